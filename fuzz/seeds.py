@@ -93,6 +93,8 @@ def corpora():
         "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
         "post_processor": None, "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}}).encode()  # fmt: skip
+    for path in sorted((ROOT / "crates/nn/tests/golden/gguf").glob("*.gguf")):
+        yield "gguf", path.read_bytes()
     for response in (r"So \boxed{B}", r"\boxed{\text{(C)}}", r"\boxed{Paris.}", "**The answer is: (B).**", r"\fbox{d) Rome}", r"\boxed{A, B, C, D}", r"\boxed{A} \boxed{B}"):
         yield "choice", f"B\nLondon|Paris|Rome|A dog\n{response}".encode()
 

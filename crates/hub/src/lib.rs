@@ -220,14 +220,22 @@ impl Hub {
             files.iter().try_for_each(|file| self.load(name, folder, &commit, file, watch))
         };
         if name.kind == Kind::Model {
+            if let Some(file) = name.files.as_ref().filter(|file| file.ends_with(name::GGUF)) {
+                if !all.contains(file) {
+                    return Err(refused(format!("found no file {file} at {commit}{}", gguf_files(all))));
+                }
+                load(std::slice::from_ref(file))?;
+                return Ok(Taken { path: snapshot.join(file), commit, part: None });
+            }
             let mut wanted: Vec<String> = all.iter().filter(|f| is_of_model(f)).cloned().collect();
             // Weights come last: without them, a download that was cut is no model.
             wanted.sort_by_key(|f| f.ends_with(".safetensors"));
             let weights = wanted.iter().any(|f| f.ends_with(".safetensors"));
             if !(weights && wanted.iter().any(|f| f == "config.json")) {
                 return Err(refused(format!(
-                    "found {}, wanted config.json and weights in .safetensors",
-                    wanted.join(", ")
+                    "found {}, wanted config.json and weights in .safetensors{}",
+                    wanted.join(", "),
+                    gguf_files(all)
                 )));
             }
             load(&wanted)?;
@@ -259,6 +267,15 @@ impl Hub {
         load(files)?;
         let part = Some((subset.to_owned(), split.to_owned()));
         Ok(Taken { path: snapshot.join(pattern), commit, part })
+    }
+}
+
+/// The end of a message: the models in one file among all files, if there are some.
+fn gguf_files(all: &[String]) -> String {
+    let there: Vec<&str> = all.iter().filter(|f| f.ends_with(name::GGUF)).map(String::as_str).collect();
+    match there.is_empty() {
+        true => String::new(),
+        false => format!("; one of these can be named as ORG/NAME/FILE: {}", there.join(", ")),
     }
 }
 

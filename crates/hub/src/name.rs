@@ -34,13 +34,15 @@ pub struct Name {
     pub subset: Option<String>,
     /// Data: the split.
     pub split: Option<String>,
-    /// Data: the file below the commit's folder, or a pattern of files, of a path into a cache.
+    /// Data: the file below the commit's folder, or a pattern of files, of a path into a cache. A model in one file: this file.
     pub(crate) files: Option<String>,
 }
 
 /// Endings of files: a missing file isn't looked for on the hub.
-const FILES: [&str; 9] =
-    [".jsonl", ".json", ".csv", ".tsv", ".parquet", ".toml", ".gz", ".zst", ".safetensors"];
+const FILES: [&str; 10] =
+    [".jsonl", ".json", ".csv", ".tsv", ".parquet", ".toml", ".gz", ".zst", ".safetensors", GGUF];
+/// The ending of a model in one file.
+pub(crate) const GGUF: &str = ".gguf";
 
 fn is_part(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -53,8 +55,8 @@ pub(crate) fn is_commit(text: &str) -> bool {
 }
 
 impl Name {
-    /// Reads `ORG/NAME`, `hf:ORG/NAME[/SUBSET][@REVISION][:SPLIT]`, or a path into a Hugging Face cache,
-    /// `.../models--ORG--NAME/snapshots/COMMIT`. None for anything else, which is a local path. The caller has made
+    /// Reads `ORG/NAME`, `hf:ORG/NAME[/SUBSET][@REVISION][:SPLIT]`, a model's `[hf:]ORG/NAME/FILE.gguf[@REVISION]`, or a path
+    /// into a Hugging Face cache, `.../models--ORG--NAME/snapshots/COMMIT`. None for anything else, which is a local path. The caller has made
     /// sure that there is no such local path.
     ///
     /// Without `hf:`, a name whose first part is a folder here, or that ends like a file, is a local path that is
@@ -74,13 +76,28 @@ impl Name {
             split: None,
             files: None,
         };
+        // ORG/NAME/FILE.gguf, whose file may lie in a folder of the repository.
+        let one_file = |text: &str| {
+            let mut parts = text.splitn(3, '/');
+            let (organisation, name, file) = (parts.next()?, parts.next()?, parts.next()?);
+            let good = [organisation, name].into_iter().chain(file.split('/')).all(is_part);
+            (kind == Kind::Model && good && file.ends_with(GGUF))
+                .then(|| Self { files: Some(file.to_owned()), ..named(&format!("{organisation}/{name}")) })
+        };
         let Some(rest) = text.strip_prefix("hf:") else {
             let Some((organisation, name)) = text.split_once('/') else { return Ok(None) };
-            let local = Path::new(organisation).exists() || FILES.iter().any(|end| name.ends_with(end));
-            return Ok((is_part(organisation) && is_part(name) && !local).then(|| named(text)));
+            if Path::new(organisation).exists() {
+                return Ok(None);
+            }
+            let local = FILES.iter().any(|end| name.ends_with(end));
+            let whole = (is_part(organisation) && is_part(name) && !local).then(|| named(text));
+            return Ok(whole.or(one_file(text)));
         };
         let (rest, split) = rest.split_once(':').map_or((rest, None), |(a, b)| (a, Some(b)));
         let (rest, revision) = rest.split_once('@').map_or((rest, None), |(a, b)| (a, Some(b)));
+        if let Some(name) = one_file(rest).filter(|_| split.is_none() && revision != Some("")) {
+            return Ok(Some(Self { revision: revision.map(str::to_owned), ..name }));
+        }
         let parts: Vec<&str> = rest.split('/').collect();
         let of_data = parts.len() == 3 || split.is_some();
         let empty = [split, revision].contains(&Some(""));
@@ -89,7 +106,7 @@ impl Name {
         }
         if of_data && kind == Kind::Model {
             return Err(format!(
-                "found {text:?}, wanted hf:ORG/NAME[@REVISION]: a model has no subset or split"
+                "found {text:?}, wanted hf:ORG/NAME[@REVISION] or hf:ORG/NAME/FILE.gguf[@REVISION]: a model has no subset or split"
             ));
         }
         Ok(Some(Self {
@@ -181,6 +198,22 @@ mod tests {
             Name::read("Qwen/Qwen3-0.6B", Kind::Model).unwrap().unwrap().repository,
             "Qwen/Qwen3-0.6B"
         );
+    }
+
+    #[test]
+    fn a_file_of_a_models_repository_is_named_with_its_revision() {
+        for (text, repository, file, revision) in [
+            ("Org/Tiny-GGUF/tiny.Q4_K.gguf", "Org/Tiny-GGUF", "tiny.Q4_K.gguf", None),
+            ("hf:Org/Tiny/q8/a.gguf@v1", "Org/Tiny", "q8/a.gguf", Some("v1")),
+        ] {
+            let name = Name::read(text, Kind::Model).unwrap().unwrap();
+            assert_eq!((&*name.repository, name.files.as_deref()), (repository, Some(file)));
+            assert_eq!(name.revision.as_deref(), revision);
+        }
+        for local in ["nowhere/a.gguf", "src/b/a.gguf", "./a/b.gguf", "a/../b/c.gguf"] {
+            assert_eq!(Name::read(local, Kind::Model), Ok(None), "{local}");
+        }
+        assert!(Name::read("hf:a/b/c.gguf:test", Kind::Model).is_err());
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! Hugging Face checkpoint folders: `config.json`, `generation_config.json` and safetensors weights, sharded or not.
+//! Checkpoints: Hugging Face folders (`config.json`, `generation_config.json` and safetensors weights, sharded or not) and GGUF files.
 //!
 //! Reading maps the files and converts a tensor on request; writing streams tensors into shards. The caller handles tokenizer and chat template.
 
 pub(crate) mod bitsandbytes;
 mod dtype;
 mod file;
+mod gguf;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,7 @@ use serde_json::Value;
 
 pub use dtype::Dtype;
 pub use file::TensorFile;
+pub use gguf::{Gguf, GgufType, Item, write_gguf};
 pub(crate) use write::write_json;
 pub use write::{TensorWriter, write_checkpoint};
 
@@ -25,29 +27,44 @@ use fgrpo_files as input;
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
-/// An opened checkpoint folder, after a check that all tensors exist with the right shape and a supported type.
+/// An opened checkpoint, after a check that all tensors exist with the right shape and a supported type.
 #[derive(Debug)]
 pub struct Checkpoint {
-    dir: PathBuf,
+    path: PathBuf,
     config: Config,
-    files: Vec<TensorFile>,
-    /// The index into `files` of each tensor.
-    place: BTreeMap<String, usize>,
+    source: Source,
+}
+
+/// Where the tensors are.
+#[derive(Debug)]
+enum Source {
+    /// In a folder's safetensors files, each at an index into them.
+    Folder {
+        files: Vec<TensorFile>,
+        place: BTreeMap<String, usize>,
+    },
+    Gguf(Gguf),
 }
 
 impl Checkpoint {
-    /// Opens a folder and checks names, shapes and types of its tensors against `config.json`. Values are read later.
+    /// Opens a folder or a GGUF file and checks names, shapes and types of its tensors against `config.json` or the metadata. Values are read later.
     ///
     /// End-of-sequence tokens are those of `generation_config.json` if it has some, as in transformers' `generate`.
-    pub fn open(dir: impl AsRef<Path>) -> Result<Checkpoint, Error> {
-        let dir = dir.as_ref();
+    pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint, Error> {
+        let dir = path.as_ref();
+        if Gguf::is(dir) {
+            let gguf = Gguf::open(dir)?;
+            let config = Config::from_json(&gguf.config()?, &dir.display().to_string())?;
+            gguf.check(&config)?;
+            return Ok(Checkpoint { path: dir.into(), config, source: Source::Gguf(gguf) });
+        }
         check_folder(dir)?;
         let mut config = Config::read(&dir.join("config.json"))?;
         if let Some(ids) = end_tokens(&dir.join("generation_config.json"))? {
             config.eos_token_id = ids;
         }
         let (files, place) = open_files(dir)?;
-        let checkpoint = Checkpoint { dir: dir.into(), config, files, place };
+        let checkpoint = Checkpoint { path: dir.into(), config, source: Source::Folder { files, place } };
         checkpoint.check_tensors()?;
         Ok(checkpoint)
     }
@@ -57,9 +74,9 @@ impl Checkpoint {
         &self.config
     }
 
-    /// Its folder.
-    pub fn dir(&self) -> &Path {
-        &self.dir
+    /// Its folder or file.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The tensors it should have, in the order of [`Config::tensors`].
@@ -70,7 +87,7 @@ impl Checkpoint {
     /// The storage type of most weights, for writing them back.
     pub fn dtype(&self) -> Dtype {
         let mut bytes = BTreeMap::new();
-        for name in self.place.keys() {
+        for name in self.stored() {
             if let Ok((data, dtype)) = self.raw(name) {
                 *bytes.entry(dtype).or_insert(0) += data.len();
             }
@@ -94,12 +111,11 @@ impl Checkpoint {
 
     /// A tensor's values in `f32`, row by row. Refuses a value that is not finite.
     pub fn tensor(&self, name: &str) -> Result<Vec<f32>, Error> {
-        if let Some(matrix) = self.quantized(name)? {
-            let mut values = vec![0.0; matrix.len()];
-            matrix.write_rows(0..matrix.rows, &mut values);
-            return Ok(values);
-        }
-        self.file(name)?.tensor(name)
+        let tensors = self.config.tensors();
+        let shape = tensors.iter().find(|(own, _)| own == name).map(|(_, shape)| shape);
+        let mut values = vec![0.0; shape.ok_or_else(|| self.missing(name))?.iter().product()];
+        self.read_into(name, &mut values)?;
+        Ok(values)
     }
 
     /// A matrix that bitsandbytes has quantized; `None` for other tensors.
@@ -113,7 +129,10 @@ impl Checkpoint {
     }
 
     fn is_quantized(&self, name: &str) -> bool {
-        self.place.contains_key(&bitsandbytes::state_name(name))
+        match &self.source {
+            Source::Folder { place, .. } => place.contains_key(&bitsandbytes::state_name(name)),
+            Source::Gguf(_) => false,
+        }
     }
 
     /// [`Checkpoint::tensor`] into the caller's buffer.
@@ -121,30 +140,50 @@ impl Checkpoint {
     /// # Panics
     /// If `out` is not as long as the tensor.
     pub fn read_into(&self, name: &str, out: &mut [f32]) -> Result<(), Error> {
-        if self.is_quantized(name) {
-            out.copy_from_slice(&self.tensor(name)?);
+        if let Source::Gguf(gguf) = &self.source {
+            return gguf.read_into(name, &self.config, out);
+        }
+        if let Some(matrix) = self.quantized(name)? {
+            matrix.write_rows(0..matrix.rows, out);
             return Ok(());
         }
         self.file(name)?.read_into(name, out)
     }
 
-    /// A tensor as stored: little-endian bytes and their type.
-    pub fn raw(&self, name: &str) -> Result<(&[u8], Dtype), Error> {
+    /// A tensor of a folder as stored: little-endian bytes and their type.
+    fn raw(&self, name: &str) -> Result<(&[u8], Dtype), Error> {
         self.file(name)?.raw(name)
     }
 
+    /// The names of all tensors in a folder's files.
+    fn stored(&self) -> impl Iterator<Item = &String> {
+        let place = match &self.source {
+            Source::Folder { place, .. } => Some(place),
+            Source::Gguf(_) => None,
+        };
+        place.into_iter().flat_map(BTreeMap::keys)
+    }
+
     fn file(&self, name: &str) -> Result<&TensorFile, Error> {
-        self.place.get(name).map(|&i| &self.files[i]).ok_or_else(|| Error::Tensor {
-            path: self.dir.clone(),
+        let file = match &self.source {
+            Source::Folder { files, place } => place.get(name).map(|&i| &files[i]),
+            Source::Gguf(_) => None,
+        };
+        file.ok_or_else(|| self.missing(name))
+    }
+
+    fn missing(&self, name: &str) -> Error {
+        Error::Tensor {
+            path: self.path.clone(),
             tensor: name.into(),
             found: "no such tensor".into(),
             wanted: "a tensor of the checkpoint".into(),
-        })
+        }
     }
 
     fn check_tensors(&self) -> Result<(), Error> {
         let wanted = self.config.tensors();
-        let missing: Vec<_> = wanted.iter().filter(|(name, _)| !self.place.contains_key(name)).collect();
+        let missing: Vec<_> = wanted.iter().filter(|(name, _)| self.file(name).is_err()).collect();
         if let Some((name, shape)) = missing.first() {
             let remedy = match (name.as_str(), missing.len()) {
                 ("lm_head.weight", 1) => {
@@ -154,7 +193,7 @@ impl Checkpoint {
                 (_, n) => format!(" ({} more are missing)", n - 1),
             };
             return Err(Error::Tensor {
-                path: self.dir.clone(),
+                path: self.path.clone(),
                 tensor: name.clone(),
                 found: "no such tensor".into(),
                 wanted: format!("shape {shape:?}{remedy}"),
@@ -167,7 +206,7 @@ impl Checkpoint {
             }
         }
         let known: BTreeSet<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
-        for name in self.place.keys().filter(|name| !known.contains(name.as_str())) {
+        for name in self.stored().filter(|name| !known.contains(name.as_str())) {
             // Old Llama files carry their rotary tables; the configuration determines them.
             if name.ends_with(".rotary_emb.inv_freq") {
                 continue;
@@ -203,7 +242,7 @@ fn check_folder(dir: &Path) -> Result<(), Error> {
     let refuse = |found: &str, wanted: &str| {
         Err(Error::File { path: dir.into(), found: found.into(), wanted: wanted.into() })
     };
-    let wanted = "a Hugging Face checkpoint folder (config.json and model.safetensors)";
+    let wanted = "a Hugging Face checkpoint folder (config.json and model.safetensors) or a .gguf file";
     let metadata = std::fs::metadata(dir).map_err(Error::io("open checkpoint folder", dir))?;
     if !metadata.is_dir() {
         return refuse("a file", wanted);

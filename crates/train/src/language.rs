@@ -3,11 +3,16 @@
 //! The files are kept exactly as read, so that checkpoint folders get identical copies.
 
 pub mod chat;
+mod files;
+mod gguf;
 mod maze;
 mod pieces;
 pub mod stop;
 
+pub use files::copy_files;
+
 use crate::language::chat::{ChatOptions, ChatTemplate, special_tokens};
+use crate::language::files::{files_of, optional};
 use crate::language::stop::StopTexts;
 use anyhow::Context;
 use fgrpo_core::maze::tokens;
@@ -15,30 +20,16 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::{Message, plain_text_of};
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::confined::{self, Limits};
-use fgrpo_eval::io::files::{copy, write_whole};
+use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::harmless::shortened;
 use fgrpo_eval::io::json;
 use fgrpo_files as input;
+use fgrpo_nn::weights::Item;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tokenizers::{AddedToken, Tokenizer};
-
-/// The files of a model folder besides configuration and weights: how other programs tokenize, prompt and sample.
-const FILES: [&str; 8] = [
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "chat_template.jinja",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "generation_config.json",
-];
-
-/// Maximum size of each of these files, in bytes.
-const LARGEST_FILE: u64 = 1 << 30;
 
 /// Token ids from this value on are rejected: a model has one row of weights for each id up to its largest.
 const LARGEST_VOCABULARY: u32 = 1 << 24;
@@ -67,15 +58,6 @@ enum Vocabulary {
     Mazes,
 }
 
-/// Copies a model folder's files besides configuration and weights, those that are there.
-///
-/// # Errors
-/// An I/O error that names the file.
-pub fn copy_files(from: &Path, to: &Path) -> anyhow::Result<()> {
-    let there = FILES.iter().filter(|name| from.join(name).exists());
-    there.into_iter().try_for_each(|name| copy(&from.join(name), &to.join(name)))
-}
-
 impl Language {
     /// The language of mazes: 32 words, each a token, without a chat template.
     pub fn mazes() -> Self {
@@ -101,8 +83,7 @@ impl Language {
     pub fn open(folder: &Path, stop: &[String]) -> anyhow::Result<Self> {
         let mut language = Self::read(folder, stop)?;
         if language.template.is_none() {
-            // There is no template; this call returns the error that says so.
-            language.template = Some(ChatTemplate::open(folder)?);
+            return Err(chat::missing(folder));
         }
         if language.stop.is_empty() && language.stop_texts.is_empty() {
             bad_input!(
@@ -119,28 +100,14 @@ impl Language {
     /// # Errors
     /// Bad input that names the folder or file: no tokenizer, or an empty stop text.
     pub fn read(folder: &Path, stop: &[String]) -> anyhow::Result<Self> {
-        if !folder.is_dir() {
-            bad_input!(
-                "{}: found no folder, wanted a model's with tokenizer.json and a chat template",
-                folder.display()
-            );
-        }
-        let mut files = Vec::new();
-        for name in FILES {
-            let path = folder.join(name);
-            match input::read(&path, LARGEST_FILE) {
-                Ok(bytes) => files.push((name.to_owned(), bytes)),
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                Err(e) => {
-                    return Err(e).with_context(|| format!("reading {}", path.display())).or_bad_input();
-                }
-            }
-        }
+        let files = files_of(folder)?;
         let mut ends = Vec::new();
-        for name in ["generation_config.json", "config.json"] {
-            ends.extend(end_ids(&folder.join(name))?);
+        let own = files.iter().find(|(name, _)| name == "generation_config.json").cloned();
+        let config = optional(&folder.join("config.json"), input::SETTINGS)?;
+        for (name, bytes) in own.into_iter().chain(config.map(|bytes| ("config.json".to_owned(), bytes))) {
+            ends.extend(end_ids(&folder.join(name), &bytes)?);
         }
-        let template = ChatTemplate::in_folder(folder)?;
+        let template = ChatTemplate::of_files(folder, &files)?;
         let mut language = Self::from_files(files, template, ends, stop)
             .with_context(|| folder.display().to_string())
             .or_bad_input()?;
@@ -345,6 +312,31 @@ impl Language {
         }
     }
 
+    /// The metadata of a GGUF file of a model with `rows` rows of the embedding: tokenizer, template and special tokens.
+    ///
+    /// # Errors
+    /// Bad input: a tokenizer that such a file can't have.
+    pub fn gguf_metadata(&self, rows: usize) -> anyhow::Result<Vec<(String, Item)>> {
+        let file = self.files.iter().find(|(name, _)| name == "tokenizer.json");
+        let json: Value = json::parse(file.map_or(&[], |(_, bytes)| bytes.as_slice())).or_bad_input()?;
+        let place = || format!("{}: a GGUF file can't have this tokenizer", self.place);
+        let mut items = gguf::tokens_of(&json, rows).with_context(place).or_bad_input()?;
+        let mut put = |name: &str, item: Item| items.push((format!("tokenizer.{name}"), item));
+        let ends = ["eos", "eot", "eom"].into_iter().zip(self.stop.iter().copied());
+        let special = [("bos", self.bos), ("padding", self.pad)];
+        let named = special.into_iter().filter_map(|(name, id)| Some((name, id?))).chain(ends);
+        named.for_each(|(name, id)| put(&format!("ggml.{name}_token_id"), Item::Number(id)));
+        // What the tokenizer puts around a text.
+        let around = self.plain("")?;
+        let begins = self.bos.is_some_and(|bos| around.first() == Some(&bos));
+        put("ggml.add_bos_token", Item::Flag(begins));
+        put("ggml.add_eos_token", Item::Flag(around.len() > usize::from(begins)));
+        if let Some(template) = &self.template {
+            put("chat_template", Item::Text(template.source().to_owned()));
+        }
+        Ok(items)
+    }
+
     /// Writes identical copies of the files to a folder.
     ///
     /// # Errors
@@ -534,13 +526,8 @@ fn declare(
     Ok(())
 }
 
-/// `eos_token_id` of a JSON file, one or several; empty if there is no such file.
-fn end_ids(path: &Path) -> anyhow::Result<Vec<u32>> {
-    let bytes = match input::read(path, input::SETTINGS) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())).or_bad_input(),
-    };
+/// `eos_token_id` of a JSON file, one or several.
+fn end_ids(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<u32>> {
     #[derive(Deserialize)]
     struct Ends {
         #[serde(default)]
@@ -552,7 +539,7 @@ fn end_ids(path: &Path) -> anyhow::Result<Vec<u32>> {
         One(u32),
         Several(Vec<u32>),
     }
-    let ends: Ends = json::parse(&bytes).with_context(|| path.display().to_string()).or_bad_input()?;
+    let ends: Ends = json::parse(bytes).with_context(|| path.display().to_string()).or_bad_input()?;
     Ok(match ends.eos_token_id {
         Some(Ids::Several(ids)) => ids,
         Some(Ids::One(id)) => vec![id],

@@ -45,7 +45,7 @@ pub struct Args {
     /// The prompt, a file with prompts, or - for a prompt on standard input.
     #[arg(value_name = "PROMPT|FILE")]
     pub prompt: Option<String>,
-    /// Checkpoint folder with its tokenizer.
+    /// Checkpoint folder with its tokenizer, or a .gguf file.
     #[arg(long, value_name = "DIR")]
     pub model: PathBuf,
     /// A LoRA adapter for it, in PEFT's format.

@@ -5,8 +5,8 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::{Existing, publish};
 use fgrpo_nn::Device;
-use fgrpo_nn::weights::{Dtype, write_checkpoint};
-use fgrpo_train::language::copy_files;
+use fgrpo_nn::weights::{Dtype, Gguf, GgufType, Item, write_checkpoint, write_gguf};
+use fgrpo_train::language::{Language, copy_files};
 use fgrpo_train::policy;
 use std::path::{Path, PathBuf};
 
@@ -17,19 +17,24 @@ use std::path::{Path, PathBuf};
 
   fgrpo merge --model models/qwen2.5-7b --dtype nf4 --out models/qwen2.5-7b-nf4
 
+  fgrpo merge --model runs/math --dtype q8_0 --out math.gguf
+
 The adapter is in PEFT's format: adapter_config.json and adapter_model.safetensors. One that was trained on a base in a
 format (lora.base) is merged into the values of that format. nf4 is bitsandbytes' format of 4 bits for the layers'
 matrices, with bfloat16 for the rest; transformers, PEFT and lora.base = \"nf4\" read it. It rounds the numbers, merged
-ones too: an adapter of a base in nf4 is more exact beside that base.")]
+ones too: an adapter of a base in nf4 is more exact beside that base.
+
+A name that ends in .gguf becomes one file for llama.cpp, Ollama and others, with tokenizer, chat template and end tokens;
+its matrices are in f32, f16, bf16 or q8_0.")]
 pub struct Args {
-    /// The base model's checkpoint folder.
-    #[arg(long, value_name = "DIR")]
+    /// The base model's checkpoint folder or .gguf file.
+    #[arg(long, value_name = "DIR|FILE")]
     pub model: PathBuf,
     /// The adapter's folder; without it, the model is written in the number format alone.
     #[arg(long, value_name = "DIR")]
     pub adapter: Option<PathBuf>,
-    /// Checkpoint folder to create.
-    #[arg(long, value_name = "DIR")]
+    /// Checkpoint folder or .gguf file to create.
+    #[arg(long, value_name = "DIR|FILE")]
     pub out: PathBuf,
     /// Number format of the weights.
     #[arg(long, value_enum, default_value_t = Format::F32)]
@@ -47,18 +52,21 @@ pub enum Format {
     Bf16,
     F16,
     Nf4,
+    #[value(name = "q8_0")]
+    Q8_0,
 }
 
 /// Runs the command; the folder's path goes to stdout.
 ///
 /// # Errors
-/// Bad input: a folder that isn't a checkpoint, or isn't an adapter of it; an output folder that exists already.
+/// Bad input: a folder that isn't a checkpoint, or isn't an adapter of it; an output that exists already; a number format
+/// or a tokenizer that the output can't have.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.out.exists() {
-        bad_input!("--out: {} exists already, wanted a new folder", args.out.display());
+        bad_input!("--out: {} exists already, wanted a new name", args.out.display());
     }
     let Some(name) = args.out.file_name() else {
-        bad_input!("--out: found {}, wanted the name of a folder", args.out.display())
+        bad_input!("--out: found {}, wanted the name of a folder or file", args.out.display())
     };
     let Some(name) = name.to_str() else {
         bad_input!("--out: found {name:?}, wanted a name in UTF-8");
@@ -67,19 +75,40 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
         n => n,
     };
+    let gguf = match (Gguf::is(&args.out), args.dtype) {
+        (true, Format::F32) => Some(GgufType::F32),
+        (true, Format::Bf16) => Some(GgufType::BF16),
+        (true, Format::F16) => Some(GgufType::F16),
+        (true, Format::Q8_0) => Some(GgufType::Q8_0),
+        (true, Format::Nf4) => {
+            bad_input!("--dtype: found nf4, wanted f32, f16, bf16 or q8_0 for a .gguf file")
+        }
+        (false, Format::Q8_0) => {
+            bad_input!("--dtype: found q8_0, wanted an --out that ends in .gguf with it")
+        }
+        (false, _) => None,
+    };
     let engine = policy::open(&args.model, args.adapter.as_deref(), &Device::cpu(threads)).or_bad_input()?;
     let parent = args.out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
-    publish(parent, name, Existing::Replace, |dir| {
-        let numbers = |dtype| write_checkpoint(dir, engine.config(), engine.tensors(), dtype, 5 << 30);
-        match args.dtype {
-            Format::F32 => numbers(Dtype::F32),
-            Format::Bf16 => numbers(Dtype::BF16),
-            Format::F16 => numbers(Dtype::F16),
-            Format::Nf4 => engine.write_in_4_bits(dir, Dtype::BF16),
-        }?;
-        copy_files(&args.model, dir)
-    })?;
+    if let Some(kind) = gguf {
+        let mut about = Language::read(&args.model, &[])?.gguf_metadata(engine.config().vocab_size)?;
+        let stem = args.out.file_stem().unwrap_or_default().to_string_lossy();
+        about.push(("general.name".into(), Item::Text(stem.into_owned())));
+        write_gguf(&args.out, engine.config(), about, engine.tensors(), kind)?;
+    } else {
+        publish(parent, name, Existing::Replace, |dir| {
+            let numbers = |dtype| write_checkpoint(dir, engine.config(), engine.tensors(), dtype, 5 << 30);
+            match args.dtype {
+                Format::F32 => numbers(Dtype::F32),
+                Format::Bf16 => numbers(Dtype::BF16),
+                Format::F16 => numbers(Dtype::F16),
+                Format::Nf4 => engine.write_in_4_bits(dir, Dtype::BF16),
+                Format::Q8_0 => unreachable!("refused above"),
+            }?;
+            copy_files(&args.model, dir)
+        })?;
+    }
     outln!("{}", args.out.display());
     Ok(())
 }

@@ -20,7 +20,7 @@ use std::path::PathBuf;
     after_help = "Example:\n  echo '{\"tokens\":[1,5,7]}' | fgrpo score --model runs/maze-quick/checkpoints/step-000100 -"
 )]
 pub struct Args {
-    /// Checkpoint folder.
+    /// Checkpoint folder or .gguf file.
     #[arg(long)]
     pub model: PathBuf,
     /// A LoRA adapter for it, in PEFT's format.

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 A server that was stopped or killed continues with --resume, with the same bits; its clients only reconnect.")]
 pub struct Args {
-    /// The base model: a checkpoint folder or a hub name.
+    /// The base model: a checkpoint folder, a .gguf file or a hub name.
     #[arg(long, value_name = "DIR|HUB-NAME")]
     pub model: PathBuf,
     /// The model's name for clients [default: --model as it is written].

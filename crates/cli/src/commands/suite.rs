@@ -13,10 +13,12 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::canonical;
 use fgrpo_eval::dataset;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
+use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::json;
 use fgrpo_eval::io::shell::quoted;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::table::Table;
+use fgrpo_nn::weights::Gguf;
 use fgrpo_paper::data::{Benchmark, benchmarks};
 use std::path::{Path, PathBuf};
 
@@ -207,9 +209,12 @@ fn models(args: &EvalArgs) -> anyhow::Result<Vec<(String, Option<PathBuf>)>> {
     }
     for (name, path) in &models {
         if let Some(path) = path
-            && !path.join("config.json").is_file()
+            && !(path.join("config.json").is_file() || Gguf::is(path))
         {
-            bad_input!("{name}: found no config.json in {}, wanted a checkpoint folder", path.display());
+            bad_input!(
+                "{name}: found no config.json in {}, wanted a checkpoint folder or a .gguf file",
+                path.display()
+            );
         }
     }
     Ok(models)
@@ -233,8 +238,10 @@ fn family(args: &EvalArgs, models: &[(String, Option<PathBuf>)]) -> anyhow::Resu
     let mut known: Option<(Family, &str)> = None;
     for (name, path) in models {
         let Some(path) = path else { continue };
-        let file = path.join("config.json");
-        let config: serde_json::Value = json::read(&file)?;
+        let config = match Gguf::is(path) {
+            true => Gguf::open(path).and_then(|gguf| gguf.config()).or_bad_input()?.into(),
+            false => json::read(&path.join("config.json"))?,
+        };
         let family = match config["model_type"].as_str() {
             Some("qwen2") => Family::Qwen25,
             Some("qwen3") => Family::Qwen3,

@@ -14,6 +14,7 @@ mod evaluate;
 mod evaluate_checkpoint;
 mod evaluations;
 mod fault_server;
+mod gguf;
 mod golden_rl;
 mod hub;
 mod ignored_settings;

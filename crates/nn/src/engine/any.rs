@@ -120,7 +120,7 @@ impl Engine {
         let (_, quantized) = checkpoint.layer_matrices();
         if let Some(wanted) = base.filter(|&base| quantized > 0 && base != BaseFormat::Nf4) {
             return Err(Error::File {
-                path: checkpoint.dir().into(),
+                path: checkpoint.path().into(),
                 found: format!("{quantized} matrices in the format nf4"),
                 wanted: format!("lora.base = \"nf4\", or a checkpoint without such for {:?}", wanted.name()),
             });

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use super::gguf::blocks::{Q8, encode_q8};
 use super::{Dtype, INDEX, SINGLE};
 use crate::config::{Config, generation_config};
 use crate::error::Error;
@@ -24,20 +25,26 @@ pub(crate) enum Content {
     Numbers(Dtype),
     /// Unsigned 8-bit integers.
     Bytes,
+    /// Numbers in blocks of GGUF's type Q8_0.
+    Q8,
 }
 
 impl Content {
-    fn size(self) -> usize {
+    /// The bytes of a number of values.
+    pub(super) fn bytes(self, values: u64) -> u64 {
         match self {
-            Content::Numbers(dtype) => dtype.size(),
-            Content::Bytes => 1,
+            Content::Numbers(dtype) => values * dtype.size() as u64,
+            Content::Bytes => values,
+            Content::Q8 => values / Q8.0 as u64 * Q8.1 as u64,
         }
     }
 
-    fn header_name(self) -> &'static str {
+    /// Its name in a safetensors header, and in messages.
+    fn name(self) -> &'static str {
         match self {
             Content::Numbers(dtype) => dtype.header_name(),
             Content::Bytes => "U8",
+            Content::Q8 => "Q8_0",
         }
     }
 }
@@ -92,10 +99,10 @@ impl TensorWriter {
         let mut end = 0u64;
         let mut places = Vec::with_capacity(tensors.len());
         for (name, shape, content) in &tensors {
-            let bytes = shape.iter().map(|&n| n as u64).product::<u64>() * content.size() as u64;
+            let bytes = content.bytes(shape.iter().map(|&n| n as u64).product());
             header.insert(
                 name.clone(),
-                json!({"dtype": content.header_name(), "shape": shape, "data_offsets": [end, end + bytes]}),
+                json!({"dtype": content.name(), "shape": shape, "data_offsets": [end, end + bytes]}),
             );
             places.push(end);
             end += bytes;
@@ -105,6 +112,20 @@ impl TensorWriter {
         text.resize(text.len().next_multiple_of(8), b' ');
         let start = 8 + text.len() as u64;
 
+        let mut head = (text.len() as u64).to_le_bytes().to_vec();
+        head.extend_from_slice(&text);
+        let placed = tensors.into_iter().zip(places);
+        let placed = placed.map(|((name, shape, content), place)| (name, shape, content, start + place));
+        TensorWriter::create_behind(path, &head, placed.collect(), start + end)
+    }
+
+    /// Starts a file of `length` bytes that begins with `head`; each tensor has its place in the file.
+    pub(super) fn create_behind(
+        path: &Path,
+        head: &[u8],
+        tensors: Vec<(String, Vec<usize>, Content, u64)>,
+        length: u64,
+    ) -> Result<TensorWriter, Error> {
         let temporary = temporary_name(path);
         let file = OpenOptions::new()
             .write(true)
@@ -112,37 +133,37 @@ impl TensorWriter {
             .truncate(true)
             .open(&temporary)
             .map_err(Error::io("create", &temporary))?;
-        let mut writer = TensorWriter {
+        let declared =
+            |(name, shape, content, place)| (name, Declared { shape, content, place, written: false });
+        let writer = TensorWriter {
             path: path.into(),
             temporary,
             file,
-            tensors: HashMap::new(),
+            tensors: tensors.into_iter().map(declared).collect(),
             buffer: Vec::new(),
             finished: false,
         };
-        for ((name, shape, content), place) in tensors.into_iter().zip(places) {
-            let declared = Declared { shape, content, place: start + place, written: false };
-            writer.tensors.insert(name, declared);
-        }
-        let mut head = (text.len() as u64).to_le_bytes().to_vec();
-        head.extend_from_slice(&text);
-        writer.write_at(&head, 0)?;
-        writer.file.set_len(start + end).map_err(Error::io("write", path))?;
+        writer.write_at(head, 0)?;
+        writer.file.set_len(length).map_err(Error::io("write", path))?;
         Ok(writer)
     }
 
     /// Writes one declared tensor of numbers.
     pub fn put(&mut self, name: &str, shape: &[usize], values: &[f32]) -> Result<(), Error> {
         let (content, mut place) = self.begin(name, shape, values.len())?;
-        let Content::Numbers(dtype) = content else { panic!("{name} was declared as bytes") };
         let mut buffer = std::mem::take(&mut self.buffer);
         for (i, chunk) in values.chunks(CHUNK).enumerate() {
-            if let Err(at) = dtype.encode(chunk, &mut buffer) {
+            let encoded = match content {
+                Content::Numbers(dtype) => dtype.encode(chunk, &mut buffer),
+                Content::Q8 => encode_q8(chunk, &mut buffer),
+                Content::Bytes => panic!("{name} was declared as bytes"),
+            };
+            if let Err(at) = encoded {
                 return Err(Error::Tensor {
                     path: self.path.clone(),
                     tensor: name.into(),
                     found: format!("{} at index {}", chunk[at], i * CHUNK + at),
-                    wanted: format!("values finite in {}", dtype.config_name()),
+                    wanted: format!("values finite in {}", content.name()),
                 });
             }
             self.write_at(&buffer, place)?;

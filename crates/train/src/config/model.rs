@@ -24,7 +24,7 @@ const PARAMETERS: u64 = 1_000_000_000_000_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
-    /// A Hugging Face checkpoint folder, or a hub name.
+    /// A Hugging Face checkpoint folder, a `.gguf` file, or a hub name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
     /// Sizes of a new model. The vocabulary size comes from the task.

@@ -8,11 +8,12 @@
 //! A template is a program that comes with a model. It runs with limits on instructions, memory, time and output, far
 //! above the needs of any real template.
 
+use crate::language::files::files_of;
 use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::Message;
 use fgrpo_eval::dataset::presets::Preset;
-use fgrpo_eval::failure::OrBadInput;
+use fgrpo_eval::failure::{BadInput, OrBadInput};
 use fgrpo_eval::io::confined::{self, Limits};
 use fgrpo_eval::io::harmless::shortened;
 use fgrpo_eval::io::json;
@@ -30,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum bytes of a template. The longest template of a published model has about 30,000.
-const SOURCE: u64 = 1 << 20;
+const SOURCE: usize = 1 << 20;
 
 /// Instruction limit of a template, plus a number for each message. Qwen3's takes about 150 per message.
 const INSTRUCTIONS: u64 = 50_000;
@@ -75,48 +76,49 @@ impl ChatTemplate {
     /// # Errors
     /// Bad input that names the folder, if there is no template, or if there are several and none is called default.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
-        let Some(template) = Self::in_folder(folder)? else {
-            bad_input!(
-                "{} has no chat template: wanted chat_template.jinja or the field chat_template in tokenizer_config.json",
-                folder.display()
-            );
-        };
-        Ok(Some(template))
+        Self::in_folder(folder)?.ok_or_else(|| missing(folder))
     }
 
-    /// [`ChatTemplate::open`] for any folder; `None` if it has no template.
+    /// [`ChatTemplate::open`] for any model; `None` if it has no template.
     ///
     /// # Errors
-    /// Bad input that names the folder, if there are several and none is called default.
-    pub fn in_folder(folder: &Path) -> anyhow::Result<Option<Self>> {
-        let config_path = folder.join("tokenizer_config.json");
-        let object = |path: &Path| -> anyhow::Result<Map<String, serde_json::Value>> {
-            match input::read(path, input::SETTINGS) {
-                Ok(bytes) => {
-                    json::parse(&bytes).with_context(|| format!("reading {}", path.display())).or_bad_input()
+    /// Bad input that names the file.
+    pub fn in_folder(model: &Path) -> anyhow::Result<Option<Self>> {
+        Self::of_files(model, &files_of(model)?)
+    }
+
+    /// The template among a model's files; `None` if they have none. `place` is the model.
+    ///
+    /// # Errors
+    /// Bad input that names the file.
+    pub(super) fn of_files(place: &Path, files: &[(String, Vec<u8>)]) -> anyhow::Result<Option<Self>> {
+        let path = |name: &str| place.join(name).display().to_string();
+        let contents = |name: &str| files.iter().find(|(own, _)| own == name).map(|(_, bytes)| bytes);
+        let object = |name: &str| -> anyhow::Result<Map<String, serde_json::Value>> {
+            let Some(bytes) = contents(name) else { return Ok(Map::new()) };
+            json::parse(bytes).with_context(|| format!("reading {}", path(name))).or_bad_input()
+        };
+        let [config_file, map_file] = ["tokenizer_config.json", "special_tokens_map.json"];
+        let config = object(config_file)?;
+        let (place, source) = match contents("chat_template.jinja") {
+            Some(bytes) => {
+                let place = path("chat_template.jinja");
+                if bytes.len() > SOURCE {
+                    bad_input!("{place}: found {} bytes, wanted at most {SOURCE}", bytes.len());
                 }
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Map::new()),
-                Err(e) => Err(e).with_context(|| format!("reading {}", path.display())).or_bad_input(),
+                let text = std::str::from_utf8(bytes).with_context(|| place.clone()).or_bad_input()?;
+                (place, text.to_owned())
             }
+            None => match config.get("chat_template").filter(|field| !field.is_null()) {
+                Some(field) => {
+                    let text = in_config(field).ok_or_else(|| missing(place))?;
+                    (format!("{}: chat_template", path(config_file)), text)
+                }
+                None => return Ok(None),
+            },
         };
-        let config = object(&config_path)?;
-        let map_path = folder.join("special_tokens_map.json");
-        let (config_place, map_place) = (config_path.display().to_string(), map_path.display().to_string());
-        let tokens =
-            special_tokens((&config_place, &config), (&map_place, &object(&map_path)?)).or_bad_input()?;
-        let file = folder.join("chat_template.jinja");
-        let (place, source) = match input::read_to_string(&file, SOURCE) {
-            Ok(text) => (file.display().to_string(), Some(text)),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                let field = config.get("chat_template").filter(|field| !field.is_null());
-                let Some(field) = field else { return Ok(None) };
-                (format!("{}: chat_template", config_path.display()), in_config(field))
-            }
-            Err(e) => return Err(e).with_context(|| format!("reading {}", file.display())).or_bad_input(),
-        };
-        let Some(source) = source else {
-            bad_input!("{place}: found no text, wanted one, or a list with one called default");
-        };
+        let tokens = special_tokens((&path(config_file), &config), (&path(map_file), &object(map_file)?))
+            .or_bad_input()?;
         let template = Self::of(place, &source, tokens);
         template.check_numbers()?;
         template.confined(&[], |template, _| template.check_names())?;
@@ -193,6 +195,11 @@ impl ChatTemplate {
         // Jinja2 does so before it reads a template.
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
         Self { place, source: source.into(), tokens: tokens.into() }
+    }
+
+    /// Its text.
+    pub(super) fn source(&self) -> &str {
+        &self.source
     }
 
     /// Renders a conversation.
@@ -343,6 +350,12 @@ fn escaped(value: &Value) -> Value {
     }
     let text = value.to_string().replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     Value::from_safe_string(text.replace('\'', "&#39;").replace('"', "&#34;"))
+}
+
+/// The error of a model without a template.
+pub(super) fn missing(model: &Path) -> anyhow::Error {
+    let wanted = "wanted chat_template.jinja, the field chat_template in tokenizer_config.json, or tokenizer.chat_template in a .gguf file";
+    BadInput(format!("{} has no chat template: {wanted}", model.display())).into()
 }
 
 /// The special tokens that `tokenizer_config.json` and `special_tokens_map.json` name, by field. The latter counts, as in

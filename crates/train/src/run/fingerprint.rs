@@ -8,6 +8,7 @@ use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::write_whole;
+use fgrpo_nn::weights::Gguf;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -32,7 +33,7 @@ const BLOCK: u64 = 4 << 20;
 /// A file changed this shortly before it was hashed may change again within the same clock tick.
 const SETTLED: i128 = 2_000_000_000;
 
-/// The fingerprint of a checkpoint folder. `memory` is the cache file.
+/// The fingerprint of a checkpoint folder or GGUF file. `memory` is the cache file.
 ///
 /// # Errors
 /// Bad input: a folder without weights, or a file that can't be read.
@@ -68,20 +69,7 @@ struct Memory {
 }
 
 fn of(dir: &Path, config: &str, memory: Option<&Path>) -> anyhow::Result<String> {
-    let list =
-        std::fs::read_dir(dir).with_context(|| format!("{}: cannot list", dir.display())).or_bad_input()?;
-    let mut paths: Vec<PathBuf> = list
-        .filter_map(|e| e.ok().map(|e| e.path()))
-        .filter(|p| p.extension().is_some_and(|e| e == "safetensors"))
-        .collect();
-    paths.sort();
-    if paths.is_empty() {
-        bad_input!("{}: found no .safetensors file in the folder", dir.display());
-    }
-    if !dir.join(config).exists() {
-        bad_input!("{}: found no {config} in the folder", dir.display());
-    }
-    paths.extend(BESIDE.iter().map(|name| dir.join(name)).filter(|p| p.exists()));
+    let paths = files_of(dir, config)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i128);
     let mut settled = true;
     let mut files = Vec::new();
@@ -114,6 +102,29 @@ fn of(dir: &Path, config: &str, memory: Option<&Path>) -> anyhow::Result<String>
         write_whole(path, (serde_json::to_string_pretty(&memory)? + "\n").as_bytes())?;
     }
     Ok(fingerprint)
+}
+
+/// The files of a model: a GGUF file alone, or a folder's weights and what lies beside them.
+fn files_of(model: &Path, config: &str) -> anyhow::Result<Vec<PathBuf>> {
+    if Gguf::is(model) {
+        return Ok(vec![model.to_owned()]);
+    }
+    let list = std::fs::read_dir(model)
+        .with_context(|| format!("{}: cannot list", model.display()))
+        .or_bad_input()?;
+    let mut paths: Vec<PathBuf> = list
+        .filter_map(|e| e.ok().map(|e| e.path()))
+        .filter(|p| p.extension().is_some_and(|e| e == "safetensors"))
+        .collect();
+    paths.sort();
+    if paths.is_empty() {
+        bad_input!("{}: found no .safetensors file in the folder", model.display());
+    }
+    if !model.join(config).exists() {
+        bad_input!("{}: found no {config} in the folder", model.display());
+    }
+    paths.extend(BESIDE.iter().map(|name| model.join(name)).filter(|p| p.exists()));
+    Ok(paths)
 }
 
 /// A hash of the names, sizes and block hashes.

@@ -146,7 +146,7 @@ pub fn require_used(args: &Args, plan: &Plan, source: &Source, beside: &[TaskKin
 
 /// The tokenizer that decides which problems training drops, and the maximum length of a completion.
 fn language(config: &Config, task: &TaskConfig, checkpoint: Option<&Path>) -> anyhow::Result<Language> {
-    let own = config.model.path.clone().filter(|p| p.is_dir());
+    let own = config.model.path.clone().filter(|p| p.exists());
     let model = own.or(checkpoint.map(PathBuf::from)).or(config.model.path.clone());
     problem::language(task, model.as_ref())
         .context("the tokenizer decides which problems training drops for their length")

@@ -200,7 +200,7 @@ pub enum RewardFlag {
 pub enum Source {
     /// A server's address.
     Server(String),
-    /// A checkpoint folder.
+    /// A checkpoint folder or a .gguf file.
     Checkpoint(PathBuf),
     /// A file.
     Samples(PathBuf),

@@ -13,6 +13,7 @@ use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::folder::IDENTITY;
 use fgrpo_eval::io::json;
 use fgrpo_eval::samples;
+use fgrpo_nn::weights::Gguf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -105,7 +106,7 @@ impl Folders {
                 found.all.push(Candidate { step, value, compute: 0.0, checkpoint: Some(path) });
             }
         }
-        if let Some(base) = config.model.path.as_deref().filter(|p| p.is_dir() && config.sft.is_none()) {
+        if let Some(base) = config.model.path.as_deref().filter(|p| p.exists() && config.sft.is_none()) {
             found.start = self.value_of(base)?;
         }
         Ok(found)
@@ -114,9 +115,7 @@ impl Folders {
     /// The metric of the model in a folder, if it was evaluated.
     fn value_of(&self, checkpoint: &Path) -> anyhow::Result<Option<f64>> {
         let adapter = checkpoint.join(ADAPTER);
-        let whole = checkpoint
-            .join("config.json")
-            .is_file()
+        let whole = (Gguf::is(checkpoint) || checkpoint.join("config.json").is_file())
             .then(|| fingerprint::of_checkpoint(checkpoint, None))
             .transpose()?;
         let adapted = adapter.is_dir().then(|| fingerprint::of_adapter(&adapter)).transpose()?;

@@ -1,0 +1,146 @@
+//! A model in one GGUF file, wherever a model is named: written by `fgrpo merge`, generated with, evaluated, trained on.
+
+use crate::support::{done, ends_with, fgrpo, file, lines, model, run};
+use std::path::{Path, PathBuf};
+
+/// The small model with a tokenizer, as a GGUF file in f32.
+fn small(folder: &Path) -> PathBuf {
+    let path = folder.join("small.gguf");
+    done(&["merge", "--model", text(model()), "--out", text(&path)]);
+    path
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_model_as_gguf_says_what_its_folder_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let gguf = small(folder.path());
+    let say = |model: &Path| {
+        let prompt = "Compute 12 + 34.\n\nÄ\t 5";
+        done(&[
+            "generate",
+            "--model",
+            text(model),
+            "--max-tokens",
+            "24",
+            "--seed",
+            "3",
+            "--threads",
+            "1",
+            prompt,
+        ])
+    };
+    assert_eq!(say(&gguf), say(model()));
+    // Once more there and back, without rounding in between.
+    let back = folder.path().join("back");
+    done(&["merge", "--model", text(&gguf), "--out", text(&back)]);
+    assert_eq!(say(&back), say(model()));
+    assert_eq!(
+        std::fs::read(back.join("model.safetensors")).unwrap(),
+        std::fs::read(model().join("model.safetensors")).unwrap()
+    );
+}
+
+#[test]
+fn a_run_on_a_gguf_file_is_the_run_on_its_folder_and_resumes() {
+    let folder = tempfile::tempdir().unwrap();
+    let gguf = small(folder.path());
+    let data = file(folder.path(), "sums.jsonl", &sums());
+    let train = |name: &str, model: &Path, steps: &str, more: &[&str]| {
+        let out = folder.path().join(name);
+        let settings = [
+            format!("model.path={}", model.display()),
+            format!("task.data={}", data.display()),
+            format!("task.held_out={}", data.display()),
+        ];
+        let config = file(folder.path(), "run.toml", RUN);
+        let mut args = vec!["train", text(&config), "--out", text(&out), "--set", steps];
+        settings.iter().for_each(|setting| args.extend(["--set", setting]));
+        args.extend(more);
+        done(&args);
+        out
+    };
+    let whole = train("whole", &gguf, "steps=2", &[]);
+    let of_folder = train("folder", model(), "steps=2", &[]);
+    let cut = train("cut", &gguf, "steps=1", &[]);
+    train("cut", &gguf, "steps=2", &["--resume", "--accept-changes"]);
+    let metric = |run: &Path| {
+        let steps = lines(&run.join("metrics.jsonl"));
+        steps.iter().map(|line| [line["loss"].clone(), line["grad_norm"].clone()]).collect::<Vec<_>>()
+    };
+    assert_eq!(metric(&whole).len(), 2);
+    assert_eq!(metric(&whole), metric(&of_folder));
+    assert_eq!(metric(&cut), metric(&whole));
+    // What was trained is an ordinary folder.
+    let checkpoint = whole.join("checkpoints/step-000002");
+    for name in [
+        "config.json",
+        "tokenizer.json",
+        "chat_template.jinja",
+        "generation_config.json",
+        "model.safetensors",
+    ] {
+        assert!(checkpoint.join(name).is_file(), "{name}");
+    }
+    done(&["generate", "--model", text(&whole), "--max-tokens", "4", "1 + 1?"]);
+    let out = folder.path().join("eval");
+    done(&[
+        "eval",
+        "--model",
+        text(&gguf),
+        "--data",
+        text(&data),
+        "--task",
+        "math",
+        "-n",
+        "2",
+        "--max-tokens",
+        "4",
+        "--out",
+        text(&out),
+    ]);
+    assert!(out.join("samples.jsonl").is_file());
+}
+
+const RUN: &str = r#"
+steps = 1
+[task]
+kind = "math"
+data = ""
+[rollout]
+prompts = 2
+group_size = 4
+max_new_tokens = 6
+[update]
+lr = 1e-3
+[save]
+every = 1
+[eval]
+every = 0
+[compute]
+threads = 1
+"#;
+
+fn sums() -> String {
+    (1..9).map(|i| format!("{{\"question\": \"{i} + 1 = ?\", \"answer\": \"{}\"}}\n", i + 1)).collect()
+}
+
+#[test]
+fn what_a_gguf_file_cannot_be_is_said_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("m.gguf");
+    let merge = |more: &[&str], out: &Path| {
+        ends_with(2, &[&["merge", "--model", text(model()), "--out", text(out)], more].concat())
+    };
+    assert!(merge(&["--dtype", "nf4"], &out).contains("wanted f32, f16, bf16 or q8_0"));
+    assert!(merge(&["--dtype", "q8_0"], &folder.path().join("m")).contains("ends in .gguf"));
+    assert!(!out.exists());
+    let gguf = small(folder.path());
+    let bytes = std::fs::read(&gguf).unwrap();
+    std::fs::write(&gguf, &bytes[..bytes.len() / 2]).unwrap();
+    let (_, said, code) = run(fgrpo().args(["generate", "--model", text(&gguf), "hello"]));
+    assert!(code == 2 && said.contains("truncated"), "{code}: {said}");
+}

@@ -1,0 +1,214 @@
+//! What GGUF calls the fields of a `config.json` and the tensors of a Hugging Face checkpoint, and where it puts the rows of q and k.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::Gguf;
+use crate::config::{Config, RopeScaling};
+use crate::error::Error;
+use crate::rope::frequencies;
+
+/// Keys below the architecture's name, and the fields of `config.json`.
+pub(super) const FIELDS: [(&str, &str); 8] = [
+    ("block_count", "num_hidden_layers"),
+    ("context_length", "max_position_embeddings"),
+    ("embedding_length", "hidden_size"),
+    ("feed_forward_length", "intermediate_size"),
+    ("attention.head_count", "num_attention_heads"),
+    ("attention.head_count_kv", "num_key_value_heads"),
+    ("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
+    ("attention.key_length", "head_dim"),
+];
+/// How many of the keys a file must have.
+const NEEDED: usize = 5;
+
+/// Tensors outside the layers, and those of a layer, by their Hugging Face names.
+const OUTSIDE: [(&str, &str); 3] =
+    [("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"), ("lm_head", "output")];
+const OF_LAYER: [(&str, &str); 11] = [
+    ("input_layernorm", "attn_norm"),
+    ("self_attn.q_proj", "attn_q"),
+    ("self_attn.k_proj", "attn_k"),
+    ("self_attn.v_proj", "attn_v"),
+    ("self_attn.q_norm", "attn_q_norm"),
+    ("self_attn.k_norm", "attn_k_norm"),
+    ("self_attn.o_proj", "attn_output"),
+    ("post_attention_layernorm", "ffn_norm"),
+    ("mlp.gate_proj", "ffn_gate"),
+    ("mlp.up_proj", "ffn_up"),
+    ("mlp.down_proj", "ffn_down"),
+];
+
+/// Control tokens that end an answer besides the one that the metadata names, as in llama.cpp.
+const ENDS: [&str; 7] = [
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+];
+/// The type of a control token.
+const CONTROL: i64 = 3;
+
+/// The name in a file of a tensor with a Hugging Face name.
+pub(super) fn stored(name: &str) -> Option<String> {
+    let (module, part) = name.rsplit_once('.')?;
+    let find =
+        |table: &'static [(&str, &str)], module: &str| Some(table.iter().find(|(own, _)| *own == module)?.1);
+    match module.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.')) {
+        Some((layer, module)) => Some(format!("blk.{layer}.{}.{part}", find(&OF_LAYER, module)?)),
+        None => Some(format!("{}.{part}", find(&OUTSIDE, module)?)),
+    }
+}
+
+/// Where a file of the architecture llama has a row of q or k: the two halves of a head, which a rotation pairs, are interleaved.
+pub(super) fn stored_row(row: usize, head: usize) -> usize {
+    let (start, at) = (row / head * head, row % head);
+    start + at % (head / 2) * 2 + at / (head / 2)
+}
+
+impl Gguf {
+    /// The fields of the `config.json` that belongs to this file.
+    ///
+    /// # Errors
+    /// If a key is missing or of another type.
+    pub fn config(&self) -> Result<Map<String, Value>, Error> {
+        if let Some(parts) = self.value("split.count")?.filter(|parts| *parts != 1) {
+            let wanted = "a whole model; llama-gguf-split --merge makes one of several files";
+            return Err(self.refuse_key("split.count", parts.to_string(), wanted));
+        }
+        let Some(family) = self.text("general.architecture")? else {
+            return Err(self.refuse_key("general.architecture", "nothing", "the architecture's name"));
+        };
+        let key = |name: &str| format!("{family}.{name}");
+        let get = |name: &str| self.value(&key(name));
+        let mut map = Map::new();
+        map.insert("model_type".into(), json!(family));
+        for (at, (name, field)) in FIELDS.into_iter().enumerate() {
+            match get(name)? {
+                Some(value) => drop(map.insert(field.into(), value)),
+                None if at < NEEDED => return Err(self.refuse_key(&key(name), "nothing", "a whole number")),
+                None => {}
+            }
+        }
+        if let [Some(hidden), Some(heads @ 1..)] =
+            ["hidden_size", "num_attention_heads"].map(|field| map[field].as_u64())
+            && hidden.is_multiple_of(heads)
+        {
+            map.entry("head_dim").or_insert(json!(hidden / heads));
+        }
+        let head = map.get("head_dim").cloned().unwrap_or_default();
+        for name in ["attention.value_length", "rope.dimension_count"] {
+            if let Some(found) = get(name)?.filter(|found| *found != head) {
+                return Err(self.refuse_key(
+                    &key(name),
+                    found.to_string(),
+                    format!("{head}, the size of a head"),
+                ));
+            }
+        }
+        map.insert("rope_theta".into(), get("rope.freq_base")?.unwrap_or(json!(10000.0)));
+        if let Some(kind) = get("rope.scaling.type")?.filter(|kind| kind != "none") {
+            let mut scaling = Map::from_iter([("rope_type".to_string(), kind)]);
+            let fields = [
+                ("rope.scaling.factor", "factor"),
+                ("rope.scaling.original_context_length", "original_max_position_embeddings"),
+            ];
+            for (name, field) in fields {
+                scaling.extend(get(name)?.map(|value| (field.to_string(), value)));
+            }
+            map.insert("rope_scaling".into(), Value::Object(scaling));
+        }
+        if let Some(factors) = self.rope_factors()? {
+            let factor = factors.iter().fold(1f32, |most, &factor| most.max(factor));
+            let context = get("rope.scaling.original_context_length")?.unwrap_or(json!(8192));
+            let scaling = json!({
+                "rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                "original_max_position_embeddings": context,
+            });
+            map.insert("rope_scaling".into(), scaling);
+        }
+        let embedding = self.tensor("model.embed_tokens.weight")?;
+        map.insert("vocab_size".into(), json!(embedding.shape[0]));
+        map.insert("tie_word_embeddings".into(), json!(!self.has("lm_head.weight")));
+        for (name, field) in [("bos", "bos_token_id"), ("padding", "pad_token_id")] {
+            let id = self.value(&format!("tokenizer.ggml.{name}_token_id"))?;
+            map.insert(field.into(), id.unwrap_or_default());
+        }
+        map.insert("eos_token_id".into(), json!(self.end_tokens()?));
+        Ok(map)
+    }
+
+    /// The tokens that end an answer, the metadata's own first.
+    fn end_tokens(&self) -> Result<Vec<u64>, Error> {
+        let mut ends = Vec::new();
+        for name in ["eos", "eot", "eom"] {
+            let id = self.value(&format!("tokenizer.ggml.{name}_token_id"))?;
+            ends.extend(id.and_then(|id| id.as_u64()));
+        }
+        let list = |key: &str| Ok::<_, Error>(self.value(key)?.and_then(|value| value.as_array().cloned()));
+        if let (Some(tokens), Some(kinds)) =
+            (list("tokenizer.ggml.tokens")?, list("tokenizer.ggml.token_type")?)
+        {
+            let control = tokens.iter().zip(&kinds).enumerate().filter(|(_, (_, kind))| **kind == CONTROL);
+            let known = |token: &Value| token.as_str().is_some_and(|text| ENDS.contains(&text));
+            ends.extend(control.filter(|(_, (token, _))| known(token)).map(|(id, _)| id as u64));
+        }
+        let mut seen = BTreeSet::new();
+        ends.retain(|id| seen.insert(*id));
+        Ok(ends)
+    }
+
+    /// Refuses tensors that are missing, of another shape, or unknown to a model of this configuration.
+    pub(in crate::weights) fn check(&self, config: &Config) -> Result<(), Error> {
+        let mut known = BTreeSet::from([ROPE.to_string()]);
+        for (name, shape) in config.tensors() {
+            let found = &self.tensor(&name)?.shape;
+            if *found != shape {
+                return Err(self.refuse(&name, format!("shape {found:?}"), format!("shape {shape:?}")));
+            }
+            known.extend(stored(&name));
+        }
+        if let Some(other) = self.tensors.keys().find(|name| !known.contains(*name)) {
+            let wanted = "the tensors of its architecture only".into();
+            return Err(self.refuse(other, "a tensor that the metadata does not account for".into(), wanted));
+        }
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * b.abs();
+        match self.rope_factors()? {
+            Some(found)
+                if !(found.len() == config.head_dim / 2
+                    && found.iter().zip(&rope_factors(config)).all(near)) =>
+            {
+                let wanted = format!("Llama 3's, {:?}", config.rope_scaling);
+                Err(self.refuse(ROPE, format!("the factors {found:?}"), wanted))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the frequencies of a head's pairs are divided by, if the file says so.
+    fn rope_factors(&self) -> Result<Option<Vec<f32>>, Error> {
+        let Some(tensor) = self.tensors.get(ROPE) else { return Ok(None) };
+        let mut factors = vec![0.0; tensor.shape.iter().product()];
+        tensor.kind.decode(&self.map[tensor.place.0..tensor.place.1], &mut factors);
+        Ok(Some(factors))
+    }
+}
+
+/// The tensor of Llama 3's scaling of the rotary embedding, which no key describes.
+pub(super) const ROPE: &str = "rope_freqs.weight";
+
+/// What the frequencies of a head's pairs are divided by.
+pub(super) fn rope_factors(config: &Config) -> Vec<f32> {
+    let plain = Config { rope_scaling: RopeScaling::Default, ..config.clone() };
+    frequencies(&plain).iter().zip(frequencies(config)).map(|(plain, scaled)| plain / scaled).collect()
+}
+
+/// The size of the heads whose rows a tensor has interleaved in a file, if it has: q and k of the architecture llama.
+pub(super) fn interleaved(name: &str, config: &Config) -> Option<usize> {
+    let of_heads = matches!(name.rsplit('.').nth(1), Some("q_proj" | "k_proj"));
+    (of_heads && config.architecture.model_type() == "llama").then_some(config.head_dim)
+}

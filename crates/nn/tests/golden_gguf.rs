@@ -1,0 +1,148 @@
+//! GGUF files: against transformers, which reads the same files; there and back; and files that are broken.
+
+mod golden;
+
+use std::path::{Path, PathBuf};
+
+use fgrpo_nn::weights::{Checkpoint, GgufType, Item, TensorFile, write_gguf};
+use fgrpo_nn::{Batch, Device, Engine};
+
+fn file(name: &str) -> PathBuf {
+    golden::folder().join("gguf").join(format!("{name}.gguf"))
+}
+
+/// The logits of a file's model behind each of these tokens.
+fn logits(path: &Path, tokens: &[u32]) -> Vec<f32> {
+    let mut engine = Engine::open(&Checkpoint::open(path).unwrap(), &Device::cpu(1)).unwrap();
+    let mut batch = Batch::default();
+    batch.push_segment(tokens, None);
+    (0..tokens.len()).for_each(|row| drop(batch.predict(row, 0)));
+    engine.logits(&batch).unwrap()
+}
+
+fn expected() -> TensorFile {
+    TensorFile::open(&golden::folder().join("gguf/expected.safetensors")).unwrap()
+}
+
+fn tokens_of(name: &str) -> Vec<u32> {
+    expected().integers(&format!("{name}.tokens")).unwrap().iter().map(|&t| t as u32).collect()
+}
+
+#[test]
+fn logits_equal_transformers_reading_the_same_file() {
+    for name in ["llama", "qwen2", "qwen3"] {
+        let found = logits(&file(name), &tokens_of(name));
+        let wanted = expected().tensor(&format!("{name}.logits")).unwrap();
+        let (worst, at) = golden::distance(&found, &wanted);
+        assert!(worst < 2e-5, "{name}: logit {at} is {}, wanted {}", found[at], wanted[at]);
+    }
+}
+
+/// Writes a checkpoint as a GGUF file and opens that.
+fn written(from: &Checkpoint, to: &Path, kind: GgufType) -> Checkpoint {
+    let config = from.config();
+    let tensors = config.tensors().into_iter().map(|(n, s)| (n.clone(), s, from.tensor(&n).unwrap()));
+    let ends =
+        config.eos_token_id.first().map(|&id| ("tokenizer.ggml.eos_token_id".into(), Item::Number(id)));
+    write_gguf(to, config, ends.into_iter().collect(), tensors, kind).unwrap();
+    Checkpoint::open(to).unwrap()
+}
+
+#[test]
+fn a_checkpoint_written_as_gguf_opens_with_its_settings_and_tensors() {
+    let dir = tempfile::tempdir().unwrap();
+    for case in golden::CASES {
+        let from = golden::checkpoint(case);
+        let to = written(&from, &dir.path().join(format!("{case}.gguf")), GgufType::F32);
+        let (mut found, mut wanted) = (to.config().clone(), from.config().clone());
+        // What stands for these lies in the tokenizer's metadata, which this test doesn't write.
+        for config in [&mut found, &mut wanted] {
+            (config.bos_token_id, config.pad_token_id) = (None, None);
+            config.eos_token_id.truncate(1);
+            config.rms_norm_eps = f64::from(config.rms_norm_eps as f32);
+        }
+        found.rms_norm_eps = f64::from(found.rms_norm_eps as f32);
+        assert_eq!(found, wanted, "{case}");
+        for name in from.names() {
+            assert_eq!(to.tensor(&name).unwrap(), from.tensor(&name).unwrap(), "{case} {name}");
+        }
+    }
+}
+
+#[test]
+fn number_types_of_a_written_file_round_as_their_names_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = Checkpoint::open(file("qwen3")).unwrap();
+    for (kind, off) in
+        [(GgufType::F16, 1.0 / 2048.0), (GgufType::BF16, 1.0 / 256.0), (GgufType::Q8_0, 1.0 / 127.0)]
+    {
+        let to = written(&from, &dir.path().join(format!("{kind:?}.gguf")), kind);
+        for (name, shape) in from.config().tensors() {
+            let (found, wanted) = (to.tensor(&name).unwrap(), from.tensor(&name).unwrap());
+            let largest = wanted.iter().fold(0f32, |most, x| most.max(x.abs()));
+            let worst = found.iter().zip(&wanted).fold(0f32, |most, (f, w)| most.max((f - w).abs()));
+            let off = if shape.len() == 1 { 0.0 } else { off };
+            assert!(worst <= off * largest * 0.51, "{kind:?} {name}: off by {worst}, largest is {largest}");
+        }
+    }
+}
+
+/// What opening these bytes is refused with.
+fn refusal(bytes: &[u8]) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    std::fs::write(&path, bytes).unwrap();
+    let message = Checkpoint::open(&path).unwrap_err().to_string();
+    assert!(message.starts_with(&path.display().to_string()), "{message}");
+    message
+}
+
+/// `bytes` with those behind the first `name` replaced.
+fn with(bytes: &[u8], name: &str, behind: usize, new: &[u8]) -> Vec<u8> {
+    let at = bytes.windows(name.len()).position(|w| w == name.as_bytes()).unwrap() + name.len() + behind;
+    let mut bytes = bytes.to_vec();
+    bytes[at..at + new.len()].copy_from_slice(new);
+    bytes
+}
+
+#[test]
+fn a_file_cut_anywhere_is_called_truncated() {
+    let bytes = std::fs::read(file("qwen3")).unwrap();
+    for length in (0..bytes.len()).step_by(97) {
+        let message = refusal(&bytes[..length]);
+        let wanted = if length < 4 { "wanted a GGUF file" } else { "truncated" };
+        assert!(message.contains(wanted), "{length}: {message}");
+    }
+}
+
+#[test]
+fn broken_headers_are_refused_with_what_is_wrong() {
+    let bytes = std::fs::read(file("qwen3")).unwrap();
+    let million = 1_000_000u64.to_le_bytes();
+    let huge = u64::MAX.to_le_bytes();
+    for (broken, wanted) in [
+        (with(&bytes, "GGUF", 0, &1u32.to_le_bytes()), "version 1"),
+        (with(&bytes, "GGUF", 4, &huge), "tensors and"),
+        (
+            with(&bytes, "blk.0.ffn_up.weight", 20, &10u32.to_le_bytes()),
+            "blk.0.ffn_up.weight in Q2_K, wanted one of F32",
+        ),
+        (with(&bytes, "blk.0.ffn_up.weight", 20, &77u32.to_le_bytes()), "in type 77"),
+        (with(&bytes, "blk.0.ffn_up.weight", 4, &33u64.to_le_bytes()), "rows in blocks of 32"),
+        (
+            with(&bytes, "blk.0.ffn_up.weight", 12, &32u64.to_le_bytes()),
+            "found shape [32, 32], wanted shape [64, 32]",
+        ),
+        (with(&bytes, "blk.0.ffn_up.weight", 12, &huge), "blk.0.ffn_up.weight of shape"),
+        (with(&bytes, "blk.0.ffn_up.weight", 24, &huge[..]), "a multiple of 32"),
+        (with(&bytes, "blk.0.ffn_up", 0, b".wei_ht"), "no such tensor"),
+        (with(&bytes, "tokenizer.ggml.tokens", 8, &million), "truncated"),
+        (with(&bytes, "tokenizer.ggml.token_type", 8, &huge), "tokenizer.ggml.token_type: "),
+        (with(&bytes, "qwen3.block_count", 0, &13u32.to_le_bytes()), "a value of type 13"),
+        (with(&bytes, "general.architecture", 12, b"gptx2"), "gptx2.block_count: found nothing"),
+        (with(&bytes, "qwen3.block_coun", 0, b"x"), "qwen3.block_count: found nothing"),
+    ] {
+        let message = refusal(&broken);
+        assert!(message.contains(wanted), "{message:?} lacks {wanted:?}");
+    }
+}

@@ -1,0 +1,386 @@
+//! Tokenizer, chat template and end tokens of a GGUF file, as the files that a Hugging Face folder has for them.
+//!
+//! Byte-level BPE is made from tokens and merges, with the pre-tokenizer that the file names; SentencePiece's vocabulary of Llama from pieces and
+//! scores: a pair is merged before another if the piece it makes has the higher score.
+
+use anyhow::Context;
+use fgrpo_eval::bad_input;
+use fgrpo_eval::failure::OrBadInput;
+use fgrpo_nn::weights::{Gguf, Item};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The types of tokens.
+const NORMAL: u64 = 1;
+const UNKNOWN: u64 = 2;
+const CONTROL: u64 = 3;
+const USER_DEFINED: u64 = 4;
+const UNUSED: u64 = 5;
+const BYTE: u64 = 6;
+
+/// How Llama 3 splits a text into words; with digits in threes.
+const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// How Qwen2 does: each digit is a word.
+const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// What a name of a pre-tokenizer stands for.
+struct Splitting {
+    /// Its name in a file.
+    name: &'static str,
+    normalizer: Value,
+    pre_tokenizer: Value,
+    /// Whether a word that is in the vocabulary is a token, whatever the merges.
+    ignore_merges: bool,
+    /// Whether a text begins with the token for that, where the file doesn't say.
+    begins: bool,
+}
+
+fn splittings() -> [Splitting; 4] {
+    let byte_level = |regex: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": regex});
+    let sequence =
+        |first: Value, regex| json!({"type": "Sequence", "pretokenizers": [first, byte_level(regex)]});
+    let split = |regex: &str| {
+        let first =
+            json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": false});
+        sequence(first, false)
+    };
+    let plain = |name, pre_tokenizer| Splitting {
+        name,
+        normalizer: Value::Null,
+        pre_tokenizer,
+        ignore_merges: false,
+        begins: false,
+    };
+    [
+        plain("gpt-2", byte_level(true)),
+        plain("smollm", sequence(json!({"type": "Digits", "individual_digits": true}), true)),
+        Splitting { ignore_merges: true, begins: true, ..plain("llama-bpe", split(LLAMA_3)) },
+        Splitting { normalizer: json!({"type": "NFC"}), ..plain("qwen2", split(QWEN_2)) },
+    ]
+}
+
+impl Splitting {
+    /// What decides how a text is split: the steps of the pre-tokenizer, without what only matters for offsets.
+    fn steps(pre_tokenizer: &Value) -> Vec<String> {
+        match pre_tokenizer["type"].as_str() {
+            Some("Sequence") => {
+                let parts = pre_tokenizer["pretokenizers"].as_array();
+                parts.into_iter().flatten().flat_map(Self::steps).collect()
+            }
+            Some("ByteLevel") => {
+                let [space, regex] = ["add_prefix_space", "use_regex"].map(|f| pre_tokenizer[f] != false);
+                vec![format!("bytes, {space}, {regex}")]
+            }
+            _ => vec![pre_tokenizer.to_string()],
+        }
+    }
+}
+
+/// The files of a GGUF file's tokenizer, template and end tokens.
+///
+/// # Errors
+/// Bad input that names the file and the key.
+pub(super) fn files(path: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
+    let gguf = Gguf::open(path).or_bad_input()?;
+    let mut files = Vec::new();
+    let mut put = |name: &str, bytes: Vec<u8>| files.push((name.to_owned(), bytes));
+    let tokens = Tokens::read(&gguf).with_context(|| path.display().to_string()).or_bad_input()?;
+    put("tokenizer.json", serde_json::to_vec(&tokens.tokenizer()?)?);
+    put("tokenizer_config.json", serde_json::to_vec_pretty(&tokens.config())?);
+    if let Some(template) = gguf.text("tokenizer.chat_template").or_bad_input()? {
+        put("chat_template.jinja", template.into_bytes());
+    }
+    let config = gguf.config().or_bad_input()?;
+    let ids = ["bos_token_id", "eos_token_id", "pad_token_id"];
+    let named = ids.iter().filter(|id| !config[**id].is_null());
+    let generation: Map<String, Value> = named.map(|id| ((*id).to_owned(), config[*id].clone())).collect();
+    put("generation_config.json", serde_json::to_vec_pretty(&generation)?);
+    Ok(files)
+}
+
+/// The tokens of a file and what it says of them.
+struct Tokens<'a> {
+    gguf: &'a Gguf,
+    texts: Vec<String>,
+    kinds: Vec<u64>,
+    /// Whether a text begins and ends with the tokens for that.
+    adds: [bool; 2],
+    model: Model,
+}
+
+enum Model {
+    Bpe {
+        splitting: Splitting,
+        merges: Vec<Value>,
+    },
+    /// The scores of the pieces, and whether a text gets a space in front.
+    SentencePiece {
+        scores: Vec<f64>,
+        space: bool,
+    },
+}
+
+impl<'a> Tokens<'a> {
+    fn read(gguf: &'a Gguf) -> anyhow::Result<Self> {
+        let key = |name: &str| format!("tokenizer.ggml.{name}");
+        let list = |name: &str| -> anyhow::Result<Vec<Value>> {
+            match gguf.value(&key(name))? {
+                Some(Value::Array(list)) => Ok(list),
+                Some(other) => Err(gguf.refuse_key(&key(name), other.to_string(), "a list").into()),
+                None => Err(gguf.refuse_key(&key(name), "nothing", "a list").into()),
+            }
+        };
+        let flag = |name: &str, default: bool| -> anyhow::Result<bool> {
+            Ok(gguf.value(&key(name))?.and_then(|value| value.as_bool()).unwrap_or(default))
+        };
+        let texts: Vec<String> = list("tokens")?
+            .into_iter()
+            .map(|token| match token {
+                Value::String(text) => Ok(text),
+                other => Err(gguf.refuse_key(&key("tokens"), other.to_string(), "a text").into()),
+            })
+            .collect::<anyhow::Result<_>>()?;
+        let each = |name: &str, list: Vec<Value>| match list.len() == texts.len() {
+            true => Ok(list),
+            false => {
+                let (found, wanted) = (list.len(), texts.len());
+                Err(gguf.refuse_key(
+                    &key(name),
+                    format!("{found} entries"),
+                    format!("one for each of {wanted} tokens"),
+                ))
+            }
+        };
+        let kinds = each("token_type", list("token_type")?)?;
+        let kinds = kinds.iter().map(|kind| kind.as_u64().unwrap_or(0)).collect();
+        let (model, begins) = match gguf.text(&key("model"))?.as_deref() {
+            Some("gpt2") => {
+                let name = gguf.text(&key("pre"))?.unwrap_or_default();
+                let mut known = splittings().into_iter();
+                let names = splittings().map(|s| s.name).join(", ");
+                let Some(splitting) =
+                    known.find(|s| s.name == name || s.name == "gpt-2" && name == "default")
+                else {
+                    let wanted = format!("the name of a pre-tokenizer that is known: {names}");
+                    return Err(gguf.refuse_key(&key("pre"), format!("{name:?}"), wanted).into());
+                };
+                let begins = splitting.begins;
+                (Model::Bpe { splitting, merges: list("merges")? }, begins)
+            }
+            Some("llama") => {
+                let scores = each("scores", list("scores")?)?;
+                let scores = scores.iter().map(|score| score.as_f64().unwrap_or(0.0)).collect();
+                (Model::SentencePiece { scores, space: flag("add_space_prefix", true)? }, true)
+            }
+            other => {
+                let found = other.unwrap_or("nothing").to_owned();
+                return Err(gguf
+                    .refuse_key(&key("model"), found, "gpt2 (byte-level BPE) or llama (SentencePiece)")
+                    .into());
+            }
+        };
+        let adds = [flag("add_bos_token", begins)?, flag("add_eos_token", false)?];
+        Ok(Self { gguf, texts, kinds, adds, model })
+    }
+
+    /// The token that the metadata names for a purpose, such as `bos`.
+    fn special(&self, name: &str) -> Option<(&str, usize)> {
+        let id = self.gguf.value(&format!("tokenizer.ggml.{name}_token_id")).ok()??.as_u64()? as usize;
+        Some((self.texts.get(id)?.as_str(), id))
+    }
+
+    /// The `tokenizer.json`.
+    fn tokenizer(&self) -> anyhow::Result<Value> {
+        let mut vocabulary = Map::new();
+        let mut added = Vec::new();
+        for (id, (text, &kind)) in self.texts.iter().zip(&self.kinds).enumerate() {
+            // Rows of the embedding without a token have made-up names.
+            if kind == UNUSED && matches!(self.model, Model::Bpe { .. }) {
+                continue;
+            }
+            if vocabulary.insert(text.clone(), json!(id)).is_some() {
+                bad_input!("tokenizer.ggml.tokens: found {text:?} twice, wanted each token once");
+            }
+            if [UNKNOWN, CONTROL, USER_DEFINED].contains(&kind) {
+                added.push(json!({
+                    "id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
+                    "normalized": false, "special": kind != USER_DEFINED,
+                }));
+            }
+        }
+        let mut bpe = json!({
+            "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+        });
+        let (normalizer, pre_tokenizer, decoder) = match &self.model {
+            Model::Bpe { splitting, merges } => {
+                bpe["merges"] = json!(merges);
+                bpe["ignore_merges"] = json!(splitting.ignore_merges);
+                let decoder = json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true});
+                (splitting.normalizer.clone(), splitting.pre_tokenizer.clone(), decoder)
+            }
+            Model::SentencePiece { scores, space } => {
+                bpe["merges"] = json!(merges_of(&self.texts, scores));
+                bpe["unk_token"] = json!(self.special("unknown").map(|(text, _)| text));
+                bpe["fuse_unk"] = json!(true);
+                bpe["byte_fallback"] = json!(true);
+                let mut normalizers =
+                    vec![json!({"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"})];
+                let mut decoders = vec![
+                    json!({"type": "Replace", "pattern": {"String": "\u{2581}"}, "content": " "}),
+                    json!({"type": "ByteFallback"}),
+                    json!({"type": "Fuse"}),
+                ];
+                if *space {
+                    normalizers.insert(0, json!({"type": "Prepend", "prepend": "\u{2581}"}));
+                    decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+                }
+                let sequence = |name: &str, list: Vec<Value>| json!({"type": "Sequence", name: list});
+                (sequence("normalizers", normalizers), Value::Null, sequence("decoders", decoders))
+            }
+        };
+        bpe["vocab"] = Value::Object(vocabulary);
+        Ok(json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": added, "normalizer": normalizer,
+            "pre_tokenizer": pre_tokenizer, "post_processor": self.post_processor(), "decoder": decoder, "model": bpe,
+        }))
+    }
+
+    /// What puts the tokens for the beginning and the end of a text around it.
+    fn post_processor(&self) -> Value {
+        let around = ["bos", "eos"].map(|name| self.special(name));
+        let [before, after] = [0, 1].map(|i| around[i].filter(|_| self.adds[i]));
+        if before.is_none() && after.is_none() {
+            return Value::Null;
+        }
+        let token = |token: Option<(&str, usize)>, of: u32| {
+            token.map(|(text, _)| json!({"SpecialToken": {"id": text, "type_id": of}}))
+        };
+        let text = |name: &str, of: u32| {
+            let text = Some(json!({"Sequence": {"id": name, "type_id": of}}));
+            [token(before, of), text, token(after, of)].into_iter().flatten().collect::<Vec<_>>()
+        };
+        let special: Map<String, Value> = [before, after]
+            .into_iter()
+            .flatten()
+            .map(|(text, id)| (text.to_owned(), json!({"id": text, "ids": [id], "tokens": [text]})))
+            .collect();
+        let pair = [text("A", 0), text("B", 1)].concat();
+        json!({
+            "type": "TemplateProcessing", "single": text("A", 0), "pair": pair, "special_tokens": special,
+        })
+    }
+
+    /// The `tokenizer_config.json`.
+    fn config(&self) -> Value {
+        let mut config = json!({
+            "tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false,
+            "add_bos_token": self.adds[0], "add_eos_token": self.adds[1],
+        });
+        for (name, field) in
+            [("bos", "bos_token"), ("eos", "eos_token"), ("unknown", "unk_token"), ("padding", "pad_token")]
+        {
+            if let Some((text, _)) = self.special(name) {
+                config[field] = json!(text);
+            }
+        }
+        config
+    }
+}
+
+/// The metadata of a `tokenizer.json`: texts and types of tokens, and merges or scores. `rows` is the number of rows of the embedding.
+///
+/// # Errors
+/// A tokenizer of another kind than those that are read from GGUF files, or with more tokens than rows.
+pub(super) fn tokens_of(json: &Value, rows: usize) -> anyhow::Result<Vec<(String, Item)>> {
+    let model = &json["model"];
+    let Some(vocabulary) = model["vocab"].as_object().filter(|_| model["type"] == "BPE") else {
+        anyhow::bail!("model.type: found {}, wanted BPE", model["type"]);
+    };
+    // Rows of the embedding without a token get made-up names.
+    let mut texts: Vec<String> = (0..rows).map(|id| format!("[PAD{id}]")).collect();
+    let mut kinds = vec![UNUSED as i32; rows];
+    let mut set = |text: &str, id: &Value, kind: u64| -> anyhow::Result<()> {
+        let Some(at) = id.as_u64().map(|id| id as usize).filter(|at| *at < rows) else {
+            anyhow::bail!(
+                "found the token {text:?} as {id}, wanted an id below {rows}, the rows of the embedding"
+            );
+        };
+        text.clone_into(&mut texts[at]);
+        kinds[at] = kind as i32;
+        Ok(())
+    };
+    let fallback = model["byte_fallback"] == true;
+    for (text, id) in vocabulary {
+        let byte = fallback && text.len() == 6 && text.starts_with("<0x") && text.ends_with('>');
+        set(text, id, if byte { BYTE } else { NORMAL })?;
+    }
+    for token in json["added_tokens"].as_array().into_iter().flatten() {
+        let text = token["content"].as_str().unwrap_or_default();
+        let kind = match token["special"] == true {
+            _ if fallback && model["unk_token"] == text => UNKNOWN,
+            true => CONTROL,
+            false => USER_DEFINED,
+        };
+        set(text, &token["id"], kind)?;
+    }
+    let merges: Vec<[&str; 2]> = model["merges"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|merge| match merge {
+            Value::String(pair) => pair.split_once(' ').map(|(a, b)| [a, b]),
+            pair => Some([pair[0].as_str()?, pair[1].as_str()?]),
+        })
+        .collect();
+    let key = |name: &str| format!("tokenizer.ggml.{name}");
+    let mut items = vec![(key("token_type"), Item::Numbers(kinds))];
+    if fallback {
+        // A piece is made the earlier the higher its score.
+        let ids: HashMap<&str, usize> =
+            texts.iter().enumerate().map(|(id, text)| (text.as_str(), id)).collect();
+        let mut scores = vec![0.0; rows];
+        for (rank, merge) in merges.iter().enumerate().rev() {
+            if let Some(&id) = ids.get(merge.concat().as_str()) {
+                scores[id] = -1.0 - rank as f32;
+            }
+        }
+        let space = json["normalizer"].to_string().contains("Prepend")
+            || matches!(json["pre_tokenizer"]["prepend_scheme"].as_str(), Some("always" | "first"));
+        items.push((key("model"), Item::Text("llama".into())));
+        items.push((key("scores"), Item::Reals(scores)));
+        items.push((key("add_space_prefix"), Item::Flag(space)));
+        if let Some(id) = model["unk_token"].as_str().and_then(|text| ids.get(text)) {
+            items.push((key("unknown_token_id"), Item::Number(*id as u32)));
+        }
+    } else {
+        let steps = Splitting::steps(&json["pre_tokenizer"]);
+        let mut known = splittings().into_iter();
+        let Some(splitting) = known.find(|s| Splitting::steps(&s.pre_tokenizer) == steps) else {
+            let names = splittings().map(|s| s.name).join(", ");
+            anyhow::bail!("pre_tokenizer: found {}, wanted that of one of {names}", json["pre_tokenizer"]);
+        };
+        items.push((key("model"), Item::Text("gpt2".into())));
+        items.push((key("pre"), Item::Text(splitting.name.into())));
+        let merges = merges.iter().map(|[left, right]| format!("{left} {right}")).collect();
+        items.push((key("merges"), Item::Texts(merges)));
+    }
+    items.push((key("tokens"), Item::Texts(texts)));
+    Ok(items)
+}
+
+/// The merges of SentencePiece's pieces: each pair that makes a piece, those of the highest score first.
+fn merges_of(texts: &[String], scores: &[f64]) -> Vec<Value> {
+    let ids: HashMap<&str, usize> = texts.iter().enumerate().map(|(id, text)| (text.as_str(), id)).collect();
+    let mut merges = Vec::new();
+    for (id, text) in texts.iter().enumerate() {
+        for (at, _) in text.char_indices().skip(1) {
+            if let (Some(&left), Some(&right)) = (ids.get(&text[..at]), ids.get(&text[at..])) {
+                merges.push((id, left, right));
+            }
+        }
+    }
+    merges.sort_by(|a, b| scores[b.0].total_cmp(&scores[a.0]).then(a.cmp(b)));
+    merges.into_iter().map(|(_, left, right)| json!([texts[left], texts[right]])).collect()
+}

@@ -43,10 +43,10 @@ pub enum Advantage {
         #[cfg_attr(feature = "serde", serde(default = "default::k"))]
         k: usize,
     },
-    /// `(u - p) p^-a (1 - p)^-b`, where `u` is 1 for a correct and 0 for a wrong completion; 0 if all or none are
-    /// correct.
+    /// `(u - p) p^-a (1 - p)^-b`, where `u` is 1 for a correct and 0 for a wrong completion, over `delta` for wrong ones; 0
+    /// if all or none are correct.
     ///
-    /// It holds, for rewards 1 and 0: Dr. GRPO (0, 0); GRPO with the population's standard deviation (1/2, 1/2), and with
+    /// With `delta` 1 it holds, for rewards 1 and 0: Dr. GRPO (0, 0); GRPO with the population's standard deviation (1/2, 1/2), and with
     /// the focal weight of exponent gamma (1/2, 1/2 - gamma); MaxRL (1, 0); twice DGPO's normalised advantage (1, 1);
     /// and, for many completions, PKPO less its group's mean (0, 1 - k).
     Power {
@@ -56,6 +56,9 @@ pub enum Advantage {
         /// Exponent of the failure rate's inverse, -1024 to 8.
         #[cfg_attr(feature = "serde", serde(default = "default::half"))]
         b: f64,
+        /// Summed weight of a group's correct completions over that of its wrong ones, above 0.
+        #[cfg_attr(feature = "serde", serde(default = "default::one"))]
+        delta: f64,
     },
     /// GRPO on groups of `k` of the `n` completions, in expectation over all such groups, where a group is rewarded if
     /// any of its completions is correct. With `q = C(n-c, k) / C(n, k)` and `s = sqrt(q (1 - q))` it is `q / (s + 1e-6)`
@@ -124,6 +127,41 @@ pub enum Advantage {
         #[cfg_attr(feature = "serde", serde(default = "default::alpha"))]
         alpha: f64,
     },
+    /// `(u - p) m / M`, where `m` is the number of the batch's groups with the success rate of this one, and `M` of those with
+    /// at most that; groups in which all or none are correct count nowhere and get 0. Rates are compared in steps of
+    /// `1 / (N + 1)` with the largest group's `N`. Source: CurveRL (arXiv 2605.24331), `compute_curverl_outcome_advantage`
+    /// of zhyzmath/CurveRL with `curverl_pool_num = 0`; its runs count the groups of the last ten batches.
+    CurveRl,
+    /// `w positive` for correct and `-w` for wrong completions, where `w = k (n-c+1) ... (n-c+k-1) / ((n+2) ... (n+k))` is
+    /// the mean of pass@k's derivative `k (1 - x)^(k - 1)` over the success probabilities `x` that `c` correct of `n`
+    /// leave of a uniform prior. 0 where `w < tau (n + 1)`. Source: BBG (arXiv 2606.15455), equations 8 and 9.
+    Bbg {
+        /// The k of pass@k, 1 to 65536, also above the group size.
+        #[cfg_attr(feature = "serde", serde(default = "default::reference_k"))]
+        k: usize,
+        /// Share of `n + 1` below which a weight is 0, from 0 to 1.
+        #[cfg_attr(feature = "serde", serde(default = "default::tau"))]
+        tau: f64,
+        /// Advantage of a correct completion with weight 1.
+        #[cfg_attr(feature = "serde", serde(default = "default::one"))]
+        positive: f64,
+    },
+    /// GRPO's advantages, of correct completions times `m |C|^-alpha / sum |C|^-alpha`: the sum is over the group's `m` correct
+    /// completions, and `|C|` counts those in the same cluster. Source: Cue-GRPO (arXiv 2608.03467), equation 3, without
+    /// the stabilisation of equation 8 and with the caller's clusters.
+    CueGrpo {
+        /// Exponent of rarity, from 0 (GRPO) to 1 (the same for each cluster).
+        #[cfg_attr(feature = "serde", serde(default = "default::rarity"))]
+        alpha: f64,
+    },
+    /// GRPO's advantages (eps 1e-8, ddof 1), of correct completions times `1 - tau + tau m v / sum v`: the sum is over the
+    /// group's `m` correct completions, `v = 1 / max(q, 1e-6)`, and `q` is the softmax over them of the mean log-probability
+    /// per token. Source: UCPO (arXiv 2605.00365), `compute_dgrpo_advantage_outcome_invq_l` of AnamikaLochab/UCPO.
+    Ucpo {
+        /// Share of the credit that goes by `1 / q`, from 0 (GRPO) to 1.
+        #[cfg_attr(feature = "serde", serde(default = "default::share"))]
+        tau: f64,
+    },
     /// For completions with several rewards: the weighted sum of each reward's `(R - mu) / (s + eps)` within the group, over
     /// `eps` plus the standard deviation (ddof 1) of these sums in the batch. One reward is normalised twice. Source: GDPO
     /// (arXiv 2601.05242), as TRL has it (`normalize_then_sum`).
@@ -153,6 +191,10 @@ pub struct Reads {
     pub correct: bool,
     /// Their lengths.
     pub lengths: bool,
+    /// Their mean log-probabilities.
+    pub logp: bool,
+    /// Which of a group are alike.
+    pub clusters: bool,
     /// Each of several rewards of a completion.
     pub parts: bool,
 }
@@ -199,6 +241,22 @@ mod default {
     pub(super) fn tenth_permille() -> f64 {
         1e-4
     }
+
+    pub(super) fn reference_k() -> usize {
+        16
+    }
+
+    pub(super) fn tau() -> f64 {
+        0.01
+    }
+
+    pub(super) fn rarity() -> f64 {
+        0.8
+    }
+
+    pub(super) fn share() -> f64 {
+        0.2
+    }
 }
 
 impl Default for Advantage {
@@ -212,13 +270,13 @@ impl Advantage {
     pub const GRPO: Self = Self::Grpo { eps: 1e-6, ddof: 1 };
 
     /// One of each estimator, with settings that fit every group of at least 2.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 22] = [
         Self::GRPO,
         Self::DrGrpo,
         Self::Rloo,
         Self::MaxRl,
         Self::Pkpo { k: 2 },
-        Self::Power { a: 0.5, b: 0.5 },
+        Self::Power { a: 0.5, b: 0.5, delta: 1.0 },
         Self::PasskTraining { k: 2 },
         Self::GrpoPassk { eps: 1e-6 },
         Self::WReinforce { positive: 0.1, negative: 1.0 },
@@ -229,6 +287,10 @@ impl Advantage {
         Self::ReinforcePlusPlusBaseline,
         Self::Gpg,
         Self::GrpoLead { alpha: 0.05 },
+        Self::CurveRl,
+        Self::Bbg { k: 16, tau: 0.01, positive: 1.0 },
+        Self::CueGrpo { alpha: 0.8 },
+        Self::Ucpo { tau: 0.2 },
         Self::Gdpo { eps: 1e-4 },
         Self::Avspo { eps: 1e-4 },
     ];
@@ -252,6 +314,10 @@ impl Advantage {
             Self::ReinforcePlusPlusBaseline => "reinforce_plus_plus_baseline",
             Self::Gpg => "gpg",
             Self::GrpoLead { .. } => "grpo_lead",
+            Self::CurveRl => "curve_rl",
+            Self::Bbg { .. } => "bbg",
+            Self::CueGrpo { .. } => "cue_grpo",
+            Self::Ucpo { .. } => "ucpo",
             Self::Gdpo { .. } => "gdpo",
             Self::Avspo { .. } => "avspo",
         }
@@ -259,17 +325,28 @@ impl Advantage {
 
     /// What the estimator reads of completions.
     pub const fn reads(&self) -> Reads {
-        const REWARDS: Reads = Reads { rewards: true, correct: false, lengths: false, parts: false };
-        const CORRECT: Reads = Reads { rewards: false, correct: true, ..REWARDS };
+        const NOTHING: Reads = Reads {
+            rewards: false,
+            correct: false,
+            lengths: false,
+            logp: false,
+            clusters: false,
+            parts: false,
+        };
+        const REWARDS: Reads = Reads { rewards: true, ..NOTHING };
+        const CORRECT: Reads = Reads { correct: true, ..NOTHING };
         match self {
             Self::Grpo { .. } | Self::DrGrpo | Self::Rloo | Self::GrpoPassk { .. } => REWARDS,
             Self::RsGrpo { .. } | Self::LitePpo | Self::Gpg => REWARDS,
             Self::Opo | Self::ReinforcePlusPlusBaseline => Reads { lengths: true, ..REWARDS },
             Self::Dgpo { temperature } => Reads { correct: *temperature > 0.0, ..REWARDS },
             Self::Avspo { .. } => Reads { correct: true, ..REWARDS },
+            Self::CueGrpo { .. } => Reads { correct: true, clusters: true, ..REWARDS },
+            Self::Ucpo { .. } => Reads { correct: true, logp: true, ..REWARDS },
             Self::Gdpo { .. } => Reads { parts: true, ..REWARDS },
             Self::MaxRl | Self::Pkpo { .. } | Self::Power { .. } => CORRECT,
             Self::PasskTraining { .. } | Self::WReinforce { .. } => CORRECT,
+            Self::CurveRl | Self::Bbg { .. } => CORRECT,
             Self::GrpoLead { .. } => Reads { lengths: true, ..CORRECT },
         }
     }
@@ -303,9 +380,13 @@ impl Advantage {
                 Err(Error::setting("advantage.k", k, format!("1 to the group size, {group_size}")))
             }
             // Beyond 8, rare successes of large groups would leave the range of a number.
-            Self::Power { a, b } => {
+            Self::Power { a, b, delta } => {
                 within("advantage.a", a, -1024.0, 8.0)?;
-                within("advantage.b", b, -1024.0, 8.0)
+                within("advantage.b", b, -1024.0, 8.0)?;
+                match delta.is_finite() && delta > 0.0 {
+                    true => Ok(()),
+                    false => Err(Error::setting("advantage.delta", delta, "a finite number above 0")),
+                }
             }
             Self::GrpoPassk { eps } | Self::Gdpo { eps } | Self::Avspo { eps } => {
                 within("advantage.eps", eps, 0.0, f64::MAX)
@@ -325,10 +406,18 @@ impl Advantage {
             Self::RsGrpo { beta } => within("advantage.beta", beta, -100.0, 100.0),
             Self::Dgpo { temperature } => within("advantage.temperature", temperature, 0.0, f64::MAX),
             Self::GrpoLead { alpha } => within("advantage.alpha", alpha, 0.0, 10.0),
+            Self::Bbg { k, tau, positive } => {
+                within("advantage.k", k as f64, 1.0, 65536.0)?;
+                within("advantage.tau", tau, 0.0, 1.0)?;
+                within("advantage.positive", positive, 0.0, f64::MAX)
+            }
+            Self::CueGrpo { alpha } => within("advantage.alpha", alpha, 0.0, 1.0),
+            Self::Ucpo { tau } => within("advantage.tau", tau, 0.0, 1.0),
             Self::DrGrpo | Self::Rloo | Self::MaxRl | Self::Pkpo { .. } | Self::PasskTraining { .. } => {
                 Ok(())
             }
             Self::Opo | Self::LitePpo | Self::ReinforcePlusPlusBaseline | Self::Gpg => Ok(()),
+            Self::CurveRl => Ok(()),
         }
     }
 
@@ -348,8 +437,8 @@ impl Advantage {
     /// than two scored ones, which no statistic of the batch counts.
     ///
     /// # Errors
-    /// The first group that failed and why: a reward that is not finite; one that is neither correct nor wrong, if the
-    /// estimator needs to know.
+    /// The first group that failed and why: a reward that is not finite; one that is neither correct nor wrong, or no
+    /// clusters, if the estimator needs to know.
     ///
     /// # Panics
     /// If a group's slices differ in length.
@@ -394,7 +483,7 @@ impl Advantage {
                 let weight = if k > n || c == 0 { 0.0 } else { share(n - c, n - 1, k - 1) };
                 spread(group, |i| if correct[i] { weight } else { 0.0 })
             }
-            Self::Power { a, b } => {
+            Self::Power { a, b, delta } => {
                 let correct = rewards.correct(group)?;
                 let c = count(&correct);
                 if c == 0 || c == n {
@@ -403,7 +492,38 @@ impl Advantage {
                 let p = c as f64 / n as f64;
                 let q = (n - c) as f64 / n as f64;
                 let scale = p.powf(-a) * q.powf(-b);
-                spread(group, |i| if correct[i] { q * scale } else { -p * scale })
+                spread(group, |i| if correct[i] { q * scale } else { -p * scale / delta })
+            }
+            Self::CurveRl => {
+                let correct = rewards.correct(group)?;
+                let p = count(&correct) as f64 / n as f64;
+                spread(group, |i| if correct[i] { 1.0 - p } else { -p })
+            }
+            Self::Bbg { k, tau, positive } => {
+                let correct = rewards.correct(group)?;
+                let c = count(&correct);
+                let factors = (1..k).map(|j| (n - c + j) as f64 / (n + 1 + j) as f64);
+                let weight = k as f64 * factors.product::<f64>();
+                let weight = if weight < tau * (n + 1) as f64 { 0.0 } else { weight };
+                spread(group, |i| if correct[i] { positive * weight } else { -weight })
+            }
+            Self::CueGrpo { alpha } => {
+                let correct = rewards.correct(group)?;
+                if group.clusters.len() != group.len() {
+                    return Err(Error::NoClusters);
+                }
+                let alike = |i: usize, j: usize| correct[j] && group.clusters[j] == group.clusters[i];
+                let size = |i| (0..group.len()).filter(|&j| alike(i, j)).count() as f64;
+                shared(Self::GRPO.within(group, rewards)?, &correct, 1.0, |i| size(i).powf(-alpha))
+            }
+            Self::Ucpo { tau } => {
+                let correct = rewards.correct(group)?;
+                let base = Self::Grpo { eps: 1e-8, ddof: 1 }.within(group, rewards)?;
+                let of_correct = (0..group.len()).filter(|&i| correct[i]).map(|i| group.mean_old_logp[i]);
+                let largest = of_correct.clone().fold(f64::NEG_INFINITY, f64::max);
+                let total: f64 = of_correct.map(|logp| (logp - largest).exp()).sum();
+                let q = |i: usize| (group.mean_old_logp[i] - largest).exp() / total;
+                shared(base, &correct, tau, |i| 1.0 / q(i).max(1e-6))
             }
             Self::PasskTraining { k } => {
                 let correct = rewards.correct(group)?;
@@ -535,6 +655,20 @@ impl Advantage {
                 let deviation = (squares / (n.max(2) - 1) as f64).sqrt();
                 factors.fill(if squares > 0.0 { 1.0 / (deviation + eps) } else { 1.0 });
             }
+            Self::CurveRl => {
+                let largest = compared.iter().map(|&g| groups[g].scored_len()).max().unwrap_or(0);
+                // The step of each group's success rate; 0 for a group that counts nowhere.
+                let mut steps = vec![0; groups.len()];
+                for &g in &compared {
+                    let (c, n) = (rewards.correct(&groups[g]).map_err(|e| (g, e))?, groups[g].scored_len());
+                    let c = c.into_iter().filter(|&u| u).count();
+                    steps[g] = if c < n { c * (largest + 1) / n } else { 0 };
+                }
+                let count =
+                    |from: usize, to: usize| steps.iter().filter(|s| (from..=to).contains(*s)).count() as f64;
+                let factor = |&s: &usize| if s == 0 { 0.0 } else { count(s, s) / count(1, s) };
+                factors = steps.iter().map(factor).collect();
+            }
             Self::Gpg => {
                 let factor = compared.len() as f64 / unequal.len() as f64;
                 unequal.iter().for_each(|&g| factors[g] = factor);
@@ -543,6 +677,7 @@ impl Advantage {
             Self::Pkpo { .. } | Self::Power { .. } | Self::PasskTraining { .. } => return Ok(()),
             Self::GrpoPassk { .. } | Self::WReinforce { .. } | Self::RsGrpo { .. } => return Ok(()),
             Self::Opo | Self::GrpoLead { .. } | Self::Avspo { .. } => return Ok(()),
+            Self::Bbg { .. } | Self::CueGrpo { .. } | Self::Ucpo { .. } => return Ok(()),
         }
         for (advantages, factor) in batch.iter_mut().zip(factors) {
             advantages.iter_mut().for_each(|a| *a *= factor);
@@ -595,6 +730,14 @@ fn centred(group: &Group<'_>, mean: f64, f: impl Fn(f64) -> f64) -> Vec<f64> {
         true => vec![0.0; group.len()],
         false => spread(group, |i| f(group.rewards[i] - mean)),
     }
+}
+
+/// Shares the credit of a group's `m` correct completions out by `v`: each advantage times `1 - share + share m v / sum v`.
+fn shared(mut advantages: Vec<f64>, correct: &[bool], share: f64, v: impl Fn(usize) -> f64) -> Vec<f64> {
+    let of_correct = || (0..correct.len()).filter(|&i| correct[i]);
+    let mean = of_correct().map(&v).sum::<f64>() / of_correct().count() as f64;
+    of_correct().for_each(|i| advantages[i] *= 1.0 - share + share * v(i) / mean);
+    advantages
 }
 
 /// `C(a, k) / C(n, k)` for `a <= n`, `k <= n`: the probability that `k` of `n` things, drawn without replacement, are all

@@ -369,6 +369,7 @@ mod tests {
             mean_old_logp,
             scored: &[true; 16][..rewards.len()],
             parts: &[],
+            clusters: &[0; 16][..rewards.len()],
         }
     }
 

@@ -30,6 +30,9 @@ pub enum Error {
         /// The reward.
         found: f64,
     },
+    /// An estimator needs to know which completions are alike, and nobody says.
+    #[error("clusters: found none, wanted one for each completion: the estimator cue_grpo reads them")]
+    NoClusters,
     /// A setting has a value that its formula does not allow.
     #[error("{setting}: found {found}, wanted {wanted}")]
     Setting {

@@ -62,6 +62,7 @@ mod tests {
                 mean_old_logp: &[0.0; 7],
                 scored: &scored,
                 parts: &[],
+                clusters: &[],
             };
             let rewards = Rewards { correct, wrong, threshold: None };
             let mean = (2.0 * correct + 4.0 * wrong) / 6.0;
@@ -73,8 +74,14 @@ mod tests {
 
     #[test]
     fn group_without_a_scored_completion_has_no_success_rate() {
-        let group =
-            Group { rewards: &[0.0], lengths: &[1], mean_old_logp: &[0.0], scored: &[false], parts: &[] };
+        let group = Group {
+            rewards: &[0.0],
+            lengths: &[1],
+            mean_old_logp: &[0.0],
+            scored: &[false],
+            parts: &[],
+            clusters: &[],
+        };
         assert_eq!(success_rate(&group, &Rewards::default()).unwrap(), None);
     }
 

@@ -18,6 +18,9 @@ pub struct Group<'a> {
     pub scored: &'a [bool],
     /// The rewards of which a completion has several, for an estimator that reads each; empty where it has one.
     pub parts: &'a [Part<'a>],
+    /// The cluster of each completion, for an estimator that asks which are alike: the same number for those that are;
+    /// empty where it isn't known.
+    pub clusters: &'a [usize],
 }
 
 /// One of several rewards that each completion of a group has.
@@ -147,6 +150,7 @@ mod tests {
             mean_old_logp: &[0.0; 2],
             scored: &[true; 2],
             parts: &[],
+            clusters: &[],
         };
         let error = Rewards::default().correct(&group).unwrap_err();
         assert!(

@@ -120,6 +120,7 @@ pub(crate) fn credit<'py>(
     mean_logp: Option<PyReadonlyArray1<'py, f64>>,
     lengths: Option<PyReadonlyArray1<'py, i64>>,
     parts: Vec<(PyReadonlyArray1<'py, f64>, f64)>,
+    clusters: Option<PyReadonlyArray1<'py, i64>>,
 ) -> PyResult<Arrays<'py>> {
     let beside = [("eps", eps.map(Value::from)), ("ddof", ddof.map(Value::from)), ("k", k.map(Value::from))];
     let credit = Credit {
@@ -141,14 +142,23 @@ pub(crate) fn credit<'py>(
     if let Some((_, weight)) = parts.iter().find(|(_, weight)| !weight.is_finite()) {
         return Err(bad(format!("weights: found {weight}, wanted finite numbers")));
     }
-    let own = [logp.map(<[f64]>::len), lengths.map(<[i64]>::len), Some(group.len())];
+    let clusters = clusters.as_ref().map(|c| c.as_slice()).transpose()?;
+    let own =
+        [logp.map(<[f64]>::len), lengths.map(<[i64]>::len), clusters.map(<[i64]>::len), Some(group.len())];
     let own = own.into_iter().flatten().chain(parts.iter().map(|(part, _)| part.len()));
     if own.into_iter().any(|n| n != rewards.len()) {
-        return Err(bad("rewards, groups, mean_logp, lengths and parts differ in length"));
+        return Err(bad("rewards, groups, mean_logp, lengths, parts and clusters differ in length"));
     }
-    if lengths.is_none() && credit.advantage.reads().lengths {
-        let name = credit.advantage.name();
-        return Err(bad(format!("lengths: found None, wanted each completion's tokens: {name} reads them")));
+    let reads = credit.advantage.reads();
+    for (name, what, missing) in [
+        ("lengths", "tokens", lengths.is_none() && reads.lengths),
+        ("mean_logp", "mean log-probability", logp.is_none() && reads.logp),
+        ("clusters", "cluster", clusters.is_none() && reads.clusters),
+    ] {
+        if missing {
+            let by = credit.advantage.name();
+            return Err(bad(format!("{name}: found None, wanted each completion's {what}: {by} reads them")));
+        }
     }
     let mut members = vec![Vec::new(); groups];
     for (row, &g) in group.iter().enumerate() {
@@ -158,7 +168,7 @@ pub(crate) fn credit<'py>(
     // Settings are checked even where no group is large enough to use them.
     let largest = members.iter().map(Vec::len).max().unwrap_or(0).max(2);
     credit.check(largest).map_err(|e| bad(named(&e)))?;
-    let assigned = without_gil(py, || assign(&credit, rewards, logp, lengths, &parts, &members))?;
+    let assigned = without_gil(py, || assign(&credit, rewards, logp, lengths, &parts, clusters, &members))?;
     let (advantages, rate, weight) = assigned.map_err(|(g, error)| {
         let label = labels.and_then(|l| l.get_item(g).ok()?.repr().ok()).map(|r| r.to_string());
         bad(format!("group {}: {}", label.unwrap_or_else(|| g.to_string()), named(&error)))
@@ -175,6 +185,7 @@ fn assign(
     logp: Option<&[f64]>,
     lengths: Option<&[i64]>,
     parts: &[(&[f64], f64)],
+    clusters: Option<&[i64]>,
     members: &[Vec<usize>],
 ) -> Result<Values, (usize, Error)> {
     fn of<T, U>(rows: &[usize], values: Option<&[T]>, absent: U, read: impl Fn(&T) -> U) -> Vec<U>
@@ -192,7 +203,8 @@ fn assign(
         let rewards: Vec<f64> = rows.iter().map(|&i| rewards[i]).collect();
         let scored: Vec<bool> = rewards.iter().map(|r| !r.is_nan()).collect();
         let lengths = of(rows, lengths, 1, |&n| usize::try_from(n).unwrap_or(0));
-        columns.push((rewards, of(rows, logp, 0.0, |&l| l), lengths, scored));
+        let clusters = of(rows, clusters, 0, |&c| usize::try_from(c).unwrap_or(0));
+        columns.push((rewards, of(rows, logp, 0.0, |&l| l), lengths, scored, clusters));
     }
     let of_part = |rows: &Vec<usize>| -> Vec<Vec<f64>> {
         parts.iter().map(|(part, _)| rows.iter().map(|&i| part[i]).collect()).collect()
@@ -207,12 +219,13 @@ fn assign(
     let groups: Vec<Group<'_>> = columns
         .iter()
         .zip(&weighted)
-        .map(|((rewards, mean_old_logp, lengths, scored), parts)| Group {
+        .map(|((rewards, mean_old_logp, lengths, scored, clusters), parts)| Group {
             rewards,
             lengths,
             mean_old_logp,
             scored,
             parts,
+            clusters,
         })
         .collect();
     let mut advantages = vec![0.0; rewards.len()];

@@ -29,8 +29,9 @@ def test_the_type_names_every_estimator():
 
 @pytest.mark.parametrize("estimator", get_args(Estimator))
 def test_the_focal_weight_multiplies_the_advantages_of_every_estimator(estimator):
-    settings = {"estimator": estimator, "lengths": np.arange(1, 17).reshape(4, 4)}
-    if estimator in ("pkpo", "passk_training"):
+    rows = np.arange(1, 17).reshape(4, 4)
+    settings = {"estimator": estimator, "lengths": rows, "mean_logp": -0.1 * rows, "clusters": rows % 3}
+    if estimator in ("pkpo", "passk_training", "bbg"):
         settings["k"] = 2
     base = fgrpo.credit(REWARDS, **settings)
     focal = fgrpo.credit(REWARDS, gamma=0.5, **settings)
@@ -42,12 +43,31 @@ def test_an_estimator_with_settings_is_a_table():
     power = fgrpo.advantages(REWARDS, estimator={"kind": "power", "a": 0.5, "b": -0.5})
     focal = fgrpo.advantages(REWARDS, eps=0.0, ddof=0, gamma=1.0)
     np.testing.assert_allclose(power, focal, atol=1e-12)
-    with pytest.raises(ValueError, match='found the setting "c", wanted of "power" only kind, a, b'):
+    with pytest.raises(ValueError, match='found the setting "c", wanted of "power" only kind, a, b, delta'):
         fgrpo.advantages(REWARDS, estimator={"kind": "power", "c": 1})
     table = {"kind": "pkpo", "k": 2}
     np.testing.assert_array_equal(
         fgrpo.advantages(REWARDS, estimator=table), fgrpo.advantages(REWARDS, estimator="pkpo", k=2)
     )
+
+
+def test_credit_is_shared_out_by_clusters_or_log_probabilities():
+    rewards, right = [[1, 1, 1, 0]], fgrpo.advantages([[1, 1, 1, 0]])[0, 0]
+    table = {"kind": "cue_grpo", "alpha": 1.0}
+    for clusters in ([["a", "a", "b", "b"]], [[1, 1, 2, 2]]):
+        found = fgrpo.advantages(rewards, estimator=table, clusters=clusters)
+        np.testing.assert_allclose(found[0, :3], right * np.array([0.75, 0.75, 1.5]), rtol=1e-12)
+    # A flat batch, whose clusters are told apart within a group.
+    flat = fgrpo.advantages([1, 1, 1, 0], groups=[0] * 4, estimator=table, clusters=["a", "a", "b", "b"])
+    np.testing.assert_array_equal(flat, found[0])
+    with pytest.raises(ValueError, match="clusters: found None, wanted each completion's cluster: cue_grpo reads them"):
+        fgrpo.advantages(rewards, estimator=table)
+    with pytest.raises(ValueError, match=r"clusters: found shape \(4,\)"):
+        fgrpo.advantages(rewards, estimator=table, clusters=[1, 1, 2, 2])
+    found = fgrpo.advantages(rewards, estimator={"kind": "ucpo", "tau": 1.0}, mean_logp=np.log([[0.6, 0.2, 0.2, 0.9]]))
+    np.testing.assert_allclose(found[0, :3], right * np.array([3, 9, 9]) / 7, rtol=1e-5)
+    with pytest.raises(ValueError, match="mean_logp: found None, wanted each completion's mean log-probability: ucpo"):
+        fgrpo.advantages(rewards, estimator="ucpo")
 
 
 def test_several_rewards_are_normalised_apart():

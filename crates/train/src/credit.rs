@@ -76,7 +76,9 @@ pub fn credit(
         let lengths: Vec<usize> = rollouts.completions.iter().map(|c| c.tokens.len()).collect();
         let mean_old_logp: Vec<f64> = rollouts.completions.iter().map(mean_logp).collect();
         let scored: Vec<bool> = grades.iter().map(|g| g.verdict != Verdict::Unscorable).collect();
-        (lengths, mean_old_logp, scored)
+        let clusters =
+            if how.advantage.reads().clusters { clusters(&rollouts.completions) } else { Vec::new() };
+        (lengths, mean_old_logp, scored, clusters)
     };
     let read: Vec<_> = rollouts.iter().zip(&grades).map(|(rollouts, grades)| of(rollouts, grades)).collect();
     let names = if how.advantage.reads().parts { part_names(&grades, weights)? } else { Vec::new() };
@@ -94,12 +96,13 @@ pub fn credit(
         .iter()
         .zip(&read)
         .zip(&weighted)
-        .map(|((rewards, (lengths, mean_old_logp, scored)), parts)| Group {
+        .map(|((rewards, (lengths, mean_old_logp, scored, clusters)), parts)| Group {
             rewards,
             lengths,
             mean_old_logp,
             scored,
             parts,
+            clusters,
         })
         .collect();
     let assigned = how.assign_batch(&groups).map_err(|(_, e)| e)?;
@@ -135,8 +138,56 @@ fn part_names(grades: &[Vec<Graded>], weights: &BTreeMap<String, f64>) -> anyhow
     Ok(first.rewards.keys().cloned().collect())
 }
 
+/// Completions with the same tokens are alike: each has the index of the first of them.
+fn clusters(completions: &[Completion]) -> Vec<usize> {
+    let first = |c: &Completion| completions.iter().position(|other| other.tokens == c.tokens).unwrap_or(0);
+    completions.iter().map(first).collect()
+}
+
 /// Mean log-probability of a completion's tokens; 0 if it is empty.
 pub fn mean_logp(completion: &Completion) -> f64 {
     let n = completion.logp.len().max(1) as f64;
     completion.logp.iter().map(|&l| f64::from(l)).sum::<f64>() / n
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Prompt;
+    use fgrpo_core::advantage::Advantage;
+    use fgrpo_core::credit::Shaping;
+    use fgrpo_core::group::Rewards;
+    use fgrpo_nn::Finish;
+
+    #[test]
+    fn completions_of_the_same_tokens_share_the_credit_of_a_cluster() {
+        let completion = |(sample, tokens): (usize, &[u32])| Completion {
+            prompt: 0,
+            sample,
+            tokens: tokens.to_vec(),
+            logp: vec![-1.0; tokens.len()],
+            entropy: vec![0.0; tokens.len()],
+            finish: Finish::Stop,
+            cached: 0,
+        };
+        let completions: [&[u32]; 4] = [&[5, 0], &[5, 0], &[6, 0], &[7, 0]];
+        let rollouts = Rollouts {
+            prompt: Prompt::of_tokens(0, &[1]),
+            completions: completions.into_iter().enumerate().map(completion).collect(),
+            sampler_logp: None,
+            ref_logp: None,
+        };
+        let verdicts = [Verdict::Correct, Verdict::Correct, Verdict::Correct, Verdict::Wrong];
+        let grades = verdicts.map(|verdict| Graded::new(verdict, "none")).to_vec();
+        let of = |advantage| {
+            let how =
+                Credit { advantage, rewards: Rewards::default(), focal_gamma: 0.0, shaping: Shaping::None };
+            let found = credit(&how, &BTreeMap::new(), vec![rollouts.clone()], vec![grades.clone()]);
+            found.unwrap().swap_remove(0).assigned.advantages
+        };
+        let (plain, shared) = (of(Advantage::GRPO), of(Advantage::CueGrpo { alpha: 1.0 }));
+        for (i, factor) in [0.75, 0.75, 1.5, 1.0].into_iter().enumerate() {
+            assert!((shared[i] - factor * plain[i]).abs() < 1e-12, "{shared:?} of {plain:?}");
+        }
+    }
 }

@@ -25,6 +25,8 @@ struct Estimator {
     advantages: Vec<Vec<f64>>,
     #[serde(default)]
     parts: Vec<WeightedPart>,
+    #[serde(default)]
+    mean_logp: Option<Vec<Vec<f64>>>,
 }
 
 /// One of several rewards: of each completion of each group.
@@ -64,7 +66,7 @@ fn close(found: f64, wanted: f64, what: &str) {
 #[test]
 fn estimators_equal_their_published_code() {
     let all = golden().estimators;
-    for Estimator { advantage, source, rewards, lengths, advantages, parts } in &all {
+    for Estimator { advantage, source, rewards, lengths, advantages, parts, mean_logp } in &all {
         let of_group = |g: usize| -> Vec<Part<'_>> {
             parts.iter().map(|part| Part { rewards: &part.rewards[g], weight: part.weight }).collect()
         };
@@ -73,12 +75,14 @@ fn estimators_equal_their_published_code() {
             .iter()
             .zip(lengths)
             .zip(&parts)
-            .map(|((rewards, lengths), parts)| Group {
+            .enumerate()
+            .map(|(g, ((rewards, lengths), parts))| Group {
                 rewards,
                 lengths,
-                mean_old_logp: &[0.0; 4],
+                mean_old_logp: mean_logp.as_ref().map_or(&[0.0; 4][..], |logp| logp[g].as_slice()),
                 scored: &[true; 4],
                 parts,
+                clusters: &[],
             })
             .collect();
         let found = advantage.of_batch(&groups, &Rewards::default()).unwrap();
@@ -97,6 +101,8 @@ fn estimators_equal_their_published_code() {
         "grpo_lead",
         "gdpo",
         "avspo",
+        "curve_rl",
+        "ucpo",
     ] {
         assert!(all.iter().any(|e| e.advantage.name() == name), "no golden values of {name}");
     }

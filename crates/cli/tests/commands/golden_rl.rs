@@ -30,8 +30,14 @@ fn advantages(file: &TensorFile, sequences: &[Sequence]) -> Vec<f64> {
         let lengths: Vec<usize> = sequences.iter().map(|s| s.completion.len()).collect();
         let mean_old_logp = vec![0.0; rewards.len()];
         let scored = vec![true; rewards.len()];
-        let group =
-            Group { rewards, lengths: &lengths, mean_old_logp: &mean_old_logp, scored: &scored, parts: &[] };
+        let group = Group {
+            rewards,
+            lengths: &lengths,
+            mean_old_logp: &mean_old_logp,
+            scored: &scored,
+            parts: &[],
+            clusters: &[],
+        };
         let weight = focal_weight(success_rate(&group, &Rewards::default()).unwrap().unwrap(), gamma);
         let plain = Advantage::GRPO.advantages(&group, &Rewards::default()).unwrap();
         all.extend(plain.into_iter().map(|a| a * weight));

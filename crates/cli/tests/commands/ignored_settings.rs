@@ -120,7 +120,9 @@ fn a_key_of_another_kind_is_said_with_that_kind() {
     let line = ["train", &place.config, "--dry-run", "--set", "algorithm.advantage.k=3"];
     let said = ends_with(2, &line);
     assert!(
-        said.contains("wanted algorithm.advantage.kind = \"pkpo\" or \"passk_training\", which has it"),
+        said.contains(
+            "wanted algorithm.advantage.kind = \"pkpo\" or \"passk_training\" or \"bbg\", which has it"
+        ),
         "{said}"
     );
     let kind = ["--set", "algorithm.advantage.kind=pkpo"];

@@ -73,18 +73,21 @@ pub(crate) const TEMPLATES: [&str; 20] = [
 ];
 
 /// Settings of an algorithm's kinds.
-const TABLES: [&str; 22] = [
+const TABLES: [&str; 25] = [
     r#"loss={kind="grpo",clip=[#,#],dual_clip=#}"#,
     r#"loss={kind="cispo",clip=[#,#]}"#,
     r#"loss={kind="cispo_cap",cap=#}"#,
     r#"loss={kind="gspo",clip=[#,#]}"#,
     r#"advantage={kind="pkpo",k=#}"#,
-    r#"advantage={kind="power",a=#,b=#}"#,
+    r#"advantage={kind="power",a=#,b=#,delta=#}"#,
     r#"advantage={kind="passk_training",k=#}"#,
     r#"advantage={kind="w_reinforce",positive=#,negative=#}"#,
     r#"advantage={kind="rs_grpo",beta=#}"#,
     r#"advantage={kind="dgpo",temperature=#}"#,
     r#"advantage={kind="grpo_lead",alpha=#}"#,
+    r#"advantage={kind="bbg",k=#,tau=#,positive=#}"#,
+    r#"advantage={kind="cue_grpo",alpha=#}"#,
+    r#"advantage={kind="ucpo",tau=#}"#,
     r#"advantage={kind="avspo",eps=#}"#,
     r#"loss={kind="sapo",tau=[#,#]}"#,
     r#"loss={kind="gmpo",clip=[#,#]}"#,

@@ -3,7 +3,14 @@ use proptest::prelude::*;
 
 fn of(estimator: Advantage, rewards: &[f64], scored: &[bool]) -> Vec<f64> {
     let n = rewards.len();
-    let group = Group { rewards, lengths: &vec![1; n], mean_old_logp: &vec![-1.0; n], scored, parts: &[] };
+    let group = Group {
+        rewards,
+        lengths: &vec![1; n],
+        mean_old_logp: &vec![-1.0; n],
+        scored,
+        parts: &[],
+        clusters: &vec![0; n],
+    };
     estimator.advantages(&group, &Rewards::default()).unwrap()
 }
 
@@ -53,6 +60,7 @@ fn a_virtual_reward_gives_groups_of_equal_verdicts_an_advantage() {
         mean_old_logp: &[-1.0; 3],
         scored: &[true; 3],
         parts: &[],
+        clusters: &[],
     };
     let meaning = Rewards { wrong: -1.0, ..Rewards::default() };
     assert_close(&avspo.advantages(&group, &meaning).unwrap(), &[0.5; 3]);
@@ -77,7 +85,8 @@ fn group_with_equal_rewards_gets_zero_advantage() {
         assert_eq!(of(estimator, &[0.1; 3], &[true; 3]), [0.0; 3]);
     }
     let alone = |e: &Advantage| {
-        !matches!(e, Advantage::WReinforce { .. } | Advantage::GrpoLead { .. } | Advantage::Avspo { .. })
+        use Advantage::{Avspo, Bbg, GrpoLead, WReinforce};
+        !matches!(e, WReinforce { .. } | GrpoLead { .. } | Avspo { .. } | Bbg { .. })
     };
     for estimator in Advantage::ALL.into_iter().filter(alone) {
         assert_eq!(of(estimator, &[1.0; 3], &[true; 3]), [0.0; 3], "{estimator:?}, all correct");
@@ -121,6 +130,7 @@ fn max_rl_reads_correctness_so_a_negative_wrong_reward_changes_nothing() {
         mean_old_logp: &[0.0; 3],
         scored: &[true; 3],
         parts: &[],
+        clusters: &[],
     };
     let found = Advantage::MaxRl.advantages(&group(&[1.0, -1.0, -1.0]), &signed).unwrap();
     assert_eq!(found, of(Advantage::MaxRl, &[1.0, 0.0, 0.0], &[true; 3]));
@@ -167,9 +177,20 @@ fn impossible_settings_are_refused_by_name() {
     assert!(message(Advantage::Grpo { eps: -1.0, ddof: 1 }, 8).starts_with("advantage.eps"));
     assert!(message(Advantage::Grpo { eps: 0.0, ddof: 2 }, 8).starts_with("advantage.ddof"));
     for (estimator, key) in [
-        (Advantage::Power { a: 9.0, b: 0.5 }, "advantage.a: found 9, wanted a number from -1024 to 8"),
-        (Advantage::Power { a: 0.5, b: f64::NAN }, "advantage.b"),
+        (
+            Advantage::Power { a: 9.0, b: 0.5, delta: 1.0 },
+            "advantage.a: found 9, wanted a number from -1024 to 8",
+        ),
+        (Advantage::Power { a: 0.5, b: f64::NAN, delta: 1.0 }, "advantage.b"),
+        (
+            Advantage::Power { a: 0.5, b: 0.5, delta: 0.0 },
+            "advantage.delta: found 0, wanted a finite number above 0",
+        ),
         (Advantage::PasskTraining { k: 0 }, "advantage.k"),
+        (Advantage::Bbg { k: 0, tau: 0.01, positive: 1.0 }, "advantage.k"),
+        (Advantage::Bbg { k: 16, tau: 1.5, positive: 1.0 }, "advantage.tau"),
+        (Advantage::CueGrpo { alpha: 1.5 }, "advantage.alpha: found 1.5, wanted a number from 0 to 1"),
+        (Advantage::Ucpo { tau: -0.1 }, "advantage.tau"),
         (Advantage::GrpoPassk { eps: -1.0 }, "advantage.eps"),
         (Advantage::WReinforce { positive: -0.1, negative: 1.0 }, "advantage.positive"),
         (Advantage::WReinforce { positive: 0.0, negative: 0.0 }, "advantage.positive"),
@@ -189,6 +210,7 @@ fn a_reward_that_is_not_finite_is_refused() {
         mean_old_logp: &[0.0; 2],
         scored: &[true; 2],
         parts: &[],
+        clusters: &[],
     };
     for estimator in Advantage::ALL {
         let found = estimator.advantages(&group, &Rewards::default()).unwrap_err();
@@ -255,7 +277,7 @@ fn power_reproduces_the_named_methods() {
         for c in 0..=n {
             let r = binary(n, c);
             let p = c as f64 / n as f64;
-            let power = |a, b| of(Advantage::Power { a, b }, &r, &s);
+            let power = |a, b| of(Advantage::Power { a, b, delta: 1.0 }, &r, &s);
             assert_near(&power(0.0, 0.0), of(Advantage::DrGrpo, &r, &s), 1e-15);
             let rloo = of(Advantage::Rloo, &r, &s);
             assert_near(&power(0.0, 0.0), rloo.into_iter().map(|a| a * (n - 1) as f64 / n as f64), 1e-15);
@@ -285,7 +307,7 @@ fn power_is_pkpo_less_its_mean_for_many_completions() {
         let r = binary(n, c);
         let pkpo = of(Advantage::Pkpo { k }, &r, &s);
         let mean = pkpo.iter().sum::<f64>() / n as f64;
-        let power = of(Advantage::Power { a: 0.0, b: 1.0 - k as f64 }, &r, &s);
+        let power = of(Advantage::Power { a: 0.0, b: 1.0 - k as f64, delta: 1.0 }, &r, &s);
         for i in [0, n - 1] {
             let wanted = pkpo[i] - mean;
             assert!((power[i] / wanted - 1.0).abs() < 5e-3, "k {k}: found {}, wanted {wanted}", power[i]);
@@ -301,8 +323,9 @@ fn power_refuses_graded_rewards_without_a_threshold() {
         mean_old_logp: &[0.0; 3],
         scored: &[true; 3],
         parts: &[],
+        clusters: &[],
     };
-    let power = Advantage::Power { a: 0.5, b: 0.5 };
+    let power = Advantage::Power { a: 0.5, b: 0.5, delta: 1.0 };
     assert!(matches!(power.advantages(&group, &Rewards::default()), Err(Error::GradedReward { .. })));
     let graded = Rewards { threshold: Some(0.4), ..Rewards::default() };
     assert_close(&power.advantages(&group, &graded).unwrap(), &of(power, &[1.0, 1.0, 0.0], &[true; 3]));
@@ -336,6 +359,7 @@ fn batch_estimators_match_values_worked_by_hand() {
         mean_old_logp: &[0.0; 2][..rewards.len()],
         scored: &[true; 2][..rewards.len()],
         parts: &[],
+        clusters: &[],
     };
     // One of two correct, both correct, none; and a lone completion, which counts nowhere.
     let groups = [
@@ -371,6 +395,7 @@ fn dgpo_weights_unequal_groups_by_difficulty_and_the_weights_have_mean_one() {
         mean_old_logp: &[0.0; 4],
         scored: &[true; 4],
         parts: &[],
+        clusters: &[],
     };
     let groups = [group(&easy), group(&hard), group(&[1.0; 4])];
     let of = |temperature| Advantage::Dgpo { temperature }.of_batch(&groups, &Rewards::default()).unwrap();
@@ -424,6 +449,7 @@ fn gdpo_normalises_each_reward_and_leaves_out_what_is_unscorable() {
         mean_old_logp: &[0.0; 3],
         scored: &[true, true, false],
         parts: &parts,
+        clusters: &[],
     };
     // Normalised by ddof 1 they are -1/sqrt(2), 1/sqrt(2) and the reverse; the sums -+1/sqrt(2) have deviation 1.
     let half = 0.5f64.sqrt();
@@ -435,4 +461,92 @@ fn gdpo_normalises_each_reward_and_leaves_out_what_is_unscorable() {
     let batch = gdpo.of_batch(&[group, equal], &Rewards::default()).unwrap();
     assert_eq!(batch[1], [0.0; 3]);
     assert!(batch[0][0] < 0.0);
+}
+
+#[test]
+fn delta_is_the_weight_of_correct_completions_over_that_of_wrong_ones() {
+    // p = 1/4: a correct completion has (1 - p)^2, a wrong one -p (1 - p) / delta.
+    let power = |delta| of(Advantage::Power { a: 0.0, b: -1.0, delta }, &binary(4, 1), &[true; 4]);
+    assert_close(&power(0.5), &[0.5625, -0.375, -0.375, -0.375]);
+    assert_close(&power(1.0), &[0.5625, -0.1875, -0.1875, -0.1875]);
+}
+
+#[test]
+fn curve_rl_weighs_a_group_by_the_share_of_its_rate_among_those_at_most_as_high() {
+    let scored = [[true; 4], [true, true, true, false]];
+    let of = |rows: &[([f64; 4], usize)]| {
+        let group = |row: usize| Group {
+            rewards: &rows[row].0,
+            lengths: &[1; 4],
+            mean_old_logp: &[0.0; 4],
+            scored: &scored[rows[row].1],
+            parts: &[],
+            clusters: &[],
+        };
+        let groups: Vec<Group<'_>> = (0..rows.len()).map(group).collect();
+        Advantage::CurveRl.of_batch(&groups, &Rewards::default()).unwrap()
+    };
+    let (one, three) = ([1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]);
+    // Two of two groups have at most 1/4; one of three has at most 3/4.
+    let found = of(&[(one, 0), (three, 0), (one, 0), ([1.0; 4], 0), ([0.0; 4], 0)]);
+    assert_close(&found[0], &[0.75, -0.25, -0.25, -0.25]);
+    assert_close(&found[1], &[0.25 / 3.0, 0.25 / 3.0, 0.25 / 3.0, -0.25]);
+    assert_eq!(found[3..], [vec![0.0; 4], vec![0.0; 4]]);
+    // A third, of three scored completions, is in the same fifth as a quarter, and two thirds as three quarters.
+    let found = of(&[(one, 1), (one, 0), ([1.0, 1.0, 0.0, 1.0], 1), (three, 0)]);
+    let third = 1.0 / 3.0;
+    assert_close(&found[0], &[1.0 - third, -third, -third, 0.0]);
+    assert_close(&found[2], &[third / 2.0, third / 2.0, -third, 0.0]);
+}
+
+#[test]
+fn bbg_weighs_a_group_by_the_mean_derivative_of_pass_at_k_after_its_successes() {
+    let bbg = |tau| Advantage::Bbg { k: 2, tau, positive: 0.5 };
+    // With k = 2 and n = 4 the weight is (5 - c) / 3; below tau (n + 1) it is 0.
+    assert_close(&of(bbg(0.0), &binary(4, 1), &[true; 4]), &[2.0 / 3.0, -4.0 / 3.0, -4.0 / 3.0, -4.0 / 3.0]);
+    assert_close(&of(bbg(0.0), &binary(4, 0), &[true; 4]), &[-5.0 / 3.0; 4]);
+    assert_close(&of(bbg(0.2), &binary(4, 2), &[true; 4]), &[0.5, 0.5, -1.0, -1.0]);
+    assert_eq!(of(bbg(0.2), &binary(4, 3), &[true; 4]), [0.0; 4]);
+    // The mean of k (1 - x)^(k - 1) by the posterior's density, which is in proportion to x^c (1 - x)^(n - c).
+    let (n, k, steps) = (8, 5, 20_000i32);
+    for c in 0..=n {
+        let at = |power: usize| {
+            let x = |i| (f64::from(i) + 0.5) / f64::from(steps);
+            (0..steps).map(|i| x(i).powi(c as i32) * (1.0 - x(i)).powi(power as i32)).sum::<f64>()
+        };
+        let wanted = k as f64 * at(n - c + k - 1) / at(n - c);
+        let found = of(Advantage::Bbg { k, tau: 0.0, positive: 1.0 }, &binary(n, c), &vec![true; n]);
+        assert!((found[0].abs() - wanted).abs() < 1e-6, "c {c}: found {}, wanted {wanted}", found[0]);
+    }
+}
+
+#[test]
+fn credit_that_is_shared_out_keeps_its_sum() {
+    let (rewards, scored) = ([1.0, 1.0, 1.0, 0.0, 1.0], [true, true, true, true, false]);
+    let group = Group {
+        rewards: &rewards,
+        lengths: &[1; 5],
+        mean_old_logp: &[3f64.ln(), 0.0, 0.0, 9.0, 9.0],
+        scored: &scored,
+        parts: &[],
+        clusters: &[7, 7, 3, 3, 3],
+    };
+    let of = |estimator: Advantage| estimator.advantages(&group, &Rewards::default()).unwrap();
+    let grpo = of(Advantage::GRPO);
+    let (right, wrong) = (grpo[0], grpo[3]);
+    assert_eq!(of(Advantage::CueGrpo { alpha: 0.0 }), grpo);
+    // Of the three correct ones, two are alike: 1/2, 1/2 and 1 over their mean, 2/3.
+    let cue = of(Advantage::CueGrpo { alpha: 1.0 });
+    assert_close(&cue, &[0.75 * right, 0.75 * right, 1.5 * right, wrong, 0.0]);
+    let none = Group { clusters: &[], ..group };
+    let error = Advantage::CueGrpo { alpha: 1.0 }.advantages(&none, &Rewards::default()).unwrap_err();
+    assert!(error.to_string().starts_with("clusters: found none"), "{error}");
+    // q is 3/5, 1/5 and 1/5: 5/3, 5 and 5 over their mean, 35/9.
+    let grpo = of(Advantage::Grpo { eps: 1e-8, ddof: 1 });
+    let (right, wrong) = (grpo[0], grpo[3]);
+    assert_eq!(of(Advantage::Ucpo { tau: 0.0 }), grpo);
+    let (likely, rare) = (3.0 / 7.0 * right, 9.0 / 7.0 * right);
+    assert_close(&of(Advantage::Ucpo { tau: 1.0 }), &[likely, rare, rare, wrong, 0.0]);
+    let half = |a: f64| 0.5 * right + 0.5 * a;
+    assert_close(&of(Advantage::Ucpo { tau: 0.5 }), &[half(likely), half(rare), half(rare), wrong, 0.0]);
 }

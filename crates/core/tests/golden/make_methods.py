@@ -1,10 +1,11 @@
 """Runs the published code of estimators and losses on small batches and writes methods.json.
 
-    python make_methods.py --verl VERL --passk PASSK --rs RS --rlvr RLVR --roll ROLL --dgpo MATHFORGE --lead GRPO_LEAD --trl TRL --acr ACR
+    python make_methods.py --verl VERL --passk PASSK --rs RS --rlvr RLVR --roll ROLL --dgpo MATHFORGE --lead GRPO_LEAD --trl TRL --acr ACR \
+        --ucpo UCPO --curverl CURVERL
 
 Each argument is a folder with that source: verl and TRL from PyPI (0.9.1 and 1.16.0, unpacked wheels), the others from GitHub:
 RUCAIBox/Passk_Training, Jackory/RS-GRPO, TianHongZXY/RLVR-Decomposed, alibaba/ROLL, AMAP-ML/MathForge,
-aeroplanepaper/GRPO-LEAD, hexixiang/ACR. Functions are taken
+aeroplanepaper/GRPO-LEAD, hexixiang/ACR, AnamikaLochab/UCPO, zhyzmath/CurveRL. Functions are taken
 out of their files one by one, because the files import whole trainers. Needs torch, numpy and scipy.
 """
 
@@ -37,7 +38,7 @@ def functions(path, names, space):
 
 
 parser = argparse.ArgumentParser()
-for source in ["verl", "passk", "rs", "rlvr", "roll", "dgpo", "lead", "trl", "acr"]:
+for source in ["verl", "passk", "rs", "rlvr", "roll", "dgpo", "lead", "trl", "acr", "ucpo", "curverl"]:
     parser.add_argument(f"--{source}", type=pathlib.Path, required=True)
 args = parser.parse_args()
 
@@ -178,6 +179,28 @@ for rewards in [REWARDS, [[0, 0, 0, 0], [0, 1, 1, 1], [1, 1, 1, 1]]]:
         found.append(names["advantages"])
     estimator("avspo", {}, "hexixiang/ACR grpo_trainer.py", rewards, torch.cat(found))
 
+# A completion's log-probabilities differ from token to token; ours takes their mean.
+space |= {"Optional": None}
+logp = -0.25 * (1 + torch.arange(60, dtype=torch.float64).reshape(12, 5) % 7)
+_, ucpo = functions(args.ucpo / "verl/verl/trainer/ppo/core_algos.py", ["_canon_index", "compute_dgrpo_advantage_outcome_invq_l"], space)
+b, index = batch(REWARDS)
+mean = (logp * b["response_mask"]).sum(-1) / b["response_mask"].sum(-1)
+for tau in [0.0, 0.2, 1.0]:
+    found, _, _ = ucpo(**b, old_log_prob=logp, index=index, tau=tau)
+    estimator("ucpo", {"tau": tau}, "AnamikaLochab/UCPO compute_dgrpo_advantage_outcome_invq_l", REWARDS, found[:, 0],
+              mean_logp=mean.reshape(3, 4).tolist())
+
+# Single precision would hide differences.
+source = (args.curverl / "verl/trainer/ppo/core_algos.py").read_text().replace("torch.float32", "torch.float64")
+(args.curverl / "patched.py").write_text(source)
+*_, curverl = functions(args.curverl / "patched.py", [
+    "_scores_to_successes", "_normalize_prompt_key", "_prompt_keys_are_valid", "_collect_prompt_group_stats", "_copy_curverl_state",
+    "_append_curverl_batch", "_compute_curverl_histogram", "_map_curverl_prompt_weights", "compute_curverl_outcome_advantage"], space)
+for rewards in [REWARDS, [[1, 0, 0, 0], [1, 1, 1, 0], [0, 1, 0, 0]], [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 0, 0]]]:
+    b, index = batch(rewards)
+    found, _ = curverl(**b, index=index, config={"curverl_pool_num": 0})
+    estimator("curve_rl", {}, "zhyzmath/CurveRL compute_curverl_outcome_advantage", rewards, found[:, 0])
+
 # Tokens by entropy. All numbers here are exact in single precision, in which the threshold is found there.
 tree = ast.parse(text)
 method, = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "get_high_entropy_mask"]
@@ -237,7 +260,7 @@ loss("clip_cov", {"share": 1.0, "covariance": [0.1, 9.0]}, "compute_policy_loss_
 
 header = (f"make_methods.py with torch {torch.__version__}, numpy {np.__version__}, scipy {scipy.__version__}; verl 0.9.1; "
           "RUCAIBox/Passk_Training c3ba575, Jackory/RS-GRPO 2f4103b, TianHongZXY/RLVR-Decomposed a5d4e7c, alibaba/ROLL 8eb27cc, "
-          "AMAP-ML/MathForge 83edda0, aeroplanepaper/GRPO-LEAD 9344bef, hexixiang/ACR ca40ccf, TRL 1.16.0")
+          "AMAP-ML/MathForge 83edda0, aeroplanepaper/GRPO-LEAD 9344bef, hexixiang/ACR ca40ccf, TRL 1.16.0, AnamikaLochab/UCPO 93ce506, zhyzmath/CurveRL e98468b")
 out = pathlib.Path(__file__).with_name("methods.json")
 rows = lambda items: "[\n  " + ",\n  ".join(json.dumps(item) for item in items) + "\n ]"
 out.write_text(f'{{\n "made_by": {json.dumps(header)},\n "estimators": {rows(estimators)},\n "losses": {rows(losses)},\n "masks": {rows(masks)}\n}}\n')

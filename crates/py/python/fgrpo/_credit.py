@@ -32,6 +32,10 @@ Estimator = Literal[
     "reinforce_plus_plus_baseline",
     "gpg",
     "grpo_lead",
+    "curve_rl",
+    "bbg",
+    "cue_grpo",
+    "ucpo",
     "gdpo",
     "avspo",
 ]
@@ -70,12 +74,14 @@ class Settings(TypedDict, total=False):
     lengths: npt.ArrayLike | None
     parts: Sequence[npt.ArrayLike] | None
     weights: Sequence[float] | None
+    clusters: npt.ArrayLike | None
 
 
-def reads_logp(shaping: str | Sequence[Any] | None) -> bool:
-    """Whether a shaping needs ``mean_logp``."""
+def reads_logp(shaping: str | Sequence[Any] | None, estimator: str | Mapping[str, Any] = "grpo") -> bool:
+    """Whether a shaping or an estimator needs ``mean_logp``."""
     name = shaping if shaping is None or isinstance(shaping, str) else shaping[0]
-    return name not in (None, "ha_dw")
+    kind = estimator if isinstance(estimator, str) else estimator.get("kind")
+    return name not in (None, "ha_dw") or kind == "ucpo"
 
 
 def credit(
@@ -95,6 +101,7 @@ def credit(
     lengths: npt.ArrayLike | None = None,
     parts: Sequence[npt.ArrayLike] | None = None,
     weights: Sequence[float] | None = None,
+    clusters: npt.ArrayLike | None = None,
 ) -> Credit:
     """Advantages of groups of completions, multiplied by the focal weight ``(1 - success_rate)^gamma`` of their group.
 
@@ -104,7 +111,8 @@ def credit(
     estimator: ``grpo`` (reward minus mean, divided by standard deviation + ``eps``, with ``ddof``; 1e-6 and 1), ``dr_grpo`` (reward
         minus mean), ``rloo`` (reward minus the mean of the others), ``max_rl``, ``pkpo`` (optimises pass@``k``) and others; docs/methods.md
         has their formulas. One with settings is a table as in a configuration: ``{"kind": "power", "a": 0.5, "b": -0.5}``.
-        ``dgpo``, ``lite_ppo``, ``reinforce_plus_plus_baseline``, ``gpg`` and ``gdpo`` read all groups of the call as one batch.
+        ``dgpo``, ``lite_ppo``, ``reinforce_plus_plus_baseline``, ``gpg``, ``gdpo`` and ``curve_rl`` read all groups of the call as
+        one batch.
     eps, ddof, k: settings of the estimator, for one that has them.
     gamma: exponent of the focal weight; 0 gives the plain estimator, bit for bit.
     correct, wrong: the rewards of correct and wrong completions, from which the success rate is computed.
@@ -112,11 +120,14 @@ def credit(
     shaping: ``"unlikely"`` or ``("unlikely", beta)``: Rewarding the Unlikely; ``"smoothing"`` or
         ``("smoothing", correct, wrong)``: differential smoothing. Both need ``mean_logp``. ``("ha_dw", scale, anchor)``: HA-DW
         with the running success rate ``anchor``; ``"ha_dw"`` takes that of this call.
-    mean_logp: same shape as ``rewards``: each completion's mean log-probability per token under the policy that sampled it.
+    mean_logp: same shape as ``rewards``: each completion's mean log-probability per token under the policy that sampled it, which
+        ``ucpo`` reads too.
     lengths: same shape as ``rewards``: each completion's tokens, which ``opo`` and ``reinforce_plus_plus_baseline`` read.
     parts: several rewards of each completion, each of the same shape as ``rewards``, which ``gdpo`` normalises apart; the success
         rate is still that of ``rewards``.
     weights: one for each of the parts; 1 where None.
+    clusters: same shape as ``rewards``: numbers or strings that are the same for completions of a group that are alike, which
+        ``cue_grpo`` reads.
 
     A group with a single completion gets advantage 0.
 
@@ -161,6 +172,12 @@ from which a completion counts as correct, or an estimator without one (grpo, dr
             raise ValueError(f"lengths: found shape {lengths.shape}, wanted the rewards' {rewards.shape}")
         if lengths.size and lengths.min() < 0:
             raise ValueError(f"lengths: found {lengths.min()}, wanted numbers of tokens")
+    alike = None
+    if clusters is not None:
+        names = np.asarray(clusters)
+        if names.shape != rewards.shape:
+            raise ValueError(f"clusters: found shape {names.shape}, wanted the rewards' {rewards.shape}")
+        alike = np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.int64)
     each = [numbers("parts", part) for part in parts or ()]
     for part in each:
         if part.shape != rewards.shape:
@@ -187,6 +204,7 @@ from which a completion counts as correct, or an estimator without one (grpo, dr
         None if logp is None else flat(logp),
         None if lengths is None else flat(lengths),
         [(flat(part), share) for part, share in zip(each, shares)],
+        alike,
     )
     return Credit(found[0].reshape(rewards.shape), found[1], found[2], group)
 

@@ -37,6 +37,7 @@ def credit(
     mean_logp: _Floats | None,
     lengths: _Ints | None,
     parts: list[tuple[_Floats, float]],
+    clusters: _Ints | None,
 ) -> tuple[_Floats, _Floats, _Floats]: ...
 def focal_weight(success_rate: _Floats, gamma: float) -> _Floats: ...
 def policy_loss(

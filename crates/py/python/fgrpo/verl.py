@@ -6,7 +6,7 @@ verl (0.9 and later) imports this module by itself once the wheel is installed, 
 
 ``focal_gamma`` (0.5), ``focal_estimator`` (``grpo``, or ``dr_grpo`` with ``norm_adv_by_std_in_grpo=False``; also any other of
 ``fgrpo.credit``, with settings as a table: ``{kind: power, a: 0.5, b: 0.5}``), ``focal_k`` (for ``pkpo``), ``reward_correct`` (1.0), ``reward_wrong`` (0.0), ``reward_threshold``
-(none), ``focal_shaping`` (none, ``ha_dw``; ``unlikely`` and ``smoothing`` need a verl that passes ``batch`` to estimators).
+(none), ``focal_shaping`` (none, ``ha_dw``; ``unlikely``, ``smoothing`` and the estimator ``ucpo`` need a verl that passes ``batch`` to estimators).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def fgrpo(
                 wrong=float(setting("reward_wrong", 0.0)),
                 threshold=setting("reward_threshold", None),
                 shaping=shaping,
-                mean_logp=_mean_logp(batch, response_mask) if reads_logp(shaping) else None,
+                mean_logp=_mean_logp(batch, response_mask) if reads_logp(shaping, estimator) else None,
                 lengths=response_mask.sum(dim=-1).long().cpu().numpy(),
             )
         except ValueError as error:
@@ -103,7 +103,7 @@ def fgrpo(
 
 def _mean_logp(batch: Any, response_mask: torch.Tensor) -> np.ndarray:
     if batch is None or "old_log_probs" not in batch.keys():
-        raise ValueError("focal_shaping needs old_log_probs, which this version of verl doesn't pass to estimators")
+        raise ValueError("focal_shaping and the estimator ucpo need old_log_probs, which this version of verl doesn't pass to estimators")
     mask = response_mask.to(torch.float64)
     total = (batch["old_log_probs"].double() * mask).sum(dim=-1)
     return (total / mask.sum(dim=-1).clamp(min=1)).cpu().numpy()

@@ -430,7 +430,7 @@ mod tests {
             "steps = 1\n[task]\nkind = \"maze\"\n[algorithm]\nfocal_gamma = 0.5\n[model]\npath = \"m\"\n";
         assert_eq!(
             said(text, &["algorithm.advantage.k=3"]),
-            "--set algorithm.advantage.k=3: unknown key `k` for this algorithm.advantage, wanted algorithm.advantage.kind = \"pkpo\" or \"passk_training\", which has it"
+            "--set algorithm.advantage.k=3: unknown key `k` for this algorithm.advantage, wanted algorithm.advantage.kind = \"pkpo\" or \"passk_training\" or \"bbg\", which has it"
         );
         let remedy = ["algorithm.advantage.kind=pkpo", "algorithm.advantage.k=3"].map(str::to_owned);
         assert_eq!(Config::parse(text, &remedy).unwrap().algorithm.advantage, Advantage::Pkpo { k: 3 });

@@ -46,6 +46,7 @@ fn assigned(keys: &str) -> Assigned {
         mean_old_logp: &[-2.0, -1.0, -4.0, -3.0],
         scored: &[true; 4],
         parts: &[],
+        clusters: &[],
     };
     let config = algorithm(keys);
     config.algorithm.credit(&config.task).assign(&group).unwrap()

@@ -74,8 +74,9 @@ fn advantages(policy: &Policy, sample: &[usize], power: &[f64]) -> anyhow::Resul
         mean_old_logp: &vec![0.0; n],
         scored: &vec![true; n],
         parts: &[],
+        clusters: &[],
     };
-    let estimator = Advantage::Power { a, b };
+    let estimator = Advantage::Power { a, b, delta: 1.0 };
     estimator.check(n.max(2)).or_bad_input()?;
     let found = estimator.advantages(&group, &Meaning::default()).or_bad_input()?;
     let of = |correct: f64| rewards.iter().position(|&r| r == correct).map(|i| found[i]);

@@ -65,7 +65,7 @@ pub fn plan(args: &Args, training: Option<&Config>, source: &Source) -> anyhow::
     let whole = training.is_none();
     // Without the problems of a configuration the tokenizer isn't needed before the samples are drawn.
     let template = match (&language, checkpoint) {
-        (None, Some(model)) if model.is_dir() => ChatTemplate::in_folder(model)?,
+        (None, Some(model)) if model.exists() => ChatTemplate::in_folder(model)?,
         _ => None,
     };
     let overrides = Overrides {

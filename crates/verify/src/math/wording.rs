@@ -304,10 +304,10 @@ fn argument<'a>(text: &'a str, name: &str, place: usize, level: usize) -> Option
     if text.starts_with('{') {
         return group(text);
     }
-    if text.starts_with('\\') {
-        let length = text[1..].bytes().take_while(u8::is_ascii_alphabetic).count();
-        if level == MOST_LEVELS || arguments(&text[1..1 + length]) == 0 {
-            return (length > 0 && !text[1..].starts_with("left")).then(|| text.split_at(1 + length));
+    if let Some(body) = text.strip_prefix('\\') {
+        let length = body.bytes().take_while(u8::is_ascii_alphabetic).count();
+        if level == MOST_LEVELS || arguments(&body[..length]) == 0 {
+            return (length > 0 && !body.starts_with("left")).then(|| text.split_at(1 + length));
         }
         return match command_length(text, level + 1) {
             0 => None,

@@ -35,7 +35,7 @@ mod task;
 mod text;
 mod update;
 
-pub use algorithm::{AggregationName, AlgorithmConfig, Loss};
+pub use algorithm::{AggregationName, AlgorithmConfig};
 pub use eval::{EvalConfig, FullEvalConfig};
 pub use every::Every;
 pub use keep::Keep;

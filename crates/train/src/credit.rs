@@ -60,48 +60,24 @@ pub fn credit(
     rollouts: Vec<Rollouts>,
     grades: Vec<Vec<Graded>>,
 ) -> anyhow::Result<Vec<Credited>> {
-    let rewards_of = |grades: &Vec<Graded>| -> Vec<f64> {
-        let reward = |g: &Graded| match (g.reward, g.verdict) {
-            (Some(reward), _) => reward,
-            (None, Verdict::Correct) => how.rewards.correct,
-            (None, _) => how.rewards.wrong,
-        };
-        grades.iter().map(reward).collect()
-    };
-    let rewards: Vec<Vec<f64>> = grades.iter().map(rewards_of).collect();
-    let of = |rollouts: &Rollouts, grades: &Vec<Graded>| {
-        let lengths: Vec<usize> = rollouts.completions.iter().map(|c| c.tokens.len()).collect();
-        let mean_old_logp: Vec<f64> = rollouts.completions.iter().map(mean_logp).collect();
-        let scored: Vec<bool> = grades.iter().map(|g| g.verdict != Verdict::Unscorable).collect();
-        (lengths, mean_old_logp, scored)
-    };
-    let read: Vec<_> = rollouts.iter().zip(&grades).map(|(rollouts, grades)| of(rollouts, grades)).collect();
     let names = if how.advantage.reads_parts() { part_names(&grades, weights)? } else { Vec::new() };
-    let of_name = |grades: &[Graded], name: &String| -> Vec<f64> {
-        grades.iter().map(|g| g.rewards.get(name).copied().unwrap_or(0.0)).collect()
-    };
-    let parts: Vec<Vec<Vec<f64>>> =
-        grades.iter().map(|grades| names.iter().map(|name| of_name(grades, name)).collect()).collect();
-    let weight = |(name, rewards)| Part { rewards, weight: weights.get(name).copied().unwrap_or(1.0) };
-    let weighted: Vec<Vec<Part<'_>>> = parts
+    let read: Vec<Read> = rollouts
         .iter()
-        .map(|parts| names.iter().zip(parts.iter().map(Vec::as_slice)).map(weight).collect())
+        .zip(&grades)
+        .map(|(rollouts, grades)| Read::of(how, &names, rollouts, grades))
         .collect();
-    let groups: Vec<Group<'_>> = rewards
+    let weight = |name: &String| weights.get(name).copied().unwrap_or(1.0);
+    let parts: Vec<Vec<Part<'_>>> = read
         .iter()
-        .zip(&read)
-        .zip(&weighted)
-        .map(|((rewards, (lengths, mean_old_logp, scored)), parts)| Group {
-            rewards,
-            lengths,
-            mean_old_logp,
-            scored,
-            parts,
+        .map(|read| {
+            let parts = names.iter().zip(&read.parts);
+            parts.map(|(name, rewards)| Part { rewards, weight: weight(name) }).collect()
         })
         .collect();
+    let groups: Vec<Group<'_>> = read.iter().zip(&parts).map(|(read, parts)| read.group(parts)).collect();
     let assigned = how.assign_batch(&groups).map_err(|(_, e)| e)?;
-    let each = rollouts.into_iter().zip(grades).zip(rewards.into_iter().zip(parts)).zip(assigned);
-    let credited = |(((rollouts, grades), (rewards, parts)), assigned)| Credited {
+    let each = rollouts.into_iter().zip(grades).zip(read).zip(assigned);
+    let credited = |(((rollouts, grades), Read { rewards, parts, .. }), assigned)| Credited {
         rollouts,
         grades,
         rewards,
@@ -109,6 +85,40 @@ pub fn credit(
         assigned,
     };
     Ok(each.map(credited).collect())
+}
+
+/// What an estimator reads of a group's completions, one value for each.
+struct Read {
+    rewards: Vec<f64>,
+    lengths: Vec<usize>,
+    mean_old_logp: Vec<f64>,
+    scored: Vec<bool>,
+    /// Each of several rewards, of every completion.
+    parts: Vec<Vec<f64>>,
+}
+
+impl Read {
+    fn of(how: &Credit, names: &[String], rollouts: &Rollouts, grades: &[Graded]) -> Self {
+        let reward = |g: &Graded| match (g.reward, g.verdict) {
+            (Some(reward), _) => reward,
+            (None, Verdict::Correct) => how.rewards.correct,
+            (None, _) => how.rewards.wrong,
+        };
+        let part =
+            |name: &String| grades.iter().map(|g| g.rewards.get(name).copied().unwrap_or(0.0)).collect();
+        Self {
+            rewards: grades.iter().map(reward).collect(),
+            lengths: rollouts.completions.iter().map(|c| c.tokens.len()).collect(),
+            mean_old_logp: rollouts.completions.iter().map(mean_logp).collect(),
+            scored: grades.iter().map(|g| g.verdict != Verdict::Unscorable).collect(),
+            parts: names.iter().map(part).collect(),
+        }
+    }
+
+    fn group<'a>(&'a self, parts: &'a [Part<'a>]) -> Group<'a> {
+        let Self { rewards, lengths, mean_old_logp, scored, .. } = self;
+        Group { rewards, lengths, mean_old_logp, scored, parts }
+    }
 }
 
 /// The names of the rewards that every scored completion has; none where there is only the one.

@@ -1,5 +1,6 @@
 //! `fgrpo merge`: merges a LoRA adapter into its base model, or writes a model in another number format.
 
+use crate::args::places;
 use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
@@ -67,7 +68,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
         n => n,
     };
-    let engine = policy::open(&args.model, args.adapter.as_deref(), &Device::cpu(threads)).or_bad_input()?;
+    let model = places::model("--model", args.model.clone())?;
+    let engine = policy::open(&model, args.adapter.as_deref(), &Device::cpu(threads)).or_bad_input()?;
     let parent = args.out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
     publish(parent, name, Existing::Replace, |dir| {
@@ -78,7 +80,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             Format::F16 => numbers(Dtype::F16),
             Format::Nf4 => engine.write_in_4_bits(dir, Dtype::BF16),
         }?;
-        copy_files(&args.model, dir)
+        copy_files(&model, dir)
     })?;
     outln!("{}", args.out.display());
     Ok(())

@@ -5,6 +5,7 @@ pub mod compute;
 pub mod grading;
 pub mod named;
 pub mod places;
+pub mod sampling;
 
 use crate::output::VERSION;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -47,7 +48,7 @@ pub enum Command {
     /// Merge a LoRA adapter into its base model.
     Merge(crate::commands::merge::Args),
     /// Sample a model on a data set, grade, report pass@k.
-    Eval(Box<crate::commands::suite::EvalArgs>),
+    Eval(Box<crate::commands::eval::Args>),
     /// Ask a checkpoint: a prompt, a file of prompts, or a conversation.
     Generate(crate::commands::generate::Args),
     /// Serve a model: the Tinker API, and OpenAI's endpoints.
@@ -86,82 +87,39 @@ pub enum Command {
     Completions(crate::commands::completions::Args),
 }
 
-/// Turns the names among a command's arguments into local paths. `fgrpo eval` does so itself, once its file of flags is
-/// read, and so do commands with a training configuration.
-fn take_places(command: &mut Command) -> anyhow::Result<()> {
-    use places::{data, model, samples};
-    match command {
-        Command::Compare(args) => samples(&mut args.a).and_then(|()| samples(&mut args.b)),
-        Command::Plan(args) => args.samples.iter_mut().try_for_each(samples),
-        Command::PassAtK(args) => args.samples.iter_mut().try_for_each(samples),
-        Command::Table(args) => args.methods.iter_mut().try_for_each(|(_, path)| samples(path)),
-        Command::Score(args) => model("--model", &mut args.model),
-        Command::Generate(args) => model("--model", &mut args.model),
-        Command::Serve(args) => {
-            args.written = args.model.to_string_lossy().into_owned();
-            if let Some(teacher) = &mut args.teacher {
-                args.written_teacher = teacher.to_string_lossy().into_owned();
-                model("--teacher", teacher)?;
-            }
-            model("--model", &mut args.model)
-        }
-        Command::Merge(args) => model("--model", &mut args.model),
-        Command::Nll(args) => {
-            model("--base", &mut args.base)?;
-            args.models.iter_mut().try_for_each(|(_, path)| model("--model", path))
-        }
-        Command::Diversity(args) => args.data.iter_mut().try_for_each(|path| data("--data", path)),
-        Command::Eval(args) if args.suite.is_some() => {
-            args.models.iter_mut().try_for_each(|(_, path)| model("--models", path))?;
-            args.eval.take_places()
-        }
-        Command::Data(args) => match &mut args.kind {
-            crate::commands::data::Kind::Show(show) => {
-                if show.source.extension().is_none_or(|e| e != "toml") {
-                    data("data show", &mut show.source)?;
-                }
-                show.model.iter_mut().try_for_each(|path| model("--model", path))
-            }
-            _ => Ok(()),
-        },
-        _ => Ok(()),
-    }
-}
-
 /// Runs the parsed command.
 ///
 /// # Errors
 /// Whatever the command fails with; [`fgrpo_eval::failure::exit_code`] turns it into an exit code.
-pub fn run(mut cli: Cli) -> anyhow::Result<()> {
+pub fn run(cli: Cli) -> anyhow::Result<()> {
     crate::output::notes::listen();
-    take_places(&mut cli.command)?;
-    match &cli.command {
-        Command::Verify(args) => crate::commands::verify::run(args),
-        Command::Train(args) => crate::commands::train::run(args).map_err(|e| in_file(e, &args.config)),
-        Command::Sft(args) => crate::commands::sft::run(args).map_err(|e| in_file(e, &args.config)),
-        Command::Sweep(args) => crate::commands::sweep::run(args).map_err(|e| in_file(e, &args.config)),
-        Command::Arena(args) => crate::commands::arena::run(args),
-        Command::Maze(args) => crate::commands::maze::run(args),
-        Command::Init(args) => crate::commands::init::run(args),
-        Command::Merge(args) => crate::commands::merge::run(args),
-        Command::Score(args) => crate::commands::score::run(args),
-        Command::Eval(args) => crate::commands::suite::run(args),
+    match cli.command {
+        Command::Verify(args) => crate::commands::verify::run(&args),
+        Command::Train(args) => crate::commands::train::run(&args).map_err(|e| in_file(e, &args.config)),
+        Command::Sft(args) => crate::commands::sft::run(&args).map_err(|e| in_file(e, &args.config)),
+        Command::Sweep(args) => crate::commands::sweep::run(&args).map_err(|e| in_file(e, &args.config)),
+        Command::Arena(args) => crate::commands::arena::run(&args),
+        Command::Maze(args) => crate::commands::maze::run(&args),
+        Command::Init(args) => crate::commands::init::run(&args),
+        Command::Merge(args) => crate::commands::merge::run(&args),
+        Command::Score(args) => crate::commands::score::run(&args),
+        Command::Eval(args) => crate::commands::eval::run(&args),
         Command::PassAtK(args) => crate::commands::pass_at_k::run(args),
         Command::Compare(args) => crate::commands::compare::run(args),
-        Command::Theory(args) => crate::commands::theory::run(args),
-        Command::Simulate(args) => crate::commands::simulate::run(args),
-        Command::Paper(args) => crate::commands::paper::run(args),
-        Command::Table(args) => crate::commands::table::run(args),
-        Command::Nll(args) => crate::commands::nll::run(args),
-        Command::Diversity(args) => crate::commands::diversity::run(args),
-        Command::Plan(args) => crate::commands::plan::run(args),
-        Command::Data(args) => crate::commands::data::run(args),
-        Command::Select(args) => crate::commands::select::run(args),
-        Command::Report(args) => crate::report::run(args),
-        Command::Generate(args) => crate::commands::generate::run(args),
-        Command::Serve(args) => crate::commands::serve::run(args),
-        Command::Configs(args) => crate::commands::configs::run(args),
-        Command::Devices(args) => crate::commands::devices::run(args),
-        Command::Completions(args) => crate::commands::completions::run(args, Cli::command()),
+        Command::Theory(args) => crate::commands::theory::run(&args),
+        Command::Simulate(args) => crate::commands::simulate::run(&args),
+        Command::Paper(args) => crate::commands::paper::run(&args),
+        Command::Table(args) => crate::commands::table::run(&args),
+        Command::Nll(args) => crate::commands::nll::run(&args),
+        Command::Diversity(args) => crate::commands::diversity::run(&args),
+        Command::Plan(args) => crate::commands::plan::run(&args),
+        Command::Data(args) => crate::commands::data::run(&args),
+        Command::Select(args) => crate::commands::select::run(&args),
+        Command::Report(args) => crate::report::run(&args),
+        Command::Generate(args) => crate::commands::generate::run(&args),
+        Command::Serve(args) => crate::commands::serve::run(&args),
+        Command::Configs(args) => crate::commands::configs::run(&args),
+        Command::Devices(args) => crate::commands::devices::run(&args),
+        Command::Completions(args) => crate::commands::completions::run(&args, Cli::command()),
     }
 }

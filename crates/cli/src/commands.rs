@@ -23,7 +23,6 @@ pub mod select;
 pub mod serve;
 pub mod sft;
 pub mod simulate;
-pub mod suite;
 pub mod sweep;
 pub mod table;
 pub mod theory;

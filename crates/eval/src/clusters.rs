@@ -1,5 +1,5 @@
-//! Problems that come in clusters: several of one source, such as a template or a text with questions. Their results are
-//! alike, so intervals are found by drawing clusters in place of problems.
+//! Clusters of problems: several from one source, such as a template or a text with questions. Their results are
+//! correlated, so the bootstrap draws whole clusters.
 
 use crate::bad_input;
 use crate::io::files::stem;
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// What a line says of its problem's cluster.
+/// The fields of a line that give its problem's cluster.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(borrow, alias = "problem_id", alias = "question_id", alias = "task_id", alias = "doc_id")]

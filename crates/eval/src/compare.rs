@@ -37,7 +37,7 @@ pub struct Settings {
     /// Values of k; none: 1 and the largest power of two up to 256 and m.
     pub ks: Vec<u64>,
     /// Size of a subsample; none: half of the samples, at most 256; k where that is larger, so that one k doesn't change
-    /// the test of another. At half, the mean over a subsample spreads about its own as the mean over all samples does.
+    /// the test of another. At half, the mean of a subsample varies as much as the mean of all samples does.
     pub m: Option<u64>,
     /// How the test is computed.
     pub method: Method,
@@ -47,7 +47,7 @@ pub struct Settings {
     pub resamples: u64,
     /// Seed of both.
     pub seed: u64,
-    /// Share of the distribution that the intervals hold.
+    /// Coverage of the intervals.
     pub level: f64,
     /// What the two models are called.
     pub labels: [String; 2],
@@ -75,7 +75,7 @@ pub struct Comparison {
     pub b: f64,
     /// B - A.
     pub difference: f64,
-    /// p-value of the paired subsampling test; none where all subsamples have the same difference, which isn't 0.
+    /// p-value of the paired subsampling test; `None` if all subsamples have the same difference other than 0.
     pub p_value: Option<f64>,
     /// p-value after Holm's correction over the benchmarks at this k.
     pub holm_p_value: Option<f64>,
@@ -297,7 +297,7 @@ fn stated(
             (p, s.interval(settings.level), None, varies)
         }
     };
-    // A difference that every subsample has says nothing of chance, unless it is none.
+    // If all subsamples have the same difference, the test says nothing about chance, unless that difference is 0.
     let p_value = (varies || p_value >= 1.0).then_some(p_value);
     Comparison {
         name,

@@ -30,7 +30,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-/// What is measured, of what and by what.
+/// Settings of a measurement.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Evaluation folders, one per model.
@@ -162,7 +162,7 @@ fn value_of(
                 })
             });
             let dense = dense.collect::<anyhow::Result<Vec<_>>>()?;
-            // A file's vectors were compared as it was read; these are a server's.
+            // The lengths of a file's vectors were checked when it was read; these come from a server.
             if let Some(other) = dense.iter().find(|v| v.len() != dense[0].len()) {
                 bad_input!(
                     "{}: problem {problem} has embeddings of {} and of {} numbers, wanted those of one model; without this file they are requested again",

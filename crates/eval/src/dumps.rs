@@ -41,7 +41,7 @@ pub enum DumpFormat {
 pub struct Response {
     /// The data set, where the dump names it.
     pub benchmark: Option<String>,
-    /// What tells the problem from others, the same in every dump of the data set: its prompt, or its number in the data set.
+    /// Identifies the problem in every dump of the data set: its prompt, or its number in the data set.
     pub problem: String,
     /// The reference answer, as [`math::gold::gold`](fgrpo_verify::math::gold::gold) finds it.
     pub gold: String,
@@ -51,7 +51,7 @@ pub struct Response {
     pub text: String,
 }
 
-/// Scored samples, and what of a dump could not be scored.
+/// Graded samples of a dump, and the data sets that could not be graded.
 #[derive(Debug, Default)]
 pub struct Scored {
     /// The samples.
@@ -105,7 +105,7 @@ impl std::fmt::Display for Found {
     }
 }
 
-/// The dumps that a path stands for: itself, the dumps in a folder, or lm-eval's in the folders below it. Empty where there are none.
+/// The dumps at a path: the file itself, the dumps in a folder, or lm-eval's in the folders below it. Empty if there are none.
 ///
 /// # Errors
 /// Bad input: a folder in which some files would go unread, dumps of several training steps, or several logs of one task.
@@ -423,14 +423,14 @@ pub fn read_all(paths: &[PathBuf], merge: bool) -> anyhow::Result<Vec<Benchmark>
     Ok(paths.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?.concat())
 }
 
-/// The data set of a dump that doesn't say: its file's name, or its folder's where the file is named by a step.
+/// The data set of a dump that doesn't name it: the file's name, or the folder's if the file is named by a step.
 fn named_by(path: &Path) -> String {
     let stem = files::stem(path);
     let folder = path.parent().and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned());
     folder.filter(|_| is_step(&stem)).unwrap_or(stem)
 }
 
-/// What the reference answer of a response is, or why it can't be told.
+/// The reference answer of a response, or why it is unknown.
 fn truth(kind: TaskKind, response: &Response) -> Result<Truth, &'static str> {
     match kind {
         TaskKind::Choice => {
@@ -456,7 +456,7 @@ fn truth(kind: TaskKind, response: &Response) -> Result<Truth, &'static str> {
     }
 }
 
-/// One data set's samples, counted by problem; the reason where they can't be graded.
+/// One data set's samples, counted by problem, or why they can't be graded.
 fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<Result<Benchmark, String>> {
     let kind = match canonical(&name).as_str() {
         "gpqa" => TaskKind::Choice,

@@ -33,7 +33,7 @@ pub struct Measured {
     pub interval: [f64; 2],
     /// Number of problems.
     pub problems: usize,
-    /// Number of what is drawn: problems, or clusters of them; of a mean over several sets, that of the smallest.
+    /// Number of units that the bootstrap draws: problems or clusters. For a mean over several sets, that of the smallest.
     units: usize,
     /// The mean on each resample of the problems.
     draws: Vec<f64>,
@@ -72,8 +72,8 @@ impl Measured {
         &self.draws
     }
 
-    /// Two-sided p-value of the mean being 0: not smaller than the resamples can tell, nor than the signs of so few problems
-    /// or clusters could be by chance, `2^(1 - units)`.
+    /// Two-sided p-value of the hypothesis that the mean is 0. Its lower bounds are the resolution of the resamples and
+    /// `2^(1 - units)`, the chance that all units have the same sign.
     pub fn p_value(&self) -> f64 {
         let drawn = Simulated::new(self.draws.clone()).two_sided_p();
         let signs = 0.5f64.powf(self.units as f64 - 1.0);
@@ -85,7 +85,7 @@ impl Measured {
         Simulated::new(self.draws.clone()).interval(level)
     }
 
-    /// Whether the problems or clusters are too few to say anything of others.
+    /// Whether there are too few problems or clusters to generalise from.
     pub fn is_one(&self) -> bool {
         self.units < 2
     }
@@ -110,8 +110,8 @@ pub fn clusters(problems: &[&ProblemCounts]) -> Option<Vec<usize>> {
 /// them. A quantity has a list of values, one per problem, for each seed of a training; its value is the mean over
 /// seeds, and seeds are drawn as well.
 ///
-/// With `clusters`, one number per problem from 0 on, as many clusters as there are are drawn with replacement, each with
-/// all its problems, and a resample's mean is over the problems drawn.
+/// `clusters` gives each problem the number of its cluster, from 0. A resample then draws whole clusters with replacement,
+/// as many as there are, and its mean is over the problems drawn.
 ///
 /// # Panics
 /// If a quantity has no seed, or lists differ in length.
@@ -124,7 +124,7 @@ pub fn bootstrap(
     let Some(problems) = quantities.first().map(|seeds| seeds[0].len()) else { return Vec::new() };
     assert!(clusters.is_none_or(|c| c.len() == problems), "clusters: wanted {problems} numbers");
     let units = clusters.map_or(problems, |c| c.iter().max().map_or(0, |last| last + 1));
-    // All sets of problems are measured under the same models, so seeds are drawn alike for every set.
+    // All sets of problems are measured under the same models, so every set draws the same seeds.
     let of_seeds = Key::new(0).with(u64::MAX).with(0);
     let drawn = |seeds: &Vec<Vec<f64>>, times: &[u32], i: u64| {
         let times = || (0..problems).map(|p| times[clusters.map_or(p, |c| c[p])]);

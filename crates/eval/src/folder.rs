@@ -3,7 +3,7 @@
 //! ```text
 //! evaluation.json    model, prompt preset, sampling settings: the settings of every sample in this folder
 //! generations.jsonl  the samples, append-only
-//! samples.jsonl      their scores, made again whenever a verifier changes
+//! samples.jsonl      their verdicts, made again whenever a verifier changes
 //! summary.json       the numbers of the last report; report.html is next to it
 //! ```
 
@@ -111,7 +111,7 @@ impl Folder {
         self.write(IDENTITY, (serde_json::to_string_pretty(&identity)? + "\n").as_bytes())
     }
 
-    /// Deletes the samples, their scores and the folder's identity.
+    /// Deletes the samples, their verdicts and the folder's identity.
     ///
     /// # Errors
     /// I/O errors.

@@ -1,12 +1,13 @@
 //! Samples from an OpenAI-compatible server.
 //!
-//! Requests are made in rounds: each asks for all samples that are still missing, so an answer with too few samples or
-//! none is made up for in the next round.
+//! Requests are made in rounds. Each round asks for all samples that are still missing, so the next round repeats what an
+//! answer lacked.
 
 use super::generations::{Generation, Generations};
 use crate::events::Events;
 use crate::io::interrupt;
 use crate::io::server::{Failure, Server};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow::{Break, Continue};
@@ -15,6 +16,8 @@ use std::time::Instant;
 
 named! {
     /// The server interface to use.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
     pub enum Api {
         Chat = "chat": "/v1/chat/completions: the server applies the chat template",
         Completions = "completions": "/v1/completions: the prompt is sent as text",

@@ -138,7 +138,7 @@ impl Generations {
         Ok(new.len())
     }
 
-    /// Deletes the store, for evaluations that keep only the scores.
+    /// Deletes the store, for evaluations that keep only the verdicts.
     ///
     /// # Errors
     /// I/O errors.

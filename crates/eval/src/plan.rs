@@ -1,6 +1,7 @@
 //! What an evaluation needs: problems, number of samples, and sampling settings.
 
 use super::from_server::Api;
+use super::generations::Generations;
 use crate::dataset::Problem;
 use crate::dataset::presets::Preset;
 use crate::io::server::sampling::{RequestSampling, ServerApi};
@@ -43,6 +44,17 @@ impl Plan {
     /// Each problem with its prompt settings.
     pub fn problems(&self) -> Vec<(&Problem, &Preset)> {
         self.parts.iter().flat_map(|part| part.problems.iter().map(move |p| (p, &part.prompt))).collect()
+    }
+
+    /// Number of samples of all problems.
+    pub fn samples(&self) -> u64 {
+        self.n * self.parts.iter().map(|part| part.problems.len() as u64).sum::<u64>()
+    }
+
+    /// Number of samples that the store lacks.
+    pub fn missing(&self, store: &Generations) -> u64 {
+        let of_problem = |p: &Problem| store.missing(&p.id, self.n).len() as u64;
+        self.parts.iter().flat_map(|part| &part.problems).map(of_problem).sum()
     }
 
     /// The names of the parts.

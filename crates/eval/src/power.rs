@@ -7,14 +7,14 @@ use serde::Serialize;
 /// The standard normal quantiles of a two-sided test at 5 % (0.975) and of a power of 80 %, added.
 const QUANTILES: f64 = 1.959_963_984_540_054 + 0.841_621_233_572_914_3;
 
-/// What a number of samples per problem can tell.
+/// What can be found with a number of samples per problem.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Need {
     /// Samples per problem, of each model.
     pub samples: u64,
-    /// Problems with which the difference is found in 80 % of comparisons.
+    /// Number of problems at which 80 % of comparisons find the difference.
     pub problems: u64,
-    /// The difference of pass@1 that is found in 80 % of comparisons with as many problems as there are, a fraction.
+    /// The difference of pass@1, as a fraction, that 80 % of comparisons on these problems find.
     pub detectable: f64,
 }
 

@@ -31,8 +31,8 @@ pub struct Method {
 pub struct Paired {
     /// Method minus baseline, with its interval.
     pub difference: Measured,
-    /// Two-sided p-value of the bootstrap over problems and, with several seeds, seeds; at least what its resamples can
-    /// tell from 0, 2 in 10,000.
+    /// Two-sided p-value of the bootstrap over problems and, with several seeds, over seeds. At least 2 in 10,000, the
+    /// resolution of its resamples.
     pub p_value: f64,
     /// The same after Holm's correction over the methods, at this k.
     pub holm_p_value: f64,
@@ -53,14 +53,14 @@ pub struct Ranked {
     pub paired: BTreeMap<u64, Paired>,
     /// Problems solved at least once before training and never after it, mean over runs.
     pub lost: f64,
-    /// Of those with a higher pass@k for every k, or an equal one for some, the first; none on the front.
+    /// The first method that dominates this one: its pass@k is nowhere lower and somewhere higher. `None` on the front.
     pub dominated_by: Option<String>,
 }
 
 /// Ranks methods by pass@k at the largest of `ks`, best first. The runs must have the same problems.
 ///
-/// An interval holds over problems like these and, with several seeds, over seeds; with one seed it says nothing of how
-/// another run of the method would end.
+/// An interval covers other problems of the kind and, with several seeds, other seeds. With one seed it says nothing about
+/// another run of the method.
 ///
 /// # Panics
 /// If a method has no run, numbers of problems differ, or a problem has fewer than k samples.

@@ -1,5 +1,5 @@
 //! The result of a run's evaluation, a line of `eval.jsonl`: pass@k over held-out problems with problem-bootstrap
-//! intervals. It is computed from the evaluation's folder, with the same estimator as in every command.
+//! intervals, by the same estimator as in every command.
 
 use super::estimate::{Curve, Measured, RESAMPLES, change, resamples, resamples_of_all};
 use super::plan::Plan;
@@ -27,7 +27,7 @@ pub fn of_set(path: &Path, set: &str) -> anyhow::Result<Vec<Evaluation>> {
     Ok(evaluations)
 }
 
-/// Whether the same graded both, as far as their files say.
+/// Whether two evaluations had the same graders. An evaluation that doesn't name its graders agrees with any.
 pub fn same_graders(a: &[String], b: &[String]) -> bool {
     a.is_empty() || b.is_empty() || a == b
 }
@@ -72,7 +72,7 @@ pub struct Evaluation {
     /// they have the same hash.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub problem_set: String,
-    /// What graded, part by part; empty in files that don't say.
+    /// The grader of each part; empty in older files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graders: Vec<String>,
     /// Correct samples of each problem.
@@ -113,7 +113,7 @@ impl Evaluation {
         }
     }
 
-    /// What an evaluation by this plan is on, without results.
+    /// An evaluation by this plan before it has results.
     pub fn planned(plan: &Plan, average: Average) -> Self {
         let mut problem_set = Sha256::new();
         for problem in plan.parts.iter().flat_map(|p| &p.problems) {

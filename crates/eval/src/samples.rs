@@ -1,9 +1,9 @@
-//! Scored samples: the JSON lines that `eval` writes and `pass-at-k`, `compare`, `plan` and `table` read.
+//! Graded samples: the JSON lines that `eval` writes and `pass-at-k`, `compare`, `plan` and `table` read.
 //!
 //! One line per sample, `{"problem": id, "sample": i, "correct": bool, ...}`, or one per problem,
-//! `{"problem": id, "n": 1024, "c": 17}`. Where no line of a problem has `sample`, its samples are counted in their order. Lines may name their `benchmark`; the default is the file's stem. An
-//! unscorable sample (`"verdict": "unscorable"`, or `"correct": null`) isn't part of its problem's n. It is counted
-//! separately and never as wrong.
+//! `{"problem": id, "n": 1024, "c": 17}`. If no line of a problem has `sample`, its samples are numbered in order. Lines may
+//! name their `benchmark`; the default is the file's stem. An unscorable sample (`"verdict": "unscorable"`, or
+//! `"correct": null`) isn't part of its problem's n. It is counted separately and never as wrong.
 
 use crate::bad_input;
 use crate::dataset::rows;
@@ -13,7 +13,8 @@ use crate::io::lines::Lines;
 use anyhow::Context;
 use fgrpo_core::stats::hypergeometric::Counts;
 use fgrpo_core::stats::majority::Votes;
-use serde::Deserialize;
+use fgrpo_verify::verdict::Verdict;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -29,6 +30,43 @@ pub const MOST_SAMPLES: u64 = 1_000_000;
 
 /// Maximum token count of a line, so that the sum over all lines doesn't overflow.
 const MOST_TOKENS: u64 = 1 << 40;
+
+/// One graded sample, a line of `samples.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GradedSample {
+    /// Data set.
+    pub benchmark: String,
+    /// The problem's hash.
+    pub problem: String,
+    /// Index among the problem's samples.
+    pub sample: u64,
+    /// Null when unscorable.
+    pub correct: Option<bool>,
+    /// The verifier's verdict.
+    pub verdict: Verdict,
+    /// Its reason code.
+    pub reason: String,
+    /// The reward, if the grader gives graded ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reward: Option<f64>,
+    /// The extracted answer, if this kind of problem has votes; `null` if there is no answer.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub answer: Option<Option<String>>,
+    /// Subject, if the data has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// The id in the data set's file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Tokens generated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// The finish reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<String>,
+    /// Verifier, version, settings and reference answer behind the verdict.
+    pub verifier: String,
+}
 
 /// Counts of one problem's samples.
 #[derive(Debug, Clone, Default)]
@@ -53,10 +91,10 @@ pub struct ProblemCounts {
     pub subject: Option<String>,
     /// Its cluster, if the samples were read with one ([`crate::clusters`]): problems of one source.
     pub cluster: Option<String>,
-    /// Its reference answer, if the samples came with one that is the same in every file of the data set. Problems of two
-    /// files with equal ids and other reference answers are different problems.
+    /// Its reference answer, if the samples have one. Problems with the same id but different reference answers are
+    /// different problems.
     pub reference: Option<String>,
-    /// What graded its samples, where they say so: `fgrpo eval`'s name of a verifier with its settings.
+    /// The verifier of its samples with its settings, if the samples name it.
     pub verifier: Option<String>,
     /// Number of samples of each wrong answer, by its text.
     wrong_answers: BTreeMap<String, u64>,
@@ -255,6 +293,29 @@ struct Line<'a> {
     finish: Option<Cow<'a, str>>,
     #[serde(default, deserialize_with = "present")]
     answer: Option<Option<String>>,
+}
+
+impl<'a> From<&'a GradedSample> for Line<'a> {
+    fn from(sample: &'a GradedSample) -> Self {
+        let text = |text: &'a str| Id::Text(Cow::Borrowed(text));
+        Self {
+            problem: text(&sample.problem),
+            sample: Some(sample.sample),
+            id: sample.id.as_deref().map(|id| DataId::Name(text(id))),
+            correct: Some(sample.correct.map(Truth::Bool)),
+            verdict: None,
+            n: None,
+            c: None,
+            unscorable: None,
+            benchmark: Some(Cow::Borrowed(&sample.benchmark)),
+            subject: sample.subject.as_deref().map(text),
+            verifier: Some(DataId::Name(text(&sample.verifier))),
+            tokens: sample.tokens,
+            reward: sample.reward.map(Number::Number),
+            finish: sample.finish.as_deref().map(Cow::Borrowed),
+            answer: sample.answer.clone(),
+        }
+    }
 }
 
 /// Distinguishes a null from an absent field.
@@ -568,6 +629,20 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
         }
     }
     Ok(benchmarks)
+}
+
+/// Counts graded samples that are in memory; `path` is the file that has them, for messages.
+///
+/// # Errors
+/// Bad input: a sample that appears twice, or more tokens than a sample can have.
+pub fn count(graded: &[GradedSample], path: &Path) -> anyhow::Result<Vec<Benchmark>> {
+    let mut gathering = Gathering::default();
+    for sample in graded {
+        if let Err(reason) = gathering.add(&sample.into(), &sample.benchmark, path) {
+            bad_input!("{}: {reason}", path.display());
+        }
+    }
+    Ok(gathering.finish())
 }
 
 /// Reads several paths, each with its own benchmarks; with `merge`, as parts of the same benchmarks.

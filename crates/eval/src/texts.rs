@@ -2,10 +2,9 @@
 
 use super::folder::GENERATIONS;
 use super::generations::Generation;
-use super::scoring::Scored;
 use crate::bad_input;
 use crate::io::lines;
-use crate::samples::SCORED;
+use crate::samples::{GradedSample, SCORED};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -49,11 +48,11 @@ pub fn correct(folder: &Path) -> anyhow::Result<ByProblem> {
     // A problem may belong to several data sets.
     let mut wanted: HashMap<(String, u64), Vec<String>> = HashMap::new();
     let scores = folder.join(SCORED);
-    each(&scores, |s: Scored| {
+    each(&scores, |s: GradedSample| {
         if s.correct != Some(true) {
             return Ok(());
         }
-        let Scored { benchmark, problem, sample, .. } = s;
+        let GradedSample { benchmark, problem, sample, .. } = s;
         let benchmarks = wanted.entry((problem.clone(), sample)).or_default();
         if benchmarks.contains(&benchmark) {
             bad_input!(

@@ -3,7 +3,8 @@
 use super::data::{Setting, paper};
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::Shaping;
-use fgrpo_train::config::{Config, Loss};
+use fgrpo_core::loss::PolicyLoss;
+use fgrpo_train::config::Config;
 use std::path::Path;
 
 /// What `--set` takes to train a setting; none for the base model, which is not trained.
@@ -26,15 +27,15 @@ pub(super) fn of(config: &Config) -> Setting {
         Shaping::None if a.entropy_coef > 0.0 => "GRPO-H",
         Shaping::None if a.kl_coef > 0.0 => "GRPO-KL",
         Shaping::None => match a.loss {
-            Loss::Grpo { .. } => "GRPO",
-            Loss::Dapo { .. } => "DAPO",
-            Loss::Cispo { .. } | Loss::CispoCap { .. } => "CISPO",
-            Loss::Gspo { .. } => "GSPO",
-            Loss::Sapo { .. } => "SAPO",
-            Loss::KlCov { .. } => "KL-Cov",
-            Loss::ClipCov { .. } => "Clip-Cov",
-            Loss::Gmpo { .. } => "GMPO",
-            Loss::DppoTv { .. } | Loss::DppoKl { .. } => "DPPO",
+            PolicyLoss::Grpo { .. } => "GRPO",
+            PolicyLoss::Dapo { .. } => "DAPO",
+            PolicyLoss::Cispo { .. } | PolicyLoss::CispoCap { .. } => "CISPO",
+            PolicyLoss::Gspo { .. } => "GSPO",
+            PolicyLoss::Sapo { .. } => "SAPO",
+            PolicyLoss::KlCov { .. } => "KL-Cov",
+            PolicyLoss::ClipCov { .. } => "Clip-Cov",
+            PolicyLoss::Gmpo { .. } => "GMPO",
+            PolicyLoss::DppoTv { .. } | PolicyLoss::DppoKl { .. } => "DPPO",
         },
     };
     let method = match a.advantage {

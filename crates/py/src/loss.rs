@@ -2,7 +2,7 @@
 
 use crate::call::{bad, without_gil};
 use crate::credit::named;
-use fgrpo_core::loss::{Aggregation, CispoBounds, Counts, PolicyLoss, covariance};
+use fgrpo_core::loss::{Aggregation, Counts, PolicyLoss, covariance};
 use numpy::ndarray::ArrayView2;
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -36,22 +36,24 @@ fn policy(
     // Each loss takes the settings that it reads; what is left is refused.
     let mut found = preset;
     match &mut found {
-        PolicyLoss::Clip { low, high, dual: bound } => {
+        PolicyLoss::Grpo { clip: [low, high], dual_clip }
+        | PolicyLoss::Dapo { clip: [low, high], dual_clip } => {
             set(low, &mut clip_low);
             set(high, &mut clip_high);
-            *bound = dual;
+            *dual_clip = dual.unwrap_or(0.0);
         }
-        PolicyLoss::Gspo { low, high }
-        | PolicyLoss::Cispo(CispoBounds::Around { low, high })
-        | PolicyLoss::ClipCov { low, high, .. }
-        | PolicyLoss::Gmpo { low, high }
-        | PolicyLoss::Dppo { low, high, .. } => {
+        PolicyLoss::Gspo { clip: [low, high] }
+        | PolicyLoss::Cispo { clip: [low, high] }
+        | PolicyLoss::ClipCov { clip: [low, high], .. }
+        | PolicyLoss::Gmpo { clip: [low, high] }
+        | PolicyLoss::DppoTv { clip: [low, high], .. }
+        | PolicyLoss::DppoKl { clip: [low, high], .. } => {
             set(low, &mut clip_low);
             set(high, &mut clip_high);
         }
-        PolicyLoss::Cispo(CispoBounds::Cap { high }) => set(high, &mut clip_high),
-        PolicyLoss::Sapo { positive, negative } => {
-            (*positive, *negative) = tau.take().unwrap_or((*positive, *negative))
+        PolicyLoss::CispoCap { cap } => set(cap, &mut clip_high),
+        PolicyLoss::Sapo { tau: own } => {
+            *own = tau.take().map_or(*own, |(positive, negative)| [positive, negative])
         }
         PolicyLoss::KlCov { .. } => {}
     }

@@ -14,7 +14,7 @@
 
 use crate::datum::{self, Bounds, Matrix};
 use crate::wire::{Datum, ForwardBackwardRequest, NumberOrText, Tensor};
-use fgrpo_core::loss::{CispoBounds, PolicyLoss};
+use fgrpo_core::loss::PolicyLoss;
 use std::collections::BTreeMap;
 
 /// Names of the losses.
@@ -73,9 +73,9 @@ fn policy(name: &str, [low, high]: [f64; 2]) -> Result<PolicyLoss, String> {
         return Err(format!("{}: found {high}, wanted a finite number of at least 1", BOUNDS[1]));
     }
     Ok(match name {
-        "ppo" => PolicyLoss::Clip { low: 1.0 - low, high: high - 1.0, dual: None },
-        "cispo" => PolicyLoss::Cispo(CispoBounds::Around { low: 1.0 - low, high: high - 1.0 }),
-        _ => PolicyLoss::Clip { low: f64::INFINITY, high: f64::INFINITY, dual: None },
+        "ppo" => PolicyLoss::Grpo { clip: [1.0 - low, high - 1.0], dual_clip: 0.0 },
+        "cispo" => PolicyLoss::Cispo { clip: [1.0 - low, high - 1.0] },
+        _ => PolicyLoss::Grpo { clip: [f64::INFINITY, f64::INFINITY], dual_clip: 0.0 },
     })
 }
 

@@ -36,7 +36,7 @@ mod task;
 mod text;
 mod update;
 
-pub use algorithm::{AggregationName, AlgorithmConfig, Loss, Truncated};
+pub use algorithm::{AggregationName, AlgorithmConfig, Truncated};
 pub use eval::{EvalConfig, FullEvalConfig};
 pub use every::Every;
 pub use keep::Keep;

@@ -62,52 +62,24 @@ pub fn credit(
     rollouts: Vec<Rollouts>,
     grades: Vec<Vec<Graded>>,
 ) -> anyhow::Result<Vec<Credited>> {
-    let reward = |(g, completion): (&Graded, &Completion)| match (truncated, g.reward, g.verdict) {
-        (Truncated::Reward { reward }, ..) if completion.finish == Finish::Length => reward,
-        (_, Some(reward), _) => reward,
-        (_, None, Verdict::Correct) => how.rewards.correct,
-        (_, None, _) => how.rewards.wrong,
-    };
-    let both = grades.iter().zip(&rollouts);
-    let rewards: Vec<Vec<f64>> = both
-        .map(|(grades, rollouts)| grades.iter().zip(&rollouts.completions).map(reward).collect())
-        .collect();
-    let of = |rollouts: &Rollouts, grades: &Vec<Graded>| {
-        let lengths: Vec<usize> = rollouts.completions.iter().map(|c| c.tokens.len()).collect();
-        let mean_old_logp: Vec<f64> = rollouts.completions.iter().map(mean_logp).collect();
-        let scored: Vec<bool> = grades.iter().map(|g| g.verdict != Verdict::Unscorable).collect();
-        let clusters =
-            if how.advantage.reads().clusters { clusters(&rollouts.completions) } else { Vec::new() };
-        (lengths, mean_old_logp, scored, clusters)
-    };
-    let read: Vec<_> = rollouts.iter().zip(&grades).map(|(rollouts, grades)| of(rollouts, grades)).collect();
     let names = if how.advantage.reads().parts { part_names(&grades, weights)? } else { Vec::new() };
-    let of_name = |grades: &[Graded], name: &String| -> Vec<f64> {
-        grades.iter().map(|g| g.rewards.get(name).copied().unwrap_or(0.0)).collect()
-    };
-    let parts: Vec<Vec<Vec<f64>>> =
-        grades.iter().map(|grades| names.iter().map(|name| of_name(grades, name)).collect()).collect();
-    let weight = |(name, rewards)| Part { rewards, weight: weights.get(name).copied().unwrap_or(1.0) };
-    let weighted: Vec<Vec<Part<'_>>> = parts
+    let read: Vec<Read> = rollouts
         .iter()
-        .map(|parts| names.iter().zip(parts.iter().map(Vec::as_slice)).map(weight).collect())
+        .zip(&grades)
+        .map(|(rollouts, grades)| Read::of((how, truncated), &names, rollouts, grades))
         .collect();
-    let groups: Vec<Group<'_>> = rewards
+    let weight = |name: &String| weights.get(name).copied().unwrap_or(1.0);
+    let parts: Vec<Vec<Part<'_>>> = read
         .iter()
-        .zip(&read)
-        .zip(&weighted)
-        .map(|((rewards, (lengths, mean_old_logp, scored, clusters)), parts)| Group {
-            rewards,
-            lengths,
-            mean_old_logp,
-            scored,
-            parts,
-            clusters,
+        .map(|read| {
+            let parts = names.iter().zip(&read.parts);
+            parts.map(|(name, rewards)| Part { rewards, weight: weight(name) }).collect()
         })
         .collect();
+    let groups: Vec<Group<'_>> = read.iter().zip(&parts).map(|(read, parts)| read.group(parts)).collect();
     let assigned = how.assign_batch(&groups).map_err(|(_, e)| e)?;
-    let each = rollouts.into_iter().zip(grades).zip(rewards.into_iter().zip(parts)).zip(assigned);
-    let credited = |(((rollouts, grades), (rewards, parts)), assigned)| Credited {
+    let each = rollouts.into_iter().zip(grades).zip(read).zip(assigned);
+    let credited = |(((rollouts, grades), Read { rewards, parts, .. }), assigned)| Credited {
         rollouts,
         grades,
         rewards,
@@ -115,6 +87,52 @@ pub fn credit(
         assigned,
     };
     Ok(each.map(credited).collect())
+}
+
+/// What an estimator reads of a group's completions, one value for each.
+struct Read {
+    rewards: Vec<f64>,
+    lengths: Vec<usize>,
+    mean_old_logp: Vec<f64>,
+    scored: Vec<bool>,
+    /// Each of several rewards, of every completion.
+    parts: Vec<Vec<f64>>,
+    clusters: Vec<usize>,
+}
+
+impl Read {
+    fn of(
+        (how, truncated): (&Credit, Truncated),
+        names: &[String],
+        rollouts: &Rollouts,
+        grades: &[Graded],
+    ) -> Self {
+        let reward = |(g, completion): (&Graded, &Completion)| match (truncated, g.reward, g.verdict) {
+            (Truncated::Reward { reward }, ..) if completion.finish == Finish::Length => reward,
+            (_, Some(reward), _) => reward,
+            (_, None, Verdict::Correct) => how.rewards.correct,
+            (_, None, _) => how.rewards.wrong,
+        };
+        let part =
+            |name: &String| grades.iter().map(|g| g.rewards.get(name).copied().unwrap_or(0.0)).collect();
+        Self {
+            rewards: grades.iter().zip(&rollouts.completions).map(reward).collect(),
+            lengths: rollouts.completions.iter().map(|c| c.tokens.len()).collect(),
+            mean_old_logp: rollouts.completions.iter().map(mean_logp).collect(),
+            scored: grades.iter().map(|g| g.verdict != Verdict::Unscorable).collect(),
+            parts: names.iter().map(part).collect(),
+            clusters: if how.advantage.reads().clusters {
+                clusters(&rollouts.completions)
+            } else {
+                Vec::new()
+            },
+        }
+    }
+
+    fn group<'a>(&'a self, parts: &'a [Part<'a>]) -> Group<'a> {
+        let Self { rewards, lengths, mean_old_logp, scored, clusters, .. } = self;
+        Group { rewards, lengths, mean_old_logp, scored, parts, clusters }
+    }
 }
 
 /// The names of the rewards that every scored completion has; none where there is only the one.

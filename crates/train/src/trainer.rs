@@ -25,6 +25,7 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::lines::JsonLines;
+use fgrpo_eval::record::Evaluation;
 use fgrpo_nn::{DeviceName, Engine, Sampling};
 use stall::Stall;
 use std::collections::BTreeMap;
@@ -131,6 +132,8 @@ struct Trainer<'a> {
     series: Vec<Series>,
     metrics: JsonLines,
     evaluations: JsonLines,
+    /// The evaluations so far, which are the lines of `eval.jsonl`.
+    evaluated: Vec<Evaluation>,
     rollouts: JsonLines,
     tensorboard: Option<TensorBoard>,
     /// Consecutive steps in which all completions of each group were identical.
@@ -139,6 +142,8 @@ struct Trainer<'a> {
     stall: Stall,
     /// HA-DW's estimate of the policy's success rate.
     anchor: Anchor,
+    /// Whether the warning about answers that can't be read was already given.
+    warned_unreadable: bool,
     /// Whether the warning about a non-finite metric was already given.
     warned_not_finite: bool,
     /// Step of the newest checkpoint, and the best policy recorded in it.
@@ -186,7 +191,7 @@ impl Trainer<'_> {
             m.reward_by_part = Metrics::reward_by_part(self.task, &credited);
             m.daro_weights = self.state.update.daro_weights();
             self.log_rollouts(step, &credited)?;
-            self.warn(&m);
+            self.warn(&m, &credited);
             let evaluated = timed(&mut m.seconds.evaluate, || self.evaluate())?;
             let checkpoint = match self.due(config.save.every) {
                 true => Some(timed(&mut m.seconds.save, || self.prepare_checkpoint())?),

@@ -14,7 +14,7 @@ use fgrpo_core::loss::{
 };
 use fgrpo_nn::{AdamW, Batch, CHECK_LAYERS, Engine, Finish};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 /// The objective of an update.
 #[derive(Debug, Clone, Copy)]
@@ -262,10 +262,10 @@ struct Placed<'a> {
     marks: Marks,
 }
 
-/// What the loss reads of a completion's tokens besides their numbers; chosen among all tokens of the mini-batch.
+/// Which of a completion's tokens the loss treats differently; chosen among all tokens of the mini-batch.
 #[derive(Default)]
 struct Marks {
-    /// Those that the loss treats apart, for a loss that does so.
+    /// The tokens with the largest covariance, for a loss that treats them differently.
     selected: Option<Vec<bool>>,
     /// Those that the policy loss counts; `None` for all.
     high_entropy: Option<Vec<bool>>,
@@ -305,11 +305,15 @@ impl<'a> Packed<'a> {
             families: Vec::new(),
         };
         // The completions of the mini-batch, groups without a derivative included, as the loss selects among all tokens.
-        let all: Vec<(f64, &[f32])> = groups
+        let places: Vec<(usize, usize)> = groups
             .iter()
-            .flat_map(|g| {
-                scored(g).map(|(i, _)| (g.assigned.advantages[i], g.rollouts.completions[i].logp.as_slice()))
-            })
+            .enumerate()
+            .flat_map(|(g, group)| scored(group).map(move |(i, _)| (g, i)))
+            .collect();
+        let completion = |&(g, i): &(usize, usize)| &groups[g].rollouts.completions[i];
+        let all: Vec<(f64, &[f32])> = places
+            .iter()
+            .map(|at| (groups[at.0].assigned.advantages[at.1], completion(at).logp.as_slice()))
             .collect();
         let mut selected = covariance::selected(&objective.policy, &all);
         // The penalty on a policy that hasn't changed is 0; of log-probabilities that differ by rounding, it would take the
@@ -318,55 +322,47 @@ impl<'a> Packed<'a> {
         if kl_cov && unchanged {
             selected.iter_mut().flatten().for_each(|tokens| tokens.fill(false));
         }
-        let mut selected = selected.into_iter().flatten();
-        let entropies: Vec<&[f32]> = groups
+        let entropies: Vec<&[f32]> = places.iter().map(|at| completion(at).entropy.as_slice()).collect();
+        let mut kept = high_entropy::high_entropy(objective.top_entropy_quantile, &entropies);
+        let of =
+            |marks: &mut Option<Vec<Vec<bool>>>, n: usize| marks.as_mut().map(|m| std::mem::take(&mut m[n]));
+        let mut marks: HashMap<(usize, usize), Marks> = places
             .iter()
-            .flat_map(|g| scored(g).map(|(i, _)| g.rollouts.completions[i].entropy.as_slice()))
+            .enumerate()
+            .map(|(n, &at)| (at, Marks { selected: of(&mut selected, n), high_entropy: of(&mut kept, n) }))
             .collect();
-        let kept = high_entropy::high_entropy(objective.top_entropy_quantile, &entropies);
-        let mut kept = kept.into_iter().flatten();
         let silent = objective.entropy_coef == 0.0 && objective.kl.is_none() && (!kl_cov || unchanged);
-        for &group in groups {
-            let mut own: BTreeMap<usize, Marks> = scored(group)
-                .map(|(sample, _)| (sample, Marks { selected: selected.next(), high_entropy: kept.next() }))
-                .collect();
+        for (g, &group) in groups.iter().enumerate() {
             // A group without a derivative counts in the denominators but needs no computation.
             if silent && !group.assigned.active() {
                 continue;
             }
             let prompt = group.rollouts.prompt.tokens.len();
-            let mut family: Vec<usize> = Vec::new();
+            let mut family: Vec<(usize, Marks)> = Vec::new();
             let mut tokens = prompt;
             for (sample, length) in scored(group) {
                 if !family.is_empty() && tokens + length > budget {
-                    packed.push_family(group, &std::mem::take(&mut family), level(group), &mut own);
+                    packed.push_family(group, std::mem::take(&mut family), level(group));
                     tokens = prompt;
                 }
                 tokens += length;
-                family.push(sample);
+                family.push((sample, marks.remove(&(g, sample)).unwrap_or_default()));
             }
             if !family.is_empty() {
-                packed.push_family(group, &family, level(group), &mut own);
+                packed.push_family(group, family, level(group));
             }
         }
         packed
     }
 
-    fn push_family(
-        &mut self,
-        group: &'a Credited,
-        samples: &[usize],
-        level: Option<usize>,
-        marks: &mut BTreeMap<usize, Marks>,
-    ) {
+    fn push_family(&mut self, group: &'a Credited, samples: Vec<(usize, Marks)>, level: Option<usize>) {
         let Rollouts { prompt, completions, .. } = &group.rollouts;
-        let tokens: Vec<&[u32]> = samples.iter().map(|&i| completions[i].tokens.as_slice()).collect();
+        let tokens: Vec<&[u32]> = samples.iter().map(|(i, _)| completions[*i].tokens.as_slice()).collect();
         let earlier = self.batch.predictions.len();
         let indices = self.batch.push_group(&prompt.tokens, &tokens);
         let first = self.completions.len();
-        for (&sample, indices) in samples.iter().zip(indices) {
+        for ((sample, marks), indices) in samples.into_iter().zip(indices) {
             let predictions = indices.into_iter().map(|index| index - earlier).collect();
-            let marks = marks.remove(&sample).unwrap_or_default();
             self.completions.push(Placed { group, sample, predictions, level, marks });
         }
         self.families.push(first..self.completions.len());

@@ -5,14 +5,14 @@
 
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::group::{Group, Part, Rewards};
-use fgrpo_core::loss::{Aggregation, Counts, covariance, high_entropy::high_entropy};
-use fgrpo_train::config::{AggregationName, Loss};
+use fgrpo_core::loss::{Aggregation, Counts, PolicyLoss, covariance, high_entropy::high_entropy};
+use fgrpo_train::config::AggregationName;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
 struct Golden {
     estimators: Vec<Estimator>,
-    losses: Vec<PolicyLoss>,
+    losses: Vec<GoldenLoss>,
     masks: Vec<Mask>,
 }
 
@@ -37,8 +37,8 @@ struct WeightedPart {
 }
 
 #[derive(Deserialize)]
-struct PolicyLoss {
-    loss: Loss,
+struct GoldenLoss {
+    loss: PolicyLoss,
     aggregation: AggregationName,
     source: String,
     logp: Vec<Vec<f64>>,
@@ -116,7 +116,7 @@ fn losses_equal_their_published_code() {
             AggregationName::SeqMeanTokenMean => Aggregation::SeqMeanTokenMean,
             other => panic!("{other:?}"),
         };
-        let (counts, policy) = (Counts::of(golden.logp.iter().map(Vec::len)), golden.loss.policy());
+        let (counts, policy) = (Counts::of(golden.logp.iter().map(Vec::len)), golden.loss);
         let all: Vec<(f64, &[f64])> =
             golden.advantages.iter().copied().zip(golden.old_logp.iter().map(Vec::as_slice)).collect();
         let selected = covariance::selected(&policy, &all);

@@ -6,10 +6,12 @@ use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::program;
 use fgrpo_eval::verifier::{Limits, Mode, Reasoning, Settings};
 use fgrpo_verify::choice;
+use serde::{Deserialize, Serialize};
 
 /// On or off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[value(rename_all = "lower")]
+#[serde(rename_all = "lowercase")]
 pub enum Switch {
     /// On.
     On,
@@ -25,7 +27,8 @@ impl Switch {
 }
 
 /// What counts as an answer to a multiple-choice question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ChoiceMatch {
     /// The boxed letter, strictly.
     Letter,
@@ -34,8 +37,9 @@ pub enum ChoiceMatch {
 }
 
 /// The settings of a verifier as flags, the same for every command that grades.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Grading")]
+#[serde(default, rename_all = "kebab-case")]
 pub struct Flags {
     /// Math and SynLogic: judge as the reference does, quirks included, or by what is right [default: parity; with a training configuration, its own].
     #[arg(long, value_parser = named::<Mode>())]

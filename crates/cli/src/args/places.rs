@@ -132,21 +132,23 @@ fn place(
     Ok(Some(taken.path))
 }
 
-/// Turns a run folder into its newest checkpoint, and a model's name into its local path.
+/// The local path of a model: of a run folder its newest checkpoint, of a hub name the folder in the cache.
 ///
 /// # Errors
 /// Bad input: a run without checkpoints, or without this one; a hub name that the hub or, offline, the cache doesn't
 /// have. What downloads fail with.
-pub fn model(key: &str, written: &mut PathBuf) -> anyhow::Result<()> {
-    in_place(key, written, (Kind::Model, Use::Training), None, true).map(drop)
+pub fn model(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
+    in_place(key, &mut written, (Kind::Model, Use::Training), None, true)?;
+    Ok(written)
 }
 
-/// Turns a run folder into its newest evaluation, in full if it has such.
+/// The samples at a path: of a run folder its newest evaluation, in full if it has such.
 ///
 /// # Errors
 /// Bad input: a run without evaluations, or without this one.
-pub fn samples(path: &mut PathBuf) -> anyhow::Result<()> {
-    of_run("samples", path, ("an evaluation", SCORED), &["full-evaluations", "evaluations"])
+pub fn samples(mut path: PathBuf) -> anyhow::Result<PathBuf> {
+    of_run("samples", &mut path, ("an evaluation", SCORED), &["full-evaluations", "evaluations"])?;
+    Ok(path)
 }
 
 /// Turns a run folder into the newest step in the first of the folders that has one with this file: a run that was stopped
@@ -181,12 +183,13 @@ fn of_run(
     Ok(())
 }
 
-/// Turns the name of data to evaluate on into its local path.
+/// The local path of data to evaluate on.
 ///
 /// # Errors
 /// As [`model`]; several splits or subsets to choose from.
-pub fn data(key: &str, written: &mut PathBuf) -> anyhow::Result<()> {
-    in_place(key, written, (Kind::Data, Use::Evaluation), None, true).map(drop)
+pub fn data(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
+    in_place(key, &mut written, (Kind::Data, Use::Evaluation), None, true)?;
+    Ok(written)
 }
 
 /// The checkpoint of the run folder `run` that the configuration `text` has at `key`: a run that is resumed keeps it.

@@ -3,6 +3,7 @@
 
 use crate::args::averages::AverageArgs;
 use crate::args::named::named;
+use crate::args::places;
 use crate::output::table::{Format, Render};
 use crate::report::sampled::{PassCurve, Set, samples_page};
 use fgrpo_eval::benchmarks;
@@ -77,7 +78,9 @@ pub struct Args {
 ///
 /// # Errors
 /// Bad input in the samples, in k or in m.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(mut args: Args) -> anyhow::Result<()> {
+    (args.a, args.b) = (places::samples(args.a)?, places::samples(args.b)?);
+    let args = &args;
     let (mut a, mut b) = (dumps::read(&args.a)?, dumps::read(&args.b)?);
     if let Some(field) = &args.cluster {
         clusters::assign(&mut a, std::slice::from_ref(&args.a), field)?;

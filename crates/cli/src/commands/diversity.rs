@@ -2,6 +2,7 @@
 
 use crate::args::averages::AverageArgs;
 use crate::args::named::named;
+use crate::args::places;
 use crate::output::table::{Format, Render};
 use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::diversity::{Measure, Settings, measure};
@@ -72,8 +73,12 @@ pub struct Args {
 
 impl Args {
     /// The flags as the library takes them.
-    fn settings(&self) -> Settings {
-        Settings {
+    ///
+    /// # Errors
+    /// As [`places::data`].
+    fn settings(&self) -> anyhow::Result<Settings> {
+        let data = |path| places::data("--data", path);
+        Ok(Settings {
             folders: self.folders.clone(),
             by: self.by,
             server: self.server.clone(),
@@ -84,12 +89,12 @@ impl Args {
             averages: self.averages.averages(),
             ngram: self.ngram as usize,
             concurrency: self.concurrency,
-            data: self.data.clone(),
+            data: self.data.iter().cloned().map(data).collect::<anyhow::Result<_>>()?,
             task: self.task,
             columns: self.columns.clone().unwrap_or_default(),
             server_api: self.server_api,
             key_env: self.key_env.clone(),
-        }
+        })
     }
 }
 
@@ -98,7 +103,7 @@ impl Args {
 /// # Errors
 /// Bad input in folders and flags; a server that gives up.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let found = measure(&args.settings())?;
+    let found = measure(&args.settings()?)?;
     if args.json || args.format == Format::Json {
         outln!("{}", serde_json::to_string(&found)?);
         return Ok(());

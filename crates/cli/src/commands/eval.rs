@@ -1,160 +1,196 @@
-//! `fgrpo eval`: samples and scores of one model on data sets, kept in a folder that stays usable after any stop.
+//! `fgrpo eval`: samples and verdicts of one model on data sets, kept in a folder that stays usable after any stop.
 //!
-//! The stages: problems -> what is missing -> samples (server, checkpoint or file) -> scores -> tables. Each
-//! continues where earlier runs stopped. A sample is never drawn twice, and is scored again only after its verifier changed.
+//! Flags and configuration -> plan -> [`evaluate`] with the source of samples -> tables. Each stage continues where an
+//! earlier run of the command stopped.
 
 mod examples;
 pub mod flags;
 pub mod report;
 pub mod settings;
+pub mod suite;
 
-pub use settings::Args;
+pub use settings::Flags;
 
 use crate::output::progress::Console;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::Problem;
 use fgrpo_eval::dataset::presets::Preset;
+use fgrpo_eval::evaluate::{Source as Sampler, evaluate};
+use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::Stopped;
-use fgrpo_eval::folder::{Folder, GENERATIONS};
+use fgrpo_eval::folder::Folder;
 use fgrpo_eval::from_server::{Api, Ask, RequestOptions};
 use fgrpo_eval::generations::Generations;
 use fgrpo_eval::io::files;
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::server::Server;
 use fgrpo_eval::kind::TaskKind;
-use fgrpo_eval::plan::Plan;
-use fgrpo_eval::scoring::Tally;
-use fgrpo_eval::{from_file, from_server, prompts, scoring};
+use fgrpo_eval::plan::{Origin, Plan};
+use fgrpo_eval::unreadable::Remedies;
+use fgrpo_eval::{from_file, from_server};
+use fgrpo_nn::Device;
+use fgrpo_train::config::Config;
 use fgrpo_train::evaluation::from_engine;
 use fgrpo_train::language::Language;
 use fgrpo_train::policy;
 use fgrpo_train::run::fingerprint;
 use serde_json::{Map, json};
 use settings::Source;
-use std::ffi::OsString;
+use std::path::Path;
 
-/// Runs the command. `beside` are the kinds of other evaluations that its flags are meant for too.
+/// Sample a model on a data set, grade the samples and report pass@k.
+///
+/// The folder --out keeps every sample. If the command is stopped, the same command continues. A larger -n adds samples.
+/// After a change of the verifier, samples are graded again without sampling. A folder belongs to one model, prompt
+/// preset and sampling setting.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fgrpo eval --server http://localhost:8000 --model base --data aime25.jsonl --task math -n 1024 --preset qwen2.5 --out eval-base\n  \
+    fgrpo eval --model run/checkpoints/step-000800 --task maze --maze-size 9 -n 64 --out eval-maze\n  \
+    fgrpo eval --samples completions.jsonl --data math500.jsonl --task math -n 4 --out eval-elsewhere\n  \
+    fgrpo eval aime.toml --out eval-b           # flags from a file, overridden by the command line\n  \
+    fgrpo eval math.toml --model runs/math/checkpoints/step-000100 --out eval-math    # a training configuration's held-out problems\n  \
+    fgrpo eval --suite paper --data-root data --models Qwen2.5-7B/GRPO=grpo/ --models Qwen2.5-7B/F-GRPO=focal/ --out evals\n\n\
+    Then: fgrpo compare eval-base eval-b -k 1,256; of a suite: fgrpo paper table-1 --from evals")]
+pub struct Args {
+    /// One evaluation.
+    #[command(flatten)]
+    pub flags: Flags,
+    /// The paper's nine.
+    #[command(flatten)]
+    pub suite: suite::Flags,
+}
+
+/// What a user of this command changes where answers can't be read.
+const REMEDIES: Remedies =
+    Remedies { limit: "--max-tokens", no_thinking: "--thinking off", prompt: "--preset or --system" };
+
+/// Runs the command.
 ///
 /// # Errors
-/// Bad input in settings, data or samples; a server that keeps failing; more unscorable samples than allowed.
-pub fn run(args: &Args, beside: &[TaskKind]) -> anyhow::Result<()> {
-    // The arguments of the subcommand, which override a file of flags.
-    let words: Vec<OsString> = std::env::args_os().skip_while(|a| a != "eval").skip(1).collect();
-    let (args, training) = settings::with_file(args, &words)?;
-    let args = &args;
-    let Some(out) = &args.out else { bad_input!("--out: wanted the evaluation folder") };
-    let source = args.source()?;
+/// Bad input in flags, data or samples; a server that keeps failing; more unscorable samples than allowed.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let (flags, training) = args.flags.resolved()?;
+    match &args.suite.data_root {
+        Some(root) => suite::run(&args.suite, &flags, root),
+        None => one(&flags, training.as_ref(), &[]),
+    }
+}
+
+/// One evaluation. `beside` are the kinds of other evaluations that its flags are meant for too.
+///
+/// # Errors
+/// As [`run`].
+pub fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind]) -> anyhow::Result<()> {
+    let Some(out) = &flags.out else { bad_input!("--out: wanted the evaluation folder") };
+    let source = flags.source()?;
     interrupt::listen();
-    let plan = flags::plan(args, training.as_ref(), &source)?;
-    flags::require_used(args, &plan, &source, beside)?;
+    let plan = flags::plan(flags, training, &source)?;
+    flags::require_used(flags, &plan, &source, beside)?;
     // A device that can't be used is refused before the folder belongs to its number format.
     let device = match &source {
-        Source::Checkpoint(_) if !args.score_only => Some(args.compute.device(training.as_ref())?),
+        Source::Checkpoint(_) if !flags.score_only => Some(flags.compute.device(training)?),
         _ => None,
     };
     // A wrong path is refused before the folder belongs to its name.
-    if let (Source::Samples(path), false) = (&source, args.score_only)
+    if let (Source::Samples(path), false) = (&source, flags.score_only)
         && !path.exists()
     {
         bad_input!("--samples {}: found no such file", path.display());
     }
     let folder = Folder::open(out)?;
-    let (model, server) = model_of(args, &source, &folder)?;
-    folder.claim(&plan.identity(args.origin(&source), &model))?;
-    prompts::record(&plan.parts, &folder)?;
-    let mut store = Generations::open(&folder.file(GENERATIONS))?;
-    let problems = plan.problems();
-    let missing = |store: &Generations| -> u64 {
-        problems.iter().map(|(p, _)| store.missing(&p.id, plan.n).len() as u64).sum()
+    let (model, server) = model_of(flags, &source, &folder)?;
+    let origin = match &source {
+        Source::Server(_) => Origin::Server(flags.api(), flags.server_api),
+        Source::Checkpoint(_) => Origin::Checkpoint,
+        Source::Samples(_) => Origin::Samples,
     };
-    let (title, total) = (plan.title(), plan.n * problems.len() as u64);
-    let lacking = missing(&store);
-    say!(
-        "{title}: {} problems x {} samples, {} of {total} are stored",
-        problems.len(),
-        plan.n,
-        total - lacking
-    );
-    let mut failure: Option<String> = None;
-    // A file is read even if nothing is missing: it may have more samples, or other texts than the folder.
-    if !args.score_only && (lacking > 0 || matches!(source, Source::Samples(_))) {
-        failure = match (&source, device) {
-            (Source::Server(_), _) => match server {
-                Some(server) => from_the_server(args, &plan, &source, &server, &model, &folder, &mut store)?,
-                None => None,
-            },
-            (Source::Samples(path), _) => {
-                let problems: Vec<&Problem> = problems.iter().map(|(p, _)| *p).collect();
-                let imported = from_file::import(path, &problems, &mut store)?;
-                say!("{}: {imported}", path.display());
-                None
-            }
-            // Only --score-only has no device.
-            (Source::Checkpoint(_), None) => None,
-            (Source::Checkpoint(dir), Some(device)) => {
-                let mut engine = policy::open(dir, args.adapter.as_deref(), &device)?;
-                let mazes = plan.parts.iter().all(|part| part.kind() == TaskKind::Maze);
-                let language = if mazes { Language::mazes() } else { Language::read(dir, &plan.stop)? };
-                let request = from_engine::Request {
-                    engine: &mut engine,
-                    language: &language,
-                    problems: &problems,
-                    n: plan.n,
-                    sampling: from_engine::sampling(&plan.sampling),
-                    seed: plan.seed.unwrap_or(0),
-                };
-                let whole = from_engine::generate(request, &mut store, &mut Console::new())?;
-                (!whole).then(|| "stopped".to_owned())
-            }
-        };
+    folder.claim(&plan.identity(origin, &model))?;
+    let sampler: Sampler<'_> = Box::new(|store, missing, events| match (&source, &server, &device) {
+        // A file is read even if nothing is missing: it may have more samples, or other texts than the folder.
+        (Source::Samples(path), ..) => {
+            let problems: Vec<&Problem> = plan.parts.iter().flat_map(|part| &part.problems).collect();
+            events.say(&format!("{}: {}", path.display(), from_file::import(path, &problems, store)?));
+            Ok(None)
+        }
+        (Source::Server(_), Some(server), _) if missing > 0 => {
+            from_the_server(flags, &plan, server, &model, &folder, store, events)
+        }
+        (Source::Checkpoint(dir), _, Some(device)) if missing > 0 => {
+            from_checkpoint(flags, &plan, dir, device, store, events)
+        }
+        _ => Ok(None),
+    });
+    let sampler = (!flags.score_only).then_some(sampler);
+    let found = evaluate(&plan, &folder, sampler, flags.rescore, &mut Console::new())?;
+    let title = plan.title();
+    if found.samples > 0 {
+        report::write(flags, &folder, &found, &plan, training.map(|c| c.eval.average))?;
     }
-    let mut tally = Tally::default();
     for part in &plan.parts {
-        let of_part = scoring::score(&folder, &store, part, args.rescore)?;
-        say!("{}: {} samples scored, {} scores kept", part.name, of_part.made, of_part.kept);
-        tally += of_part;
+        if let Some(message) = found.unreadable(&part.name).message(&REMEDIES) {
+            say!("{}: {message}", part.name);
+        }
     }
-    if tally.samples > 0 {
-        report::write(args, (&folder, &store), &plan, training.as_ref().map(|c| c.eval.average))?;
-    }
-    let lacking = missing(&store);
-    if tally.samples > 0 && tally.empty == tally.samples {
+    if found.samples > 0 && found.empty == found.samples {
         bad_input!(
             "all {} responses of {title} are empty: the chat template, the stop strings or a reasoning parser of the server leave no text; the samples are kept in {}",
-            tally.samples,
+            found.samples,
             out.display()
         );
     }
-    if tally.empty > 0 {
-        say!("{title}: {} of {} responses are empty", tally.empty, tally.samples);
+    if found.empty > 0 {
+        say!("{title}: {} of {} responses are empty", found.empty, found.samples);
     }
-    if lacking > 0 {
-        let why = failure.map(|t| format!(" ({t})")).unwrap_or_default();
-        let next = match args.score_only {
+    if found.missing > 0 {
+        let why = found.failure.map(|t| format!(" ({t})")).unwrap_or_default();
+        let next = match flags.score_only {
             true => "without --score-only the same command continues",
             false => "the same command continues",
         };
-        let words = format!("{lacking} of {total} samples of {title} are still missing{why}; {next}");
+        let words = format!(
+            "{} of {} samples of {title} are still missing{why}; {next}",
+            found.missing,
+            plan.samples()
+        );
         return Err(if interrupt::requested() { Stopped(words).into() } else { anyhow::anyhow!(words) });
     }
-    plan.parts.iter().try_for_each(|p| report::check_unscorable(&folder, &p.name, args.max_unscorable))
+    let ours = |b: &&fgrpo_eval::samples::Benchmark| plan.parts.iter().any(|part| part.name == b.name);
+    let most = flags.max_unscorable();
+    found.counts.iter().filter(ours).try_for_each(|b| report::check_unscorable(b, most))
+}
+
+/// Samples from a checkpoint; returns why some are missing.
+fn from_checkpoint(
+    flags: &Flags,
+    plan: &Plan,
+    dir: &Path,
+    device: &Device,
+    store: &mut Generations,
+    events: &mut dyn Events,
+) -> anyhow::Result<Option<String>> {
+    let mut engine = policy::open(dir, flags.adapter.as_deref(), device)?;
+    let mazes = plan.parts.iter().all(|part| part.kind() == TaskKind::Maze);
+    let language = if mazes { Language::mazes() } else { Language::read(dir, &plan.stop)? };
+    let policy = from_engine::Policy { engine: &mut engine, language: &language, max_cached_tokens: None };
+    from_engine::generate(policy, plan, store, events)
 }
 
 /// The model's name in the folder, and the server if there is one. A complete folder doesn't need its server, so an
 /// unreachable one isn't an error yet.
-fn model_of(args: &Args, source: &Source, folder: &Folder) -> anyhow::Result<(String, Option<Server>)> {
+fn model_of(flags: &Flags, source: &Source, folder: &Folder) -> anyhow::Result<(String, Option<Server>)> {
     match source {
         Source::Checkpoint(dir) => {
             let model = fingerprint::of_checkpoint(dir, Some(&folder.file("fingerprint.json")))?;
-            match &args.adapter {
+            match &flags.adapter {
                 Some(adapter) => Ok((format!("{model}+{}", fingerprint::of_adapter(adapter)?), None)),
                 None => Ok((model, None)),
             }
         }
-        Source::Samples(path) => Ok((args.model.clone().unwrap_or_else(|| files::stem(path)), None)),
+        Source::Samples(path) => Ok((flags.model.clone().unwrap_or_else(|| files::stem(path)), None)),
         Source::Server(url) => {
-            let server = Server::new(url, args.key_env.as_deref(), args.retry())?;
-            if let Some(name) = &args.model {
+            let server = Server::new(url, flags.key_env.as_deref(), flags.retry())?;
+            if let Some(name) = &flags.model {
                 return Ok((name.clone(), Some(server)));
             }
             if let Some(name) = folder.identity()?.as_ref().and_then(|b| b["model"].as_str()) {
@@ -176,13 +212,13 @@ fn model_of(args: &Args, source: &Source, folder: &Folder) -> anyhow::Result<(St
 
 /// Samples from a server; returns what went wrong, if anything did.
 fn from_the_server(
-    args: &Args,
+    flags: &Flags,
     plan: &Plan,
-    source: &Source,
     server: &Server,
     model: &str,
     folder: &Folder,
     store: &mut Generations,
+    events: &mut dyn Events,
 ) -> anyhow::Result<Option<String>> {
     let models = server.reach()?;
     if !models.is_empty() && !models.iter().any(|m| m == model) {
@@ -191,10 +227,10 @@ fn from_the_server(
     let ask = |(problem, prompt): (&Problem, &Preset)| {
         let system = prompt.system.as_deref();
         let mut extra = Map::new();
-        if let (Api::Chat, Some(thinking)) = (args.api, prompt.thinking) {
+        if let (Api::Chat, Some(thinking)) = (flags.api(), prompt.thinking) {
             extra.insert("chat_template_kwargs".into(), json!({"enable_thinking": thinking}));
         }
-        let content = match args.api {
+        let content = match flags.api() {
             Api::Chat => json!(problem.conversation(system)),
             Api::Completions => problem.text(system).into(),
         };
@@ -202,12 +238,12 @@ fn from_the_server(
     };
     let asks: Vec<Ask> = plan.problems().into_iter().map(ask).collect();
     let options = RequestOptions {
-        api: args.api,
+        api: flags.api(),
         model: model.to_owned(),
-        sampling: plan.sampling_fields(args.origin(source)),
-        seed: args.seed,
-        concurrency: args.concurrency,
-        per_request: args.per_request,
+        sampling: plan.sampling_fields(Origin::Server(flags.api(), flags.server_api)),
+        seed: flags.seed,
+        concurrency: flags.concurrency.unwrap_or(32),
+        per_request: flags.per_request.unwrap_or(8),
         served: folder.served()?,
     };
     let note_served = |name: &str| {
@@ -216,8 +252,7 @@ fn from_the_server(
         }
         folder.note_served(name)
     };
-    let mut console = Console::new();
-    let received = from_server::generate(server, asks, plan.n, options, store, &mut console, note_served)?;
+    let received = from_server::generate(server, asks, plan.n, options, store, events, note_served)?;
     if let Some(other) = received.other_model {
         return Ok(Some(format!(
             "the server now answers as model {}, but answered as {} before; its answers are not stored",
@@ -227,7 +262,7 @@ fn from_the_server(
     }
     if let Some((problem, words)) = received.refused.first() {
         if received.stored == 0 {
-            let hint = match args.server_api {
+            let hint = match flags.server_api {
                 Some(_) => "",
                 None => ". If it takes the standard fields alone: --server-api openai",
             };

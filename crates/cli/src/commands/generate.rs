@@ -3,8 +3,8 @@
 //! The chat template renders the prompt, unless the model has none or `--raw` is given. The answer is streamed to
 //! standard output. Everything random follows from the seed.
 
-use crate::args::compute;
 use crate::args::grading::Switch;
+use crate::args::{compute, places, sampling};
 use crate::output::streams;
 use anyhow::Context;
 use fgrpo_core::rng::Key;
@@ -13,9 +13,11 @@ use fgrpo_eval::dataset::Message;
 use fgrpo_eval::dataset::{self, Problem, columns::Columns, format::FileFormat};
 use fgrpo_eval::failure::{OrBadInput, Stopped};
 use fgrpo_eval::io::interrupt;
+use fgrpo_eval::io::server::sampling::RequestSampling;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_files as input;
 use fgrpo_nn::{Completion, Engine, Finish, Prompt, Sampling, StopFn};
+use fgrpo_train::evaluation::from_engine;
 use fgrpo_train::language::Language;
 use fgrpo_train::policy;
 use fgrpo_train::rollout::by_limit;
@@ -66,18 +68,9 @@ pub struct Args {
     /// Columns of the file by name, if they aren't found by themselves, e.g. prompt=question.
     #[arg(long, value_name = "WHAT=COLUMN,...", help_heading = "Prompt")]
     pub columns: Option<Columns>,
-    /// Sampling temperature; 0 picks the most likely token.
-    #[arg(long, default_value_t = 1.0, help_heading = "Sampling")]
-    pub temperature: f32,
-    /// Top-p (nucleus) sampling; 1 is off.
-    #[arg(long, default_value_t = 1.0, help_heading = "Sampling")]
-    pub top_p: f32,
-    /// Top-k sampling; 0 is off.
-    #[arg(long, default_value_t = 0, help_heading = "Sampling")]
-    pub top_k: usize,
-    /// Min-p sampling: tokens need at least this fraction of the most likely token's probability; 0 is off.
-    #[arg(long, default_value_t = 0.0, help_heading = "Sampling")]
-    pub min_p: f32,
+    /// How tokens are drawn.
+    #[command(flatten)]
+    pub sampling: sampling::Flags,
     /// Maximum answer length in tokens; the model's context may end it earlier.
     #[arg(long, default_value_t = 1024, help_heading = "Sampling")]
     pub max_tokens: usize,
@@ -101,10 +94,10 @@ const PROMPTS_AT_ONCE: usize = 256;
 /// Bad input for a folder that isn't a model's, a flag out of its range or a prompt that doesn't fit; otherwise what
 /// the engine reports.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    args.check()?;
+    let drawing = args.sampling.settings(args.max_tokens)?;
     let question = args.question()?;
     interrupt::listen();
-    let mut generator = Generator::open(args)?;
+    let mut generator = Generator::open(args, drawing)?;
     match question {
         Question::Conversation(first) => conversation::hold(&mut generator, first),
         Question::Text(text) => {
@@ -128,23 +121,6 @@ enum Question {
 }
 
 impl Args {
-    fn check(&self) -> anyhow::Result<()> {
-        let range = |flag: &str, found: f32, good: bool, wanted: &str| -> anyhow::Result<()> {
-            if !good {
-                bad_input!("--{flag}: found {found}, wanted {wanted}");
-            }
-            Ok(())
-        };
-        let t = self.temperature;
-        range("temperature", t, t >= 0.0 && t.is_finite(), "a number of at least 0")?;
-        range("top-p", self.top_p, self.top_p > 0.0 && self.top_p <= 1.0, "more than 0 and at most 1")?;
-        range("min-p", self.min_p, (0.0..1.0).contains(&self.min_p), "at least 0 and less than 1")?;
-        if self.max_tokens == 0 {
-            bad_input!("--max-tokens: found 0, wanted at least 1");
-        }
-        Ok(())
-    }
-
     fn question(&self) -> anyhow::Result<Question> {
         let path = self.prompt.as_deref().map(Path::new);
         let text = match (&self.prompt, path) {
@@ -195,18 +171,21 @@ fn stdin() -> anyhow::Result<String> {
 /// A model with the settings of its answers.
 struct Generator<'a> {
     args: &'a Args,
+    drawing: RequestSampling,
     engine: Engine,
     language: Language,
 }
 
 impl<'a> Generator<'a> {
-    fn open(args: &'a Args) -> anyhow::Result<Self> {
-        let language = Language::read(&args.model, &args.stop)?;
+    fn open(args: &'a Args, drawing: RequestSampling) -> anyhow::Result<Self> {
+        let model = places::model("--model", args.model.clone())?;
+        let language = Language::read(&model, &args.stop)?;
         if args.interactive && !language.has_template() {
-            bad_input!("--interactive: {} has no chat template, wanted a chat model", args.model.display());
+            bad_input!("--interactive: {} has no chat template, wanted a chat model", model.display());
         }
         let device = args.compute.device(None)?;
-        Ok(Self { args, engine: policy::open(&args.model, args.adapter.as_deref(), &device)?, language })
+        let engine = policy::open(&model, args.adapter.as_deref(), &device)?;
+        Ok(Self { args, drawing, engine, language })
     }
 
     fn encode_text(&self, text: &str) -> anyhow::Result<Vec<u32>> {
@@ -240,13 +219,9 @@ impl<'a> Generator<'a> {
             );
         }
         Ok(Sampling {
-            temperature: self.args.temperature,
-            top_p: self.args.top_p,
-            top_k: self.args.top_k,
-            min_p: self.args.min_p,
             max_new_tokens: self.args.max_tokens.min(room - prompt.len()),
             stop_tokens: self.language.stop_tokens().to_vec(),
-            ..Sampling::default()
+            ..from_engine::sampling(&self.drawing)
         })
     }
 

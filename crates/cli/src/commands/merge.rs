@@ -1,5 +1,6 @@
 //! `fgrpo merge`: merges a LoRA adapter into its base model, or writes a model in another number format.
 
+use crate::args::places;
 use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
@@ -75,6 +76,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
         n => n,
     };
+    let model = places::model("--model", args.model.clone())?;
     let gguf = match (Gguf::is(&args.out), args.dtype) {
         (true, Format::F32) => Some(GgufType::F32),
         (true, Format::Bf16) => Some(GgufType::BF16),
@@ -88,11 +90,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
         (false, _) => None,
     };
-    let engine = policy::open(&args.model, args.adapter.as_deref(), &Device::cpu(threads)).or_bad_input()?;
+    let engine = policy::open(&model, args.adapter.as_deref(), &Device::cpu(threads)).or_bad_input()?;
     let parent = args.out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
     if let Some(kind) = gguf {
-        let mut about = Language::read(&args.model, &[])?.gguf_metadata(engine.config().vocab_size)?;
+        let mut about = Language::read(&model, &[])?.gguf_metadata(engine.config().vocab_size)?;
         let stem = args.out.file_stem().unwrap_or_default().to_string_lossy();
         about.push(("general.name".into(), Item::Text(stem.into_owned())));
         write_gguf(&args.out, engine.config(), about, engine.tensors(), kind)?;
@@ -106,7 +108,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 Format::Nf4 => engine.write_in_4_bits(dir, Dtype::BF16),
                 Format::Q8_0 => unreachable!("refused above"),
             }?;
-            copy_files(&args.model, dir)
+            copy_files(&model, dir)
         })?;
     }
     outln!("{}", args.out.display());

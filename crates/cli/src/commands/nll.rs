@@ -1,7 +1,8 @@
 //! `fgrpo nll`: how likely trained models find correct solutions that were rare under the base model.
 
-use super::eval::flags;
-use super::eval::settings::{self, Source};
+use super::eval::flags::plan;
+use super::eval::settings::{Flags, Source};
+use crate::args::places;
 use crate::output::table::{Format, Render};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::folder::PROMPTS;
@@ -9,7 +10,7 @@ use fgrpo_eval::prompts::PromptRecord;
 use fgrpo_eval::table::Table;
 use fgrpo_train::evaluation::nll::{self, Nll, Settings};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Trained models' NLL of correct solutions that were rare under the base model.
 #[derive(Debug, clap::Args)]
@@ -55,7 +56,7 @@ fn named(text: &str) -> Result<(String, PathBuf), String> {
 
 /// How each problem was put to the base model: as the folder says, of all its problems or of those that the flags name.
 /// Flags for the prompt are for samples made elsewhere, of which the folder doesn't know it.
-fn records(args: &Args) -> anyhow::Result<Vec<PromptRecord>> {
+fn records(args: &Args, base: &Path) -> anyhow::Result<Vec<PromptRecord>> {
     let kept = nll::prompts(&args.folder)?;
     if args.rest.is_empty() {
         if kept.is_empty() {
@@ -67,10 +68,9 @@ fn records(args: &Args) -> anyhow::Result<Vec<PromptRecord>> {
         }
         return Ok(kept);
     }
-    let (mut asked, training) = settings::of_words(&args.rest)?;
-    asked.n = asked.n.or(Some(1));
-    asked.ks.clear();
-    let plan = flags::plan(&asked, training.as_ref(), &Source::Checkpoint(args.base.clone()))?;
+    let (mut asked, training) = Flags::of_words(&args.rest)?.resolved()?;
+    (asked.n, asked.ks) = (asked.n.or(Some(1)), None);
+    let plan = plan(&asked, training.as_ref(), &Source::Checkpoint(base.to_owned()))?;
     let kept: BTreeMap<&str, &PromptRecord> = kept.iter().map(|r| (r.problem.as_str(), r)).collect();
     let made_elsewhere = nll::identity(&args.folder)?["source"] == "samples";
     let mut records = Vec::new();
@@ -99,16 +99,20 @@ fn measure(args: &Args) -> anyhow::Result<Nll> {
     if !(args.share > 0.0 && args.share <= 1.0) {
         bad_input!("--share: found {}, wanted above 0 and at most 1", args.share);
     }
+    let base = places::model("--base", args.base.clone())?;
+    let model = |(name, path): &(String, PathBuf)| -> anyhow::Result<_> {
+        Ok((name.clone(), places::model("--model", path.clone())?))
+    };
     let settings = Settings {
         folder: args.folder.clone(),
-        base: args.base.clone(),
-        models: args.models.clone(),
+        base: base.clone(),
+        models: args.models.iter().map(model).collect::<anyhow::Result<_>>()?,
         share: args.share,
         pool: args.pool,
         least: args.least,
         leave_out_long: args.leave_out_long,
     };
-    nll::measure(&settings, &records(args)?)
+    nll::measure(&settings, &records(args, &base)?)
 }
 
 /// Runs the command.

@@ -1,6 +1,7 @@
 //! `fgrpo pass-at-k`: unbiased pass@k of scored samples with problem-bootstrap intervals.
 
 use crate::args::averages::AverageArgs;
+use crate::args::places;
 use crate::output::table::{Format, Render};
 use fgrpo_eval::clusters;
 use fgrpo_eval::dumps;
@@ -63,7 +64,9 @@ pub struct Args {
 ///
 /// # Errors
 /// Bad input in the samples, in k or in an average.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(mut args: Args) -> anyhow::Result<()> {
+    args.samples = args.samples.into_iter().map(places::samples).collect::<anyhow::Result<_>>()?;
+    let args = &args;
     let mut benchmarks = dumps::read_all(&args.samples, args.merge)?;
     if let Some(field) = &args.cluster {
         clusters::assign(&mut benchmarks, &args.samples, field)?;

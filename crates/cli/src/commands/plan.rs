@@ -1,5 +1,6 @@
 //! `fgrpo plan`: which group size would suit these problems under this model, and what a comparison on them can find.
 
+use crate::args::places;
 use crate::output::table::{Format, Render};
 use fgrpo_eval::dumps;
 use fgrpo_eval::group_size;
@@ -45,7 +46,9 @@ const SAMPLES: [u64; 5] = [2, 4, 16, 64, 256];
 /// Bad input in the samples or the settings.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     group_size::check(&args.group_sizes, args.tail)?;
-    let samples = dumps::read_all(&args.samples, false)?;
+    let samples: Vec<PathBuf> =
+        args.samples.iter().cloned().map(places::samples).collect::<anyhow::Result<_>>()?;
+    let samples = dumps::read_all(&samples, false)?;
     let power = args.detect.map(|points| power(&samples, points / 100.0, &SAMPLES)).transpose()?;
     let found = group_size::compare(&samples, &args.group_sizes, args.tail)?;
     if args.json || args.format == Format::Json {

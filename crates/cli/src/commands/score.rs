@@ -1,6 +1,6 @@
 //! `fgrpo score`: per-token log-probabilities and entropies of token sequences under a checkpoint.
 
-use crate::args::compute;
+use crate::args::{compute, places};
 use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::rows;
@@ -42,7 +42,7 @@ struct Line {
 }
 
 #[derive(Serialize)]
-struct Scored<'a> {
+struct Output<'a> {
     logp: &'a [f32],
     entropy: &'a [f32],
 }
@@ -58,7 +58,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !(args.temperature.is_finite() && args.temperature > 0.0) {
         bad_input!("--temperature: found {}, wanted a number above 0", args.temperature);
     }
-    let mut engine = policy::open(&args.model, args.adapter.as_deref(), &args.compute.device(None)?)?;
+    let model = places::model("--model", args.model.clone())?;
+    let mut engine = policy::open(&model, args.adapter.as_deref(), &args.compute.device(None)?)?;
     let input: Box<dyn BufRead> = if args.input.as_os_str() == "-" {
         Box::new(std::io::stdin().lock())
     } else {
@@ -116,7 +117,7 @@ fn flush(
     for indices in indices {
         let logp: Vec<f32> = indices.iter().map(|&i| scores.logp[i]).collect();
         let entropy: Vec<f32> = indices.iter().map(|&i| scores.entropy[i]).collect();
-        let mut line = serde_json::to_vec(&Scored { logp: &logp, entropy: &entropy })?;
+        let mut line = serde_json::to_vec(&Output { logp: &logp, entropy: &entropy })?;
         line.push(b'\n');
         if let Err(error) = out.write_all(&line).and_then(|()| out.flush()) {
             return match error.kind() {

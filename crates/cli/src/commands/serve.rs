@@ -1,6 +1,6 @@
 //! `fgrpo serve`: the Tinker API over one model.
 
-use crate::args::compute;
+use crate::args::{compute, places};
 use crate::output::progress::Console;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::io::interrupt;
@@ -65,12 +65,6 @@ pub struct Args {
     /// Where the engine computes.
     #[command(flatten)]
     pub compute: compute::Flags,
-    /// The model as it was written, before names became paths.
-    #[arg(skip)]
-    pub written: String,
-    /// The teacher, likewise.
-    #[arg(skip)]
-    pub written_teacher: String,
 }
 
 /// Runs the command.
@@ -81,28 +75,29 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let Ok(save_every) = Duration::try_from_secs_f64(args.save_every) else {
         bad_input!("--save-every: found {}, wanted a number of seconds of at least 0", args.save_every);
     };
+    let written = |path: &PathBuf| path.to_string_lossy().into_owned();
+    let (name, teacher_name) = (written(&args.model), args.teacher.as_ref().map(written));
+    let name = args.name.clone().unwrap_or(name);
+    let teacher_name = args.teacher_name.clone().or(teacher_name);
+    let place = |path: PathBuf| places::model("--teacher", path);
+    let teacher = args.teacher.clone().map(place).transpose()?;
+    let model = places::model("--model", args.model.clone())?;
     interrupt::listen();
     let compute = args.compute.settings(None);
     let device = args.compute.device(None)?;
-    if args.teacher_name.as_ref().or(args.teacher.as_ref().map(|_| &args.written_teacher))
-        == Some(args.name.as_ref().unwrap_or(&args.written))
-    {
+    if teacher_name.as_ref() == Some(&name) {
         bad_input!("--teacher-name: found the name of --model, wanted another one");
     }
     // Elsewhere a hub name finds the tokenizer; here a folder does.
-    let given = PathBuf::from(&args.written);
-    let tokenizer = match given.exists() {
-        true => std::path::absolute(&given).unwrap_or(given).to_string_lossy().into_owned(),
-        false => args.written.clone(),
+    let tokenizer = match args.model.exists() {
+        true => written(&std::path::absolute(&args.model).unwrap_or_else(|_| args.model.clone())),
+        false => written(&args.model),
     };
     let settings = Settings {
-        model: args.model.clone(),
-        name: args.name.clone().unwrap_or_else(|| args.written.clone()),
+        model,
+        name,
         tokenizer,
-        teacher: args.teacher.clone().map(|folder| {
-            let name = args.teacher_name.clone().unwrap_or_else(|| args.written_teacher.clone());
-            (folder, name)
-        }),
+        teacher: teacher.zip(teacher_name),
         listen: args.listen,
         out: args.out.clone(),
         resume: args.resume,

@@ -4,6 +4,7 @@
 //! significant; without, bold is the best of a column and a dagger the second best. Values that print the same are equal.
 
 use crate::args::averages::AverageArgs;
+use crate::args::places;
 use crate::output::table::{Format, Render};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::{self, Average, canonical, is_known};
@@ -180,7 +181,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         if read.iter().any(|r| r.0 == *name) {
             bad_input!("the method {name} is given twice");
         }
-        let benchmarks = dumps::read(path)?;
+        let benchmarks = dumps::read(&places::samples(path.clone())?)?;
         for b in &benchmarks {
             if !args.uneven {
                 b.require_equal_samples()?;

@@ -4,14 +4,17 @@ mod text;
 
 use clap::ValueEnum;
 use fgrpo_eval::table::{Cell, Part, Table};
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use text::aligned;
 
 /// How results are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Format {
     /// Aligned columns.
+    #[default]
     Text,
     /// Comma-separated values with a header.
     Csv,

@@ -27,7 +27,7 @@ where
     let (mean_advantage, mean_logp) = (mean(|t| t.0), mean(|t| t.1));
     let covariance: Vec<f64> = tokens.iter().map(|(a, l)| (a - mean_advantage) * (l - mean_logp)).collect();
     let mut order: Vec<usize> = match policy {
-        PolicyLoss::ClipCov { from, to, .. } => {
+        PolicyLoss::ClipCov { covariance: [from, to], .. } => {
             (0..n).filter(|&i| *from < covariance[i] && covariance[i] < *to).collect()
         }
         _ => (0..n).collect(),
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn clip_cov_draws_among_those_between_its_bounds() {
-        let loss = |share, from| PolicyLoss::ClipCov { low: 0.2, high: 0.2, share, from, to: 0.4 };
+        let loss = |share, from| PolicyLoss::ClipCov { clip: [0.2, 0.2], share, covariance: [from, 0.4] };
         assert_eq!(selected(&loss(1.0, 0.1), &BATCH).unwrap(), [[false, false], [false, true]]);
         assert_eq!(selected(&loss(1.0, 0.3), &BATCH).unwrap(), [[false, false], [false, false]]);
         let one = selected(&loss(0.25, -0.3), &BATCH).unwrap();

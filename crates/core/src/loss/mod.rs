@@ -17,7 +17,7 @@ pub mod policy;
 pub use aggregate::{Aggregation, Counts};
 pub use correction::{Correction, Level};
 pub use kl::Kl;
-pub use policy::{CispoBounds, Divergence, PolicyLoss, TokenLoss};
+pub use policy::{PolicyLoss, TokenLoss};
 
 use crate::error::Error;
 

@@ -5,16 +5,16 @@ use proptest::prelude::*;
 
 const LOSSES: [PolicyLoss; 13] = [
     PolicyLoss::GRPO,
-    PolicyLoss::Clip { low: 0.2, high: 0.2, dual: None },
+    PolicyLoss::Grpo { clip: [0.2, 0.2], dual_clip: 0.0 },
     PolicyLoss::DAPO,
     PolicyLoss::CISPO,
-    PolicyLoss::Cispo(CispoBounds::Cap { high: 5.0 }),
-    PolicyLoss::Cispo(CispoBounds::Around { low: 0.5, high: 0.5 }),
-    PolicyLoss::Gspo { low: 0.2, high: 0.3 },
-    PolicyLoss::Sapo { positive: 1.0, negative: 1.05 },
-    PolicyLoss::Gmpo { low: 0.3, high: 0.4 },
-    PolicyLoss::Dppo { divergence: Divergence::Tv, low: 0.1, high: 0.2, cap: 3.0 },
-    PolicyLoss::Dppo { divergence: Divergence::Kl, low: 0.02, high: 0.05, cap: 20.0 },
+    PolicyLoss::CispoCap { cap: 5.0 },
+    PolicyLoss::Cispo { clip: [0.5, 0.5] },
+    PolicyLoss::Gspo { clip: [0.2, 0.3] },
+    PolicyLoss::Sapo { tau: [1.0, 1.05] },
+    PolicyLoss::Gmpo { clip: [0.3, 0.4] },
+    PolicyLoss::DppoTv { clip: [0.1, 0.2], cap: 3.0 },
+    PolicyLoss::DppoKl { clip: [0.02, 0.05], cap: 20.0 },
     PolicyLoss::KL_COV,
     PolicyLoss::CLIP_COV,
 ];
@@ -59,7 +59,7 @@ fn clip_matches_values_worked_by_hand() {
 
 #[test]
 fn without_the_dual_clip_a_large_ratio_keeps_its_gradient() {
-    let found = PolicyLoss::Clip { low: 0.2, high: 0.2, dual: None }.token(4f64.ln() - 1.0, -1.0, -2.0);
+    let found = PolicyLoss::Grpo { clip: [0.2, 0.2], dual_clip: 0.0 }.token(4f64.ln() - 1.0, -1.0, -2.0);
     close(found.loss, 8.0);
     close(found.dlogp, 8.0);
 }
@@ -72,11 +72,11 @@ fn cispo_matches_values_worked_by_hand() {
     close(around.loss, -6.0 * 2.0 * high);
     close(around.dlogp, -12.0);
     assert!(around.clipped_high && !around.clipped_low);
-    close(PolicyLoss::Cispo(CispoBounds::Cap { high: 5.0 }).token(high, -3.0, 2.0).dlogp, -10.0);
+    close(PolicyLoss::CispoCap { cap: 5.0 }.token(high, -3.0, 2.0).dlogp, -10.0);
     let low = PolicyLoss::CISPO.token(0.5f64.ln() - 3.0, -3.0, -1.0);
     close(low.dlogp, 0.5);
     assert!(!low.clipped_high && !low.clipped_low);
-    let narrow = PolicyLoss::Cispo(CispoBounds::Around { low: 0.2, high: 5.0 });
+    let narrow = PolicyLoss::Cispo { clip: [0.2, 5.0] };
     let clipped = narrow.token(0.5f64.ln() - 3.0, -3.0, -1.0);
     close(clipped.dlogp, 0.8);
     assert!(clipped.clipped_low);
@@ -85,7 +85,7 @@ fn cispo_matches_values_worked_by_hand() {
 #[test]
 fn gspo_uses_one_ratio_for_the_whole_sequence() {
     // Differences 0.3 and -0.1: mean 0.1, s = exp(0.1); both tokens carry it.
-    let gspo = PolicyLoss::Gspo { low: 0.2, high: 0.3 };
+    let gspo = PolicyLoss::Gspo { clip: [0.2, 0.3] };
     let found: Vec<_> = gspo.completion(&[-0.7, -1.1], &[-1.0, -1.0], 1.5).collect();
     for token in &found {
         close(token.ratio, 0.1f64.exp());
@@ -101,7 +101,7 @@ fn gspo_uses_one_ratio_for_the_whole_sequence() {
 
 #[test]
 fn sapo_is_gentle_where_the_clip_is_hard() {
-    let sapo = PolicyLoss::Sapo { positive: 2.0, negative: 4.0 };
+    let sapo = PolicyLoss::Sapo { tau: [2.0, 4.0] };
     // sigmoid(2 (1.5 - 1)) = 1 / (1 + 1/e).
     let (gate, ratio) = (1.0 / (1.0 + (-1f64).exp()), 1.5);
     let up = sapo.token(f64::ln(1.5) - 1.0, -1.0, 3.0);
@@ -117,7 +117,7 @@ fn sapo_is_gentle_where_the_clip_is_hard() {
 #[test]
 fn gmpo_clips_each_token_inside_the_geometric_mean() {
     // Differences 0.6, -0.6 and 0.1, clipped above at 0.4 for a positive advantage: mean -1/30.
-    let gmpo = PolicyLoss::Gmpo { low: 0.4, high: 0.4 };
+    let gmpo = PolicyLoss::Gmpo { clip: [0.4, 0.4] };
     let found: Vec<_> = gmpo.completion(&[-0.4, -1.6, -0.9], &[-1.0; 3], 2.0).collect();
     let ratio = (-0.1f64 / 3.0).exp();
     for (token, dlogp) in found.iter().zip([0.0, -2.0 * ratio, -2.0 * ratio]) {
@@ -133,7 +133,7 @@ fn gmpo_clips_each_token_inside_the_geometric_mean() {
 
 #[test]
 fn dppo_masks_tokens_that_moved_far_enough_in_the_direction_of_the_advantage() {
-    let tv = PolicyLoss::Dppo { divergence: Divergence::Tv, low: 0.1, high: 0.2, cap: 20.0 };
+    let tv = PolicyLoss::DppoTv { clip: [0.1, 0.2], cap: 20.0 };
     let token = |p: f64, q: f64, advantage| tv.token(p.ln(), q.ln(), advantage);
     // 0.5 -> 0.65 is within 0.2, 0.5 -> 0.75 is not, but may be lowered again.
     close(token(0.65, 0.5, 2.0).dlogp, -2.0 * 1.3);
@@ -144,7 +144,7 @@ fn dppo_masks_tokens_that_moved_far_enough_in_the_direction_of_the_advantage() {
     // A rare token may grow a hundredfold, up to the cap.
     close(token(0.1, 0.001, 1.0).dlogp, -20.0);
     // 0.5 ln(0.5 / 0.6) + 0.5 ln(0.5 / 0.4) = 0.0204 for 0.6, and 0.1116 for 0.8.
-    let kl = PolicyLoss::Dppo { divergence: Divergence::Kl, low: 0.05, high: 0.05, cap: 20.0 };
+    let kl = PolicyLoss::DppoKl { clip: [0.05, 0.05], cap: 20.0 };
     close(kl.token(f64::ln(0.6), f64::ln(0.5), 1.0).dlogp, -1.2);
     assert!(kl.token(f64::ln(0.8), f64::ln(0.5), 1.0).clipped_high);
     assert!(!kl.token(f64::ln(0.8), f64::ln(0.5), -1.0).clipped_low);
@@ -169,7 +169,7 @@ fn selected_tokens_are_held_back_or_dropped() {
 
 #[test]
 fn ratio_beyond_twenty_is_clamped_with_derivative_zero() {
-    let plain = PolicyLoss::Clip { low: 0.2, high: 0.2, dual: None };
+    let plain = PolicyLoss::Grpo { clip: [0.2, 0.2], dual_clip: 0.0 };
     let up = plain.token(-1.0, -22.0, -1.0);
     close(up.ratio, 20f64.exp());
     assert_eq!(up.dlogp, 0.0);
@@ -195,19 +195,23 @@ fn on_policy_every_loss_has_the_policy_gradient() {
 /// The function whose derivative is `dlogp`, with stop-gradients frozen at `at`.
 fn frozen(loss: PolicyLoss, at: &[f64], old: &[f64], moved: &[f64], advantage: f64) -> f64 {
     match loss {
-        PolicyLoss::Clip { .. }
+        PolicyLoss::Grpo { .. }
+        | PolicyLoss::Dapo { .. }
         | PolicyLoss::Sapo { .. }
         | PolicyLoss::Gmpo { .. }
         | PolicyLoss::KlCov { .. }
         | PolicyLoss::ClipCov { .. } => loss.completion(moved, old, advantage).map(|t| t.loss).sum(),
-        PolicyLoss::Cispo(_) | PolicyLoss::Dppo { .. } => {
+        PolicyLoss::Cispo { .. }
+        | PolicyLoss::CispoCap { .. }
+        | PolicyLoss::DppoTv { .. }
+        | PolicyLoss::DppoKl { .. } => {
             // loss / logp is the frozen weight.
             loss.completion(at, old, advantage)
                 .zip(at.iter().zip(moved))
                 .map(|(t, (a, m))| t.loss / a * m)
                 .sum()
         }
-        PolicyLoss::Gspo { low, high } => {
+        PolicyLoss::Gspo { clip: [low, high] } => {
             let d: f64 = at.iter().zip(old).map(|(a, b)| a - b).sum::<f64>() / at.len() as f64;
             let token = |a: f64, m: f64| {
                 let ratio = (d + m - a).min(10.0).exp();
@@ -248,7 +252,7 @@ proptest! {
 
     #[test]
     fn dual_clip_only_lowers_the_loss_of_negative_advantages(d in -3.0f64..3.0, advantage in -2.0f64..2.0) {
-        let single = PolicyLoss::Clip { low: 0.2, high: 0.2, dual: None }.token(d - 5.0, -5.0, advantage);
+        let single = PolicyLoss::Grpo { clip: [0.2, 0.2], dual_clip: 0.0 }.token(d - 5.0, -5.0, advantage);
         let dual = PolicyLoss::GRPO.token(d - 5.0, -5.0, advantage);
         prop_assert!(dual.loss <= single.loss);
         if advantage >= 0.0 { prop_assert_eq!(dual, single); }
@@ -394,13 +398,12 @@ fn missing_reference_is_a_bug_and_not_a_zero() {
 fn bounds_that_make_no_sense_are_refused_by_name() {
     let refused = |p: PolicyLoss| p.check().unwrap_err().to_string();
     assert!(
-        refused(PolicyLoss::Clip { low: -0.1, high: 0.2, dual: None })
+        refused(PolicyLoss::Grpo { clip: [-0.1, 0.2], dual_clip: 0.0 })
             .starts_with("loss.clip, low: found -0.1")
     );
     assert!(
-        refused(PolicyLoss::Clip { low: 0.1, high: 0.2, dual: Some(1.0) })
-            .starts_with("loss.dual_clip: found 1")
+        refused(PolicyLoss::Grpo { clip: [0.1, 0.2], dual_clip: 1.0 }).starts_with("loss.dual_clip: found 1")
     );
-    assert!(refused(PolicyLoss::Cispo(CispoBounds::Cap { high: f64::NAN })).starts_with("loss.cap"));
+    assert!(refused(PolicyLoss::CispoCap { cap: f64::NAN }).starts_with("loss.cap"));
     assert!(LOSSES.iter().all(|l| l.check().is_ok()));
 }

@@ -1,7 +1,6 @@
 //! From rewards to the loss: advantages, focal weight, policy loss.
 
 use super::kind::named_or_table;
-use super::pair::pair;
 use super::ranges::{coefficient, reward};
 use super::scheduled::{self, ScheduledKey};
 use super::schema;
@@ -10,7 +9,7 @@ use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::{Credit, Overlong, Shaping};
 use fgrpo_core::focal::DEFAULT_GAMMA;
 use fgrpo_core::group::Rewards;
-use fgrpo_core::loss::{Aggregation, CispoBounds, Correction, Divergence, Kl, Objective, PolicyLoss};
+use fgrpo_core::loss::{Aggregation, Correction, Kl, Objective, PolicyLoss};
 use fgrpo_eval::bad_input;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,8 +40,8 @@ pub struct AlgorithmConfig {
     pub reward_weights: BTreeMap<String, f64>,
     /// The policy loss.
     #[serde(deserialize_with = "named_or_table")]
-    #[schemars(schema_with = "schema::kind::<Loss>")]
-    pub loss: Loss,
+    #[schemars(schema_with = "schema::kind::<PolicyLoss>")]
+    pub loss: PolicyLoss,
     /// How the losses of tokens are averaged.
     pub aggregation: AggregationName,
     /// Coefficient of the entropy bonus.
@@ -89,192 +88,6 @@ pub struct AlgorithmConfig {
     pub schedule: Vec<ScheduledKey>,
 }
 
-/// A policy loss, by the name of its method, with its clip settings.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Loss {
-    /// Symmetric clip.
-    Grpo {
-        /// Clip widths below and above 1.
-        #[serde(default = "default::grpo", deserialize_with = "pair")]
-        clip: [f64; 2],
-        /// Dual clip's constant for negative advantages, above 1; 0 is off.
-        #[serde(default = "default::dual")]
-        dual_clip: f64,
-    },
-    /// Clip-higher: a wider clip above.
-    Dapo {
-        /// Clip widths below and above 1.
-        #[serde(default = "default::dapo", deserialize_with = "pair")]
-        clip: [f64; 2],
-        /// Dual clip's constant for negative advantages, above 1; 0 is off.
-        #[serde(default = "default::dual")]
-        dual_clip: f64,
-    },
-    /// Clips the importance weight of REINFORCE.
-    Cispo {
-        /// Clip widths below and above 1.
-        #[serde(default = "default::cispo", deserialize_with = "pair")]
-        clip: [f64; 2],
-    },
-    /// The same, but with a cap on the ratio itself and no lower bound.
-    CispoCap {
-        /// The largest ratio.
-        #[serde(default = "default::cap")]
-        cap: f64,
-    },
-    /// Clips the ratio of whole completions.
-    Gspo {
-        /// Clip widths below and above 1.
-        #[serde(default = "default::gspo", deserialize_with = "pair")]
-        clip: [f64; 2],
-    },
-    /// A soft gate in place of the clip.
-    Sapo {
-        /// Temperatures of the gate for advantages above 0, and for the others.
-        #[serde(default = "default::sapo", deserialize_with = "pair")]
-        tau: [f64; 2],
-    },
-    /// The geometric mean of a completion's clipped ratios; with the aggregation `seq-mean-token-mean`.
-    Gmpo {
-        /// Clip widths below and above 0, of the ratio's logarithm.
-        #[serde(default = "default::gmpo", deserialize_with = "pair")]
-        clip: [f64; 2],
-    },
-    /// Masks tokens by the total variation between the policies.
-    DppoTv {
-        /// Thresholds for advantages below and above 0.
-        #[serde(default = "default::dppo_tv", deserialize_with = "pair")]
-        clip: [f64; 2],
-        /// The largest ratio.
-        #[serde(default = "default::dppo_cap")]
-        cap: f64,
-    },
-    /// Masks tokens by the KL divergence between the policies.
-    DppoKl {
-        /// Thresholds for advantages below and above 0.
-        #[serde(default = "default::dppo_kl", deserialize_with = "pair")]
-        clip: [f64; 2],
-        /// The largest ratio.
-        #[serde(default = "default::dppo_cap")]
-        cap: f64,
-    },
-    /// A penalty on the tokens with the largest covariance of advantage and log-probability.
-    KlCov {
-        /// Share of a mini-batch's tokens that is held back, at least one token.
-        #[serde(default = "default::cov_share")]
-        share: f64,
-        /// Coefficient of the penalty.
-        #[serde(default = "default::kl_cov")]
-        coef: f64,
-    },
-    /// Symmetric clip; drops some of the tokens whose covariance is between bounds.
-    ClipCov {
-        /// Clip widths below and above 1.
-        #[serde(default = "default::grpo", deserialize_with = "pair")]
-        clip: [f64; 2],
-        /// Share of a mini-batch's tokens that is held back, at least one token.
-        #[serde(default = "default::cov_share")]
-        share: f64,
-        /// Bounds of the covariance of a dropped token.
-        #[serde(default = "default::clip_cov", deserialize_with = "pair")]
-        covariance: [f64; 2],
-    },
-}
-
-/// Default settings of each loss.
-mod default {
-    use fgrpo_core::loss::PolicyLoss;
-
-    pub(super) fn grpo() -> [f64; 2] {
-        [0.2, 0.2]
-    }
-
-    pub(super) fn dapo() -> [f64; 2] {
-        [0.2, 0.28]
-    }
-
-    pub(super) fn cispo() -> [f64; 2] {
-        [1.0, PolicyLoss::CISPO_MAX - 1.0]
-    }
-
-    pub(super) fn cap() -> f64 {
-        PolicyLoss::CISPO_MAX
-    }
-
-    pub(super) fn gspo() -> [f64; 2] {
-        [3e-4, 4e-4]
-    }
-
-    pub(super) fn sapo() -> [f64; 2] {
-        [1.0, 1.05]
-    }
-
-    pub(super) fn gmpo() -> [f64; 2] {
-        [0.4, 0.4]
-    }
-
-    pub(super) fn dppo_tv() -> [f64; 2] {
-        [0.15, 0.15]
-    }
-
-    pub(super) fn dppo_kl() -> [f64; 2] {
-        [0.05, 0.05]
-    }
-
-    pub(super) fn cov_share() -> f64 {
-        2e-4
-    }
-
-    pub(super) fn kl_cov() -> f64 {
-        1.0
-    }
-
-    pub(super) fn clip_cov() -> [f64; 2] {
-        [1.0, 5.0]
-    }
-
-    pub(super) fn dppo_cap() -> f64 {
-        20.0
-    }
-
-    pub(super) fn dual() -> f64 {
-        3.0
-    }
-}
-
-impl Default for Loss {
-    fn default() -> Self {
-        Self::Grpo { clip: default::grpo(), dual_clip: default::dual() }
-    }
-}
-
-impl Loss {
-    /// The loss in the form that the formulas use.
-    pub fn policy(&self) -> PolicyLoss {
-        match *self {
-            Self::Grpo { clip: [low, high], dual_clip } | Self::Dapo { clip: [low, high], dual_clip } => {
-                PolicyLoss::Clip { low, high, dual: (dual_clip != 0.0).then_some(dual_clip) }
-            }
-            Self::Cispo { clip: [low, high] } => PolicyLoss::Cispo(CispoBounds::Around { low, high }),
-            Self::CispoCap { cap } => PolicyLoss::Cispo(CispoBounds::Cap { high: cap }),
-            Self::Gspo { clip: [low, high] } => PolicyLoss::Gspo { low, high },
-            Self::KlCov { share, coef } => PolicyLoss::KlCov { share, coef },
-            Self::ClipCov { clip: [low, high], share, covariance: [from, to] } => {
-                PolicyLoss::ClipCov { low, high, share, from, to }
-            }
-            Self::Sapo { tau: [positive, negative] } => PolicyLoss::Sapo { positive, negative },
-            Self::Gmpo { clip: [low, high] } => PolicyLoss::Gmpo { low, high },
-            Self::DppoTv { clip: [low, high], cap } => {
-                PolicyLoss::Dppo { divergence: Divergence::Tv, low, high, cap }
-            }
-            Self::DppoKl { clip: [low, high], cap } => {
-                PolicyLoss::Dppo { divergence: Divergence::Kl, low, high, cap }
-            }
-        }
-    }
-}
-
 /// What becomes of completions that the length limit cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -312,7 +125,7 @@ impl Default for AlgorithmConfig {
             reward_wrong: 0.0,
             correct_threshold: None,
             reward_weights: BTreeMap::new(),
-            loss: Loss::default(),
+            loss: PolicyLoss::default(),
             aggregation: AggregationName::TokenMean,
             entropy_coef: 0.0,
             kl_coef: 0.0,
@@ -359,7 +172,7 @@ impl AlgorithmConfig {
     /// Settings for log-probabilities to the loss and its derivative.
     pub fn objective(&self, max_new_tokens: usize) -> Objective {
         Objective {
-            policy: self.loss.policy(),
+            policy: self.loss,
             aggregation: match self.aggregation {
                 AggregationName::TokenMean => Aggregation::TokenMean,
                 AggregationName::SeqMeanTokenSum => Aggregation::SeqMeanTokenSum,

@@ -1,9 +1,11 @@
 //! Evaluations during training: a frequent one and, if `[eval.full]` is set, a full one.
 
-use super::ranges::{MANY, sampling, within};
+use super::ranges::{MANY, within};
+use super::rollout::COLDEST;
 use super::schema;
 use super::{Every, TaskConfig};
 use fgrpo_eval::bad_input;
+use fgrpo_eval::io::server::sampling::RequestSampling;
 use fgrpo_eval::record::{Average, FULL, USUAL};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -65,6 +67,12 @@ impl Default for FullEvalConfig {
 }
 
 impl EvalConfig {
+    /// The sampling settings, with this limit on a completion's length.
+    pub fn sampling(&self, max_tokens: usize) -> RequestSampling {
+        let temperature = f64::from(self.temperature);
+        RequestSampling { temperature, top_p: 1.0, top_k: 0, min_p: 0.0, max_tokens }
+    }
+
     /// Whether there is any evaluation during training.
     pub fn is_enabled(&self) -> bool {
         self.deciding().is_some()
@@ -99,7 +107,7 @@ impl EvalConfig {
             let Some(e) = e else { continue };
             within(&format!("{name}.samples"), e.samples as u64, 1..=MANY)?;
             within(&format!("number of {name}.k"), e.k.len() as u64, 0..=100)?;
-            sampling(name, e.temperature, 1.0, 0.0)?;
+            e.sampling(1).check(|field| format!("{name}.{field}"), COLDEST)?;
             if e.k.is_empty() {
                 bad_input!("{name}.k: found an empty list, wanted at least one k");
             }

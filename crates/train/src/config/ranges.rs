@@ -90,16 +90,3 @@ pub(super) fn reward(name: &str, found: f64) -> anyhow::Result<()> {
     }
     Ok(())
 }
-
-pub(super) fn sampling(table: &str, temperature: f32, top_p: f32, min_p: f32) -> anyhow::Result<()> {
-    if !(1e-6..=1e6).contains(&temperature) {
-        bad_input!("{table}.temperature: found {temperature}, wanted a number from 0.000001 to 1000000");
-    }
-    if !(top_p > 0.0 && top_p <= 1.0) {
-        bad_input!("{table}.top_p: found {top_p}, wanted a number above 0 and at most 1");
-    }
-    if !(0.0..1.0).contains(&min_p) {
-        bad_input!("{table}.min_p: found {min_p}, wanted a number in [0, 1)");
-    }
-    Ok(())
-}

@@ -1,11 +1,14 @@
 //! Sampling of completions.
 
-use super::ranges::{COMPLETIONS, GROUP, MANY, TOKENS, TOKENS_AT_ONCE, sampling, whole, within};
+use super::ranges::{COMPLETIONS, GROUP, MANY, TOKENS, TOKENS_AT_ONCE, whole, within};
 use super::server::{LogprobsOf, ServerConfig};
 use fgrpo_eval::bad_input;
-use fgrpo_eval::io::server::sampling::ServerApi;
+use fgrpo_eval::io::server::sampling::RequestSampling;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// The lowest temperature: at 0 there would be no log-probabilities to learn from.
+pub(super) const COLDEST: f64 = 1e-6;
 
 /// Sampling of completions for training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -55,6 +58,17 @@ impl Default for RolloutConfig {
 }
 
 impl RolloutConfig {
+    /// The sampling settings, with this limit on a completion's length.
+    pub fn sampling(&self, max_tokens: usize) -> RequestSampling {
+        RequestSampling {
+            temperature: f64::from(self.temperature),
+            top_p: f64::from(self.top_p),
+            top_k: self.top_k,
+            min_p: f64::from(self.min_p),
+            max_tokens,
+        }
+    }
+
     pub(super) fn check(&self) -> anyhow::Result<()> {
         if self.group_size < 2 {
             bad_input!(
@@ -73,7 +87,7 @@ impl RolloutConfig {
         )?;
         let completions = (self.prompts * self.group_size) as u64;
         within("rollout.prompts times rollout.group_size", completions, 1..=COMPLETIONS)?;
-        sampling("rollout", self.temperature, self.top_p, self.min_p)?;
+        self.sampling(1).check(|field| format!("rollout.{field}"), COLDEST)?;
         self.server.as_ref().map_or(Ok(()), |server| server.check().and_then(|()| self.fits(server)))
     }
 
@@ -91,11 +105,6 @@ impl RolloutConfig {
             ),
             _ => {}
         }
-        if server.api == ServerApi::Openai && (self.top_k > 0 || self.min_p > 0.0) {
-            bad_input!(
-                "{name}.api: found openai with rollout.top_k or min_p, which the standard doesn't know; wanted vllm, sglang or llama.cpp"
-            );
-        }
-        Ok(())
+        self.sampling(1).check_api("rollout.server.api", Some(server.api))
     }
 }

@@ -4,6 +4,7 @@ use super::*;
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::Assigned;
 use fgrpo_core::group::Group;
+use fgrpo_core::loss::PolicyLoss;
 
 mod page;
 
@@ -240,7 +241,7 @@ fn a_kind_stands_by_its_name_or_as_a_table_and_resolves_to_the_same() {
     }
     // A table without `kind` has the default kind.
     let clip = algorithm("[algorithm.loss]\nclip = [0.1, 0.3]").algorithm.loss;
-    assert_eq!(clip, Loss::Grpo { clip: [0.1, 0.3], dual_clip: 3.0 });
+    assert_eq!(clip, PolicyLoss::Grpo { clip: [0.1, 0.3], dual_clip: 3.0 });
 }
 
 #[test]

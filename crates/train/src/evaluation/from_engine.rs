@@ -6,30 +6,24 @@ use anyhow::Context;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::Problem;
-use fgrpo_eval::dataset::presets::Preset;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::from_server::{Sampled, runs};
 use fgrpo_eval::generations::{Generation, Generations};
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::server::sampling::RequestSampling;
+use fgrpo_eval::plan::Plan;
 use fgrpo_eval::problems::problem_key;
 use fgrpo_nn::{Engine, Finish, Prompt, Sampling, StopFn};
 use std::ops::ControlFlow;
 
-/// Which samples to generate, and how.
-pub struct Request<'a> {
-    /// The model.
+/// A policy in memory.
+pub struct Policy<'a> {
+    /// The weights.
     pub engine: &'a mut Engine,
     /// Tokenizer, chat template and end tokens.
     pub language: &'a Language,
-    /// The problems, with their prompt settings.
-    pub problems: &'a [(&'a Problem, &'a Preset)],
-    /// Samples per problem.
-    pub n: u64,
-    /// Sampling settings; stop tokens are added to them.
-    pub sampling: Sampling,
-    /// Seed of the draws.
-    pub seed: u64,
+    /// Maximum number of tokens in the engine's cache; if absent, as many as fit in memory.
+    pub max_cached_tokens: Option<usize>,
 }
 
 /// Sampling settings for the engine.
@@ -47,32 +41,34 @@ pub fn sampling(settings: &RequestSampling) -> Sampling {
 /// Number of samples stored at a time.
 const BATCH: usize = 64;
 
-/// Generates the samples missing in `store`. Returns whether all requested samples are now stored.
+/// Generates the plan's samples that are missing in `store`. Returns why some are still missing.
 ///
 /// # Errors
 /// Problems that don't fit the model, and errors from the engine.
 pub fn generate(
-    request: Request<'_>,
+    policy: Policy<'_>,
+    plan: &Plan,
     store: &mut Generations,
     events: &mut dyn Events,
-) -> anyhow::Result<bool> {
-    let wanted: Vec<(usize, std::ops::Range<u64>)> = request
-        .problems
+) -> anyhow::Result<Option<String>> {
+    let problems = plan.problems();
+    let wanted: Vec<(usize, std::ops::Range<u64>)> = problems
         .iter()
         .enumerate()
-        .flat_map(|(at, (p, _))| runs(&store.missing(&p.id, request.n)).into_iter().map(move |r| (at, r)))
+        .flat_map(|(at, (p, _))| runs(&store.missing(&p.id, plan.n)).into_iter().map(move |r| (at, r)))
         .map(|(at, (first, count))| (at, first..first + count))
         .collect();
     if wanted.is_empty() {
-        return Ok(true);
+        return Ok(None);
     }
-    let Request { engine, language, .. } = request;
-    let mut sampling = request.sampling.clone();
+    let Policy { engine, language, max_cached_tokens } = policy;
     // The same end tokens as in training.
-    sampling.stop_tokens = language.stop_tokens().to_vec();
-    let mut encoded: Vec<Vec<u32>> = Vec::with_capacity(request.problems.len());
+    let stop_tokens = language.stop_tokens().to_vec();
+    let mut sampling = Sampling { stop_tokens, max_cached_tokens, ..sampling(&plan.sampling) };
+    let (longest, seed) = (plan.sampling.max_tokens, plan.seed.unwrap_or(0));
+    let mut encoded: Vec<Vec<u32>> = Vec::with_capacity(problems.len());
     let room = engine.config().max_position_embeddings;
-    for (problem, prompt) in request.problems {
+    for (problem, prompt) in &problems {
         let ids = language
             .prompt(&problem.conversation(prompt.system.as_deref()), prompt.thinking)
             .with_context(|| format!("the prompt of problem {}", problem.id))?;
@@ -86,13 +82,12 @@ pub fn generate(
         encoded.push(ids);
     }
     // A response can't exceed the model's positions.
-    let lengths = wanted.iter().map(|(at, _)| (request.problems[*at].0.id.as_str(), encoded[*at].len()));
-    let limits = by_limit(lengths, request.sampling.max_new_tokens, room)?;
-    let cut = limits.range(..request.sampling.max_new_tokens).map(|(_, all)| all.len()).sum::<usize>();
+    let lengths = wanted.iter().map(|(at, _)| (problems[*at].0.id.as_str(), encoded[*at].len()));
+    let limits = by_limit(lengths, longest, room)?;
+    let cut = limits.range(..longest).map(|(_, all)| all.len()).sum::<usize>();
     if cut > 0 {
         tracing::info!(
-            "note: the model has {room} positions, which leaves fewer than the {} tokens asked for to {cut} of {} prompts",
-            request.sampling.max_new_tokens,
+            "note: the model has {room} positions, which leaves fewer than the {longest} tokens asked for to {cut} of {} prompts",
             wanted.len()
         );
     }
@@ -111,8 +106,8 @@ pub fn generate(
             .map(|&i| &wanted[i])
             .map(|(at, r)| Prompt { tokens: &encoded[*at], samples: r.start as usize..r.end as usize })
             .collect();
-        let problems: Vec<&Problem> = members.iter().map(|&i| request.problems[wanted[i].0].0).collect();
-        let keys: Vec<Key> = problems.iter().map(|p| problem_key(request.seed, &p.id)).collect();
+        let asked: Vec<&Problem> = members.iter().map(|&i| problems[wanted[i].0].0).collect();
+        let keys: Vec<Key> = asked.iter().map(|p| problem_key(seed, &p.id)).collect();
         let stop: &StopFn<'_> = &|tokens| interrupt::requested() || language.ended(tokens);
         engine.generate(
             &prompts,
@@ -124,7 +119,7 @@ pub fn generate(
                 if interrupt::requested() {
                     return ControlFlow::Break(());
                 }
-                let problem = problems[completion.prompt];
+                let problem = asked[completion.prompt];
                 let ended = completion.finish == Finish::Stop;
                 match language.answer(&completion.tokens) {
                     Ok(decoded) => pending.push(Generation {
@@ -155,5 +150,5 @@ pub fn generate(
     stored += store.append(&pending)? as u64;
     store.sync()?;
     sampled.end(stored, 0, events);
-    Ok(stored == total)
+    Ok((stored < total).then(|| "stopped".to_owned()))
 }

@@ -1,26 +1,30 @@
 //! A run's evaluations during training: the same stages as any evaluation, with the policy in memory as the model.
 
-use super::from_engine::{self, Request};
+use super::from_engine::{self, Policy};
 use crate::config::{Config, EvalConfig, TaskConfig};
-use crate::language::Language;
 use crate::problem::{Split, Task};
 use crate::run::folder::{EVALUATIONS, FULL_EVALUATIONS};
 use fgrpo_eval::bad_input;
+use fgrpo_eval::evaluate::{Evaluated, Source, evaluate};
 use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::Stopped;
-use fgrpo_eval::folder::{Folder, GENERATIONS};
-use fgrpo_eval::generations::Generations;
-use fgrpo_eval::io::server::sampling::RequestSampling;
+use fgrpo_eval::folder::Folder;
 use fgrpo_eval::plan::{Origin, Plan};
 use fgrpo_eval::problems::keyed;
 use fgrpo_eval::record::{self, Evaluation, Example};
-use fgrpo_eval::{prompts, samples, scoring};
-use fgrpo_nn::Engine;
-use std::collections::{BTreeSet, HashMap};
+use fgrpo_eval::unreadable::Remedies;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 /// Number of completions shown in a line of `eval.jsonl`.
 const EXAMPLES: usize = 8;
+
+/// What a configuration changes where answers can't be read.
+pub const REMEDIES: Remedies = Remedies {
+    limit: "rollout.max_new_tokens",
+    no_thinking: "task.enable_thinking = false",
+    prompt: "task.preset or task.system, or show it by demonstrations, [sft]",
+};
 
 /// Fails before any work is done if the task lacks the problems for the configuration's evaluations.
 ///
@@ -37,19 +41,12 @@ pub fn check_held_out(config: &Config, task: &Task) -> anyhow::Result<()> {
 }
 
 /// The plan of one of a run's evaluations.
-///
 fn plan(config: &Config, eval: &EvalConfig, task: &Task) -> Plan {
     let mut parts = task.held_out();
     keyed(&mut parts, eval.problems);
     // pass@1 decides the best policy, so k = 1 is always included.
     let ks: BTreeSet<u64> = eval.k.iter().map(|&k| k as u64).chain([1]).collect();
-    let sampling = RequestSampling {
-        temperature: f64::from(eval.temperature),
-        top_p: 1.0,
-        top_k: 0,
-        min_p: 0.0,
-        max_tokens: config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens()),
-    };
+    let sampling = eval.sampling(config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens()));
     Plan {
         parts,
         n: eval.samples as u64,
@@ -59,18 +56,6 @@ fn plan(config: &Config, eval: &EvalConfig, task: &Task) -> Plan {
         seed: Some(config.seed),
         rounding: config.compute.rounding(),
     }
-}
-
-/// A policy in memory.
-pub struct Policy<'a> {
-    /// The weights.
-    pub engine: &'a mut Engine,
-    /// Tokenizer and chat template.
-    pub language: &'a Language,
-    /// Maximum number of tokens in the engine's cache; if absent, as many as fit in memory.
-    pub max_cached_tokens: Option<usize>,
-    /// RL steps so far.
-    pub step: u64,
 }
 
 /// A series of evaluations of one kind in a run.
@@ -107,18 +92,18 @@ impl Series {
         logged.set == self.set && logged.is_comparable(&self.planned)
     }
 
-    /// Samples, grades and counts in the same folder layout as `fgrpo eval`. The problems of a mix are also counted by
+    /// Evaluates the policy of a step in the same folder layout as `fgrpo eval`. The problems of a mix are also counted by
     /// part. `None` if asked to stop; the next call continues from the stored samples.
     ///
     /// # Errors
     /// A folder that has another evaluation or can't be written, and errors from the engine.
     pub fn evaluate(
         &self,
+        step: u64,
         policy: Policy<'_>,
         folder: &Path,
         events: &mut dyn Events,
     ) -> anyhow::Result<Option<Evaluation>> {
-        let Policy { engine, language, max_cached_tokens, step } = policy;
         let plan = &self.plan;
         let folder = Folder::open(folder)?;
         let identity = plan.identity(Origin::Training, &format!("step-{step:06}"));
@@ -127,54 +112,46 @@ impl Series {
             folder.clear()?;
         }
         folder.claim(&identity)?;
-        prompts::record(&plan.parts, &folder)?;
-        let mut store = Generations::open(&folder.file(GENERATIONS))?;
-        let mut sampling = from_engine::sampling(&plan.sampling);
-        sampling.max_cached_tokens = max_cached_tokens;
-        let problems = plan.problems();
-        let seed = plan.seed.unwrap_or(0);
-        let request = Request { engine, language, problems: &problems, n: plan.n, sampling, seed };
-        let whole = from_engine::generate(request, &mut store, &mut Within { events, of: 0 })?;
-        if !whole {
+        let source: Source<'_> =
+            Box::new(|store, _, events| from_engine::generate(policy, plan, store, events));
+        let evaluated =
+            match evaluate(plan, &folder, Some(source), false, &mut Within { events: &mut *events, of: 0 }) {
+                Err(e) if e.is::<Stopped>() => return Ok(None),
+                evaluated => evaluated?,
+            };
+        if evaluated.missing > 0 {
             return Ok(None);
         }
         for part in &plan.parts {
-            match scoring::score(&folder, &store, part, false) {
-                Ok(_) => {}
-                Err(e) if e.is::<Stopped>() => return Ok(None),
-                Err(e) => return Err(e),
+            if let Some(message) = evaluated.unreadable(&part.name).message(&REMEDIES) {
+                events.say(&format!("warning: step {step}: {}: {message}", part.name));
             }
         }
-        let counted = samples::read(&folder.file(samples::SCORED))?;
-        let mut evaluation = Evaluation::of(step, plan, &counted, self.eval.average, self.mixed);
+        let mut evaluation = Evaluation::of(step, plan, &evaluated.counts, self.eval.average, self.mixed);
         self.set.clone_into(&mut evaluation.set);
-        evaluation.examples = examples(plan, &folder, &store)?;
+        evaluation.examples = examples(plan, &evaluated)?;
         if !self.eval.keep_texts {
-            store.remove()?;
+            evaluated.store.remove()?;
         }
         Ok(Some(evaluation))
     }
 }
 
 /// The first completion of each of the first problems.
-fn examples(plan: &Plan, folder: &Folder, store: &Generations) -> anyhow::Result<Vec<Example>> {
+fn examples(plan: &Plan, evaluated: &Evaluated) -> anyhow::Result<Vec<Example>> {
     let problems = plan.problems();
     let first: HashMap<&str, usize> =
         problems.iter().take(EXAMPLES).enumerate().map(|(i, (p, _))| (p.id.as_str(), i)).collect();
-    let mut correct = HashMap::new();
-    scoring::each(folder, |s| {
-        if let (Some(&i), 0) = (first.get(s.problem.as_str()), s.sample) {
-            correct.insert(i, s.correct == Some(true));
-        }
-    })?;
+    let correct = evaluated.graded.iter().filter(|s| s.sample == 0 && s.correct == Some(true));
+    let correct: HashSet<&str> = correct.map(|s| s.problem.as_str()).collect();
     let mut found = Vec::new();
-    store.each(|g| {
+    evaluated.store.each(|g| {
         if let (Some(&i), 0) = (first.get(g.problem.as_str()), g.sample) {
             found.push(Example {
                 problem: i as u64,
+                correct: correct.contains(g.problem.as_str()),
                 completion: g.text,
                 target: problems[i].0.truth.gold(),
-                correct: correct.get(&i).copied().unwrap_or(false),
             });
         }
         Ok(())

@@ -1,9 +1,9 @@
 //! The run's evaluations, and the best policy among those evaluated.
 
 use super::Trainer;
-use crate::evaluation::in_training::{Policy, Series};
+use crate::evaluation::from_engine::Policy;
+use crate::evaluation::in_training::Series;
 use crate::run::checkpoint::{self, Best, TrainerState};
-use fgrpo_eval::io::lines;
 use fgrpo_eval::record::Evaluation;
 use std::path::Path;
 
@@ -14,17 +14,16 @@ impl Trainer<'_> {
         if due.is_empty() {
             return Ok(Some(()));
         }
-        let there: Vec<Evaluation> = lines::read(&self.run.file("eval.jsonl"))?;
         for i in due {
-            let set = self.series[i].set;
-            if there.iter().any(|e| e.step == self.state.step && e.set == set) {
+            let (step, set) = (self.state.step, self.series[i].set);
+            if self.evaluated.iter().any(|e| e.step == step && e.set == set) {
                 continue;
             }
-            let Some(evaluation) = self.evaluated(i)? else { return Ok(None) };
+            let Some(evaluation) = self.evaluate_series(i)? else { return Ok(None) };
             if i + 1 == self.series.len() {
                 self.keep_best(&evaluation)?;
             }
-            self.log_evaluation(&evaluation)?;
+            self.log_evaluation(evaluation)?;
         }
         Ok(Some(()))
     }
@@ -36,18 +35,14 @@ impl Trainer<'_> {
             || (eval.at_checkpoints && self.due(self.config.save.every))
     }
 
-    fn evaluated(&mut self, series: usize) -> anyhow::Result<Option<Evaluation>> {
+    fn evaluate_series(&mut self, series: usize) -> anyhow::Result<Option<Evaluation>> {
         let step = self.state.step;
         let Self { config, run, engine, series: all, events, task, .. } = self;
         let series = &all[series];
         run.check_place()?;
-        let policy = Policy {
-            engine,
-            language: &task.language,
-            max_cached_tokens: config.rollout.max_cached_tokens,
-            step,
-        };
-        series.evaluate(policy, &checkpoint::path(&run.file(series.folder), step), *events)
+        let policy =
+            Policy { engine, language: &task.language, max_cached_tokens: config.rollout.max_cached_tokens };
+        series.evaluate(step, policy, &checkpoint::path(&run.file(series.folder), step), *events)
     }
 
     /// Saves the policy if it is the best so far. This happens before the evaluation is logged, so that the log never

@@ -2,6 +2,7 @@
 
 use super::Trainer;
 use crate::credit::{Credited, mean_logp};
+use crate::evaluation::in_training::REMEDIES;
 use crate::run::metrics::{self, Metrics, not_finite};
 use crate::run::rollouts::RolloutLine;
 use crate::run::seeds;
@@ -9,6 +10,8 @@ use crate::run::tensorboard::TensorBoard;
 use fgrpo_eval::amounts::{bytes, duration};
 use fgrpo_eval::io::machine::peak;
 use fgrpo_eval::record::{self, Evaluation};
+use fgrpo_eval::unreadable::Unreadable;
+use fgrpo_nn::Finish;
 use serde_json::Value;
 
 impl Trainer<'_> {
@@ -63,8 +66,14 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// Warns once if the policy has become deterministic, or if nothing has been correct for some steps.
-    pub(super) fn warn(&mut self, m: &Metrics) {
+    /// Warns once each if many answers can't be read, if the policy has become deterministic, or if nothing has been correct for some steps.
+    pub(super) fn warn(&mut self, m: &Metrics, groups: &[Credited]) {
+        if !self.warned_unreadable
+            && let Some(message) = unreadable(groups).message(&REMEDIES)
+        {
+            self.warned_unreadable = true;
+            self.events.say(&format!("warning: step {}: {message}; this warning is given once", m.step));
+        }
         self.stall.step(m);
         for warning in self.stall.warnings(m) {
             self.events.say(&warning);
@@ -91,8 +100,8 @@ impl Trainer<'_> {
     }
 
     /// Logs an evaluation and reports its result.
-    pub(super) fn log_evaluation(&mut self, e: &Evaluation) -> anyhow::Result<()> {
-        self.evaluations.push(e)?;
+    pub(super) fn log_evaluation(&mut self, e: Evaluation) -> anyhow::Result<()> {
+        self.evaluations.push(&e)?;
         if let Some(tensorboard) = &mut self.tensorboard {
             let scalars = e.scalars();
             tensorboard.scalars(e.step, scalars.iter().map(|(n, v)| (n.as_str(), *v)))?;
@@ -101,12 +110,14 @@ impl Trainer<'_> {
         if let Some(warning) = e.warning() {
             self.events.say(&format!("warning: step {}: {}: {warning}", e.step, e.set));
         }
+        self.evaluated.push(e);
         Ok(())
     }
 
     /// Says where the results are, and returns a summary.
     pub(super) fn summary(&mut self) -> anyhow::Result<String> {
-        let evaluations = record::of_set(&self.run.file("eval.jsonl"), self.config.eval.deciding_set())?;
+        let set = self.config.eval.deciding_set();
+        let evaluations: Vec<&Evaluation> = self.evaluated.iter().filter(|e| e.set == set).collect();
         let seconds: f64 =
             metrics::read(&self.run.file("metrics.jsonl"))?.iter().filter_map(|m| m.seconds.total.0).sum();
         self.events.say(&format!("{} RL steps in {}", self.state.step, duration(seconds)));
@@ -121,6 +132,14 @@ impl Trainer<'_> {
         let first = evaluations.iter().find(|e| e.is_comparable(last)).unwrap_or(last);
         Ok(record::summary(first, last))
     }
+}
+
+/// What keeps the answers of a step's completions from being read.
+fn unreadable(groups: &[Credited]) -> Unreadable {
+    Unreadable::of(groups.iter().flat_map(|group| {
+        let completions = group.grades.iter().zip(&group.rollouts.completions);
+        completions.map(|(g, c)| (g.verdict, g.reason.as_ref(), c.finish == Finish::Length))
+    }))
 }
 
 pub(super) fn write_scalars(tensorboard: &mut TensorBoard, line: &Value) -> anyhow::Result<()> {

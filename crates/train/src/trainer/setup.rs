@@ -5,6 +5,7 @@ use super::log::write_scalars;
 use super::stall::Stall;
 use super::{Reference, Trainer};
 use crate::config::Config;
+use crate::evaluation::from_engine;
 use crate::evaluation::in_training::Series;
 use crate::policy;
 use crate::problem::Task;
@@ -90,8 +91,8 @@ impl<'a> Trainer<'a> {
             events.say(&format!("warning: {wrong}"));
         }
         let series = Series::of_run(config, task);
-        let evaluations: Vec<Evaluation> = lines::read(&run.file("eval.jsonl"))?;
-        state.best = best(&evaluations, series.last(), &state, &run.checkpoints());
+        let evaluated: Vec<Evaluation> = lines::read(&run.file("eval.jsonl"))?;
+        state.best = best(&evaluated, series.last(), &state, &run.checkpoints());
         state.update.prepare(config.algorithm.daro.then_some(config.rollout.group_size));
         let mut tensorboard = match (config.log.tensorboard, &latest) {
             (false, _) => None,
@@ -119,11 +120,13 @@ impl<'a> Trainer<'a> {
             loss: LossSettings::of(&config.algorithm, max_new_tokens, config.rollout.temperature),
             metrics: JsonLines::append(&run.file("metrics.jsonl"))?,
             evaluations: JsonLines::append(&run.file("eval.jsonl"))?,
+            evaluated,
             rollouts: JsonLines::append(&run.file("rollouts.jsonl"))?,
             tensorboard,
             collapsed: 0,
             stall,
             anchor,
+            warned_unreadable: false,
             warned_not_finite: false,
             saved: latest.map(|(step, _)| (step, state.best)),
             config,
@@ -167,15 +170,10 @@ fn reference(
 }
 
 fn sampling(config: &Config, task: &Task, max_new_tokens: usize) -> Sampling {
-    let r = &config.rollout;
     Sampling {
-        temperature: r.temperature,
-        top_p: r.top_p,
-        top_k: r.top_k,
-        min_p: r.min_p,
-        max_new_tokens,
         stop_tokens: task.language.stop_tokens().to_vec(),
-        max_cached_tokens: r.max_cached_tokens,
+        max_cached_tokens: config.rollout.max_cached_tokens,
+        ..from_engine::sampling(&config.rollout.sampling(max_new_tokens))
     }
 }
 

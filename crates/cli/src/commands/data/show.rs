@@ -119,7 +119,8 @@ fn of_data(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
         bad_input!("--set, --split: found a data set, wanted a configuration (.toml) with these flags");
     }
     let columns = args.columns.clone().unwrap_or_default();
-    let (problems, report) = dataset::load(&args.source, args.task, &columns)?;
+    let source = places::data("data show", args.source.clone())?;
+    let (problems, report) = dataset::load(&source, args.task, &columns)?;
     let Some(model) = &args.model else {
         report.log();
         let shown = problems.iter().take(args.limit as usize).map(|p| {
@@ -131,13 +132,14 @@ fn of_data(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
         });
         return Ok((problems.len() as u64, shown.collect()));
     };
-    let mut text = TextConfig::of(args.task, &args.source);
+    let mut text = TextConfig::of(args.task, &source);
     text.columns = columns;
     text.preset = args.preset;
     text.system.clone_from(&args.system);
     text.enable_thinking = args.thinking.map(Switch::on);
     // Nothing is graded, so no grading program is needed.
-    let language = Language::open(model, &[]).or_bad_input()?;
+    let model = places::model("--model", model.clone())?;
+    let language = Language::open(&model, &[]).or_bad_input()?;
     let prompting = text.prompting().of(args.task);
     report.log();
     let shown = problems.iter().take(args.limit as usize).map(|p| {

@@ -2,12 +2,10 @@
 
 use crate::report::sampled::Example;
 use fgrpo_eval::dataset::Problem;
-use fgrpo_eval::folder::Folder;
-use fgrpo_eval::generations::Generations;
-use fgrpo_eval::samples::Benchmark;
-use fgrpo_eval::scoring::{self, Scored};
+use fgrpo_eval::evaluate::Evaluated;
+use fgrpo_eval::samples::{Benchmark, GradedSample};
 use fgrpo_verify::verdict::Verdict;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Responses of each kind.
 const EACH: usize = 4;
@@ -18,8 +16,7 @@ const EACH: usize = 4;
 /// # Errors
 /// Files that can't be read.
 pub(super) fn of(
-    folder: &Folder,
-    store: &Generations,
+    found: &Evaluated,
     benchmark: &Benchmark,
     problems: &[Problem],
 ) -> anyhow::Result<Vec<Example>> {
@@ -31,39 +28,36 @@ pub(super) fn of(
     let hard: Vec<String> = by_rate.iter().filter(|&&i| rate(i) > 0.0).take(EACH).map(id).collect();
     let easy: Vec<String> = by_rate.iter().rev().filter(|&&i| rate(i) < 1.0).take(EACH).map(id).collect();
 
-    let mut wanted: HashMap<(String, u64), (&'static str, Scored)> = HashMap::new();
-    let mut counts: HashMap<(&'static str, String), usize> = HashMap::new();
+    let mut wanted: HashMap<(&str, u64), (&'static str, &GradedSample)> = HashMap::new();
+    let mut seen: HashSet<(&'static str, &str)> = HashSet::new();
     let mut unread = 0;
-    scoring::each(folder, |scored| {
-        if scored.benchmark != benchmark.name {
-            return;
-        }
-        let kind = match scored.verdict {
-            Verdict::Correct if hard.contains(&scored.problem) => RARE,
-            Verdict::Wrong if easy.contains(&scored.problem) => SLIP,
+    for graded in found.graded.iter().filter(|graded| graded.benchmark == benchmark.name) {
+        let kind = match graded.verdict {
+            Verdict::Correct if hard.contains(&graded.problem) => RARE,
+            Verdict::Wrong if easy.contains(&graded.problem) => SLIP,
             Verdict::Unparsed | Verdict::Unscorable if unread < EACH => {
                 unread += 1;
                 UNREAD
             }
-            _ => return,
+            _ => continue,
         };
-        let seen = counts.entry((kind, scored.problem.clone())).or_default();
-        *seen += 1;
-        if *seen == 1 {
-            wanted.insert((scored.problem.clone(), scored.sample), (kind, scored));
+        if seen.insert((kind, &graded.problem)) {
+            wanted.insert((&graded.problem, graded.sample), (kind, graded));
         }
-    })?;
+    }
     let known: HashMap<&str, &Problem> = problems.iter().map(|p| (p.id.as_str(), p)).collect();
     let mut examples = Vec::new();
-    store.each(|made| {
-        let Some((kind, scored)) = wanted.remove(&(made.problem, made.sample)) else { return Ok(()) };
-        let problem = known.get(scored.problem.as_str());
+    found.store.each(|made| {
+        let Some(&(kind, graded)) = wanted.get(&(made.problem.as_str(), made.sample)) else {
+            return Ok(());
+        };
+        let problem = known.get(graded.problem.as_str());
         examples.push(Example {
             kind,
-            verdict: scored.verdict,
-            reason: scored.reason,
-            problem: scored.id.unwrap_or(scored.problem),
-            sample: scored.sample,
+            verdict: graded.verdict,
+            reason: graded.reason.clone(),
+            problem: graded.id.as_ref().unwrap_or(&graded.problem).clone(),
+            sample: graded.sample,
             prompt: problem.map(|p| p.text(None)).unwrap_or_default(),
             target: problem.and_then(|p| p.truth.gold()),
             response: made.text,

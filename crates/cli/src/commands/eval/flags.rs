@@ -1,11 +1,11 @@
 //! From flags, with or without a training configuration, to the plan of an evaluation.
 
-use super::settings::{Args, RewardFlag, Source};
+use super::settings::{Flags, RewardFlag, Source};
+use crate::args::sampling;
 use anyhow::Context;
 use fgrpo_core::maze::Scoring;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
-use fgrpo_eval::io::server::sampling::RequestSampling;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::names::Named;
 use fgrpo_eval::plan::Plan;
@@ -22,18 +22,18 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// Bad input in flags and data.
-pub fn plan(args: &Args, training: Option<&Config>, source: &Source) -> anyhow::Result<Plan> {
+pub fn plan(flags: &Flags, training: Option<&Config>, source: &Source) -> anyhow::Result<Plan> {
     let checkpoint = match source {
         Source::Checkpoint(dir) => Some(dir.as_path()),
         _ => None,
     };
-    args.check()?;
-    if let (None, Some(flag)) = (checkpoint, args.compute.given()) {
+    flags.check()?;
+    if let (None, Some(flag)) = (checkpoint, flags.compute.given()) {
         bad_input!(
             "{flag}: found with --server or --samples, wanted it with a checkpoint (--model DIR): here nothing is computed"
         );
     }
-    let eval = match (training, args.full) {
+    let eval = match (training, flags.full) {
         (Some(config), true) => match config.eval.full() {
             Some(full) => Some(full),
             None => {
@@ -44,20 +44,21 @@ pub fn plan(args: &Args, training: Option<&Config>, source: &Source) -> anyhow::
         (training, false) => training.map(|config| config.eval.clone()),
     };
     let eval = eval.as_ref();
-    let n = args.n.or(eval.map(|e| e.samples as u64));
+    let n = flags.n.or(eval.map(|e| e.samples as u64));
     let Some(n) = n else { bad_input!("-n: wanted the number of samples per problem") };
-    if let Some(k) = args.ks.iter().find(|&&k| k == 0 || k > n) {
+    if let Some(k) = flags.ks.iter().flatten().find(|&&k| k == 0 || k > n) {
         bad_input!("-k: found {k}, wanted 1 to the {n} samples of -n");
     }
-    let ks = match eval {
+    let ks = match (&flags.ks, eval) {
+        (Some(ks), _) => ks.clone(),
         // With fewer samples than configured, the larger k of the configuration are left out.
-        Some(e) if args.ks.is_empty() => e.k.iter().map(|&k| k as u64).filter(|&k| k <= n).collect(),
-        _ => args.ks.clone(),
+        (None, Some(e)) => e.k.iter().map(|&k| k as u64).filter(|&k| k <= n).collect(),
+        (None, None) => Vec::new(),
     };
-    let task = task_of(args, training.map(|c| &c.task))?;
+    let task = task_of(flags, training.map(|c| &c.task))?;
     // A file is evaluated in full. Of a configuration's own problems, those that training drops for their length are
     // dropped here too.
-    let own = training.is_some() && args.data.is_none();
+    let own = training.is_some() && flags.data.is_none();
     let language = match training {
         Some(config) if own => Some(language(config, &task, checkpoint)?),
         _ => None,
@@ -75,15 +76,15 @@ pub fn plan(args: &Args, training: Option<&Config>, source: &Source) -> anyhow::
                 true => Prompting { preset: Some(Family::Llama32), ..base },
                 false => base,
             };
-            args.prompting(base)
+            flags.prompting(base)
         },
-        grading: &|settings| args.grading.over(settings),
-        mazes: args.data.as_deref().filter(|_| matches!(task, TaskConfig::Maze(_))),
+        grading: &|settings| flags.grading.over(settings),
+        mazes: flags.data.as_deref().filter(|_| matches!(task, TaskConfig::Maze(_))),
         template: template.as_ref(),
-        limit: args.limit.or(eval.and_then(|e| e.problems)),
+        limit: flags.limit.or(eval.and_then(|e| e.problems)),
     };
     let mut parts = problem::held_out(&task, language.as_ref(), own, &overrides)?;
-    if let Some(name) = &args.name {
+    if let Some(name) = &flags.name {
         match parts.as_mut_slice() {
             [only] => only.name.clone_from(name),
             several => bad_input!(
@@ -92,22 +93,22 @@ pub fn plan(args: &Args, training: Option<&Config>, source: &Source) -> anyhow::
             ),
         }
     }
-    let stop = if args.stop.is_empty() { task.stop().to_vec() } else { args.stop.clone() };
+    let stop = flags.stop.clone().unwrap_or_else(|| task.stop().to_vec());
     if !stop.is_empty() && matches!(task, TaskConfig::Maze(_)) {
         bad_input!("--stop: found texts, wanted none with mazes, which end at their own token");
     }
     let of_training = training.and_then(|c| c.rollout.max_new_tokens);
-    let max_tokens = args.max_tokens.or(of_training).unwrap_or_else(|| {
+    let max_tokens = flags.max_tokens.or(of_training).unwrap_or_else(|| {
         let longest = parts.iter().map(|p| p.max_tokens).max().unwrap_or(1);
         // The paper's limit of this family.
-        if whole && args.preset == Some(Family::Qwen3) { longest.min(4096) } else { longest }
+        if whole && flags.preset == Some(Family::Qwen3) { longest.min(4096) } else { longest }
     });
-    let temperature = args.temperature.or(eval.map(|e| f64::from(e.temperature))).unwrap_or(1.0);
-    let (top_p, top_k, min_p) = (args.top_p, args.top_k, args.min_p);
-    let sampling = RequestSampling { temperature, top_p, top_k, min_p, max_tokens };
+    let temperature = flags.sampling.temperature.or(eval.map(|e| f64::from(e.temperature)));
+    let sampling = sampling::Flags { temperature, ..flags.sampling }.settings(max_tokens)?;
+    sampling.check_api("--server-api", flags.server_api)?;
     // A run's evaluations have its seed; a server gets one only with --seed.
-    let seed = args.seed.or(training.filter(|_| checkpoint.is_some()).map(|c| c.seed));
-    let rounding = checkpoint.and_then(|_| args.compute.settings(training).rounding());
+    let seed = flags.seed.or(training.filter(|_| checkpoint.is_some()).map(|c| c.seed));
+    let rounding = checkpoint.and_then(|_| flags.compute.settings(training).rounding());
     Ok(Plan { parts, n, ks, sampling, stop, seed, rounding })
 }
 
@@ -115,21 +116,21 @@ pub fn plan(args: &Args, training: Option<&Config>, source: &Source) -> anyhow::
 ///
 /// # Errors
 /// Bad input that names the flag.
-pub fn require_used(args: &Args, plan: &Plan, source: &Source, beside: &[TaskKind]) -> anyhow::Result<()> {
+pub fn require_used(flags: &Flags, plan: &Plan, source: &Source, beside: &[TaskKind]) -> anyhow::Result<()> {
     let mut kinds: Vec<TaskKind> = plan.parts.iter().map(|part| part.kind()).collect();
     kinds.extend(beside);
     kinds.dedup();
-    args.grading.for_kinds(&kinds)?;
+    flags.grading.for_kinds(&kinds)?;
     let mazes = [
-        ("--maze-size", args.maze_size.is_some()),
-        ("--maze-seed", args.maze_seed.is_some()),
-        ("--maze-problems", args.maze_problems.is_some()),
-        ("--maze-reward", args.maze_reward.is_some()),
+        ("--maze-size", flags.maze_size.is_some()),
+        ("--maze-seed", flags.maze_seed.is_some()),
+        ("--maze-problems", flags.maze_problems.is_some()),
+        ("--maze-reward", flags.maze_reward.is_some()),
     ];
     let prompts = [
-        ("--preset", args.preset.is_some()),
-        ("--system", args.system.is_some()),
-        ("--thinking", args.thinking.is_some()),
+        ("--preset", flags.preset.is_some()),
+        ("--system", flags.system.is_some()),
+        ("--thinking", flags.thinking.is_some()),
     ];
     let given = |flags: &[(&'static str, bool)]| flags.iter().find(|f| f.1).map(|f| f.0);
     if let (Some(flag), false) = (given(&mazes), kinds.contains(&TaskKind::Maze)) {
@@ -138,7 +139,7 @@ pub fn require_used(args: &Args, plan: &Plan, source: &Source, beside: &[TaskKin
     if let (Some(flag), [TaskKind::Maze]) = (given(&prompts), kinds.as_slice()) {
         bad_input!("{flag}: found with mazes, which have no such prompt");
     }
-    if let (Some(flag), false) = (args.of_server(), matches!(source, Source::Server(_))) {
+    if let (Some(flag), false) = (flags.of_server(), matches!(source, Source::Server(_))) {
         bad_input!("{flag}: found without --server, whose requests it is about");
     }
     Ok(())
@@ -153,7 +154,7 @@ fn language(config: &Config, task: &TaskConfig, checkpoint: Option<&Path>) -> an
 }
 
 /// The task: the configuration's, overridden by the flags, or the flags' own.
-fn task_of(args: &Args, training: Option<&TaskConfig>) -> anyhow::Result<TaskConfig> {
+fn task_of(flags: &Flags, training: Option<&TaskConfig>) -> anyhow::Result<TaskConfig> {
     let kind_of = |task: &TaskConfig| match task {
         TaskConfig::Maze(_) => Some(TaskKind::Maze),
         TaskConfig::Mix(_) => None,
@@ -162,9 +163,9 @@ fn task_of(args: &Args, training: Option<&TaskConfig>) -> anyhow::Result<TaskCon
             .or_else(|| other.text().map(|(kind, _)| kind)),
     };
     let known = training.and_then(kind_of);
-    let Some(kind) = args.task.or(known) else {
+    let Some(kind) = flags.task.or(known) else {
         return match training {
-            Some(mix) if args.data.is_none() => Ok(mix.clone()),
+            Some(mix) if flags.data.is_none() => Ok(mix.clone()),
             Some(_) => bad_input!(
                 "--data: found with task.kind = \"mix\", wanted --task with it, the kind of the file's problems"
             ),
@@ -175,17 +176,19 @@ fn task_of(args: &Args, training: Option<&TaskConfig>) -> anyhow::Result<TaskCon
         };
     };
     match (training, kind) {
-        (Some(TaskConfig::Maze(config)), TaskKind::Maze) => return Ok(TaskConfig::Maze(maze(args, config)?)),
+        (Some(TaskConfig::Maze(config)), TaskKind::Maze) => {
+            return Ok(TaskConfig::Maze(maze(flags, config)?));
+        }
         (None, TaskKind::Maze) => {
             let config = MazeConfig { size: 17, train: 1, held_out: 256, seed: 0, reward: Scoring::Exact };
-            return Ok(TaskConfig::Maze(maze(args, &config)?));
+            return Ok(TaskConfig::Maze(maze(flags, &config)?));
         }
         _ => {}
     }
     let own = training.filter(|t| kind_of(t) == Some(kind));
-    let Some(data) = &args.data else {
+    let Some(data) = &flags.data else {
         return match (own, training) {
-            (Some(own), _) => Ok(with_columns(own, args)),
+            (Some(own), _) => Ok(with_columns(own, flags)),
             (None, Some(other)) => bad_input!(
                 "--task: found {kind} with task.kind = {:?} in the configuration, wanted --data with it, the file of other problems",
                 other.kind()
@@ -204,7 +207,7 @@ fn task_of(args: &Args, training: Option<&TaskConfig>) -> anyhow::Result<TaskCon
     let base =
         text.unwrap_or_else(|| TextConfig { max_prompt_tokens: usize::MAX, ..TextConfig::of(kind, data) });
     // The configuration's columns are those of its own files.
-    let columns = args.columns.clone().unwrap_or_default();
+    let columns = flags.columns.clone().unwrap_or_default();
     let text = TextConfig { data: data.clone(), held_out: None, held_out_share: 0.0, stop, columns, ..base };
     match TaskConfig::of_text(kind, text) {
         Some(task) => Ok(task),
@@ -213,20 +216,20 @@ fn task_of(args: &Args, training: Option<&TaskConfig>) -> anyhow::Result<TaskCon
 }
 
 /// A task with the flags' columns.
-fn with_columns(task: &TaskConfig, args: &Args) -> TaskConfig {
-    let named = args.columns.clone().zip(task.text()).and_then(|(columns, (kind, text))| {
+fn with_columns(task: &TaskConfig, flags: &Flags) -> TaskConfig {
+    let named = flags.columns.clone().zip(task.text()).and_then(|(columns, (kind, text))| {
         TaskConfig::of_text(kind, TextConfig { columns, ..text.clone() })
     });
     named.unwrap_or_else(|| task.clone())
 }
 
-fn maze(args: &Args, base: &MazeConfig) -> anyhow::Result<MazeConfig> {
+fn maze(flags: &Flags, base: &MazeConfig) -> anyhow::Result<MazeConfig> {
     let config = MazeConfig {
-        size: args.maze_size.unwrap_or(base.size),
+        size: flags.maze_size.unwrap_or(base.size),
         train: base.train,
-        held_out: args.maze_problems.unwrap_or(base.held_out),
-        seed: args.maze_seed.unwrap_or(base.seed),
-        reward: args.maze_reward.map_or(base.reward, |r| match r {
+        held_out: flags.maze_problems.unwrap_or(base.held_out),
+        seed: flags.maze_seed.unwrap_or(base.seed),
+        reward: flags.maze_reward.map_or(base.reward, |r| match r {
             RewardFlag::Exact => Scoring::Exact,
             RewardFlag::ReachesGoal => Scoring::ReachesGoal,
         }),

@@ -1,18 +1,18 @@
 //! The results of an evaluation folder: tables on stdout, `summary.json`, `report.html`.
 
+use super::Flags;
 use super::examples;
-use super::settings::Args;
 use crate::commands::pass_at_k::{header, row};
 use crate::output::table::{Format, Render};
 use crate::report::sampled::{PassCurve, Set, samples_page};
 use fgrpo_eval::clusters;
 use fgrpo_eval::estimate::{Curve, Measured, RESAMPLES, resamples, resamples_of_all};
+use fgrpo_eval::evaluate::Evaluated;
 use fgrpo_eval::folder::Folder;
-use fgrpo_eval::generations::Generations;
 use fgrpo_eval::pass_at_k::{Report, choose_ks, powers_of_two};
 use fgrpo_eval::plan::Plan;
 use fgrpo_eval::record::Average;
-use fgrpo_eval::samples::{self, Benchmark, SCORED};
+use fgrpo_eval::samples::{Benchmark, SCORED};
 use fgrpo_eval::table::{Table, percent};
 use serde_json::{Value, json};
 
@@ -22,13 +22,14 @@ use serde_json::{Value, json};
 /// # Errors
 /// Samples that can't be read, files that can't be written.
 pub fn write(
-    args: &Args,
-    (folder, store): (&Folder, &Generations),
+    flags: &Flags,
+    folder: &Folder,
+    found: &Evaluated,
     plan: &Plan,
     average: Option<Average>,
 ) -> anyhow::Result<()> {
-    let mut all = samples::read(&folder.file(SCORED))?;
-    if let Some(field) = &args.cluster {
+    let mut all = found.counts.clone();
+    if let Some(field) = &flags.cluster {
         clusters::assign(&mut all, &[folder.file(SCORED)], field)?;
     }
     let mut reports: Vec<(&Benchmark, Report)> = Vec::new();
@@ -57,12 +58,13 @@ pub fn write(
     }
     let summary: Vec<&Report> = reports.iter().map(|(_, report)| report).collect();
     folder.write("summary.json", (serde_json::to_string_pretty(&summary)? + "\n").as_bytes())?;
-    folder.write("report.html", page(args, (folder, store), &reports, plan)?.as_bytes())?;
+    folder.write("report.html", page(flags, folder, found, &reports, plan)?.as_bytes())?;
     reports.iter_mut().for_each(|(_, report)| report.by_problem.clear());
     let ours: Vec<&(&Benchmark, Report)> =
         plan.parts.iter().filter_map(|p| reports.iter().find(|(b, _)| b.name == p.name)).collect();
     let together = together(&ours, plan, average);
-    if args.json || args.format == Format::Json {
+    let format = flags.format();
+    if format == Format::Json {
         let each: Vec<&Report> = ours.iter().map(|(_, report)| report).collect();
         let value = match (each.as_slice(), &together) {
             ([only], _) => json!(only),
@@ -80,7 +82,7 @@ pub fn write(
         if ours.len() > 1 {
             outln!("{}", b.name);
         }
-        out!("{}", table(report, args.format).render(args.format));
+        out!("{}", table(report, format).render(format));
         if ours.len() > 1 {
             outln!();
         }
@@ -91,8 +93,8 @@ pub fn write(
     if let Some(curve) = together {
         outln!("{}", curve.name);
         let mut table = header("", "@", curve.points.keys());
-        table.push(row("pass".to_owned(), &curve, has_intervals(args.format)));
-        out!("{}", table.render(args.format));
+        table.push(row("pass".to_owned(), &curve, has_intervals(format)));
+        out!("{}", table.render(format));
     }
     Ok(())
 }
@@ -132,8 +134,9 @@ fn has_intervals(format: Format) -> bool {
 
 /// The folder's report as one HTML file.
 fn page(
-    args: &Args,
-    (folder, store): (&Folder, &Generations),
+    flags: &Flags,
+    folder: &Folder,
+    found: &Evaluated,
     reports: &[(&Benchmark, Report)],
     plan: &Plan,
 ) -> anyhow::Result<String> {
@@ -143,7 +146,7 @@ fn page(
     // Only for the program.
     facts.retain(|(name, _)| name != "format");
     // A checkpoint's identity is a fingerprint; show its folder instead.
-    let model = args.model.clone().unwrap_or_else(|| {
+    let model = flags.model.clone().unwrap_or_else(|| {
         let known = identity["model"].as_str().filter(|_| identity["source"] != "checkpoint");
         let folder = folder.file("").file_name().map(|n| n.to_string_lossy().into_owned());
         known.map(str::to_owned).or(folder).unwrap_or_default()
@@ -171,7 +174,7 @@ fn page(
                 notes: notes(report),
                 table: table(report, Format::Text),
                 by_problem: Some(by_problem),
-                examples: examples::of(folder, store, b, of_this_data)?,
+                examples: examples::of(found, b, of_this_data)?,
             })
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
@@ -237,23 +240,17 @@ fn notes(report: &Report) -> Vec<String> {
 /// Fails when more than `most` of a data set's samples are unscorable.
 ///
 /// # Errors
-/// A failure that names the most common reason.
-pub fn check_unscorable(folder: &Folder, benchmark: &str, most: f64) -> anyhow::Result<()> {
-    let all = samples::read(&folder.file(SCORED))?;
-    let Some(b) = all.iter().find(|b| b.name == benchmark) else { return Ok(()) };
-    let share = b.unscorable_share();
+/// A failure that names the file with the reasons.
+pub fn check_unscorable(b: &Benchmark, most: f64) -> anyhow::Result<()> {
+    let (name, share, path) = (&b.name, b.unscorable_share(), b.path.display());
     if share >= 1.0 {
-        anyhow::bail!(
-            "no sample of {benchmark} could be graded; the reasons are in {}",
-            folder.file(SCORED).display()
-        );
+        anyhow::bail!("no sample of {name} could be graded; the reasons are in {path}");
     }
     if share > most {
         anyhow::bail!(
-            "{} % of the samples of {benchmark} are unscorable, more than the {} % of --max-unscorable; their reasons are in {}",
+            "{} % of the samples of {name} are unscorable, more than the {} % of --max-unscorable; their reasons are in {path}",
             percent(share),
-            percent(most),
-            folder.file(SCORED).display()
+            percent(most)
         );
     }
     Ok(())

@@ -3,6 +3,7 @@
 //! Every setting is sent, even neutral ones. For a missing field a server uses its own default (llama.cpp: `top_k` 40
 //! and `min_p` 0.05) or the model's `generation_config.json` (vLLM).
 
+use crate::bad_input;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -40,6 +41,44 @@ pub struct RequestSampling {
 }
 
 impl RequestSampling {
+    /// Refuses numbers outside their ranges. `name` is the place of a field in messages; temperatures start at `coldest`,
+    /// where 0 picks the most likely token.
+    ///
+    /// # Errors
+    /// Bad input that names the field.
+    pub fn check(&self, name: impl Fn(&str) -> String, coldest: f64) -> anyhow::Result<()> {
+        let refuse = |field: &str, found: f64, wanted: &str| -> anyhow::Result<()> {
+            bad_input!("{}: found {}, wanted {wanted}", name(field), found as f32)
+        };
+        // In the precision of configurations and of the engine.
+        if !(coldest as f32..=1e6).contains(&(self.temperature as f32)) {
+            return refuse("temperature", self.temperature, &format!("a number from {coldest} to 1000000"));
+        }
+        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
+            return refuse("top_p", self.top_p, "a number above 0 and at most 1");
+        }
+        if !(0.0..1.0).contains(&self.min_p) {
+            return refuse("min_p", self.min_p, "a number in [0, 1)");
+        }
+        if self.max_tokens == 0 {
+            return refuse("max_tokens", 0.0, "at least 1");
+        }
+        Ok(())
+    }
+
+    /// Refuses settings that a server of this kind doesn't know; `name` is the place of the server's kind.
+    ///
+    /// # Errors
+    /// Bad input that names the place.
+    pub fn check_api(&self, name: &str, api: Option<ServerApi>) -> anyhow::Result<()> {
+        if api == Some(ServerApi::Openai) && (self.top_k > 0 || self.min_p > 0.0) {
+            bad_input!(
+                "{name}: found openai with top-k or min-p sampling, which the standard doesn't know; wanted vllm, sglang or llama.cpp"
+            );
+        }
+        Ok(())
+    }
+
     /// The settings as a record, for a sampler without its own defaults.
     pub fn own_fields(&self) -> Map<String, Value> {
         let mut fields = Map::new();

@@ -5,6 +5,7 @@
 
 mod files;
 
+use crate::args::places;
 use crate::commands::dry_run::rejected;
 use crate::commands::eval;
 use crate::output::table::{Format, Render};
@@ -34,20 +35,10 @@ pub enum Suite {
     Paper,
 }
 
-/// `fgrpo eval`: one data set, or the paper's nine.
-#[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "Examples:\n  \
-    fgrpo eval --server http://localhost:8000 --model base --data aime25.jsonl --task math -n 1024 --preset qwen2.5 --out eval-base\n  \
-    fgrpo eval --model run/checkpoints/step-000800 --task maze --maze-size 9 -n 64 --out eval-maze\n  \
-    fgrpo eval --samples completions.jsonl --data math500.jsonl --task math -n 4 --out eval-elsewhere\n  \
-    fgrpo eval aime.toml --out eval-b           # flags from a file, overridden by the command line\n  \
-    fgrpo eval math.toml --model runs/math/checkpoints/step-000100 --out eval-math    # a training configuration's held-out problems\n  \
-    fgrpo eval --suite paper --data-root data --models Qwen2.5-7B/GRPO=grpo/ --models Qwen2.5-7B/F-GRPO=focal/ --out evals\n\n\
-    Then: fgrpo compare eval-base eval-b -k 1,256; of a suite: fgrpo paper table-1 --from evals")]
-pub struct EvalArgs {
-    /// One evaluation.
-    #[command(flatten)]
-    pub eval: eval::Args,
+/// The flags of a suite.
+#[derive(Debug, clap::Args)]
+#[group(id = "suite-flags")]
+pub struct Flags {
     /// All benchmarks of the paper, each as its table of settings has it: 1,024 samples per problem and the family's prompts, unless -n or --preset say otherwise.
     #[arg(long, value_enum, requires = "data_root", help_heading = "Suite")]
     pub suite: Option<Suite>,
@@ -78,30 +69,23 @@ fn model(text: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
-/// Runs the command.
+/// Evaluates every model on every benchmark, each with the flags of `common`.
 ///
 /// # Errors
 /// Bad input that lists everything that is wrong with files and flags; what an evaluation fails with.
-pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
-    match (args.suite, &args.data_root) {
-        (Some(Suite::Paper), Some(root)) => all(args, root),
-        _ => eval::run(&args.eval, &[]),
-    }
-}
-
-fn all(args: &EvalArgs, root: &Path) -> anyhow::Result<()> {
-    refuse_single(&args.eval)?;
+pub fn run(args: &Flags, common: &eval::Flags, root: &Path) -> anyhow::Result<()> {
+    refuse_single(common)?;
     if !root.is_dir() {
         bad_input!("--data-root: found no folder {}, wanted the folder of the suite's files", root.display());
     }
     let chosen = chosen(&args.only)?;
-    let models = models(args)?;
-    let local = models.iter().find_map(|(_, path)| path.clone().filter(|_| args.eval.server.is_none()));
-    let family = family(args, &models)?;
+    let models = models(args, common)?;
+    let local = models.iter().find_map(|(_, path)| path.clone().filter(|_| common.server.is_none()));
+    let family = family(args, common, &models)?;
     let mut checked: Vec<Checked> = chosen.iter().map(|b| check(b, root)).collect();
     if args.dry_run {
         checked.extend(check_training(root, local.as_deref(), family)?);
-        return dry_run(args, &checked, &models, family);
+        return dry_run(args, common, &checked, &models, family);
     }
     let wrong: Vec<&str> = checked
         .iter()
@@ -116,7 +100,7 @@ fn all(args: &EvalArgs, root: &Path) -> anyhow::Result<()> {
             wrong.join("\n  ")
         );
     }
-    let Some(out) = &args.eval.out else { bad_input!("--out: wanted the folder of the evaluations") };
+    let Some(out) = &common.out else { bad_input!("--out: wanted the folder of the evaluations") };
     if models.is_empty() {
         bad_input!("--models: wanted NAME=DIR for each checkpoint, or --model, or --server with --model");
     }
@@ -126,18 +110,18 @@ fn all(args: &EvalArgs, root: &Path) -> anyhow::Result<()> {
         for (j, (benchmark, file)) in chosen.iter().zip(&checked).enumerate() {
             let folder = out.join(name).join(&benchmark.name);
             say!("[{}/{total}] {}", i * chosen.len() + j + 1, folder.display());
-            let mut one = args.eval.clone();
+            let mut one = common.clone();
             one.data = Some(PathBuf::from(&file.file));
             one.task = Some(benchmark.kind);
             one.name = Some(benchmark.name.clone());
             one.n = one.n.or(Some(SAMPLES));
             one.preset = Some(family);
-            if let Some(path) = path.as_ref().filter(|_| args.eval.server.is_none()) {
+            if let Some(path) = path.as_ref().filter(|_| common.server.is_none()) {
                 one.model = Some(path.display().to_string());
             }
             std::fs::create_dir_all(out.join(name)).with_context(|| format!("creating {}", out.display()))?;
             one.out = Some(folder);
-            eval::run(&one, &kinds)?;
+            eval::one(&one, None, &kinds)?;
         }
     }
     say!("all {total} evaluations are done. Tables: fgrpo table {}", table_arguments(out, &models));
@@ -154,7 +138,7 @@ fn table_arguments(out: &Path, models: &[(String, Option<PathBuf>)]) -> String {
 }
 
 /// Refuses flags that are of one data set.
-fn refuse_single(args: &eval::Args) -> anyhow::Result<()> {
+fn refuse_single(args: &eval::Flags) -> anyhow::Result<()> {
     let given = [
         ("a configuration", args.config.is_some()),
         ("--data", args.data.is_some()),
@@ -184,7 +168,7 @@ fn chosen(only: &[String]) -> anyhow::Result<Vec<&'static Benchmark>> {
 }
 
 /// The models by their names: checkpoints with their folders, or what a server serves.
-fn models(args: &EvalArgs) -> anyhow::Result<Vec<(String, Option<PathBuf>)>> {
+fn models(args: &Flags, common: &eval::Flags) -> anyhow::Result<Vec<(String, Option<PathBuf>)>> {
     let mut models: Vec<(String, Option<PathBuf>)> = Vec::new();
     for (name, path) in &args.models {
         let stays_below = !name.split('/').any(|part| part.is_empty() || part == "." || part == "..");
@@ -196,9 +180,9 @@ fn models(args: &EvalArgs) -> anyhow::Result<Vec<(String, Option<PathBuf>)>> {
         if models.iter().any(|m| m.0 == *name) {
             bad_input!("--models: found {name} twice, wanted a name of its own for each model");
         }
-        models.push((name.clone(), Some(path.clone())));
+        models.push((name.clone(), Some(places::model("--models", path.clone())?)));
     }
-    match (&args.eval.server, &args.eval.model) {
+    match (&common.server, &common.model) {
         (Some(_), Some(name)) => models.push((name.rsplit('/').next().unwrap_or(name).to_owned(), None)),
         (Some(_), None) => bad_input!("--model: wanted the name of the served model, which names its folder"),
         (None, Some(path)) => {
@@ -231,8 +215,12 @@ fn name_of(path: &Path) -> String {
 }
 
 /// The family whose prompts are used: --preset's, or that of the checkpoints' architecture.
-fn family(args: &EvalArgs, models: &[(String, Option<PathBuf>)]) -> anyhow::Result<Family> {
-    if let Some(family) = args.eval.preset {
+fn family(
+    args: &Flags,
+    common: &eval::Flags,
+    models: &[(String, Option<PathBuf>)],
+) -> anyhow::Result<Family> {
+    if let Some(family) = common.preset {
         return Ok(family);
     }
     let mut known: Option<(Family, &str)> = None;
@@ -269,7 +257,8 @@ fn family(args: &EvalArgs, models: &[(String, Option<PathBuf>)]) -> anyhow::Resu
 }
 
 fn dry_run(
-    args: &EvalArgs,
+    args: &Flags,
+    common: &eval::Flags,
     checked: &[Checked],
     models: &[(String, Option<PathBuf>)],
     family: Family,
@@ -296,7 +285,7 @@ fn dry_run(
         }
         None => {}
     }
-    let n = args.eval.n.unwrap_or(SAMPLES);
+    let n = common.n.unwrap_or(SAMPLES);
     outln!("{n} samples per problem; prompts of {family}:");
     let mut seen = Vec::new();
     for benchmark in benchmarks() {

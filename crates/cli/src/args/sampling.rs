@@ -1,0 +1,42 @@
+//! How tokens are drawn, as flags: the same for every command that samples.
+
+use fgrpo_eval::io::server::sampling::RequestSampling;
+use serde::{Deserialize, Serialize};
+
+/// How tokens are drawn.
+#[derive(Debug, Clone, Copy, Default, clap::Args, Serialize, Deserialize)]
+#[command(next_help_heading = "Sampling")]
+#[serde(default, rename_all = "kebab-case")]
+#[group(id = "sampling")]
+pub struct Flags {
+    /// Sampling temperature; 0 picks the most likely token [default: 1].
+    #[arg(long)]
+    pub temperature: Option<f64>,
+    /// Top-p (nucleus) sampling; 1 is off [default: 1].
+    #[arg(long)]
+    pub top_p: Option<f64>,
+    /// Top-k sampling; 0 is off [default: 0].
+    #[arg(long)]
+    pub top_k: Option<usize>,
+    /// Min-p sampling: tokens need at least this fraction of the most likely token's probability; 0 is off [default: 0].
+    #[arg(long)]
+    pub min_p: Option<f64>,
+}
+
+impl Flags {
+    /// The settings, with this limit on a completion's length.
+    ///
+    /// # Errors
+    /// Bad input that names the flag.
+    pub fn settings(&self, max_tokens: usize) -> anyhow::Result<RequestSampling> {
+        let settings = RequestSampling {
+            temperature: self.temperature.unwrap_or(1.0),
+            top_p: self.top_p.unwrap_or(1.0),
+            top_k: self.top_k.unwrap_or(0),
+            min_p: self.min_p.unwrap_or(0.0),
+            max_tokens,
+        };
+        settings.check(|field| format!("--{}", field.replace('_', "-")), 0.0)?;
+        Ok(settings)
+    }
+}

@@ -1,0 +1,232 @@
+//! One evaluation, wherever its samples come from: problems -> missing samples -> verdicts -> counts.
+//!
+//! The trainer and `fgrpo eval` both run [`evaluate`]. The counts stay in memory. The folder's files are output, and let a
+//! stopped evaluation continue: a sample is never drawn twice, and is graded again only after its verifier changed.
+
+use super::folder::{Folder, GENERATIONS};
+use super::generations::{Generation, Generations};
+use crate::events::Events;
+use crate::failure::Stopped;
+use crate::graded::Graded;
+use crate::io::{interrupt, lines};
+use crate::plan::Plan;
+use crate::prompts;
+use crate::samples::{self, Benchmark, GradedSample, SCORED};
+use crate::unreadable::Unreadable;
+use anyhow::Context;
+use fgrpo_verify::verdict::Verdict;
+use rayon::prelude::*;
+use std::collections::{HashMap, HashSet};
+use std::fs::OpenOptions;
+use std::io::Write;
+
+/// Adds samples to the store, of which the given number is missing. Returns why some are still missing, if it knows.
+pub type Source<'a> =
+    Box<dyn FnOnce(&mut Generations, u64, &mut dyn Events) -> anyhow::Result<Option<String>> + 'a>;
+
+/// The result of an evaluation.
+pub struct Evaluated {
+    /// The counts of every data set in the folder; the plan's come last, in order.
+    pub counts: Vec<Benchmark>,
+    /// The graded samples behind them, in the same order.
+    pub graded: Vec<GradedSample>,
+    /// The samples' texts.
+    pub store: Generations,
+    /// Stored samples of the plan's problems.
+    pub samples: u64,
+    /// Those with an empty text.
+    pub empty: u64,
+    /// Samples that are still missing.
+    pub missing: u64,
+    /// Why they are missing, if known.
+    pub failure: Option<String>,
+}
+
+/// Takes the missing samples from `source`, grades every sample that has no valid verdict yet, and counts. Without a
+/// source, only the stored samples are used. With `regrade`, every verdict is made again.
+///
+/// # Errors
+/// Errors of the source, I/O errors, a stop on request while grading.
+pub fn evaluate(
+    plan: &Plan,
+    folder: &Folder,
+    source: Option<Source<'_>>,
+    regrade: bool,
+    events: &mut dyn Events,
+) -> anyhow::Result<Evaluated> {
+    prompts::record(&plan.parts, folder)?;
+    let mut store = Generations::open(&folder.file(GENERATIONS))?;
+    let (title, total, missing) = (plan.title(), plan.samples(), plan.missing(&store));
+    events.say(&format!(
+        "{title}: {} problems x {} samples, {} of {total} are stored",
+        plan.problems().len(),
+        plan.n,
+        total - missing
+    ));
+    let failure = match source {
+        Some(source) => source(&mut store, missing, events)?,
+        None => None,
+    };
+    let (graded, tallies) = grade(plan, folder, &store, regrade)?;
+    for (part, tally) in plan.parts.iter().zip(&tallies) {
+        events.say(&format!("{}: {} samples scored, {} scores kept", part.name, tally.made, tally.kept));
+    }
+    Ok(Evaluated {
+        counts: samples::count(&graded, &folder.file(SCORED))?,
+        graded,
+        samples: tallies.iter().map(|t| t.samples).sum(),
+        empty: tallies.iter().map(|t| t.empty).sum(),
+        missing: plan.missing(&store),
+        store,
+        failure,
+    })
+}
+
+impl Evaluated {
+    /// What keeps the answers of a data set's samples from being read.
+    pub fn unreadable(&self, benchmark: &str) -> Unreadable {
+        let own = self.graded.iter().filter(|s| s.benchmark == benchmark);
+        Unreadable::of(own.map(|s| (s.verdict, s.reason.as_str(), s.finish.as_deref() == Some("length"))))
+    }
+}
+
+/// How the samples of a part were graded.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    /// Existing verdicts that are still valid.
+    kept: u64,
+    /// Verdicts made now.
+    made: u64,
+    /// Samples with an empty text.
+    empty: u64,
+    /// All samples.
+    samples: u64,
+}
+
+/// Number of samples graded at a time.
+const BATCH: usize = 2048;
+
+/// A verdict on every stored sample of the plan's problems, and the tally of each part.
+///
+/// Verdicts are appended to the file as they are made, so that grading can be interrupted. At the end the file is written
+/// in order, so that it depends only on the samples.
+fn grade(
+    plan: &Plan,
+    folder: &Folder,
+    store: &Generations,
+    regrade: bool,
+) -> anyhow::Result<(Vec<GradedSample>, Vec<Tally>)> {
+    let parts = &plan.parts;
+    let mut place: HashMap<&str, (usize, usize)> = HashMap::new();
+    for (part, set) in parts.iter().enumerate() {
+        place.extend(set.problems.iter().enumerate().map(|(at, p)| (p.id.as_str(), (part, at))));
+    }
+    let tags: Vec<Vec<String>> =
+        parts.iter().map(|set| set.problems.iter().map(|p| set.grader.tag(p)).collect()).collect();
+    let ours: HashSet<&str> = parts.iter().map(|set| set.name.as_str()).collect();
+    let mut tallies = vec![Tally::default(); parts.len()];
+    // The valid verdicts: those of other data sets, and those that the plan's verifiers made.
+    let mut graded: Vec<GradedSample> = Vec::new();
+    let mut held: HashSet<((usize, usize), u64)> = HashSet::new();
+    let path = folder.file(SCORED);
+    lines::complete(&path, |line| {
+        // A line written by another version is made again.
+        let Ok(old) = serde_json::from_slice::<GradedSample>(line.text) else { return Ok(()) };
+        if !ours.contains(old.benchmark.as_str()) {
+            graded.push(old);
+            return Ok(());
+        }
+        let Some(&(part, at)) = place.get(old.problem.as_str()) else { return Ok(()) };
+        // If the verifier failed, try again.
+        let valid = !regrade
+            && old.benchmark == parts[part].name
+            && old.verifier == tags[part][at]
+            && old.verdict != Verdict::Unscorable;
+        if valid && held.insert(((part, at), old.sample)) {
+            // Another column may be the subject or the id by now.
+            let problem = &parts[part].problems[at];
+            graded.push(GradedSample {
+                subject: problem.subject.clone(),
+                id: problem.source_id.clone(),
+                ..old
+            });
+            tallies[part].kept += 1;
+        }
+        Ok(())
+    })?;
+    // Rewrite the valid verdicts first, so that nothing is appended to a torn last line.
+    folder.write(SCORED, &lines::to_bytes(&graded)?)?;
+    let mut file = OpenOptions::new()
+        .append(true)
+        .open(&path)
+        .with_context(|| format!("{}: cannot append", path.display()))?;
+    let verdict = |&(part, at): &(usize, usize), g: &Generation| {
+        if interrupt::requested() {
+            return None;
+        }
+        let problem = &parts[part].problems[at];
+        // A text that the provider withheld says nothing of the model.
+        let found = match g.finish.as_deref() {
+            Some("content_filter") => Graded::unscorable("content_filter"),
+            _ => parts[part].grader.grade(problem, &g.text),
+        };
+        // An interrupted verifier gives no verdict.
+        if found.verdict == Verdict::Unscorable && interrupt::requested() {
+            return None;
+        }
+        Some(GradedSample {
+            benchmark: parts[part].name.clone(),
+            problem: g.problem.clone(),
+            sample: g.sample,
+            correct: (found.verdict != Verdict::Unscorable).then_some(found.verdict == Verdict::Correct),
+            verdict: found.verdict,
+            reason: found.reason.into_owned(),
+            reward: found.reward,
+            answer: parts[part].grader.vote(problem, &g.text),
+            subject: problem.subject.clone(),
+            id: problem.source_id.clone(),
+            tokens: g.tokens,
+            finish: g.finish.clone(),
+            verifier: tags[part][at].clone(),
+        })
+    };
+    let mut batch: Vec<((usize, usize), Generation)> = Vec::with_capacity(BATCH);
+    let mut flush = |batch: &mut Vec<((usize, usize), Generation)>| -> anyhow::Result<()> {
+        let new: Vec<GradedSample> = batch.par_iter().filter_map(|(at, g)| verdict(at, g)).collect();
+        let done = new.len();
+        file.write_all(&lines::to_bytes(&new)?)
+            .with_context(|| format!("{}: cannot append", path.display()))?;
+        graded.extend(new);
+        if done < batch.len() {
+            let words = format!(
+                "{}: stopped on request while grading; the scores so far are kept, and the same command continues",
+                plan.title()
+            );
+            return Err(Stopped(words).into());
+        }
+        batch.clear();
+        Ok(())
+    };
+    store.each(|g| {
+        let Some(&at) = place.get(g.problem.as_str()) else { return Ok(()) };
+        let tally = &mut tallies[at.0];
+        tally.samples += 1;
+        tally.empty += u64::from(g.text.trim().is_empty());
+        if !held.contains(&(at, g.sample)) {
+            tally.made += 1;
+            batch.push((at, g));
+            if batch.len() == BATCH {
+                flush(&mut batch)?;
+            }
+        }
+        Ok(())
+    })?;
+    flush(&mut batch)?;
+    // Other data sets come first, in their previous order; then the plan's, in the order of its problems.
+    graded.sort_by_key(|s| {
+        let own = ours.contains(s.benchmark.as_str()).then(|| place[s.problem.as_str()]);
+        own.map(|place| (place, s.sample))
+    });
+    folder.write(SCORED, &lines::to_bytes(&graded)?)?;
+    Ok((graded, tallies))
+}

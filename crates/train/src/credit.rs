@@ -198,9 +198,15 @@ mod tests {
         let verdicts = [Verdict::Correct, Verdict::Correct, Verdict::Correct, Verdict::Wrong];
         let grades = verdicts.map(|verdict| Graded::new(verdict, "none")).to_vec();
         let of = |advantage| {
-            let how =
-                Credit { advantage, rewards: Rewards::default(), focal_gamma: 0.0, shaping: Shaping::None };
-            let found = credit(&how, &BTreeMap::new(), vec![rollouts.clone()], vec![grades.clone()]);
+            let how = Credit {
+                advantage,
+                rewards: Rewards::default(),
+                focal_gamma: 0.0,
+                shaping: Shaping::None,
+                overlong: None,
+            };
+            let (rollouts, grades) = (vec![rollouts.clone()], vec![grades.clone()]);
+            let found = credit(&how, Truncated::Grade, &BTreeMap::new(), rollouts, grades);
             found.unwrap().swap_remove(0).assigned.advantages
         };
         let (plain, shared) = (of(Advantage::GRPO), of(Advantage::CueGrpo { alpha: 1.0 }));

@@ -71,7 +71,7 @@ pub fn generate(
     // The same end tokens as in training.
     sampling.stop_tokens = language.stop_tokens().to_vec();
     let mut encoded: Vec<Vec<u32>> = Vec::with_capacity(request.problems.len());
-    let room = engine.config().max_position_embeddings;
+    let room = engine.config().context();
     for (problem, prompt) in request.problems {
         let ids = language
             .prompt(&problem.conversation(prompt.system.as_deref()), prompt.thinking)

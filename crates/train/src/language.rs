@@ -80,7 +80,7 @@ impl Language {
     /// # Errors
     /// Bad input that names the folder or file: no tokenizer, no template, no end token, or an empty stop text.
     pub fn open(folder: &Path, stop: &[String]) -> anyhow::Result<Self> {
-        let mut language = Self::read(folder, stop)?;
+        let language = Self::read(folder, stop)?;
         if language.template.is_none() {
             return Err(chat::missing(folder));
         }

@@ -16,7 +16,9 @@ fn logits(path: &Path, tokens: &[u32]) -> Vec<f32> {
     let mut engine = Engine::open(&Checkpoint::open(path).unwrap(), &Device::cpu(1)).unwrap();
     let mut batch = Batch::default();
     batch.push_segment(tokens, None);
-    (0..tokens.len()).for_each(|row| drop(batch.predict(row, 0)));
+    for row in 0..tokens.len() {
+        batch.predict(row, 0);
+    }
     engine.logits(&batch).unwrap()
 }
 

@@ -238,7 +238,7 @@ fn family(args: &EvalArgs, models: &[(String, Option<PathBuf>)]) -> anyhow::Resu
     let mut known: Option<(Family, &str)> = None;
     for (name, path) in models {
         let Some(path) = path else { continue };
-        let config = match Gguf::is(path) {
+        let config: serde_json::Value = match Gguf::is(path) {
             true => Gguf::open(path).and_then(|gguf| gguf.config()).or_bad_input()?.into(),
             false => json::read(&path.join("config.json"))?,
         };

@@ -18,7 +18,7 @@ use crate::io::lines::Lines;
 use crate::kind::{self, TaskKind, Truth};
 use crate::row::Row;
 use crate::samples::{self, Benchmark};
-use crate::verifier::Settings;
+use crate::verifier::{Reasoning, Settings};
 use anyhow::Context;
 use fgrpo_verify::verdict::Verdict;
 use rayon::prelude::*;
@@ -464,7 +464,9 @@ fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<R
         "synlogic" => TaskKind::SynLogic,
         _ => TaskKind::Math,
     };
-    let grader = Grader::new(kind, Settings::reference())?;
+    // The logs of reasoning models hold their thoughts.
+    let settings = Settings { reasoning: Some(Reasoning::Strip), ..Settings::reference(kind) };
+    let grader = Grader::new(kind, settings)?;
     let verdict = |response: &Response| -> Result<Verdict, &'static str> {
         let problem = Problem::new(response.problem.clone(), Vec::new(), truth(kind, response)?);
         Ok(grader.grade(&problem, &response.text).verdict)

@@ -1,7 +1,7 @@
 //! From a problem and a completion to a verdict and a reward: the single entry point to all verifiers.
 
 use crate::dataset::Problem;
-use crate::graded::{Graded, Verifier, guarded};
+use crate::graded::{Graded, Response, Verifier};
 use crate::kind::{self, TaskKind, Truth, short_hash};
 use crate::verifier::{Grading, Settings};
 use std::collections::HashMap;
@@ -30,6 +30,7 @@ impl Grader {
             _ => serde_json::to_string(&settings).expect("settings are JSON"),
         };
         let written = written + &kind::python::file_hash(&settings).unwrap_or_default();
+        let written = format!("{written}{:?}", settings.thoughts());
         let grading = kind.grading(settings)?;
         Ok(Self { kind, grading, settings: short_hash(&written), prepared: RwLock::default() })
     }
@@ -61,10 +62,15 @@ impl Grader {
 
     /// Grades one completion. Never panics: if a verifier panics, the completion is unscorable.
     pub fn grade(&self, problem: &Problem, completion: &str) -> Graded {
-        guarded(|| {
-            let text = problem.truth.graded_part(completion, &self.grading.settings);
-            self.verifier(problem).check(text)
+        self.grading.grade(completion, |Response { text, answer }| {
+            let answer = problem.truth.graded_part(answer, &self.grading.settings);
+            self.verifier(problem).check(Response { text, answer })
         })
+    }
+
+    /// The answer in a completion as text, for majority votes ([`crate::verifier::Reference::vote`]).
+    pub fn vote(&self, problem: &Problem, completion: &str) -> Option<Option<String>> {
+        problem.truth.vote(self.grading.answer(completion).unwrap_or_default())
     }
 
     /// The problem's verifier, cached if the same problem was graded before.
@@ -97,7 +103,7 @@ impl Grader {
 struct Unusable(String);
 
 impl Verifier for Unusable {
-    fn check(&self, _: &str) -> Graded {
+    fn check(&self, _: Response<'_>) -> Graded {
         Graded::unscorable(self.0.clone())
     }
 }

@@ -67,14 +67,28 @@ impl From<Outcome> for Graded {
     }
 }
 
+/// A completion as verifiers get it.
+#[derive(Debug, Clone, Copy)]
+pub struct Response<'a> {
+    /// The whole text.
+    pub text: &'a str,
+    /// The part of it that is graded: what follows the thoughts.
+    pub answer: &'a str,
+}
+
 /// The verifier of one problem, prepared once for all its completions.
 pub trait Verifier: Send + Sync {
     /// Grades a completion.
-    fn check(&self, completion: &str) -> Graded;
+    fn check(&self, response: Response<'_>) -> Graded;
 
     /// [`Verifier::check`] with the details that `fgrpo verify` prints.
-    fn explain(&self, completion: &str) -> Graded {
-        self.check(completion)
+    fn explain(&self, response: Response<'_>) -> Graded {
+        self.check(response)
+    }
+
+    /// What makes verdicts doubtful, about the reference answer.
+    fn doubt(&self) -> Option<&'static str> {
+        None
     }
 
     /// Tries whatever program does the grading, before any other work is done.

@@ -23,7 +23,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::ops::Deref;
-use std::sync::Arc;
 
 macro_rules! kinds {
     ($($kind:ident($file:ident) = $name:literal: $about:literal, $line:expr;)+) => {
@@ -74,7 +73,7 @@ macro_rules! kinds {
                 let program = match self {
                     $(Self::$kind => $file::Truth::program(&settings)?,)+
                 };
-                Ok(Grading { program: program.map(Program::new).transpose()?.map(Arc::new), settings })
+                Ok(Grading::new(settings, program.map(Program::new).transpose()?))
             }
 
             /// The fields of a line of `fgrpo verify`; `None` if it has no such kind.

@@ -1,6 +1,7 @@
 //! The user's own verifier: a program that reads one JSON line per completion and answers with one JSON line.
 //!
-//! Input: `{"id": 7, "problem": <row of the data set>, "completion": "..."}`. Output: `{"score": 0.5}`, or
+//! Input: `{"id": 7, "problem": <row of the data set>, "completion": "...", "answer_text": "..."}`; `answer_text` is what
+//! follows the thoughts of the completion. Output: `{"score": 0.5}`, or
 //! `{"unscorable": "why"}` if the program can't judge the completion. It may include `"id": 7` to show which question
 //! it answers. The score is the reward; a completion counts as correct if its score is at least `correct_from`.
 //!
@@ -12,7 +13,7 @@
 //! There is no sandbox: the program runs with the user's rights.
 
 use crate::bad_input;
-use crate::graded::{Graded, LARGEST_REWARD};
+use crate::graded::{Graded, LARGEST_REWARD, Response};
 use crate::io::interrupt;
 use crate::io::process_group::ProcessGroup;
 use fgrpo_verify::verdict::Verdict;
@@ -238,7 +239,8 @@ impl Program {
     pub fn check(&self, problem: &Value) -> anyhow::Result<()> {
         let (mut last, mut shown) = (String::new(), String::new());
         for completion in ["", "The answer is 1."] {
-            let Graded { reason, reward, printed, .. } = self.grade(problem, completion);
+            let response = Response { text: completion, answer: completion };
+            let Graded { reason, reward, printed, .. } = self.grade_response(problem, response);
             // "unscorable" from the program itself counts as an answer too.
             let failed = reward.is_none()
                 && ["timeout", "died", "bad_answer: ", "not_started: ", "raised "]
@@ -296,7 +298,17 @@ impl Program {
     /// Asks the program to judge one completion. Reasons without a score: `timeout`, `died`, `bad_answer: ...`,
     /// `not_started: ...`, `stopped`, or the program's own reason.
     pub fn grade(&self, problem: &Value, completion: &str) -> Graded {
-        let body = json!({ "problem": problem, "completion": completion }).to_string();
+        self.ask(&json!({ "problem": problem, "completion": completion }))
+    }
+
+    /// [`Program::grade`] with the answer after the thoughts beside the completion, as `answer_text`.
+    pub fn grade_response(&self, problem: &Value, response: Response<'_>) -> Graded {
+        let Response { text, answer } = response;
+        self.ask(&json!({ "problem": problem, "completion": text, "answer_text": answer }))
+    }
+
+    fn ask(&self, question: &Value) -> Graded {
+        let body = question.to_string();
         // Everything after the opening brace; the id is added in front of it.
         let body = &body[1..];
         let mut worker = match self.take() {

@@ -145,7 +145,7 @@ pub fn score(folder: &Folder, store: &Generations, part: &ProblemSet, anew: bool
                     verdict: graded.verdict,
                     reason: graded.reason.into_owned(),
                     reward: graded.reward,
-                    answer: problem.truth.vote(&g.text),
+                    answer: grader.vote(problem, &g.text),
                     subject: problem.subject.clone(),
                     id: problem.source_id.clone(),
                     tokens: g.tokens,

@@ -1,14 +1,18 @@
 //! What a kind of problem brings: a reference answer and its verifier; and the settings that verifiers share.
 
-use crate::graded::{Graded, Verifier};
+use crate::graded::{Graded, Response, Verifier, guarded};
 use crate::io::json;
+use crate::kind::TaskKind;
 use crate::program::{self, Program};
 use crate::row::{Row, Unusable};
 use fgrpo_core::maze::Scoring;
 use fgrpo_verify::choice;
+use fgrpo_verify::thoughts::Tags;
+use fgrpo_verify::verdict::Verdict;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::str::FromStr;
 use std::sync::Arc;
 
 named! {
@@ -29,6 +33,50 @@ impl Mode {
     /// The default where verdicts are compared with published ones: `fgrpo verify`, and evaluations without a
     /// configuration.
     pub const REFERENCE: Self = Self::Parity;
+}
+
+/// What becomes of the thoughts before an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Reasoning {
+    /// What follows them is graded; the tags are those of the model's template, else `<think>` and `</think>`.
+    Strip,
+    /// They are graded with the answer.
+    Keep,
+    /// What follows these tags is graded.
+    Between(Tags),
+}
+
+impl FromStr for Reasoning {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "strip" => Ok(Self::Strip),
+            "keep" => Ok(Self::Keep),
+            tags => Tags::parse(tags)
+                .map(Self::Between)
+                .map_err(|why| why.replace("wanted ", "wanted strip, keep or ")),
+        }
+    }
+}
+
+impl TryFrom<String> for Reasoning {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Reasoning> for String {
+    fn from(reasoning: Reasoning) -> Self {
+        match reasoning {
+            Reasoning::Strip => "strip".to_owned(),
+            Reasoning::Keep => "keep".to_owned(),
+            Reasoning::Between(tags) => format!("{},{}", tags.open, tags.close),
+        }
+    }
 }
 
 /// What a program that is judged by tests may use.
@@ -82,6 +130,13 @@ pub struct Settings {
     /// Mazes: when an answer is correct. In a configuration this is `task.reward`.
     #[serde(skip)]
     pub maze: Scoring,
+    /// What becomes of thoughts; by default they are kept in mode `parity` and stripped in mode `strict`. In a
+    /// configuration this is `task.reasoning`.
+    #[serde(skip)]
+    pub reasoning: Option<Reasoning>,
+    /// The tags of thoughts in the model's template.
+    #[serde(skip)]
+    pub template_tags: Option<Tags>,
 }
 
 /// The settings of training.
@@ -96,14 +151,35 @@ impl Default for Settings {
             command: None,
             code: Limits::default(),
             maze: Scoring::Exact,
+            reasoning: None,
+            template_tags: None,
         }
     }
 }
 
 impl Settings {
-    /// The settings with which verdicts are comparable with published ones.
-    pub fn reference() -> Self {
-        Self { mode: Mode::REFERENCE, ..Self::default() }
+    /// The settings with which verdicts are comparable with published ones. Only math and SynLogic have a reference that
+    /// judges otherwise.
+    pub fn reference(kind: TaskKind) -> Self {
+        let mode = match kind {
+            TaskKind::Math | TaskKind::SynLogic => Mode::REFERENCE,
+            _ => Mode::TRAINING,
+        };
+        Self { mode, ..Self::default() }
+    }
+
+    /// The tags of the thoughts that aren't graded; `None` where the whole completion is.
+    pub fn thoughts(&self) -> Option<Tags> {
+        let template = self.template_tags.clone();
+        match &self.reasoning {
+            Some(Reasoning::Keep) => None,
+            None if self.mode == Mode::Parity => None,
+            Some(Reasoning::Between(tags)) => {
+                let opened = template.is_some_and(|of| of.opened && of.open == tags.open);
+                Some(Tags { opened, ..tags.clone() })
+            }
+            None | Some(Reasoning::Strip) => Some(template.unwrap_or_default()),
+        }
     }
 }
 
@@ -114,9 +190,30 @@ pub struct Grading {
     pub settings: Settings,
     /// The program that grades, for kinds that need one.
     pub program: Option<Arc<Program>>,
+    /// The tags of the thoughts that aren't graded.
+    thoughts: Option<Tags>,
 }
 
 impl Grading {
+    /// What verifiers with these settings share.
+    pub fn new(settings: Settings, program: Option<Program>) -> Self {
+        let thoughts = settings.thoughts();
+        Self { settings, program: program.map(Arc::new), thoughts }
+    }
+
+    /// The part of a completion that is graded; `None` for thoughts that don't end.
+    pub fn answer<'a>(&self, completion: &'a str) -> Option<&'a str> {
+        self.thoughts.as_ref().map_or(Some(completion), |tags| tags.answer(completion))
+    }
+
+    /// Grades the answer of a completion by `check`. If that panics, the completion is unscorable.
+    pub fn grade(&self, completion: &str, check: impl FnOnce(Response<'_>) -> Graded) -> Graded {
+        match self.answer(completion) {
+            Some(answer) => guarded(|| check(Response { text: completion, answer })),
+            None => Graded::new(Verdict::Unparsed, "unfinished_thoughts"),
+        }
+    }
+
     /// The verifier that hands a problem to the user's program; `without` says why there is none.
     ///
     /// # Errors
@@ -138,8 +235,8 @@ struct ByProgram {
 }
 
 impl Verifier for ByProgram {
-    fn check(&self, completion: &str) -> Graded {
-        self.program.grade(&self.problem, completion)
+    fn check(&self, response: Response<'_>) -> Graded {
+        self.program.grade_response(&self.problem, response)
     }
 
     fn check_start(&self) -> anyhow::Result<()> {

@@ -1,8 +1,9 @@
 //! The verifiers for lists of answers.
 
 use crate::call::{bad, threads, without_gil};
+use fgrpo_eval::graded::{Graded, Response};
 use fgrpo_eval::names::Named;
-use fgrpo_eval::verifier::Mode;
+use fgrpo_eval::verifier::{Grading, Mode, Reasoning, Settings};
 use fgrpo_verify::math::parsed::{self, Answer, Target, Words};
 use fgrpo_verify::verdict::{Outcome, Verdict};
 use fgrpo_verify::{choice, ifeval, math, synlogic};
@@ -14,7 +15,6 @@ use serde_json::{Number, Value};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -92,13 +92,14 @@ fn golds(items: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 /// Checks every response against its problem. A problem that occurs several times is parsed once.
 ///
 /// `make` makes the verifier of a problem. If it fails, the responses are unscorable, with its message as the reason.
+/// `grading` says what becomes of thoughts.
 fn check_all<'py, K, P>(
     py: Python<'py>,
     problems: &[K],
     responses: &[Cow<'_, str>],
-    asked: Option<usize>,
+    (grading, asked): (Grading, Option<usize>),
     make: impl Fn(&K) -> Result<P, String> + Sync,
-    check: impl Fn(&P, &str) -> Outcome + Sync,
+    check: impl Fn(&P, Response<'_>) -> Outcome + Sync,
 ) -> PyResult<Verdicts<'py>>
 where
     K: Hash + Eq + Sync,
@@ -124,12 +125,11 @@ where
         let read: Vec<OnceLock<Result<P, String>>> = (0..known.len()).map(|_| OnceLock::new()).collect();
         let one = |i: usize| {
             let work = || match read[which[i]].get_or_init(|| make(&problems[i])) {
-                Ok(verifier) => check(verifier, &responses[i]),
-                Err(why) => {
-                    Outcome { verdict: Verdict::Unscorable, reason: format!("bad_input: {why}").into() }
-                }
+                Ok(verifier) => grading.grade(&responses[i], |response| check(verifier, response).into()),
+                Err(why) => Graded::unscorable(format!("bad_input: {why}")),
             };
-            guarded(work)
+            let Graded { verdict, reason, .. } = fgrpo_eval::graded::guarded(work);
+            Outcome { verdict, reason }
         };
         let next = AtomicUsize::new(0);
         // Batches as one thread did them, with where each begins.
@@ -163,18 +163,21 @@ where
     Ok((codes.into_pyarray(py), outcomes.into_iter().map(|o| o.reason).collect()))
 }
 
-/// The outcome of a check; a panic is unscorable.
-fn guarded(check: impl FnOnce() -> Outcome) -> Outcome {
-    catch_unwind(AssertUnwindSafe(check)).unwrap_or(const { Outcome::new(Verdict::Unscorable, "panic") })
+/// What becomes of thoughts in a mode.
+fn grading(mode: &str, reasoning: Option<&str>) -> PyResult<Grading> {
+    let mode = Mode::from_name(mode)
+        .ok_or_else(|| bad(format!("mode: found {mode:?}, wanted \"parity\" or \"strict\"")))?;
+    let reasoning =
+        reasoning.map(str::parse::<Reasoning>).transpose().map_err(|why| bad(format!("reasoning: {why}")))?;
+    Ok(Grading::new(Settings { mode, reasoning, ..Settings::default() }, None))
 }
 
-fn math_options(mode: &str, accept_unfinished: bool) -> PyResult<math::Options> {
-    let mode = match mode {
-        "parity" => math::Mode::Parity,
-        "strict" => math::Mode::Strict,
-        _ => return Err(bad(format!("mode: found {mode:?}, wanted \"parity\" or \"strict\""))),
+fn math_options(grading: &Grading, accept_unfinished: bool) -> math::Options {
+    let mode = match grading.settings.mode {
+        Mode::Parity => math::Mode::Parity,
+        Mode::Strict => math::Mode::Strict,
     };
-    Ok(math::Options { mode, accept_unfinished, ..math::Options::default() })
+    math::Options { mode, accept_unfinished, ..math::Options::default() }
 }
 
 /// One gold per response.
@@ -185,17 +188,19 @@ pub(crate) fn verify_math<'py>(
     responses: Bound<'py, PyAny>,
     mode: &str,
     accept_unfinished: bool,
+    reasoning: Option<&str>,
     threads: Option<usize>,
 ) -> PyResult<Verdicts<'py>> {
-    let options = math_options(mode, accept_unfinished)?;
+    let grading = grading(mode, reasoning)?;
+    let options = math_options(&grading, accept_unfinished);
     let (golds, responses) = (self::golds(&golds)?, strings("responses", &responses)?);
     check_all(
         py,
         &golds,
         &text(&responses),
-        threads,
+        (grading, threads),
         |gold| Ok(math::Verifier::new(gold, &options)),
-        math::Verifier::check,
+        |verifier, response| verifier.check(response.answer),
     )
 }
 
@@ -207,6 +212,7 @@ pub(crate) fn verify_choice<'py>(
     responses: Bound<'py, PyAny>,
     options: Option<Vec<Vec<String>>>,
     r#match: &str,
+    reasoning: Option<&str>,
     threads: Option<usize>,
 ) -> PyResult<Verdicts<'py>> {
     let compare = match r#match {
@@ -233,9 +239,9 @@ pub(crate) fn verify_choice<'py>(
         py,
         &problems,
         &text(&responses),
-        threads,
+        (grading(Mode::TRAINING.name(), reasoning)?, threads),
         |(gold, options)| choice::Verifier::new(gold, options, compare).map_err(|e| e.to_string()),
-        choice::Verifier::check,
+        |verifier, response| verifier.check(response.answer),
     )
 }
 
@@ -246,6 +252,7 @@ pub(crate) fn verify_ifeval<'py>(
     instructions: Vec<Vec<String>>,
     arguments: Vec<String>,
     responses: Bound<'py, PyAny>,
+    reasoning: Option<&str>,
     threads: Option<usize>,
 ) -> PyResult<Verdicts<'py>> {
     let responses = strings("responses", &responses)?;
@@ -254,13 +261,13 @@ pub(crate) fn verify_ifeval<'py>(
         py,
         &problems,
         &text(&responses),
-        threads,
+        (grading(Mode::TRAINING.name(), reasoning)?, threads),
         |(ids, arguments)| {
             let arguments: Vec<serde_json::Value> =
                 serde_json::from_str(arguments).map_err(|e| e.to_string())?;
             ifeval::Verifier::new(ids, &arguments).map_err(|e| e.to_string())
         },
-        ifeval::Verifier::check,
+        |verifier, response| verifier.check(response.answer),
     )
 }
 
@@ -273,11 +280,13 @@ pub(crate) fn verify_synlogic<'py>(
     responses: Bound<'py, PyAny>,
     mode: &str,
     format_gate: bool,
+    reasoning: Option<&str>,
     threads: Option<usize>,
 ) -> PyResult<Verdicts<'py>> {
-    let mode = match math_options(mode, false)?.mode {
-        math::Mode::Parity => synlogic::Mode::Parity,
-        math::Mode::Strict => synlogic::Mode::Strict,
+    let grading = grading(mode, reasoning)?;
+    let mode = match grading.settings.mode {
+        Mode::Parity => synlogic::Mode::Parity,
+        Mode::Strict => synlogic::Mode::Strict,
     };
     let options = synlogic::Options { mode, format_gate };
     let (tasks, game_data) = (strings("tasks", &tasks)?, strings("game_data", &game_data)?);
@@ -295,12 +304,12 @@ pub(crate) fn verify_synlogic<'py>(
         py,
         &problems,
         &text(&responses),
-        threads,
+        (grading, threads),
         |(task, data)| {
             let task = task.parse().map_err(|e: synlogic::Error| e.to_string())?;
             synlogic::Verifier::parse(task, data).map_err(|e| e.to_string())
         },
-        |verifier, response| verifier.check(response, &options),
+        |verifier, response| verifier.check_answer(response.text, response.answer, &options),
     )
 }
 
@@ -309,30 +318,41 @@ pub(crate) fn verify_synlogic<'py>(
 pub(crate) struct MathProblem {
     /// None if parsing the gold panicked; then every response is unscorable.
     verifier: Option<math::Verifier>,
+    grading: Grading,
     gold: String,
     mode: String,
     accept_unfinished: bool,
+    reasoning: Option<String>,
 }
 
 #[pymethods]
 impl MathProblem {
     #[new]
-    #[pyo3(signature = (gold, *, mode = Mode::REFERENCE.name(), accept_unfinished = false))]
-    fn new(py: Python<'_>, gold: &Bound<'_, PyAny>, mode: &str, accept_unfinished: bool) -> PyResult<Self> {
-        let options = math_options(mode, accept_unfinished)?;
+    #[pyo3(signature = (gold, *, mode = Mode::REFERENCE.name(), accept_unfinished = false, reasoning = None))]
+    fn new(
+        py: Python<'_>,
+        gold: &Bound<'_, PyAny>,
+        mode: &str,
+        accept_unfinished: bool,
+        reasoning: Option<String>,
+    ) -> PyResult<Self> {
+        let grading = grading(mode, reasoning.as_deref())?;
+        let options = math_options(&grading, accept_unfinished);
         let gold = self::gold(|| "gold".to_owned(), gold)?;
         let verifier = without_gil(py, || math::Verifier::new(&gold, &options)).ok();
-        Ok(Self { verifier, gold, mode: mode.to_owned(), accept_unfinished })
+        Ok(Self { verifier, grading, gold, mode: mode.to_owned(), accept_unfinished, reasoning })
     }
 
     /// The verdict's code (its index in fgrpo.VERDICTS) and its reason.
     fn check(&self, py: Python<'_>, response: Bound<'_, PyString>) -> (u8, Cow<'static, str>) {
         let response = response.to_string_lossy();
         let check = || match &self.verifier {
-            Some(verifier) => verifier.check(&response),
-            None => Outcome::new(Verdict::Unscorable, "panic"),
+            Some(verifier) => {
+                self.grading.grade(&response, |response| verifier.check(response.answer).into())
+            }
+            None => Graded::unscorable("panic"),
         };
-        let outcome = py.detach(|| guarded(check));
+        let outcome = py.detach(check);
         (code(outcome.verdict), outcome.reason)
     }
 
@@ -341,6 +361,7 @@ impl MathProblem {
         let settings = PyDict::new(py);
         settings.set_item("mode", &self.mode)?;
         settings.set_item("accept_unfinished", self.accept_unfinished)?;
+        settings.set_item("reasoning", &self.reasoning)?;
         Ok(((&self.gold,), settings))
     }
 

@@ -140,15 +140,7 @@ impl Language {
         for name in ["generation_config.json", "config.json"] {
             ends.extend(end_ids(&folder.join(name))?);
         }
-        let in_config = |bytes: &[u8]| {
-            serde_json::from_slice::<Value>(bytes).is_ok_and(|config| !config["chat_template"].is_null())
-        };
-        let has_template = files.iter().any(|(name, bytes)| match name.as_str() {
-            "chat_template.jinja" => true,
-            "tokenizer_config.json" => in_config(bytes),
-            _ => false,
-        });
-        let template = has_template.then(|| ChatTemplate::open(folder)).transpose()?;
+        let template = ChatTemplate::in_folder(folder)?;
         let mut language = Self::from_files(files, template, ends, stop)
             .with_context(|| folder.display().to_string())
             .or_bad_input()?;
@@ -231,6 +223,11 @@ impl Language {
     /// Errors from the tokenizer.
     pub fn plain(&self, text: &str) -> anyhow::Result<Vec<u32>> {
         self.ids(text, true)
+    }
+
+    /// The chat template, if the model has one.
+    pub fn template(&self) -> Option<&ChatTemplate> {
+        self.template.as_ref()
     }
 
     /// Whether the model has a chat template.

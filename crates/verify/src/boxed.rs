@@ -74,6 +74,20 @@ pub fn outermost(text: &str) -> Vec<(Range<usize>, &str)> {
     found
 }
 
+/// Fullwidth forms of letters, digits and signs as the usual ones.
+pub fn halfwidth(text: &str) -> Cow<'_, str> {
+    let wide = |c: char| matches!(c, '\u{ff01}'..='\u{ff5e}' | '\u{3000}');
+    if !text.contains(wide) {
+        return Cow::Borrowed(text);
+    }
+    let usual = |c: char| match c {
+        '\u{3000}' => ' ',
+        c if wide(c) => char::from((c as u32 - 0xfee0) as u8),
+        c => c,
+    };
+    Cow::Owned(text.chars().map(usual).collect())
+}
+
 /// Longest text that is undressed; a longer one is no short answer.
 const LONGEST: usize = 4096;
 

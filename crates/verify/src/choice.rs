@@ -130,8 +130,14 @@ impl Verifier {
         }
     }
 
+    /// Whether two options have the same words.
+    pub fn has_equal_options(&self) -> bool {
+        self.options.iter().enumerate().any(|(at, option)| self.options[..at].contains(option))
+    }
+
     /// Checks a response. Reasons: `letter`, `content`, `not_a_letter`, `several_letters`, `no_box`, `empty_box`.
     pub fn check(&self, response: &str) -> Outcome {
+        let response = &*boxed::halfwidth(response);
         let reading = match self.compare {
             Match::Letter => boxed::last_closed(response, &BOXES).map(|said| {
                 let plain = boxed::plain(said);
@@ -245,7 +251,7 @@ impl Verifier {
     fn read(&self, said: &str) -> Reading {
         let line = said.trim().lines().next().unwrap_or_default();
         let plain = boxed::plain(truncated(line, LONGEST_VALUE));
-        let text = unwrapped(plain.trim_start_matches([':', '：', '*', '=', '-', '>', ' ']));
+        let text = unwrapped(plain.trim_start_matches([':', '*', '=', '-', '>', ' ']));
         if let [letter] = text.trim_end_matches(['.', '。']).as_bytes()
             && letter.is_ascii_alphabetic()
         {
@@ -295,7 +301,8 @@ impl Verifier {
         Some((letter as usize).checked_sub('A' as usize)?).filter(|place| *place < options)
     }
 
-    /// Whether the text after a letter goes on with another option, by letter or by words, or lists others.
+    /// Whether the text after a letter goes on with another option, by letter or by words, or lists others. What another
+    /// sentence says of an option is no answer, unless it is nothing but options.
     fn names_another(&self, option: char, letter: &str, rest: &str) -> bool {
         let other = |named: &str| {
             let same_case = named.starts_with(char::is_lowercase) == letter.starts_with(char::is_lowercase);
@@ -317,10 +324,28 @@ impl Verifier {
         if after.is_none() && said.is_some() {
             return false;
         }
-        if ALSO.captures(after.unwrap_or(rest)).is_some_and(|found| other(&found[1]).is_some()) {
+        let after = after.unwrap_or(rest);
+        let end = SENTENCE_END.find(after);
+        let sentence = &after[..end.map_or(after.len(), |end| end.start())];
+        let goes_on = ALSO.captures(sentence).is_some_and(|found| {
+            let (hedge, letter) = (&found[1], &found[2]);
+            let behind = &sentence[found.get(2).map_or(0, |letter| letter.end())..];
+            let offered = !hedge.is_empty() || ENDED.is_match(behind);
+            offered && !SUBJECT.is_match(behind) && !REFUSED.is_match(behind) && other(letter).is_some()
+        });
+        let next = end.map_or("", |end| &after[end.end()..]);
+        let listed = LISTED.captures(next).is_some_and(|found| {
+            let words = &next[found.get(0).map_or(0, |m| m.end())..];
+            other(&found[1]).is_some_and(|named| self.option_of(words) == Some(named))
+        });
+        let options = SENTENCE_END.split(next).take_while(|said| ONLY_LETTERS.is_match(said));
+        let alone =
+            options.flat_map(|said| SINGLE.find_iter(said)).any(|found| other(found.as_str()).is_some());
+        if goes_on || listed || alone {
             return true;
         }
-        let mut listed: Vec<char> = MARKED.captures_iter(rest).filter_map(|found| other(&found[1])).collect();
+        let mut listed: Vec<char> =
+            MARKED.captures_iter(sentence).filter_map(|found| other(&found[1])).collect();
         listed.sort_unstable();
         listed.dedup();
         listed.len() > 1
@@ -379,18 +404,26 @@ const LONGEST_FORMAL: usize = 4096;
 /// Most statements that are read, from the end.
 const MOST_STATEMENTS: usize = 64;
 
-/// The words that announce a choice.
-const ANNOUNCED: [&str; 7] = [
-    r"\b(?:answer|choice|option|solution)\b[^.,;:：?!\n]{0,30}?\b(?:is|was|be)\b\s*[:：]?",
-    r"\b(?:answer|choice|option)\W{0,4}[:：=]",
+/// The words that announce a choice in English and Chinese, and a line of hashes.
+const ANNOUNCED: [&str; 5] = [
+    r"\b(?:answer|choice|option|solution)\b[^.,;:?!\n]{0,30}?\b(?:is|was|be)\b\s*:?",
+    r"\b(?:answer|choice|option)\W{0,4}[:=]",
     r"\b(?:choos(?:e|ing)|chose|select(?:ing)?|pick(?:ing)?|go(?:ing)? with|opt for|settle on)\b",
-    r"(?:答案|答え|正解|정답)\s*(?:应该|应)?(?:是|为|は|은)?\s*[:：]?",
-    r"(?:故|应|所以|因此)?选择?\s*[:：]?",
-    r"\b(?:respuesta|réponse|antwort|risposta|resposta|ответ)\b(?: \pL+)?\s*(?:es|est|ist|è|é|[:：])",
+    r"(?:故|应|所以|因此)?选择?\s*:?",
     r"(?m:^)\s*####",
 ];
+/// The words for "answer" in languages whose words have spaces between them, and what may join them to the answer.
+const ANSWER: &str = "respuesta|réponse|reponse|antwort|antwoord|resposta|risposta|alternativa|odpowiedź|odpowiedz|odpověď|răspuns(?:ul)?|válasz|svar(?:et)?|vastaus|cevap|cevab[ıi]|yanıt[ıi]?|jawaban(?:nya)?|jawapan(?:nya)?|đáp án|câu trả lời|sagot|jibu|amsa|ìdáhùn|idahun|ответ(?:ом)?|відповідь|απάντηση";
+const JOINS: &str =
+    "es|est|ist|is|è|é a\\s|é|adalah|ialah|là|ay|ni|to|je|este|är|er|on|είναι|является|[:=–—-]";
+/// The same in other scripts.
+const ANSWER_IN_OTHER_SCRIPTS: &str = "答案|答え|答|正解|回答|解答|정답|답변|답|उत्तर|जवाब|জবাব|উত্তর|సమాధానం|జవాబు|பதில்|விடை|જવાબ|ਜਵਾਬ|ਉੱਤਰ|ಉತ್ತರ|ഉത്തരം|คำตอบ|الإجابة|الاجابة|الجواب|إجابة|جواب|پاسخ|תשובה|התשובה";
+const JOINS_IN_OTHER_SCRIPTS: &str =
+    "应该是|应该为|应是|应为|應為|是|为|為|は|が|은|는|이|คือ|هي|هو|ہے|است|है|ہے|היא|הוא|ঃ|[:=–—-]";
+/// What makes a statement in one of these languages a supposition or a denial.
+const NO_STATEMENT_ELSEWHERE: &str = r"(?:\b(?:no|si|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|не|якщо|δεν|αν)\b|不|非|如果|若|もし|만약|아니|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่)";
 /// A letter called correct.
-const CALLED_CORRECT: &str = r"((?-i:(?:\b[A-Z]\b[)\]*]*\s*(?:,|/|or|and)\s*[(\[*]*)*\b[A-Z]\b))[)\]*]*(?:\s+(?:is|must be|would be|seems)(?: the| therefore| clearly| indeed)* (?:correct|right|best)\b|\s*(?:选项)?(?:是)?正确)";
+const CALLED_CORRECT: &str = r"((?-i:(?:\b[A-Z]\b[)\]*]*\s*(?:,|/|or|and)\s*[(\[*]*)*\b[A-Z]\b))[)\]*]*(?:\s+(?:is|must be|would be|seems)(?: the| therefore| clearly| indeed| also| equally)* (?:correct|right|best)\b|\s*(?:选项)?(?:是)?正确)";
 /// What makes a statement a supposition or a denial.
 const NO_STATEMENT: &str = r"(?:\b(?:not|never|cannot|if|whether|suppos\w*|assum\w*|unless|could|might|may|wrong|incorrect|false|unlikely|why|neither|nor|none)\b|n't\b|n’t\b|不)";
 
@@ -406,23 +439,45 @@ macro_rules! pattern {
     };
 }
 pattern!(ANNOUNCEMENT, ANNOUNCED.join("|"));
+pattern!(
+    ELSEWHERE,
+    format!(
+        r"\b(?:{ANSWER})\b(?:(?:\s+\pL+){{0,3}}?\s*(?:(?:{JOINS})(?:\b|[\s*(])\s*:?)|\s*)|(?:{ANSWER_IN_OTHER_SCRIPTS})(?:(?:\s*[\pL\pM--\p{{Latin}}]+){{0,2}}?\s*(?:{JOINS_IN_OTHER_SCRIPTS})\s*:?|\s*)"
+    )
+);
+pattern!(DOUBT_ELSEWHERE, NO_STATEMENT_ELSEWHERE);
 pattern!(CORRECT, CALLED_CORRECT);
 pattern!(DOUBT, NO_STATEMENT);
 pattern!(TAGGED, r"(?s)<answer>(.*?)</answer>");
 pattern!(BOLD_END, r"\*\*([^*]+)\*\*[.!。]*$");
 pattern!(
     FILLERS,
-    r"^(?:(?:the|option|choice|answer|letter|is|be|clearly|definitely|likely|most|probably|therefore|thus|indeed|correct|choosing|选项)\b\W*)+"
+    r"^(?:(?:the|option|choice|answer|letter|is|be|clearly|definitely|likely|most|probably|therefore|thus|indeed|correct|choosing|la|el|le|die|der|das|den|l['’]option|opción|opcion|opção|opzione|opsi|pilihan|letra|lettre|lettera|buchstabe|huruf|phương án|вариант|буква|选项|選項|विकल्प|বিকল্প|الخيار|گزینہ|گزینه|ตัวเลือก|选|번)\b\W*)+"
 );
 pattern!(
     LETTER,
-    r#"^[(\[*"“$]*([a-z])(?:$|[,:;!?)\]*"”$/&|–—\n。，、；]|\.(?:\W|$)|(?-i)\s+(?:[(–—-]|because|since|as|for|which|and|or|but|not|with|due|given)(?:\W|$))"#
+    r#"^[(\[*"“「『《【$]*([a-z])(?:$|[,:;!?)\]*"”」』》】$/&|–—\n。、।؛،]|\.(?:\W|$)|['’](?:d[ıiuü]r|t[ıiuü]r)\b|\s*[\pL\pM--\p{Latin}]|(?-i)\s+(?:[(–—-]|because|since|as|for|which|and|or|but|not|with|due|given)(?:\W|$))"#
 );
-pattern!(REFUSED, r"^\s*(?:\?|(?:is|would be|seems|looks)\s+(?:wrong|incorrect|false|not|impossible)\b)");
+pattern!(
+    REFUSED,
+    r"^\s*(?:\?|(?:is|would be|seems|looks)\s+(?:wrong|incorrect|false|not|impossible)\b|[\pL\pM--\p{Latin}]{0,4}\s*(?:不|错|錯|誤|間違|ではな|じゃな|ではあり|아니|아닙|틀|नहीं|ग़?लत|नाही|নয়|ভুল|కాదు|தவறு|இல்லை|ليس|خطأ|خاطئ|غلط|نیست|نہیں|не|ไม่|ผิด|לא|שגוי)|değil|yanlış)"
+);
+// The words that offer an option beside another, and its letter; what shows that the letter is offered and isn't told of.
 pattern!(
     ALSO,
-    r"^\W*(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|answer|alternatively)\b\W*)*\b([a-z])\b(?:$|[^a-z'’])"
+    r"^\W*((?:(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|answer|alternatively|(?-i:y|o|e|и)|et|ou|und|oder|of|en|dan|atau|và|hoặc|ve|veya|или)\b|和|或者?|以及|と|または|및|또는|और|या|এবং|বা|و|أو)\W*)*)([a-z])(?:$|[^\p{Latin}\d_'’]|['’][dt])"
 );
+pattern!(ENDED, r"^\W*$|^\s*[,;:.!?)\]*/&|]|^\s+(?:and|or)\b|^['’]|^\s*[\pL--\p{Latin}]");
+pattern!(
+    SUBJECT,
+    r"^[)\]*\x22”$]*\s+(?:is|are|was|were|be|being|has|have|can|cannot|could|would|will|does|do|did|fails?|seems?|looks?|contradicts?|violates?|[a-z]+n['’]t)\b"
+);
+pattern!(LISTED, r"^\W*(?:(?:and|or|also|maybe|perhaps|possibly)\b\W*)*([a-z])[).:]\s");
+pattern!(
+    ONLY_LETTERS,
+    r"^\W*(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|alternatively|[a-z])\b\W*)+$"
+);
+pattern!(SINGLE, r"\b[a-z]\b");
 pattern!(MARKED, r"(?:^|[\s(])([a-z])[).:](?:\s|$)");
 pattern!(SENTENCE_END, r"[.!?](?:\s|$)|[。；;]");
 pattern!(REASON, r",?\s+(?:because|since|as|which|due)\b");
@@ -442,13 +497,16 @@ fn statements(response: &str) -> Vec<Statement> {
 
 /// The statements in words, without suppositions and denials.
 fn statements_in_words(text: &str) -> Vec<Statement> {
-    // Whether the clause before a place, with the words up to another place, makes a statement.
-    let states = |from: usize, to: usize| {
+    // The clause before a place, with the words up to another place, and whether it makes a statement.
+    let clause = |from: usize, to: usize| {
         let before = floor(text, from.saturating_sub(60));
-        let clause = text[before..from].rfind(['.', ',', ';', ':', '!', '?', '\n', '，', '。']);
-        !DOUBT.is_match(&text[clause.map_or(before, |at| before + at)..to])
+        let start = text[before..from].rfind(['.', ',', ';', ':', '!', '?', '\n', '。', '、', '।', '؛', '،']);
+        &text[start.map_or(before, |at| before + at)..to]
     };
-    let announced = ANNOUNCEMENT.find_iter(text).filter(|m| states(m.start(), m.end()));
+    let states = |from: usize, to: usize| !DOUBT.is_match(clause(from, to));
+    let elsewhere =
+        ELSEWHERE.find_iter(text).filter(|m| !DOUBT_ELSEWHERE.is_match(clause(m.start(), m.end())));
+    let announced = ANNOUNCEMENT.find_iter(text).filter(|m| states(m.start(), m.end())).chain(elsewhere);
     let line = |from: usize| {
         let window = truncated(&text[from..], LONGEST_VALUE);
         from..from + window.find('\n').unwrap_or(window.len())
@@ -483,7 +541,7 @@ fn unwrapped(text: &str) -> &str {
 
 /// A text in the form for comparison: without case, dress, extra white space and final period.
 fn essence(text: &str) -> String {
-    let plain = boxed::plain(text).replace('$', "");
+    let plain = boxed::plain(&boxed::halfwidth(text)).replace('$', "");
     let plain = unwrapped(plain.trim()).trim_end_matches(['.', '。', ' ']).to_lowercase();
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }

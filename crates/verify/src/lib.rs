@@ -7,4 +7,5 @@ pub mod ifeval;
 pub mod math;
 mod python_text;
 pub mod synlogic;
+pub mod thoughts;
 pub mod verdict;

@@ -4,7 +4,7 @@ use crate::args::named::named;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::program;
-use fgrpo_eval::verifier::{Limits, Mode, Settings};
+use fgrpo_eval::verifier::{Limits, Mode, Reasoning, Settings};
 use fgrpo_verify::choice;
 
 /// On or off.
@@ -40,6 +40,10 @@ pub struct Flags {
     /// Math and SynLogic: judge as the reference does, quirks included, or by what is right [default: parity; with a training configuration, its own].
     #[arg(long, value_parser = named::<Mode>())]
     pub mode: Option<Mode>,
+    /// Grade what follows the thoughts (strip), the whole text (keep), or what follows other tags than the template's, or
+    /// `<think>` and `</think>` (OPEN,CLOSE) [default: strip; keep in mode parity].
+    #[arg(long)]
+    pub reasoning: Option<Reasoning>,
     /// SynLogic: demand `<think>...</think>...<answer>...</answer>` [default: on; off in fgrpo verify, where the response is the answer].
     #[arg(long, value_enum)]
     pub format_gate: Option<Switch>,
@@ -83,6 +87,7 @@ impl Flags {
         let Self {
             // Every kind has it; some verifiers judge alike in both modes.
             mode: _,
+            reasoning: _,
             format_gate,
             percent_as_number,
             accept_unfinished,
@@ -122,8 +127,18 @@ impl Flags {
     /// strict mode in parity mode.
     pub fn over(&self, settings: Settings) -> anyhow::Result<Settings> {
         // Field by field and without `..`: a setting added later doesn't compile until it is decided about here.
-        let Settings { mode, format_gate, percent_as_number, accept_unfinished, choice, command, code, maze } =
-            settings;
+        let Settings {
+            mode,
+            format_gate,
+            percent_as_number,
+            accept_unfinished,
+            choice,
+            command,
+            code,
+            maze,
+            reasoning,
+            template_tags,
+        } = settings;
         let mode = self.mode.unwrap_or(mode);
         let of_strict = [
             ("--percent-as-number", self.percent_as_number.is_some()),
@@ -177,6 +192,8 @@ impl Flags {
                 memory_mb: self.memory_mb.unwrap_or(code.memory_mb),
             },
             maze,
+            reasoning: self.reasoning.clone().or(reasoning),
+            template_tags,
         })
     }
 }
@@ -190,10 +207,10 @@ mod tests {
         let percent = Flags { percent_as_number: Some(Switch::On), ..Flags::default() };
         let unfinished = Flags { accept_unfinished: Some(Switch::Off), ..Flags::default() };
         for (flags, name) in [(percent, "--percent-as-number"), (unfinished, "--accept-unfinished")] {
-            let said = flags.over(Settings::reference()).unwrap_err().to_string();
+            let said = flags.over(Settings::reference(TaskKind::Math)).unwrap_err().to_string();
             assert!(said.starts_with(name) && said.contains("mode parity"), "{said}");
             let strictly = Flags { mode: Some(Mode::Strict), ..flags };
-            assert!(strictly.over(Settings::reference()).is_ok(), "{name}");
+            assert!(strictly.over(Settings::reference(TaskKind::Math)).is_ok(), "{name}");
         }
     }
 }

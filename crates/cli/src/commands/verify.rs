@@ -95,6 +95,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if io::stderr().is_terminal() {
         say!("{total}");
     }
+    if let Some((line, doubt)) = total.first_doubt {
+        tracing::warn!(
+            "{}: {} of {} lines are doubtful, first line {line}: {doubt}",
+            args.input.display(),
+            total.doubtful,
+            total.lines()
+        );
+    }
     if let Some((line, why)) = &total.first_bad {
         bad_input!(
             "{}: {} of {} lines could not be read, first line {line}: {why}",
@@ -195,6 +203,8 @@ struct Answers {
     bad: u64,
     first_bad: Option<(u64, String)>,
     first_unscorable: Option<String>,
+    doubtful: u64,
+    first_doubt: Option<(u64, &'static str)>,
 }
 
 impl Answers {
@@ -208,6 +218,8 @@ impl Answers {
         self.bad += next.bad;
         self.first_bad = self.first_bad.take().or(next.first_bad);
         self.first_unscorable = self.first_unscorable.take().or(next.first_unscorable);
+        self.doubtful += next.doubtful;
+        self.first_doubt = self.first_doubt.take().or(next.first_doubt);
     }
 }
 
@@ -232,7 +244,7 @@ struct Response {
 /// The settings and the program of all lines.
 fn grading(args: &Args) -> anyhow::Result<Grading> {
     // A response is the answer itself, unless the format gate is on.
-    let settings = args.grading.over(Settings { format_gate: false, ..Settings::reference() })?;
+    let settings = args.grading.over(Settings { format_gate: false, ..Settings::reference(args.kind) })?;
     args.grading.for_kinds(&[args.kind])?;
     args.kind.grading(settings)
 }
@@ -241,14 +253,16 @@ fn grade(kind: TaskKind, grading: &Grading, batch: &Batch) -> Answers {
     let mut answers = Answers::default();
     for (number, line) in batch {
         answers.bytes += line.len() as u64 + 1;
-        let mut bad = None;
+        let (mut bad, mut doubt) = (None, None);
         let graded = guarded(|| {
-            grade_line(kind, grading, line).unwrap_or_else(|why| {
+            grade_line(kind, grading, line, &mut doubt).unwrap_or_else(|why| {
                 let unscorable = Graded::unscorable(format!("bad_input: line {number}: {why}"));
                 bad = Some((*number, why));
                 unscorable
             })
         });
+        answers.doubtful += u64::from(doubt.is_some());
+        answers.first_doubt = answers.first_doubt.or(doubt.map(|doubt| (*number, doubt)));
         answers.bad += u64::from(bad.is_some());
         answers.first_bad = answers.first_bad.take().or(bad);
         if graded.verdict == Verdict::Unscorable {
@@ -262,9 +276,15 @@ fn grade(kind: TaskKind, grading: &Grading, batch: &Batch) -> Answers {
     answers
 }
 
-/// The grade of one line, or what is wrong with it.
-fn grade_line(kind: TaskKind, grading: &Grading, line: &[u8]) -> Result<Graded, String> {
+/// The grade of one line, or what is wrong with it; and what makes it doubtful.
+fn grade_line(
+    kind: TaskKind,
+    grading: &Grading,
+    line: &[u8],
+    doubt: &mut Option<&'static str>,
+) -> Result<Graded, String> {
     let verifier = kind.verifier_of_line(line, grading)?;
+    *doubt = verifier.doubt();
     let Response { response } = json::parse(line).map_err(|why| why.to_string())?;
-    Ok(verifier.explain(&response))
+    Ok(grading.grade(&response, |response| verifier.explain(response)))
 }

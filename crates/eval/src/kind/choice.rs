@@ -2,7 +2,7 @@
 
 use super::math;
 use crate::bad_input;
-use crate::graded::{Graded, Verifier};
+use crate::graded::{Graded, Response, Verifier};
 use crate::row::{Row, Table, Unusable, plain_text, shown, shown_text, structured, value};
 use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable};
 use fgrpo_verify::choice;
@@ -56,8 +56,12 @@ impl Reference for Truth {
 }
 
 impl Verifier for choice::Verifier {
-    fn check(&self, completion: &str) -> Graded {
-        Self::check(self, completion).into()
+    fn doubt(&self) -> Option<&'static str> {
+        self.has_equal_options().then_some("options: two are equal, so an answer by its words names neither")
+    }
+
+    fn check(&self, response: Response<'_>) -> Graded {
+        Self::check(self, response.answer).into()
     }
 }
 
@@ -92,6 +96,30 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
         Options::List(list) => hold_indices(table, list, &column)?,
         Options::Wrong(_) => false,
     };
+    let equal: Vec<usize> = (0..table.rows.len())
+        .filter(|at| {
+            let row = &table.rows[*at];
+            let mut texts = match &options {
+                Options::List(list) => value(row, list)
+                    .map(structured)
+                    .and_then(|list| Listed::of(&list))
+                    .map_or_else(Vec::new, |listed| listed.texts),
+                Options::Wrong(columns) => {
+                    columns.iter().chain([&column]).filter_map(|column| text(row, column)).collect()
+                }
+            };
+            texts.sort_unstable();
+            texts.windows(2).any(|pair| pair[0].trim() == pair[1].trim())
+        })
+        .collect();
+    if let Some(first) = equal.first() {
+        tracing::warn!(
+            "{} of {} rows have two equal options, the first is row {}: an answer by its words names neither",
+            equal.len(),
+            table.rows.len(),
+            first + 1
+        );
+    }
     Ok(Box::new(move |cells| {
         let row = cells.row;
         let answer = text(row, &column).ok_or_else(|| Unusable::new("empty answer", shown(row, &column)))?;

@@ -1,14 +1,17 @@
 //! Python programs judged by tests, in a sandbox (`code.py`).
 
-use super::fenced;
+use super::fenced::{self, Block};
 use crate::bad_input;
-use crate::graded::{Graded, Verifier};
+use crate::graded::{Graded, Response, Verifier};
 use crate::program::{self, Program};
 use crate::row::{Row, Table, Unusable, shown, structured, value};
 use crate::verifier::{Beside, Grading, Limits, Reader, Reference, Settings, Unreadable};
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::{Arc, LazyLock};
 
 /// The processes that run programs and tests.
 const SANDBOX: &str = include_str!("code.py");
@@ -49,6 +52,9 @@ pub struct Call {
     pub args: Vec<Value>,
     /// The result; tuples are lists.
     pub output: Value,
+    /// Whether the result may also be the only element of this list, as in TACO and APPS.
+    #[serde(default)]
+    pub wrapped: bool,
 }
 
 impl Truth {
@@ -133,7 +139,12 @@ impl Truth {
     fn add_test(&mut self, fields: &Map<String, Value>, input: &Value, output: &Value) -> Option<()> {
         let said = fields.get("testtype").or(fields.get("type")).and_then(Value::as_str);
         let functional = fields.contains_key("fn_name") || said.is_some_and(|kind| !kind.contains("std"));
-        let texts = if functional { None } else { printed(input).zip(printed(output)) };
+        // Some data sets put a printed text into a list of one.
+        let alone = match output {
+            Value::Array(list) if list.len() == 1 && self.entry.is_none() => &list[0],
+            output => output,
+        };
+        let texts = if functional { None } else { printed(input).zip(printed(alone)) };
         if let Some((input, output)) = texts {
             self.pairs.push(Pair { input, output });
             return Some(());
@@ -146,15 +157,25 @@ impl Truth {
             Value::String(lines) => lines.lines().map(parsed).collect(),
             other => vec![other.clone()],
         };
+        let wrapped = fields.contains_key("fn_name") && output.as_array().is_some_and(|list| list.len() == 1);
         let output = match output {
             Value::String(text) => parsed(text),
-            // TACO and APPS put a result into a list of one.
-            Value::Array(list) if fields.contains_key("fn_name") && list.len() == 1 => list[0].clone(),
             other => other.clone(),
         };
         let test = self.calls.len();
-        self.calls.push(Call { test, args, output });
+        self.calls.push(Call { test, args, output, wrapped });
         Some(())
+    }
+
+    /// The names that a program is asked to define: the function, or the words of the asserts.
+    fn asked(&self) -> HashSet<String> {
+        let words = |text: &String| {
+            text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned).collect::<Vec<_>>()
+        };
+        match &self.entry {
+            Some(name) => HashSet::from([name.clone()]),
+            None => self.asserts.iter().flat_map(words).collect(),
+        }
     }
 
     fn problem(&self, fenced: bool) -> Value {
@@ -177,11 +198,46 @@ fn printed(side: &Value) -> Option<String> {
     }
 }
 
-/// The program in a completion: the last fenced block, or the whole text if it has none. Whether it was fenced.
-fn program_in(completion: &str) -> (&str, bool) {
-    let answer = fenced::answer(completion);
-    let block = fenced::last_block(answer, &["", "python", "py", "python3"]);
-    block.map_or((answer, false), |program| (program, true))
+/// The names of Python after a fence; also none.
+const LANGUAGES: [&str; 6] = ["", "python", "python3", "py", "py3", "ipython"];
+
+/// The first line of a program.
+static BEGINS: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"^(?:(?:async )?def \w+\(|class \w+[:(]|import \w|from [\w.]+ import |@\w|print\(|\w+ *=[^=])")
+});
+/// What a program defines.
+static DEFINED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?m)^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)|^(\w+)[ \t]*="));
+
+fn pattern(source: &str) -> Regex {
+    Regex::new(source).unwrap_or_else(|error| panic!("pattern {source}: {error}"))
+}
+
+/// The program in an answer, and whether it was fenced: of the blocks of Python, or else of those of no language, the last
+/// one that defines a name that is `asked` for, or else the longest. An answer without one is the program.
+fn program_in<'a>(answer: &'a str, asked: &HashSet<String>) -> (Cow<'a, str>, bool) {
+    let blocks = fenced::blocks(answer, |line| BEGINS.is_match(line));
+    let (mut python, bare): (Vec<Block>, Vec<Block>) = blocks
+        .into_iter()
+        .filter(|block| LANGUAGES.contains(&&*block.language))
+        .partition(|block| !block.language.is_empty());
+    if python.is_empty() {
+        python = bare;
+    }
+    let defines = |block: &Block| {
+        DEFINED.captures_iter(&block.text).any(|found| {
+            let name = found.get(1).or(found.get(2)).map_or("", |name| name.as_str());
+            asked.contains(name)
+        })
+    };
+    let place = python.iter().rposition(defines).or_else(|| {
+        let longest = python.iter().enumerate().max_by_key(|(_, block)| block.text.len());
+        longest.map(|(place, _)| place)
+    });
+    match place {
+        Some(place) => (Cow::Owned(python.swap_remove(place).text), true),
+        None => (Cow::Borrowed(answer), false),
+    }
 }
 
 impl Reference for Truth {
@@ -189,7 +245,7 @@ impl Reference for Truth {
         match &grading.program {
             Some(program) => {
                 let problems = [false, true].map(|fenced| self.problem(fenced));
-                Ok(Box::new(Prepared { problems, program: Arc::clone(program) }))
+                Ok(Box::new(Prepared { problems, asked: self.asked(), program: Arc::clone(program) }))
             }
             None => Err(Unreadable::new("no_sandbox", "no sandbox was started")),
         }
@@ -252,14 +308,15 @@ impl Reference for Truth {
 struct Prepared {
     /// For a program without and with a fence.
     problems: [Value; 2],
+    asked: HashSet<String>,
     program: Arc<Program>,
 }
 
 impl Verifier for Prepared {
-    fn check(&self, completion: &str) -> Graded {
-        let (program, fenced) = program_in(completion);
+    fn check(&self, response: Response<'_>) -> Graded {
+        let (program, fenced) = program_in(response.answer, &self.asked);
         // The configuration says what a correct program is worth.
-        Graded { reward: None, ..self.program.grade(&self.problems[usize::from(fenced)], program) }
+        Graded { reward: None, ..self.program.grade(&self.problems[usize::from(fenced)], &program) }
     }
 
     fn check_start(&self) -> anyhow::Result<()> {
@@ -449,15 +506,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_python_block_is_the_program() {
+    fn the_block_that_defines_the_function_is_the_program_or_else_the_longest() {
+        let asked = HashSet::from(["f".to_owned()]);
         for (completion, program, fenced) in [
             ("```python\na\n```\nor\n```py\nb\n```\n", "b\n", true),
-            ("<think>```\nx\n```</think>```\ny\n```", "y\n", true),
             ("```python\na\n```\noutput:\n```text\n1\n```", "a\n", true),
             ("```python\nprint(1)", "print(1)", true),
             ("return x", "return x", false),
+            ("```python\ndef f(): 1\n```\n```python\nprint(f(), f(), f())\n```", "def f(): 1\n", true),
+            ("```\ndef f(): 1\n```\nNo:\n```\ndef f(): 2\n```\n", "def f(): 2\n", true),
+            (
+                "```py\nimport sys\nprint(1)\n```\nIt prints\n```\n1\n1\n1\n1\n1\n1\n1\n1\n1\n1\n```",
+                "import sys\nprint(1)\n",
+                true,
+            ),
+            ("```bash\npython f.py\n```", "```bash\npython f.py\n```", false),
         ] {
-            assert_eq!(program_in(completion), (program, fenced), "{completion}");
+            let (found, was_fenced) = program_in(completion, &asked);
+            assert_eq!((&*found, was_fenced), (program, fenced), "{completion}");
         }
     }
 
@@ -468,8 +534,11 @@ mod tests {
             pairs: vec![Pair { input: "1\n".into(), output: "2".into() }; n],
             ..Truth::default()
         };
-        let call = Call { test: 0, args: vec![json!([1, 2])], output: json!(3) };
-        let calls = Truth { calls: vec![call], entry: Some("f".into()), ..Truth::default() };
+        let calls = |output: Value| {
+            let wrapped = output.is_array();
+            let call = Call { test: 0, args: vec![json!([1, 2])], output, wrapped };
+            Truth { calls: vec![call], entry: Some("f".into()), ..Truth::default() }
+        };
         let io = r#"{"inputs": ["1\n", "1\n"], "outputs": ["2", "2"]}"#;
         let functional = r#"{"fn_name": "f", "inputs": [[[1, 2]]], "outputs": [[3]]}"#;
         for (row, truth) in [
@@ -484,10 +553,12 @@ mod tests {
                 json!({"tests": "[{\"input\": \"1\\n\", \"output\": \"2\", \"type\": \"stdin_stdout\"}]"}),
                 pairs(1),
             ),
-            (json!({"input_output": functional}), calls.clone()),
+            (json!({"input_output": functional}), calls(json!([3]))),
+            (json!({"tests": [{"input": "1\n", "output": ["2"]}]}), pairs(1)),
+            (json!({"tests": [{"input": "1\n", "output": [2]}]}), pairs(1)),
             (
                 json!({"tests": [{"input": "[1, 2]", "output": "3", "testtype": "functional"}], "metadata": {"func_name": "f"}}),
-                calls,
+                calls(json!(3)),
             ),
             (
                 json!({"test_list": ["assert f(1) == 2"], "test_setup_code": "import math"}),
@@ -523,7 +594,7 @@ mod tests {
         }
         let swapped = json!({"tests": [{"input": [1, 2], "output": [2, 1]}], "entry_point": "f"});
         assert_eq!(of(swapped).map(|truth| truth.calls.len()), Some(1));
-        let call = Call { test: 0, args: vec![json!(1), json!(2)], output: json!(3) };
+        let call = Call { test: 0, args: vec![json!(1), json!(2)], output: json!(3), wrapped: false };
         for tests in [json!([{"input": [1, 2], "output": 3}]), json!({"inputs": [[1, 2]], "outputs": [3]})] {
             let read = of(json!({"tests": tests, "entry_point": "f"}));
             assert_eq!(read.map(|truth| truth.calls), Some(vec![call.clone()]), "{tests}");

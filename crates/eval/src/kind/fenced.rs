@@ -1,27 +1,126 @@
-//! The fenced block of a completion that holds its answer.
+//! The fenced blocks of an answer, as CommonMark defines them.
 
-/// What follows the thoughts.
-pub(super) fn answer(completion: &str) -> &str {
-    completion.rsplit_once("</think>").map_or(completion, |(_, answer)| answer)
+use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// A fenced block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Block {
+    /// The language after its fence, in lower case and without attributes.
+    pub(super) language: String,
+    /// Its lines, without the fence's indentation.
+    pub(super) text: String,
 }
 
-/// The last block that isn't empty and has one of these tags, also one that the end of the text cuts off, as with a stop
-/// at the fence.
-pub(super) fn last_block<'a>(answer: &'a str, tags: &[&str]) -> Option<&'a str> {
-    let block = |text: &'a str, tag: &str| {
-        let ours = tags.iter().any(|ours| ours.eq_ignore_ascii_case(tag.trim()));
-        (ours && !text.trim().is_empty()).then_some(text)
-    };
-    let (mut found, mut opened) = (None, None);
-    let mut at = 0;
-    for line in answer.split_inclusive('\n') {
-        let (start, end) = (at, at + line.len());
-        at = end;
-        let Some(tag) = line.trim().strip_prefix("```") else { continue };
-        match opened.take() {
-            None => opened = Some((end, tag)),
-            Some((from, tag)) => found = block(&answer[from..start], tag).or(found),
+/// The blocks that aren't empty, also one that the end of the text cuts off, as with a stop at the fence. A block whose
+/// opening fence is missing, because the prompt had it, begins at the first line that `begins` one.
+pub(super) fn blocks(answer: &str, begins: impl Fn(&str) -> bool + Copy) -> Vec<Block> {
+    let mut text = Cow::Borrowed(answer);
+    let mut found = parsed(&text);
+    if found.is_empty() {
+        text = dedented(answer);
+        found = parsed(&text);
+    }
+    if let Some((first, place)) = found.first()
+        && first.language.is_empty()
+        && !first.text.lines().any(begins)
+        && let Some(start) = line_starts(&text[..place.start]).find(|at| begins(&text[*at..]))
+    {
+        // The first fence ends what the prompt began.
+        let end = text[place.start..].find('\n').map_or(text.len(), |length| place.start + length + 1);
+        let begun = text[start..place.start].trim_end_matches([' ', '\t', '>']).to_owned();
+        let whole = Block { language: String::new(), text: begun };
+        return std::iter::once(whole).chain(blocks(&text[end..], begins)).collect();
+    }
+    found.into_iter().map(|(block, _)| block).filter(|block| !block.text.trim().is_empty()).collect()
+}
+
+/// All blocks with their places.
+fn parsed(text: &str) -> Vec<(Block, Range<usize>)> {
+    // A tag such as `<answer>` on a line of its own would begin a block of HTML, which hides fences.
+    const ANGLE: char = '\u{1}';
+    let plain = text.replace('<', ANGLE.encode_utf8(&mut [0]));
+    let mut found: Vec<(Block, Range<usize>)> = Vec::new();
+    let mut inside = false;
+    for (event, place) in Parser::new(&plain).into_offset_iter() {
+        match event {
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) => {
+                let word = info.trim_start_matches(['{', '.', ' ']);
+                let end = word.find(|c: char| !(c.is_alphanumeric() || "+#-_".contains(c)));
+                let language = word[..end.unwrap_or(word.len())].to_lowercase();
+                found.push((Block { language, text: String::new() }, place));
+                inside = true;
+            }
+            Event::End(TagEnd::CodeBlock) => inside = false,
+            Event::Text(line) if inside => {
+                if let Some((block, _)) = found.last_mut() {
+                    block.text.push_str(&line.replace(ANGLE, "<"));
+                }
+            }
+            _ => {}
         }
     }
-    opened.and_then(|(from, tag)| block(&answer[from..], tag)).or(found)
+    found
+}
+
+/// The text without the indentation of its first fence, which would otherwise make the fence a part of a paragraph.
+fn dedented(text: &str) -> Cow<'_, str> {
+    let fence = text.lines().find_map(|line| {
+        let bare = line.trim_start();
+        (bare.starts_with("```") || bare.starts_with("~~~")).then_some(line.len() - bare.len())
+    });
+    let Some(indented) = fence.filter(|indented| *indented > 0) else { return Cow::Borrowed("") };
+    let line = |line: &str| {
+        let blank = line.len() - line.trim_start_matches([' ', '\t']).len();
+        line[blank.min(indented)..].to_owned()
+    };
+    Cow::Owned(text.split_inclusive('\n').map(line).collect())
+}
+
+fn line_starts(text: &str) -> impl Iterator<Item = usize> {
+    let after = text.match_indices('\n').map(|(at, _)| at + 1);
+    std::iter::once(0).chain(after).filter(|at| *at < text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(answer: &str) -> Vec<(String, String)> {
+        let begins = |line: &str| line.starts_with("def ");
+        blocks(answer, begins).into_iter().map(|block| (block.language, block.text)).collect()
+    }
+
+    #[test]
+    fn blocks_are_those_of_commonmark() {
+        for (answer, language, text) in [
+            ("```python\na\n```", "python", "a\n"),
+            ("~~~python\na\n~~~", "python", "a\n"),
+            ("````python\na\n```\nb\n````", "python", "a\n```\nb\n"),
+            ("```python title=\"a.py\"\na\n```", "python", "a\n"),
+            ("```{.python .numberLines}\na\n```", "python", "a\n"),
+            ("```{python}\na\n```", "python", "a\n"),
+            ("``` Python3\na\n```", "python3", "a\n"),
+            (
+                "```python\ns = '```'\nt = \"\"\"\n    ```\n\"\"\"\n```",
+                "python",
+                "s = '```'\nt = \"\"\"\n    ```\n\"\"\"\n",
+            ),
+            ("1. So:\n   ```py\n   if a:\n       b\n   ```\n", "py", "if a:\n    b\n"),
+            ("So:\n    ```py\n    if a:\n        b\n    ```\n", "py", "if a:\n    b\n"),
+            ("> ```py\n> a\n> ```\n", "py", "a\n"),
+            ("<answer>\n```py\na < b\n```\n</answer>", "py", "a < b\n"),
+            ("```py\r\na\r\n```\r\n", "py", "a\n"),
+            ("```python\na", "python", "a"),
+            ("def f(): 1\n```", "", "def f(): 1\n"),
+            ("Sure:\ndef f(): 1\n```\nThis is f.", "", "def f(): 1\n"),
+        ] {
+            assert_eq!(found(answer), [(language.to_owned(), text.to_owned())], "{answer}");
+        }
+        assert_eq!(found("none ```a``` here"), []);
+        assert_eq!(found("```\n\n```"), []);
+        let two = found("def f(): 1\n```\nFor example:\n```python\nf()\n```\n");
+        assert_eq!(two, [("".into(), "def f(): 1\n".into()), ("python".into(), "f()\n".into())]);
+    }
 }

@@ -36,7 +36,9 @@ def caller(function):
     every = not parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     lists = "completions" in parameters
 
-    def call(row, completion):
+    def call(row, completion, answer_text):
+        # A column of this name comes first.
+        row = {"answer_text": answer_text, **row}
         if lists:
             # TRL gives messages where the prompt is messages.
             messages = isinstance(row.get("prompt"), list)
@@ -85,7 +87,7 @@ def main(path, name):
     except BaseException as error:
         broken, where = error, error.__traceback__  # the answer to every question
 
-        def call(row, completion):
+        def call(row, completion, answer_text):
             raise broken.with_traceback(where)
 
     for line in sys.stdin.buffer:
@@ -93,7 +95,7 @@ def main(path, name):
         printed = io.StringIO()
         try:
             with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-                said = answer(call(question["problem"], question["completion"]))
+                said = answer(call(question["problem"], question["completion"], question["answer_text"]))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit too: a grader that gives up has not graded

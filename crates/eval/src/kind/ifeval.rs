@@ -1,6 +1,6 @@
 //! Instructions that can be checked by a program, in the format of IFEval.
 
-use crate::graded::{Followed, Graded, Verifier};
+use crate::graded::{Followed, Graded, Response, Verifier};
 use crate::row::{Table, Unusable, shown, structured, value};
 use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable};
 use fgrpo_verify::ifeval;
@@ -38,12 +38,12 @@ impl Reference for Truth {
 }
 
 impl Verifier for ifeval::Verifier {
-    fn check(&self, completion: &str) -> Graded {
-        Self::check(self, completion).into()
+    fn check(&self, response: Response<'_>) -> Graded {
+        Self::check(self, response.answer).into()
     }
 
-    fn explain(&self, completion: &str) -> Graded {
-        let ifeval::Checked { outcome, strict, loose } = self.check_both(completion);
+    fn explain(&self, response: Response<'_>) -> Graded {
+        let ifeval::Checked { outcome, strict, loose } = self.check_both(response.answer);
         Graded { followed: Some(Followed { strict, loose }), ..outcome.into() }
     }
 }

@@ -1,7 +1,7 @@
 //! JSON that must fit a schema.
 
 use super::fenced;
-use crate::graded::{Graded, Verifier};
+use crate::graded::{Graded, Response, Verifier};
 use crate::io::harmless::shortened;
 use crate::row::{Table, Unusable, shown, shown_text, structured, value};
 use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable};
@@ -53,10 +53,11 @@ impl Reference for Truth {
     }
 }
 
-/// The JSON of a completion: its last fenced block, or the whole answer.
-fn json_in(completion: &str) -> Option<Value> {
-    let answer = fenced::answer(completion);
-    serde_json::from_str(fenced::last_block(answer, &["", "json"]).unwrap_or(answer)).ok()
+/// The JSON of an answer: its last fenced block, or all of it.
+fn json_in(answer: &str) -> Option<Value> {
+    let blocks = fenced::blocks(answer, |line| line.starts_with(['{', '[']));
+    let last = blocks.iter().rfind(|block| ["", "json"].contains(&&*block.language));
+    serde_json::from_str(last.map_or(answer, |block| &block.text)).ok()
 }
 
 struct Prepared {
@@ -66,8 +67,8 @@ struct Prepared {
 }
 
 impl Verifier for Prepared {
-    fn check(&self, completion: &str) -> Graded {
-        match json_in(completion) {
+    fn check(&self, response: Response<'_>) -> Graded {
+        match json_in(response.answer) {
             None => Graded::new(Verdict::Unparsed, "no_json"),
             // It remembers what was found of each part, so that alternatives which refer to each other take linear time.
             Some(found) if self.validator.is_valid(&found) => Graded::new(Verdict::Correct, "valid"),
@@ -75,10 +76,10 @@ impl Verifier for Prepared {
         }
     }
 
-    fn explain(&self, completion: &str) -> Graded {
-        let graded = self.check(completion);
+    fn explain(&self, response: Response<'_>) -> Graded {
+        let graded = self.check(response);
         // The search for the reason doesn't remember: in recursive alternatives it would double with each level.
-        let found = json_in(completion).filter(|_| graded.verdict == Verdict::Wrong && !self.refers);
+        let found = json_in(response.answer).filter(|_| graded.verdict == Verdict::Wrong && !self.refers);
         let Some(Err(error)) = found.as_ref().map(|found| self.validator.validate(found)) else {
             return graded;
         };

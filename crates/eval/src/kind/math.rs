@@ -1,6 +1,6 @@
 //! Mathematics: converts reference answers from data sets to the form that the verifier reads.
 
-use crate::graded::{Graded, Verifier};
+use crate::graded::{Graded, Response, Verifier};
 use crate::io::json;
 use crate::row::{Table, Unusable, shown, shown_text, value};
 use crate::verifier::{Beside, Grading, Mode, Reader, Reference, Settings, Unreadable};
@@ -64,11 +64,15 @@ impl Prepared {
 }
 
 impl Verifier for Prepared {
-    fn check(&self, completion: &str) -> Graded {
+    fn doubt(&self) -> Option<&'static str> {
+        (!self.verifier.is_parsed()).then_some("gold: no mathematics, so an answer has to repeat its text")
+    }
+
+    fn check(&self, response: Response<'_>) -> Graded {
         // If another thread holds the cache, check without it; waiting would take longer.
         match self.memo.try_lock() {
-            Ok(mut memo) => self.verifier.check_with(completion, &mut memo).into(),
-            Err(_) => self.verifier.check(completion).into(),
+            Ok(mut memo) => self.verifier.check_with(response.answer, &mut memo).into(),
+            Err(_) => self.verifier.check(response.answer).into(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Mazes, as the text of their tokens. They are generated, so a data set has no columns for them.
 
 use crate::bad_input;
-use crate::graded::{Graded, Verifier};
+use crate::graded::{Graded, Response, Verifier};
 use crate::row::Table;
 use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable};
 use fgrpo_core::maze::{self, Maze, Scoring, tokens};
@@ -55,8 +55,8 @@ struct Prepared {
 }
 
 impl Verifier for Prepared {
-    fn check(&self, completion: &str) -> Graded {
-        let grade = maze::grade(&self.maze, &tokens::read(completion), self.scoring);
+    fn check(&self, response: Response<'_>) -> Graded {
+        let grade = maze::grade(&self.maze, &tokens::read(response.answer), self.scoring);
         let verdict = match grade {
             g if g.correct() => Verdict::Correct,
             g if g.parsed() => Verdict::Wrong,

@@ -1,7 +1,6 @@
 //! Texts that must match a regular expression.
 
-use super::fenced;
-use crate::graded::{Graded, Verifier};
+use crate::graded::{Graded, Response, Verifier};
 use crate::row::{Row, Table, Unusable, shown, value};
 use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable};
 use fgrpo_verify::verdict::Verdict;
@@ -40,8 +39,8 @@ impl Reference for Truth {
 }
 
 impl Verifier for Regex {
-    fn check(&self, completion: &str) -> Graded {
-        match self.is_match(fenced::answer(completion).trim()) {
+    fn check(&self, response: Response<'_>) -> Graded {
+        match self.is_match(response.answer.trim()) {
             true => Graded::new(Verdict::Correct, "match"),
             false => Graded::new(Verdict::Wrong, "no_match"),
         }

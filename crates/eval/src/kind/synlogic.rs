@@ -1,7 +1,7 @@
 //! The logic tasks of SynLogic.
 
 use super::math;
-use crate::graded::{Graded, Verifier};
+use crate::graded::{Graded, Response, Verifier};
 use crate::row::{Table, Unusable, shown, value};
 use crate::verifier::{Beside, Grading, Mode, Reader, Reference, Settings, Unreadable};
 use fgrpo_verify::synlogic;
@@ -53,8 +53,8 @@ struct Prepared {
 }
 
 impl Verifier for Prepared {
-    fn check(&self, completion: &str) -> Graded {
-        self.puzzle.check(completion, &self.options).into()
+    fn check(&self, response: Response<'_>) -> Graded {
+        self.puzzle.check_answer(response.text, response.answer, &self.options).into()
     }
 }
 

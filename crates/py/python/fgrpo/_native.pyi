@@ -55,13 +55,27 @@ def policy_loss(
     max_len: int | None,
 ) -> tuple[float, _Floats]: ...
 def verify_math(
-    golds: Sequence[Gold], responses: Sequence[str], mode: str, accept_unfinished: bool, threads: int | None
+    golds: Sequence[Gold],
+    responses: Sequence[str],
+    mode: str,
+    accept_unfinished: bool,
+    reasoning: str | None,
+    threads: int | None,
 ) -> tuple[_Codes, list[str]]: ...
 def verify_choice(
-    golds: Sequence[str], responses: Sequence[str], options: list[list[str]] | None, match: str, threads: int | None
+    golds: Sequence[str],
+    responses: Sequence[str],
+    options: list[list[str]] | None,
+    match: str,
+    reasoning: str | None,
+    threads: int | None,
 ) -> tuple[_Codes, list[str]]: ...
 def verify_ifeval(
-    instructions: list[list[str]], arguments: list[str], responses: Sequence[str], threads: int | None
+    instructions: list[list[str]],
+    arguments: list[str],
+    responses: Sequence[str],
+    reasoning: str | None,
+    threads: int | None,
 ) -> tuple[_Codes, list[str]]: ...
 def verify_synlogic(
     tasks: Sequence[str],
@@ -69,11 +83,14 @@ def verify_synlogic(
     responses: Sequence[str],
     mode: str,
     format_gate: bool,
+    reasoning: str | None,
     threads: int | None,
 ) -> tuple[_Codes, list[str]]: ...
 
 class MathProblem:
-    def __new__(cls, gold: Gold, *, mode: Mode = ..., accept_unfinished: bool = False) -> Self: ...
+    def __new__(
+        cls, gold: Gold, *, mode: Mode = ..., accept_unfinished: bool = False, reasoning: str | None = None
+    ) -> Self: ...
     def check(self, response: str) -> tuple[int, str]: ...
 
 class MathExtraction:

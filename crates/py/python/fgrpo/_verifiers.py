@@ -70,6 +70,9 @@ class MathProblem(_native.MathProblem):
         number, or a list.
     mode: ``parity``: the verdict of math-verify 0.9.0, including its quirks; ``strict``: the mathematically correct one.
     accept_unfinished: in mode ``strict``, whether an operation that is not carried out is an answer, as ``12+17`` for 29.
+    reasoning: ``strip``: what follows the thoughts is graded, and thoughts that don't end are no answer; ``keep``: the whole
+        response is; ``OPEN,CLOSE``: as ``strip``, with other tags than ``<think>`` and ``</think>``. By default ``keep`` in mode
+        ``parity`` and ``strip`` in mode ``strict``.
 
     >>> MathProblem("1/2").check(r"I get \\boxed{0.5}")
     Verdict(code=0, reason='exact')
@@ -97,6 +100,7 @@ def verify_math(
     *,
     mode: Mode = REFERENCE_MODE,
     accept_unfinished: bool = False,
+    reasoning: str | None = None,
     threads: int | None = None,
 ) -> Verdicts:
     """Grade answers to math problems.
@@ -105,6 +109,7 @@ def verify_math(
     responses: ``B`` completions; the answer is searched in boxes, after "the answer is", in LaTeX and in plain numbers.
     mode: ``parity``: the verdict of math-verify 0.9.0, including its quirks; ``strict``: the mathematically correct one.
     accept_unfinished: in mode ``strict``, whether an operation that is not carried out is an answer, as ``12+17`` for 29.
+    reasoning: what becomes of thoughts, as for :class:`MathProblem`.
     threads: maximum number of threads (default: one per core); they end with the call.
 
     Works in any thread, does bounded work on any text and needs no time limit.
@@ -113,7 +118,7 @@ def verify_math(
     Verdicts(code=array([0, 1, 2], dtype=uint8), reason=['exact', 'exact', 'none'])
     """
     golds, responses = _each(golds, responses), _list("responses", responses)
-    return Verdicts(*_native.verify_math(golds, responses, mode, accept_unfinished, threads))
+    return Verdicts(*_native.verify_math(golds, responses, mode, accept_unfinished, reasoning, threads))
 
 
 def verify_choice(
@@ -122,6 +127,7 @@ def verify_choice(
     *,
     options: Sequence[Sequence[str]] | None = None,
     match: Literal["letter", "letter-or-content"] = "letter",
+    reasoning: str | None = None,
     threads: int | None = None,
 ) -> Verdicts:
     """Grade answers to multiple-choice questions.
@@ -130,12 +136,14 @@ def verify_choice(
     options: the options as shown, per response; without them only letters are recognised.
     match: ``letter``: the last box contains only the letter; ``letter-or-content``: also ``B.``, ``option B`` or the
         option's own words.
+    reasoning: what becomes of thoughts, as for :class:`MathProblem`; by default ``strip``.
 
     >>> verify_choice("B", [r"\\boxed{B}", r"\\boxed{A}"]).correct
     array([ True, False])
     """
     options = None if options is None else [list(o) for o in options]
-    return Verdicts(*_native.verify_choice(_each(golds, responses), _list("responses", responses), options, match, threads))
+    responses = _list("responses", responses)
+    return Verdicts(*_native.verify_choice(_each(golds, responses), responses, options, match, reasoning, threads))
 
 
 def verify_ifeval(
@@ -143,12 +151,14 @@ def verify_ifeval(
     arguments: Sequence[Sequence[Mapping | None]],
     responses: Sequence[str],
     *,
+    reasoning: str | None = None,
     threads: int | None = None,
 ) -> Verdicts:
     """Grade whether responses follow all instructions of their prompt, strictly, as IFEval's own checkers do.
 
     instructions: the names of the instructions per response (``instruction_id_list``).
     arguments: the arguments of each instruction per response (``kwargs``).
+    reasoning: what becomes of thoughts, as for :class:`MathProblem`; by default ``strip``.
 
     >>> verify_ifeval([["punctuation:no_comma"]] * 2, [[{}]] * 2, ["No comma here.", "One, here."]).correct
     array([ True, False])
@@ -157,7 +167,8 @@ def verify_ifeval(
     instructions = [list(names) for names in instructions]
     if len(instructions) != len(arguments):
         raise ValueError(f"instructions and arguments: found {len(instructions)} and {len(arguments)}, wanted as many")
-    return Verdicts(*_native.verify_ifeval(instructions, arguments, _list("responses", responses), threads))
+    responses = _list("responses", responses)
+    return Verdicts(*_native.verify_ifeval(instructions, arguments, responses, reasoning, threads))
 
 
 def verify_synlogic(
@@ -167,6 +178,7 @@ def verify_synlogic(
     *,
     mode: Mode = REFERENCE_MODE,
     format_gate: bool = False,
+    reasoning: str | None = None,
     threads: int | None = None,
 ) -> Verdicts:
     """Grade answers to SynLogic's puzzles.
@@ -174,14 +186,15 @@ def verify_synlogic(
     tasks: the task's name per response, or one for all.
     game_data: the problem's ``game_data_str`` per response.
     format_gate: require ``<think>...</think>...<answer>...</answer>``; without it the response is the answer.
+    reasoning: what becomes of thoughts, as for :class:`MathProblem`.
 
     If a problem can't be parsed, its responses are unscorable, with the reason.
 
     >>> verify_synlogic("sudoku", ["{}"], ["x"]).reason[0][:18]
     'bad_input: sudoku:'
     """
-    tasks, game_data = _each(tasks, responses), _list("game_data", game_data)
-    return Verdicts(*_native.verify_synlogic(tasks, game_data, _list("responses", responses), mode, format_gate, threads))
+    tasks, game_data, responses = _each(tasks, responses), _list("game_data", game_data), _list("responses", responses)
+    return Verdicts(*_native.verify_synlogic(tasks, game_data, responses, mode, format_gate, reasoning, threads))
 
 
 def _list(name: str, items: Sequence[str]) -> Sequence[str]:

@@ -8,7 +8,7 @@ use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::program;
-use fgrpo_eval::verifier::{Mode, Settings};
+use fgrpo_eval::verifier::{Mode, Reasoning, Settings};
 use fgrpo_verify::synlogic::{Task, has_generator};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,12 @@ pub struct TextConfig {
     )]
     #[schemars(schema_with = "program::schema::function")]
     pub grader: Option<program::Settings>,
+    /// Thoughts before an answer: `strip` grades what follows the last closing tag, `keep` the whole completion.
+    /// `OPEN,CLOSE` are other tags than those of the chat template, or `<think>` and `</think>`. Without it `strip`, and
+    /// `keep` with `verifier.mode = "parity"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub reasoning: Option<Reasoning>,
     /// How completions are graded.
     #[serde(default)]
     pub verifier: Settings,
@@ -68,7 +74,7 @@ pub struct TextConfig {
 
 impl TextConfig {
     /// The settings for a data set without a configuration, whose verdicts are compared with published ones.
-    pub fn of(data: &Path) -> Self {
+    pub fn of(kind: TaskKind, data: &Path) -> Self {
         Self {
             data: data.to_owned(),
             held_out: None,
@@ -81,14 +87,15 @@ impl TextConfig {
             stop: Vec::new(),
             columns: Columns::default(),
             grader: None,
-            verifier: Settings::reference(),
+            reasoning: None,
+            verifier: Settings::reference(kind),
         }
     }
 
     /// How completions are graded, with the function if one grades.
     pub fn grading(&self) -> Settings {
         let command = self.grader.clone().or_else(|| self.verifier.command.clone());
-        Settings { command, ..self.verifier.clone() }
+        Settings { command, reasoning: self.reasoning.clone(), ..self.verifier.clone() }
     }
 
     /// The prompt settings.

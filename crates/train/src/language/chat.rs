@@ -11,11 +11,13 @@
 use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::Message;
+use fgrpo_eval::dataset::presets::Preset;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::confined::{self, Limits};
 use fgrpo_eval::io::harmless::shortened;
 use fgrpo_eval::io::json;
 use fgrpo_files as input;
+use fgrpo_verify::thoughts::Tags;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Value};
@@ -73,6 +75,20 @@ impl ChatTemplate {
     /// # Errors
     /// Bad input that names the folder, if there is no template, or if there are several and none is called default.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
+        let Some(template) = Self::in_folder(folder)? else {
+            bad_input!(
+                "{} has no chat template: wanted chat_template.jinja or the field chat_template in tokenizer_config.json",
+                folder.display()
+            );
+        };
+        Ok(template)
+    }
+
+    /// [`ChatTemplate::open`] for any folder; `None` if it has no template.
+    ///
+    /// # Errors
+    /// Bad input that names the folder, if there are several and none is called default.
+    pub fn in_folder(folder: &Path) -> anyhow::Result<Option<Self>> {
         let config_path = folder.join("tokenizer_config.json");
         let object = |path: &Path| -> anyhow::Result<Map<String, serde_json::Value>> {
             match input::read(path, input::SETTINGS) {
@@ -91,22 +107,38 @@ impl ChatTemplate {
         let file = folder.join("chat_template.jinja");
         let (place, source) = match input::read_to_string(&file, SOURCE) {
             Ok(text) => (file.display().to_string(), Some(text)),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => (
-                format!("{}: chat_template", config_path.display()),
-                config.get("chat_template").and_then(in_config),
-            ),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                let field = config.get("chat_template").filter(|field| !field.is_null());
+                let Some(field) = field else { return Ok(None) };
+                (format!("{}: chat_template", config_path.display()), in_config(field))
+            }
             Err(e) => return Err(e).with_context(|| format!("reading {}", file.display())).or_bad_input(),
         };
         let Some(source) = source else {
-            bad_input!(
-                "{} has no chat template: wanted chat_template.jinja or the field chat_template in tokenizer_config.json",
-                folder.display()
-            );
+            bad_input!("{place}: found no text, wanted one, or a list with one called default");
         };
         let template = Self::of(place, &source, tokens);
         template.check_numbers()?;
         template.confined(&[], |template, _| template.check_names())?;
-        Ok(template)
+        Ok(Some(template))
+    }
+
+    /// The tags that the template has for thoughts, if any.
+    pub fn tags(&self) -> Option<Tags> {
+        Tags::of_template(&self.source)
+    }
+
+    /// [`ChatTemplate::tags`], with whether a prompt with this preset opens the thoughts.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::render`].
+    pub fn thoughts(&self, preset: &Preset) -> anyhow::Result<Option<Tags>> {
+        let Some(tags) = self.tags() else { return Ok(None) };
+        let system = preset.system.as_ref().map(|text| Message::new("system", text.clone()));
+        let messages: Vec<Message> = system.into_iter().chain([Message::new("user", "?")]).collect();
+        let options = ChatOptions { enable_thinking: preset.thinking, ..ChatOptions::default() };
+        let opened = self.render(&messages, &options)?.trim_end().ends_with(&tags.open);
+        Ok(Some(Tags { opened, ..tags }))
     }
 
     /// Fails for a template with a filter, a test or a function of Jinja's that isn't here, wherever it stands.

@@ -4,6 +4,7 @@ use super::text::{self, Item, Listed};
 use super::{Split, generated};
 use crate::config::{MazeConfig, TaskConfig};
 use crate::language::Language;
+use crate::language::chat::ChatTemplate;
 use anyhow::Context;
 use fgrpo_core::maze::{HeldOut, Maze, tokens};
 use fgrpo_eval::bad_input;
@@ -40,6 +41,8 @@ pub struct Overrides<'a> {
     pub grading: &'a dyn Fn(Settings) -> anyhow::Result<Settings>,
     /// A file of mazes that replaces the generated ones.
     pub mazes: Option<&'a Path>,
+    /// The model's chat template, where no language is given.
+    pub template: Option<&'a ChatTemplate>,
     /// Use only the first problems of each part.
     pub limit: Option<usize>,
 }
@@ -104,6 +107,12 @@ impl<'a> Source<'a> {
                 Some(over) => ((over.prompting)(prompting), (over.grading)(settings)?),
                 None => (prompting, settings),
             };
+            let template = language.and_then(Language::template);
+            let template_tags = match template.or(overrides.and_then(|over| over.template)) {
+                Some(template) => template.thoughts(&prompting.of(kind))?,
+                None => None,
+            };
+            let settings = Settings { template_tags, ..settings };
             anyhow::Ok(ProblemSet::new(name, prompting, Grader::new(kind, settings)?, max_tokens))
         };
         if let Some(generator) = generated::generator(self.task) {

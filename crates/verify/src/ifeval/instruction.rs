@@ -190,7 +190,10 @@ impl Instruction {
                 let lower = c.to_lowercase().next().unwrap_or(c);
                 Self::LetterFrequency(lower, a.bound("let_frequency", "let_relation")?)
             }
-            "language:response_language" => Self::Language(a.text("language")?.to_owned()),
+            "language:response_language" => match a.text("language")? {
+                code if language::is_known(code) => Self::Language(code.to_owned()),
+                _ => return Err(a.error("language", "a code of langdetect, such as de, zh-cn or zh-tw")),
+            },
             "length_constraints:number_sentences" => Self::Sentences(a.bound("num_sentences", "relation")?),
             "length_constraints:number_paragraphs" => Self::Paragraphs(a.count("num_paragraphs")?),
             "length_constraints:number_words" => Self::Words(a.bound("num_words", "relation")?),

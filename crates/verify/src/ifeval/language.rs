@@ -3,6 +3,11 @@
 use langdetect::{DetectorFactory, Seed};
 use std::sync::OnceLock;
 
+/// Whether a language can be detected, by its code.
+pub(crate) fn is_known(code: &str) -> bool {
+    DetectorFactory::builtin().langlist().iter().any(|known| known == code)
+}
+
 /// The language code, or `None` if it can't be detected (the reference then counts the instruction as followed).
 pub(crate) fn detect(text: &str) -> Option<String> {
     static FACTORY: OnceLock<DetectorFactory> = OnceLock::new();

@@ -43,6 +43,7 @@ mod wording;
 
 use std::borrow::Cow;
 
+use crate::boxed;
 use crate::verdict::{Outcome, Verdict};
 use boxes::Which;
 use budget::{MAX_ANSWER, MAX_CANDIDATES, ParseError};
@@ -218,7 +219,10 @@ impl Verifier {
         let types = self.options.match_types.unwrap_or(MatchTypes { latex: true, expr: true });
         match self.options.mode {
             Mode::Parity => read(response, &self.options, types.latex, types.expr),
-            Mode::Strict => read_strictly(&answer::find(response, types.latex, types.expr)),
+            Mode::Strict => {
+                let response = boxed::halfwidth(response);
+                read_strictly(&answer::find(&response, types.latex, types.expr))
+            }
         }
     }
 
@@ -356,6 +360,7 @@ fn parse_strictly(text: &str) -> Result<(Expr, finished::Open), ParseError> {
 
 /// Reads a gold in strict mode: all of it is the answer, unless the options say that it is part of a text.
 fn read_strict_gold(gold: &str, options: &Options) -> Reading {
+    let gold = &*boxed::halfwidth(gold);
     let found = match options.match_types {
         Some(types) => answer::find(gold, types.latex, types.expr),
         None => answer::Answer { parts: vec![gold], hedged: false },

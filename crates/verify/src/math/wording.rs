@@ -71,6 +71,11 @@ const CHARACTERS: &[(char, &str)] = &[
     ('\u{202f}', " "),
     ('\u{200b}', ""),
     ('−', "-"),
+    ('–', "-"),
+    ('‒', "-"),
+    ('‑', "-"),
+    ('‐', "-"),
+    ('﹣', "-"),
     ('×', "\\times "),
     ('·', "\\cdot "),
     ('⋅', "\\cdot "),
@@ -183,7 +188,7 @@ pub(super) fn rewritten(raw: &str) -> String {
         thousands: separates_thousands(raw),
         ..Writer::default()
     };
-    writer.text(peeled(raw), 0);
+    writer.text(&braced(peeled(raw), 0), 0);
     writer.flush("");
     if let Some(unit) = writer.currency.filter(|_| !writer.has_unit) {
         writer.out.push_str(&format!("\\text{{ {unit}}}"));
@@ -202,6 +207,129 @@ pub(super) fn rewritten(raw: &str) -> String {
         return format!("{number}\\text{{ degree}}");
     }
     normal::missing_braces(&turned_brackets(text).unwrap_or_else(|| text.to_owned()))
+}
+
+/// Levels of arguments in each other that get their braces.
+const MOST_LEVELS: usize = 8;
+
+/// Number of the arguments of a command that may lack braces.
+fn arguments(name: &str) -> usize {
+    match name {
+        "frac" | "dfrac" | "tfrac" | "cfrac" | "binom" | "dbinom" | "tbinom" => 2,
+        "sqrt" => 1,
+        _ => 0,
+    }
+}
+
+/// The text with braces around each argument that may do without: `\frac12`, `\binom5{2}`, `e^\frac{1}{2}`, `x^-1`,
+/// `\sqrt(3)`.
+fn braced(text: &str, level: usize) -> Cow<'_, str> {
+    let balanced = || group_end(&format!("{{{text}}}")) == Some(text.len() + 2);
+    if level == MOST_LEVELS || !text.contains(['\\', '^']) || level == 0 && !balanced() {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut rest = text;
+    while let Some(at) = rest.find(['\\', '^']) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        if let Some(after) = rest.strip_prefix('^') {
+            let exponent = after.trim_start();
+            let digits = exponent.strip_prefix('-').map_or(0, |behind| {
+                let digits = behind.bytes().take_while(u8::is_ascii_digit).count();
+                digits.max(usize::from(behind.starts_with(|c: char| c.is_ascii_alphabetic())))
+            });
+            let length = if digits > 0 { 1 + digits } else { command_length(exponent, level) };
+            out.push('^');
+            rest = &exponent[length..];
+            if length > 0 {
+                out.push_str(&format!("{{{}}}", braced(&exponent[..length], level + 1)));
+            } else {
+                rest = after;
+            }
+            continue;
+        }
+        let name = &rest[1..1 + rest[1..].bytes().take_while(u8::is_ascii_alphabetic).count()];
+        if command_length(rest, level) == 0 {
+            // A backslash and its character stay together.
+            let length = rest.char_indices().nth(name.len().max(1) + 1).map_or(rest.len(), |(at, _)| at);
+            out.push_str(&rest[..length]);
+            rest = &rest[length..];
+            continue;
+        }
+        out.push_str(match name {
+            "dbinom" | "tbinom" => "\\binom",
+            name => &rest[..1 + name.len()],
+        });
+        rest = &rest[1 + name.len()..];
+        if name == "sqrt"
+            && let Some(end) = index(rest)
+        {
+            out.push_str(&rest[..end]);
+            rest = &rest[end..];
+        }
+        for place in 0..arguments(name) {
+            let Some((inside, after)) = argument(rest, name, place, level) else { break };
+            out.push_str(&format!("{{{}}}", braced(inside, level + 1)));
+            rest = after;
+        }
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+/// The length of a command at the start of a text with its arguments; 0 if it has none that may lack braces.
+fn command_length(text: &str, level: usize) -> usize {
+    let Some(body) = text.strip_prefix('\\') else { return 0 };
+    let name = &body[..body.bytes().take_while(u8::is_ascii_alphabetic).count()];
+    let mut rest = &body[name.len()..];
+    rest = &rest[index(rest).filter(|_| name == "sqrt").unwrap_or(0)..];
+    for place in 0..arguments(name) {
+        let Some((_, after)) = argument(rest, name, place, level) else { return 0 };
+        rest = after;
+    }
+    if arguments(name) == 0 { 0 } else { text.len() - rest.len() }
+}
+
+/// The end of an index in brackets, as in `\sqrt[3]{x}`.
+fn index(text: &str) -> Option<usize> {
+    let start = text.len() - text.trim_start().len();
+    text[start..].starts_with('[').then(|| Some(start + text[start..].find(']')? + 1)).flatten()
+}
+
+/// An argument of a command without its braces, and what follows it. That of a root may also be in parentheses; it and a
+/// denominator may be a number.
+fn argument<'a>(text: &'a str, name: &str, place: usize, level: usize) -> Option<(&'a str, &'a str)> {
+    let text = text.trim_start();
+    if text.starts_with('{') {
+        return group(text);
+    }
+    if let Some(body) = text.strip_prefix('\\') {
+        let length = body.bytes().take_while(u8::is_ascii_alphabetic).count();
+        if level == MOST_LEVELS || arguments(&body[..length]) == 0 {
+            return (length > 0 && !body.starts_with("left")).then(|| text.split_at(1 + length));
+        }
+        return match command_length(text, level + 1) {
+            0 => None,
+            length => Some(text.split_at(length)),
+        };
+    }
+    if name == "sqrt" && text.starts_with('(') {
+        let mut depth = 0usize;
+        let end = text.bytes().position(|byte| {
+            depth = match byte {
+                b'(' => depth + 1,
+                b')' => depth - 1,
+                _ => depth,
+            };
+            depth == 0
+        })?;
+        return Some((&text[1..end], &text[end + 1..]));
+    }
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let whole = name == "sqrt" || place == 1 && name.ends_with("frac");
+    let length = if whole && digits > 0 { digits } else { text.chars().next()?.len_utf8() };
+    text.starts_with(|c: char| c.is_alphanumeric()).then(|| text.split_at(length))
 }
 
 /// Whether each comma of a text is between thousands, and the text is no tuple, interval or set.
@@ -456,6 +584,8 @@ impl Writer {
                 return &after[more..];
             }
             '%' => self.push("\\%"),
+            // Nothing but a set is taken away from a set.
+            '-' | '−' | '–' if is_set(after) && !self.written().is_empty() => self.push("\\setminus "),
             '&' if self.statements > 0 && self.matrices == 0 => self.push(" "),
             _ => match CHARACTERS.iter().find(|(known, _)| *known == c) {
                 Some((_, spelling)) => self.push(spelling),
@@ -596,11 +726,6 @@ impl Writer {
             return after;
         }
         self.flush(rest);
-        // The digits after a root belong to it, although TeX takes only one.
-        if name == "sqrt" && after.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
-            self.push("\\sqrt");
-            return self.radicand(after);
-        }
         match SPELLINGS.iter().find(|(known, _)| *known == name) {
             // A decimal that goes on.
             Some((_, "\\ldots ")) if self.ends_in_decimal() => {}
@@ -966,6 +1091,10 @@ impl Writer {
                 self.periodic(&literal, fraction, period);
                 return tail;
             }
+            if let Some((tail, (head, block))) = dots(after).zip(repeated(fraction)) {
+                self.periodic(&literal, head, block);
+                return tail;
+            }
         }
         if literal.is_empty() && fraction.is_empty() {
             // A period that ends a sentence, or the first of two.
@@ -1019,6 +1148,30 @@ fn period(text: &str) -> Option<(&str, &str)> {
         }
     }
     None
+}
+
+/// Whether a text begins with a set in braces.
+fn is_set(text: &str) -> bool {
+    let text = text.trim_start();
+    text.strip_prefix("\\left").map_or(text, str::trim_start).starts_with("\\{")
+}
+
+/// The digits before the period of a decimal that goes on, and the period: a block that stands at the end three times, or
+/// twice in a short decimal.
+fn repeated(fraction: &str) -> Option<(&str, &str)> {
+    (1..=fraction.len() / 2).find_map(|length| {
+        let block = &fraction[fraction.len() - length..];
+        let head = fraction.trim_end_matches(block);
+        let times = (fraction.len() - head.len()) / length;
+        (times > 2 || times == 2 && length > 1 && fraction.len() < 6).then_some((head, block))
+    })
+}
+
+/// The text behind the dots that begin it.
+fn dots(text: &str) -> Option<&str> {
+    let after =
+        ["...", "…", "\\ldots", "\\dots", "\\cdots"].iter().find_map(|dots| text.strip_prefix(dots))?;
+    (!after.starts_with(|c: char| c.is_alphanumeric())).then_some(after)
 }
 
 /// The units of a group that has nothing else, with their exponents: `m/s^2`.

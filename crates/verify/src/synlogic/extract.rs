@@ -45,13 +45,8 @@ pub fn last_boxed_simple(text: &str) -> Option<&str> {
     text[start..].split_once('}').map(|(content, _)| strip(content))
 }
 
-/// In strict mode, the part of a response that states its answer: what follows the thinking, and inside the answer tags
-/// if there are any.
-pub(crate) fn stated(response: &str) -> Result<&str, Outcome> {
-    let text = response.rfind("</think>").map_or(response, |at| &response[at + "</think>".len()..]);
-    if text.contains("<think>") {
-        return Err(unparsed("thinking"));
-    }
+/// In strict mode, the part of an answer that states it: inside the answer tags if there are any.
+pub(crate) fn stated(text: &str) -> Result<&str, Outcome> {
     let mut tagged = regex!(r"(?s)<answer>(.*?)</answer>")
         .captures_iter(text)
         .filter_map(|c| Some(strip(c.get(1)?.as_str())));

@@ -244,16 +244,21 @@ impl Verifier {
         self.task
     }
 
-    /// Checks a response.
+    /// Checks a response without thoughts, or with those that the reference strips itself.
     pub fn check(&self, response: &str, options: &Options) -> Outcome {
+        self.check_answer(response, response, options)
+    }
+
+    /// Checks the answer after the thoughts of a response. The format gate is about the whole response.
+    pub fn check_answer(&self, response: &str, answer: &str, options: &Options) -> Outcome {
         let mode = options.mode;
         if options.format_gate && !extract::passes_format_gate(response, mode) {
             return wrong("format");
         }
         let text = match mode {
-            Mode::Strict => extract::stated(response),
-            Mode::Parity if options.format_gate => Ok(extract::answer_text(response)),
-            Mode::Parity => Ok(response),
+            Mode::Strict => extract::stated(answer),
+            Mode::Parity if options.format_gate => Ok(extract::answer_text(answer)),
+            Mode::Parity => Ok(answer),
         };
         text.and_then(|text| (self.rules)(text, mode)).unwrap_or_else(|outcome| outcome)
     }

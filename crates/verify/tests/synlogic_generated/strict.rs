@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use fgrpo_verify::synlogic::{Mode, Options, Task, Verifier};
+use fgrpo_verify::thoughts::Tags;
 
 use crate::problems::{Problem, problems};
 
@@ -117,7 +118,8 @@ fn right_answers_are_correct_however_they_are_stated() {
         for (class, form) in HONEST {
             let response =
                 form.replace('S', "\u{1}").replace('W', &other.solution).replace('\u{1}', &right.solution);
-            let outcome = verifier.check(&response, &STRICT);
+            let answer = Tags::default().answer(&response).expect("the thoughts end");
+            let outcome = verifier.check(answer, &STRICT);
             count(&mut counts, class, outcome.is_correct());
             if !outcome.is_correct() {
                 missed.push(format!("{task}: {class}: {}: {:?}", outcome.reason, short(&response)));
@@ -149,7 +151,8 @@ fn hedged_distorted_and_taken_back_answers_are_not_correct() {
         // Another digit may solve the equation too.
         responses.retain(|(class, _)| task != Task::MathPath || *class != "another digit");
         for (class, response) in responses {
-            let correct = verifier.check(&response, &STRICT).is_correct();
+            let answer = Tags::default().answer(&response);
+            let correct = answer.is_some_and(|answer| verifier.check(answer, &STRICT).is_correct());
             count(&mut counts, class, correct);
             if correct {
                 accepted.push(format!("{task}: {class}: {:?}", short(&response)));

@@ -12,6 +12,7 @@ use fgrpo_eval::io::harmless::harmless;
 use fgrpo_eval::kind::{TaskKind, Truth};
 use fgrpo_train::config::{Config, TextConfig};
 use fgrpo_train::language::Language;
+use fgrpo_train::language::chat::ChatTemplate;
 use fgrpo_train::problem::{Split, Task};
 use fgrpo_verify::verdict::Verdict;
 use serde_json::{Value, json};
@@ -130,7 +131,7 @@ fn of_data(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
         });
         return Ok((problems.len() as u64, shown.collect()));
     };
-    let mut text = TextConfig::of(&args.source);
+    let mut text = TextConfig::of(args.task, &args.source);
     text.columns = columns;
     text.preset = args.preset;
     text.system.clone_from(&args.system);
@@ -155,7 +156,9 @@ fn of_task(task: &Task, split: Split, limit: u64) -> (u64, Vec<Shown>) {
         let prompt = task.prompt(split, id);
         let (gold, mut read_as) = reading(&prompt.problem);
         // Grade the reference answer with the configured verifier.
-        let boxed = gold.as_ref().and_then(|g| language.encode(&format!("\\boxed{{{g}}}")).ok());
+        let thoughts =
+            language.template().and_then(ChatTemplate::tags).map_or(String::new(), |tags| tags.close);
+        let boxed = gold.as_ref().and_then(|g| language.encode(&format!("{thoughts}\\boxed{{{g}}}")).ok());
         if let (Truth::Math(_) | Truth::Choice(_), Some(tokens)) = (&prompt.problem.truth, boxed) {
             let graded = task.grade(&prompt, &tokens);
             let verdict = match graded.verdict {

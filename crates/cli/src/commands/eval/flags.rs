@@ -11,6 +11,7 @@ use fgrpo_eval::names::Named;
 use fgrpo_eval::plan::Plan;
 use fgrpo_train::config::{Config, MazeConfig, TaskConfig, TextConfig};
 use fgrpo_train::language::Language;
+use fgrpo_train::language::chat::ChatTemplate;
 use fgrpo_train::problem;
 use fgrpo_train::problem::generated::generator;
 use fgrpo_train::problem::source::Overrides;
@@ -62,6 +63,11 @@ pub fn plan(args: &Args, training: Option<&Config>, source: &Source) -> anyhow::
         _ => None,
     };
     let whole = training.is_none();
+    // Without the problems of a configuration the tokenizer isn't needed before the samples are drawn.
+    let template = match (&language, checkpoint) {
+        (None, Some(model)) if model.is_dir() => ChatTemplate::in_folder(model)?,
+        _ => None,
+    };
     let overrides = Overrides {
         prompting: &|base| {
             // Without a family: the boxed prompt for the kinds where the paper uses it, otherwise no system prompt.
@@ -73,6 +79,7 @@ pub fn plan(args: &Args, training: Option<&Config>, source: &Source) -> anyhow::
         },
         grading: &|settings| args.grading.over(settings),
         mazes: args.data.as_deref().filter(|_| matches!(task, TaskConfig::Maze(_))),
+        template: template.as_ref(),
         limit: args.limit.or(eval.and_then(|e| e.problems)),
     };
     let mut parts = problem::held_out(&task, language.as_ref(), own, &overrides)?;
@@ -194,7 +201,8 @@ fn task_of(args: &Args, training: Option<&TaskConfig>) -> anyhow::Result<TaskCon
         Some(TaskConfig::Mix(mix)) => mix.stop.clone(),
         _ => text.as_ref().map_or_else(Vec::new, |t| t.stop.clone()),
     };
-    let base = text.unwrap_or_else(|| TextConfig { max_prompt_tokens: usize::MAX, ..TextConfig::of(data) });
+    let base =
+        text.unwrap_or_else(|| TextConfig { max_prompt_tokens: usize::MAX, ..TextConfig::of(kind, data) });
     // The configuration's columns are those of its own files.
     let columns = args.columns.clone().unwrap_or_default();
     let text = TextConfig { data: data.clone(), held_out: None, held_out_share: 0.0, stop, columns, ..base };

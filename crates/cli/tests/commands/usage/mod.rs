@@ -1,5 +1,6 @@
 //! What a new user does and gets wrong, through the command line.
 
+mod answers;
 mod code;
 mod command_line;
 mod configs;
@@ -11,6 +12,7 @@ mod pages;
 mod python;
 mod rules;
 mod runs;
+mod thoughts;
 
 use crate::support::{fgrpo, file, model, run};
 use std::path::{Path, PathBuf};

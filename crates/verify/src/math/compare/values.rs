@@ -1,7 +1,9 @@
 //! Single values: constants by exact and ball arithmetic, expressions by polynomials and points.
 
-use dashu_base::{Sign, UnsignedAbs};
-use dashu_int::IBig;
+use std::cmp::Ordering;
+
+use dashu_base::{BitTest, Sign, UnsignedAbs};
+use dashu_int::{IBig, UBig};
 use dashu_ratio::RBig;
 
 use super::difference::{Difference, Place, is_stepped};
@@ -91,27 +93,40 @@ impl Comparer<'_> {
     }
 
     /// Whether two rational values agree to the digits of the coarser one. A number that is no decimal is exact, and
-    /// a decimal is one value with it if it has `precision` digits.
+    /// a decimal is one value with it if it has `precision` digits and is that value rounded, or cut if no decimal is.
     fn rounds(&self, gold: &Written, first: &RBig, answer: &Written, second: &RBig) -> bool {
         let whole = |written: &Written, value: &RBig| matches!(written, Written::Exact) && value.is_int();
         if whole(gold, first) || whole(answer, second) || first.is_zero() || second.is_zero() {
             return false;
         }
-        let Some(place) = self.last_place(gold, answer) else { return false };
-        let difference = first - second;
-        let difference = if difference.sign() == Sign::Negative { -difference } else { difference };
+        let exact = match (gold, answer) {
+            (Written::Exact, _) => Some((first, second)),
+            (_, Written::Exact) => Some((second, first)),
+            _ => None,
+        }
+        .filter(|(exact, _)| !is_finite_decimal(exact));
+        let Some(place) = self.last_place(gold, answer, exact.is_some()) else { return false };
+        let size = |value: RBig| if value.sign() == Sign::Negative { -value } else { value };
         // At most half a unit of the last digit.
-        difference * RBig::from(2) <= scaled(IBig::ONE, place)
+        let unit = scaled(IBig::ONE, place);
+        size(first - second) * RBig::from(2) <= unit
+            || exact.is_some_and(|(exact, decimal)| {
+                let rest = size(exact.clone()) - size(decimal.clone());
+                exact.sign() == decimal.sign() && rest.sign() == Sign::Positive && rest < unit
+            })
     }
 
-    /// The exponent of the last digit at which decimals are compared: the coarser one's, but at least the third.
-    fn last_place(&self, gold: &Written, answer: &Written) -> Option<i64> {
+    /// The exponent of the last digit at which decimals are compared: the coarser one's, but at least the third. Of a
+    /// value without a last digit, no more digits count than a double has.
+    fn last_place(&self, gold: &Written, answer: &Written, endless: bool) -> Option<i64> {
         const LEAST: i64 = 3;
+        const DOUBLE: i64 = 15;
         match (gold, answer) {
             (Written::Exact, Written::Exact) => None,
             (Written::Digits { first, count }, Written::Exact)
             | (Written::Exact, Written::Digits { first, count }) => {
-                (*count >= self.options.precision as i64).then_some(first - count + 1)
+                let most = if endless { DOUBLE.max(self.options.precision as i64) } else { *count };
+                (*count >= self.options.precision as i64).then_some(first - (*count).min(most) + 1)
             }
             (Written::Digits { first, count }, Written::Digits { first: other, count: others }) => {
                 Some((*first).max(*other) - (*count).min(*others).max(LEAST) + 1)
@@ -122,11 +137,16 @@ impl Comparer<'_> {
     /// A decimal against an irrational constant, strictly.
     fn rounded_strictly(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         let (first, second) = (Written::of(gold), Written::of(answer));
-        let Some(place) = self.last_place(&first, &second) else { return Ok(EXACTLY_DIFFERENT) };
-        let half = place as f64 * std::f64::consts::LOG2_10 - 1.0;
-        self.until_decided(gold, answer, 0, |[_, _, difference]| {
-            let known = !difference.holds_zero() || difference.log2_bound() < half - 20.0;
-            known.then(|| difference.log2_bound() <= half && difference.is_real())
+        let Some(place) = self.last_place(&first, &second, true) else { return Ok(EXACTLY_DIFFERENT) };
+        let unit = place as f64 * std::f64::consts::LOG2_10;
+        let of_gold = matches!(first, Written::Exact);
+        self.until_decided(gold, answer, 0, |[gold, answer, difference]| {
+            let bound = difference.log2_bound();
+            let known = !difference.holds_zero() || bound < unit - 21.0;
+            let exact = if of_gold { gold.re.sign() } else { answer.re.sign().map(Ordering::reverse) };
+            // Cut: the rest has the sign of the exact value.
+            let cut = bound < unit && exact.is_some() && exact == difference.re.sign();
+            known.then(|| (bound <= unit - 1.0 || cut) && difference.is_real())
         })
     }
 
@@ -536,6 +556,15 @@ impl Written {
 pub(super) fn has_digits(number: &Expr, least: usize) -> bool {
     matches!(number, Expr::Decimal(_))
         && matches!(Written::of(number), Written::Digits { count, .. } if count >= least as i64)
+}
+
+/// Whether a decimal with an end has this value.
+fn is_finite_decimal(value: &RBig) -> bool {
+    let denominator = value.denominator().clone();
+    let odd = &denominator >> denominator.trailing_zeros().unwrap_or(0);
+    // A power of five that small is a divisor of this one.
+    let power = UBig::from(5u8).pow(odd.bit_len() / 2 + 1);
+    power % odd == UBig::ZERO
 }
 
 /// The digits of a decimal as an integer, and how many of them follow the point; none for more than `most`.

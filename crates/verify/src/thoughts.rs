@@ -1,0 +1,112 @@
+//! The thoughts of a response, and the answer that follows them.
+
+use serde::{Deserialize, Serialize};
+
+/// The tags around a model's thoughts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tags {
+    /// Begins the thoughts.
+    pub open: String,
+    /// Ends them.
+    pub close: String,
+    /// Whether the prompt ends with the opening tag, so that a response begins within its thoughts.
+    pub opened: bool,
+}
+
+/// `<think>` and `</think>`.
+impl Default for Tags {
+    fn default() -> Self {
+        Self { open: "<think>".to_owned(), close: "</think>".to_owned(), opened: false }
+    }
+}
+
+/// The tags of known models: Qwen3, DeepSeek-R1 and most others; Magistral; Seed-OSS; Command A; Kimi; OpenThinker.
+const KNOWN: [(&str, &str); 9] = [
+    ("<think>", "</think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("◁think▷", "◁/think▷"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("<thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("<reasoning>", "</reasoning>"),
+];
+
+impl Tags {
+    /// Reads `OPEN,CLOSE`.
+    ///
+    /// # Errors
+    /// Says what is wrong with the tags: one is missing, or no end of the thoughts could be told from their beginning.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wanted = |why: &str| format!("found {text:?}{why}, wanted OPEN,CLOSE such as [THINK],[/THINK]");
+        let (open, close) = text.split_once(',').ok_or_else(|| wanted(""))?;
+        let (open, close) = (open.trim(), close.trim());
+        if open.is_empty() || close.is_empty() {
+            return Err(wanted(" with an empty tag"));
+        }
+        if open.contains(close) {
+            return Err(wanted(", whose first tag contains the second"));
+        }
+        Ok(Self { open: open.to_owned(), close: close.to_owned(), opened: false })
+    }
+
+    /// The tags that a chat template has for thoughts, if any.
+    pub fn of_template(source: &str) -> Option<Self> {
+        let (open, close) = KNOWN.into_iter().find(|(_, close)| source.contains(close))?;
+        Some(Self { open: open.to_owned(), close: close.to_owned(), opened: false })
+    }
+
+    /// The answer in a response: what follows the last closing tag, with or without an opening tag before it.
+    ///
+    /// `None` if the thoughts don't end: an opening tag without a closing one after it, or no closing tag at all where the
+    /// prompt opened the thoughts.
+    pub fn answer<'a>(&self, response: &'a str) -> Option<&'a str> {
+        let answer = match response.rfind(&self.close) {
+            Some(at) => &response[at + self.close.len()..],
+            None if self.opened => return None,
+            None => response,
+        };
+        (!answer.contains(&self.open)).then_some(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_follows_the_last_closing_tag() {
+        let tags = Tags::default();
+        for (response, answer) in [
+            ("<think>a</think>b", Some("b")),
+            ("a</think>b", Some("b")),
+            ("<think>a</think>b</think>c", Some("c")),
+            ("<think>a<think>b</think>c", Some("c")),
+            ("b", Some("b")),
+            ("<think>a", None),
+            ("b<think>a", None),
+            ("<think>a</think>b<think>c", None),
+            ("<think>a</think", None),
+            ("<think>a</think>", Some("")),
+            ("", Some("")),
+        ] {
+            assert_eq!(tags.answer(response), answer, "{response}");
+        }
+    }
+
+    #[test]
+    fn a_response_to_a_prompt_that_opens_the_thoughts_has_to_close_them() {
+        let tags = Tags { opened: true, ..Tags::default() };
+        assert_eq!(tags.answer("a</think>b"), Some("b"));
+        assert_eq!(tags.answer("b"), None);
+    }
+
+    #[test]
+    fn tags_that_cannot_be_told_apart_are_refused() {
+        assert_eq!(Tags::parse("[THINK],[/THINK]").unwrap().answer("[THINK]a[/THINK]b"), Some("b"));
+        for text in ["", "<think>", "<think>,", ",</think>", "---,---", "<<end>>,<end>"] {
+            assert!(Tags::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -465,7 +465,7 @@ pattern!(
 // The words that offer an option beside another, and its letter; what shows that the letter is offered and isn't told of.
 pattern!(
     ALSO,
-    r"^\W*((?:(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|answer|alternatively|y|o|et|ou|und|oder|e|of|en|dan|atau|và|hoặc|ve|veya|и|или)\b|和|或者?|以及|と|または|및|또는|और|या|এবং|বা|و|أو)\W*)*)([a-z])(?:$|[^\p{Latin}\d_'’]|['’][dt])"
+    r"^\W*((?:(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|answer|alternatively|(?-i:y|o|e|и)|et|ou|und|oder|of|en|dan|atau|và|hoặc|ve|veya|или)\b|和|或者?|以及|と|または|및|또는|और|या|এবং|বা|و|أو)\W*)*)([a-z])(?:$|[^\p{Latin}\d_'’]|['’][dt])"
 );
 pattern!(ENDED, r"^\W*$|^\s*[,;:.!?)\]*/&|]|^\s+(?:and|or)\b|^['’]|^\s*[\pL--\p{Latin}]");
 pattern!(

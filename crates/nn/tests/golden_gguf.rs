@@ -75,16 +75,17 @@ fn a_checkpoint_written_as_gguf_opens_with_its_settings_and_tensors() {
 fn number_types_of_a_written_file_round_as_their_names_say() {
     let dir = tempfile::tempdir().unwrap();
     let from = Checkpoint::open(file("qwen3")).unwrap();
-    for (kind, off) in
-        [(GgufType::F16, 1.0 / 2048.0), (GgufType::BF16, 1.0 / 256.0), (GgufType::Q8_0, 1.0 / 127.0)]
-    {
+    // Half a unit in the last place; of 8 bits, half a step, and the rounding of the scale on top.
+    let types =
+        [(GgufType::F16, 1.0 / 2048.0), (GgufType::BF16, 1.0 / 256.0), (GgufType::Q8_0, 0.57 / 127.0)];
+    for (kind, off) in types {
         let to = written(&from, &dir.path().join(format!("{kind:?}.gguf")), kind);
         for (name, shape) in from.config().tensors() {
             let (found, wanted) = (to.tensor(&name).unwrap(), from.tensor(&name).unwrap());
             let largest = wanted.iter().fold(0f32, |most, x| most.max(x.abs()));
             let worst = found.iter().zip(&wanted).fold(0f32, |most, (f, w)| most.max((f - w).abs()));
             let off = if shape.len() == 1 { 0.0 } else { off };
-            assert!(worst <= off * largest * 0.51, "{kind:?} {name}: off by {worst}, largest is {largest}");
+            assert!(worst <= off * largest, "{kind:?} {name}: off by {worst}, largest is {largest}");
         }
     }
 }

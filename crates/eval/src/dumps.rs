@@ -465,7 +465,7 @@ fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<R
         _ => TaskKind::Math,
     };
     // The logs of reasoning models hold their thoughts.
-    let settings = Settings { reasoning: Some(Reasoning::Strip), ..Settings::reference(kind) };
+    let settings = Settings { reasoning: Some(Reasoning::Strip), ..kind.reference_settings() };
     let grader = Grader::new(kind, settings)?;
     let verdict = |response: &Response| -> Result<Verdict, &'static str> {
         let problem = Problem::new(response.problem.clone(), Vec::new(), truth(kind, response)?);

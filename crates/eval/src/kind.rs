@@ -18,7 +18,7 @@ pub mod synlogic;
 use crate::graded::Verifier;
 use crate::program::Program;
 use crate::row::{Row, Table};
-use crate::verifier::{Beside, Grading, Reader, Reference, Settings};
+use crate::verifier::{Beside, Grading, Mode, Reader, Reference, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -114,6 +114,18 @@ kinds! {
     Python(python) = "python": "graded by your own Python function",
         Some(r#"{"response", ...}: judged by your own Python function (--grader FILE.py:FUNCTION)"#);
     Maze(maze) = "maze": "mazes, which are generated and need no file", None;
+}
+
+impl TaskKind {
+    /// The settings with which verdicts are comparable with published ones. Only math and SynLogic have a reference that
+    /// judges otherwise.
+    pub fn reference_settings(self) -> Settings {
+        let mode = match self {
+            Self::Math | Self::SynLogic => Mode::REFERENCE,
+            _ => Mode::TRAINING,
+        };
+        Settings { mode, ..Settings::default() }
+    }
 }
 
 impl Truth {

@@ -2,7 +2,6 @@
 
 use crate::graded::{Graded, Response, Verifier, guarded};
 use crate::io::json;
-use crate::kind::TaskKind;
 use crate::program::{self, Program};
 use crate::row::{Row, Unusable};
 use fgrpo_core::maze::Scoring;
@@ -158,16 +157,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The settings with which verdicts are comparable with published ones. Only math and SynLogic have a reference that
-    /// judges otherwise.
-    pub fn reference(kind: TaskKind) -> Self {
-        let mode = match kind {
-            TaskKind::Math | TaskKind::SynLogic => Mode::REFERENCE,
-            _ => Mode::TRAINING,
-        };
-        Self { mode, ..Self::default() }
-    }
-
     /// The tags of the thoughts that aren't graded; `None` where the whole completion is.
     pub fn thoughts(&self) -> Option<Tags> {
         let template = self.template_tags.clone();

@@ -211,10 +211,10 @@ mod tests {
         let percent = Flags { percent_as_number: Some(Switch::On), ..Flags::default() };
         let unfinished = Flags { accept_unfinished: Some(Switch::Off), ..Flags::default() };
         for (flags, name) in [(percent, "--percent-as-number"), (unfinished, "--accept-unfinished")] {
-            let said = flags.over(Settings::reference(TaskKind::Math)).unwrap_err().to_string();
+            let said = flags.over(TaskKind::Math.reference_settings()).unwrap_err().to_string();
             assert!(said.starts_with(name) && said.contains("mode parity"), "{said}");
             let strictly = Flags { mode: Some(Mode::Strict), ..flags };
-            assert!(strictly.over(Settings::reference(TaskKind::Math)).is_ok(), "{name}");
+            assert!(strictly.over(TaskKind::Math.reference_settings()).is_ok(), "{name}");
         }
     }
 }

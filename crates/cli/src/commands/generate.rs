@@ -3,8 +3,10 @@
 //! The chat template renders the prompt, unless the model has none or `--raw` is given. The answer is streamed to
 //! standard output. Everything random follows from the seed.
 
+use crate::args::compute;
 use crate::args::grading::Switch;
-use crate::args::{compute, places, sampling};
+use crate::args::places;
+use crate::args::sampling;
 use crate::output::streams;
 use anyhow::Context;
 use fgrpo_core::rng::Key;

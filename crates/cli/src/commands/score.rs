@@ -1,6 +1,7 @@
 //! `fgrpo score`: per-token log-probabilities and entropies of token sequences under a checkpoint.
 
-use crate::args::{compute, places};
+use crate::args::compute;
+use crate::args::places;
 use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::rows;

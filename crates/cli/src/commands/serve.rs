@@ -1,6 +1,7 @@
 //! `fgrpo serve`: the Tinker API over one model.
 
-use crate::args::{compute, places};
+use crate::args::compute;
+use crate::args::places;
 use crate::output::progress::Console;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::io::interrupt;

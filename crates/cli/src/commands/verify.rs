@@ -244,7 +244,7 @@ struct Response {
 /// The settings and the program of all lines.
 fn grading(args: &Args) -> anyhow::Result<Grading> {
     // A response is the answer itself, unless the format gate is on.
-    let settings = args.grading.over(Settings { format_gate: false, ..Settings::reference(args.kind) })?;
+    let settings = args.grading.over(Settings { format_gate: false, ..args.kind.reference_settings() })?;
     args.grading.for_kinds(&[args.kind])?;
     args.kind.grading(settings)
 }

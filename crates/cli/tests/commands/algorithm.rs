@@ -1,5 +1,6 @@
 //! Settings of `[algorithm]` that change rewards or the loss, seen in the files of short runs.
 
+use crate::support;
 use assert_cmd::Command;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -37,12 +38,29 @@ rollout_share = 1.0
 
 /// The folder of a run with these settings.
 fn train(folder: &Path, name: &str, set: &[&str]) -> PathBuf {
-    let config = folder.join("small.toml");
-    std::fs::write(&config, CONFIG).unwrap();
+    of_config(folder, CONFIG, name, set)
+}
+
+/// The same where an answer with a digit is right: a policy that draws any token has one in 7 of 100 pairs of tokens, and
+/// learns it within a few steps.
+fn digits(folder: &Path, name: &str, set: &[&str]) -> PathBuf {
+    let rows = (0..32).map(|i| format!("{{\"problem\":\"Say {i}.\",\"pattern\":\"[0-9]\"}}\n"));
+    let data = support::file(folder, "data.jsonl", &rows.collect::<String>());
+    let config = format!(
+        "steps = 30\n[task]\nkind = \"regex\"\ndata = {data:?}\n[model]\npath = {:?}\n[rollout]\nprompts = 8\ngroup_size = 8\n\
+         max_new_tokens = 2\n[update]\nlr = 2e-2\n[eval]\nevery = 0\n[save]\nevery = 0\n",
+        support::model()
+    );
+    of_config(folder, &config, name, set)
+}
+
+fn of_config(folder: &Path, config: &str, name: &str, set: &[&str]) -> PathBuf {
+    let file = folder.join("small.toml");
+    std::fs::write(&file, config).unwrap();
     let out = folder.join(name);
     let sets = set.iter().flat_map(|set| ["--set", set]);
     let mut run = Command::new(env!("CARGO_BIN_EXE_fgrpo"));
-    run.arg("train").arg(config).args(sets).arg("--out").arg(&out).assert().success();
+    run.arg("train").arg(file).args(sets).arg("--out").arg(&out).assert().success();
     out
 }
 
@@ -59,17 +77,16 @@ fn metric(run: &Path, name: &str) -> Vec<f64> {
 #[test]
 fn the_penalty_of_every_kl_estimator_keeps_the_policy_near_its_reference() {
     let folder = tempfile::tempdir().unwrap();
-    // The same sampled KL, reported by k1, of the last steps.
+    // The sampled KL, reported by k1, of the last steps.
     let divergence = |name: &str, set: &[&str]| -> f64 {
-        let more = ["steps=40", "rollout.prompts=16", "log.rollout_share=0", "update.lr=3e-3"];
-        let run = train(folder.path(), name, &[&more[..], set].concat());
-        metric(&run, "kl_loss")[30..].iter().sum::<f64>() / 10.0
+        let run = digits(folder.path(), name, set);
+        metric(&run, "kl_loss")[20..].iter().sum::<f64>() / 10.0
     };
     let free = divergence("free", &["algorithm.kl=k1", "algorithm.kl_coef=1e-9"]);
     for kl in ["k1", "k2", "k3"] {
         let set = [format!("algorithm.kl={kl}"), "algorithm.kl_coef=1".to_owned()];
         let found = divergence(kl, &set.each_ref().map(String::as_str));
-        assert!(free > 0.02 && found.abs() < 0.4 * free, "{kl}: {found} with the penalty, {free} without");
+        assert!(free > 1.0 && found.abs() < 0.2 * free, "{kl}: {found} with the penalty, {free} without");
     }
 }
 
@@ -97,14 +114,15 @@ fn truncated_completions_are_graded_masked_or_rewarded_as_the_setting_says() {
 fn masked_completions_leave_the_gradient_of_the_others_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let run = |name: &str, set: &[&str]| {
-        let out = train(folder.path(), name, &[&["steps=1", "rollout.prompts=30"][..], set].concat());
+        let out =
+            digits(folder.path(), name, &[&["steps=1", "task.stop=[\"a\", \"e\", \"1\"]"][..], set].concat());
         (metric(&out, "truncated_fraction")[0], metric(&out, "gradient_norm")[0])
     };
-    let (none, plain) = run("none", &["rollout.max_new_tokens=40"]);
-    let (_, masked) = run("none-masked", &["rollout.max_new_tokens=40", "algorithm.truncated=mask"]);
+    let (none, plain) = run("none", &["rollout.max_new_tokens=256"]);
+    let (_, masked) = run("none-masked", &["rollout.max_new_tokens=256", "algorithm.truncated=mask"]);
     assert_eq!((none, plain.to_bits()), (0.0, masked.to_bits()), "nothing to mask changes nothing");
-    let (some, cut) = run("some", &["rollout.max_new_tokens=4"]);
-    let (_, masked) = run("some-masked", &["rollout.max_new_tokens=4", "algorithm.truncated=mask"]);
+    let (some, cut) = run("some", &["rollout.max_new_tokens=12"]);
+    let (_, masked) = run("some-masked", &["rollout.max_new_tokens=12", "algorithm.truncated=mask"]);
     assert!(0.0 < some && some < 1.0 && cut != masked, "{some}: {cut} {masked}");
 }
 
@@ -134,7 +152,7 @@ fn overlong_punishment_is_dapos_formula_and_leaves_verdicts_alone() {
             );
         }
     }
-    assert!(lengths.len() > 2, "{lengths:?}");
+    assert!(lengths.len() > 1, "{lengths:?}");
 }
 
 #[test]
@@ -147,7 +165,7 @@ fn other_trainers_names_and_impossible_values_are_answered() {
         ("soft_punish_cache=4", "did you mean `algorithm.overlong.cache`?"),
         ("overlong_buffer.len=4", "did you mean `algorithm.overlong.length` or `algorithm.overlong.cache`?"),
         ("kl_loss_type=k1", "did you mean `algorithm.kl`?"),
-        ("algorithm.truncated=drop", "wanted one of"),
+        ("algorithm.truncated=drop", "wanted \"grade\", \"mask\", \"reward\""),
         (
             "algorithm.truncated={ kind = \"reward\", reward = 1 }",
             "algorithm.truncated.reward: found 1, wanted less than 1",

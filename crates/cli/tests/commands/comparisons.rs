@@ -403,9 +403,15 @@ fn keys_that_vary_together_and_alternatives_make_one_sweep_from_one_start() {
     let table = std::fs::read_to_string(place.path("sweep/sweep.md")).unwrap();
     let rows: Vec<&str> = table.lines().collect();
     assert_eq!(rows.len(), 2 + 4, "{table}");
-    assert!(rows[0].starts_with("| alternative | rollout.group_size | rollout.prompts | runs |"), "{table}");
-    assert!(rows[2].starts_with("| base | 2 | 4 | 2 |"), "{table}");
-    assert!(rows[5].starts_with("| algorithm.kl_coef=0.01 | 4 | 2 | 2 |"), "{table}");
+    assert!(
+        rows[0].starts_with("| method | alternative | rollout.group_size | rollout.prompts | runs |"),
+        "{table}"
+    );
+    assert!(rows[2].starts_with("| F-GRPO, gamma 0.5 | base | 2 | 4 | 2 |"), "{table}");
+    assert!(
+        rows[5].starts_with("| F-GRPO, gamma 0.5, KL penalty 0.01 | algorithm.kl_coef=0.01 | 4 | 2 | 2 |"),
+        "{table}"
+    );
     let refused = |more: &[&str]| ends_with(2, &[&sweep[..], more].concat());
     let unequal = refused(&["--grid", "rollout.group_size,rollout.prompts=2:4,4"]);
     assert!(

@@ -88,7 +88,7 @@ impl TextConfig {
             columns: Columns::default(),
             grader: None,
             reasoning: None,
-            verifier: Settings::reference(kind),
+            verifier: kind.reference_settings(),
         }
     }
 

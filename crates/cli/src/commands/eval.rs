@@ -44,14 +44,17 @@ use std::path::Path;
 /// After a change of the verifier, samples are graded again without sampling. A folder belongs to one model, prompt
 /// preset and sampling setting.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    args_override_self = true,
+    after_help = "Examples:\n  \
     fgrpo eval --server http://localhost:8000 --model base --data aime25.jsonl --task math -n 1024 --preset qwen2.5 --out eval-base\n  \
     fgrpo eval --model run/checkpoints/step-000800 --task maze --maze-size 9 -n 64 --out eval-maze\n  \
     fgrpo eval --samples completions.jsonl --data math500.jsonl --task math -n 4 --out eval-elsewhere\n  \
     fgrpo eval aime.toml --out eval-b           # flags from a file, overridden by the command line\n  \
     fgrpo eval math.toml --model runs/math/checkpoints/step-000100 --out eval-math    # a training configuration's held-out problems\n  \
     fgrpo eval --suite paper --data-root data --models Qwen2.5-7B/GRPO=grpo/ --models Qwen2.5-7B/F-GRPO=focal/ --out evals\n\n\
-    Then: fgrpo compare eval-base eval-b -k 1,256; of a suite: fgrpo paper table-1 --from evals")]
+    Then: fgrpo compare eval-base eval-b -k 1,256; of a suite: fgrpo paper table-1 --from evals"
+)]
 pub struct Args {
     /// One evaluation.
     #[command(flatten)]

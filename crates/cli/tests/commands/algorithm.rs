@@ -41,17 +41,9 @@ fn train(folder: &Path, name: &str, set: &[&str]) -> PathBuf {
     of_config(folder, CONFIG, name, set)
 }
 
-/// The same where an answer with a digit is right: a policy that draws any token has one in 7 of 100 pairs of tokens, and
-/// learns it within a few steps.
+/// The same with [`support::digits`].
 fn digits(folder: &Path, name: &str, set: &[&str]) -> PathBuf {
-    let rows = (0..32).map(|i| format!("{{\"problem\":\"Say {i}.\",\"pattern\":\"[0-9]\"}}\n"));
-    let data = support::file(folder, "data.jsonl", &rows.collect::<String>());
-    let config = format!(
-        "steps = 30\n[task]\nkind = \"regex\"\ndata = {data:?}\n[model]\npath = {:?}\n[rollout]\nprompts = 8\ngroup_size = 8\n\
-         max_new_tokens = 2\n[update]\nlr = 2e-2\n[eval]\nevery = 0\n[save]\nevery = 0\n",
-        support::model()
-    );
-    of_config(folder, &config, name, set)
+    of_config(folder, &support::digits(folder), name, set)
 }
 
 fn of_config(folder: &Path, config: &str, name: &str, set: &[&str]) -> PathBuf {

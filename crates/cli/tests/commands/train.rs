@@ -523,10 +523,11 @@ fn a_run_says_first_what_it_trains() {
 fn gamma_zero_is_the_run_without_focal_weight_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("dr.toml");
-    std::fs::write(&config, CONFIG.replace("focal_gamma = 0.5", "advantage = \"dr_grpo\"")).unwrap();
+    std::fs::write(&config, support::digits(folder.path())).unwrap();
     let train = |name: &str, set: &[&str]| {
         let out = folder.path().join(name);
-        let sets = set.iter().chain(&["sft.steps=150"]).flat_map(|set| ["--set", set]);
+        let always = ["steps=4", "algorithm.advantage=dr_grpo"];
+        let sets = set.iter().chain(&always).flat_map(|set| ["--set", set]);
         fgrpo().arg("train").arg(&config).args(sets).arg("--out").arg(&out).assert().success();
         out
     };
@@ -597,17 +598,8 @@ fn inactive_groups_are_dropped_by_their_rewards_whatever_shaping_makes_of_them()
 
 #[test]
 fn the_reward_rises_from_rare_to_nearly_always_with_each_usual_loss() {
-    // A digit among the first two tokens: a policy that draws any token has one in 7 of 100 completions.
     let folder = tempfile::tempdir().unwrap();
-    let rows: String =
-        (0..32).map(|i| format!("{{\"problem\":\"Say {i}.\",\"pattern\":\"[0-9]\"}}\n")).collect();
-    let data = support::file(folder.path(), "data.jsonl", &rows);
-    let config = format!(
-        "steps = 30\n[task]\nkind = \"regex\"\ndata = {data:?}\n[model]\npath = {:?}\n[rollout]\nprompts = 8\ngroup_size = 8\n\
-         max_new_tokens = 2\n[update]\nlr = 2e-2\n[eval]\nevery = 0\n[save]\nevery = 0\n",
-        support::model()
-    );
-    let config = support::file(folder.path(), "config.toml", &config);
+    let config = support::file(folder.path(), "config.toml", &support::digits(folder.path()));
     for loss in ["grpo", "dapo", "cispo", "sapo"] {
         let out = folder.path().join(loss);
         let set = format!("algorithm.loss={loss}");

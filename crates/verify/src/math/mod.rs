@@ -220,7 +220,8 @@ impl Verifier {
         match self.options.mode {
             Mode::Parity => read(response, &self.options, types.latex, types.expr),
             Mode::Strict => {
-                let response = boxed::halfwidth(response);
+                // Markdown's bold italics are bold to the patterns of plain answers.
+                let response = boxed::halfwidth(response).replace("***", "**");
                 read_strictly(&answer::find(&response, types.latex, types.expr))
             }
         }

@@ -366,7 +366,9 @@ fn peeled(raw: &str) -> &str {
             .or_else(|| inner.strip_prefix("\\(")?.strip_suffix("\\)"))
             .or_else(|| inner.strip_prefix("\\[")?.strip_suffix("\\]"))
             .or_else(|| {
-                inner.strip_prefix('{')?.strip_suffix('}').filter(|_| group_end(inner) == Some(inner.len()))
+                // `{n \choose k}` needs its braces.
+                let inside = inner.strip_prefix('{')?.strip_suffix('}')?;
+                (group_end(inner) == Some(inner.len()) && !inside.contains("\\choose")).then_some(inside)
             })
             .unwrap_or(inner);
         if inner.len() == text.len() {

@@ -70,6 +70,18 @@ pub(crate) fn model() -> &'static Path {
         .1
 }
 
+/// A configuration with which an answer with a digit is right: a policy that draws any token has one in 7 of 100 pairs of
+/// tokens, and learns it within a few steps.
+pub(crate) fn digits(folder: &Path) -> String {
+    let rows = (0..32).map(|i| format!("{{\"problem\":\"Say {i}.\",\"pattern\":\"[0-9]\"}}\n"));
+    let data = file(folder, "data.jsonl", &rows.collect::<String>());
+    format!(
+        "steps = 30\n[task]\nkind = \"regex\"\ndata = {data:?}\n[model]\npath = {:?}\n[rollout]\nprompts = 8\ngroup_size = 8\n\
+         max_new_tokens = 2\n[update]\nlr = 2e-2\n[eval]\nevery = 0\n[save]\nevery = 0\n",
+        model()
+    )
+}
+
 /// A configuration that trains on small mazes within seconds.
 const SMALL: &str = r#"
 steps = 4

@@ -40,6 +40,14 @@ impl Content {
     }
 
     /// Its name in a safetensors header, and in messages.
+    /// The type in words, for errors.
+    fn kind(self) -> &'static str {
+        match self {
+            Content::Numbers(dtype) => dtype.config_name(),
+            other => other.name(),
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Content::Numbers(dtype) => dtype.header_name(),
@@ -163,7 +171,7 @@ impl TensorWriter {
                     path: self.path.clone(),
                     tensor: name.into(),
                     found: format!("{} at index {}", chunk[at], i * CHUNK + at),
-                    wanted: format!("values finite in {}", content.name()),
+                    wanted: format!("values finite in {}", content.kind()),
                 });
             }
             self.write_at(&buffer, place)?;

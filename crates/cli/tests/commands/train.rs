@@ -526,7 +526,7 @@ fn gamma_zero_is_the_run_without_focal_weight_bit_for_bit() {
     std::fs::write(&config, support::digits(folder.path())).unwrap();
     let train = |name: &str, set: &[&str]| {
         let out = folder.path().join(name);
-        let always = ["steps=4", "algorithm.advantage=dr_grpo"];
+        let always = ["steps=6", "save.every=6", "algorithm.advantage=dr_grpo"];
         let sets = set.iter().chain(&always).flat_map(|set| ["--set", set]);
         fgrpo().arg("train").arg(&config).args(sets).arg("--out").arg(&out).assert().success();
         out

@@ -227,7 +227,7 @@ fn a_kind_stands_by_its_name_or_as_a_table_and_resolves_to_the_same() {
         ("advantage = \"pkpo\"", "algorithm.advantage.k=2"),
         ("advantage = { kind = \"pkpo\", k = 2 }", ""),
         ("[algorithm.advantage]\nkind = \"pkpo\"\nk = 2", ""),
-        ("focal_gamma = 0.5", "algorithm.advantage=pkpo algorithm.advantage.k=2"),
+        ("reward_correct = 1.0", "algorithm.advantage=pkpo algorithm.advantage.k=2"),
     ];
     let parsed = forms.map(|(keys, set)| {
         let text = minimal("maze").replace("[sft]", &format!("[algorithm]\n{keys}\n[sft]"));

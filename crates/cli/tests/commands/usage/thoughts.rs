@@ -218,7 +218,7 @@ fn a_column_of_the_data_set_is_not_replaced_by_the_answer() {
 fn an_evaluation_and_its_votes_read_the_answers_alone_and_configurations_say_otherwise() {
     let folder = tempfile::tempdir().unwrap();
     let data = file(folder.path(), "d.jsonl", "{\"problem\": \"a\", \"answer\": \"13\"}\n");
-    let text = "<think>\\boxed{12}</think> And so, after all, it is \\boxed{13}";
+    let text = "<think>\\boxed{12}</think> Then it follows that this is \\boxed{13}";
     let unfinished = "<think>\\boxed{13}";
     let samples: String = [text, unfinished]
         .iter()

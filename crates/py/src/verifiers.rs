@@ -273,6 +273,7 @@ pub(crate) fn verify_ifeval<'py>(
 
 /// One task and its data per response.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "the Python half names them")]
 pub(crate) fn verify_synlogic<'py>(
     py: Python<'py>,
     tasks: Bound<'py, PyAny>,

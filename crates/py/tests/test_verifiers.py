@@ -184,7 +184,7 @@ def test_empty_lists_have_no_verdicts():
         (lambda: fgrpo.verify_math(["1"], [None]), TypeError, "responses[0]: found <class 'NoneType'>, wanted str"),
         (lambda: fgrpo.verify_math(["1", None], ["1"] * 2), TypeError, "golds[1]: found None, wanted a text, a number or a list"),
         (lambda: fgrpo.verify_math([["1", {}]], ["1"]), TypeError, "golds[0]: found {}, wanted a text, a number or a list"),
-        (lambda: fgrpo.verify_math([1e20], ["1"]), ValueError, "golds[0]: found the number 1e+20, wanted a text"),
+        (lambda: fgrpo.verify_math([float("nan")], ["1"]), TypeError, "golds[0]: found nan, wanted a text, a number or a list"),
         (lambda: fgrpo.verify_math(["1"], "1"), TypeError, "responses: found a string"),
         (lambda: fgrpo.verify_math(["1"], ["1"], mode="loose"), ValueError, 'mode: found "loose"'),
         (lambda: fgrpo.verify_math(["1"], ["1"], threads=0), ValueError, "threads: found 0"),

@@ -11,6 +11,7 @@
 mod call;
 mod command;
 mod credit;
+mod engine;
 mod loss;
 mod statistics;
 mod theory;
@@ -43,6 +44,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(statistics::plan, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::read_dump, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::read_samples, m)?)?;
+    m.add_class::<engine::Engine>()?;
     m.add_function(wrap_pyfunction!(theory::tail_miss, m)?)?;
     m.add_function(wrap_pyfunction!(theory::active, m)?)?;
     m.add_function(wrap_pyfunction!(theory::peak, m)?)?;

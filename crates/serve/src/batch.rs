@@ -1,13 +1,10 @@
-//! From sequences to one batch of the engine. Sequences with a long common beginning share its rows, so a prompt is computed once for all its
-//! completions; equal predictions of shared rows are made once.
+//! From sequences to one batch of the engine; equal predictions of shared rows are made once.
 
 use crate::loss::{Pass, Sequence};
 use crate::wire::{ArrayRecord, BatchedTensor, DType, ForwardBackwardOutput, floats};
 use fgrpo_nn::{Batch, Engine, Error};
-use std::collections::{BTreeMap, HashMap};
-
-/// Maximum number of tokens in a family of several sequences, which is computed in one piece.
-const FAMILY_TOKENS: usize = 8192;
+use fgrpo_train::shared_prefix::share;
+use std::collections::BTreeMap;
 
 /// A batch and where each sequence's targets are in it.
 pub(crate) struct Packed {
@@ -18,32 +15,25 @@ pub(crate) struct Packed {
     uses: Vec<Vec<(usize, usize)>>,
 }
 
-fn common(a: &[u32], b: &[u32]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
-
 impl Packed {
     pub(crate) fn new(sequences: &[Sequence]) -> Self {
-        let rows = share(&sequences.iter().map(|s| &s.tokens[..]).collect::<Vec<_>>());
-        let Rows { mut batch, rows } = rows;
-        let mut made: HashMap<(usize, u32), usize> = HashMap::new();
+        let mut shared = share(&sequences.iter().map(|s| &s.tokens[..]).collect::<Vec<_>>());
         let mut uses: Vec<Vec<(usize, usize)>> = Vec::new();
         let mut places = Vec::with_capacity(sequences.len());
-        for (index, (sequence, rows)) in sequences.iter().zip(&rows).enumerate() {
+        for (index, sequence) in sequences.iter().enumerate() {
             let targets = &sequence.targets;
-            let place = |at: usize| {
+            let mut place = |at: usize| {
                 if !targets.is_given(at) {
                     return None;
                 }
-                let (row, token) = (rows[at / targets.columns], targets.numbers[at] as u32);
-                let place = *made.entry((row, token)).or_insert_with(|| batch.predict(row, token));
+                let place = shared.predict(index, at / targets.columns, targets.numbers[at] as u32);
                 uses.resize_with(uses.len().max(place + 1), Vec::new);
                 uses[place].push((index, at));
                 Some(place)
             };
-            places.push((0..targets.numbers.len()).map(place).collect());
+            places.push((0..targets.numbers.len()).map(&mut place).collect());
         }
-        Self { batch, places, uses }
+        Self { batch: shared.batch, places, uses }
     }
 
     /// Runs the pass: scores, and unless it is `forward_only`, the gradient, which is added to the engine's.
@@ -113,103 +103,5 @@ impl Packed {
             first = end;
         }
         records
-    }
-}
-
-/// A batch without predictions, and the row of each token of each sequence.
-pub(crate) struct Rows {
-    pub(crate) batch: Batch,
-    pub(crate) rows: Vec<Vec<usize>>,
-}
-
-/// Lays sequences out as prefix trees. Two neighbours in lexical order are in the same tree if they have at least half of the shorter one in common.
-pub(crate) fn share(sequences: &[&[u32]]) -> Rows {
-    let mut order: Vec<usize> = (0..sequences.len()).collect();
-    order.sort_by(|&a, &b| sequences[a].cmp(sequences[b]));
-    let mut out = Rows { batch: Batch::default(), rows: vec![Vec::new(); sequences.len()] };
-    let mut first = 0;
-    while first < order.len() {
-        let mut end = first + 1;
-        let mut tokens = sequences[order[first]].len();
-        while end < order.len() {
-            let (before, next) = (sequences[order[end - 1]], sequences[order[end]]);
-            let shared = common(before, next);
-            tokens += next.len() - shared;
-            if 2 * shared < before.len().min(next.len()) || tokens > FAMILY_TOKENS {
-                break;
-            }
-            end += 1;
-        }
-        out.tree(sequences, &order[first..end]);
-        first = end;
-    }
-    out
-}
-
-impl Rows {
-    /// Appends sequences in lexical order with at least one token in common as one tree.
-    fn tree(&mut self, sequences: &[&[u32]], members: &[usize]) {
-        // (members, tokens they have in common already, their segment)
-        let mut waiting = vec![(members, 0, None)];
-        while let Some((members, depth, parent)) = waiting.pop() {
-            let (first, last) = (sequences[members[0]], sequences[members[members.len() - 1]]);
-            let end = common(first, last);
-            let row = self.batch.tokens.len();
-            let segment = self.batch.push_segment(&first[depth..end], parent);
-            for &member in members {
-                self.rows[member].extend(row..row + end - depth);
-            }
-            let mut rest = &members[members.partition_point(|&member| sequences[member].len() == end)..];
-            while let Some(&member) = rest.first() {
-                let token = sequences[member][end];
-                let (part, others) = rest.split_at(rest.partition_point(|&m| sequences[m][end] <= token));
-                waiting.push((part, end, Some(segment)));
-                rest = others;
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// The tokens on the path from the root to a row.
-    fn path(batch: &Batch, row: usize) -> Vec<u32> {
-        let mut starts = vec![0];
-        for segment in &batch.segments {
-            starts.push(starts[starts.len() - 1] + segment.len);
-        }
-        let mut segment = starts.partition_point(|&start| start <= row) - 1;
-        let mut tokens = batch.tokens[starts[segment]..=row].to_vec();
-        while let Some(parent) = batch.segments[segment].parent {
-            tokens.splice(0..0, batch.tokens[starts[parent]..starts[parent + 1]].iter().copied());
-            segment = parent;
-        }
-        tokens
-    }
-
-    proptest! {
-        #[test]
-        fn every_row_follows_the_tokens_before_it(sequences in proptest::collection::vec(proptest::collection::vec(0u32..3, 1..12), 1..9)) {
-            let slices: Vec<&[u32]> = sequences.iter().map(|s| &s[..]).collect();
-            let Rows { batch, rows } = share(&slices);
-            for (sequence, rows) in sequences.iter().zip(&rows) {
-                prop_assert_eq!(rows.len(), sequence.len());
-                for (t, &row) in rows.iter().enumerate() {
-                    prop_assert_eq!(path(&batch, row), &sequence[..=t]);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_prompt_is_laid_out_once_for_all_its_completions() {
-        let group: Vec<Vec<u32>> = (0..4).map(|i| vec![1, 2, 3, 4, 5, 6, 10 + i, 20]).collect();
-        let slices: Vec<&[u32]> = group.iter().map(|s| &s[..]).collect();
-        assert_eq!(share(&slices).batch.tokens.len(), 6 + 4 * 2);
-        // Two sequences that share only their first token are computed apart.
-        assert_eq!(share(&[&[1, 2, 3, 4], &[1, 5, 6, 7]]).batch.segments.len(), 2);
     }
 }

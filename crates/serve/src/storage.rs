@@ -13,9 +13,8 @@ use anyhow::Context;
 use fgrpo_eval::io::files::{self, Existing, publish, remove_folder, sync_folder, write_whole};
 use fgrpo_eval::io::json;
 use fgrpo_nn::Engine;
-use fgrpo_nn::weights::{Checkpoint, Dtype, write_checkpoint};
 use fgrpo_train::language::Language;
-use fgrpo_train::run::checkpoint::{ADAPTER, OPTIMIZER, read_optimizer, write_optimizer};
+use fgrpo_train::run::checkpoint::{OPTIMIZER, read_optimizer, reload_policy, write_optimizer, write_policy};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -173,15 +172,6 @@ pub(crate) struct Contents<'a> {
 }
 
 impl Contents<'_> {
-    fn weights(&self, folder: &Path, engine: &Engine) -> anyhow::Result<()> {
-        if engine.lora().is_some() {
-            engine.write_adapter(&folder.join(ADAPTER), &self.base)?;
-            return sync_folder(&folder.join(ADAPTER));
-        }
-        write_checkpoint(folder, engine.config(), engine.tensors(), Dtype::F32, 5 << 30)?;
-        self.language.write(folder)
-    }
-
     fn write(
         &self,
         parent: &Path,
@@ -195,7 +185,10 @@ impl Contents<'_> {
         let updates = engine.optimizer_state();
         let state = State { optimizer_step: updates.step, ..state };
         let folder = publish(parent, name, Existing::Replace, |dir| {
-            self.weights(dir, engine)?;
+            write_policy(dir, engine, &self.base, false)?;
+            if engine.lora().is_none() {
+                self.language.write(dir)?;
+            }
             if optimizer {
                 write_optimizer(&dir.join(OPTIMIZER), &updates)?;
             }
@@ -303,17 +296,9 @@ pub(crate) fn version_folder(root: &Path, model: &str, version: u64) -> PathBuf 
 /// # Errors
 /// If the folder is damaged or of another model; the engine's weights are then unknown.
 pub(crate) fn read(folder: &Path, engine: &mut Engine, optimizer: bool) -> anyhow::Result<()> {
-    let adapter = folder.join(ADAPTER);
-    engine.remove_adapters();
-    if adapter.is_dir() {
-        engine.read_adapter(&adapter)?;
-    } else {
-        engine.reload(&Checkpoint::open(folder)?)?;
-    }
-    engine.zero_gradient();
+    reload_policy(folder, engine)?;
     if optimizer {
-        return read_optimizer(&folder.join(OPTIMIZER), engine, read_state(folder)?.optimizer_step);
+        read_optimizer(&folder.join(OPTIMIZER), engine, read_state(folder)?.optimizer_step)?;
     }
-    engine.load_optimizer(0, &[], &mut |_, _| Ok(()))?;
     Ok(())
 }

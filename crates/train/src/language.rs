@@ -245,10 +245,18 @@ impl Language {
     /// # Errors
     /// Errors from the tokenizer.
     pub fn answer(&self, completion: &[u32]) -> anyhow::Result<String> {
+        self.answer_until(&self.stop_texts, completion)
+    }
+
+    /// [`Language::answer`] with other stop texts.
+    ///
+    /// # Errors
+    /// Errors from the tokenizer.
+    pub fn answer_until(&self, texts: &StopTexts, completion: &[u32]) -> anyhow::Result<String> {
         match &self.vocabulary {
             Vocabulary::Tokenizer(tokenizer) => {
                 let end = completion.iter().position(|id| self.stop.contains(id)).unwrap_or(completion.len());
-                answer(tokenizer, &completion[..end], &self.stop_texts)
+                answer(tokenizer, &completion[..end], texts)
             }
             Vocabulary::Mazes => Ok(tokens::spell(completion)),
         }

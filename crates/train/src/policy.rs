@@ -10,7 +10,7 @@ use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::machine::fits;
 use fgrpo_nn::config::Config as ModelConfig;
 use fgrpo_nn::weights::Checkpoint;
-use fgrpo_nn::{Device, Engine, LoraConfig};
+use fgrpo_nn::{BaseFormat, Device, Engine, LoraConfig};
 use std::path::Path;
 
 /// The policy before any fitting: from a checkpoint, or with new weights.
@@ -81,6 +81,14 @@ pub fn open(folder: &Path, adapter: Option<&Path>, device: &Device) -> anyhow::R
         engine.read_adapter(adapter).or_bad_input()?;
     }
     Ok(engine)
+}
+
+/// A checkpoint's policy whose matrices are in `base`'s format.
+///
+/// # Errors
+/// Bad input if the folder isn't a checkpoint, or the format can't be.
+pub fn open_in(folder: &Path, base: BaseFormat, device: &Device) -> anyhow::Result<Engine> {
+    Engine::open_with_base(&checkpoint_of(folder)?, Some(base), device).or_bad_input()
 }
 
 /// The checkpoint of a folder.

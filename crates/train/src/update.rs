@@ -76,7 +76,7 @@ pub struct TokenSums {
 }
 
 impl TokenSums {
-    fn add_logp(&mut self, logp: &[f32], old_logp: &[f32]) {
+    pub(crate) fn add_logp(&mut self, logp: &[f32], old_logp: &[f32]) {
         self.tokens += logp.len() as u64;
         for (new, old) in logp.iter().zip(old_logp) {
             let d = f64::from(*old) - f64::from(*new);
@@ -85,7 +85,7 @@ impl TokenSums {
         }
     }
 
-    fn add_term(&mut self, term: &TokenTerm, level: Option<usize>) {
+    pub(crate) fn add_term(&mut self, term: &TokenTerm, level: Option<usize>) {
         self.loss += term.loss;
         self.policy_loss += term.policy_loss;
         if let Some(level) = level {
@@ -98,7 +98,7 @@ impl TokenSums {
         self.clipped_high += u64::from(term.policy.clipped_high);
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.tokens += other.tokens;
         self.loss += other.loss;
         self.policy_loss += other.policy_loss;

@@ -10,6 +10,7 @@ problems of an evaluation.
 ========================  ==================================================================================
 advantages                credit, advantages, focal_weight, Credit
 losses                    policy_loss
+the engine                Engine, Datum, Sample
 verifiers                 verify_math, verify_choice, verify_ifeval, verify_synlogic, Verdicts, MathProblem
 statistics                pass_at_k, compare, Comparison, plan, Plan
 samples                   read_samples, Samples
@@ -35,6 +36,7 @@ from ._native import __version__
 
 _PLACES = {
     "_credit": ("credit", "advantages", "focal_weight", "Credit"),
+    "_engine": ("Engine", "Datum", "Sample"),
     "_loss": ("policy_loss",),
     "_verifiers": (
         "verify_math",

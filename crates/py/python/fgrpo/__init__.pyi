@@ -2,6 +2,9 @@ from ._credit import Credit as Credit
 from ._credit import advantages as advantages
 from ._credit import credit as credit
 from ._credit import focal_weight as focal_weight
+from ._engine import Datum as Datum
+from ._engine import Engine as Engine
+from ._engine import Sample as Sample
 from ._loss import policy_loss as policy_loss
 from ._samples import Samples as Samples
 from ._samples import read_samples as read_samples

@@ -12,6 +12,7 @@ from ._verifiers import Gold, Mode
 
 _Floats = npt.NDArray[np.float64]
 _Ints = npt.NDArray[np.int64]
+_Singles = npt.NDArray[np.float32]
 _Codes = npt.NDArray[np.uint8]
 
 __version__: str
@@ -54,6 +55,63 @@ def policy_loss(
     tau: tuple[float, float] | None,
     max_len: int | None,
 ) -> tuple[float, _Floats]: ...
+
+class Engine:
+    vocab_size: int
+    positions: int
+    parameters: int
+    trained_parameters: int
+    stop_tokens: list[int]
+
+    def __init__(
+        self,
+        model: str,
+        adapter: str | None,
+        lora: str | None,
+        device: str,
+        threads: int,
+        precision: str,
+        seed: int,
+    ) -> None: ...
+    def sample(
+        self,
+        tokens: _Ints,
+        lengths: _Ints,
+        n: int,
+        max_tokens: int,
+        cuts: tuple[float, float, int, float],
+        stop: list[str],
+        seed: int | None,
+    ) -> tuple[_Ints, _Singles, _Singles, list[int], list[str], list[bool], list[int]]: ...
+    def score(self, tokens: _Ints, lengths: _Ints, temperature: float) -> tuple[_Singles, _Singles]: ...
+    def forward_backward(
+        self,
+        tokens: _Ints,
+        lengths: _Ints,
+        places: _Ints,
+        counts: _Ints,
+        logprobs: _Singles,
+        advantages: _Floats,
+        loss: str | None,
+        dlogp: _Singles | None,
+        temperature: float,
+    ) -> tuple[float, int, list[float], list[float]]: ...
+    def optim_step(
+        self,
+        lr: float,
+        betas: tuple[float, float],
+        eps: float,
+        weight_decay: float,
+        max_grad_norm: float | None,
+    ) -> tuple[float, bool]: ...
+    def zero_grad(self) -> None: ...
+    def save(self, folder: str) -> None: ...
+    def save_state(self, folder: str) -> None: ...
+    def load_state(self, folder: str) -> None: ...
+    def encode(self, text: str, special: bool) -> list[int]: ...
+    def decode(self, tokens: list[int], special: bool) -> str: ...
+    def chat(self, messages: str, thinking: bool | None) -> list[int]: ...
+
 def verify_math(
     golds: Sequence[Gold],
     responses: Sequence[str],

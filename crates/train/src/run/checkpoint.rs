@@ -79,15 +79,42 @@ impl<'a> Contents<'a> {
     /// # Errors
     /// An I/O error that names the file.
     pub fn write(&self, folder: &Path, engine: &Engine) -> anyhow::Result<()> {
-        if engine.lora().is_some() {
-            engine.write_adapter(&folder.join(ADAPTER), &self.base)?;
-            sync_folder(&folder.join(ADAPTER))?;
-        }
-        if engine.lora().is_none() || self.merged {
-            write_checkpoint(folder, engine.config(), engine.tensors(), Dtype::F32, 5 << 30)?;
-        }
+        write_policy(folder, engine, &self.base, self.merged)?;
         self.task.language.write(folder)
     }
+}
+
+/// Writes a policy's weights to `folder`: an adapter of the model `base`, or all weights. With `merged`, an adapter's merged
+/// weights too.
+///
+/// # Errors
+/// An I/O error that names the file.
+pub fn write_policy(folder: &Path, engine: &Engine, base: &str, merged: bool) -> anyhow::Result<()> {
+    if engine.lora().is_some() {
+        engine.write_adapter(&folder.join(ADAPTER), base)?;
+        sync_folder(&folder.join(ADAPTER))?;
+    }
+    if engine.lora().is_none() || merged {
+        write_checkpoint(folder, engine.config(), engine.tensors(), Dtype::F32, 5 << 30)?;
+    }
+    Ok(())
+}
+
+/// Reads the policy that [`write_policy`] wrote to `folder` into an engine of its model. The gradient is then 0, and the
+/// optimizer as before any update.
+///
+/// # Errors
+/// If the folder is damaged or of another model; the engine's weights are then unknown.
+pub fn reload_policy(folder: &Path, engine: &mut Engine) -> anyhow::Result<()> {
+    let adapter = folder.join(ADAPTER);
+    engine.remove_adapters();
+    if adapter.is_dir() {
+        engine.read_adapter(&adapter)?;
+    } else {
+        engine.reload(&Checkpoint::open(folder)?)?;
+    }
+    engine.zero_gradient();
+    Ok(engine.load_optimizer(0, &[], &mut |_, _| Ok(()))?)
 }
 
 /// Reads the policy that [`Contents::write`] wrote to `folder`. For an adapter, `base` makes the engine of the base

@@ -1,0 +1,366 @@
+"""The engine in this process: sample, score, forward_backward, optim_step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _native
+from ._arrays import booleans, flat, integers, numbers
+
+Tokens = Sequence[int] | npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One completion of a prompt.
+
+    prompt: int32 ``(P,)``. tokens: int32 ``(T,)``, the end token included. logprobs, entropy: float32 ``(T,)``, of
+    ``softmax(logits / temperature)`` before top-k, top-p and min-p. text: the tokens as text, without special tokens and up to the
+    end token or stop text. finish: ``"stop"``, or ``"length"`` where the limit ended it. cached: tokens of the prompt that were in
+    the cache already.
+    """
+
+    prompt: npt.NDArray[np.int32] = field(repr=False)
+    tokens: npt.NDArray[np.int32] = field(repr=False)
+    logprobs: npt.NDArray[np.float32] = field(repr=False)
+    entropy: npt.NDArray[np.float32] = field(repr=False)
+    text: str
+    finish: Literal["stop", "length"]
+    cached: int
+
+
+class Datum:
+    """One sequence of a loss.
+
+    ``Datum(prompt=..., completion=..., logprobs=..., advantage=...)``: the tokens of ``completion`` are in the loss, ``logprobs`` is
+    ``(T,)`` like them, and they share one advantage.
+
+    ``Datum(tokens=..., mask=..., logprobs=..., advantages=...)``: all are ``(T,)``, and the tokens where ``mask`` is true are in the
+    loss: those that the model sampled. ``advantages`` may be one number. For an episode of several turns.
+
+    >>> Datum(prompt=[5, 6], completion=[7, 2], logprobs=[-0.5, -0.1], advantage=1.0)
+    Datum(4 tokens, 2 in the loss)
+    >>> Datum(tokens=[5, 6, 7, 2], mask=[0, 0, 1, 1], logprobs=[0, 0, -0.5, -0.1], advantages=1.0)
+    Datum(4 tokens, 2 in the loss)
+    """
+
+    __slots__ = ("advantages", "logprobs", "places", "tokens")
+
+    tokens: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
+    logprobs: npt.NDArray[np.float32]
+    advantages: npt.NDArray[np.float64]
+
+    def __init__(
+        self,
+        prompt: Tokens | None = None,
+        completion: Tokens | None = None,
+        logprobs: npt.ArrayLike | None = None,
+        advantage: float | None = None,
+        *,
+        tokens: Tokens | None = None,
+        mask: npt.ArrayLike | None = None,
+        advantages: npt.ArrayLike | None = None,
+    ) -> None:
+        if tokens is None and mask is None and advantages is None:
+            if prompt is None or completion is None or advantage is None:
+                raise TypeError("Datum: wanted prompt, completion, logprobs and advantage, or tokens, mask, logprobs and advantages")
+            begin, end = _tokens("prompt", prompt), _tokens("completion", completion)
+            if not begin.size:
+                raise ValueError("prompt: found no tokens, wanted at least one")
+            self.tokens = np.concatenate([begin, end])
+            self.places = np.arange(begin.size, self.tokens.size, dtype=np.int64)
+            counted, weight = slice(None), numbers("advantage", advantage)
+            shape, names = end.shape, ("completion", "advantage")
+        elif prompt is None and completion is None and advantage is None and tokens is not None and mask is not None:
+            self.tokens = _tokens("tokens", tokens)
+            chosen = booleans("mask", mask)
+            _shape("mask", chosen, self.tokens.shape, "tokens")
+            if chosen.size and chosen[0]:
+                raise ValueError("mask: found True for the first token, wanted False: nothing predicts it")
+            self.places = np.flatnonzero(chosen).astype(np.int64)
+            counted, weight = chosen, numbers("advantages", 0.0 if advantages is None else advantages)
+            shape, names = self.tokens.shape, ("tokens", "advantages")
+        else:
+            raise TypeError("Datum: wanted prompt, completion, logprobs and advantage, or tokens, mask, logprobs and advantages")
+        old = numbers("logprobs", np.zeros(shape) if logprobs is None else logprobs)
+        _shape("logprobs", old, shape, names[0])
+        if weight.ndim:
+            _shape(names[1], weight, shape, names[0])
+        self.logprobs = _finite("logprobs", old[counted]).astype(np.float32)
+        self.advantages = _finite(names[1], np.ascontiguousarray(np.broadcast_to(weight, shape)[counted]))
+
+    def __repr__(self) -> str:
+        return f"Datum({self.tokens.size} tokens, {self.places.size} in the loss)"
+
+
+class Tokenizer:
+    """The model's tokenizer and chat template."""
+
+    def __init__(self, engine: _native.Engine) -> None:
+        self._engine = engine
+
+    def chat(self, messages: Sequence[Mapping[str, str]], *, thinking: bool | None = None) -> list[int]:
+        """The tokens of a conversation up to the beginning of the assistant's turn, by the model's chat template.
+
+        thinking: the template's switch for thoughts; None leaves it to the template.
+        """
+        if isinstance(messages, (str, Mapping)):
+            raise TypeError(f"messages: found {type(messages).__name__}, wanted a list of messages with role and content")
+        return self._engine.chat(json.dumps(list(messages)), thinking)
+
+    def encode(self, text: str, *, special: bool = False) -> list[int]:
+        """The tokens of a text. special: with the tokens that the tokenizer adds, as its beginning-of-sequence token."""
+        return self._engine.encode(text, special)
+
+    def decode(self, tokens: Tokens, *, special: bool = False) -> str:
+        """Tokens as text. special: with special tokens."""
+        return self._engine.decode(_tokens("tokens", tokens).tolist(), special)
+
+    @property
+    def stop_tokens(self) -> list[int]:
+        """The tokens that end a completion."""
+        return self._engine.stop_tokens
+
+
+class Engine:
+    """A policy in this process, with its optimizer.
+
+    model: a model folder, a run folder, a name of the Hugging Face hub or a ``.gguf`` file.
+    adapter: a LoRA adapter in PEFT's format.
+    lora: settings of new LoRA factors as in the configuration's table ``[lora]``, such as ``{"rank": 16}``; without it all weights are
+        trained.
+    device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``. threads: of the CPU; 0 is one per core. precision: ``"f32"`` or, on a GPU, ``"bf16"``.
+    seed: of new factors, and of samples drawn without a seed of their own.
+
+    Calls from several threads are done one after another. While one works, other Python threads run, and Ctrl-C stops sampling. An
+    engine does not survive a fork.
+    """
+
+    def __init__(
+        self,
+        model: str | PathLike[str],
+        *,
+        adapter: str | PathLike[str] | None = None,
+        lora: Mapping[str, Any] | None = None,
+        device: str = "cpu",
+        threads: int = 0,
+        precision: Literal["f32", "bf16"] = "f32",
+        seed: int = 0,
+    ) -> None:
+        settings = None if lora is None else json.dumps(dict(lora))
+        path = None if adapter is None else fspath(adapter)
+        self._engine = _native.Engine(fspath(model), path, settings, device, threads, precision, seed)
+        self.tokenizer = Tokenizer(self._engine)
+
+    @property
+    def vocab_size(self) -> int:
+        """Token ids are below it."""
+        return self._engine.vocab_size
+
+    @property
+    def positions(self) -> int:
+        """The longest sequence in tokens."""
+        return self._engine.positions
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters."""
+        return self._engine.parameters
+
+    @property
+    def trained_parameters(self) -> int:
+        """Number of parameters that updates change."""
+        return self._engine.trained_parameters
+
+    def sample(
+        self,
+        prompts: Sequence[Tokens],
+        n: int = 1,
+        *,
+        max_tokens: int = 256,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        min_p: float = 0.0,
+        stop: str | Sequence[str] | None = None,
+        seed: int | None = None,
+    ) -> list[list[Sample]]:
+        """``n`` completions of each prompt; a prompt is computed once for all of them.
+
+        A sample follows from the weights, the seed, its prompt's index and its own. Without a seed, each call draws others, which follow
+        from the engine's seed and the number of the call. A prompt that begins with an earlier prompt and its completion has only its end
+        computed, as long as the weights stay.
+
+        max_tokens: the longest completion; it is shorter where the model's positions end. top_k: 0 keeps all tokens. stop: texts that
+        end a completion, besides the model's end tokens.
+        """
+        rows = [_tokens(f"prompts[{i}]", prompt) for i, prompt in enumerate(_sequences("prompts", prompts))]
+        if n < 1 or max_tokens < 1:
+            name, found = ("n", n) if n < 1 else ("max_tokens", max_tokens)
+            raise ValueError(f"{name}: found {found}, wanted at least 1")
+        texts = [stop] if isinstance(stop, str) else list(stop or ())
+        if not rows:
+            return []
+        found = self._engine.sample(*_packed(rows), n, max_tokens, (temperature, top_p, top_k, min_p), texts, seed)
+        tokens, logp, entropy, lengths, answers, stopped, cached = found
+        samples, first = [], 0
+        for i, length in enumerate(lengths):
+            own = slice(first, first + length)
+            first += length
+            samples.append(
+                Sample(
+                    rows[i // n].astype(np.int32),
+                    tokens[own].astype(np.int32),
+                    logp[own],
+                    entropy[own],
+                    answers[i],
+                    "stop" if stopped[i] else "length",
+                    cached[i],
+                )
+            )
+        return [samples[i : i + n] for i in range(0, len(samples), n)]
+
+    def extend(self, sample: Sample, tokens: Tokens) -> npt.NDArray[np.int32]:
+        """The prompt that continues a sample with other tokens, such as an environment's answer. What was sampled is not encoded again."""
+        return np.concatenate([sample.prompt, sample.tokens, _tokens("tokens", tokens).astype(np.int32)])
+
+    def score(
+        self, sequences: Sequence[Tokens], *, temperature: float = 1.0
+    ) -> list[tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]]:
+        """Log-probabilities and entropies of the tokens of each sequence but the first: two float32 ``(T - 1,)``.
+
+        ``logp[t]`` is of ``tokens[t + 1]``. Sequences that begin alike share their beginning.
+        """
+        rows = [_tokens(f"sequences[{i}]", tokens) for i, tokens in enumerate(_sequences("sequences", sequences))]
+        if not rows:
+            return []
+        logp, entropy = self._engine.score(*_packed(rows), temperature)
+        ends = np.cumsum([row.size - 1 for row in rows])[:-1]
+        return list(zip(np.split(logp, ends), np.split(entropy, ends), strict=True))
+
+    def forward_backward(
+        self,
+        data: Sequence[Datum],
+        loss: str | Mapping[str, Any] = "grpo",
+        *,
+        aggregation: str = "token-mean",
+        entropy_coef: float = 0.0,
+        dlogp: Sequence[npt.ArrayLike] | None = None,
+        temperature: float = 1.0,
+    ) -> dict[str, float]:
+        """Adds the gradient of a loss over ``data``. Returns its metrics.
+
+        loss: a name or a table as in the configuration's ``algorithm.loss``, such as ``"dapo"`` or ``{"kind": "grpo", "clip": 0.1}``, or
+            ``"cross_entropy"``: the mean of ``-advantage * logp``.
+        aggregation: as ``algorithm.aggregation``; its means are over the data of this call.
+        dlogp: in place of a loss, its derivative by the log-probability of every token in it, one array for each datum: any loss of yours,
+            from the log-probabilities of :meth:`score`.
+        temperature: the one that the samples were drawn with.
+
+        Metrics: ``loss``, ``tokens``, ``ratio`` (mean of ``exp(logp - logprobs)``), ``ratio_max``, ``clipped_low``, ``clipped_high``
+        (shares), ``kl_to_sampler`` (mean of ``logprobs - logp``), ``logp_difference_max``. Data that the weights have moved away from are
+        allowed; these numbers show how far.
+        """
+        chosen = list(data)
+        for i, datum in enumerate(chosen):
+            if not isinstance(datum, Datum):
+                raise TypeError(f"data[{i}]: found {type(datum).__name__}, wanted fgrpo.Datum")
+        if not chosen:
+            raise ValueError("data: found none, wanted at least one datum")
+        keys, slopes = _loss(loss, aggregation, entropy_coef), None
+        if dlogp is not None:
+            rows = [_finite(f"dlogp[{i}]", numbers(f"dlogp[{i}]", row)) for i, row in enumerate(dlogp)]
+            if len(rows) != len(chosen):
+                raise ValueError(f"dlogp: found {len(rows)} arrays, wanted {len(chosen)}, one for each datum")
+            for i, (row, datum) in enumerate(zip(rows, chosen, strict=True)):
+                _shape(f"dlogp[{i}]", row, datum.places.shape, "the tokens in the loss")
+            keys, slopes = None, flat(np.concatenate(rows)).astype(np.float32)
+        value, tokens, means, largest = self._engine.forward_backward(
+            *_packed([datum.tokens for datum in chosen]),
+            np.concatenate([datum.places for datum in chosen]),
+            np.array([datum.places.size for datum in chosen], dtype=np.int64),
+            np.concatenate([datum.logprobs for datum in chosen]),
+            np.concatenate([datum.advantages for datum in chosen]),
+            keys,
+            slopes,
+            temperature,
+        )
+        names = ("ratio", "kl_to_sampler", "clipped_low", "clipped_high", "ratio_max", "logp_difference_max")
+        return {"loss": value, "tokens": tokens, **dict(zip(names, (*means, *largest), strict=True))}
+
+    def optim_step(
+        self,
+        lr: float,
+        *,
+        max_grad_norm: float | None = 1.0,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ) -> dict[str, Any]:
+        """One AdamW update by the accumulated gradient, which is then 0.
+
+        Returns ``grad_norm`` (before clipping) and ``skipped``: a gradient that isn't finite changes nothing.
+        """
+        for name, number in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay), ("max_grad_norm", max_grad_norm)):
+            if number is not None and not (np.isfinite(number) and number >= 0):
+                raise ValueError(f"{name}: found {number}, wanted a finite number of at least 0")
+        norm, applied = self._engine.optim_step(lr, betas, eps, weight_decay, max_grad_norm)
+        return {"grad_norm": norm, "skipped": not applied}
+
+    def zero_grad(self) -> None:
+        """Drops the accumulated gradient."""
+        self._engine.zero_grad()
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Writes the policy as a Hugging Face folder; with LoRA the merged weights, and the adapter in the folder ``adapter``."""
+        self._engine.save(fspath(folder))
+
+    def save_state(self, folder: str | PathLike[str]) -> None:
+        """Writes weights, optimizer and draws, from which :meth:`load_state` continues with the same bits."""
+        self._engine.save_state(fspath(folder))
+
+    def load_state(self, folder: str | PathLike[str]) -> None:
+        """Continues from a state of :meth:`save_state`, in an engine of the same model and LoRA settings."""
+        self._engine.load_state(fspath(folder))
+
+
+def _loss(loss: str | Mapping[str, Any], aggregation: str, entropy_coef: float) -> str:
+    if loss == "cross_entropy":
+        return json.dumps(loss)
+    return json.dumps({"loss": loss if isinstance(loss, str) else dict(loss), "aggregation": aggregation, "entropy_coef": entropy_coef})
+
+
+def _tokens(name: str, tokens: Tokens) -> npt.NDArray[np.int64]:
+    array = integers(name, tokens)
+    if array.ndim != 1:
+        raise ValueError(f"{name}: found shape {array.shape}, wanted one dimension")
+    return array
+
+
+def _sequences(name: str, rows: Sequence[Tokens]) -> Sequence[Tokens]:
+    if isinstance(rows, str) or (len(rows) and np.ndim(rows[0]) == 0):
+        raise TypeError(f"{name}: found one sequence, wanted a list of sequences of token ids")
+    return rows
+
+
+def _packed(rows: Sequence[npt.NDArray[np.int64]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    return np.concatenate(rows), np.array([row.size for row in rows], dtype=np.int64)
+
+
+def _shape(name: str, array: np.ndarray, shape: tuple[int, ...], like: str) -> None:
+    if array.shape != shape:
+        raise ValueError(f"{name}: found shape {array.shape}, wanted {shape}, that of {like}")
+
+
+def _finite(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}: found {array[~np.isfinite(array)][0]}, wanted finite numbers")
+    return array

@@ -1,0 +1,364 @@
+//! The engine in the caller's process.
+//!
+//! One thread owns the policy and does the calls in order. The caller's thread waits without the GIL and looks for signals meanwhile, so Ctrl-C stops
+//! sampling between two tokens; a pass or an update under way is finished first. A forked child has no such thread and is refused.
+
+use crate::call::bad;
+use fgrpo::args::places;
+use fgrpo_eval::dataset::Message;
+use fgrpo_eval::failure::{exit_code, in_one_line};
+use fgrpo_eval::io::json;
+use fgrpo_nn::{AdamW, DeviceName, Finish, Precision, Sampling};
+use fgrpo_train::config::{ComputeConfig, LoraTable};
+use fgrpo_train::device;
+use fgrpo_train::language::Language;
+use fgrpo_train::language::stop::StopTexts;
+use fgrpo_train::learner::{Datum, Draws, Learner, Loss};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How often a waiting caller looks for signals.
+const LOOK: Duration = Duration::from_millis(50);
+
+type Job = Box<dyn FnOnce(&mut Learner) + Send>;
+type Floats<'py> = PyReadonlyArray1<'py, f32>;
+type Ints<'py> = PyReadonlyArray1<'py, i64>;
+type F32<'py> = Bound<'py, PyArray1<f32>>;
+type I64<'py> = Bound<'py, PyArray1<i64>>;
+/// Tokens, log-probabilities and entropies of all samples, their lengths, texts and ends, and the cached tokens of their prompts.
+type Sampled<'py> = (I64<'py>, F32<'py>, F32<'py>, Vec<usize>, Vec<String>, Vec<bool>, Vec<usize>);
+/// Loss, tokens, means of ratio, KL to the sampler, clipped shares; largest ratio and difference.
+type Sums = (f64, u64, [f64; 4], [f64; 2]);
+
+/// A policy that Python's own loop samples and trains.
+#[pyclass(frozen, module = "fgrpo._native")]
+pub(crate) struct Engine {
+    jobs: Mutex<Sender<Job>>,
+    language: Arc<Language>,
+    process: u32,
+    #[pyo3(get)]
+    vocab_size: usize,
+    #[pyo3(get)]
+    positions: usize,
+    #[pyo3(get)]
+    parameters: usize,
+    #[pyo3(get)]
+    trained_parameters: usize,
+}
+
+/// Bad input is a `ValueError`, anything else a `RuntimeError`.
+fn raised(error: &anyhow::Error) -> PyErr {
+    match exit_code(error) {
+        2 => bad(in_one_line(error)),
+        _ => PyRuntimeError::new_err(in_one_line(error)),
+    }
+}
+
+/// The exception of a panic, after which the engine's weights are unknown.
+fn ended(panic: &(dyn Any + Send)) -> PyErr {
+    PyRuntimeError::new_err(format!("internal error, please report it: {}", crate::call::text_of(panic)))
+}
+
+/// Waits for a result without the GIL. `stop` is set when a signal's handler raises, and its exception replaces the result.
+fn wait<T: Send>(py: Python<'_>, result: Receiver<T>, stop: &AtomicBool) -> PyResult<T> {
+    let result = Mutex::new(result);
+    let mut raised = None;
+    loop {
+        let next = py.detach(|| result.lock().expect("no panic").recv_timeout(LOOK));
+        match next {
+            Ok(value) => return raised.map_or(Ok(value), Err),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(PyRuntimeError::new_err(
+                    "the engine has stopped after an internal error; open a new one",
+                ));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(error) = py.check_signals() {
+                    stop.store(true, Ordering::Relaxed);
+                    raised.get_or_insert(error);
+                }
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Has the engine's thread do `work`, which is asked to stop early by the flag.
+    fn call<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Learner, &AtomicBool) -> anyhow::Result<T> + Send + 'static,
+    ) -> PyResult<T> {
+        if std::process::id() != self.process {
+            return Err(PyRuntimeError::new_err(
+                "this engine was opened before a fork, and its thread is not in this process; open it in the process that uses it",
+            ));
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let (done, result) = channel();
+        let asked = Arc::clone(&stop);
+        let job: Job = Box::new(move |learner| {
+            let worked = catch_unwind(AssertUnwindSafe(|| work(learner, &asked)));
+            let panicked = worked.is_err();
+            // The caller waits for it.
+            let _ = done.send(worked);
+            // The learner may be half changed: the thread ends, and later calls say so.
+            assert!(!panicked, "the panic above");
+        });
+        // A failure is seen while waiting: the job's end of the channel is dropped with it.
+        let _ = self.jobs.lock().expect("no panic").send(job);
+        match wait(py, result, &stop)? {
+            Ok(value) => value.map_err(|error| raised(&error)),
+            Err(panic) => Err(ended(&*panic)),
+        }
+    }
+}
+
+/// Splits tokens of sequences that lie one after another.
+fn sequences(tokens: &[i64], lengths: &[i64]) -> PyResult<Vec<Vec<u32>>> {
+    let mut rest = tokens;
+    let mut all = Vec::with_capacity(lengths.len());
+    for (index, &length) in lengths.iter().enumerate() {
+        let (own, others) = rest.split_at(length as usize);
+        let token = |&token: &i64| {
+            u32::try_from(token)
+                .map_err(|_| bad(format!("sequence {index}: found token {token}, wanted ids of at least 0")))
+        };
+        all.push(own.iter().map(token).collect::<PyResult<_>>()?);
+        rest = others;
+    }
+    Ok(all)
+}
+
+#[pymethods]
+impl Engine {
+    #[expect(clippy::too_many_arguments, reason = "the Python half names them")]
+    #[new]
+    fn open(
+        py: Python<'_>,
+        model: PathBuf,
+        adapter: Option<PathBuf>,
+        lora: Option<&str>,
+        device: &str,
+        threads: usize,
+        precision: &str,
+        seed: u64,
+    ) -> PyResult<Self> {
+        let lora: Option<LoraTable> = lora
+            .map(|text| json::parse(text.as_bytes()))
+            .transpose()
+            .map_err(|why| bad(format!("lora: {}", in_one_line(&why.into()))))?;
+        let device: DeviceName = device.parse().map_err(|why| bad(format!("device: {why}")))?;
+        let precision: Precision = precision.parse().map_err(|why| bad(format!("precision: {why}")))?;
+        let compute = ComputeConfig { threads, precision, ..ComputeConfig::default() };
+        let (jobs, todo) = channel::<Job>();
+        let (done, opened) = channel();
+        let open = move || -> anyhow::Result<Learner> {
+            let model = places::model("model", model)?;
+            let device = device::named(device, &compute)?;
+            Learner::open(&model, (adapter.as_deref(), lora.as_ref()), &device, seed)
+        };
+        std::thread::Builder::new()
+            .name("fgrpo-engine".to_owned())
+            .spawn(move || {
+                let opened = catch_unwind(open);
+                let (mut learner, about) = match opened {
+                    Ok(Ok(learner)) => {
+                        let engine = learner.engine();
+                        let config = engine.config();
+                        let sizes = [
+                            config.vocab_size,
+                            config.max_position_embeddings,
+                            engine.parameters(),
+                            engine.trained_parameters(),
+                        ];
+                        let about = (sizes, Arc::clone(learner.language()));
+                        (Some(learner), Ok(Ok(about)))
+                    }
+                    Ok(Err(error)) => (None, Ok(Err(error))),
+                    Err(panic) => (None, Err(panic)),
+                };
+                let _ = done.send(about);
+                if let Some(learner) = &mut learner {
+                    todo.iter().for_each(|job| job(learner));
+                }
+            })
+            .map_err(|why| PyRuntimeError::new_err(format!("starting the engine's thread: {why}")))?;
+        let opened = wait(py, opened, &AtomicBool::new(false))?.map_err(|panic| ended(&*panic))?;
+        let ([vocab_size, positions, parameters, trained_parameters], language) =
+            opened.map_err(|error| raised(&error))?;
+        let (jobs, process) = (Mutex::new(jobs), std::process::id());
+        Ok(Self { jobs, language, process, vocab_size, positions, parameters, trained_parameters })
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the Python half names them")]
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        tokens: Ints<'py>,
+        lengths: Ints<'py>,
+        n: usize,
+        max_tokens: usize,
+        cuts: (f32, f32, usize, f32),
+        stop: Vec<String>,
+        seed: Option<u64>,
+    ) -> PyResult<Sampled<'py>> {
+        let prompts = sequences(tokens.as_slice()?, lengths.as_slice()?)?;
+        let stop = StopTexts::new("stop", stop).map_err(|error| raised(&error))?;
+        let (temperature, top_p, top_k, min_p) = cuts;
+        let sampling =
+            Sampling { temperature, top_p, top_k, min_p, max_new_tokens: max_tokens, ..Sampling::default() };
+        let draws = Draws { samples: n, sampling, stop, seed };
+        let groups = self.call(py, move |learner, asked| {
+            let groups = learner.sample(&prompts, &draws, &|| !asked.load(Ordering::Relaxed))?;
+            let texts = groups.iter().flatten().flatten();
+            let texts = texts
+                .map(|c| learner.language().answer_until(&draws.stop, &c.tokens))
+                .collect::<Result<_, _>>()?;
+            Ok((groups, texts))
+        })?;
+        // Without groups a signal's handler has raised, and `call` has returned its exception.
+        let (groups, texts) = (groups.0.unwrap_or_default(), groups.1);
+        let all = || groups.iter().flatten();
+        Ok((
+            all()
+                .flat_map(|c| c.tokens.iter().map(|&token| i64::from(token)))
+                .collect::<Vec<_>>()
+                .into_pyarray(py),
+            all().flat_map(|c| c.logp.iter().copied()).collect::<Vec<_>>().into_pyarray(py),
+            all().flat_map(|c| c.entropy.iter().copied()).collect::<Vec<_>>().into_pyarray(py),
+            all().map(|c| c.tokens.len()).collect(),
+            texts,
+            all().map(|c| c.finish == Finish::Stop).collect(),
+            all().map(|c| c.cached).collect(),
+        ))
+    }
+
+    fn score<'py>(
+        &self,
+        py: Python<'py>,
+        tokens: Ints<'py>,
+        lengths: Ints<'py>,
+        temperature: f32,
+    ) -> PyResult<(F32<'py>, F32<'py>)> {
+        let sequences = sequences(tokens.as_slice()?, lengths.as_slice()?)?;
+        let scores = self.call(py, move |learner, _| learner.score(&sequences, temperature))?;
+        let logp: Vec<f32> = scores.iter().flat_map(|own| own.logp.iter().copied()).collect();
+        let entropy: Vec<f32> = scores.iter().flat_map(|own| own.entropy.iter().copied()).collect();
+        Ok((logp.into_pyarray(py), entropy.into_pyarray(py)))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the Python half names them")]
+    /// `places`, `logprobs`, `advantages` and `dlogp`: of the tokens in the loss, datum after datum; `counts` of each datum.
+    fn forward_backward<'py>(
+        &self,
+        py: Python<'py>,
+        tokens: Ints<'py>,
+        lengths: Ints<'py>,
+        places: Ints<'py>,
+        counts: Ints<'py>,
+        logprobs: Floats<'py>,
+        advantages: PyReadonlyArray1<'py, f64>,
+        loss: Option<&str>,
+        dlogp: Option<Floats<'py>>,
+        temperature: f32,
+    ) -> PyResult<Sums> {
+        let mut data = Vec::new();
+        let (mut first, mut derivatives) = (0, Vec::new());
+        for (tokens, &count) in
+            sequences(tokens.as_slice()?, lengths.as_slice()?)?.into_iter().zip(counts.as_slice()?)
+        {
+            let own = first..first + count as usize;
+            first = own.end;
+            if let Some(dlogp) = &dlogp {
+                derivatives.push(dlogp.as_slice()?[own.clone()].to_vec());
+            }
+            data.push(Datum {
+                tokens,
+                sampled: places.as_slice()?[own.clone()].iter().map(|&place| place as usize).collect(),
+                logprobs: logprobs.as_slice()?[own.clone()].to_vec(),
+                advantages: advantages.as_slice()?[own].to_vec(),
+            });
+        }
+        let longest = data.iter().map(|datum| datum.sampled.len()).max().unwrap_or(1).max(1);
+        let loss = match loss {
+            None => Loss::Derivatives(derivatives),
+            Some("\"cross_entropy\"") => Loss::CrossEntropy,
+            Some(keys) => json::parse(keys.as_bytes())
+                .map_err(anyhow::Error::from)
+                .and_then(|keys| Loss::policy(keys, longest))
+                .map_err(|error| bad(in_one_line(&error)))?,
+        };
+        let sums = self.call(py, move |learner, _| learner.forward_backward(&data, &loss, temperature))?;
+        let mean = |sum: f64| if sums.tokens == 0 { 0.0 } else { sum / sums.tokens as f64 };
+        let means = [
+            mean(sums.ratio),
+            mean(sums.kl_to_sampler),
+            mean(sums.clipped_low as f64),
+            mean(sums.clipped_high as f64),
+        ];
+        Ok((sums.loss, sums.tokens, means, [sums.ratio_max, sums.logp_difference_max]))
+    }
+
+    fn optim_step(
+        &self,
+        py: Python<'_>,
+        lr: f64,
+        betas: (f64, f64),
+        eps: f64,
+        weight_decay: f64,
+        max_grad_norm: Option<f64>,
+    ) -> PyResult<(f64, bool)> {
+        let adamw = AdamW { lr, beta1: betas.0, beta2: betas.1, eps, weight_decay, ..AdamW::default() };
+        let report = self.call(py, move |learner, _| learner.update(&adamw, max_grad_norm))?;
+        Ok((report.gradient_norm, report.applied))
+    }
+
+    fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, |learner, _| {
+            learner.zero_gradient();
+            Ok(())
+        })
+    }
+
+    fn save(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
+        self.call(py, move |learner, _| learner.save(&folder))
+    }
+
+    fn save_state(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
+        self.call(py, move |learner, _| learner.save_state(&folder))
+    }
+
+    fn load_state(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
+        self.call(py, move |learner, _| learner.load_state(&folder))
+    }
+
+    /// Token ids of a text; `special`: with the special tokens that the tokenizer adds.
+    fn encode(&self, text: &str, special: bool) -> PyResult<Vec<u32>> {
+        let ids = if special { self.language.plain(text) } else { self.language.encode(text) };
+        ids.map_err(|error| raised(&error))
+    }
+
+    fn decode(&self, tokens: Vec<u32>, special: bool) -> String {
+        if special { self.language.text(&tokens) } else { self.language.plain_text(&tokens) }
+    }
+
+    fn chat(&self, messages: &str, thinking: Option<bool>) -> PyResult<Vec<u32>> {
+        let messages: Vec<Message> = json::parse(messages.as_bytes())
+            .map_err(|why| bad(format!("messages: {}", in_one_line(&why.into()))))?;
+        self.language.prompt(&messages, thinking).map_err(|error| raised(&error))
+    }
+
+    #[getter]
+    fn stop_tokens(&self) -> Vec<u32> {
+        self.language.stop_tokens().to_vec()
+    }
+}

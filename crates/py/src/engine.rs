@@ -55,7 +55,7 @@ pub(crate) struct Engine {
 }
 
 /// Bad input is a `ValueError`, anything else a `RuntimeError`.
-fn raised(error: &anyhow::Error) -> PyErr {
+pub(crate) fn raised(error: &anyhow::Error) -> PyErr {
     match exit_code(error) {
         2 => bad(in_one_line(error)),
         _ => PyRuntimeError::new_err(in_one_line(error)),
@@ -162,7 +162,7 @@ impl Engine {
         let (jobs, todo) = channel::<Job>();
         let (done, opened) = channel();
         let open = move || -> anyhow::Result<Learner> {
-            let model = places::model("model", model)?;
+            let model = places::model_for_library("model", model)?;
             let device = device::named(device, &compute)?;
             Learner::open(&model, (adapter.as_deref(), lora.as_ref()), &device, seed)
         };

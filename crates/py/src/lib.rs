@@ -15,6 +15,7 @@ mod engine;
 mod loss;
 mod statistics;
 mod theory;
+mod train;
 mod verifiers;
 
 use fgrpo_eval::names::Named;
@@ -45,6 +46,9 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(statistics::read_dump, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::read_samples, m)?)?;
     m.add_class::<engine::Engine>()?;
+    m.add("GRADER", train::GRADER)?;
+    m.add_function(wrap_pyfunction!(train::train, m)?)?;
+    m.add_function(wrap_pyfunction!(train::stop_training, m)?)?;
     m.add_function(wrap_pyfunction!(theory::tail_miss, m)?)?;
     m.add_function(wrap_pyfunction!(theory::active, m)?)?;
     m.add_function(wrap_pyfunction!(theory::peak, m)?)?;

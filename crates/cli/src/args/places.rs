@@ -142,6 +142,16 @@ pub fn model(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
     Ok(written)
 }
 
+/// [`model`] for a caller with signal handlers of its own, which a download then leaves as they are.
+///
+/// # Errors
+/// As [`model`].
+pub fn model_for_library(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
+    of_run(key, &mut written, ("a checkpoint", ""), &["checkpoints"])?;
+    let found = place(key, &written, (Kind::Model, Use::Training), None, true)?;
+    Ok(found.unwrap_or(written))
+}
+
 /// The samples at a path: of a run folder its newest evaluation, in full if it has such.
 ///
 /// # Errors

@@ -36,6 +36,11 @@ pub fn listen() {
     });
 }
 
+/// Asks the work to stop, as the first signal does; `false` takes that back when the work has ended.
+pub fn request(stop: bool) {
+    ASKED.store(u64::from(stop), Ordering::SeqCst);
+}
+
 /// Whether a stop was requested.
 pub fn requested() -> bool {
     ASKED.load(Ordering::SeqCst) > 0

@@ -76,6 +76,20 @@ def answer(result):
     return {"score": score, "rewards": rewards}
 
 
+def reply(call, question, log):
+    """The answer to a question. The traceback of an exception goes to `log`."""
+    try:
+        return answer(call(question["problem"], question["completion"], question["answer_text"]))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: a grader that gives up has not graded
+        trace = error.__traceback__
+        while trace and trace.tb_frame.f_code.co_filename.startswith((__file__, "<frozen importlib")):
+            trace = trace.tb_next
+        log.write("".join(traceback.format_exception(type(error), error, trace)))
+        return {"unscorable": f"raised {type(error).__name__}: {error}".rstrip(": ")}
+
+
 def main(path, name):
     # Prints of the function, of what it imports and of its children must not get between the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -93,17 +107,8 @@ def main(path, name):
     for line in sys.stdin.buffer:
         question = json.loads(line)
         printed = io.StringIO()
-        try:
-            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-                said = answer(call(question["problem"], question["completion"], question["answer_text"]))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # SystemExit too: a grader that gives up has not graded
-            said = {"unscorable": f"raised {type(error).__name__}: {error}".rstrip(": ")}
-            trace = error.__traceback__
-            while trace and trace.tb_frame.f_code.co_filename.startswith((__file__, "<frozen importlib")):
-                trace = trace.tb_next
-            printed.write("".join(traceback.format_exception(type(error), error, trace)))
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            said = reply(call, question, printed)
         said["id"] = question["id"]
         if printed.tell():
             said["printed"] = printed.getvalue()[-SHOWN:]
@@ -111,4 +116,5 @@ def main(path, name):
         answers.flush()
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

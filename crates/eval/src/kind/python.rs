@@ -10,8 +10,8 @@ use crate::verifier::{Beside, Grading, Reader, Reference, Settings, Unreadable};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The program that calls the function.
-const WORKER: &str = include_str!("grader.py");
+/// The program that calls the function. Its functions `caller` and `reply` serve a function of this process too.
+pub const WORKER: &str = include_str!("grader.py");
 
 /// The keyword arguments of the function, besides the completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,6 +45,9 @@ impl Reference for Truth {
                 "task python: found no grader, wanted the function that grades, as \"grade.py:reward\""
             );
         };
+        if function.starts_with(program::THIS_PROCESS) {
+            return Ok(Some(program.clone()));
+        }
         let (file, name) = parts(function)?;
         let python = std::env::var("FGRPO_PYTHON").unwrap_or_else(|_| "python3".to_owned());
         let command = [&python, "-u", "-c", WORKER, file, name].map(str::to_owned).to_vec();

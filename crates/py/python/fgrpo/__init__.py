@@ -10,7 +10,7 @@ problems of an evaluation.
 ========================  ==================================================================================
 advantages                credit, advantages, focal_weight, Credit
 losses                    policy_loss
-the engine                Engine, Datum, Sample
+the engine                Engine, Datum, Sample, train, Run
 verifiers                 verify_math, verify_choice, verify_ifeval, verify_synlogic, Verdicts, MathProblem
 statistics                pass_at_k, compare, Comparison, plan, Plan
 samples                   read_samples, Samples
@@ -49,6 +49,7 @@ _PLACES = {
     ),
     "_statistics": ("pass_at_k", "compare", "Comparison", "plan", "Plan"),
     "_samples": ("read_samples", "Samples"),
+    "_train": ("train", "Run"),
     "_theory": ("tail_miss", "active", "peak", "Peak", "low_lr", "simulate", "Trajectory"),
 }
 _PLACE = {name: module for module, names in _PLACES.items() for name in names}

@@ -20,6 +20,8 @@ from ._theory import low_lr as low_lr
 from ._theory import peak as peak
 from ._theory import simulate as simulate
 from ._theory import tail_miss as tail_miss
+from ._train import Run as Run
+from ._train import train as train
 from ._verifiers import VERDICTS as VERDICTS
 from ._verifiers import MathProblem as MathProblem
 from ._verifiers import Verdicts as Verdicts

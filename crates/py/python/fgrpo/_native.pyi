@@ -1,5 +1,5 @@
 # What the extension module offers to the package's own modules; people import names from `fgrpo`.
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ _Codes = npt.NDArray[np.uint8]
 
 __version__: str
 FOCAL_GAMMA: float
+GRADER: str
 REFERENCE_MODE: Mode
 TRAINING_MODE: Mode
 
@@ -55,6 +56,16 @@ def policy_loss(
     tau: tuple[float, float] | None,
     max_len: int | None,
 ) -> tuple[float, _Floats]: ...
+def train(
+    config: str,
+    is_file: bool,
+    set: list[str],
+    out: str,
+    if_exists: str,
+    device: str,
+    answer: Callable[[str], str] | None,
+) -> bool: ...
+def stop_training() -> None: ...
 
 class Engine:
     vocab_size: int

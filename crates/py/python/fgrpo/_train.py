@@ -1,0 +1,193 @@
+"""A training run in this process, with rewards that are Python functions."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import json
+import signal
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Literal
+
+from . import _native
+
+Rows = str | PathLike[str] | Iterable[Mapping[str, Any]] | Any
+Reward = Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    path: its folder, which ``fgrpo report``, ``fgrpo eval --model`` and :class:`Engine` take. metrics: a dict for each step, as in
+    ``metrics.jsonl``. pass_at_k: the last evaluation's, by k; None without one. report: its page.
+    """
+
+    path: Path
+    metrics: list[dict[str, Any]] = dataclasses.field(repr=False)
+    pass_at_k: dict[int, float] | None
+    report: Path
+
+
+def train(
+    config: str | PathLike[str] | Mapping[str, Any],
+    *,
+    reward: Reward | None = None,
+    data: Rows | None = None,
+    held_out: Rows | None = None,
+    out: str | PathLike[str],
+    set: Mapping[str, Any] | None = None,
+    on_step: Callable[[dict[str, Any]], Any] | None = None,
+    device: str = "cpu",
+    if_exists: Literal["refuse", "resume", "restart"] = "refuse",
+) -> Run:
+    """``fgrpo train`` in this process: the same run, bit for bit.
+
+    config: a configuration file, the name of a built-in one, or the configuration as a dict.
+    reward: a function that grades, as ``task.grader`` takes it: called with ``completion`` and the columns it names, or like TRL's with
+        ``completions`` and lists. It returns a number, a bool, None (unscorable) or a dict with ``score``. It makes ``task.kind``
+        ``"python"``; 1 and more count as correct (``set={"task.grader.correct_from": 0.5}`` changes that). An exception makes its
+        completion unscorable; the first one is shown.
+    data, held_out: rows (a list of dicts, a pandas DataFrame or a dataset of ``datasets``), or a path or hub name. Rows are written
+        beside the run, as ``OUT.train.jsonl`` and ``OUT.held-out.jsonl``, so that the run can be resumed.
+    out: the run's folder.
+    set: changes of the configuration by key, such as ``{"steps": 40, "algorithm.focal_gamma": 1.0}``.
+    on_step: called with the metrics of each step, in this thread.
+    if_exists: what to do with a run in the folder: refuse it, resume it with the same bits, or start over.
+
+    Ctrl-C saves the state and raises ``KeyboardInterrupt``; ``if_exists="resume"`` continues.
+    """
+    folder = Path(fspath(out))
+    keys: dict[str, Any] = dict(set or {})
+    for key, name, rows in (("task.data", "train", data), ("task.held_out", "held-out", held_out)):
+        if rows is not None:
+            keys = {key: _file(key, folder.with_name(f"{folder.name}.{name}.jsonl"), rows), **keys}
+    answer = None
+    if reward is not None:
+        if not callable(reward):
+            raise TypeError(f"reward: found {type(reward).__name__}, wanted a function")
+        answer = _answerer(reward)
+        keys = {"task.kind": "python", "task.grader.function": _name(reward), **keys}
+    if isinstance(config, Mapping):
+        text, is_file = json.dumps(config), False
+    else:
+        text, is_file = fspath(config), True
+    changes = [f"{key}={json.dumps(value)}" for key, value in keys.items()]
+    arguments = (text, is_file, changes, fspath(folder), if_exists, device, answer)
+    log, seen = folder / "metrics.jsonl", 0
+    if on_step and if_exists == "resume" and log.exists():
+        seen = len(_lines(log))
+    result: dict[str, Any] = {}
+
+    def work() -> None:
+        try:
+            result["stopped"] = _native.train(*arguments)
+        except BaseException as error:
+            result["error"] = error
+
+    thread = threading.Thread(target=work, name="fgrpo-train", daemon=True)
+    thread.start()
+    raised: BaseException | None = None
+    while thread.is_alive():
+        try:
+            thread.join(0.1)
+            if on_step and not raised and log.exists():
+                for row in _lines(log)[seen:]:
+                    seen += 1
+                    on_step(row)
+        except BaseException as error:
+            if raised is not None:
+                raise
+            raised = error
+            _native.stop_training()
+    _restore_handlers()
+    if "error" in result:
+        raise result["error"]
+    if raised is not None or result["stopped"]:
+        raise raised or KeyboardInterrupt
+    if on_step:
+        for row in _lines(log)[seen:]:
+            on_step(row)
+    return Run(folder, _lines(log), _pass_at_k(folder / "eval.jsonl"), folder / "report.html")
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    # A last line without its end is still being written.
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+
+
+def _pass_at_k(path: Path) -> dict[int, float] | None:
+    if not path.exists():
+        return None
+    last = _lines(path)[-1]
+    return {int(k): value for k, value in last["pass_at_k"].items()}
+
+
+def _restore_handlers() -> None:
+    """A download replaces signal handlers."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            handler = signal.getsignal(number)
+            if handler is not None:
+                signal.signal(number, handler)
+
+
+def _file(key: str, path: Path, rows: Rows) -> str:
+    """The rows as a file, or the path that stands for them."""
+    if isinstance(rows, (str, PathLike)):
+        return fspath(rows)
+    if hasattr(rows, "to_dict") and hasattr(rows, "columns"):
+        rows = rows.to_dict("records")
+    lines = []
+    for index, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise TypeError(f"{key}: row {index}: found {type(row).__name__}, wanted a dict")
+        try:
+            lines.append(json.dumps(dict(row), ensure_ascii=False, default=_plain))
+        except TypeError as error:
+            raise TypeError(f"{key}: row {index}: {error}") from None
+    if not lines:
+        raise ValueError(f"{key}: found no rows, wanted at least one")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return fspath(path)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"found {type(value).__name__}, wanted texts, numbers, lists and dicts")
+
+
+def _name(reward: Reward) -> str:
+    """How the configuration names the function: another function is another run."""
+    try:
+        source = inspect.getsource(reward)
+    except (OSError, TypeError):
+        source = ""
+    name = getattr(reward, "__qualname__", type(reward).__name__)
+    return f"<python>:{name}#{hashlib.sha256(source.encode()).hexdigest()[:12]}"
+
+
+def _answerer(reward: Reward) -> Callable[[str], str]:
+    grader = types.ModuleType("fgrpo._grader")
+    exec(compile(_native.GRADER, "<string>", "exec"), grader.__dict__)
+    call, shown = grader.caller(reward), threading.Event()
+
+    class Log:
+        def write(self, text: str) -> None:
+            if not shown.is_set():
+                shown.set()
+                sys.stderr.write(f"the reward function raised an exception, and its completion is unscorable:\n{text}")
+
+    def answer(question: str) -> str:
+        return json.dumps(grader.reply(call, json.loads(question), Log()))
+
+    return answer

@@ -1,0 +1,76 @@
+//! `fgrpo.train`: a run of `fgrpo train` in the caller's process, graded by a Python function.
+
+use crate::call::{bad, without_gil};
+use crate::engine::raised;
+use fgrpo::args::places::{self, Loading};
+use fgrpo::commands::train::run_and_report;
+use fgrpo::output::progress::Console;
+use fgrpo_eval::io::interrupt;
+use fgrpo_eval::program::{Answerer, grade_here};
+use fgrpo_nn::DeviceName;
+use fgrpo_train::config::Config;
+use fgrpo_train::run::folder::IfExists;
+use fgrpo_train::trainer::{Ending, has_steps};
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The program that calls a grading function, whose `caller` and `reply` serve one of this process too.
+pub(crate) const GRADER: &str = fgrpo_eval::kind::python::WORKER;
+
+/// Runs `fgrpo train`. Returns whether it was stopped on request. `config`: a file or, as JSON, the configuration itself;
+/// `answer`: takes a question's JSON and returns the answer's.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "the Python half names them")]
+pub(crate) fn train(
+    py: Python<'_>,
+    config: String,
+    is_file: bool,
+    set: Vec<String>,
+    out: PathBuf,
+    if_exists: &str,
+    device: &str,
+    answer: Option<Py<PyAny>>,
+) -> PyResult<bool> {
+    let device: DeviceName = device.parse().map_err(|why| bad(format!("device: {why}")))?;
+    let if_exists = match if_exists {
+        "resume" => IfExists::Resume { accept_changes: false },
+        "restart" => IfExists::Restart,
+        _ => IfExists::Refuse,
+    };
+    let answerer = answer.map(|answer| -> Answerer {
+        Arc::new(move |question| {
+            let said = Python::attach(|py| answer.call1(py, (question,))?.extract::<String>(py));
+            // A message in place of JSON is a bad answer, which is unscorable with this reason.
+            said.unwrap_or_else(|error| error.to_string())
+        })
+    });
+    let work = || -> anyhow::Result<Ending> {
+        let mut config = match is_file {
+            true => Config::load(config.as_ref(), &set)?,
+            false => {
+                let table: toml::Table = serde_json::from_str(&config)?;
+                Config::parse(&toml::to_string(&table)?, &set)?
+            }
+        };
+        has_steps(&config)?;
+        let resumed = matches!(if_exists, IfExists::Resume { .. }).then_some(out.as_path());
+        places::configuration(&mut config, resumed, Loading::All)?;
+        run_and_report(&config, &out, if_exists, device, &mut Console::new())
+    };
+    interrupt::request(false);
+    grade_here(answerer);
+    let ended = without_gil(py, work);
+    grade_here(None);
+    interrupt::request(false);
+    match ended? {
+        Ok(ending) => Ok(matches!(ending, Ending::Interrupted)),
+        Err(error) => Err(raised(&error)),
+    }
+}
+
+/// Asks a run in this process to save and stop.
+#[pyfunction]
+pub(crate) fn stop_training() {
+    interrupt::request(true);
+}

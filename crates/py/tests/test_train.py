@@ -1,0 +1,123 @@
+"""``fgrpo.train`` against the command: the same bits, with the reward in this process."""
+
+import json
+import os
+import signal
+import threading
+
+import pytest
+
+import fgrpo
+
+from test_engine import model  # noqa: F401  (a fixture)
+
+ROWS = [{"question": f"{a} + {b} =", "sum": str(a + b)} for a in range(3) for b in range(3)]
+GRADER = '''
+def reward(completion, sum, **columns):
+    """Whether the answer is the sum; half a point for a digit."""
+    words = completion.split()
+    return 1.0 if words == [sum] else 0.5 if words and words[0].isdigit() else 0.0
+'''
+
+
+def config(model, **more):
+    return {
+        "steps": 3,
+        "seed": 5,
+        "task": {"kind": "math"},
+        "model": {"path": str(model)},
+        "rollout": {"prompts": 4, "group_size": 8, "max_new_tokens": 4},
+        "update": {"lr": 1e-2},
+        "eval": {"every": 3, "samples": 4, "k": [1, 4]},
+        "save": {"every": 1},
+        "compute": {"threads": 1},
+        **more,
+    }
+
+
+@pytest.fixture
+def grader(tmp_path):
+    (tmp_path / "grade.py").write_text(GRADER)
+    namespace = {}
+    exec(GRADER, namespace)
+    return tmp_path / "grade.py", namespace["reward"]
+
+
+def weights(run):
+    return (run / "checkpoints" / "step-000003" / "model.safetensors").read_bytes()
+
+
+def test_a_run_is_that_of_the_command_bit_for_bit(command, model, grader, tmp_path):  # noqa: F811
+    file, reward = grader
+    steps = []
+    out = tmp_path / "here"
+    run = fgrpo.train(config(model), reward=reward, data=ROWS, held_out=ROWS[:4], out=out, on_step=steps.append)
+    assert [step["step"] for step in steps] == [1, 2, 3] == [row["step"] for row in run.metrics]
+    assert set(run.pass_at_k) == {1, 4} and run.report.exists()
+    (tmp_path / "run.toml").write_text(
+        f"""
+        steps = 3
+        seed = 5
+        task = {{ kind = "python", grader = "{file}:reward", data = "{out}.train.jsonl", held_out = "{out}.held-out.jsonl" }}
+        model.path = "{model}"
+        rollout = {{ prompts = 4, group_size = 8, max_new_tokens = 4 }}
+        update.lr = 1e-2
+        eval = {{ every = 3, samples = 4, k = [1, 4] }}
+        save.every = 1
+        compute.threads = 1
+        """
+    )
+    there = tmp_path / "there"
+    done = command("train", tmp_path / "run.toml", "--out", there)
+    assert done.returncode == 0, done.stderr
+    assert weights(out) == weights(there)
+
+
+def test_ctrl_c_saves_and_a_resumed_run_has_the_same_bits(model, grader, tmp_path):  # noqa: F811
+    settings = {"reward": grader[1], "data": ROWS, "held_out": ROWS[:4]}
+    whole = fgrpo.train(config(model), **settings, out=tmp_path / "whole")
+
+    def interrupt(step):
+        if step["step"] == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    slow = {"reward": lambda completion, sum, **columns: (threading.Event().wait(0.01), grader[1](completion, sum))[1]}
+    with pytest.raises(KeyboardInterrupt):
+        fgrpo.train(config(model), **{**settings, **slow}, out=tmp_path / "parts", on_step=interrupt)
+    with pytest.raises(ValueError, match="grader"):
+        fgrpo.train(config(model), **settings, out=tmp_path / "parts", if_exists="resume")  # another function
+    fgrpo.train(config(model), **{**settings, **slow}, out=tmp_path / "parts", if_exists="resume")
+    assert weights(whole.path) == weights(tmp_path / "parts")
+
+
+def test_a_reward_that_raises_is_shown_once_and_stops_a_run_that_nothing_grades(model, tmp_path, capfd):  # noqa: F811
+    def broken(completion, **columns):
+        raise RuntimeError("no such model")
+
+    with pytest.raises((ValueError, RuntimeError), match="no such model"):
+        fgrpo.train(config(model), reward=broken, data=ROWS, held_out=ROWS[:4], out=tmp_path / "run")
+    assert capfd.readouterr().err.count("Traceback") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"reward": 3}, TypeError, "reward: found int"),
+        ({"data": []}, ValueError, "task.data: found no rows"),
+        ({"data": [1]}, TypeError, "task.data: row 0: found int"),
+        ({"data": [{"question": object()}]}, TypeError, "task.data: row 0: found object"),
+        ({"set": {"step": 3}}, ValueError, "step"),
+        ({"device": "tpu"}, ValueError, "device"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(model, grader, tmp_path, changes, error, words):  # noqa: F811
+    settings = {"reward": grader[1], "data": ROWS, "held_out": ROWS[:4], "out": tmp_path / "run", **changes}
+    with pytest.raises(error, match=words):
+        fgrpo.train(config(model), **settings)
+
+
+def test_the_command_says_who_can_continue_a_run_of_python(command, model, grader, tmp_path):  # noqa: F811
+    run = fgrpo.train(config(model), reward=grader[1], data=ROWS, held_out=ROWS[:4], out=tmp_path / "run")
+    again = command("train", run.path / "config.toml", "--out", run.path, "--resume", "--set", "steps=4", "--accept-changes")
+    assert again.returncode == 2 and "fgrpo.train" in again.stderr
+    assert json.loads((run.path / "metrics.jsonl").read_text().splitlines()[-1])["step"] == 3

@@ -27,6 +27,44 @@ def command():
     return run
 
 
+# The words of the model that the engine's tests train.
+WORDS = ["<pad>", "<end>", "<user>", "<assistant>", *"0123456789+=?"]
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}> {{ m.content }} {% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory, command):
+    """A model of 2 layers with random weights, with a tokenizer of words."""
+    folder = tmp_path_factory.mktemp("model")
+    vocabulary = {word: index for index, word in enumerate(WORDS)}
+    special = [
+        {
+            "id": vocabulary[word],
+            "content": word,
+            "special": True,
+            **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False),
+        }
+        for word in WORDS[:4]
+    ]
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": special,
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "?"},
+        **dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder")),
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    config = {"eos_token": "<end>", "pad_token": "<pad>", "chat_template": TEMPLATE}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    out = folder / "policy"
+    sizes = ["--hidden-size", "32", "--layers", "2", "--heads", "4", "--kv-heads", "2", "--context", "64"]
+    made = command("init", "--arch", "qwen3", *sizes, "--tokenizer", folder, "--out", out)
+    assert made.returncode == 0, made.stderr
+    return out
+
+
 @pytest.fixture
 def run_notebook(command, tmp_path):
     """Runs a notebook's cells in a process of their own, with texts replaced and without graphics."""

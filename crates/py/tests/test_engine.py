@@ -1,6 +1,5 @@
 """The engine in this process: against itself, against the closed-form losses, and in a loop that must learn."""
 
-import json
 import os
 import signal
 import threading
@@ -9,42 +8,6 @@ import numpy as np
 import pytest
 
 import fgrpo
-
-WORDS = ["<pad>", "<end>", "<user>", "<assistant>", *"0123456789+=?"]
-TEMPLATE = (
-    "{% for m in messages %}<{{ m.role }}> {{ m.content }} {% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
-)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory, command):
-    """A model of 2 layers with random weights, with a tokenizer of words."""
-    folder = tmp_path_factory.mktemp("model")
-    vocabulary = {word: index for index, word in enumerate(WORDS)}
-    special = [
-        {
-            "id": vocabulary[word],
-            "content": word,
-            "special": True,
-            **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False),
-        }
-        for word in WORDS[:4]
-    ]
-    tokenizer = {
-        "version": "1.0",
-        "added_tokens": special,
-        "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "?"},
-        **dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder")),
-    }
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    config = {"eos_token": "<end>", "pad_token": "<pad>", "chat_template": TEMPLATE}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    out = folder / "policy"
-    sizes = ["--hidden-size", "32", "--layers", "2", "--heads", "4", "--kv-heads", "2", "--context", "64"]
-    made = command("init", "--arch", "qwen3", *sizes, "--tokenizer", folder, "--out", out)
-    assert made.returncode == 0, made.stderr
-    return out
 
 
 @pytest.fixture
@@ -65,7 +28,7 @@ def test_tokens_come_back_as_the_text_they_were_made_of(engine, prompt):
     assert engine.tokenizer.decode(prompt, special=True).split() == ["<user>", "2", "+", "3", "=", "<assistant>"]
     assert engine.tokenizer.encode("4 2") == [8, 6]
     assert engine.tokenizer.stop_tokens == [1]
-    assert engine.vocab_size == len(WORDS) and engine.positions == 64
+    assert engine.vocab_size == 17 and engine.positions == 64
 
 
 def test_a_sample_follows_from_its_seed_and_is_scored_with_the_numbers_it_was_sampled_with(engine, prompt):

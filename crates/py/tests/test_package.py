@@ -79,7 +79,7 @@ def test_the_stub_of_the_extension_names_what_it_has():
             assert found == [a.arg for a in node.args.args], node.name
 
 
-@pytest.mark.parametrize("module", ["", "_credit", "_loss", "_verifiers", "_samples", "_statistics", "_theory"])
+@pytest.mark.parametrize("module", ["", "_credit", "_engine", "_loss", "_verifiers", "_samples", "_statistics", "_theory"])
 def test_examples_of_the_docstrings_run(module):
     found = doctest.testmod(
         importlib.import_module(f"fgrpo.{module}".rstrip(".")), optionflags=doctest.NORMALIZE_WHITESPACE
@@ -92,8 +92,9 @@ def python_blocks(path):
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/python.md", "docs/math-verify.md", "crates/py/README.md"])
-def test_examples_of_the_pages_run(page, tmp_path, monkeypatch):
+def test_examples_of_the_pages_run(page, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "policy").symlink_to(model)
     blocks = python_blocks(ROOT / page)
     assert blocks, f"{page} has no example"
     # The blocks of a page build on each other; a comment `# ->` says what a line prints.

@@ -9,8 +9,6 @@ import pytest
 
 import fgrpo
 
-from test_engine import model  # noqa: F401  (a fixture)
-
 ROWS = [{"question": f"{a} + {b} =", "sum": str(a + b)} for a in range(3) for b in range(3)]
 GRADER = '''
 def reward(completion, sum, **columns):
@@ -47,7 +45,7 @@ def weights(run):
     return (run / "checkpoints" / "step-000003" / "model.safetensors").read_bytes()
 
 
-def test_a_run_is_that_of_the_command_bit_for_bit(command, model, grader, tmp_path):  # noqa: F811
+def test_a_run_is_that_of_the_command_bit_for_bit(command, model, grader, tmp_path):
     file, reward = grader
     steps = []
     out = tmp_path / "here"
@@ -73,7 +71,7 @@ def test_a_run_is_that_of_the_command_bit_for_bit(command, model, grader, tmp_pa
     assert weights(out) == weights(there)
 
 
-def test_ctrl_c_saves_and_a_resumed_run_has_the_same_bits(model, grader, tmp_path):  # noqa: F811
+def test_ctrl_c_saves_and_a_resumed_run_has_the_same_bits(model, grader, tmp_path):
     settings = {"reward": grader[1], "data": ROWS, "held_out": ROWS[:4]}
     whole = fgrpo.train(config(model), **settings, out=tmp_path / "whole")
 
@@ -90,7 +88,7 @@ def test_ctrl_c_saves_and_a_resumed_run_has_the_same_bits(model, grader, tmp_pat
     assert weights(whole.path) == weights(tmp_path / "parts")
 
 
-def test_a_reward_that_raises_is_shown_once_and_stops_a_run_that_nothing_grades(model, tmp_path, capfd):  # noqa: F811
+def test_a_reward_that_raises_is_shown_once_and_stops_a_run_that_nothing_grades(model, tmp_path, capfd):
     def broken(completion, **columns):
         raise RuntimeError("no such model")
 
@@ -110,13 +108,13 @@ def test_a_reward_that_raises_is_shown_once_and_stops_a_run_that_nothing_grades(
         ({"device": "tpu"}, ValueError, "device"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(model, grader, tmp_path, changes, error, words):  # noqa: F811
+def test_what_cannot_be_is_refused_by_name(model, grader, tmp_path, changes, error, words):
     settings = {"reward": grader[1], "data": ROWS, "held_out": ROWS[:4], "out": tmp_path / "run", **changes}
     with pytest.raises(error, match=words):
         fgrpo.train(config(model), **settings)
 
 
-def test_the_command_says_who_can_continue_a_run_of_python(command, model, grader, tmp_path):  # noqa: F811
+def test_the_command_says_who_can_continue_a_run_of_python(command, model, grader, tmp_path):
     run = fgrpo.train(config(model), reward=grader[1], data=ROWS, held_out=ROWS[:4], out=tmp_path / "run")
     again = command("train", run.path / "config.toml", "--out", run.path, "--resume", "--set", "steps=4", "--accept-changes")
     assert again.returncode == 2 and "fgrpo.train" in again.stderr

@@ -1,7 +1,7 @@
 """F-GRPO for Python: group-relative advantages with the focal weight, answer verifiers, pass@k and statistical tests.
 
 The functions run the same Rust code as the command ``fgrpo``, which this package also installs. They take and
-return NumPy arrays, release the GIL, and start threads only within a call, so a process may fork afterwards. Errors are
+return NumPy arrays, release the GIL, and but for the engine start threads only within a call, so a process may fork afterwards. Errors are
 ``ValueError`` or ``TypeError`` and name the argument, what was found and what was expected.
 
 Shapes: ``G`` groups (one per prompt), ``N`` completions per group, ``B`` completions in total, ``T`` tokens, ``P``

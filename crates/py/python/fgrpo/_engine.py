@@ -77,7 +77,7 @@ class Datum:
                 raise ValueError("prompt: found no tokens, wanted at least one")
             self.tokens = np.concatenate([begin, end])
             self.places = np.arange(begin.size, self.tokens.size, dtype=np.int64)
-            counted, weight = slice(None), numbers("advantage", advantage)
+            counted, weight = np.ones(end.shape, dtype=np.bool_), numbers("advantage", advantage)
             shape, names = end.shape, ("completion", "advantage")
         elif prompt is None and completion is None and advantage is None and tokens is not None and mask is not None:
             self.tokens = _tokens("tokens", tokens)
@@ -203,9 +203,9 @@ class Engine:
         end a completion, besides the model's end tokens.
         """
         rows = [_tokens(f"prompts[{i}]", prompt) for i, prompt in enumerate(_sequences("prompts", prompts))]
-        if n < 1 or max_tokens < 1:
-            name, found = ("n", n) if n < 1 else ("max_tokens", max_tokens)
-            raise ValueError(f"{name}: found {found}, wanted at least 1")
+        for name, number in (("n", n), ("max_tokens", max_tokens)):
+            if number < 1:
+                raise ValueError(f"{name}: found {number}, wanted at least 1")
         texts = [stop] if isinstance(stop, str) else list(stop or ())
         if not rows:
             return []
@@ -275,7 +275,8 @@ class Engine:
                 raise TypeError(f"data[{i}]: found {type(datum).__name__}, wanted fgrpo.Datum")
         if not chosen:
             raise ValueError("data: found none, wanted at least one datum")
-        keys, slopes = _loss(loss, aggregation, entropy_coef), None
+        keys: str | None = _loss(loss, aggregation, entropy_coef)
+        slopes = None
         if dlogp is not None:
             rows = [_finite(f"dlogp[{i}]", numbers(f"dlogp[{i}]", row)) for i, row in enumerate(dlogp)]
             if len(rows) != len(chosen):

@@ -1,7 +1,6 @@
 //! The decoder: embedding, layers of attention and SwiGLU, vocabulary head; forward and backward passes.
 //!
-//! The same code implements Qwen2 (bias on q, k, v), Qwen3 (norm of each head's query and key) and Llama. Each backward function is below its forward
-//! function, takes the values that it kept, and runs in the opposite order. Normalised inputs and MLP activations are not kept but recomputed, which
+//! What a layer consists of is a description (`families.rs`). Each backward function is below its forward function, takes the values that it kept, and runs in the opposite order. Normalised inputs and MLP activations are not kept but recomputed, which
 //! is cheap and halves the memory.
 //!
 //! The last layer needs outputs only for the rows that predict. Keys and values are computed for all rows, everything else only for those rows. With
@@ -17,6 +16,7 @@ use crate::checks::{Checks, Stage};
 use crate::config::Config;
 use crate::error::Error;
 use crate::executor::{Executor, Head, Heads, Holds, Rows};
+use crate::families::QkNorm;
 use crate::layout::{Layout, Linear, Write};
 use crate::lora::{Adapted, AdapterLayout};
 use crate::quantized::BaseFormat;
@@ -25,6 +25,7 @@ use crate::segments::Chunk;
 pub(crate) use workspace::Workspace;
 
 use layer::LayerRows;
+use workspace::{Buffers, Normed};
 
 /// The activations that the forward pass keeps for the backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,7 +221,7 @@ impl Decoder {
     }
 
     /// Grows the buffers that a pass keeps.
-    fn grow<X: Executor>(&self, keep: Keep, w: &mut Workspace<X>) {
+    fn grow<B: Default>(&self, keep: Keep, w: &mut Buffers<B>) {
         let layers = self.layout.layers.len();
         let inputs = if keep == Keep::Nothing { 2 } else { layers + 1 };
         if w.inputs.len() < inputs {
@@ -285,7 +286,7 @@ impl Decoder {
         let d = self.config.hidden_size;
         e.reserve(&mut w.hidden, Holds::Activations, rows * d);
         e.reserve(&mut w.hidden_scale, Holds::Statistics, rows);
-        let Workspace { inputs, hidden, hidden_scale, .. } = w;
+        let Buffers { inputs, hidden, hidden_scale, .. } = w;
         e.rms_norm(p.weights, self.layout.norm, self.eps, rows, &inputs[input], hidden, hidden_scale);
         checks.finite(e, (which, rows), &[("model.norm", d)], hidden)
     }
@@ -320,7 +321,7 @@ impl Decoder {
         if w.logits_kept {
             e.reserve(&mut w.logits, Holds::Statistics, rows * head.vocabulary);
         }
-        let Workspace { hidden, head_saved, logits, logits_kept, scores, .. } = w;
+        let Buffers { hidden, head_saved, logits, logits_kept, scores, .. } = w;
         let kept = *logits_kept;
         e.head(p.weights, head, temperature, rows, hidden, pass.lists, kept, logits, head_saved, scores);
         e.scores(pass.lists, scores, logp, entropy)
@@ -350,7 +351,7 @@ impl Decoder {
         e.reserve(&mut w.dnormed, Holds::Activations, pass.rows * d);
         e.reserve(&mut w.dx, Holds::Activations, pass.rows * d);
         e.derivatives(dlogp, dentropy, &mut w.scores);
-        let Workspace { inputs, hidden, hidden_scale, head_saved, logits, scores, dnormed, dx, .. } = w;
+        let Buffers { inputs, hidden, hidden_scale, head_saved, logits, scores, dnormed, dx, .. } = w;
         let (head, kept) = (self.head(), w.logits_kept);
         e.head_backward(
             p.weights,
@@ -417,22 +418,39 @@ impl Decoder {
         if keep != Keep::Everything {
             return;
         }
-        let (h, k) = (self.heads.queries, self.heads.keys);
+        let (q, kv) = (self.heads.query_width(), self.heads.key_width());
         for (layer, saved) in w.saved.iter_mut().enumerate().take(layers) {
+            let of = &self.layout.layers[layer];
             let queries = if layer + 1 == layers { queries } else { rows };
-            e.keep_rows(1, rows, &mut saved.attention_scale);
-            e.keep_rows(self.heads.query_width(), queries, &mut saved.q);
-            e.keep_rows(self.heads.key_width(), rows, &mut saved.kv);
-            if self.config.layer().qk_norm {
-                e.keep_rows(self.heads.query_width(), queries, &mut saved.q_raw);
-                e.keep_rows(h, queries, &mut saved.q_scale);
-                e.keep_rows(k * self.heads.size, rows, &mut saved.k_raw);
-                e.keep_rows(k, rows, &mut saved.k_scale);
+            e.keep_rows(kv, rows, &mut saved.kv);
+            e.keep_rows(q, queries, &mut saved.q);
+            let mut keep = |normed: &mut Normed<X::Buffer>, width: usize, count: usize, rows| {
+                e.keep_rows(width, rows, &mut normed.raw);
+                e.keep_rows(count, rows, &mut normed.scale);
+            };
+            if let Some(over) = of.of.qk_norm {
+                let [h, k] = match over {
+                    QkNorm::Head => [self.heads.queries, self.heads.keys],
+                    QkNorm::Whole => [1, 1],
+                };
+                keep(&mut saved.q_norm, q, h, queries);
+                keep(&mut saved.k_norm, kv / 2, k, rows);
             }
-            e.keep_rows(self.heads.query_width(), queries, &mut saved.out);
-            e.keep_rows(h, queries, &mut saved.lse);
+            if of.attention.after.is_some() {
+                keep(&mut saved.attended, d, 1, queries);
+            }
+            if of.mlp.after.is_some() {
+                keep(&mut saved.transformed, d, 1, queries);
+            }
+            if of.attention.before.is_some() {
+                e.keep_rows(1, rows, &mut saved.attention_scale);
+            }
+            if of.mlp.before.is_some() {
+                e.keep_rows(1, queries, &mut saved.mlp_scale);
+            }
+            e.keep_rows(q, queries, &mut saved.out);
+            e.keep_rows(self.heads.queries, queries, &mut saved.lse);
             e.keep_rows(d, queries, &mut saved.middle);
-            e.keep_rows(1, queries, &mut saved.mlp_scale);
             e.keep_rows(2 * self.config.intermediate_size, queries, &mut saved.gate_up);
         }
     }

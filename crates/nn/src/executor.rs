@@ -38,21 +38,23 @@ impl Heads {
     }
 }
 
-/// Heads inside a wider row: `count` heads from column 0 of rows of `stride` numbers.
+/// Heads inside a wider row: `count` heads from column `first` of rows of `stride` numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeadRows {
     pub(crate) rows: usize,
+    pub(crate) first: usize,
     pub(crate) stride: usize,
     pub(crate) count: usize,
     pub(crate) size: usize,
 }
 
-/// The norms of each head's query and key, if the model has them.
+/// What is done to each head's query and key: its norm, if the layer has one, and the rotary embedding, unless it has none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeadNorms {
     pub(crate) q: Option<Span>,
     pub(crate) k: Option<Span>,
     pub(crate) eps: f32,
+    pub(crate) rope: bool,
 }
 
 /// The vocabulary head: `logits = x Wᵀ / temperature`, `W`: `[vocabulary, width]`.
@@ -180,6 +182,9 @@ pub(crate) trait RowOps: Memory {
 
     /// `y[..len] = 0`.
     fn zero(&mut self, len: usize, y: &mut Self::Buffer);
+
+    /// `y[..len] += x`.
+    fn add(&mut self, len: usize, x: &Self::Buffer, y: &mut Self::Buffer);
 
     /// Keeps the rows of `width` in `ranges` (ascending), moved to the front.
     fn keep_rows(&mut self, width: usize, ranges: &[Range<usize>], x: &mut Self::Buffer);

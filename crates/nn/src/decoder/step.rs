@@ -2,8 +2,10 @@
 
 use crate::checks::{Checks, Stage};
 use crate::error::Error;
-use crate::executor::{Executor, HeadNorms, Holds, Rows};
+use crate::executor::{Executor, HeadNorms, HeadRows, Holds, Rows};
+use crate::families::QkNorm;
 
+use super::layer::BranchEnd;
 use super::workspace::{SavedActivations, Workspace};
 use super::{Decoder, Keep, Parameters};
 
@@ -61,7 +63,7 @@ impl Decoder {
         cache: &mut X::Cache,
         x: &X::Buffer,
         output: &mut X::Buffer,
-        saved: &mut SavedActivations<X>,
+        saved: &mut SavedActivations<X::Buffer>,
         checks: &Checks,
         w: &mut Workspace<X>,
     ) -> Result<(), Error> {
@@ -69,13 +71,19 @@ impl Decoder {
         let (d, f, all) = (self.config.hidden_size, self.config.intermediate_size, (Rows::All, rows));
         let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
         let SavedActivations { attention_scale, out, middle, mlp_scale, gate_up: qkv, .. } = saved;
-        e.reserve(&mut w.normed, Holds::Activations, rows * d);
-        e.reserve(attention_scale, Holds::Statistics, rows);
-        e.rms_norm(p.weights, layer.attention_norm, self.eps, rows, x, &mut w.normed, attention_scale);
-        checks.finite(e, all, &[("input_layernorm", d)], &w.normed)?;
+        let input = match layer.attention.before {
+            Some((norm, name)) => {
+                e.reserve(&mut w.normed, Holds::Activations, rows * d);
+                e.reserve(attention_scale, Holds::Statistics, rows);
+                e.rms_norm(p.weights, norm, self.eps, rows, x, &mut w.normed, attention_scale);
+                checks.finite(e, all, &[(name, d)], &w.normed)?;
+                &w.normed
+            }
+            None => x,
+        };
         // The same memory first holds queries, keys and values, then gate and up.
         e.reserve(qkv, Holds::Activations, rows * (q_width + kv_width).max(2 * f));
-        p.linears(e, &[layer.q, layer.kv], rows, &w.normed, qkv);
+        p.linears(e, &[layer.q, layer.kv], rows, input, qkv);
         let projections = [
             ("self_attn.q_proj", q_width),
             ("self_attn.k_proj", kv_width / 2),
@@ -83,23 +91,36 @@ impl Decoder {
         ];
         checks.finite(e, all, &projections, qkv)?;
         e.reserve(out, Holds::Activations, rows * q_width);
-        let norms = HeadNorms { q: layer.q_norm, k: layer.k_norm, eps: self.eps };
+        let mut norms = HeadNorms { q: layer.q_norm, k: layer.k_norm, eps: self.eps, rope: layer.of.rope };
+        if layer.of.qk_norm == Some(QkNorm::Whole)
+            && let (Some(q), Some(k)) = (norms.q.take(), norms.k.take())
+        {
+            let whole = HeadRows { rows, first: 0, stride: q_width + kv_width, count: 1, size: q_width };
+            self.norm_heads(e, p, q, whole, qkv, &mut saved.q_norm);
+            let keys = HeadRows { first: q_width, size: kv_width / 2, ..whole };
+            self.norm_heads(e, p, k, keys, qkv, &mut saved.k_norm);
+        }
         e.step_attention(p.weights, &norms, self.heads, decoding, cache, index, qkv, out);
         checks.finite(e, all, &[("self_attn (norms, rotary embedding and attention)", q_width)], out)?;
-        e.reserve(middle, Holds::Activations, rows * d);
-        p.linear(e, layer.o, rows, out, Some(x), middle);
-        checks.finite(e, all, &[("self_attn.o_proj (with the residual)", d)], middle)?;
-        e.reserve(mlp_scale, Holds::Statistics, rows);
-        e.rms_norm(p.weights, layer.mlp_norm, self.eps, rows, middle, &mut w.normed, mlp_scale);
-        checks.finite(e, all, &[("post_attention_layernorm", d)], &w.normed)?;
+        let end = BranchEnd::attention(layer);
+        self.add_to_residual(e, p, &end, all, out, x, &mut saved.attended, checks, middle)?;
+        let input = match layer.mlp.before {
+            Some((norm, name)) => {
+                e.reserve(&mut w.normed, Holds::Activations, rows * d);
+                e.reserve(mlp_scale, Holds::Statistics, rows);
+                e.rms_norm(p.weights, norm, self.eps, rows, middle, &mut w.normed, mlp_scale);
+                checks.finite(e, all, &[(name, d)], &w.normed)?;
+                &w.normed
+            }
+            None => &*middle,
+        };
         let gate_up = qkv;
-        p.linear(e, layer.gate_up, rows, &w.normed, None, gate_up);
+        p.linear(e, layer.gate_up, rows, input, None, gate_up);
         checks.finite(e, all, &[("mlp.gate_proj", f), ("mlp.up_proj", f)], gate_up)?;
         e.reserve(&mut w.act, Holds::Activations, rows * f);
         e.swiglu(rows, f, gate_up, &mut w.act);
         checks.finite(e, all, &[("mlp (SwiGLU)", f)], &w.act)?;
-        e.reserve(output, Holds::Activations, rows * d);
-        p.linear(e, layer.down, rows, &w.act, Some(middle), output);
-        checks.finite(e, all, &[("mlp.down_proj (with the residual)", d)], output)
+        let end = BranchEnd::mlp(layer);
+        self.add_to_residual(e, p, &end, all, &w.act, middle, &mut saved.transformed, checks, output)
     }
 }

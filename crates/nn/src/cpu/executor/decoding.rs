@@ -63,8 +63,10 @@ impl DecodeOps for CpuExecutor {
                             Some(norm) => _ = simd::rms_norm(from, part(weights, norm), norms.eps, to),
                             None => to.copy_from_slice(from),
                         }
-                        let (low, high) = to.split_at_mut(size / 2);
-                        simd::rotate(low, high, cos, sin, 1.0);
+                        if norms.rope {
+                            let (low, high) = to.split_at_mut(size / 2);
+                            simd::rotate(low, high, cos, sin, 1.0);
+                        }
                     }
                 };
                 heads_of(from_q, q, norms.q);

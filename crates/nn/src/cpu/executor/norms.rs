@@ -134,7 +134,7 @@ impl NormOps for CpuExecutor {
             for row in own {
                 for head in 0..heads.count {
                     let index = row * heads.count + head;
-                    let at = row * heads.stride + head * heads.size;
+                    let at = row * heads.stride + heads.first + head * heads.size;
                     // SAFETY: ranges of a split are apart.
                     let (raw, x, scale) = unsafe {
                         (
@@ -169,7 +169,11 @@ impl NormOps for CpuExecutor {
             for row in own {
                 for head in 0..heads.count {
                     let index = row * heads.count + head;
-                    visit(&raw[index * size..][..size], scale[index], row * heads.stride + head * size);
+                    visit(
+                        &raw[index * size..][..size],
+                        scale[index],
+                        row * heads.stride + heads.first + head * size,
+                    );
                 }
             }
         };

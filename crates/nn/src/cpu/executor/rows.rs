@@ -63,6 +63,12 @@ impl RowOps for CpuExecutor {
         self.rows(len, 1, |own| unsafe { y.part(own) }.fill(0.0));
     }
 
+    fn add(&mut self, len: usize, x: &Buffer, y: &mut Buffer) {
+        let y = Shared::new(&mut y[..len]);
+        // SAFETY: ranges of a split are apart.
+        self.rows(len, 1, |own| simd::add(&x[own.clone()], unsafe { y.part(own) }));
+    }
+
     fn keep_rows(&mut self, width: usize, ranges: &[Range<usize>], x: &mut Buffer) {
         let mut to = 0;
         for range in ranges {
@@ -112,7 +118,7 @@ impl RowOps for CpuExecutor {
             for row in own {
                 let (cos, sin) = self.rope.at(positions[row] as usize);
                 for head in 0..heads.count {
-                    let at = row * heads.stride + head * heads.size;
+                    let at = row * heads.stride + heads.first + head * heads.size;
                     // SAFETY: ranges of a split are apart.
                     let (low, high) = unsafe { x.part(at..at + heads.size) }.split_at_mut(heads.size / 2);
                     simd::rotate(low, high, cos, sin, sign);

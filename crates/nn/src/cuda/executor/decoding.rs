@@ -108,6 +108,8 @@ impl DecodeOps for CudaExecutor {
         self.parts.reserve(&self.stream, FULL, room, Purpose::Pass);
         let scale = 1.0 / (size as f32).sqrt();
         let norm = |norm: Option<Span>| norm.map_or(self.angles.at(0), |norm| weights.at(norm.offset));
+        // Without rotary embedding, by the angle 0: the second table.
+        let angles = self.angles.at(if norms.rope { 0 } else { self.angles.len() / 2 });
         let ([parts, _], shape) = parts_kernels(self.precision, heads, place.len);
         // Blocks run in any order, so rows that attend to keys which others of them store do so once all are there.
         for _ in 0..if decoding.reads_its_own() { 2 } else { 1 } {
@@ -120,7 +122,7 @@ impl DecodeOps for CudaExecutor {
                     words.at(ranges, 0),
                     words.at(lists.positions, 0),
                     words.at(lists.slots, 0),
-                    &self.angles,
+                    angles,
                     norm(norms.q),
                     norm(norms.k),
                     u32::from(norms.q.is_some()),

@@ -76,7 +76,7 @@ impl NormOps for CudaExecutor {
         raw: &mut Buffer,
         scale: &mut Buffer,
     ) {
-        let HeadRows { rows, stride, count, size } = heads;
+        let HeadRows { rows, first, stride, count, size } = heads;
         let each = rows * count;
         self.stream.launch(
             kernel!(self.precision, "head_norm"),
@@ -84,7 +84,7 @@ impl NormOps for CudaExecutor {
             args![
                 weights.at(weight.offset),
                 eps,
-                &*x,
+                x.at(first),
                 &*raw,
                 &*scale,
                 count as u32,
@@ -105,7 +105,7 @@ impl NormOps for CudaExecutor {
         scale: &Buffer,
         dx: &mut Buffer,
     ) {
-        let HeadRows { rows, stride, count, size } = heads;
+        let HeadRows { rows, first, stride, count, size } = heads;
         let each = rows * count;
         let mut shares = std::mem::take(&mut self.shares);
         shares.reserve(&self.stream, FULL, each * size, Purpose::Pass);
@@ -116,7 +116,7 @@ impl NormOps for CudaExecutor {
                 weights.at(weight.offset),
                 raw,
                 scale,
-                &*dx,
+                dx.at(first),
                 &shares,
                 count as u32,
                 stride as u32,

@@ -75,7 +75,7 @@ impl Config {
         refuse_quantized(&fields)?;
         let mut all = object((family.defaults)());
         // A null is a value where there may be none of a setting, and leaves others at their defaults.
-        let none = ["num_key_value_heads", "bos_token_id", "eos_token_id", "sliding_window"];
+        let none = ["num_key_value_heads", "bos_token_id", "eos_token_id", "pad_token_id", "sliding_window"];
         let given = map.iter().filter(|(field, value)| !value.is_null() || none.contains(&field.as_str()));
         all.extend(given.map(|(field, value)| (field.clone(), value.clone())));
         let fields = Fields { place, map: &all };

@@ -15,7 +15,7 @@ use std::ops::Range;
 use crate::checks::{Checks, Stage};
 use crate::config::Config;
 use crate::error::Error;
-use crate::executor::{Executor, Head, Heads, Holds, Rows};
+use crate::executor::{Executor, Head, HeadPass, Heads, Holds, LowRank, Map, Rows};
 use crate::families::QkNorm;
 use crate::layout::{Layout, Linear, Write};
 use crate::lora::{Adapted, AdapterLayout};
@@ -24,8 +24,8 @@ use crate::segments::Chunk;
 
 pub(crate) use workspace::Workspace;
 
-use layer::LayerRows;
-use workspace::{Buffers, Normed};
+use layer::LayerPass;
+use workspace::{Buffers, Normed, SavedActivations};
 
 /// The activations that the forward pass keeps for the backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl<X: Executor> Parameters<'_, X> {
         onto: Option<&X::Buffer>,
         y: &mut X::Buffer,
     ) {
-        e.linear(self.weights, linear, rows, x, onto, y);
+        e.linear(Map { weights: self.weights, linear, rows }, x, onto, y);
         self.low_rank(e, &[linear], rows, x, y);
     }
 
@@ -80,7 +80,7 @@ impl<X: Executor> Parameters<'_, X> {
         for linear in linears {
             for adapted in layout.of(linear) {
                 let adapted = Adapted { stride, first: before + adapted.first, ..*adapted };
-                e.low_rank(factors, &adapted, layout.scale, rows, x, y);
+                e.low_rank(LowRank { factors, adapted, scale: layout.scale, rows }, x, y);
             }
             before += linear.outputs;
         }
@@ -96,10 +96,10 @@ impl<X: Executor> Parameters<'_, X> {
         write: Write,
         dx: &mut X::Buffer,
     ) {
-        e.linear_backward_input(self.weights, linear, rows, dy, write, dx);
+        e.linear_backward_input(Map { weights: self.weights, linear, rows }, dy, write, dx);
         if let Some((factors, layout)) = self.factors {
-            for adapted in layout.of(&linear) {
-                e.low_rank_backward_input(factors, adapted, layout.scale, rows, dy, dx);
+            for &adapted in layout.of(&linear) {
+                e.low_rank_backward_input(LowRank { factors, adapted, scale: layout.scale, rows }, dy, dx);
             }
         }
     }
@@ -127,8 +127,9 @@ impl<X: Executor> Gradients<'_, X> {
         match self {
             Gradients::All(gradient) => e.linear_backward_weight(gradient, linear, rows, dy, x),
             Gradients::Adapters { gradient, factors, layout } => {
-                for adapted in layout.of(&linear) {
-                    e.low_rank_backward(factors, gradient, adapted, layout.scale, rows, dy, x);
+                for &adapted in layout.of(&linear) {
+                    let of = LowRank { factors: *factors, adapted, scale: layout.scale, rows };
+                    e.low_rank_backward(of, gradient, dy, x);
                 }
             }
         }
@@ -213,8 +214,10 @@ impl Decoder {
         self.grow(keep, w);
         self.embed(e, p, pass.lists, pass.rows, &checks, w)?;
         for layer in 0..layers {
-            let rows = self.rows(layer, pass);
-            self.through(e, p, layer, &rows, cache.as_deref_mut(), keep, &checks, w)?;
+            let of = self.layer_pass(p, layer, pass, checks);
+            Decoder::through(layer, keep, w, |input, saved, w, output| {
+                self.layer(e, &of, cache.as_deref_mut(), input, saved, w, Some(output))
+            })?;
         }
         let last = if keep == Keep::Nothing { layers % 2 } else { layers };
         self.final_norm(e, p, (Rows::Predicting, pass.predicting), last, &checks, w)
@@ -248,17 +251,12 @@ impl Decoder {
         checks.finite(e, (Rows::All, rows), &[("model.embed_tokens", d)], &w.inputs[0])
     }
 
-    /// A layer from its input in the workspace to its output there.
-    fn through<X: Executor>(
-        &self,
-        e: &mut X,
-        p: Parameters<'_, X>,
+    /// Runs a layer from its input in the workspace to its output there.
+    fn through<B: Default>(
         layer: usize,
-        rows: &LayerRows<'_, X>,
-        cache: Option<&mut X::Cache>,
         keep: Keep,
-        checks: &Checks,
-        w: &mut Workspace<X>,
+        w: &mut Buffers<B>,
+        run: impl FnOnce(&B, &mut SavedActivations<B>, &mut Buffers<B>, &mut B) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (from, to) =
             if keep == Keep::Nothing { (layer % 2, (layer + 1) % 2) } else { (layer, layer + 1) };
@@ -266,8 +264,7 @@ impl Decoder {
         let input = std::mem::take(&mut w.inputs[from]);
         let mut output = std::mem::take(&mut w.inputs[to]);
         let mut saved = std::mem::take(&mut w.saved[place]);
-        let output_too = Some(&mut output);
-        let checked = self.layer(e, p, layer, rows, cache, &input, &mut saved, checks, w, output_too);
+        let checked = run(&input, &mut saved, w, &mut output);
         w.inputs[from] = input;
         w.inputs[to] = output;
         w.saved[place] = saved;
@@ -287,15 +284,33 @@ impl Decoder {
         e.reserve(&mut w.hidden, Holds::Activations, rows * d);
         e.reserve(&mut w.hidden_scale, Holds::Statistics, rows);
         let Buffers { inputs, hidden, hidden_scale, .. } = w;
-        e.rms_norm(p.weights, self.layout.norm, self.eps, rows, &inputs[input], hidden, hidden_scale);
+        e.rms_norm(self.norm(p, self.layout.norm, rows), &inputs[input], hidden, hidden_scale);
         checks.finite(e, (which, rows), &[("model.norm", d)], hidden)
     }
 
-    fn rows<'a, X: Executor>(&self, layer: usize, pass: &Pass<'a, X>) -> LayerRows<'a, X> {
-        let last = layer + 1 == self.layout.layers.len();
+    fn layer_pass<'a, X: Executor>(
+        &'a self,
+        p: Parameters<'a, X>,
+        index: usize,
+        pass: &Pass<'a, X>,
+        checks: Checks,
+    ) -> LayerPass<'a, X> {
+        let last = index + 1 == self.layout.layers.len();
         let which = if last && pass.predicting < pass.rows { Rows::Predicting } else { Rows::All };
         let queries = if which == Rows::All { pass.rows } else { pass.predicting };
-        LayerRows { lists: pass.lists, count: pass.rows, queries, which }
+        let (layer, checks) = (&self.layout.layers[index], checks.of_layer(index));
+        LayerPass { p, index, layer, lists: pass.lists, count: pass.rows, queries, which, checks }
+    }
+
+    fn head_pass<'a, X: Executor>(
+        &self,
+        p: Parameters<'a, X>,
+        pass: &Pass<'a, X>,
+        temperature: f32,
+        kept: bool,
+    ) -> HeadPass<'a, X::Weights, X::Lists> {
+        let (weights, head, rows, lists) = (p.weights, self.head(), pass.predicting, pass.lists);
+        HeadPass { weights, head, temperature, rows, lists, kept }
     }
 
     /// Log-probabilities and entropies of the pass's picks, after [`Decoder::forward`].
@@ -322,8 +337,8 @@ impl Decoder {
             e.reserve(&mut w.logits, Holds::Statistics, rows * head.vocabulary);
         }
         let Buffers { hidden, head_saved, logits, logits_kept, scores, .. } = w;
-        let kept = *logits_kept;
-        e.head(p.weights, head, temperature, rows, hidden, pass.lists, kept, logits, head_saved, scores);
+        let of = self.head_pass(p, pass, temperature, *logits_kept);
+        e.head(of, hidden, logits, head_saved, scores);
         e.scores(pass.lists, scores, logp, entropy)
             .map_err(|error| self.checks(Stage::Forward).at_head(error))
     }
@@ -352,40 +367,25 @@ impl Decoder {
         e.reserve(&mut w.dx, Holds::Activations, pass.rows * d);
         e.derivatives(dlogp, dentropy, &mut w.scores);
         let Buffers { inputs, hidden, hidden_scale, head_saved, logits, scores, dnormed, dx, .. } = w;
-        let (head, kept) = (self.head(), w.logits_kept);
-        e.head_backward(
-            p.weights,
-            gradients.all(),
-            head,
-            temperature,
-            rows,
-            hidden,
-            lists,
-            kept,
-            logits,
-            head_saved,
-            scores,
-            dnormed,
-        );
+        let of = self.head_pass(p, pass, temperature, w.logits_kept);
+        e.head_backward(of, gradients.all(), [hidden, head_saved, scores], logits, dnormed);
         checks.finite(e, (Rows::Predicting, rows), &[("lm_head", d)], dnormed)?;
         e.zero(rows * d, dx);
-        let (x, norm) = (&inputs[layers], self.layout.norm);
-        e.rms_norm_backward(p.weights, gradients.all(), norm, rows, x, hidden_scale, dnormed, dx);
+        let (x, norm) = (&inputs[layers], self.norm(p, self.layout.norm, rows));
+        e.rms_norm_backward(norm, gradients.all(), x, hidden_scale, dnormed, dx);
         checks.finite(e, (Rows::Predicting, rows), &[("model.norm", d)], dx)?;
         for layer in (0..layers).rev() {
-            let rows = self.rows(layer, pass);
             let input = std::mem::take(&mut w.inputs[layer]);
             let place = if keep == Keep::Everything { layer } else { 0 };
             let mut saved = std::mem::take(&mut w.saved[place]);
             if keep == Keep::Inputs {
-                let again = self.checks(Stage::Forward);
-                self.layer(e, p, layer, &rows, None, &input, &mut saved, &again, w, None)?;
+                let again = self.layer_pass(p, layer, pass, self.checks(Stage::Forward));
+                self.layer(e, &again, None, &input, &mut saved, w, None)?;
             }
             // Frozen, the embedding has no use for the first layer's derivative.
             let through = layer > 0 || gradients.all().is_some();
-            let checks = checks.of_layer(layer);
-            let layout = &self.layout.layers[layer];
-            self.layer_backward(e, p, gradients, through, layout, &rows, &input, &mut saved, &checks, w)?;
+            let of = self.layer_pass(p, layer, pass, checks);
+            self.layer_backward(e, &of, gradients, through, &input, &mut saved, w)?;
             w.inputs[layer] = input;
             w.saved[place] = saved;
         }

@@ -46,6 +46,8 @@ pub(crate) struct Layer {
     pub(crate) qk_norm: Option<QkNorm>,
     /// Whether queries and keys are rotated by their positions.
     pub(crate) rope: bool,
+    /// Latest tokens that a query sees, its own among them, if not all.
+    pub(crate) window: Option<usize>,
 }
 
 /// Norms before and after attention, or the MLP: their names in a checkpoint, or where they lie.

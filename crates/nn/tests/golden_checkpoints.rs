@@ -31,7 +31,7 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
     };
     assert_eq!(golden::checkpoint("llama3_scaled").config().rope_scaling, scaling);
     assert_eq!(golden::checkpoint("llama_linear").config().rope_scaling, RopeScaling::Linear { factor: 2.5 });
-    assert_eq!(golden::checkpoint("mistral_window").config().sliding_window, Some(82));
+    assert_eq!(golden::checkpoint("mistral_window").config().sliding_window, Some(7));
     assert_eq!(golden::checkpoint("smollm3").config().no_rope_layers, [1, 0, 1]);
     // As transformers 5.24 infers it from the factor, and from mscale.
     for (case, wanted) in [("qwen3_yarn", 0.1 * 4f64.ln() + 1.0), ("ministral3", 1.0)] {

@@ -163,6 +163,7 @@ impl CudaBackend {
 
 impl Backend for CudaBackend {
     type Executor = CudaExecutor;
+    const WINDOWS: bool = false;
 
     fn executors(&self) -> Vec<usize> {
         vec![1; self.replicas.len()]

@@ -129,13 +129,13 @@ impl<D: Backend> EngineOn<D> {
     /// # Errors
     /// If they are longer than what is computed as the model does.
     pub(super) fn reach(&mut self, tokens: usize) -> Result<(), Error> {
-        if let Some((most, setting)) = self.decoder.config.longest_sequence()
+        if let Some((most, setting)) = self.decoder.config.longest_sequence(D::WINDOWS)
             && tokens > most
         {
             return Err(Error::Request {
                 field: "sequence",
                 found: format!("{tokens} tokens"),
-                wanted: format!("at most {most}, the model's {setting}: longer ones are not supported"),
+                wanted: format!("at most {most}, the model's {setting}: longer ones are not supported here"),
             });
         }
         self.backend.reach(tokens);

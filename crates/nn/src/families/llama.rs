@@ -31,5 +31,6 @@ pub(super) const FAMILY: Family = Family {
         qkv_bias: false,
         qk_norm: None,
         rope: true,
+        window: None,
     },
 };

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Family, llama};
+use super::{Family, Layer, llama};
 
 pub(super) const FAMILY: Family = Family {
     class_name: "MistralForCausalLM",
@@ -27,5 +27,6 @@ pub(super) const FAMILY: Family = Family {
     },
     write: |config| json!({"sliding_window": config.sliding_window}),
     refused: |_| None,
+    layer: |config, layer| Layer { window: config.sliding_window, ..(llama::FAMILY.layer)(config, layer) },
     ..llama::FAMILY
 };

@@ -62,7 +62,7 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
         high_freq_factor: 4.0,
         original_max_position_embeddings: 16,
     };
-    vec![
+    let mut configs = vec![
         ("qwen2", base.clone()),
         (
             "qwen3, untied, odd head size",
@@ -100,9 +100,15 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
         ),
         (
             "olmo2, norms after and of whole queries and keys",
-            Config { architecture: Architecture::Olmo2, tie_word_embeddings: false, ..base },
+            Config { architecture: Architecture::Olmo2, tie_word_embeddings: false, ..base.clone() },
         ),
-    ]
+    ];
+    // The tests of emulated GPUs compare with these on the processor.
+    if !cfg!(feature = "cuda-emulator") {
+        let config = Config { architecture: Architecture::Mistral, sliding_window: Some(5), ..base };
+        configs.push(("mistral, a window of five tokens", config));
+    }
+    configs
 }
 
 /// Seven query heads of 64 numbers on a key head, which tensor cores take in bf16, also while decoding.
@@ -258,13 +264,16 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
             let mut out = Vec::new();
             for (head, query) in q[t].iter().enumerate() {
                 let kv = head * config.num_key_value_heads / config.num_attention_heads;
-                let scores: Vec<f64> = (0..=t)
+                let from = config.sliding_window.map_or(0, |window| (t + 1).saturating_sub(window));
+                let scores: Vec<f64> = (from..=t)
                     .map(|s| query.iter().zip(&k[s][kv]).map(|(a, b)| a * b).sum::<f64>() / (e as f64).sqrt())
                     .collect();
                 let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let mass: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
                 let total: f64 = mass.iter().sum();
-                out.extend((0..e).map(|i| (0..=t).map(|s| mass[s] * v[s][kv][i]).sum::<f64>() / total));
+                out.extend((0..e).map(|i| {
+                    mass.iter().zip(&v[from..]).map(|(mass, v)| mass * v[kv][i]).sum::<f64>() / total
+                }));
             }
             let added = norm_if(&linear(&out, get("self_attn.o_proj.weight"), None), after);
             for (x, a) in x[t].iter_mut().zip(added) {

@@ -60,10 +60,10 @@ CASES = {
     "llama_linear": LlamaConfig(
         hidden_size=16, intermediate_size=20, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2,
         tie_word_embeddings=False, rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=2.5), **COMMON),
-    # A window as long as the longest sequence, ratio 2, untied.
+    # A window much shorter than the sequences, ratio 2, untied.
     "mistral_window": MistralConfig(
         hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
-        tie_word_embeddings=False, sliding_window=82, rope_parameters=dict(rope_type="default", rope_theta=1e4), **COMMON),
+        tie_word_embeddings=False, sliding_window=7, rope_parameters=dict(rope_type="default", rope_theta=1e4), **COMMON),
     # YaRN whose band blends pairs, and its factor of cosines and sines.
     "qwen3_yarn": Qwen3Config(
         hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, head_dim=16,

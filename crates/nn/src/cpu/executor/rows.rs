@@ -11,7 +11,7 @@ use super::{CpuExecutor, part, part_mut};
 use crate::executor::{HeadRows, Rotation, RowOps, Rows};
 use crate::layout::Span;
 
-impl RowOps for CpuExecutor {
+impl RowOps<Buffer, Weights, [f32], Lists> for CpuExecutor {
     fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
         let rows = &lists.predicting.rows;
         let y = Shared::new(y);
@@ -109,10 +109,7 @@ impl RowOps for CpuExecutor {
 
     fn rotate(&mut self, direction: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
         let sign = if direction == Rotation::Forward { 1.0 } else { -1.0 };
-        let positions = match rows {
-            Rows::All => &lists.positions,
-            Rows::Predicting => &lists.query_positions,
-        };
+        let positions = lists.positions(rows);
         let x = Shared::new(x);
         self.rows(heads.rows, heads.count * heads.size, |own| {
             for row in own {

@@ -13,7 +13,7 @@ use crate::engine::Precision;
 use crate::executor::{HeadRows, Rotation, RowOps, Rows};
 use crate::layout::Span;
 
-impl RowOps for CudaExecutor {
+impl RowOps<Buffer, Weights, Buffer, Lists> for CudaExecutor {
     fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
         let rows = lists.plan(Rows::Predicting).rows;
         self.rows(kernel!(self.precision, "gather"), width, lists, rows, x.into(), (&*y).into());

@@ -1,4 +1,4 @@
-// Rotary embedding, a thread per pair, and SwiGLU, a thread per 16 bytes of its result.
+// Rotary embedding, a thread per pair; sums, a thread per number; SwiGLU, a thread per 16 bytes of its result.
 
 /// Rotates pairs (i, i + size / 2) of each head in place by the row's position; sign -1 rotates back.
 /// `table`: cosines of a position's size / 2 angles, then their sines.
@@ -24,6 +24,15 @@ extern "C" __global__ void rotate_bf16(const float* table, const unsigned* posit
                                        float sign, unsigned count) {
     rotate(table, positions, x, heads, stride, size, sign, count);
 }
+
+template <class T>
+__device__ inline void add(const T* x, T* y, unsigned count) {
+    unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+    if (index < count) put(y + index, to_float(y[index]) + to_float(x[index]));
+}
+/// y += x.
+extern "C" __global__ void add_f32(const float* x, float* y, unsigned count) { add(x, y, count); }
+extern "C" __global__ void add_bf16(const bf16* x, bf16* y, unsigned count) { add(x, y, count); }
 
 __device__ inline float sigmoid(float v) { return 1.0f / (1.0f + expf(-v)); }
 

@@ -3,6 +3,7 @@
 use crate::backend::Rollout;
 use crate::config::Config;
 use crate::decoder::Keep;
+use crate::families::QkNorm;
 
 /// Lengths of one executor's buffers for a pass over `n` rows of which `m` predict: shared ones, inputs of layers, then
 /// what each layer keeps.
@@ -10,7 +11,14 @@ pub(crate) fn activations(config: &Config, n: usize, m: usize, keep: Keep) -> Ve
     let (d, f, layers) = (config.hidden_size, config.intermediate_size, config.num_hidden_layers);
     let q = config.num_attention_heads * config.head_dim;
     let kv = 2 * config.num_key_value_heads * config.head_dim;
-    let norm = usize::from(config.layer().qk_norm);
+    let layer = config.layer(0);
+    // Norms keep what they replace, and a number for each of what they are taken over.
+    let [of_q, of_k] = match layer.qk_norm {
+        None => [0, 0],
+        Some(QkNorm::Head) => [q + config.num_attention_heads, kv / 2 + config.num_key_value_heads],
+        Some(QkNorm::Whole) => [q + 1, kv / 2 + 1],
+    };
+    let after = usize::from(layer.attention.after.is_some()) + usize::from(layer.mlp.after.is_some());
     // Rows beyond the keys: those of every layer but the last, if there is another.
     let most = if layers > 1 { n } else { m };
     let heads = config.num_attention_heads;
@@ -36,8 +44,8 @@ pub(crate) fn activations(config: &Config, n: usize, m: usize, keep: Keep) -> Ve
         let rows = if layer + 1 == layers { m } else { n };
         // A decoding step has queries, keys and values where gate and up come later.
         let gate_up = if keep == Keep::Nothing { (2 * f).max(q + kv) } else { 2 * f };
-        let of_rows = 2 * q + heads + d + 1 + gate_up + norm * (q + heads);
-        let of_keys = 1 + kv + norm * (kv / 2 + config.num_key_value_heads);
+        let of_rows = 2 * q + heads + d + 1 + gate_up + of_q + after * (d + 1);
+        let of_keys = 1 + kv + of_k;
         buffers.push(rows * of_rows + n * of_keys);
     }
     buffers

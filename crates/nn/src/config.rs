@@ -11,22 +11,32 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 
 /// The family of a checkpoint, which determines its `architectures` and `model_type` fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Architecture {
     /// `Qwen2ForCausalLM`: bias on q, k and v.
+    #[default]
     Qwen2,
     /// `Qwen3ForCausalLM`: RMSNorm on each head's query and key.
     Qwen3,
-    /// `LlamaForCausalLM`: without these; RoPE may be scaled.
+    /// `LlamaForCausalLM`: without these.
     Llama,
+    /// `MistralForCausalLM`: as Llama, perhaps with a sliding window.
+    Mistral,
+    /// `Ministral3ForCausalLM`: as Mistral; queries grow with the position beyond the length before scaling.
+    Ministral3,
+    /// `SmolLM3ForCausalLM`: as Llama, without rotary embedding in every fourth layer.
+    SmolLM3,
+    /// `Olmo2ForCausalLM`: norms after attention and MLP, and of all queries and keys of a token.
+    Olmo2,
 }
 
 /// How rotary frequencies are scaled.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "rope_type", rename_all = "lowercase")]
 pub enum RopeScaling {
     /// Unscaled frequencies.
+    #[default]
     Default,
     /// Positions divided by `factor`.
     Linear {
@@ -44,10 +54,28 @@ pub enum RopeScaling {
         /// The context length before scaling.
         original_max_position_embeddings: usize,
     },
+    /// YaRN: high frequencies stay, low ones are divided, those between are blended.
+    Yarn {
+        /// Divisor of the lowest frequencies.
+        factor: f64,
+        /// The context length before scaling.
+        original_max_position_embeddings: usize,
+        /// Frequencies that turn so often within that length are unchanged.
+        beta_fast: f64,
+        /// Those that turn less often than so are divided.
+        beta_slow: f64,
+        /// Whether the bounds between are whole pairs.
+        truncate: bool,
+        /// Factor of cosines and sines.
+        attention_factor: f64,
+        /// Ministral 3: queries at a position `p` are multiplied by `1 + beta ln(1 + ⌊p / original length⌋)`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        llama_4_scaling_beta: Option<f64>,
+    },
 }
 
 /// Sizes and settings of a decoder.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Config {
     /// The family.
     pub architecture: Architecture,
@@ -71,6 +99,10 @@ pub struct Config {
     pub rope_theta: f64,
     /// Their scaling.
     pub rope_scaling: RopeScaling,
+    /// 1 where a layer has rotary embedding, and 0 where not; empty if all layers have it.
+    pub no_rope_layers: Vec<usize>,
+    /// Latest tokens that a query sees, its own among them, if not all.
+    pub sliding_window: Option<usize>,
     /// Whether the output layer shares the embedding's weights.
     pub tie_word_embeddings: bool,
     /// The checkpoint's maximum context length.
@@ -85,13 +117,42 @@ pub struct Config {
 
 impl Architecture {
     /// All families, in the order of messages.
-    pub const ALL: [Architecture; 3] = [Architecture::Qwen2, Architecture::Qwen3, Architecture::Llama];
+    pub const ALL: [Architecture; 7] = [
+        Architecture::Qwen2,
+        Architecture::Qwen3,
+        Architecture::Llama,
+        Architecture::Mistral,
+        Architecture::Ministral3,
+        Architecture::SmolLM3,
+        Architecture::Olmo2,
+    ];
 }
 
 impl Config {
     /// Refuses impossible sizes, naming the field.
     pub fn validate(&self) -> Result<(), Error> {
         self.validate_at("configuration")
+    }
+
+    /// The most tokens of a sequence that a device computes as the model does, which may have sliding `windows`, and the setting that says so; `None` if
+    /// there is no limit.
+    pub(crate) fn longest_sequence(&self, windows: bool) -> Option<(usize, &'static str)> {
+        let scaled = match self.rope_scaling {
+            RopeScaling::Yarn {
+                llama_4_scaling_beta: Some(_),
+                original_max_position_embeddings: length,
+                ..
+            } => Some((length, "rope_parameters.original_max_position_embeddings")),
+            _ => None,
+        };
+        let window = self.sliding_window.filter(|_| !windows);
+        window.map(|window| (window, "sliding_window")).into_iter().chain(scaled).min()
+    }
+
+    /// The most tokens of a sequence: those that the model has positions for, and of which the passes here compute what it computes.
+    pub fn context(&self) -> usize {
+        let longest = self.longest_sequence(true).map_or(usize::MAX, |(tokens, _)| tokens);
+        self.max_position_embeddings.min(longest)
     }
 
     /// [`Config::validate`] with the file of the values.
@@ -174,6 +235,35 @@ impl Config {
                     return refuse(field, "0".into(), "a positive number".into());
                 }
             }
+            RopeScaling::Yarn {
+                factor,
+                original_max_position_embeddings,
+                beta_fast,
+                beta_slow,
+                attention_factor,
+                ..
+            } => {
+                for (field, value) in [
+                    ("factor", factor),
+                    ("original_max_position_embeddings", original_max_position_embeddings as f64),
+                    ("beta_fast", beta_fast),
+                    ("beta_slow", beta_slow),
+                    ("attention_factor", attention_factor),
+                ] {
+                    if !positive(value) {
+                        let wanted = "a positive number".into();
+                        return refuse(&format!("rope_scaling.{field}"), value.to_string(), wanted);
+                    }
+                }
+            }
+        }
+        let (listed, layers) = (self.no_rope_layers.len(), self.num_hidden_layers);
+        if listed > 0 && listed != layers {
+            let wanted = format!("{layers}, one per layer");
+            return refuse("no_rope_layers", format!("{listed} entries"), wanted);
+        }
+        if self.sliding_window == Some(0) {
+            return refuse("sliding_window", "0".into(), "a positive number, or null".into());
         }
         if self.checked_parameters().is_none() {
             return refuse(

@@ -1,7 +1,6 @@
 //! The decoder: embedding, layers of attention and SwiGLU, vocabulary head; forward and backward passes.
 //!
-//! The same code implements Qwen2 (bias on q, k, v), Qwen3 (norm of each head's query and key) and Llama. Each backward function is below its forward
-//! function, takes the values that it kept, and runs in the opposite order. Normalised inputs and MLP activations are not kept but recomputed, which
+//! What a layer consists of is a description (`families.rs`). Each backward function is below its forward function, takes the values that it kept, and runs in the opposite order. Normalised inputs and MLP activations are not kept but recomputed, which
 //! is cheap and halves the memory.
 //!
 //! The last layer needs outputs only for the rows that predict. Keys and values are computed for all rows, everything else only for those rows. With
@@ -16,7 +15,8 @@ use std::ops::Range;
 use crate::checks::{Checks, Stage};
 use crate::config::Config;
 use crate::error::Error;
-use crate::executor::{Executor, Head, Heads, Holds, Rows};
+use crate::executor::{Executor, Head, HeadPass, Heads, Holds, LowRank, Map, Rows};
+use crate::families::QkNorm;
 use crate::layout::{Layout, Linear, Write};
 use crate::lora::{Adapted, AdapterLayout};
 use crate::quantized::BaseFormat;
@@ -24,7 +24,8 @@ use crate::segments::Chunk;
 
 pub(crate) use workspace::Workspace;
 
-use layer::LayerRows;
+use layer::LayerPass;
+use workspace::{Buffers, Normed, SavedActivations};
 
 /// The activations that the forward pass keeps for the backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +64,7 @@ impl<X: Executor> Parameters<'_, X> {
         onto: Option<&X::Buffer>,
         y: &mut X::Buffer,
     ) {
-        e.linear(self.weights, linear, rows, x, onto, y);
+        e.linear(Map { weights: self.weights, linear, rows }, x, onto, y);
         self.low_rank(e, &[linear], rows, x, y);
     }
 
@@ -79,7 +80,7 @@ impl<X: Executor> Parameters<'_, X> {
         for linear in linears {
             for adapted in layout.of(linear) {
                 let adapted = Adapted { stride, first: before + adapted.first, ..*adapted };
-                e.low_rank(factors, &adapted, layout.scale, rows, x, y);
+                e.low_rank(LowRank { factors, adapted, scale: layout.scale, rows }, x, y);
             }
             before += linear.outputs;
         }
@@ -95,10 +96,10 @@ impl<X: Executor> Parameters<'_, X> {
         write: Write,
         dx: &mut X::Buffer,
     ) {
-        e.linear_backward_input(self.weights, linear, rows, dy, write, dx);
+        e.linear_backward_input(Map { weights: self.weights, linear, rows }, dy, write, dx);
         if let Some((factors, layout)) = self.factors {
-            for adapted in layout.of(&linear) {
-                e.low_rank_backward_input(factors, adapted, layout.scale, rows, dy, dx);
+            for &adapted in layout.of(&linear) {
+                e.low_rank_backward_input(LowRank { factors, adapted, scale: layout.scale, rows }, dy, dx);
             }
         }
     }
@@ -126,8 +127,9 @@ impl<X: Executor> Gradients<'_, X> {
         match self {
             Gradients::All(gradient) => e.linear_backward_weight(gradient, linear, rows, dy, x),
             Gradients::Adapters { gradient, factors, layout } => {
-                for adapted in layout.of(&linear) {
-                    e.low_rank_backward(factors, gradient, adapted, layout.scale, rows, dy, x);
+                for &adapted in layout.of(&linear) {
+                    let of = LowRank { factors: *factors, adapted, scale: layout.scale, rows };
+                    e.low_rank_backward(of, gradient, dy, x);
                 }
             }
         }
@@ -212,15 +214,17 @@ impl Decoder {
         self.grow(keep, w);
         self.embed(e, p, pass.lists, pass.rows, &checks, w)?;
         for layer in 0..layers {
-            let rows = self.rows(layer, pass);
-            self.through(e, p, layer, &rows, cache.as_deref_mut(), keep, &checks, w)?;
+            let of = self.layer_pass(p, layer, pass, checks);
+            Decoder::through(layer, keep, w, |input, saved, w, output| {
+                self.layer(e, &of, cache.as_deref_mut(), input, saved, w, Some(output))
+            })?;
         }
         let last = if keep == Keep::Nothing { layers % 2 } else { layers };
         self.final_norm(e, p, (Rows::Predicting, pass.predicting), last, &checks, w)
     }
 
     /// Grows the buffers that a pass keeps.
-    fn grow<X: Executor>(&self, keep: Keep, w: &mut Workspace<X>) {
+    fn grow<B: Default>(&self, keep: Keep, w: &mut Buffers<B>) {
         let layers = self.layout.layers.len();
         let inputs = if keep == Keep::Nothing { 2 } else { layers + 1 };
         if w.inputs.len() < inputs {
@@ -247,17 +251,12 @@ impl Decoder {
         checks.finite(e, (Rows::All, rows), &[("model.embed_tokens", d)], &w.inputs[0])
     }
 
-    /// A layer from its input in the workspace to its output there.
-    fn through<X: Executor>(
-        &self,
-        e: &mut X,
-        p: Parameters<'_, X>,
+    /// Runs a layer from its input in the workspace to its output there.
+    fn through<B: Default>(
         layer: usize,
-        rows: &LayerRows<'_, X>,
-        cache: Option<&mut X::Cache>,
         keep: Keep,
-        checks: &Checks,
-        w: &mut Workspace<X>,
+        w: &mut Buffers<B>,
+        run: impl FnOnce(&B, &mut SavedActivations<B>, &mut Buffers<B>, &mut B) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (from, to) =
             if keep == Keep::Nothing { (layer % 2, (layer + 1) % 2) } else { (layer, layer + 1) };
@@ -265,8 +264,7 @@ impl Decoder {
         let input = std::mem::take(&mut w.inputs[from]);
         let mut output = std::mem::take(&mut w.inputs[to]);
         let mut saved = std::mem::take(&mut w.saved[place]);
-        let output_too = Some(&mut output);
-        let checked = self.layer(e, p, layer, rows, cache, &input, &mut saved, checks, w, output_too);
+        let checked = run(&input, &mut saved, w, &mut output);
         w.inputs[from] = input;
         w.inputs[to] = output;
         w.saved[place] = saved;
@@ -285,16 +283,34 @@ impl Decoder {
         let d = self.config.hidden_size;
         e.reserve(&mut w.hidden, Holds::Activations, rows * d);
         e.reserve(&mut w.hidden_scale, Holds::Statistics, rows);
-        let Workspace { inputs, hidden, hidden_scale, .. } = w;
-        e.rms_norm(p.weights, self.layout.norm, self.eps, rows, &inputs[input], hidden, hidden_scale);
+        let Buffers { inputs, hidden, hidden_scale, .. } = w;
+        e.rms_norm(self.norm(p, self.layout.norm, rows), &inputs[input], hidden, hidden_scale);
         checks.finite(e, (which, rows), &[("model.norm", d)], hidden)
     }
 
-    fn rows<'a, X: Executor>(&self, layer: usize, pass: &Pass<'a, X>) -> LayerRows<'a, X> {
-        let last = layer + 1 == self.layout.layers.len();
+    fn layer_pass<'a, X: Executor>(
+        &'a self,
+        p: Parameters<'a, X>,
+        index: usize,
+        pass: &Pass<'a, X>,
+        checks: Checks,
+    ) -> LayerPass<'a, X> {
+        let last = index + 1 == self.layout.layers.len();
         let which = if last && pass.predicting < pass.rows { Rows::Predicting } else { Rows::All };
         let queries = if which == Rows::All { pass.rows } else { pass.predicting };
-        LayerRows { lists: pass.lists, count: pass.rows, queries, which }
+        let (layer, checks) = (&self.layout.layers[index], checks.of_layer(index));
+        LayerPass { p, index, layer, lists: pass.lists, count: pass.rows, queries, which, checks }
+    }
+
+    fn head_pass<'a, X: Executor>(
+        &self,
+        p: Parameters<'a, X>,
+        pass: &Pass<'a, X>,
+        temperature: f32,
+        kept: bool,
+    ) -> HeadPass<'a, X::Weights, X::Lists> {
+        let (weights, head, rows, lists) = (p.weights, self.head(), pass.predicting, pass.lists);
+        HeadPass { weights, head, temperature, rows, lists, kept }
     }
 
     /// Log-probabilities and entropies of the pass's picks, after [`Decoder::forward`].
@@ -320,9 +336,9 @@ impl Decoder {
         if w.logits_kept {
             e.reserve(&mut w.logits, Holds::Statistics, rows * head.vocabulary);
         }
-        let Workspace { hidden, head_saved, logits, logits_kept, scores, .. } = w;
-        let kept = *logits_kept;
-        e.head(p.weights, head, temperature, rows, hidden, pass.lists, kept, logits, head_saved, scores);
+        let Buffers { hidden, head_saved, logits, logits_kept, scores, .. } = w;
+        let of = self.head_pass(p, pass, temperature, *logits_kept);
+        e.head(of, hidden, logits, head_saved, scores);
         e.scores(pass.lists, scores, logp, entropy)
             .map_err(|error| self.checks(Stage::Forward).at_head(error))
     }
@@ -350,41 +366,26 @@ impl Decoder {
         e.reserve(&mut w.dnormed, Holds::Activations, pass.rows * d);
         e.reserve(&mut w.dx, Holds::Activations, pass.rows * d);
         e.derivatives(dlogp, dentropy, &mut w.scores);
-        let Workspace { inputs, hidden, hidden_scale, head_saved, logits, scores, dnormed, dx, .. } = w;
-        let (head, kept) = (self.head(), w.logits_kept);
-        e.head_backward(
-            p.weights,
-            gradients.all(),
-            head,
-            temperature,
-            rows,
-            hidden,
-            lists,
-            kept,
-            logits,
-            head_saved,
-            scores,
-            dnormed,
-        );
+        let Buffers { inputs, hidden, hidden_scale, head_saved, logits, scores, dnormed, dx, .. } = w;
+        let of = self.head_pass(p, pass, temperature, w.logits_kept);
+        e.head_backward(of, gradients.all(), [hidden, head_saved, scores], logits, dnormed);
         checks.finite(e, (Rows::Predicting, rows), &[("lm_head", d)], dnormed)?;
         e.zero(rows * d, dx);
-        let (x, norm) = (&inputs[layers], self.layout.norm);
-        e.rms_norm_backward(p.weights, gradients.all(), norm, rows, x, hidden_scale, dnormed, dx);
+        let (x, norm) = (&inputs[layers], self.norm(p, self.layout.norm, rows));
+        e.rms_norm_backward(norm, gradients.all(), x, hidden_scale, dnormed, dx);
         checks.finite(e, (Rows::Predicting, rows), &[("model.norm", d)], dx)?;
         for layer in (0..layers).rev() {
-            let rows = self.rows(layer, pass);
             let input = std::mem::take(&mut w.inputs[layer]);
             let place = if keep == Keep::Everything { layer } else { 0 };
             let mut saved = std::mem::take(&mut w.saved[place]);
             if keep == Keep::Inputs {
-                let again = self.checks(Stage::Forward);
-                self.layer(e, p, layer, &rows, None, &input, &mut saved, &again, w, None)?;
+                let again = self.layer_pass(p, layer, pass, self.checks(Stage::Forward));
+                self.layer(e, &again, None, &input, &mut saved, w, None)?;
             }
             // Frozen, the embedding has no use for the first layer's derivative.
             let through = layer > 0 || gradients.all().is_some();
-            let checks = checks.of_layer(layer);
-            let layout = &self.layout.layers[layer];
-            self.layer_backward(e, p, gradients, through, layout, &rows, &input, &mut saved, &checks, w)?;
+            let of = self.layer_pass(p, layer, pass, checks);
+            self.layer_backward(e, &of, gradients, through, &input, &mut saved, w)?;
             w.inputs[layer] = input;
             w.saved[place] = saved;
         }
@@ -417,22 +418,39 @@ impl Decoder {
         if keep != Keep::Everything {
             return;
         }
-        let (h, k) = (self.heads.queries, self.heads.keys);
+        let (q, kv) = (self.heads.query_width(), self.heads.key_width());
         for (layer, saved) in w.saved.iter_mut().enumerate().take(layers) {
+            let of = &self.layout.layers[layer];
             let queries = if layer + 1 == layers { queries } else { rows };
-            e.keep_rows(1, rows, &mut saved.attention_scale);
-            e.keep_rows(self.heads.query_width(), queries, &mut saved.q);
-            e.keep_rows(self.heads.key_width(), rows, &mut saved.kv);
-            if self.config.layer().qk_norm {
-                e.keep_rows(self.heads.query_width(), queries, &mut saved.q_raw);
-                e.keep_rows(h, queries, &mut saved.q_scale);
-                e.keep_rows(k * self.heads.size, rows, &mut saved.k_raw);
-                e.keep_rows(k, rows, &mut saved.k_scale);
+            e.keep_rows(kv, rows, &mut saved.kv);
+            e.keep_rows(q, queries, &mut saved.q);
+            let mut keep = |normed: &mut Normed<X::Buffer>, width: usize, count: usize, rows| {
+                e.keep_rows(width, rows, &mut normed.raw);
+                e.keep_rows(count, rows, &mut normed.scale);
+            };
+            if let Some(over) = of.of.qk_norm {
+                let [h, k] = match over {
+                    QkNorm::Head => [self.heads.queries, self.heads.keys],
+                    QkNorm::Whole => [1, 1],
+                };
+                keep(&mut saved.q_norm, q, h, queries);
+                keep(&mut saved.k_norm, kv / 2, k, rows);
             }
-            e.keep_rows(self.heads.query_width(), queries, &mut saved.out);
-            e.keep_rows(h, queries, &mut saved.lse);
+            if of.attention.after.is_some() {
+                keep(&mut saved.attended, d, 1, queries);
+            }
+            if of.mlp.after.is_some() {
+                keep(&mut saved.transformed, d, 1, queries);
+            }
+            if of.attention.before.is_some() {
+                e.keep_rows(1, rows, &mut saved.attention_scale);
+            }
+            if of.mlp.before.is_some() {
+                e.keep_rows(1, queries, &mut saved.mlp_scale);
+            }
+            e.keep_rows(q, queries, &mut saved.out);
+            e.keep_rows(self.heads.queries, queries, &mut saved.lse);
             e.keep_rows(d, queries, &mut saved.middle);
-            e.keep_rows(1, queries, &mut saved.mlp_scale);
             e.keep_rows(2 * self.config.intermediate_size, queries, &mut saved.gate_up);
         }
     }

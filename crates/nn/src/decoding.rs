@@ -122,11 +122,15 @@ impl Step {
         self.owners.windows(2).any(|pair| first(&pair[0]) == first(&pair[1]))
     }
 
-    /// The sequences of the step, each one's rows and its slots in order. Those of a row come in the order of its ancestors.
+    /// The sequences of the step: each one's rows, the position of its first token, and its slots in order. Those of a row come in the order of its ancestors.
     pub(crate) fn sequences(
         &self,
-    ) -> impl Iterator<Item = (Range<usize>, impl Iterator<Item = Range<usize>> + '_)> + '_ {
-        self.spans.iter().map(|(node, rows)| (rows.clone(), self.nodes[*node].run.ranges()))
+    ) -> impl Iterator<Item = (Range<usize>, usize, impl Iterator<Item = Range<usize>> + '_)> + '_ {
+        self.spans.iter().map(|(node, rows)| {
+            let parent = |&node: &usize| self.nodes[node].parent;
+            let before = std::iter::successors(parent(node), parent).map(|node| self.nodes[node].run.len);
+            (rows.clone(), before.sum(), self.nodes[*node].run.ranges())
+        })
     }
 
     /// Rows of the step.

@@ -95,7 +95,7 @@ struct Worker<X: Executor> {
 impl<X: Executor> Default for Worker<X> {
     fn default() -> Self {
         Worker {
-            workspace: Workspace::default(),
+            workspace: Workspace::<X>::default(),
             chunk: Chunk::default(),
             lists: Default::default(),
             cache: Default::default(),

@@ -38,21 +38,69 @@ impl Heads {
     }
 }
 
-/// Heads inside a wider row: `count` heads from column 0 of rows of `stride` numbers.
+/// Heads inside a wider row: `count` heads from column `first` of rows of `stride` numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeadRows {
     pub(crate) rows: usize,
+    pub(crate) first: usize,
     pub(crate) stride: usize,
     pub(crate) count: usize,
     pub(crate) size: usize,
 }
 
-/// The norms of each head's query and key, if the model has them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct HeadNorms {
-    pub(crate) q: Option<Span>,
-    pub(crate) k: Option<Span>,
+/// A linear map of rows.
+pub(crate) struct Map<'a, W: ?Sized> {
+    pub(crate) weights: &'a W,
+    pub(crate) linear: Linear,
+    pub(crate) rows: usize,
+}
+
+/// A matrix's factors, applied to rows.
+pub(crate) struct LowRank<'a, W: ?Sized> {
+    pub(crate) factors: &'a W,
+    pub(crate) adapted: Adapted,
+    pub(crate) scale: f32,
+    pub(crate) rows: usize,
+}
+
+/// A norm of rows, or of heads in them.
+pub(crate) struct Norm<'a, W: ?Sized> {
+    pub(crate) weights: &'a W,
+    pub(crate) weight: Span,
     pub(crate) eps: f32,
+    pub(crate) rows: usize,
+}
+
+/// Attention of these rows of a pass over `keys` rows.
+pub(crate) struct Attention<'a, L> {
+    pub(crate) heads: Heads,
+    pub(crate) lists: &'a L,
+    pub(crate) rows: Rows,
+    pub(crate) keys: usize,
+    /// Latest tokens that a query sees, its own among them, if not all.
+    pub(crate) window: Option<usize>,
+}
+
+/// Attention of a decoding step in a layer: the norms of each head's query and key, if the layer has them, and whether they are rotated.
+pub(crate) struct StepAttention<'a, W: ?Sized> {
+    pub(crate) weights: &'a W,
+    pub(crate) q_norm: Option<Span>,
+    pub(crate) k_norm: Option<Span>,
+    pub(crate) eps: f32,
+    pub(crate) rope: bool,
+    pub(crate) heads: Heads,
+    pub(crate) window: Option<usize>,
+    pub(crate) layer: usize,
+}
+
+/// The head of a pass, whose logits may be `kept` from the forward to the backward pass.
+pub(crate) struct HeadPass<'a, W: ?Sized, L> {
+    pub(crate) weights: &'a W,
+    pub(crate) head: Head,
+    pub(crate) temperature: f32,
+    pub(crate) rows: usize,
+    pub(crate) lists: &'a L,
+    pub(crate) kept: bool,
 }
 
 /// The vocabulary head: `logits = x Wᵀ / temperature`, `W`: `[vocabulary, width]`.
@@ -157,332 +205,157 @@ pub(crate) trait Memory: Send {
     fn first_non_finite(&mut self, len: usize, x: &Self::Buffer) -> Option<(usize, f32)>;
 }
 
-/// Operations on rows: copies, the embedding, rotation, the activation.
-pub(crate) trait RowOps: Memory {
+/// Operations on rows: copies, the embedding, rotation, the activation. Here and below `B` is a buffer, `W` weights, `G` their gradient, `L` lists.
+pub(crate) trait RowOps<B, W: ?Sized, G: ?Sized, L> {
     /// The predicting rows of `x`, of `width`.
-    fn gather(&mut self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
+    fn gather(&mut self, width: usize, lists: &L, x: &B, y: &mut B);
 
     /// `y` is row `row` of `x`, of `width`.
-    fn take_row(&mut self, width: usize, row: usize, x: &Self::Buffer, y: &mut Self::Buffer);
+    fn take_row(&mut self, width: usize, row: usize, x: &B, y: &mut B);
 
     /// Adds `x` to the predicting rows of `y`.
-    fn scatter_add(&mut self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
+    fn scatter_add(&mut self, width: usize, lists: &L, x: &B, y: &mut B);
 
     /// `y` has `count` rows of `width`: zero but for the predicting ones, which are those of `x`.
-    fn scatter(
-        &mut self,
-        width: usize,
-        lists: &Self::Lists,
-        x: &Self::Buffer,
-        count: usize,
-        y: &mut Self::Buffer,
-    );
+    fn scatter(&mut self, width: usize, lists: &L, x: &B, count: usize, y: &mut B);
 
     /// `y[..len] = 0`.
-    fn zero(&mut self, len: usize, y: &mut Self::Buffer);
+    fn zero(&mut self, len: usize, y: &mut B);
+
+    /// `y[..len] += x`.
+    fn add(&mut self, len: usize, x: &B, y: &mut B);
 
     /// Keeps the rows of `width` in `ranges` (ascending), moved to the front.
-    fn keep_rows(&mut self, width: usize, ranges: &[Range<usize>], x: &mut Self::Buffer);
+    fn keep_rows(&mut self, width: usize, ranges: &[Range<usize>], x: &mut B);
 
     /// `x[t] = table[tokens[t]]`, table rows of `width`.
-    fn embed(
-        &mut self,
-        weights: &Self::Weights,
-        table: Span,
-        width: usize,
-        lists: &Self::Lists,
-        x: &mut Self::Buffer,
-    );
+    fn embed(&mut self, weights: &W, table: Span, width: usize, lists: &L, x: &mut B);
 
     /// `gradient[table][tokens[t]] += dx[t]`.
-    fn embed_backward(
-        &mut self,
-        gradient: &mut Self::Gradient,
-        table: Span,
-        width: usize,
-        lists: &Self::Lists,
-        dx: &Self::Buffer,
-    );
+    fn embed_backward(&mut self, gradient: &mut G, table: Span, width: usize, lists: &L, dx: &B);
 
     /// Rotary embedding in place, at the positions of `rows`.
-    fn rotate(
-        &mut self,
-        direction: Rotation,
-        heads: HeadRows,
-        lists: &Self::Lists,
-        rows: Rows,
-        x: &mut Self::Buffer,
-    );
+    fn rotate(&mut self, direction: Rotation, heads: HeadRows, lists: &L, rows: Rows, x: &mut B);
 
     /// `act = silu(gate) * up`; rows of `gate_up` are the gate's `width` numbers, then up's.
-    fn swiglu(&mut self, rows: usize, width: usize, gate_up: &Self::Buffer, act: &mut Self::Buffer);
+    fn swiglu(&mut self, rows: usize, width: usize, gate_up: &B, act: &mut B);
 
     /// In place: `gate_up` becomes its derivative, and `dact` becomes `act`.
-    fn swiglu_backward(
-        &mut self,
-        rows: usize,
-        width: usize,
-        gate_up: &mut Self::Buffer,
-        dact: &mut Self::Buffer,
-    );
+    fn swiglu_backward(&mut self, rows: usize, width: usize, gate_up: &mut B, dact: &mut B);
 }
 
 /// RMSNorm, of rows and of heads.
-pub(crate) trait NormOps: Memory {
+pub(crate) trait NormOps<B, W: ?Sized, G: ?Sized> {
     /// `y = x / rms(x) * weight`; `scale` keeps `1 / rms` of each row.
-    fn rms_norm(
-        &mut self,
-        weights: &Self::Weights,
-        weight: Span,
-        eps: f32,
-        rows: usize,
-        x: &Self::Buffer,
-        y: &mut Self::Buffer,
-        scale: &mut Self::Buffer,
-    );
+    fn rms_norm(&mut self, norm: Norm<'_, W>, x: &B, y: &mut B, scale: &mut B);
 
     /// `y` again, from what the forward pass kept.
-    fn rms_norm_again(
-        &mut self,
-        weights: &Self::Weights,
-        weight: Span,
-        rows: usize,
-        x: &Self::Buffer,
-        scale: &Self::Buffer,
-        y: &mut Self::Buffer,
-    );
+    fn rms_norm_again(&mut self, norm: Norm<'_, W>, x: &B, scale: &B, y: &mut B);
 
     /// `dx += d loss / dx`, from `dy`.
     fn rms_norm_backward(
         &mut self,
-        weights: &Self::Weights,
-        gradient: Option<&mut Self::Gradient>,
-        weight: Span,
-        rows: usize,
-        x: &Self::Buffer,
-        scale: &Self::Buffer,
-        dy: &Self::Buffer,
-        dx: &mut Self::Buffer,
+        norm: Norm<'_, W>,
+        gradient: Option<&mut G>,
+        x: &B,
+        scale: &B,
+        dy: &B,
+        dx: &mut B,
     );
 
     /// RMSNorm of each head in place; `raw` keeps the packed input, and `scale` keeps `1 / rms` of each head.
-    fn head_norm(
-        &mut self,
-        weights: &Self::Weights,
-        weight: Span,
-        eps: f32,
-        heads: HeadRows,
-        x: &mut Self::Buffer,
-        raw: &mut Self::Buffer,
-        scale: &mut Self::Buffer,
-    );
+    fn head_norm(&mut self, norm: Norm<'_, W>, heads: HeadRows, x: &mut B, raw: &mut B, scale: &mut B);
 
     /// In place: `dx` from the derivative of the result to that of `raw`.
     fn head_norm_backward(
         &mut self,
-        weights: &Self::Weights,
-        gradient: Option<&mut Self::Gradient>,
-        weight: Span,
+        norm: Norm<'_, W>,
+        gradient: Option<&mut G>,
         heads: HeadRows,
-        raw: &Self::Buffer,
-        scale: &Self::Buffer,
-        dx: &mut Self::Buffer,
+        raw: &B,
+        scale: &B,
+        dx: &mut B,
     );
 }
 
 /// Linear maps, in full and through LoRA's factors.
-pub(crate) trait LinearOps: Memory {
+pub(crate) trait LinearOps<B, W: ?Sized, G: ?Sized> {
     /// `y = x Wᵀ + b`, and `onto` added, which is another buffer.
-    fn linear(
-        &mut self,
-        weights: &Self::Weights,
-        linear: Linear,
-        rows: usize,
-        x: &Self::Buffer,
-        onto: Option<&Self::Buffer>,
-        y: &mut Self::Buffer,
-    );
+    fn linear(&mut self, map: Map<'_, W>, x: &B, onto: Option<&B>, y: &mut B);
 
     /// A row of `y` has the results of all these maps of `x`, side by side.
-    fn linears(
-        &mut self,
-        weights: &Self::Weights,
-        linears: &[Linear],
-        rows: usize,
-        x: &Self::Buffer,
-        y: &mut Self::Buffer,
-    );
+    fn linears(&mut self, weights: &W, linears: &[Linear], rows: usize, x: &B, y: &mut B);
 
     /// `dx = dy W`, or added to `dx`.
-    fn linear_backward_input(
-        &mut self,
-        weights: &Self::Weights,
-        linear: Linear,
-        rows: usize,
-        dy: &Self::Buffer,
-        write: Write,
-        dx: &mut Self::Buffer,
-    );
+    fn linear_backward_input(&mut self, map: Map<'_, W>, dy: &B, write: Write, dx: &mut B);
 
     /// `dW += dyᵀ x`, `db += Σ dy`.
-    fn linear_backward_weight(
-        &mut self,
-        gradient: &mut Self::Gradient,
-        linear: Linear,
-        rows: usize,
-        dy: &Self::Buffer,
-        x: &Self::Buffer,
-    );
+    fn linear_backward_weight(&mut self, gradient: &mut G, linear: Linear, rows: usize, dy: &B, x: &B);
 
     /// `y += scale · (x Aᵀ) Bᵀ`, for a matrix whose factors aren't merged; `y` is that of the whole linear map.
-    fn low_rank(
-        &mut self,
-        factors: &Self::Weights,
-        adapted: &Adapted,
-        scale: f32,
-        rows: usize,
-        x: &Self::Buffer,
-        y: &mut Self::Buffer,
-    );
+    fn low_rank(&mut self, of: LowRank<'_, W>, x: &B, y: &mut B);
 
     /// `dx += scale · (dy B) A`, likewise.
-    fn low_rank_backward_input(
-        &mut self,
-        factors: &Self::Weights,
-        adapted: &Adapted,
-        scale: f32,
-        rows: usize,
-        dy: &Self::Buffer,
-        dx: &mut Self::Buffer,
-    );
+    fn low_rank_backward_input(&mut self, of: LowRank<'_, W>, dy: &B, dx: &mut B);
 
     /// For a matrix with factors, `W = W0 + scale · B A`: `dA += scale · (dy B)ᵀ x`, `dB += scale · dyᵀ (x Aᵀ)`. `dy` is that of the whole linear map.
-    fn low_rank_backward(
-        &mut self,
-        factors: &Self::Weights,
-        gradient: &mut Self::Gradient,
-        adapted: &Adapted,
-        scale: f32,
-        rows: usize,
-        dy: &Self::Buffer,
-        x: &Self::Buffer,
-    );
+    fn low_rank_backward(&mut self, of: LowRank<'_, W>, gradient: &mut G, dy: &B, x: &B);
 }
 
 /// Attention of a pass, and the cache of keys and values.
-pub(crate) trait AttentionOps: Memory {
-    /// `out[query]` = attention of each of `rows` over its pieces of the rows of `kv`; `lse` keeps log Σ exp, `[queries, H]`.
-    fn attention(
-        &mut self,
-        heads: Heads,
-        lists: &Self::Lists,
-        rows: Rows,
-        q: &Self::Buffer,
-        kv: &Self::Buffer,
-        out: &mut Self::Buffer,
-        lse: &mut Self::Buffer,
-    );
+pub(crate) trait AttentionOps<B, C, L> {
+    /// `out[query]` = attention of each of the rows over its pieces of the rows of `kv`; `lse` keeps log Σ exp, `[queries, H]`.
+    fn attention(&mut self, of: Attention<'_, L>, q: &B, kv: &B, out: &mut B, lse: &mut B);
 
-    /// `dq` and `dkv` (replaced; `keys` rows of the latter) from `dout`.
-    fn attention_backward(
-        &mut self,
-        heads: Heads,
-        lists: &Self::Lists,
-        rows: Rows,
-        keys: usize,
-        q: &Self::Buffer,
-        kv: &Self::Buffer,
-        out: &Self::Buffer,
-        lse: &Self::Buffer,
-        dout: &Self::Buffer,
-        dq: &mut Self::Buffer,
-        dkv: &mut Self::Buffer,
-    );
+    /// `[dq, dkv]` (replaced) from `[q, kv, out, lse, dout]`.
+    fn attention_backward(&mut self, of: Attention<'_, L>, from: [&B; 5], to: [&mut B; 2]);
 
     /// Makes room in the cache for `slots` tokens of `layers` layers; its content of this request stays. `most` are the slots that the request can
     /// need, the same for all its calls.
-    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Self::Cache, slots: usize, most: usize);
+    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut C, slots: usize, most: usize);
 
     /// Frees the cache if it is larger than `bytes`.
-    fn shrink_cache(&mut self, cache: &mut Self::Cache, bytes: usize);
+    fn shrink_cache(&mut self, cache: &mut C, bytes: usize);
 
     /// Stores each row of `kv` of `layer` in its slot.
-    fn store_cache(
-        &mut self,
-        heads: Heads,
-        cache: &mut Self::Cache,
-        layer: usize,
-        lists: &Self::Lists,
-        kv: &Self::Buffer,
-    );
+    fn store_cache(&mut self, heads: Heads, cache: &mut C, layer: usize, lists: &L, kv: &B);
 }
 
 /// The vocabulary head of a pass.
-pub(crate) trait HeadOps: Memory {
+pub(crate) trait HeadOps<B, W: ?Sized, G: ?Sized, L> {
     /// Whether `rows` rows of logits are few enough to be kept from the forward to the backward pass.
     fn keeps_logits(&self, head: Head, rows: usize) -> bool;
 
     /// Log-probability of each pick and entropy of its row, of softmax(logits / temperature), into `scores`: all of the former, then all of the
-    /// latter. `saved` keeps two numbers per row, and `logits` all logits, if they are `kept`.
-    fn head(
-        &mut self,
-        weights: &Self::Weights,
-        head: Head,
-        temperature: f32,
-        rows: usize,
-        x: &Self::Buffer,
-        lists: &Self::Lists,
-        kept: bool,
-        logits: &mut Self::Buffer,
-        saved: &mut Self::Buffer,
-        scores: &mut Self::Buffer,
-    );
+    /// latter. `saved` keeps two numbers per row, and `logits` all logits, if they are kept.
+    fn head(&mut self, of: HeadPass<'_, W, L>, x: &B, logits: &mut B, saved: &mut B, scores: &mut B);
 
     /// Waits for the pass and reads the results of [`HeadOps::head`].
     ///
     /// # Errors
     /// If a score is not finite.
-    fn scores(
-        &mut self,
-        lists: &Self::Lists,
-        scores: &Self::Buffer,
-        logp: &mut [f32],
-        entropy: &mut [f32],
-    ) -> Result<(), Error>;
+    fn scores(&mut self, lists: &L, scores: &B, logp: &mut [f32], entropy: &mut [f32]) -> Result<(), Error>;
 
     /// Transfers the derivatives of the scores to the device, in the order of `scores`.
-    fn derivatives(&mut self, dlogp: &[f32], dentropy: &[f32], to: &mut Self::Buffer);
+    fn derivatives(&mut self, dlogp: &[f32], dentropy: &[f32], to: &mut B);
 
-    /// `dx` (replaced) and the head's gradient from the derivatives of each pick's log-probability and entropy; `kept` logits are overwritten.
+    /// `dx` (replaced) and the head's gradient from `[x, saved, derivatives]`, the last those of each pick's log-probability and entropy; kept logits
+    /// are overwritten.
     fn head_backward(
         &mut self,
-        weights: &Self::Weights,
-        gradient: Option<&mut Self::Gradient>,
-        head: Head,
-        temperature: f32,
-        rows: usize,
-        x: &Self::Buffer,
-        lists: &Self::Lists,
-        kept: bool,
-        logits: &mut Self::Buffer,
-        saved: &Self::Buffer,
-        derivatives: &Self::Buffer,
-        dx: &mut Self::Buffer,
+        of: HeadPass<'_, W, L>,
+        gradient: Option<&mut G>,
+        from: [&B; 3],
+        logits: &mut B,
+        dx: &mut B,
     );
 
     /// The logits themselves, `[rows, vocabulary]`, untempered. Waits for them.
-    fn logits(
-        &mut self,
-        weights: &Self::Weights,
-        head: Head,
-        rows: usize,
-        x: &Self::Buffer,
-        logits: &mut Vec<f32>,
-    );
+    fn logits(&mut self, weights: &W, head: Head, rows: usize, x: &B, logits: &mut Vec<f32>);
 }
 
 /// Steps of decoding.
-pub(crate) trait DecodeOps: Memory {
+pub(crate) trait DecodeOps<B, W: ?Sized, C, L>: Memory {
     /// Whether the host may submit a step before it has read what the last one sampled.
     const RUNS_AHEAD: bool;
 
@@ -494,20 +367,17 @@ pub(crate) trait DecodeOps: Memory {
     fn step_rows(decoding: &Self::Decoding) -> usize;
 
     /// The lists of that step.
-    fn step_lists(decoding: &Self::Decoding) -> &Self::Lists;
+    fn step_lists(decoding: &Self::Decoding) -> &L;
 
     /// Attention of the step's rows over their sequences in the cache. A row of `qkv` has its queries, keys and values, as the linear maps make them. Queries
     /// and keys get the norm of their heads, if there is one, and the rotary embedding; keys and values are stored in the row's slot before it attends.
     fn step_attention(
         &mut self,
-        weights: &Self::Weights,
-        norms: &HeadNorms,
-        heads: Heads,
+        of: StepAttention<'_, W>,
         decoding: &Self::Decoding,
-        cache: &mut Self::Cache,
-        layer: usize,
-        qkv: &Self::Buffer,
-        out: &mut Self::Buffer,
+        cache: &mut C,
+        qkv: &B,
+        out: &mut B,
     );
 
     /// Transfers draws from `rows` rows to the device, in the order of their rows: those of rows that are no decoding step.
@@ -516,11 +386,11 @@ pub(crate) trait DecodeOps: Memory {
     /// Samples tokens from rows of `x`, by the draws transferred last.
     fn sample(
         &mut self,
-        weights: &Self::Weights,
+        weights: &W,
         head: Head,
         sampling: &Sampling,
         rows: usize,
-        x: &Self::Buffer,
+        x: &B,
         decoding: &mut Self::Decoding,
     );
 
@@ -534,7 +404,17 @@ pub(crate) trait DecodeOps: Memory {
     fn drawn(&mut self, decoding: &mut Self::Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error>;
 }
 
-/// An executor: all operations.
-pub(crate) trait Executor: RowOps + NormOps + LinearOps + AttentionOps + HeadOps + DecodeOps {}
+/// The operations on an executor's own memory.
+macro_rules! executor {
+    ($($ops:ident<$($kind:ident),*>),*) => {
+        /// An executor: all operations.
+        pub(crate) trait Executor: $($ops<$(<Self as Memory>::$kind),*> +)* Memory {}
 
-impl<X: RowOps + NormOps + LinearOps + AttentionOps + HeadOps + DecodeOps> Executor for X {}
+        impl<X: Memory $(+ $ops<$(<X as Memory>::$kind),*>)*> Executor for X {}
+    };
+}
+
+executor! {
+    RowOps<Buffer, Weights, Gradient, Lists>, NormOps<Buffer, Weights, Gradient>, LinearOps<Buffer, Weights, Gradient>,
+    AttentionOps<Buffer, Cache, Lists>, HeadOps<Buffer, Weights, Gradient, Lists>, DecodeOps<Buffer, Weights, Cache, Lists>
+}

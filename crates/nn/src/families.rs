@@ -1,8 +1,12 @@
 //! Families of decoders, a file each: what their `config.json` says, and what a layer consists of. Nothing else asks which family a model is.
 
 mod llama;
+mod ministral3;
+mod mistral;
+mod olmo2;
 mod qwen2;
 mod qwen3;
+mod smollm3;
 
 use serde_json::Value;
 
@@ -27,20 +31,39 @@ pub(crate) struct Family {
     pub(crate) write: fn(&Config) -> Value,
     /// What the family refuses of sizes that others have: field, found, wanted.
     pub(crate) refused: fn(&Config) -> Option<(&'static str, String, String)>,
-    layer: Layer,
+    /// What the layer of an index consists of.
+    layer: fn(&Config, usize) -> Layer,
 }
 
-/// What a layer consists of: `x += attention(norm(x))`, then `x += mlp(norm(x))`.
+/// What a layer consists of: `x += after(attention(before(x)))`, then the same with the MLP.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layer {
-    /// Norm of attention's input, by its name in a checkpoint.
-    pub(crate) attention_norm: &'static str,
+    pub(crate) attention: Norms<&'static str>,
+    pub(crate) mlp: Norms<&'static str>,
     /// Whether the projections to queries, keys and values have a bias.
     pub(crate) qkv_bias: bool,
-    /// Whether each head's query and key are normalised.
-    pub(crate) qk_norm: bool,
-    /// Norm of the MLP's input.
-    pub(crate) mlp_norm: &'static str,
+    /// Norms of queries and keys, if there are any.
+    pub(crate) qk_norm: Option<QkNorm>,
+    /// Whether queries and keys are rotated by their positions.
+    pub(crate) rope: bool,
+    /// Latest tokens that a query sees, its own among them, if not all.
+    pub(crate) window: Option<usize>,
+}
+
+/// Norms before and after attention, or the MLP: their names in a checkpoint, or where they lie.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Norms<T> {
+    pub(crate) before: Option<T>,
+    pub(crate) after: Option<T>,
+}
+
+/// What a norm of queries and keys is taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QkNorm {
+    /// Each head, with the same weights.
+    Head,
+    /// All heads of a token together.
+    Whole,
 }
 
 /// A weight of a layer: a matrix, or a norm.
@@ -60,6 +83,10 @@ impl Architecture {
             Architecture::Qwen2 => &qwen2::FAMILY,
             Architecture::Qwen3 => &qwen3::FAMILY,
             Architecture::Llama => &llama::FAMILY,
+            Architecture::Mistral => &mistral::FAMILY,
+            Architecture::Ministral3 => &ministral3::FAMILY,
+            Architecture::SmolLM3 => &smollm3::FAMILY,
+            Architecture::Olmo2 => &olmo2::FAMILY,
         }
     }
 
@@ -75,17 +102,18 @@ impl Architecture {
 }
 
 impl Config {
-    /// What a layer consists of.
-    pub(crate) fn layer(&self) -> Layer {
-        self.architecture.family().layer
+    /// What the layer of an index consists of.
+    pub(crate) fn layer(&self, layer: usize) -> Layer {
+        (self.architecture.family().layer)(self, layer)
     }
 
     /// Name and shape of every tensor of a checkpoint with this configuration, under Hugging Face names, in file order.
     /// The output layer's `lm_head.weight` is absent if it shares the embedding.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
-        let (v, d, weights) = (self.vocab_size, self.hidden_size, self.layer().weights(self));
+        let (v, d) = (self.vocab_size, self.hidden_size);
         let mut all = vec![("model.embed_tokens.weight".to_string(), vec![v, d])];
         for layer in 0..self.num_hidden_layers {
+            let weights = self.layer(layer).weights(self);
             let name = |weight: &Weight, part| format!("model.layers.{layer}.{}.{part}", weight.module);
             all.extend(weights.iter().map(|w| (name(w, "weight"), w.shape.clone())));
             let biased = weights.iter().filter(|w| w.bias);
@@ -109,10 +137,10 @@ impl Config {
     /// [`Config::parameters`]; `None` if there are 2^62 or more.
     pub fn checked_parameters(&self) -> Option<u64> {
         let numbers = |shape: &[usize]| shape.iter().map(|&size| size as u128).product::<u128>();
-        let of_weight = |w: &Weight| numbers(&w.shape) + if w.bias { w.shape[0] as u128 } else { 0 };
-        let layer: u128 = self.layer().weights(self).iter().map(of_weight).sum();
+        let of_weight = |w: Weight| numbers(&w.shape) + if w.bias { w.shape[0] as u128 } else { 0 };
+        let weights = (0..self.num_hidden_layers).flat_map(|layer| self.layer(layer).weights(self));
         let embeddings = if self.tie_word_embeddings { 1 } else { 2 };
-        let total = self.num_hidden_layers as u128 * layer
+        let total = weights.map(of_weight).sum::<u128>()
             + embeddings * numbers(&[self.vocab_size, self.hidden_size])
             + self.hidden_size as u128;
         u64::try_from(total).ok().filter(|&total| total < 1 << 62)
@@ -126,22 +154,25 @@ impl Layer {
         let (q, kv, bias) = (config.num_attention_heads * e, config.num_key_value_heads * e, self.qkv_bias);
         let norm = |module, width| Weight { module, shape: vec![width], bias: false };
         let matrix = |module, outputs, inputs, bias| Weight { module, shape: vec![outputs, inputs], bias };
-        let mut weights = vec![
-            norm(self.attention_norm, d),
+        let of_width = |name: Option<&'static str>| name.map(|module| norm(module, d));
+        let mut weights: Vec<Weight> = of_width(self.attention.before).into_iter().collect();
+        weights.extend([
             matrix("self_attn.q_proj", q, d, bias),
             matrix("self_attn.k_proj", kv, d, bias),
             matrix("self_attn.v_proj", kv, d, bias),
             matrix("self_attn.o_proj", d, q, false),
-        ];
-        if self.qk_norm {
-            weights.extend([norm("self_attn.q_norm", e), norm("self_attn.k_norm", e)]);
+        ]);
+        if let Some(over) = self.qk_norm {
+            let [q, k] = if over == QkNorm::Head { [e, e] } else { [q, kv] };
+            weights.extend([norm("self_attn.q_norm", q), norm("self_attn.k_norm", k)]);
         }
+        weights.extend(of_width(self.attention.after).into_iter().chain(of_width(self.mlp.before)));
         weights.extend([
-            norm(self.mlp_norm, d),
             matrix("mlp.gate_proj", f, d, false),
             matrix("mlp.up_proj", f, d, false),
             matrix("mlp.down_proj", d, f, false),
         ]);
+        weights.extend(of_width(self.mlp.after));
         weights
     }
 }

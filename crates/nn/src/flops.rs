@@ -49,8 +49,9 @@ impl Flops {
                 // Frozen, the first layer's input needs no derivative.
                 let unused = index == 0 && adapters.is_some() && (keys || linear.weight == layer.q.weight);
                 let input = if unused { 0.0 } else { product };
-                // The last map's output is not needed for the backward pass.
-                let repeated = if linear.weight == layer.down.weight { 0.0 } else { again * product };
+                // The last map's output is not needed for the backward pass, but by a norm of it.
+                let unneeded = linear.weight == layer.down.weight && layer.mlp.after.is_none();
+                let repeated = if unneeded { 0.0 } else { again * product };
                 let backward = input + weight + repeated;
                 if index == last && !keys {
                     flops.forward_prediction += product;

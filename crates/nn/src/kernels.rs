@@ -90,5 +90,6 @@ pub fn small_decoder(intermediate_size: usize) -> Config {
         bos_token_id: Some(1),
         eos_token_id: vec![2],
         pad_token_id: Some(0),
+        ..Config::default()
     }
 }

@@ -6,7 +6,7 @@
 //! The layers' matrices of a base in a format of its own (`quantized.rs`) are not in this store. Their spans, which begin where no store ends, are keys.
 
 use crate::config::Config;
-use crate::families::Weight;
+use crate::families::{Layer, Norms, Weight};
 use crate::quantized::BaseFormat;
 
 /// A range of the store.
@@ -45,14 +45,16 @@ pub(crate) struct Linear {
 /// The parameters of one layer.
 #[derive(Debug, Clone)]
 pub(crate) struct LayerLayout {
-    pub(crate) attention_norm: Span,
+    /// What it consists of.
+    pub(crate) of: Layer,
+    pub(crate) attention: Norms<(Span, &'static str)>,
     pub(crate) q: Linear,
     /// Outputs: all keys, then all values.
     pub(crate) kv: Linear,
     pub(crate) q_norm: Option<Span>,
     pub(crate) k_norm: Option<Span>,
     pub(crate) o: Linear,
-    pub(crate) mlp_norm: Span,
+    pub(crate) mlp: Norms<(Span, &'static str)>,
     /// Outputs: gate, then up.
     pub(crate) gate_up: Linear,
     pub(crate) down: Linear,
@@ -167,27 +169,31 @@ impl Builder {
 impl Layout {
     /// The layout of a decoder, with the layers' matrices apart if they are in a `base` format.
     pub(crate) fn new(config: &Config, base: Option<BaseFormat>) -> Layout {
-        let (d, v, weights) = (config.hidden_size, config.vocab_size, config.layer().weights(config));
-        let find = |module: &str| weights.iter().find(|weight| weight.module == module);
-        let linear = |module: &str| find(module).expect("every layer has it");
+        let (d, v) = (config.hidden_size, config.vocab_size);
         let mut b = Builder { tensors: Vec::new(), len: 0, apart: base.map(|_| APART) };
         let embedding = b.put("model.embed_tokens.weight".into(), &[v, d], Kind::Matrix);
         let layers = (0..config.num_hidden_layers)
             .map(|index| {
-                let norm = |b: &mut Builder, module: &str| {
-                    find(module).map(|w| b.norm(format!("model.layers.{index}.{module}.weight"), &w.shape))
+                let of = config.layer(index);
+                let weights = of.weights(config);
+                let find = |module: &str| weights.iter().find(|weight| weight.module == module);
+                let linear = |module: &str| find(module).expect("every layer has it");
+                let norm = |b: &mut Builder, module: Option<&str>| {
+                    let Weight { module, shape, .. } = find(module?)?;
+                    Some((b.norm(format!("model.layers.{index}.{module}.weight"), shape), *module))
                 };
-                let attention_norm = norm(&mut b, "input_layernorm").expect("every layer has it");
+                let before = norm(&mut b, of.attention.before);
                 let [q, k, v] = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"].map(linear);
                 let [q, kv] = b.linears(index, [&[q], &[k, v]]);
                 LayerLayout {
-                    attention_norm,
+                    of,
                     q,
                     kv,
-                    q_norm: norm(&mut b, "self_attn.q_norm"),
-                    k_norm: norm(&mut b, "self_attn.k_norm"),
+                    q_norm: norm(&mut b, Some("self_attn.q_norm")).map(|norm| norm.0),
+                    k_norm: norm(&mut b, Some("self_attn.k_norm")).map(|norm| norm.0),
                     o: b.linear(index, &[linear("self_attn.o_proj")]),
-                    mlp_norm: norm(&mut b, "post_attention_layernorm").expect("every layer has it"),
+                    attention: Norms { before, after: norm(&mut b, of.attention.after) },
+                    mlp: Norms { before: norm(&mut b, of.mlp.before), after: norm(&mut b, of.mlp.after) },
                     gate_up: b.linear(index, &["mlp.gate_proj", "mlp.up_proj"].map(linear)),
                     down: b.linear(index, &[linear("mlp.down_proj")]),
                 }

@@ -148,9 +148,10 @@ impl Needs {
                 bytes(layout.len + executors * tile.max().unwrap_or(0)) + apart.sum::<u64>()
             }
         };
+        let tables = if precision.is_some() { gpu::rope_tables(config) } else { 1 };
         let mut needs = Needs {
             // With the table of angles.
-            weights: weights + bytes(positions * config.head_dim),
+            weights: weights + bytes(tables * positions * config.head_dim),
             base_weights: bytes(base),
             gradient: if training { bytes(trained * executors + inbox) } else { 0 },
             optimizer: held(if offload { staged_len(slice) } else { 2 * slice })

@@ -66,12 +66,12 @@ impl BaseFormat {
 
 /// Rows and columns of each matrix of the layers.
 fn matrices(config: &Config) -> Vec<(usize, usize)> {
-    let layer = config.layer().weights(config);
-    let of_layer = layer.iter().filter_map(|weight| match weight.shape[..] {
+    let weights = (0..config.num_hidden_layers).flat_map(|layer| config.layer(layer).weights(config));
+    let matrix = |weight: crate::families::Weight| match weight.shape[..] {
         [rows, columns] => Some((rows, columns)),
         _ => None,
-    });
-    of_layer.collect::<Vec<_>>().repeat(config.num_hidden_layers)
+    };
+    weights.filter_map(matrix).collect()
 }
 
 /// Numbers of NF4 that share a scale.

@@ -1,5 +1,7 @@
 //! Tables of rotary angles, computed in f32 as in the reference implementations.
 
+use std::f64::consts::PI;
+
 use crate::config::{Config, RopeScaling};
 
 /// Cosines and sines by position.
@@ -12,45 +14,66 @@ pub(crate) struct Rope {
 
 /// The frequency of each pair of a head, in radians per token.
 pub(crate) fn frequencies(config: &Config) -> Vec<f32> {
-    let half = config.head_dim / 2;
-    (0..half)
-        .map(|pair| {
-            let plain = 1.0 / config.rope_theta.powf(2.0 * pair as f64 / config.head_dim as f64);
-            let scaled = match config.rope_scaling {
-                RopeScaling::Default => plain,
-                RopeScaling::Linear { factor } => plain / factor,
-                RopeScaling::Llama3 {
-                    factor,
-                    low_freq_factor,
-                    high_freq_factor,
-                    original_max_position_embeddings,
-                } => {
-                    let context = original_max_position_embeddings as f64;
-                    let wavelength = 2.0 * std::f64::consts::PI / plain;
-                    if wavelength > context / low_freq_factor {
-                        plain / factor
-                    } else if wavelength < context / high_freq_factor {
-                        plain
-                    } else {
-                        let smooth =
-                            (context / wavelength - low_freq_factor) / (high_freq_factor - low_freq_factor);
-                        (1.0 - smooth) * plain / factor + smooth * plain
-                    }
+    let (size, theta) = (config.head_dim as f64, config.rope_theta);
+    let of_pair = |pair: usize| {
+        let plain = 1.0 / theta.powf(2.0 * pair as f64 / size);
+        match config.rope_scaling {
+            RopeScaling::Default => plain,
+            RopeScaling::Linear { factor } => plain / factor,
+            RopeScaling::Llama3 {
+                factor,
+                low_freq_factor,
+                high_freq_factor,
+                original_max_position_embeddings,
+            } => {
+                let context = original_max_position_embeddings as f64;
+                let wavelength = 2.0 * PI / plain;
+                if wavelength > context / low_freq_factor {
+                    plain / factor
+                } else if wavelength < context / high_freq_factor {
+                    plain
+                } else {
+                    let smooth =
+                        (context / wavelength - low_freq_factor) / (high_freq_factor - low_freq_factor);
+                    (1.0 - smooth) * plain / factor + smooth * plain
                 }
-            };
-            scaled as f32
-        })
-        .collect()
+            }
+            RopeScaling::Yarn {
+                factor,
+                original_max_position_embeddings,
+                beta_fast,
+                beta_slow,
+                truncate,
+                ..
+            } => {
+                // The pair that turns so often within the length before scaling.
+                let context = original_max_position_embeddings as f64;
+                let at = |turns: f64| size * (context / (turns * 2.0 * PI)).ln() / (2.0 * theta.ln());
+                let (first, last) = (at(beta_fast), at(beta_slow));
+                let (first, last) = if truncate { (first.floor(), last.ceil()) } else { (first, last) };
+                let (first, last) = (first.max(0.0), last.min(size - 1.0));
+                let width = if first == last { 0.001 } else { last - first };
+                let divided = ((pair as f64 - first) / width).clamp(0.0, 1.0);
+                plain / factor * divided + plain * (1.0 - divided)
+            }
+        }
+    };
+    (0..config.head_dim / 2).map(|pair| of_pair(pair) as f32).collect()
 }
 
 impl Rope {
     /// Tables for positions below `positions`.
     pub(crate) fn new(config: &Config, positions: usize) -> Rope {
         let frequencies = frequencies(config);
+        let factor = match config.rope_scaling {
+            RopeScaling::Yarn { attention_factor, .. } => attention_factor as f32,
+            _ => 1.0,
+        };
         let angles = (0..positions).flat_map(|position| {
             frequencies.iter().map(move |&frequency| f64::from(position as f32 * frequency))
         });
-        let (cos, sin) = angles.map(|angle| (angle.cos() as f32, angle.sin() as f32)).unzip();
+        let (cos, sin) =
+            angles.map(|angle| (angle.cos() as f32 * factor, angle.sin() as f32 * factor)).unzip();
         Rope { half: frequencies.len(), cos, sin }
     }
 
@@ -86,9 +109,7 @@ mod tests {
             rope_scaling: scaling,
             tie_word_embeddings: true,
             max_position_embeddings: 64,
-            bos_token_id: None,
-            eos_token_id: vec![],
-            pad_token_id: None,
+            ..Config::default()
         }
     }
 

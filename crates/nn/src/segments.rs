@@ -255,8 +255,10 @@ pub(crate) struct Placed {
 pub(crate) struct Piece {
     /// Indices of queries.
     pub(crate) queries: Range<usize>,
-    /// Rows of the key source.
+    /// Rows of the key source, tokens that follow each other.
     pub(crate) keys: Range<usize>,
+    /// The position of the first of them.
+    pub(crate) position: u32,
     /// Whether a query sees only keys up to its own row.
     pub(crate) causal: bool,
 }
@@ -307,7 +309,7 @@ impl Chunk {
             plan.pieces.clear();
         }
         let mut predicted: Vec<(usize, usize)> = Vec::new();
-        let mut segments: Vec<(usize, usize, usize)> = Vec::new();
+        let mut segments: Vec<(usize, usize, u32, usize)> = Vec::new();
         for family in families {
             let base = self.tokens.len();
             let slots = self.predicting.rows.len();
@@ -322,7 +324,7 @@ impl Chunk {
                 self.positions.extend(
                     (segment.position..segment.position + segment.len).map(|position| position as u32),
                 );
-                segments.push((row, segment.len, segment.depth));
+                segments.push((row, segment.len, segment.position as u32, segment.depth));
             }
             places.sort_unstable();
             for &index in &family.predictions {
@@ -343,16 +345,16 @@ impl Chunk {
             }
             let rows = self.tokens.len();
             self.all.rows.extend(base as u32..rows as u32);
-            for (order, &(row, len, depth)) in segments.iter().enumerate() {
+            for (order, &(row, len, position, depth)) in segments.iter().enumerate() {
                 // In depth-first order the descendants of a segment are the rows until the next segment that is no deeper.
                 let end =
-                    segments[order + 1..].iter().find(|other| other.2 <= depth).map_or(rows, |other| other.0);
+                    segments[order + 1..].iter().find(|other| other.3 <= depth).map_or(rows, |other| other.0);
                 for plan in [&mut self.all, &mut self.predicting] {
                     let at = |row: usize| plan.rows.partition_point(|&other| (other as usize) < row);
                     let (own, below, after) = (at(row), at(row + len), at(end));
                     for (queries, causal) in [(own..below, true), (below..after, false)] {
                         if !queries.is_empty() {
-                            plan.pieces.push(Piece { queries, keys: row..row + len, causal });
+                            plan.pieces.push(Piece { queries, keys: row..row + len, position, causal });
                         }
                     }
                 }

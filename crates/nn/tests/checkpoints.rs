@@ -30,6 +30,7 @@ fn config(architecture: Architecture, tied: bool) -> Config {
         bos_token_id: Some(1),
         eos_token_id: vec![2, 3],
         pad_token_id: None,
+        ..Config::default()
     }
 }
 

@@ -5,7 +5,7 @@ mod golden;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use fgrpo_nn::config::{Architecture, RopeScaling};
+use fgrpo_nn::config::RopeScaling;
 use fgrpo_nn::weights::{Dtype, write_checkpoint};
 use serde_json::{Value, json};
 
@@ -14,16 +14,10 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
     for case in golden::CASES {
         let checkpoint = golden::checkpoint(case);
         let config = checkpoint.config();
-        let family = match &case[..5] {
-            "qwen2" => Architecture::Qwen2,
-            "qwen3" => Architecture::Qwen3,
-            _ => Architecture::Llama,
-        };
-        assert_eq!(config.architecture, family, "{case}");
-        assert_eq!(
-            config.tie_word_embeddings,
-            matches!(case, "qwen2_tied" | "qwen3_tied_bf16" | "llama3_scaled")
-        );
+        let model_type = config.architecture.model_type();
+        assert!(case.starts_with(model_type), "{case}: {model_type}");
+        let tied = ["qwen2_tied", "qwen3_tied_bf16", "llama3_scaled", "qwen3_yarn", "smollm3"];
+        assert_eq!(config.tie_word_embeddings, tied.contains(&case), "{case}");
         assert_eq!(checkpoint.dtype(), if case.ends_with("bf16") { Dtype::BF16 } else { Dtype::F32 });
         let values: usize =
             checkpoint.names().iter().map(|name| checkpoint.tensor(name).unwrap().len()).sum();
@@ -37,6 +31,16 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
     };
     assert_eq!(golden::checkpoint("llama3_scaled").config().rope_scaling, scaling);
     assert_eq!(golden::checkpoint("llama_linear").config().rope_scaling, RopeScaling::Linear { factor: 2.5 });
+    assert_eq!(golden::checkpoint("mistral_window").config().sliding_window, Some(7));
+    assert_eq!(golden::checkpoint("smollm3").config().no_rope_layers, [1, 0, 1]);
+    // As transformers 5.24 infers it from the factor, and from mscale.
+    for (case, wanted) in [("qwen3_yarn", 0.1 * 4f64.ln() + 1.0), ("ministral3", 1.0)] {
+        let RopeScaling::Yarn { attention_factor, .. } = golden::checkpoint(case).config().rope_scaling
+        else {
+            panic!("{case}")
+        };
+        assert_eq!(attention_factor, wanted, "{case}");
+    }
 }
 
 /// `written_configs.json` holds what this crate writes for each case, opened and found to give PyTorch's logits by the

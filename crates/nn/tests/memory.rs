@@ -64,6 +64,7 @@ fn config(vocab_size: usize, num_hidden_layers: usize) -> Config {
         bos_token_id: None,
         eos_token_id: vec![],
         pad_token_id: None,
+        ..Config::default()
     }
 }
 

@@ -76,7 +76,7 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
     };
     let bounds = |engine: &Engine| {
         let config = engine.config();
-        datum::Bounds { vocab_size: config.vocab_size, positions: config.max_position_embeddings }
+        datum::Bounds { vocab_size: config.vocab_size, positions: config.context() }
     };
     let served = catalogue::Served {
         name: settings.name.clone(),

@@ -432,6 +432,7 @@ mod tests {
             bos_token_id: None,
             eos_token_id: Vec::new(),
             pad_token_id: None,
+            ..Config::default()
         };
         Engine::init(&config, 0.3, &|i| Key::new(1).nth_normal(i), &Device::cpu(2)).unwrap()
     }

@@ -59,7 +59,7 @@ fn check_sizes(config: &Config, task: &Task, model: &ModelConfig) -> anyhow::Res
             task.language.vocab_size()
         );
     }
-    let (prompt, positions) = (task.longest_prompt(), model.max_position_embeddings);
+    let (prompt, positions) = (task.longest_prompt(), model.context());
     if prompt >= positions {
         bad_input!(
             "task: found a prompt of {prompt} tokens, wanted fewer than the model's {positions} positions, so that an answer has room (task.max_prompt_tokens rejects longer prompts)"

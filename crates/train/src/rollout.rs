@@ -60,7 +60,7 @@ pub fn sample(
     let keys = keys(&prompts, key);
     let mut completions: Vec<Vec<Option<Completion>>> = vec![vec![None; group_size]; prompts.len()];
     let lengths = prompts.iter().map(|p| (p.problem.id.as_str(), p.tokens.len()));
-    let positions = engine.config().max_position_embeddings;
+    let positions = engine.config().context();
     for (limit, members) in by_limit(lengths, sampling.max_new_tokens, positions)?.into_iter().rev() {
         let request = |&p: &usize| EnginePrompt { tokens: &prompts[p].tokens, samples: 0..group_size };
         let requests: Vec<EnginePrompt<'_>> = members.iter().map(request).collect();

@@ -213,7 +213,7 @@ impl<'a> Generator<'a> {
         if prompt.is_empty() || prompt.iter().any(|&t| t as usize >= config.vocab_size) {
             bad_input!("the prompt doesn't fit the model's vocabulary of {}", config.vocab_size);
         }
-        let room = config.max_position_embeddings;
+        let room = config.context();
         if prompt.len() >= room {
             bad_input!(
                 "the prompt has {} tokens, wanted fewer than the model's {room} positions",
@@ -295,7 +295,7 @@ impl<'a> Generator<'a> {
             let (mut failure, mut read_on) = (None, true);
             // A prompt's room for an answer doesn't depend on the others.
             let lengths = here.clone().map(|i| (problems[i].id.as_str(), encoded[i].len()));
-            let positions = self.engine.config().max_position_embeddings;
+            let positions = self.engine.config().context();
             for members in by_limit(lengths, self.args.max_tokens, positions)?.values().rev() {
                 let tokens = |&member: &usize| encoded[start + member].as_slice();
                 let sampling = self.sampling(tokens(&members[0]))?;

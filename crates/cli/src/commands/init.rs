@@ -154,6 +154,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         bos_token_id: language.as_ref().and_then(Language::bos_token),
         eos_token_id: language.as_ref().map(|l| l.stop_tokens().to_vec()).unwrap_or_default(),
         pad_token_id: language.as_ref().and_then(Language::pad_token),
+        ..Config::default()
     };
     config.validate().map_err(in_flags).or_bad_input()?;
     fits("the sizes of the model", config.parameters(), 4)?;

@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let mut lines = Lines::new(input, &args.input);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let (vocab, room) = (engine.config().vocab_size, engine.config().max_position_embeddings);
+    let (vocab, room) = (engine.config().vocab_size, engine.config().context());
     let mut waiting: Vec<Vec<u32>> = Vec::new();
     let mut any = false;
     while let Some(line) = lines.next_line()? {

@@ -32,6 +32,8 @@ struct File {
     #[serde(default, deserialize_with = "token")]
     pad_token_id: Option<u32>,
     rope_theta: Option<f64>,
+    /// transformers' for the family.
+    default_theta: Option<f64>,
     /// Preferred by transformers to that of the scaling.
     original_max_position_embeddings: Option<usize>,
 }
@@ -47,6 +49,13 @@ struct Rope {
     low_freq_factor: Option<f64>,
     high_freq_factor: Option<f64>,
     original_max_position_embeddings: Option<usize>,
+    beta_fast: Option<f64>,
+    beta_slow: Option<f64>,
+    mscale: Option<f64>,
+    mscale_all_dim: Option<f64>,
+    truncate: Option<bool>,
+    attention_factor: Option<f64>,
+    llama_4_scaling_beta: Option<f64>,
 }
 
 impl Config {
@@ -66,7 +75,7 @@ impl Config {
         refuse_quantized(&fields)?;
         let mut all = object((family.defaults)());
         // A null is a value where there may be none of a setting, and leaves others at their defaults.
-        let none = ["num_key_value_heads", "bos_token_id", "eos_token_id", "sliding_window"];
+        let none = ["num_key_value_heads", "bos_token_id", "eos_token_id", "pad_token_id", "sliding_window"];
         let given = map.iter().filter(|(field, value)| !value.is_null() || none.contains(&field.as_str()));
         all.extend(given.map(|(field, value)| (field.clone(), value.clone())));
         let fields = Fields { place, map: &all };
@@ -94,12 +103,16 @@ impl Config {
             rms_norm_eps: file.rms_norm_eps,
             rope_theta,
             rope_scaling,
+            no_rope_layers: Vec::new(),
+            sliding_window: None,
             tie_word_embeddings: file.tie_word_embeddings,
             max_position_embeddings: file.max_position_embeddings,
             bos_token_id: file.bos_token_id,
             eos_token_id: file.eos_token_id.unwrap_or_default(),
             pad_token_id: file.pad_token_id,
         };
+        // Sizes first: the family's settings may be one per layer.
+        config.validate_at(place)?;
         (family.read)(&fields, &mut config)?;
         config.validate_at(place)?;
         Ok(config)
@@ -236,7 +249,7 @@ fn rope(fields: &Fields<'_>, file: &File) -> Result<(f64, RopeScaling), Error> {
         }
         scaling = Some(here);
     }
-    Ok((theta.unwrap_or(10_000.0), scaling.unwrap_or(RopeScaling::Default)))
+    Ok((theta.or(file.default_theta).unwrap_or(10_000.0), scaling.unwrap_or(RopeScaling::Default)))
 }
 
 fn scaling_of(inner: &Fields<'_>, rope: &Rope, file: &File) -> Result<RopeScaling, Error> {
@@ -256,7 +269,25 @@ fn scaling_of(inner: &Fields<'_>, rope: &Rope, file: &File) -> Result<RopeScalin
             high_freq_factor: needed("high_freq_factor", rope.high_freq_factor)?,
             original_max_position_embeddings: original.unwrap_or(file.max_position_embeddings),
         }),
-        Some(_) => inner.refuse(name, "default, linear or llama3 (others are not supported)"),
+        Some("yarn") => {
+            let factor = factor()?;
+            // As inferred by transformers: how much the softmax sharpens with the length.
+            let grown = |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 };
+            let inferred = match (rope.mscale, rope.mscale_all_dim) {
+                (Some(own), Some(all)) if own != 0.0 && all != 0.0 => grown(own) / grown(all),
+                _ => grown(1.0),
+            };
+            Ok(RopeScaling::Yarn {
+                factor,
+                original_max_position_embeddings: original.unwrap_or(file.max_position_embeddings),
+                beta_fast: rope.beta_fast.unwrap_or(32.0),
+                beta_slow: rope.beta_slow.unwrap_or(1.0),
+                truncate: rope.truncate.unwrap_or(true),
+                attention_factor: rope.attention_factor.unwrap_or(inferred),
+                llama_4_scaling_beta: rope.llama_4_scaling_beta,
+            })
+        }
+        Some(_) => inner.refuse(name, "default, linear, llama3 or yarn (others are not supported)"),
     }
 }
 
@@ -300,7 +331,7 @@ mod tests {
     fn published_qwen2_config_of_transformers_4_is_read() {
         let config = parse(qwen2_5_7b()).unwrap();
         assert_eq!(config.head_dim, 128);
-        assert!(config.layer().qkv_bias && !config.layer().qk_norm && !config.tie_word_embeddings);
+        assert!(config.layer(0).qkv_bias && config.layer(0).qk_norm.is_none() && !config.tie_word_embeddings);
         assert_eq!(config.rope_theta, 1e6);
         assert_eq!(config.eos_token_id, [151_645]);
         assert_eq!(config.parameters(), 7_615_616_512);
@@ -388,8 +419,8 @@ mod tests {
         );
         let cases = [
             (
-                with(qwen2_5_7b(), "architectures", json!(["MistralForCausalLM"])),
-                vec!["architectures", "Mistral", "Qwen3ForCausalLM"],
+                with(qwen2_5_7b(), "architectures", json!(["Gemma2ForCausalLM"])),
+                vec!["architectures", "Gemma2", "Qwen3ForCausalLM"],
             ),
             (with(qwen2_5_7b(), "model_type", json!("gemma2")), vec!["model_type", "gemma2", "llama"]),
             (with(qwen2_5_7b(), "model_type", json!("llama")), vec!["model_type", "\"llama\"", "qwen2"]),
@@ -403,8 +434,8 @@ mod tests {
             (with(llama_3_2_3b(), "mlp_bias", json!(true)), vec!["mlp_bias", "true", "false"]),
             (with(qwen2_5_7b(), "is_causal", json!(false)), vec!["is_causal", "false", "true"]),
             (
-                with(qwen2_5_7b(), "rope_scaling", json!({"type": "yarn", "factor": 4.0})),
-                vec!["rope_scaling", "type", "yarn", "llama3"],
+                with(qwen2_5_7b(), "rope_scaling", json!({"type": "longrope", "factor": 4.0})),
+                vec!["rope_scaling", "type", "longrope", "yarn"],
             ),
             (
                 with(qwen2_5_7b(), "rope_scaling", json!({"rope_type": "dynamic", "factor": 4.0})),

@@ -8,7 +8,7 @@ use super::product::{View, product};
 use super::simd;
 use crate::executor::Heads;
 use crate::layout::Write;
-use crate::segments::{AttentionPlan, Piece};
+use crate::segments::Piece;
 use std::ops::Range;
 
 /// Queries per block.
@@ -48,21 +48,41 @@ struct Block {
     query_stride: usize,
 }
 
+/// Which query sees which keys: pieces, of which each query sees the keys up to its own position, and of these the latest, if there is a window.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan<'a> {
+    pub(crate) queries: usize,
+    /// Of each query.
+    pub(crate) positions: &'a [u32],
+    pub(crate) pieces: &'a [Piece],
+    pub(crate) window: Option<usize>,
+}
+
+impl Plan<'_> {
+    /// The keys of a piece that a query sees.
+    fn seen(&self, piece: &Piece, query: usize) -> Range<usize> {
+        let (end, first) = (self.positions[query] as usize + 1, piece.position as usize);
+        let key = |position: usize| piece.keys.start + position.saturating_sub(first).min(piece.keys.len());
+        key(self.window.map_or(0, |window| end.saturating_sub(window)))..key(end)
+    }
+}
+
 /// The blocks of one piece. Many queries are processed head by head; a single query with all heads of a key head together.
-fn blocks(heads: Heads, piece: &Piece, rows: &[u32], mut visit: impl FnMut(Block)) {
+fn blocks(heads: Heads, plan: Plan<'_>, piece: &Piece, mut visit: impl FnMut(Block)) {
     let (h, e, width) = (heads.queries, heads.size, heads.query_width());
     let group = h / heads.keys;
     let single = piece.queries.len() == 1;
     let mut query = piece.queries.start;
     while query < piece.queries.end {
         let last = (query + QUERIES).min(piece.queries.end);
-        let seen = if piece.causal { rows[last - 1] as usize + 1 } else { piece.keys.end };
-        let end = seen.min(piece.keys.end);
+        let seen = |query| plan.seen(piece, query);
+        let start = (query..last).map(|query| seen(query).start).min().unwrap_or(0);
+        let end = (query..last).map(|query| seen(query).end).max().unwrap_or(0);
         for head in (0..h).step_by(if single { group } else { 1 }) {
             let (first, state, column) = (query * width + head * e, query * h + head, head / group * e);
             let (stride, state_stride, count, query_stride) =
                 if single { (e, 1, group, 0) } else { (width, h, last - query, 1) };
-            let mut key = piece.keys.start;
+            let mut key = start;
             while key < end {
                 let keys = key..(key + KEYS).min(end);
                 key = keys.end;
@@ -74,14 +94,15 @@ fn blocks(heads: Heads, piece: &Piece, rows: &[u32], mut visit: impl FnMut(Block
 }
 
 impl Block {
-    /// The number of the block's keys that row `i` sees.
-    fn visible(&self, piece: &Piece, rows: &[u32], i: usize) -> usize {
-        if piece.causal {
-            let row = rows[self.query + i * self.query_stride] as usize;
-            (row + 1).saturating_sub(self.keys.start).min(self.keys.len())
-        } else {
-            self.keys.len()
-        }
+    /// Of row `i` of a matrix of numbers by key, those of the keys that it sees; the others become 0.
+    fn visible<'a>(&self, plan: Plan<'_>, piece: &Piece, i: usize, numbers: &'a mut [f32]) -> &'a mut [f32] {
+        let n = self.keys.len();
+        let seen = plan.seen(piece, self.query + i * self.query_stride);
+        let [from, to] = [seen.start, seen.end].map(|key| key.saturating_sub(self.keys.start).min(n));
+        let row = &mut numbers[i * n..][..n];
+        row[..from].fill(0.0);
+        row[to..].fill(0.0);
+        &mut row[from..to]
     }
 }
 
@@ -89,7 +110,8 @@ impl Block {
 fn clip(piece: &Piece, queries: &Range<usize>, keys: &Range<usize>) -> Option<Piece> {
     let both = |a: &Range<usize>, b: &Range<usize>| a.start.max(b.start)..a.end.min(b.end);
     let (queries, keys) = (both(&piece.queries, queries), both(&piece.keys, keys));
-    (!queries.is_empty() && !keys.is_empty()).then_some(Piece { queries, keys, causal: piece.causal })
+    let position = piece.position + (keys.start.saturating_sub(piece.keys.start)) as u32;
+    (!queries.is_empty() && !keys.is_empty()).then_some(Piece { queries, keys, position, ..*piece })
 }
 
 /// Divides the queries, or the keys, of a plan into at most `parts` ranges of about equal work.
@@ -118,13 +140,11 @@ pub(crate) fn balanced(pieces: &[Piece], count: usize, parts: usize, by_keys: bo
     (0..parts).map(|part| at(part)..at(part + 1)).filter(|range| !range.is_empty()).collect()
 }
 
-/// Computes `out` and `lse` of the queries `own`; both begin with the rows of these queries. `rows` is the row of each query (unused if no piece is
-/// causal).
+/// Computes `out` and `lse` of the queries `own`; both begin with the rows of these queries.
 pub(crate) fn forward(
     heads: Heads,
     own: Range<usize>,
-    rows: &[u32],
-    pieces: &[Piece],
+    plan: Plan<'_>,
     q: &[f32],
     keys: Keys<'_>,
     out: &mut [f32],
@@ -142,10 +162,10 @@ pub(crate) fn forward(
     scratch.sums.resize(queries * h, 0.0);
     scratch.scores.resize(QUERIES.max(group) * KEYS, 0.0);
     let (scores, sums) = (&mut scratch.scores, &mut scratch.sums);
-    for (index, piece) in pieces.iter().enumerate() {
+    for (index, piece) in plan.pieces.iter().enumerate() {
         let Some(piece) = &clip(piece, &own, &piece.keys) else { continue };
-        let next = pieces.get(index + 1).filter(|_| piece.queries.len() == 1);
-        blocks(heads, piece, rows, |block| {
+        let next = plan.pieces.get(index + 1).filter(|_| piece.queries.len() == 1);
+        blocks(heads, plan, piece, |block| {
             if let Some(next) = next {
                 // Decoding reads each sequence's keys once per step, from memory: the next one's come while this one's are used, a share with each key head.
                 let (head, len) = (block.column / e, next.keys.len().min(KEYS));
@@ -165,10 +185,8 @@ pub(crate) fn forward(
                 View::rows(0, n).to(Write::Replace, scores),
             );
             for i in 0..m {
-                let seen = block.visible(piece, rows, i);
-                let (visible, hidden) = scores[i * n..][..n].split_at_mut(seen);
-                hidden.fill(0.0);
-                if seen == 0 {
+                let visible = block.visible(plan, piece, i, scores);
+                if visible.is_empty() {
                     continue;
                 }
                 let state = block.state + i * block.state_stride - state_base;
@@ -196,7 +214,7 @@ pub(crate) fn forward(
 /// The inputs of [`backward`].
 pub(crate) struct Backward<'a> {
     pub(crate) heads: Heads,
-    pub(crate) plan: &'a AttentionPlan,
+    pub(crate) plan: Plan<'a>,
     pub(crate) q: &'a [f32],
     pub(crate) keys: Keys<'a>,
     pub(crate) lse: &'a [f32],
@@ -236,9 +254,9 @@ pub(crate) fn backward(
     scratch.scores.resize(QUERIES.max(group) * KEYS, 0.0);
     scratch.products.resize(QUERIES.max(group) * KEYS, 0.0);
     let (scores, products) = (&mut scratch.scores, &mut scratch.products);
-    for piece in &plan.pieces {
+    for piece in plan.pieces {
         let Some(piece) = &clip(piece, &own, &own_keys) else { continue };
-        blocks(heads, piece, &plan.rows, |block| {
+        blocks(heads, plan, piece, |block| {
             let (m, n) = (block.count, block.keys.len());
             let queries = View::rows(block.first, block.stride);
             let k = View::rows(block.keys.start * keys.stride + block.column, keys.stride);
@@ -252,11 +270,8 @@ pub(crate) fn backward(
                 s.to(Write::Replace, products),
             );
             for i in 0..m {
-                let seen = block.visible(piece, &plan.rows, i);
-                let (p, hidden) = scores[i * n..][..n].split_at_mut(seen);
-                hidden.fill(0.0);
-                let (dp, hidden) = products[i * n..][..n].split_at_mut(seen);
-                hidden.fill(0.0);
+                let p = block.visible(plan, piece, i, scores);
+                let dp = block.visible(plan, piece, i, products);
                 let state = block.state + i * block.state_stride;
                 simd::score_backward(p, dp, factor, lse[state], delta[state]);
             }

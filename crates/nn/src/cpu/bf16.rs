@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use super::buffer::Buffer;
 use super::format::{Format, LEFT_SCRATCH, Operand};
-use super::microkernel::Rows;
+use super::microkernel::{Output, Rows};
 
 /// Lines of a strip, and pairs of terms of a block.
 const SIDE: usize = 16;
@@ -110,55 +110,44 @@ unsafe fn pack<const PARTS: usize>(
     }
 }
 
-/// Covers a result of `m` by `n` by squares of `side`, of [`SIDE`] where a part is no larger: `square(side, row, column, c, c_stride)`. A square that
+/// Covers a result of `m` by `n` by squares of `side`, of [`SIDE`] where a part is no larger: `square(side, row, column, c)`. A square that
 /// exceeds the result is computed in scratch memory and copied.
 ///
 /// # Safety
 /// `m` rows of `n` numbers of `c` must be readable and writable.
-unsafe fn squares(
-    side: usize,
-    m: usize,
-    n: usize,
-    add: bool,
-    c: *mut f32,
-    c_stride: usize,
-    square: &dyn Fn(usize, usize, usize, *mut f32, usize),
-) {
+unsafe fn squares(side: usize, m: usize, n: usize, c: Output, square: &dyn Fn(usize, usize, usize, Output)) {
     for row in (0..m).step_by(side) {
         for column in (0..n).step_by(side) {
             let (tall, wide) = (side.min(m - row), side.min(n - column));
+            // SAFETY: a part of the result.
+            let to = unsafe { c.at(row, column) };
             if side > SIDE && (tall <= SIDE || wide <= SIDE) {
-                // SAFETY: a part of the result.
-                unsafe {
-                    let c = c.add(row * c_stride + column);
-                    squares(SIDE, tall, wide, add, c, c_stride, &|side, i, j, c, stride| {
-                        square(side, row + i, column + j, c, stride);
-                    });
-                }
+                let part = |side, i, j, c| square(side, row + i, column + j, c);
+                // SAFETY: as above.
+                unsafe { squares(SIDE, tall, wide, to, &part) };
             } else if tall < side || wide < side {
                 let mut whole = [0.0f32; 4 * TILE];
                 // SAFETY: `tall` rows of `wide` numbers of the result.
                 unsafe {
-                    let rows = |i: usize| (c.add((row + i) * c_stride + column), i * side);
-                    if add {
+                    let rows = |i: usize| (to.at(i, 0).first, i * side);
+                    if to.add {
                         (0..tall).map(rows).for_each(|(c, at)| {
                             std::ptr::copy_nonoverlapping(c, whole.as_mut_ptr().add(at), wide);
                         });
                     }
-                    square(side, row, column, whole.as_mut_ptr(), side);
+                    square(side, row, column, Output { first: whole.as_mut_ptr(), stride: side, ..to });
                     (0..tall).map(rows).for_each(|(c, at)| {
                         std::ptr::copy_nonoverlapping(whole.as_ptr().add(at), c, wide);
                     });
                 }
             } else {
-                // SAFETY: the square lies in the result.
-                square(side, row, column, unsafe { c.add(row * c_stride + column) }, c_stride);
+                square(side, row, column, to);
             }
         }
     }
 }
 
-/// `c = a b`, or added to `c`, over strips that are `a_strip` and `b_strip` numbers apart.
+/// `c = a b` over strips that are `a_strip` and `b_strip` numbers apart.
 ///
 /// # Safety
 /// The unit must be this processor's, the strips those of `m` rows and `n` columns of `k` terms, `m` rows of `n` numbers of `c` readable and writable.
@@ -169,9 +158,7 @@ unsafe fn multiply<const PARTS: usize>(
     k: usize,
     a: Rows,
     b: Rows,
-    add: bool,
-    c: *mut f32,
-    c_stride: usize,
+    c: Output,
 ) {
     let blocks = k.div_ceil(BLOCK);
     // SAFETY: strips of rows below `m` and columns below `n`; the result is the caller's promise.
@@ -182,22 +169,22 @@ unsafe fn multiply<const PARTS: usize>(
             #[cfg(target_arch = "x86_64")]
             Unit::Amx => {
                 amx::begin();
-                squares(2 * SIDE, m, n, add, c, c_stride, &|side, row, column, c, stride| {
+                squares(2 * SIDE, m, n, c, &|side, row, column, c| {
                     let (a, b) = (left(row), right(column));
                     if side == SIDE {
-                        amx::tile::<PARTS>(blocks, a.first, b.first, add, c, stride);
+                        amx::tile::<PARTS>(blocks, a.first, b.first, c);
                     } else {
-                        amx::four_tiles::<PARTS>(blocks, a, b, add, c, stride);
+                        amx::four_tiles::<PARTS>(blocks, a, b, c);
                     }
                 });
                 amx::end();
             }
             #[cfg(target_arch = "x86_64")]
-            Unit::Avx512 => squares(SIDE, m, n, add, c, c_stride, &|_, row, column, c, stride| {
-                avx512::tile::<PARTS>(blocks, left(row).first, right(column).first, add, c, stride);
+            Unit::Avx512 => squares(SIDE, m, n, c, &|_, row, column, c| {
+                avx512::tile::<PARTS>(blocks, left(row).first, right(column).first, c);
             }),
-            _ => squares(SIDE, m, n, add, c, c_stride, &|_, row, column, c, stride| {
-                portable::tile::<PARTS>(blocks, left(row).first, right(column).first, add, c, stride);
+            _ => squares(SIDE, m, n, c, &|_, row, column, c| {
+                portable::tile::<PARTS>(blocks, left(row).first, right(column).first, c);
             }),
         }
     }
@@ -228,21 +215,11 @@ impl<const PARTS: usize> Format for Bf16<PARTS> {
         Operand { first: packed.as_ptr(), line: SIDE * depth::<PARTS>(k), term: 1 }
     }
 
-    unsafe fn multiply(
-        m: usize,
-        n: usize,
-        k: usize,
-        a: Operand,
-        b: Rows,
-        add: bool,
-        c: *mut f32,
-        c_stride: usize,
-        _: *const f32,
-    ) {
+    unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: Rows, c: Output, _: *const f32) {
         // SAFETY: the caller's promises.
         unsafe {
             let a = Rows { first: a.first, stride: a.line };
-            multiply::<PARTS>(unit(), m, n, k, a, b, add, c, c_stride);
+            multiply::<PARTS>(unit(), m, n, k, a, b, c);
         }
     }
 }
@@ -301,8 +278,9 @@ mod tests {
                 let of = |numbers: &[f32]| Rows { first: numbers.as_ptr(), stride: strip };
                 let one = packed::<PARTS>(unit, Hand::Left, rows, k, operand(&a, m).at(row, 0));
                 assert!(row > 0 || rows < m || bits(&one) == bits(&left));
+                let to = Output { first: to.as_mut_ptr(), stride: n, add };
                 // SAFETY: all of the sizes they were made with.
-                unsafe { multiply::<PARTS>(unit, rows, n, k, of(&one), of(&right), add, to.as_mut_ptr(), n) };
+                unsafe { multiply::<PARTS>(unit, rows, n, k, of(&one), of(&right), to) };
             };
             let mut c = before.clone();
             run(0, m, &mut c);

@@ -26,9 +26,12 @@ impl Decoding {
         self.step.begin(changes);
         self.stage_draws(&changes.draws);
         self.pieces.clear();
-        for (queries, slots) in self.step.sequences() {
-            let piece = |keys| Piece { queries: queries.clone(), keys, causal: false };
-            self.pieces.extend(slots.map(piece));
+        for (queries, mut first, slots) in self.step.sequences() {
+            self.pieces.extend(slots.map(|keys| {
+                let position = first as u32;
+                first += keys.len();
+                Piece { queries: queries.clone(), keys, position, causal: false }
+            }));
         }
         let Lists { tokens, positions, query_positions, slots, .. } = &mut self.lists;
         match &changes.tokens {

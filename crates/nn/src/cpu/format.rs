@@ -1,7 +1,7 @@
 //! How operands lie in memory and how a number format packs them: what panels and the formats' kernels agree on.
 
 use super::buffer::Buffer;
-use super::microkernel::{self, Rows};
+use super::microkernel::{self, Output, Rows};
 
 /// The columns of every format's panels divide this: products are cut at its multiples.
 pub(crate) const CUT: usize = 64;
@@ -63,19 +63,9 @@ pub(crate) trait Format {
     /// The operand must be readable, and the processor must support the format.
     unsafe fn left(m: usize, k: usize, a: Operand, packed: &mut Buffer) -> Operand;
 
-    /// `c = a b`, or added to `c`, with one panel. The next panel begins at `ahead`.
+    /// `c = a b` with one panel. The next panel begins at `ahead`.
     ///
     /// # Safety
     /// `a` must come from [`Format::left`], `b` from [`Format::panel`], `m` rows of `n` numbers of `c` be readable and writable.
-    unsafe fn multiply(
-        m: usize,
-        n: usize,
-        k: usize,
-        a: Operand,
-        b: Rows,
-        add: bool,
-        c: *mut f32,
-        c_stride: usize,
-        ahead: *const f32,
-    );
+    unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: Rows, c: Output, ahead: *const f32);
 }

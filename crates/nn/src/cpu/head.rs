@@ -51,14 +51,22 @@ enum Logits {
     Kept,
 }
 
+/// What both passes read.
+#[derive(Clone, Copy)]
+pub(crate) struct Inputs<'a> {
+    pub(crate) team: &'a Team,
+    pub(crate) products: Products,
+    pub(crate) weight: &'a [f32],
+    pub(crate) head: Head,
+    pub(crate) temperature: f32,
+    pub(crate) rows: usize,
+    pub(crate) x: &'a [f32],
+    pub(crate) picks: &'a [Pick],
+}
+
 /// Visits tiles of logits, which are all in `kept`, or one after another in `scratch`.
 fn tiles(
-    team: &Team,
-    products: Products,
-    weight: &[f32],
-    head: Head,
-    rows: usize,
-    x: &[f32],
+    Inputs { team, products, weight, head, rows, x, .. }: Inputs<'_>,
     mut kept: Option<&mut [f32]>,
     which: Logits,
     scratch: &mut Vec<f32>,
@@ -101,25 +109,19 @@ fn picks_of(picks: &[Pick], first: usize, rows: usize) -> impl Iterator<Item = (
 
 /// Fills `scores`: the log-probability of each pick, then the entropy of each; `saved` gets (log Σ exp, entropy) per row, and `kept` the logits.
 pub(crate) fn forward(
-    team: &Team,
-    products: Products,
-    weight: &[f32],
-    head: Head,
-    temperature: f32,
-    rows: usize,
-    x: &[f32],
-    picks: &[Pick],
+    of: Inputs<'_>,
     kept: Option<&mut [f32]>,
     saved: &mut [f32],
     scores: &mut [f32],
     scratch: &mut Scratch,
 ) {
+    let Inputs { team, temperature, rows, picks, .. } = of;
     let factor = 1.0 / temperature;
     let (logp, entropy) = scores.split_at_mut(picks.len());
     let Scratch { logits, state, .. } = scratch;
     state.clear();
     state.extend((0..rows).flat_map(|_| [f32::NEG_INFINITY, 0.0, 0.0]));
-    tiles(team, products, weight, head, rows, x, kept, Logits::Compute, logits, |tile| {
+    tiles(of, kept, Logits::Compute, logits, |tile| {
         let Tile { first_row: first, rows: m, token, tokens: n, offset, stride, .. } = tile;
         let state = Shared::new(state);
         let logits = &*tile.logits;
@@ -175,21 +177,15 @@ pub(crate) fn non_finite(found: f32, row: usize) -> Error {
 /// Overwrites `dx` and adds to the weight's gradient, if it has one. `derivatives` are those of `scores` in [`forward`]. `kept` has the logits that
 /// it kept, and is overwritten.
 pub(crate) fn backward(
-    team: &Team,
-    products: Products,
-    weight: &[f32],
+    of: Inputs<'_>,
     mut gradient: Option<&mut [f32]>,
-    head: Head,
-    temperature: f32,
-    rows: usize,
-    x: &[f32],
-    picks: &[Pick],
     kept: Option<&mut [f32]>,
     saved: &[f32],
     derivatives: &[f32],
     dx: &mut [f32],
     scratch: &mut Scratch,
 ) {
+    let Inputs { team, products, weight, head, temperature, rows, x, picks } = of;
     let d = head.width;
     let factor = 1.0 / temperature;
     let (dlogp, dentropy) = derivatives.split_at(picks.len());
@@ -203,7 +199,7 @@ pub(crate) fn backward(
     }
     dx[..rows * d].fill(0.0);
     let which = if kept.is_some() { Logits::Kept } else { Logits::Compute };
-    tiles(team, products, weight, head, rows, x, kept, which, logits, |tile| {
+    tiles(of, kept, which, logits, |tile| {
         let Tile { first_row: first, rows: m, token, tokens: n, logits, offset, stride } = tile;
         let shared = Shared::new(logits);
         team.split(m, 1, 8 * m * n, |_, own| {

@@ -23,4 +23,12 @@ impl Lists {
             Rows::Predicting => &self.predicting,
         }
     }
+
+    /// The position of each query.
+    pub(super) fn positions(&self, rows: Rows) -> &[u32] {
+        match rows {
+            Rows::All => &self.positions,
+            Rows::Predicting => &self.query_positions,
+        }
+    }
 }

@@ -31,6 +31,25 @@ pub(crate) struct Rows {
     pub(crate) stride: usize,
 }
 
+/// Where a product goes: its first number, the distance between rows, and whether it is added to what is there.
+#[derive(Clone, Copy)]
+pub(crate) struct Output {
+    pub(crate) first: *mut f32,
+    pub(crate) stride: usize,
+    pub(crate) add: bool,
+}
+
+impl Output {
+    /// The part from a row and a column on.
+    ///
+    /// # Safety
+    /// It must be inside the result.
+    pub(crate) unsafe fn at(self, row: usize, column: usize) -> Output {
+        // SAFETY: the caller's promise.
+        Output { first: unsafe { self.first.add(row * self.stride + column) }, ..self }
+    }
+}
+
 /// Dispatches a public function to the level in use.
 macro_rules! at_level {
     ($(#[$meta:meta])* $name:ident($($arg:ident: $ty:ty),* $(,)?)) => {
@@ -55,20 +74,20 @@ macro_rules! at_level {
 }
 
 at_level! {
-    /// `y = x wᵀ` (or added): `x` `[m, k]`, `w` `[n, k]`, rows of `y` `y_stride` apart.
+    /// `y = x wᵀ`: `x` `[m, k]`, `w` `[n, k]`.
     ///
     /// # Safety
     /// [`available`] must be true, all three matrices readable, and `y` writable and not overlapping the others.
-    dot(m: usize, n: usize, k: usize, x: Rows, w: Rows, add: bool, y: *mut f32, y_stride: usize)
+    dot(m: usize, n: usize, k: usize, x: Rows, w: Rows, y: Output)
 }
 
 at_level! {
-    /// `y = a b` (or added): `a` `[m, k]` with columns `a_column` apart, `b` `[k, n]`. Meanwhile, the first four tiles of [`TALL`] rows prefetch
+    /// `y = a b`: `a` `[m, k]` with columns `a_column` apart, `b` `[k, n]`. Meanwhile, the first four tiles of [`TALL`] rows prefetch
     /// `4 k` cache lines from `ahead` on into the second-level cache, a quarter each.
     ///
     /// # Safety
     /// As for [`dot`]; `ahead` may be any address.
-    outer(m: usize, n: usize, k: usize, a: Rows, a_column: usize, b: Rows, add: bool, y: *mut f32, y_stride: usize, ahead: *const f32)
+    outer(m: usize, n: usize, k: usize, a: Rows, a_column: usize, b: Rows, y: Output, ahead: *const f32)
 }
 
 at_level! {
@@ -111,6 +130,24 @@ macro_rules! tiles {
     };
 }
 
+/// The operations on registers, each one instruction. The first `count` numbers of a part are those that are read or written.
+#[cfg(target_arch = "x86_64")]
+macro_rules! registers {
+    ($features:literal; $($name:ident($($arg:ident: $ty:ty),*) $(-> $result:ty)? = $body:expr;)*) => {
+        $(
+            /// # Safety
+            /// The processor must have the instruction, and what it reads or writes must be there.
+            #[inline]
+            #[target_feature(enable = $features)]
+            #[allow(unused_unsafe, reason = "some touch no memory")]
+            pub(super) unsafe fn $name($($arg: $ty),*) $(-> $result)? {
+                // SAFETY: the caller's promises.
+                unsafe { $body }
+            }
+        )*
+    };
+}
+
 /// A left operand with contiguous columns.
 #[cfg(target_arch = "x86_64")]
 const BY_ROWS: u8 = 0;
@@ -131,16 +168,7 @@ macro_rules! kernels {
         const BAND: usize = 96;
 
         #[target_feature(enable = $features)]
-        pub(super) unsafe fn dot(
-            m: usize,
-            n: usize,
-            k: usize,
-            x: Rows,
-            w: Rows,
-            add: bool,
-            y: *mut f32,
-            y_stride: usize,
-        ) {
+        pub(super) unsafe fn dot(m: usize, n: usize, k: usize, x: Rows, w: Rows, y: Output) {
             let mut band = 0;
             while band < m {
                 let end = (band + BAND).min(m);
@@ -154,8 +182,8 @@ macro_rules! kernels {
                         unsafe {
                             let x = Rows { first: x.first.add(row * x.stride), ..x };
                             let w = Rows { first: w.first.add(column * w.stride), ..w };
-                            let y = y.add(row * y_stride + column);
-                            tiles!(dot_tile, tall, wide, (k, x, w, add, y, y_stride));
+                            let y = y.at(row, column);
+                            tiles!(dot_tile, tall, wide, (k, x, w, y));
                         }
                         row += tall;
                     }
@@ -166,14 +194,7 @@ macro_rules! kernels {
         }
 
         #[target_feature(enable = $features)]
-        unsafe fn dot_tile<const R: usize, const C: usize>(
-            k: usize,
-            x: Rows,
-            w: Rows,
-            add: bool,
-            y: *mut f32,
-            y_stride: usize,
-        ) {
+        unsafe fn dot_tile<const R: usize, const C: usize>(k: usize, x: Rows, w: Rows, y: Output) {
             // SAFETY: R rows of x, C rows of w, k numbers each; masked where k ends.
             unsafe {
                 let mut sums = [[r::zero(); DOT_WIDE]; R];
@@ -202,15 +223,15 @@ macro_rules! kernels {
                 }
                 for r in 0..R {
                     let all = r::sums(sums[r]);
-                    let to = y.add(r * y_stride);
+                    let to = y.first.add(r * y.stride);
                     if C == DOT_WIDE {
-                        let before = if add { _mm_loadu_ps(to) } else { _mm_setzero_ps() };
+                        let before = if y.add { _mm_loadu_ps(to) } else { _mm_setzero_ps() };
                         _mm_storeu_ps(to, _mm_add_ps(before, all));
                     } else {
                         let mut four = [0.0f32; 4];
                         _mm_storeu_ps(four.as_mut_ptr(), all);
                         for (c, sum) in four.iter().enumerate().take(C) {
-                            let before = if add { *to.add(c) } else { 0.0 };
+                            let before = if y.add { *to.add(c) } else { 0.0 };
                             *to.add(c) = before + sum;
                         }
                     }
@@ -226,9 +247,7 @@ macro_rules! kernels {
             a: Rows,
             a_column: usize,
             b: Rows,
-            add: bool,
-            y: *mut f32,
-            y_stride: usize,
+            y: Output,
             ahead: *const f32,
         ) {
             let mut column = 0;
@@ -242,16 +261,11 @@ macro_rules! kernels {
                     unsafe {
                         let a = Rows { first: a.first.add(row * a.stride), ..a };
                         let b = Rows { first: b.first.add(column), ..b };
-                        let y = y.add(row * y_stride + column);
+                        let y = y.at(row, column);
                         // Only addresses: nothing is read. Later tiles fetch the last quarter again, which is there by then.
                         let ahead = ahead.wrapping_add(done.min(3) * k * 16);
                         let registers = wide.div_ceil(r::LANES);
-                        tiles!(
-                            outer_tile,
-                            tall,
-                            registers,
-                            (wide, k, a, a_column, b, add, y, y_stride, ahead)
-                        );
+                        tiles!(outer_tile, tall, registers, (wide, k, a, a_column, b, y, ahead));
                     }
                     (row, done) = (row + tall, done + 1);
                 }
@@ -266,21 +280,19 @@ macro_rules! kernels {
             a: Rows,
             a_column: usize,
             b: Rows,
-            add: bool,
-            y: *mut f32,
-            y_stride: usize,
+            y: Output,
             ahead: *const f32,
         ) {
             // SAFETY: R rows, `wide` columns.
             unsafe {
                 if wide < r::LANES * C {
-                    outer_sums::<R, C, false, ANY>(wide, k, a, a_column, b, add, y, y_stride, ahead);
+                    outer_sums::<R, C, false, ANY>(wide, k, a, a_column, b, y, ahead);
                 } else if a_column == 1 {
-                    outer_sums::<R, C, true, BY_ROWS>(wide, k, a, a_column, b, add, y, y_stride, ahead);
+                    outer_sums::<R, C, true, BY_ROWS>(wide, k, a, a_column, b, y, ahead);
                 } else if a.stride == 1 {
-                    outer_sums::<R, C, true, BY_COLUMNS>(wide, k, a, a_column, b, add, y, y_stride, ahead);
+                    outer_sums::<R, C, true, BY_COLUMNS>(wide, k, a, a_column, b, y, ahead);
                 } else {
-                    outer_sums::<R, C, true, ANY>(wide, k, a, a_column, b, add, y, y_stride, ahead);
+                    outer_sums::<R, C, true, ANY>(wide, k, a, a_column, b, y, ahead);
                 }
             }
         }
@@ -294,9 +306,7 @@ macro_rules! kernels {
             a: Rows,
             a_column: usize,
             b: Rows,
-            add: bool,
-            y: *mut f32,
-            y_stride: usize,
+            y: Output,
             ahead: *const f32,
         ) {
             // The last register's lanes within the matrix.
@@ -304,10 +314,10 @@ macro_rules! kernels {
             // SAFETY: R rows, `wide` columns; lanes beyond are masked.
             unsafe {
                 let mut sums = [[r::zero(); C]; R];
-                if add {
+                if y.add {
                     for r in 0..R {
                         for c in 0..C {
-                            let from = y.add(r * y_stride + r::LANES * c);
+                            let from = y.first.add(r * y.stride + r::LANES * c);
                             let whole = FULL || c + 1 < C;
                             sums[r][c] = if whole { r::load(from) } else { r::load_part(rest, from) };
                         }
@@ -350,7 +360,7 @@ macro_rules! kernels {
                 }
                 for r in 0..R {
                     for c in 0..C {
-                        let to = y.add(r * y_stride + r::LANES * c);
+                        let to = y.first.add(r * y.stride + r::LANES * c);
                         if FULL || c + 1 < C {
                             r::store(to, sums[r][c]);
                         } else {
@@ -366,7 +376,7 @@ macro_rules! kernels {
 #[cfg(target_arch = "x86_64")]
 #[expect(clippy::needless_range_loop, reason = "indices into registers, unrolled")]
 mod avx512 {
-    use super::{ANY, BY_COLUMNS, BY_ROWS, Rows, TALL};
+    use super::{ANY, BY_COLUMNS, BY_ROWS, Output, Rows, TALL};
     use std::arch::x86_64::*;
 
     /// Registers of 16.
@@ -379,50 +389,19 @@ mod avx512 {
         /// Rows of a tile of sums of products: 24 sums.
         pub(super) const DOT_TALL: usize = 6;
 
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        pub(super) fn zero() -> __m512 {
-            _mm512_setzero_ps()
+        registers! { "avx512f";
+            zero() -> __m512 = _mm512_setzero_ps();
+            splat(value: f32) -> __m512 = _mm512_set1_ps(value);
+            fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
+            load(from: *const f32) -> __m512 = _mm512_loadu_ps(from);
+            load_part(count: usize, from: *const f32) -> __m512 = _mm512_maskz_loadu_ps(mask(count), from);
+            store(to: *mut f32, value: __m512) = _mm512_storeu_ps(to, value);
+            store_part(count: usize, to: *mut f32, value: __m512) = _mm512_mask_storeu_ps(to, mask(count), value);
         }
 
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        pub(super) fn splat(value: f32) -> __m512 {
-            _mm512_set1_ps(value)
-        }
-
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        pub(super) fn fma(a: __m512, b: __m512, c: __m512) -> __m512 {
-            _mm512_fmadd_ps(a, b, c)
-        }
-
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        pub(super) unsafe fn load(from: *const f32) -> __m512 {
-            // SAFETY: the caller's promise.
-            unsafe { _mm512_loadu_ps(from) }
-        }
-
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        pub(super) unsafe fn load_part(count: usize, from: *const f32) -> __m512 {
-            // SAFETY: the caller's promise for the first `count`; others are not read.
-            unsafe { _mm512_maskz_loadu_ps(((1u32 << count) - 1) as u16, from) }
-        }
-
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        pub(super) unsafe fn store(to: *mut f32, value: __m512) {
-            // SAFETY: the caller's promise.
-            unsafe { _mm512_storeu_ps(to, value) }
-        }
-
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        pub(super) unsafe fn store_part(count: usize, to: *mut f32, value: __m512) {
-            // SAFETY: the caller's promise for the first `count`; others are not written.
-            unsafe { _mm512_mask_storeu_ps(to, ((1u32 << count) - 1) as u16, value) }
+        /// A mask with the first `count` lanes set.
+        fn mask(count: usize) -> u16 {
+            ((1u32 << count) - 1) as u16
         }
 
         /// The four sums of four registers: pairs, pairs of pairs, then the four quarters of the register.
@@ -492,7 +471,7 @@ mod avx512 {
 #[cfg(target_arch = "x86_64")]
 #[expect(clippy::needless_range_loop, reason = "indices into registers, unrolled")]
 mod avx2 {
-    use super::{ANY, BY_COLUMNS, BY_ROWS, Rows, TALL};
+    use super::{ANY, BY_COLUMNS, BY_ROWS, Output, Rows, TALL};
     use std::arch::x86_64::*;
 
     /// Registers of 8.
@@ -515,50 +494,14 @@ mod avx2 {
             unsafe { _mm256_loadu_si256(LANES_SET.as_ptr().add(LANES - count).cast()) }
         }
 
-        #[inline]
-        #[target_feature(enable = "avx2,fma")]
-        pub(super) fn zero() -> __m256 {
-            _mm256_setzero_ps()
-        }
-
-        #[inline]
-        #[target_feature(enable = "avx2,fma")]
-        pub(super) fn splat(value: f32) -> __m256 {
-            _mm256_set1_ps(value)
-        }
-
-        #[inline]
-        #[target_feature(enable = "avx2,fma")]
-        pub(super) fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
-            _mm256_fmadd_ps(a, b, c)
-        }
-
-        #[inline]
-        #[target_feature(enable = "avx2,fma")]
-        pub(super) unsafe fn load(from: *const f32) -> __m256 {
-            // SAFETY: the caller's promise.
-            unsafe { _mm256_loadu_ps(from) }
-        }
-
-        #[inline]
-        #[target_feature(enable = "avx2,fma")]
-        pub(super) unsafe fn load_part(count: usize, from: *const f32) -> __m256 {
-            // SAFETY: the caller's promise for the first `count`; others are not read.
-            unsafe { _mm256_maskload_ps(from, mask(count)) }
-        }
-
-        #[inline]
-        #[target_feature(enable = "avx2,fma")]
-        pub(super) unsafe fn store(to: *mut f32, value: __m256) {
-            // SAFETY: the caller's promise.
-            unsafe { _mm256_storeu_ps(to, value) }
-        }
-
-        #[inline]
-        #[target_feature(enable = "avx2,fma")]
-        pub(super) unsafe fn store_part(count: usize, to: *mut f32, value: __m256) {
-            // SAFETY: the caller's promise for the first `count`; others are not written.
-            unsafe { _mm256_maskstore_ps(to, mask(count), value) }
+        registers! { "avx2,fma";
+            zero() -> __m256 = _mm256_setzero_ps();
+            splat(value: f32) -> __m256 = _mm256_set1_ps(value);
+            fma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
+            load(from: *const f32) -> __m256 = _mm256_loadu_ps(from);
+            load_part(count: usize, from: *const f32) -> __m256 = _mm256_maskload_ps(from, mask(count));
+            store(to: *mut f32, value: __m256) = _mm256_storeu_ps(to, value);
+            store_part(count: usize, to: *mut f32, value: __m256) = _mm256_maskstore_ps(to, mask(count), value);
         }
 
         /// The four sums of four registers.

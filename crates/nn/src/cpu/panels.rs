@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use super::bf16::Bf16;
 use super::buffer::Buffer;
 use super::format::{BAND, CUT, DEEP, Format, LEFT, LEFT_SCRATCH, Operand};
-use super::microkernel::{self, Rows};
+use super::microkernel::{self, Output, Rows};
 use crate::engine::device::Products;
 
 /// Columns packed at a time.
@@ -75,7 +75,7 @@ pub(crate) fn pack_weights(products: Products, n: usize, k: usize, w: &[f32], to
     unsafe { in_format!(products, pack(n, k, w, to.as_mut_ptr())) }
 }
 
-/// `c = a b`, or added to `c`, for columns `first..first + n` of `b`: `first` is a multiple of 64, `c` starts with that column. `of` is the number of columns of `b`.
+/// `c = a b` for columns `first..first + n` of `b`: `first` is a multiple of 64, `c` starts with that column. `of` is the number of columns of `b`.
 ///
 /// # Safety
 /// [`available`] must be true, the operands readable, `m` rows of `n` numbers of `c` writable and apart from them.
@@ -88,13 +88,11 @@ pub(crate) unsafe fn product(
     b: Right<'_>,
     first: usize,
     of: usize,
-    add: bool,
-    c: *mut f32,
-    c_stride: usize,
+    c: Output,
 ) {
     debug_assert!(first.is_multiple_of(CUT) && first + n <= of && k > 0);
     // SAFETY: the caller's promises.
-    unsafe { in_format!(products, blocks(m, n, k, a, b, first, of, add, c, c_stride)) }
+    unsafe { in_format!(products, blocks(m, n, k, a, b, first, of, c)) }
 }
 
 /// [`product`], block by block.
@@ -109,14 +107,12 @@ unsafe fn blocks<F: Format>(
     b: Right<'_>,
     first: usize,
     of: usize,
-    add: bool,
-    c: *mut f32,
-    c_stride: usize,
+    c: Output,
 ) {
     PACKED.with_borrow_mut(|[right, left]| {
         for term in (0..k).step_by(DEEP) {
             let deep = DEEP.min(k - term);
-            let add = add || term > 0;
+            let c = Output { add: c.add || term > 0, ..c };
             for start in (0..n).step_by(COLUMNS) {
                 let columns = COLUMNS.min(n - start);
                 // The panels of `of` columns of `depth` terms, and where in them this block begins.
@@ -142,8 +138,7 @@ unsafe fn blocks<F: Format>(
                             // The next panel comes from memory while this one is used.
                             let ahead = panel.first.wrapping_add(F::len(F::columns(), depth));
                             let wide = F::columns().min(columns - column);
-                            let c = c.add(row * c_stride + start + column);
-                            F::multiply(band, wide, deep, a, panel, add, c, c_stride, ahead);
+                            F::multiply(band, wide, deep, a, panel, c.at(row, start + column), ahead);
                         }
                     }
                 }
@@ -246,19 +241,9 @@ impl Format for F32 {
         Operand { first: packed.as_ptr(), line: 1, term: LEFT }
     }
 
-    unsafe fn multiply(
-        m: usize,
-        n: usize,
-        k: usize,
-        a: Operand,
-        b: Rows,
-        add: bool,
-        c: *mut f32,
-        c_stride: usize,
-        ahead: *const f32,
-    ) {
+    unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: Rows, c: Output, ahead: *const f32) {
         // SAFETY: the caller's promises.
-        unsafe { microkernel::outer(m, n, k, a.lines(), a.term, b, add, c, c_stride, ahead) }
+        unsafe { microkernel::outer(m, n, k, a.lines(), a.term, b, c, ahead) }
     }
 }
 
@@ -302,7 +287,7 @@ mod tests {
             let columns = [Operand { first: wt.as_ptr(), line: 1, term: n }, Operand { first: w.as_ptr(), line: k, term: 1 }];
             let mut wanted = before.clone();
             // SAFETY: all of the sizes they were made with.
-            unsafe { product(products, m, n, k, lefts[0], Right::Panels(&panels), 0, n, add, wanted.as_mut_ptr(), n) };
+            unsafe { product(products, m, n, k, lefts[0], Right::Panels(&panels), 0, n, Output { first: wanted.as_mut_ptr(), stride: n, add }) };
             // Each operand is off by its rounding, 2^-8 in one part and 2^-17 in two. Bf16x3 also leaves out the product of the second parts. Then the
             // sum itself is rounded.
             let off = [0.0, 2f64.powi(-15), 2f64.powi(-7) + 2f64.powi(-16)][which] + 3.0 * k as f64 * f64::from(f32::EPSILON);
@@ -326,7 +311,7 @@ mod tests {
                 for right in rights {
                     let mut c = before.clone();
                     // SAFETY: as above.
-                    unsafe { product(products, m, n, k, left, right, 0, n, add, c.as_mut_ptr(), n) };
+                    unsafe { product(products, m, n, k, left, right, 0, n, Output { first: c.as_mut_ptr(), stride: n, add }) };
                     prop_assert_eq!(&c, &wanted);
                     // A part of the columns.
                     let first = n / 128 * 64;
@@ -336,7 +321,7 @@ mod tests {
                         c[row * part..][..part].copy_from_slice(&before[row * n + first..][..part]);
                     }
                     // SAFETY: as above.
-                    unsafe { product(products, m, part, k, left, right, first, n, add, c.as_mut_ptr(), part) };
+                    unsafe { product(products, m, part, k, left, right, first, n, Output { first: c.as_mut_ptr(), stride: part, add }) };
                     for row in 0..m {
                         prop_assert_eq!(&c[row * part..][..part], &wanted[row * n + first..][..part]);
                     }

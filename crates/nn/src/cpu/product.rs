@@ -7,7 +7,7 @@ use std::ops::Range;
 use gemm_common::Parallelism;
 
 use super::format::{self, Operand};
-use super::microkernel::{self, Rows};
+use super::microkernel::{self, Output, Rows};
 use super::panels::{self, Right};
 use super::team::{Shared, Team};
 use crate::engine::device::Products;
@@ -153,37 +153,37 @@ impl Operands<'_> {
             products,
             ..
         } = *self;
-        let add = write == Write::Add;
         let (m, n) = (rows.len(), columns.len());
         let bv_offset = bv.offset + columns.start * bv.column;
         // SAFETY: parts lie inside the whole, which the caller has checked.
         unsafe {
             let a = a.as_ptr().add(av.offset + rows.start * av.row);
-            let to = c.add(cv.offset + rows.start * cv.row + columns.start * cv.column);
+            let first = c.add(cv.offset + rows.start * cv.row + columns.start * cv.column);
+            let to = Output { first, stride: cv.row, add: write == Write::Add };
             let left = Rows { first: a, stride: av.row };
             let operand = Operand { first: a, line: av.row, term: av.column };
             match self.kernel {
                 Kernel::Dot => {
                     let right = Rows { first: b.as_ptr().add(bv_offset), stride: bv.column };
-                    microkernel::dot(m, n, k, left, right, add, to, cv.row);
+                    microkernel::dot(m, n, k, left, right, to);
                 }
                 Kernel::Outer => {
                     let right = Rows { first: b.as_ptr().add(bv_offset), stride: bv.row };
-                    microkernel::outer(m, n, k, left, av.column, right, add, to, cv.row, right.first);
+                    microkernel::outer(m, n, k, left, av.column, right, to, right.first);
                 }
                 Kernel::Packing => {
                     let first = b.as_ptr().add(bv_offset);
                     let right = Right::Operand(Operand { first, line: bv.column, term: bv.row });
-                    panels::product(products, m, n, k, operand, right, 0, n, add, to, cv.row);
+                    panels::product(products, m, n, k, operand, right, 0, n, to);
                 }
                 Kernel::Panels(packed, of) => {
                     let right = Right::Panels(packed);
                     let first = columns.start;
-                    panels::product(products, m, n, k, operand, right, first, of, add, to, cv.row);
+                    panels::product(products, m, n, k, operand, right, first, of, to);
                 }
                 Kernel::General => {
                     let b = b.as_ptr().add(bv_offset);
-                    general(m, n, k, a, av, b, bv, add, to, cv);
+                    general(m, n, k, a, av, b, bv, to.add, to.first, cv);
                 }
             }
         }

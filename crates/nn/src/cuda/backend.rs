@@ -13,6 +13,7 @@ use rayon::prelude::*;
 use super::exchange::{others, share_parameters, sum_gradients};
 use super::executor::CudaExecutor;
 use super::needs;
+use super::needs::rope_tables;
 use super::replica::Replica;
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
@@ -46,14 +47,20 @@ pub(crate) struct CudaBackend {
     accumulated: bool,
 }
 
-/// The table of angles: by position, cosines and then sines.
+/// The table of angles: by position, cosines and then sines. Where layers have no rotary embedding, as many of the angle 0 follow.
 fn angles(config: &Config, positions: usize) -> Vec<f32> {
     let rope = Rope::new(config, positions);
     let rows = (0..positions).flat_map(|position| {
         let (cos, sin) = rope.at(position);
         cos.iter().chain(sin)
     });
-    rows.copied().collect()
+    let mut table: Vec<f32> = rows.copied().collect();
+    if rope_tables(config) == 2 {
+        let half = config.head_dim / 2;
+        let row = || std::iter::repeat_n(1.0, half).chain(std::iter::repeat_n(0.0, half));
+        table.extend((0..positions).flat_map(|_| row()));
+    }
+    table
 }
 
 /// The moment of a store, if it is one.
@@ -156,6 +163,7 @@ impl CudaBackend {
 
 impl Backend for CudaBackend {
     type Executor = CudaExecutor;
+    const WINDOWS: bool = false;
 
     fn executors(&self) -> Vec<usize> {
         vec![1; self.replicas.len()]

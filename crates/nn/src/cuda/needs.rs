@@ -44,6 +44,12 @@ pub(crate) fn listed(rows: usize, exact_parts: usize) -> u64 {
     4 * (20 * rows + 2 * 4 * exact_parts).next_power_of_two() as u64
 }
 
+/// Tables of angles: another where layers have no rotary embedding.
+pub(crate) fn rope_tables(config: &Config) -> usize {
+    let rotate = (0..config.num_hidden_layers).all(|layer| config.layer(layer).rope);
+    if rotate { 1 } else { 2 }
+}
+
 /// Parts of exact attention of a pass over so many rows of paths of up to `longest` tokens; none if it isn't `exact`.
 pub(crate) fn exact_parts(exact: bool, rows: usize, longest: usize) -> usize {
     if exact { rows * longest.div_ceil(ITEM_KEYS) } else { 0 }
@@ -127,7 +133,7 @@ pub(crate) fn backward(config: &Config, precision: Precision, n: usize, m: usize
         Precision::Bf16 => (logits.max((n * config.num_attention_heads).min(MOVED)), moved),
     };
     // Each head's part of its norm's derivative, and sums of columns over blocks of rows.
-    let shares = if config.layer().qk_norm { n * q.max(kv / 2) } else { 0 };
+    let shares = if config.layer(0).qk_norm.is_some() { n * q.max(kv / 2) } else { 0 };
     let partials = n.div_ceil(SUMMED_ROWS) * d.max(q).max(kv);
     4 * (full + shares + partials) as u64 + 2 * half as u64
 }

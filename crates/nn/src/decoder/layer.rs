@@ -2,29 +2,144 @@
 
 use crate::checks::Checks;
 use crate::error::Error;
-use crate::executor::{Executor, HeadRows, Holds, Rotation, Rows};
-use crate::layout::{LayerLayout, Write};
+use crate::executor::{Attention, Executor, HeadRows, Holds, Norm, Rotation, Rows};
+use crate::families::QkNorm;
+use crate::layout::{LayerLayout, Linear, Span, Write};
 
-use super::workspace::{SavedActivations, Workspace};
+use super::workspace::{Normed, SavedActivations, Workspace};
 use super::{Decoder, Gradients, Parameters};
 
-/// The rows of one pass through a layer.
-pub(super) struct LayerRows<'a, X: Executor> {
+/// The activations that a layer on an executor keeps.
+pub(super) type Saved<X> = SavedActivations<<X as crate::executor::Memory>::Buffer>;
+
+/// One pass through a layer.
+pub(super) struct LayerPass<'a, X: Executor> {
+    pub(super) p: Parameters<'a, X>,
+    pub(super) index: usize,
+    pub(super) layer: &'a LayerLayout,
     pub(super) lists: &'a X::Lists,
     /// Rows with keys.
     pub(super) count: usize,
     /// Rows that are computed after the keys: all, or those that predict.
     pub(super) queries: usize,
     pub(super) which: Rows,
+    pub(super) checks: Checks,
+}
+
+/// What attention, or the MLP, ends with: its last map, and the norm of what that gives.
+pub(super) struct BranchEnd {
+    linear: Linear,
+    name: &'static str,
+    with_residual: &'static str,
+    after: Option<(Span, &'static str)>,
+}
+
+impl BranchEnd {
+    pub(super) fn attention(layer: &LayerLayout) -> BranchEnd {
+        let (name, with_residual) = ("self_attn.o_proj", "self_attn.o_proj (with the residual)");
+        BranchEnd { linear: layer.o, name, with_residual, after: layer.attention.after }
+    }
+
+    fn mlp(layer: &LayerLayout) -> BranchEnd {
+        let (name, with_residual) = ("mlp.down_proj", "mlp.down_proj (with the residual)");
+        BranchEnd { linear: layer.down, name, with_residual, after: layer.mlp.after }
+    }
+}
+
+impl<X: Executor> LayerPass<'_, X> {
+    fn attention(&self, decoder: &Decoder) -> Attention<'_, X::Lists> {
+        let (heads, window) = (decoder.heads, self.layer.of.window);
+        Attention { heads, lists: self.lists, rows: self.which, keys: self.count, window }
+    }
 }
 
 impl Decoder {
+    pub(super) fn norm<'a, X: Executor>(
+        &self,
+        p: Parameters<'a, X>,
+        weight: Span,
+        rows: usize,
+    ) -> Norm<'a, X::Weights> {
+        Norm { weights: p.weights, weight, eps: self.eps, rows }
+    }
+
     fn query_heads(&self, rows: usize) -> HeadRows {
-        HeadRows { rows, stride: self.heads.query_width(), count: self.heads.queries, size: self.heads.size }
+        let (stride, count, size) = (self.heads.query_width(), self.heads.queries, self.heads.size);
+        HeadRows { rows, first: 0, stride, count, size }
     }
 
     fn key_heads(&self, rows: usize) -> HeadRows {
-        HeadRows { rows, stride: self.heads.key_width(), count: self.heads.keys, size: self.heads.size }
+        let (stride, count, size) = (self.heads.key_width(), self.heads.keys, self.heads.size);
+        HeadRows { rows, first: 0, stride, count, size }
+    }
+
+    /// The heads that norms of queries or keys are taken over.
+    fn normed_heads(layer: &LayerLayout, heads: HeadRows) -> HeadRows {
+        match layer.of.qk_norm {
+            Some(QkNorm::Whole) => HeadRows { count: 1, size: heads.count * heads.size, ..heads },
+            _ => heads,
+        }
+    }
+
+    /// The norm of queries or of keys, in place.
+    pub(super) fn norm_heads<X: Executor>(
+        &self,
+        e: &mut X,
+        p: Parameters<'_, X>,
+        weight: Span,
+        heads: HeadRows,
+        x: &mut X::Buffer,
+        keep: &mut Normed<X::Buffer>,
+    ) {
+        e.reserve(&mut keep.raw, Holds::Activations, heads.rows * heads.count * heads.size);
+        e.reserve(&mut keep.scale, Holds::Statistics, heads.rows * heads.count);
+        e.head_norm(self.norm(p, weight, heads.rows), heads, x, &mut keep.raw, &mut keep.scale);
+    }
+
+    /// What attention, or the MLP, reads: `x` after the norm before it, in `to`; without one, `x` itself.
+    pub(super) fn norm_before<'a, X: Executor>(
+        &self,
+        e: &mut X,
+        of: &LayerPass<'_, X>,
+        norm: Option<(Span, &str)>,
+        rows: (Rows, usize),
+        x: &'a X::Buffer,
+        scale: &mut X::Buffer,
+        to: &'a mut X::Buffer,
+    ) -> Result<&'a X::Buffer, Error> {
+        let Some((weight, name)) = norm else { return Ok(x) };
+        e.reserve(to, Holds::Activations, rows.1 * weight.len);
+        e.reserve(scale, Holds::Statistics, rows.1);
+        e.rms_norm(self.norm(of.p, weight, rows.1), x, to, scale);
+        of.checks.finite(e, rows, &[(name, weight.len)], to)?;
+        Ok(to)
+    }
+
+    /// `y = residual + after(linear(x))`: the end of attention, or of the MLP.
+    pub(super) fn add_to_residual<X: Executor>(
+        &self,
+        e: &mut X,
+        of: &LayerPass<'_, X>,
+        end: &BranchEnd,
+        x: &X::Buffer,
+        residual: &X::Buffer,
+        keep: &mut Normed<X::Buffer>,
+        y: &mut X::Buffer,
+    ) -> Result<(), Error> {
+        let BranchEnd { linear, name, with_residual, after } = *end;
+        let (rows, count, d) = ((of.which, of.queries), of.queries, linear.outputs);
+        e.reserve(y, Holds::Activations, count * d);
+        let Some((norm, norm_name)) = after else {
+            of.p.linear(e, linear, count, x, Some(residual), y);
+            return of.checks.finite(e, rows, &[(with_residual, d)], y);
+        };
+        e.reserve(&mut keep.raw, Holds::Activations, count * d);
+        e.reserve(&mut keep.scale, Holds::Statistics, count);
+        of.p.linear(e, linear, count, x, None, &mut keep.raw);
+        of.checks.finite(e, rows, &[(name, d)], &keep.raw)?;
+        e.rms_norm(self.norm(of.p, norm, count), &keep.raw, y, &mut keep.scale);
+        e.add(count * d, residual, y);
+        of.checks.finite(e, rows, &[(norm_name, d)], y)
     }
 
     /// One layer, whose keys and values are also stored in the `cache`, if there is one. Without `output` it stops once all activations for the backward
@@ -32,241 +147,237 @@ impl Decoder {
     pub(super) fn layer<X: Executor>(
         &self,
         e: &mut X,
-        p: Parameters<'_, X>,
-        index: usize,
-        rows: &LayerRows<'_, X>,
+        of: &LayerPass<'_, X>,
         cache: Option<&mut X::Cache>,
         x: &X::Buffer,
-        saved: &mut SavedActivations<X>,
-        checks: &Checks,
+        saved: &mut Saved<X>,
         w: &mut Workspace<X>,
         output: Option<&mut X::Buffer>,
     ) -> Result<(), Error> {
-        let layer = &self.layout.layers[index];
-        let (n, m, lists) = (rows.count, rows.queries, rows.lists);
-        let (d, f) = (self.config.hidden_size, self.config.intermediate_size);
+        let LayerPass { p, layer, lists, checks, count: n, queries: m, which, .. } = *of;
+        let (d, all, own) = (self.config.hidden_size, (Rows::All, n), (which, m));
         let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
-        let (checks, all, own) = (checks.of_layer(index), (Rows::All, n), (rows.which, m));
-        e.reserve(&mut w.normed, Holds::Activations, n * d);
-        e.reserve(&mut saved.attention_scale, Holds::Statistics, n);
-        e.rms_norm(
-            p.weights,
-            layer.attention_norm,
-            self.eps,
-            n,
-            x,
-            &mut w.normed,
-            &mut saved.attention_scale,
-        );
-        checks.finite(e, all, &[("input_layernorm", d)], &w.normed)?;
-        e.reserve(&mut saved.kv, Holds::Activations, n * self.heads.key_width());
-        p.linear(e, layer.kv, n, &w.normed, None, &mut saved.kv);
+        let (scale, normed) = (&mut saved.attention_scale, &mut w.normed);
+        let input = self.norm_before(e, of, layer.attention.before, all, x, scale, normed)?;
+        e.reserve(&mut saved.kv, Holds::Activations, n * kv_width);
+        p.linear(e, layer.kv, n, input, None, &mut saved.kv);
         let keys_and_values = [("self_attn.k_proj", kv_width / 2), ("self_attn.v_proj", kv_width / 2)];
         checks.finite(e, all, &keys_and_values, &saved.kv)?;
-        e.reserve(&mut saved.q, Holds::Activations, m * self.heads.query_width());
-        e.reserve(&mut saved.middle, Holds::Activations, m * d);
+        e.reserve(&mut saved.q, Holds::Activations, m * q_width);
         e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
-        match rows.which {
+        match which {
             Rows::Predicting => {
-                e.gather(d, lists, &w.normed, &mut w.normed_rows);
+                e.gather(d, lists, input, &mut w.normed_rows);
                 p.linear(e, layer.q, m, &w.normed_rows, None, &mut saved.q);
                 // The residual of these rows.
                 e.gather(d, lists, x, &mut w.normed_rows);
             }
-            Rows::All => p.linear(e, layer.q, m, &w.normed, None, &mut saved.q),
+            Rows::All => p.linear(e, layer.q, m, input, None, &mut saved.q),
         }
         checks.finite(e, own, &[("self_attn.q_proj", q_width)], &saved.q)?;
+        let SavedActivations { q, kv, q_norm, k_norm, out, lse, .. } = saved;
         let (queries, keys) = (self.query_heads(m), self.key_heads(n));
-        if let Some(weight) = layer.q_norm {
-            e.reserve(&mut saved.q_raw, Holds::Activations, m * self.heads.query_width());
-            e.reserve(&mut saved.q_scale, Holds::Statistics, m * queries.count);
-            e.head_norm(
-                p.weights,
-                weight,
-                self.eps,
+        for (rows, weight, heads, x, keep, [norm, rotary]) in [
+            (
+                own,
+                layer.q_norm,
                 queries,
-                &mut saved.q,
-                &mut saved.q_raw,
-                &mut saved.q_scale,
-            );
-            checks.finite(e, own, &[("self_attn.q_norm", q_width)], &saved.q)?;
-        }
-        if let Some(weight) = layer.k_norm {
-            e.reserve(&mut saved.k_raw, Holds::Activations, n * keys.count * keys.size);
-            e.reserve(&mut saved.k_scale, Holds::Statistics, n * keys.count);
-            e.head_norm(
-                p.weights,
-                weight,
-                self.eps,
+                &mut *q,
+                q_norm,
+                ["self_attn.q_norm", "self_attn (rotary embedding of queries)"],
+            ),
+            (
+                all,
+                layer.k_norm,
                 keys,
-                &mut saved.kv,
-                &mut saved.k_raw,
-                &mut saved.k_scale,
-            );
-            checks.finite(e, all, &[("self_attn.k_norm", kv_width)], &saved.kv)?;
+                &mut *kv,
+                k_norm,
+                ["self_attn.k_norm", "self_attn (rotary embedding of keys)"],
+            ),
+        ] {
+            if let Some(weight) = weight {
+                self.norm_heads(e, p, weight, Decoder::normed_heads(layer, heads), x, keep);
+                checks.finite(e, rows, &[(norm, heads.stride)], x)?;
+            }
+            if layer.of.rope {
+                e.rotate(Rotation::Forward, heads, lists, rows.0, x);
+                checks.finite(e, rows, &[(rotary, heads.stride)], x)?;
+            }
         }
-        e.rotate(Rotation::Forward, queries, lists, rows.which, &mut saved.q);
-        e.rotate(Rotation::Forward, keys, lists, Rows::All, &mut saved.kv);
-        checks.finite(e, own, &[("self_attn (rotary embedding of queries)", q_width)], &saved.q)?;
-        checks.finite(e, all, &[("self_attn (rotary embedding of keys)", kv_width)], &saved.kv)?;
-        e.reserve(&mut saved.out, Holds::Activations, m * self.heads.query_width());
-        e.reserve(&mut saved.lse, Holds::Statistics, m * self.heads.queries);
+        e.reserve(out, Holds::Activations, m * q_width);
+        e.reserve(lse, Holds::Statistics, m * self.heads.queries);
         if let Some(cache) = cache {
-            e.store_cache(self.heads, cache, index, lists, &saved.kv);
+            e.store_cache(self.heads, cache, of.index, lists, kv);
         }
-        let SavedActivations { q, kv, out, lse, .. } = saved;
-        e.attention(self.heads, lists, rows.which, q, kv, out, lse);
-        checks.finite(e, own, &[("self_attn (attention)", q_width)], &saved.out)?;
-        let residual = if rows.which == Rows::All { x } else { &w.normed_rows };
-        p.linear(e, layer.o, m, &saved.out, Some(residual), &mut saved.middle);
-        checks.finite(e, own, &[("self_attn.o_proj (with the residual)", d)], &saved.middle)?;
-        e.reserve(&mut saved.mlp_scale, Holds::Statistics, m);
-        e.rms_norm(
-            p.weights,
-            layer.mlp_norm,
-            self.eps,
-            m,
-            &saved.middle,
-            &mut w.normed_rows,
-            &mut saved.mlp_scale,
-        );
-        checks.finite(e, own, &[("post_attention_layernorm", d)], &w.normed_rows)?;
-        e.reserve(&mut saved.gate_up, Holds::Activations, m * 2 * f);
-        p.linear(e, layer.gate_up, m, &w.normed_rows, None, &mut saved.gate_up);
-        checks.finite(e, own, &[("mlp.gate_proj", f), ("mlp.up_proj", f)], &saved.gate_up)?;
-        if let Some(output) = output {
-            e.reserve(&mut w.act, Holds::Activations, m * f);
-            e.swiglu(m, f, &saved.gate_up, &mut w.act);
-            checks.finite(e, own, &[("mlp (SwiGLU)", f)], &w.act)?;
-            e.reserve(output, Holds::Activations, m * d);
-            p.linear(e, layer.down, m, &w.act, Some(&saved.middle), output);
-            checks.finite(e, own, &[("mlp.down_proj (with the residual)", d)], output)?;
+        e.attention(of.attention(self), q, kv, out, lse);
+        checks.finite(e, own, &[("self_attn (attention)", q_width)], out)?;
+        let residual = if which == Rows::All { x } else { &w.normed_rows };
+        let SavedActivations { out, attended, middle, .. } = saved;
+        self.add_to_residual(e, of, &BranchEnd::attention(layer), out, residual, attended, middle)?;
+        self.mlp(e, of, saved, &mut w.normed_rows, &mut w.act, output)
+    }
+
+    /// The MLP of a layer, from the sum after attention; `normed` and `act` are memory for its norm and its activation.
+    pub(super) fn mlp<X: Executor>(
+        &self,
+        e: &mut X,
+        of: &LayerPass<'_, X>,
+        saved: &mut Saved<X>,
+        normed: &mut X::Buffer,
+        act: &mut X::Buffer,
+        output: Option<&mut X::Buffer>,
+    ) -> Result<(), Error> {
+        let LayerPass { p, layer, checks, queries: m, which, .. } = *of;
+        let (f, own) = (self.config.intermediate_size, (which, m));
+        let SavedActivations { middle, mlp_scale, gate_up, transformed, .. } = saved;
+        let input = self.norm_before(e, of, layer.mlp.before, own, middle, mlp_scale, normed)?;
+        e.reserve(gate_up, Holds::Activations, m * 2 * f);
+        p.linear(e, layer.gate_up, m, input, None, gate_up);
+        checks.finite(e, own, &[("mlp.gate_proj", f), ("mlp.up_proj", f)], gate_up)?;
+        if output.is_none() && layer.mlp.after.is_none() {
+            return Ok(());
         }
-        Ok(())
+        e.reserve(act, Holds::Activations, m * f);
+        e.swiglu(m, f, gate_up, act);
+        checks.finite(e, own, &[("mlp (SwiGLU)", f)], act)?;
+        // Without an output, nobody needs the sum, but the norm's scales.
+        let to = output.unwrap_or(normed);
+        self.add_to_residual(e, of, &BranchEnd::mlp(layer), act, middle, transformed, to)
     }
 
     /// `w.dx` from the derivative of the layer's output to that of its input; the latter only with `through`.
     pub(super) fn layer_backward<X: Executor>(
         &self,
         e: &mut X,
-        p: Parameters<'_, X>,
+        of: &LayerPass<'_, X>,
         gradients: &mut Gradients<'_, X>,
         through: bool,
-        layer: &LayerLayout,
-        rows: &LayerRows<'_, X>,
         x: &X::Buffer,
-        saved: &mut SavedActivations<X>,
-        checks: &Checks,
+        saved: &mut Saved<X>,
         w: &mut Workspace<X>,
     ) -> Result<(), Error> {
-        let (n, m, lists) = (rows.count, rows.queries, rows.lists);
+        let LayerPass { p, layer, lists, checks, count: n, queries: m, which, .. } = *of;
         let (d, f) = (self.config.hidden_size, self.config.intermediate_size);
         let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
-        let (all, own) = ((Rows::All, n), (rows.which, m));
+        let (all, own) = ((Rows::All, n), (which, m));
+        e.reserve(&mut w.dnormed, Holds::Activations, n * d);
         // The MLP.
         e.reserve(&mut w.act, Holds::Activations, m * f);
-        p.linear_backward_input(e, layer.down, m, &w.dx, Write::Replace, &mut w.act);
+        let (norm, normed, to) = (layer.mlp.after, &saved.transformed, &mut w.dnormed);
+        let dy = self.through_norm_after(e, of, gradients, norm, normed, &w.dx, to)?;
+        p.linear_backward_input(e, layer.down, m, dy, Write::Replace, &mut w.act);
         checks.finite(e, own, &[("mlp.down_proj", f)], &w.act)?;
         e.swiglu_backward(m, f, &mut saved.gate_up, &mut w.act);
         checks.finite(e, own, &[("mlp (SwiGLU)", 2 * f)], &saved.gate_up)?;
-        gradients.linear(e, layer.down, m, &w.dx, &w.act);
-        e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
-        e.rms_norm_again(p.weights, layer.mlp_norm, m, &saved.middle, &saved.mlp_scale, &mut w.normed_rows);
-        gradients.linear(e, layer.gate_up, m, &saved.gate_up, &w.normed_rows);
-        e.reserve(&mut w.dnormed, Holds::Activations, n * d);
-        p.linear_backward_input(e, layer.gate_up, m, &saved.gate_up, Write::Replace, &mut w.dnormed);
-        checks.finite(e, own, &[("mlp.gate_proj and up_proj", d)], &w.dnormed)?;
-        e.rms_norm_backward(
-            p.weights,
-            gradients.all(),
-            layer.mlp_norm,
-            m,
-            &saved.middle,
-            &saved.mlp_scale,
-            &w.dnormed,
-            &mut w.dx,
-        );
-        checks.finite(e, own, &[("post_attention_layernorm (with the residual)", d)], &w.dx)?;
+        gradients.linear(e, layer.down, m, dy, &w.act);
+        match layer.mlp.before {
+            Some((norm, name)) => {
+                let SavedActivations { middle, mlp_scale, gate_up, .. } = saved;
+                e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
+                e.rms_norm_again(self.norm(p, norm, m), middle, mlp_scale, &mut w.normed_rows);
+                gradients.linear(e, layer.gate_up, m, gate_up, &w.normed_rows);
+                p.linear_backward_input(e, layer.gate_up, m, gate_up, Write::Replace, &mut w.dnormed);
+                checks.finite(e, own, &[("mlp.gate_proj and up_proj", d)], &w.dnormed)?;
+                let (norm, dy, dx) = (self.norm(p, norm, m), &w.dnormed, &mut w.dx);
+                e.rms_norm_backward(norm, gradients.all(), middle, mlp_scale, dy, dx);
+                checks.finite(e, own, &[(name, d)], &w.dx)?;
+            }
+            None => {
+                gradients.linear(e, layer.gate_up, m, &saved.gate_up, &saved.middle);
+                p.linear_backward_input(e, layer.gate_up, m, &saved.gate_up, Write::Add, &mut w.dx);
+                checks.finite(e, own, &[("mlp.gate_proj and up_proj (with the residual)", d)], &w.dx)?;
+            }
+        }
         // Attention.
-        e.reserve(&mut w.dout, Holds::Activations, m * self.heads.query_width());
-        gradients.linear(e, layer.o, m, &w.dx, &saved.out);
-        p.linear_backward_input(e, layer.o, m, &w.dx, Write::Replace, &mut w.dout);
+        e.reserve(&mut w.dout, Holds::Activations, m * q_width);
+        let (norm, normed, to) = (layer.attention.after, &saved.attended, &mut w.dnormed);
+        let dy = self.through_norm_after(e, of, gradients, norm, normed, &w.dx, to)?;
+        gradients.linear(e, layer.o, m, dy, &saved.out);
+        p.linear_backward_input(e, layer.o, m, dy, Write::Replace, &mut w.dout);
         checks.finite(e, own, &[("self_attn.o_proj", q_width)], &w.dout)?;
-        e.reserve(&mut w.dq, Holds::Activations, m * self.heads.query_width());
-        e.reserve(&mut w.dkv, Holds::Activations, n * self.heads.key_width());
-        e.attention_backward(
-            self.heads, lists, rows.which, n, &saved.q, &saved.kv, &saved.out, &saved.lse, &w.dout,
-            &mut w.dq, &mut w.dkv,
-        );
+        e.reserve(&mut w.dq, Holds::Activations, m * q_width);
+        e.reserve(&mut w.dkv, Holds::Activations, n * kv_width);
+        let from = [&saved.q, &saved.kv, &saved.out, &saved.lse, &w.dout];
+        e.attention_backward(of.attention(self), from, [&mut w.dq, &mut w.dkv]);
         let keys_and_values =
             [("self_attn (attention, keys)", kv_width / 2), ("self_attn (attention, values)", kv_width / 2)];
         checks.finite(e, own, &[("self_attn (attention, queries)", q_width)], &w.dq)?;
         checks.finite(e, all, &keys_and_values, &w.dkv)?;
         let (queries, keys) = (self.query_heads(m), self.key_heads(n));
-        e.rotate(Rotation::Backward, queries, lists, rows.which, &mut w.dq);
-        e.rotate(Rotation::Backward, keys, lists, Rows::All, &mut w.dkv);
-        if let Some(weight) = layer.q_norm {
-            e.head_norm_backward(
-                p.weights,
-                gradients.all(),
-                weight,
-                queries,
-                &saved.q_raw,
-                &saved.q_scale,
-                &mut w.dq,
-            );
-            checks.finite(e, own, &[("self_attn.q_norm", q_width)], &w.dq)?;
+        for (rows, norm, heads, Normed { raw, scale }, name, dx) in [
+            (own, layer.q_norm, queries, &saved.q_norm, "self_attn.q_norm", &mut w.dq),
+            (all, layer.k_norm, keys, &saved.k_norm, "self_attn.k_norm", &mut w.dkv),
+        ] {
+            if layer.of.rope {
+                e.rotate(Rotation::Backward, heads, lists, rows.0, dx);
+            }
+            if let Some(norm) = norm {
+                let norm = self.norm(p, norm, heads.rows);
+                let over = Decoder::normed_heads(layer, heads);
+                e.head_norm_backward(norm, gradients.all(), over, raw, scale, dx);
+                checks.finite(e, rows, &[(name, heads.stride)], dx)?;
+            }
         }
-        if let Some(weight) = layer.k_norm {
-            e.head_norm_backward(
-                p.weights,
-                gradients.all(),
-                weight,
-                keys,
-                &saved.k_raw,
-                &saved.k_scale,
-                &mut w.dkv,
-            );
-            checks.finite(e, all, &[("self_attn.k_norm", kv_width)], &w.dkv)?;
+        let before = layer.attention.before;
+        let input = match before {
+            Some((norm, _)) => {
+                e.reserve(&mut w.normed, Holds::Activations, n * d);
+                e.rms_norm_again(self.norm(p, norm, n), x, &saved.attention_scale, &mut w.normed);
+                &w.normed
+            }
+            None => x,
+        };
+        gradients.linear(e, layer.kv, n, &w.dkv, input);
+        if which == Rows::Predicting {
+            e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
+            e.gather(d, lists, input, &mut w.normed_rows);
+            gradients.linear(e, layer.q, m, &w.dq, &w.normed_rows);
+        } else {
+            gradients.linear(e, layer.q, m, &w.dq, input);
         }
-        e.reserve(&mut w.normed, Holds::Activations, n * d);
-        e.rms_norm_again(p.weights, layer.attention_norm, n, x, &saved.attention_scale, &mut w.normed);
-        gradients.linear(e, layer.kv, n, &w.dkv, &w.normed);
-        if through {
-            p.linear_backward_input(e, layer.kv, n, &w.dkv, Write::Replace, &mut w.dnormed);
+        if !through {
+            return Ok(());
         }
-        match rows.which {
+        if which == Rows::Predicting {
+            e.reserve(&mut w.dx_rows, Holds::Activations, n * d);
+            e.scatter(d, lists, &w.dx, n, &mut w.dx_rows);
+            std::mem::swap(&mut w.dx, &mut w.dx_rows);
+        }
+        // Without a norm the derivative by the projections' input joins that of the residual.
+        let (write, to) = match before {
+            Some(_) => (Write::Replace, &mut w.dnormed),
+            None => (Write::Add, &mut w.dx),
+        };
+        p.linear_backward_input(e, layer.kv, n, &w.dkv, write, to);
+        match which {
             Rows::Predicting => {
-                e.gather(d, lists, &w.normed, &mut w.normed_rows);
-                gradients.linear(e, layer.q, m, &w.dq, &w.normed_rows);
-                if !through {
-                    return Ok(());
-                }
                 p.linear_backward_input(e, layer.q, m, &w.dq, Write::Replace, &mut w.normed_rows);
-                e.scatter_add(d, lists, &w.normed_rows, &mut w.dnormed);
-                e.reserve(&mut w.dx_rows, Holds::Activations, n * d);
-                e.scatter(d, lists, &w.dx, n, &mut w.dx_rows);
-                std::mem::swap(&mut w.dx, &mut w.dx_rows);
+                e.scatter_add(d, lists, &w.normed_rows, to);
             }
-            Rows::All => {
-                gradients.linear(e, layer.q, m, &w.dq, &w.normed);
-                if !through {
-                    return Ok(());
-                }
-                p.linear_backward_input(e, layer.q, m, &w.dq, Write::Add, &mut w.dnormed);
-            }
+            Rows::All => p.linear_backward_input(e, layer.q, m, &w.dq, Write::Add, to),
         }
-        checks.finite(e, all, &[("self_attn.q_proj, k_proj and v_proj", d)], &w.dnormed)?;
-        e.rms_norm_backward(
-            p.weights,
-            gradients.all(),
-            layer.attention_norm,
-            n,
-            x,
-            &saved.attention_scale,
-            &w.dnormed,
-            &mut w.dx,
-        );
-        checks.finite(e, all, &[("input_layernorm (with the residual)", d)], &w.dx)
+        checks.finite(e, all, &[("self_attn.q_proj, k_proj and v_proj", d)], to)?;
+        let Some((norm, name)) = before else { return Ok(()) };
+        let (norm, scale, dx) = (self.norm(p, norm, n), &saved.attention_scale, &mut w.dx);
+        e.rms_norm_backward(norm, gradients.all(), x, scale, &w.dnormed, dx);
+        checks.finite(e, all, &[(name, d)], &w.dx)
+    }
+
+    /// The derivative by the input of a norm after attention or the MLP, in `to`; without a norm, `dx` itself.
+    fn through_norm_after<'a, X: Executor>(
+        &self,
+        e: &mut X,
+        of: &LayerPass<'_, X>,
+        gradients: &mut Gradients<'_, X>,
+        norm: Option<(Span, &str)>,
+        Normed { raw, scale }: &Normed<X::Buffer>,
+        dx: &'a X::Buffer,
+        to: &'a mut X::Buffer,
+    ) -> Result<&'a X::Buffer, Error> {
+        let Some((weight, name)) = norm else { return Ok(dx) };
+        e.zero(of.queries * weight.len, to);
+        e.rms_norm_backward(self.norm(of.p, weight, of.queries), gradients.all(), raw, scale, dx, to);
+        of.checks.finite(e, (of.which, of.queries), &[(name, weight.len)], to)?;
+        Ok(to)
     }
 }

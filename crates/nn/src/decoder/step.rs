@@ -1,11 +1,13 @@
 //! A decoding step: one new token per row, whose keys and values join those in the cache.
 
-use crate::checks::{Checks, Stage};
+use crate::checks::Stage;
 use crate::error::Error;
-use crate::executor::{Executor, HeadNorms, Holds, Rows};
+use crate::executor::{Executor, HeadRows, Holds, Rows, StepAttention};
+use crate::families::{Layer, QkNorm};
 
+use super::layer::{BranchEnd, LayerPass, Saved};
 use super::workspace::{SavedActivations, Workspace};
-use super::{Decoder, Keep, Parameters};
+use super::{Decoder, Keep, Parameters, Pass};
 
 impl Decoder {
     /// Computes one new token per row of a decoding step, with the cache; `w.hidden` gets the final norm of every row.
@@ -23,59 +25,37 @@ impl Decoder {
         let layers = self.layout.layers.len();
         let checks = self.checks(Stage::Decoding);
         self.grow(Keep::Nothing, w);
-        let rows = X::step_rows(decoding);
-        self.embed(e, p, X::step_lists(decoding), rows, &checks, w)?;
-        let mut saved = std::mem::take(&mut w.saved[0]);
+        let (lists, rows) = (X::step_lists(decoding), X::step_rows(decoding));
+        self.embed(e, p, lists, rows, &checks, w)?;
+        let pass = Pass { lists, rows, predicting: rows, picks: 0 };
         for layer in 0..layers {
-            let (from, to) = (layer % 2, (layer + 1) % 2);
-            let input = std::mem::take(&mut w.inputs[from]);
-            let mut output = std::mem::take(&mut w.inputs[to]);
-            let checks = checks.of_layer(layer);
-            let checked = self.step_layer(
-                e,
-                p,
-                layer,
-                rows,
-                decoding,
-                cache,
-                &input,
-                &mut output,
-                &mut saved,
-                &checks,
-                w,
-            );
-            (w.inputs[from], w.inputs[to]) = (input, output);
-            checked?;
+            let of = self.layer_pass(p, layer, &pass, checks);
+            Decoder::through(layer, Keep::Nothing, w, |input, saved, w, output| {
+                self.step_layer(e, &of, decoding, cache, input, saved, w, output)
+            })?;
         }
-        w.saved[0] = saved;
         self.final_norm(e, p, (Rows::All, rows), layers % 2, &checks, w)
     }
 
     fn step_layer<X: Executor>(
         &self,
         e: &mut X,
-        p: Parameters<'_, X>,
-        index: usize,
-        rows: usize,
+        of: &LayerPass<'_, X>,
         decoding: &X::Decoding,
         cache: &mut X::Cache,
         x: &X::Buffer,
-        output: &mut X::Buffer,
-        saved: &mut SavedActivations<X>,
-        checks: &Checks,
+        saved: &mut Saved<X>,
         w: &mut Workspace<X>,
+        output: &mut X::Buffer,
     ) -> Result<(), Error> {
-        let layer = &self.layout.layers[index];
-        let (d, f, all) = (self.config.hidden_size, self.config.intermediate_size, (Rows::All, rows));
+        let LayerPass { p, layer, checks, count: rows, .. } = *of;
+        let (f, all) = (self.config.intermediate_size, (Rows::All, rows));
         let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
-        let SavedActivations { attention_scale, out, middle, mlp_scale, gate_up: qkv, .. } = saved;
-        e.reserve(&mut w.normed, Holds::Activations, rows * d);
-        e.reserve(attention_scale, Holds::Statistics, rows);
-        e.rms_norm(p.weights, layer.attention_norm, self.eps, rows, x, &mut w.normed, attention_scale);
-        checks.finite(e, all, &[("input_layernorm", d)], &w.normed)?;
+        let SavedActivations { attention_scale: scale, out, middle, gate_up: qkv, .. } = saved;
+        let input = self.norm_before(e, of, layer.attention.before, all, x, scale, &mut w.normed)?;
         // The same memory first holds queries, keys and values, then gate and up.
         e.reserve(qkv, Holds::Activations, rows * (q_width + kv_width).max(2 * f));
-        p.linears(e, &[layer.q, layer.kv], rows, &w.normed, qkv);
+        p.linears(e, &[layer.q, layer.kv], rows, input, qkv);
         let projections = [
             ("self_attn.q_proj", q_width),
             ("self_attn.k_proj", kv_width / 2),
@@ -83,23 +63,21 @@ impl Decoder {
         ];
         checks.finite(e, all, &projections, qkv)?;
         e.reserve(out, Holds::Activations, rows * q_width);
-        let norms = HeadNorms { q: layer.q_norm, k: layer.k_norm, eps: self.eps };
-        e.step_attention(p.weights, &norms, self.heads, decoding, cache, index, qkv, out);
+        let mut norms = [layer.q_norm, layer.k_norm];
+        if layer.of.qk_norm == Some(QkNorm::Whole)
+            && let [Some(q), Some(k)] = std::mem::take(&mut norms)
+        {
+            let whole = HeadRows { rows, first: 0, stride: q_width + kv_width, count: 1, size: q_width };
+            self.norm_heads(e, p, q, whole, qkv, &mut saved.q_norm);
+            let keys = HeadRows { first: q_width, size: kv_width / 2, ..whole };
+            self.norm_heads(e, p, k, keys, qkv, &mut saved.k_norm);
+        }
+        let ([q_norm, k_norm], weights, eps, heads) = (norms, p.weights, self.eps, self.heads);
+        let (Layer { rope, window, .. }, layer) = (layer.of, of.index);
+        let attention = StepAttention { weights, q_norm, k_norm, eps, rope, heads, window, layer };
+        e.step_attention(attention, decoding, cache, qkv, out);
         checks.finite(e, all, &[("self_attn (norms, rotary embedding and attention)", q_width)], out)?;
-        e.reserve(middle, Holds::Activations, rows * d);
-        p.linear(e, layer.o, rows, out, Some(x), middle);
-        checks.finite(e, all, &[("self_attn.o_proj (with the residual)", d)], middle)?;
-        e.reserve(mlp_scale, Holds::Statistics, rows);
-        e.rms_norm(p.weights, layer.mlp_norm, self.eps, rows, middle, &mut w.normed, mlp_scale);
-        checks.finite(e, all, &[("post_attention_layernorm", d)], &w.normed)?;
-        let gate_up = qkv;
-        p.linear(e, layer.gate_up, rows, &w.normed, None, gate_up);
-        checks.finite(e, all, &[("mlp.gate_proj", f), ("mlp.up_proj", f)], gate_up)?;
-        e.reserve(&mut w.act, Holds::Activations, rows * f);
-        e.swiglu(rows, f, gate_up, &mut w.act);
-        checks.finite(e, all, &[("mlp (SwiGLU)", f)], &w.act)?;
-        e.reserve(output, Holds::Activations, rows * d);
-        p.linear(e, layer.down, rows, &w.act, Some(middle), output);
-        checks.finite(e, all, &[("mlp.down_proj (with the residual)", d)], output)
+        self.add_to_residual(e, of, &BranchEnd::attention(of.layer), out, x, &mut saved.attended, middle)?;
+        self.mlp(e, of, saved, &mut w.normed, &mut w.act, Some(output))
     }
 }

@@ -101,7 +101,7 @@ impl<D: Backend> EngineOn<D> {
                 generate::pages_needed(longest, 1, sampling.max_new_tokens),
             ),
         };
-        self.backend.reach(reach);
+        self.reach(reach)?;
         // Another limit would be another cache, without the prompts in this one.
         let kept = self.workers.first().map_or(0, |worker| worker.tree.limit);
         let limit = match sampling.max_cached_tokens {

@@ -48,7 +48,7 @@ impl<D: Backend> EngineOn<D> {
         }
         batch.check(self.decoder.config.vocab_size);
         let families = batch.families();
-        self.reach(&families);
+        self.reach_families(&families)?;
         let shares = self.deal(&families);
         let keep = match (loss, self.checkpointing) {
             (None, _) => Keep::Nothing,
@@ -119,9 +119,27 @@ impl<D: Backend> EngineOn<D> {
     }
 
     /// Extends the rotary tables to the positions of the families.
-    fn reach(&mut self, families: &[Family]) {
+    fn reach_families(&mut self, families: &[Family]) -> Result<(), Error> {
         let ends = families.iter().flat_map(|family| &family.segments).map(|s| s.position + s.len);
-        self.backend.reach(ends.max().unwrap_or(0));
+        self.reach(ends.max().unwrap_or(0))
+    }
+
+    /// Extends the rotary tables to sequences of so many tokens.
+    ///
+    /// # Errors
+    /// If they are longer than what is computed as the model does.
+    pub(super) fn reach(&mut self, tokens: usize) -> Result<(), Error> {
+        if let Some((most, setting)) = self.decoder.config.longest_sequence(D::WINDOWS)
+            && tokens > most
+        {
+            return Err(Error::Request {
+                field: "sequence",
+                found: format!("{tokens} tokens"),
+                wanted: format!("at most {most}, the model's {setting}: longer ones are not supported here"),
+            });
+        }
+        self.backend.reach(tokens);
+        Ok(())
     }
 
     /// Where passes need the memory, forgets the prompts in the cache.
@@ -135,7 +153,7 @@ impl<D: Backend> EngineOn<D> {
     pub(crate) fn logits(&mut self, batch: &Batch) -> Result<Vec<f32>, Error> {
         batch.check(self.decoder.config.vocab_size);
         let families = batch.families();
-        self.reach(&families);
+        self.reach_families(&families)?;
         self.make_room_for_pass();
         let v = self.decoder.config.vocab_size;
         let mut all = vec![0.0; batch.predictions.len() * v];

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Family, Layer};
+use super::{Family, Layer, Norms};
 
 pub(super) const FAMILY: Family = Family {
     class_name: "LlamaForCausalLM",
@@ -25,10 +25,12 @@ pub(super) const FAMILY: Family = Family {
         let fits = config.hidden_size.is_multiple_of(heads);
         (!fits).then(|| ("hidden_size", config.hidden_size.to_string(), wanted()))
     },
-    layer: Layer {
-        attention_norm: "input_layernorm",
+    layer: |_, _| Layer {
+        attention: Norms { before: Some("input_layernorm"), after: None },
+        mlp: Norms { before: Some("post_attention_layernorm"), after: None },
         qkv_bias: false,
-        qk_norm: false,
-        mlp_norm: "post_attention_layernorm",
+        qk_norm: None,
+        rope: true,
+        window: None,
     },
 };

@@ -22,7 +22,7 @@ pub(super) const FAMILY: Family = Family {
     read: no_window,
     write: without_window,
     refused: |_| None,
-    layer: Layer { qkv_bias: true, ..llama::FAMILY.layer },
+    layer: |config, layer| Layer { qkv_bias: true, ..(llama::FAMILY.layer)(config, layer) },
 };
 
 /// Refuses a sliding window that a layer would use. Many files have an unused one.

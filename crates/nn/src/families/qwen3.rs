@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Family, Layer, llama, qwen2};
+use super::{Family, Layer, QkNorm, llama, qwen2};
 use crate::config::fields::object;
 
 pub(super) const FAMILY: Family = Family {
@@ -14,6 +14,6 @@ pub(super) const FAMILY: Family = Family {
         defaults.into()
     },
     supported: || json!({"attention_bias": false}),
-    layer: Layer { qk_norm: true, ..llama::FAMILY.layer },
+    layer: |config, layer| Layer { qk_norm: Some(QkNorm::Head), ..(llama::FAMILY.layer)(config, layer) },
     ..qwen2::FAMILY
 };

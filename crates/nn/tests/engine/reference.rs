@@ -54,6 +54,7 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
         bos_token_id: None,
         eos_token_id: vec![],
         pad_token_id: None,
+        ..Config::default()
     };
     let llama3 = RopeScaling::Llama3 {
         factor: 8.0,
@@ -61,7 +62,7 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
         high_freq_factor: 4.0,
         original_max_position_embeddings: 16,
     };
-    vec![
+    let mut configs = vec![
         ("qwen2", base.clone()),
         (
             "qwen3, untied, odd head size",
@@ -90,10 +91,24 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
                 num_key_value_heads: 4,
                 num_hidden_layers: 1,
                 head_dim: 8,
-                ..base
+                ..base.clone()
             },
         ),
-    ]
+        (
+            "smollm3, no rotary embedding in a layer",
+            Config { architecture: Architecture::SmolLM3, no_rope_layers: vec![1, 0], ..base.clone() },
+        ),
+        (
+            "olmo2, norms after and of whole queries and keys",
+            Config { architecture: Architecture::Olmo2, tie_word_embeddings: false, ..base.clone() },
+        ),
+    ];
+    // The tests of emulated GPUs compare with these on the processor.
+    if !cfg!(feature = "cuda-emulator") {
+        let config = Config { architecture: Architecture::Mistral, sliding_window: Some(5), ..base };
+        configs.push(("mistral, a window of five tokens", config));
+    }
+    configs
 }
 
 /// Seven query heads of 64 numbers on a key head, which tensor cores take in bf16, also while decoding.
@@ -189,6 +204,7 @@ fn frequency(config: &Config, pair: usize) -> f64 {
                 plain * (smooth + (1.0 - smooth) / factor)
             }
         }
+        RopeScaling::Yarn { .. } => unreachable!("the golden files have it"),
     }
 }
 
@@ -211,15 +227,25 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
     for layer in 0..config.num_hidden_layers {
         let get = |name: &str| &weights[&format!("model.layers.{layer}.{name}")];
         let maybe = |name: &str| weights.get(&format!("model.layers.{layer}.{name}"));
-        let project = |x: &[f64], name: &str, head_norm: &str, position: Option<usize>| -> Vec<Vec<f64>> {
+        let norm_if = |x: &[f64], weight: Option<&Vec<f64>>| match weight {
+            Some(weight) => norm(x, weight, config.rms_norm_eps),
+            None => x.to_vec(),
+        };
+        // Norms come before attention and MLP, or after them.
+        let before = maybe("input_layernorm.weight");
+        let between = maybe("post_attention_layernorm.weight");
+        let (after, before_mlp) = if before.is_some() { (None, between) } else { (between, None) };
+        let after_mlp = maybe("post_feedforward_layernorm.weight");
+        let project = |x: &[f64], name: &str, norm_of: &str, position: Option<usize>| -> Vec<Vec<f64>> {
             let weight = get(&format!("self_attn.{name}.weight"));
-            let all = linear(x, weight, maybe(&format!("self_attn.{name}.bias")));
+            let mut all = linear(x, weight, maybe(&format!("self_attn.{name}.bias")));
+            let weight = maybe(&format!("self_attn.{norm_of}.weight"));
+            // Of all heads together, or of each.
+            let width = weight.map_or(e, Vec::len);
+            all = all.chunks(width).flat_map(|part| norm_if(part, weight)).collect();
             all.chunks(e)
                 .map(|head| {
-                    let mut head = match maybe(&format!("self_attn.{head_norm}.weight")) {
-                        Some(weight) if position.is_some() => norm(head, weight, config.rms_norm_eps),
-                        _ => head.to_vec(),
-                    };
+                    let mut head = head.to_vec();
                     if let Some(position) = position {
                         rotate(config, &mut head, position);
                     }
@@ -227,34 +253,38 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
                 })
                 .collect()
         };
-        let normed: Vec<Vec<f64>> =
-            x.iter().map(|x| norm(x, get("input_layernorm.weight"), config.rms_norm_eps)).collect();
-        let each = |name: &str, head_norm: &str, rotary: bool| -> Vec<Vec<Vec<f64>>> {
-            normed.iter().enumerate().map(|(t, x)| project(x, name, head_norm, rotary.then_some(t))).collect()
+        let normed: Vec<Vec<f64>> = x.iter().map(|x| norm_if(x, before)).collect();
+        let rotary = config.no_rope_layers.get(layer) != Some(&0);
+        let each = |name: &str, norm_of: &str, rotary: bool| -> Vec<Vec<Vec<f64>>> {
+            normed.iter().enumerate().map(|(t, x)| project(x, name, norm_of, rotary.then_some(t))).collect()
         };
         let (q, k, v) =
-            (each("q_proj", "q_norm", true), each("k_proj", "k_norm", true), each("v_proj", "", false));
+            (each("q_proj", "q_norm", rotary), each("k_proj", "k_norm", rotary), each("v_proj", "", false));
         for t in 0..tokens.len() {
             let mut out = Vec::new();
             for (head, query) in q[t].iter().enumerate() {
                 let kv = head * config.num_key_value_heads / config.num_attention_heads;
-                let scores: Vec<f64> = (0..=t)
+                let from = config.sliding_window.map_or(0, |window| (t + 1).saturating_sub(window));
+                let scores: Vec<f64> = (from..=t)
                     .map(|s| query.iter().zip(&k[s][kv]).map(|(a, b)| a * b).sum::<f64>() / (e as f64).sqrt())
                     .collect();
                 let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let mass: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
                 let total: f64 = mass.iter().sum();
-                out.extend((0..e).map(|i| (0..=t).map(|s| mass[s] * v[s][kv][i]).sum::<f64>() / total));
+                out.extend((0..e).map(|i| {
+                    mass.iter().zip(&v[from..]).map(|(mass, v)| mass * v[kv][i]).sum::<f64>() / total
+                }));
             }
-            let added = linear(&out, get("self_attn.o_proj.weight"), None);
+            let added = norm_if(&linear(&out, get("self_attn.o_proj.weight"), None), after);
             for (x, a) in x[t].iter_mut().zip(added) {
                 *x += a;
             }
-            let normed = norm(&x[t], get("post_attention_layernorm.weight"), config.rms_norm_eps);
+            let normed = norm_if(&x[t], before_mlp);
             let gate = linear(&normed, get("mlp.gate_proj.weight"), None);
             let up = linear(&normed, get("mlp.up_proj.weight"), None);
             let act: Vec<f64> = gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
-            for (x, a) in x[t].iter_mut().zip(linear(&act, get("mlp.down_proj.weight"), None)) {
+            let added = norm_if(&linear(&act, get("mlp.down_proj.weight"), None), after_mlp);
+            for (x, a) in x[t].iter_mut().zip(added) {
                 *x += a;
             }
         }

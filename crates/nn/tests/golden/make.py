@@ -1,6 +1,6 @@
 """Makes the golden files beside it: tiny random checkpoints as transformers saves them, and what PyTorch computes from them.
 
-    python crates/nn/tests/golden/make.py
+    python crates/nn/tests/golden/make.py [CASE...]
 
 Needs torch, transformers and safetensors; the versions used stand in each file's metadata. Each case is a folder:
 
@@ -16,11 +16,12 @@ function with clipping to `max_norm`; `loss` and `grad_norm` (before clipping) p
 
 import pathlib
 import shutil
+import sys
 
 import safetensors.torch
 import torch
 import transformers
-from transformers import LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import LlamaConfig, Ministral3Config, MistralConfig, Olmo2Config, Qwen2Config, Qwen3Config, SmolLM3Config
 
 HERE = pathlib.Path(__file__).parent
 TEMPERATURE = 0.8
@@ -33,6 +34,7 @@ LLAMA3 = dict(
     rope_type="llama3", rope_theta=1000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
     original_max_position_embeddings=64,
 )
+YARN = dict(rope_type="yarn", rope_theta=1000.0, factor=4.0, original_max_position_embeddings=32)
 CASES = {
     # GQA ratio 2, bias, tied.
     "qwen2_tied": Qwen2Config(
@@ -58,8 +60,30 @@ CASES = {
     "llama_linear": LlamaConfig(
         hidden_size=16, intermediate_size=20, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2,
         tie_word_embeddings=False, rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=2.5), **COMMON),
+    # A window much shorter than the sequences, ratio 2, untied.
+    "mistral_window": MistralConfig(
+        hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
+        tie_word_embeddings=False, sliding_window=7, rope_parameters=dict(rope_type="default", rope_theta=1e4), **COMMON),
+    # YaRN whose band blends pairs, and its factor of cosines and sines.
+    "qwen3_yarn": Qwen3Config(
+        hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, head_dim=16,
+        tie_word_embeddings=True, rope_parameters=YARN, **COMMON),
+    # YaRN without that factor; queries would grow beyond 128 tokens.
+    "ministral3": Ministral3Config(
+        hidden_size=24, intermediate_size=18, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1, head_dim=8,
+        tie_word_embeddings=False, pad_token_id=None, rope_parameters=dict(
+            rope_type="yarn", rope_theta=1e4, factor=2.0, original_max_position_embeddings=128, beta_fast=4.0, beta_slow=1.0,
+            mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1), **COMMON),
+    # No rotary embedding in every second layer, ratio 2, tied.
+    "smollm3": SmolLM3Config(
+        hidden_size=24, intermediate_size=18, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+        no_rope_layer_interval=2, pad_token_id=None, rope_parameters=dict(rope_type="default", rope_theta=1e4), **COMMON),
+    # Norms after attention and MLP, and of whole queries and keys; ratio 2, untied. PyTorch would not train a padding token.
+    "olmo2": Olmo2Config(
+        hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        tie_word_embeddings=False, pad_token_id=None, rope_parameters=dict(rope_type="default", rope_theta=1e4), **COMMON),
 }
-OPTIMIZED = {"qwen2_tied": 4.9, "qwen3_ratio_4": None}
+OPTIMIZED = {"qwen2_tied": 4.9, "qwen3_ratio_4": None, "olmo2": 2.0}
 
 
 def metadata(**more):
@@ -173,4 +197,5 @@ def make_case(name, config, seed):
 if __name__ == "__main__":
     torch.use_deterministic_algorithms(True)
     for i, (name, config) in enumerate(CASES.items()):
-        make_case(name, config, 1000 + 10 * i)
+        if name in sys.argv[1:] or len(sys.argv) == 1:
+            make_case(name, config, 1000 + 10 * i)

@@ -82,6 +82,7 @@ impl SizeConfig {
             bos_token_id: None,
             eos_token_id: Vec::new(),
             pad_token_id: None,
+            ..fgrpo_nn::config::Config::default()
         }
     }
 

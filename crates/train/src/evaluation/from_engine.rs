@@ -67,7 +67,7 @@ pub fn generate(
     let mut sampling = Sampling { stop_tokens, max_cached_tokens, ..sampling(&plan.sampling) };
     let (longest, seed) = (plan.sampling.max_tokens, plan.seed.unwrap_or(0));
     let mut encoded: Vec<Vec<u32>> = Vec::with_capacity(problems.len());
-    let room = engine.config().max_position_embeddings;
+    let room = engine.config().context();
     for (problem, prompt) in &problems {
         let ids = language
             .prompt(&problem.conversation(prompt.system.as_deref()), prompt.thinking)

@@ -95,7 +95,7 @@ const BATCH: usize = 32;
 fn log_probabilities(dir: &Path, pools: &[Pool]) -> anyhow::Result<Vec<Vec<f64>>> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut engine = Engine::open(&Checkpoint::open(dir).or_bad_input()?, &Device::cpu(threads))?;
-    let (vocabulary, room) = (engine.config().vocab_size, engine.config().max_position_embeddings);
+    let (vocabulary, room) = (engine.config().vocab_size, engine.config().context());
     let mut all = Vec::new();
     for pool in pools {
         if pool.prompt.iter().chain(pool.completions.iter().flatten()).any(|&t| t as usize >= vocabulary) {
@@ -219,7 +219,7 @@ fn read_pools(settings: &Settings, records: &[PromptRecord]) -> anyhow::Result<V
 
 /// Drops the samples that don't fit the base model's positions.
 fn leave_out_long(settings: &Settings, pools: &mut [Pool]) -> anyhow::Result<()> {
-    let room = Checkpoint::open(&settings.base).or_bad_input()?.config().max_position_embeddings;
+    let room = Checkpoint::open(&settings.base).or_bad_input()?.config().context();
     let mut dropped = 0;
     for pool in pools {
         let fits: Vec<bool> = pool.completions.iter().map(|c| c.len() + pool.prompt.len() <= room).collect();

@@ -76,7 +76,7 @@ impl ServerRollouts {
         sampling: &Sampling,
         (step, key): (u64, Key),
     ) -> anyhow::Result<Option<Vec<Rollouts>>> {
-        let positions = engine.config().max_position_embeddings;
+        let positions = engine.config().context();
         let bodies: Vec<Map<String, Value>> = prompts
             .iter()
             .zip(super::keys(&prompts, key))

@@ -103,7 +103,7 @@ impl<'a> Trainer<'a> {
         let (stall, anchor) = replay(config, &logged, tensorboard.as_mut(), events)?;
         let server = config.rollout.server.as_ref();
         let max_new_tokens = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens());
-        let (prompt, positions) = (task.longest_prompt(), engine.config().max_position_embeddings);
+        let (prompt, positions) = (task.longest_prompt(), engine.config().context());
         if prompt < positions && positions - prompt < max_new_tokens {
             events.say(&format!(
                 "note: the model has {positions} positions, which leaves {} of the {max_new_tokens} tokens of a completion to the longest prompt",

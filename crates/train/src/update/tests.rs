@@ -31,6 +31,7 @@ fn engine() -> Engine {
         bos_token_id: None,
         eos_token_id: vec![0],
         pad_token_id: None,
+        ..Config::default()
     };
     Engine::init(&config, 0.3, &|i| Key::new(7).nth_normal(i), &Device::cpu(1)).unwrap()
 }

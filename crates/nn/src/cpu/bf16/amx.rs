@@ -5,7 +5,7 @@
 
 use std::arch::asm;
 
-use super::super::microkernel::Rows;
+use super::super::microkernel::{Output, Rows};
 use super::TILE;
 
 /// Whether the processor has AMX for bfloat16, and the system lets this process use it.
@@ -93,14 +93,7 @@ macro_rules! tiles {
 ///
 /// # Safety
 /// After [`begin`]; `blocks` blocks of `a` and `b` must be readable, 16 rows of 16 numbers of `c` readable and writable.
-pub(super) unsafe fn tile<const PARTS: usize>(
-    blocks: usize,
-    a: *const f32,
-    b: *const f32,
-    add: bool,
-    c: *mut f32,
-    c_stride: usize,
-) {
+pub(super) unsafe fn tile<const PARTS: usize>(blocks: usize, a: *const f32, b: *const f32, c: Output) {
     macro_rules! one {
         ($($line:literal)*) => {
             tiles!(
@@ -114,7 +107,7 @@ pub(super) unsafe fn tile<const PARTS: usize>(
                 "jnz 2b"
                 "tilestored [{c} + {cs}], tmm0";
                 a = inout(reg) a => _, b = inout(reg) b => _, n = inout(reg) blocks => _,
-                add = in(reg) usize::from(add), c = in(reg) c, cs = in(reg) 4 * c_stride,
+                add = in(reg) usize::from(c.add), c = in(reg) c.first, cs = in(reg) 4 * c.stride,
             )
         };
     }
@@ -148,17 +141,10 @@ pub(super) unsafe fn tile<const PARTS: usize>(
 ///
 /// # Safety
 /// As for [`tile`], with 32 rows of 32 numbers of `c`.
-pub(super) unsafe fn four_tiles<const PARTS: usize>(
-    blocks: usize,
-    a: Rows,
-    b: Rows,
-    add: bool,
-    c: *mut f32,
-    c_stride: usize,
-) {
+pub(super) unsafe fn four_tiles<const PARTS: usize>(blocks: usize, a: Rows, b: Rows, c: Output) {
     const { assert!(TILE == 256) };
     // SAFETY: the second strips and the result's second half are there by the caller's promise.
-    let (a2, b2, c2) = unsafe { (a.first.add(a.stride), b.first.add(b.stride), c.add(16 * c_stride)) };
+    let (a2, b2, c2) = unsafe { (a.first.add(a.stride), b.first.add(b.stride), c.at(16, 0)) };
     macro_rules! four {
         ($($line:literal)*) => {
             tiles!(
@@ -184,7 +170,8 @@ pub(super) unsafe fn four_tiles<const PARTS: usize>(
                 "tilestored [{c2} + {cs} + 64], tmm3";
                 a = inout(reg) a.first => _, a2 = inout(reg) a2 => _,
                 b = inout(reg) b.first => _, b2 = inout(reg) b2 => _, n = inout(reg) blocks => _,
-                add = in(reg) usize::from(add), c = in(reg) c, c2 = in(reg) c2, cs = in(reg) 4 * c_stride,
+                add = in(reg) usize::from(c.add), c = in(reg) c.first, c2 = in(reg) c2.first,
+                cs = in(reg) 4 * c.stride,
             )
         };
     }

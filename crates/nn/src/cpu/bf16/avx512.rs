@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::super::format::Operand;
-use super::super::microkernel::{self, Rows};
+use super::super::microkernel::{self, Output, Rows};
 use super::{Hand, SIDE, TILE, part_products};
 
 /// Converts two registers of numbers to one register in bfloat16, rounded to even.
@@ -88,21 +88,14 @@ pub(super) unsafe fn pack<const PARTS: usize>(
 /// # Safety
 /// The processor must have AVX-512 and its extension; `blocks` blocks of `a` and `b` must be readable, 16 rows of 16 numbers of `c` readable and writable.
 #[target_feature(enable = "avx512f,avx512bf16")]
-pub(super) unsafe fn tile<const PARTS: usize>(
-    blocks: usize,
-    a: *const f32,
-    b: *const f32,
-    add: bool,
-    c: *mut f32,
-    c_stride: usize,
-) {
+pub(super) unsafe fn tile<const PARTS: usize>(blocks: usize, a: *const f32, b: *const f32, c: Output) {
     // SAFETY: the caller's promises.
     unsafe {
         let pairs = |pairs: __m512| std::mem::transmute::<__m512, __m512bh>(pairs);
         let mut sums = [_mm512_setzero_ps(); SIDE];
-        if add {
+        if c.add {
             for (i, sums) in sums.iter_mut().enumerate() {
-                *sums = _mm512_loadu_ps(c.add(i * c_stride));
+                *sums = _mm512_loadu_ps(c.at(i, 0).first);
             }
         }
         for block in 0..blocks {
@@ -119,7 +112,7 @@ pub(super) unsafe fn tile<const PARTS: usize>(
             }
         }
         for (i, sums) in sums.iter().enumerate() {
-            _mm512_storeu_ps(c.add(i * c_stride), *sums);
+            _mm512_storeu_ps(c.at(i, 0).first, *sums);
         }
     }
 }

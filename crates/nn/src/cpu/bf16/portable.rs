@@ -3,6 +3,7 @@
 use half::bf16;
 
 use super::super::format::Operand;
+use super::super::microkernel::Output;
 use super::super::simd;
 use super::{BLOCK, Hand, SIDE, TILE, part_products};
 
@@ -46,21 +47,14 @@ pub(super) unsafe fn pack<const PARTS: usize>(
 ///
 /// # Safety
 /// `blocks` blocks of `a` and `b` must be readable, 16 rows of 16 numbers of `c` readable and writable.
-pub(super) unsafe fn tile<const PARTS: usize>(
-    blocks: usize,
-    a: *const f32,
-    b: *const f32,
-    add: bool,
-    c: *mut f32,
-    c_stride: usize,
-) {
+pub(super) unsafe fn tile<const PARTS: usize>(blocks: usize, a: *const f32, b: *const f32, c: Output) {
     const { assert!(BLOCK == 2 * SIDE) };
     let mut sums = [0.0f32; TILE];
     // SAFETY: the caller's promises.
     unsafe {
-        if add {
+        if c.add {
             for (i, sums) in sums.chunks_exact_mut(SIDE).enumerate() {
-                std::ptr::copy_nonoverlapping(c.add(i * c_stride), sums.as_mut_ptr(), SIDE);
+                std::ptr::copy_nonoverlapping(c.at(i, 0).first, sums.as_mut_ptr(), SIDE);
             }
         }
         for block in 0..blocks {
@@ -72,7 +66,7 @@ pub(super) unsafe fn tile<const PARTS: usize>(
             }
         }
         for (i, sums) in sums.chunks_exact(SIDE).enumerate() {
-            std::ptr::copy_nonoverlapping(sums.as_ptr(), c.add(i * c_stride), SIDE);
+            std::ptr::copy_nonoverlapping(sums.as_ptr(), c.at(i, 0).first, SIDE);
         }
     }
 }

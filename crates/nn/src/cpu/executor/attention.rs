@@ -1,19 +1,17 @@
 //! Attention of a pass, and the cache.
 
-use super::super::attention::{self, Keys};
+use super::super::attention::{self, Keys, Plan};
 use super::super::buffer::Buffer;
 use super::super::lists::Lists;
 use super::super::team::Shared;
 use super::{Cache, CpuExecutor};
-use crate::executor::{AttentionOps, Heads, Rows};
+use crate::executor::{Attention, AttentionOps, Heads};
 
-/// Attention's plan, of a pass or of a decoding step.
-#[derive(Clone, Copy)]
-pub(super) struct Plan<'a> {
-    pub(super) queries: usize,
-    /// The row of each query, if a piece is causal.
-    pub(super) rows: &'a [u32],
-    pub(super) pieces: &'a [crate::segments::Piece],
+impl<'a> Attention<'a, Lists> {
+    fn plan(&self) -> Plan<'a> {
+        let (plan, positions) = (self.lists.plan(self.rows), self.lists.positions(self.rows));
+        Plan { queries: plan.rows.len(), positions, pieces: &plan.pieces, window: self.window }
+    }
 }
 
 impl CpuExecutor {
@@ -39,44 +37,29 @@ impl CpuExecutor {
                 (out.part(own.start * width..own.end * width), lse.part(own.start * h..own.end * h))
             };
             let scratch = &mut self.scratch(part).attention;
-            attention::forward(heads, own, plan.rows, plan.pieces, q, keys, out, lse, scratch);
+            attention::forward(heads, own, plan, q, keys, out, lse, scratch);
         });
     }
 }
 
-impl AttentionOps for CpuExecutor {
+impl AttentionOps<Buffer, Cache, Lists> for CpuExecutor {
     fn attention(
         &mut self,
-        heads: Heads,
-        lists: &Lists,
-        rows: Rows,
+        of: Attention<'_, Lists>,
         q: &Buffer,
         kv: &Buffer,
         out: &mut Buffer,
         lse: &mut Buffer,
     ) {
+        let heads = of.heads;
         let keys = Keys { data: kv, stride: heads.key_width(), values: heads.keys * heads.size };
-        let plan = lists.plan(rows);
-        let plan = Plan { queries: plan.rows.len(), rows: &plan.rows, pieces: &plan.pieces };
-        self.attend(heads, plan, q, keys, out, lse);
+        self.attend(heads, of.plan(), q, keys, out, lse);
     }
 
-    fn attention_backward(
-        &mut self,
-        heads: Heads,
-        lists: &Lists,
-        rows: Rows,
-        keys: usize,
-        q: &Buffer,
-        kv: &Buffer,
-        out: &Buffer,
-        lse: &Buffer,
-        dout: &Buffer,
-        dq: &mut Buffer,
-        dkv: &mut Buffer,
-    ) {
-        let plan = lists.plan(rows);
-        let (queries, width, stride) = (plan.rows.len(), heads.query_width(), heads.key_width());
+    fn attention_backward(&mut self, of: Attention<'_, Lists>, from: [&Buffer; 5], to: [&mut Buffer; 2]) {
+        let (plan, Attention { heads, keys, .. }) = (of.plan(), of);
+        let ([q, kv, out, lse, dout], [dq, dkv]) = (from, to);
+        let (queries, width, stride) = (plan.queries, heads.query_width(), heads.key_width());
         let mut delta = std::mem::take(&mut self.delta);
         delta.reserve(queries * heads.queries);
         let shared = Shared::new(&mut delta);
@@ -93,7 +76,7 @@ impl AttentionOps for CpuExecutor {
             attention::backward(&of, 0..queries, 0..keys, Some(dq), Some(dkv), scratch);
         } else {
             // The scores are computed twice, so that each thread has the queries, then the keys, whose derivatives it sums.
-            let parts = attention::balanced(&plan.pieces, queries, self.team.size(), false);
+            let parts = attention::balanced(plan.pieces, queries, self.team.size(), false);
             let shared = Shared::new(dq);
             self.team.run(parts.len(), &|part| {
                 let own = parts[part].clone();
@@ -102,7 +85,7 @@ impl AttentionOps for CpuExecutor {
                 let scratch = &mut self.scratch(part).attention;
                 attention::backward(&of, own, 0..keys, Some(dq), None, scratch);
             });
-            let parts = attention::balanced(&plan.pieces, keys, self.team.size(), true);
+            let parts = attention::balanced(plan.pieces, keys, self.team.size(), true);
             let shared = Shared::new(dkv);
             self.team.run(parts.len(), &|part| {
                 let own = parts[part].clone();

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::super::attention::Keys;
+use super::super::attention::{Keys, Plan};
 use super::super::buffer::Buffer;
 use super::super::decoding::Decoding;
 use super::super::lists::Lists;
@@ -10,14 +10,13 @@ use super::super::product::View;
 use super::super::team::Shared;
 use super::super::weights::Weights;
 use super::super::{sampler, simd};
-use super::attention::Plan;
 use super::{Cache, CpuExecutor, Scratch, part, rows_at_a_time};
 use crate::error::Error;
-use crate::executor::{DecodeChanges, DecodeOps, Head, HeadNorms, Heads};
+use crate::executor::{DecodeChanges, DecodeOps, Head, StepAttention};
 use crate::layout::{Span, Write};
 use crate::sampling::{Draw, Drawn, Sampling};
 
-impl DecodeOps for CpuExecutor {
+impl DecodeOps<Buffer, Weights, Cache, Lists> for CpuExecutor {
     /// The step is done when it has been submitted: there is nothing to overlap with.
     const RUNS_AHEAD: bool = false;
 
@@ -35,15 +34,13 @@ impl DecodeOps for CpuExecutor {
 
     fn step_attention(
         &mut self,
-        weights: &Weights,
-        norms: &HeadNorms,
-        heads: Heads,
+        of: StepAttention<'_, Weights>,
         decoding: &Decoding,
         cache: &mut Cache,
-        layer: usize,
         qkv: &Buffer,
         out: &mut Buffer,
     ) {
+        let StepAttention { weights, heads, layer, .. } = of;
         let (width, stride, size) = (heads.query_width(), heads.key_width(), heads.size);
         let Decoding { step, lists, pieces, .. } = decoding;
         let mut q = std::mem::take(&mut self.queries);
@@ -60,23 +57,26 @@ impl DecodeOps for CpuExecutor {
                 let heads_of = |from: &[f32], to: &mut [f32], norm: Option<Span>| {
                     for (from, to) in from.chunks_exact(size).zip(to.chunks_exact_mut(size)) {
                         match norm {
-                            Some(norm) => _ = simd::rms_norm(from, part(weights, norm), norms.eps, to),
+                            Some(norm) => _ = simd::rms_norm(from, part(weights, norm), of.eps, to),
                             None => to.copy_from_slice(from),
                         }
-                        let (low, high) = to.split_at_mut(size / 2);
-                        simd::rotate(low, high, cos, sin, 1.0);
+                        if of.rope {
+                            let (low, high) = to.split_at_mut(size / 2);
+                            simd::rotate(low, high, cos, sin, 1.0);
+                        }
                     }
                 };
-                heads_of(from_q, q, norms.q);
+                heads_of(from_q, q, of.q_norm);
                 let (k, v) = kv.split_at_mut(stride / 2);
-                heads_of(&from_kv[..stride / 2], k, norms.k);
+                heads_of(&from_kv[..stride / 2], k, of.k_norm);
                 v.copy_from_slice(&from_kv[stride / 2..]);
             }
         });
         let keys = Keys { data: &cache.layers[layer], stride, values: stride / 2 };
         let mut lse = std::mem::take(&mut self.lse);
         lse.reserve(step.rows() * heads.queries);
-        self.attend(heads, Plan { queries: step.rows(), rows: &[], pieces }, &q, keys, out, &mut lse);
+        let (queries, positions, window) = (step.rows(), &step.positions, of.window);
+        self.attend(heads, Plan { queries, positions, pieces, window }, &q, keys, out, &mut lse);
         (self.lse, self.queries) = (lse, q);
     }
 

@@ -7,45 +7,35 @@ use super::super::product::View;
 use super::super::weights::Weights;
 use super::{CpuExecutor, part, part_mut};
 use crate::error::Error;
-use crate::executor::{Head, HeadOps};
+use crate::executor::{Head, HeadOps, HeadPass};
 use crate::layout::Write;
 
-impl HeadOps for CpuExecutor {
+impl CpuExecutor {
+    fn inputs<'a>(&'a self, of: &HeadPass<'a, Weights, Lists>, x: &'a [f32]) -> head::Inputs<'a> {
+        let HeadPass { weights, head, temperature, rows, lists, .. } = *of;
+        let (team, products, weight) = (&self.team, self.products, part(weights, head.weight));
+        head::Inputs { team, products, weight, head, temperature, rows, x, picks: &lists.picks }
+    }
+}
+
+impl HeadOps<Buffer, Weights, [f32], Lists> for CpuExecutor {
     fn keeps_logits(&self, head: Head, rows: usize) -> bool {
         rows * head.vocabulary <= head::KEPT
     }
 
     fn head(
         &mut self,
-        weights: &Weights,
-        head: Head,
-        temperature: f32,
-        rows: usize,
+        of: HeadPass<'_, Weights, Lists>,
         x: &Buffer,
-        lists: &Lists,
-        kept: bool,
         logits: &mut Buffer,
         saved: &mut Buffer,
         scores: &mut Buffer,
     ) {
-        let (weight, picks) = (part(weights, head.weight), &lists.picks);
-        let scores = &mut scores[..2 * picks.len()];
-        let (team, products, scratch) = (&self.team, self.products, &mut self.head);
-        let kept = kept.then_some(&mut logits[..]);
-        head::forward(
-            team,
-            products,
-            weight,
-            head,
-            temperature,
-            rows,
-            x,
-            picks,
-            kept,
-            saved,
-            scores,
-            scratch,
-        );
+        let kept = of.kept.then_some(&mut logits[..]);
+        let scores = &mut scores[..2 * of.lists.picks.len()];
+        let mut scratch = std::mem::take(&mut self.head);
+        head::forward(self.inputs(&of, x), kept, saved, scores, &mut scratch);
+        self.head = scratch;
     }
 
     fn scores(
@@ -75,38 +65,18 @@ impl HeadOps for CpuExecutor {
 
     fn head_backward(
         &mut self,
-        weights: &Weights,
+        of: HeadPass<'_, Weights, Lists>,
         gradient: Option<&mut [f32]>,
-        head: Head,
-        temperature: f32,
-        rows: usize,
-        x: &Buffer,
-        lists: &Lists,
-        kept: bool,
+        [x, saved, derivatives]: [&Buffer; 3],
         logits: &mut Buffer,
-        saved: &Buffer,
-        derivatives: &Buffer,
         dx: &mut Buffer,
     ) {
-        let (weight, picks) = (part(weights, head.weight), &lists.picks);
-        let gradient = gradient.map(|gradient| part_mut(gradient, head.weight));
-        let derivatives = &derivatives[..2 * picks.len()];
-        head::backward(
-            &self.team,
-            self.products,
-            weight,
-            gradient,
-            head,
-            temperature,
-            rows,
-            x,
-            picks,
-            kept.then_some(&mut logits[..]),
-            saved,
-            derivatives,
-            dx,
-            &mut self.head,
-        );
+        let gradient = gradient.map(|gradient| part_mut(gradient, of.head.weight));
+        let derivatives = &derivatives[..2 * of.lists.picks.len()];
+        let kept = of.kept.then_some(&mut logits[..]);
+        let mut scratch = std::mem::take(&mut self.head);
+        head::backward(self.inputs(&of, x), gradient, kept, saved, derivatives, dx, &mut scratch);
+        self.head = scratch;
     }
 
     fn logits(&mut self, weights: &Weights, head: Head, rows: usize, x: &Buffer, logits: &mut Vec<f32>) {

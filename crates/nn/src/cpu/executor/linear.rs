@@ -7,7 +7,7 @@ use super::super::team::Shared;
 use super::super::weights::Weights;
 use super::{CpuExecutor, part, part_mut};
 use crate::cpu::format::CUT;
-use crate::executor::LinearOps;
+use crate::executor::{LinearOps, LowRank, Map};
 use crate::layout::{Linear, Span, Write};
 use crate::lora::Adapted;
 
@@ -57,9 +57,7 @@ impl CpuExecutor {
     /// Into columns `first..` of rows of `stride` numbers.
     fn linear_into(
         &mut self,
-        weights: &Weights,
-        linear: Linear,
-        rows: usize,
+        Map { weights, linear, rows }: Map<'_, Weights>,
         x: &Buffer,
         onto: Option<&Buffer>,
         y: &mut Buffer,
@@ -98,36 +96,22 @@ impl CpuExecutor {
     }
 }
 
-impl LinearOps for CpuExecutor {
-    fn linear(
-        &mut self,
-        weights: &Weights,
-        linear: Linear,
-        rows: usize,
-        x: &Buffer,
-        onto: Option<&Buffer>,
-        y: &mut Buffer,
-    ) {
-        self.linear_into(weights, linear, rows, x, onto, y, (0, linear.outputs))
+impl LinearOps<Buffer, Weights, [f32]> for CpuExecutor {
+    fn linear(&mut self, map: Map<'_, Weights>, x: &Buffer, onto: Option<&Buffer>, y: &mut Buffer) {
+        let at = (0, map.linear.outputs);
+        self.linear_into(map, x, onto, y, at)
     }
 
     fn linears(&mut self, weights: &Weights, linears: &[Linear], rows: usize, x: &Buffer, y: &mut Buffer) {
         let (stride, mut first) = (linears.iter().map(|linear| linear.outputs).sum(), 0);
         for &linear in linears {
-            self.linear_into(weights, linear, rows, x, None, y, (first, stride));
+            self.linear_into(Map { weights, linear, rows }, x, None, y, (first, stride));
             first += linear.outputs;
         }
     }
 
-    fn linear_backward_input(
-        &mut self,
-        weights: &Weights,
-        linear: Linear,
-        rows: usize,
-        dy: &Buffer,
-        write: Write,
-        dx: &mut Buffer,
-    ) {
+    fn linear_backward_input(&mut self, map: Map<'_, Weights>, dy: &Buffer, write: Write, dx: &mut Buffer) {
+        let Map { weights, linear, rows } = map;
         let Linear { inputs, outputs, .. } = linear;
         let to = View::rows(0, inputs);
         if linear.weight.is_apart() {
@@ -174,19 +158,12 @@ impl LinearOps for CpuExecutor {
         }
     }
 
-    fn low_rank(
-        &mut self,
-        factors: &Weights,
-        adapted: &Adapted,
-        scale: f32,
-        rows: usize,
-        x: &Buffer,
-        y: &mut Buffer,
-    ) {
-        let Adapted { outputs, inputs, rank, stride, first, .. } = *adapted;
+    fn low_rank(&mut self, of: LowRank<'_, Weights>, x: &Buffer, y: &mut Buffer) {
+        let LowRank { factors, adapted, scale, rows } = of;
+        let Adapted { outputs, inputs, rank, stride, first, .. } = adapted;
         let mut low = std::mem::take(&mut self.low_rank);
         low.reserve(rows * rank);
-        let [a, b] = factors_of(factors, adapted);
+        let [a, b] = factors_of(factors, &adapted);
         let (at, x) = (View::rows(0, rank), View::rows(0, inputs).of(x));
         self.packing_product([rows, rank, inputs], x, a.transposed(), at.to(Write::Replace, &mut low));
         simd::scale(&mut low[..rows * rank], scale);
@@ -195,19 +172,12 @@ impl LinearOps for CpuExecutor {
         self.low_rank = low;
     }
 
-    fn low_rank_backward_input(
-        &mut self,
-        factors: &Weights,
-        adapted: &Adapted,
-        scale: f32,
-        rows: usize,
-        dy: &Buffer,
-        dx: &mut Buffer,
-    ) {
-        let Adapted { outputs, inputs, rank, stride, first, .. } = *adapted;
+    fn low_rank_backward_input(&mut self, of: LowRank<'_, Weights>, dy: &Buffer, dx: &mut Buffer) {
+        let LowRank { factors, adapted, scale, rows } = of;
+        let Adapted { outputs, inputs, rank, stride, first, .. } = adapted;
         let mut low = std::mem::take(&mut self.low_rank);
         low.reserve(rows * rank);
-        let [a, b] = factors_of(factors, adapted);
+        let [a, b] = factors_of(factors, &adapted);
         let (at, dy) = (View::rows(0, rank), View::rows(first, stride).of(dy));
         self.product([rows, rank, outputs], dy, b, at.to(Write::Replace, &mut low));
         simd::scale(&mut low[..rows * rank], scale);
@@ -215,23 +185,15 @@ impl LinearOps for CpuExecutor {
         self.low_rank = low;
     }
 
-    fn low_rank_backward(
-        &mut self,
-        factors: &Weights,
-        gradient: &mut [f32],
-        adapted: &Adapted,
-        scale: f32,
-        rows: usize,
-        dy: &Buffer,
-        x: &Buffer,
-    ) {
+    fn low_rank_backward(&mut self, of: LowRank<'_, Weights>, gradient: &mut [f32], dy: &Buffer, x: &Buffer) {
+        let LowRank { factors, adapted, scale, rows } = of;
         if rows == 0 {
             return;
         }
-        let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = *adapted;
+        let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = adapted;
         let mut low = std::mem::take(&mut self.low_rank);
         low.reserve(rows * rank);
-        let [at_a, at_b] = factors_of(factors, adapted);
+        let [at_a, at_b] = factors_of(factors, &adapted);
         let (at, x, dy) =
             (View::rows(0, rank), View::rows(0, inputs).of(x), View::rows(first, stride).of(dy));
         self.product([rows, rank, inputs], x, at_a.transposed(), at.to(Write::Replace, &mut low));

@@ -7,7 +7,7 @@ use super::super::simd;
 use super::super::team::Shared;
 use super::super::weights::Weights;
 use super::{CpuExecutor, part, part_mut};
-use crate::executor::{HeadRows, NormOps};
+use crate::executor::{HeadRows, Norm, NormOps};
 use crate::layout::Span;
 
 /// A norm's span in the gradient, or scratch memory if it isn't trained.
@@ -27,17 +27,9 @@ fn norm_gradient<'a>(
     }
 }
 
-impl NormOps for CpuExecutor {
-    fn rms_norm(
-        &mut self,
-        weights: &Weights,
-        weight: Span,
-        eps: f32,
-        rows: usize,
-        x: &Buffer,
-        y: &mut Buffer,
-        scale: &mut Buffer,
-    ) {
+impl NormOps<Buffer, Weights, [f32]> for CpuExecutor {
+    fn rms_norm(&mut self, norm: Norm<'_, Weights>, x: &Buffer, y: &mut Buffer, scale: &mut Buffer) {
+        let Norm { weights, weight, eps, rows } = norm;
         let (weight, width) = (part(weights, weight), weight.len);
         let (y, scale) = (Shared::new(y), Shared::new(scale));
         self.rows(rows, width, |own| {
@@ -51,15 +43,8 @@ impl NormOps for CpuExecutor {
         });
     }
 
-    fn rms_norm_again(
-        &mut self,
-        weights: &Weights,
-        weight: Span,
-        rows: usize,
-        x: &Buffer,
-        scale: &Buffer,
-        y: &mut Buffer,
-    ) {
+    fn rms_norm_again(&mut self, norm: Norm<'_, Weights>, x: &Buffer, scale: &Buffer, y: &mut Buffer) {
+        let Norm { weights, weight, rows, .. } = norm;
         let (weight, width) = (part(weights, weight), weight.len);
         let y = Shared::new(y);
         self.rows(rows, width, |own| {
@@ -73,15 +58,14 @@ impl NormOps for CpuExecutor {
 
     fn rms_norm_backward(
         &mut self,
-        weights: &Weights,
+        norm: Norm<'_, Weights>,
         gradient: Option<&mut [f32]>,
-        weight: Span,
-        rows: usize,
         x: &Buffer,
         scale: &Buffer,
         dy: &Buffer,
         dx: &mut Buffer,
     ) {
+        let Norm { weights, weight, rows, .. } = norm;
         let width = weight.len;
         let wanted = gradient.is_some();
         let mut spare = std::mem::take(&mut self.spare);
@@ -120,21 +104,20 @@ impl NormOps for CpuExecutor {
 
     fn head_norm(
         &mut self,
-        weights: &Weights,
-        weight: Span,
-        eps: f32,
+        norm: Norm<'_, Weights>,
         heads: HeadRows,
         x: &mut Buffer,
         raw: &mut Buffer,
         scale: &mut Buffer,
     ) {
+        let Norm { weights, weight, eps, .. } = norm;
         let weight = part(weights, weight);
         let (x, raw, scale) = (Shared::new(x), Shared::new(raw), Shared::new(scale));
         self.rows(heads.rows, heads.count * heads.size, |own| {
             for row in own {
                 for head in 0..heads.count {
                     let index = row * heads.count + head;
-                    let at = row * heads.stride + head * heads.size;
+                    let at = row * heads.stride + heads.first + head * heads.size;
                     // SAFETY: ranges of a split are apart.
                     let (raw, x, scale) = unsafe {
                         (
@@ -152,14 +135,14 @@ impl NormOps for CpuExecutor {
 
     fn head_norm_backward(
         &mut self,
-        weights: &Weights,
+        norm: Norm<'_, Weights>,
         gradient: Option<&mut [f32]>,
-        weight: Span,
         heads: HeadRows,
         raw: &Buffer,
         scale: &Buffer,
         dx: &mut Buffer,
     ) {
+        let Norm { weights, weight, .. } = norm;
         let wanted = gradient.is_some();
         let mut spare = std::mem::take(&mut self.spare);
         let dweight = norm_gradient(gradient, weight, &mut spare);
@@ -169,7 +152,11 @@ impl NormOps for CpuExecutor {
             for row in own {
                 for head in 0..heads.count {
                     let index = row * heads.count + head;
-                    visit(&raw[index * size..][..size], scale[index], row * heads.stride + head * size);
+                    visit(
+                        &raw[index * size..][..size],
+                        scale[index],
+                        row * heads.stride + heads.first + head * size,
+                    );
                 }
             }
         };

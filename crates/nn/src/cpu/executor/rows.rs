@@ -11,7 +11,7 @@ use super::{CpuExecutor, part, part_mut};
 use crate::executor::{HeadRows, Rotation, RowOps, Rows};
 use crate::layout::Span;
 
-impl RowOps for CpuExecutor {
+impl RowOps<Buffer, Weights, [f32], Lists> for CpuExecutor {
     fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
         let rows = &lists.predicting.rows;
         let y = Shared::new(y);
@@ -63,6 +63,12 @@ impl RowOps for CpuExecutor {
         self.rows(len, 1, |own| unsafe { y.part(own) }.fill(0.0));
     }
 
+    fn add(&mut self, len: usize, x: &Buffer, y: &mut Buffer) {
+        let y = Shared::new(&mut y[..len]);
+        // SAFETY: ranges of a split are apart.
+        self.rows(len, 1, |own| simd::add(&x[own.clone()], unsafe { y.part(own) }));
+    }
+
     fn keep_rows(&mut self, width: usize, ranges: &[Range<usize>], x: &mut Buffer) {
         let mut to = 0;
         for range in ranges {
@@ -103,16 +109,13 @@ impl RowOps for CpuExecutor {
 
     fn rotate(&mut self, direction: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
         let sign = if direction == Rotation::Forward { 1.0 } else { -1.0 };
-        let positions = match rows {
-            Rows::All => &lists.positions,
-            Rows::Predicting => &lists.query_positions,
-        };
+        let positions = lists.positions(rows);
         let x = Shared::new(x);
         self.rows(heads.rows, heads.count * heads.size, |own| {
             for row in own {
                 let (cos, sin) = self.rope.at(positions[row] as usize);
                 for head in 0..heads.count {
-                    let at = row * heads.stride + head * heads.size;
+                    let at = row * heads.stride + heads.first + head * heads.size;
                     // SAFETY: ranges of a split are apart.
                     let (low, high) = unsafe { x.part(at..at + heads.size) }.split_at_mut(heads.size / 2);
                     simd::rotate(low, high, cos, sin, sign);

@@ -8,7 +8,7 @@ use super::super::stream::Purpose;
 use super::decoding::parts_kernels;
 use super::{Cache, CudaExecutor, FULL, args, kernel, warp_shape};
 use crate::engine::Precision;
-use crate::executor::{AttentionOps, Heads, Rows};
+use crate::executor::{Attention, AttentionOps, Heads};
 
 /// The kernels on tensor cores for one size of heads.
 struct TensorCores {
@@ -42,16 +42,14 @@ impl CudaExecutor {
     /// The same by decoding's kernels, cut where decoding cuts, so that a row gets its bits.
     fn exact_attention(
         &mut self,
-        heads: Heads,
-        lists: &Lists,
-        plan: &Plan,
+        Attention { heads, lists, rows, .. }: Attention<'_, Lists>,
         q: &Buffer,
         kv: &Buffer,
         out: &Buffer,
         lse: &Buffer,
     ) {
         let Heads { queries, keys, size } = heads;
-        let words = &lists.words;
+        let (words, plan) = (&lists.words, lists.plan(rows));
         let parts = plan.exact.iter().map(|batch| batch.parts).max().unwrap_or(0);
         self.parts.reserve(&self.stream, FULL, parts * queries * (size + 2), Purpose::Pass);
         for &PassItems { first, rows, items, starts, .. } in &plan.exact {
@@ -80,22 +78,20 @@ impl CudaExecutor {
     }
 }
 
-impl AttentionOps for CudaExecutor {
+impl AttentionOps<Buffer, Cache, Lists> for CudaExecutor {
     fn attention(
         &mut self,
-        heads: Heads,
-        lists: &Lists,
-        rows: Rows,
+        of: Attention<'_, Lists>,
         q: &Buffer,
         kv: &Buffer,
         out: &mut Buffer,
         lse: &mut Buffer,
     ) {
-        let Heads { queries, keys, size } = heads;
-        let plan = lists.plan(rows);
         if self.exact {
-            return self.exact_attention(heads, lists, plan, q, kv, out, lse);
+            return self.exact_attention(of, q, kv, out, lse);
         }
+        let Attention { heads: Heads { queries, keys, size }, lists, rows, .. } = of;
+        let plan = lists.plan(rows);
         let count = plan.rows.len;
         let [rows, first, pieces] = Self::attention_arguments(lists, plan);
         let sizes = [queries, keys, size, count].map(|n| Argument::U32(n as u32));
@@ -113,20 +109,9 @@ impl AttentionOps for CudaExecutor {
         );
     }
 
-    fn attention_backward(
-        &mut self,
-        heads: Heads,
-        lists: &Lists,
-        rows: Rows,
-        keys: usize,
-        q: &Buffer,
-        kv: &Buffer,
-        out: &Buffer,
-        lse: &Buffer,
-        dout: &Buffer,
-        dq: &mut Buffer,
-        dkv: &mut Buffer,
-    ) {
+    fn attention_backward(&mut self, of: Attention<'_, Lists>, from: [&Buffer; 5], to: [&mut Buffer; 2]) {
+        let Attention { heads, lists, rows, keys, .. } = of;
+        let ([q, kv, out, lse, dout], [dq, dkv]) = (from, to);
         let plan = lists.plan(rows);
         let (count, size) = (plan.rows.len, heads.size);
         self.delta.reserve(&self.stream, FULL, count * heads.queries, Purpose::Pass);

@@ -11,7 +11,7 @@ use super::super::weights::Weights;
 use super::{Cache, CudaExecutor, FULL, THREADS, args, kernel, warp_shape};
 use crate::engine::Precision;
 use crate::error::Error;
-use crate::executor::{DecodeChanges, DecodeOps, Head, HeadNorms, Heads, StepTokens};
+use crate::executor::{DecodeChanges, DecodeOps, Head, Heads, StepAttention, StepTokens};
 use crate::layout::Span;
 use crate::sampling::{Draw, Drawn, Sampling};
 
@@ -72,7 +72,7 @@ impl CudaExecutor {
     }
 }
 
-impl DecodeOps for CudaExecutor {
+impl DecodeOps<Buffer, Weights, Cache, Lists> for CudaExecutor {
     const RUNS_AHEAD: bool = true;
 
     fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Decoding) {
@@ -91,15 +91,13 @@ impl DecodeOps for CudaExecutor {
 
     fn step_attention(
         &mut self,
-        weights: &Weights,
-        norms: &HeadNorms,
-        heads: Heads,
+        of: StepAttention<'_, Weights>,
         decoding: &Decoding,
         cache: &mut Cache,
-        layer: usize,
         qkv: &Buffer,
         out: &mut Buffer,
     ) {
+        let StepAttention { weights, heads, layer, .. } = of;
         let cache = &cache.layers[layer];
         let Heads { queries, keys, size } = heads;
         let (Items { items, place, ranges, .. }, lists) = (decoding.items, &decoding.lists);
@@ -108,6 +106,8 @@ impl DecodeOps for CudaExecutor {
         self.parts.reserve(&self.stream, FULL, room, Purpose::Pass);
         let scale = 1.0 / (size as f32).sqrt();
         let norm = |norm: Option<Span>| norm.map_or(self.angles.at(0), |norm| weights.at(norm.offset));
+        // Without rotary embedding, by the angle 0: the second table.
+        let angles = self.angles.at(if of.rope { 0 } else { self.angles.len() / 2 });
         let ([parts, _], shape) = parts_kernels(self.precision, heads, place.len);
         // Blocks run in any order, so rows that attend to keys which others of them store do so once all are there.
         for _ in 0..if decoding.reads_its_own() { 2 } else { 1 } {
@@ -120,11 +120,11 @@ impl DecodeOps for CudaExecutor {
                     words.at(ranges, 0),
                     words.at(lists.positions, 0),
                     words.at(lists.slots, 0),
-                    &self.angles,
-                    norm(norms.q),
-                    norm(norms.k),
-                    u32::from(norms.q.is_some()),
-                    norms.eps,
+                    angles,
+                    norm(of.q_norm),
+                    norm(of.k_norm),
+                    u32::from(of.q_norm.is_some()),
+                    of.eps,
                     qkv,
                     cache,
                     &self.parts,

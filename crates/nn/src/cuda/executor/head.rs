@@ -9,7 +9,7 @@ use super::super::weights::Weights;
 use super::{CudaExecutor, FULL, LOGITS, THREADS, args, kernel, row_shape, row_threads};
 use crate::cpu::head::non_finite;
 use crate::error::Error;
-use crate::executor::{Head, HeadOps};
+use crate::executor::{Head, HeadOps, HeadPass};
 use crate::layout::Write;
 
 impl CudaExecutor {
@@ -41,24 +41,20 @@ impl CudaExecutor {
     }
 }
 
-impl HeadOps for CudaExecutor {
+impl HeadOps<Buffer, Weights, Buffer, Lists> for CudaExecutor {
     fn keeps_logits(&self, head: Head, rows: usize) -> bool {
         rows * head.vocabulary <= self.pass_logits
     }
 
     fn head(
         &mut self,
-        weights: &Weights,
-        head: Head,
-        temperature: f32,
-        rows: usize,
+        of: HeadPass<'_, Weights, Lists>,
         x: &Buffer,
-        lists: &Lists,
-        kept: bool,
         logits: &mut Buffer,
         saved: &mut Buffer,
         scores: &mut Buffer,
     ) {
+        let HeadPass { weights, head, temperature, rows, lists, kept } = of;
         let (v, factor) = (head.vocabulary, 1.0 / temperature);
         let picks = lists.pick_rows.len;
         let chunk = if kept { rows.max(1) } else { self.pass_rows(head, rows) };
@@ -124,19 +120,13 @@ impl HeadOps for CudaExecutor {
     /// Logits become their derivatives in their place: of 16 bits in bf16, so that a row of them is half as long as their distance.
     fn head_backward(
         &mut self,
-        weights: &Weights,
+        of: HeadPass<'_, Weights, Lists>,
         mut gradient: Option<&mut Buffer>,
-        head: Head,
-        temperature: f32,
-        rows: usize,
-        x: &Buffer,
-        lists: &Lists,
-        kept: bool,
+        [x, saved, derivatives]: [&Buffer; 3],
         logits: &mut Buffer,
-        saved: &Buffer,
-        derivatives: &Buffer,
         dx: &mut Buffer,
     ) {
+        let HeadPass { weights, head, temperature, rows, lists, kept } = of;
         let Head { weight, vocabulary: v, width: d } = head;
         let factor = 1.0 / temperature;
         let picks = lists.pick_rows.len;

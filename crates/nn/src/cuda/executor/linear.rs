@@ -6,20 +6,13 @@ use super::super::buffer::Buffer;
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
 use super::{Columns, CudaExecutor};
-use crate::executor::LinearOps;
+use crate::executor::{LinearOps, LowRank, Map};
 use crate::layout::{Linear, Span, Write};
 use crate::lora::Adapted;
 
 impl CudaExecutor {
-    fn linear_into(
-        &mut self,
-        weights: &Weights,
-        linear: Linear,
-        rows: usize,
-        x: &Buffer,
-        onto: Option<&Buffer>,
-        y: Matrix,
-    ) {
+    fn linear_into(&mut self, map: Map<'_, Weights>, x: &Buffer, onto: Option<&Buffer>, y: Matrix) {
+        let Map { weights, linear, rows } = map;
         let Linear { weight, bias, outputs, inputs } = linear;
         let (x, number) = (x.rows(0, inputs), self.precision.bytes());
         // Outputs from `first` on.
@@ -54,17 +47,10 @@ impl CudaExecutor {
     }
 }
 
-impl LinearOps for CudaExecutor {
-    fn linear(
-        &mut self,
-        weights: &Weights,
-        linear: Linear,
-        rows: usize,
-        x: &Buffer,
-        onto: Option<&Buffer>,
-        y: &mut Buffer,
-    ) {
-        self.linear_into(weights, linear, rows, x, onto, y.rows(0, linear.outputs))
+impl LinearOps<Buffer, Weights, Buffer> for CudaExecutor {
+    fn linear(&mut self, map: Map<'_, Weights>, x: &Buffer, onto: Option<&Buffer>, y: &mut Buffer) {
+        let y = y.rows(0, map.linear.outputs);
+        self.linear_into(map, x, onto, y)
     }
 
     /// Maps whose matrices are adjacent are one product, but not where a pass, which takes them one by one, has to get the same bits.
@@ -82,27 +68,14 @@ impl LinearOps for CudaExecutor {
         for group in linears.chunk_by(adjacent) {
             let outputs = group.iter().map(|linear| linear.outputs).sum();
             let weight = Span { len: outputs * group[0].inputs, ..group[0].weight };
-            self.linear_into(
-                weights,
-                Linear { weight, outputs, ..group[0] },
-                rows,
-                x,
-                None,
-                y.rows(first, stride),
-            );
+            let linear = Linear { weight, outputs, ..group[0] };
+            self.linear_into(Map { weights, linear, rows }, x, None, y.rows(first, stride));
             first += outputs;
         }
     }
 
-    fn linear_backward_input(
-        &mut self,
-        weights: &Weights,
-        linear: Linear,
-        rows: usize,
-        dy: &Buffer,
-        write: Write,
-        dx: &mut Buffer,
-    ) {
+    fn linear_backward_input(&mut self, map: Map<'_, Weights>, dy: &Buffer, write: Write, dx: &mut Buffer) {
+        let Map { weights, linear, rows } = map;
         let Linear { weight, outputs, inputs, .. } = linear;
         if weight.is_apart() {
             let (mut first, mut write) = (0, write);
@@ -138,16 +111,9 @@ impl LinearOps for CudaExecutor {
         }
     }
 
-    fn low_rank(
-        &mut self,
-        factors: &Weights,
-        adapted: &Adapted,
-        scale: f32,
-        rows: usize,
-        x: &Buffer,
-        y: &mut Buffer,
-    ) {
-        let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = *adapted;
+    fn low_rank(&mut self, of: LowRank<'_, Weights>, x: &Buffer, y: &mut Buffer) {
+        let LowRank { factors, adapted, scale, rows } = of;
+        let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = adapted;
         self.low_rank.reserve(&self.stream, self.precision, rows * rank, Purpose::Pass);
         let (low, x, y) = (self.low_rank.rows(0, rank), x.rows(0, inputs), y.rows(first, stride));
         let (a, b) = (factors.rows(a.offset, inputs), factors.rows(b.offset, rank));
@@ -156,16 +122,9 @@ impl LinearOps for CudaExecutor {
         self.product_of(numbers, exact, [rows, outputs, rank], low, b.transposed(), y, 1.0, Write::Add);
     }
 
-    fn low_rank_backward_input(
-        &mut self,
-        factors: &Weights,
-        adapted: &Adapted,
-        scale: f32,
-        rows: usize,
-        dy: &Buffer,
-        dx: &mut Buffer,
-    ) {
-        let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = *adapted;
+    fn low_rank_backward_input(&mut self, of: LowRank<'_, Weights>, dy: &Buffer, dx: &mut Buffer) {
+        let LowRank { factors, adapted, scale, rows } = of;
+        let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = adapted;
         self.low_rank.reserve(&self.stream, self.precision, rows * rank, Purpose::Pass);
         let (low, dy, dx) = (self.low_rank.rows(0, rank), dy.rows(first, stride), dx.rows(0, inputs));
         let (a, b) = (factors.rows(a.offset, inputs), factors.rows(b.offset, rank));
@@ -175,18 +134,16 @@ impl LinearOps for CudaExecutor {
 
     fn low_rank_backward(
         &mut self,
-        factors: &Weights,
+        of: LowRank<'_, Weights>,
         gradient: &mut Buffer,
-        adapted: &Adapted,
-        scale: f32,
-        rows: usize,
         dy: &Buffer,
         x: &Buffer,
     ) {
+        let LowRank { factors, adapted, scale, rows } = of;
         if rows == 0 {
             return;
         }
-        let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = *adapted;
+        let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = adapted;
         self.low_rank.reserve(&self.stream, self.precision, rows * rank, Purpose::Pass);
         let (low, x, dy) = (self.low_rank.rows(0, rank), x.rows(0, inputs), dy.rows(first, stride));
         let (at_a, at_b) = (factors.rows(a.offset, inputs), factors.rows(b.offset, rank));

@@ -4,20 +4,11 @@ use super::super::buffer::Buffer;
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
 use super::{Columns, CudaExecutor, FULL, args, kernel, row_shape, warp_shape};
-use crate::executor::{HeadRows, NormOps};
-use crate::layout::Span;
+use crate::executor::{HeadRows, Norm, NormOps};
 
-impl NormOps for CudaExecutor {
-    fn rms_norm(
-        &mut self,
-        weights: &Weights,
-        weight: Span,
-        eps: f32,
-        rows: usize,
-        x: &Buffer,
-        y: &mut Buffer,
-        scale: &mut Buffer,
-    ) {
+impl NormOps<Buffer, Weights, Buffer> for CudaExecutor {
+    fn rms_norm(&mut self, norm: Norm<'_, Weights>, x: &Buffer, y: &mut Buffer, scale: &mut Buffer) {
+        let Norm { weights, weight, eps, rows } = norm;
         let arguments = args![x, weights.at(weight.offset), eps, &*y, &*scale, weight.len as u32];
         self.stream.launch(
             kernel!(self.precision, "rms_norm"),
@@ -26,15 +17,8 @@ impl NormOps for CudaExecutor {
         );
     }
 
-    fn rms_norm_again(
-        &mut self,
-        weights: &Weights,
-        weight: Span,
-        rows: usize,
-        x: &Buffer,
-        scale: &Buffer,
-        y: &mut Buffer,
-    ) {
+    fn rms_norm_again(&mut self, norm: Norm<'_, Weights>, x: &Buffer, scale: &Buffer, y: &mut Buffer) {
+        let Norm { weights, weight, rows, .. } = norm;
         let arguments = args![x, weights.at(weight.offset), scale, &*y, weight.len as u32];
         self.stream.launch(
             kernel!(self.precision, "rms_norm_again"),
@@ -45,15 +29,14 @@ impl NormOps for CudaExecutor {
 
     fn rms_norm_backward(
         &mut self,
-        weights: &Weights,
+        norm: Norm<'_, Weights>,
         gradient: Option<&mut Buffer>,
-        weight: Span,
-        rows: usize,
         x: &Buffer,
         scale: &Buffer,
         dy: &Buffer,
         dx: &mut Buffer,
     ) {
+        let Norm { weights, weight, rows, .. } = norm;
         if let Some(gradient) = gradient {
             let to = gradient.at(weight.offset).into();
             self.sum_columns(Columns::Norm { x, scale, dy }, rows, weight.len, to);
@@ -68,15 +51,14 @@ impl NormOps for CudaExecutor {
 
     fn head_norm(
         &mut self,
-        weights: &Weights,
-        weight: Span,
-        eps: f32,
+        norm: Norm<'_, Weights>,
         heads: HeadRows,
         x: &mut Buffer,
         raw: &mut Buffer,
         scale: &mut Buffer,
     ) {
-        let HeadRows { rows, stride, count, size } = heads;
+        let Norm { weights, weight, eps, .. } = norm;
+        let HeadRows { rows, first, stride, count, size } = heads;
         let each = rows * count;
         self.stream.launch(
             kernel!(self.precision, "head_norm"),
@@ -84,7 +66,7 @@ impl NormOps for CudaExecutor {
             args![
                 weights.at(weight.offset),
                 eps,
-                &*x,
+                x.at(first),
                 &*raw,
                 &*scale,
                 count as u32,
@@ -97,15 +79,15 @@ impl NormOps for CudaExecutor {
 
     fn head_norm_backward(
         &mut self,
-        weights: &Weights,
+        norm: Norm<'_, Weights>,
         gradient: Option<&mut Buffer>,
-        weight: Span,
         heads: HeadRows,
         raw: &Buffer,
         scale: &Buffer,
         dx: &mut Buffer,
     ) {
-        let HeadRows { rows, stride, count, size } = heads;
+        let Norm { weights, weight, .. } = norm;
+        let HeadRows { rows, first, stride, count, size } = heads;
         let each = rows * count;
         let mut shares = std::mem::take(&mut self.shares);
         shares.reserve(&self.stream, FULL, each * size, Purpose::Pass);
@@ -116,7 +98,7 @@ impl NormOps for CudaExecutor {
                 weights.at(weight.offset),
                 raw,
                 scale,
-                &*dx,
+                dx.at(first),
                 &shares,
                 count as u32,
                 stride as u32,

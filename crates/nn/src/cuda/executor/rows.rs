@@ -13,7 +13,7 @@ use crate::engine::Precision;
 use crate::executor::{HeadRows, Rotation, RowOps, Rows};
 use crate::layout::Span;
 
-impl RowOps for CudaExecutor {
+impl RowOps<Buffer, Weights, Buffer, Lists> for CudaExecutor {
     fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
         let rows = lists.plan(Rows::Predicting).rows;
         self.rows(kernel!(self.precision, "gather"), width, lists, rows, x.into(), (&*y).into());
@@ -36,6 +36,11 @@ impl RowOps for CudaExecutor {
 
     fn zero(&mut self, len: usize, y: &mut Buffer) {
         self.stream.zero(y.at(0), y.bytes(len));
+    }
+
+    fn add(&mut self, len: usize, x: &Buffer, y: &mut Buffer) {
+        let shape = Shape::covering(len, THREADS);
+        self.stream.launch(kernel!(self.precision, "add"), shape, args![x, &*y, len as u32]);
     }
 
     fn keep_rows(&mut self, width: usize, ranges: &[Range<usize>], x: &mut Buffer) {
@@ -79,7 +84,7 @@ impl RowOps for CudaExecutor {
     }
 
     fn rotate(&mut self, direction: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
-        let HeadRows { rows: count, stride, count: per_row, size } = heads;
+        let HeadRows { rows: count, first, stride, count: per_row, size } = heads;
         let sign = if direction == Rotation::Forward { 1.0f32 } else { -1.0 };
         let positions = lists.words.at(lists.plan(rows).positions, 0);
         let pairs = count * per_row * size / 2;
@@ -89,7 +94,7 @@ impl RowOps for CudaExecutor {
             args![
                 &self.angles,
                 positions,
-                &*x,
+                x.at(first),
                 per_row as u32,
                 stride as u32,
                 size as u32,

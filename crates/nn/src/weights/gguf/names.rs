@@ -9,6 +9,9 @@ use crate::config::{Config, RopeScaling};
 use crate::error::Error;
 use crate::rope::frequencies;
 
+/// The architectures that are read and written. (llama.cpp's names and orders of rows differ from family to family.)
+pub(super) const ARCHITECTURES: [&str; 3] = ["llama", "qwen2", "qwen3"];
+
 /// Keys below the architecture's name, and the fields of `config.json`.
 pub(super) const FIELDS: [(&str, &str); 8] = [
     ("block_count", "num_hidden_layers"),
@@ -83,6 +86,9 @@ impl Gguf {
         let Some(family) = self.text("general.architecture")? else {
             return Err(self.refuse_key("general.architecture", "nothing", "the architecture's name"));
         };
+        if !ARCHITECTURES.contains(&&*family) {
+            return Err(self.refuse_key("general.architecture", family, ARCHITECTURES.join(", ")));
+        }
         let key = |name: &str| format!("{family}.{name}");
         let get = |name: &str| self.value(&key(name));
         let mut map = Map::new();
@@ -112,6 +118,9 @@ impl Gguf {
         }
         map.insert("rope_theta".into(), get("rope.freq_base")?.unwrap_or(json!(10000.0)));
         if let Some(kind) = get("rope.scaling.type")?.filter(|kind| kind != "none") {
+            if kind == "yarn" {
+                return Err(self.refuse_key(&key("rope.scaling.type"), "yarn", "none or linear"));
+            }
             let mut scaling = Map::from_iter([("rope_type".to_string(), kind)]);
             let fields = [
                 ("rope.scaling.factor", "factor"),

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::blocks::{Kind, Q8};
-use super::names::{FIELDS, ROPE, interleaved, rope_factors, stored, stored_row};
+use super::names::{ARCHITECTURES, FIELDS, ROPE, interleaved, rope_factors, stored, stored_row};
 use super::{ALIGNMENT, ARRAY, MAGIC, TEXT};
 use crate::config::{Config, RopeScaling};
 use crate::error::Error;
@@ -139,7 +139,7 @@ fn metadata(config: &Config, kind: GgufType) -> Vec<(String, Item)> {
         RopeScaling::Llama3 { original_max_position_embeddings: context, .. } => {
             put("rope.scaling.original_context_length", Item::Number(context as u32));
         }
-        RopeScaling::Default => {}
+        RopeScaling::Default | RopeScaling::Yarn { .. } => {}
     }
     items
 }
@@ -149,7 +149,7 @@ fn metadata(config: &Config, kind: GgufType) -> Vec<(String, Item)> {
 /// `tensors` gives name, shape and values of each tensor of [`Config::tensors`], in any order, one at a time. A failure leaves no file.
 ///
 /// # Errors
-/// If the file can't be written, or a number is not finite in its type.
+/// For a family or a scaling of positions that isn't written; if the file can't be written, or a number is not finite in its type.
 pub fn write_gguf<'a, N: AsRef<str>, S: AsRef<[usize]>>(
     path: &Path,
     config: &Config,
@@ -158,6 +158,19 @@ pub fn write_gguf<'a, N: AsRef<str>, S: AsRef<[usize]>>(
     kind: GgufType,
 ) -> Result<(), Error> {
     config.validate()?;
+    let family = config.architecture.model_type();
+    let refuse = |field: &str, found: String, wanted: String| Error::Config {
+        place: path.display().to_string(),
+        field: field.to_owned(),
+        found,
+        wanted: format!("{wanted} in a .gguf file; a folder takes any model"),
+    };
+    if !ARCHITECTURES.contains(&family) {
+        return Err(refuse("model_type", family.to_owned(), ARCHITECTURES.join(", ")));
+    }
+    if matches!(config.rope_scaling, RopeScaling::Yarn { .. }) {
+        return Err(refuse("rope_type", "yarn".to_owned(), "default, linear or llama3".to_owned()));
+    }
     let items = [metadata(config, kind), about].concat();
     let mut declared = config.tensors();
     let scaled = matches!(config.rope_scaling, RopeScaling::Llama3 { .. });

@@ -1,0 +1,32 @@
+//! Mistral: Llama with a sliding window in its first release.
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Family, Layer, llama};
+
+pub(super) const FAMILY: Family = Family {
+    class_name: "MistralForCausalLM",
+    model_type: "mistral",
+    defaults: || {
+        json!({
+            "vocab_size": 32_000, "hidden_size": 4096, "intermediate_size": 14_336, "num_hidden_layers": 32,
+            "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131_072,
+            "rms_norm_eps": 1e-6, "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2,
+            "sliding_window": 4096,
+        })
+    },
+    supported: || json!({}),
+    read: |fields, config| {
+        #[derive(Deserialize)]
+        struct Own {
+            sliding_window: Option<usize>,
+        }
+        config.sliding_window = fields.read::<Own>()?.sliding_window;
+        Ok(())
+    },
+    write: |config| json!({"sliding_window": config.sliding_window}),
+    refused: |_| None,
+    layer: |config, layer| Layer { window: config.sliding_window, ..(llama::FAMILY.layer)(config, layer) },
+    ..llama::FAMILY
+};

@@ -1,0 +1,26 @@
+//! OLMo 2: norms of what attention and MLP add, in place of what they read, and of all queries and keys of a token.
+
+use serde_json::json;
+
+use super::{Family, Layer, Norms, QkNorm, llama};
+
+pub(super) const FAMILY: Family = Family {
+    class_name: "Olmo2ForCausalLM",
+    model_type: "olmo2",
+    defaults: || {
+        json!({
+            "vocab_size": 50_304, "hidden_size": 4096, "intermediate_size": 11_008, "num_hidden_layers": 32,
+            "num_attention_heads": 32, "num_key_value_heads": null, "max_position_embeddings": 2048,
+            "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "eos_token_id": 50_279, "pad_token_id": 1,
+        })
+    },
+    supported: || json!({"attention_bias": false}),
+    refused: |_| None,
+    layer: |config, layer| Layer {
+        attention: Norms { before: None, after: Some("post_attention_layernorm") },
+        mlp: Norms { before: None, after: Some("post_feedforward_layernorm") },
+        qk_norm: Some(QkNorm::Whole),
+        ..(llama::FAMILY.layer)(config, layer)
+    },
+    ..llama::FAMILY
+};

@@ -1,0 +1,49 @@
+//! SmolLM3: Llama without rotary embedding in some layers, by default every fourth.
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Family, Layer, llama};
+
+pub(super) const FAMILY: Family = Family {
+    class_name: "SmolLM3ForCausalLM",
+    model_type: "smollm3",
+    defaults: || {
+        json!({
+            "vocab_size": 128_256, "hidden_size": 2048, "intermediate_size": 11_008, "num_hidden_layers": 36,
+            "num_attention_heads": 16, "num_key_value_heads": 4, "max_position_embeddings": 32_768,
+            "rms_norm_eps": 1e-6, "tie_word_embeddings": true, "bos_token_id": 128_000,
+            "eos_token_id": 128_001, "pad_token_id": 128_004, "default_theta": 2e6,
+            "no_rope_layer_interval": 4,
+        })
+    },
+    supported: || json!({"attention_bias": false, "mlp_bias": false, "use_sliding_window": false}),
+    read: |fields, config| {
+        #[derive(Deserialize)]
+        struct Own {
+            no_rope_layers: Option<Vec<usize>>,
+            no_rope_layer_interval: usize,
+        }
+        let own = fields.read::<Own>()?;
+        if own.no_rope_layer_interval == 0 {
+            return fields.refuse("no_rope_layer_interval", "a positive number");
+        }
+        let rotates = |layer: usize| usize::from(!(layer + 1).is_multiple_of(own.no_rope_layer_interval));
+        let layers =
+            own.no_rope_layers.unwrap_or_else(|| (0..config.num_hidden_layers).map(rotates).collect());
+        if layers.len() != config.num_hidden_layers || layers.contains(&0) {
+            config.no_rope_layers = layers;
+        }
+        Ok(())
+    },
+    write: |config| {
+        let all = vec![1; config.num_hidden_layers];
+        let layers = if config.no_rope_layers.is_empty() { &all } else { &config.no_rope_layers };
+        json!({"no_rope_layers": layers, "sliding_window": null})
+    },
+    refused: |_| None,
+    layer: |config, layer| Layer {
+        rope: config.no_rope_layers.get(layer).is_none_or(|&rotates| rotates != 0),
+        ..(llama::FAMILY.layer)(config, layer)
+    },
+};

@@ -5,18 +5,19 @@
 
 use crate::call::bad;
 use fgrpo::args::places;
-use fgrpo_eval::dataset::Message;
 use fgrpo_eval::failure::{exit_code, in_one_line};
 use fgrpo_eval::io::json;
 use fgrpo_nn::{AdamW, DeviceName, Finish, Precision, Sampling};
 use fgrpo_train::config::{ComputeConfig, LoraTable};
 use fgrpo_train::device;
 use fgrpo_train::language::Language;
+use fgrpo_train::language::chat::{ChatOptions, ChatTemplate};
 use fgrpo_train::language::stop::StopTexts;
 use fgrpo_train::learner::{Datum, Draws, Learner, Loss};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use serde_json::Value;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -210,13 +211,14 @@ impl Engine {
         cuts: (f32, f32, usize, f32),
         stop: Vec<String>,
         seed: Option<u64>,
+        indices: Option<Vec<u64>>,
     ) -> PyResult<Sampled<'py>> {
         let prompts = sequences(tokens.as_slice()?, lengths.as_slice()?)?;
         let stop = StopTexts::new("stop", stop).map_err(|error| raised(&error))?;
         let (temperature, top_p, top_k, min_p) = cuts;
         let sampling =
             Sampling { temperature, top_p, top_k, min_p, max_new_tokens: max_tokens, ..Sampling::default() };
-        let draws = Draws { samples: n, sampling, stop, seed };
+        let draws = Draws { samples: n, sampling, stop, seed, indices };
         let groups = self.call(py, move |learner, asked| {
             let groups = learner.sample(&prompts, &draws, &|| !asked.load(Ordering::Relaxed))?;
             let texts = groups.iter().flatten().flatten();
@@ -351,10 +353,31 @@ impl Engine {
         if special { self.language.text(&tokens) } else { self.language.plain_text(&tokens) }
     }
 
-    fn chat(&self, messages: &str, thinking: Option<bool>) -> PyResult<Vec<u32>> {
-        let messages: Vec<Message> = json::parse(messages.as_bytes())
-            .map_err(|why| bad(format!("messages: {}", in_one_line(&why.into()))))?;
-        self.language.prompt(&messages, thinking).map_err(|error| raised(&error))
+    /// A conversation as text, by the model's template. `messages` and `tools` are JSON.
+    fn render(
+        &self,
+        messages: &str,
+        tools: Option<&str>,
+        thinking: Option<bool>,
+        add_generation_prompt: bool,
+    ) -> PyResult<String> {
+        let read = |name: &str, text: &str| -> PyResult<Vec<Value>> {
+            json::parse(text.as_bytes()).map_err(|why| bad(format!("{name}: {}", in_one_line(&why.into()))))
+        };
+        let messages = read("messages", messages)?;
+        let tools = tools.map(|text| read("tools", text)).transpose()?;
+        let Some(template) = self.language.template() else {
+            return Err(bad("messages: this model has no chat template; encode a text instead"));
+        };
+        let options =
+            ChatOptions { add_generation_prompt, enable_thinking: thinking, ..ChatOptions::default() };
+        template.render_values(&messages, &tools, &options).map_err(|error| raised(&error))
+    }
+
+    /// The chat template's source; `None` for a model without one.
+    #[getter]
+    fn template(&self) -> Option<&str> {
+        self.language.template().map(ChatTemplate::source)
     }
 
     #[getter]

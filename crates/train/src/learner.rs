@@ -114,6 +114,8 @@ pub struct Draws {
     pub stop: StopTexts,
     /// The seed; without one, that of the learner and the number of the call.
     pub seed: Option<u64>,
+    /// What stands for each prompt's index in its draws, if not its place in the call.
+    pub indices: Option<Vec<u64>>,
 }
 
 /// Log-probability and entropy of each token of a sequence but the first.
@@ -533,7 +535,8 @@ impl Feed for Requests<'_> {
     }
 
     fn uniform(&self, prompt: usize, sample: usize, position: usize) -> f64 {
-        self.key.with(prompt as u64).with(sample as u64).uniform(position as u64)
+        let index = self.draws.indices.as_ref().map_or(prompt as u64, |indices| indices[prompt]);
+        self.key.with(index).with(sample as u64).uniform(position as u64)
     }
 
     fn ended(&self, _: usize, tokens: &[u32]) -> bool {

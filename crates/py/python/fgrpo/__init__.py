@@ -10,7 +10,7 @@ problems of an evaluation.
 ========================  ==================================================================================
 advantages                credit, advantages, focal_weight, Credit
 losses                    policy_loss
-the engine                Engine, Datum, Sample, train, Run
+the engine                Engine, Datum, Sample, play, Episode, train, Run
 verifiers                 verify_math, verify_choice, verify_ifeval, verify_synlogic, Verdicts, MathProblem
 statistics                pass_at_k, compare, Comparison, plan, Plan
 samples                   read_samples, Samples
@@ -38,6 +38,7 @@ _PLACES = {
     "_credit": ("credit", "advantages", "focal_weight", "Credit"),
     "_engine": ("Engine", "Datum", "Sample"),
     "_loss": ("policy_loss",),
+    "_play": ("play", "Episode"),
     "_verifiers": (
         "verify_math",
         "verify_choice",

@@ -6,6 +6,8 @@ from ._engine import Datum as Datum
 from ._engine import Engine as Engine
 from ._engine import Sample as Sample
 from ._loss import policy_loss as policy_loss
+from ._play import Episode as Episode
+from ._play import play as play
 from ._samples import Samples as Samples
 from ._samples import read_samples as read_samples
 from ._statistics import Comparison as Comparison

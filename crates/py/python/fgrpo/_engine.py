@@ -107,14 +107,38 @@ class Tokenizer:
     def __init__(self, engine: _native.Engine) -> None:
         self._engine = engine
 
-    def chat(self, messages: Sequence[Mapping[str, str]], *, thinking: bool | None = None) -> list[int]:
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        thinking: bool | None = None,
+    ) -> list[int]:
         """The tokens of a conversation up to the beginning of the assistant's turn, by the model's chat template.
 
-        thinking: the template's switch for thoughts; None leaves it to the template.
+        tools: JSON schemas of functions that the template offers. thinking: the template's switch for thoughts; None leaves it to the
+        template.
         """
+        return self.encode(self.render(messages, tools=tools, thinking=thinking))
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        thinking: bool | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """The text of :meth:`chat`."""
         if isinstance(messages, (str, Mapping)):
             raise TypeError(f"messages: found {type(messages).__name__}, wanted a list of messages with role and content")
-        return self._engine.chat(json.dumps(list(messages)), thinking)
+        offered = json.dumps(list(tools)) if tools else None
+        return self._engine.render(json.dumps(list(messages)), offered, thinking, add_generation_prompt)
+
+    @property
+    def template(self) -> str | None:
+        """The chat template's source; None for a model without one."""
+        return self._engine.template
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """The tokens of a text. special: with the tokens that the tokenizer adds, as its beginning-of-sequence token."""
@@ -192,6 +216,7 @@ class Engine:
         min_p: float = 0.0,
         stop: str | Sequence[str] | None = None,
         seed: int | None = None,
+        _indices: list[int] | None = None,
     ) -> list[list[Sample]]:
         """``n`` completions of each prompt; a prompt is computed once for all of them.
 
@@ -209,7 +234,7 @@ class Engine:
         texts = [stop] if isinstance(stop, str) else list(stop or ())
         if not rows:
             return []
-        found = self._engine.sample(*_packed(rows), n, max_tokens, (temperature, top_p, top_k, min_p), texts, seed)
+        found = self._engine.sample(*_packed(rows), n, max_tokens, (temperature, top_p, top_k, min_p), texts, seed, _indices)
         tokens, logp, entropy, lengths, answers, stopped, cached = found
         samples, first = [], 0
         for i, length in enumerate(lengths):

@@ -73,6 +73,7 @@ class Engine:
     parameters: int
     trained_parameters: int
     stop_tokens: list[int]
+    template: str | None
 
     def __init__(
         self,
@@ -93,6 +94,7 @@ class Engine:
         cuts: tuple[float, float, int, float],
         stop: list[str],
         seed: int | None,
+        indices: list[int] | None,
     ) -> tuple[_Ints, _Singles, _Singles, list[int], list[str], list[bool], list[int]]: ...
     def score(self, tokens: _Ints, lengths: _Ints, temperature: float) -> tuple[_Singles, _Singles]: ...
     def forward_backward(
@@ -121,7 +123,7 @@ class Engine:
     def load_state(self, folder: str) -> None: ...
     def encode(self, text: str, special: bool) -> list[int]: ...
     def decode(self, tokens: list[int], special: bool) -> str: ...
-    def chat(self, messages: str, thinking: bool | None) -> list[int]: ...
+    def render(self, messages: str, tools: str | None, thinking: bool | None, add_generation_prompt: bool) -> str: ...
 
 def verify_math(
     golds: Sequence[Gold],

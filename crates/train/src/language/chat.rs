@@ -121,7 +121,7 @@ impl ChatTemplate {
             .or_bad_input()?;
         let template = Self::of(place, &source, tokens);
         template.check_numbers()?;
-        template.confined(&[], |template, _| template.check_names())?;
+        template.confined(0, Self::check_names)?;
         Ok(Some(template))
     }
 
@@ -198,7 +198,7 @@ impl ChatTemplate {
     }
 
     /// Its text.
-    pub(super) fn source(&self) -> &str {
+    pub fn source(&self) -> &str {
         &self.source
     }
 
@@ -208,37 +208,54 @@ impl ChatTemplate {
     /// Bad input that names the template's file: an exception from the template, invalid use of a construct, or more
     /// work, memory or output than a prompt can need.
     pub fn render(&self, messages: &[Message], options: &ChatOptions) -> anyhow::Result<String> {
-        let options = options.clone();
-        self.confined(messages, move |template, messages| template.rendered(messages, &options))
+        self.render_values(&messages, &(), options)
     }
 
-    /// Runs `work` within the limits for these messages.
+    /// [`ChatTemplate::render`] for messages with any fields, such as calls of tools, and for the tools that are offered.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::render`].
+    pub fn render_values<M: Serialize, T: Serialize>(
+        &self,
+        messages: &M,
+        tools: &T,
+        options: &ChatOptions,
+    ) -> anyhow::Result<String> {
+        let (messages, tools) = (Value::from(Serde(messages)), Value::from(Serde(tools)));
+        let options = options.clone();
+        self.confined(messages.len().unwrap_or(0), move |template| {
+            template.rendered(&messages, &tools, &options)
+        })
+    }
+
+    /// Runs `work` within the limits for so many messages.
     fn confined<T: Send + 'static>(
         &self,
-        messages: &[Message],
-        work: impl FnOnce(&Self, &[Message]) -> anyhow::Result<T> + Send + 'static,
+        messages: usize,
+        work: impl FnOnce(&Self) -> anyhow::Result<T> + Send + 'static,
     ) -> anyhow::Result<T> {
-        let (template, messages) = (self.clone(), messages.to_vec());
+        let template = self.clone();
         let limits = Limits {
             memory: 256 << 20,
             time: Duration::from_secs(10),
-            stack: instructions(messages.len()) as usize * STACK_PER_INSTRUCTION,
+            stack: instructions(messages) as usize * STACK_PER_INSTRUCTION,
         };
-        confined::run(limits, move || work(&template, &messages))
+        confined::run(limits, move || work(&template))
             .with_context(|| format!("chat template {}", self.place))
             .or_bad_input()
     }
 
-    fn rendered(&self, messages: &[Message], options: &ChatOptions) -> anyhow::Result<String> {
+    fn rendered(&self, messages: &Value, tools: &Value, options: &ChatOptions) -> anyhow::Result<String> {
+        let count = messages.len().unwrap_or(0);
         let mut environment = self.environment(options)?;
-        environment.set_fuel(Some(instructions(messages.len())));
+        environment.set_fuel(Some(instructions(count)));
         let template = environment.get_template("chat")?;
         let tokens = self.tokens.iter().map(|(name, token)| (name.as_str(), Value::from(token.as_str())));
         let mut context: BTreeMap<&str, Value> = tokens.collect();
         context.extend([
-            ("messages", Value::from(Serde(messages))),
+            ("messages", messages.clone()),
             ("add_generation_prompt", Value::from(options.add_generation_prompt)),
-            ("tools", Value::from(())),
+            ("tools", tools.clone()),
             ("documents", Value::from(())),
         ]);
         if let Some(thinking) = options.enable_thinking {
@@ -247,8 +264,8 @@ impl ChatTemplate {
         let text = template.render(context).map_err(|e| match e.kind() {
             ErrorKind::OutOfFuel => anyhow::anyhow!(
                 "found that it takes more than {} instructions for {} messages, wanted fewer: a loop in it is too long",
-                instructions(messages.len()),
-                messages.len()
+                instructions(count),
+                count
             ),
             _ => anyhow::anyhow!("{}", raised(&e)),
         })?;

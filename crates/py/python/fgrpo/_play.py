@@ -1,0 +1,360 @@
+"""Episodes: a policy that talks to an environment and calls its tools."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+import traceback
+import types
+import typing
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ._engine import Datum, Engine, Sample
+
+Message = dict[str, Any]
+Finish = Literal["stop", "length", "turns", "error"]
+
+
+@dataclasses.dataclass(eq=False)
+class Part:
+    """A sequence of an episode: tokens int32 ``(T,)``, whether each was sampled, and the log-probabilities of those (else 0)."""
+
+    tokens: npt.NDArray[np.int32]
+    mask: npt.NDArray[np.bool_]
+    logprobs: npt.NDArray[np.float32]
+
+
+@dataclasses.dataclass(eq=False)
+class Episode:
+    """One conversation with an environment.
+
+    tokens, mask, logprobs: ``(T,)``; ``mask`` is true for the tokens that the model sampled. turns: of the model. reward: NaN if the
+    environment or the reward failed. finish: ``"stop"`` (the model answered without a call), ``"length"`` (a turn or the model's
+    positions ended), ``"turns"`` or ``"error"``. messages: the conversation. parts: more than one if the template rewrites earlier
+    turns, as when it cuts thoughts from the history; ``tokens``, ``mask`` and ``logprobs`` are the last one's.
+    """
+
+    messages: list[Message] = dataclasses.field(repr=False)
+    parts: list[Part] = dataclasses.field(repr=False, default_factory=list)
+    turns: int = 0
+    reward: float = float("nan")
+    finish: Finish = "turns"
+
+    @property
+    def tokens(self) -> npt.NDArray[np.int32]:
+        return self.parts[-1].tokens
+
+    @property
+    def mask(self) -> npt.NDArray[np.bool_]:
+        return self.parts[-1].mask
+
+    @property
+    def logprobs(self) -> npt.NDArray[np.float32]:
+        return self.parts[-1].logprobs
+
+    def data(self, advantage: float) -> list[Datum]:
+        """The episode for :meth:`Engine.forward_backward`: every trained token is one that was sampled."""
+        return [
+            Datum(tokens=part.tokens, mask=part.mask, logprobs=part.logprobs, advantages=advantage) for part in self.parts if part.mask.any()
+        ]
+
+
+def play(
+    engine: Engine,
+    factory: Callable[[], Any],
+    rows: Iterable[Mapping[str, Any]],
+    n: int = 8,
+    max_turns: int = 8,
+    max_tokens: int = 512,
+    *,
+    reward: Callable[..., float] | None = None,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    top_k: int = 0,
+    min_p: float = 0.0,
+    thinking: bool | None = None,
+    seed: int | None = None,
+) -> list[list[Episode]]:
+    """Plays ``n`` episodes of each row; they are the row's group.
+
+    factory: makes an environment, as TRL's ``environment_factory``. Its ``reset(**row)`` returns a text, which is appended to the
+        conversation's last user message, or nothing. Its other public methods, with type hints and docstrings, are the tools; what a call
+        returns or raises is the tool's answer, and so is what is wrong with a malformed call.
+    rows: each with the conversation in ``prompt`` (a text or messages) unless ``reset`` gives all of it.
+    max_turns: of the model. max_tokens: of each turn.
+    reward: called as ``reward(episode, **row)``; without it the environment's ``reward()``.
+
+    An episode follows from the seed, its row's and its own index, and the environment. A turn has only its new tokens computed, and
+    nothing that was sampled is encoded again.
+    """
+    for name, number in (("n", n), ("max_turns", max_turns), ("max_tokens", max_tokens)):
+        if number < 1:
+            raise ValueError(f"{name}: found {number}, wanted at least 1")
+    table = rows.to_dict("records") if hasattr(rows, "to_dict") and hasattr(rows, "columns") else list(rows)
+    games = [_Game(engine, factory, row, index, thinking) for index, row in enumerate(table) for _ in range(n)]
+    settings = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p}
+    for turn in range(max_turns):
+        active = [i for i, game in enumerate(games) if game.prompt is not None]
+        if not active:
+            break
+        prompts = [games[i].prompt for i in active]
+        indices = [i * max_turns + turn for i in active]
+        samples = engine.sample(prompts, max_tokens=max_tokens, seed=seed, _indices=indices, **settings)  # type: ignore[arg-type]
+        for i, group in zip(active, samples, strict=True):
+            games[i].answer(group[0], last=turn + 1 == max_turns)
+    for game in games:
+        game.grade(reward)
+    failed = [game.error for game in games if game.error is not None]
+    if failed:
+        warnings.warn(f"{len(failed)} of {len(games)} episodes are unscorable; the first raised:\n{failed[0]}", stacklevel=2)
+    episodes = [game.episode for game in games]
+    return [episodes[i : i + n] for i in range(0, len(episodes), n)]
+
+
+class _Game:
+    """An episode that is being played."""
+
+    def __init__(self, engine: Engine, factory: Callable[[], Any], row: Mapping[str, Any], index: int, thinking: bool | None) -> None:
+        self.engine, self.row, self.thinking = engine, row, thinking
+        self.error: str | None = None
+        self.prompt: npt.NDArray[np.int32] | None = None
+        self.text = ""
+        messages = _conversation(row, index)
+        self.episode = Episode(messages)
+        try:
+            self.environment = factory()
+            self.tools = {name: method for name, method in _methods(self.environment)}
+            observed = self.environment.reset(**row)
+        except Exception:
+            self.fail()
+            return
+        if observed is not None:
+            if messages and messages[-1]["role"] == "user":
+                messages[-1] = {**messages[-1], "content": messages[-1]["content"] + str(observed)}
+            else:
+                messages.append({"role": "user", "content": str(observed)})
+        if not messages:
+            raise ValueError(f"rows[{index}]: found no prompt, and no text from reset; wanted one of them")
+        self.schemas = [tool_schema(method) for method in self.tools.values()]
+        template = engine.tokenizer.template or ""
+        if self.schemas and "tools" not in template:
+            # A template that knows no tools has them in its system message.
+            offer = _OFFER + "\n".join(json.dumps(schema) for schema in self.schemas)
+            own = messages[0]["content"] + "\n\n" if messages[0]["role"] == "system" else ""
+            messages[: 1 if own else 0] = [{"role": "system", "content": own + offer}]
+            self.schemas = []
+        self.begin(self.render(messages))
+
+    def render(self, messages: Sequence[Message]) -> str:
+        return self.engine.tokenizer.render(messages, tools=self.schemas, thinking=self.thinking)
+
+    def begin(self, text: str) -> None:
+        """Starts a sequence with a conversation of which nothing is trained."""
+        tokens = np.array(self.engine.tokenizer.encode(text), dtype=np.int32)
+        self.episode.parts.append(Part(tokens, np.zeros(tokens.size, np.bool_), np.zeros(tokens.size, np.float32)))
+        self.text = text
+        self.ask()
+
+    def ask(self) -> None:
+        self.prompt = self.episode.tokens
+        if self.prompt.size >= self.engine.positions:
+            self.end("length")
+
+    def append(self, tokens: npt.NDArray[Any], sampled: bool, logprobs: npt.NDArray[np.float32]) -> None:
+        part = self.episode.parts[-1]
+        part.tokens = np.concatenate([part.tokens, tokens.astype(np.int32)])
+        part.mask = np.concatenate([part.mask, np.full(tokens.size, sampled)])
+        part.logprobs = np.concatenate([part.logprobs, logprobs])
+
+    def end(self, finish: Finish) -> None:
+        self.prompt, self.episode.finish = None, finish
+
+    def fail(self) -> None:
+        self.error = traceback.format_exc()
+        self.end("error")
+
+    def answer(self, sample: Sample, last: bool) -> None:
+        """Takes the model's turn, and answers its calls."""
+        tokenizer, episode = self.engine.tokenizer, self.episode
+        self.append(sample.tokens, True, sample.logprobs)
+        episode.turns += 1
+        ended = sample.tokens.size > 0 and int(sample.tokens[-1]) in tokenizer.stop_tokens
+        said = tokenizer.decode(sample.tokens[: -1 if ended else None], special=True)
+        self.text += tokenizer.decode(sample.tokens, special=True)
+        calls = find_calls(said, tokenizer.template or "") if sample.finish == "stop" else []
+        message: Message = {"role": "assistant", "content": said}
+        if not calls or last:
+            episode.messages.append(message)
+            self.end("length" if sample.finish == "length" else "turns" if calls else "stop")
+            return
+        try:
+            results = [self.result(call) for call in calls]
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                raise
+            self.fail()
+            return
+        answers = [
+            {"role": "tool", "name": call.name or "unknown", "tool_call_id": f"{i:09}", "content": result}
+            for i, (call, result) in enumerate(zip(calls, results, strict=True))
+        ]
+        try:
+            text = self.render([*episode.messages, message, *answers])
+        except ValueError:
+            # A template that takes calls as fields alone.
+            called = [
+                {"id": f"{i:09}", "type": "function", "function": {"name": call.name or "unknown", "arguments": call.arguments or {}}}
+                for i, call in enumerate(calls)
+            ]
+            message = {"role": "assistant", "content": "", "tool_calls": called}
+            text = self.render([*episode.messages, message, *answers])
+        episode.messages += [message, *answers]
+        if not text.startswith(self.text):
+            self.begin(text)
+            return
+        tokens = np.array(tokenizer.encode(text[len(self.text) :]), dtype=np.int32)
+        self.append(tokens, False, np.zeros(tokens.size, np.float32))
+        self.text = text
+        self.ask()
+
+    def result(self, call: Call) -> str:
+        if call.wrong is not None:
+            return f"error: {call.wrong}"
+        if call.name not in self.tools:
+            return f"error: found the tool {call.name!r}, wanted one of {', '.join(self.tools)}"
+        try:
+            return str(self.tools[call.name](**(call.arguments or {})))
+        except Exception as error:
+            return f"error: {type(error).__name__}: {error}"
+
+    def grade(self, reward: Callable[..., float] | None) -> None:
+        if self.error is not None:
+            return
+        try:
+            found = reward(self.episode, **self.row) if reward is not None else self.environment.reward()
+            self.episode.reward = float("nan") if found is None else float(found)
+        except Exception:
+            self.error = traceback.format_exc()
+
+
+def _conversation(row: Mapping[str, Any], index: int) -> list[Message]:
+    if not isinstance(row, Mapping):
+        raise TypeError(f"rows[{index}]: found {type(row).__name__}, wanted a dict")
+    prompt = row.get("prompt")
+    if prompt is None:
+        return []
+    if isinstance(prompt, str):
+        return [{"role": "user", "content": prompt}]
+    return [dict(message) for message in prompt]
+
+
+def _methods(environment: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name, method in inspect.getmembers(environment, inspect.ismethod):
+        if not name.startswith("_") and name not in ("reset", "reward"):
+            yield name, method
+
+
+_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object", type(None): "null"}
+
+
+def _schema(hint: Any) -> dict[str, Any]:
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        kinds = [_schema(part) for part in parts if part is not type(None)]
+        nullable = {"nullable": True} if len(kinds) < len(parts) else {}
+        return {**(kinds[0] if len(kinds) == 1 else {"anyOf": kinds}), **nullable}
+    if origin is Literal:
+        return {"type": _TYPES.get(type(parts[0]), "string"), "enum": list(parts)}
+    schema: dict[str, Any] = {"type": _TYPES.get(origin or hint, "string")}
+    if origin is list and parts:
+        schema["items"] = _schema(parts[0])
+    return schema
+
+
+def tool_schema(function: Callable[..., Any]) -> dict[str, Any]:
+    """The JSON schema of a tool: types from the hints, texts from the docstring and its section ``Args:``."""
+    text = inspect.getdoc(function) or ""
+    head, _, rest = text.partition("Args:")
+    said: dict[str, str] = {}
+    for line in re.split(r"\n\s*(?:Returns|Raises|Yields):", rest)[0].splitlines():
+        found = re.match(r"\s*(\w+)\s*(?:\([^)]*\))?:\s*(.*)", line)
+        if found:
+            said[found[1]] = found[2]
+        elif said and line.strip():
+            said[list(said)[-1]] += " " + line.strip()
+    hints = typing.get_type_hints(function)
+    properties, required = {}, []
+    for name, parameter in inspect.signature(function).parameters.items():
+        properties[name] = {**_schema(hints.get(name, str)), "description": said.get(name, "")}
+        if parameter.default is parameter.empty:
+            required.append(name)
+    described = " ".join(re.split(r"\n\s*(?:Returns|Raises|Yields):", head)[0].split())
+    name = getattr(function, "__name__", type(function).__name__)
+    parameters = {"type": "object", "properties": properties, "required": required}
+    return {"type": "function", "function": {"name": name, "description": described, "parameters": parameters}}
+
+
+_OFFER = (
+    "You can call these tools. To call one, write <tool_call>{\"name\": ..., \"arguments\": {...}}</tool_call>; its result follows.\n"
+)
+
+
+@dataclasses.dataclass
+class Call:
+    """A call that the model wrote, or what is wrong with it."""
+
+    name: str | None = None
+    arguments: dict[str, Any] | None = None
+    wrong: str | None = None
+
+
+def find_calls(text: str, template: str) -> list[Call]:
+    """The calls in a turn, in the format of the model's template; none of them in its thoughts."""
+    if "<think>" in text.rpartition("</think>")[2]:
+        return []
+    text = text.rpartition("</think>")[2]
+    if "[TOOL_CALLS]" in template:
+        _, mark, rest = text.partition("[TOOL_CALLS]")
+        if not mark:
+            return []
+        named = re.findall(r"\s*([\w.-]+)\s*\[ARGS\](.*?)(?=\[TOOL_CALLS\]|\Z)", rest, re.S)
+        if named:
+            return [_call(f'{{"name": {json.dumps(name)}, "arguments": {arguments}}}')[0] for name, arguments in named]
+        return _call(rest)
+    if "<tool_call>" not in template and ("python_tag" in template or '"parameters":' in template):
+        body = text.replace("<|python_tag|>", "").strip()
+        return _call(body) if body.startswith(("{", "[")) else []
+    calls = []
+    for piece in text.split("<tool_call>")[1:]:
+        body, closed, _ = piece.partition("</tool_call>")
+        calls += _call(body) if closed else [Call(wrong="found <tool_call> without </tool_call>")]
+    return calls
+
+
+def _call(body: str) -> list[Call]:
+    try:
+        found = json.loads(body)
+    except ValueError as error:
+        return [Call(wrong=f"found a call that is not JSON ({error}), wanted an object with name and arguments")]
+    calls = []
+    for item in found if isinstance(found, list) else [found]:
+        inner = item.get("function", item) if isinstance(item, dict) else None
+        name = inner.get("name") if isinstance(inner, dict) else None
+        arguments = inner.get("arguments", inner.get("parameters", {})) if isinstance(inner, dict) else None
+        if isinstance(arguments, str):
+            try:
+                arguments = json.loads(arguments)
+            except ValueError:
+                arguments = None
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            calls.append(Call(name if isinstance(name, str) else None, wrong="wanted an object with name (a text) and arguments (an object)"))
+        else:
+            calls.append(Call(name, arguments))
+    return calls

@@ -1,0 +1,225 @@
+"""Episodes with tools: what the model wrote is what is trained, whatever the template does with it."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+import fgrpo
+from fgrpo._play import find_calls, tool_schema
+
+HERMES = (
+    "{% if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}<tool_call> is how to call.<|im_end|>\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+# Cuts the thoughts of earlier turns.
+FORGETS = HERMES.replace("{{ m.content }}", "{{ m.content.split('</think>')[-1] }}")
+# Has no tools, and no place for their answers.
+PLAIN = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+
+
+def byte_letters():
+    """The letters of byte-level tokenizers, one for each byte."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {**{b: chr(b) for b in printable}, **{b: chr(256 + i) for i, b in enumerate(others)}}
+
+
+@pytest.fixture(scope="module")
+def bytes_model(tmp_path_factory, command):
+    folder = tmp_path_factory.mktemp("bytes")
+    vocabulary = {letter: byte for byte, letter in byte_letters().items()}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    special = [
+        {"id": 256 + i, "content": text, "special": text.startswith("<|"), **flags}
+        for i, text in enumerate(("<|im_end|>", "<|im_start|>", "<tool_call>", "</tool_call>", "<think>", "</think>"))
+    ]
+    bytewise = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": special,
+        "pre_tokenizer": bytewise,
+        "decoder": bytewise,
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+        **dict.fromkeys(("truncation", "padding", "normalizer", "post_processor")),
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>", "chat_template": HERMES}))
+    out = folder / "policy"
+    sizes = ["--hidden-size", "32", "--layers", "1", "--heads", "2", "--kv-heads", "1", "--context", "4096"]
+    made = command("init", "--arch", "qwen3", *sizes, "--tokenizer", folder, "--out", out)
+    assert made.returncode == 0, made.stderr
+    return out
+
+
+class Scripted(fgrpo.Engine):
+    """An engine whose model says what a script says, turn by turn."""
+
+    def __init__(self, model, script):
+        super().__init__(model, threads=1)
+        self.script, self.turn, self.said = script, 0, []
+
+    def sample(self, prompts, n=1, **settings):
+        out = []
+        for i, prompt in enumerate(prompts):
+            text = self.script(i, self.turn)
+            cut = text.endswith("...")
+            tokens = np.array(self.tokenizer.encode(text if cut else text + "<|im_end|>"), dtype=np.int32)
+            logprobs = -np.arange(1, tokens.size + 1, dtype=np.float32)
+            self.said.append(tokens)
+            finish = "length" if cut else "stop"
+            out.append([fgrpo.Sample(np.asarray(prompt), tokens, logprobs, logprobs, text, finish, 0)])
+        self.turn += 1
+        return out
+
+
+class Calculator:
+    def reset(self, **row):
+        self.seen = []
+        return f" Compute {row['a']} + {row['b']}."
+
+    def add(self, a: int, b: int = 0) -> int:
+        """Adds two numbers.
+
+        Args:
+            a: The first number.
+            b: The second number,
+                if there is one.
+
+        Returns:
+            The sum.
+        """
+        self.seen.append((a, b))
+        return a + b
+
+    def reward(self):
+        return float(len(self.seen))
+
+    def _hidden(self):
+        raise AssertionError("not a tool")
+
+
+def call(name="add", **arguments):
+    return f'<tool_call>{json.dumps({"name": name, "arguments": arguments})}</tool_call>'
+
+
+ROW = {"a": 2, "b": 3, "prompt": "You have a calculator."}
+
+
+def test_a_tool_is_described_by_its_hints_and_docstring():
+    schema = tool_schema(Calculator().add)["function"]
+    assert schema["name"] == "add" and schema["description"] == "Adds two numbers."
+    assert schema["parameters"]["properties"] == {
+        "a": {"type": "integer", "description": "The first number."},
+        "b": {"type": "integer", "description": "The second number, if there is one."},
+    }
+    assert schema["parameters"]["required"] == ["a"]
+
+
+@pytest.mark.parametrize("template", [HERMES, FORGETS, PLAIN])
+@pytest.mark.parametrize("thought", ["", "<think>two and three</think>"])
+def test_every_trained_token_was_sampled_and_every_sampled_token_is_trained_once(bytes_model, tmp_path, template, thought):
+    for file in bytes_model.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    for file in tmp_path.glob("chat_template.jinja"):
+        file.unlink()
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>", "chat_template": template}))
+    turns = [thought + call(a=2, b=3), thought + call(a=5), thought + "It is 5."]
+    engine = Scripted(tmp_path, lambda i, turn: turns[turn])
+    [[episode]] = fgrpo.play(engine, Calculator, [ROW], n=1)
+    assert (episode.turns, episode.finish, episode.reward) == (3, "stop", 2.0)
+    trained = np.concatenate([part.tokens[part.mask] for part in episode.parts])
+    np.testing.assert_array_equal(trained, np.concatenate(engine.said))
+    logprobs = np.concatenate([part.logprobs[part.mask] for part in episode.parts])
+    np.testing.assert_array_equal(logprobs, np.concatenate([-np.arange(1, t.size + 1, dtype=np.float32) for t in engine.said]))
+    # Only the template that forgets thoughts starts again.
+    assert len(episode.parts) == (3 if template == FORGETS and thought else 1)
+    text = engine.tokenizer.decode(episode.tokens, special=True)
+    assert "Compute 2 + 3." in text and "<|im_start|>tool\n5<|im_end|>" in text and "It is 5." in text
+    assert sum(datum.places.size for datum in episode.data(1.0)) == trained.size
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        (call(a=2, b=3), "5"),
+        (call("subtract", a=1), "error: found the tool 'subtract', wanted one of add"),
+        (call(a=2, c=3), "error: TypeError"),
+        ("<tool_call>{'name': 'add'}</tool_call>", "error: found a call that is not JSON"),
+        ("<tool_call>[1]</tool_call>", "error: wanted an object with name"),
+        ('<tool_call>{"name": "add", "arguments": 3}</tool_call>', "error: wanted an object"),
+        ('<tool_call>{"name": "add"', "error: found <tool_call> without"),
+        (call(a=1) + call(a=2), "1<|im_end|>\n<|im_start|>tool\n2"),
+        ('<tool_call>{"name": "_hidden", "arguments": {}}</tool_call>', "error: found the tool '_hidden'"),
+        ('<tool_call>{"name": "reset", "arguments": {}}</tool_call>', "error: found the tool 'reset'"),
+    ],
+)
+def test_what_a_call_returns_or_lacks_is_the_answer_to_it(bytes_model, said, answer):
+    engine = Scripted(bytes_model, lambda i, turn: [said, "Done."][turn])
+    [[episode]] = fgrpo.play(engine, Calculator, [ROW], n=1)
+    assert f"<|im_start|>tool\n{answer}" in engine.tokenizer.decode(episode.tokens, special=True)
+    assert episode.turns == 2
+
+
+def test_calls_in_thoughts_are_not_made_and_a_turn_that_was_cut_ends_the_episode(bytes_model):
+    for said, finish in ((f"<think>{call(a=1)}</think>No.", "stop"), (f"<think>{call(a=1)}", "stop"), (call(a=1) + "...", "length")):
+        [[episode]] = fgrpo.play(Scripted(bytes_model, lambda i, turn, said=said: said), Calculator, [ROW], n=1)
+        assert (episode.turns, episode.finish, episode.reward) == (1, finish, 0.0)
+    [[episode]] = fgrpo.play(Scripted(bytes_model, lambda i, turn: call(a=1)), Calculator, [ROW], n=1, max_turns=3)
+    assert (episode.turns, episode.finish, episode.reward) == (3, "turns", 2.0)
+
+
+def test_the_formats_of_other_templates_are_read():
+    mistral, llama = "[TOOL_CALLS]", "<|python_tag|>"
+    for text, template in (
+        ('[TOOL_CALLS][{"name": "add", "arguments": {"a": 1}}]', mistral),
+        ('[TOOL_CALLS]add[ARGS]{"a": 1}', mistral),
+        ('{"name": "add", "parameters": {"a": 1}}', llama),
+        ('<|python_tag|>{"name": "add", "arguments": "{\\"a\\": 1}"}', llama),
+        ('<tool_call>\n[{"name": "add", "arguments": {"a": 1}}]\n</tool_call>', HERMES),
+        ('<tool_call>{"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}</tool_call>', HERMES),
+    ):
+        [found] = find_calls(text, template)
+        assert (found.name, found.arguments, found.wrong) == ("add", {"a": 1}, None), text
+    assert find_calls("The answer is 4.", llama) == find_calls("No call.", mistral) == []
+
+
+def test_an_environment_that_raises_makes_its_episode_unscorable_and_is_shown_once(bytes_model):
+    class Broken(Calculator):
+        def reset(self, **row):
+            if row["a"] == 1:
+                raise OSError("no board")
+            return super().reset(**row)
+
+    rows = [{"a": a, "b": 3, "prompt": "Hello."} for a in (1, 2)]
+    engine = Scripted(bytes_model, lambda i, turn: "No.")
+    with pytest.warns(UserWarning, match="2 of 4 episodes are unscorable(.|\n)*no board"):
+        groups = fgrpo.play(engine, Broken, rows, n=2)
+    assert [[episode.finish for episode in group] for group in groups] == [["error"] * 2, ["stop"] * 2]
+    assert np.isnan(groups[0][0].reward) and groups[1][0].reward == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        [[episode]] = fgrpo.play(Scripted(bytes_model, lambda i, turn: "4"), Calculator, [ROW], 1, reward=lambda episode, a, **row: a + episode.turns)
+    assert episode.reward == 3
+
+
+def test_episodes_follow_from_their_seed_and_train_the_model(bytes_model):
+    engine = fgrpo.Engine(bytes_model, threads=1)
+    settings = {"n": 3, "max_turns": 2, "max_tokens": 12, "reward": lambda episode, **row: float(episode.tokens[-1] % 2), "seed": 4}
+    groups, again = (fgrpo.play(engine, Calculator, [ROW, ROW], **settings) for _ in range(2))
+    for one, other in zip(groups[0] + groups[1], again[0] + again[1], strict=True):
+        np.testing.assert_array_equal(one.tokens, other.tokens)
+    assert groups[0][0].tokens.tolist() != groups[0][1].tokens.tolist() != groups[1][1].tokens.tolist()
+    advantages = fgrpo.credit([[episode.reward for episode in group] for group in groups], gamma=0.5).advantages
+    data = [
+        datum
+        for group, row in zip(groups, advantages, strict=True)
+        for episode, advantage in zip(group, row, strict=True)
+        for datum in episode.data(advantage)
+    ]
+    metrics = engine.forward_backward(data)
+    assert metrics["tokens"] == sum(episode.mask.sum() for group in groups for episode in group)
+    assert metrics["ratio"] == pytest.approx(1, abs=1e-3)
+    assert not engine.optim_step(lr=1e-3)["skipped"]

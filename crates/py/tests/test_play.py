@@ -17,7 +17,7 @@ HERMES = (
 # Cuts the thoughts of earlier turns.
 FORGETS = HERMES.replace("{{ m.content }}", "{{ m.content.split('</think>')[-1] }}")
 # Has no tools, and no place for their answers.
-PLAIN = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+PLAIN = HERMES[HERMES.index("{% for m in messages") :]
 
 
 def byte_letters():

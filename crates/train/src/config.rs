@@ -151,8 +151,10 @@ pub struct LogConfig {
 pub struct ComputeConfig {
     /// Worker threads; 0 means one per core. Results repeat bit for bit only with the same number of threads.
     pub threads: usize,
-    /// Keep only each layer's input for the backward pass and recompute the rest.
-    pub checkpoint_activations: bool,
+    /// Keep only each layer's input for the backward pass and recompute the rest. Without it, a run decides at its start by
+    /// the memory that there is, and records what it decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_activations: Option<bool>,
     /// Number type of weights and activations on a GPU: `f32` or `bf16`. The optimizer works on f32 weights in both.
     #[schemars(schema_with = "schema::word::<Precision>")]
     pub precision: Precision,
@@ -183,6 +185,11 @@ impl ComputeConfig {
         }
     }
 
+    /// Whether activations are computed again in the backward pass; not unless it is said or was decided.
+    pub fn checkpointing(&self) -> bool {
+        self.checkpoint_activations.unwrap_or(false)
+    }
+
     /// The number format that results are rounded to, if it isn't f32: with it, the same seed draws other samples. `exact` is none: like another device, it
     /// changes the order of sums.
     pub fn rounding(&self) -> Option<String> {
@@ -195,7 +202,7 @@ impl ComputeConfig {
 
     /// Sets what an engine takes from here; before it loads an optimizer's state, which is then where it belongs.
     pub fn apply(&self, engine: &mut Engine) {
-        engine.set_checkpointing(self.checkpoint_activations);
+        engine.set_checkpointing(self.checkpointing());
         engine.set_optimizer_offload(self.optimizer_offload);
     }
 }
@@ -242,6 +249,17 @@ impl Config {
         config.algorithm.focal_gamma = Some(config.algorithm.focal_gamma());
         config.check()?;
         Ok(config)
+    }
+
+    /// The configuration with what it leaves to the start of a run as a run of `recorded` decided it.
+    #[must_use]
+    pub fn decided_as(&self, recorded: &Self) -> Self {
+        let mut config = self.clone();
+        let (update, compute) = (&mut config.update, &mut config.compute);
+        update.micro_batch_tokens = update.micro_batch_tokens.or(recorded.update.micro_batch_tokens);
+        compute.checkpoint_activations =
+            compute.checkpoint_activations.or(recorded.compute.checkpoint_activations);
+        config
     }
 
     /// The configuration with all epochs converted to steps, for this number of training problems.

@@ -5,7 +5,7 @@
 //! one. Difference from the usual loop: `old_logp` *is* the log-probabilities recorded during sampling. Sampler and
 //! learner use the same weights, so there is no second forward pass.
 
-use crate::config::{Config, Every, Truncated};
+use crate::config::{Config, Every, Truncated, UpdateConfig};
 use crate::credit::{Credited, credit};
 use crate::device;
 use crate::evaluation::in_training::{Series, check_held_out};
@@ -13,7 +13,7 @@ use crate::policy;
 use crate::problem::{Prompt, Split, Task};
 use crate::rollout::{Rollouts, ServerRollouts, grade, sample};
 use crate::run::checkpoint::{Best, Stage, TrainerState};
-use crate::run::folder::{IfExists, RunDir};
+use crate::run::folder::{CONFIGURATION, IfExists, RunDir};
 use crate::run::metrics::{Metrics, SamplerMetrics, Seconds};
 use crate::run::needs;
 use crate::run::seeds;
@@ -76,6 +76,10 @@ pub fn train(
     let device = device::of_run(name, config)?;
     let task = &Task::open(config)?;
     let config = &config.resolved(task.len(Split::Train))?;
+    let recorded = std::fs::read_to_string(out.join(CONFIGURATION)).ok();
+    let recorded = recorded.filter(|_| matches!(if_exists, IfExists::Resume { .. }));
+    let recorded = recorded.and_then(|text| Config::parse(&text, &[]).ok());
+    let config = &needs::decided(config, task, name, recorded.as_ref())?;
     check_held_out(config, task)?;
     check_cache(config, task, name)?;
     // Before an old run is deleted. One that is resumed has its policy in a checkpoint.
@@ -88,6 +92,13 @@ pub fn train(
     let inputs = Inputs::of(config, task, Stage::Rl)?;
     sessions::begin(&run.path, name, config.threads(), inputs, if_exists.accepts_changes(), events)?;
     device::announce(&device, events);
+    if config.compute.checkpointing() || config.update.micro_batch_tokens() < UpdateConfig::MICRO_BATCH_TOKENS
+    {
+        let (tokens, checkpointing) = (config.update.micro_batch_tokens(), config.compute.checkpointing());
+        events.say(&format!(
+            "memory: update.micro_batch_tokens = {tokens}, compute.checkpoint_activations = {checkpointing}"
+        ));
+    }
     for warning in needs::warnings(config, task, name)? {
         events.say(&format!("warning: {warning}"));
     }

@@ -178,7 +178,7 @@ pub fn update(
             let daro = state.daro.as_ref().filter(|_| loss.daro_lr.is_some());
             let daro = daro.map(|raw| Daro { raw: raw.clone() });
             let packed =
-                Packed::new(mini_batch, loss, daro.as_ref(), config.micro_batch_tokens, sums.applied == 0);
+                Packed::new(mini_batch, loss, daro.as_ref(), config.micro_batch_tokens(), sums.applied == 0);
             let found = packed.accumulate(engine, objective, loss.temperature)?;
             if sums.applied + sums.skipped == 0 {
                 sums.logp_difference_max = found.logp_difference_max;

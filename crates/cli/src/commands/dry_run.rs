@@ -96,10 +96,10 @@ pub fn run(
     if let Some(task) = &task {
         check(config, task)?;
     }
-    out!("{}", config.to_toml());
     let lengths = Lengths::of(config, task.as_ref());
     let lengths = flags.mean_tokens.map_or(lengths, |means| lengths.with_means(means));
     let Some(model) = model(config, task.as_ref())? else {
+        out!("{}", config.to_toml());
         say!("the model's size is not known without these; a table [model.size] would say it");
         say_tokens(config, &lengths);
         return Ok(task);
@@ -109,6 +109,8 @@ pub fn run(
     device::check_run(device, &config.compute)?;
     let room = flags.gpu.clone().map_or_else(|| Room::of(device), Ok);
     let fit = Fit { model: &model, lengths: &lengths, device, room: room.as_ref().ok() };
+    let config = &fit.decided(config);
+    out!("{}", config.to_toml());
     let memory = fit.memory(config);
     let cached = memory.engine.cache / token_bytes(&model, config.compute.precision);
     say_memory(config, &memory, cached, device, &room);
@@ -184,7 +186,7 @@ fn say_memory(
         say("reference", memory.reference, "the model that RL starts from, for the KL penalty");
     }
     let checkpointed =
-        if config.compute.checkpoint_activations { "" } else { "; less with compute.checkpoint_activations" };
+        if config.compute.checkpointing() { "" } else { "; less with compute.checkpoint_activations" };
     say("activations", engine.activations, &format!("at most{checkpointed}"));
     let place = match engine.rollout {
         Some(_) => "; instead of gradient and activations if there is too little memory for both",

@@ -145,11 +145,16 @@ class _Game:
         self.schemas = [tool_schema(method) for method in self.tools.values()]
         template = engine.tokenizer.template or ""
         if self.schemas and "tools" not in template:
-            # A template that knows no tools has them in its system message.
+            # A template that knows no tools has them in its system message, or in the first message if it knows none of those either.
             offer = _OFFER + "\n".join(json.dumps(schema) for schema in self.schemas)
-            own = messages[0]["content"] + "\n\n" if messages[0]["role"] == "system" else ""
-            messages[: 1 if own else 0] = [{"role": "system", "content": own + offer}]
             self.schemas = []
+            if messages[0]["role"] != "system":
+                try:
+                    self.render([{"role": "system", "content": offer}, *messages])
+                    messages.insert(0, {"role": "system", "content": ""})
+                except ValueError:
+                    pass
+            messages[0] = {**messages[0], "content": f"{messages[0]['content']}\n\n{offer}".strip()}
         self.begin(self.render(messages))
 
     def render(self, messages: Sequence[Message]) -> str:
@@ -205,17 +210,24 @@ class _Game:
             {"role": "tool", "name": call.name or "unknown", "tool_call_id": f"{i:09}", "content": result}
             for i, (call, result) in enumerate(zip(calls, results, strict=True))
         ]
-        try:
-            text = self.render([*episode.messages, message, *answers])
-        except ValueError:
-            # A template that takes calls as fields alone.
-            called = [
-                {"id": f"{i:09}", "type": "function", "function": {"name": call.name or "unknown", "arguments": call.arguments or {}}}
-                for i, call in enumerate(calls)
-            ]
-            message = {"role": "assistant", "content": "", "tool_calls": called}
-            text = self.render([*episode.messages, message, *answers])
-        episode.messages += [message, *answers]
+        called = [
+            {"id": f"{i:09}", "type": "function", "function": {"name": call.name or "unknown", "arguments": call.arguments or {}}}
+            for i, call in enumerate(calls)
+        ]
+        # As it was said; for templates that take calls as fields alone; for those that know neither calls nor tools.
+        ways = (
+            [message, *answers],
+            [{**message, "content": "", "tool_calls": called}, *answers],
+            [message, {"role": "user", "content": "\n".join(results)}],
+        )
+        for way in ways:
+            try:
+                text = self.render([*episode.messages, *way])
+                break
+            except ValueError:
+                if way is ways[-1]:
+                    raise
+        episode.messages += way
         if not text.startswith(self.text):
             self.begin(text)
             return

@@ -36,8 +36,10 @@ pub struct UpdateConfig {
     /// Learning-rate schedule after warm-up.
     pub schedule: Schedule,
     /// Largest number of tokens, of prompts and completions, in one forward and backward pass; limits memory and
-    /// changes the gradient only by rounding.
-    pub micro_batch_tokens: usize,
+    /// changes the gradient only by rounding. Without it, a run takes 65536, or at its start fewer by the memory that there
+    /// is, and records it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub micro_batch_tokens: Option<usize>,
     /// The run stops after this many updates in a row were skipped because the loss or gradient wasn't finite.
     pub max_skipped: u64,
 }
@@ -55,13 +57,21 @@ impl Default for UpdateConfig {
             max_grad_norm: 1.0,
             warmup_steps: 0,
             schedule: Schedule::Constant,
-            micro_batch_tokens: 1 << 16,
+            micro_batch_tokens: None,
             max_skipped: 5,
         }
     }
 }
 
 impl UpdateConfig {
+    /// Largest number of tokens in one pass, where memory is no limit.
+    pub const MICRO_BATCH_TOKENS: usize = 1 << 16;
+
+    /// Largest number of tokens in one pass, as it is said or was decided.
+    pub fn micro_batch_tokens(&self) -> usize {
+        self.micro_batch_tokens.unwrap_or(Self::MICRO_BATCH_TOKENS)
+    }
+
     /// The peak learning rate, including the low-LR control's factor.
     pub fn peak_lr(&self) -> f64 {
         match self.low_lr_gamma {
@@ -87,7 +97,7 @@ impl UpdateConfig {
             [
                 ("epochs", self.epochs as u64, 1..=1 << 16),
                 ("warmup_steps", self.warmup_steps, 0..=STEPS),
-                ("micro_batch_tokens", self.micro_batch_tokens as u64, 1..=TOKENS_AT_ONCE),
+                ("micro_batch_tokens", self.micro_batch_tokens() as u64, 1..=TOKENS_AT_ONCE),
                 ("max_skipped", self.max_skipped, 1..=u64::MAX),
             ],
         )?;

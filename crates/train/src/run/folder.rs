@@ -298,11 +298,13 @@ pub fn missing_steps(found: &[u64], last: u64) -> String {
 pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<Vec<String>> {
     let written = text.parse().with_context(|| format!("reading {}", path.display())).or_bad_input()?;
     let written = with_earlier_defaults(written);
-    let before = match Config::parse(&written.to_string(), &[]) {
-        Ok(before) => before.to_toml().parse()?,
-        Err(_) => written,
-    };
-    Ok(differences(&before, &config.to_toml().parse()?))
+    match Config::parse(&written.to_string(), &[]) {
+        Ok(before) => {
+            let config = config.decided_as(&before);
+            Ok(differences(&before.to_toml().parse()?, &config.to_toml().parse()?))
+        }
+        Err(_) => Ok(differences(&written, &config.to_toml().parse()?)),
+    }
 }
 
 /// What older versions did where a run's `config.toml` lacks a key: generated arithmetic was graded in mode parity.

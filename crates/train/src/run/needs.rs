@@ -8,7 +8,7 @@ mod memory;
 mod time;
 
 pub use disk::Disk;
-pub use fit::{Fit, GPU_KINDS, Room, costly_evaluation, warnings};
+pub use fit::{Fit, GPU_KINDS, Room, costly_evaluation, decided, warnings};
 pub use memory::{Memory, refuse_uncountable};
 pub use time::{ACTIVE, Time};
 
@@ -153,6 +153,7 @@ pub fn token_bytes(c: &ModelConfig, precision: Precision) -> u64 {
 mod tests {
     use super::*;
     use crate::config::Every;
+    use fgrpo_nn::DeviceName;
 
     #[test]
     fn the_paper_maze_model_has_the_parameters_we_say() {
@@ -283,6 +284,41 @@ mod tests {
         assert!(bounded.engine.cache < base.engine.cache);
         let cut = memory(&["compute.threads=2", "update.micro_batch_tokens=1"]);
         assert!(cut.engine.activations <= base.engine.activations);
+    }
+
+    #[test]
+    fn what_is_left_open_is_decided_by_the_room_and_what_is_said_or_recorded_stays() {
+        let (config, model, lengths) = small(&["compute.threads=2"]);
+        let decided = |config: &Config, memory: u64| {
+            let room = Room { memory, name: "a test".to_owned() };
+            let fit = Fit { model: &model, lengths: &lengths, device: DeviceName::Cpu, room: Some(&room) };
+            let decided = fit.decided(config);
+            let (tokens, checkpointing) =
+                (decided.update.micro_batch_tokens(), decided.compute.checkpointing());
+            (fit.shortage(&decided).is_none(), tokens, checkpointing)
+        };
+        assert_eq!(decided(&config, u64::MAX), (true, 1 << 16, false));
+        let needed = |tokens: usize, checkpointing: bool| {
+            let sets = [
+                "compute.threads=2".to_owned(),
+                format!("update.micro_batch_tokens={tokens}"),
+                format!("compute.checkpoint_activations={checkpointing}"),
+            ];
+            let config = small(&sets.each_ref().map(String::as_str)).0;
+            Memory::of(&config, &model, &lengths, None).total() + (1 << 20)
+        };
+        let least = lengths.prompt_longest + lengths.completion_longest;
+        assert_eq!(decided(&config, needed(least, true)), (true, least, true));
+        // Where nothing fits, the usual ones stay, and the shortage is said.
+        assert_eq!(decided(&config, 1), (false, 1 << 16, false));
+        let (said, ..) = small(&["compute.threads=2", "compute.checkpoint_activations=false"]);
+        assert!(!decided(&said, needed(least, true)).2);
+        let mut recorded = config.clone();
+        (recorded.update.micro_batch_tokens, recorded.compute.checkpoint_activations) =
+            (Some(77), Some(true));
+        let resumed = config.decided_as(&recorded);
+        assert_eq!((resumed.update.micro_batch_tokens(), resumed.compute.checkpointing()), (77, true));
+        assert!(!said.decided_as(&recorded).compute.checkpointing());
     }
 
     #[test]

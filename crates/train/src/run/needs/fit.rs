@@ -1,7 +1,7 @@
 //! Whether a run fits into the memory that there is, and which settings make it fit.
 
 use super::{Lengths, Memory};
-use crate::config::{ComputeConfig, Config, EvalConfig, Every};
+use crate::config::{ComputeConfig, Config, EvalConfig, Every, UpdateConfig};
 use crate::problem::Task;
 use fgrpo_eval::amounts::bytes;
 use fgrpo_eval::io::machine::{available, resident};
@@ -18,6 +18,9 @@ pub const GPU_KINDS: [(&str, u64); 6] = [
     ("h100", 80_000_000_000),
     ("h200", 141_000_000_000),
 ];
+
+/// Tokens of a pass below which computing activations again costs less than smaller passes.
+const SMALL: usize = 8192;
 
 /// Memory in bytes, and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +81,28 @@ impl Fit<'_> {
     fn needed(&self, config: &Config) -> u64 {
         let memory = self.memory(config);
         if self.device.gpus().is_some() { memory.on_device() } else { memory.total() }
+    }
+
+    /// The configuration with a size of micro-batches and with or without checkpointing of activations, where it leaves
+    /// them open: as much at a time as the room allows, and checkpointing only where small micro-batches don't fit either.
+    pub fn decided(&self, config: &Config) -> Config {
+        let with = |tokens: usize, checkpointing: bool| {
+            let mut decided = config.clone();
+            decided.update.micro_batch_tokens.get_or_insert(tokens);
+            decided.compute.checkpoint_activations.get_or_insert(checkpointing);
+            decided
+        };
+        let usual = with(UpdateConfig::MICRO_BATCH_TOKENS, false);
+        let Some(room) = self.room else { return usual };
+        let least = self.lengths.prompt_longest + self.lengths.completion_longest;
+        let down_to = |smallest: usize| {
+            let sizes =
+                std::iter::successors(Some(UpdateConfig::MICRO_BATCH_TOKENS), |tokens| Some(tokens / 2));
+            sizes.take_while(move |&tokens| tokens > smallest).chain([smallest])
+        };
+        let plain = down_to(least.max(SMALL)).map(|tokens| with(tokens, false));
+        let checkpointed = down_to(least).map(|tokens| with(tokens, true));
+        plain.chain(checkpointed).find(|decided| self.needed(decided) <= room.memory).unwrap_or(usual)
     }
 
     /// A sentence if the configuration may not fit: with up to three settings that make it fit.
@@ -160,6 +185,24 @@ pub fn costly_evaluation(config: &Config, lengths: &Lengths) -> Option<String> {
             trained
         )
     })
+}
+
+/// The configuration with what it leaves open, by the memory that there is ([`Fit::decided`]), or as `recorded` by the run
+/// that is resumed.
+///
+/// # Errors
+/// A checkpoint that can't be read.
+pub fn decided(
+    config: &Config,
+    task: &Task,
+    device: DeviceName,
+    recorded: Option<&Config>,
+) -> anyhow::Result<Config> {
+    let config = recorded.map_or_else(|| config.clone(), |recorded| config.decided_as(recorded));
+    let lengths = Lengths::of(&config, Some(task));
+    let room = Room::of(device).ok();
+    let Some(model) = super::model(&config, Some(task))? else { return Ok(config) };
+    Ok(Fit { model: &model, lengths: &lengths, device, room: room.as_ref() }.decided(&config))
 }
 
 /// What a run should be told before it starts: that it doesn't fit, or what its evaluation costs.

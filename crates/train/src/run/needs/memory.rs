@@ -107,7 +107,7 @@ fn workloads(config: &Config, lengths: &Lengths, gpu: Option<Replicas>) -> [Work
     let r = &config.rollout;
     let (prompt, new) = (lengths.prompt_longest, lengths.completion_longest);
     let group = prompt + r.group_size * new;
-    let family = group.min(config.update.micro_batch_tokens.max(prompt + new));
+    let family = group.min(config.update.micro_batch_tokens().max(prompt + new));
     // A pass can't be larger than the total work.
     let mini_batch = config.update.mini_batch.unwrap_or(r.prompts) * group;
     let fitted = config.sft.as_ref().map_or(0, |sft| sft.batch_size * (prompt + new));
@@ -116,7 +116,7 @@ fn workloads(config: &Config, lengths: &Lengths, gpu: Option<Replicas>) -> [Work
         products: config.compute.products,
         gpu,
         chunk_tokens: DEFAULT_CHUNK_TOKENS.min(mini_batch.max(fitted)),
-        checkpointing: config.compute.checkpoint_activations,
+        checkpointing: config.compute.checkpointing(),
         decode_copies: true,
         optimizer_offload: config.compute.optimizer_offload,
         lora: config.lora.as_ref().map(|lora| lora.engine()),

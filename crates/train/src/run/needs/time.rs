@@ -57,7 +57,7 @@ struct Costs {
 impl Costs {
     fn of(config: &Config, model: &ModelConfig, lengths: &Lengths) -> Self {
         let lora = config.lora.as_ref().map(|lora| lora.engine());
-        let each = Flops::of(model, config.compute.checkpoint_activations, lora.as_ref());
+        let each = Flops::of(model, config.compute.checkpointing(), lora.as_ref());
         Self { each, prompt: lengths.prompt_mean, completion: lengths.completion_likely }
     }
 

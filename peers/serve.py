@@ -1,6 +1,6 @@
 """Sampling throughput of `fgrpo serve` and of llama.cpp's server: the same checkpoint, requests and threads.
 
-    pip install xllamacpp gguf safetensors
+    pip install xllamacpp
     python peers/serve.py --fgrpo target/release/fgrpo --model models/lm --clients 1 8 32
 
 The checkpoint is a Qwen3 folder with a tokenizer (`fgrpo init --arch qwen3 --tokenizer DIR ...`). Both servers hold 32-bit floats. Each client
@@ -17,7 +17,6 @@ import threading
 import time
 import urllib.request
 
-SCRIPTS = pathlib.Path(__file__).resolve().parent.parent / "scripts"
 LLAMA = """
 import sys, threading, xllamacpp
 path, port, rows, threads = sys.argv[1], *map(int, sys.argv[2:])
@@ -80,12 +79,9 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--port", type=int, default=18080)
     args = parser.parse_args()
-    sys.path.insert(0, str(SCRIPTS))
-    from llama_server import write_gguf
-
     with tempfile.TemporaryDirectory() as place:
         place = pathlib.Path(place)
-        write_gguf(args.model, place / "model.gguf")
+        subprocess.run([args.fgrpo, "merge", "--model", str(args.model), "--out", str(place / "model.gguf"), "--dtype", "f32"], check=True)
         (place / "key").write_text("tml-peer-key-of-the-benchmark")
         ours = [args.fgrpo, "serve", "--model", str(args.model), "--name", "m", "--listen", f"127.0.0.1:{args.port}", "--out", str(place / "serve"),
                 "--key-file", str(place / "key"), "--threads", str(args.threads)]

@@ -6,74 +6,49 @@ use fgrpo_core::loss::{Aggregation, Counts, PolicyLoss, covariance};
 use numpy::ndarray::ArrayView2;
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
+use serde_json::{Value, json};
 
+/// A policy loss with its own defaults, changed by the settings that were given. One that the loss doesn't read is refused.
 fn policy(
     loss: &str,
-    mut clip_low: Option<f64>,
-    mut clip_high: Option<f64>,
-    dual: Option<f64>,
+    clip: [Option<f64>; 2],
+    dual_clip: Option<f64>,
     cap: bool,
-    mut tau: Option<(f64, f64)>,
+    tau: Option<(f64, f64)>,
 ) -> PyResult<PolicyLoss> {
-    let preset = match loss {
-        "grpo" => PolicyLoss::GRPO,
-        "dapo" => PolicyLoss::DAPO,
-        "cispo" if cap => PolicyLoss::CISPO_CAP,
-        "cispo" => PolicyLoss::CISPO,
-        "gspo" => PolicyLoss::GSPO,
-        "sapo" => PolicyLoss::SAPO,
-        "gmpo" => PolicyLoss::GMPO,
-        "dppo_tv" => PolicyLoss::DPPO_TV,
-        "dppo_kl" => PolicyLoss::DPPO_KL,
-        "kl_cov" => PolicyLoss::KL_COV,
-        "clip_cov" => PolicyLoss::CLIP_COV,
-        _ => {
-            return Err(bad(format!(
-                "loss: found {loss:?}, wanted \"grpo\", \"dapo\", \"cispo\", \"gspo\", \"sapo\", \"gmpo\", \"dppo_tv\", \"dppo_kl\", \"kl_cov\" or \"clip_cov\""
-            )));
-        }
+    let unread = |name: &str| {
+        bad(format!("{name}: found a value, wanted none with the loss {loss:?}, which doesn't read it"))
     };
-    // Each loss takes the settings that it reads; what is left is refused.
-    let mut found = preset;
-    match &mut found {
-        PolicyLoss::Grpo { clip: [low, high], dual_clip }
-        | PolicyLoss::Dapo { clip: [low, high], dual_clip } => {
-            set(low, &mut clip_low);
-            set(high, &mut clip_high);
-            *dual_clip = dual.unwrap_or(0.0);
-        }
-        PolicyLoss::Gspo { clip: [low, high] }
-        | PolicyLoss::Cispo { clip: [low, high] }
-        | PolicyLoss::ClipCov { clip: [low, high], .. }
-        | PolicyLoss::Gmpo { clip: [low, high] }
-        | PolicyLoss::DppoTv { clip: [low, high], .. }
-        | PolicyLoss::DppoKl { clip: [low, high], .. } => {
-            set(low, &mut clip_low);
-            set(high, &mut clip_high);
-        }
-        PolicyLoss::CispoCap { cap } => set(cap, &mut clip_high),
-        PolicyLoss::Sapo { tau: own } => {
-            *own = tau.take().map_or(*own, |(positive, negative)| [positive, negative])
-        }
-        PolicyLoss::KlCov { .. } => {}
+    if cap && loss != "cispo" {
+        return Err(unread("absolute_cap"));
     }
-    let unread = [
-        ("clip_low", clip_low.is_some()),
-        ("clip_high", clip_high.is_some()),
-        ("tau", tau.is_some()),
-        ("absolute_cap", cap && loss != "cispo"),
+    let kind = if cap { "cispo_cap" } else { loss };
+    let read = |keys: Value| serde_json::from_value::<PolicyLoss>(keys);
+    let preset = read(json!({ "kind": kind }))
+        .map_err(|why| bad(format!("loss: found {loss:?}, wanted the name of a loss: {why}")))?;
+    let mut keys = serde_json::to_value(preset).expect("a loss is a table");
+    let high = if cap { ("cap", None) } else { ("clip", Some(1)) };
+    let given = [
+        ("clip_low", ("clip", Some(0)), clip[0]),
+        ("clip_high", high, clip[1]),
+        ("tau", ("tau", Some(0)), tau.map(|tau| tau.0)),
+        ("tau", ("tau", Some(1)), tau.map(|tau| tau.1)),
     ];
-    if let Some((name, _)) = unread.into_iter().find(|(_, given)| *given) {
-        return Err(bad(format!(
-            "{name}: found a value, wanted none with the loss {loss:?}, which doesn't read it"
-        )));
+    for (name, (key, place), value) in given {
+        let Some(value) = value else { continue };
+        let own = keys.get_mut(key).ok_or_else(|| unread(name))?;
+        let own = match place {
+            Some(at) => own.get_mut(at).ok_or_else(|| unread(name))?,
+            None => own,
+        };
+        *own = json!(value);
     }
+    if let Some(own) = keys.get_mut("dual_clip") {
+        *own = json!(dual_clip.unwrap_or(0.0));
+    }
+    let found = read(keys).map_err(bad)?;
     found.check().map_err(|e| bad(named(&e)))?;
     Ok(found)
-}
-
-fn set(bound: &mut f64, given: &mut Option<f64>) {
-    *bound = given.take().unwrap_or(*bound);
 }
 
 fn aggregation(name: &str, max_len: Option<usize>) -> PyResult<Aggregation> {
@@ -116,7 +91,7 @@ pub(crate) fn policy_loss<'py>(
     tau: Option<(f64, f64)>,
     max_len: Option<usize>,
 ) -> PyResult<(f64, Bound<'py, PyArray2<f64>>)> {
-    let policy = policy(loss, clip_low, clip_high, dual_clip, absolute_cap, tau)?;
+    let policy = policy(loss, [clip_low, clip_high], dual_clip, absolute_cap, tau)?;
     let aggregation = self::aggregation(aggregation, max_len)?;
     let (logp, old_logp, mask) = (logp.as_array(), old_logp.as_array(), mask.as_array());
     let advantages = advantages.as_slice()?;

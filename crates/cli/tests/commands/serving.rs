@@ -414,7 +414,7 @@ impl Drop for Process {
 
 /// llama.cpp's own server on a GGUF of the same weights.
 #[test]
-#[ignore = "needs xllamacpp, gguf and safetensors: FGRPO_LLAMA_PYTHON names a Python that has them"]
+#[ignore = "needs xllamacpp: FGRPO_LLAMA_PYTHON names a Python that has it"]
 fn completions_of_a_real_llama_cpp_server_are_learned_from_or_refused() {
     let python =
         std::env::var_os("FGRPO_LLAMA_PYTHON").expect("FGRPO_LLAMA_PYTHON names a Python with xllamacpp");
@@ -423,7 +423,9 @@ fn completions_of_a_real_llama_cpp_server_are_learned_from_or_refused() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/llama_server.py");
     let mut command = std::process::Command::new(python);
-    command.arg(script).arg(&model).arg(port.to_string());
+    let file = folder.path().join("model.gguf");
+    fgrpo().args(["merge", "--dtype", "f32", "--model"]).arg(&model).arg("--out").arg(&file).assert().success();
+    command.arg(script).arg(&file).arg(port.to_string());
     let quiet = std::process::Stdio::null;
     let mut server = Process(command.stdout(quiet()).stderr(quiet()).spawn().unwrap());
     let started = Instant::now();

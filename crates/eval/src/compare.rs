@@ -130,7 +130,6 @@ pub enum Scope {
     },
     /// An average over benchmarks.
     Average {
-        /// Their names.
         average_of: Vec<String>,
     },
 }

@@ -316,7 +316,6 @@ fn uid(uid: &str) -> &str {
     uid.rsplitn(3, '_').last().unwrap_or(uid)
 }
 
-/// A value as text; several are joined by commas, as in data sets.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

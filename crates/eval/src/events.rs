@@ -44,7 +44,6 @@ pub trait Events {
         let _ = what;
     }
 
-    /// The stage has ended, or was stopped.
     fn end(&mut self) {}
 }
 

@@ -33,7 +33,6 @@ const ANSWERS_AS: &str = "answers_as";
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Kept open for its lock.
     _lock: File,
 }
 

@@ -251,7 +251,6 @@ fn integer(value: &Value) -> Option<u64> {
     }
 }
 
-/// The names of all problems.
 struct Names {
     /// The place of the problem with a name; `None` for a name that several problems share.
     of: HashMap<String, Option<usize>>,

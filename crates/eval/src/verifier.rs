@@ -217,7 +217,6 @@ impl Grading {
     }
 }
 
-/// A problem, and the program that judges its completions.
 struct ByProgram {
     problem: Value,
     program: Arc<Program>,

@@ -88,7 +88,6 @@ fn banded(name: impl Into<String>, colour: Colour, points: &[(f64, Percent)]) ->
     }
 }
 
-/// A value with its interval for a file of values.
 fn numbers((value, (low, high)): Percent) -> [String; 3] {
     [value, low, high].map(|v| format!("{v:.3}"))
 }
@@ -123,7 +122,6 @@ fn colour(i: usize, n: usize) -> Colour {
     if n <= PALETTE.len() { PALETTE[i] } else { ordered_colour(i, n) }
 }
 
-/// GRPO at a focal exponent as a curve's name.
 fn curve_name(gamma: f64) -> String {
     if gamma == 0.0 { "GRPO".to_owned() } else { format!("F-GRPO \u{3b3} = {gamma}") }
 }
@@ -138,7 +136,6 @@ fn allowed(k: u64, samples: u64) -> u64 {
     if k <= samples { k } else { 1 << samples.max(1).ilog2() }
 }
 
-/// Distinct values in order.
 fn distinct<T: Ord>(all: impl Iterator<Item = T>) -> Vec<T> {
     all.collect::<BTreeSet<T>>().into_iter().collect()
 }

@@ -25,13 +25,11 @@ impl Estimate {
         100.0 * self.measured.value
     }
 
-    /// The 95 % interval.
     pub(super) fn interval(&self) -> (f64, f64) {
         let [low, high] = self.measured.interval;
         (100.0 * low, 100.0 * high)
     }
 
-    /// Value and interval.
     pub(super) fn percent(&self) -> Percent {
         (self.value(), self.interval())
     }
@@ -74,7 +72,6 @@ impl Estimate {
         self.problems.iter().filter_map(other).collect()
     }
 
-    /// The mean over benchmarks.
     pub(super) fn mean(all: &[Self]) -> Self {
         let each: Vec<&Measured> = all.iter().map(|e| &e.measured).collect();
         let problems = all.iter().flat_map(|e| e.problems.clone()).collect();

@@ -125,7 +125,6 @@ fn made(item: &'static Item, results: Results, stand: Option<&StandIn>) -> anyho
 }
 
 impl Training {
-    /// The command that trains it.
     fn command(&self) -> String {
         let sets: String = self.set.iter().map(|s| format!(" --set {}", quoted(s))).collect();
         format!("fgrpo train configs/{}{sets} --out {}", self.file, quoted_path(&self.folder))
@@ -137,7 +136,6 @@ impl Training {
         self.config.resolved(DEEPSCALER)
     }
 
-    /// Its evaluation at a step.
     fn evaluation(&self, step: u64) -> PathBuf {
         checkpoint::path(&self.folder.join(EVALUATIONS), step)
     }
@@ -147,7 +145,6 @@ impl Training {
         self.folder.join("checkpoints/STEP")
     }
 
-    /// Its checkpoint at the end.
     fn last(&self) -> PathBuf {
         checkpoint::path(&self.folder.join("checkpoints"), self.config.steps)
     }
@@ -299,7 +296,6 @@ impl Plan {
         Ok(lines)
     }
 
-    /// Files and folders that are missing, with where they are found.
     fn missing(&self) -> Vec<String> {
         let missing = self.paths.iter().filter(|(path, _)| !path.exists());
         missing.map(|(path, home)| format!("{} from {home}", path.display())).collect()
@@ -377,7 +373,6 @@ impl Plan {
         if let [only] = self.models().as_slice() { all.join(&only.name) } else { all }
     }
 
-    /// The folder of a setting's base model.
     fn base(&self, setting: &Setting) -> PathBuf {
         self.options.root.join("models").join(setting.model.as_deref().unwrap_or_default())
     }
@@ -428,7 +423,6 @@ impl Plan {
     }
 }
 
-/// The trainings of an item.
 fn trainings(item: &'static Item, scale: Scale, options: &Options) -> anyhow::Result<Vec<Training>> {
     let stand = item.stand_in();
     let shown = item.settings();

@@ -78,7 +78,6 @@ struct DiversityRow {
     values: Vec<Option<f64>>,
 }
 
-/// The flags of reports.
 const REPORTS: [(&str, Measure); 3] =
     [("nll", Measure::Nll), ("embeddings", Measure::Embeddings), ("judge", Measure::Judge)];
 
@@ -160,7 +159,6 @@ impl Results {
         Ok(results)
     }
 
-    /// Adds the result of `fgrpo nll`.
     pub(super) fn add_nll(&mut self, found: Nll) {
         let models = found.models.into_iter();
         let models = models.map(|m| ModelNll { model: m.model, increase: Some(m.increase) }).collect();
@@ -219,7 +217,6 @@ impl Results {
         }
     }
 
-    /// Adds the results at `path` and below.
     fn gather(&mut self, name: &str, path: &Path, depth: usize) -> anyhow::Result<()> {
         if path.join("eval.jsonl").is_file() && path.join("config.toml").is_file() {
             return self.gather_run(name, path);

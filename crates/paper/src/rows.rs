@@ -16,7 +16,6 @@ use fgrpo_train::run::folder::differences;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The paper's maze.
 pub(super) const MAZE: &str = "maze-17.toml";
 /// Keys that may differ between the runs of one row: seeds, and what changes no result but its place, number or speed. A key
 /// stands for those below it.
@@ -248,7 +247,6 @@ impl Rows {
         self.settings.iter().position(|s| s == setting)
     }
 
-    /// The results of a setting.
     pub(super) fn results(&self, setting: &Setting) -> &[Found] {
         self.at(setting).map_or(&[], |at| &self.found[at])
     }

@@ -34,7 +34,6 @@ pub enum Loading {
     Nothing,
 }
 
-/// The bar of a download.
 struct Bar {
     console: Console,
     file: String,

@@ -11,7 +11,6 @@ use fgrpo_eval::io::files::write_whole;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Size of a panel.
 const PANEL: (f64, f64) = (430.0, 360.0);
 const FRAME: Frame = Frame { left: 56.0, right: 408.0, top: 60.0, bottom: 314.0 };
 
@@ -81,7 +80,6 @@ pub(crate) fn write(figure: &Figure, path: &Path) -> anyhow::Result<()> {
     write_whole(path, svg(figure).as_bytes())
 }
 
-/// A figure as SVG text.
 pub(crate) fn svg(figure: &Figure) -> String {
     let (width, height) = (PANEL.0 * figure.panels.len() as f64, PANEL.1);
     let mut svg = format!(

@@ -24,15 +24,12 @@ pub(crate) struct Labels {
     pub(crate) title: String,
     /// One sentence under the title: what is shown, and what to look for.
     pub(crate) note: String,
-    /// The name of the horizontal axis.
     pub(crate) x: String,
-    /// The name of the vertical axis.
     pub(crate) y: String,
     pub(crate) legend: Vec<Key>,
 }
 
 impl Labels {
-    /// Labels without a legend.
     pub(crate) fn new(
         title: impl Into<String>,
         note: impl Into<String>,
@@ -43,7 +40,6 @@ impl Labels {
     }
 }
 
-/// An entry of a legend on a page.
 #[derive(Debug, Clone, Serialize)]
 struct Entry {
     class: String,
@@ -51,7 +47,6 @@ struct Entry {
     dashed: bool,
 }
 
-/// A plot as the page shows it.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Plot {
     title: String,

@@ -24,7 +24,6 @@ pub enum What {
     List,
     /// The text of one, to be changed and kept.
     Show {
-        /// Its name.
         name: String,
     },
     /// The JSON schema of a configuration, by which editors complete and check it.

@@ -80,7 +80,6 @@ pub struct Row {
     pub deviation: BTreeMap<usize, f64>,
 }
 
-/// One run of the grid.
 struct GridRun<'a> {
     combination: &'a Combination,
     config: Config,
@@ -186,7 +185,6 @@ fn table(runs: &[GridRun]) -> anyhow::Result<Vec<Row>> {
     Ok(groups.into_iter().map(|(method, setting, seeds)| row(method, setting, &curves(seeds))).collect())
 }
 
-/// A finished run with its last evaluation.
 struct Ended<'a> {
     run: &'a GridRun<'a>,
     last: Evaluation,

@@ -30,7 +30,6 @@ pub(super) struct Summary<'a> {
 #[derive(Debug, Serialize)]
 struct Set<'a> {
     name: &'a str,
-    /// The columns.
     ks: Vec<usize>,
     rows: Vec<Row<'a>>,
     /// Whether a group has several seeds.
@@ -60,7 +59,6 @@ struct Final {
     interval: Option<[f64; 2]>,
 }
 
-/// A table of differences.
 #[derive(Debug, Serialize)]
 struct Differences<'a> {
     title: String,
@@ -74,7 +72,6 @@ struct Finding<'a> {
     text: String,
 }
 
-/// The section.
 pub(super) fn section(runs: &Runs) -> Summary<'_> {
     let alone = match runs.all.as_slice() {
         [run] => Some(run),

@@ -14,7 +14,6 @@ macro_rules! templates {
     ($($name:literal)*) => { [$(($name, include_str!(concat!("templates/", $name)))),*] };
 }
 
-/// All templates, compiled.
 #[derive(Debug)]
 pub(super) struct Templates(Environment<'static>);
 

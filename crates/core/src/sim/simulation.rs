@@ -37,7 +37,6 @@ pub struct Simulation {
     key: Key,
     step: u64,
     classes: Vec<Class>,
-    /// Start probability of an action of each class.
     start: Vec<f64>,
     shift: f64,
     total: f64,

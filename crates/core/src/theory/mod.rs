@@ -107,17 +107,14 @@ pub enum Error {
     },
 }
 
-/// Returns `p` if it is a probability.
 fn probability(name: &'static str, p: f64) -> Result<f64, Error> {
     if (0.0..=1.0).contains(&p) { Ok(p) } else { Err(Error::Probability { name, found: p }) }
 }
 
-/// Returns `x` if it is finite.
 fn finite(name: &'static str, x: f64) -> Result<f64, Error> {
     if x.is_finite() { Ok(x) } else { Err(Error::Number { name, found: x, wanted: "a finite number" }) }
 }
 
-/// Returns `gamma` if it is finite and not negative.
 fn exponent(gamma: f64) -> Result<f64, Error> {
     if gamma.is_finite() && gamma >= 0.0 {
         Ok(gamma)
@@ -126,7 +123,6 @@ fn exponent(gamma: f64) -> Result<f64, Error> {
     }
 }
 
-/// Returns `n` if it is a group size.
 fn group_size(n: u64) -> Result<u64, Error> {
     if n > 0 { Ok(n) } else { Err(Error::EmptyGroup) }
 }

@@ -56,7 +56,6 @@ impl std::str::FromStr for Columns {
     }
 }
 
-/// The columns of one file.
 pub(super) struct Found {
     pub(super) prompt: String,
     /// The column that Alpaca's format adds below the instruction.

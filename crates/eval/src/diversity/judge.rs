@@ -25,7 +25,6 @@ Wording, order, notation and length don't count, only the mathematics.\n\
 3: fundamentally different mathematical approaches among them.\n\
 Answer with one line: Score: 0, Score: 1, Score: 2 or Score: 3.";
 
-/// The request for a judgement of a group of solutions.
 pub(super) fn request(
     model: &str,
     sampling: &Map<String, Value>,

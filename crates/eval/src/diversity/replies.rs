@@ -18,7 +18,6 @@ struct Reply {
     problem: String,
     /// Samples it is about: one for an embedding, eight for a judgement.
     samples: Vec<u64>,
-    /// Hash of the request: a reply counts only for the same request.
     #[serde(default)]
     asked: String,
     /// How a judge was told to sample; empty for embeddings.

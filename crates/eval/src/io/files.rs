@@ -76,7 +76,6 @@ pub fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("copying {} to {}", from.display(), to.display()))
 }
 
-/// The parent folder of a path.
 fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -102,7 +102,6 @@ impl Folder {
         Ok((Self { path: path.to_owned(), curves: file, _lock: lock }, lines))
     }
 
-    /// Adds a finished run.
     pub(super) fn append(&self, run: &[Line]) -> anyhow::Result<()> {
         (&self.curves).write_all(&to_bytes(run)?).with_context(|| self.writing())
     }

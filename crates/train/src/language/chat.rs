@@ -197,7 +197,6 @@ impl ChatTemplate {
         Self { place, source: source.into(), tokens: tokens.into() }
     }
 
-    /// Its text.
     pub(super) fn source(&self) -> &str {
         &self.source
     }
@@ -352,7 +351,6 @@ fn escaped(value: &Value) -> Value {
     Value::from_safe_string(text.replace('\'', "&#39;").replace('"', "&#34;"))
 }
 
-/// The error of a model without a template.
 pub(super) fn missing(model: &Path) -> anyhow::Error {
     let wanted = "wanted chat_template.jinja, the field chat_template in tokenizer_config.json, or tokenizer.chat_template in a .gguf file";
     BadInput(format!("{} has no chat template: {wanted}", model.display())).into()

@@ -10,7 +10,6 @@ use fgrpo_nn::weights::Gguf;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Their names.
 const FILES: [&str; 8] = [
     "tokenizer.json",
     "tokenizer_config.json",

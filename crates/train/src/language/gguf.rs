@@ -26,7 +26,6 @@ const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 
 /// What a name of a pre-tokenizer stands for.
 struct Splitting {
-    /// Its name in a file.
     name: &'static str,
     normalizer: Value,
     pre_tokenizer: Value,
@@ -190,7 +189,6 @@ impl<'a> Tokens<'a> {
         Some((self.texts.get(id)?.as_str(), id))
     }
 
-    /// The `tokenizer.json`.
     fn tokenizer(&self) -> anyhow::Result<Value> {
         let mut vocabulary = Map::new();
         let mut added = Vec::new();
@@ -272,7 +270,6 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// The `tokenizer_config.json`.
     fn config(&self) -> Value {
         let mut config = json!({
             "tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false,

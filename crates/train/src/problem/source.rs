@@ -47,7 +47,6 @@ pub struct Overrides<'a> {
     pub limit: Option<usize>,
 }
 
-/// The problems of a source.
 pub(super) struct Part {
     /// Its share of the prompts, relative to the other parts.
     pub(super) weight: f64,
@@ -57,7 +56,6 @@ pub(super) struct Part {
     train: Training,
 }
 
-/// Training problems.
 enum Training {
     /// All of them, in memory.
     Listed(Listed),
@@ -217,7 +215,6 @@ impl Part {
         &self.set.name
     }
 
-    /// Number of problems in a split.
     pub(super) fn len(&self, split: Split) -> u64 {
         match (split, &self.train) {
             (Split::HeldOut, _) => self.held_out.items.len() as u64,
@@ -256,7 +253,6 @@ impl Part {
         }
     }
 
-    /// Grades an answer to one of its problems.
     pub(super) fn grade(&self, problem: &Problem, answer: &str) -> Graded {
         self.set.grader.grade(problem, answer)
     }
@@ -267,7 +263,6 @@ impl Part {
         ProblemSet { problems, ..self.set.clone() }
     }
 
-    /// Ids of the held-out problems.
     pub(super) fn held_out_ids(&self) -> impl Iterator<Item = &str> {
         self.held_out.items.iter().map(|item| item.problem.id.as_str())
     }

@@ -52,12 +52,10 @@ impl Listed {
         Ok(Self { items, report: None })
     }
 
-    /// The first problem.
     pub(super) fn first(&self) -> Option<&Problem> {
         self.items.first().map(|item| &item.problem)
     }
 
-    /// Length of the longest prompt, in tokens.
     pub(super) fn longest(&self) -> usize {
         self.items.iter().map(|item| item.tokens.len()).max().unwrap_or(0)
     }

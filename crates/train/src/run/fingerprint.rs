@@ -27,7 +27,6 @@ const BESIDE: [&str; 6] = [
     "chat_template.jinja",
 ];
 
-/// Block size for hashing, in bytes.
 const BLOCK: u64 = 4 << 20;
 
 /// A file changed this shortly before it was hashed may change again within the same clock tick.

@@ -50,7 +50,6 @@ pub struct Session {
     pub memory_peak_bytes: Option<u64>,
 }
 
-/// Seconds since 1970.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -29,11 +29,9 @@ pub(super) struct Fit<'a> {
     pub(super) task: &'a Task,
     pub(super) device: &'a Device,
     pub(super) run: &'a RunDir,
-    /// Checkpoint folder inside the run folder.
     pub(super) checkpoints: &'static str,
     /// Number of checkpoints kept besides the last.
     pub(super) keep: Keep,
-    /// `sft.jsonl`.
     pub(super) lines: PathBuf,
     /// Folder of the TensorBoard file, if enabled.
     pub(super) tensorboard: Option<&'a Path>,

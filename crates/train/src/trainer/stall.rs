@@ -33,7 +33,6 @@ impl Uniform {
 /// Counts of the steps so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Stall {
-    /// All steps.
     steps: u64,
     /// What the last step's completions have in common, and for how many consecutive steps.
     uniform: Option<Uniform>,
@@ -50,7 +49,6 @@ pub(super) struct Stall {
 }
 
 impl Stall {
-    /// Counts a step.
     pub(super) fn step(&mut self, m: &Metrics) {
         let (unscorable, all) = (m.count("unscorable"), m.completions());
         self.steps += 1;
@@ -65,7 +63,6 @@ impl Stall {
         self.uniform = uniform;
     }
 
-    /// The warnings after a step.
     pub(super) fn warnings(&self, m: &Metrics) -> impl Iterator<Item = String> {
         let now = m.count("unscorable");
         let first = (now > 0 && now == self.unscorable).then(|| {

@@ -13,13 +13,9 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Method {
-    /// Its name.
     pub(super) name: String,
-    /// Where it comes from.
     pub(super) source: String,
-    /// The changes, `KEY=VALUE`.
     pub(super) set: Vec<String>,
-    /// Its own parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) own: Option<Own>,
 }
@@ -30,7 +26,6 @@ pub(super) struct Method {
 pub(super) struct Own {
     /// The key of the configuration.
     pub(super) key: String,
-    /// Three values.
     pub(super) values: [String; 3],
 }
 
@@ -47,7 +42,6 @@ impl Method {
     }
 }
 
-/// A file of methods.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {

@@ -9,7 +9,6 @@ use fgrpo_eval::ranking::Ranked;
 use fgrpo_eval::table::{Table, percent};
 use serde_json::{Value, json};
 
-/// The exponents of a map.
 pub(super) struct Grid<'a> {
     pub(super) a: &'a [f64],
     pub(super) b: &'a [f64],
@@ -82,7 +81,6 @@ impl Grid<'_> {
         out!("{}", table.render(format));
     }
 
-    /// A heat map for each k.
     pub(super) fn figure(&self, standings: &Standings) -> Figure {
         let places = self.places(standings);
         let panel = |k: u64| {

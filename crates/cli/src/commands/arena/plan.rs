@@ -28,7 +28,6 @@ pub(super) struct Wanted<'a> {
     pub(super) settled: bool,
 }
 
-/// A run.
 pub(super) struct Planned {
     pub(super) config: Config,
     pub(super) folder: PathBuf,

@@ -40,7 +40,6 @@ pub struct TableArgs {
 pub(super) struct Standings {
     pub(super) task: String,
     tuned: bool,
-    /// The largest k.
     pub(super) k: u64,
     pub(super) ranked: Vec<Ranked>,
     costs: BTreeMap<String, Costs>,
@@ -57,7 +56,6 @@ struct Costs {
     seconds: f64,
 }
 
-/// A finished run.
 struct Run {
     method: String,
     seed: u64,

@@ -64,7 +64,6 @@ pub struct Show {
     pub thinking: Option<Switch>,
 }
 
-/// One problem, as it is printed.
 #[derive(Debug)]
 struct Shown {
     /// The part of a mix that it belongs to.

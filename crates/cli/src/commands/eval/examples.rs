@@ -7,7 +7,6 @@ use fgrpo_eval::samples::{Benchmark, GradedSample};
 use fgrpo_verify::verdict::Verdict;
 use std::collections::{HashMap, HashSet};
 
-/// Responses of each kind.
 const EACH: usize = 4;
 
 /// A few responses of `benchmark`: wrong ones to problems that the model usually solves, correct ones to problems

@@ -132,7 +132,6 @@ fn has_intervals(format: Format) -> bool {
     matches!(format, Format::Text | Format::Markdown)
 }
 
-/// The folder's report as one HTML file.
 fn page(
     flags: &Flags,
     folder: &Folder,

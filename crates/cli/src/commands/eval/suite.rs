@@ -25,7 +25,6 @@ use std::path::{Path, PathBuf};
 
 use files::{Checked, check, check_training};
 
-/// Samples per problem in the paper.
 const SAMPLES: u64 = 1_024;
 
 /// The suites that there are.

@@ -5,7 +5,6 @@ use super::mark;
 use fgrpo_eval::table::{Cell, Part, Row, Table};
 use std::collections::HashSet;
 
-/// Space between columns.
 const GAP: usize = 2;
 /// A wrapped column of words is at least this wide.
 const NARROWEST: usize = 10;

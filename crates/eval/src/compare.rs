@@ -130,6 +130,7 @@ pub enum Scope {
     },
     /// An average over benchmarks.
     Average {
+        /// Their names.
         average_of: Vec<String>,
     },
 }

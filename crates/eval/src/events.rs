@@ -44,6 +44,7 @@ pub trait Events {
         let _ = what;
     }
 
+    /// The stage has ended, or was stopped.
     fn end(&mut self) {}
 }
 

@@ -5,13 +5,16 @@ pub trait Named: Copy + Send + Sync + 'static {
     /// Every value, with its name and a one-line description.
     const NAMES: &'static [(Self, &'static str, &'static str)];
 
+    /// The name of the value.
     fn name(self) -> &'static str;
 
+    /// The description of the value.
     fn about(self) -> &'static str {
         let own = Self::NAMES.iter().find(|(_, name, _)| *name == self.name());
         own.expect("every value has a name").2
     }
 
+    /// The value with this name.
     fn from_name(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(_, own, _)| *own == name).map(|(value, _, _)| *value)
     }

@@ -105,7 +105,7 @@ pub(super) fn simulation(config: &Config, lines: &[Line]) -> Findings {
     let zone: Vec<usize> = (0..sizes.len()).filter(|&i| kept[i] < 0.5).collect();
     let better = zone.iter().filter(|&&i| focal[i] > kept[i]).count();
     let rises = sizes.iter().filter(|&&n| at(n, 0.0, last, |l| l.q_pos) > at(n, 0.0, 0, |l| l.q_pos)).count();
-    let start = config.setup().start();
+    let start = config.setup.start();
     let (q_pos, anchor, leaf) = (start.q_pos, start.anchor, start.correct);
     let lowest = kept.iter().copied().fold(1.0, f64::min);
     let (first, end) = (kept[0], kept[kept.len() - 1]);

@@ -27,9 +27,6 @@ const EMA: f64 = 0.08;
 const VISIBLE: usize = 250;
 
 /// Makes a figure that needs no trained model; `simulated` is the folder of the finished simulation.
-///
-/// # Errors
-/// A folder that can't be read.
 pub(super) fn from_theory(item: &'static Item, simulated: &Path) -> anyhow::Result<Made> {
     let (drawn, found) = match item.fill {
         Fill::TailMissPanels => (theory::tail_miss_panels(&checks::MU, &checks::RHO)?, checks::peaks()?),
@@ -66,9 +63,6 @@ fn made(
 }
 
 /// Makes a figure from results.
-///
-/// # Errors
-/// Bad input where the results have nothing to do with it.
 pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<Made> {
     let mut made = match item.fill {
         Fill::GroupSizes => by_size(item, rows)?,

@@ -41,9 +41,6 @@ impl Estimate {
     }
 
     /// This minus another, resample by resample.
-    ///
-    /// # Errors
-    /// The benchmarks whose problems differ.
     pub(super) fn minus(&self, other: &Self) -> Result<Self, String> {
         let unlike = self.unlike(other);
         if !unlike.is_empty() {

@@ -221,9 +221,6 @@ impl Plan {
     }
 
     /// Seconds of each training on this machine; none of one that is finished on the laptop.
-    ///
-    /// # Errors
-    /// A task or model that can't be read; a folder that holds another run.
     pub(super) fn seconds(&self, estimator: &mut Estimator) -> anyhow::Result<Vec<Option<f64>>> {
         let mut starts = HashSet::new();
         let seconds = |run: &Training| {

@@ -123,10 +123,6 @@ impl Replacement {
 
 impl Rows {
     /// Finds the setting of each result; `stand` is what was trained in place of the paper's models.
-    ///
-    /// # Errors
-    /// Bad input: a given name that fits several rows, or another setting than its run's; runs of one row with different
-    /// configurations.
     pub(super) fn of(item: &Item, mut results: Results, stand: Option<&StandIn>) -> anyhow::Result<Self> {
         let mut settings = item.settings();
         let model = settings.first().and_then(|s| s.model.clone());
@@ -352,9 +348,6 @@ fn is_free(key: &str) -> bool {
 }
 
 /// Fails if runs of one row, of which the mean is shown, were trained by different configurations.
-///
-/// # Errors
-/// Bad input that names two run folders and the keys that differ.
 fn require_one_configuration(row: &str, found: &[Found]) -> anyhow::Result<()> {
     let table = |config: &Config| -> anyhow::Result<toml::Table> {
         let mut table: toml::Table = config.to_toml().parse()?;

@@ -24,6 +24,7 @@ pub enum What {
     List,
     /// The text of one, to be changed and kept.
     Show {
+        /// Its name.
         name: String,
     },
     /// The JSON schema of a configuration, by which editors complete and check it.

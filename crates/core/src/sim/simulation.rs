@@ -172,7 +172,8 @@ impl Simulation {
             shift: self.shift,
             exact: true,
         };
-        if let Optimizer::AdamW { beta1, beta2, eps } = self.setup.optimizer {
+        if self.setup.optimizer == Optimizer::AdamW {
+            let Setup { beta1, beta2, eps, .. } = self.setup;
             let (rate, root) = (lr / (1.0 - beta1.powf(t)), 1.0 / (1.0 - beta2.powf(t)).sqrt());
             // |m| <= ratio * s by Cauchy and Schwarz, which bounds how far a logit can move.
             let ratio = (1.0 - beta1) / ((1.0 - beta2) * (1.0 - beta1 * beta1 / beta2)).sqrt();
@@ -181,9 +182,9 @@ impl Simulation {
             rates = Rates { rate, root, beta1, beta2, root_beta2: beta2.sqrt(), eps, exact, ..rates };
         }
         let step = match (self.setup.surrogate, self.setup.optimizer) {
-            (Surrogate::Ratio, Optimizer::AdamW { .. }) => Class::update::<false, true>,
+            (Surrogate::Ratio, Optimizer::AdamW) => Class::update::<false, true>,
             (Surrogate::Ratio, Optimizer::Sgd) => Class::update::<false, false>,
-            (Surrogate::Probability, Optimizer::AdamW { .. }) => Class::update::<true, true>,
+            (Surrogate::Probability, Optimizer::AdamW) => Class::update::<true, true>,
             (Surrogate::Probability, Optimizer::Sgd) => Class::update::<true, false>,
         };
         for class in &mut self.classes {
@@ -197,9 +198,10 @@ impl Simulation {
         if self.setup.surrogate == Surrogate::Probability || self.setup.weight_decay != 0.0 {
             return None;
         }
-        let Optimizer::AdamW { beta1, beta2, .. } = self.setup.optimizer else {
+        if self.setup.optimizer == Optimizer::Sgd {
             return Some(Rest { limit: 0.0, beta1: 0.0, beta2: 0.0 });
-        };
+        }
+        let Setup { beta1, beta2, .. } = self.setup;
         let shrink = beta1 / beta2.sqrt();
         if self.step == 0 || shrink >= 1.0 {
             return None;

@@ -139,9 +139,6 @@ fn refuse_differences(path: &Path, written: &str, config: &Config) -> anyhow::Re
 }
 
 /// The configuration and the lines of another sweep's folder.
-///
-/// # Errors
-/// Bad input for a folder without a finished sweep.
 pub(super) fn read(path: &Path) -> anyhow::Result<(Config, Vec<Line>)> {
     let config = Config::load(&path.join("config.toml"), &[])?;
     let lines = complete_runs(&path.join("curves.jsonl"), &config)?;

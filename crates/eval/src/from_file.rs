@@ -133,9 +133,6 @@ fn fingerprint(text: &str) -> u64 {
 
 /// Calls `visit` with each sample of a known problem: its line, the problem's name there, the problem's place, and the
 /// sample. Counts the others.
-///
-/// # Errors
-/// Same as [`import`], and errors from `visit`.
 fn each(
     path: &Path,
     problems: &[&Problem],

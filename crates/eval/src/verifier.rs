@@ -204,9 +204,6 @@ impl Grading {
     }
 
     /// The verifier that hands a problem to the user's program; `without` says why there is none.
-    ///
-    /// # Errors
-    /// `without`, if no program was started.
     pub(crate) fn by_program(
         &self,
         problem: Value,

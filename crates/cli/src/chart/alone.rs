@@ -55,9 +55,6 @@ fn paint(colour: Colour) -> String {
 
 /// Refuses a file name that doesn't end in `.svg`, and says how a picture of another kind is made; call it before long
 /// work.
-///
-/// # Errors
-/// Bad input, naming the file.
 pub(crate) fn check_name(path: &Path) -> anyhow::Result<()> {
     let svg = path.with_extension("svg");
     match path.extension().and_then(|e| e.to_str()) {
@@ -72,9 +69,6 @@ pub(crate) fn check_name(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Writes a figure as SVG.
-///
-/// # Errors
-/// Bad input for another ending; an I/O error that names the file.
 pub(crate) fn write(figure: &Figure, path: &Path) -> anyhow::Result<()> {
     check_name(path)?;
     write_whole(path, svg(figure).as_bytes())

@@ -92,9 +92,6 @@ fn records(args: &Args, base: &Path) -> anyhow::Result<Vec<PromptRecord>> {
 }
 
 /// What the command finds.
-///
-/// # Errors
-/// Bad input in folders, flags and checkpoints; what the engine reports.
 fn measure(args: &Args) -> anyhow::Result<Nll> {
     if !(args.share > 0.0 && args.share <= 1.0) {
         bad_input!("--share: found {}, wanted above 0 and at most 1", args.share);

@@ -123,10 +123,6 @@ pub(super) struct Run {
 
 impl Run {
     /// Reads a run folder.
-    ///
-    /// # Errors
-    /// Bad input: a line, other than a torn last one, that is no such record; a configuration that is no TOML; a
-    /// folder without a single record. A file that can't be read.
     pub(super) fn read(folder: &Path) -> anyhow::Result<Self> {
         let full = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
         let mut run = Self {

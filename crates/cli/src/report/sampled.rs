@@ -85,9 +85,6 @@ struct About<'a> {
 }
 
 /// The page. `facts` are what all samples have in common; `sources` is where they were read.
-///
-/// # Errors
-/// As for [`Templates::render`].
 pub(crate) fn samples_page(
     title: &str,
     facts: &[(String, String)],

@@ -26,9 +26,6 @@ const BESIDE: [&str; 3] = ["dataset_info.json", "dataset_infos.json", "state.jso
 const DATA: &str = "data";
 
 /// The files of a data set, in name order.
-///
-/// # Errors
-/// Bad input: no files, several splits or configurations to choose from, or a missing shard.
 pub(super) fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if path.is_dir() {
         return folder(path);

@@ -88,9 +88,6 @@ impl ChatTemplate {
     }
 
     /// The template among a model's files; `None` if they have none. `place` is the model.
-    ///
-    /// # Errors
-    /// Bad input that names the file.
     pub(super) fn of_files(place: &Path, files: &[(String, Vec<u8>)]) -> anyhow::Result<Option<Self>> {
         let path = |name: &str| place.join(name).display().to_string();
         let contents = |name: &str| files.iter().find(|(own, _)| own == name).map(|(_, bytes)| bytes);
@@ -358,9 +355,6 @@ pub(super) fn missing(model: &Path) -> anyhow::Error {
 
 /// The special tokens that `tokenizer_config.json` and `special_tokens_map.json` name, by field. The latter counts, as in
 /// transformers, where the former has no `added_tokens_decoder`.
-///
-/// # Errors
-/// A token that is neither a text nor an object with `content`.
 pub(super) fn special_tokens(
     (place, config): (&str, &Map<String, serde_json::Value>),
     (map_place, map): (&str, &Map<String, serde_json::Value>),

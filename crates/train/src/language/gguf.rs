@@ -77,9 +77,6 @@ impl Splitting {
 }
 
 /// The files of a GGUF file's tokenizer, template and end tokens.
-///
-/// # Errors
-/// Bad input that names the file and the key.
 pub(super) fn files(path: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     let gguf = Gguf::open(path).or_bad_input()?;
     let mut files = Vec::new();
@@ -287,9 +284,6 @@ impl<'a> Tokens<'a> {
 }
 
 /// The metadata of a `tokenizer.json`: texts and types of tokens, and merges or scores. `rows` is the number of rows of the embedding.
-///
-/// # Errors
-/// A tokenizer of another kind than those that are read from GGUF files, or with more tokens than rows.
 pub(super) fn tokens_of(json: &Value, rows: usize) -> anyhow::Result<Vec<(String, Item)>> {
     let model = &json["model"];
     let Some(vocabulary) = model["vocab"].as_object().filter(|_| model["type"] == "BPE") else {

@@ -77,9 +77,6 @@ impl<'a> Source<'a> {
 
     /// Opens the source. `train` says whether its problems are trained on; the weight decides this in a mix. With
     /// `overrides`, only the held-out problems are wanted, for an evaluation.
-    ///
-    /// # Errors
-    /// Bad input for invalid data and settings; a command that can't be started.
     pub(super) fn open(
         &self,
         language: Option<&Language>,
@@ -268,9 +265,6 @@ impl Part {
     }
 
     /// Rejects the training problems that another part holds out.
-    ///
-    /// # Errors
-    /// Bad input that names the part, if nothing is left.
     pub(super) fn leave_out(&mut self, held_out: &HashSet<String>) -> anyhow::Result<()> {
         let reason = "held out by another part";
         if let Training::Listed(listed) = &mut self.train {

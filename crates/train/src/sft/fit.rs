@@ -39,9 +39,6 @@ pub(super) struct Fit<'a> {
 
 /// Fits the demonstrations, starting from the last checkpoint, or from `fresh` if there is none. `None` if
 /// interrupted, with the state saved.
-///
-/// # Errors
-/// No demonstrations, a loss that isn't finite (the state before it is saved), or files that can't be written.
 pub(super) fn fit(
     place: Fit<'_>,
     fresh: impl FnOnce() -> anyhow::Result<Engine>,

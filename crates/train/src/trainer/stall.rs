@@ -97,9 +97,6 @@ impl Stall {
     }
 
     /// Fails after `most` consecutive steps in which nothing could be graded.
-    ///
-    /// # Errors
-    /// Contains the verifier's reasons.
     pub(super) fn check(&self, most: u64, m: &Metrics) -> anyhow::Result<()> {
         if self.nothing_graded >= most {
             anyhow::bail!(
@@ -112,9 +109,6 @@ impl Stall {
     }
 
     /// The warnings after the last step.
-    ///
-    /// # Errors
-    /// If most completions of the run couldn't be graded, or every update was skipped.
     pub(super) fn at_end(&self) -> anyhow::Result<impl Iterator<Item = String>> {
         if self.steps > 0 && self.nothing_graded == self.steps {
             anyhow::bail!("no completion could be graded in any of the {} steps", self.steps);

@@ -31,9 +31,6 @@ pub(super) struct Own {
 
 impl Method {
     /// The configuration of a task with this method's changes.
-    ///
-    /// # Errors
-    /// Bad input that names the change.
     pub(super) fn config(&self, task: &str, set: &[String], seed: u64) -> anyhow::Result<Config> {
         let mut all = set.to_vec();
         all.extend(self.set.iter().cloned());
@@ -80,9 +77,6 @@ fn built_in() -> Vec<Method> {
 }
 
 /// All methods: the built-in ones, then the user's own.
-///
-/// # Errors
-/// Bad input for a file of own methods that isn't one.
 pub(super) fn catalogue() -> anyhow::Result<Vec<Method>> {
     let mut all = built_in();
     all.extend(own()?);
@@ -90,9 +84,6 @@ pub(super) fn catalogue() -> anyhow::Result<Vec<Method>> {
 }
 
 /// The methods of these names, in their order, after the baseline if they lack it; all methods for no name.
-///
-/// # Errors
-/// Bad input for an unknown name or one that stands there twice.
 pub(super) fn chosen(names: &[String], baseline: &str) -> anyhow::Result<Vec<Method>> {
     let all = catalogue()?;
     let named = |flag: &str, name: &str| match all.iter().find(|m| m.name == name) {
@@ -122,9 +113,6 @@ pub(super) fn chosen(names: &[String], baseline: &str) -> anyhow::Result<Vec<Met
 }
 
 /// Adds a method to the user's own, and returns their file.
-///
-/// # Errors
-/// Bad input: a name that is none or is taken, a change that no task's configuration can have.
 pub(super) fn add(method: Method, replace: bool) -> anyhow::Result<PathBuf> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-+.".contains(c);
     let name = &method.name;

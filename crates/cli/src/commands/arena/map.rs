@@ -16,9 +16,6 @@ pub(super) struct Grid<'a> {
 
 impl Grid<'_> {
     /// A method for each pair, row by row.
-    ///
-    /// # Errors
-    /// Bad input for a number that stands there twice.
     pub(super) fn methods(&self) -> anyhow::Result<Vec<Method>> {
         for (flag, numbers) in [("--a", self.a), ("--b", self.b)] {
             if let Some((_, twice)) = numbers.iter().enumerate().find(|(i, x)| numbers[..*i].contains(x)) {

@@ -71,9 +71,6 @@ fn plan(
 }
 
 /// The reported runs, seed by seed, so that every method has a run before one has two.
-///
-/// # Errors
-/// Bad input: a task that is none, one that stands there twice, a folder with a run of another configuration.
 pub(super) fn planned(
     wanted: &Wanted<'_>,
     methods: &[Method],
@@ -100,9 +97,6 @@ pub(super) fn planned(
 }
 
 /// The runs of a round of tuning, from what the rounds before chose.
-///
-/// # Errors
-/// As [`planned`].
 pub(super) fn trials(
     wanted: &Wanted<'_>,
     methods: &[Method],
@@ -135,9 +129,6 @@ pub(super) fn trials(
 
 /// For each method of the finished trials the best one, by the mean of pass@1 and the pass@k of the largest k; the choices
 /// before it stay for methods without trials.
-///
-/// # Errors
-/// When a run can't be read.
 pub(super) fn choices(trials: &[Planned], mut chosen: Vec<Choice>) -> anyhow::Result<Vec<Choice>> {
     let mut best: Vec<(f64, &Choice)> = Vec::new();
     for run in trials {

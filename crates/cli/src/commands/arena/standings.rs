@@ -67,9 +67,6 @@ struct Run {
 }
 
 /// Prints the table of every task in the folder.
-///
-/// # Errors
-/// Bad input: no finished run, runs of a task with different problems or graders, a baseline without a run.
 pub(super) fn print(args: &TableArgs) -> anyhow::Result<()> {
     let all = standings(&args.out, &args.baseline)?;
     if let Some(path) = &args.plot {
@@ -113,9 +110,6 @@ fn name_of(path: &Path) -> String {
 }
 
 /// What the finished runs in a folder say, task by task.
-///
-/// # Errors
-/// As [`print`].
 pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
     let (mut all, mut without_baseline, mut unfinished) = (Vec::new(), Vec::new(), 0);
     for task in folders(out)? {

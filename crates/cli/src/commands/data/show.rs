@@ -79,9 +79,6 @@ struct Shown {
 }
 
 /// Prints the problems.
-///
-/// # Errors
-/// Bad input: a configuration or data set that can't be read.
 pub(super) fn run(args: &Show) -> anyhow::Result<()> {
     let (all, shown) = if args.source.extension().is_some_and(|e| e == "toml") {
         of_configuration(args)?

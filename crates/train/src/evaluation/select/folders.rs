@@ -36,10 +36,6 @@ struct OnBenchmark {
 
 impl Folders {
     /// Reads the folders of `--evals`; nothing without any.
-    ///
-    /// # Errors
-    /// Bad input: a folder without evaluations, too few samples for k, a benchmark that one model lacks or has other
-    /// problems of.
     pub(super) fn read(settings: &Settings) -> anyhow::Result<Option<Self>> {
         if settings.evals.is_empty() {
             return Ok(None);
@@ -92,9 +88,6 @@ impl Folders {
     }
 
     /// The evaluated checkpoints of a run.
-    ///
-    /// # Errors
-    /// Checkpoints that can't be read.
     pub(super) fn candidates(&self, run: &Path, config: &Config) -> anyhow::Result<Candidates> {
         let mut found = Candidates { others: self.models.len(), ..Candidates::default() };
         for (step, path) in checkpoint::list(&run.join("checkpoints"))? {

@@ -137,6 +137,18 @@ impl Evaluation {
             && same_graders(&self.graders, &other.graders)
     }
 
+    /// The counted samples of each problem, named by its set and place.
+    pub fn counts(&self) -> Vec<ProblemCounts> {
+        let of = |(i, &correct): (usize, &usize)| {
+            let scored = self.scored_per_problem.get(i).copied().unwrap_or(self.samples);
+            let id = format!("{}:{i:06}", self.problem_set);
+            let mut counts = ProblemCounts::counted(id, scored as u64, correct as u64);
+            counts.unscorable = self.samples.saturating_sub(scored) as u64;
+            counts
+        };
+        self.per_problem.iter().enumerate().map(of).collect()
+    }
+
     /// pass@1; `None` if nothing could be scored.
     pub fn pass_at_1(&self) -> Option<f64> {
         self.pass_at_k.get(&1).copied()

@@ -328,15 +328,17 @@ impl Plan {
         }
         if self.measures(Measure::Embeddings) {
             let folders = self.runs.iter().map(|run| run.evaluation(run.config.steps)).collect();
-            let found = diversity::measure(&diversity::Settings::ngrams(folders))?;
-            results.add_distances(self.runs.iter().map(|run| self.name(&run.setting)).collect(), found);
+            let mut found = diversity::measure(&diversity::Settings::ngrams(folders))?;
+            found.folders = self.runs.iter().map(|run| self.name(&run.setting)).collect();
+            results.add_measured(Measure::Embeddings, &found)?;
         }
         if self.measures(Measure::Nll) {
             let models = self.runs.iter().map(|run| (self.name(&run.setting), run.last())).collect();
             let folder = self.runs[0].evaluation(0);
             let prompts = nll::prompts(&folder)?;
             let settings = nll::Settings::new(folder, self.start()?, models);
-            results.add_nll(nll::measure(&nll::Settings { leave_out_long: true, ..settings }, &prompts)?);
+            let found = nll::measure(&nll::Settings { leave_out_long: true, ..settings }, &prompts)?;
+            results.add_measured(Measure::Nll, &found)?;
         }
         made(self.item, results, Some(&self.stand))
     }

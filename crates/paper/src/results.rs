@@ -6,16 +6,14 @@ use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::require_distinct;
 use fgrpo_eval::dataset;
-use fgrpo_eval::diversity::Diversity;
 use fgrpo_eval::dumps::{self, Scored};
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::{files, json, lines};
 use fgrpo_eval::record::{self, Evaluation};
-use fgrpo_eval::samples::{self, Benchmark, ProblemCounts};
+use fgrpo_eval::samples::{self, Benchmark};
 use fgrpo_train::config::Config;
-use fgrpo_train::evaluation::nll::Nll;
 use fgrpo_train::run::metrics::{self, Logged};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// How many levels of folders are searched for results.
@@ -159,21 +157,11 @@ impl Results {
         Ok(results)
     }
 
-    pub(super) fn add_nll(&mut self, found: Nll) {
-        let models = found.models.into_iter();
-        let models = models.map(|m| ModelNll { model: m.model, increase: Some(m.increase) }).collect();
-        self.add_report(Measure::Nll, Path::new(""), Report { models, ..Report::default() });
-    }
-
-    /// Adds distances of `fgrpo diversity`. A mean over no problem is no value.
-    pub(super) fn add_distances(&mut self, folders: Vec<String>, found: Diversity) {
-        let known = |v: f64| Some(v).filter(|v| v.is_finite());
-        let rows = found.diversity.into_iter().map(|row| {
-            let values = row.values.into_iter().map(known).collect();
-            DiversityRow { benchmark: row.benchmark, values }
-        });
-        let report = Report { folders, diversity: rows.collect(), ..Report::default() };
-        self.add_report(Measure::Embeddings, Path::new(""), report);
+    /// Adds what `fgrpo nll` or `fgrpo diversity` measured here.
+    pub(super) fn add_measured(&mut self, measure: Measure, found: &impl Serialize) -> anyhow::Result<()> {
+        let report = serde_json::from_value(serde_json::to_value(found)?)?;
+        self.add_report(measure, Path::new(""), report);
+        Ok(())
     }
 
     /// Adds the values of a report, each under the name of its model or folder.
@@ -290,15 +278,7 @@ fn scored(path: &Path, files: &[&PathBuf]) -> anyhow::Result<Scored> {
 
 /// The samples of an evaluation as counts.
 pub(super) fn counted(of: &str, path: &Path, evaluation: &Evaluation) -> Benchmark {
-    let problem = |(i, &correct): (usize, &usize)| {
-        let scored = evaluation.scored_per_problem.get(i).copied().unwrap_or(evaluation.samples);
-        let id = format!("{}:{i:06}", evaluation.problem_set);
-        let mut counts = ProblemCounts::counted(id, scored as u64, correct as u64);
-        counts.unscorable = evaluation.samples.saturating_sub(scored) as u64;
-        counts
-    };
-    let problems = evaluation.per_problem.iter().enumerate().map(problem).collect();
-    Benchmark { name: of.to_owned(), path: path.to_owned(), problems }
+    Benchmark { name: of.to_owned(), path: path.to_owned(), problems: evaluation.counts() }
 }
 
 fn listed(path: &Path) -> anyhow::Result<Vec<PathBuf>> {

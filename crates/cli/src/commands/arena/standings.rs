@@ -8,7 +8,6 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, Notation, Panel, Scale};
 use fgrpo_eval::ranking::{Method, Ranked, TrainedRun, rank};
 use fgrpo_eval::record::{self, Evaluation};
-use fgrpo_eval::samples::ProblemCounts;
 use fgrpo_eval::table::{Table, percent, points};
 use fgrpo_train::config::Config;
 use fgrpo_train::run::{metrics, sessions};
@@ -180,14 +179,6 @@ fn run(folder: &Path, method: &str, seed: u64) -> anyhow::Result<Option<Run>> {
     Ok(Some(Run { method: method.to_owned(), seed, start, end, graders, costs }))
 }
 
-fn counts(evaluation: &Evaluation) -> Vec<ProblemCounts> {
-    let of = |(i, &correct): (usize, &usize)| {
-        let scored = evaluation.scored_per_problem.get(i).copied().unwrap_or(evaluation.samples);
-        ProblemCounts::counted(i.to_string(), scored as u64, correct as u64)
-    };
-    evaluation.per_problem.iter().enumerate().map(of).collect()
-}
-
 fn ranked(task: String, tuned: bool, runs: Vec<Run>, baseline: &str) -> anyhow::Result<Standings> {
     let first = &runs[0];
     if let Some(other) = runs.iter().find(|r| r.end.problem_set != first.end.problem_set) {
@@ -228,7 +219,7 @@ fn ranked(task: String, tuned: bool, runs: Vec<Run>, baseline: &str) -> anyhow::
         let sum = costs.entry(run.method.clone()).or_default();
         sum.entropy += run.costs.entropy;
         sum.seconds += run.costs.seconds;
-        let trained = TrainedRun { seed: run.seed, start: counts(&run.start), end: counts(&run.end) };
+        let trained = TrainedRun { seed: run.seed, start: run.start.counts(), end: run.end.counts() };
         match methods.iter_mut().find(|m| m.name == run.method) {
             Some(method) => method.runs.push(trained),
             None => methods.push(Method { name: run.method, runs: vec![trained] }),

@@ -5,6 +5,7 @@
 
 mod files;
 
+use crate::args::named::named_path;
 use crate::args::places;
 use crate::commands::dry_run::rejected;
 use crate::commands::eval;
@@ -45,7 +46,7 @@ pub struct Flags {
     #[arg(long, value_name = "DIR", requires = "suite", help_heading = "Suite")]
     pub data_root: Option<PathBuf>,
     /// A checkpoint folder and its name; repeatable. A name like Qwen2.5-7B/F-GRPO is a row of the paper's tables.
-    #[arg(long, value_name = "NAME=DIR", value_parser = model, requires = "suite", conflicts_with_all = ["model", "server"], help_heading = "Suite")]
+    #[arg(long, value_name = "NAME=DIR", value_parser = named_path, requires = "suite", conflicts_with_all = ["model", "server"], help_heading = "Suite")]
     pub models: Vec<(String, PathBuf)>,
     /// Only these benchmarks of the suite.
     #[arg(long = "benchmark", value_name = "NAME", requires = "suite", help_heading = "Suite")]
@@ -59,13 +60,6 @@ pub struct Flags {
     /// With --dry-run: write every rejected row to this file of JSON lines, with its file, row, reason and what was found.
     #[arg(long, value_name = "FILE", requires = "dry_run", help_heading = "Suite")]
     pub rejected: Option<PathBuf>,
-}
-
-fn model(text: &str) -> Result<(String, PathBuf), String> {
-    match text.split_once('=') {
-        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
-        _ => Err("wanted NAME=DIR".to_owned()),
-    }
 }
 
 /// Evaluates every model on every benchmark, each with the flags of `common`.

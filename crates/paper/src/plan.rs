@@ -24,13 +24,13 @@ use std::path::{Path, PathBuf};
 
 /// Training problems of DeepScaleR that the paper's filter leaves.
 pub const DEEPSCALER: u64 = 39_202;
-/// How much is spent on a table or figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scale {
-    /// Small runs of our own tasks.
-    Laptop,
-    /// The paper's models and data.
-    Full,
+
+fgrpo_eval::named! {
+    /// How much is spent on a table or figure.
+    pub enum Scale {
+        Laptop = "laptop": "Runs on maze and arithmetic that end within about an hour on two cores",
+        Full = "full": "The paper's own setting",
+    }
 }
 
 /// Where trainings read and write, and what is changed of them.

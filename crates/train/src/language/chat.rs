@@ -542,20 +542,7 @@ struct Date {
     day: i64,
 }
 
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
+const MONTHS: &str = "January February March April May June July August September October November December";
 
 impl Date {
     fn parse(text: &str) -> anyhow::Result<Self> {
@@ -576,7 +563,7 @@ impl Date {
                 out.push(c);
                 continue;
             }
-            let name = MONTHS[self.month - 1];
+            let name = MONTHS.split(' ').nth(self.month - 1).unwrap_or_default();
             let _ = match chars.next() {
                 Some('d') => write!(out, "{:02}", self.day),
                 Some('m') => write!(out, "{:02}", self.month),

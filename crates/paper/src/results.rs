@@ -7,7 +7,6 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::require_distinct;
 use fgrpo_eval::dataset;
 use fgrpo_eval::dumps::{self, Scored};
-use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::{files, json, lines};
 use fgrpo_eval::record::{self, Evaluation};
 use fgrpo_eval::samples::{self, Benchmark};
@@ -214,7 +213,7 @@ impl Results {
             return Ok(());
         }
         let direct = !path.is_dir() || path.join(samples::SCORED).is_file();
-        let entries = if path.is_dir() { listed(path)? } else { Vec::new() };
+        let entries = if path.is_dir() { files::listed(path)? } else { Vec::new() };
         let of_lines: Vec<&PathBuf> =
             entries.iter().filter(|e| e.is_file() && samples::is_lines(e)).collect();
         if direct || !of_lines.is_empty() {
@@ -279,11 +278,4 @@ fn scored(path: &Path, files: &[&PathBuf]) -> anyhow::Result<Scored> {
 /// The samples of an evaluation as counts.
 pub(super) fn counted(of: &str, path: &Path, evaluation: &Evaluation) -> Benchmark {
     Benchmark { name: of.to_owned(), path: path.to_owned(), problems: evaluation.counts() }
-}
-
-fn listed(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(path).with_context(|| format!("{}: cannot list", path.display()));
-    let mut all: Vec<PathBuf> = entries.or_bad_input()?.filter_map(|e| e.ok().map(|e| e.path())).collect();
-    all.sort();
-    Ok(all)
 }

@@ -1,5 +1,7 @@
 //! The start and the update rule of a simulated policy.
 
+use crate::error::Error;
+
 /// The surrogate objective that every step increases. `p` is the policy, `a_j` the advantage of draw `j`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -82,45 +84,6 @@ impl Default for Setup {
     }
 }
 
-/// A setup that can't be simulated, or a simulation that diverged.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Error {
-    /// A number outside its domain.
-    #[error("{field}: found {found}, wanted {wanted}")]
-    Number {
-        /// The setting.
-        field: &'static str,
-        /// Its value.
-        found: f64,
-        /// Its domain, in words.
-        wanted: &'static str,
-    },
-    /// A count outside its range.
-    #[error("{field}: found {found}, wanted {low}..={high} ({why})")]
-    Count {
-        /// The setting.
-        field: &'static str,
-        /// Its value.
-        found: u64,
-        /// Smallest count allowed.
-        low: u64,
-        /// Largest count allowed.
-        high: u64,
-        /// Why.
-        why: &'static str,
-    },
-    /// A logit is not finite any more.
-    #[error(
-        "step {step}: the logits are no longer finite (learning rate {lr}); wanted a smaller learning rate"
-    )]
-    Diverged {
-        /// The step after which this happened.
-        step: u64,
-        /// The learning rate.
-        lr: f64,
-    },
-}
-
 /// Starting probabilities of a policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Start {
@@ -149,12 +112,12 @@ impl Setup {
     /// The error names the field, what was found and what was expected.
     pub fn check(&self) -> Result<(), Error> {
         let number = |field, found: f64, wanted, ok: bool| {
-            if ok && found.is_finite() { Ok(()) } else { Err(Error::Number { field, found, wanted }) }
+            if ok && found.is_finite() { Ok(()) } else { Err(Error::setting(field, found, wanted)) }
         };
         let count = |field, found: usize, low: u64, high: u64, why| {
             let found = found as u64;
             let ok = (low..=high).contains(&found);
-            if ok { Ok(()) } else { Err(Error::Count { field, found, low, high, why }) }
+            if ok { Ok(()) } else { Err(Error::setting(field, found, format!("{low}..={high} ({why})"))) }
         };
         count("actions", self.actions, 2, 1 << 31, "memory holds one state per drawn action")?;
         count("correct", self.correct, 1, self.actions as u64 - 1, "some actions are correct, not all")?;

@@ -3,7 +3,8 @@
 use super::arithmetic::{MAX_MOVE, Rates};
 use super::binomial::binomial;
 use super::class::{Class, Rest};
-use super::setup::{Error, Optimizer, Setup, Surrogate};
+use super::setup::{Optimizer, Setup, Surrogate};
+use crate::error::Error;
 use crate::focal::focal_weight;
 use crate::rng::Key;
 
@@ -54,15 +55,11 @@ impl Simulation {
     pub fn new(setup: &Setup, group_size: u64, gamma: f64, seed: u64) -> Result<Self, Error> {
         setup.check()?;
         if !(1..=1 << 31).contains(&group_size) {
-            let why = "draws per step";
-            return Err(Error::Count { field: "group_size", found: group_size, low: 1, high: 1 << 31, why });
+            let wanted = format!("1..={} (draws per step)", 1u64 << 31);
+            return Err(Error::setting("group_size", group_size, wanted));
         }
         if !(gamma.is_finite() && gamma >= 0.0) {
-            return Err(Error::Number {
-                field: "gamma",
-                found: gamma,
-                wanted: "a finite number of at least 0",
-            });
+            return Err(Error::setting("gamma", gamma, "a finite number of at least 0"));
         }
         let shift = setup.kinds().map(|k| k.logit).fold(f64::NEG_INFINITY, f64::max);
         let mut first = 0;

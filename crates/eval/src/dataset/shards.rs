@@ -9,9 +9,7 @@
 
 use super::format::{FORMATS, FileFormat};
 use crate::bad_input;
-use crate::failure::OrBadInput;
 use crate::io::files;
-use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -161,11 +159,7 @@ fn entries(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
     }
-    let list = std::fs::read_dir(folder).with_context(|| folder.display().to_string()).or_bad_input()?;
-    let mut found: Vec<PathBuf> =
-        list.flatten().map(|e| e.path()).filter(|p| !file_name(p).starts_with('.')).collect();
-    found.sort();
-    Ok(found)
+    Ok(files::listed(folder)?.into_iter().filter(|p| !file_name(p).starts_with('.')).collect())
 }
 
 fn data_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {

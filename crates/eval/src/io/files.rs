@@ -1,6 +1,7 @@
 //! Files and folders that are either complete or absent.
 
 use crate::bad_input;
+use crate::failure::OrBadInput;
 use anyhow::Context;
 use fgrpo_files as input;
 use std::fs::{File, TryLockError};
@@ -74,6 +75,17 @@ pub fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     std::fs::copy(from, to)
         .and_then(|_| File::open(to)?.sync_all())
         .with_context(|| format!("copying {} to {}", from.display(), to.display()))
+}
+
+/// The entries of a folder in the order of their names.
+///
+/// # Errors
+/// Bad input: a folder that can't be listed.
+pub fn listed(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("{}: cannot list", folder.display()));
+    let mut found: Vec<PathBuf> = entries.or_bad_input()?.flatten().map(|entry| entry.path()).collect();
+    found.sort();
+    Ok(found)
 }
 
 fn parent(path: &Path) -> &Path {

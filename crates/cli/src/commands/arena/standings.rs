@@ -3,9 +3,9 @@
 use super::plan::{TUNED, TUNING};
 use crate::chart::alone;
 use crate::output::table::{Format, Render};
-use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, Notation, Panel, Scale};
+use fgrpo_eval::io::files;
 use fgrpo_eval::ranking::{Method, Ranked, TrainedRun, rank};
 use fgrpo_eval::record::{self, Evaluation};
 use fgrpo_eval::table::{Table, percent, points};
@@ -92,16 +92,10 @@ pub(super) fn print(args: &TableArgs) -> anyhow::Result<()> {
 
 /// The folders in a folder, by name.
 fn folders(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = match path.read_dir() {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
-    };
-    let paths = entries.map(|entry| entry.map(|e| e.path())).collect::<Result<Vec<_>, _>>();
-    let mut found = paths.with_context(|| format!("reading {}", path.display()))?;
-    found.retain(|path| path.is_dir());
-    found.sort();
-    Ok(found)
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    Ok(files::listed(path)?.into_iter().filter(|path| path.is_dir()).collect())
 }
 
 fn name_of(path: &Path) -> String {

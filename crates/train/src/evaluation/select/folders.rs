@@ -11,6 +11,7 @@ use fgrpo_eval::benchmarks::{self, Average, Domain, canonical};
 use fgrpo_eval::estimate::Tables;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::folder::IDENTITY;
+use fgrpo_eval::io::files;
 use fgrpo_eval::io::json;
 use fgrpo_eval::samples;
 use fgrpo_nn::weights::Gguf;
@@ -164,12 +165,8 @@ fn evaluation_folders(path: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<(
         found.push(path.to_owned());
         return Ok(());
     }
-    let list =
-        std::fs::read_dir(path).with_context(|| format!("--evals {}", path.display())).or_bad_input()?;
-    let mut folders: Vec<PathBuf> =
-        list.filter_map(|e| Some(e.ok()?.path())).filter(|p| p.is_dir()).collect();
-    folders.sort();
-    folders.iter().try_for_each(|folder| evaluation_folders(folder, found))
+    let entries = files::listed(path).context("--evals").or_bad_input()?;
+    entries.iter().filter(|p| p.is_dir()).try_for_each(|folder| evaluation_folders(folder, found))
 }
 
 /// The model that an evaluation folder belongs to.

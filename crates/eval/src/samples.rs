@@ -413,17 +413,15 @@ impl Gathered {
         if let Some(tokens) = line.tokens.filter(|&t| t > MOST_TOKENS) {
             return Err(format!("problem {}: tokens: found {tokens}, wanted at most {MOST_TOKENS}", p.id));
         }
+        let name = |field: &Option<DataId<'_>>| match field {
+            Some(DataId::Name(name)) => Some(name.to_string()),
+            _ => None,
+        };
         if p.data_id.is_none() {
-            p.data_id = match &line.id {
-                Some(DataId::Name(id)) => Some(id.to_string()),
-                _ => None,
-            };
+            p.data_id = name(&line.id);
         }
         if p.verifier.is_none() {
-            p.verifier = match &line.verifier {
-                Some(DataId::Name(name)) => Some(name.to_string()),
-                _ => None,
-            };
+            p.verifier = name(&line.verifier);
         }
         if p.subject.is_none() {
             p.subject = line.subject.as_ref().map(ToString::to_string);

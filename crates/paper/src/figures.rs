@@ -10,7 +10,7 @@ use super::simulate::Sweep;
 use super::theory;
 use fgrpo_core::theory::tail_miss;
 use fgrpo_eval::bad_input;
-use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, PALETTE, Panel, Scale, ordered_colour};
+use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, PALETTE, Panel, Scale, ordered_colour, smoothed};
 use fgrpo_eval::record::Evaluation;
 use fgrpo_eval::samples::{Benchmark, ProblemCounts};
 use fgrpo_eval::table::Table;
@@ -21,8 +21,6 @@ use std::path::Path;
 pub const SIMULATION: &str = include_str!("../../../configs/simulation.toml");
 /// The tail of a problem's correct mass, as `fgrpo plan` takes it.
 const TAIL: f64 = 0.1;
-/// Weight of the newest value in a smoothed reward, the paper's.
-const EMA: f64 = 0.08;
 /// Windows that can be told apart in a figure.
 const VISIBLE: usize = 250;
 
@@ -395,18 +393,13 @@ fn window_means(points: &[(f64, f64)], steps: usize) -> Vec<(f64, f64)> {
 }
 
 /// Reward, pass@1 and pass@k by step: one panel each, one curve for each group of runs. The reward has the paper's
-/// smoothing, `y = 0.08 x + 0.92 y` from the first value, over the values themselves.
+/// smoothing over the values themselves.
 fn training_panels(groups: &[Group<'_>], ks: &[u64], title: &str) -> Vec<Panel> {
     let all: Vec<Vec<(f64, f64)>> = groups.iter().map(Group::reward).collect();
     let steps = all.iter().map(Vec::len).max().unwrap_or(0);
     let mut rewards = Vec::new();
     for (group, raw) in groups.iter().zip(all) {
-        let mut mean = raw.first().map_or(0.0, |p| p.1);
-        let smooth = raw.iter().enumerate().map(|(i, &(x, value))| {
-            mean = if i == 0 { value } else { EMA * value + (1.0 - EMA) * mean };
-            (x, mean)
-        });
-        let smooth = window_means(&smooth.collect::<Vec<_>>(), steps);
+        let smooth = window_means(&smoothed(&raw), steps);
         let raw = Curve::new("", group.colour, window_means(&raw, steps));
         rewards.insert(0, Curve { name: None, faint: true, ..raw });
         rewards.push(Curve::new(group.name.clone(), group.colour, smooth));

@@ -12,6 +12,7 @@ use fgrpo_eval::benchmarks::canonical;
 use fgrpo_eval::dataset::format::FileFormat;
 use fgrpo_eval::dataset::presets::Family;
 use fgrpo_eval::diversity;
+use fgrpo_eval::io::files;
 use fgrpo_eval::io::shell::quoted;
 use fgrpo_train::config::Config;
 use fgrpo_train::evaluation::nll;
@@ -83,7 +84,7 @@ pub fn locate<S: AsRef<str>>(root: &Path, names: &[S]) -> anyhow::Result<Option<
         .filter_map(|e| e.ok().map(|e| e.path()))
         .filter(|p| p.is_dir() || FileFormat::of(p).is_some())
         .filter(|p| {
-            let name = p.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = files::name(p);
             let stem = if p.is_dir() { &name } else { name.split('.').next().unwrap_or(&name) };
             names.iter().any(|name| name.as_ref() == canonical(stem))
         })

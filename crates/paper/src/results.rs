@@ -85,7 +85,7 @@ fn own_name(path: &Path) -> String {
     }
     // `.` and `..` have no name of their own.
     let whole = if path.file_name().is_some() { path.to_owned() } else { real(path) };
-    whole.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+    files::name(&whole)
 }
 
 /// One path for every spelling of it.
@@ -227,8 +227,8 @@ impl Results {
             return Ok(());
         }
         for entry in entries.iter().filter(|e| e.is_dir()) {
-            let own = entry.file_name().unwrap_or_default().to_string_lossy();
-            let below = if name.is_empty() { own.into_owned() } else { format!("{name}/{own}") };
+            let own = files::name(entry);
+            let below = if name.is_empty() { own } else { format!("{name}/{own}") };
             self.gather(&below, entry, depth - 1)?;
         }
         Ok(())

@@ -9,6 +9,7 @@ use super::settings::{self, named};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::{Average, canonical, paper as averages};
 use fgrpo_eval::compare::{self, Settings};
+use fgrpo_eval::io::files;
 use fgrpo_eval::samples::Benchmark;
 use fgrpo_eval::table::percent;
 use fgrpo_train::config::{Config, TaskConfig};
@@ -353,7 +354,7 @@ fn require_one_configuration(row: &str, found: &[Found]) -> anyhow::Result<()> {
         let mut table: toml::Table = config.to_toml().parse()?;
         for (of, key) in PLACES {
             if let Some(toml::Value::String(path)) = table.get_mut(of).and_then(|t| t.get_mut(key)) {
-                *path = Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+                *path = files::name(Path::new(path));
             }
         }
         Ok(table)

@@ -32,7 +32,7 @@ pub(super) fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if path.exists() {
         return Ok(vec![path.to_owned()]);
     }
-    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = files::name(path);
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -50,12 +50,12 @@ pub(super) fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         Ok(Vec::new())
     };
     let found = if name.contains('*') {
-        among(&|file| matches(&name, &file_name(file)))?
+        among(&|file| matches(&name, &files::name(file)))?
     } else {
-        among(&|file| split(&file_name(file)) == Some(&name))?
+        among(&|file| split(&files::name(file)) == Some(&name))?
     };
     if found.is_empty() {
-        let there: BTreeSet<String> = among(&|_| true)?.iter().map(|f| file_name(f)).collect();
+        let there: BTreeSet<String> = among(&|_| true)?.iter().map(|f| files::name(f)).collect();
         let there: Vec<String> = there.into_iter().take(8).collect();
         bad_input!(
             "{}: no such file, folder or split; {} has {}",
@@ -90,7 +90,7 @@ fn folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
             }
         };
     }
-    let names: Vec<String> = found.iter().map(|f| file_name(f)).collect();
+    let names: Vec<String> = found.iter().map(|f| files::name(f)).collect();
     let splits: BTreeSet<&str> = names.iter().filter_map(|n| split(n)).collect();
     if splits.len() > 1 {
         let names: Vec<String> = splits.iter().map(|s| path.join(s).display().to_string()).collect();
@@ -103,7 +103,7 @@ fn folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 fn whole(files: Vec<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
     let mut shards: BTreeMap<(String, usize), BTreeSet<usize>> = BTreeMap::new();
     for file in &files {
-        if let Some((split, number, of)) = shard(&file_name(file)) {
+        if let Some((split, number, of)) = shard(&files::name(file)) {
             shards.entry((split.to_owned(), of)).or_default().insert(number);
         }
     }
@@ -117,10 +117,6 @@ fn whole(files: Vec<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
         }
     }
     Ok(files)
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// What a data set is called: by its name in the hub for files of the hub's cache (`datasets--openai--gsm8k/..`), else by
@@ -159,12 +155,12 @@ fn entries(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
     }
-    Ok(files::listed(folder)?.into_iter().filter(|p| !file_name(p).starts_with('.')).collect())
+    Ok(files::listed(folder)?.into_iter().filter(|p| !files::name(p).starts_with('.')).collect())
 }
 
 fn data_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let own = |file: &PathBuf| {
-        file.is_file() && FileFormat::of(file).is_some() && !BESIDE.contains(&&*file_name(file))
+        file.is_file() && FileFormat::of(file).is_some() && !BESIDE.contains(&&*files::name(file))
     };
     Ok(entries(folder)?.into_iter().filter(own).collect())
 }

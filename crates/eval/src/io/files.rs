@@ -42,6 +42,11 @@ pub fn is_compressed(path: &Path) -> bool {
     compression(path).is_some()
 }
 
+/// The last part of a path, as text; empty where it has none.
+pub fn name(path: &Path) -> String {
+    path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 /// A file name without its extensions: `train` for `train.jsonl.gz`.
 pub fn stem(path: &Path) -> String {
     let plain = if is_compressed(path) { path.with_extension("") } else { path.to_owned() };

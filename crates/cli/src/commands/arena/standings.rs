@@ -98,17 +98,13 @@ fn folders(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files::listed(path)?.into_iter().filter(|path| path.is_dir()).collect())
 }
 
-fn name_of(path: &Path) -> String {
-    path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
 /// What the finished runs in a folder say, task by task.
 pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
     let (mut all, mut without_baseline, mut unfinished) = (Vec::new(), Vec::new(), 0);
     for task in folders(out)? {
         let mut runs: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
         for folder in folders(&task)? {
-            let name = name_of(&folder);
+            let name = files::name(&folder);
             let Some((method, seed)) = name.rsplit_once("_seed-") else { continue };
             let Ok(seed) = seed.parse() else { continue };
             if method.starts_with(TUNING) {
@@ -122,9 +118,9 @@ pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standi
         }
         for (tuned, runs) in [false, true].into_iter().zip(runs) {
             if runs.iter().any(|run| run.method == baseline) {
-                all.push(ranked(name_of(&task), tuned, runs, baseline)?);
+                all.push(ranked(files::name(&task), tuned, runs, baseline)?);
             } else if !runs.is_empty() {
-                without_baseline.push(of_task(&name_of(&task), tuned));
+                without_baseline.push(of_task(&files::name(&task), tuned));
             }
         }
     }

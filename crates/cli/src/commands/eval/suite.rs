@@ -16,6 +16,7 @@ use fgrpo_eval::benchmarks::canonical;
 use fgrpo_eval::dataset;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
 use fgrpo_eval::failure::OrBadInput;
+use fgrpo_eval::io::files::name;
 use fgrpo_eval::io::json;
 use fgrpo_eval::io::shell::quoted;
 use fgrpo_eval::kind::TaskKind;
@@ -199,7 +200,6 @@ fn models(args: &Flags, common: &eval::Flags) -> anyhow::Result<Vec<(String, Opt
 
 /// `RUN/checkpoints/step-000800` is called `RUN-step-000800`, another folder by its name.
 fn name_of(path: &Path) -> String {
-    let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let run = path.parent().filter(|p| name(p) == "checkpoints").and_then(Path::parent);
     match run.map(name) {
         Some(run) => format!("{run}-{}", name(path)),

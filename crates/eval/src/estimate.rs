@@ -24,7 +24,7 @@ pub fn resamples_of_all(seed: u64) -> Key {
     Key::new(seed).with(u64::MAX)
 }
 
-/// Mean of values, and their standard deviation with n - 1; none of fewer than two.
+/// Mean of values, and their standard deviation with n - 1; `None` for fewer than two.
 pub fn mean_and_deviation(values: &[f64]) -> (f64, Option<f64>) {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();

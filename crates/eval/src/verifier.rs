@@ -203,7 +203,7 @@ impl Grading {
         }
     }
 
-    /// The verifier that hands a problem to the user's program; `without` says why there is none.
+    /// The verifier that hands a problem to the user's program; `without` is the reason if there is no program.
     pub(crate) fn by_program(
         &self,
         problem: Value,

@@ -361,7 +361,7 @@ impl Item {
         paper().stand_ins().find(|s| s.of == of).expect("the data has both")
     }
 
-    /// The benchmark or average in the domain of training: what one benchmark of ours stands for.
+    /// The benchmark or average in the domain of training, which a single benchmark of ours replaces.
     pub(super) fn in_domain(&self) -> &str {
         let columns = self.columns.iter().filter_map(|c| c.fixed.of.as_deref());
         let rows = self.rows.iter().filter_map(|r| r.fixed.of.as_deref());

@@ -234,8 +234,8 @@ fn size_panel(title: String, of: &str, ks: &[u64], points: &[Point], log: bool) 
     measured.then(|| Panel::new(title, sizes_axis(&curves), y, curves))
 }
 
-/// What was found of a difference, at each group size where none is given. One that doesn't hold decides; one that is open
-/// leaves it open.
+/// What was found of a difference: at its group size, or at each where the statement gives none. It doesn't hold if it
+/// fails at one size, and is open if it is open at one.
 fn compared(asked: &Comparison, points: &[Point], k: u64) -> Option<Finding> {
     let own = || points.iter().filter(|p| (&p.of.of, p.of.k) == (&asked.of, k));
     let find = |side: &Side, n: u64| {

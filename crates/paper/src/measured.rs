@@ -76,7 +76,7 @@ impl Estimate {
     }
 }
 
-/// pass@k of one benchmark over seeds; the reason where there is none. `index` is its place in an average.
+/// pass@k of one benchmark over seeds, or the reason why it is missing. `index` is its place in an average.
 pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64, index: u64) -> Result<Estimate, String> {
     let Some(first) = seeds.first() else { return Err("no samples".to_owned()) };
     let by_id = |b: &&'_ Benchmark| -> BTreeMap<String, ProblemCounts> {

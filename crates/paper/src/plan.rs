@@ -221,7 +221,7 @@ impl Plan {
         format!("{}; {trained_on}, {benchmarks}; {runs} trainings", names.join(", "))
     }
 
-    /// Seconds of each training on this machine; none of one that is finished on the laptop.
+    /// Seconds of each training on this machine. On the laptop finished trainings are left out.
     pub(super) fn seconds(&self, estimator: &mut Estimator) -> anyhow::Result<Vec<Option<f64>>> {
         let mut starts = HashSet::new();
         let seconds = |run: &Training| {
@@ -378,7 +378,7 @@ impl Plan {
     }
 
     /// At full scale, the commands that evaluate the base and the trained models, and the one that makes the item from what
-    /// they write; none where the trainings are enough.
+    /// they write; `None` if the trainings are enough.
     pub fn commands_after(&self) -> Option<(Vec<String>, String)> {
         if self.benchmarks.is_empty() {
             return None;

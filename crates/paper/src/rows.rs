@@ -1,4 +1,4 @@
-//! The results of an item's settings: which are of which row, what stands in for the paper's models, and the value of each
+//! The results of an item's settings: which row they belong to, which models replace the paper's, and the value of each
 //! quantity.
 
 use super::config_text;
@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 pub(super) const MAZE: &str = "maze-17.toml";
-/// Keys that may differ between the runs of one row: seeds, and what changes no result but its place, number or speed. A key
-/// stands for those below it.
+/// Keys that may differ between the runs of one row: seeds, and what changes only where results lie, how many they are or how fast they
+/// come. A key includes those below it.
 const FREE: [&str; 14] = [
     "seed",
     "sft.seed",
@@ -87,7 +87,7 @@ impl Replacement {
         Ok(names.all(|name| *name == stand.of).then(|| Self { what: format!("{count} runs on {of}"), place }))
     }
 
-    /// Our benchmark in place of the paper's; none where there is no other.
+    /// Our benchmark in place of the paper's, if there is one.
     pub(super) fn place(&self, of: &str) -> Option<&str> {
         self.place.as_ref().filter(|p| p.0 == of).map(|p| p.1.as_str())
     }
@@ -269,7 +269,7 @@ impl Rows {
         average.map_or_else(|| vec![canonical(of)], |a| a.members.clone())
     }
 
-    /// pass@k in percent, or why there is none.
+    /// pass@k in percent, or why it is missing.
     pub(super) fn pass(&self, quantity: &Quantity) -> Result<Estimate, String> {
         let found = self.results(&quantity.setting);
         if found.is_empty() {
@@ -290,7 +290,7 @@ impl Rows {
         Ok(Estimate::mean(&each.collect::<Result<Vec<_>, _>>()?))
     }
 
-    /// A value that isn't of samples, or why there is none. An average is the mean over its benchmarks, where no report has it.
+    /// A value that doesn't come from samples, or why it is missing. An average that no report has is the mean over its benchmarks.
     pub(super) fn reported(&self, quantity: &Quantity) -> Result<f64, String> {
         let found = self.results(&quantity.setting);
         let all = |of: &str| -> Vec<f64> {
@@ -312,8 +312,8 @@ impl Rows {
         Ok(sum / count)
     }
 
-    /// p-values of the paper's paired subsampling test between two settings, by benchmark or average and k; none where it
-    /// can't be made. It needs the same problems, one model on each side, and twice as many samples as k.
+    /// p-values of the paper's paired subsampling test between two settings, by benchmark or average and k, where it can
+    /// be computed: it needs the same problems, one model on each side, and twice as many samples as k.
     pub(super) fn p_values(&self, a: &Setting, b: &Setting, ks: &[u64]) -> BTreeMap<(String, u64), f64> {
         let once = |setting: &Setting| -> BTreeMap<String, Benchmark> {
             let mut all: BTreeMap<String, Vec<&Benchmark>> = BTreeMap::new();

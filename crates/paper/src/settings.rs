@@ -50,7 +50,7 @@ fn plain(name: &str) -> String {
     ["gamma0", "gamma1", "gamma2"].iter().fold(kept, |text, g| text.replace(&format!("{g}.0"), g))
 }
 
-/// Whether a folder's name, without what spellings differ in, can stand for a setting, its model aside.
+/// Whether a folder's name, normalised, can mean a setting, whatever its model.
 fn is_spelling(name: &str, setting: &Setting) -> bool {
     let Setting { method, gamma, n, .. } = setting;
     let focal = setting.method();

@@ -15,7 +15,7 @@ use fgrpo_eval::table::{self, Part, Table};
 use fgrpo_train::config::Config;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One value: what it is of, as the paper prints it, and what was found.
+/// One value: what it measures, as the paper prints it, and as measured here.
 struct Cell {
     of: Quantity,
     paper: String,
@@ -176,7 +176,7 @@ fn lines(item: &Item, rows: &Rows) -> Vec<Line> {
     lines
 }
 
-/// A value, or why there is none.
+/// A value, or why it is missing.
 fn measure(of: &Quantity, rows: &Rows) -> Result<Value, String> {
     let (number, estimate) = match of.measure {
         Measure::Pass => rows.pass(of).map(|e| (e.value(), Some(e)))?,

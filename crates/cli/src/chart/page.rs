@@ -18,7 +18,7 @@ pub(crate) fn class(colour: Colour) -> String {
     }
 }
 
-/// What stands around a plot's drawing.
+/// The texts around a plot's drawing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Labels {
     pub(crate) title: String,
@@ -289,7 +289,7 @@ fn percentages(from: f64, to: f64) -> Axis {
     Axis { format: Notation::Percent, ..Axis::new("", Scale::Linear, from, to) }
 }
 
-/// The range of values, nothing if there is none that is finite.
+/// The range of the finite values; `None` without any.
 fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.filter(|v| v.is_finite()).fold(None, |range, v| match range {
         None => Some((v, v)),

@@ -42,7 +42,7 @@ pub(super) fn request(
     body.into()
 }
 
-/// The score in a judge's answer; none where its reply was cut off.
+/// The score in a judge's answer; `None` if the reply was cut off.
 pub(super) fn judged(answer: &Value) -> Option<Value> {
     let choice = &answer["choices"][0];
     if choice["finish_reason"] == "length" {

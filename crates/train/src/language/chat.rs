@@ -274,7 +274,7 @@ impl ChatTemplate {
     }
 }
 
-/// The names of the filters and tests that a template applies, each with what it is.
+/// The names that a template applies, each with its kind: filter or test.
 fn applied_names(source: &str) -> Vec<(&'static str, &str)> {
     let mut found = Vec::new();
     let mut rest = source;

@@ -33,7 +33,7 @@ pub(super) fn optional(path: &Path, most: u64) -> anyhow::Result<Option<Vec<u8>>
     }
 }
 
-/// The files of a model, each with its name: those of a folder, or those that a GGUF file stands for.
+/// The files of a model, each with its name: those of a folder, or their equivalents from a GGUF file.
 pub(super) fn files_of(model: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     if Gguf::is(model) {
         return gguf::files(model);

@@ -8,7 +8,7 @@ use fgrpo_nn::CHECK_LAYERS;
 /// Steps of the same kind in a row after which the run warns.
 const WARN_AFTER: u64 = 5;
 
-/// What all completions of a step have in common, so that the step says nothing of which are better.
+/// What all completions of a step have in common, so that the step can't tell better ones from worse ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Uniform {
     /// None was correct, and the rewards of no group differed.

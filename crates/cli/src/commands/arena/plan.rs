@@ -24,7 +24,8 @@ pub(super) struct Wanted<'a> {
     pub(super) set: &'a [String],
     pub(super) out: &'a Path,
     pub(super) loading: Loading,
-    /// Whether tuning has chosen the settings, or none is wanted: what a folder holds is a run of them or of others.
+    /// Whether the settings are final: tuning has chosen them, or wasn't asked for. Only then is a folder's run compared with
+    /// them.
     pub(super) settled: bool,
 }
 

@@ -686,7 +686,6 @@ impl Advantage {
     }
 }
 
-/// Mean and standard deviation.
 pub(crate) fn moments(values: impl Iterator<Item = f64> + Clone, ddof: usize) -> (f64, f64) {
     let n = values.clone().count();
     let mean = values.clone().sum::<f64>() / n as f64;
@@ -698,7 +697,6 @@ fn mean(group: &Group<'_>) -> f64 {
     moments(group.scored().map(|i| group.rewards[i]), 0).0
 }
 
-/// The standard deviation of the scored rewards.
 fn deviation(group: &Group<'_>, ddof: usize) -> f64 {
     moments(group.scored().map(|i| group.rewards[i]), ddof).1
 }
@@ -708,7 +706,6 @@ fn length(group: &Group<'_>, completion: usize) -> f64 {
     group.lengths[completion].max(1) as f64
 }
 
-/// Whether all scored rewards are equal.
 fn equal(group: &Group<'_>) -> bool {
     let mut rewards = group.scored().map(|i| group.rewards[i]);
     let first = rewards.next();

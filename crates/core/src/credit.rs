@@ -363,14 +363,7 @@ mod tests {
     };
 
     fn group<'a>(rewards: &'a [f64], mean_old_logp: &'a [f64]) -> Group<'a> {
-        Group {
-            rewards,
-            lengths: &[1; 16][..rewards.len()],
-            mean_old_logp,
-            scored: &[true; 16][..rewards.len()],
-            parts: &[],
-            clusters: &[0; 16][..rewards.len()],
-        }
+        Group { mean_old_logp, ..crate::group::group(rewards) }
     }
 
     #[test]

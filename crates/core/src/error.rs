@@ -33,10 +33,20 @@ pub enum Error {
     /// An estimator needs to know which completions are alike, and nobody says.
     #[error("clusters: found none, wanted one for each completion: the estimator cue_grpo reads them")]
     NoClusters,
-    /// A setting has a value that its formula does not allow.
+    /// A logit of a simulated policy is not finite any more.
+    #[error(
+        "step {step}: the logits are no longer finite (learning rate {lr}); wanted a smaller learning rate"
+    )]
+    Diverged {
+        /// The step after which this happened.
+        step: u64,
+        /// The learning rate.
+        lr: f64,
+    },
+    /// A setting or an argument has a value that its formula does not allow.
     #[error("{setting}: found {found}, wanted {wanted}")]
     Setting {
-        /// Name of the configuration key, or its last part.
+        /// Name of the argument, or of the configuration key or its last part.
         setting: &'static str,
         /// The value, as the user would write it.
         found: String,

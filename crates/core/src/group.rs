@@ -138,20 +138,27 @@ impl Rewards {
     }
 }
 
+/// A group for tests: completions of one token, alike and all scored.
+#[cfg(test)]
+pub(crate) fn group(rewards: &[f64]) -> Group<'_> {
+    let n = rewards.len();
+    Group {
+        rewards,
+        lengths: &[1; 16][..n],
+        mean_old_logp: &[-1.0; 16][..n],
+        scored: &[true; 16][..n],
+        parts: &[],
+        clusters: &[0; 16][..n],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_reward_between_correct_and_wrong_is_refused_without_a_threshold() {
-        let group = Group {
-            rewards: &[1.0, 0.5],
-            lengths: &[1, 1],
-            mean_old_logp: &[0.0; 2],
-            scored: &[true; 2],
-            parts: &[],
-            clusters: &[],
-        };
+        let group = group(&[1.0, 0.5]);
         let error = Rewards::default().correct(&group).unwrap_err();
         assert!(
             error.to_string().starts_with("reward of completion 1: found 0.5, wanted 1 (correct)"),

@@ -50,14 +50,12 @@ fn default_simulation_equals_the_plain_program_on_its_draws() {
 
 #[test]
 fn every_surrogate_and_optimizer_equals_the_plain_program_on_its_draws() {
-    let adam = |beta1, beta2, eps| Optimizer::AdamW { beta1, beta2, eps };
+    let adam = |beta1, beta2, eps| Setup { beta1, beta2, eps, ..small() };
+    let sgd = Setup { optimizer: Optimizer::Sgd, lr: 0.5, ..small() };
     for surrogate in [Surrogate::Ratio, Surrogate::Probability] {
-        for optimizer in
-            [adam(0.9, 0.999, 1e-8), adam(0.0, 0.99, 1e-3), adam(0.95, 0.5, 1e-4), Optimizer::Sgd]
-        {
+        for base in [adam(0.9, 0.999, 1e-8), adam(0.0, 0.99, 1e-3), adam(0.95, 0.5, 1e-4), sgd.clone()] {
             for weight_decay in [0.0, 0.1] {
-                let lr = if optimizer == Optimizer::Sgd { 0.5 } else { 0.01 };
-                let setup = Setup { surrogate, optimizer, weight_decay, lr, ..small() };
+                let setup = Setup { surrogate, weight_decay, ..base.clone() };
                 for group_size in [3, 200] {
                     compare(&setup, group_size, 0.5, 300);
                 }

@@ -173,7 +173,7 @@ impl Average {
         self.members.iter().map(place).collect()
     }
 
-    /// The first member that is there more than once, where none is missing.
+    /// The first member that occurs more than once, if no member is missing.
     fn repeated(&self, names: &[&str]) -> Option<&str> {
         let count = |m: &String| names.iter().filter(|n| canonical(n) == *m).count();
         let counts: Vec<usize> = self.members.iter().map(count).collect();

@@ -79,7 +79,7 @@ pub struct Comparison {
     pub p_value: Option<f64>,
     /// p-value after Holm's correction over the benchmarks at this k.
     pub holm_p_value: Option<f64>,
-    /// Percentile interval of the difference under subsampling; none where there is no p-value.
+    /// Percentile interval of the difference under subsampling; `None` without a p-value.
     pub interval: Option<(f64, f64)>,
     /// How the test was computed.
     pub method: Method,

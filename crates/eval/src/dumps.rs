@@ -9,7 +9,6 @@ use crate::bad_input;
 use crate::benchmarks::{canonical, require_distinct};
 use crate::dataset::Problem;
 use crate::dataset::rows;
-use crate::failure::OrBadInput;
 use crate::grade::Grader;
 use crate::inspect;
 use crate::io::files;
@@ -19,7 +18,6 @@ use crate::kind::{self, TaskKind, Truth};
 use crate::row::Row;
 use crate::samples::{self, Benchmark};
 use crate::verifier::{Reasoning, Settings};
-use anyhow::Context;
 use fgrpo_verify::verdict::Verdict;
 use rayon::prelude::*;
 use serde_json::Value;
@@ -154,10 +152,7 @@ pub fn dumps(path: &Path) -> anyhow::Result<Vec<(DumpFormat, PathBuf)>> {
 /// The files of JSON lines in a folder. In the folders below it, only those that are read from there: dumps and
 /// evaluations.
 fn gather(folder: &Path, depth: usize, found: &mut Vec<Found>) -> anyhow::Result<()> {
-    let entries = std::fs::read_dir(folder).with_context(|| format!("{}: cannot list", folder.display()));
-    let mut entries: Vec<PathBuf> =
-        entries.or_bad_input()?.filter_map(|e| e.ok().map(|e| e.path())).collect();
-    entries.sort();
+    let entries = files::listed(folder)?;
     let scored = folder.join(samples::SCORED);
     if depth > 0 && scored.is_file() && format_of(&scored)?.is_none() {
         found.push(Found { format: None, depth, file: scored });
@@ -316,7 +311,6 @@ fn uid(uid: &str) -> &str {
     uid.rsplitn(3, '_').last().unwrap_or(uid)
 }
 
-/// A value as text; several are joined by commas, as in data sets.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -24,6 +24,13 @@ pub fn resamples_of_all(seed: u64) -> Key {
     Key::new(seed).with(u64::MAX)
 }
 
+/// Mean of values, and their standard deviation with n - 1; `None` for fewer than two.
+pub fn mean_and_deviation(values: &[f64]) -> (f64, Option<f64>) {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+    (mean, (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt()))
+}
+
 /// A mean over problems with its 95 % interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {

@@ -99,7 +99,6 @@ struct Tally {
     made: u64,
     /// Samples with an empty text.
     empty: u64,
-    /// All samples.
     samples: u64,
 }
 

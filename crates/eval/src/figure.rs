@@ -226,3 +226,32 @@ pub struct Figure {
     /// The panels, left to right.
     pub panels: Vec<Panel>,
 }
+
+/// Weight of the newest value in a smoothed reward, as in the paper's plots.
+pub const EMA: f64 = 0.08;
+
+/// Exponential moving average `y = 0.08 x + 0.92 y`, from the first value; gaps are stepped over.
+pub fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut mean: Option<f64> = None;
+    let mut smooth = Vec::with_capacity(points.len());
+    for &(x, value) in points.iter().filter(|p| p.1.is_finite()) {
+        let next = mean.map_or(value, |m| EMA * value + (1.0 - EMA) * m);
+        mean = Some(next);
+        smooth.push((x, next));
+    }
+    smooth
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reward_is_smoothed_as_in_the_papers_plots() {
+        let found = smoothed(&[(1.0, 1.0), (2.0, 0.0), (3.0, f64::NAN), (4.0, 1.0)]);
+        assert_eq!(found.iter().map(|p| p.0).collect::<Vec<_>>(), [1.0, 2.0, 4.0]);
+        for (found, wanted) in found.iter().zip([1.0, 0.92, 0.08 + 0.92 * 0.92]) {
+            assert!((found.1 - wanted).abs() < 1e-15);
+        }
+    }
+}

@@ -13,7 +13,7 @@ use crate::failure::OrBadInput;
 use crate::io::files::{lock, write_whole};
 use crate::io::json;
 use anyhow::Context;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,6 @@ const ANSWERS_AS: &str = "answers_as";
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Kept open for its lock.
     _lock: File,
 }
 
@@ -138,24 +137,17 @@ impl Folder {
 
 /// Lists each leaf that differs, as `name: the folder has X, this command has Y`.
 fn differences(found: &Value, wanted: &Value) -> Vec<String> {
-    fn walk(name: &str, found: &Value, wanted: &Value, out: &mut Vec<String>) {
-        let empty = Map::new();
-        if found.is_object() || wanted.is_object() {
-            let (f, w) = (found.as_object().unwrap_or(&empty), wanted.as_object().unwrap_or(&empty));
-            let mut keys: Vec<&String> = f.keys().collect();
-            keys.extend(w.keys().filter(|k| !f.contains_key(*k)));
-            for key in keys {
-                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
-                let of = |m: &Map<String, Value>| m.get(key).cloned().unwrap_or(Value::Null);
-                walk(&name, &of(f), &of(w), out);
-            }
-        } else if found != wanted {
-            out.push(format!("{name}: the folder has {found}, this command has {wanted}"));
-        }
-    }
-    let mut out = Vec::new();
-    walk("", found, wanted, &mut out);
-    out
+    let [found, wanted] = [found, wanted].map(|side| json::leaves(side, "."));
+    let of = |side: &[(String, &Value)], name: &String| {
+        side.iter().find(|leaf| leaf.0 == *name).map_or(Value::Null, |leaf| leaf.1.clone())
+    };
+    let new = wanted.iter().filter(|leaf| found.iter().all(|other| other.0 != leaf.0));
+    let names = found.iter().chain(new).map(|leaf| &leaf.0);
+    let pairs = names.map(|name| (name, of(&found, name), of(&wanted, name)));
+    pairs
+        .filter(|(_, found, wanted)| found != wanted)
+        .map(|(name, found, wanted)| format!("{name}: the folder has {found}, this command has {wanted}"))
+        .collect()
 }
 
 #[cfg(test)]

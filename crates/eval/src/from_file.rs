@@ -133,9 +133,6 @@ fn fingerprint(text: &str) -> u64 {
 
 /// Calls `visit` with each sample of a known problem: its line, the problem's name there, the problem's place, and the
 /// sample. Counts the others.
-///
-/// # Errors
-/// Same as [`import`], and errors from `visit`.
 fn each(
     path: &Path,
     problems: &[&Problem],
@@ -251,7 +248,6 @@ fn integer(value: &Value) -> Option<u64> {
     }
 }
 
-/// The names of all problems.
 struct Names {
     /// The place of the problem with a name; `None` for a name that several problems share.
     of: HashMap<String, Option<usize>>,

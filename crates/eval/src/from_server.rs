@@ -273,6 +273,9 @@ fn samples(ask: &Ask, api: Api, job: Job, answer: &Value) -> Result<Vec<Generati
                 return Err(format!("a choice that ended with {finish:?}"));
             }
             let (text, reasoning) = match api {
+                Api::Completions if choice["text"].is_null() => {
+                    return Err("a choice without a text".to_owned());
+                }
                 Api::Completions => (&choice["text"], &Value::Null),
                 Api::Chat => {
                     let message = &choice["message"];
@@ -292,6 +295,7 @@ fn samples(ask: &Ask, api: Api, job: Job, answer: &Value) -> Result<Vec<Generati
             Ok(Generation {
                 problem: ask.problem.clone(),
                 sample: job.first + i as u64,
+                // A chat model that only thinks or calls tools has null as its content.
                 text: text.as_str().unwrap_or_default().to_owned(),
                 reasoning: reasoning.as_str().map(str::to_owned),
                 finish,

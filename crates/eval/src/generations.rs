@@ -51,7 +51,6 @@ impl Present {
         self.0.get((sample / 64) as usize).is_some_and(|w| w >> (sample % 64) & 1 == 1)
     }
 
-    /// Whether it was new.
     fn insert(&mut self, sample: u64) -> bool {
         let new = !self.contains(sample);
         let word = (sample / 64) as usize;

@@ -7,7 +7,6 @@ use crate::verifier::{Grading, Settings};
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
-/// A reference answer with its verifier.
 type Prepared = (Truth, Arc<dyn Verifier>);
 
 /// Grades completions of one kind of task, from any number of threads.

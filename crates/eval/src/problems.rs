@@ -85,7 +85,6 @@ pub fn of_maze(maze: Maze) -> Problem {
     Problem { solution: Some(tokens::spell(&path)), ..Problem::new(id, messages, truth) }
 }
 
-/// One line of a file of mazes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MazeLine {

@@ -137,6 +137,18 @@ impl Evaluation {
             && same_graders(&self.graders, &other.graders)
     }
 
+    /// The counted samples of each problem, named by its set and place.
+    pub fn counts(&self) -> Vec<ProblemCounts> {
+        let of = |(i, &correct): (usize, &usize)| {
+            let scored = self.scored_per_problem.get(i).copied().unwrap_or(self.samples);
+            let id = format!("{}:{i:06}", self.problem_set);
+            let mut counts = ProblemCounts::counted(id, scored as u64, correct as u64);
+            counts.unscorable = self.samples.saturating_sub(scored) as u64;
+            counts
+        };
+        self.per_problem.iter().enumerate().map(of).collect()
+    }
+
     /// pass@1; `None` if nothing could be scored.
     pub fn pass_at_1(&self) -> Option<f64> {
         self.pass_at_k.get(&1).copied()
@@ -344,39 +356,24 @@ fn left_out_words(
 /// Describes what training changed: pass@k before and after, and the paired difference of pass@1 over problems with
 /// its 95 % bootstrap interval, if both are the same measure.
 pub fn summary(first: &Evaluation, last: &Evaluation) -> String {
-    use std::fmt::Write;
-    let mut text = format!("{}, {} problems x {} samples\n", last.set, last.problems, last.samples);
-    let _ = writeln!(
-        text,
-        "{:>9} {:>12} {:>12}",
-        "",
-        format!("step {}", first.step),
-        format!("step {}", last.step)
-    );
+    let percent = |p: Option<&f64>| p.map_or("-".to_owned(), |p| format!("{:.1} %", 100.0 * p));
+    let row = |name: &str, before: String, after: String| format!("{name:>9} {before:>12} {after:>12}");
+    let mut lines = vec![
+        format!("{}, {} problems x {} samples", last.set, last.problems, last.samples),
+        row("", format!("step {}", first.step), format!("step {}", last.step)),
+    ];
     for (k, after) in &last.pass_at_k {
-        let before = first.pass_at_k.get(k).map_or("-".to_owned(), |p| format!("{:.1} %", 100.0 * p));
-        let _ = writeln!(
-            text,
-            "{:>9} {before:>12} {:>12}",
-            format!("pass@{k}"),
-            format!("{:.1} %", 100.0 * after)
-        );
+        lines.push(row(&format!("pass@{k}"), percent(first.pass_at_k.get(k)), percent(Some(after))));
     }
     for (name, after) in &last.parts {
         let (Some((k, p)), Some(before)) = (after.pass_at_k.first_key_value(), first.parts.get(name)) else {
             continue;
         };
-        let before = before.pass_at_k.get(k).map_or("-".to_owned(), |p| format!("{:.1} %", 100.0 * p));
-        let _ = writeln!(
-            text,
-            "{:>9} {before:>12} {:>12}  {name}, {} problems",
-            format!("pass@{k}"),
-            format!("{:.1} %", 100.0 * p),
-            after.problems
-        );
+        let row = row(&format!("pass@{k}"), percent(before.pass_at_k.get(k)), percent(Some(p)));
+        lines.push(format!("{row}  {name}, {} problems", after.problems));
     }
     for (k, few) in &last.left_out {
-        let _ = writeln!(text, "pass@{k} leaves out {few} problems without {}", scored(*k));
+        lines.push(format!("pass@{k} leaves out {few} problems without {}", scored(*k)));
     }
     let (before, after) = (first.rates(), last.rates());
     let sizes = |sets: &[Vec<Option<f64>>]| sets.iter().map(Vec::len).collect::<Vec<_>>();
@@ -387,15 +384,16 @@ pub fn summary(first: &Evaluation, last: &Evaluation) -> String {
         .map(|(a, b)| a.iter().zip(b).filter_map(|(a, b)| Some((*b)? - (*a)?)).collect())
         .collect();
     if same && let Some(Measured { value: gain, interval: [low, high], .. }) = change(&gains) {
-        let _ = write!(
-            text,
+        lines.push(format!(
             "pass@1 changed by {:+.1} points, 95 % interval over problems [{:+.1}, {:+.1}]",
             100.0 * gain,
             100.0 * low,
             100.0 * high
-        );
+        ));
+    } else {
+        lines.push(String::new());
     }
-    text
+    lines.join("\n")
 }
 
 #[cfg(test)]

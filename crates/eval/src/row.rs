@@ -95,7 +95,6 @@ impl Table<'_> {
         self.rows.iter().take(50).find_map(|row| find(row, wanted))
     }
 
-    /// The columns of the first rows, for messages.
     fn names(&self) -> String {
         let mut names: Vec<&str> = Vec::new();
         for name in self.rows.iter().take(50).flat_map(Map::keys) {

@@ -7,10 +7,8 @@
 
 use crate::bad_input;
 use crate::dataset::rows;
-use crate::failure::OrBadInput;
 use crate::io::files;
 use crate::io::lines::Lines;
-use anyhow::Context;
 use fgrpo_core::stats::hypergeometric::Counts;
 use fgrpo_core::stats::majority::Votes;
 use fgrpo_verify::verdict::Verdict;
@@ -415,17 +413,15 @@ impl Gathered {
         if let Some(tokens) = line.tokens.filter(|&t| t > MOST_TOKENS) {
             return Err(format!("problem {}: tokens: found {tokens}, wanted at most {MOST_TOKENS}", p.id));
         }
+        let name = |field: &Option<DataId<'_>>| match field {
+            Some(DataId::Name(name)) => Some(name.to_string()),
+            _ => None,
+        };
         if p.data_id.is_none() {
-            p.data_id = match &line.id {
-                Some(DataId::Name(id)) => Some(id.to_string()),
-                _ => None,
-            };
+            p.data_id = name(&line.id);
         }
         if p.verifier.is_none() {
-            p.verifier = match &line.verifier {
-                Some(DataId::Name(name)) => Some(name.to_string()),
-                _ => None,
-            };
+            p.verifier = name(&line.verifier);
         }
         if p.subject.is_none() {
             p.subject = line.subject.as_ref().map(ToString::to_string);
@@ -591,19 +587,12 @@ pub fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if scored.is_file() {
         return Ok(vec![scored]);
     }
-    let mut files: Vec<PathBuf> = std::fs::read_dir(path)
-        .with_context(|| format!("{}: cannot list", path.display()))
-        .or_bad_input()?
-        .filter_map(|entry| entry.ok().map(|e| e.path()))
-        .filter(|p| is_lines(p))
-        .collect();
+    let entries = files::listed(path)?;
+    let mut files: Vec<PathBuf> = entries.iter().filter(|p| is_lines(p)).cloned().collect();
     if files.is_empty() {
         // Evaluations of one model, with a folder for each benchmark.
-        let folders = std::fs::read_dir(path).with_context(|| format!("{}: cannot list", path.display()))?;
-        files = folders.filter_map(|entry| entry.ok().map(|e| e.path().join(SCORED))).collect();
-        files.retain(|p| p.is_file());
+        files = entries.iter().map(|folder| folder.join(SCORED)).filter(|p| p.is_file()).collect();
     }
-    files.sort();
     if files.is_empty() {
         bad_input!(
             "{}: found no samples in the folder, wanted {SCORED}, other files of JSON lines (.jsonl, with .gz or .zst behind it too) or evaluation folders",

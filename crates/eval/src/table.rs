@@ -91,8 +91,8 @@ pub fn points(difference: f64) -> String {
     if text == "-0.0" { "+0.0".to_owned() } else { text }
 }
 
-/// A bound of an interval of differences, as [`points`]; with more digits where it would read as 0 and isn't, because
-/// whether an interval contains 0 is what it is read for.
+/// A bound of an interval of differences, as [`points`], with more digits if it would be rounded to 0: readers look
+/// whether the interval contains 0.
 pub fn bound(difference: f64) -> String {
     let percent = 100.0 * difference;
     if percent == 0.0 || percent.abs() >= 0.05 { points(difference) } else { format!("{percent:+.3}") }

@@ -203,10 +203,7 @@ impl Grading {
         }
     }
 
-    /// The verifier that hands a problem to the user's program; `without` says why there is none.
-    ///
-    /// # Errors
-    /// `without`, if no program was started.
+    /// The verifier that hands a problem to the user's program; `without` is the reason if there is no program.
     pub(crate) fn by_program(
         &self,
         problem: Value,
@@ -217,7 +214,6 @@ impl Grading {
     }
 }
 
-/// A problem, and the program that judges its completions.
 struct ByProgram {
     problem: Value,
     program: Arc<Program>,

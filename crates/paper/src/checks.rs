@@ -37,7 +37,6 @@ pub(super) fn table(item: &Item, found: impl Fn(&Statement) -> Option<Finding>) 
     table
 }
 
-/// The peaks of tail-miss probability by group size.
 pub(super) fn peaks() -> anyhow::Result<Findings> {
     let (mut between, mut rarer) = (true, true);
     let mut words = Vec::new();
@@ -57,7 +56,6 @@ pub(super) fn peaks() -> anyhow::Result<Findings> {
     Ok(findings([("peaks-between", words.clone(), between), ("rarer-later-higher", words, rarer)]))
 }
 
-/// How the focal weight attenuates the advantage.
 pub(super) fn attenuation() -> anyhow::Result<Findings> {
     let kept = |rate: f64, gamma: f64| -> anyhow::Result<f64> {
         let of = |gamma| advantage::population_advantage(rate, gamma).map(|a| a.correct);
@@ -80,7 +78,6 @@ pub(super) fn attenuation() -> anyhow::Result<Findings> {
     Ok(findings([("gamma-attenuates", words, shrinks), ("low-lr", format!("{multiplier:.4}"), near)]))
 }
 
-/// The tail-miss probability of one action of the simulation.
 pub(super) fn one_action() -> anyhow::Result<Findings> {
     let (mu, tau) = SIMULATED;
     let miss = |n: u64| tail_miss::tail_miss_probability(mu, tau, n);
@@ -96,7 +93,6 @@ pub(super) fn one_action() -> anyhow::Result<Findings> {
     ]))
 }
 
-/// The simulation's start and end.
 pub(super) fn simulation(config: &Config, lines: &[Line]) -> Findings {
     let at = |n: u64, gamma: f64, step: u64, of: fn(&Line) -> f64| {
         let own = lines.iter().filter(|l| (l.n, l.gamma, l.step) == (n, gamma, step)).map(of);
@@ -109,7 +105,7 @@ pub(super) fn simulation(config: &Config, lines: &[Line]) -> Findings {
     let zone: Vec<usize> = (0..sizes.len()).filter(|&i| kept[i] < 0.5).collect();
     let better = zone.iter().filter(|&&i| focal[i] > kept[i]).count();
     let rises = sizes.iter().filter(|&&n| at(n, 0.0, last, |l| l.q_pos) > at(n, 0.0, 0, |l| l.q_pos)).count();
-    let start = config.setup().start();
+    let start = config.setup.start();
     let (q_pos, anchor, leaf) = (start.q_pos, start.anchor, start.correct);
     let lowest = kept.iter().copied().fold(1.0, f64::min);
     let (first, end) = (kept[0], kept[kept.len() - 1]);

@@ -28,7 +28,6 @@ pub(super) struct Paper {
     stand_ins: Vec<StandIn>,
 }
 
-/// A model of the paper.
 #[derive(Debug, Deserialize)]
 pub(super) struct Model {
     /// Its name in the paper, and of its folder under models/.
@@ -42,7 +41,6 @@ pub(super) struct Model {
     pub(super) data: String,
 }
 
-/// A file of training data.
 #[derive(Debug, Deserialize)]
 pub(super) struct Data {
     pub(super) name: String,
@@ -160,7 +158,6 @@ pub struct Item {
     pub(super) states: Vec<Statement>,
 }
 
-/// A column of values.
 #[derive(Debug, Deserialize)]
 pub(super) struct Column {
     pub(super) title: String,
@@ -171,7 +168,6 @@ pub(super) struct Column {
     pub(super) fixed: Fixed,
 }
 
-/// A row.
 #[derive(Debug, Deserialize)]
 pub(super) struct Row {
     /// The line of the source.
@@ -225,7 +221,6 @@ pub(super) struct Quantity {
     pub(super) setting: Setting,
     /// Benchmark or average.
     pub(super) of: String,
-    /// k of pass@k.
     pub(super) k: u64,
     pub(super) measure: Measure,
 }
@@ -239,7 +234,6 @@ pub(super) struct Setting {
     pub(super) method: String,
     /// Focal exponent; above 0 is the method's focal form.
     pub(super) gamma: f64,
-    /// Group size.
     pub(super) n: u64,
 }
 
@@ -287,7 +281,6 @@ pub(super) enum Relation {
 static PAPER: LazyLock<Paper> =
     LazyLock::new(|| toml::from_str(include_str!("numbers.toml")).expect("the paper's numbers are TOML"));
 
-/// The paper.
 pub(super) fn paper() -> &'static Paper {
     &PAPER
 }
@@ -320,7 +313,6 @@ pub fn item(name: &str) -> anyhow::Result<&'static Item> {
 }
 
 impl Paper {
-    /// All tables and figures.
     pub(super) fn items(&self) -> impl Iterator<Item = &Item> {
         self.tables.iter().chain(&self.figures)
     }
@@ -330,12 +322,10 @@ impl Paper {
         self.stand_ins.iter()
     }
 
-    /// The item that the data names.
     pub(super) fn item(&self, name: &str) -> &Item {
         self.items().find(|i| i.name == name).expect("the paper has this item")
     }
 
-    /// The model of this name.
     pub(super) fn model(&self, name: &str) -> Option<&Model> {
         self.models.iter().find(|m| m.name == name)
     }
@@ -352,7 +342,6 @@ impl Item {
         self.fill == Fill::Simulation
     }
 
-    /// A table or a figure, in a word.
     pub(super) fn kind(&self) -> &'static str {
         if self.is_table() { "table" } else { "figure" }
     }
@@ -362,7 +351,6 @@ impl Item {
         !self.columns.is_empty()
     }
 
-    /// Whether it is about mazes.
     pub(super) fn is_maze(&self) -> bool {
         self.fixed.of.as_deref() == Some("maze")
     }
@@ -373,7 +361,7 @@ impl Item {
         paper().stand_ins().find(|s| s.of == of).expect("the data has both")
     }
 
-    /// The benchmark or average in the domain of training: what one benchmark of ours stands for.
+    /// The benchmark or average in the domain of training, which a single benchmark of ours replaces.
     pub(super) fn in_domain(&self) -> &str {
         let columns = self.columns.iter().filter_map(|c| c.fixed.of.as_deref());
         let rows = self.rows.iter().filter_map(|r| r.fixed.of.as_deref());

@@ -10,7 +10,7 @@ use super::simulate::Sweep;
 use super::theory;
 use fgrpo_core::theory::tail_miss;
 use fgrpo_eval::bad_input;
-use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, PALETTE, Panel, Scale, ordered_colour};
+use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, PALETTE, Panel, Scale, ordered_colour, smoothed};
 use fgrpo_eval::record::Evaluation;
 use fgrpo_eval::samples::{Benchmark, ProblemCounts};
 use fgrpo_eval::table::Table;
@@ -21,15 +21,10 @@ use std::path::Path;
 pub const SIMULATION: &str = include_str!("../../../configs/simulation.toml");
 /// The tail of a problem's correct mass, as `fgrpo plan` takes it.
 const TAIL: f64 = 0.1;
-/// Weight of the newest value in a smoothed reward, the paper's.
-const EMA: f64 = 0.08;
 /// Windows that can be told apart in a figure.
 const VISIBLE: usize = 250;
 
 /// Makes a figure that needs no trained model; `simulated` is the folder of the finished simulation.
-///
-/// # Errors
-/// A folder that can't be read.
 pub(super) fn from_theory(item: &'static Item, simulated: &Path) -> anyhow::Result<Made> {
     let (drawn, found) = match item.fill {
         Fill::TailMissPanels => (theory::tail_miss_panels(&checks::MU, &checks::RHO)?, checks::peaks()?),
@@ -66,9 +61,6 @@ fn made(
 }
 
 /// Makes a figure from results.
-///
-/// # Errors
-/// Bad input where the results have nothing to do with it.
 pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<Made> {
     let mut made = match item.fill {
         Fill::GroupSizes => by_size(item, rows)?,
@@ -88,7 +80,6 @@ fn banded(name: impl Into<String>, colour: Colour, points: &[(f64, Percent)]) ->
     }
 }
 
-/// A value with its interval for a file of values.
 fn numbers((value, (low, high)): Percent) -> [String; 3] {
     [value, low, high].map(|v| format!("{v:.3}"))
 }
@@ -123,7 +114,6 @@ fn colour(i: usize, n: usize) -> Colour {
     if n <= PALETTE.len() { PALETTE[i] } else { ordered_colour(i, n) }
 }
 
-/// GRPO at a focal exponent as a curve's name.
 fn curve_name(gamma: f64) -> String {
     if gamma == 0.0 { "GRPO".to_owned() } else { format!("F-GRPO \u{3b3} = {gamma}") }
 }
@@ -138,7 +128,6 @@ fn allowed(k: u64, samples: u64) -> u64 {
     if k <= samples { k } else { 1 << samples.max(1).ilog2() }
 }
 
-/// Distinct values in order.
 fn distinct<T: Ord>(all: impl Iterator<Item = T>) -> Vec<T> {
     all.collect::<BTreeSet<T>>().into_iter().collect()
 }
@@ -245,8 +234,8 @@ fn size_panel(title: String, of: &str, ks: &[u64], points: &[Point], log: bool) 
     measured.then(|| Panel::new(title, sizes_axis(&curves), y, curves))
 }
 
-/// What was found of a difference, at each group size where none is given. One that doesn't hold decides; one that is open
-/// leaves it open.
+/// What was found of a difference: at its group size, or at each where the statement gives none. It doesn't hold if it
+/// fails at one size, and is open if it is open at one.
 fn compared(asked: &Comparison, points: &[Point], k: u64) -> Option<Finding> {
     let own = || points.iter().filter(|p| (&p.of.of, p.of.k) == (&asked.of, k));
     let find = |side: &Side, n: u64| {
@@ -404,18 +393,13 @@ fn window_means(points: &[(f64, f64)], steps: usize) -> Vec<(f64, f64)> {
 }
 
 /// Reward, pass@1 and pass@k by step: one panel each, one curve for each group of runs. The reward has the paper's
-/// smoothing, `y = 0.08 x + 0.92 y` from the first value, over the values themselves.
+/// smoothing over the values themselves.
 fn training_panels(groups: &[Group<'_>], ks: &[u64], title: &str) -> Vec<Panel> {
     let all: Vec<Vec<(f64, f64)>> = groups.iter().map(Group::reward).collect();
     let steps = all.iter().map(Vec::len).max().unwrap_or(0);
     let mut rewards = Vec::new();
     for (group, raw) in groups.iter().zip(all) {
-        let mut mean = raw.first().map_or(0.0, |p| p.1);
-        let smooth = raw.iter().enumerate().map(|(i, &(x, value))| {
-            mean = if i == 0 { value } else { EMA * value + (1.0 - EMA) * mean };
-            (x, mean)
-        });
-        let smooth = window_means(&smooth.collect::<Vec<_>>(), steps);
+        let smooth = window_means(&smoothed(&raw), steps);
         let raw = Curve::new("", group.colour, window_means(&raw, steps));
         rewards.insert(0, Curve { name: None, faint: true, ..raw });
         rewards.push(Curve::new(group.name.clone(), group.colour, smooth));

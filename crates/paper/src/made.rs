@@ -25,7 +25,6 @@ pub struct Made {
 }
 
 impl Made {
-    /// Nothing but the heading.
     pub(super) fn new(item: &'static Item) -> Self {
         Self {
             item,

@@ -25,13 +25,11 @@ impl Estimate {
         100.0 * self.measured.value
     }
 
-    /// The 95 % interval.
     pub(super) fn interval(&self) -> (f64, f64) {
         let [low, high] = self.measured.interval;
         (100.0 * low, 100.0 * high)
     }
 
-    /// Value and interval.
     pub(super) fn percent(&self) -> Percent {
         (self.value(), self.interval())
     }
@@ -43,9 +41,6 @@ impl Estimate {
     }
 
     /// This minus another, resample by resample.
-    ///
-    /// # Errors
-    /// The benchmarks whose problems differ.
     pub(super) fn minus(&self, other: &Self) -> Result<Self, String> {
         let unlike = self.unlike(other);
         if !unlike.is_empty() {
@@ -74,7 +69,6 @@ impl Estimate {
         self.problems.iter().filter_map(other).collect()
     }
 
-    /// The mean over benchmarks.
     pub(super) fn mean(all: &[Self]) -> Self {
         let each: Vec<&Measured> = all.iter().map(|e| &e.measured).collect();
         let problems = all.iter().flat_map(|e| e.problems.clone()).collect();
@@ -82,7 +76,7 @@ impl Estimate {
     }
 }
 
-/// pass@k of one benchmark over seeds; the reason where there is none. `index` is its place in an average.
+/// pass@k of one benchmark over seeds, or the reason why it is missing. `index` is its place in an average.
 pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64, index: u64) -> Result<Estimate, String> {
     let Some(first) = seeds.first() else { return Err("no samples".to_owned()) };
     let by_id = |b: &&'_ Benchmark| -> BTreeMap<String, ProblemCounts> {

@@ -12,6 +12,7 @@ use fgrpo_eval::benchmarks::canonical;
 use fgrpo_eval::dataset::format::FileFormat;
 use fgrpo_eval::dataset::presets::Family;
 use fgrpo_eval::diversity;
+use fgrpo_eval::io::files;
 use fgrpo_eval::io::shell::quoted;
 use fgrpo_train::config::Config;
 use fgrpo_train::evaluation::nll;
@@ -24,13 +25,13 @@ use std::path::{Path, PathBuf};
 
 /// Training problems of DeepScaleR that the paper's filter leaves.
 pub const DEEPSCALER: u64 = 39_202;
-/// How much is spent on a table or figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scale {
-    /// Small runs of our own tasks.
-    Laptop,
-    /// The paper's models and data.
-    Full,
+
+fgrpo_eval::named! {
+    /// How much is spent on a table or figure.
+    pub enum Scale {
+        Laptop = "laptop": "Runs on maze and arithmetic that end within about an hour on two cores",
+        Full = "full": "The paper's own setting",
+    }
 }
 
 /// Where trainings read and write, and what is changed of them.
@@ -83,7 +84,7 @@ pub fn locate<S: AsRef<str>>(root: &Path, names: &[S]) -> anyhow::Result<Option<
         .filter_map(|e| e.ok().map(|e| e.path()))
         .filter(|p| p.is_dir() || FileFormat::of(p).is_some())
         .filter(|p| {
-            let name = p.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = files::name(p);
             let stem = if p.is_dir() { &name } else { name.split('.').next().unwrap_or(&name) };
             names.iter().any(|name| name.as_ref() == canonical(stem))
         })
@@ -125,7 +126,6 @@ fn made(item: &'static Item, results: Results, stand: Option<&StandIn>) -> anyho
 }
 
 impl Training {
-    /// The command that trains it.
     fn command(&self) -> String {
         let sets: String = self.set.iter().map(|s| format!(" --set {}", quoted(s))).collect();
         format!("fgrpo train configs/{}{sets} --out {}", self.file, quoted_path(&self.folder))
@@ -137,7 +137,6 @@ impl Training {
         self.config.resolved(DEEPSCALER)
     }
 
-    /// Its evaluation at a step.
     fn evaluation(&self, step: u64) -> PathBuf {
         checkpoint::path(&self.folder.join(EVALUATIONS), step)
     }
@@ -147,7 +146,6 @@ impl Training {
         self.folder.join("checkpoints/STEP")
     }
 
-    /// Its checkpoint at the end.
     fn last(&self) -> PathBuf {
         checkpoint::path(&self.folder.join("checkpoints"), self.config.steps)
     }
@@ -223,10 +221,7 @@ impl Plan {
         format!("{}; {trained_on}, {benchmarks}; {runs} trainings", names.join(", "))
     }
 
-    /// Seconds of each training on this machine; none of one that is finished on the laptop.
-    ///
-    /// # Errors
-    /// A task or model that can't be read; a folder that holds another run.
+    /// Seconds of each training on this machine. On the laptop finished trainings are left out.
     pub(super) fn seconds(&self, estimator: &mut Estimator) -> anyhow::Result<Vec<Option<f64>>> {
         let mut starts = HashSet::new();
         let seconds = |run: &Training| {
@@ -299,7 +294,6 @@ impl Plan {
         Ok(lines)
     }
 
-    /// Files and folders that are missing, with where they are found.
     fn missing(&self) -> Vec<String> {
         let missing = self.paths.iter().filter(|(path, _)| !path.exists());
         missing.map(|(path, home)| format!("{} from {home}", path.display())).collect()
@@ -335,15 +329,17 @@ impl Plan {
         }
         if self.measures(Measure::Embeddings) {
             let folders = self.runs.iter().map(|run| run.evaluation(run.config.steps)).collect();
-            let found = diversity::measure(&diversity::Settings::ngrams(folders))?;
-            results.add_distances(self.runs.iter().map(|run| self.name(&run.setting)).collect(), found);
+            let mut found = diversity::measure(&diversity::Settings::ngrams(folders))?;
+            found.folders = self.runs.iter().map(|run| self.name(&run.setting)).collect();
+            results.add_measured(Measure::Embeddings, &found)?;
         }
         if self.measures(Measure::Nll) {
             let models = self.runs.iter().map(|run| (self.name(&run.setting), run.last())).collect();
             let folder = self.runs[0].evaluation(0);
             let prompts = nll::prompts(&folder)?;
             let settings = nll::Settings::new(folder, self.start()?, models);
-            results.add_nll(nll::measure(&nll::Settings { leave_out_long: true, ..settings }, &prompts)?);
+            let found = nll::measure(&nll::Settings { leave_out_long: true, ..settings }, &prompts)?;
+            results.add_measured(Measure::Nll, &found)?;
         }
         made(self.item, results, Some(&self.stand))
     }
@@ -377,13 +373,12 @@ impl Plan {
         if let [only] = self.models().as_slice() { all.join(&only.name) } else { all }
     }
 
-    /// The folder of a setting's base model.
     fn base(&self, setting: &Setting) -> PathBuf {
         self.options.root.join("models").join(setting.model.as_deref().unwrap_or_default())
     }
 
     /// At full scale, the commands that evaluate the base and the trained models, and the one that makes the item from what
-    /// they write; none where the trainings are enough.
+    /// they write; `None` if the trainings are enough.
     pub fn commands_after(&self) -> Option<(Vec<String>, String)> {
         if self.benchmarks.is_empty() {
             return None;
@@ -428,7 +423,6 @@ impl Plan {
     }
 }
 
-/// The trainings of an item.
 fn trainings(item: &'static Item, scale: Scale, options: &Options) -> anyhow::Result<Vec<Training>> {
     let stand = item.stand_in();
     let shown = item.settings();

@@ -6,16 +6,13 @@ use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::require_distinct;
 use fgrpo_eval::dataset;
-use fgrpo_eval::diversity::Diversity;
 use fgrpo_eval::dumps::{self, Scored};
-use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::{files, json, lines};
 use fgrpo_eval::record::{self, Evaluation};
-use fgrpo_eval::samples::{self, Benchmark, ProblemCounts};
+use fgrpo_eval::samples::{self, Benchmark};
 use fgrpo_train::config::Config;
-use fgrpo_train::evaluation::nll::Nll;
 use fgrpo_train::run::metrics::{self, Logged};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// How many levels of folders are searched for results.
@@ -78,7 +75,6 @@ struct DiversityRow {
     values: Vec<Option<f64>>,
 }
 
-/// The flags of reports.
 const REPORTS: [(&str, Measure); 3] =
     [("nll", Measure::Nll), ("embeddings", Measure::Embeddings), ("judge", Measure::Judge)];
 
@@ -89,7 +85,7 @@ fn own_name(path: &Path) -> String {
     }
     // `.` and `..` have no name of their own.
     let whole = if path.file_name().is_some() { path.to_owned() } else { real(path) };
-    whole.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+    files::name(&whole)
 }
 
 /// One path for every spelling of it.
@@ -160,22 +156,11 @@ impl Results {
         Ok(results)
     }
 
-    /// Adds the result of `fgrpo nll`.
-    pub(super) fn add_nll(&mut self, found: Nll) {
-        let models = found.models.into_iter();
-        let models = models.map(|m| ModelNll { model: m.model, increase: Some(m.increase) }).collect();
-        self.add_report(Measure::Nll, Path::new(""), Report { models, ..Report::default() });
-    }
-
-    /// Adds distances of `fgrpo diversity`. A mean over no problem is no value.
-    pub(super) fn add_distances(&mut self, folders: Vec<String>, found: Diversity) {
-        let known = |v: f64| Some(v).filter(|v| v.is_finite());
-        let rows = found.diversity.into_iter().map(|row| {
-            let values = row.values.into_iter().map(known).collect();
-            DiversityRow { benchmark: row.benchmark, values }
-        });
-        let report = Report { folders, diversity: rows.collect(), ..Report::default() };
-        self.add_report(Measure::Embeddings, Path::new(""), report);
+    /// Adds what `fgrpo nll` or `fgrpo diversity` measured here.
+    pub(super) fn add_measured(&mut self, measure: Measure, found: &impl Serialize) -> anyhow::Result<()> {
+        let report = serde_json::from_value(serde_json::to_value(found)?)?;
+        self.add_report(measure, Path::new(""), report);
+        Ok(())
     }
 
     /// Adds the values of a report, each under the name of its model or folder.
@@ -219,7 +204,6 @@ impl Results {
         }
     }
 
-    /// Adds the results at `path` and below.
     fn gather(&mut self, name: &str, path: &Path, depth: usize) -> anyhow::Result<()> {
         if path.join("eval.jsonl").is_file() && path.join("config.toml").is_file() {
             return self.gather_run(name, path);
@@ -229,7 +213,7 @@ impl Results {
             return Ok(());
         }
         let direct = !path.is_dir() || path.join(samples::SCORED).is_file();
-        let entries = if path.is_dir() { listed(path)? } else { Vec::new() };
+        let entries = if path.is_dir() { files::listed(path)? } else { Vec::new() };
         let of_lines: Vec<&PathBuf> =
             entries.iter().filter(|e| e.is_file() && samples::is_lines(e)).collect();
         if direct || !of_lines.is_empty() {
@@ -243,8 +227,8 @@ impl Results {
             return Ok(());
         }
         for entry in entries.iter().filter(|e| e.is_dir()) {
-            let own = entry.file_name().unwrap_or_default().to_string_lossy();
-            let below = if name.is_empty() { own.into_owned() } else { format!("{name}/{own}") };
+            let own = files::name(entry);
+            let below = if name.is_empty() { own } else { format!("{name}/{own}") };
             self.gather(&below, entry, depth - 1)?;
         }
         Ok(())
@@ -293,20 +277,5 @@ fn scored(path: &Path, files: &[&PathBuf]) -> anyhow::Result<Scored> {
 
 /// The samples of an evaluation as counts.
 pub(super) fn counted(of: &str, path: &Path, evaluation: &Evaluation) -> Benchmark {
-    let problem = |(i, &correct): (usize, &usize)| {
-        let scored = evaluation.scored_per_problem.get(i).copied().unwrap_or(evaluation.samples);
-        let id = format!("{}:{i:06}", evaluation.problem_set);
-        let mut counts = ProblemCounts::counted(id, scored as u64, correct as u64);
-        counts.unscorable = evaluation.samples.saturating_sub(scored) as u64;
-        counts
-    };
-    let problems = evaluation.per_problem.iter().enumerate().map(problem).collect();
-    Benchmark { name: of.to_owned(), path: path.to_owned(), problems }
-}
-
-fn listed(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(path).with_context(|| format!("{}: cannot list", path.display()));
-    let mut all: Vec<PathBuf> = entries.or_bad_input()?.filter_map(|e| e.ok().map(|e| e.path())).collect();
-    all.sort();
-    Ok(all)
+    Benchmark { name: of.to_owned(), path: path.to_owned(), problems: evaluation.counts() }
 }

@@ -1,4 +1,4 @@
-//! The results of an item's settings: which are of which row, what stands in for the paper's models, and the value of each
+//! The results of an item's settings: which row they belong to, which models replace the paper's, and the value of each
 //! quantity.
 
 use super::config_text;
@@ -9,6 +9,7 @@ use super::settings::{self, named};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::{Average, canonical, paper as averages};
 use fgrpo_eval::compare::{self, Settings};
+use fgrpo_eval::io::files;
 use fgrpo_eval::samples::Benchmark;
 use fgrpo_eval::table::percent;
 use fgrpo_train::config::{Config, TaskConfig};
@@ -16,10 +17,9 @@ use fgrpo_train::run::folder::differences;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The paper's maze.
 pub(super) const MAZE: &str = "maze-17.toml";
-/// Keys that may differ between the runs of one row: seeds, and what changes no result but its place, number or speed. A key
-/// stands for those below it.
+/// Keys that may differ between the runs of one row: seeds, and what changes only where results lie, how many they are or how fast they
+/// come. A key includes those below it.
 const FREE: [&str; 14] = [
     "seed",
     "sft.seed",
@@ -87,7 +87,7 @@ impl Replacement {
         Ok(names.all(|name| *name == stand.of).then(|| Self { what: format!("{count} runs on {of}"), place }))
     }
 
-    /// Our benchmark in place of the paper's; none where there is no other.
+    /// Our benchmark in place of the paper's, if there is one.
     pub(super) fn place(&self, of: &str) -> Option<&str> {
         self.place.as_ref().filter(|p| p.0 == of).map(|p| p.1.as_str())
     }
@@ -124,10 +124,6 @@ impl Replacement {
 
 impl Rows {
     /// Finds the setting of each result; `stand` is what was trained in place of the paper's models.
-    ///
-    /// # Errors
-    /// Bad input: a given name that fits several rows, or another setting than its run's; runs of one row with different
-    /// configurations.
     pub(super) fn of(item: &Item, mut results: Results, stand: Option<&StandIn>) -> anyhow::Result<Self> {
         let mut settings = item.settings();
         let model = settings.first().and_then(|s| s.model.clone());
@@ -248,7 +244,6 @@ impl Rows {
         self.settings.iter().position(|s| s == setting)
     }
 
-    /// The results of a setting.
     pub(super) fn results(&self, setting: &Setting) -> &[Found] {
         self.at(setting).map_or(&[], |at| &self.found[at])
     }
@@ -274,7 +269,7 @@ impl Rows {
         average.map_or_else(|| vec![canonical(of)], |a| a.members.clone())
     }
 
-    /// pass@k in percent, or why there is none.
+    /// pass@k in percent, or why it is missing.
     pub(super) fn pass(&self, quantity: &Quantity) -> Result<Estimate, String> {
         let found = self.results(&quantity.setting);
         if found.is_empty() {
@@ -295,7 +290,7 @@ impl Rows {
         Ok(Estimate::mean(&each.collect::<Result<Vec<_>, _>>()?))
     }
 
-    /// A value that isn't of samples, or why there is none. An average is the mean over its benchmarks, where no report has it.
+    /// A value that doesn't come from samples, or why it is missing. An average that no report has is the mean over its benchmarks.
     pub(super) fn reported(&self, quantity: &Quantity) -> Result<f64, String> {
         let found = self.results(&quantity.setting);
         let all = |of: &str| -> Vec<f64> {
@@ -317,8 +312,8 @@ impl Rows {
         Ok(sum / count)
     }
 
-    /// p-values of the paper's paired subsampling test between two settings, by benchmark or average and k; none where it
-    /// can't be made. It needs the same problems, one model on each side, and twice as many samples as k.
+    /// p-values of the paper's paired subsampling test between two settings, by benchmark or average and k, where it can
+    /// be computed: it needs the same problems, one model on each side, and twice as many samples as k.
     pub(super) fn p_values(&self, a: &Setting, b: &Setting, ks: &[u64]) -> BTreeMap<(String, u64), f64> {
         let once = |setting: &Setting| -> BTreeMap<String, Benchmark> {
             let mut all: BTreeMap<String, Vec<&Benchmark>> = BTreeMap::new();
@@ -354,15 +349,12 @@ fn is_free(key: &str) -> bool {
 }
 
 /// Fails if runs of one row, of which the mean is shown, were trained by different configurations.
-///
-/// # Errors
-/// Bad input that names two run folders and the keys that differ.
 fn require_one_configuration(row: &str, found: &[Found]) -> anyhow::Result<()> {
     let table = |config: &Config| -> anyhow::Result<toml::Table> {
         let mut table: toml::Table = config.to_toml().parse()?;
         for (of, key) in PLACES {
             if let Some(toml::Value::String(path)) = table.get_mut(of).and_then(|t| t.get_mut(key)) {
-                *path = Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+                *path = files::name(Path::new(path));
             }
         }
         Ok(table)

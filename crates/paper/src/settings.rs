@@ -3,7 +3,6 @@
 use super::data::{Setting, paper};
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::Shaping;
-use fgrpo_core::loss::PolicyLoss;
 use fgrpo_train::config::Config;
 use std::path::Path;
 
@@ -26,17 +25,7 @@ pub(super) fn of(config: &Config) -> Setting {
         Shaping::None if u.low_lr_gamma > 0.0 => "GRPO low-LR",
         Shaping::None if a.entropy_coef > 0.0 => "GRPO-H",
         Shaping::None if a.kl_coef > 0.0 => "GRPO-KL",
-        Shaping::None => match a.loss {
-            PolicyLoss::Grpo { .. } => "GRPO",
-            PolicyLoss::Dapo { .. } => "DAPO",
-            PolicyLoss::Cispo { .. } | PolicyLoss::CispoCap { .. } => "CISPO",
-            PolicyLoss::Gspo { .. } => "GSPO",
-            PolicyLoss::Sapo { .. } => "SAPO",
-            PolicyLoss::KlCov { .. } => "KL-Cov",
-            PolicyLoss::ClipCov { .. } => "Clip-Cov",
-            PolicyLoss::Gmpo { .. } => "GMPO",
-            PolicyLoss::DppoTv { .. } | PolicyLoss::DppoKl { .. } => "DPPO",
-        },
+        Shaping::None => &a.loss_name(),
     };
     let method = match a.advantage {
         Advantage::Grpo { .. } => method.to_owned(),
@@ -61,7 +50,7 @@ fn plain(name: &str) -> String {
     ["gamma0", "gamma1", "gamma2"].iter().fold(kept, |text, g| text.replace(&format!("{g}.0"), g))
 }
 
-/// Whether a folder's name, without what spellings differ in, can stand for a setting, its model aside.
+/// Whether a folder's name, normalised, can mean a setting, whatever its model.
 fn is_spelling(name: &str, setting: &Setting) -> bool {
     let Setting { method, gamma, n, .. } = setting;
     let focal = setting.method();

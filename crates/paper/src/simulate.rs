@@ -201,7 +201,7 @@ fn simulate(
     stop: &dyn Fn() -> bool,
 ) -> anyhow::Result<Option<Vec<Line>>> {
     let Run { n, gamma, seed } = run;
-    let mut policy = Simulation::new(&config.setup(), n, gamma, seed)?;
+    let mut policy = Simulation::new(&config.setup, n, gamma, seed)?;
     let mut lines = vec![Line::of(run, 0, policy.metrics())];
     let mut shown = 0;
     for step in 1..=config.steps {
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn only_missing_runs_are_left_and_the_largest_groups_come_first() {
         let config = Config::parse("group_sizes = [2, 8]\ngammas = [0.0, 1.0]\nseeds = [3]", &[]).unwrap();
-        let policy = Simulation::new(&config.setup(), 8, 1.0, 3).unwrap();
+        let policy = Simulation::new(&config.setup, 8, 1.0, 3).unwrap();
         let line = Line::of(Run { n: 8, gamma: 1.0, seed: 3 }, 0, policy.metrics());
         let todo: Vec<(u64, f64)> = missing(&config, &[line]).iter().map(|r| (r.n, r.gamma)).collect();
         assert_eq!(todo, [(8, 0.0), (2, 0.0), (2, 1.0)]);

@@ -15,7 +15,7 @@ use fgrpo_eval::table::{self, Part, Table};
 use fgrpo_train::config::Config;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One value: what it is of, as the paper prints it, and what was found.
+/// One value: what it measures, as the paper prints it, and as measured here.
 struct Cell {
     of: Quantity,
     paper: String,
@@ -27,8 +27,6 @@ struct Value {
     number: f64,
     /// Its resamples, if it is of samples.
     estimate: Option<Estimate>,
-    /// Whether it is on other problems than the paper's.
-    on_others: bool,
     /// The p-value of the paired test against the row's baseline.
     p_value: Option<f64>,
 }
@@ -52,23 +50,10 @@ impl Value {
 }
 
 impl Cell {
-    /// The paper's number, if both are on the same problems.
-    fn number(&self) -> Option<f64> {
-        self.paper.parse().ok().filter(|_| !self.here.as_ref().is_some_and(|h| h.on_others))
-    }
-
-    /// Whether the paper's value lies in the interval of the one here.
-    fn agrees(&self) -> Option<bool> {
-        let (low, high) = self.here.as_ref()?.estimate.as_ref()?.interval();
-        self.number().map(|paper| low <= paper && paper <= high)
-    }
-
-    /// Here with the paper's in brackets; bold where the paired test tells the row from its baseline. \u{2021} marks a
-    /// paper's value outside the interval of the one here.
-    fn part(&self, comparable: bool) -> Part {
+    /// Here with the paper's in brackets; bold where the paired test tells the row from its baseline.
+    fn part(&self) -> Part {
         let here = self.here.as_ref().map(|h| h.text(self.of.measure));
-        let outside = if comparable && self.agrees() == Some(false) { "\u{2021}" } else { "" };
-        let paper = Some(format!("({}{outside})", self.paper)).filter(|_| self.paper != "--");
+        let paper = Some(format!("({})", self.paper)).filter(|_| self.paper != "--");
         let both: Vec<String> = here.into_iter().chain(paper).collect();
         let text = if both.is_empty() { "--".to_owned() } else { both.join(" ") };
         let bold = self.here.as_ref().and_then(|h| h.p_value).is_some_and(|p| p < LEVEL);
@@ -89,9 +74,6 @@ fn same_sign((low, high): (f64, f64), paper: Option<f64>) -> &'static str {
 }
 
 /// The table from these results.
-///
-/// # Errors
-/// Bad input where the results have nothing to do with the table.
 pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<Made> {
     let mut lines = lines(item, rows);
     // By the reason, the rows that lack values; by row, the benchmarks with other problems than the paper's.
@@ -101,11 +83,11 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
         let row = rows.name(&cell.of.setting);
         match measure(&cell.of, rows) {
             Err(why) => drop(lacking.entry(why).or_default().insert(row)),
-            Ok(mut value) => {
-                let other = value.estimate.as_ref().map(Estimate::of_other_size);
-                for of in other.filter(|_| rows.replacement.is_none()).unwrap_or_default() {
-                    value.on_others = true;
-                    on_others.entry(row.clone()).or_default().insert(of);
+            Ok(value) => {
+                let other = value.estimate.as_ref().filter(|_| rows.replacement.is_none());
+                let other = other.map(Estimate::of_other_size).unwrap_or_default();
+                if !other.is_empty() {
+                    on_others.entry(row).or_default().extend(other);
                 }
                 cell.here = Some(value);
             }
@@ -138,9 +120,11 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
     let pairs = pairs(item, &mut lines, rows);
     let mut notes: Vec<String> = rows.replacement.iter().map(|own| own.note(item)).collect();
     let effects = effects(item, &columns, &lines, rows, &pairs, &mut notes);
-    notes.extend(on_others.into_iter().map(|(row, of)| {
-        format!("not compared with the paper's values, which are on other problems: {} of {row}", joined(of))
-    }));
+    notes.extend(
+        on_others
+            .into_iter()
+            .map(|(row, of)| format!("on other problems than the paper's values: {} of {row}", joined(of))),
+    );
     notes.extend(lacking);
     notes.extend(rows.notes.iter().cloned());
     let title = |&c: &usize| {
@@ -149,17 +133,16 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
         own.map_or_else(|| column.title.clone(), |own| format!("{own} ({})", column.title))
     };
     let titles: Vec<String> = columns.iter().map(title).collect();
-    let comparable = rows.replacement.is_none();
     let mut table = Table::new(item.heads.iter().cloned().chain(titles.clone())).named_by(item.heads.len());
     for line in &lines {
-        let values = columns.iter().map(|&i| line.cells[i].iter().map(|c| c.part(comparable)).collect());
+        let values = columns.iter().map(|&i| line.cells[i].iter().map(Cell::part).collect());
         let heads = line.head.iter().map(|h| table::Cell::from(h.clone()));
         let cells = heads.chain(values.map(|parts| table::Cell { parts })).collect();
         table.rows.push(table::Row { cells, shaded: false, rule: false });
     }
     Ok(Made {
         table,
-        legend: legend(item, &lines, comparable),
+        legend: legend(item),
         values: vec![(item.name.clone(), values(item, &columns, &titles, &lines))],
         effects,
         notes,
@@ -193,13 +176,13 @@ fn lines(item: &Item, rows: &Rows) -> Vec<Line> {
     lines
 }
 
-/// A value, or why there is none.
+/// A value, or why it is missing.
 fn measure(of: &Quantity, rows: &Rows) -> Result<Value, String> {
     let (number, estimate) = match of.measure {
         Measure::Pass => rows.pass(of).map(|e| (e.value(), Some(e)))?,
         _ => (rows.reported(of)?, None),
     };
-    Ok(Value { number, estimate, on_others: false, p_value: None })
+    Ok(Value { number, estimate, p_value: None })
 }
 
 /// A focal setting with what it is compared with, and the p-values of the paired test.
@@ -286,18 +269,7 @@ fn effects(
 
 /// Every value in a line of its own.
 fn values(item: &Item, columns: &[usize], titles: &[String], lines: &[Line]) -> Table {
-    let own = [
-        "line",
-        "column",
-        "part",
-        "here",
-        "low",
-        "high",
-        "p_value",
-        "paper",
-        "difference",
-        "paper_in_interval",
-    ];
+    let own = ["line", "column", "part", "here", "low", "high", "p_value", "paper"];
     let mut table = Table::new(item.heads.iter().map(String::as_str).chain(own));
     let full = |v: Option<f64>| v.map_or_else(String::new, |v| format!("{v:.6}"));
     for line in lines {
@@ -314,8 +286,6 @@ fn values(item: &Item, columns: &[usize], titles: &[String], lines: &[Line]) -> 
                     full(interval.map(|i| i.1)),
                     full(here.and_then(|h| h.p_value)),
                     cell.paper.clone(),
-                    full(here.map(|h| h.number).zip(cell.number()).map(|(here, paper)| here - paper)),
-                    cell.agrees().map_or("", |a| if a { "yes" } else { "no" }).to_owned(),
                 ];
                 table.push(line.head.iter().cloned().chain(own));
             }
@@ -324,26 +294,14 @@ fn values(item: &Item, columns: &[usize], titles: &[String], lines: &[Line]) -> 
     table
 }
 
-/// Explains the cells.
-fn legend(item: &Item, lines: &[Line], comparable: bool) -> String {
+fn legend(item: &Item) -> String {
     let ks = item.parts.iter().filter_map(|p| p.k).map(|k| format!("pass@{k}"));
     let ks = ks.collect::<Vec<_>>().join("/");
     let parts = item.legend.clone().unwrap_or_else(|| format!("{ks} in percent"));
-    let all = || lines.iter().flat_map(|l| &l.cells).flatten().filter_map(Cell::agrees);
-    let (same, count) = (all().filter(|same| *same).count(), all().count());
-    let agree = match comparable && count > 0 {
-        true => format!(
-            "; of {count} values here with an interval {same} hold the paper's in it, the others have a \u{2021} (the paper prints no intervals of its own)"
-        ),
-        false => String::new(),
-    };
-    format!("here (the paper): {parts}; the paper's source, line {}{agree}", item.line)
+    format!("here (the paper): {parts}; the paper's source, line {}", item.line)
 }
 
 /// A table of constants or words, beside what the configurations and prompts here have.
-///
-/// # Errors
-/// A configuration that can't be read.
 pub(super) fn from_constants(item: &'static Item) -> anyhow::Result<Made> {
     let titles = item.columns.iter().map(|c| c.title.clone());
     let mut table = Table::new(item.heads.iter().cloned().chain(titles)).of_words();

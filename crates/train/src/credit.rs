@@ -54,7 +54,7 @@ impl Credited {
 ///
 /// # Errors
 /// A reward that isn't finite, or graded rewards without a threshold for the focal weight. If the estimator reads several
-/// rewards: completions with different ones, a weight of one that none has.
+/// rewards: completions with different ones, or a weight for a reward that is missing.
 pub fn credit(
     how: &Credit,
     truncated: Truncated,
@@ -135,7 +135,7 @@ impl Read {
     }
 }
 
-/// The names of the rewards that every scored completion has; none where there is only the one.
+/// The names of the rewards that every scored completion has; empty if there is only the total.
 fn part_names(grades: &[Vec<Graded>], weights: &BTreeMap<String, f64>) -> anyhow::Result<Vec<String>> {
     let mut scored = grades.iter().flatten().filter(|g| g.verdict != Verdict::Unscorable);
     let Some(first) = scored.next() else { return Ok(Vec::new()) };

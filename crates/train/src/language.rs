@@ -472,9 +472,6 @@ fn turn_end(tokenizer: &Tokenizer, template: &ChatTemplate, ends: &[u32]) -> Opt
 }
 
 /// A completion's text without special tokens, up to the first stop text.
-///
-/// # Errors
-/// Errors from the tokenizer.
 fn answer(tokenizer: &Tokenizer, completion: &[u32], stop: &StopTexts) -> anyhow::Result<String> {
     let plain = decode(tokenizer, completion, false)?;
     if stop.is_empty() {

@@ -91,7 +91,6 @@ pub fn open_in(folder: &Path, base: BaseFormat, device: &Device) -> anyhow::Resu
     Engine::open_with_base(&checkpoint_of(folder)?, Some(base), device).or_bad_input()
 }
 
-/// The checkpoint of a folder.
 fn checkpoint_of(folder: &Path) -> anyhow::Result<Checkpoint> {
     let checkpoint = Checkpoint::open(folder).with_context(|| {
         // This is the layout of a LoRA run's checkpoint without merged weights.

@@ -107,7 +107,6 @@ pub fn settings(config: &Config) -> anyhow::Result<&SftConfig> {
     }
 }
 
-/// A summary of a finished stage's result.
 fn summary(lines: &[SftLine]) -> String {
     let Some(last) = lines.last() else { return String::new() };
     let first = lines.first().map_or(last.loss, |l| l.loss);
@@ -210,7 +209,6 @@ impl SftLine {
     }
 }
 
-/// The cache of supervised stages: next to the runs.
 fn cache_folder(run: &Path) -> PathBuf {
     run.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).join("sft-cache")
 }

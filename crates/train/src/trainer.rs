@@ -261,7 +261,6 @@ impl Trainer<'_> {
         ids.into_iter().map(|id| self.task.prompt(Split::Train, id)).collect()
     }
 
-    /// Completions for a step, from the engine or the server. `None` if asked to stop.
     fn sample(&mut self, step: u64, prompts: Vec<Prompt>) -> anyhow::Result<Option<Vec<Rollouts>>> {
         let (key, group_size) = (seeds::rollout(self.config.seed, step), self.config.rollout.group_size);
         let sampling = &self.sampling;
@@ -280,7 +279,6 @@ impl Trainer<'_> {
         result
     }
 
-    /// The optimizer updates of a step.
     fn update(&mut self, credited: &mut [Credited], lr: f64) -> anyhow::Result<Sums> {
         let drop_inactive = self.config.algorithm.drop_inactive_groups;
         let learned = credited.iter_mut().filter(|group| group.has_mixed_rewards() || !drop_inactive);

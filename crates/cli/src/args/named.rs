@@ -2,6 +2,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use fgrpo_eval::names::Named;
+use std::path::PathBuf;
 
 /// A flag's value among the names of `T`.
 pub fn named<T: Named>() -> impl TypedValueParser<Value = T> {
@@ -14,4 +15,15 @@ pub fn named_with<T: Named>(help: impl Fn(T) -> Option<&'static str>) -> impl Ty
         T::NAMES.iter().filter_map(|(value, name, _)| Some(PossibleValue::new(*name).help(help(*value)?)));
     PossibleValuesParser::new(values.collect::<Vec<_>>())
         .map(|name| T::from_name(&name).expect("the parser takes the names alone"))
+}
+
+/// A flag's value of the form NAME=PATH.
+///
+/// # Errors
+/// What was wanted.
+pub fn named_path(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
+        _ => Err("wanted NAME=PATH".to_owned()),
+    }
 }

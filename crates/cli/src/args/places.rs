@@ -34,7 +34,6 @@ pub enum Loading {
     Nothing,
 }
 
-/// The bar of a download.
 struct Bar {
     console: Console,
     file: String,
@@ -64,7 +63,7 @@ impl Watch for Bar {
 }
 
 /// The local path of what stands at `key`. `pinned` is the text of a run's configuration, whose commit is kept.
-/// None where it is a hub name whose files aren't here and mustn't be loaded.
+/// `None` for a hub name whose files aren't here and mustn't be loaded.
 fn place(
     key: &str,
     written: &Path,

@@ -11,7 +11,6 @@ use fgrpo_eval::io::files::write_whole;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Size of a panel.
 const PANEL: (f64, f64) = (430.0, 360.0);
 const FRAME: Frame = Frame { left: 56.0, right: 408.0, top: 60.0, bottom: 314.0 };
 
@@ -56,9 +55,6 @@ fn paint(colour: Colour) -> String {
 
 /// Refuses a file name that doesn't end in `.svg`, and says how a picture of another kind is made; call it before long
 /// work.
-///
-/// # Errors
-/// Bad input, naming the file.
 pub(crate) fn check_name(path: &Path) -> anyhow::Result<()> {
     let svg = path.with_extension("svg");
     match path.extension().and_then(|e| e.to_str()) {
@@ -73,15 +69,11 @@ pub(crate) fn check_name(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Writes a figure as SVG.
-///
-/// # Errors
-/// Bad input for another ending; an I/O error that names the file.
 pub(crate) fn write(figure: &Figure, path: &Path) -> anyhow::Result<()> {
     check_name(path)?;
     write_whole(path, svg(figure).as_bytes())
 }
 
-/// A figure as SVG text.
 pub(crate) fn svg(figure: &Figure) -> String {
     let (width, height) = (PANEL.0 * figure.panels.len() as f64, PANEL.1);
     let mut svg = format!(
@@ -386,30 +378,11 @@ mod tests {
     #[test]
     fn a_line_to_a_name_crosses_no_other_name() {
         // Of the arena's mazes: `grpo-kl` has no room beside it.
-        let others = [
-            (286, 68),
-            (290, 68),
-            (278, 68),
-            (288, 68),
-            (281, 65),
-            (315, 64),
-            (300, 61),
-            (285, 61),
-            (305, 59),
-            (318, 59),
-            (288, 58),
-            (305, 56),
-            (308, 55),
-            (307, 55),
-            (307, 53),
-            (292, 50),
-            (302, 42),
-            (323, 38),
-            (282, 36),
-            (284, 36),
-            (311, 31),
-            (320, 17),
+        let xs = [
+            286, 290, 278, 288, 281, 315, 300, 285, 305, 318, 288, 305, 308, 307, 307, 292, 302, 323, 282,
+            284, 311, 320,
         ];
+        let ys = [68, 68, 68, 68, 65, 64, 61, 61, 59, 59, 58, 56, 55, 55, 53, 50, 42, 38, 36, 36, 31, 17];
         let dot = |name: Option<&str>, at: (i32, i32)| Curve {
             name: name.map(str::to_owned),
             ..Curve::new("", PALETTE[0], vec![(f64::from(at.0), f64::from(at.1))])
@@ -417,7 +390,8 @@ mod tests {
         let named = [("f-grpo", (296, 129)), ("grpo-kl", (328, 68)), ("grpo", (318, 55))];
         let named = named.map(|(name, at)| dot(Some(name), at));
         let front = Curve { name: None, ..Curve::new("", PALETTE[0], vec![(296.0, 129.0), (328.0, 68.0)]) };
-        let curves = others.map(|at| dot(None, at)).into_iter().chain([front]).chain(named).collect();
+        let others = xs.into_iter().zip(ys).map(|at| dot(None, at));
+        let curves = others.chain([front]).chain(named).collect();
         let (x, y) = (Axis::new("", Scale::Linear, 0.0, 352.0), Axis::new("", Scale::Linear, 0.0, 254.0));
         let svg = svg(&Figure { panels: vec![Panel::new("", x, y, curves)] });
         let (from, y) = text_at(&svg, "grpo");

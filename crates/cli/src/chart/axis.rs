@@ -78,7 +78,7 @@ fn decades(from: f64, to: f64) -> Vec<f64> {
     all.filter(|t| (from * (1.0 - 1e-9)..=to * (1.0 + 1e-9)).contains(t)).collect()
 }
 
-/// Ticks with their labels; where short ones read alike, with as many digits as tell them apart.
+/// Ticks with their labels, with enough digits to tell the labels apart.
 fn labelled(ticks: &[f64], format: Notation) -> Vec<(f64, String)> {
     let text = match format {
         Notation::Number => number,

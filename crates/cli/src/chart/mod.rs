@@ -31,7 +31,6 @@ struct Drawing<'a> {
 const POINTS: usize = 700;
 
 impl Drawing<'_> {
-    /// The place of a point.
     fn at(&self, (x, y): (f64, f64)) -> (f64, f64) {
         let f = self.frame;
         let across = f.left + self.panel.x.share(x) * (f.right - f.left);

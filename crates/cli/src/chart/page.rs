@@ -18,21 +18,18 @@ pub(crate) fn class(colour: Colour) -> String {
     }
 }
 
-/// What stands around a plot's drawing.
+/// The texts around a plot's drawing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Labels {
     pub(crate) title: String,
     /// One sentence under the title: what is shown, and what to look for.
     pub(crate) note: String,
-    /// The name of the horizontal axis.
     pub(crate) x: String,
-    /// The name of the vertical axis.
     pub(crate) y: String,
     pub(crate) legend: Vec<Key>,
 }
 
 impl Labels {
-    /// Labels without a legend.
     pub(crate) fn new(
         title: impl Into<String>,
         note: impl Into<String>,
@@ -43,7 +40,6 @@ impl Labels {
     }
 }
 
-/// An entry of a legend on a page.
 #[derive(Debug, Clone, Serialize)]
 struct Entry {
     class: String,
@@ -51,7 +47,6 @@ struct Entry {
     dashed: bool,
 }
 
-/// A plot as the page shows it.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Plot {
     title: String,
@@ -294,7 +289,7 @@ fn percentages(from: f64, to: f64) -> Axis {
     Axis { format: Notation::Percent, ..Axis::new("", Scale::Linear, from, to) }
 }
 
-/// The range of values, nothing if there is none that is finite.
+/// The range of the finite values; `None` without any.
 fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.filter(|v| v.is_finite()).fold(None, |range, v| match range {
         None => Some((v, v)),

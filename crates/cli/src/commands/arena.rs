@@ -241,7 +241,6 @@ fn draw_map(args: &MapArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Trains the runs that aren't finished.
 fn finish(runs: &[Planned], device: DeviceName, jobs: Jobs) -> anyhow::Result<()> {
     let each = runs.iter().map(|run| (&run.config, run.folder.as_path(), run.state));
     train_unfinished(each, device, jobs)?.then_some(()).ok_or_else(stopped)

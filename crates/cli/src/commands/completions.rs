@@ -80,7 +80,6 @@ pub fn run(args: &Args, program: Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The program's name.
 const NAME: &str = "fgrpo";
 
 fn script(shell: Shell, mut program: Command) -> Vec<u8> {
@@ -95,7 +94,6 @@ fn page(command: Command) -> anyhow::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The manual page of a command and those of its subcommands.
 fn write_pages(command: &Command, folder: &Path) -> anyhow::Result<()> {
     for subcommand in command.get_subcommands().filter(|c| !c.is_hide_set()) {
         write_pages(subcommand, folder)?;

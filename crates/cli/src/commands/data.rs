@@ -120,7 +120,6 @@ fn tasks(names: &[String]) -> anyhow::Result<Vec<Task>> {
     Ok(tasks)
 }
 
-/// Draws the problem at `index`; `attempt` counts the redraws.
 fn draw(args: &SynLogic, task: Task, index: u64, attempt: u64) -> anyhow::Result<Generated> {
     let root = Key::new(args.seed).with(u64::from(args.difficulty));
     let key = task.name().bytes().fold(root, |key, byte| key.with(u64::from(byte))).with(index).with(attempt);
@@ -141,7 +140,6 @@ fn row(args: &SynLogic, index: u64, made: &Generated) -> Value {
     })
 }
 
-/// The output file.
 enum Sink {
     Lines(BufWriter<std::fs::File>),
     Parquet(Box<parquet_file::Writer>),

@@ -54,7 +54,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The properties of a GPU.
 fn properties(gpu: &fgrpo_nn::Gpu) -> Vec<String> {
     let (major, minor) = gpu.capability;
     vec![
@@ -70,7 +69,6 @@ fn properties(gpu: &fgrpo_nn::Gpu) -> Vec<String> {
     ]
 }
 
-/// The properties of the processor.
 fn processor() -> Vec<String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut known: Vec<String> = machine::processor().into_iter().collect();
@@ -85,7 +83,6 @@ fn processor() -> Vec<String> {
     known
 }
 
-/// The relevant vector instructions of this processor.
 #[cfg(target_arch = "x86_64")]
 fn instruction_sets() -> Vec<&'static str> {
     [
@@ -100,7 +97,6 @@ fn instruction_sets() -> Vec<&'static str> {
     .collect()
 }
 
-/// The relevant vector instructions of this processor.
 #[cfg(not(target_arch = "x86_64"))]
 fn instruction_sets() -> Vec<&'static str> {
     if cfg!(target_arch = "aarch64") { vec!["neon"] } else { Vec::new() }

@@ -73,9 +73,6 @@ pub struct Args {
 
 impl Args {
     /// The flags as the library takes them.
-    ///
-    /// # Errors
-    /// As [`places::data`].
     fn settings(&self) -> anyhow::Result<Settings> {
         let data = |path| places::data("--data", path);
         Ok(Settings {

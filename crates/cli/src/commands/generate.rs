@@ -114,7 +114,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// The input.
 enum Question {
     Text(String),
     Rows(Vec<Problem>),
@@ -252,7 +251,6 @@ impl<'a> Generator<'a> {
         Ok((answer, clock.elapsed().as_secs_f64()))
     }
 
-    /// Prints how an answer ended, and the speed.
     fn conclude(&self, completion: &Completion, seconds: f64) {
         if io::stderr().is_terminal() {
             let n = completion.tokens.len();

@@ -90,7 +90,6 @@ pub enum DtypeName {
 }
 
 impl DtypeName {
-    /// The format itself.
     pub(crate) fn dtype(self) -> Dtype {
         match self {
             Self::F32 => Dtype::F32,

@@ -2,6 +2,7 @@
 
 use super::eval::flags::plan;
 use super::eval::settings::{Flags, Source};
+use crate::args::named::named_path;
 use crate::args::places;
 use crate::output::table::{Format, Render};
 use fgrpo_eval::bad_input;
@@ -25,7 +26,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub base: PathBuf,
     /// A trained model, NAME=DIR; repeatable. The others are compared with the first.
-    #[arg(long = "model", value_name = "NAME=DIR", required = true, value_parser = named)]
+    #[arg(long = "model", value_name = "NAME=DIR", required = true, value_parser = named_path)]
     pub models: Vec<(String, PathBuf)>,
     /// The rare share of the correct samples.
     #[arg(long, value_name = "SHARE", default_value_t = 0.01)]
@@ -45,13 +46,6 @@ pub struct Args {
     /// Print one JSON value.
     #[arg(long)]
     pub json: bool,
-}
-
-fn named(text: &str) -> Result<(String, PathBuf), String> {
-    match text.split_once('=') {
-        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
-        _ => Err("wanted NAME=DIR".to_owned()),
-    }
 }
 
 /// How each problem was put to the base model: as the folder says, of all its problems or of those that the flags name.
@@ -92,9 +86,6 @@ fn records(args: &Args, base: &Path) -> anyhow::Result<Vec<PromptRecord>> {
 }
 
 /// What the command finds.
-///
-/// # Errors
-/// Bad input in folders, flags and checkpoints; what the engine reports.
 fn measure(args: &Args) -> anyhow::Result<Nll> {
     if !(args.share > 0.0 && args.share <= 1.0) {
         bad_input!("--share: found {}, wanted above 0 and at most 1", args.share);

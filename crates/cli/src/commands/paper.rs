@@ -2,6 +2,7 @@
 
 use super::runs::{Jobs, stopped, train_unfinished};
 use super::simulate;
+use crate::args::named::named;
 use crate::chart::alone;
 use crate::output::table::{Format, Render};
 use anyhow::Context;
@@ -10,7 +11,7 @@ use fgrpo_eval::io::files::write_whole;
 use fgrpo_nn::DeviceName;
 use fgrpo_paper::data::{self, Item};
 use fgrpo_paper::made::{BOLD, Made};
-use fgrpo_paper::plan::{self, Options, Plan, Training};
+use fgrpo_paper::plan::{self, Options, Plan, Scale, Training};
 use fgrpo_paper::results::Results;
 use fgrpo_paper::{SIMULATION, described, list, without_results};
 use fgrpo_train::run::state::{State, state};
@@ -30,7 +31,7 @@ pub struct Args {
     /// `list`, or a name from the list: table-1 to table-17, notation, figure-1 to figure-10.
     pub name: String,
     /// `laptop`: small runs on maze and arithmetic; `full`: the paper's models and data [default: laptop, where --from gives nothing].
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = named::<Scale>())]
     pub scale: Option<Scale>,
     /// Existing results: evaluation folders, run folders, sweeps, or a folder of them; NAME= says which row of the
     /// paper a folder is. nll=, embeddings= and judge= take the output of `fgrpo nll --json` and `fgrpo diversity --json`.
@@ -57,15 +58,6 @@ pub struct Args {
     /// Print the list as PAPER.md has it.
     #[arg(long)]
     pub markdown: bool,
-}
-
-/// How much is spent on a table or figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Scale {
-    /// Runs on maze and arithmetic that end within about an hour on two cores.
-    Laptop,
-    /// The paper's own setting.
-    Full,
 }
 
 /// Runs the command.
@@ -104,8 +96,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             }
             show(&plan::from_results(item, results)?, &args.out)
         }
-        Some(Scale::Full) => train(&Plan::of(item, plan::Scale::Full, &options)?, args),
-        _ => train(&Plan::of(item, plan::Scale::Laptop, &options)?, args),
+        Some(Scale::Full) => train(&Plan::of(item, Scale::Full, &options)?, args),
+        _ => train(&Plan::of(item, Scale::Laptop, &options)?, args),
     }
 }
 

@@ -96,7 +96,6 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A line for each number.
 fn csv(args: &Args, found: &PassAtK) -> Table {
     let mut table = Table::new(["benchmark", "problems", "measure", "k", "value", "low", "high"]);
     let mut add = |curve: &Curve, name: String, measure: &str| {

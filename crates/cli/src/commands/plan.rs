@@ -97,7 +97,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The table of what a comparison needs.
 fn tell(power: &Power) {
     let wanted = percent(power.difference);
     let here = format!("found with {} problems", power.problems);

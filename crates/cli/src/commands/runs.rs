@@ -39,7 +39,6 @@ struct Waiting<'a> {
 /// What the workers share.
 struct Queue<'a> {
     waiting: vec::IntoIter<Waiting<'a>>,
-    /// Runs that are done.
     ended: u64,
     /// Shows the runs together, if several train at the same time.
     console: Option<Console>,
@@ -120,7 +119,6 @@ fn work(queue: &Mutex<Queue<'_>>, device: DeviceName) {
 }
 
 impl Queue<'_> {
-    /// Tells that a run is done.
     fn tell(&mut self, name: &str, summary: &str) {
         self.ended += 1;
         let Some(together) = &mut self.console else { return say!("{summary}") };

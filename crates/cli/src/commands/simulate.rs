@@ -40,13 +40,11 @@ pub struct Args {
 }
 
 impl Args {
-    /// A sweep of this configuration into this folder.
     pub(super) fn of(config: PathBuf, out: PathBuf) -> Self {
         let (set, beside, out) = (Vec::new(), Vec::new(), Some(out));
         Self { config, set, out, beside, threads: None, json: false, dry_run: false }
     }
 
-    /// The command that continues.
     fn again(&self, out: &Path) -> String {
         let mut words = vec!["fgrpo simulate".to_owned(), quoted(&self.config.display().to_string())];
         words.extend(self.set.iter().map(|s| format!("--set {}", quoted(s))));

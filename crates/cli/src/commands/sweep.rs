@@ -8,9 +8,12 @@ mod grid;
 use crate::args::places::{self, Loading};
 use crate::commands::runs::{Jobs, train_unfinished};
 use crate::commands::train::conclude;
+use crate::output::table::{Format, Render};
 use fgrpo_eval::bad_input;
+use fgrpo_eval::estimate::mean_and_deviation;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::record::{Evaluation, same_graders};
+use fgrpo_eval::table::Table;
 use fgrpo_nn::DeviceName;
 use fgrpo_train::config::{Config, Override};
 use fgrpo_train::run::sessions;
@@ -19,7 +22,6 @@ use fgrpo_train::trainer::Ending;
 use grid::{Combination, combinations};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// Trains every combination of a grid and prints the table of pass@k.
@@ -80,7 +82,6 @@ pub struct Row {
     pub deviation: BTreeMap<usize, f64>,
 }
 
-/// One run of the grid.
 struct GridRun<'a> {
     combination: &'a Combination,
     config: Config,
@@ -186,7 +187,6 @@ fn table(runs: &[GridRun]) -> anyhow::Result<Vec<Row>> {
     Ok(groups.into_iter().map(|(method, setting, seeds)| row(method, setting, &curves(seeds))).collect())
 }
 
-/// A finished run with its last evaluation.
 struct Ended<'a> {
     run: &'a GridRun<'a>,
     last: Evaluation,
@@ -229,44 +229,31 @@ fn row(method: String, setting: BTreeMap<String, String>, runs: &[BTreeMap<usize
         let Some(p) = runs.iter().map(|run| run.get(k).copied()).collect::<Option<Vec<f64>>>() else {
             continue;
         };
-        let mean = p.iter().sum::<f64>() / p.len() as f64;
-        let squares: f64 = p.iter().map(|x| (x - mean).powi(2)).sum();
+        let (mean, spread) = mean_and_deviation(&p);
         pass_at_k.insert(*k, mean);
-        deviation.insert(*k, if p.len() > 1 { (squares / (p.len() - 1) as f64).sqrt() } else { 0.0 });
+        deviation.insert(*k, spread.unwrap_or(0.0));
     }
     Row { method, setting, runs: runs.len(), pass_at_k, deviation }
 }
 
+/// The table, its first row's settings as columns.
 fn markdown(rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return String::new() };
-    let mut text = String::from("| method |");
-    for key in first.setting.keys() {
-        let _ = write!(text, " {key} |");
-    }
-    text.push_str(" runs |");
     let ks: BTreeSet<usize> = rows.iter().flat_map(|row| row.pass_at_k.keys().copied()).collect();
-    for k in &ks {
-        let _ = write!(text, " pass@{k} |");
-    }
-    text.push_str("\n|");
-    text.push_str(&"---|".repeat(first.setting.len() + 2 + ks.len()));
+    let header = std::iter::once("method".to_owned()).chain(first.setting.keys().cloned());
+    let mut table =
+        Table::new(header.chain(["runs".to_owned()]).chain(ks.iter().map(|k| format!("pass@{k}"))));
     for row in rows {
-        let _ = write!(text, "\n| {} |", row.method);
-        for value in row.setting.values() {
-            let _ = write!(text, " {value} |");
-        }
-        let _ = write!(text, " {} |", row.runs);
-        for k in &ks {
-            let _ = match (row.pass_at_k.get(k), row.runs) {
-                // A verifier failed on too many samples of some run.
-                (None, _) => write!(text, " \u{2013} |"),
-                (Some(p), 1) => write!(text, " {:.1} |", 100.0 * p),
-                (Some(p), _) => write!(text, " {:.1} ± {:.1} |", 100.0 * p, 100.0 * row.deviation[k]),
-            };
-        }
+        let cell = |k: &usize| match (row.pass_at_k.get(k), row.runs) {
+            // A verifier failed on too many samples of some run.
+            (None, _) => "\u{2013}".to_owned(),
+            (Some(p), 1) => format!("{:.1}", 100.0 * p),
+            (Some(p), _) => format!("{:.1} ± {:.1}", 100.0 * p, 100.0 * row.deviation[k]),
+        };
+        let names = std::iter::once(row.method.clone()).chain(row.setting.values().cloned());
+        table.push(names.chain([row.runs.to_string()]).chain(ks.iter().map(cell)));
     }
-    text.push('\n');
-    text
+    table.render(Format::Markdown)
 }
 
 #[cfg(test)]
@@ -284,19 +271,5 @@ mod tests {
         assert!(text.contains("| runs | pass@1 | pass@2 | pass@4 |"), "{text}");
         assert!(text.contains("| GRPO | 0 | 2 | 40.0 ± 14.1 | \u{2013} | 80.0 ± 14.1 |"), "{text}");
         assert!(text.contains("| F-GRPO, gamma 1 | 1 | 1 | 50.0 | 60.0 | 90.0 |"), "{text}");
-    }
-
-    #[test]
-    fn the_table_shows_mean_and_spread_over_seeds() {
-        let setting = BTreeMap::from([("algorithm.focal_gamma".to_owned(), "0.5".to_owned())]);
-        let row = Row {
-            method: "F-GRPO, gamma 0.5".to_owned(),
-            setting,
-            runs: 3,
-            pass_at_k: BTreeMap::from([(1, 0.5), (64, 0.9)]),
-            deviation: BTreeMap::from([(1, 0.01), (64, 0.02)]),
-        };
-        let text = markdown(&[row]);
-        assert!(text.contains("| F-GRPO, gamma 0.5 | 0.5 | 3 | 50.0 ± 1.0 | 90.0 ± 2.0 |"), "{text}");
     }
 }

@@ -4,6 +4,7 @@
 //! significant; without, bold is the best of a column and a dagger the second best. Values that print the same are equal.
 
 use crate::args::averages::AverageArgs;
+use crate::args::named::named_path;
 use crate::args::places;
 use crate::output::table::{Format, Render};
 use fgrpo_eval::bad_input;
@@ -26,7 +27,7 @@ use std::path::PathBuf;
     Dagger: second best of a column. LaTeX needs booktabs, and colortbl for shaded rows.")]
 pub struct Args {
     /// Methods in the order of their rows: NAME=samples file, evaluation folder or folder of files.
-    #[arg(required = true, value_name = "NAME=SAMPLES", value_parser = named)]
+    #[arg(required = true, value_name = "NAME=SAMPLES", value_parser = named_path)]
     pub methods: Vec<(String, PathBuf)>,
     /// A baseline and the method compared with it, by name.
     #[arg(long = "pair", value_name = "BASE,FOCAL", value_parser = pair)]
@@ -49,13 +50,6 @@ pub struct Args {
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
-}
-
-fn named(text: &str) -> Result<(String, PathBuf), String> {
-    match text.split_once('=') {
-        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
-        _ => Err("wanted NAME=SAMPLES".to_owned()),
-    }
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

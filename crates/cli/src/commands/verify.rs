@@ -46,7 +46,6 @@ pub struct Args {
     pub threads: Option<usize>,
 }
 
-/// Maximum lines of a batch.
 const LINES_PER_BATCH: usize = 64;
 /// A batch ends after this number of bytes, even if it has few lines.
 const BYTES_PER_BATCH: usize = 1 << 20;
@@ -165,7 +164,6 @@ type Batch = Vec<(u64, Vec<u8>)>;
 
 struct Batches {
     lines: Lines<Box<dyn BufRead + Send>>,
-    /// The number of the next line.
     next: u64,
 }
 

@@ -29,7 +29,6 @@ pub struct Console {
     stage: Option<Stage>,
 }
 
-/// A stage of long work.
 #[derive(Debug)]
 struct Stage {
     bar: ProgressBar,

@@ -38,7 +38,6 @@ impl Card {
         Self { class, verdict: verdict.name(), facts, text: text.to_owned(), folded, maze: None }
     }
 
-    /// Adds a fact in words.
     pub(super) fn fact(mut self, words: impl Into<String>) -> Self {
         self.facts.push(Fact { name: words.into(), value: None });
         self
@@ -50,7 +49,6 @@ impl Card {
         self
     }
 
-    /// Adds a number with its name, where there is one.
     pub(super) fn number(self, name: &str, value: Option<f64>) -> Self {
         self.value(name, value.map(number))
     }

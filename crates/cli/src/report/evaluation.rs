@@ -19,7 +19,6 @@ struct Set<'a> {
     name: &'a str,
     /// Problems, 0 where the files don't say.
     problems: usize,
-    /// Samples of each problem.
     samples: usize,
     plots: Vec<Plot>,
     /// Problems that training, or another setting, gained and lost.

@@ -5,7 +5,7 @@ use fgrpo_core::maze::{HeldOut, valid_size};
 use fgrpo_core::stats::pass_at_k::PassAtK;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
-use fgrpo_eval::io::lines;
+use fgrpo_eval::io::{files, lines};
 use fgrpo_eval::record::{Average, Evaluation, Example, PartEvaluation, same_graders};
 use fgrpo_files as input;
 use fgrpo_train::config::method_name;
@@ -123,10 +123,6 @@ pub(super) struct Run {
 
 impl Run {
     /// Reads a run folder.
-    ///
-    /// # Errors
-    /// Bad input: a line, other than a torn last one, that is no such record; a configuration that is no TOML; a
-    /// folder without a single record. A file that can't be read.
     pub(super) fn read(folder: &Path) -> anyhow::Result<Self> {
         let full = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
         let mut run = Self {
@@ -311,7 +307,7 @@ fn read_lines<T: DeserializeOwned>(
         Ok(())
     })?;
     if let Some(line) = end.torn {
-        let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into());
+        let name = files::name(path);
         notes.push(format!(
             "{name}: the last line ({line}) is torn and was left out; the run was interrupted while writing it."
         ));

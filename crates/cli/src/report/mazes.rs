@@ -9,13 +9,11 @@ use fgrpo_train::run::rollouts::RolloutLine;
 use serde::Serialize;
 use std::collections::HashSet;
 
-/// Mazes shown of a run alone.
 const SHOWN: usize = 10;
 
 /// So many mazes in common, and compared runs are shown on those.
 const ENOUGH_SHARED: usize = 3;
 
-/// Runs shown.
 const SINGLE: usize = 6;
 
 /// What `mazes.html` shows.

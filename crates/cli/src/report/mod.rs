@@ -20,9 +20,8 @@ mod templates;
 mod time;
 mod training;
 
-use anyhow::Context;
 use fgrpo_eval::bad_input;
-use fgrpo_eval::io::files::write_whole;
+use fgrpo_eval::io::files::{self, write_whole};
 use fgrpo_eval::io::interrupt;
 use input::Run;
 use page::{Section, page};
@@ -114,11 +113,8 @@ fn run_folders(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if input::is_run_folder(folder) {
         return Ok(vec![folder.to_path_buf()]);
     }
-    let mut held: Vec<PathBuf> = std::fs::read_dir(folder)
-        .with_context(|| format!("reading {}", folder.display()))?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| input::is_run_folder(path))
-        .collect();
+    let held: Vec<PathBuf> =
+        files::listed(folder)?.into_iter().filter(|path| input::is_run_folder(path)).collect();
     if held.is_empty() {
         bad_input!(
             "{}: not a run folder: found none of {}, nor folders that hold them",
@@ -126,7 +122,6 @@ fn run_folders(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
             input::FILES.join(", ")
         );
     }
-    held.sort();
     Ok(held)
 }
 

@@ -31,9 +31,6 @@ struct Page<'a> {
 }
 
 /// The page of these sections. `groups` are the runs that can be hidden on it; `sources` is where it was read from.
-///
-/// # Errors
-/// As for [`Templates::render`].
 pub(super) fn page(
     templates: &Templates,
     title: &str,

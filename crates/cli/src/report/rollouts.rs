@@ -10,10 +10,8 @@ use fgrpo_train::run::rollouts::RolloutLine;
 use serde::Serialize;
 use std::cmp::Ordering;
 
-/// Completions shown of each kind.
 const SHOWN: usize = 4;
 
-/// Runs shown.
 const SINGLE: usize = 4;
 
 /// (title, note, which, how they compare: the first is shown first)

@@ -7,7 +7,6 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The runs of a page, by group.
 #[derive(Debug)]
 pub(super) struct Runs {
     pub(super) all: Vec<Run>,
@@ -27,7 +26,6 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The colour of the group's curves.
     pub(super) fn colour(&self) -> Colour {
         Colour::Group(self.colour)
     }
@@ -47,22 +45,18 @@ impl Runs {
         self.groups.len() > 1
     }
 
-    /// The runs of a group.
     pub(super) fn of<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a Run> {
         group.runs.iter().map(|&i| &self.all[i])
     }
 
-    /// The first run of a group.
     pub(super) fn first(&self, group: &Group) -> &Run {
         &self.all[group.runs[0]]
     }
 
-    /// The first run of each group.
     pub(super) fn firsts(&self) -> Vec<&Run> {
         self.groups.iter().map(|g| self.first(g)).collect()
     }
 
-    /// The sets that any run was evaluated on.
     pub(super) fn sets(&self) -> Vec<&str> {
         sets(&self.all)
     }
@@ -139,7 +133,6 @@ fn settings_and_seeds(run: &Run) -> impl Iterator<Item = (&String, &String)> {
     run.config.iter().filter(|(key, _)| *key != "out")
 }
 
-/// The groups, in order of their first run.
 fn groups(runs: &[Run]) -> Vec<Group> {
     let mut groups: Vec<(Option<BTreeMap<&str, &str>>, Group)> = Vec::new();
     for (i, run) in runs.iter().enumerate() {

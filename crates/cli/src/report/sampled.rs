@@ -21,7 +21,6 @@ pub(crate) struct PassCurve {
 }
 
 impl PassCurve {
-    /// Measures a model.
     pub(crate) fn of(model: &str, benchmark: &Benchmark, ks: &[u64], resamples: u64, key: RandomKey) -> Self {
         let problems: Vec<&ProblemCounts> = benchmark.problems.iter().collect();
         let scored = problems.iter().filter(|p| p.samples > 0);
@@ -39,9 +38,7 @@ impl PassCurve {
 
 /// One data set.
 pub(crate) struct Set {
-    /// Its name.
     pub(crate) name: String,
-    /// A curve per model.
     pub(crate) curves: Vec<PassCurve>,
     /// Sentences that open: what came out.
     pub(crate) lead: Vec<String>,
@@ -51,17 +48,13 @@ pub(crate) struct Set {
     pub(crate) table: Table,
     /// A row per problem, folded away.
     pub(crate) by_problem: Option<Table>,
-    /// Responses worth reading, those of one kind together.
     pub(crate) examples: Vec<Example>,
 }
 
-/// A response with its verdict.
 pub(crate) struct Example {
     /// Title of its kind.
     pub(crate) kind: &'static str,
-    /// The verifier's verdict.
     pub(crate) verdict: Verdict,
-    /// Its reason code.
     pub(crate) reason: String,
     /// What the problem is called.
     pub(crate) problem: String,
@@ -71,7 +64,6 @@ pub(crate) struct Example {
     pub(crate) prompt: String,
     /// The reference answer, where there is one.
     pub(crate) target: Option<String>,
-    /// The response.
     pub(crate) response: String,
 }
 
@@ -93,9 +85,6 @@ struct About<'a> {
 }
 
 /// The page. `facts` are what all samples have in common; `sources` is where they were read.
-///
-/// # Errors
-/// As for [`Templates::render`].
 pub(crate) fn samples_page(
     title: &str,
     facts: &[(String, String)],
@@ -127,7 +116,6 @@ fn content(set: &Set) -> Content<'_> {
     }
 }
 
-/// The colour of a curve.
 fn colour(i: usize) -> Colour {
     Colour::Series(i % 8)
 }

@@ -7,7 +7,7 @@ use super::runs::{Group, Runs, differing, is_setting};
 use super::time::{origin, total_seconds};
 use crate::output::format::{number, percent};
 use fgrpo_eval::amounts::duration;
-use fgrpo_eval::estimate::RESAMPLES;
+use fgrpo_eval::estimate::{RESAMPLES, mean_and_deviation};
 use serde::Serialize;
 
 /// What `summary.html` shows.
@@ -30,7 +30,6 @@ pub(super) struct Summary<'a> {
 #[derive(Debug, Serialize)]
 struct Set<'a> {
     name: &'a str,
-    /// The columns.
     ks: Vec<usize>,
     rows: Vec<Row<'a>>,
     /// Whether a group has several seeds.
@@ -60,7 +59,6 @@ struct Final {
     interval: Option<[f64; 2]>,
 }
 
-/// A table of differences.
 #[derive(Debug, Serialize)]
 struct Differences<'a> {
     title: String,
@@ -74,7 +72,6 @@ struct Finding<'a> {
     text: String,
 }
 
-/// The section.
 pub(super) fn section(runs: &Runs) -> Summary<'_> {
     let alone = match runs.all.as_slice() {
         [run] => Some(run),
@@ -174,7 +171,10 @@ fn tiles(run: &Run) -> Vec<(String, String)> {
         tiles.push((last.step.to_string(), "steps".into()));
         let recent: Vec<f64> = run.metrics.iter().rev().take(20).filter_map(|m| m.reward_mean.0).collect();
         if !recent.is_empty() {
-            tiles.push((number(mean(&recent)), format!("mean reward, last {} steps", recent.len())));
+            tiles.push((
+                number(mean_and_deviation(&recent).0),
+                format!("mean reward, last {} steps", recent.len()),
+            ));
         }
     } else if let Some(last) = run.sft.last() {
         tiles.push((last.step.to_string(), "steps on demonstrations".into()));
@@ -187,10 +187,6 @@ fn tiles(run: &Run) -> Vec<(String, String)> {
         tiles.push((duration(seconds), "in RL steps".into()));
     }
     tiles
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
 }
 
 fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Set<'a> {
@@ -231,9 +227,7 @@ fn row<'a>(runs: &Runs, groups: &[&Group], group: &'a Group, set: &str, ks: &[us
     let cell = |&k: &usize| {
         let finals: Vec<f64> =
             runs.of(group).filter_map(|run| run.evals_of(set).next_back()?.pass_at(k)).collect();
-        let pass_at_k = mean(&finals);
-        let squares: f64 = finals.iter().map(|v| (v - pass_at_k).powi(2)).sum();
-        let deviation = (finals.len() > 1).then(|| (squares / (finals.len() - 1) as f64).sqrt());
+        let (pass_at_k, deviation) = mean_and_deviation(&finals);
         let interval = last.interval_at(k).filter(|_| finals.len() == 1);
         (!finals.is_empty()).then_some(Final { pass_at_k, best: false, deviation, interval })
     };

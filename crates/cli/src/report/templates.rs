@@ -14,13 +14,10 @@ macro_rules! templates {
     ($($name:literal)*) => { [$(($name, include_str!(concat!("templates/", $name)))),*] };
 }
 
-/// All templates, compiled.
 #[derive(Debug)]
 pub(super) struct Templates(Environment<'static>);
 
 impl Templates {
-    /// # Errors
-    /// A template that doesn't parse.
     pub(super) fn new() -> anyhow::Result<Self> {
         let mut all = Environment::new();
         all.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -45,9 +42,6 @@ impl Templates {
     }
 
     /// The template `name` with the fields of `value`.
-    ///
-    /// # Errors
-    /// A template that asks for what `value` doesn't have.
     pub(super) fn render(&self, name: &str, value: &impl Serialize) -> anyhow::Result<Markup> {
         let rendered = self.0.get_template(name).and_then(|t| t.render(Value::from(Serde(value))));
         Ok(Markup(rendered.with_context(|| format!("the report's template {name}"))?))

@@ -38,7 +38,6 @@ pub(super) struct Time<'a> {
     plots: Vec<Plot>,
 }
 
-/// A session of a run.
 #[derive(Debug, Serialize)]
 struct SessionRow<'a> {
     group: &'a Group,
@@ -49,7 +48,6 @@ struct SessionRow<'a> {
     memory: Option<String>,
 }
 
-/// A run's time.
 #[derive(Debug, Serialize)]
 struct Row<'a> {
     group: &'a Group,

@@ -4,12 +4,9 @@ use super::input::{Metrics, Run, Sft};
 use super::runs::{Group, Runs};
 use crate::chart::page::{Labels, Lines, Part, Plot as Chart, heat, stack};
 use crate::output::format::{number, percent};
-use fgrpo_eval::figure::{Colour, Curve, Notation, Scale};
+use fgrpo_eval::figure::{Colour, Curve, EMA, Notation, Scale, smoothed};
 use serde::Serialize;
 use std::collections::BTreeMap;
-
-/// Weight of the newest value in the smoothed reward, as in the paper's plots.
-const EMA: f64 = 0.08;
 
 /// Heat maps and stacks are drawn for so many groups of runs.
 const SINGLE: usize = 6;
@@ -175,18 +172,6 @@ fn line(runs: &Runs, plot: &Plot) -> Option<Chart> {
     Lines { labels, curves, y, format: plot.format, show: plot.show.to_vec(), ..Lines::default() }.draw()
 }
 
-/// Exponential moving average `y = 0.08 x + 0.92 y`, from the first value; gaps are stepped over.
-fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let mut mean: Option<f64> = None;
-    let mut smooth = Vec::with_capacity(points.len());
-    for &(x, value) in points.iter().filter(|p| p.1.is_finite()) {
-        let next = mean.map_or(value, |m| EMA * value + (1.0 - EMA) * m);
-        mean = Some(next);
-        smooth.push((x, next));
-    }
-    smooth
-}
-
 fn reward(runs: &Runs) -> Option<Chart> {
     let mut curves = runs.curves(|run| smoothed(&points(run, |m| m.reward_mean.0)));
     for group in runs.groups.iter().filter(|g| g.runs.len() == 1) {
@@ -301,18 +286,4 @@ fn reasons(run: &Run, group: &Group, title: &str) -> Option<Chart> {
     let steps: Vec<f64> = run.metrics.iter().map(|m| m.step as f64).collect();
     let labels = Labels::new(title, "", "step", "share of completions");
     Some(stack(labels, &steps, &parts, true)?.of_group(group.colour))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reward_is_smoothed_as_in_the_papers_plots() {
-        let found = smoothed(&[(1.0, 1.0), (2.0, 0.0), (3.0, f64::NAN), (4.0, 1.0)]);
-        assert_eq!(found.iter().map(|p| p.0).collect::<Vec<_>>(), [1.0, 2.0, 4.0]);
-        for (found, wanted) in found.iter().zip([1.0, 0.92, 0.08 + 0.92 * 0.92]) {
-            assert!((found.1 - wanted).abs() < 1e-15);
-        }
-    }
 }

@@ -1,7 +1,6 @@
 //! Settings of `[algorithm]` that change rewards or the loss, seen in the files of short runs.
 
-use crate::support;
-use assert_cmd::Command;
+use crate::support::{self, fgrpo, lines};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -51,19 +50,14 @@ fn of_config(folder: &Path, config: &str, name: &str, set: &[&str]) -> PathBuf {
     std::fs::write(&file, config).unwrap();
     let out = folder.join(name);
     let sets = set.iter().flat_map(|set| ["--set", set]);
-    let mut run = Command::new(env!("CARGO_BIN_EXE_fgrpo"));
+    let mut run = fgrpo();
     run.arg("train").arg(file).args(sets).arg("--out").arg(&out).assert().success();
     out
 }
 
-fn lines(path: PathBuf) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
 /// A metric at every step.
 fn metric(run: &Path, name: &str) -> Vec<f64> {
-    lines(run.join("metrics.jsonl")).iter().map(|line| line[name].as_f64().unwrap()).collect()
+    lines(&run.join("metrics.jsonl")).iter().map(|line| line[name].as_f64().unwrap()).collect()
 }
 
 #[test]
@@ -98,7 +92,7 @@ fn truncated_completions_are_graded_masked_or_rewarded_as_the_setting_says() {
     assert_eq!((metric(&masked, "reward_mean"), metric(&masked, "gradient_norm")), (vec![0.0], vec![0.0]));
     let rewarded = run("reward", &["algorithm.truncated={ kind = \"reward\", reward = -0.5 }"]);
     assert_eq!(metric(&rewarded, "reward_mean"), [-0.5]);
-    let line = &lines(rewarded.join("metrics.jsonl"))[0];
+    let line = &lines(&rewarded.join("metrics.jsonl"))[0];
     assert_eq!(line["success_rate_histogram"][0], 6, "a reward of its own counts as wrong: {line}");
 }
 
@@ -123,7 +117,7 @@ fn overlong_punishment_is_dapos_formula_and_leaves_verdicts_alone() {
     let folder = tempfile::tempdir().unwrap();
     let set = ["steps=2", "algorithm.advantage=dr_grpo", "algorithm.overlong={ length = 8, cache = 6 }"];
     let run = train(folder.path(), "run", &set);
-    let rollouts = lines(run.join("rollouts.jsonl"));
+    let rollouts = lines(&run.join("rollouts.jsonl"));
     let punished = |line: &Value| {
         let length = line["length"].as_u64().unwrap() as f64;
         line["reward"].as_f64().unwrap() + (-(length - 2.0) / 6.0).clamp(-1.0, 0.0)
@@ -168,7 +162,7 @@ fn other_trainers_names_and_impossible_values_are_answered() {
             "algorithm.overlong.cache: found 9, wanted 1 to overlong.length, 8",
         ),
     ] {
-        let mut run = Command::new(env!("CARGO_BIN_EXE_fgrpo"));
+        let mut run = fgrpo();
         let run = run.arg("train").arg(&config).args(["--dry-run", "--set", set]).assert().code(2);
         let found = String::from_utf8(run.get_output().stderr.clone()).unwrap();
         assert!(found.contains(said), "{set}: {found}");

@@ -1,7 +1,7 @@
 //! Nothing is lost, hangs or lives on: runs at once on one cache, checkpoints taken away, broken streams, signals,
 //! moved folders and the children of verifiers, through the commands as they are used.
 
-use crate::support::{ended, fgrpo, model, signal, small_run, spawned, wait_until};
+use crate::support::{count, ended, fgrpo, model, signal, small_run, spawned, wait_until};
 use predicates::prelude::*;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -15,10 +15,6 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
     let path = folder.join(name);
     std::fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
-}
-
-fn lines(path: &Path) -> usize {
-    std::fs::read_to_string(path).map_or(0, |t| t.lines().count())
 }
 
 fn same(a: &Path, b: &Path, names: &[&str]) {
@@ -115,7 +111,7 @@ fn a_better_policy_replaces_the_best_only_with_its_checkpoint() {
         let out = killed.to_str().unwrap();
         let mut child = spawned(&["train", &config, "--resume", "--out", out]).args(more).spawn().unwrap();
         wait_until("the evaluation", || {
-            lines(&killed.join("eval.jsonl")) > seen || child.try_wait().unwrap().is_some()
+            count(&killed.join("eval.jsonl")) > seen || child.try_wait().unwrap().is_some()
         });
         let _ = child.kill();
         child.wait().unwrap();
@@ -160,7 +156,7 @@ fn a_resume_without_the_checkpoints_is_refused_and_a_restart_says_what_it_delete
         predicate::str::contains("deleting the run")
             .and(predicate::str::contains("4 RL steps, 0 checkpoints")),
     );
-    assert_eq!(lines(&out.join("metrics.jsonl")), 4);
+    assert_eq!(count(&out.join("metrics.jsonl")), 4);
     // Before the first checkpoint there is nothing to lose.
     std::fs::remove_dir_all(out.join("checkpoints")).unwrap();
     std::fs::remove_file(out.join("checkpoints.latest")).unwrap();
@@ -169,7 +165,7 @@ fn a_resume_without_the_checkpoints_is_refused_and_a_restart_says_what_it_delete
     train(&["--resume"])
         .success()
         .stderr(predicate::str::contains("no checkpoint was saved before the stop"));
-    assert_eq!(lines(&out.join("metrics.jsonl")), 4);
+    assert_eq!(count(&out.join("metrics.jsonl")), 4);
 }
 
 #[test]
@@ -298,20 +294,20 @@ fn a_lost_terminal_saves_and_nohup_goes_on() {
         }
         let mut child = command.spawn().unwrap();
         let metrics = out.join("metrics.jsonl");
-        wait_until("two steps", || lines(&metrics) >= 2);
+        wait_until("two steps", || count(&metrics) >= 2);
         // A shell and the kernel both say it.
         signal(&child, libc::SIGHUP);
         std::thread::sleep(Duration::from_millis(150));
         signal(&child, libc::SIGHUP);
         if ignored {
-            let now = lines(&metrics);
-            wait_until("steps after the signal", || lines(&metrics) > now + 2);
+            let now = count(&metrics);
+            wait_until("steps after the signal", || count(&metrics) > now + 2);
             assert!(child.try_wait().unwrap().is_none());
             signal(&child, libc::SIGTERM);
         }
         let (code, said) = ended(child);
         assert_eq!(code, Some(1), "{said}");
-        assert!(out.join(format!("checkpoints/step-{:06}", lines(&metrics))).is_dir(), "{said}");
+        assert!(out.join(format!("checkpoints/step-{:06}", count(&metrics))).is_dir(), "{said}");
     }
 }
 
@@ -324,7 +320,7 @@ fn the_printed_command_goes_on_whatever_the_folder_is_called() {
         .args(["--set", "steps=3000", "--set", "eval.every=0", "--set", "save.every=1000000"])
         .spawn()
         .unwrap();
-    wait_until("two steps", || lines(&out.join("metrics.jsonl")) >= 2);
+    wait_until("two steps", || count(&out.join("metrics.jsonl")) >= 2);
     signal(&child, libc::SIGINT);
     let (_, said) = ended(child);
     let command = said.split("Continue with: ").nth(1).unwrap_or_else(|| panic!("{said}")).trim();
@@ -352,7 +348,7 @@ fn a_moved_run_folder_stops_the_run_which_goes_on_from_its_newest_checkpoint() {
     ] {
         let (from, to) = (folder.path().join(command), folder.path().join(format!("{command} moved")));
         let child = spawned(&[command, &config, "--out", from.to_str().unwrap()]).args(set).spawn().unwrap();
-        wait_until("three steps", || lines(&from.join(file)) >= 3);
+        wait_until("three steps", || count(&from.join(file)) >= 3);
         std::fs::rename(&from, &to).unwrap();
         let (code, said) = ended(child);
         assert_eq!(code, Some(1), "{said}");
@@ -477,5 +473,5 @@ fn a_stop_while_a_verifier_works_saves_at_once() {
     assert!(asked.elapsed() < Duration::from_secs(2), "took {:?}", asked.elapsed());
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("Continue with:"), "{said}");
-    assert_eq!(lines(&out.join("metrics.jsonl")), 0, "a step with verdicts that never came");
+    assert_eq!(count(&out.join("metrics.jsonl")), 0, "a step with verdicts that never came");
 }

@@ -1,6 +1,7 @@
 //! `fgrpo eval CONFIG` against the trainer: the same held-out problems, prompts and verdicts for every kind of task and
 //! every setting of its verifier.
 
+use crate::support::lines;
 use fgrpo_core::rng::Key;
 use fgrpo_train::config::{ArithmeticConfig, Config};
 use fgrpo_train::language::Language;
@@ -47,11 +48,6 @@ fn model(dir: &Path) -> PathBuf {
         folders[1],
     ]);
     out
-}
-
-fn lines(path: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
 
 fn write(path: PathBuf, rows: impl IntoIterator<Item = Value>) -> String {

@@ -1,6 +1,7 @@
 //! `fgrpo eval` against a server that fails on purpose, and over kills and restarts.
 
 use crate::fault_server::{FaultServer, Manners, Policy, completion};
+use crate::support::{signal, wait_until};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -494,13 +495,8 @@ fn an_interruption_does_not_wait_for_a_server_that_hangs() {
     let server = FaultServer::start(Manners { policy: Some(policy), ..Manners::default() });
     let mut command = command(&server.url(), &data, 2, &dir.path().join("out"));
     let child = command.args(["--timeout", "600"]).spawn().unwrap();
-    let start = Instant::now();
-    while asked.lock().unwrap().len() < 3 {
-        assert!(start.elapsed() < Duration::from_secs(60), "the server was not asked");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    // SAFETY: sends a signal to the child started above, which has not been waited for.
-    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
+    wait_until("the server to be asked", || asked.lock().unwrap().len() >= 3);
+    signal(&child, libc::SIGTERM);
     let asked = Instant::now();
     let output = child.wait_with_output().unwrap();
     assert!(asked.elapsed() < Duration::from_secs(20), "{:?} from the signal to the end", asked.elapsed());
@@ -522,8 +518,7 @@ fn a_stop_while_no_server_answers_is_no_error() {
     let mut eval = command(&url, &data, 1, &dir.path().join("out"));
     let child = eval.args(["--model", "m", "--timeout", "600"]).spawn().unwrap();
     let (_asked, _) = listener.accept().unwrap();
-    // SAFETY: sends a signal to the child started above, which has not been waited for.
-    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    signal(&child, libc::SIGINT);
     let output = child.wait_with_output().unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");

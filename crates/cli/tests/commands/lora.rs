@@ -1,34 +1,12 @@
 //! LoRA through the commands: training, resumes, merging, evaluation with an adapter, wrong settings.
 
-use assert_cmd::Command;
+use crate::support::{count, demonstrated, fgrpo, lines, spawned, wait_until};
 use predicates::prelude::*;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-fn fgrpo() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_fgrpo"))
-}
-
-/// A small model folder with tokenizer and template.
 fn base(folder: &Path) -> PathBuf {
-    let out = folder.join("base");
-    let arithmetic = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
-    let mut command = fgrpo();
-    command.arg("sft").arg(arithmetic).arg("--out").arg(&out);
-    for set in [
-        "sft.steps=3",
-        "sft.eval_every=0",
-        "task.train=64",
-        "task.held_out=4",
-        "model.init.hidden_size=16",
-        "model.init.intermediate_size=32",
-        "model.init.num_hidden_layers=2",
-    ] {
-        command.args(["--set", set]);
-    }
-    command.assert().success();
-    out.join("checkpoints/step-000003")
+    demonstrated(folder, 3, &["model.init.num_hidden_layers=2"])
 }
 
 fn config(folder: &Path, model: &Path, lora: &str) -> PathBuf {
@@ -83,32 +61,14 @@ fn without_sft(config: &Path) {
     std::fs::write(config, format!("{}{}", &text[..i], &text[j..])).unwrap();
 }
 
-fn lines(path: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    // A kill may have torn the last line.
-    text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect()
-}
-
 fn train(config: &Path, out: &Path) {
     fgrpo().arg("train").arg(config).args(["--resume", "--out"]).arg(out).assert().success();
 }
 
 /// Kills a training run once `file` has as many lines.
-fn kill_at(config: &Path, out: &Path, file: &str, count: usize) {
-    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_fgrpo"))
-        .arg("train")
-        .arg(config)
-        .args(["--resume", "--out"])
-        .arg(out)
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    let started = Instant::now();
-    while lines(&out.join(file)).len() < count && child.try_wait().unwrap().is_none() {
-        assert!(started.elapsed() < Duration::from_secs(120), "waited two minutes for {file}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+fn kill_at(config: &Path, out: &Path, file: &str, wanted: usize) {
+    let mut child = spawned(&["train"]).arg(config).args(["--resume", "--out"]).arg(out).spawn().unwrap();
+    wait_until(file, || count(&out.join(file)) >= wanted || child.try_wait().unwrap().is_some());
     let _ = child.kill();
     child.wait().unwrap();
 }

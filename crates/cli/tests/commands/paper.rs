@@ -287,10 +287,7 @@ fn run_folders_give_the_mazes_table_and_figures() {
     assert!(text.contains("F-GRPO-gamma-0.5-N8 against GRPO-N8"), "{text}");
     // These mazes aren't the paper's.
     let other = "here: 7x7 mazes after 4 steps (8 runs); the paper: 17x17 mazes after 20,000 steps";
-    assert!(
-        text.contains(other) && !text.contains("difference") && !text.contains("hold the paper's"),
-        "{text}"
-    );
+    assert!(text.contains(other), "{text}");
     assert!(done(&["paper", "figure-6", "--from", &runs, "--out", &out]).contains(other));
     let found = done(&["paper", "table-13", "--from", &runs, "--dry-run"]);
     assert!(found.contains("\nF-GRPO-N8: /") && found.contains("focal-gamma-0.5_seed-2"), "{found}");
@@ -300,7 +297,7 @@ fn run_folders_give_the_mazes_table_and_figures() {
     }
     // The tables and the figure of language models, with these runs in their place.
     let text = done(&["paper", "table-12", "--from", &runs, "--out", &out]);
-    assert!(text.contains("maze (Avg.)") && !text.contains("difference"), "{text}");
+    assert!(text.contains("maze (Avg.)"), "{text}");
     let rows: Vec<&str> = text
         .lines()
         .filter(|l| ["GRPO N=", "F-GRPO N=", "F-GRPO-N4  "].iter().any(|row| l.starts_with(row)))
@@ -443,7 +440,7 @@ fn runs_of_one_row_differ_in_their_seeds_alone() {
     let text = done(&["paper", "table-5", "--from", &at("seeds"), "--out", &at("out")]);
     assert_eq!(value(), "37.500000");
     // The paper's mazes and steps.
-    assert!(text.contains("hold the paper's in it") && !text.contains("measure other things"), "{text}");
+    assert!(!text.contains("measure other things"), "{text}");
     for (of, key) in [("rates", "update.lr: 0.0001 -> 0.001"), ("lengths", "steps: 20000 -> 10000")] {
         for item in ["table-5", "figure-6", "figure-7"] {
             let error = refused(&["paper", item, "--from", &at(of), "--out", &at("out")]);
@@ -463,7 +460,7 @@ fn runs_of_one_row_differ_in_their_seeds_alone() {
 }
 
 #[test]
-fn values_on_different_problems_are_compared_neither_with_one_another_nor_with_the_paper() {
+fn rows_on_different_problems_are_not_compared_and_numbers_of_problems_other_than_the_papers_are_said() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     for of in ["aime24", "aime25", "amc23", "math500", "minerva", "olympiad"] {
@@ -475,12 +472,13 @@ fn values_on_different_problems_are_compared_neither_with_one_another_nor_with_t
         text.lines().find(|l| l.starts_with("F-GRPO against GRPO-KL is not compared: different problems: "));
     assert!(note.unwrap().contains("aime24 (5 and 30 problems, 5 in both)"), "{text}");
     assert!(!text.contains("F-GRPO against GRPO-KL  "), "{text}");
-    assert!(text.contains("on other problems: aime24 (5 problems, the paper 30), aime25"), "{text}");
+    assert!(
+        text.contains("on other problems than the paper's values: aime24 (5 problems, the paper 30), aime25"),
+        "{text}"
+    );
     let row = |name: &str| text.lines().find(|l| l.starts_with(name)).unwrap();
     let focal = row("F-GRPO  ");
-    assert!(focal.contains("50.0 (38.6)/100.0 (70.3)") && !focal.contains(['*', '\u{2021}']), "{text}");
-    // GRPO-KL has as many problems as the paper on AIME24 and AIME25 alone.
-    assert_eq!(row("GRPO-KL ").matches('\u{2021}').count(), 4, "{text}");
+    assert!(focal.contains("50.0 (38.6)/100.0 (70.3)") && !focal.contains('*'), "{text}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `fgrpo report` on run folders made up here: what a page holds, and what is refused or tolerated.
 
-use assert_cmd::Command;
+use crate::support::fgrpo;
 use fgrpo_core::maze::{Move, Split, generate, tokens};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::pass_at_k::pass_at_k;
@@ -158,10 +158,6 @@ fn folder(name: &str) -> PathBuf {
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     folder
-}
-
-fn fgrpo() -> Command {
-    Command::cargo_bin("fgrpo").unwrap()
 }
 
 fn report(args: &[&Path]) -> String {

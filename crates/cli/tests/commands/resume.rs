@@ -1,25 +1,14 @@
 //! Going on with a run: what a stop while sampling leaves, and what a damaged checkpoint means.
 
-use crate::support::{ended, ends_with, fgrpo, file, model, signal, small_run, spawned, wait_until};
+use crate::support::{
+    ended, ends_with, fgrpo, file, model, signal, small_run, spawned, timeless, wait_until,
+};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 fn bytes(folder: &Path, name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap_or_else(|e| panic!("{}: {e}", folder.join(name).display()))
-}
-
-/// A run's metrics, without what depends on the clock.
-fn metrics(run: &Path) -> Vec<Value> {
-    let mut lines: Vec<Value> = String::from_utf8(bytes(run, "metrics.jsonl"))
-        .unwrap()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    for line in &mut lines {
-        line.as_object_mut().unwrap().retain(|key, _| key != "seconds" && !key.contains("per_second"));
-    }
-    lines
 }
 
 #[test]
@@ -67,7 +56,7 @@ fn a_stop_while_long_completions_grow_saves_at_once_and_resumes_to_the_same_bits
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("interrupted after step 1"), "{said}");
     ends_with(0, &[&line[..], &["--resume"]].concat());
-    assert_eq!(metrics(&stopped), metrics(&undisturbed));
+    assert_eq!(timeless(&stopped.join("metrics.jsonl")), timeless(&undisturbed.join("metrics.jsonl")));
     let sessions = String::from_utf8(bytes(&stopped, "sessions.jsonl")).unwrap();
     let sessions: Vec<Value> = sessions.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(sessions.len(), 2, "one before the stop, one after");

@@ -2,7 +2,7 @@
 //! resumes, and a server that follows the checkpoints.
 
 use crate::fault_server::{FaultServer, Manners, Policy};
-use assert_cmd::Command;
+use crate::support::{demonstrated, fgrpo, signal, spawned, timeless, wait_until};
 use fgrpo_core::rng::Key;
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Device, Engine, Finish, Prompt, Sampling};
@@ -14,33 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-fn fgrpo() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_fgrpo"))
-}
-
 /// A small model with a tokenizer that has seen a few demonstrations.
 fn base(folder: &Path) -> PathBuf {
-    base_after(folder, 3)
-}
-
-fn base_after(folder: &Path, steps: usize) -> PathBuf {
-    let out = folder.join("base");
-    let arithmetic = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
-    let mut command = fgrpo();
-    command.arg("sft").arg(arithmetic).arg("--out").arg(&out);
-    command.args(["--set", &format!("sft.steps={steps}")]);
-    for set in [
-        "sft.eval_every=0",
-        "task.train=64",
-        "task.held_out=4",
-        "model.init.hidden_size=16",
-        "model.init.intermediate_size=32",
-        "model.init.num_hidden_layers=1",
-    ] {
-        command.args(["--set", set]);
-    }
-    command.assert().success();
-    out.join(format!("checkpoints/step-{steps:06}"))
+    demonstrated(folder, 3, &[])
 }
 
 /// Opens a checkpoint and answers requests as vLLM does. The checkpoint may be exchanged while it serves.
@@ -138,19 +114,6 @@ rollout_share = 1.0
     );
     std::fs::write(&path, text).unwrap();
     path
-}
-
-/// Logged lines without what depends on the clock.
-fn timeless(path: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).unwrap();
-    let line = |l: &str| {
-        let mut v: Value = serde_json::from_str(l).unwrap();
-        for key in ["seconds", "rollout_tokens_per_second", "update_tokens_per_second"] {
-            v.as_object_mut().unwrap().remove(key);
-        }
-        v
-    };
-    text.lines().map(line).collect()
 }
 
 fn assert_same_run(a: &Path, b: &Path) {
@@ -377,22 +340,9 @@ fn an_interruption_does_not_wait_for_a_server_that_hangs() {
     let text = std::fs::read_to_string(&config).unwrap().replace("timeout = 0.5", "timeout = 600");
     std::fs::write(&config, text).unwrap();
     let out = folder.path().join("run");
-    let child = std::process::Command::new(env!("CARGO_BIN_EXE_fgrpo"))
-        .arg("train")
-        .arg(&config)
-        .arg("--out")
-        .arg(&out)
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let started = Instant::now();
-    while served.answered.load(Ordering::SeqCst) <= 12 {
-        assert!(started.elapsed() < Duration::from_secs(120), "waited two minutes for the second step");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    // SAFETY: sends a signal to the child started above, which has not been waited for.
-    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    let child = spawned(&["train"]).arg(&config).arg("--out").arg(&out).spawn().unwrap();
+    wait_until("the second step", || served.answered.load(Ordering::SeqCst) > 12);
+    signal(&child, libc::SIGINT);
     let asked = Instant::now();
     let output = child.wait_with_output().unwrap();
     assert!(asked.elapsed() < Duration::from_secs(60), "{:?} from the signal to the end", asked.elapsed());
@@ -419,7 +369,7 @@ fn completions_of_a_real_llama_cpp_server_are_learned_from_or_refused() {
     let python =
         std::env::var_os("FGRPO_LLAMA_PYTHON").expect("FGRPO_LLAMA_PYTHON names a Python with xllamacpp");
     let folder = tempfile::tempdir().unwrap();
-    let model = base_after(folder.path(), 60);
+    let model = demonstrated(folder.path(), 60, &[]);
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/llama_server.py");
     let mut command = std::process::Command::new(python);

@@ -1,9 +1,8 @@
 //! `fgrpo sft` and the supervised stage of `fgrpo train`: kills, interruptions, epochs, data without solutions.
 
-use assert_cmd::Command;
+use crate::support::{count, ended, fgrpo, signal, spawned, timeless, wait_until};
 use predicates::prelude::*;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 const CONFIG: &str = r#"
 [task]
@@ -37,10 +36,6 @@ every = 0
 threads = 2
 "#;
 
-fn fgrpo() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_fgrpo"))
-}
-
 fn config(folder: &Path) -> PathBuf {
     let path = folder.join("small.toml");
     std::fs::write(&path, CONFIG).unwrap();
@@ -48,47 +43,22 @@ fn config(folder: &Path) -> PathBuf {
 }
 
 fn start(command: &str, config: &Path, more: &[&str], out: &Path) -> std::process::Child {
-    std::process::Command::new(env!("CARGO_BIN_EXE_fgrpo"))
-        .arg(command)
-        .arg(config)
-        .args(more)
-        .arg("--out")
-        .arg(out)
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-fn lines(path: &Path) -> usize {
-    std::fs::read_to_string(path).map_or(0, |t| t.lines().count())
+    spawned(&[command]).arg(config).args(more).arg("--out").arg(out).spawn().unwrap()
 }
 
 /// Kills the command each time its `sft.jsonl` has as many lines; what was seen of checkpoints then.
 fn kill_at(counts: &[usize], command: &str, config: &Path, more: &[&str], out: &Path) {
-    for &count in counts {
+    for &wanted in counts {
         let mut child = start(command, config, more, out);
-        let started = Instant::now();
-        while lines(&out.join("sft.jsonl")) < count && child.try_wait().unwrap().is_none() {
-            assert!(started.elapsed() < Duration::from_secs(120), "waited two minutes for line {count}");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("a line", || {
+            count(&out.join("sft.jsonl")) >= wanted || child.try_wait().unwrap().is_some()
+        });
         let _ = child.kill();
         child.wait().unwrap();
     }
 }
 
 /// `sft.jsonl` without what depends on the clock.
-fn timeless(path: &Path) -> Vec<serde_json::Value> {
-    let text = std::fs::read_to_string(path).unwrap();
-    let line = |l: &str| {
-        let mut v: serde_json::Value = serde_json::from_str(l).unwrap();
-        v.as_object_mut().unwrap().remove("tokens_per_second");
-        v
-    };
-    text.lines().map(line).collect()
-}
-
 fn assert_same_files(a: &Path, b: &Path, names: &[&str]) {
     for name in names {
         let read = |folder: &Path| std::fs::read(folder.join(name)).unwrap();
@@ -118,7 +88,7 @@ fn killed_and_resumed_sft_equals_the_uninterrupted_one_bit_for_bit() {
         assert!(whole.join(name).exists(), "{name} is missing");
     }
     kill_at(&[1, 13, 31, 50], "sft", &config, &["--resume"], &killed);
-    assert!(lines(&killed.join("sft.jsonl")) >= 31, "the kills came too early to tell anything");
+    assert!(count(&killed.join("sft.jsonl")) >= 31, "the kills came too early to tell anything");
     fgrpo().arg("sft").arg(&config).args(["--resume", "--out"]).arg(&killed).assert().success();
     assert_eq!(timeless(&whole.join("sft.jsonl")), timeless(&killed.join("sft.jsonl")));
     let last = "checkpoints/step-000060";
@@ -215,18 +185,12 @@ fn an_interrupted_stage_saves_at_once_and_the_result_is_a_model_for_train() {
     let out = folder.path().join("run");
     let more = ["--set", "sft.steps=1000000", "--set", "sft.save_every=0"];
     let child = start("sft", &config, &more, &out);
-    let started = Instant::now();
-    while lines(&out.join("sft.jsonl")) < 5 {
-        assert!(started.elapsed() < Duration::from_secs(120), "waited two minutes for five steps");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    // SAFETY: sends a signal to the child started above, which has not been waited for.
-    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
+    wait_until("five steps", || count(&out.join("sft.jsonl")) >= 5);
+    signal(&child, libc::SIGINT);
+    let (code, said) = ended(child);
+    assert_eq!(code, Some(1));
     assert!(said.contains("Continue with:") && said.contains("--resume"), "{said}");
-    let logged = lines(&out.join("sft.jsonl"));
+    let logged = count(&out.join("sft.jsonl"));
     let checkpoint = out.join(format!("checkpoints/step-{logged:06}"));
     assert!(checkpoint.exists(), "no checkpoint after step {logged}");
 

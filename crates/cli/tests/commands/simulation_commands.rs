@@ -1,10 +1,9 @@
 //! `fgrpo theory` and `fgrpo simulate` as they are used.
 
+use crate::support::{ended, signal, spawned, wait_until};
 use assert_cmd::Command;
 use serde_json::Value;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 fn fgrpo(args: &[&str]) -> Command {
     let mut command = Command::cargo_bin("fgrpo").unwrap();
@@ -205,21 +204,11 @@ fn an_interrupted_sweep_keeps_its_runs_and_says_how_to_go_on() {
     std::fs::write(&config, text).unwrap();
     let out = folder.path().join("out");
     let args = ["simulate", config.to_str().unwrap(), "--threads", "1", "--out", out.to_str().unwrap()];
-    let child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("fgrpo"))
-        .args(args)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let started = Instant::now();
-    while std::fs::metadata(out.join("curves.jsonl")).map_or(0, |m| m.len()) == 0 {
-        assert!(started.elapsed() < Duration::from_secs(120), "no run was finished");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    // SAFETY: a signal to our own child, which is still there: nobody has waited for it.
-    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
-    let output = child.wait_with_output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let child = spawned(&args).spawn().unwrap();
+    wait_until("a run", || std::fs::metadata(out.join("curves.jsonl")).is_ok_and(|m| m.len() > 0));
+    signal(&child, libc::SIGINT);
+    let (code, stderr) = ended(child);
+    assert_eq!(code, Some(1), "{stderr}");
     assert!(stderr.contains("of 40 runs done and saved") && stderr.contains("go on with\n  fgrpo simulate"));
     let kept = std::fs::read_to_string(out.join("curves.jsonl")).unwrap();
     // 151 recorded steps a run; only whole runs are kept.

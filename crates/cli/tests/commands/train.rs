@@ -1,10 +1,8 @@
 //! The training loop as a user runs it: the binary, small mazes, kills and wrong input.
 
-use crate::support;
-use assert_cmd::Command;
+use crate::support::{self, count, ended, fgrpo, signal, spawned, timeless, wait_until};
 use predicates::prelude::*;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 const CONFIG: &str = r#"
 steps = 6
@@ -44,54 +42,14 @@ threads = 2
 rollout_share = 0.5
 "#;
 
-fn fgrpo() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_fgrpo"))
-}
-
 fn start(config: &Path, more: &[&str], out: &Path) -> std::process::Child {
-    std::process::Command::new(env!("CARGO_BIN_EXE_fgrpo"))
-        .arg("train")
-        .arg(config)
-        .args(more)
-        .arg("--out")
-        .arg(out)
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap()
+    spawned(&["train"]).arg(config).args(more).arg("--out").arg(out).spawn().unwrap()
 }
 
 fn config(folder: &Path) -> PathBuf {
     let path = folder.join("small.toml");
     std::fs::write(&path, CONFIG).unwrap();
     path
-}
-
-fn lines(path: &Path) -> usize {
-    std::fs::read_to_string(path).map_or(0, |t| t.lines().count())
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !done() {
-        assert!(started.elapsed() < Duration::from_secs(120), "waited two minutes for {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Logged lines without what depends on the clock.
-fn timeless(path: &Path) -> Vec<serde_json::Value> {
-    std::fs::read_to_string(path)
-        .unwrap()
-        .lines()
-        .map(|l| {
-            let mut v: serde_json::Value = serde_json::from_str(l).unwrap();
-            for key in ["seconds", "rollout_tokens_per_second", "update_tokens_per_second"] {
-                v.as_object_mut().unwrap().remove(key);
-            }
-            v
-        })
-        .collect()
 }
 
 fn assert_same_run(a: &Path, b: &Path) {
@@ -170,7 +128,7 @@ fn killed_and_resumed_run_equals_uninterrupted_run_bit_for_bit() {
         wait_until("the moment to kill", || {
             let now = match seen {
                 0 => killed.join("config.toml").exists(),
-                n => lines(&killed.join("metrics.jsonl")) >= n,
+                n => count(&killed.join("metrics.jsonl")) >= n,
             };
             now || child.try_wait().unwrap().is_some()
         });
@@ -308,14 +266,12 @@ fn interrupted_run_saves_and_says_how_to_go_on() {
     let out = folder.path().join("run");
     let set = ["--set", "steps=100000", "--set", "save.every=0", "--set", "eval.every=0"];
     let child = start(&config, &set, &out);
-    wait_until("three steps", || lines(&out.join("metrics.jsonl")) >= 3);
-    // SAFETY: sends a signal to the child started above, which has not been waited for.
-    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
+    wait_until("three steps", || count(&out.join("metrics.jsonl")) >= 3);
+    signal(&child, libc::SIGINT);
+    let (code, said) = ended(child);
+    assert_eq!(code, Some(1));
     assert!(said.contains("Continue with:") && said.contains("--resume"), "{said}");
-    let logged = lines(&out.join("metrics.jsonl"));
+    let logged = count(&out.join("metrics.jsonl"));
     assert!(out.join(format!("checkpoints/step-{logged:06}")).exists(), "no checkpoint after step {logged}");
 }
 

@@ -1,20 +1,10 @@
 //! What a user with a checkpoint folder and a file of problems does, from the first command to the report: the
 //! steps of docs/gsm8k.md on a model small enough for seconds.
 
-use assert_cmd::Command;
+use crate::support::{count, ended, fgrpo, lines, signal, spawned, wait_until};
 use predicates::prelude::*;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-fn fgrpo() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_fgrpo"))
-}
-
-fn lines(path: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
-}
 
 const SIZES: [&str; 12] = [
     "--set",
@@ -44,26 +34,12 @@ fn materials(folder: &Path) -> PathBuf {
 }
 
 fn interrupted(config: &Path, out: &Path, more: &[&str]) -> String {
-    let child = std::process::Command::new(env!("CARGO_BIN_EXE_fgrpo"))
-        .arg("train")
-        .arg(config)
-        .args(more)
-        .arg("--out")
-        .arg(out)
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let started = Instant::now();
-    while lines(&out.join("metrics.jsonl")).len() < 3 {
-        assert!(started.elapsed() < Duration::from_secs(120), "waited two minutes for three steps");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    // SAFETY: sends a signal to the child started above, which has not been waited for.
-    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    String::from_utf8(output.stderr).unwrap()
+    let child = spawned(&["train"]).arg(config).args(more).arg("--out").arg(out).spawn().unwrap();
+    wait_until("three steps", || count(&out.join("metrics.jsonl")) >= 3);
+    signal(&child, libc::SIGINT);
+    let (code, said) = ended(child);
+    assert_eq!(code, Some(1));
+    said
 }
 
 #[test]

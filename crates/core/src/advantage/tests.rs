@@ -1,4 +1,5 @@
 use super::*;
+use crate::group::group;
 use proptest::prelude::*;
 
 fn of(estimator: Advantage, rewards: &[f64], scored: &[bool]) -> Vec<f64> {
@@ -54,14 +55,7 @@ fn a_virtual_reward_gives_groups_of_equal_verdicts_an_advantage() {
         of(Advantage::GRPO, &mixed, &[true; 4])
     );
     // The virtual reward is of a completion of this task: wrong ones have -1 here.
-    let group = Group {
-        rewards: &[1.0; 3],
-        lengths: &[1; 3],
-        mean_old_logp: &[-1.0; 3],
-        scored: &[true; 3],
-        parts: &[],
-        clusters: &[],
-    };
+    let group = group(&[1.0; 3]);
     let meaning = Rewards { wrong: -1.0, ..Rewards::default() };
     assert_close(&avspo.advantages(&group, &meaning).unwrap(), &[0.5; 3]);
 }
@@ -124,14 +118,6 @@ fn group_shrunk_below_k_has_no_pass_at_k_estimate() {
 #[test]
 fn max_rl_reads_correctness_so_a_negative_wrong_reward_changes_nothing() {
     let signed = Rewards { wrong: -1.0, ..Rewards::default() };
-    let group = |rewards| Group {
-        rewards,
-        lengths: &[1; 3],
-        mean_old_logp: &[0.0; 3],
-        scored: &[true; 3],
-        parts: &[],
-        clusters: &[],
-    };
     let found = Advantage::MaxRl.advantages(&group(&[1.0, -1.0, -1.0]), &signed).unwrap();
     assert_eq!(found, of(Advantage::MaxRl, &[1.0, 0.0, 0.0], &[true; 3]));
 }
@@ -204,14 +190,7 @@ fn impossible_settings_are_refused_by_name() {
 
 #[test]
 fn a_reward_that_is_not_finite_is_refused() {
-    let group = Group {
-        rewards: &[1.0, f64::NAN],
-        lengths: &[1; 2],
-        mean_old_logp: &[0.0; 2],
-        scored: &[true; 2],
-        parts: &[],
-        clusters: &[],
-    };
+    let group = group(&[1.0, f64::NAN]);
     for estimator in Advantage::ALL {
         let found = estimator.advantages(&group, &Rewards::default()).unwrap_err();
         assert!(matches!(found, Error::NonFiniteReward { completion: 1, .. }), "{estimator:?}");
@@ -317,14 +296,7 @@ fn power_is_pkpo_less_its_mean_for_many_completions() {
 
 #[test]
 fn power_refuses_graded_rewards_without_a_threshold() {
-    let group = Group {
-        rewards: &[1.0, 0.4, 0.0],
-        lengths: &[1; 3],
-        mean_old_logp: &[0.0; 3],
-        scored: &[true; 3],
-        parts: &[],
-        clusters: &[],
-    };
+    let group = group(&[1.0, 0.4, 0.0]);
     let power = Advantage::Power { a: 0.5, b: 0.5, delta: 1.0 };
     assert!(matches!(power.advantages(&group, &Rewards::default()), Err(Error::GradedReward { .. })));
     let graded = Rewards { threshold: Some(0.4), ..Rewards::default() };
@@ -353,14 +325,7 @@ fn passk_training_is_the_mean_over_all_groups_of_k() {
 
 #[test]
 fn batch_estimators_match_values_worked_by_hand() {
-    let group = |rewards: &'static [f64], lengths: &'static [usize]| Group {
-        rewards,
-        lengths,
-        mean_old_logp: &[0.0; 2][..rewards.len()],
-        scored: &[true; 2][..rewards.len()],
-        parts: &[],
-        clusters: &[],
-    };
+    let group = |rewards: &'static [f64], lengths| Group { lengths, ..group(rewards) };
     // One of two correct, both correct, none; and a lone completion, which counts nowhere.
     let groups = [
         group(&[1.0, 0.0], &[1, 3]),
@@ -389,14 +354,6 @@ fn batch_estimators_match_values_worked_by_hand() {
 #[test]
 fn dgpo_weights_unequal_groups_by_difficulty_and_the_weights_have_mean_one() {
     let (easy, hard) = (binary(4, 3), binary(4, 1));
-    let group = |rewards| Group {
-        rewards,
-        lengths: &[1; 4],
-        mean_old_logp: &[0.0; 4],
-        scored: &[true; 4],
-        parts: &[],
-        clusters: &[],
-    };
     let groups = [group(&easy), group(&hard), group(&[1.0; 4])];
     let of = |temperature| Advantage::Dgpo { temperature }.of_batch(&groups, &Rewards::default()).unwrap();
     let (plain, weighed) = (of(0.0), of(0.5));
@@ -443,14 +400,7 @@ fn gdpo_normalises_each_reward_and_leaves_out_what_is_unscorable() {
     // The second reward is a thousand times the first: each has the same say.
     let (small, large) = ([0.0, 0.001, f64::NAN], [1.0, 0.0, f64::NAN]);
     let parts = [(&small, 2.0), (&large, 1.0)].map(|(rewards, weight)| Part { rewards, weight });
-    let group = Group {
-        rewards: &[1.0, 0.0, f64::NAN],
-        lengths: &[1; 3],
-        mean_old_logp: &[0.0; 3],
-        scored: &[true, true, false],
-        parts: &parts,
-        clusters: &[],
-    };
+    let group = Group { scored: &[true, true, false], parts: &parts, ..group(&[1.0, 0.0, f64::NAN]) };
     // Normalised by ddof 1 they are -1/sqrt(2), 1/sqrt(2) and the reverse; the sums -+1/sqrt(2) have deviation 1.
     let half = 0.5f64.sqrt();
     assert_close(&gdpo.advantages(&group, &Rewards::default()).unwrap(), &[-half, half, 0.0]);
@@ -475,15 +425,8 @@ fn delta_is_the_weight_of_correct_completions_over_that_of_wrong_ones() {
 fn curve_rl_weighs_a_group_by_the_share_of_its_rate_among_those_at_most_as_high() {
     let scored = [[true; 4], [true, true, true, false]];
     let of = |rows: &[([f64; 4], usize)]| {
-        let group = |row: usize| Group {
-            rewards: &rows[row].0,
-            lengths: &[1; 4],
-            mean_old_logp: &[0.0; 4],
-            scored: &scored[rows[row].1],
-            parts: &[],
-            clusters: &[],
-        };
-        let groups: Vec<Group<'_>> = (0..rows.len()).map(group).collect();
+        let groups: Vec<Group<'_>> =
+            rows.iter().map(|(rewards, row)| Group { scored: &scored[*row], ..group(rewards) }).collect();
         Advantage::CurveRl.of_batch(&groups, &Rewards::default()).unwrap()
     };
     let (one, three) = ([1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]);
@@ -524,12 +467,10 @@ fn bbg_weighs_a_group_by_the_mean_derivative_of_pass_at_k_after_its_successes() 
 fn credit_that_is_shared_out_keeps_its_sum() {
     let (rewards, scored) = ([1.0, 1.0, 1.0, 0.0, 1.0], [true, true, true, true, false]);
     let group = Group {
-        rewards: &rewards,
-        lengths: &[1; 5],
         mean_old_logp: &[3f64.ln(), 0.0, 0.0, 9.0, 9.0],
         scored: &scored,
-        parts: &[],
         clusters: &[7, 7, 3, 3, 3],
+        ..group(&rewards)
     };
     let of = |estimator: Advantage| estimator.advantages(&group, &Rewards::default()).unwrap();
     let grpo = of(Advantage::GRPO);

@@ -115,11 +115,6 @@ impl Maze {
         }
     }
 
-    /// The number of free cells.
-    pub fn open_cells(&self) -> usize {
-        self.open.iter().filter(|&&o| o).count()
-    }
-
     /// The cells that the moves visit, beginning with the start. The walk ends before the first move into a wall.
     pub fn walk(&self, moves: &[Move]) -> Vec<Position> {
         let mut cells = vec![self.start()];

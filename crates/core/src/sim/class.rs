@@ -59,7 +59,6 @@ impl Class {
         [self.moving.total(), self.resting.total(), self.untouched as f64 * self.fresh.w]
     }
 
-    /// Clears the draws of the previous step.
     pub(super) fn clear_draws(&mut self) {
         self.moving.clear_draws();
     }
@@ -171,7 +170,6 @@ impl Class {
         arithmetic::drawn_weight(&self.moving.w, &self.moving.count)
     }
 
-    /// One optimizer step of every action that can move.
     pub(super) fn update<const PROBABILITY: bool, const ADAM: bool>(&mut self, r: &Rates) {
         arithmetic::update::<PROBABILITY, ADAM>(self.moving.arrays(), r);
         if PROBABILITY || r.decay != 1.0 {
@@ -188,7 +186,6 @@ impl Class {
         all.reduce(|a, b| if !a.is_finite() || a > b { a } else { b }).unwrap_or(f64::MIN)
     }
 
-    /// Recomputes every weight as `exp(logit - shift)`.
     pub(super) fn reweigh(&mut self, shift: f64) {
         self.fresh.w = arithmetic::exp(self.fresh.z - shift);
         for slots in [&mut self.moving, &mut self.resting] {
@@ -215,7 +212,6 @@ impl Class {
         all
     }
 
-    /// Calls `visit` with the number and the draws of every action drawn in the last step.
     pub(super) fn for_each_draw(&self, mut visit: impl FnMut(usize, u32)) {
         for i in 0..self.moving.len() {
             if let (Some(member), count @ 1..) = (self.moving.member(i), self.moving.count[i]) {
@@ -224,7 +220,6 @@ impl Class {
         }
     }
 
-    /// Writes the logits of the class's actions.
     pub(super) fn write_logits(&self, logits: &mut [f64]) {
         let own = &mut logits[self.first..self.first + self.size as usize];
         own.fill(self.fresh.z);

@@ -29,5 +29,6 @@ mod setup;
 mod simulation;
 mod slots;
 
-pub use setup::{Error, Optimizer, Setup, Start, Surrogate};
+pub use crate::error::Error;
+pub use setup::{Optimizer, Setup, Start, Surrogate};
 pub use simulation::{Metrics, Simulation};

@@ -1,7 +1,11 @@
 //! The start and the update rule of a simulated policy.
 
+use crate::error::Error;
+
 /// The surrogate objective that every step increases. `p` is the policy, `a_j` the advantage of draw `j`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Surrogate {
     /// `(1/N) sum_j a_j p_j / stopgrad(p_j)`: the gradient of a drawn action doesn't depend on its probability.
     Ratio,
@@ -10,23 +14,20 @@ pub enum Surrogate {
 }
 
 /// The optimizer of the logits. Weight decay is decoupled in both.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Optimizer {
     /// AdamW with bias correction.
-    AdamW {
-        /// Decay of the gradient's mean, in `[0, 1)`.
-        beta1: f64,
-        /// Decay of the gradient's second moment, in `[0, 1)`.
-        beta2: f64,
-        /// Added to the root of the second moment; positive.
-        eps: f64,
-    },
+    AdamW,
     /// Plain gradient ascent.
     Sgd,
 }
 
 /// A simulated policy's start and its update rule.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct Setup {
     /// Number of actions.
     pub actions: usize,
@@ -50,6 +51,12 @@ pub struct Setup {
     pub optimizer: Optimizer,
     /// Learning rate, not negative.
     pub lr: f64,
+    /// AdamW's decay of the gradient's mean, in `[0, 1)`.
+    pub beta1: f64,
+    /// AdamW's decay of the gradient's second moment, in `[0, 1)`.
+    pub beta2: f64,
+    /// AdamW: added to the root of the second moment; positive.
+    pub eps: f64,
     /// Decoupled weight decay: every step multiplies the logits by `1 - lr * weight_decay`.
     pub weight_decay: f64,
 }
@@ -67,50 +74,14 @@ impl Default for Setup {
             reward_correct: 1.0,
             reward_wrong: -1.0,
             surrogate: Surrogate::Ratio,
-            optimizer: Optimizer::AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8 },
+            optimizer: Optimizer::AdamW,
             lr: 1e-2,
+            beta1: 0.9,
+            beta2: 0.999,
+            eps: 1e-8,
             weight_decay: 0.0,
         }
     }
-}
-
-/// A setup that can't be simulated, or a simulation that diverged.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Error {
-    /// A number outside its domain.
-    #[error("{field}: found {found}, wanted {wanted}")]
-    Number {
-        /// The setting.
-        field: &'static str,
-        /// Its value.
-        found: f64,
-        /// Its domain, in words.
-        wanted: &'static str,
-    },
-    /// A count outside its range.
-    #[error("{field}: found {found}, wanted {low}..={high} ({why})")]
-    Count {
-        /// The setting.
-        field: &'static str,
-        /// Its value.
-        found: u64,
-        /// Smallest count allowed.
-        low: u64,
-        /// Largest count allowed.
-        high: u64,
-        /// Why.
-        why: &'static str,
-    },
-    /// A logit is not finite any more.
-    #[error(
-        "step {step}: the logits are no longer finite (learning rate {lr}); wanted a smaller learning rate"
-    )]
-    Diverged {
-        /// The step after which this happened.
-        step: u64,
-        /// The learning rate.
-        lr: f64,
-    },
 }
 
 /// Starting probabilities of a policy.
@@ -141,12 +112,12 @@ impl Setup {
     /// The error names the field, what was found and what was expected.
     pub fn check(&self) -> Result<(), Error> {
         let number = |field, found: f64, wanted, ok: bool| {
-            if ok && found.is_finite() { Ok(()) } else { Err(Error::Number { field, found, wanted }) }
+            if ok && found.is_finite() { Ok(()) } else { Err(Error::setting(field, found, wanted)) }
         };
         let count = |field, found: usize, low: u64, high: u64, why| {
             let found = found as u64;
             let ok = (low..=high).contains(&found);
-            if ok { Ok(()) } else { Err(Error::Count { field, found, low, high, why }) }
+            if ok { Ok(()) } else { Err(Error::setting(field, found, format!("{low}..={high} ({why})"))) }
         };
         count("actions", self.actions, 2, 1 << 31, "memory holds one state per drawn action")?;
         count("correct", self.correct, 1, self.actions as u64 - 1, "some actions are correct, not all")?;
@@ -168,11 +139,11 @@ impl Setup {
         number("lr", self.lr, "a finite number of at least 0", self.lr >= 0.0)?;
         let decay = self.weight_decay;
         number("weight_decay", decay, "at least 0 and below 1 / lr", decay >= 0.0 && self.lr * decay < 1.0)?;
-        if let Optimizer::AdamW { beta1, beta2, eps } = self.optimizer {
-            for (field, beta) in [("beta1", beta1), ("beta2", beta2)] {
+        if self.optimizer == Optimizer::AdamW {
+            for (field, beta) in [("beta1", self.beta1), ("beta2", self.beta2)] {
                 number(field, beta, "a number in [0, 1)", (0.0..1.0).contains(&beta))?;
             }
-            number("eps", eps, "a positive number", eps > 0.0)?;
+            number("eps", self.eps, "a positive number", self.eps > 0.0)?;
         }
         Ok(())
     }
@@ -240,10 +211,9 @@ mod tests {
         assert!(refuse(&|s| s.wrong_logit = f64::INFINITY).starts_with("wrong_logit"));
         assert!(refuse(&|s| s.reward_wrong = 1.0).starts_with("reward_wrong: found 1"));
         assert!(refuse(&|s| s.weight_decay = 100.0).starts_with("weight_decay: found 100"));
-        let adam = |beta1, beta2, eps| Optimizer::AdamW { beta1, beta2, eps };
-        assert!(refuse(&|s| s.optimizer = adam(1.0, 0.9, 1e-8)).starts_with("beta1: found 1"));
-        assert!(refuse(&|s| s.optimizer = adam(0.9, f64::NAN, 1e-8)).starts_with("beta2: found NaN"));
-        assert!(refuse(&|s| s.optimizer = adam(0.9, 0.9, 0.0)).starts_with("eps: found 0"));
+        assert!(refuse(&|s| s.beta1 = 1.0).starts_with("beta1: found 1"));
+        assert!(refuse(&|s| s.beta2 = f64::NAN).starts_with("beta2: found NaN"));
+        assert!(refuse(&|s| s.eps = 0.0).starts_with("eps: found 0"));
         assert!(Setup::default().check().is_ok());
     }
 }

@@ -3,7 +3,8 @@
 use super::arithmetic::{MAX_MOVE, Rates};
 use super::binomial::binomial;
 use super::class::{Class, Rest};
-use super::setup::{Error, Optimizer, Setup, Surrogate};
+use super::setup::{Optimizer, Setup, Surrogate};
+use crate::error::Error;
 use crate::focal::focal_weight;
 use crate::rng::Key;
 
@@ -37,7 +38,6 @@ pub struct Simulation {
     key: Key,
     step: u64,
     classes: Vec<Class>,
-    /// Start probability of an action of each class.
     start: Vec<f64>,
     shift: f64,
     total: f64,
@@ -55,15 +55,11 @@ impl Simulation {
     pub fn new(setup: &Setup, group_size: u64, gamma: f64, seed: u64) -> Result<Self, Error> {
         setup.check()?;
         if !(1..=1 << 31).contains(&group_size) {
-            let why = "draws per step";
-            return Err(Error::Count { field: "group_size", found: group_size, low: 1, high: 1 << 31, why });
+            let wanted = format!("1..={} (draws per step)", 1u64 << 31);
+            return Err(Error::setting("group_size", group_size, wanted));
         }
         if !(gamma.is_finite() && gamma >= 0.0) {
-            return Err(Error::Number {
-                field: "gamma",
-                found: gamma,
-                wanted: "a finite number of at least 0",
-            });
+            return Err(Error::setting("gamma", gamma, "a finite number of at least 0"));
         }
         let shift = setup.kinds().map(|k| k.logit).fold(f64::NEG_INFINITY, f64::max);
         let mut first = 0;
@@ -173,7 +169,8 @@ impl Simulation {
             shift: self.shift,
             exact: true,
         };
-        if let Optimizer::AdamW { beta1, beta2, eps } = self.setup.optimizer {
+        if self.setup.optimizer == Optimizer::AdamW {
+            let Setup { beta1, beta2, eps, .. } = self.setup;
             let (rate, root) = (lr / (1.0 - beta1.powf(t)), 1.0 / (1.0 - beta2.powf(t)).sqrt());
             // |m| <= ratio * s by Cauchy and Schwarz, which bounds how far a logit can move.
             let ratio = (1.0 - beta1) / ((1.0 - beta2) * (1.0 - beta1 * beta1 / beta2)).sqrt();
@@ -182,9 +179,9 @@ impl Simulation {
             rates = Rates { rate, root, beta1, beta2, root_beta2: beta2.sqrt(), eps, exact, ..rates };
         }
         let step = match (self.setup.surrogate, self.setup.optimizer) {
-            (Surrogate::Ratio, Optimizer::AdamW { .. }) => Class::update::<false, true>,
+            (Surrogate::Ratio, Optimizer::AdamW) => Class::update::<false, true>,
             (Surrogate::Ratio, Optimizer::Sgd) => Class::update::<false, false>,
-            (Surrogate::Probability, Optimizer::AdamW { .. }) => Class::update::<true, true>,
+            (Surrogate::Probability, Optimizer::AdamW) => Class::update::<true, true>,
             (Surrogate::Probability, Optimizer::Sgd) => Class::update::<true, false>,
         };
         for class in &mut self.classes {
@@ -198,9 +195,10 @@ impl Simulation {
         if self.setup.surrogate == Surrogate::Probability || self.setup.weight_decay != 0.0 {
             return None;
         }
-        let Optimizer::AdamW { beta1, beta2, .. } = self.setup.optimizer else {
+        if self.setup.optimizer == Optimizer::Sgd {
             return Some(Rest { limit: 0.0, beta1: 0.0, beta2: 0.0 });
-        };
+        }
+        let Setup { beta1, beta2, .. } = self.setup;
         let shrink = beta1 / beta2.sqrt();
         if self.step == 0 || shrink >= 1.0 {
             return None;

@@ -49,7 +49,6 @@ impl Slots {
         self.drawn[i / BLOCK] |= u64::from(count > 0) << (i % BLOCK);
     }
 
-    /// Clears the draws.
     pub(super) fn clear_draws(&mut self) {
         for (drawn, count) in self.drawn.iter_mut().zip(self.count.as_chunks_mut::<BLOCK>().0) {
             if *drawn != 0 {
@@ -59,7 +58,6 @@ impl Slots {
         }
     }
 
-    /// Adds one draw to slot `i`.
     pub(super) fn draw_slot(&mut self, i: usize) {
         self.count[i] += 1;
         self.drawn[i / BLOCK] |= 1 << (i % BLOCK);
@@ -87,14 +85,12 @@ impl Slots {
         self.len += 1;
     }
 
-    /// Empties slot `i`, leaving a gap.
     pub(super) fn clear(&mut self, i: usize) {
         self.set(i, PADDING, NOBODY, 0);
         let b = i / BLOCK;
         self.block[b] = self.w[b * BLOCK..(b + 1) * BLOCK].iter().sum();
     }
 
-    /// Number of slots with `|m| <= limit * s`.
     pub(super) fn still(&self, limit: f64) -> usize {
         let pairs = self.m.iter().zip(&self.s).take(self.len);
         pairs.map(|(m, s)| usize::from(m.abs() <= limit * s)).sum()
@@ -126,14 +122,12 @@ impl Slots {
         self.sum_blocks();
     }
 
-    /// Recomputes the blocks' sums of weights.
     pub(super) fn sum_blocks(&mut self) {
         for (sum, w) in self.block.iter_mut().zip(self.w.as_chunks::<BLOCK>().0) {
             *sum = w.iter().sum();
         }
     }
 
-    /// Recomputes every weight from its logit.
     pub(super) fn reweigh(&mut self, weight: impl Fn(f64) -> f64) {
         for (w, &z) in self.w.iter_mut().zip(&self.z) {
             *w = weight(z);
@@ -141,12 +135,10 @@ impl Slots {
         self.sum_blocks();
     }
 
-    /// Sum of all weights.
     pub(super) fn total(&self) -> f64 {
         self.block.iter().sum()
     }
 
-    /// The arrays for one step.
     pub(super) fn arrays(&mut self) -> Arrays<'_> {
         Arrays {
             z: &mut self.z,

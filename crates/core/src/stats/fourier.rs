@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-/// Convolutions by Fourier transform; the tables of roots of unity are kept between calls.
 #[derive(Default)]
 pub(super) struct Transform {
     /// By half length h: `exp(-pi i j / h)` for `j < h`, real and imaginary parts.

@@ -47,7 +47,8 @@ pub fn group_advantage(success_rate: f64, n: u64, gamma: f64) -> Result<ScaledAd
     let size = group_size(n)? as f64;
     let correct = (rate * size).round();
     if (rate * size - correct).abs() > 1e-6 {
-        return Err(Error::NotAFraction { found: rate, n });
+        let wanted = format!("a multiple of 1/{n} for a group of {n}");
+        return Err(Error::setting("success_rate", rate, wanted));
     }
     let mean = correct / size;
     let weight = focal_weight(mean, gamma);
@@ -140,8 +141,9 @@ mod tests {
             assert!(population_advantage(rate, gamma).is_err());
             assert!(group_advantage(rate, 4, gamma).is_err());
         }
-        assert_eq!(group_advantage(0.3, 4, 0.0), Err(Error::NotAFraction { found: 0.3, n: 4 }));
-        assert_eq!(group_advantage(0.5, 0, 0.0), Err(Error::EmptyGroup));
+        let said = |rate, n| group_advantage(rate, n, 0.0).unwrap_err().to_string();
+        assert_eq!(said(0.3, 4), "success_rate: found 0.3, wanted a multiple of 1/4 for a group of 4");
+        assert_eq!(said(0.5, 0), "n: found 0, wanted a group size of at least 1");
         assert!(low_lr_multiplier(-0.5).is_err() && low_lr_multiplier(f64::INFINITY).is_err());
     }
 

@@ -29,7 +29,8 @@ impl Policy {
         }
         let sum: f64 = probabilities.iter().sum();
         if (sum - 1.0).abs() > 1e-9 {
-            return Err(Error::Sum { found: sum });
+            let found = format!("numbers that add up to {sum}");
+            return Err(Error::setting("probabilities", found, "a sum of 1 within 1e-9"));
         }
         Ok(Self { probabilities, correct })
     }
@@ -73,11 +74,11 @@ impl Policy {
 
 fn same_length(wanted: usize, correct: &[bool]) -> Result<(), Error> {
     let wanted = wanted.max(1);
-    if correct.len() == wanted {
-        Ok(())
-    } else {
-        Err(Error::Length { name: "correct", found: correct.len(), wanted })
-    }
+    if correct.len() == wanted { Ok(()) } else { Err(length("correct", correct.len(), wanted)) }
+}
+
+fn length(name: &'static str, found: usize, wanted: usize) -> Error {
+    Error::setting(name, format!("{found} entries"), wanted.to_string())
 }
 
 /// The rewards of a correct and of a wrong completion.
@@ -107,7 +108,7 @@ impl Rewards {
         if self.correct > self.wrong {
             Ok(self)
         } else {
-            Err(Error::Number { name: "R_c", found: self.correct, wanted: "more than R_w" })
+            Err(Error::setting("R_c", self.correct, "more than R_w"))
         }
     }
 }
@@ -155,12 +156,14 @@ impl Step {
         let rewards = rewards.checked()?;
         finite("lr", lr)?;
         let actions = policy.probabilities.len();
-        if sample.is_empty() {
-            return Err(Error::EmptyGroup);
-        }
+        super::group_size(sample.len() as u64)?;
         let mut drawn = vec![false; actions];
         for &i in sample {
-            *drawn.get_mut(i).ok_or(Error::Action { name: "sample", found: i, actions })? = true;
+            let Some(drawn) = drawn.get_mut(i) else {
+                let wanted = format!("one of 0..{actions}");
+                return Err(Error::setting("sample", format!("action {i}"), wanted));
+            };
+            *drawn = true;
         }
         let square = |p: f64| p * p;
         let correct = |i: usize| policy.correct[i];
@@ -304,7 +307,7 @@ pub fn subset_change(
 ) -> Result<SubsetChange, Error> {
     let p = policy.probabilities();
     if dz.len() != p.len() {
-        return Err(Error::Length { name: "dz", found: dz.len(), wanted: p.len() });
+        return Err(length("dz", dz.len(), p.len()));
     }
     let (mut direct, mut all, mut mass) = (0.0, 0.0, 0.0);
     for (i, (&p, &dz)) in p.iter().zip(dz).enumerate() {
@@ -423,7 +426,7 @@ mod tests {
         assert!(Policy::from_logits(&[f64::INFINITY], vec![true]).is_err());
         let policy = policy(&[0.5, 0.5]).unwrap();
         let step = |sample: &[usize], rewards, lr| Step::new(&policy, sample, rewards, lr);
-        assert_eq!(step(&[], Rewards::default(), 1.0), Err(Error::EmptyGroup));
+        assert!(text(step(&[], Rewards::default(), 1.0).unwrap_err()).starts_with("n: found 0"));
         assert!(text(step(&[2], Rewards::default(), 1.0).unwrap_err()).contains("found action 2"));
         assert!(step(&[0], Rewards { correct: 0.0, wrong: 1.0 }, 1.0).is_err());
         assert!(step(&[0], Rewards::default(), f64::NAN).is_err());

@@ -44,7 +44,8 @@ pub fn sampled_mass(policy: &Policy, n: u64, k: u64, rewards: Rewards) -> Result
             .sum()
     };
     if k > n || (k > 0 && mass_of(true) == 0.0) || (k < n && mass_of(false) == 0.0) {
-        return Err(Error::ImpossibleCount { k, n });
+        let found = format!("{k} correct completions of {n}, which has probability 0");
+        return Err(Error::setting("k", found, "a number that this policy can draw"));
     }
     let (correct, wrong) = (drawn(true, k), drawn(false, n - k));
     Ok(SampledMass { correct, wrong, baseline: rewards.correct * correct + rewards.wrong * wrong })
@@ -92,9 +93,11 @@ mod tests {
     #[test]
     fn counts_that_cannot_happen_are_refused() {
         let policy = Policy::new(vec![0.25, 0.75], vec![true, true]).unwrap();
-        assert_eq!(sampled_mass(&policy, 4, 3, SIGNS), Err(Error::ImpossibleCount { k: 3, n: 4 }));
-        assert_eq!(sampled_mass(&policy, 4, 5, SIGNS), Err(Error::ImpossibleCount { k: 5, n: 4 }));
-        assert_eq!(sampled_mass(&policy, 0, 0, SIGNS), Err(Error::EmptyGroup));
+        for (n, k, says) in [(4, 3, "k: found 3 correct"), (4, 5, "k: found 5 correct"), (0, 0, "n: found 0")]
+        {
+            let error = sampled_mass(&policy, n, k, SIGNS).unwrap_err().to_string();
+            assert!(error.starts_with(says), "{error}");
+        }
         assert!(sampled_mass(&policy, 4, 4, SIGNS).is_ok());
     }
 

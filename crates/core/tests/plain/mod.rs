@@ -73,7 +73,8 @@ impl Plain {
             self.z[i] += setup.lr
                 * match setup.optimizer {
                     Optimizer::Sgd => g,
-                    Optimizer::AdamW { beta1, beta2, eps } => {
+                    Optimizer::AdamW => {
+                        let Setup { beta1, beta2, eps, .. } = *setup;
                         self.m[i] = beta1 * self.m[i] + (1.0 - beta1) * g;
                         self.v[i] = beta2 * self.v[i] + (1.0 - beta2) * g * g;
                         let mean = self.m[i] / (1.0 - beta1.powi(self.step));

@@ -56,7 +56,6 @@ impl std::str::FromStr for Columns {
     }
 }
 
-/// The columns of one file.
 pub(super) struct Found {
     pub(super) prompt: String,
     /// The column that Alpaca's format adds below the instruction.
@@ -77,9 +76,6 @@ const LEVEL: &[&str] = &["level", "difficulty"];
 const ID: &[&str] = &["unique_id", "id", "problem_id", "key", "record id", "task_id", "idx"];
 
 /// Finds the columns that a task needs.
-///
-/// # Errors
-/// If one is missing; the message says what was found and what was wanted.
 pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, given: &Columns) -> anyhow::Result<Found> {
     let prompt = table.column("prompt", given.prompt.as_deref(), PROMPT)?;
     let prompt = table.require("the prompt", prompt, PROMPT)?;

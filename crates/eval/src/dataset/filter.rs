@@ -55,7 +55,6 @@ pub struct TextGolds {
 const NAMED: usize = 5;
 
 impl FilterReport {
-    /// A report of `read` rows of these files.
     pub(super) fn new(source: &Path, files: Vec<FileRows>, read: usize) -> Self {
         Self { source: source.to_owned(), read, files, ..Self::default() }
     }

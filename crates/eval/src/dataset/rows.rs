@@ -44,7 +44,6 @@ pub(super) fn read_files(path: &Path) -> anyhow::Result<(Vec<Row>, Vec<FileRows>
     Ok((rows, files))
 }
 
-/// The rows of one file.
 fn rows_of(path: &Path) -> anyhow::Result<Vec<Row>> {
     let at = || format!("{}", path.display());
     let Some(format) = FileFormat::of(path) else {

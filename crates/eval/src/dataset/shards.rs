@@ -9,9 +9,7 @@
 
 use super::format::{FORMATS, FileFormat};
 use crate::bad_input;
-use crate::failure::OrBadInput;
 use crate::io::files;
-use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -26,9 +24,6 @@ const BESIDE: [&str; 3] = ["dataset_info.json", "dataset_infos.json", "state.jso
 const DATA: &str = "data";
 
 /// The files of a data set, in name order.
-///
-/// # Errors
-/// Bad input: no files, several splits or configurations to choose from, or a missing shard.
 pub(super) fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if path.is_dir() {
         return folder(path);
@@ -37,7 +32,7 @@ pub(super) fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if path.exists() {
         return Ok(vec![path.to_owned()]);
     }
-    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = files::name(path);
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -55,12 +50,12 @@ pub(super) fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         Ok(Vec::new())
     };
     let found = if name.contains('*') {
-        among(&|file| matches(&name, &file_name(file)))?
+        among(&|file| matches(&name, &files::name(file)))?
     } else {
-        among(&|file| split(&file_name(file)) == Some(&name))?
+        among(&|file| split(&files::name(file)) == Some(&name))?
     };
     if found.is_empty() {
-        let there: BTreeSet<String> = among(&|_| true)?.iter().map(|f| file_name(f)).collect();
+        let there: BTreeSet<String> = among(&|_| true)?.iter().map(|f| files::name(f)).collect();
         let there: Vec<String> = there.into_iter().take(8).collect();
         bad_input!(
             "{}: no such file, folder or split; {} has {}",
@@ -95,7 +90,7 @@ fn folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
             }
         };
     }
-    let names: Vec<String> = found.iter().map(|f| file_name(f)).collect();
+    let names: Vec<String> = found.iter().map(|f| files::name(f)).collect();
     let splits: BTreeSet<&str> = names.iter().filter_map(|n| split(n)).collect();
     if splits.len() > 1 {
         let names: Vec<String> = splits.iter().map(|s| path.join(s).display().to_string()).collect();
@@ -108,7 +103,7 @@ fn folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 fn whole(files: Vec<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
     let mut shards: BTreeMap<(String, usize), BTreeSet<usize>> = BTreeMap::new();
     for file in &files {
-        if let Some((split, number, of)) = shard(&file_name(file)) {
+        if let Some((split, number, of)) = shard(&files::name(file)) {
             shards.entry((split.to_owned(), of)).or_default().insert(number);
         }
     }
@@ -122,10 +117,6 @@ fn whole(files: Vec<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
         }
     }
     Ok(files)
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// What a data set is called: by its name in the hub for files of the hub's cache (`datasets--openai--gsm8k/..`), else by
@@ -164,16 +155,12 @@ fn entries(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
     }
-    let list = std::fs::read_dir(folder).with_context(|| folder.display().to_string()).or_bad_input()?;
-    let mut found: Vec<PathBuf> =
-        list.flatten().map(|e| e.path()).filter(|p| !file_name(p).starts_with('.')).collect();
-    found.sort();
-    Ok(found)
+    Ok(files::listed(folder)?.into_iter().filter(|p| !files::name(p).starts_with('.')).collect())
 }
 
 fn data_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let own = |file: &PathBuf| {
-        file.is_file() && FileFormat::of(file).is_some() && !BESIDE.contains(&&*file_name(file))
+        file.is_file() && FileFormat::of(file).is_some() && !BESIDE.contains(&&*files::name(file))
     };
     Ok(entries(folder)?.into_iter().filter(own).collect())
 }

@@ -15,7 +15,6 @@ fn lines(rows: &[Value]) -> String {
     rows.iter().map(|row| format!("{row}\n")).collect()
 }
 
-/// What is read from a file of these rows.
 fn loaded(kind: TaskKind, rows: &[Value]) -> (Vec<Problem>, FilterReport) {
     let (_folder, path) = file("rows.jsonl", &lines(rows));
     load(&path, kind, &Columns::default()).unwrap()

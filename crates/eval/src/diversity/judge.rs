@@ -25,7 +25,6 @@ Wording, order, notation and length don't count, only the mathematics.\n\
 3: fundamentally different mathematical approaches among them.\n\
 Answer with one line: Score: 0, Score: 1, Score: 2 or Score: 3.";
 
-/// The request for a judgement of a group of solutions.
 pub(super) fn request(
     model: &str,
     sampling: &Map<String, Value>,
@@ -43,7 +42,7 @@ pub(super) fn request(
     body.into()
 }
 
-/// The score in a judge's answer; none where its reply was cut off.
+/// The score in a judge's answer; `None` if the reply was cut off.
 pub(super) fn judged(answer: &Value) -> Option<Value> {
     let choice = &answer["choices"][0];
     if choice["finish_reason"] == "length" {

@@ -18,7 +18,6 @@ struct Reply {
     problem: String,
     /// Samples it is about: one for an embedding, eight for a judgement.
     samples: Vec<u64>,
-    /// Hash of the request: a reply counts only for the same request.
     #[serde(default)]
     asked: String,
     /// How a judge was told to sample; empty for embeddings.
@@ -37,8 +36,6 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// # Errors
-    /// A file that can't be read, a line that is no reply.
     pub(super) fn open(path: PathBuf) -> anyhow::Result<Self> {
         let mut known = HashMap::new();
         // A torn last line is a reply to request again.
@@ -78,9 +75,6 @@ impl Question {
 }
 
 /// Asks for what the cache lacks. `read` takes the value out of an answer; where it returns `None`, the request is repeated a few times.
-///
-/// # Errors
-/// A server that gives up, or whose answers can't be used; a stop on request.
 pub(super) fn ask(
     server: &Server,
     path: &str,

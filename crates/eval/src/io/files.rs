@@ -1,6 +1,7 @@
 //! Files and folders that are either complete or absent.
 
 use crate::bad_input;
+use crate::failure::OrBadInput;
 use anyhow::Context;
 use fgrpo_files as input;
 use std::fs::{File, TryLockError};
@@ -41,6 +42,11 @@ pub fn is_compressed(path: &Path) -> bool {
     compression(path).is_some()
 }
 
+/// The last part of a path, as text; empty where it has none.
+pub fn name(path: &Path) -> String {
+    path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 /// A file name without its extensions: `train` for `train.jsonl.gz`.
 pub fn stem(path: &Path) -> String {
     let plain = if is_compressed(path) { path.with_extension("") } else { path.to_owned() };
@@ -76,7 +82,17 @@ pub fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("copying {} to {}", from.display(), to.display()))
 }
 
-/// The parent folder of a path.
+/// The entries of a folder in the order of their names.
+///
+/// # Errors
+/// Bad input: a folder that can't be listed.
+pub fn listed(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("{}: cannot list", folder.display()));
+    let mut found: Vec<PathBuf> = entries.or_bad_input()?.flatten().map(|entry| entry.path()).collect();
+    found.sort();
+    Ok(found)
+}
+
 fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

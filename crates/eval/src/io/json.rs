@@ -216,6 +216,19 @@ impl Misfit {
     }
 }
 
+/// The leaves of nested objects with their paths, whose keys `separator` joins. A list is a leaf.
+pub fn leaves<'a>(value: &'a Value, separator: &str) -> Vec<(String, &'a Value)> {
+    let Value::Object(map) = value else { return vec![(String::new(), value)] };
+    let below = |(key, value): (&String, &'a Value)| {
+        let path = |(path, leaf): (String, &'a Value)| match path.as_str() {
+            "" => (key.clone(), leaf),
+            path => (format!("{key}{separator}{path}"), leaf),
+        };
+        leaves(value, separator).into_iter().map(path).collect::<Vec<_>>()
+    };
+    map.iter().flat_map(below).collect()
+}
+
 /// A text that isn't JSON.
 fn broken(text: &[u8], error: &serde_json::Error) -> Misfit {
     let said = error.to_string();

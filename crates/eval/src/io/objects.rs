@@ -11,7 +11,6 @@ use std::fmt;
 /// Wraps a deserializer of a self-describing format, the access to its parts, or the seed of a part.
 pub struct Objects<D>(pub D);
 
-/// Wraps the visitor of one value.
 struct Value<V> {
     visitor: V,
     is_struct: bool,

@@ -96,7 +96,6 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Starts a watchdog.
 fn watch() -> io::Result<ChildStdin> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", WATCH]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());

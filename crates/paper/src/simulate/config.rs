@@ -1,7 +1,7 @@
 //! The configuration of a simulated sweep.
 
 use anyhow::Context;
-use fgrpo_core::sim::{Optimizer, Setup, Simulation, Surrogate};
+use fgrpo_core::sim::{Setup, Simulation};
 use fgrpo_eval::bad_input;
 use fgrpo_train::config::{Override, read, typed};
 use serde::de::Error;
@@ -23,86 +23,21 @@ pub struct Config {
     pub steps: u64,
     /// Steps between two recorded ones; the start and the last step always are.
     pub record_every: u64,
-    /// Number of actions.
-    pub actions: usize,
-    /// Correct actions among them.
-    pub correct: usize,
-    /// Anchors among the correct ones: they start likelier.
-    pub anchors: usize,
-    /// Starting logit of an anchor.
-    pub anchor_logit: f64,
-    /// Starting logit of the other correct actions.
-    pub correct_logit: f64,
-    /// Starting logit of the wrong actions.
-    pub wrong_logit: f64,
-    /// Reward of a correct action.
-    pub reward_correct: f64,
-    /// Reward of a wrong action.
-    pub reward_wrong: f64,
-    /// "ratio": advantages times p / stopgrad(p); "probability": times p, as the paper prints it.
-    pub surrogate: SurrogateName,
-    /// "adamw" or "sgd".
-    pub optimizer: OptimizerName,
-    /// Learning rate.
-    pub lr: f64,
-    /// AdamW's decay of the gradient's mean.
-    pub beta1: f64,
-    /// AdamW's decay of the gradient's second moment.
-    pub beta2: f64,
-    /// Added to the root of the second moment.
-    pub eps: f64,
-    /// Decoupled weight decay, of both optimizers.
-    pub weight_decay: f64,
-}
-
-/// [`Surrogate`] by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SurrogateName {
-    /// [`Surrogate::Ratio`].
-    Ratio,
-    /// [`Surrogate::Probability`].
-    Probability,
-}
-
-/// [`Optimizer`] by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OptimizerName {
-    /// [`Optimizer::AdamW`].
-    AdamW,
-    /// [`Optimizer::Sgd`].
-    Sgd,
+    /// The policy and its update.
+    #[serde(flatten)]
+    pub setup: Setup,
 }
 
 impl Default for Config {
     /// The paper's sweep.
     fn default() -> Self {
-        let setup = Setup::default();
-        let Optimizer::AdamW { beta1, beta2, eps } = setup.optimizer else {
-            unreachable!("the paper's default is AdamW")
-        };
         Self {
             group_sizes: (1..=17).map(|i| 1 << i).collect(),
             gammas: vec![0.0, 1.0],
             seeds: vec![0, 1, 2, 3],
             steps: 1_000,
             record_every: 10,
-            actions: setup.actions,
-            correct: setup.correct,
-            anchors: setup.anchors,
-            anchor_logit: setup.anchor_logit,
-            correct_logit: setup.correct_logit,
-            wrong_logit: setup.wrong_logit,
-            reward_correct: setup.reward_correct,
-            reward_wrong: setup.reward_wrong,
-            surrogate: SurrogateName::Ratio,
-            optimizer: OptimizerName::AdamW,
-            lr: setup.lr,
-            beta1,
-            beta2,
-            eps,
-            weight_decay: setup.weight_decay,
+            setup: Setup::default(),
         }
     }
 }
@@ -121,7 +56,7 @@ impl Config {
     /// # Errors
     /// As [`Config::load`].
     pub fn parse(text: &str, overrides: &[String]) -> anyhow::Result<Self> {
-        let config: Self = typed(text, &Override::of("--set", overrides), |_| Vec::new())?;
+        let config: Self = typed(text, &Override::of("--set", overrides), keys_like)?;
         config.check()?;
         Ok(config)
     }
@@ -132,7 +67,7 @@ impl Config {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        let setup = self.setup();
+        let setup = &self.setup;
         setup.check()?;
         distinct("group_sizes", self.group_sizes.iter())?;
         distinct("gammas", self.gammas.iter().map(|g| g.to_bits()).collect::<Vec<_>>().iter())?;
@@ -144,38 +79,12 @@ impl Config {
             bad_input!("record_every: found 0, wanted at least 1");
         }
         for &n in &self.group_sizes {
-            Simulation::new(&setup, n, 0.0, 0).context("group_sizes")?;
+            Simulation::new(setup, n, 0.0, 0).context("group_sizes")?;
         }
         for &gamma in &self.gammas {
-            Simulation::new(&setup, 1, gamma, 0).context("gammas")?;
+            Simulation::new(setup, 1, gamma, 0).context("gammas")?;
         }
         Ok(())
-    }
-
-    /// The policy and its update.
-    pub fn setup(&self) -> Setup {
-        Setup {
-            actions: self.actions,
-            correct: self.correct,
-            anchors: self.anchors,
-            anchor_logit: self.anchor_logit,
-            correct_logit: self.correct_logit,
-            wrong_logit: self.wrong_logit,
-            reward_correct: self.reward_correct,
-            reward_wrong: self.reward_wrong,
-            surrogate: match self.surrogate {
-                SurrogateName::Ratio => Surrogate::Ratio,
-                SurrogateName::Probability => Surrogate::Probability,
-            },
-            optimizer: match self.optimizer {
-                OptimizerName::AdamW => {
-                    Optimizer::AdamW { beta1: self.beta1, beta2: self.beta2, eps: self.eps }
-                }
-                OptimizerName::Sgd => Optimizer::Sgd,
-            },
-            lr: self.lr,
-            weight_decay: self.weight_decay,
-        }
     }
 
     /// Number of runs in the sweep.
@@ -187,6 +96,15 @@ impl Config {
     pub fn records(&self, step: u64) -> bool {
         step.is_multiple_of(self.record_every) || step == self.steps
     }
+}
+
+/// The keys that `unknown` may be a misspelling of, else all. Serde doesn't list the keys of a flattened table.
+fn keys_like(unknown: &str) -> Vec<String> {
+    let table: toml::Table = Config::default().to_toml().parse().expect("a configuration is TOML");
+    let (near, other): (Vec<_>, Vec<_>) = table.into_iter().map(|(key, _)| key).partition(|key| {
+        strsim::damerau_levenshtein(key, unknown) <= (key.len().max(unknown.len()) / 4).max(1)
+    });
+    if near.is_empty() { other } else { near }
 }
 
 fn distinct<T: Ord + Clone>(key: &str, values: impl Iterator<Item = T>) -> anyhow::Result<()> {
@@ -226,6 +144,7 @@ fn seeds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Erro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fgrpo_core::sim::Optimizer;
 
     fn refuse(text: &str, overrides: &[&str]) -> String {
         let overrides: Vec<String> = overrides.iter().map(|s| (*s).to_owned()).collect();
@@ -243,9 +162,8 @@ mod tests {
     fn the_long_configuration_differs_by_rate_length_and_recording_only() {
         let text = include_str!("../../../../configs/simulation-long.toml");
         let found = Config::parse(text, &[]).unwrap();
-        assert_eq!((found.lr, found.steps), (1e-3, 50_000));
-        let wanted =
-            Config { lr: 1e-3, steps: 50_000, record_every: found.record_every, ..Config::default() };
+        let setup = Setup { lr: 1e-3, ..Setup::default() };
+        let wanted = Config { setup, steps: 50_000, record_every: found.record_every, ..Config::default() };
         assert_eq!(found, wanted);
     }
 
@@ -256,7 +174,7 @@ mod tests {
                 .map(str::to_owned)
                 .to_vec();
         let config = Config::parse("steps = 5", &set).unwrap();
-        assert_eq!((config.lr, config.steps, config.optimizer), (3e-3, 5, OptimizerName::Sgd));
+        assert_eq!((config.setup.lr, config.steps, config.setup.optimizer), (3e-3, 5, Optimizer::Sgd));
         assert_eq!(
             (config.group_sizes.as_slice(), config.seeds.as_slice()),
             ([2, 4].as_slice(), [7].as_slice())

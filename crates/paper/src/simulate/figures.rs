@@ -176,7 +176,7 @@ pub(super) struct TailMiss {
 /// Tail-miss probability of one correct action that is no anchor, under the start policy, on the sweep's
 /// axis of group sizes: the figure, and the values for the sweep's sizes.
 pub(super) fn tail_miss(config: &Config) -> anyhow::Result<(Figure, Vec<TailMiss>)> {
-    let start = config.setup().start();
+    let start = config.setup.start();
     let (mu, tau) = (start.q_pos.min(1.0), start.correct.min(start.q_pos));
     let mut figure = tail_miss_curve(mu, tau)?;
     let panel = &mut figure.panels[0];

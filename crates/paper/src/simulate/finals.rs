@@ -2,6 +2,7 @@
 
 use super::config::Config;
 use super::folder::Line;
+use fgrpo_eval::estimate::mean_and_deviation;
 use serde::Serialize;
 
 /// Mean and standard deviation over the seeds.
@@ -19,10 +20,8 @@ pub struct Spread {
 
 impl Spread {
     pub(super) fn of(values: &[f64]) -> Self {
-        let n = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / n;
-        let square = values.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>();
-        Self { mean, deviation: (square / (n - 1.0).max(1.0)).sqrt(), seeds: values.len() }
+        let (mean, deviation) = mean_and_deviation(values);
+        Self { mean, deviation: deviation.unwrap_or(0.0), seeds: values.len() }
     }
 
     /// Both with some decimals; a single seed has no deviation.

@@ -102,7 +102,6 @@ impl Folder {
         Ok((Self { path: path.to_owned(), curves: file, _lock: lock }, lines))
     }
 
-    /// Adds a finished run.
     pub(super) fn append(&self, run: &[Line]) -> anyhow::Result<()> {
         (&self.curves).write_all(&to_bytes(run)?).with_context(|| self.writing())
     }
@@ -140,9 +139,6 @@ fn refuse_differences(path: &Path, written: &str, config: &Config) -> anyhow::Re
 }
 
 /// The configuration and the lines of another sweep's folder.
-///
-/// # Errors
-/// Bad input for a folder without a finished sweep.
 pub(super) fn read(path: &Path) -> anyhow::Result<(Config, Vec<Line>)> {
     let config = Config::load(&path.join("config.toml"), &[])?;
     let lines = complete_runs(&path.join("curves.jsonl"), &config)?;

@@ -212,13 +212,10 @@ pub fn typed<T: DeserializeOwned>(
 struct Refusal {
     /// The keys and indices that lead to the wrong value, the unknown key, or the table that lacks a key.
     path: Vec<String>,
-    /// What stands there.
     found: Option<Value>,
-    /// Serde's message.
     said: String,
 }
 
-/// The part of a value.
 fn part<'a>(value: &'a Value, step: &str) -> Option<&'a Value> {
     match value {
         Value::Array(list) => list.get(step.parse::<usize>().ok()?),
@@ -284,7 +281,6 @@ impl Refusal {
         Err(Self { found: found.cloned(), path, said })
     }
 
-    /// The line of the text that the error is about.
     fn line(&self, text: &str, table: &DeTable<'_>) -> String {
         let (mut here, mut start) = (&DeValue::Table(table.clone()), None);
         for step in &self.path {

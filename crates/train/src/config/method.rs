@@ -6,7 +6,6 @@ use fgrpo_core::credit::Shaping;
 impl AlgorithmConfig {
     /// The method, its focal exponent and what else changes advantages or the loss: `F-GRPO, gamma 0.5`, `Dr. GRPO`.
     pub fn method(&self) -> String {
-        let kind = |table: serde_json::Value| table["kind"].as_str().unwrap_or_default().to_owned();
         let gamma = self.focal_gamma();
         let loss = kind(serde_json::json!(self.loss));
         let mut parts = vec![method_name(self.advantage.name(), &loss, gamma)];
@@ -27,6 +26,15 @@ impl AlgorithmConfig {
         }
         parts.join(", ")
     }
+
+    /// The policy loss, `GRPO` or `CISPO`.
+    pub fn loss_name(&self) -> String {
+        title(&kind(serde_json::json!(self.loss)))
+    }
+}
+
+fn kind(table: serde_json::Value) -> String {
+    table["kind"].as_str().unwrap_or_default().to_owned()
 }
 
 /// The name of an estimator with a loss, from their kinds; `F-` stands for the focal weight.

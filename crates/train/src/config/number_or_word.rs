@@ -1,58 +1,92 @@
-//! Values that are a number or one word, such as `25` or `"epoch"`.
+//! Values that are a number or one word: intervals such as `25` or `"epoch"`, and how many checkpoints are kept.
 
-use serde::de::{Error, Unexpected, Visitor};
-use serde::{Deserializer, Serializer};
-use std::fmt;
+use serde::{Deserialize, Serialize};
+use toml::Value;
 
-/// How a number or a word is read.
-pub(super) struct NumberOrWord<T> {
-    /// Both, for messages.
-    pub(super) wanted: &'static str,
-    pub(super) word: &'static str,
-    /// What the word means.
-    pub(super) of_word: T,
-    pub(super) of_number: fn(usize) -> T,
+/// An interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
+pub enum Every {
+    /// This number of steps; 0 is never.
+    Steps(u64),
+    /// The end of each pass over the training problems; converted to steps once the number of problems is known.
+    Epoch,
 }
 
-impl<T> NumberOrWord<T> {
-    pub(super) fn read<'de, D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
-        deserializer.deserialize_any(self)
-    }
+/// How many checkpoints are kept besides the newest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
+pub enum Keep {
+    /// All of them.
+    All,
+    /// This number of the newest.
+    Newest(usize),
 }
 
-impl<T> Visitor<'_> for NumberOrWord<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.wanted)
+impl Every {
+    /// Whether the action never happens.
+    pub fn is_never(self) -> bool {
+        self == Self::Steps(0)
     }
 
-    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
-        let read = usize::try_from(number).map(self.of_number);
-        read.map_err(|_| E::invalid_value(Unexpected::Signed(number), &self.wanted))
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
-        let read = usize::try_from(number).map(self.of_number);
-        read.map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self.wanted))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-        match text == self.word {
-            true => Ok(self.of_word),
-            false => Err(E::invalid_value(Unexpected::Str(text), &self)),
+    /// Converts to steps, with `epoch` steps per epoch.
+    pub fn steps(self, epoch: u64) -> u64 {
+        match self {
+            Self::Steps(steps) => steps,
+            Self::Epoch => epoch,
         }
     }
 }
 
-/// Writes a number, or the word in its absence.
-pub(super) fn write<S: Serializer>(
-    number: Option<u64>,
-    word: &str,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match number {
-        Some(number) => serializer.serialize_u64(number),
-        None => serializer.serialize_str(word),
+impl Keep {
+    /// Whether a checkpoint is kept if `newer` checkpoints are newer than it.
+    pub fn keeps(self, newer: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Newest(n) => newer <= n,
+        }
+    }
+}
+
+/// Reads a number, or the word as `None`.
+fn read(value: &Value, number: &str, word: &str) -> Result<Option<u64>, String> {
+    match value {
+        Value::Integer(n) if *n >= 0 => Ok(Some(n.unsigned_abs())),
+        Value::String(text) if text == word => Ok(None),
+        other => Err(format!("found {other}, wanted {number} or \"{word}\"")),
+    }
+}
+
+fn written(number: Option<u64>, word: &str) -> Value {
+    // A number that TOML can't hold was not read from it.
+    number.map_or_else(|| word.into(), |n| Value::Integer(i64::try_from(n).unwrap_or(i64::MAX)))
+}
+
+impl TryFrom<Value> for Every {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        Ok(read(&value, "a number of steps", "epoch")?.map_or(Self::Epoch, Self::Steps))
+    }
+}
+
+impl From<Every> for Value {
+    fn from(every: Every) -> Self {
+        written(if let Every::Steps(steps) = every { Some(steps) } else { None }, "epoch")
+    }
+}
+
+impl TryFrom<Value> for Keep {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        let newest = read(&value, "a number of checkpoints", "all")?;
+        Ok(newest.map_or(Self::All, |n| Self::Newest(n as usize)))
+    }
+}
+
+impl From<Keep> for Value {
+    fn from(keep: Keep) -> Self {
+        written(if let Keep::Newest(n) = keep { Some(n as u64) } else { None }, "all")
     }
 }

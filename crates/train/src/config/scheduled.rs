@@ -94,9 +94,6 @@ impl ScheduledKey {
 }
 
 /// Refuses keys that aren't numbers, or that stand there twice.
-///
-/// # Errors
-/// Bad input that names the entry.
 pub(super) fn check(schedule: &[ScheduledKey], mut algorithm: Table) -> anyhow::Result<()> {
     let mut known: Vec<(String, Value)> = Vec::new();
     numbers("", &mut algorithm, &mut |name, value| known.push((name.to_owned(), value.clone())));

@@ -132,7 +132,6 @@ fn rare_set(nll: &[Vec<f64>], share: f64) -> Vec<(usize, usize)> {
     all
 }
 
-/// ln of the sum of exp.
 fn log_sum(values: impl Iterator<Item = f64> + Clone) -> f64 {
     let most = values.clone().fold(f64::NEG_INFINITY, f64::max);
     if most == f64::NEG_INFINITY { most } else { most + values.map(|v| (v - most).exp()).sum::<f64>().ln() }

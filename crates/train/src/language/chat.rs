@@ -88,9 +88,6 @@ impl ChatTemplate {
     }
 
     /// The template among a model's files; `None` if they have none. `place` is the model.
-    ///
-    /// # Errors
-    /// Bad input that names the file.
     pub(super) fn of_files(place: &Path, files: &[(String, Vec<u8>)]) -> anyhow::Result<Option<Self>> {
         let path = |name: &str| place.join(name).display().to_string();
         let contents = |name: &str| files.iter().find(|(own, _)| own == name).map(|(_, bytes)| bytes);
@@ -295,7 +292,7 @@ impl ChatTemplate {
     }
 }
 
-/// The names of the filters and tests that a template applies, each with what it is.
+/// The names that a template applies, each with its kind: filter or test.
 fn applied_names(source: &str) -> Vec<(&'static str, &str)> {
     let mut found = Vec::new();
     let mut rest = source;
@@ -369,7 +366,6 @@ fn escaped(value: &Value) -> Value {
     Value::from_safe_string(text.replace('\'', "&#39;").replace('"', "&#34;"))
 }
 
-/// The error of a model without a template.
 pub(super) fn missing(model: &Path) -> anyhow::Error {
     let wanted = "wanted chat_template.jinja, the field chat_template in tokenizer_config.json, or tokenizer.chat_template in a .gguf file";
     BadInput(format!("{} has no chat template: {wanted}", model.display())).into()
@@ -377,9 +373,6 @@ pub(super) fn missing(model: &Path) -> anyhow::Error {
 
 /// The special tokens that `tokenizer_config.json` and `special_tokens_map.json` name, by field. The latter counts, as in
 /// transformers, where the former has no `added_tokens_decoder`.
-///
-/// # Errors
-/// A token that is neither a text nor an object with `content`.
 pub(super) fn special_tokens(
     (place, config): (&str, &Map<String, serde_json::Value>),
     (map_place, map): (&str, &Map<String, serde_json::Value>),
@@ -567,20 +560,7 @@ struct Date {
     day: i64,
 }
 
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
+const MONTHS: &str = "January February March April May June July August September October November December";
 
 impl Date {
     fn parse(text: &str) -> anyhow::Result<Self> {
@@ -601,7 +581,7 @@ impl Date {
                 out.push(c);
                 continue;
             }
-            let name = MONTHS[self.month - 1];
+            let name = MONTHS.split(' ').nth(self.month - 1).unwrap_or_default();
             let _ = match chars.next() {
                 Some('d') => write!(out, "{:02}", self.day),
                 Some('m') => write!(out, "{:02}", self.month),

@@ -10,7 +10,6 @@ use fgrpo_nn::weights::Gguf;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Their names.
 const FILES: [&str; 8] = [
     "tokenizer.json",
     "tokenizer_config.json",
@@ -26,9 +25,6 @@ const FILES: [&str; 8] = [
 const LARGEST_FILE: u64 = 1 << 30;
 
 /// A file's contents, if there is such a file.
-///
-/// # Errors
-/// Bad input that names a file that can't be read.
 pub(super) fn optional(path: &Path, most: u64) -> anyhow::Result<Option<Vec<u8>>> {
     match input::read(path, most) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -37,10 +33,7 @@ pub(super) fn optional(path: &Path, most: u64) -> anyhow::Result<Option<Vec<u8>>
     }
 }
 
-/// The files of a model, each with its name: those of a folder, or those that a GGUF file stands for.
-///
-/// # Errors
-/// Bad input that names what can't be read.
+/// The files of a model, each with its name: those of a folder, or their equivalents from a GGUF file.
 pub(super) fn files_of(model: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     if Gguf::is(model) {
         return gguf::files(model);

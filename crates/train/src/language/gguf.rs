@@ -24,9 +24,8 @@ const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p
 /// How Qwen2 does: each digit is a word.
 const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// What a name of a pre-tokenizer stands for.
+/// The settings behind the name of a pre-tokenizer.
 struct Splitting {
-    /// Its name in a file.
     name: &'static str,
     normalizer: Value,
     pre_tokenizer: Value,
@@ -78,9 +77,6 @@ impl Splitting {
 }
 
 /// The files of a GGUF file's tokenizer, template and end tokens.
-///
-/// # Errors
-/// Bad input that names the file and the key.
 pub(super) fn files(path: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     let gguf = Gguf::open(path).or_bad_input()?;
     let mut files = Vec::new();
@@ -190,7 +186,6 @@ impl<'a> Tokens<'a> {
         Some((self.texts.get(id)?.as_str(), id))
     }
 
-    /// The `tokenizer.json`.
     fn tokenizer(&self) -> anyhow::Result<Value> {
         let mut vocabulary = Map::new();
         let mut added = Vec::new();
@@ -272,7 +267,6 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// The `tokenizer_config.json`.
     fn config(&self) -> Value {
         let mut config = json!({
             "tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false,
@@ -290,9 +284,6 @@ impl<'a> Tokens<'a> {
 }
 
 /// The metadata of a `tokenizer.json`: texts and types of tokens, and merges or scores. `rows` is the number of rows of the embedding.
-///
-/// # Errors
-/// A tokenizer of another kind than those that are read from GGUF files, or with more tokens than rows.
 pub(super) fn tokens_of(json: &Value, rows: usize) -> anyhow::Result<Vec<(String, Item)>> {
     let model = &json["model"];
     let Some(vocabulary) = model["vocab"].as_object().filter(|_| model["type"] == "BPE") else {

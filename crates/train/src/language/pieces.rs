@@ -24,7 +24,7 @@ impl Language {
         tokens[begins..].iter().position(is_byte).map_or(tokens.len(), |at| begins + at)
     }
 
-    /// The bytes that a token stands for; a part of a character has those of its part.
+    /// The bytes of a token, which may be only a part of a character.
     pub fn token_bytes(&self, id: u32) -> Vec<u8> {
         let Vocabulary::Tokenizer(tokenizer) = &self.vocabulary else { return self.text(&[id]).into_bytes() };
         let added = tokenizer.get_added_tokens_decoder().contains_key(&id);

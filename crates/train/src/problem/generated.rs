@@ -43,7 +43,7 @@ pub trait Generator: Sync {
     /// How many there are.
     fn amounts(&self) -> Amounts;
 
-    /// The problem of a key, with a demonstration; nothing if there is none for this key.
+    /// The problem of a key, with a demonstration; `None` if this key has no problem.
     fn problem(&self, key: Key) -> Option<Problem>;
 }
 

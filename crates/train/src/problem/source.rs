@@ -47,7 +47,6 @@ pub struct Overrides<'a> {
     pub limit: Option<usize>,
 }
 
-/// The problems of a source.
 pub(super) struct Part {
     /// Its share of the prompts, relative to the other parts.
     pub(super) weight: f64,
@@ -57,7 +56,6 @@ pub(super) struct Part {
     train: Training,
 }
 
-/// Training problems.
 enum Training {
     /// All of them, in memory.
     Listed(Listed),
@@ -79,9 +77,6 @@ impl<'a> Source<'a> {
 
     /// Opens the source. `train` says whether its problems are trained on; the weight decides this in a mix. With
     /// `overrides`, only the held-out problems are wanted, for an evaluation.
-    ///
-    /// # Errors
-    /// Bad input for invalid data and settings; a command that can't be started.
     pub(super) fn open(
         &self,
         language: Option<&Language>,
@@ -217,7 +212,6 @@ impl Part {
         &self.set.name
     }
 
-    /// Number of problems in a split.
     pub(super) fn len(&self, split: Split) -> u64 {
         match (split, &self.train) {
             (Split::HeldOut, _) => self.held_out.items.len() as u64,
@@ -256,7 +250,6 @@ impl Part {
         }
     }
 
-    /// Grades an answer to one of its problems.
     pub(super) fn grade(&self, problem: &Problem, answer: &str) -> Graded {
         self.set.grader.grade(problem, answer)
     }
@@ -267,15 +260,11 @@ impl Part {
         ProblemSet { problems, ..self.set.clone() }
     }
 
-    /// Ids of the held-out problems.
     pub(super) fn held_out_ids(&self) -> impl Iterator<Item = &str> {
         self.held_out.items.iter().map(|item| item.problem.id.as_str())
     }
 
     /// Rejects the training problems that another part holds out.
-    ///
-    /// # Errors
-    /// Bad input that names the part, if nothing is left.
     pub(super) fn leave_out(&mut self, held_out: &HashSet<String>) -> anyhow::Result<()> {
         let reason = "held out by another part";
         if let Training::Listed(listed) = &mut self.train {

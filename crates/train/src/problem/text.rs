@@ -35,9 +35,6 @@ pub(super) struct Item {
 
 impl Listed {
     /// Problems with their prompts in a language.
-    ///
-    /// # Errors
-    /// Errors from the template and the tokenizer.
     pub(super) fn of(
         problems: Vec<Problem>,
         language: Option<&Language>,
@@ -52,12 +49,10 @@ impl Listed {
         Ok(Self { items, report: None })
     }
 
-    /// The first problem.
     pub(super) fn first(&self) -> Option<&Problem> {
         self.items.first().map(|item| &item.problem)
     }
 
-    /// Length of the longest prompt, in tokens.
     pub(super) fn longest(&self) -> usize {
         self.items.iter().map(|item| item.tokens.len()).max().unwrap_or(0)
     }
@@ -80,9 +75,6 @@ impl Listed {
 
 /// The held-out problems of a configuration, and those to train on. Without `train`, all problems of `data` are held out
 /// unless `held_out` names a file. With `only_held_out`, the others aren't wanted.
-///
-/// # Errors
-/// Bad input naming the file or column: no data, no usable row.
 pub(super) fn open(
     kind: TaskKind,
     config: &TextConfig,

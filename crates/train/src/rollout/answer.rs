@@ -20,7 +20,6 @@ use std::sync::OnceLock;
 pub(super) struct Answer {
     /// Hash of all fields of the request.
     pub(super) request: String,
-    /// Token ids, including the end token.
     pub(super) tokens: Vec<u32>,
     /// The server's log-probability of each token, rounded to f32; `None` for an end token that the server left out.
     pub(super) logp: Vec<Option<f64>>,

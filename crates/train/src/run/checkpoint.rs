@@ -245,9 +245,6 @@ pub fn save(
 
 /// Deletes the checkpoints that `keep` doesn't cover, and the optimizer state of those older than the [`RESUMABLE`]
 /// newest.
-///
-/// # Errors
-/// An I/O error that names what couldn't be deleted.
 fn thin_out(folder: &Path, keep: Keep) -> anyhow::Result<()> {
     for (newer, (_, old)) in list(folder)?.iter().rev().enumerate() {
         let optimizer = old.join(OPTIMIZER);
@@ -407,9 +404,6 @@ fn unusable(newest: &Path, error: anyhow::Error) -> anyhow::Error {
 }
 
 /// Reads the state of a checkpoint folder.
-///
-/// # Errors
-/// An error that names the file and what is wrong with it.
 fn read_state(folder: &Path) -> anyhow::Result<TrainerState> {
     let path = folder.join(STATE);
     let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;

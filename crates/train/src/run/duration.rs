@@ -34,7 +34,7 @@ impl Estimator {
         Ok(sft + (time.rollout + time.update) * config.steps as f64 + evaluations)
     }
 
-    /// The time of a run's parts; none where its model's size isn't known.
+    /// The time of a run's parts; `None` if its model's size isn't known.
     fn time(&mut self, config: &Config) -> anyhow::Result<Option<Time>> {
         let own = toml::to_string(&config.task)? + &toml::to_string(&config.model)?;
         if !self.known.contains_key(&own) {

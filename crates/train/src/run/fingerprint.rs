@@ -7,7 +7,7 @@
 use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
-use fgrpo_eval::io::files::write_whole;
+use fgrpo_eval::io::files::{self, write_whole};
 use fgrpo_nn::weights::Gguf;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,6 @@ const BESIDE: [&str; 6] = [
     "chat_template.jinja",
 ];
 
-/// Block size for hashing, in bytes.
 const BLOCK: u64 = 4 << 20;
 
 /// A file changed this shortly before it was hashed may change again within the same clock tick.
@@ -83,7 +82,7 @@ fn of(dir: &Path, config: &str, memory: Option<&Path>) -> anyhow::Result<String>
         let changed = nanoseconds(data.ctime(), data.ctime_nsec());
         settled &= now - modified.max(changed) > SETTLED;
         seen.push(Seen {
-            name: path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default(),
+            name: files::name(path),
             device: data.dev(),
             inode: data.ino(),
             size: data.len(),

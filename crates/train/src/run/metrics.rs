@@ -272,17 +272,13 @@ impl Metrics {
 
 /// The scalar fields of a line by name, for TensorBoard. Non-finite ones are left out.
 pub fn scalars(line: &Value) -> Vec<(String, f64)> {
-    let mut out = Vec::new();
-    flatten("", line, &mut |name, value| out.extend(value.as_f64().map(|x| (name, x))));
-    out.retain(|(name, _)| name != "step");
-    out
+    let measured = json::leaves(line, "/").into_iter().filter(|(name, _)| name != "step");
+    measured.filter_map(|(name, value)| Some((name, value.as_f64()?))).collect()
 }
 
 /// The names of a line's non-finite fields.
 pub fn not_finite(line: &Value) -> Vec<String> {
-    let mut out = Vec::new();
-    flatten("", line, &mut |name, value| out.extend(value.is_null().then_some(name)));
-    out
+    json::leaves(line, "/").into_iter().filter(|(_, value)| value.is_null()).map(|(name, _)| name).collect()
 }
 
 /// The lines of a run.
@@ -314,20 +310,6 @@ fn finite(value: &mut Value) {
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, n) = values.fold((0.0, 0usize), |(s, n), v| (s + v, n + 1));
     if n == 0 { 0.0 } else { sum / n as f64 }
-}
-
-/// Calls `each` with the name of every number and null, including those in nested tables.
-fn flatten(prefix: &str, value: &Value, each: &mut impl FnMut(String, &Value)) {
-    match value {
-        Value::Number(_) | Value::Null => each(prefix.to_owned(), value),
-        Value::Object(map) => {
-            for (key, v) in map {
-                let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}/{key}") };
-                flatten(&name, v, each);
-            }
-        }
-        _ => {}
-    }
 }
 
 #[cfg(test)]

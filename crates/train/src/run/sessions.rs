@@ -50,7 +50,6 @@ pub struct Session {
     pub memory_peak_bytes: Option<u64>,
 }
 
-/// Seconds since 1970.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
@@ -58,7 +57,7 @@ fn now() -> u64 {
 /// What a session works on, besides its configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inputs {
-    /// What grades, part by part; none where nothing is graded.
+    /// The graders, part by part; empty if nothing is graded.
     pub graders: Vec<String>,
     /// Identifies the problems.
     pub problems: String,

@@ -29,11 +29,9 @@ pub(super) struct Fit<'a> {
     pub(super) task: &'a Task,
     pub(super) device: &'a Device,
     pub(super) run: &'a RunDir,
-    /// Checkpoint folder inside the run folder.
     pub(super) checkpoints: &'static str,
     /// Number of checkpoints kept besides the last.
     pub(super) keep: Keep,
-    /// `sft.jsonl`.
     pub(super) lines: PathBuf,
     /// Folder of the TensorBoard file, if enabled.
     pub(super) tensorboard: Option<&'a Path>,
@@ -41,9 +39,6 @@ pub(super) struct Fit<'a> {
 
 /// Fits the demonstrations, starting from the last checkpoint, or from `fresh` if there is none. `None` if
 /// interrupted, with the state saved.
-///
-/// # Errors
-/// No demonstrations, a loss that isn't finite (the state before it is saved), or files that can't be written.
 pub(super) fn fit(
     place: Fit<'_>,
     fresh: impl FnOnce() -> anyhow::Result<Engine>,

@@ -15,7 +15,6 @@ use fgrpo_nn::Finish;
 use serde_json::Value;
 
 impl Trainer<'_> {
-    /// Writes a step's metrics.
     pub(super) fn log(&mut self, m: &Metrics) -> anyhow::Result<()> {
         let line = m.line();
         self.metrics.push(&line)?;
@@ -35,7 +34,6 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// Writes a random sample of a step's completions.
     pub(super) fn log_rollouts(&mut self, step: u64, groups: &[Credited]) -> anyhow::Result<()> {
         let key = seeds::logging(self.config.seed, step);
         for (g, group) in groups.iter().enumerate() {

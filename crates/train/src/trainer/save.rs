@@ -11,7 +11,6 @@ impl<'a> Trainer<'a> {
         Contents::of(self.config, self.task)
     }
 
-    /// Saves the state, unless it is already saved.
     pub(super) fn save(&mut self) -> anyhow::Result<()> {
         let step = self.state.step;
         if step == 0 || self.saved == Some((step, self.state.best)) {
@@ -34,7 +33,6 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// Writes the state under a temporary name.
     pub(super) fn prepare_checkpoint(&self) -> anyhow::Result<Prepared> {
         checkpoint::prepare_step(&self.run.checkpoints(), &self.engine, &self.contents(), &self.state)
     }

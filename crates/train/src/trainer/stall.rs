@@ -8,7 +8,7 @@ use fgrpo_nn::CHECK_LAYERS;
 /// Steps of the same kind in a row after which the run warns.
 const WARN_AFTER: u64 = 5;
 
-/// What all completions of a step have in common, so that the step says nothing of which are better.
+/// What all completions of a step have in common, so that the step can't tell better ones from worse ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Uniform {
     /// None was correct, and the rewards of no group differed.
@@ -33,7 +33,6 @@ impl Uniform {
 /// Counts of the steps so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Stall {
-    /// All steps.
     steps: u64,
     /// What the last step's completions have in common, and for how many consecutive steps.
     uniform: Option<Uniform>,
@@ -50,7 +49,6 @@ pub(super) struct Stall {
 }
 
 impl Stall {
-    /// Counts a step.
     pub(super) fn step(&mut self, m: &Metrics) {
         let (unscorable, all) = (m.count("unscorable"), m.completions());
         self.steps += 1;
@@ -65,7 +63,6 @@ impl Stall {
         self.uniform = uniform;
     }
 
-    /// The warnings after a step.
     pub(super) fn warnings(&self, m: &Metrics) -> impl Iterator<Item = String> {
         let now = m.count("unscorable");
         let first = (now > 0 && now == self.unscorable).then(|| {
@@ -100,9 +97,6 @@ impl Stall {
     }
 
     /// Fails after `most` consecutive steps in which nothing could be graded.
-    ///
-    /// # Errors
-    /// Contains the verifier's reasons.
     pub(super) fn check(&self, most: u64, m: &Metrics) -> anyhow::Result<()> {
         if self.nothing_graded >= most {
             anyhow::bail!(
@@ -115,9 +109,6 @@ impl Stall {
     }
 
     /// The warnings after the last step.
-    ///
-    /// # Errors
-    /// If most completions of the run couldn't be graded, or every update was skipped.
     pub(super) fn at_end(&self) -> anyhow::Result<impl Iterator<Item = String>> {
         if self.steps > 0 && self.nothing_graded == self.steps {
             anyhow::bail!("no completion could be graded in any of the {} steps", self.steps);

@@ -88,7 +88,6 @@ fn objective() -> Objective {
     }
 }
 
-/// Tokens of a group.
 fn tokens(group: &Credited) -> f64 {
     (0..4).map(|i| group.length(i)).sum::<usize>() as f64
 }

@@ -13,13 +13,9 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Method {
-    /// Its name.
     pub(super) name: String,
-    /// Where it comes from.
     pub(super) source: String,
-    /// The changes, `KEY=VALUE`.
     pub(super) set: Vec<String>,
-    /// Its own parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) own: Option<Own>,
 }
@@ -30,15 +26,11 @@ pub(super) struct Method {
 pub(super) struct Own {
     /// The key of the configuration.
     pub(super) key: String,
-    /// Three values.
     pub(super) values: [String; 3],
 }
 
 impl Method {
     /// The configuration of a task with this method's changes.
-    ///
-    /// # Errors
-    /// Bad input that names the change.
     pub(super) fn config(&self, task: &str, set: &[String], seed: u64) -> anyhow::Result<Config> {
         let mut all = set.to_vec();
         all.extend(self.set.iter().cloned());
@@ -47,7 +39,6 @@ impl Method {
     }
 }
 
-/// A file of methods.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -86,9 +77,6 @@ fn built_in() -> Vec<Method> {
 }
 
 /// All methods: the built-in ones, then the user's own.
-///
-/// # Errors
-/// Bad input for a file of own methods that isn't one.
 pub(super) fn catalogue() -> anyhow::Result<Vec<Method>> {
     let mut all = built_in();
     all.extend(own()?);
@@ -96,9 +84,6 @@ pub(super) fn catalogue() -> anyhow::Result<Vec<Method>> {
 }
 
 /// The methods of these names, in their order, after the baseline if they lack it; all methods for no name.
-///
-/// # Errors
-/// Bad input for an unknown name or one that stands there twice.
 pub(super) fn chosen(names: &[String], baseline: &str) -> anyhow::Result<Vec<Method>> {
     let all = catalogue()?;
     let named = |flag: &str, name: &str| match all.iter().find(|m| m.name == name) {
@@ -128,9 +113,6 @@ pub(super) fn chosen(names: &[String], baseline: &str) -> anyhow::Result<Vec<Met
 }
 
 /// Adds a method to the user's own, and returns their file.
-///
-/// # Errors
-/// Bad input: a name that is none or is taken, a change that no task's configuration can have.
 pub(super) fn add(method: Method, replace: bool) -> anyhow::Result<PathBuf> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-+.".contains(c);
     let name = &method.name;

@@ -9,7 +9,6 @@ use fgrpo_eval::ranking::Ranked;
 use fgrpo_eval::table::{Table, percent};
 use serde_json::{Value, json};
 
-/// The exponents of a map.
 pub(super) struct Grid<'a> {
     pub(super) a: &'a [f64],
     pub(super) b: &'a [f64],
@@ -17,9 +16,6 @@ pub(super) struct Grid<'a> {
 
 impl Grid<'_> {
     /// A method for each pair, row by row.
-    ///
-    /// # Errors
-    /// Bad input for a number that stands there twice.
     pub(super) fn methods(&self) -> anyhow::Result<Vec<Method>> {
         for (flag, numbers) in [("--a", self.a), ("--b", self.b)] {
             if let Some((_, twice)) = numbers.iter().enumerate().find(|(i, x)| numbers[..*i].contains(x)) {
@@ -82,7 +78,6 @@ impl Grid<'_> {
         out!("{}", table.render(format));
     }
 
-    /// A heat map for each k.
     pub(super) fn figure(&self, standings: &Standings) -> Figure {
         let places = self.places(standings);
         let panel = |k: u64| {

@@ -24,11 +24,11 @@ pub(super) struct Wanted<'a> {
     pub(super) set: &'a [String],
     pub(super) out: &'a Path,
     pub(super) loading: Loading,
-    /// Whether tuning has chosen the settings, or none is wanted: what a folder holds is a run of them or of others.
+    /// Whether the settings are final: tuning has chosen them, or wasn't asked for. Only then is a folder's run compared with
+    /// them.
     pub(super) settled: bool,
 }
 
-/// A run.
 pub(super) struct Planned {
     pub(super) config: Config,
     pub(super) folder: PathBuf,
@@ -72,9 +72,6 @@ fn plan(
 }
 
 /// The reported runs, seed by seed, so that every method has a run before one has two.
-///
-/// # Errors
-/// Bad input: a task that is none, one that stands there twice, a folder with a run of another configuration.
 pub(super) fn planned(
     wanted: &Wanted<'_>,
     methods: &[Method],
@@ -101,9 +98,6 @@ pub(super) fn planned(
 }
 
 /// The runs of a round of tuning, from what the rounds before chose.
-///
-/// # Errors
-/// As [`planned`].
 pub(super) fn trials(
     wanted: &Wanted<'_>,
     methods: &[Method],
@@ -136,9 +130,6 @@ pub(super) fn trials(
 
 /// For each method of the finished trials the best one, by the mean of pass@1 and the pass@k of the largest k; the choices
 /// before it stay for methods without trials.
-///
-/// # Errors
-/// When a run can't be read.
 pub(super) fn choices(trials: &[Planned], mut chosen: Vec<Choice>) -> anyhow::Result<Vec<Choice>> {
     let mut best: Vec<(f64, &Choice)> = Vec::new();
     for run in trials {

@@ -3,12 +3,11 @@
 use super::plan::{TUNED, TUNING};
 use crate::chart::alone;
 use crate::output::table::{Format, Render};
-use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, Notation, Panel, Scale};
+use fgrpo_eval::io::files;
 use fgrpo_eval::ranking::{Method, Ranked, TrainedRun, rank};
 use fgrpo_eval::record::{self, Evaluation};
-use fgrpo_eval::samples::ProblemCounts;
 use fgrpo_eval::table::{Table, percent, points};
 use fgrpo_train::config::Config;
 use fgrpo_train::run::{metrics, sessions};
@@ -40,7 +39,6 @@ pub struct TableArgs {
 pub(super) struct Standings {
     pub(super) task: String,
     tuned: bool,
-    /// The largest k.
     pub(super) k: u64,
     pub(super) ranked: Vec<Ranked>,
     costs: BTreeMap<String, Costs>,
@@ -57,7 +55,6 @@ struct Costs {
     seconds: f64,
 }
 
-/// A finished run.
 struct Run {
     method: String,
     seed: u64,
@@ -69,9 +66,6 @@ struct Run {
 }
 
 /// Prints the table of every task in the folder.
-///
-/// # Errors
-/// Bad input: no finished run, runs of a task with different problems or graders, a baseline without a run.
 pub(super) fn print(args: &TableArgs) -> anyhow::Result<()> {
     let all = standings(&args.out, &args.baseline)?;
     if let Some(path) = &args.plot {
@@ -98,32 +92,19 @@ pub(super) fn print(args: &TableArgs) -> anyhow::Result<()> {
 
 /// The folders in a folder, by name.
 fn folders(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = match path.read_dir() {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
-    };
-    let paths = entries.map(|entry| entry.map(|e| e.path())).collect::<Result<Vec<_>, _>>();
-    let mut found = paths.with_context(|| format!("reading {}", path.display()))?;
-    found.retain(|path| path.is_dir());
-    found.sort();
-    Ok(found)
-}
-
-fn name_of(path: &Path) -> String {
-    path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    Ok(files::listed(path)?.into_iter().filter(|path| path.is_dir()).collect())
 }
 
 /// What the finished runs in a folder say, task by task.
-///
-/// # Errors
-/// As [`print`].
 pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
     let (mut all, mut without_baseline, mut unfinished) = (Vec::new(), Vec::new(), 0);
     for task in folders(out)? {
         let mut runs: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
         for folder in folders(&task)? {
-            let name = name_of(&folder);
+            let name = files::name(&folder);
             let Some((method, seed)) = name.rsplit_once("_seed-") else { continue };
             let Ok(seed) = seed.parse() else { continue };
             if method.starts_with(TUNING) {
@@ -137,9 +118,9 @@ pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standi
         }
         for (tuned, runs) in [false, true].into_iter().zip(runs) {
             if runs.iter().any(|run| run.method == baseline) {
-                all.push(ranked(name_of(&task), tuned, runs, baseline)?);
+                all.push(ranked(files::name(&task), tuned, runs, baseline)?);
             } else if !runs.is_empty() {
-                without_baseline.push(of_task(&name_of(&task), tuned));
+                without_baseline.push(of_task(&files::name(&task), tuned));
             }
         }
     }
@@ -188,14 +169,6 @@ fn run(folder: &Path, method: &str, seed: u64) -> anyhow::Result<Option<Run>> {
     Ok(Some(Run { method: method.to_owned(), seed, start, end, graders, costs }))
 }
 
-fn counts(evaluation: &Evaluation) -> Vec<ProblemCounts> {
-    let of = |(i, &correct): (usize, &usize)| {
-        let scored = evaluation.scored_per_problem.get(i).copied().unwrap_or(evaluation.samples);
-        ProblemCounts::counted(i.to_string(), scored as u64, correct as u64)
-    };
-    evaluation.per_problem.iter().enumerate().map(of).collect()
-}
-
 fn ranked(task: String, tuned: bool, runs: Vec<Run>, baseline: &str) -> anyhow::Result<Standings> {
     let first = &runs[0];
     if let Some(other) = runs.iter().find(|r| r.end.problem_set != first.end.problem_set) {
@@ -236,7 +209,7 @@ fn ranked(task: String, tuned: bool, runs: Vec<Run>, baseline: &str) -> anyhow::
         let sum = costs.entry(run.method.clone()).or_default();
         sum.entropy += run.costs.entropy;
         sum.seconds += run.costs.seconds;
-        let trained = TrainedRun { seed: run.seed, start: counts(&run.start), end: counts(&run.end) };
+        let trained = TrainedRun { seed: run.seed, start: run.start.counts(), end: run.end.counts() };
         match methods.iter_mut().find(|m| m.name == run.method) {
             Some(method) => method.runs.push(trained),
             None => methods.push(Method { name: run.method, runs: vec![trained] }),

@@ -4,9 +4,6 @@ use fgrpo_train::config::builtin;
 use std::path::Path;
 
 /// The text of a task's configuration: a built-in task by its name, else a file.
-///
-/// # Errors
-/// Bad input if there is none.
 pub(super) fn text(task: &str) -> anyhow::Result<String> {
     match builtin::builtin(&format!("arena-{task}")) {
         Some(text) => Ok(text.to_owned()),

@@ -39,9 +39,6 @@ pub enum SplitName {
 }
 
 /// Writes the file.
-///
-/// # Errors
-/// Bad input for a configuration of another task; otherwise where the file can't be written.
 pub(super) fn run(args: &Arithmetic) -> anyhow::Result<()> {
     let TaskConfig::Arithmetic(config) = Config::load(&args.config, &args.set)?.task else {
         bad_input!("{}: task.kind: wanted \"arithmetic\"", args.config.display());

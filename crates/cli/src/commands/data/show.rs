@@ -64,7 +64,6 @@ pub struct Show {
     pub thinking: Option<Switch>,
 }
 
-/// One problem, as it is printed.
 #[derive(Debug)]
 struct Shown {
     /// The part of a mix that it belongs to.
@@ -80,9 +79,6 @@ struct Shown {
 }
 
 /// Prints the problems.
-///
-/// # Errors
-/// Bad input: a configuration or data set that can't be read.
 pub(super) fn run(args: &Show) -> anyhow::Result<()> {
     let (all, shown) = if args.source.extension().is_some_and(|e| e == "toml") {
         of_configuration(args)?

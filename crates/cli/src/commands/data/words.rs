@@ -31,9 +31,6 @@ pub struct Args {
 }
 
 /// Writes both files.
-///
-/// # Errors
-/// Bad input if the folder can't be made; otherwise where a file can't be written.
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let words = Words { steps: args.steps.into(), problems: args.n + args.held_out, seed: args.seed };
     let mut held_out = words.draw()?;

@@ -7,14 +7,10 @@ use fgrpo_eval::samples::{Benchmark, GradedSample};
 use fgrpo_verify::verdict::Verdict;
 use std::collections::{HashMap, HashSet};
 
-/// Responses of each kind.
 const EACH: usize = 4;
 
 /// A few responses of `benchmark`: wrong ones to problems that the model usually solves, correct ones to problems
 /// that it rarely solves, and ones without a readable answer. `problems` are those of the data set, for their text.
-///
-/// # Errors
-/// Files that can't be read.
 pub(super) fn of(
     found: &Evaluated,
     benchmark: &Benchmark,

@@ -9,6 +9,7 @@ use fgrpo_eval::clusters;
 use fgrpo_eval::estimate::{Curve, Measured, RESAMPLES, resamples, resamples_of_all};
 use fgrpo_eval::evaluate::Evaluated;
 use fgrpo_eval::folder::Folder;
+use fgrpo_eval::io::json;
 use fgrpo_eval::pass_at_k::{Report, choose_ks, powers_of_two};
 use fgrpo_eval::plan::Plan;
 use fgrpo_eval::record::Average;
@@ -132,7 +133,6 @@ fn has_intervals(format: Format) -> bool {
     matches!(format, Format::Text | Format::Markdown)
 }
 
-/// The folder's report as one HTML file.
 fn page(
     flags: &Flags,
     folder: &Folder,
@@ -141,10 +141,11 @@ fn page(
     plan: &Plan,
 ) -> anyhow::Result<String> {
     let identity = folder.identity()?.unwrap_or_default();
-    let mut facts = Vec::new();
-    leaves("", &identity, &mut facts);
-    // Only for the program.
-    facts.retain(|(name, _)| name != "format");
+    // The format is for the program alone.
+    let told =
+        json::leaves(&identity, ".").into_iter().filter(|(name, value)| name != "format" && !value.is_null());
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let facts: Vec<(String, String)> = told.map(|(name, value)| (name, text(value))).collect();
     // A checkpoint's identity is a fingerprint; show its folder instead.
     let model = flags.model.clone().unwrap_or_else(|| {
         let known = identity["model"].as_str().filter(|_| identity["source"] != "checkpoint");
@@ -180,21 +181,6 @@ fn page(
         .collect::<anyhow::Result<Vec<_>>>()?;
     let title = format!("Evaluation of {model}");
     samples_page(&title, &facts, &sets, &[&folder.file("").display().to_string()])
-}
-
-/// Each leaf of a JSON value with its path.
-fn leaves(name: &str, value: &Value, out: &mut Vec<(String, String)>) {
-    match value {
-        Value::Object(map) => {
-            for (key, value) in map {
-                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
-                leaves(&name, value, out);
-            }
-        }
-        Value::Null => {}
-        Value::String(text) => out.push((name.to_owned(), text.clone())),
-        other => out.push((name.to_owned(), other.to_string())),
-    }
 }
 
 /// The result in one sentence.

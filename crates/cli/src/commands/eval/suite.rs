@@ -5,6 +5,7 @@
 
 mod files;
 
+use crate::args::named::named_path;
 use crate::args::places;
 use crate::commands::dry_run::rejected;
 use crate::commands::eval;
@@ -15,6 +16,7 @@ use fgrpo_eval::benchmarks::canonical;
 use fgrpo_eval::dataset;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
 use fgrpo_eval::failure::OrBadInput;
+use fgrpo_eval::io::files::name;
 use fgrpo_eval::io::json;
 use fgrpo_eval::io::shell::quoted;
 use fgrpo_eval::kind::TaskKind;
@@ -25,7 +27,6 @@ use std::path::{Path, PathBuf};
 
 use files::{Checked, check, check_training};
 
-/// Samples per problem in the paper.
 const SAMPLES: u64 = 1_024;
 
 /// The suites that there are.
@@ -46,7 +47,7 @@ pub struct Flags {
     #[arg(long, value_name = "DIR", requires = "suite", help_heading = "Suite")]
     pub data_root: Option<PathBuf>,
     /// A checkpoint folder and its name; repeatable. A name like Qwen2.5-7B/F-GRPO is a row of the paper's tables.
-    #[arg(long, value_name = "NAME=DIR", value_parser = model, requires = "suite", conflicts_with_all = ["model", "server"], help_heading = "Suite")]
+    #[arg(long, value_name = "NAME=DIR", value_parser = named_path, requires = "suite", conflicts_with_all = ["model", "server"], help_heading = "Suite")]
     pub models: Vec<(String, PathBuf)>,
     /// Only these benchmarks of the suite.
     #[arg(long = "benchmark", value_name = "NAME", requires = "suite", help_heading = "Suite")]
@@ -60,13 +61,6 @@ pub struct Flags {
     /// With --dry-run: write every rejected row to this file of JSON lines, with its file, row, reason and what was found.
     #[arg(long, value_name = "FILE", requires = "dry_run", help_heading = "Suite")]
     pub rejected: Option<PathBuf>,
-}
-
-fn model(text: &str) -> Result<(String, PathBuf), String> {
-    match text.split_once('=') {
-        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
-        _ => Err("wanted NAME=DIR".to_owned()),
-    }
 }
 
 /// Evaluates every model on every benchmark, each with the flags of `common`.
@@ -206,7 +200,6 @@ fn models(args: &Flags, common: &eval::Flags) -> anyhow::Result<Vec<(String, Opt
 
 /// `RUN/checkpoints/step-000800` is called `RUN-step-000800`, another folder by its name.
 fn name_of(path: &Path) -> String {
-    let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let run = path.parent().filter(|p| name(p) == "checkpoints").and_then(Path::parent);
     match run.map(name) {
         Some(run) => format!("{run}-{}", name(path)),

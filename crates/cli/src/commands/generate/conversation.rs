@@ -13,9 +13,6 @@ use std::os::fd::AsRawFd;
 const RESET: &str = "/reset";
 
 /// Answers line after line until the input ends or Ctrl-C.
-///
-/// # Errors
-/// A conversation longer than the model's positions, and what the engine reports.
 pub(super) fn hold(generator: &mut Generator<'_>, first: Option<String>) -> anyhow::Result<()> {
     let terminal = io::stdin().is_terminal();
     if terminal {

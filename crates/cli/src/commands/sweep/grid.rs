@@ -138,10 +138,6 @@ fn refuse_twice(set: &[(String, &str)], axis: &[Change], flag: &str, text: &str)
 }
 
 /// All runs: the product of the grid's axes; with alternatives, each of these as it is and once with every alternative.
-///
-/// # Errors
-/// Bad input for a text that is no axis, for a key that two axes or an axis of the grid and one of `fixed`, the
-/// assignments of `--set`, change, and for too many runs.
 pub(super) fn combinations(
     fixed: &[String],
     grid: &[String],

@@ -88,7 +88,6 @@ fn advantages(policy: &Policy, sample: &[usize], power: &[f64]) -> anyhow::Resul
     }
 }
 
-/// `fgrpo theory mass`.
 pub(super) fn mass(
     policy: &PolicyArgs,
     sample: &[usize],
@@ -220,7 +219,6 @@ fn bars(values: &[f64]) -> Vec<String> {
     values.iter().map(bar).collect()
 }
 
-/// `fgrpo theory sampled-mass`.
 pub(super) fn sampled_masses(policy: &PolicyArgs, n: u64, k: &[u64], output: &Output) -> anyhow::Result<()> {
     let (policy, rewards) = policy.policy()?;
     let all: Vec<u64> = if k.is_empty() {

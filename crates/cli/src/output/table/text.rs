@@ -5,7 +5,6 @@ use super::mark;
 use fgrpo_eval::table::{Cell, Part, Row, Table};
 use std::collections::HashSet;
 
-/// Space between columns.
 const GAP: usize = 2;
 /// A wrapped column of words is at least this wide.
 const NARROWEST: usize = 10;
@@ -159,7 +158,7 @@ fn block(table: &Table, columns: &[usize], widths: &[usize], styled: bool) -> St
     out
 }
 
-/// All columns, cells in as many lines as they need; an empty line above each row with a name.
+/// All columns, with cells wrapped over several lines; an empty line above each row with a name.
 fn wrapped(table: &Table, widths: &[usize], width: usize) -> String {
     let most = widths.iter().copied().max().unwrap_or(NARROWEST).max(NARROWEST);
     let fits = |&cap: &usize| total(widths.iter().map(|w| (*w).min(cap))) <= width;

@@ -43,31 +43,50 @@ pub(crate) fn lines(path: &Path) -> Vec<serde_json::Value> {
     text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
 
+/// Every line of a file of JSON lines, without what depends on the clock.
+#[track_caller]
+pub(crate) fn timeless(path: &Path) -> Vec<serde_json::Value> {
+    let mut all = lines(path);
+    for line in &mut all {
+        line.as_object_mut().unwrap().retain(|key, _| key != "seconds" && !key.contains("per_second"));
+    }
+    all
+}
+
+/// Number of lines of a file, 0 while it is missing.
+pub(crate) fn count(path: &Path) -> usize {
+    std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
+}
+
 /// A small model folder with tokenizer and template, made once for all tests of a process.
 pub(crate) fn model() -> &'static Path {
     static MODEL: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
     &MODEL
         .get_or_init(|| {
             let folder = tempfile::tempdir().unwrap();
-            let out = folder.path().join("base");
-            let arithmetic =
-                Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
-            let mut command = fgrpo();
-            command.arg("sft").arg(arithmetic).arg("--out").arg(&out);
-            command.args(sets(&[
-                "sft.steps=1",
-                "sft.eval_every=0",
-                "task.train=8",
-                "task.held_out=2",
-                "model.init.hidden_size=16",
-                "model.init.intermediate_size=32",
-                "model.init.num_hidden_layers=1",
-            ]));
-            command.assert().success();
-            let model = out.join("checkpoints/step-000001");
+            let model = demonstrated(folder.path(), 1, &["task.train=8", "task.held_out=2"]);
             (folder, model)
         })
         .1
+}
+
+/// A small model folder with tokenizer and template, after so many steps on demonstrations.
+pub(crate) fn demonstrated(folder: &Path, steps: usize, changes: &[&str]) -> PathBuf {
+    let out = folder.join("base");
+    let arithmetic = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
+    let mut command = fgrpo();
+    command.arg("sft").arg(arithmetic).arg("--out").arg(&out);
+    command.args(["--set", &format!("sft.steps={steps}")]);
+    command.args(sets(&[
+        "sft.eval_every=0",
+        "task.train=64",
+        "task.held_out=4",
+        "model.init.hidden_size=16",
+        "model.init.intermediate_size=32",
+        "model.init.num_hidden_layers=1",
+    ]));
+    command.args(sets(changes)).assert().success();
+    out.join(format!("checkpoints/step-{steps:06}"))
 }
 
 /// A configuration with which an answer with a digit is right: a policy that draws any token has one in 7 of 100 pairs of

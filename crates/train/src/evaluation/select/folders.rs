@@ -11,6 +11,7 @@ use fgrpo_eval::benchmarks::{self, Average, Domain, canonical};
 use fgrpo_eval::estimate::Tables;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::folder::IDENTITY;
+use fgrpo_eval::io::files;
 use fgrpo_eval::io::json;
 use fgrpo_eval::samples;
 use fgrpo_nn::weights::Gguf;
@@ -36,10 +37,6 @@ struct OnBenchmark {
 
 impl Folders {
     /// Reads the folders of `--evals`; nothing without any.
-    ///
-    /// # Errors
-    /// Bad input: a folder without evaluations, too few samples for k, a benchmark that one model lacks or has other
-    /// problems of.
     pub(super) fn read(settings: &Settings) -> anyhow::Result<Option<Self>> {
         if settings.evals.is_empty() {
             return Ok(None);
@@ -92,9 +89,6 @@ impl Folders {
     }
 
     /// The evaluated checkpoints of a run.
-    ///
-    /// # Errors
-    /// Checkpoints that can't be read.
     pub(super) fn candidates(&self, run: &Path, config: &Config) -> anyhow::Result<Candidates> {
         let mut found = Candidates { others: self.models.len(), ..Candidates::default() };
         for (step, path) in checkpoint::list(&run.join("checkpoints"))? {
@@ -171,12 +165,8 @@ fn evaluation_folders(path: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<(
         found.push(path.to_owned());
         return Ok(());
     }
-    let list =
-        std::fs::read_dir(path).with_context(|| format!("--evals {}", path.display())).or_bad_input()?;
-    let mut folders: Vec<PathBuf> =
-        list.filter_map(|e| Some(e.ok()?.path())).filter(|p| p.is_dir()).collect();
-    folders.sort();
-    folders.iter().try_for_each(|folder| evaluation_folders(folder, found))
+    let entries = files::listed(path).context("--evals").or_bad_input()?;
+    entries.iter().filter(|p| p.is_dir()).try_for_each(|folder| evaluation_folders(folder, found))
 }
 
 /// The model that an evaluation folder belongs to.

@@ -47,7 +47,6 @@ struct Size {
     pairs: f64,
 }
 
-/// Operations per prompt.
 struct Costs {
     each: Flops,
     prompt: f64,
@@ -87,7 +86,6 @@ impl Costs {
         distinct(samples, self.prompt, self.completion)
     }
 
-    /// Of so many completions, without the prompt.
     fn completions(&self, samples: usize) -> f64 {
         self.forward(self.group(samples))
     }

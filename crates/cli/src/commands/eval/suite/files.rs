@@ -14,13 +14,11 @@ const LONGEST_PROMPT: usize = 1_024;
 /// Names that the file of DeepScaleR may have.
 const DEEPSCALER_NAMES: [&str; 3] = ["deepscaler", "deepscalerpreviewdataset", "deepscalerpreview"];
 
-/// The result of looking at a file.
 pub(super) struct Checked {
     pub(super) name: String,
     pub(super) file: String,
     pub(super) found: String,
     pub(super) wanted: String,
-    /// What is wrong with it.
     pub(super) wrong: Option<String>,
     /// What happened to its rows, if it can be read.
     pub(super) report: Option<dataset::FilterReport>,

@@ -33,6 +33,11 @@ const KNOWN: [(&str, &str); 9] = [
     ("<reasoning>", "</reasoning>"),
 ];
 
+/// Whether a token is a tag of known models. Some have it as a special token, whose text is otherwise left out.
+pub fn is_tag(token: &str) -> bool {
+    KNOWN.iter().any(|(open, close)| *open == token || *close == token)
+}
+
 impl Tags {
     /// Reads `OPEN,CLOSE`.
     ///

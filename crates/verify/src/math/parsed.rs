@@ -302,7 +302,7 @@ fn plainly(expr: &Expr) -> (String, Binding) {
         Expr::Number(value) => {
             signed(value.to_string(), if expr.as_integer().is_some() { ATOM } else { PRODUCT })
         }
-        Expr::Decimal(value) => signed(decimal(&value.to_string()), ATOM),
+        Expr::Decimal(value, _) => signed(decimal(&value.to_string()), ATOM),
         Expr::Percent(value) => (format!("{}%", shown(value, ATOM)), ATOM),
         // Only strict mode reads units; a parsed object is parity's.
         Expr::Quantity(value, _) => plainly(value),

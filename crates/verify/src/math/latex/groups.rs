@@ -159,7 +159,9 @@ fn interval_order(low: &Expr, high: &Expr) -> Order {
     if low == high {
         return Order::Equal;
     }
-    if let (Expr::Number(low) | Expr::Decimal(low), Expr::Number(high) | Expr::Decimal(high)) = (low, high) {
+    if let (Expr::Number(low) | Expr::Decimal(low, _), Expr::Number(high) | Expr::Decimal(high, _)) =
+        (low, high)
+    {
         return match low.cmp(high) {
             std::cmp::Ordering::Less => Order::Increasing,
             std::cmp::Ordering::Equal => Order::Equal,

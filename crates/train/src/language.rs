@@ -25,7 +25,7 @@ use fgrpo_eval::io::harmless::shortened;
 use fgrpo_eval::io::json;
 use fgrpo_files as input;
 use fgrpo_nn::weights::Item;
-use fgrpo_verify::thoughts;
+use fgrpo_verify::thoughts::{self, Tags};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -222,23 +222,19 @@ impl Language {
         }
     }
 
-    /// Token ids as text, including special tokens.
+    /// Token ids as text for people, including special tokens.
     pub fn text(&self, ids: &[u32]) -> String {
-        match &self.vocabulary {
-            Vocabulary::Tokenizer(tokenizer) => {
-                decode(tokenizer, ids, true).unwrap_or_else(|e| format!("<not text: {e}>"))
-            }
-            Vocabulary::Mazes => tokens::spell(ids),
-        }
+        self.decoded(ids, true).unwrap_or_else(|e| format!("<not text: {e}>"))
     }
 
-    /// Token ids as text without special tokens other than the tags of thoughts.
-    pub fn plain_text(&self, ids: &[u32]) -> String {
+    /// Token ids as text, with special tokens or with no others than the tags of thoughts.
+    ///
+    /// # Errors
+    /// Errors from the tokenizer.
+    pub fn decoded(&self, ids: &[u32], special: bool) -> anyhow::Result<String> {
         match &self.vocabulary {
-            Vocabulary::Tokenizer(tokenizer) => {
-                decode(tokenizer, ids, false).unwrap_or_else(|e| format!("<not text: {e}>"))
-            }
-            Vocabulary::Mazes => tokens::spell(ids),
+            Vocabulary::Tokenizer(tokenizer) => decode(tokenizer, ids, special),
+            Vocabulary::Mazes => Ok(tokens::spell(ids)),
         }
     }
 
@@ -263,6 +259,25 @@ impl Language {
             }
             Vocabulary::Mazes => Ok(tokens::spell(completion)),
         }
+    }
+
+    /// Refuses tags of thoughts that an answer's text would lack, because they are special tokens.
+    ///
+    /// # Errors
+    /// Bad input that names the tag.
+    pub fn check_tags(&self, tags: &Tags) -> anyhow::Result<()> {
+        let Vocabulary::Tokenizer(tokenizer) = &self.vocabulary else { return Ok(()) };
+        let special = tokenizer.get_added_vocabulary();
+        let lost = [&tags.open, &tags.close]
+            .into_iter()
+            .find(|tag| special.is_special_token(tag) && !thoughts::is_tag(tag));
+        if let Some(tag) = lost {
+            bad_input!(
+                "task.reasoning: found {tag:?}, which {} calls a special token, so no answer's text has it; wanted it with \"special\": false there",
+                self.place
+            );
+        }
+        Ok(())
     }
 
     /// Texts that end a completion.

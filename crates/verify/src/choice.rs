@@ -280,7 +280,7 @@ impl Verifier {
         {
             return Reading::Other;
         }
-        let rest = rest.trim_start_matches([')', ']', '*', '"', '”', '$']);
+        let rest = rest.trim_start_matches(['\\', ')', ']', '*', '"', '”', '$']);
         if REFUSED.is_match(rest) {
             return Reading::Other;
         }
@@ -341,7 +341,8 @@ impl Verifier {
         let options = SENTENCE_END.split(next).take_while(|said| ONLY_LETTERS.is_match(said));
         let alone =
             options.flat_map(|said| SINGLE.find_iter(said)).any(|found| other(found.as_str()).is_some());
-        if goes_on || listed || alone {
+        let corrected = CORRECTED.captures(after).is_some_and(|found| other(&found[1]).is_some());
+        if goes_on || listed || alone || corrected {
             return true;
         }
         let mut listed: Vec<char> =
@@ -456,7 +457,7 @@ pattern!(
 );
 pattern!(
     LETTER,
-    r#"^[(\[*"“「『《【$]*([a-z])(?:$|[,:;!?)\]*"”」』》】$/&|–—\n。、।؛،]|\.(?:\W|$)|['’](?:d[ıiuü]r|t[ıiuü]r)\b|\s*[\pL\pM--\p{Latin}]|(?-i)\s+(?:[(–—-]|because|since|as|for|which|and|or|but|not|with|due|given)(?:\W|$))"#
+    r#"^(?:\\[(\[]|[(\[*"“「『《【$])*([a-z])(?:$|\\[)\]]|[,:;!?)\]*"”」』》】$/&|–—\n。、।؛،]|\.(?:\W|$)|['’](?:d[ıiuü]r|t[ıiuü]r)\b|\s*[\pL\pM--\p{Latin}]|(?-i)\s+(?:[(–—-]|(?:because|since|as|for|which|and|or|but|not|rather|instead|with|due|given)(?:\W|$)))"#
 );
 pattern!(
     REFUSED,
@@ -471,6 +472,11 @@ pattern!(ENDED, r"^\W*$|^\s*[,;:.!?)\]*/&|]|^\s+(?:and|or)\b|^['’]|^\s*[\pL--\
 pattern!(
     SUBJECT,
     r"^[)\]*\x22”$]*\s+(?:is|are|was|were|be|being|has|have|can|cannot|could|would|will|does|do|did|fails?|seems?|looks?|contradicts?|violates?|[a-z]+n['’]t)\b"
+);
+// "C. Actually, D", "C, no wait, it is D".
+pattern!(
+    CORRECTED,
+    r"(?:\b(?:actually|correction|sorry|wait|instead|but)\b|\bno\s*[,;:—–-]|\bno\s+wait\b)\W*(?:(?:actually|no|wait|it|is|it['’]s|now|the|answer|option|should|must|be|make|that)\b\W*)*([a-z])(?:\W*$|\s*[,.;!])"
 );
 pattern!(LISTED, r"^\W*(?:(?:and|or|also|maybe|perhaps|possibly)\b\W*)*([a-z])[).:]\s");
 pattern!(

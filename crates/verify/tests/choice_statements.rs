@@ -17,7 +17,7 @@ const QUESTIONS: [&[&str]; 7] = [
 ];
 
 /// `L` is the letter and `T` the words of the option stated, `l` and `t` those of another.
-const HONEST: [(&str, &str); 62] = [
+const HONEST: [(&str, &str); 65] = [
     ("box", r"\boxed{L}"),
     ("box", r"\boxed{(L)}"),
     ("box", r"So it is $\boxed{\text{L}}$."),
@@ -80,9 +80,12 @@ const HONEST: [(&str, &str); 62] = [
     ("other languages", "正确答案是(L)。"),
     ("other languages", "所以选L。"),
     ("other languages", "Respuesta: L"),
+    ("answer is", "The answer is L (not l)."),
+    ("answer is", "The answer is L rather than l."),
+    ("answer is", r"The answer is \(L\)."),
 ];
 
-const DISHONEST: [(&str, &str); 54] = [
+const DISHONEST: [(&str, &str); 59] = [
     ("nothing", ""),
     ("nothing", "I don't know."),
     ("nothing", "The answer is clear."),
@@ -103,6 +106,11 @@ const DISHONEST: [(&str, &str); 54] = [
     ("taken back", "#### L\nSorry.\n#### l"),
     ("taken back", "<answer>L</answer>\nOn reflection:\n<answer>l</answer>"),
     ("taken back", "The answer is L.\n\\boxed{none of them}"),
+    ("taken back", "The answer is L. Actually, l."),
+    ("taken back", "The answer is L, no wait, l."),
+    ("taken back", "The answer is L. Correction: it is l."),
+    ("taken back", "The answer was L but now is l."),
+    ("taken back", "I pick L. Sorry, it should be l."),
     ("several", r"\boxed{L, l}"),
     ("several", r"\boxed{L or l}"),
     ("several", r"\boxed{l/L}"),

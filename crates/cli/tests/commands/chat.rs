@@ -168,7 +168,14 @@ fn an_answer_keeps_the_tags_of_thoughts_that_are_special_tokens() {
     let plain = language(&[]);
     assert_eq!(plain.answer(&[3, 1, 4, 2, 8]).unwrap(), "[THINK]1[/THINK]2");
     assert_eq!(plain.answer(&[5, 1, 6, 2]).unwrap(), "<|START_THINKING|>1<|END_THINKING|>2");
-    assert_eq!(plain.plain_text(&[1, 7, 2, 8]), "1</think>2");
+    assert_eq!(plain.decoded(&[1, 7, 2, 8], false).unwrap(), "1</think>2");
+    let tags = |text: &str| fgrpo_verify::thoughts::Tags::parse(text).unwrap();
+    assert!(plain.check_tags(&tags("[THINK],[/THINK]")).is_ok() && plain.check_tags(&tags("a,b")).is_ok());
+    let refused = format!("{:#}", plain.check_tags(&tags("[THINK],<end>")).unwrap_err());
+    assert!(
+        refused.contains("task.reasoning: found \"<end>\"") && refused.contains("tokenizer.json"),
+        "{refused}"
+    );
     // With a text that stops, the special tokens before it are taken out of the text.
     assert_eq!(language(&["a"]).answer(&[3, 1, 4, 2, 0, 1]).unwrap(), "[THINK]1[/THINK]2");
 }

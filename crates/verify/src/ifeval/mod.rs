@@ -102,12 +102,17 @@ impl Verifier {
         if ids.len() != kwargs.len() {
             return Err(Error::Length { found: kwargs.len(), wanted: ids.len() });
         }
-        let none = Map::new();
-        let instructions = ids
-            .iter()
-            .zip(kwargs)
-            .map(|(id, given)| Instruction::new(id.as_ref(), given.as_object().unwrap_or(&none)))
-            .collect::<Result<_, _>>()?;
+        let instruction = |(id, given): (&S, &Value)| match given {
+            Value::Object(given) => Instruction::new(id.as_ref(), given),
+            Value::Null => Instruction::new(id.as_ref(), &Map::new()),
+            other => Err(Error::Argument {
+                instruction: id.as_ref().to_owned(),
+                argument: "all of them",
+                found: other.to_string(),
+                wanted: "an object",
+            }),
+        };
+        let instructions = ids.iter().zip(kwargs).map(instruction).collect::<Result<_, _>>()?;
         Ok(Self { ids: ids.iter().map(|id| id.as_ref().to_owned()).collect(), instructions })
     }
 

@@ -113,12 +113,21 @@ impl Unit {
         let mut sign = 1;
         let mut power = 1;
         let mut rest = text;
-        if let Some(modulus) = text.trim().strip_prefix("mod ") {
-            unit.words.push(format!("mod {}", modulus.trim()).into());
+        if let Some(modulus) = text.trim_matches(['{', '}', ' ']).strip_prefix("mod ") {
+            unit.words.push(format!("mod {modulus}").into());
             return unit;
         }
-        while let Some(start) = rest.find(|c: char| c.is_alphabetic() || matches!(c, '/' | '^')) {
+        loop {
+            let start =
+                rest.find(|c: char| c.is_alphabetic() || matches!(c, '/' | '^')).unwrap_or(rest.len());
+            // A number among the words is another value; one that a letter touches is part of a word: `m2`.
+            let numbers = rest[..start].split(char::is_whitespace).skip(1);
+            unit.changing
+                .extend(numbers.filter(|n| n.starts_with(|c: char| c.is_ascii_digit())).map(Box::from));
             rest = &rest[start..];
+            if rest.is_empty() {
+                break;
+            }
             if let Some(after) = rest.strip_prefix('/') {
                 (sign, rest) = (-1, after);
                 continue;
@@ -237,6 +246,12 @@ mod tests {
             ("degrees", "C", true),
             ("degrees Celsius", "C", true),
             ("F", "C", false),
+            ("m2", "", true),
+            ("apples 13", "apples", false),
+            ("{mod 97}", "mod 97", true),
+            ("mod 97", "", true),
+            ("mod 97", "mod 89", false),
+            ("apples 13 pears", "", false),
         ] {
             let (a, b) = (Unit::parse(first), Unit::parse(second));
             assert_eq!((a.agrees(&b), b.agrees(&a)), (wanted, wanted), "{first} and {second}: {a:?} {b:?}");

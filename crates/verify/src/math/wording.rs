@@ -1000,6 +1000,10 @@ impl Writer {
             }
         }
         if self.at_start() {
+            // A denial of what follows is nothing that is read.
+            if !ends && words.split(' ').any(|word| matches!(word, "not" | "never")) {
+                return self.out.push_str("\\| ");
+            }
             let named = next.starts_with(['=', '<', '>', '_', '≤', '≥', '≠', '≈'])
                 || ["\\approx", "\\in", "\\le", "\\ge", "\\ne"].iter().any(|sign| next.starts_with(sign));
             let word = |word: &str| word.trim_matches([':', '.', ',']).to_owned();

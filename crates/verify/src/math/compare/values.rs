@@ -116,8 +116,8 @@ impl Comparer<'_> {
             })
     }
 
-    /// The exponent of the last digit at which decimals are compared: the coarser one's, but at least the third. A value
-    /// without a last digit is compared with all digits that are written, zeros included, up to those that a double has.
+    /// The exponent of the last digit at which decimals are compared: the coarser one's, but at least the third; zeros that
+    /// are written are digits. A value without a last digit is compared with no more digits than a double has.
     fn last_place(&self, gold: &Written, answer: &Written, endless: bool) -> Option<i64> {
         const LEAST: i64 = 3;
         const DOUBLE: i64 = 15;
@@ -130,8 +130,9 @@ impl Comparer<'_> {
                 let most = if endless { DOUBLE.max(precision) } else { written };
                 (written >= precision).then_some(first - written.min(most) + 1)
             }
-            (Written::Digits { first, count, .. }, Written::Digits { first: other, count: others, .. }) => {
-                Some((*first).max(*other) - (*count).min(*others).max(LEAST) + 1)
+            (Written::Digits { first, last, .. }, Written::Digits { first: other, last: others, .. }) => {
+                let fewer = (first - last + 1).min(other - others + 1);
+                Some((*first).max(*other) - fewer.max(LEAST) + 1)
             }
         }
     }

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use fgrpo_verify::choice::{Match, Verifier, letter};
+use fgrpo_verify::choice::{Error, Match, Verifier, letter, show};
+use fgrpo_verify::verdict::Verdict;
 
 /// Options of different kinds: words, articles, numbers that begin others, formulas, sentences.
 const QUESTIONS: [&[&str]; 7] = [
@@ -219,4 +220,96 @@ fn statements_of_the_right_option_are_correct() {
 #[test]
 fn other_several_denied_and_supposed_options_are_not_correct() {
     assert_eq!(graded(&DISHONEST, false).len(), 0, "dishonest statements that are correct");
+}
+
+fn verdict(gold: &str, response: &str, compare: Match) -> (Verdict, String) {
+    let options = ["London", "Paris", "Rome", "A dog"].map(str::to_owned);
+    let outcome = Verifier::new(gold, &options, compare).unwrap().check(response);
+    (outcome.verdict, outcome.reason.into_owned())
+}
+
+#[test]
+fn a_boxed_letter_is_compared_strictly() {
+    use Verdict::{Correct, Unparsed, Wrong};
+    for (response, expected) in [
+        (r"So \boxed{B}", Correct),
+        (r"\boxed{A} no, \boxed{ \text{B} }.", Correct),
+        (r"\boxed{(B)}", Correct),
+        (r"\boxed{\mathbf{B}}", Correct),
+        (r"\boxed{C}", Wrong),
+        (r"\boxed{b}", Wrong),
+        (r"\boxed{Paris}", Wrong),
+        (r"\boxed{B. Paris}", Wrong),
+        (r"\boxed{AB}", Wrong),
+        (r"\boxed{}", Unparsed),
+        ("The answer is B", Unparsed),
+        ("", Unparsed),
+        (r"\boxed{B} and \boxed{C", Correct),
+    ] {
+        assert_eq!(verdict("B", response, Match::Letter).0, expected, "{response}");
+    }
+}
+
+#[test]
+fn letter_or_content_also_reads_words() {
+    use Verdict::{Correct, Unparsed, Wrong};
+    for (gold, response, expected) in [
+        ("B", r"\boxed{b}", Correct),
+        ("B", r"\boxed{\text{Paris}}", Correct),
+        ("B", r"\boxed{paris.}", Correct),
+        ("B", r"\boxed{B) Paris}", Correct),
+        ("B", r"\boxed{Option B}", Correct),
+        ("B", r"\boxed{Rome}", Wrong),
+        ("A", r"\boxed{A dog}", Wrong),
+        ("D", r"\boxed{A dog}", Correct),
+        ("A", r"\boxed{A cat}", Wrong),
+        ("B", "**The answer is: (B).**", Correct),
+        ("B", "Final Answer: Paris", Correct),
+        ("B", "I would say B", Unparsed),
+        // All letters at once are no choice.
+        ("A", r"\boxed{A, B, C, D}", Wrong),
+        ("A", r"\boxed{A,B}", Wrong),
+        ("A", r"\boxed{A) or B)}", Wrong),
+        ("A", r"\boxed{(A), (B)}", Wrong),
+        ("A", r"\boxed{\text{A. B. C. D.}}", Wrong),
+        ("A", r"\boxed{A: option B}", Wrong),
+        ("A", "The answer is A, B, C and D", Wrong),
+        ("D", r"\boxed{D. A dog}", Correct),
+        ("B", r"\boxed{B, because it is Paris}", Correct),
+    ] {
+        assert_eq!(verdict(gold, response, Match::LetterOrContent).0, expected, "{response}");
+    }
+}
+
+#[test]
+fn the_order_depends_on_the_question_alone_and_is_a_permutation() {
+    let options = ["right", "w1", "w2", "w3"];
+    let shown = show("Which?", &options).unwrap();
+    assert_eq!(shown, show("Which?", &options).unwrap());
+    let mut sorted = shown.order.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, [0, 1, 2, 3]);
+    assert_eq!(shown.options[(shown.gold as u8 - b'A') as usize], "right");
+    let mut places = [0usize; 4];
+    for i in 0..4000 {
+        let gold = show(&format!("question {i}"), &options).unwrap().gold;
+        places[(gold as u8 - b'A') as usize] += 1;
+    }
+    // Each place is right 1,000 times in 4,000 but for chance (standard deviation 27).
+    assert!(places.iter().all(|n| (890..=1110).contains(n)), "{places:?}");
+}
+
+#[test]
+fn a_gold_that_is_no_option_is_refused() {
+    let options = ["x", "y"].map(str::to_owned);
+    assert!(Verifier::new("C", &options, Match::Letter).is_err());
+    assert!(Verifier::new("Paris", &[], Match::Letter).is_err());
+    assert!(Verifier::new(" (B) ", &options, Match::Letter).is_ok());
+    assert_eq!(show("q", &["one"]), Err(Error::Count { found: 1 }));
+}
+
+#[test]
+fn unclosed_boxes_cost_no_more_than_two_scans() {
+    let response = "\\boxed{".repeat(200_000);
+    assert_eq!(verdict("B", &response, Match::Letter).0, Verdict::Unparsed);
 }

@@ -2,5 +2,6 @@
 
 mod balance;
 mod problems;
+mod quirks;
 mod robustness;
 mod strict;

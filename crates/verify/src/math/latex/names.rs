@@ -5,8 +5,8 @@ use dashu_ratio::RBig;
 use super::super::budget::ParseError;
 use super::super::expr::{Constant, Expr};
 use super::super::lexer::{Spanned, Token};
+use super::super::normal_strict;
 use super::super::units::Unit;
-use super::super::wording;
 use super::{Operand, Parsed, Parser};
 
 /// Argument lists tried in one answer.
@@ -32,11 +32,11 @@ impl Parser<'_> {
     pub(super) fn based(&mut self, digits: Expr) -> Parsed<Expr> {
         self.expect(&Token::Underscore)?;
         let base = match self.peek() {
-            Some(Token::OpenBrace) => wording::base(&self.raw_group()?),
+            Some(Token::OpenBrace) => normal_strict::base(&self.raw_group()?),
             Some(Token::Integer(_) | Token::Text(_)) => {
                 let spanned = &self.tokens[self.at];
                 self.at += 1;
-                wording::base(&self.text[spanned.start..spanned.end])
+                normal_strict::base(&self.text[spanned.start..spanned.end])
             }
             _ => None,
         };

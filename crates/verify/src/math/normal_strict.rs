@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use dashu_int::IBig;
 
 use super::budget::MAX_ANSWER;
-use super::normal;
+use super::normal_parity;
 use super::units;
 
 /// Commands without effect on the value, by the number of groups that follow them and go too. Some wrap a group, which
@@ -179,7 +179,7 @@ pub(super) fn base(text: &str) -> Option<u32> {
 }
 
 /// The answer's text for the parser.
-pub(super) fn rewritten(raw: &str) -> String {
+pub(super) fn normalize(raw: &str) -> String {
     if raw.bytes().all(|byte| byte.is_ascii_digit()) {
         return raw.to_owned();
     }
@@ -206,7 +206,7 @@ pub(super) fn rewritten(raw: &str) -> String {
     if let Some(number) = degrees.filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.')) {
         return format!("{number}\\text{{ degree}}");
     }
-    normal::missing_braces(&turned_brackets(text).unwrap_or_else(|| text.to_owned()))
+    normal_parity::missing_braces(&turned_brackets(text).unwrap_or_else(|| text.to_owned()))
 }
 
 /// Levels of arguments in each other that get their braces.

@@ -313,3 +313,58 @@ fn unclosed_boxes_cost_no_more_than_two_scans() {
     let response = "\\boxed{".repeat(200_000);
     assert_eq!(verdict("B", &response, Match::Letter).0, Verdict::Unparsed);
 }
+
+mod boxes {
+    use fgrpo_verify::boxed::{BOXES, last_closed, outermost, plain};
+
+    #[test]
+    fn the_last_box_that_closes_is_found() {
+        for (text, wanted) in [
+            (r"\boxed{1} or \boxed{\frac{1}{2}}.", Some(r"\frac{1}{2}")),
+            (r"\boxed{1} and \boxed{2", Some("1")),
+            (r"\boxed{1} \boxed{2 \boxed{3", Some("1")),
+            (r"\boxed{a \boxed{b} c}", Some("b")),
+            (r"} \boxed{\fbox{x}", Some("x")),
+            (r"\boxed{}", Some("")),
+            (r"{1} boxed{2}", None),
+            ("", None),
+        ] {
+            assert_eq!(last_closed(text, &BOXES), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_box_around_a_box_is_its_content_and_a_box_in_a_text_is_part_of_it() {
+        let contents = |text| outermost(text).into_iter().map(|(_, content)| content).collect::<Vec<_>>();
+        assert_eq!(contents(r"\boxed{1} and \boxed{\fbox{\boxed{2}}}"), ["1", "2"]);
+        assert_eq!(contents(r"\boxed{a \boxed{b}}"), [r"a \boxed{b}"]);
+        assert_eq!(contents(r"\boxed{1} \boxed{2"), ["1"]);
+    }
+
+    #[test]
+    fn dress_is_taken_off_and_content_kept() {
+        for (text, wanted) in [
+            (r"\text{B}", "B"),
+            (r"\color{red}B", "B"),
+            (r"\textcolor{red}{\textbf{B}}", "B"),
+            (r"$\mathbf{(B)}$", "(B)"),
+            (r"\textbf{(B) }\$5", r"(B) \$5"),
+            (r"{\bf B}", "B"),
+            ("**`B`**", "B"),
+            (r"\frac{1}{23}", r"\frac{1}{23}"),
+            (r"\text{A. $\frac{1}{2}$}", r"A. $\frac{1}{2}$"),
+            (r"{a} or {b}", "{a} or {b}"),
+            (r"a\,b \quad  c", "a b c"),
+            ("**yes** or **no**", "**yes** or **no**"),
+        ] {
+            assert_eq!(plain(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_hundred_thousand_open_boxes_take_one_pass() {
+        let text = "\\boxed{".repeat(100_000);
+        assert_eq!(last_closed(&text, &BOXES), None);
+        assert_eq!(outermost(&text), []);
+    }
+}

@@ -104,7 +104,7 @@ fn is_turned(before: &str, after: &str) -> bool {
         pattern(concat!(
             r"^[\s$*)\]}\\.]*(?:\?|[/±]|vs\b|versus\b|(?:times|plus|minus|percent of|divided by)\s+[$\d\\(]|",
             r"to the power\b|or (?:more|less|fewer|greater|above|below)\b|fails?\b|",
-            r"(?:is|are|was|does|do|did|must|should|can|could|would|will)(?:n['’]t\b|\s[^.,;!?\n$]{0,40}?\b",
+            r"(?:is|are|was|does|do|did|must|should|can|could|would|will)(?:n['’]t\b|\s+(?:\w+\s+){0,2}?",
             r"(?:not|wrong|incorrect|false|extraneous|spurious|rejected|discarded|excluded|invalid|impossible)\b))",
         ))
     });

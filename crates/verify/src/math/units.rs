@@ -3,59 +3,19 @@
 //! Units of a quantity are compared by their canonical names, so that `m/s` is `meters per second`. They are not
 //! converted: 10 cm and 0.1 m differ. A value without a unit agrees with any unit, because golds often leave it out.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 /// Canonical names of units, each with its other spellings.
-const UNITS: &[(&str, &[&str])] = &[
-    ("mm", &["millimeter", "millimetre"]),
-    ("cm", &["centimeter", "centimetre"]),
-    ("dm", &["decimeter", "decimetre"]),
-    ("m", &["meter", "metre"]),
-    ("km", &["kilometer", "kilometre", "kms"]),
-    ("inch", &["in", "inches"]),
-    ("foot", &["ft", "feet"]),
-    ("yard", &["yd", "yds"]),
-    ("mile", &["mi"]),
-    ("mg", &["milligram"]),
-    ("g", &["gram", "gm", "gms"]),
-    ("kg", &["kilogram", "kgs"]),
-    ("tonne", &["ton"]),
-    ("pound", &["lb", "lbs"]),
-    ("ounce", &["oz"]),
-    ("ms", &["millisecond"]),
-    ("s", &["second", "sec", "secs"]),
-    ("minute", &["min", "mins"]),
-    ("hour", &["h", "hr", "hrs"]),
-    ("day", &[]),
-    ("week", &[]),
-    ("month", &[]),
-    ("year", &["yr", "yrs"]),
-    ("ml", &["milliliter", "millilitre"]),
-    ("l", &["liter", "litre"]),
-    ("gallon", &["gal"]),
-    ("degree", &["deg"]),
-    ("radian", &["rad", "rads"]),
-    ("celsius", &["c"]),
-    ("fahrenheit", &["f"]),
-    ("k", &["kelvin"]),
-    ("n", &["newton"]),
-    ("j", &["joule"]),
-    ("kj", &["kilojoule"]),
-    ("w", &["watt"]),
-    ("kw", &["kilowatt"]),
-    ("v", &["volt"]),
-    ("a", &["amp", "ampere"]),
-    ("ohm", &[]),
-    ("hz", &["hertz"]),
-    ("pa", &["pascal"]),
-    ("mol", &["mole"]),
-    ("acre", &[]),
-    ("hectare", &["ha"]),
-    ("dollar", &["usd", "bucks"]),
-    ("cent", &["cents"]),
-    ("euro", &["eur"]),
-    ("sterling", &["gbp"]),
-    ("yen", &["jpy"]),
-    ("rupee", &["rs", "inr"]),
-];
+const UNITS: &str = "\
+    mm millimeter millimetre | cm centimeter centimetre | dm decimeter decimetre | m meter metre | \
+    km kilometer kilometre kms | inch in inches | foot ft feet | yard yd yds | mile mi | mg milligram | \
+    g gram gm gms | kg kilogram kgs | tonne ton | pound lb lbs | ounce oz | ms millisecond | \
+    s second sec secs | minute min mins | hour h hr hrs | day | week | month | year yr yrs | \
+    ml milliliter millilitre | l liter litre | gallon gal | degree deg | radian rad rads | celsius c | \
+    fahrenheit f | k kelvin | n newton | j joule | kj kilojoule | w watt | kw kilowatt | v volt | \
+    a amp ampere | ohm | hz hertz | pa pascal | mol mole | acre | hectare ha | dollar usd bucks | \
+    cent cents | euro eur | sterling gbp | yen jpy | rupee rs inr";
 
 /// Units whose spelling is two units: per hour and so on.
 const SPEEDS: &[(&str, [&str; 2])] =
@@ -89,10 +49,15 @@ pub(super) struct Unit {
 
 /// The canonical name of a unit.
 pub(super) fn canonical(word: &str) -> Option<&'static str> {
-    let find = |word: &str| {
-        UNITS.iter().find(|(name, others)| *name == word || others.contains(&word)).map(|(name, _)| *name)
-    };
-    find(word).or_else(|| word.strip_suffix('s').filter(|stem| stem.len() > 2).and_then(find))
+    static NAMES: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
+        let units = UNITS.split(" | ").map(|unit| unit.split_whitespace());
+        units
+            .flat_map(|mut words| words.next().map(|name| words.chain([name]).map(move |word| (word, name))))
+            .flatten()
+            .collect()
+    });
+    let plural = word.strip_suffix('s').filter(|stem| stem.len() > 2);
+    [Some(word), plural].into_iter().flatten().find_map(|word| NAMES.get(word).copied())
 }
 
 /// Whether a word changes what is said about the value beside it.

@@ -201,11 +201,11 @@ impl Verifier {
     /// The last line, if it is nothing but a choice or ends in one in bold type, and is not the last of a list of options.
     fn last_line(&self, response: &str) -> Option<Statement> {
         let mut lines = response.lines().rev().map(str::trim).filter(|line| !line.is_empty());
-        let line = lines.next()?.trim_start_matches(['-', '>', '#', ' ']);
+        let line = unmarked(lines.next()?, |c| "-># ".contains(c));
         let value = match self.alone(line) {
             Some(found) => {
                 let listed =
-                    lines.next().and_then(|before| self.alone(before.trim_start_matches(['-', '>', ' '])));
+                    lines.next().and_then(|before| self.alone(unmarked(before, |c| "-> ".contains(c))));
                 if listed.is_some_and(|before| before != found) {
                     return None;
                 }
@@ -251,7 +251,7 @@ impl Verifier {
     fn read(&self, said: &str) -> Reading {
         let line = said.trim().lines().next().unwrap_or_default();
         let plain = boxed::plain(truncated(line, LONGEST_VALUE));
-        let text = unwrapped(plain.trim_start_matches([':', '*', '=', '-', '>', ' ']));
+        let text = unwrapped(unmarked(&plain, |c| ":*=-> ".contains(c)));
         if let [letter] = text.trim_end_matches(['.', '。']).as_bytes()
             && letter.is_ascii_alphabetic()
         {
@@ -309,7 +309,7 @@ impl Verifier {
             let named = named.to_ascii_uppercase().chars().next().filter(|_| same_case);
             named.filter(|named| *named != option && self.place(*named).is_some())
         };
-        let words = rest.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '\\');
+        let words = unmarked(rest, |c| !c.is_alphanumeric() && c != '\\');
         let words = words.trim_end_matches(['*', '"', '”', '`']);
         let said = self.option_of(words);
         if said.is_some_and(|said| said != option) {
@@ -424,7 +424,7 @@ const JOINS_IN_OTHER_SCRIPTS: &str =
 /// What makes a statement in one of these languages a supposition or a denial.
 const NO_STATEMENT_ELSEWHERE: &str = r"(?:\b(?:no|si|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|не|якщо|δεν|αν)\b|不|非|如果|若|もし|만약|아니|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่)";
 /// A letter called correct.
-const CALLED_CORRECT: &str = r"((?-i:(?:\b[A-Z]\b[)\]*]*\s*(?:,|/|or|and)\s*[(\[*]*)*\b[A-Z]\b))[)\]*]*(?:\s+(?:is|must be|would be|seems)(?: the| therefore| clearly| indeed| also| equally)* (?:correct|right|best)\b|\s*(?:选项)?(?:是)?正确)";
+const CALLED_CORRECT: &str = r"((?-i:(?:\b[A-Z]\b[)\]*]*\s*(?:,|/|or|and)\s*[(\[*]*)*\b[A-Z]\b))[)\]*]*(?:\s+(?:is|must be|would be|seems)(?: the| therefore| clearly| indeed| also| equally| only)* (?:correct|right|best|answer|choice)\b|\s*(?:选项)?(?:是)?正确)";
 /// What makes a statement a supposition or a denial.
 const NO_STATEMENT: &str = r"(?:\b(?:not|never|cannot|if|whether|suppos\w*|assum\w*|unless|could|might|may|wrong|incorrect|false|unlikely|why|neither|nor|none)\b|n't\b|n’t\b|不)";
 
@@ -533,6 +533,13 @@ fn floor(text: &str, mut at: usize) -> usize {
         at -= 1;
     }
     at
+}
+
+/// A text without the marks that begin it. A minus sign before a number is none.
+fn unmarked(text: &str, is_mark: impl Fn(char) -> bool) -> &str {
+    let bare = text.trim_start_matches(is_mark);
+    let (before, number) = (&text[..text.len() - bare.len()], bare.starts_with(|c: char| c.is_ascii_digit()));
+    if number && before.ends_with('-') { &text[before.len() - 1..] } else { bare }
 }
 
 fn truncated(text: &str, length: usize) -> &str {

@@ -7,7 +7,8 @@ use fgrpo_verify::choice::{Error, Match, Verifier, letter, show};
 use fgrpo_verify::verdict::Verdict;
 
 /// Options of different kinds: words, articles, numbers that begin others, formulas, sentences.
-const QUESTIONS: [&[&str]; 7] = [
+const QUESTIONS: [&[&str]; 8] = [
+    &["13", "-13", "1.3", "-1/3"],
     &["London", "Paris", "Rome", "A dog"],
     &["5", "5.5", "55", "1/5"],
     &["10 cm", "10 m", "100 cm", "1 km", "10 million"],
@@ -86,7 +87,7 @@ const HONEST: [(&str, &str); 65] = [
     ("answer is", r"The answer is \(L\)."),
 ];
 
-const DISHONEST: [(&str, &str); 59] = [
+const DISHONEST: [(&str, &str); 60] = [
     ("nothing", ""),
     ("nothing", "I don't know."),
     ("nothing", "The answer is clear."),
@@ -126,6 +127,7 @@ const DISHONEST: [(&str, &str); 59] = [
     ("several", "The answer is L. The answer is l."),
     ("several", "The answer is l. The answer is L."),
     ("several", "I choose L, and I choose l."),
+    ("several", "The answer is L. l is the answer."),
     ("several", "L or l is correct."),
     ("several", "L, l is correct."),
     ("several", "<answer>L</answer> <answer>l</answer>"),

@@ -509,7 +509,7 @@ mod tests {
             ("It can't be $5$", &["5"], true),
             ("The answer is at least $5$.", &["5"], true),
             ("The answer is not $5$ but $6$.", &["6"], false),
-            ("No more than 7 fit, so the answer is $5$.", &["5"], false),
+            ("No more than 7 fit, so the answer is $5$.", &["$5$."], false),
             ("Is the answer $5$?", &["5"], true),
             ("Answer: 2. $x$", &["$x$"], false),
             ("**Answer:** 7 apples", &["7 apples"], false),

@@ -201,11 +201,10 @@ impl Verifier {
     /// The last line, if it is nothing but a choice or ends in one in bold type, and is not the last of a list of options.
     fn last_line(&self, response: &str) -> Option<Statement> {
         let mut lines = response.lines().rev().map(str::trim).filter(|line| !line.is_empty());
-        let line = unmarked(lines.next()?, |c| "-># ".contains(c));
+        let line = unmarked(lines.next()?, "-># ");
         let value = match self.alone(line) {
             Some(found) => {
-                let listed =
-                    lines.next().and_then(|before| self.alone(unmarked(before, |c| "-> ".contains(c))));
+                let listed = lines.next().and_then(|before| self.alone(unmarked(before, "-> ")));
                 if listed.is_some_and(|before| before != found) {
                     return None;
                 }
@@ -238,7 +237,7 @@ impl Verifier {
                 rest.is_some_and(|rest| {
                     rest.is_empty()
                         || (bare.len() > rest.len() + 1
-                            && self.options.get(*option).is_some_and(|words| words == rest))
+                            && self.options.get(*option).is_some_and(|words| words == unwrapped(rest)))
                 })
             }
         };
@@ -251,7 +250,7 @@ impl Verifier {
     fn read(&self, said: &str) -> Reading {
         let line = said.trim().lines().next().unwrap_or_default();
         let plain = boxed::plain(truncated(line, LONGEST_VALUE));
-        let text = unwrapped(unmarked(&plain, |c| ":*=-> ".contains(c)));
+        let text = unwrapped(unmarked(&plain, ":*=-> "));
         if let [letter] = text.trim_end_matches(['.', '。']).as_bytes()
             && letter.is_ascii_alphabetic()
         {
@@ -309,7 +308,7 @@ impl Verifier {
             let named = named.to_ascii_uppercase().chars().next().filter(|_| same_case);
             named.filter(|named| *named != option && self.place(*named).is_some())
         };
-        let words = unmarked(rest, |c| !c.is_alphanumeric() && c != '\\');
+        let words = unmarked(rest, " .:,;*\"”`')]–—=>$-");
         let words = words.trim_end_matches(['*', '"', '”', '`']);
         let said = self.option_of(words);
         if said.is_some_and(|said| said != option) {
@@ -318,8 +317,10 @@ impl Verifier {
         // Its own words may stand between the letter and the next one.
         let own = self.place(option).and_then(|place| self.options.get(place));
         let after = own.and_then(|own| {
-            let head = words.get(..own.len())?;
-            (head.to_lowercase() == *own).then(|| &words[own.len()..])
+            [Some(words), words.strip_prefix('(')].into_iter().flatten().find_map(|words| {
+                let head = words.get(..own.len())?;
+                (head.to_lowercase() == *own).then(|| &words[own.len()..])
+            })
         });
         if after.is_none() && said.is_some() {
             return false;
@@ -331,7 +332,11 @@ impl Verifier {
             let (hedge, letter) = (&found[1], &found[2]);
             let behind = &sentence[found.get(2).map_or(0, |letter| letter.end())..];
             let offered = !hedge.is_empty() || ENDED.is_match(behind);
-            offered && !SUBJECT.is_match(behind) && !REFUSED.is_match(behind) && other(letter).is_some()
+            let told = |named| {
+                let words = behind.trim_start_matches([')', '.', ':', ' ']);
+                SUBJECT.is_match(behind) && self.option_of(words) != Some(named)
+            };
+            offered && !REFUSED.is_match(behind) && other(letter).is_some_and(|named| !told(named))
         });
         let next = end.map_or("", |end| &after[end.end()..]);
         let listed = LISTED.captures(next).is_some_and(|found| {
@@ -535,11 +540,14 @@ fn floor(text: &str, mut at: usize) -> usize {
     at
 }
 
-/// A text without the marks that begin it. A minus sign before a number is none.
-fn unmarked(text: &str, is_mark: impl Fn(char) -> bool) -> &str {
-    let bare = text.trim_start_matches(is_mark);
-    let (before, number) = (&text[..text.len() - bare.len()], bare.starts_with(|c: char| c.is_ascii_digit()));
-    if number && before.ends_with('-') { &text[before.len() - 1..] } else { bare }
+/// A text without the marks that begin it. A minus sign before a number or a formula is none.
+fn unmarked<'a>(text: &'a str, marks: &str) -> &'a str {
+    let bare = text.trim_start_matches(|c| marks.contains(c));
+    let before = &text[..text.len() - bare.len()];
+    let mut chars = bare.chars();
+    let symbol =
+        chars.next().is_some_and(|c| !c.is_alphabetic()) || !chars.next().is_some_and(char::is_alphabetic);
+    if symbol && before.ends_with('-') { &text[before.len() - 1..] } else { bare }
 }
 
 fn truncated(text: &str, length: usize) -> &str {

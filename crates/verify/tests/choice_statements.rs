@@ -7,8 +7,14 @@ use fgrpo_verify::choice::{Error, Match, Verifier, letter, show};
 use fgrpo_verify::verdict::Verdict;
 
 /// Options of different kinds: words, articles, numbers that begin others, formulas, sentences.
-const QUESTIONS: [&[&str]; 8] = [
+const QUESTIONS: [&[&str]; 14] = [
     &["13", "-13", "1.3", "-1/3"],
+    &["True", "False"],
+    &["Yes", "No", "Cannot be determined"],
+    &["+5 V", "-5 V", "±5 V", "0 V"],
+    &["(1, 2)", "(2, 1)", "[1, 2]", r"\{1, 2\}"],
+    &["$-x$", "$x$", r"$\frac{-1}{x}$", "$x^{-1}$"],
+    &["Only I", "I and II", "I, II and III", "Neither I nor II"],
     &["London", "Paris", "Rome", "A dog"],
     &["5", "5.5", "55", "1/5"],
     &["10 cm", "10 m", "100 cm", "1 km", "10 million"],

@@ -349,8 +349,8 @@ impl Engine {
         ids.map_err(|error| raised(&error))
     }
 
-    fn decode(&self, tokens: Vec<u32>, special: bool) -> String {
-        if special { self.language.text(&tokens) } else { self.language.plain_text(&tokens) }
+    fn decode(&self, tokens: Vec<u32>, special: bool) -> PyResult<String> {
+        self.language.decoded(&tokens, special).map_err(|error| raised(&error))
     }
 
     /// A conversation as text, by the model's template. `messages` and `tools` are JSON.

@@ -407,7 +407,11 @@ async fn respond(server: Shared, ask: Ask, chat: bool) -> Response {
         };
         prompt_tokens += sample.prompt.len();
         for sequence in 0..answer.sequences.len() {
-            let (choice, tokens) = choice(&server, &ask, sample, &answer, sequence, choices.len(), chat);
+            let made = choice(&server, &ask, sample, &answer, sequence, choices.len(), chat);
+            let (choice, tokens) = match made {
+                Ok(made) => made,
+                Err(why) => return error(StatusCode::INTERNAL_SERVER_ERROR, &why),
+            };
             completion_tokens += tokens;
             choices.push(choice);
         }
@@ -434,16 +438,13 @@ fn numbers(bytes: &[u8]) -> Vec<f32> {
 }
 
 /// The text of an answer's tokens, up to the first stop text.
-fn text_of(language: &Language, tokens: &[u32], ask: &Ask) -> String {
-    let text = match (ask.special, ask.ignore_eos) {
-        (true, _) => language.text(tokens),
-        (false, true) => language.plain_text(tokens),
-        (false, false) => language.answer(tokens).unwrap_or_else(|why| format!("<not text: {why:#}>")),
+fn text_of(language: &Language, tokens: &[u32], ask: &Ask) -> Result<String, String> {
+    let text = match ask.special || ask.ignore_eos {
+        true => language.decoded(tokens, ask.special),
+        false => language.answer(tokens),
     };
-    match StopTexts::new("stop", ask.texts.clone()) {
-        Ok(texts) => texts.cut(&text).to_owned(),
-        Err(_) => text,
-    }
+    let cut = |text: String| Ok(StopTexts::new("stop", ask.texts.clone())?.cut(&text).to_owned());
+    text.and_then(cut).map_err(|why| format!("{why:#}"))
 }
 
 fn reason(sequence: &crate::wire::SampledSequence) -> &'static str {
@@ -459,7 +460,7 @@ fn choice(
     sequence: usize,
     index: usize,
     chat: bool,
-) -> (Value, usize) {
+) -> Result<(Value, usize), String> {
     let language = &server.language;
     let sequence = &answer.sequences[sequence];
     let (mut tokens, mut logp) =
@@ -480,7 +481,7 @@ fn choice(
     };
     let most = ask.logprobs.unwrap_or(0);
     let top = list(sequence.topk_sampled_logprobs.as_ref(), most);
-    let text = text_of(language, &tokens, ask);
+    let text = text_of(language, &tokens, ask)?;
     let mut choice = if chat {
         let content = ask.logprobs.map(|_| {
             let entry = |token: u32, logp: f32| json!({"token": name(token), "logprob": logp, "bytes": language.token_bytes(token)});
@@ -548,7 +549,7 @@ fn choice(
         choice["token_ids"] = json!(tokens);
         choice["prompt_token_ids"] = json!(sample.prompt);
     }
-    (choice, tokens.len())
+    Ok((choice, tokens.len()))
 }
 
 /// Streams an answer. Pieces are sent as they are sampled if the request is alone in its batch, otherwise when the answer is complete.
@@ -590,7 +591,8 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
                     }
                     tokens.push(token);
                     let settled = &tokens[..server.language.settled(&tokens)];
-                    let text = text_of(&server.language, settled, &ask);
+                    // The end of the stream says why there is no text.
+                    let Ok(text) = text_of(&server.language, settled, &ask) else { continue };
                     let mut end = text.len().saturating_sub(held_back);
                     while !text.is_char_boundary(end) {
                         end -= 1;
@@ -613,12 +615,14 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
                 let sequence = &response.sequences[0];
                 let tokens = ids(&sequence.tokens);
                 used = Some(tokens.len());
-                let text = text_of(&server.language, &tokens, &ask);
-                match text.strip_prefix(sent.as_str()) {
-                    Some(piece) => chunk(piece, first, Some(reason(sequence))),
-                    None => {
-                        json!({"error": {"message": "the tokenizer changed text that was sent already; ask without stream"}})
-                    }
+                match text_of(&server.language, &tokens, &ask) {
+                    Ok(text) => match text.strip_prefix(sent.as_str()) {
+                        Some(piece) => chunk(piece, first, Some(reason(sequence))),
+                        None => {
+                            json!({"error": {"message": "the tokenizer changed text that was sent already; ask without stream"}})
+                        }
+                    },
+                    Err(why) => json!({"error": {"message": why}}),
                 }
             }
             Ok(Err(why)) => json!({"error": {"message": why}}),

@@ -25,8 +25,10 @@ use fgrpo_eval::io::harmless::shortened;
 use fgrpo_eval::io::json;
 use fgrpo_files as input;
 use fgrpo_nn::weights::Item;
+use fgrpo_verify::thoughts::{self, Tags};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tokenizers::{AddedToken, Tokenizer};
@@ -220,27 +222,24 @@ impl Language {
         }
     }
 
-    /// Token ids as text, including special tokens.
+    /// Token ids as text for people, including special tokens.
     pub fn text(&self, ids: &[u32]) -> String {
+        self.decoded(ids, true).unwrap_or_else(|e| format!("<not text: {e}>"))
+    }
+
+    /// Token ids as text, with special tokens or with no others than the tags of thoughts.
+    ///
+    /// # Errors
+    /// Errors from the tokenizer.
+    pub fn decoded(&self, ids: &[u32], special: bool) -> anyhow::Result<String> {
         match &self.vocabulary {
-            Vocabulary::Tokenizer(tokenizer) => {
-                decode(tokenizer, ids, true).unwrap_or_else(|e| format!("<not text: {e}>"))
-            }
-            Vocabulary::Mazes => tokens::spell(ids),
+            Vocabulary::Tokenizer(tokenizer) => decode(tokenizer, ids, special),
+            Vocabulary::Mazes => Ok(tokens::spell(ids)),
         }
     }
 
-    /// Token ids as text without special tokens.
-    pub fn plain_text(&self, ids: &[u32]) -> String {
-        match &self.vocabulary {
-            Vocabulary::Tokenizer(tokenizer) => {
-                decode(tokenizer, ids, false).unwrap_or_else(|e| format!("<not text: {e}>"))
-            }
-            Vocabulary::Mazes => tokens::spell(ids),
-        }
-    }
-
-    /// A completion as text for its verifier: without special tokens, up to its end token or stop text.
+    /// A completion as text for its verifier: without special tokens other than the tags of thoughts, up to its end token or
+    /// stop text.
     ///
     /// # Errors
     /// Errors from the tokenizer.
@@ -260,6 +259,25 @@ impl Language {
             }
             Vocabulary::Mazes => Ok(tokens::spell(completion)),
         }
+    }
+
+    /// Refuses tags of thoughts that an answer's text would lack, because they are special tokens.
+    ///
+    /// # Errors
+    /// Bad input that names the tag.
+    pub fn check_tags(&self, tags: &Tags) -> anyhow::Result<()> {
+        let Vocabulary::Tokenizer(tokenizer) = &self.vocabulary else { return Ok(()) };
+        let special = tokenizer.get_added_vocabulary();
+        let lost = [&tags.open, &tags.close]
+            .into_iter()
+            .find(|tag| special.is_special_token(tag) && !thoughts::is_tag(tag));
+        if let Some(tag) = lost {
+            bad_input!(
+                "task.reasoning: found {tag:?}, which {} calls a special token, so no answer's text has it; wanted it with \"special\": false there",
+                self.place
+            );
+        }
+        Ok(())
     }
 
     /// Texts that end a completion.
@@ -455,10 +473,21 @@ fn encode(tokenizer: &Tokenizer, text: &str, special: bool) -> anyhow::Result<Ve
     })
 }
 
-/// `special`: keep the text of special tokens.
+/// `special`: keep the text of all special tokens. Without it, only the tags of thoughts are kept: a verifier needs them.
 pub(super) fn decode(tokenizer: &Tokenizer, tokens: &[u32], special: bool) -> anyhow::Result<String> {
-    confined::catch(|| tokenizer.decode(tokens, !special).map_err(|e| anyhow::anyhow!("{e}")))
-        .context("tokenizer")
+    let added = tokenizer.get_added_vocabulary();
+    let is_hidden = |id: &u32| {
+        let token = tokenizer.id_to_token(*id);
+        token.is_some_and(|token| added.is_special_token(&token) && !thoughts::is_tag(&token))
+    };
+    confined::catch(|| {
+        let shown = match special {
+            true => Cow::Borrowed(tokens),
+            false => tokens.iter().copied().filter(|id| !is_hidden(id)).collect(),
+        };
+        tokenizer.decode(&shown, false).map_err(|e| anyhow::anyhow!("{e}"))
+    })
+    .context("tokenizer")
 }
 
 /// The first of `ends` that the chat template writes after an answer.
@@ -471,7 +500,7 @@ fn turn_end(tokenizer: &Tokenizer, template: &ChatTemplate, ends: &[u32]) -> Opt
     encode(tokenizer, behind, false).ok()?.into_iter().find(|id| ends.contains(id))
 }
 
-/// A completion's text without special tokens, up to the first stop text.
+/// A completion's text without special tokens other than the tags of thoughts, up to the first stop text.
 fn answer(tokenizer: &Tokenizer, completion: &[u32], stop: &StopTexts) -> anyhow::Result<String> {
     let plain = decode(tokenizer, completion, false)?;
     if stop.is_empty() {
@@ -483,7 +512,9 @@ fn answer(tokenizer: &Tokenizer, completion: &[u32], stop: &StopTexts) -> anyhow
     if cut.len() == whole.len() {
         return Ok(plain);
     }
-    for token in tokenizer.get_added_tokens_decoder().values().filter(|t| t.special) {
+    for token in
+        tokenizer.get_added_tokens_decoder().values().filter(|t| t.special && !thoughts::is_tag(&t.content))
+    {
         cut = cut.replace(&token.content, "");
     }
     Ok(cut)

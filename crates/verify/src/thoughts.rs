@@ -33,6 +33,11 @@ const KNOWN: [(&str, &str); 9] = [
     ("<reasoning>", "</reasoning>"),
 ];
 
+/// Whether a token is a tag of known models. Some have it as a special token, whose text is otherwise left out.
+pub fn is_tag(token: &str) -> bool {
+    KNOWN.iter().any(|(open, close)| *open == token || *close == token)
+}
+
 impl Tags {
     /// Reads `OPEN,CLOSE`.
     ///
@@ -68,45 +73,5 @@ impl Tags {
             None => response,
         };
         (!answer.contains(&self.open)).then_some(answer)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_answer_follows_the_last_closing_tag() {
-        let tags = Tags::default();
-        for (response, answer) in [
-            ("<think>a</think>b", Some("b")),
-            ("a</think>b", Some("b")),
-            ("<think>a</think>b</think>c", Some("c")),
-            ("<think>a<think>b</think>c", Some("c")),
-            ("b", Some("b")),
-            ("<think>a", None),
-            ("b<think>a", None),
-            ("<think>a</think>b<think>c", None),
-            ("<think>a</think", None),
-            ("<think>a</think>", Some("")),
-            ("", Some("")),
-        ] {
-            assert_eq!(tags.answer(response), answer, "{response}");
-        }
-    }
-
-    #[test]
-    fn a_response_to_a_prompt_that_opens_the_thoughts_has_to_close_them() {
-        let tags = Tags { opened: true, ..Tags::default() };
-        assert_eq!(tags.answer("a</think>b"), Some("b"));
-        assert_eq!(tags.answer("b"), None);
-    }
-
-    #[test]
-    fn tags_that_cannot_be_told_apart_are_refused() {
-        assert_eq!(Tags::parse("[THINK],[/THINK]").unwrap().answer("[THINK]a[/THINK]b"), Some("b"));
-        for text in ["", "<think>", "<think>,", ",</think>", "---,---", "<<end>>,<end>"] {
-            assert!(Tags::parse(text).is_err(), "{text}");
-        }
     }
 }

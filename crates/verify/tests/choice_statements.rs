@@ -3,10 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use fgrpo_verify::choice::{Match, Verifier, letter};
+use fgrpo_verify::choice::{Error, Match, Verifier, letter, show};
+use fgrpo_verify::verdict::Verdict;
 
 /// Options of different kinds: words, articles, numbers that begin others, formulas, sentences.
-const QUESTIONS: [&[&str]; 7] = [
+const QUESTIONS: [&[&str]; 14] = [
+    &["13", "-13", "1.3", "-1/3"],
+    &["True", "False"],
+    &["Yes", "No", "Cannot be determined"],
+    &["+5 V", "-5 V", "±5 V", "0 V"],
+    &["(1, 2)", "(2, 1)", "[1, 2]", r"\{1, 2\}"],
+    &["$-x$", "$x$", r"$\frac{-1}{x}$", "$x^{-1}$"],
+    &["Only I", "I and II", "I, II and III", "Neither I nor II"],
     &["London", "Paris", "Rome", "A dog"],
     &["5", "5.5", "55", "1/5"],
     &["10 cm", "10 m", "100 cm", "1 km", "10 million"],
@@ -17,7 +25,7 @@ const QUESTIONS: [&[&str]; 7] = [
 ];
 
 /// `L` is the letter and `T` the words of the option stated, `l` and `t` those of another.
-const HONEST: [(&str, &str); 62] = [
+const HONEST: [(&str, &str); 65] = [
     ("box", r"\boxed{L}"),
     ("box", r"\boxed{(L)}"),
     ("box", r"So it is $\boxed{\text{L}}$."),
@@ -80,9 +88,12 @@ const HONEST: [(&str, &str); 62] = [
     ("other languages", "正确答案是(L)。"),
     ("other languages", "所以选L。"),
     ("other languages", "Respuesta: L"),
+    ("answer is", "The answer is L (not l)."),
+    ("answer is", "The answer is L rather than l."),
+    ("answer is", r"The answer is \(L\)."),
 ];
 
-const DISHONEST: [(&str, &str); 54] = [
+const DISHONEST: [(&str, &str); 60] = [
     ("nothing", ""),
     ("nothing", "I don't know."),
     ("nothing", "The answer is clear."),
@@ -103,6 +114,11 @@ const DISHONEST: [(&str, &str); 54] = [
     ("taken back", "#### L\nSorry.\n#### l"),
     ("taken back", "<answer>L</answer>\nOn reflection:\n<answer>l</answer>"),
     ("taken back", "The answer is L.\n\\boxed{none of them}"),
+    ("taken back", "The answer is L. Actually, l."),
+    ("taken back", "The answer is L, no wait, l."),
+    ("taken back", "The answer is L. Correction: it is l."),
+    ("taken back", "The answer was L but now is l."),
+    ("taken back", "I pick L. Sorry, it should be l."),
     ("several", r"\boxed{L, l}"),
     ("several", r"\boxed{L or l}"),
     ("several", r"\boxed{l/L}"),
@@ -117,6 +133,7 @@ const DISHONEST: [(&str, &str); 54] = [
     ("several", "The answer is L. The answer is l."),
     ("several", "The answer is l. The answer is L."),
     ("several", "I choose L, and I choose l."),
+    ("several", "The answer is L. l is the answer."),
     ("several", "L or l is correct."),
     ("several", "L, l is correct."),
     ("several", "<answer>L</answer> <answer>l</answer>"),
@@ -211,4 +228,151 @@ fn statements_of_the_right_option_are_correct() {
 #[test]
 fn other_several_denied_and_supposed_options_are_not_correct() {
     assert_eq!(graded(&DISHONEST, false).len(), 0, "dishonest statements that are correct");
+}
+
+fn verdict(gold: &str, response: &str, compare: Match) -> (Verdict, String) {
+    let options = ["London", "Paris", "Rome", "A dog"].map(str::to_owned);
+    let outcome = Verifier::new(gold, &options, compare).unwrap().check(response);
+    (outcome.verdict, outcome.reason.into_owned())
+}
+
+#[test]
+fn a_boxed_letter_is_compared_strictly() {
+    use Verdict::{Correct, Unparsed, Wrong};
+    for (response, expected) in [
+        (r"So \boxed{B}", Correct),
+        (r"\boxed{A} no, \boxed{ \text{B} }.", Correct),
+        (r"\boxed{(B)}", Correct),
+        (r"\boxed{\mathbf{B}}", Correct),
+        (r"\boxed{C}", Wrong),
+        (r"\boxed{b}", Wrong),
+        (r"\boxed{Paris}", Wrong),
+        (r"\boxed{B. Paris}", Wrong),
+        (r"\boxed{AB}", Wrong),
+        (r"\boxed{}", Unparsed),
+        ("The answer is B", Unparsed),
+        ("", Unparsed),
+        (r"\boxed{B} and \boxed{C", Correct),
+    ] {
+        assert_eq!(verdict("B", response, Match::Letter).0, expected, "{response}");
+    }
+}
+
+#[test]
+fn letter_or_content_also_reads_words() {
+    use Verdict::{Correct, Unparsed, Wrong};
+    for (gold, response, expected) in [
+        ("B", r"\boxed{b}", Correct),
+        ("B", r"\boxed{\text{Paris}}", Correct),
+        ("B", r"\boxed{paris.}", Correct),
+        ("B", r"\boxed{B) Paris}", Correct),
+        ("B", r"\boxed{Option B}", Correct),
+        ("B", r"\boxed{Rome}", Wrong),
+        ("A", r"\boxed{A dog}", Wrong),
+        ("D", r"\boxed{A dog}", Correct),
+        ("A", r"\boxed{A cat}", Wrong),
+        ("B", "**The answer is: (B).**", Correct),
+        ("B", "Final Answer: Paris", Correct),
+        ("B", "I would say B", Unparsed),
+        // All letters at once are no choice.
+        ("A", r"\boxed{A, B, C, D}", Wrong),
+        ("A", r"\boxed{A,B}", Wrong),
+        ("A", r"\boxed{A) or B)}", Wrong),
+        ("A", r"\boxed{(A), (B)}", Wrong),
+        ("A", r"\boxed{\text{A. B. C. D.}}", Wrong),
+        ("A", r"\boxed{A: option B}", Wrong),
+        ("A", "The answer is A, B, C and D", Wrong),
+        ("D", r"\boxed{D. A dog}", Correct),
+        ("B", r"\boxed{B, because it is Paris}", Correct),
+    ] {
+        assert_eq!(verdict(gold, response, Match::LetterOrContent).0, expected, "{response}");
+    }
+}
+
+#[test]
+fn the_order_depends_on_the_question_alone_and_is_a_permutation() {
+    let options = ["right", "w1", "w2", "w3"];
+    let shown = show("Which?", &options).unwrap();
+    assert_eq!(shown, show("Which?", &options).unwrap());
+    let mut sorted = shown.order.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, [0, 1, 2, 3]);
+    assert_eq!(shown.options[(shown.gold as u8 - b'A') as usize], "right");
+    let mut places = [0usize; 4];
+    for i in 0..4000 {
+        let gold = show(&format!("question {i}"), &options).unwrap().gold;
+        places[(gold as u8 - b'A') as usize] += 1;
+    }
+    // Each place is right 1,000 times in 4,000 but for chance (standard deviation 27).
+    assert!(places.iter().all(|n| (890..=1110).contains(n)), "{places:?}");
+}
+
+#[test]
+fn a_gold_that_is_no_option_is_refused() {
+    let options = ["x", "y"].map(str::to_owned);
+    assert!(Verifier::new("C", &options, Match::Letter).is_err());
+    assert!(Verifier::new("Paris", &[], Match::Letter).is_err());
+    assert!(Verifier::new(" (B) ", &options, Match::Letter).is_ok());
+    assert_eq!(show("q", &["one"]), Err(Error::Count { found: 1 }));
+}
+
+#[test]
+fn unclosed_boxes_cost_no_more_than_two_scans() {
+    let response = "\\boxed{".repeat(200_000);
+    assert_eq!(verdict("B", &response, Match::Letter).0, Verdict::Unparsed);
+}
+
+mod boxes {
+    use fgrpo_verify::boxed::{BOXES, last_closed, outermost, plain};
+
+    #[test]
+    fn the_last_box_that_closes_is_found() {
+        for (text, wanted) in [
+            (r"\boxed{1} or \boxed{\frac{1}{2}}.", Some(r"\frac{1}{2}")),
+            (r"\boxed{1} and \boxed{2", Some("1")),
+            (r"\boxed{1} \boxed{2 \boxed{3", Some("1")),
+            (r"\boxed{a \boxed{b} c}", Some("b")),
+            (r"} \boxed{\fbox{x}", Some("x")),
+            (r"\boxed{}", Some("")),
+            (r"{1} boxed{2}", None),
+            ("", None),
+        ] {
+            assert_eq!(last_closed(text, &BOXES), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_box_around_a_box_is_its_content_and_a_box_in_a_text_is_part_of_it() {
+        let contents = |text| outermost(text).into_iter().map(|(_, content)| content).collect::<Vec<_>>();
+        assert_eq!(contents(r"\boxed{1} and \boxed{\fbox{\boxed{2}}}"), ["1", "2"]);
+        assert_eq!(contents(r"\boxed{a \boxed{b}}"), [r"a \boxed{b}"]);
+        assert_eq!(contents(r"\boxed{1} \boxed{2"), ["1"]);
+    }
+
+    #[test]
+    fn dress_is_taken_off_and_content_kept() {
+        for (text, wanted) in [
+            (r"\text{B}", "B"),
+            (r"\color{red}B", "B"),
+            (r"\textcolor{red}{\textbf{B}}", "B"),
+            (r"$\mathbf{(B)}$", "(B)"),
+            (r"\textbf{(B) }\$5", r"(B) \$5"),
+            (r"{\bf B}", "B"),
+            ("**`B`**", "B"),
+            (r"\frac{1}{23}", r"\frac{1}{23}"),
+            (r"\text{A. $\frac{1}{2}$}", r"A. $\frac{1}{2}$"),
+            (r"{a} or {b}", "{a} or {b}"),
+            (r"a\,b \quad  c", "a b c"),
+            ("**yes** or **no**", "**yes** or **no**"),
+        ] {
+            assert_eq!(plain(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_hundred_thousand_open_boxes_take_one_pass() {
+        let text = "\\boxed{".repeat(100_000);
+        assert_eq!(last_closed(&text, &BOXES), None);
+        assert_eq!(outermost(&text), []);
+    }
 }

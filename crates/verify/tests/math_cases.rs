@@ -376,3 +376,158 @@ proptest! {
         prop_assert!(outcome.verdict != Verdict::Wrong || !verifier.is_parsed(), "{}", answer);
     }
 }
+
+mod golds {
+    use fgrpo_verify::math::gold::{gold, gold_in, of_solution};
+    use serde_json::json;
+
+    #[test]
+    fn a_gold_is_what_data_sets_mean_by_it() {
+        for (text, wanted) in [
+            ("Natalia sold 48/2 = <<48/2=24>>24 clips.\n#### 72", "72"),
+            ("#### 72", "72"),
+            ("####72\n", "72"),
+            ("so it costs\n#### $1,234.50", "1234.50"),
+            ("#### -10", "-10"),
+            ("#### -$10", "-10"),
+            ("#### 2,125,000", "2125000"),
+            ("#### 5.", "5"),
+            ("#### 073", "73"),
+            ("#### .5", ".5"),
+            ("#### 1, 2", "1, 2"),
+            ("#### 12,34", "12,34"),
+            ("#### \\frac{1}{2}", "\\frac{1}{2}"),
+            ("#### 18 dollars", "18 dollars"),
+            ("#### Step 1\nAdd them.", "#### Step 1\nAdd them."),
+            ("x ####", "x ####"),
+            ("1,234", "1,234"),
+            ("First \\boxed{1}, and then we find $\\boxed{\\frac{1}{2}}$.", "\\frac{1}{2}"),
+            ("\\boxed{1} and \\boxed{2}", "\\boxed{1} and \\boxed{2}"),
+            (
+                "\\boxed{\\text{the red one}} or \\boxed{\\text{no}}",
+                "\\boxed{\\text{the red one}} or \\boxed{\\text{no}}",
+            ),
+            ("we never close the \\boxed{3", "we never close the \\boxed{3"),
+            (" $x+1$ ", "x+1"),
+            ("$1$ or $2$", "$1$ or $2$"),
+            ("073", "73"),
+            ("27.0", "27.0"),
+            ("000", "0"),
+            ("27.5", "27.5"),
+            ("[\"1\", \"02\"]", "1, 2"),
+            ("['x', '$y$']", "x, y"),
+            ("[1, 2]", "[1, 2]"),
+            ("['x']]", "['x']]"),
+            ("", ""),
+        ] {
+            assert_eq!(gold(text), wanted, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_gold_may_be_a_number_or_a_list() {
+        for (value, wanted) in [
+            (json!(72), "72"),
+            (json!(27.0), "27"),
+            (json!(0.5), "0.5"),
+            (json!(["1", 2, 3.0]), "1, 2, 3"),
+            (json!("#### 72"), "72"),
+            (json!(true), "true"),
+            (json!(1e30), "1000000000000000000000000000000"),
+            (json!(2.5e-7), "0.00000025"),
+            (json!({"value": "3", "unit": null}), "3"),
+            (json!([{"text": "\\frac{1}{2}"}, 2]), "\\frac{1}{2}, 2"),
+        ] {
+            assert_eq!(gold_in(&value).as_deref(), Ok(wanted));
+        }
+        for (value, words) in [
+            (json!({"value": "3", "unit": "cm"}), "found an object of 2 fields (value, unit), wanted a text"),
+            (json!({"value": {"a": 1, "b": 2}}), "value: found an object of 2 fields (a, b), wanted a text"),
+            (json!(null), "found null, wanted a text, a number or a list"),
+            (json!(["1", {}]), "found an object of 0 fields (), wanted a text"),
+            (json!([]), "found [], wanted a text"),
+        ] {
+            assert!(gold_in(&value).unwrap_err().contains(words), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_solution_without_a_box_may_end_in_hashes() {
+        assert_eq!(of_solution("so \\boxed{3}\n#### 4").as_deref(), Some("3"));
+        assert_eq!(of_solution("two and two\n#### 04").as_deref(), Some("4"));
+        assert_eq!(of_solution("two and two are 4"), None);
+    }
+}
+
+mod parsed {
+    use fgrpo_verify::math::parsed::{Answer, Target, Value, Words, parse};
+
+    const BOTH: [Target; 2] = [Target::Latex { bare: true, boxes: 50, last: false }, Target::Plain(true)];
+
+    fn value(text: &str) -> Value {
+        match parse(text, &BOTH, false).value {
+            Some(Answer::Value(value)) => *value,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn values_show_what_was_read_and_are_restored_from_their_parts() {
+        for (text, wanted) in [
+            ("$\\frac{1}{2}$", "1/2"),
+            ("the answer is 1,234.50%", "1234.5%"),
+            ("1 + 2*3", "1 + 2*3"),
+            ("\\boxed{-x^2+3x-1}", "-x**2 + 3*x - 1"),
+            ("\\boxed{\\frac{x+1}{y}}", "(x + 1)/y"),
+            ("\\boxed{2\\sqrt{3}}", "2*3**(1/2)"),
+            ("\\boxed{x=1} and \\boxed{x=2}", "{x = 1, x = 2}"),
+            ("$(1,2]$", "(1, 2]"),
+            ("$\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}$", "Matrix([[1, 2], [3, 4]])"),
+            ("$x < -3$", "x < -3"),
+            ("$\\sin(2\\pi)$", "sin(2*pi)"),
+            ("$3$, $4$ and $5\\%$", "{3, 4, 5%}"),
+        ] {
+            let value = value(text);
+            assert_eq!(value.to_string(), wanted, "{text}: {value:?}");
+            let (notation, parts) = value.parts();
+            assert_eq!(Value::restored(notation, parts).as_ref(), Some(&value), "{text}");
+        }
+        assert_eq!(Value::restored("number", &[]), None);
+    }
+
+    #[test]
+    fn targets_say_what_counts() {
+        let shown = |text: &str, targets: &[Target], first_only| {
+            let parsed = parse(text, targets, first_only);
+            let value = parsed.value.map(|answer| match answer {
+                Answer::Value(value) => value.to_string(),
+                Answer::Word(word) => word,
+            });
+            (value, parsed.text)
+        };
+        let some = |value: &str, text: &str| (Some(value.to_owned()), Some(text.to_owned()));
+        let anchored = [Target::Latex { bare: false, boxes: 0, last: true }];
+        assert_eq!(shown("$5$", &anchored, false), (None, None));
+        assert_eq!(shown("answer: $5$", &anchored, false), some("5", "5"));
+        assert_eq!(shown("\\boxed{5}", &anchored, false), some("5", "5"));
+        assert_eq!(shown("\\boxed{a = b = 5}", &anchored, false), some("5", "5"));
+        assert_eq!(shown("\\boxed{a = 5}", &anchored, false).0.as_deref(), Some("a = 5"));
+        assert_eq!(shown("\\boxed{a = b = 5}", &BOTH, false).0.as_deref(), Some("a = b & b = 5"));
+        let unboxed = [Target::Latex { bare: true, boxes: -1, last: false }];
+        assert_eq!(shown("\\boxed{5}", &unboxed, false), (None, None));
+        assert_eq!(shown("5", &[Target::Plain(false)], false), (None, None));
+        assert_eq!(shown("the answer is 5", &[Target::Plain(false)], false), some("5", "5"));
+        // The first candidate alone.
+        let broken = "\\boxed{\\frac{} and} after $5$";
+        assert_eq!(shown(broken, &BOTH, false).0.as_deref(), Some("5"));
+        assert_eq!(shown(broken, &BOTH, true).0, None);
+        let letters = ["A", "B"].map(str::to_owned);
+        let words = |bare| [Target::Words(Words::new(&letters, bare, true).unwrap())];
+        // A word that begins the text goes first, as in math-verify.
+        assert_eq!(shown("A or maybe **B**.", &words(true), false), some("a", "A"));
+        assert_eq!(shown("maybe **B**.", &words(true), false), some("b", "B"));
+        assert_eq!(shown("The answer is A, not B", &words(true), false), some("a", "A"));
+        assert_eq!(shown("BAD", &words(true), false), (None, None));
+        assert_eq!(shown("B", &words(false), false), (None, None));
+    }
+}

@@ -4,6 +4,7 @@
 
 use fgrpo_verify::choice;
 use fgrpo_verify::math::{Mode, Options, Verifier};
+use fgrpo_verify::thoughts::Tags;
 use fgrpo_verify::verdict::Verdict;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -412,5 +413,40 @@ proptest! {
                 prop_assert!(verifier.check(&text).verdict != Verdict::Unscorable);
             }
         }
+    }
+}
+
+#[test]
+fn the_answer_follows_the_last_closing_tag() {
+    let tags = Tags::default();
+    for (response, answer) in [
+        ("<think>a</think>b", Some("b")),
+        ("a</think>b", Some("b")),
+        ("<think>a</think>b</think>c", Some("c")),
+        ("<think>a<think>b</think>c", Some("c")),
+        ("b", Some("b")),
+        ("<think>a", None),
+        ("b<think>a", None),
+        ("<think>a</think>b<think>c", None),
+        ("<think>a</think", None),
+        ("<think>a</think>", Some("")),
+        ("", Some("")),
+    ] {
+        assert_eq!(tags.answer(response), answer, "{response}");
+    }
+}
+
+#[test]
+fn a_response_to_a_prompt_that_opens_the_thoughts_has_to_close_them() {
+    let tags = Tags { opened: true, ..Tags::default() };
+    assert_eq!(tags.answer("a</think>b"), Some("b"));
+    assert_eq!(tags.answer("b"), None);
+}
+
+#[test]
+fn tags_that_cannot_be_told_apart_are_refused() {
+    assert_eq!(Tags::parse("[THINK],[/THINK]").unwrap().answer("[THINK]a[/THINK]b"), Some("b"));
+    for text in ["", "<think>", "<think>,", ",</think>", "---,---", "<<end>>,<end>"] {
+        assert!(Tags::parse(text).is_err(), "{text}");
     }
 }

@@ -23,7 +23,7 @@ use fgrpo_eval::from_server::{Api, Ask, RequestOptions};
 use fgrpo_eval::generations::Generations;
 use fgrpo_eval::io::files;
 use fgrpo_eval::io::interrupt;
-use fgrpo_eval::io::server::Server;
+use fgrpo_eval::io::server::{Server, sampling};
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::plan::{Origin, Plan};
 use fgrpo_eval::unreadable::Remedies;
@@ -265,11 +265,11 @@ fn from_the_server(
     }
     if let Some((problem, words)) = received.refused.first() {
         if received.stored == 0 {
-            let hint = match flags.server_api {
-                Some(_) => "",
-                None => ". If it takes the standard fields alone: --server-api openai",
-            };
-            bad_input!("the server refuses: {words}{hint}");
+            let hint = sampling::advice(words).filter(|_| flags.server_api.is_none());
+            bad_input!(
+                "the server refuses: {words}{}",
+                hint.map_or(String::new(), |hint| format!("; {hint}"))
+            );
         }
         return Ok(Some(format!(
             "the server refuses {} problems, among them {problem}: {words}",

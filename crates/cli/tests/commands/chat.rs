@@ -144,6 +144,42 @@ fn a_stop_text_that_is_an_ordinary_added_token_also_stops_in_pieces() {
     assert_eq!(language.answer(&[0, 4]).unwrap(), "a");
 }
 
+#[test]
+fn an_answer_keeps_the_tags_of_thoughts_that_are_special_tokens() {
+    let tags = ["[THINK]", "[/THINK]", "<|START_THINKING|>", "<|END_THINKING|>", "</think>", "<end>"];
+    let names = ["a", "1", "2"].into_iter().chain(tags);
+    let vocabulary: serde_json::Map<String, Value> =
+        names.zip(0..).map(|(n, id)| (n.to_owned(), json!(id))).collect();
+    let added: Vec<Value> = tags
+        .iter()
+        .map(|tag| {
+            json!({"id": vocabulary[*tag], "content": tag, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true})
+        })
+        .collect();
+    let folder = folder(&json!({"eos_token": "<end>"}), &json!({}));
+    let mut file: Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("tokenizer.json")).unwrap()).unwrap();
+    (file["model"]["vocab"], file["added_tokens"]) = (json!(vocabulary), json!(added));
+    std::fs::write(folder.path().join("tokenizer.json"), file.to_string()).unwrap();
+    let language = |stop: &[&str]| {
+        let stop: Vec<String> = stop.iter().map(|text| (*text).to_owned()).collect();
+        Language::read(folder.path(), &stop).unwrap()
+    };
+    let plain = language(&[]);
+    assert_eq!(plain.answer(&[3, 1, 4, 2, 8]).unwrap(), "[THINK]1[/THINK]2");
+    assert_eq!(plain.answer(&[5, 1, 6, 2]).unwrap(), "<|START_THINKING|>1<|END_THINKING|>2");
+    assert_eq!(plain.decoded(&[1, 7, 2, 8], false).unwrap(), "1</think>2");
+    let tags = |text: &str| fgrpo_verify::thoughts::Tags::parse(text).unwrap();
+    assert!(plain.check_tags(&tags("[THINK],[/THINK]")).is_ok() && plain.check_tags(&tags("a,b")).is_ok());
+    let refused = format!("{:#}", plain.check_tags(&tags("[THINK],<end>")).unwrap_err());
+    assert!(
+        refused.contains("task.reasoning: found \"<end>\"") && refused.contains("tokenizer.json"),
+        "{refused}"
+    );
+    // With a text that stops, the special tokens before it are taken out of the text.
+    assert_eq!(language(&["a"]).answer(&[3, 1, 4, 2, 0, 1]).unwrap(), "[THINK]1[/THINK]2");
+}
+
 /// A folder with this template.
 fn with_template(folder: &std::path::Path, template: &str) -> anyhow::Result<ChatTemplate> {
     std::fs::write(folder.join("chat_template.jinja"), template).unwrap();

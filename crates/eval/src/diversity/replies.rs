@@ -3,7 +3,7 @@
 use crate::failure::Stopped;
 use crate::io::harmless::shortened;
 use crate::io::lines::{self, JsonLines};
-use crate::io::server::{Failure, Server};
+use crate::io::server::{Failure, Server, sampling};
 use crate::kind::short_hash;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -97,7 +97,7 @@ pub(super) fn ask(
             move |at| requests[at].clone(),
             concurrency,
             |at, answer| {
-                let answer = answer.map_err(|failure| given_up(path, failure))?;
+                let answer = answer.map_err(given_up)?;
                 match read(&answer) {
                     Some(value) => cache.put(Reply {
                         model: model.to_owned(),
@@ -125,17 +125,20 @@ pub(super) fn ask(
 }
 
 /// The error for a request without an answer, with advice.
-fn given_up(path: &str, failure: Failure) -> anyhow::Error {
+fn given_up(failure: Failure) -> anyhow::Error {
     match failure {
         Failure::Stopped => Stopped(
             "stopped on request; the replies so far are kept, and the same command goes on".to_owned(),
         )
         .into(),
-        // Embeddings have no sampling fields.
-        Failure::Refused { status: 400 | 422, .. } if path.starts_with("chat") => anyhow::Error::new(failure)
-            .context(
-                "the judge is refused; if its server takes the standard fields alone: --server-api openai",
-            ),
+        Failure::Refused { ref message, .. } => {
+            let advice = sampling::advice(message);
+            let error = anyhow::Error::new(failure);
+            match advice {
+                Some(advice) => error.context(format!("the judge is refused; {advice}")),
+                None => error,
+            }
+        }
         other => anyhow::Error::new(other),
     }
 }

@@ -169,7 +169,7 @@ impl Listed {
         let texts = |list: &Value| list.as_array()?.iter().map(plain_text).collect::<Option<Vec<String>>>();
         match list {
             Value::Object(object) => {
-                let labels = object.get("label").and_then(texts).unwrap_or_default();
+                let labels = object.get("label").map(texts).unwrap_or(Some(Vec::new()))?;
                 Some(Self { texts: texts(object.get("text")?)?, labels })
             }
             list => Some(Self { texts: texts(list)?, labels: Vec::new() }),

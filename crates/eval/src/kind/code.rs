@@ -61,17 +61,18 @@ impl Truth {
     /// The tests in a row, in any of the usual layouts; `None` if it has none, or one that can't be read.
     fn of(row: &Row) -> Option<Self> {
         let text = |name: &str| value(row, name).and_then(Value::as_str).map(str::to_owned);
+        let setup = ["setup", "test_setup_code"].into_iter().find_map(|name| value(row, name));
         let mut truth = Self {
             entry: ["entry", "entry_point", "fn_name", "metadata.func_name", "metadata.fn_name"]
                 .into_iter()
                 .find_map(text)
                 .filter(|name| !name.is_empty()),
-            setup: ["setup", "test_setup_code"].into_iter().find_map(text).unwrap_or_default(),
+            setup: setup.filter(|lines| !lines.is_null()).map_or(Some(String::new()), printed)?,
             ..Self::default()
         };
         if let Some(Value::Array(imports)) = value(row, "test_imports").map(structured) {
-            let imports = imports.iter().filter_map(Value::as_str).map(|line| format!("{line}\n"));
-            truth.setup = imports.collect::<String>() + &truth.setup;
+            let imports = imports.iter().map(|line| Some(format!("{}\n", line.as_str()?)));
+            truth.setup = imports.collect::<Option<String>>()? + &truth.setup;
         }
         // HumanEval and its kin: `check(candidate)`.
         if let (Some(test), Some(_)) = (text("test"), &truth.entry) {

@@ -69,10 +69,9 @@ pub fn reader(table: &Table<'_>, _: &Beside<'_>) -> anyhow::Result<Reader<Truth>
             .ok_or_else(|| Unusable::new("no list of arguments", shown(cells.row, &arguments)))?
             .iter()
             .map(|entry| match structured(entry) {
-                Value::Object(object) => {
-                    Value::Object(object.into_iter().filter(|(_, v)| !v.is_null()).collect())
-                }
-                _ => Value::Object(Map::new()),
+                Value::Object(object) => object.into_iter().filter(|(_, v)| !v.is_null()).collect(),
+                Value::Null => Value::Object(Map::new()),
+                other => other,
             })
             .collect();
         let truth = Truth { instruction_id_list, kwargs };

@@ -108,6 +108,9 @@ impl<'a> Source<'a> {
                 None => None,
             };
             let settings = Settings { template_tags, ..settings };
+            if let (Some(language), Some(tags)) = (language, settings.thoughts()) {
+                language.check_tags(&tags)?;
+            }
             anyhow::Ok(ProblemSet::new(name, prompting, Grader::new(kind, settings)?, max_tokens))
         };
         if let Some(generator) = generated::generator(self.task) {

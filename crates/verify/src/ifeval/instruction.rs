@@ -2,8 +2,9 @@
 
 use super::characters::{is_lower, is_upper};
 use super::pattern::{Pattern, PatternError};
-use super::{Error, json, language, punkt, treebank};
+use super::{Error, language, punkt, treebank};
 use crate::python_text::{is_space, regex, strip};
+use crate::synlogic::json;
 use serde_json::{Map, Value};
 use std::cell::OnceCell;
 
@@ -374,7 +375,7 @@ fn is_json_block(text: &str) -> bool {
     for fence in ["```json", "```Json", "```JSON", "```"] {
         text = text.strip_prefix(fence).unwrap_or(text);
     }
-    json::is_json(strip(text.strip_suffix("```").unwrap_or(text)))
+    json::parse(strip(text.strip_suffix("```").unwrap_or(text))).is_some()
 }
 
 /// Whether a line contains `<<...>>` around more than white space and angle brackets.

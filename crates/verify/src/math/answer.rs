@@ -4,6 +4,10 @@
 //! follows the last "answer is" or "answer:", and otherwise the last line if it is only mathematics, or the last formula
 //! or number. If that can't be read, nothing before it is read instead.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use super::budget::MAX_CANDIDATES;
 use super::candidate::Found;
 use super::environments::{Ahead, environments, first};
@@ -28,6 +32,16 @@ pub(super) fn find(text: &str, latex: bool, plain: bool) -> Answer<'_> {
     if !boxes.is_empty() {
         return last_statement(text, &boxes);
     }
+    let mut answer = without_box(text, latex, plain);
+    if let (Some(first), Some(last)) = (answer.parts.first(), answer.parts.last()) {
+        let place = |part: &str| part.as_ptr() as usize - text.as_ptr() as usize;
+        answer.hedged |= is_turned(&text[..place(first)], &text[place(last) + last.len()..]);
+    }
+    answer
+}
+
+/// The answer of a completion without boxes.
+fn without_box(text: &str, latex: bool, plain: bool) -> Answer<'_> {
     if let Some((before, after)) = text.rsplit_once("<answer>")
         && let Some((inside, _)) = after.split_once("</answer>")
         && !inside.trim().is_empty()
@@ -62,7 +76,7 @@ pub(super) fn find(text: &str, latex: bool, plain: bool) -> Answer<'_> {
     last_formula(text, latex, plain)
 }
 
-/// The bold words or formula that end a text, if nothing before them in their sentence turns them around.
+/// The bold words or formula that end a text.
 fn last_bold(text: &str) -> Option<Answer<'_>> {
     let end = text.trim_end().trim_end_matches('.').strip_suffix("**")?;
     let start = end.rfind("**")? + 2;
@@ -71,17 +85,36 @@ fn last_bold(text: &str) -> Option<Answer<'_>> {
     // A heading says what follows, or follows nothing.
     let inline = text[..start].contains(|c: char| c.is_alphanumeric());
     let fits = (1..=3).contains(&words) && !bold.contains([':', '\n']) || is_mathematics(bold);
-    (inline && fits).then(|| Answer {
-        parts: vec![bold],
-        hedged: is_turned(&text[..start - 2]) || offers_another(&text[..start - 2], ""),
-    })
+    (inline && fits).then(|| Answer { parts: vec![bold], hedged: offers_another(&text[..start - 2], "") })
 }
 
-/// Whether the last word of a text changes the meaning of the value after it.
-fn is_turned(before: &str) -> bool {
-    let before = before.trim_end();
-    let word = before.rsplit(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
-    ["not", "least", "most", "than"].contains(&word) || before.ends_with("n't") || before.ends_with("n’t")
+/// Whether the words around a value make it no answer: `is not`, `at least`, `suppose that`, `twice`; `does not work`,
+/// `or more`.
+fn is_turned(before: &str, after: &str) -> bool {
+    static BEFORE: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(concat!(
+            r"\b(?:suppos|assum|discard|reject)\w*|\b(?:try|nobody|wrong|incorrect|unless|not true|no way)\b|",
+            r"(?:\b(?:not|no|never|cannot|\w+n['’]t|hardly|least|most|than|than or equal to|up to|below|above|under|over|",
+            r"beyond|exceeds|nearly|almost|except|anything but|differs from|different from|far from|twice|nicht|pas|",
+            r"(?:half|square|cube|root|reciprocal|inverse) of)\b",
+            r"(?:\W+(?:be|been|equal|equals|to|exactly|simply|just|the|value|es)\b)*|不是|\$ to|[±/~])\W*$",
+        ))
+    });
+    static AFTER: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(concat!(
+            r"^[\s$*)\]}\\.]*(?:\?|[/±]|vs\b|versus\b|(?:times|plus|minus|percent of|divided by)\s+[$\d\\(]|",
+            r"to the power\b|or (?:more|less|fewer|greater|above|below)\b|fails?\b|",
+            r"(?:is|are|was|does|do|did|must|should|can|could|would|will)(?:n['’]t\b|\s+(?:\w+\s+){0,2}?",
+            r"(?:not|wrong|incorrect|false|extraneous|spurious|rejected|discarded|excluded|invalid|impossible)\b))",
+        ))
+    });
+    let clause = before.rsplit(['.', ',', ';', ':', '!', '?', '\n']).next().unwrap_or(before);
+    BEFORE.is_match(clause)
+        || AFTER.is_match(&after[..after.char_indices().nth(80).map_or(after.len(), |c| c.0)])
+}
+
+fn pattern(source: &str) -> Regex {
+    Regex::new(&format!("(?i){source}")).unwrap_or_else(|error| panic!("pattern {source}: {error}"))
 }
 
 /// A box: where its command, its content and its end are.
@@ -291,7 +324,7 @@ fn announced(text: &str, end: usize) -> Option<(usize, usize)> {
 /// The answer in an announced part of the text.
 fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bool) -> Option<Answer<'_>> {
     let segment = &text[from..to];
-    let body = segment.trim().trim_matches(['*', '_', ':', ' ', '`']);
+    let body = without_number(segment.trim().trim_matches(['*', '_', ':', ' ', '`']));
     if latex && is_mathematics(body) && !body.is_empty() {
         let offset = body.as_ptr() as usize - text.as_ptr() as usize;
         let hedged = offers_another(&text[..offset], &text[offset + body.len()..]);
@@ -300,6 +333,10 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
     if latex && let Some(first) = first(segment, 0, segment.len(), &mut Ahead::default()) {
         // Words may come before a formula, but numbers don't.
         let before = &segment[..first.start];
+        let after = segment[first.end..].trim_start_matches(|c: char| !c.is_alphanumeric());
+        if is_turned(&text[..from + first.start], "") && after.starts_with("but ") {
+            return segment_answer(text, (to - after.len(), to), latex, plain);
+        }
         if !before.contains(|c: char| c.is_ascii_digit()) {
             return Some(formula(text, &first.found, from + first.start, from + first.end));
         }
@@ -327,6 +364,13 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
         }
     }
     None
+}
+
+/// A formula without the number that it has in a list: `2. $x$`.
+fn without_number(text: &str) -> &str {
+    let behind = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let formula = behind.strip_prefix(". ").or_else(|| behind.strip_prefix(") ")).map(str::trim_start);
+    formula.filter(|rest| behind.len() < text.len() && rest.starts_with(['$', '\\'])).unwrap_or(text)
 }
 
 /// A word that says nothing about the number after it.
@@ -431,10 +475,11 @@ fn last_formula(text: &str, latex: bool, plain: bool) -> Answer<'_> {
             .next_back();
         let after = text[end..].chars().next();
         let strange = before.is_some_and(|c| "≠≥≤<>~±^_/≈".contains(c))
-            || after.is_some_and(|c| c == '^' || c == '/' || c == '!' && text[end..].starts_with("!="));
+            || after
+                .is_some_and(|c| matches!(c, '^' | '/' | '?') || c == '!' && text[end..].starts_with("!="));
         return Answer {
             parts: vec![number],
-            hedged: strange || is_turned(&text[..start]) || offers_another(&text[..start], &text[end..]),
+            hedged: strange || offers_another(&text[..start], &text[end..]),
         };
     }
     match last {
@@ -460,6 +505,13 @@ mod tests {
             ("\\boxed 3.", &["3"], false),
             ("\\boxed{\\left\\{1\\right.}", &["\\left\\{1\\right."], false),
             ("The answer is $5$ not 6", &["5"], false),
+            ("The answer is not $5$.", &["5"], true),
+            ("It can't be $5$", &["5"], true),
+            ("The answer is at least $5$.", &["5"], true),
+            ("The answer is not $5$ but $6$.", &["6"], false),
+            ("No more than 7 fit, so the answer is $5$.", &["$5$."], false),
+            ("Is the answer $5$?", &["5"], true),
+            ("Answer: 2. $x$", &["$x$"], false),
             ("**Answer:** 7 apples", &["7 apples"], false),
             ("## Answer\n\n\\[\nx^2\n\\]\n", &["\\[\nx^2\n\\]"], false),
             ("so $x=3$ and 4", &["4"], false),

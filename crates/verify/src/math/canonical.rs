@@ -187,9 +187,9 @@ impl Fraction {
 fn fraction(expr: &Expr, names: &mut Vec<Box<str>>, fuel: &mut Fuel) -> Result<Fraction, NoValue> {
     fuel.spend(1)?;
     match expr {
-        Expr::Number(value) | Expr::Decimal(value) => Ok(Fraction::whole(constant(value.clone()))),
+        Expr::Number(value) | Expr::Decimal(value, _) => Ok(Fraction::whole(constant(value.clone()))),
         Expr::Percent(inner) => match &**inner {
-            Expr::Number(value) | Expr::Decimal(value) => {
+            Expr::Number(value) | Expr::Decimal(value, _) => {
                 Ok(Fraction::whole(constant(value / RBig::from(100))))
             }
             _ => Err(NoValue::Undefined),
@@ -282,7 +282,7 @@ pub(super) fn alike(first: &Expr, second: &Expr) -> bool {
     match (first, second) {
         (Expr::Add(a), Expr::Add(b)) => same_parts(&flat(a, true), &flat(b, true)),
         (Expr::Mul(a), Expr::Mul(b)) => same_parts(&flat(a, false), &flat(b, false)),
-        (Expr::Number(a) | Expr::Decimal(a), Expr::Number(b) | Expr::Decimal(b)) => a == b,
+        (Expr::Number(a) | Expr::Decimal(a, _), Expr::Number(b) | Expr::Decimal(b, _)) => a == b,
         _ => {
             if std::mem::discriminant(first) != std::mem::discriminant(second) {
                 return false;

@@ -28,7 +28,7 @@ pub(super) fn rational_with(
 fn value(expr: &Expr, bindings: &mut Bindings, fuel: &mut Fuel) -> Result<RBig, NoValue> {
     fuel.spend(1)?;
     match expr {
-        Expr::Number(value) | Expr::Decimal(value) => Ok(value.clone()),
+        Expr::Number(value) | Expr::Decimal(value, _) => Ok(value.clone()),
         Expr::Percent(inner) => Ok(value(inner, bindings, fuel)? / RBig::from(100)),
         Expr::Symbol(name) => {
             let bound = bindings.iter().rev().find(|(bound, _)| bound == name);

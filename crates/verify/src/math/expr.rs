@@ -106,8 +106,9 @@ pub(super) enum NumberSet {
 pub(super) enum Expr {
     /// An exact rational number.
     Number(RBig),
-    /// A number written with a decimal point, with the exact value of its digits.
-    Decimal(RBig),
+    /// A number written with a decimal point: the exact value of its digits, and the exponent of the last one. Parity mode
+    /// doesn't read the latter, which is 0 there.
+    Decimal(RBig, i64),
     /// A number followed by a percent sign; the value is before the division by 100.
     Percent(Box<Expr>),
     /// Strict mode: a value with its unit, or with what is counted.
@@ -146,7 +147,7 @@ pub(super) enum Expr {
 macro_rules! children {
     ($node:expr, $iter:ident $(, $mutable:tt)?) => {
         match $node {
-            Expr::Number(_) | Expr::Decimal(_) | Expr::Symbol(_) | Expr::Constant(_) | Expr::NumberSet(_) => {
+            Expr::Number(_) | Expr::Decimal(..) | Expr::Symbol(_) | Expr::Constant(_) | Expr::NumberSet(_) => {
                 Vec::new()
             }
             Expr::Percent(inner) | Expr::Quantity(inner, _) | Expr::Not(inner) | Expr::Derivative(inner, _) => {
@@ -200,7 +201,7 @@ impl Expr {
     pub(super) fn negated(self) -> Self {
         match self {
             Self::Number(value) => Self::Number(-value),
-            Self::Decimal(value) => Self::Decimal(-value),
+            Self::Decimal(value, last) => Self::Decimal(-value, last),
             Self::Quantity(value, unit) => Self::Quantity(Box::new(value.negated()), unit),
             Self::Constant(Constant::Infinity) => Self::Constant(Constant::NegativeInfinity),
             Self::Constant(Constant::NegativeInfinity) => Self::Constant(Constant::Infinity),
@@ -225,7 +226,7 @@ impl Expr {
 
     /// A number literal, exact or decimal.
     pub(super) fn is_number(&self) -> bool {
-        matches!(self, Self::Number(_) | Self::Decimal(_))
+        matches!(self, Self::Number(_) | Self::Decimal(..))
     }
 
     pub(super) fn as_integer(&self) -> Option<&IBig> {

@@ -255,7 +255,7 @@ pub(super) fn has_work_on_variables(value: &Expr, gold: &Expr) -> bool {
 fn is_numeral(expr: &Expr) -> bool {
     match expr {
         Expr::Number(value) => *value != RBig::from(-1),
-        Expr::Decimal(_) => true,
+        Expr::Decimal(..) => true,
         Expr::Percent(inner) => is_numeral(inner),
         _ => false,
     }
@@ -268,7 +268,7 @@ fn is_short_rational(term: &Expr) -> bool {
         !matches!(
             node,
             Expr::Number(_)
-                | Expr::Decimal(_)
+                | Expr::Decimal(..)
                 | Expr::Percent(_)
                 | Expr::Mul(_)
                 | Expr::Pow(_)

@@ -15,8 +15,8 @@ use super::expr::{Function, NumberSet, Relation};
 pub(super) enum Token {
     /// Digits without a point.
     Integer(IBig),
-    /// Digits with a point or an exponent.
-    Decimal(RBig),
+    /// Digits with a point or an exponent, and the exponent of the last digit; see [`super::expr::Expr::Decimal`].
+    Decimal(RBig, i64),
     Letter(char),
     /// `d` and the letter or greek letter after it.
     Differential(Box<str>),
@@ -105,7 +105,12 @@ impl Token {
     pub(super) fn is_atom(&self) -> bool {
         matches!(
             self,
-            Self::Integer(_) | Self::Decimal(_) | Self::Letter(_) | Self::Greek(_) | Self::Text(_) | Self::Pi
+            Self::Integer(_)
+                | Self::Decimal(..)
+                | Self::Letter(_)
+                | Self::Greek(_)
+                | Self::Text(_)
+                | Self::Pi
         )
     }
 }
@@ -281,7 +286,7 @@ pub(super) fn tokenize(text: &str, mode: Mode) -> Result<Vec<Spanned>, ParseErro
                 continue;
             }
             b'0'..=b'9' | b'.' => {
-                let (token, end) = number(text, at)?;
+                let (token, end) = number(text, at, mode)?;
                 at = end;
                 token
             }
@@ -378,7 +383,7 @@ fn unicode(c: char) -> Result<Token, ParseError> {
     })
 }
 
-fn number(text: &str, start: usize) -> Result<(Token, usize), ParseError> {
+fn number(text: &str, start: usize, mode: Mode) -> Result<(Token, usize), ParseError> {
     let bytes = text.as_bytes();
     let digits_from = |at: usize| bytes[at..].iter().take_while(|b| b.is_ascii_digit()).count();
     let whole = digits_from(start);
@@ -421,7 +426,8 @@ fn number(text: &str, start: usize) -> Result<(Token, usize), ParseError> {
         literal.push_str(&text[start + whole + 1..start + whole + 1 + fraction]);
     }
     let mantissa = IBig::from_str_radix(&literal, 10).map_err(|_| ParseError::Syntax)?;
-    Ok((Token::Decimal(scaled(mantissa, exponent - fraction as i64)), end))
+    let last = exponent - fraction as i64;
+    Ok((Token::Decimal(scaled(mantissa, last), if mode == Mode::Parity { 0 } else { last }), end))
 }
 
 /// `mantissa * 10^exponent`.

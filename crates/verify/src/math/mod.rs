@@ -33,13 +33,13 @@ mod finished;
 pub mod gold;
 mod latex;
 mod lexer;
-mod normal;
+mod normal_parity;
+mod normal_strict;
 mod numeric;
 pub mod parsed;
 mod plain;
 mod region;
 mod units;
-mod wording;
 
 use std::borrow::Cow;
 
@@ -300,7 +300,7 @@ fn read_strictly(found: &answer::Answer) -> Reading {
         if part.len() > MAX_ANSWER {
             return Reading { over_budget: true, ..Reading::default() };
         }
-        let text = wording::rewritten(part);
+        let text = normal_strict::normalize(part);
         let parsed = parse_strictly(&text);
         if !text.is_empty() {
             texts.push(text);
@@ -336,7 +336,7 @@ fn read_strictly(found: &answer::Answer) -> Reading {
     }
     .map(|expr| Subject { expr, complex: false, open });
     if reading.subject.is_none() {
-        reading.text = reading.text.map(|text| wording::as_words(&text).into_owned());
+        reading.text = reading.text.map(|text| normal_strict::as_words(&text).into_owned());
     }
     reading
 }
@@ -425,7 +425,7 @@ fn read_candidate(found: &Found<'_>) -> (Result<Subject, ParseError>, String) {
             if text.len() > MAX_ANSWER {
                 return (Err(ParseError::Budget), String::new());
             }
-            (Err(ParseError::Syntax), normal::normalize(text))
+            (Err(ParseError::Syntax), normal_parity::normalize(text))
         }
         Found::Boxed(contents) => {
             if contents.iter().map(|content| content.len()).sum::<usize>() > MAX_ANSWER {
@@ -476,7 +476,7 @@ fn read_candidate(found: &Found<'_>) -> (Result<Subject, ParseError>, String) {
 /// Parses LaTeX: the whole text, or else the part after the last of several equals signs.
 fn read_latex(raw: &str, percent: bool) -> (Result<Subject, ParseError>, String) {
     let raw = unboxed(raw);
-    let text = normal::normalize(&raw);
+    let text = normal_parity::normalize(&raw);
     let mut value = latex::parse(&text, Mode::Parity);
     let mut read = &*text;
     if value == Err(ParseError::Syntax) {

@@ -179,7 +179,7 @@ fn computed(
     fuel: &mut Fuel,
 ) -> Result<Complex, NoValue> {
     let found = match expr {
-        Expr::Number(value) | Expr::Decimal(value) => Some(Ball::from_rational(value, precision).into()),
+        Expr::Number(value) | Expr::Decimal(value, _) => Some(Ball::from_rational(value, precision).into()),
         Expr::Percent(inner) => {
             value(inner, point, precision, fuel)?.divide(&Complex::integer(100), precision)
         }

@@ -33,7 +33,7 @@ pub(super) fn number(whole: &str, fraction: &str) -> Result<Expr, ParseError> {
     Ok(if fraction.is_empty() {
         Expr::Number(RBig::from(mantissa))
     } else {
-        Expr::Decimal(scaled(mantissa, -(fraction.len() as i64)))
+        Expr::Decimal(scaled(mantissa, -(fraction.len() as i64)), 0)
     })
 }
 
@@ -151,7 +151,7 @@ impl Plain<'_> {
         self.at = end;
         let mantissa = IBig::from_str_radix(&literal, 10).map_err(|_| ParseError::Syntax)?;
         Ok(if point {
-            Expr::Decimal(scaled(mantissa, -(fraction as i64)))
+            Expr::Decimal(scaled(mantissa, -(fraction as i64)), 0)
         } else {
             Expr::Number(RBig::from(mantissa))
         })

@@ -3,59 +3,19 @@
 //! Units of a quantity are compared by their canonical names, so that `m/s` is `meters per second`. They are not
 //! converted: 10 cm and 0.1 m differ. A value without a unit agrees with any unit, because golds often leave it out.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 /// Canonical names of units, each with its other spellings.
-const UNITS: &[(&str, &[&str])] = &[
-    ("mm", &["millimeter", "millimetre"]),
-    ("cm", &["centimeter", "centimetre"]),
-    ("dm", &["decimeter", "decimetre"]),
-    ("m", &["meter", "metre"]),
-    ("km", &["kilometer", "kilometre", "kms"]),
-    ("inch", &["in", "inches"]),
-    ("foot", &["ft", "feet"]),
-    ("yard", &["yd", "yds"]),
-    ("mile", &["mi"]),
-    ("mg", &["milligram"]),
-    ("g", &["gram", "gm", "gms"]),
-    ("kg", &["kilogram", "kgs"]),
-    ("tonne", &["ton"]),
-    ("pound", &["lb", "lbs"]),
-    ("ounce", &["oz"]),
-    ("ms", &["millisecond"]),
-    ("s", &["second", "sec", "secs"]),
-    ("minute", &["min", "mins"]),
-    ("hour", &["h", "hr", "hrs"]),
-    ("day", &[]),
-    ("week", &[]),
-    ("month", &[]),
-    ("year", &["yr", "yrs"]),
-    ("ml", &["milliliter", "millilitre"]),
-    ("l", &["liter", "litre"]),
-    ("gallon", &["gal"]),
-    ("degree", &["deg"]),
-    ("radian", &["rad", "rads"]),
-    ("celsius", &["c"]),
-    ("fahrenheit", &["f"]),
-    ("k", &["kelvin"]),
-    ("n", &["newton"]),
-    ("j", &["joule"]),
-    ("kj", &["kilojoule"]),
-    ("w", &["watt"]),
-    ("kw", &["kilowatt"]),
-    ("v", &["volt"]),
-    ("a", &["amp", "ampere"]),
-    ("ohm", &[]),
-    ("hz", &["hertz"]),
-    ("pa", &["pascal"]),
-    ("mol", &["mole"]),
-    ("acre", &[]),
-    ("hectare", &["ha"]),
-    ("dollar", &["usd", "bucks"]),
-    ("cent", &["cents"]),
-    ("euro", &["eur"]),
-    ("sterling", &["gbp"]),
-    ("yen", &["jpy"]),
-    ("rupee", &["rs", "inr"]),
-];
+const UNITS: &str = "\
+    mm millimeter millimetre | cm centimeter centimetre | dm decimeter decimetre | m meter metre | \
+    km kilometer kilometre kms | inch in inches | foot ft feet | yard yd yds | mile mi | mg milligram | \
+    g gram gm gms | kg kilogram kgs | tonne ton | pound lb lbs | ounce oz | ms millisecond | \
+    s second sec secs | minute min mins | hour h hr hrs | day | week | month | year yr yrs | \
+    ml milliliter millilitre | l liter litre | gallon gal | degree deg | radian rad rads | celsius c | \
+    fahrenheit f | k kelvin | n newton | j joule | kj kilojoule | w watt | kw kilowatt | v volt | \
+    a amp ampere | ohm | hz hertz | pa pascal | mol mole | acre | hectare ha | dollar usd bucks | \
+    cent cents | euro eur | sterling gbp | yen jpy | rupee rs inr";
 
 /// Units whose spelling is two units: per hour and so on.
 const SPEEDS: &[(&str, [&str; 2])] =
@@ -89,10 +49,15 @@ pub(super) struct Unit {
 
 /// The canonical name of a unit.
 pub(super) fn canonical(word: &str) -> Option<&'static str> {
-    let find = |word: &str| {
-        UNITS.iter().find(|(name, others)| *name == word || others.contains(&word)).map(|(name, _)| *name)
-    };
-    find(word).or_else(|| word.strip_suffix('s').filter(|stem| stem.len() > 2).and_then(find))
+    static NAMES: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
+        let units = UNITS.split(" | ").map(|unit| unit.split_whitespace());
+        units
+            .flat_map(|mut words| words.next().map(|name| words.chain([name]).map(move |word| (word, name))))
+            .flatten()
+            .collect()
+    });
+    let plural = word.strip_suffix('s').filter(|stem| stem.len() > 2);
+    [Some(word), plural].into_iter().flatten().find_map(|word| NAMES.get(word).copied())
 }
 
 /// Whether a word changes what is said about the value beside it.
@@ -113,12 +78,21 @@ impl Unit {
         let mut sign = 1;
         let mut power = 1;
         let mut rest = text;
-        if let Some(modulus) = text.trim().strip_prefix("mod ") {
-            unit.words.push(format!("mod {}", modulus.trim()).into());
+        if let Some(modulus) = text.trim_matches(['{', '}', ' ']).strip_prefix("mod ") {
+            unit.words.push(format!("mod {modulus}").into());
             return unit;
         }
-        while let Some(start) = rest.find(|c: char| c.is_alphabetic() || matches!(c, '/' | '^')) {
+        loop {
+            let start =
+                rest.find(|c: char| c.is_alphabetic() || matches!(c, '/' | '^')).unwrap_or(rest.len());
+            // A number among the words is another value; one that a letter touches is part of a word: `m2`.
+            let numbers = rest[..start].split(char::is_whitespace).skip(1);
+            unit.changing
+                .extend(numbers.filter(|n| n.starts_with(|c: char| c.is_ascii_digit())).map(Box::from));
             rest = &rest[start..];
+            if rest.is_empty() {
+                break;
+            }
             if let Some(after) = rest.strip_prefix('/') {
                 (sign, rest) = (-1, after);
                 continue;
@@ -237,6 +211,12 @@ mod tests {
             ("degrees", "C", true),
             ("degrees Celsius", "C", true),
             ("F", "C", false),
+            ("m2", "", true),
+            ("apples 13", "apples", false),
+            ("{mod 97}", "mod 97", true),
+            ("mod 97", "", true),
+            ("mod 97", "mod 89", false),
+            ("apples 13 pears", "", false),
         ] {
             let (a, b) = (Unit::parse(first), Unit::parse(second));
             assert_eq!((a.agrees(&b), b.agrees(&a)), (wanted, wanted), "{first} and {second}: {a:?} {b:?}");

@@ -6,8 +6,8 @@ use dashu_int::IBig;
 use super::value::{DictBuilder, Value};
 use crate::python_text::MAX_DIGITS;
 
-/// Deepest nesting of brackets (Python's own limit is near 1000).
-const MAX_DEPTH: usize = 500;
+/// Deepest nesting of brackets; deeper ones are beyond Python's own limit.
+const MAX_DEPTH: usize = 990;
 
 /// Parses one JSON value with only blanks around it. `None` if it is not JSON or nests too deep.
 pub fn parse(text: &str) -> Option<Value> {
@@ -19,17 +19,17 @@ pub fn parse(text: &str) -> Option<Value> {
 }
 
 /// A place in a text, and what is read from there on.
-pub(crate) struct Parser<'a> {
+struct Parser<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Parser<'a> {
-    pub(crate) fn new(text: &'a str) -> Self {
+    fn new(text: &'a str) -> Self {
         Self { text, at: 0 }
     }
 
-    pub(crate) fn is_at_end(&self) -> bool {
+    fn is_at_end(&self) -> bool {
         self.at == self.text.len()
     }
 
@@ -38,14 +38,14 @@ impl<'a> Parser<'a> {
     }
 
     /// Passes over blanks.
-    pub(crate) fn blanks(&mut self) {
+    fn blanks(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
     }
 
     /// Passes over a word, if it is there.
-    pub(crate) fn word(&mut self, word: &str) -> bool {
+    fn word(&mut self, word: &str) -> bool {
         let found = self.text.as_bytes()[self.at..].starts_with(word.as_bytes());
         if found {
             self.at += word.len();
@@ -65,7 +65,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A text, a number or a named constant.
-    pub(crate) fn scalar(&mut self) -> Option<Value> {
+    fn scalar(&mut self) -> Option<Value> {
         match self.peek()? {
             b'"' => self.string().map(Value::Str),
             b'n' => self.word("null").then_some(Value::None),
@@ -124,7 +124,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A key and its colon.
-    pub(crate) fn key(&mut self) -> Option<String> {
+    fn key(&mut self) -> Option<String> {
         self.blanks();
         let key = if self.peek() == Some(b'"') { self.string()? } else { return None };
         self.blanks();
@@ -230,51 +230,6 @@ impl<'a> Parser<'a> {
                     }
                 }
                 _ => return None,
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn reads_what_python_reads_and_refuses_what_it_refuses() {
-        for good in
-            ["[1, -2.5e3, \"a\\u00e9\\ud83d\\ude00\", null, NaN, -Infinity]", " {\"a\": {}} ", "0", "\"\""]
-        {
-            assert!(parse(good).is_some(), "{good}");
-        }
-        for bad in
-            ["", "[1,]", "01", "1.", "{1: 2}", "'a'", "\"a\nb\"", "[1] 2", "\\", "\"\\x\"", "-", "+1", "True"]
-        {
-            assert!(parse(bad).is_none(), "{bad}");
-        }
-        assert_eq!(parse("\"\\ud83d\\ude00\""), Some(Value::Str("😀".into())));
-        assert_eq!(parse("{\"a\": 1, \"a\": 2}").unwrap().get("a").unwrap().as_i64(), Some(2));
-    }
-
-    #[test]
-    fn a_megabyte_of_brackets_is_refused() {
-        assert!(parse(&"[".repeat(1 << 20)).is_none());
-        assert!(parse(&"{\"a\":".repeat(1 << 18)).is_none());
-        assert!(parse(&"9".repeat(1 << 20)).is_none());
-    }
-
-    proptest! {
-        #[test]
-        fn never_panics(text in "\\PC*") {
-            let _ = parse(&text);
-        }
-
-        #[test]
-        fn never_panics_on_json_like_text(text in "[\\[\\]{}\",:0-9eE.+\\\\u \\-ntfNI]{0,60}") {
-            let ours = parse(&text);
-            // Where serde_json reads it, so do we (it refuses overflowing numbers that Python takes as infinite).
-            if serde_json::from_str::<serde_json::Value>(&text).is_ok() {
-                prop_assert!(ours.is_some());
             }
         }
     }

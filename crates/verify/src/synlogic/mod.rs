@@ -291,6 +291,3 @@ const fn unparsed(reason: &'static str) -> Outcome {
 const fn unscorable(reason: &'static str) -> Outcome {
     Outcome::new(Verdict::Unscorable, reason)
 }
-
-#[cfg(test)]
-mod tests;

@@ -624,6 +624,3 @@ pub fn whole(v: &Value) -> Option<IBig> {
         v => v.as_int(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -268,31 +268,3 @@ impl DictBuilder {
 pub(super) fn rows<T>(value: &Value, cell: impl Fn(&Value) -> Option<T>) -> Option<Vec<Vec<T>>> {
     value.as_list()?.iter().map(|row| row.as_list()?.iter().map(&cell).collect()).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_of_different_types_compare_exactly() {
-        let big = Value::Int((IBig::from(1) << 53) + IBig::from(1));
-        assert_ne!(big, Value::Float(9_007_199_254_740_992.0));
-        assert_eq!(Value::Bool(true), Value::Float(1.0));
-        assert_eq!(Value::Int(IBig::from(-3)), Value::Complex(-3.0, 0.0));
-        assert_ne!(Value::Float(f64::NAN), Value::Float(f64::NAN));
-        assert_eq!(
-            compare_numbers(&Value::Int(IBig::from(-1)), &Value::Float(-0.5)),
-            Some(std::cmp::Ordering::Less)
-        );
-    }
-
-    #[test]
-    fn a_list_is_not_a_tuple_and_a_dictionary_ignores_order() {
-        let one = || Value::Int(IBig::from(1));
-        assert_ne!(Value::List(vec![one()]), Value::Tuple(vec![one()]));
-        let a = Value::Dict(vec![(Value::Str("a".into()), one()), (one(), Value::None)]);
-        let b =
-            Value::Dict(vec![(Value::Float(1.0), Value::None), (Value::Str("a".into()), Value::Bool(true))]);
-        assert_eq!(a, b);
-    }
-}

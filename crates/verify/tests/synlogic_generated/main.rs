@@ -2,5 +2,8 @@
 
 mod balance;
 mod problems;
+mod python;
+mod quirks;
+mod reading;
 mod robustness;
 mod strict;

@@ -121,9 +121,35 @@ impl RequestSampling {
     }
 }
 
+/// Advice for a server that refuses a request with this message: `None` unless the message names a field beyond the
+/// standard ones.
+pub fn advice(message: &str) -> Option<&'static str> {
+    let any = RequestSampling { temperature: 1.0, top_p: 1.0, top_k: 0, min_p: 0.0, max_tokens: 1 };
+    let standard = any.fields(Some(ServerApi::Openai));
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let named = message
+        .split(|c| !word(c))
+        .any(|name| !standard.contains_key(name) && any.fields(None).contains_key(name));
+    named.then_some("to send the standard fields alone: --server-api openai")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_advice_needs_a_message_that_names_a_field_beyond_the_standard() {
+        for (message, wanted) in [
+            ("Unrecognized request arguments supplied: min_p, repetition_penalty", true),
+            (r#"[{"type":"extra_forbidden","loc":["body","top_k"]}]"#, true),
+            ("This model's maximum context length is 4096 tokens", false),
+            ("Unsupported value: 'temperature' does not support 0.5 with this model.", false),
+            ("top_p must be positive", false),
+            ("", false),
+        ] {
+            assert_eq!(advice(message).is_some(), wanted, "{message}");
+        }
+    }
 
     #[test]
     fn neutral_settings_are_said_to_every_server_that_knows_them() {

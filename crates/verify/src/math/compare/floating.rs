@@ -52,7 +52,7 @@ fn terms(sum: &Expr) -> impl Iterator<Item = &Expr> {
 fn product(expr: &Expr) -> Option<Value> {
     match expr {
         Expr::Number(value) => Some(Value::Exact(value.clone())),
-        Expr::Decimal(value) => Some(Value::Float(value.to_f64().value())),
+        Expr::Decimal(value, _) => Some(Value::Float(value.to_f64().value())),
         Expr::Mul(factors) => {
             let one = Value::Exact(RBig::ONE);
             factors

@@ -20,7 +20,7 @@ impl Comparer<'_> {
                 };
             }
             (Expr::Quantity(value, unit), other) | (other, Expr::Quantity(value, unit))
-                if !is_equation(other) =>
+                if !(is_equation(other) || is_collection(other) && other.any(&is_quantity)) =>
             {
                 if unit.changes() {
                     return Ok(Some(EXACTLY_DIFFERENT));
@@ -134,9 +134,9 @@ impl Comparer<'_> {
             && values.len() > 1
             && !is_collection(single)
         {
-            // One value in several forms.
+            // One value in several forms. What has no unit agrees with every unit, so they are also compared with each other.
             for value in values {
-                if !self.answers(single, value)?.equal {
+                if !self.answers(single, value)?.equal || !self.answers(&values[0], value)?.equal {
                     return Ok(Some(EXACTLY_DIFFERENT));
                 }
             }
@@ -158,6 +158,10 @@ impl Comparer<'_> {
         }
         self.tuples(&first, &second).map(Some)
     }
+}
+
+fn is_quantity(expr: &Expr) -> bool {
+    matches!(expr, Expr::Quantity(..))
 }
 
 /// A list without statements about the domain of a symbol of its other values.

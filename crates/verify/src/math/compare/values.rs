@@ -76,8 +76,8 @@ impl Comparer<'_> {
             if self.options.percent_as_number
                 && let (Expr::Percent(inner), other) | (other, Expr::Percent(inner)) = (gold, answer)
                 && let (
-                    Expr::Number(inner) | Expr::Decimal(inner),
-                    Expr::Number(other) | Expr::Decimal(other),
+                    Expr::Number(inner) | Expr::Decimal(inner, _),
+                    Expr::Number(other) | Expr::Decimal(other, _),
                 ) = (&**inner, other)
                 && inner == other
             {
@@ -116,20 +116,23 @@ impl Comparer<'_> {
             })
     }
 
-    /// The exponent of the last digit at which decimals are compared: the coarser one's, but at least the third. Of a
-    /// value without a last digit, no more digits count than a double has.
+    /// The exponent of the last digit at which decimals are compared: the coarser one's, but at least the third; zeros that
+    /// are written are digits. A value without a last digit is compared with no more digits than a double has.
     fn last_place(&self, gold: &Written, answer: &Written, endless: bool) -> Option<i64> {
         const LEAST: i64 = 3;
         const DOUBLE: i64 = 15;
+        let precision = self.options.precision as i64;
         match (gold, answer) {
             (Written::Exact, Written::Exact) => None,
-            (Written::Digits { first, count }, Written::Exact)
-            | (Written::Exact, Written::Digits { first, count }) => {
-                let most = if endless { DOUBLE.max(self.options.precision as i64) } else { *count };
-                (*count >= self.options.precision as i64).then_some(first - (*count).min(most) + 1)
+            (Written::Digits { first, count, last }, Written::Exact)
+            | (Written::Exact, Written::Digits { first, count, last }) => {
+                let written = if endless { first - last + 1 } else { *count };
+                let most = if endless { DOUBLE.max(precision) } else { written };
+                (written >= precision).then_some(first - written.min(most) + 1)
             }
-            (Written::Digits { first, count }, Written::Digits { first: other, count: others }) => {
-                Some((*first).max(*other) - (*count).min(*others).max(LEAST) + 1)
+            (Written::Digits { first, last, .. }, Written::Digits { first: other, last: others, .. }) => {
+                let fewer = (first - last + 1).min(other - others + 1);
+                Some((*first).max(*other) - fewer.max(LEAST) + 1)
             }
         }
     }
@@ -180,15 +183,15 @@ impl Comparer<'_> {
         second: Option<RBig>,
     ) -> Compared {
         let decimal = |expr: &Expr| match expr {
-            Expr::Decimal(_) => true,
-            Expr::Percent(inner) => matches!(**inner, Expr::Decimal(_)),
+            Expr::Decimal(..) => true,
+            Expr::Percent(inner) => matches!(**inner, Expr::Decimal(..)),
             _ => false,
         };
         let literal = |expr: &Expr| expr.is_number() || matches!(expr, Expr::Percent(_));
         if let (Some(first), Some(second)) = (&first, &second) {
             // An exact number equals computed decimals only without their noise, a formula only with little of it.
             let exact = |expr: &Expr| matches!(expr, Expr::Number(_));
-            let computed = |expr: &Expr| expr.any(&|node| matches!(node, Expr::Decimal(_)));
+            let computed = |expr: &Expr| expr.any(&|node| matches!(node, Expr::Decimal(..)));
             let neither_literal = [gold, answer].iter().all(|side| exact(side) || !literal(side));
             let one_exact = exact(gold) || exact(answer);
             if neither_literal
@@ -231,8 +234,9 @@ impl Comparer<'_> {
 
     /// Rational values, one of them written as a decimal.
     fn rounds_equal(&self, gold: &Expr, first: &RBig, answer: &Expr, second: &RBig) -> bool {
-        let whole =
-            |expr: &Expr, value: &RBig| value.is_int() && !expr.any(&|node| matches!(node, Expr::Decimal(_)));
+        let whole = |expr: &Expr, value: &RBig| {
+            value.is_int() && !expr.any(&|node| matches!(node, Expr::Decimal(..)))
+        };
         if whole(gold, first) || whole(answer, second) {
             return false;
         }
@@ -279,7 +283,7 @@ impl Comparer<'_> {
             _ => &[],
         };
         for part in parts {
-            if part.is_number() && !matches!(part, Expr::Decimal(_)) || part.has_unknowns() {
+            if part.is_number() && !matches!(part, Expr::Decimal(..)) || part.has_unknowns() {
                 continue;
             }
             let mut point = Point::new(Field::None, 0, self.imaginary());
@@ -437,7 +441,7 @@ impl Comparer<'_> {
             // Only what does not depend on a symbol can agree.
             return Ok(EXACTLY_DIFFERENT);
         }
-        let noisy = [gold, answer].iter().any(|side| side.any(&|node| matches!(node, Expr::Decimal(_))));
+        let noisy = [gold, answer].iter().any(|side| side.any(&|node| matches!(node, Expr::Decimal(..))));
         let exactly = known(canonical::equal(gold, answer, &mut self.fuel))?;
         // The reference computes with decimals in floating point; a difference may be its noise.
         if let Some(equal) = exactly.filter(|equal| *equal || !noisy || !self.parity()) {
@@ -500,25 +504,25 @@ impl Comparer<'_> {
     }
 }
 
-/// How a value is written: exactly, or with so many digits from the one at `10^first` on.
+/// How a value is written: exactly, or with so many digits from the one at `10^first` on, and zeros up to `10^last`.
 enum Written {
     Exact,
-    Digits { first: i64, count: i64 },
+    Digits { first: i64, count: i64, last: i64 },
 }
 
 impl Written {
     /// Decimals, percentages of them, and decimals times powers of ten state digits; everything else is exact.
     fn of(expr: &Expr) -> Self {
         match expr {
-            Expr::Decimal(value) => Self::digits(value),
+            Expr::Decimal(value, last) => Self::digits(value, *last),
             Expr::Percent(inner) => Self::of(inner).moved(-2),
             Expr::Mul(factors) => {
                 let mut written = Self::Exact;
                 let mut shift = 0;
                 for factor in factors {
                     match factor {
-                        Expr::Decimal(value) if matches!(written, Self::Exact) => {
-                            written = Self::digits(value)
+                        Expr::Decimal(value, last) if matches!(written, Self::Exact) => {
+                            written = Self::digits(value, *last)
                         }
                         Expr::Number(value) if *value == RBig::from(-1) => {}
                         Expr::Pow(pair) if pair[0] == Expr::integer(10) => {
@@ -539,22 +543,25 @@ impl Written {
     fn moved(self, by: i64) -> Self {
         match self {
             Self::Exact => Self::Exact,
-            Self::Digits { first, count } => Self::Digits { first: first + by, count },
+            Self::Digits { first, count, last } => Self::Digits { first: first + by, count, last: last + by },
         }
     }
 
-    /// The significant digits of a decimal, without zeros at its end.
-    fn digits(value: &RBig) -> Self {
+    /// The significant digits of a decimal without the zeros at its end, and those up to `last`.
+    fn digits(value: &RBig, last: i64) -> Self {
         let Some((scaled, places)) = without_point(value, MAX_DIGITS) else { return Self::Exact };
         let digits = scaled.unsigned_abs().to_string();
         let count = digits.trim_end_matches('0').len().max(1) as i64;
-        Self::Digits { first: digits.len() as i64 - 1 - places as i64, count }
+        let first = digits.len() as i64 - 1 - places as i64;
+        // Zero has no digits to state.
+        let end = first - count + 1;
+        Self::Digits { first, count, last: if value.is_zero() { end } else { last.min(end) } }
     }
 }
 
 /// Whether a number is a decimal with at least so many significant digits.
 pub(super) fn has_digits(number: &Expr, least: usize) -> bool {
-    matches!(number, Expr::Decimal(_))
+    matches!(number, Expr::Decimal(..))
         && matches!(Written::of(number), Written::Digits { count, .. } if count >= least as i64)
 }
 
@@ -690,7 +697,7 @@ fn spelled(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Symbol(name) => Some(name.to_string()),
         Expr::Number(value) => Some(value.to_string()),
-        Expr::Decimal(value) => printed(value),
+        Expr::Decimal(value, _) => printed(value),
         Expr::Constant(Constant::E) => Some("e".to_owned()),
         Expr::Constant(Constant::Pi) => Some("pi".to_owned()),
         Expr::Constant(Constant::Infinity) => Some("oo".to_owned()),

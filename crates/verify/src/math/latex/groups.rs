@@ -159,7 +159,9 @@ fn interval_order(low: &Expr, high: &Expr) -> Order {
     if low == high {
         return Order::Equal;
     }
-    if let (Expr::Number(low) | Expr::Decimal(low), Expr::Number(high) | Expr::Decimal(high)) = (low, high) {
+    if let (Expr::Number(low) | Expr::Decimal(low, _), Expr::Number(high) | Expr::Decimal(high, _)) =
+        (low, high)
+    {
         return match low.cmp(high) {
             std::cmp::Ordering::Less => Order::Increasing,
             std::cmp::Ordering::Equal => Order::Equal,
@@ -168,8 +170,9 @@ fn interval_order(low: &Expr, high: &Expr) -> Order {
     }
     match (numeric::approximate(low), numeric::approximate(high)) {
         (Some(low), Some(high)) if low < high => Order::Increasing,
-        (Some(low), Some(high)) if low == high => Order::Equal,
-        (Some(_), Some(_)) => Order::Decreasing,
+        // Beyond the range of doubles all are alike.
+        (Some(low), Some(high)) if low == high && low.is_finite() => Order::Equal,
+        (Some(low), Some(high)) if low > high => Order::Decreasing,
         _ => Order::Increasing,
     }
 }

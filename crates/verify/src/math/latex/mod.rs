@@ -25,7 +25,7 @@ type Parsed<T> = Result<T, ParseError>;
 
 /// Parses a normalised LaTeX answer; with the operations that the parser has carried out itself.
 pub(super) fn parse(text: &str, mode: Mode) -> Parsed<(Expr, Open)> {
-    if let Some(number) = separated_number(text) {
+    if let Some(number) = separated_number(text, mode) {
         return Ok((number, Open::default()));
     }
     let tokens = tokenize(text, mode)?;
@@ -61,7 +61,7 @@ pub(super) fn parse(text: &str, mode: Mode) -> Parsed<(Expr, Open)> {
 }
 
 /// A whole answer that is one number with thousands separators.
-fn separated_number(text: &str) -> Option<Expr> {
+fn separated_number(text: &str, mode: Mode) -> Option<Expr> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text),
@@ -103,7 +103,8 @@ fn separated_number(text: &str) -> Option<Expr> {
     };
     let value = scaled(IBig::from_str_radix(&joined, 10).ok()?, -decimals);
     let value = if negative { -value } else { value };
-    Some(if is_decimal { Expr::Decimal(value) } else { Expr::Number(value) })
+    let last = if mode == Mode::Parity { 0 } else { -decimals };
+    Some(if is_decimal { Expr::Decimal(value, last) } else { Expr::Number(value) })
 }
 
 struct Parser<'a> {
@@ -436,7 +437,7 @@ impl Parser<'_> {
                 Some(Token::Percent) => {
                     let literal = matches!(
                         self.tokens[start].token,
-                        Token::Integer(_) | Token::Decimal(_) | Token::Frac | Token::Infinity
+                        Token::Integer(_) | Token::Decimal(..) | Token::Frac | Token::Infinity
                     );
                     let apart = self.parity && self.gap(self.at).contains('\\');
                     if apart
@@ -582,11 +583,11 @@ impl Parser<'_> {
                 }
                 Expr::Number(RBig::from(value)).into()
             }
-            Token::Decimal(value) => {
+            Token::Decimal(value, last) => {
                 if self.parity {
                     self.skip_base()?;
                 }
-                Expr::Decimal(value).into()
+                Expr::Decimal(value, last).into()
             }
             // `I(x)` is a function, as any letter is.
             Token::Letter('I') if self.peek() != Some(&Token::Underscore) => match self.application()? {

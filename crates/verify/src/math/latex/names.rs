@@ -5,8 +5,8 @@ use dashu_ratio::RBig;
 use super::super::budget::ParseError;
 use super::super::expr::{Constant, Expr};
 use super::super::lexer::{Spanned, Token};
+use super::super::normal_strict;
 use super::super::units::Unit;
-use super::super::wording;
 use super::{Operand, Parsed, Parser};
 
 /// Argument lists tried in one answer.
@@ -32,11 +32,11 @@ impl Parser<'_> {
     pub(super) fn based(&mut self, digits: Expr) -> Parsed<Expr> {
         self.expect(&Token::Underscore)?;
         let base = match self.peek() {
-            Some(Token::OpenBrace) => wording::base(&self.raw_group()?),
+            Some(Token::OpenBrace) => normal_strict::base(&self.raw_group()?),
             Some(Token::Integer(_) | Token::Text(_)) => {
                 let spanned = &self.tokens[self.at];
                 self.at += 1;
-                wording::base(&self.text[spanned.start..spanned.end])
+                normal_strict::base(&self.text[spanned.start..spanned.end])
             }
             _ => None,
         };
@@ -78,7 +78,7 @@ impl Parser<'_> {
 
     /// Whether two numerals stand side by side, which by itself means nothing.
     pub(super) fn number_follows_number(&self) -> bool {
-        let number = |token: Option<&Token>| matches!(token, Some(Token::Integer(_) | Token::Decimal(_)));
+        let number = |token: Option<&Token>| matches!(token, Some(Token::Integer(_) | Token::Decimal(..)));
         number(self.peek()) && number(Some(&self.tokens[self.at - 1].token))
     }
 
@@ -222,7 +222,7 @@ impl Parser<'_> {
         let token = self.next()?;
         let name: Box<str> = match token {
             Token::Integer(value) => return Ok(Some(Expr::Number(RBig::from(value)))),
-            Token::Decimal(value) => return Ok(Some(Expr::Decimal(value))),
+            Token::Decimal(value, last) => return Ok(Some(Expr::Decimal(value, last))),
             Token::Letter('e') => return Ok(Some(Expr::Constant(Constant::E))),
             Token::Pi => return Ok(Some(Expr::Constant(Constant::Pi))),
             Token::Letter(letter) => letter.to_ascii_lowercase().to_string().into(),

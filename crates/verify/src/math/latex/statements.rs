@@ -275,7 +275,7 @@ fn approximates(value: &Expr, rounded: &Expr) -> bool {
         return value == rounded;
     };
     let unit = match rounded {
-        Expr::Decimal(digits) => {
+        Expr::Decimal(digits, _) => {
             let places = (0..18).find(|places| (digits * RBig::from(10u64.pow(*places))).is_int());
             10f64.powi(-(places.unwrap_or(18) as i32))
         }

@@ -243,4 +243,19 @@ fn python_block(content: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_below_a_bound_are_even() {
+        let mut state = 0_u64;
+        let mut random = || {
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            state
+        };
+        let mut source = Source { random: &mut random };
+        let mut counts = [0; 3];
+        (0..30_000).for_each(|_| counts[source.below(3)] += 1);
+        assert!(counts.iter().all(|c| (9_600..10_400).contains(c)), "{counts:?}");
+    }
+}

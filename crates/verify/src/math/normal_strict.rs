@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use dashu_int::IBig;
 
 use super::budget::MAX_ANSWER;
-use super::normal;
+use super::normal_parity;
 use super::units;
 
 /// Commands without effect on the value, by the number of groups that follow them and go too. Some wrap a group, which
@@ -64,55 +64,13 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("ast", "*"),
 ];
 
-/// Characters with a spelling in LaTeX.
-const CHARACTERS: &[(char, &str)] = &[
-    ('\u{a0}', " "),
-    ('\u{2009}', " "),
-    ('\u{202f}', " "),
-    ('\u{200b}', ""),
-    ('−', "-"),
-    ('–', "-"),
-    ('‒', "-"),
-    ('‑', "-"),
-    ('‐', "-"),
-    ('﹣', "-"),
-    ('×', "\\times "),
-    ('·', "\\cdot "),
-    ('⋅', "\\cdot "),
-    ('∙', "\\cdot "),
-    ('÷', "\\div "),
-    ('∕', "/"),
-    ('∗', "*"),
-    ('°', "^\\circ "),
-    ('º', "^\\circ "),
-    ('∞', "\\infty "),
-    ('∈', "\\in "),
-    ('ℝ', "\\mathbb{R}"),
-    ('ℤ', "\\mathbb{Z}"),
-    ('ℕ', "\\mathbb{N}"),
-    ('ℚ', "\\mathbb{Q}"),
-    ('ℂ', "\\mathbb{C}"),
-    ('≈', "\\approx "),
-    ('⟨', "("),
-    ('⟩', ")"),
-    ('〈', "("),
-    ('〉', ")"),
-    ('∨', "\\lor "),
-    ('∧', "\\land "),
-    ('…', "\\ldots "),
-    ('’', "'"),
-    ('′', "'"),
-    ('″', "''"),
-    ('％', "\\%"),
-    ('⁄', "/"),
-    ('½', "\\frac{1}{2}"),
-    ('⅓', "\\frac{1}{3}"),
-    ('⅔', "\\frac{2}{3}"),
-    ('¼', "\\frac{1}{4}"),
-    ('¾', "\\frac{3}{4}"),
-    ('⅕', "\\frac{1}{5}"),
-    ('⅛', "\\frac{1}{8}"),
-];
+/// Characters, each before its spelling in LaTeX. What ends in a command needs a space behind it.
+const CHARACTERS: &str = r"
+    − -   – -   ‒ -   ‑ -   ‐ -   ﹣ -   × \times   · \cdot   ⋅ \cdot   ∙ \cdot   ÷ \div   ∕ /   ∗ *
+    ° ^\circ   º ^\circ   ∞ \infty   ∈ \in   ℝ \mathbb{R}   ℤ \mathbb{Z}   ℕ \mathbb{N}
+    ℚ \mathbb{Q}   ℂ \mathbb{C}   ≈ \approx   ⟨ (   ⟩ )   〈 (   〉 )   ∨ \lor   ∧ \land   … \ldots
+    ’ '   ′ '   ″ ''   ％ \%   ⁄ /   ½ \frac{1}{2}   ⅓ \frac{1}{3}   ⅔ \frac{2}{3}   ¼ \frac{1}{4}
+    ¾ \frac{3}{4}   ⅕ \frac{1}{5}   ⅛ \frac{1}{8}";
 
 const SUPERSCRIPTS: &str = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 const SUBSCRIPTS: &str = "₀₁₂₃₄₅₆₇₈₉";
@@ -169,6 +127,17 @@ const STATEMENTS: &[&str] = &[
 
 const CURRENCIES: &[(char, &str)] = &[('€', "euro"), ('£', "sterling"), ('¥', "yen"), ('₹', "rupee")];
 
+/// The spelling of a character in LaTeX.
+fn spelling(c: char) -> Option<&'static str> {
+    let mut words = CHARACTERS.split_whitespace();
+    while let (Some(known), Some(spelling)) = (words.next(), words.next()) {
+        if known.starts_with(c) {
+            return Some(spelling);
+        }
+    }
+    None
+}
+
 /// A base written as digits or as a word.
 pub(super) fn base(text: &str) -> Option<u32> {
     let name = text.trim().trim_matches(['(', ')']).to_ascii_lowercase();
@@ -179,7 +148,7 @@ pub(super) fn base(text: &str) -> Option<u32> {
 }
 
 /// The answer's text for the parser.
-pub(super) fn rewritten(raw: &str) -> String {
+pub(super) fn normalize(raw: &str) -> String {
     if raw.bytes().all(|byte| byte.is_ascii_digit()) {
         return raw.to_owned();
     }
@@ -206,7 +175,7 @@ pub(super) fn rewritten(raw: &str) -> String {
     if let Some(number) = degrees.filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.')) {
         return format!("{number}\\text{{ degree}}");
     }
-    normal::missing_braces(&turned_brackets(text).unwrap_or_else(|| text.to_owned()))
+    normal_parity::missing_braces(&turned_brackets(text).unwrap_or_else(|| text.to_owned()))
 }
 
 /// Levels of arguments in each other that get their braces.
@@ -589,8 +558,14 @@ impl Writer {
             // Nothing but a set is taken away from a set.
             '-' | '−' | '–' if is_set(after) && !self.written().is_empty() => self.push("\\setminus "),
             '&' if self.statements > 0 && self.matrices == 0 => self.push(" "),
-            _ => match CHARACTERS.iter().find(|(known, _)| *known == c) {
-                Some((_, spelling)) => self.push(spelling),
+            '\u{200b}' => {}
+            _ => match spelling(c) {
+                Some(spelling) => {
+                    self.push(spelling);
+                    if spelling.contains('\\') && spelling.ends_with(|c: char| c.is_ascii_alphabetic()) {
+                        self.out.push(' ');
+                    }
+                }
                 None => self.script_or_other(c),
             },
         }
@@ -1000,6 +975,10 @@ impl Writer {
             }
         }
         if self.at_start() {
+            // A denial of what follows is nothing that is read.
+            if !ends && words.split(' ').any(|word| matches!(word, "not" | "never")) {
+                return self.out.push_str("\\| ");
+            }
             let named = next.starts_with(['=', '<', '>', '_', '≤', '≥', '≠', '≈'])
                 || ["\\approx", "\\in", "\\le", "\\ge", "\\ne"].iter().any(|sign| next.starts_with(sign));
             let word = |word: &str| word.trim_matches([':', '.', ',']).to_owned();

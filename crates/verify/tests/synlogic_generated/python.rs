@@ -1,4 +1,8 @@
-use super::*;
+//! Python's literals and expressions, as CPython reads them.
+
+use dashu_int::IBig;
+use fgrpo_verify::synlogic::python::{EvalError, evaluate, int, literal};
+use fgrpo_verify::synlogic::value::Value;
 use proptest::prelude::*;
 
 fn show(source: &str) -> String {

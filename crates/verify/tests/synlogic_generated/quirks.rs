@@ -1,4 +1,9 @@
-use super::*;
+//! Quirks of the reference, which parity mode has and strict mode hasn't, and problems that can't be read.
+
+use fgrpo_verify::synlogic::{Mode, Options, Task, Verifier, check, generate, has_generator};
+use fgrpo_verify::verdict::Verdict::{self, Correct, Unparsed, Wrong};
+
+use crate::problems::numbers;
 
 #[test]
 fn names_and_aliases_are_read() {
@@ -32,8 +37,6 @@ fn verdicts(task: Task, data: &str, response: &str) -> [Verdict; 2] {
     [Mode::Parity, Mode::Strict]
         .map(|mode| verifier.check(response, &Options { mode, format_gate: false }).verdict)
 }
-
-use Verdict::{Correct, Unparsed, Wrong};
 
 #[test]
 fn game_of_24_takes_any_value_in_parity_mode_only() {
@@ -166,7 +169,24 @@ fn the_format_gate_costs_the_score_and_reads_the_answer_tag() {
     let gated = |response: &str| {
         check("object_counting", &data, response, &Options { mode: Mode::Parity, format_gate: true }).unwrap()
     };
-    assert_eq!(gated(r"\boxed{3}"), wrong("format"));
+    assert_eq!((gated(r"\boxed{3}").verdict, &*gated(r"\boxed{3}").reason), (Wrong, "format"));
     assert!(gated(r"<think>\boxed{4}</think> so <answer>\boxed{3}</answer>").is_correct());
     assert_eq!(gated(r"<think>\boxed{3}</think> <answer></answer>").verdict, Unparsed);
+}
+
+#[test]
+fn equal_random_numbers_make_equal_problems() {
+    for task in Task::ALL.into_iter().filter(|t| has_generator(*t)) {
+        let make = |seed| generate(task, 3, 7, &mut numbers(seed)).unwrap();
+        assert_eq!(make(5), make(5), "{task}");
+        assert_ne!(make(5), make(6), "{task}");
+    }
+}
+
+#[test]
+fn tasks_without_generator_and_odd_difficulties_are_refused() {
+    let refused = |task, difficulty| generate(task, difficulty, 0, &mut numbers(0)).unwrap_err().to_string();
+    assert!(refused(Task::Cipher, 1).contains("no generator"));
+    assert!(refused(Task::Sudoku, 0).contains("found 0"));
+    assert!(refused(Task::Sudoku, 11).contains("found 11"));
 }

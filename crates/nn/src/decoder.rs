@@ -145,6 +145,8 @@ pub(crate) struct Decoder {
     pub(crate) check_layers: bool,
     heads: Heads,
     eps: f32,
+    norm_offset: f32,
+    embedding_scale: f32,
 }
 
 /// One batch in the form for the layers.
@@ -176,8 +178,14 @@ impl Decoder {
                 queries: config.num_attention_heads,
                 keys: config.num_key_value_heads,
                 size: config.head_dim,
+                scale: match config.query_pre_attn_scalar {
+                    Some(scalar) => 1.0 / (scalar as f32).sqrt(),
+                    None => 1.0 / (config.head_dim as f32).sqrt(),
+                },
             },
             eps: config.rms_norm_eps as f32,
+            norm_offset: config.architecture.family().norm_offset,
+            embedding_scale: (config.architecture.family().embedding_scale)(config),
         }
     }
 
@@ -248,6 +256,9 @@ impl Decoder {
         let d = self.config.hidden_size;
         e.reserve(&mut w.inputs[0], Holds::Activations, rows * d);
         e.embed(p.weights, self.layout.embedding, d, lists, &mut w.inputs[0]);
+        if self.embedding_scale != 1.0 {
+            e.scale(rows * d, self.embedding_scale, &mut w.inputs[0]);
+        }
         checks.finite(e, (Rows::All, rows), &[("model.embed_tokens", d)], &w.inputs[0])
     }
 
@@ -390,6 +401,9 @@ impl Decoder {
             w.saved[place] = saved;
         }
         if let Some(gradient) = gradients.all() {
+            if self.embedding_scale != 1.0 {
+                e.scale(pass.rows * d, self.embedding_scale, &mut w.dx);
+            }
             e.embed_backward(gradient, self.layout.embedding, d, lists, &w.dx);
         }
         Ok(())

@@ -70,8 +70,9 @@ impl Config {
         let fields = Fields { place, map };
         let architecture = architecture(&fields)?;
         let family = architecture.family();
-        fields.only(&supported())?;
-        fields.only(&object((family.supported)()))?;
+        let mut supported = supported();
+        supported.extend(object((family.supported)()));
+        fields.only(&supported)?;
         refuse_quantized(&fields)?;
         let mut all = object((family.defaults)());
         // A null is a value where there may be none of a setting, and leaves others at their defaults.
@@ -105,6 +106,9 @@ impl Config {
             rope_scaling,
             no_rope_layers: Vec::new(),
             sliding_window: None,
+            layer_types: Vec::new(),
+            rope_local_base_freq: None,
+            query_pre_attn_scalar: None,
             tie_word_embeddings: file.tie_word_embeddings,
             max_position_embeddings: file.max_position_embeddings,
             bos_token_id: file.bos_token_id,
@@ -230,7 +234,11 @@ fn rope(fields: &Fields<'_>, file: &File) -> Result<(f64, RopeScaling), Error> {
         let map = match fields.get(name) {
             None => continue,
             Some(Value::Object(map)) if map.is_empty() => continue,
-            Some(Value::Object(map)) => map,
+            // Those of each type of layer; the family reads the others.
+            Some(Value::Object(map)) => match map.get("full_attention") {
+                Some(Value::Object(map)) => map,
+                _ => map,
+            },
             Some(_) => return fields.refuse(name, "an object"),
         };
         let place = format!("{}: {name}", fields.place);

@@ -22,6 +22,7 @@ use crate::cache::{PAGE, numbers_per_token};
 use crate::config::Config;
 use crate::engine::Precision;
 use crate::error::Error;
+use crate::families::Theta;
 use crate::layout::{Layout, Span};
 use crate::lora::AdapterLayout;
 use crate::quantized::Quantized;
@@ -51,7 +52,7 @@ pub(crate) struct CudaBackend {
 fn angles(config: &Config, positions: usize) -> Vec<f32> {
     let rope = Rope::new(config, positions);
     let rows = (0..positions).flat_map(|position| {
-        let (cos, sin) = rope.at(position);
+        let (cos, sin) = rope.at(Theta::Global, position);
         cos.iter().chain(sin)
     });
     let mut table: Vec<f32> = rows.copied().collect();

@@ -1,4 +1,4 @@
-//! One layer, attention and SwiGLU: the forward pass, and below it the backward pass in the opposite order.
+//! One layer, attention and MLP: the forward pass, and below it the backward pass in the opposite order.
 
 use crate::checks::Checks;
 use crate::error::Error;
@@ -60,7 +60,7 @@ impl Decoder {
         weight: Span,
         rows: usize,
     ) -> Norm<'a, X::Weights> {
-        Norm { weights: p.weights, weight, eps: self.eps, rows }
+        Norm { weights: p.weights, weight, offset: self.norm_offset, eps: self.eps, rows }
     }
 
     fn query_heads(&self, rows: usize) -> HeadRows {
@@ -199,8 +199,8 @@ impl Decoder {
                 self.norm_heads(e, p, weight, Decoder::normed_heads(layer, heads), x, keep);
                 checks.finite(e, rows, &[(norm, heads.stride)], x)?;
             }
-            if layer.of.rope {
-                e.rotate(Rotation::Forward, heads, lists, rows.0, x);
+            if let Some(theta) = layer.of.rope {
+                e.rotate(Rotation::Forward(theta), heads, lists, rows.0, x);
                 checks.finite(e, rows, &[(rotary, heads.stride)], x)?;
             }
         }
@@ -238,8 +238,8 @@ impl Decoder {
             return Ok(());
         }
         e.reserve(act, Holds::Activations, m * f);
-        e.swiglu(m, f, gate_up, act);
-        checks.finite(e, own, &[("mlp (SwiGLU)", f)], act)?;
+        e.gated(layer.of.activation, m, f, gate_up, act);
+        checks.finite(e, own, &[("mlp (activation)", f)], act)?;
         // Without an output, nobody needs the sum, but the norm's scales.
         let to = output.unwrap_or(normed);
         self.add_to_residual(e, of, &BranchEnd::mlp(layer), act, middle, transformed, to)
@@ -267,8 +267,8 @@ impl Decoder {
         let dy = self.through_norm_after(e, of, gradients, norm, normed, &w.dx, to)?;
         p.linear_backward_input(e, layer.down, m, dy, Write::Replace, &mut w.act);
         checks.finite(e, own, &[("mlp.down_proj", f)], &w.act)?;
-        e.swiglu_backward(m, f, &mut saved.gate_up, &mut w.act);
-        checks.finite(e, own, &[("mlp (SwiGLU)", 2 * f)], &saved.gate_up)?;
+        e.gated_backward(layer.of.activation, m, f, &mut saved.gate_up, &mut w.act);
+        checks.finite(e, own, &[("mlp (activation)", 2 * f)], &saved.gate_up)?;
         gradients.linear(e, layer.down, m, dy, &w.act);
         match layer.mlp.before {
             Some((norm, name)) => {
@@ -308,8 +308,8 @@ impl Decoder {
             (own, layer.q_norm, queries, &saved.q_norm, "self_attn.q_norm", &mut w.dq),
             (all, layer.k_norm, keys, &saved.k_norm, "self_attn.k_norm", &mut w.dkv),
         ] {
-            if layer.of.rope {
-                e.rotate(Rotation::Backward, heads, lists, rows.0, dx);
+            if let Some(theta) = layer.of.rope {
+                e.rotate(Rotation::Backward(theta), heads, lists, rows.0, dx);
             }
             if let Some(norm) = norm {
                 let norm = self.norm(p, norm, heads.rows);

@@ -72,9 +72,10 @@ impl Decoder {
             let keys = HeadRows { first: q_width, size: kv_width / 2, ..whole };
             self.norm_heads(e, p, k, keys, qkv, &mut saved.k_norm);
         }
-        let ([q_norm, k_norm], weights, eps, heads) = (norms, p.weights, self.eps, self.heads);
+        let ([q_norm, k_norm], weights, heads) = (norms, p.weights, self.heads);
         let (Layer { rope, window, .. }, layer) = (layer.of, of.index);
-        let attention = StepAttention { weights, q_norm, k_norm, eps, rope, heads, window, layer };
+        let (offset, eps) = (self.norm_offset, self.eps);
+        let attention = StepAttention { weights, q_norm, k_norm, offset, eps, rope, heads, window, layer };
         e.step_attention(attention, decoding, cache, qkv, out);
         checks.finite(e, all, &[("self_attn (norms, rotary embedding and attention)", q_width)], out)?;
         self.add_to_residual(e, of, &BranchEnd::attention(of.layer), out, x, &mut saved.attended, middle)?;

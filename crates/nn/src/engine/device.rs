@@ -104,11 +104,7 @@ impl FromStr for Precision {
         [Precision::F32, Precision::Bf16]
             .into_iter()
             .find(|precision| precision.to_string() == name)
-            .ok_or_else(|| Error::Request {
-                field: "precision",
-                found: name.to_string(),
-                wanted: "f32 or bf16".into(),
-            })
+            .ok_or_else(|| Error::request("precision", name.to_string(), "f32 or bf16"))
     }
 }
 
@@ -155,11 +151,9 @@ impl FromStr for Products {
 
     fn from_str(name: &str) -> Result<Products, Error> {
         let all = [Products::F32, Products::Bf16x3, Products::Bf16];
-        all.into_iter().find(|products| products.to_string() == name).ok_or_else(|| Error::Request {
-            field: "products",
-            found: name.to_string(),
-            wanted: "f32, bf16x3 or bf16".into(),
-        })
+        all.into_iter()
+            .find(|products| products.to_string() == name)
+            .ok_or_else(|| Error::request("products", name.to_string(), "f32, bf16x3 or bf16"))
     }
 }
 
@@ -240,9 +234,7 @@ impl FromStr for DeviceName {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<DeviceName, Error> {
-        let wrong = |wanted: &str| {
-            Err(Error::Request { field: "device", found: name.to_string(), wanted: wanted.into() })
-        };
+        let wrong = |wanted: &str| Err(Error::request("device", name.to_string(), wanted));
         let (kind, gpus) = match name.split_once(':') {
             Some((kind, gpus)) => (kind, Some(gpus)),
             None => (name, None),

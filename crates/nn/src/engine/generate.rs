@@ -109,15 +109,15 @@ impl<D: Backend> EngineOn<D> {
             Some(tokens) => {
                 let limit = tokens / PAGE / executors.max(1);
                 if limit < needed && executors > 0 {
-                    return Err(Error::Request {
-                        field: "max_cached_tokens",
-                        found: tokens.to_string(),
-                        wanted: format!(
+                    return Err(Error::request(
+                        "max_cached_tokens",
+                        tokens.to_string(),
+                        format!(
                             "at least {}: {executors} batches side by side, a prompt of {longest} tokens and max_new_tokens {}",
                             needed * PAGE * executors,
                             sampling.max_new_tokens
                         ),
-                    });
+                    ));
                 }
                 limit
             }

@@ -40,11 +40,11 @@ impl<D: Backend> EngineOn<D> {
         let applied = self.adapters.as_ref().is_none_or(|adapters| adapters.applied);
         assert!(loss.is_none() || applied, "a gradient while the adapters are not applied");
         if let (Some(base), None, Some(_)) = (self.decoder.layout.base, &self.adapters, loss) {
-            return Err(Error::Request {
-                field: "lora",
-                found: format!("no adapters on a base in {}", base.name()),
-                wanted: "adapters: the matrices of such a base are not trained".into(),
-            });
+            return Err(Error::request(
+                "lora",
+                format!("no adapters on a base in {}", base.name()),
+                "adapters: the matrices of such a base are not trained",
+            ));
         }
         batch.check(self.decoder.config.vocab_size);
         let families = batch.families();
@@ -132,11 +132,11 @@ impl<D: Backend> EngineOn<D> {
         if let Some((most, setting)) = self.decoder.config.longest_sequence(D::WINDOWS)
             && tokens > most
         {
-            return Err(Error::Request {
-                field: "sequence",
-                found: format!("{tokens} tokens"),
-                wanted: format!("at most {most}, the model's {setting}: longer ones are not supported here"),
-            });
+            return Err(Error::request(
+                "sequence",
+                format!("{tokens} tokens"),
+                format!("at most {most}, the model's {setting}: longer ones are not supported here"),
+            ));
         }
         self.backend.reach(tokens);
         Ok(())

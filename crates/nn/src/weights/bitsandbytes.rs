@@ -78,7 +78,7 @@ fn find<'a>(
 ) -> Result<(&'a [u8], FileScales<'a>), Error> {
     let refuse = |tensor: &str, found: String, wanted: String| -> Result<(), Error> {
         let path = file(tensor)?.path().to_path_buf();
-        Err(Error::Tensor { path, tensor: tensor.into(), found, wanted })
+        Err(Error::tensor(path, tensor, found, wanted))
     };
     let bytes = |tensor: &str, len: usize| -> Result<&'a [u8], Error> {
         let found = file(tensor)?.bytes(tensor)?;

@@ -48,30 +48,18 @@ impl CudaExecutor {
         out: &Buffer,
         lse: &Buffer,
     ) {
-        let Heads { queries, keys, size } = heads;
+        let Heads { queries, keys, size, scale } = heads;
         let (words, plan) = (&lists.words, lists.plan(rows));
         let parts = plan.exact.iter().map(|batch| batch.parts).max().unwrap_or(0);
         self.parts.reserve(&self.stream, FULL, parts * queries * (size + 2), Purpose::Pass);
         for &PassItems { first, rows, items, starts, .. } in &plan.exact {
             let ([_, kernel], shape) = parts_kernels(self.precision, heads, items.place.len);
-            self.stream.launch(
-                kernel,
-                shape,
-                args![
-                    words.at(items.items, 0),
-                    words.at(items.place, 0),
-                    words.at(items.ranges, 0),
-                    words.at(plan.positions, first),
-                    words.at(starts, 0),
-                    q.at(first * heads.query_width()),
-                    kv,
-                    &self.parts,
-                    queries as u32,
-                    keys as u32,
-                    size as u32,
-                    1.0 / (size as f32).sqrt()
-                ],
-            );
+            let [of, place, ranges, starts] =
+                [items.items, items.place, items.ranges, starts].map(|list| words.at(list, 0));
+            let (positions, q) = (words.at(plan.positions, first), q.at(first * heads.query_width()));
+            let [h, k, e] = [queries, keys, size].map(|n| n as u32);
+            let arguments = args![of, place, ranges, positions, starts, q, kv, &self.parts, h, k, e, scale];
+            self.stream.launch(kernel, shape, arguments);
             let (out, lse) = (out.at(first * heads.query_width()), lse.at(first * queries));
             self.merge(heads, words, &items, rows, out, Some(lse));
         }
@@ -90,13 +78,12 @@ impl AttentionOps<Buffer, Cache, Lists> for CudaExecutor {
         if self.exact {
             return self.exact_attention(of, q, kv, out, lse);
         }
-        let Attention { heads: Heads { queries, keys, size }, lists, rows, .. } = of;
+        let Attention { heads: Heads { queries, keys, size, scale }, lists, rows, .. } = of;
         let plan = lists.plan(rows);
         let count = plan.rows.len;
         let [rows, first, pieces] = Self::attention_arguments(lists, plan);
         let sizes = [queries, keys, size, count].map(|n| Argument::U32(n as u32));
         let [heads, key_heads, size_, count_] = sizes;
-        let scale = 1.0 / (size as f32).sqrt();
         if let Some(kernels) = on_tensor_cores(self.precision, size) {
             let shape = tile_shape(count, queries, 3, size, 0);
             let arguments = args![rows, first, pieces, q, kv, &*out, &*lse, heads, key_heads, count_, scale];
@@ -121,7 +108,7 @@ impl AttentionOps<Buffer, Cache, Lists> for CudaExecutor {
             warp_shape(each),
             args![out, dout, &self.delta, size as u32, each as u32],
         );
-        let scale = 1.0 / (size as f32).sqrt();
+        let scale = heads.scale;
         let [h, k, e] = [heads.queries, heads.keys, size].map(|n| n as u32);
         let [at, first, pieces] = Self::attention_arguments(lists, plan);
         let [first_by_key, pieces_by_key] =

@@ -88,9 +88,10 @@ pub enum RopeScaling {
 }
 
 /// Sizes and settings of a decoder.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct Config {
     /// The family.
+    #[serde(skip)]
     pub architecture: Architecture,
     /// `V`.
     pub vocab_size: usize,
@@ -111,26 +112,35 @@ pub struct Config {
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
     /// Their scaling.
+    #[serde(skip)]
     pub rope_scaling: RopeScaling,
     /// 1 where a layer has rotary embedding, and 0 where not; empty if all layers have it.
+    #[serde(skip)]
     pub no_rope_layers: Vec<usize>,
     /// Latest tokens that a query sees, its own among them, if not all.
+    #[serde(skip)]
     pub sliding_window: Option<usize>,
     /// Which layers have that window; empty if all have.
+    #[serde(skip)]
     pub layer_types: Vec<LayerType>,
     /// Base of the rotary frequencies in layers with a window, if it is another.
+    #[serde(skip)]
     pub rope_local_base_freq: Option<f64>,
     /// Attention's scores are divided by its root, if not by that of `head_dim`.
+    #[serde(skip)]
     pub query_pre_attn_scalar: Option<f64>,
     /// Whether the output layer shares the embedding's weights.
     pub tie_word_embeddings: bool,
     /// The checkpoint's maximum context length.
     pub max_position_embeddings: usize,
     /// Beginning-of-sequence token, if the checkpoint has one.
+    #[serde(default, deserialize_with = "fields::token")]
     pub bos_token_id: Option<u32>,
     /// End-of-sequence tokens.
+    #[serde(default, deserialize_with = "fields::end_tokens")]
     pub eos_token_id: Vec<u32>,
     /// Padding token, if the checkpoint has one (not used here; written back).
+    #[serde(default, deserialize_with = "fields::token")]
     pub pad_token_id: Option<u32>,
 }
 

@@ -165,6 +165,24 @@ impl LoraConfig {
     }
 }
 
+/// Settings of PEFT that are read, or have no meaning for the values.
+const FREE: [&str; 14] = [
+    "r",
+    "lora_alpha",
+    "target_modules",
+    "use_rslora",
+    "base_model_name_or_path",
+    "revision",
+    "inference_mode",
+    "lora_dropout",
+    "peft_version",
+    "auto_mapping",
+    "megatron_core",
+    "qalora_group_size",
+    "runtime_config",
+    "ensure_weight_tying",
+];
+
 fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(LoraConfig, Option<String>), Error> {
     let refuse = |field: &str, wanted: &str| -> Error {
         let found = fields.get(field).map_or("nothing".into(), Value::to_string);
@@ -187,21 +205,7 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(LoraConfig, 
             "init_lora_weights" => {
                 (value.is_boolean() || text == Some("gaussian"), "true, false or gaussian")
             }
-            // Read below, or without meaning for the values.
-            "r"
-            | "lora_alpha"
-            | "target_modules"
-            | "use_rslora"
-            | "base_model_name_or_path"
-            | "revision"
-            | "inference_mode"
-            | "lora_dropout"
-            | "peft_version"
-            | "auto_mapping"
-            | "megatron_core"
-            | "qalora_group_size"
-            | "runtime_config"
-            | "ensure_weight_tying" => (true, ""),
+            name if FREE.contains(&name) => (true, ""),
             _ => (neutral(value), "nothing: this setting of PEFT is not supported"),
         };
         if !fine {

@@ -104,25 +104,9 @@ impl Rope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Architecture;
 
     fn config(scaling: RopeScaling) -> Config {
-        Config {
-            architecture: Architecture::Llama,
-            vocab_size: 8,
-            hidden_size: 64,
-            intermediate_size: 8,
-            num_hidden_layers: 1,
-            num_attention_heads: 1,
-            num_key_value_heads: 1,
-            head_dim: 64,
-            rms_norm_eps: 1e-6,
-            rope_theta: 500_000.0,
-            rope_scaling: scaling,
-            tie_word_embeddings: true,
-            max_position_embeddings: 64,
-            ..Config::default()
-        }
+        Config { head_dim: 64, rope_theta: 500_000.0, rope_scaling: scaling, ..Config::default() }
     }
 
     #[test]

@@ -118,6 +118,11 @@ pub(crate) fn tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u3
     }))
 }
 
+/// [`tokens`]; null is none.
+pub(crate) fn end_tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u32>, D::Error> {
+    tokens(from).map(Option::unwrap_or_default)
+}
+
 /// Reads a JSON object.
 pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>, Error> {
     let text = input::read(path, input::SETTINGS).map_err(Error::io("read", path))?;

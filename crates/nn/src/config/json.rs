@@ -7,30 +7,19 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::fields::{Fields, object, read_object, token, tokens};
+use super::fields::{Fields, object, read_object};
 use super::{Architecture, Config, RopeScaling};
 use crate::error::Error;
 use crate::weights::Dtype;
 
-/// Fields of every family; its defaults name those that must be there.
+/// Fields of every family that are not a configuration's as they are.
 #[derive(Deserialize)]
 struct File {
-    vocab_size: usize,
     hidden_size: usize,
-    intermediate_size: usize,
-    num_hidden_layers: usize,
     num_attention_heads: usize,
     num_key_value_heads: Option<usize>,
     head_dim: Option<usize>,
     max_position_embeddings: usize,
-    rms_norm_eps: f64,
-    tie_word_embeddings: bool,
-    #[serde(default, deserialize_with = "token")]
-    bos_token_id: Option<u32>,
-    #[serde(default, deserialize_with = "tokens")]
-    eos_token_id: Option<Vec<u32>>,
-    #[serde(default, deserialize_with = "token")]
-    pad_token_id: Option<u32>,
     rope_theta: Option<f64>,
     /// transformers' for the family.
     default_theta: Option<f64>,
@@ -81,40 +70,20 @@ impl Config {
         all.extend(given.map(|(field, value)| (field.clone(), value.clone())));
         let fields = Fields { place, map: &all };
         let file: File = fields.read()?;
-        let (hidden_size, num_attention_heads) = (file.hidden_size, file.num_attention_heads);
-        let head_dim = match file.head_dim {
-            Some(head_dim) => head_dim,
-            None if num_attention_heads == 0 => 0,
-            None if !hidden_size.is_multiple_of(num_attention_heads) => {
-                let wanted = format!("a divisor of hidden_size, {hidden_size}, or an explicit head_dim");
-                return fields.refuse("num_attention_heads", wanted);
-            }
-            None => hidden_size / num_attention_heads,
-        };
+        let (hidden_size, heads) = (file.hidden_size, file.num_attention_heads);
+        if file.head_dim.is_none() && heads > 0 && !hidden_size.is_multiple_of(heads) {
+            let wanted = format!("a divisor of hidden_size, {hidden_size}, or an explicit head_dim");
+            return fields.refuse("num_attention_heads", wanted);
+        }
+        let head_dim = file.head_dim.or(hidden_size.checked_div(heads)).unwrap_or(0);
         let (rope_theta, rope_scaling) = rope(&fields, &file)?;
-        let mut config = Config {
-            architecture,
-            vocab_size: file.vocab_size,
-            hidden_size,
-            intermediate_size: file.intermediate_size,
-            num_hidden_layers: file.num_hidden_layers,
-            num_attention_heads,
-            num_key_value_heads: file.num_key_value_heads.unwrap_or(num_attention_heads),
-            head_dim,
-            rms_norm_eps: file.rms_norm_eps,
-            rope_theta,
-            rope_scaling,
-            no_rope_layers: Vec::new(),
-            sliding_window: None,
-            layer_types: Vec::new(),
-            rope_local_base_freq: None,
-            query_pre_attn_scalar: None,
-            tie_word_embeddings: file.tie_word_embeddings,
-            max_position_embeddings: file.max_position_embeddings,
-            bos_token_id: file.bos_token_id,
-            eos_token_id: file.eos_token_id.unwrap_or_default(),
-            pad_token_id: file.pad_token_id,
-        };
+        let own = json!({
+            "num_key_value_heads": file.num_key_value_heads.unwrap_or(heads), "head_dim": head_dim, "rope_theta": rope_theta,
+        });
+        all.extend(object(own));
+        let fields = Fields { place, map: &all };
+        let mut config: Config = fields.read()?;
+        (config.architecture, config.rope_scaling) = (architecture, rope_scaling);
         // Sizes first: the family's settings may be one per layer.
         config.validate_at(place)?;
         (family.read)(&fields, &mut config)?;

@@ -17,7 +17,7 @@ use super::needs::rope_tables;
 use super::replica::Replica;
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
-use crate::backend::{Backend, GraphCounts, Lane, NormalFn, Rollout, Store, Work};
+use crate::backend::{Backend, FillFn, GraphCounts, Lane, NormalFn, Rollout, Store, Work};
 use crate::cache::{PAGE, numbers_per_token};
 use crate::config::Config;
 use crate::engine::Precision;
@@ -296,12 +296,7 @@ impl Backend for CudaBackend {
         found
     }
 
-    fn fill(
-        &mut self,
-        store: Store,
-        span: Span,
-        fill: &mut dyn FnMut(&mut [f32]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    fn fill(&mut self, store: Store, span: Span, fill: &mut FillFn<'_>) -> Result<(), Error> {
         let mut values = vec![0.0; span.len];
         fill(&mut values)?;
         self.write(store, span, &values);

@@ -2,7 +2,7 @@
 
 use crate::checks::Checks;
 use crate::error::Error;
-use crate::executor::{Attention, Executor, HeadRows, Holds, Norm, Rotation, Rows};
+use crate::executor::{Attention, Executor, HeadRows, Heads, Holds, Norm, Rotation, Rows};
 use crate::families::QkNorm;
 use crate::layout::{LayerLayout, Linear, Span, Write};
 
@@ -26,25 +26,9 @@ pub(super) struct LayerPass<'a, X: Executor> {
     pub(super) checks: Checks,
 }
 
-/// What attention, or the MLP, ends with: its last map, and the norm of what that gives.
-pub(super) struct BranchEnd {
-    linear: Linear,
-    name: &'static str,
-    with_residual: &'static str,
-    after: Option<(Span, &'static str)>,
-}
-
-impl BranchEnd {
-    pub(super) fn attention(layer: &LayerLayout) -> BranchEnd {
-        let (name, with_residual) = ("self_attn.o_proj", "self_attn.o_proj (with the residual)");
-        BranchEnd { linear: layer.o, name, with_residual, after: layer.attention.after }
-    }
-
-    fn mlp(layer: &LayerLayout) -> BranchEnd {
-        let (name, with_residual) = ("mlp.down_proj", "mlp.down_proj (with the residual)");
-        BranchEnd { linear: layer.down, name, with_residual, after: layer.mlp.after }
-    }
-}
+/// Attention's last map in a check's error, by itself and with what is added; and the MLP's.
+pub(super) const O_PROJ: [&str; 2] = ["self_attn.o_proj", "self_attn.o_proj (with the residual)"];
+const DOWN_PROJ: [&str; 2] = ["mlp.down_proj", "mlp.down_proj (with the residual)"];
 
 impl<X: Executor> LayerPass<'_, X> {
     fn attention(&self, decoder: &Decoder) -> Attention<'_, X::Lists> {
@@ -63,14 +47,11 @@ impl Decoder {
         Norm { weights: p.weights, weight, offset: self.norm_offset, eps: self.eps, rows }
     }
 
-    fn query_heads(&self, rows: usize) -> HeadRows {
-        let (stride, count, size) = (self.heads.query_width(), self.heads.queries, self.heads.size);
-        HeadRows { rows, first: 0, stride, count, size }
-    }
-
-    fn key_heads(&self, rows: usize) -> HeadRows {
-        let (stride, count, size) = (self.heads.key_width(), self.heads.keys, self.heads.size);
-        HeadRows { rows, first: 0, stride, count, size }
+    /// The heads of rows of queries, and those of rows of keys.
+    fn head_rows(&self, queries: usize, keys: usize) -> [HeadRows; 2] {
+        let Heads { queries: h, keys: k, size, .. } = self.heads;
+        let of = |rows, stride, count| HeadRows { rows, first: 0, stride, count, size };
+        [of(queries, self.heads.query_width(), h), of(keys, self.heads.key_width(), k)]
     }
 
     /// The heads that norms of queries or keys are taken over.
@@ -120,13 +101,14 @@ impl Decoder {
         &self,
         e: &mut X,
         of: &LayerPass<'_, X>,
-        end: &BranchEnd,
+        linear: Linear,
+        [name, with_residual]: [&str; 2],
+        after: Option<(Span, &str)>,
         x: &X::Buffer,
         residual: &X::Buffer,
         keep: &mut Normed<X::Buffer>,
         y: &mut X::Buffer,
     ) -> Result<(), Error> {
-        let BranchEnd { linear, name, with_residual, after } = *end;
         let (rows, count, d) = ((of.which, of.queries), of.queries, linear.outputs);
         e.reserve(y, Holds::Activations, count * d);
         let Some((norm, norm_name)) = after else {
@@ -176,7 +158,7 @@ impl Decoder {
         }
         checks.finite(e, own, &[("self_attn.q_proj", q_width)], &saved.q)?;
         let SavedActivations { q, kv, q_norm, k_norm, out, lse, .. } = saved;
-        let (queries, keys) = (self.query_heads(m), self.key_heads(n));
+        let [queries, keys] = self.head_rows(m, n);
         for (rows, weight, heads, x, keep, [norm, rotary]) in [
             (
                 own,
@@ -213,7 +195,8 @@ impl Decoder {
         checks.finite(e, own, &[("self_attn (attention)", q_width)], out)?;
         let residual = if which == Rows::All { x } else { &w.normed_rows };
         let SavedActivations { out, attended, middle, .. } = saved;
-        self.add_to_residual(e, of, &BranchEnd::attention(layer), out, residual, attended, middle)?;
+        let after = layer.attention.after;
+        self.add_to_residual(e, of, layer.o, O_PROJ, after, out, residual, attended, middle)?;
         self.mlp(e, of, saved, &mut w.normed_rows, &mut w.act, output)
     }
 
@@ -242,7 +225,7 @@ impl Decoder {
         checks.finite(e, own, &[("mlp (activation)", f)], act)?;
         // Without an output, nobody needs the sum, but the norm's scales.
         let to = output.unwrap_or(normed);
-        self.add_to_residual(e, of, &BranchEnd::mlp(layer), act, middle, transformed, to)
+        self.add_to_residual(e, of, layer.down, DOWN_PROJ, layer.mlp.after, act, middle, transformed, to)
     }
 
     /// `w.dx` from the derivative of the layer's output to that of its input; the latter only with `through`.
@@ -303,7 +286,7 @@ impl Decoder {
             [("self_attn (attention, keys)", kv_width / 2), ("self_attn (attention, values)", kv_width / 2)];
         checks.finite(e, own, &[("self_attn (attention, queries)", q_width)], &w.dq)?;
         checks.finite(e, all, &keys_and_values, &w.dkv)?;
-        let (queries, keys) = (self.query_heads(m), self.key_heads(n));
+        let [queries, keys] = self.head_rows(m, n);
         for (rows, norm, heads, Normed { raw, scale }, name, dx) in [
             (own, layer.q_norm, queries, &saved.q_norm, "self_attn.q_norm", &mut w.dq),
             (all, layer.k_norm, keys, &saved.k_norm, "self_attn.k_norm", &mut w.dkv),

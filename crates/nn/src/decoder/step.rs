@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::executor::{Executor, HeadRows, Holds, Rows, StepAttention};
 use crate::families::{Layer, QkNorm};
 
-use super::layer::{BranchEnd, LayerPass, Saved};
+use super::layer::{LayerPass, O_PROJ, Saved};
 use super::workspace::{SavedActivations, Workspace};
 use super::{Decoder, Keep, Parameters, Pass};
 
@@ -78,7 +78,8 @@ impl Decoder {
         let attention = StepAttention { weights, q_norm, k_norm, offset, eps, rope, heads, window, layer };
         e.step_attention(attention, decoding, cache, qkv, out);
         checks.finite(e, all, &[("self_attn (norms, rotary embedding and attention)", q_width)], out)?;
-        self.add_to_residual(e, of, &BranchEnd::attention(of.layer), out, x, &mut saved.attended, middle)?;
+        let (o, after, attended) = (of.layer.o, of.layer.attention.after, &mut saved.attended);
+        self.add_to_residual(e, of, o, O_PROJ, after, out, x, attended, middle)?;
         self.mlp(e, of, saved, &mut w.normed, &mut w.act, Some(output))
     }
 }

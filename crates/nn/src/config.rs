@@ -128,7 +128,7 @@ pub struct Config {
     pub rope_local_base_freq: Option<f64>,
     /// Attention's scores are divided by its root, if not by that of `head_dim`.
     #[serde(skip)]
-    pub query_pre_attn_scalar: Option<f64>,
+    pub query_pre_attn_scalar: Option<usize>,
     /// Whether the output layer shares the embedding's weights.
     pub tie_word_embeddings: bool,
     /// The checkpoint's maximum context length.
@@ -232,7 +232,7 @@ impl Config {
             ("rms_norm_eps", self.rms_norm_eps),
             ("rope_theta", self.rope_theta),
             ("rope_local_base_freq", self.rope_local_base_freq.unwrap_or(1.0)),
-            ("query_pre_attn_scalar", self.query_pre_attn_scalar.unwrap_or(1.0)),
+            ("query_pre_attn_scalar", self.query_pre_attn_scalar.unwrap_or(1) as f64),
         ] {
             if !positive(value) {
                 return refuse(field, value.to_string(), "a positive number".into());

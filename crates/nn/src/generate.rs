@@ -501,8 +501,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             let mut chunk = Chunk::default();
             chunk.lay_out(&batch, batch.families().iter());
             g.executor.stage(&chunk, &slots, g.lists);
-            let pass = Pass::new(&chunk, &*g.lists);
-            g.decoder.forward(g.executor, g.parameters, &pass, Keep::Nothing, Some(g.cache), g.workspace)?;
+            let pass = Pass::new(g.parameters, &chunk, &*g.lists);
+            g.decoder.forward(g.executor, &pass, Keep::Nothing, Some(g.cache), g.workspace)?;
             let draws: Vec<Draw> = fresh
                 .iter()
                 .enumerate()

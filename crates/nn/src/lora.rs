@@ -400,12 +400,9 @@ mod tests {
         let (lora, _) = reordered.unwrap();
         assert_eq!((lora.targets, lora.use_rslora), (vec!["q_proj".to_string(), "v_proj".into()], true));
         let paths = read(|fields| {
-            let paths = json!([
-                "model.layers.1.mlp.up_proj",
-                "model.layers.0.self_attn.k_proj",
-                "model.layers.0.mlp.up_proj"
-            ]);
-            fields.insert("target_modules".into(), paths);
+            let paths = ["1.mlp.up_proj", "0.self_attn.k_proj", "0.mlp.up_proj"];
+            let paths = paths.map(|path| format!("model.layers.{path}"));
+            fields.insert("target_modules".into(), json!(paths));
         });
         assert_eq!(paths.unwrap().0.targets, ["k_proj", "up_proj"]);
         let all = read(|fields| drop(fields.insert("target_modules".into(), json!("all-linear"))));

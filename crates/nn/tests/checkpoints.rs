@@ -17,7 +17,7 @@ fn config(architecture: Architecture, tied: bool) -> Config {
     Config {
         layer_types: if gemma { vec![LayerType::SlidingAttention, LayerType::FullAttention] } else { vec![] },
         rope_local_base_freq: gemma.then_some(1e3),
-        query_pre_attn_scalar: gemma.then_some(5.0),
+        query_pre_attn_scalar: gemma.then_some(5),
         architecture,
         vocab_size: 11,
         hidden_size: 12,

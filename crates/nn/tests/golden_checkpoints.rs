@@ -38,7 +38,7 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
     assert_eq!(gemma.config().layer_types, [sliding, full, sliding]);
     assert_eq!(gemma.config().rope_scaling, RopeScaling::Linear { factor: 2.0 });
     assert_eq!((gemma.config().rope_theta, gemma.config().rope_local_base_freq), (1e4, Some(100.0)));
-    assert_eq!((gemma.config().sliding_window, gemma.config().query_pre_attn_scalar), (Some(7), Some(10.0)));
+    assert_eq!((gemma.config().sliding_window, gemma.config().query_pre_attn_scalar), (Some(7), Some(10)));
     // As transformers 5.24 infers it from the factor, and from mscale.
     for (case, wanted) in [("qwen3_yarn", 0.1 * 4f64.ln() + 1.0), ("ministral3", 1.0)] {
         let RopeScaling::Yarn { attention_factor, .. } = golden::checkpoint(case).config().rope_scaling

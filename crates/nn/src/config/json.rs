@@ -59,7 +59,10 @@ impl Config {
         let fields = Fields { place, map };
         let architecture = architecture(&fields)?;
         let family = architecture.family();
-        let mut supported = supported();
+        // In all families, unless theirs is another.
+        let mut supported = object(json!({
+            "hidden_act": "silu", "mlp_bias": false, "is_causal": true, "partial_rotary_factor": 1.0,
+        }));
         supported.extend(object((family.supported)()));
         fields.only(&supported)?;
         refuse_quantized(&fields)?;
@@ -136,11 +139,6 @@ impl Config {
         })));
         map
     }
-}
-
-/// Settings with one value that is supported, in all families.
-fn supported() -> Map<String, Value> {
-    object(json!({"hidden_act": "silu", "mlp_bias": false, "is_causal": true, "partial_rotary_factor": 1.0}))
 }
 
 /// The family, from `architectures`, or from `model_type` if that is absent.
@@ -389,71 +387,49 @@ mod tests {
 
     #[test]
     fn unsupported_settings_are_refused_with_field_and_value() {
-        let qwen3 = with(
-            with(qwen2_5_7b(), "architectures", json!(["Qwen3ForCausalLM"])),
-            "model_type",
-            json!("qwen3"),
-        );
-        let cases = [
-            (
-                with(qwen2_5_7b(), "architectures", json!(["Gemma2ForCausalLM"])),
-                vec!["architectures", "Gemma2", "Qwen3ForCausalLM"],
-            ),
-            (with(qwen2_5_7b(), "model_type", json!("gemma2")), vec!["model_type", "gemma2", "llama"]),
-            (with(qwen2_5_7b(), "model_type", json!("llama")), vec!["model_type", "\"llama\"", "qwen2"]),
-            (with(qwen2_5_7b(), "hidden_act", json!("gelu")), vec!["hidden_act", "gelu", "silu"]),
-            (
-                with(with(qwen2_5_7b(), "use_sliding_window", json!(true)), "max_window_layers", json!(21)),
-                vec!["use_sliding_window", "true", "21 to 27"],
-            ),
-            (with(llama_3_2_3b(), "attention_bias", json!(true)), vec!["attention_bias", "true", "false"]),
-            (with(qwen3, "attention_bias", json!(true)), vec!["attention_bias", "true", "false"]),
-            (with(llama_3_2_3b(), "mlp_bias", json!(true)), vec!["mlp_bias", "true", "false"]),
-            (with(qwen2_5_7b(), "is_causal", json!(false)), vec!["is_causal", "false", "true"]),
-            (
-                with(qwen2_5_7b(), "rope_scaling", json!({"type": "longrope", "factor": 4.0})),
-                vec!["rope_scaling", "type", "longrope", "yarn"],
-            ),
-            (
-                with(qwen2_5_7b(), "rope_scaling", json!({"rope_type": "dynamic", "factor": 4.0})),
-                vec!["rope_type", "dynamic"],
-            ),
-            (
-                with(qwen2_5_7b(), "rope_scaling", json!({"rope_type": "linear"})),
-                vec!["factor", "nothing", "a number"],
-            ),
-            (
-                with(qwen2_5_7b(), "rope_parameters", json!({"rope_type": "default", "rope_theta": 5e5})),
-                vec!["rope_theta", "500000", "1000000"],
-            ),
-            (
-                with(qwen2_5_7b(), "quantization_config", json!({"bits": 4})),
-                vec!["quantization_config", "bits", "nf4"],
-            ),
-            (
-                with(
-                    qwen2_5_7b(),
-                    "quantization_config",
-                    json!({"quant_method": "bitsandbytes", "load_in_8bit": true, "load_in_4bit": false}),
+        // What is set in which of them, and what the message names.
+        let cases = json!([
+            ["qwen2", {"architectures": ["Gemma2ForCausalLM"]}, "architectures, Gemma2, Qwen3ForCausalLM"],
+            ["qwen2", {"model_type": "gemma2"}, "model_type, gemma2, llama"],
+            ["qwen2", {"model_type": "llama"}, "model_type, \"llama\", qwen2"],
+            ["qwen2", {"hidden_act": "gelu"}, "hidden_act, gelu, silu"],
+            ["qwen2", {"use_sliding_window": true, "max_window_layers": 21}, "use_sliding_window, true, 21 to 27"],
+            ["llama", {"attention_bias": true}, "attention_bias, true, false"],
+            ["qwen3", {"attention_bias": true}, "attention_bias, true, false"],
+            ["llama", {"mlp_bias": true}, "mlp_bias, true, false"],
+            ["qwen2", {"is_causal": false}, "is_causal, false, true"],
+            ["qwen2", {"rope_scaling": {"type": "longrope", "factor": 4.0}}, "rope_scaling, type, longrope, yarn"],
+            ["qwen2", {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}, "rope_type, dynamic"],
+            ["qwen2", {"rope_scaling": {"rope_type": "linear"}}, "factor, nothing, a number"],
+            ["qwen2", {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, "rope_theta, 500000, 1000000"],
+            ["qwen2", {"quantization_config": {"bits": 4}}, "quantization_config, bits, nf4"],
+            ["qwen2", {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": true, "load_in_4bit": false}},
+                "quantization_config, load_in_8bit"],
+            ["qwen2", {"layer_types": ["sliding_attention"]}, "layer_types, sliding_attention, full_attention"],
+            ["qwen2", {"layer_types": ["full_attention"]}, "layer_types, 1 entries, 28"],
+            ["qwen2", {"partial_rotary_factor": 0.5}, "partial_rotary_factor, 0.5"],
+            ["qwen2", {"hidden_size": "big"}, "hidden_size, big, whole number"],
+            ["qwen2", {"num_attention_heads": 27}, "num_attention_heads, 27, 3584"],
+            ["qwen2", {"eos_token_id": [1, "x"]}, "eos_token_id, list"],
+            ["gemma3_text", {"final_logit_softcapping": 30.0}, "final_logit_softcapping, 30"],
+            ["gemma3_text", {"hidden_activation": "gelu"}, "hidden_activation, gelu_pytorch_tanh"],
+            ["gemma3_text", {"rope_parameters": {"sliding_attention": {"rope_type": "yarn"}}}, "rope_type, yarn, default"],
+            ["gemma3_text", {"layer_types": ["full_attention"]}, "layer_types, 1 entries, 26"],
+            ["gemma3_text", {"layer_types": ["chunked_attention"]}, "layer_types, chunked_attention, sliding_attention"],
+        ]);
+        for case in cases.as_array().unwrap() {
+            let mut value = match case[0].as_str().unwrap() {
+                "llama" => llama_3_2_3b(),
+                "gemma3_text" => json!({"model_type": "gemma3_text"}),
+                name => with(
+                    with(qwen2_5_7b(), "model_type", json!(name)),
+                    "architectures",
+                    json!([if name == "qwen3" { "Qwen3ForCausalLM" } else { "Qwen2ForCausalLM" }]),
                 ),
-                vec!["quantization_config", "load_in_8bit"],
-            ),
-            (
-                with(qwen2_5_7b(), "layer_types", json!(["sliding_attention"])),
-                vec!["layer_types", "sliding_attention", "full_attention"],
-            ),
-            (
-                with(qwen2_5_7b(), "layer_types", json!(["full_attention"])),
-                vec!["layer_types", "1 entries", "28"],
-            ),
-            (with(qwen2_5_7b(), "partial_rotary_factor", json!(0.5)), vec!["partial_rotary_factor", "0.5"]),
-            (with(qwen2_5_7b(), "hidden_size", json!("big")), vec!["hidden_size", "big", "whole number"]),
-            (with(qwen2_5_7b(), "num_attention_heads", json!(27)), vec!["num_attention_heads", "27", "3584"]),
-            (with(qwen2_5_7b(), "eos_token_id", json!([1, "x"])), vec!["eos_token_id", "list"]),
-        ];
-        for (value, parts) in cases {
+            };
+            value.as_object_mut().unwrap().extend(object(case[1].clone()));
             let message = parse(value).unwrap_err().to_string();
-            for part in ["config.json"].into_iter().chain(parts) {
+            for part in ["config.json"].into_iter().chain(case[2].as_str().unwrap().split(", ")) {
                 assert!(message.contains(part), "{message:?} lacks {part:?}");
             }
         }

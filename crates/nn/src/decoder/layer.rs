@@ -2,7 +2,7 @@
 
 use crate::checks::Checks;
 use crate::error::Error;
-use crate::executor::{Attention, Executor, HeadRows, Heads, Holds, Norm, Rotation, Rows};
+use crate::executor::{Attention, Executor, HeadRows, Heads, Holds, Rotation, Rows};
 use crate::families::QkNorm;
 use crate::layout::{LayerLayout, Linear, Span, Write};
 
@@ -30,21 +30,10 @@ pub(super) struct LayerPass<'a, X: Executor> {
 pub(super) const O_PROJ: [&str; 2] = ["self_attn.o_proj", "self_attn.o_proj (with the residual)"];
 const DOWN_PROJ: [&str; 2] = ["mlp.down_proj", "mlp.down_proj (with the residual)"];
 
-impl<X: Executor> LayerPass<'_, X> {
-    fn attention(&self, decoder: &Decoder) -> Attention<'_, X::Lists> {
-        let (heads, window) = (decoder.heads, self.layer.of.window);
-        Attention { heads, lists: self.lists, rows: self.which, keys: self.count, window }
-    }
-}
-
 impl Decoder {
-    pub(super) fn norm<'a, X: Executor>(
-        &self,
-        p: Parameters<'a, X>,
-        weight: Span,
-        rows: usize,
-    ) -> Norm<'a, X::Weights> {
-        Norm { weights: p.weights, weight, offset: self.norm_offset, eps: self.eps, rows }
+    fn attention<'a, X: Executor>(&self, of: &LayerPass<'a, X>) -> Attention<'a, X::Lists> {
+        let (heads, window) = (self.heads, of.layer.of.window);
+        Attention { heads, lists: of.lists, rows: of.which, keys: of.count, window }
     }
 
     /// The heads of rows of queries, and those of rows of keys.
@@ -74,7 +63,7 @@ impl Decoder {
     ) {
         e.reserve(&mut keep.raw, Holds::Activations, heads.rows * heads.count * heads.size);
         e.reserve(&mut keep.scale, Holds::Statistics, heads.rows * heads.count);
-        e.head_norm(self.norm(p, weight, heads.rows), heads, x, &mut keep.raw, &mut keep.scale);
+        e.head_norm(p.norm(weight, heads.rows), heads, x, &mut keep.raw, &mut keep.scale);
     }
 
     /// What attention, or the MLP, reads: `x` after the norm before it, in `to`; without one, `x` itself.
@@ -91,7 +80,7 @@ impl Decoder {
         let Some((weight, name)) = norm else { return Ok(x) };
         e.reserve(to, Holds::Activations, rows.1 * weight.len);
         e.reserve(scale, Holds::Statistics, rows.1);
-        e.rms_norm(self.norm(of.p, weight, rows.1), x, to, scale);
+        e.rms_norm(of.p.norm(weight, rows.1), x, to, scale);
         of.checks.finite(e, rows, &[(name, weight.len)], to)?;
         Ok(to)
     }
@@ -119,7 +108,7 @@ impl Decoder {
         e.reserve(&mut keep.scale, Holds::Statistics, count);
         of.p.linear(e, linear, count, x, None, &mut keep.raw);
         of.checks.finite(e, rows, &[(name, d)], &keep.raw)?;
-        e.rms_norm(self.norm(of.p, norm, count), &keep.raw, y, &mut keep.scale);
+        e.rms_norm(of.p.norm(norm, count), &keep.raw, y, &mut keep.scale);
         e.add(count * d, residual, y);
         of.checks.finite(e, rows, &[(norm_name, d)], y)
     }
@@ -191,7 +180,7 @@ impl Decoder {
         if let Some(cache) = cache {
             e.store_cache(self.heads, cache, of.index, lists, kv);
         }
-        e.attention(of.attention(self), q, kv, out, lse);
+        e.attention(self.attention(of), q, kv, out, lse);
         checks.finite(e, own, &[("self_attn (attention)", q_width)], out)?;
         let residual = if which == Rows::All { x } else { &w.normed_rows };
         let SavedActivations { out, attended, middle, .. } = saved;
@@ -257,11 +246,11 @@ impl Decoder {
             Some((norm, name)) => {
                 let SavedActivations { middle, mlp_scale, gate_up, .. } = saved;
                 e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
-                e.rms_norm_again(self.norm(p, norm, m), middle, mlp_scale, &mut w.normed_rows);
+                e.rms_norm_again(p.norm(norm, m), middle, mlp_scale, &mut w.normed_rows);
                 gradients.linear(e, layer.gate_up, m, gate_up, &w.normed_rows);
                 p.linear_backward_input(e, layer.gate_up, m, gate_up, Write::Replace, &mut w.dnormed);
                 checks.finite(e, own, &[("mlp.gate_proj and up_proj", d)], &w.dnormed)?;
-                let (norm, dy, dx) = (self.norm(p, norm, m), &w.dnormed, &mut w.dx);
+                let (norm, dy, dx) = (p.norm(norm, m), &w.dnormed, &mut w.dx);
                 e.rms_norm_backward(norm, gradients.all(), middle, mlp_scale, dy, dx);
                 checks.finite(e, own, &[(name, d)], &w.dx)?;
             }
@@ -281,7 +270,7 @@ impl Decoder {
         e.reserve(&mut w.dq, Holds::Activations, m * q_width);
         e.reserve(&mut w.dkv, Holds::Activations, n * kv_width);
         let from = [&saved.q, &saved.kv, &saved.out, &saved.lse, &w.dout];
-        e.attention_backward(of.attention(self), from, [&mut w.dq, &mut w.dkv]);
+        e.attention_backward(self.attention(of), from, [&mut w.dq, &mut w.dkv]);
         let keys_and_values =
             [("self_attn (attention, keys)", kv_width / 2), ("self_attn (attention, values)", kv_width / 2)];
         checks.finite(e, own, &[("self_attn (attention, queries)", q_width)], &w.dq)?;
@@ -295,7 +284,7 @@ impl Decoder {
                 e.rotate(Rotation::Backward(theta), heads, lists, rows.0, dx);
             }
             if let Some(norm) = norm {
-                let norm = self.norm(p, norm, heads.rows);
+                let norm = p.norm(norm, heads.rows);
                 let over = Decoder::normed_heads(layer, heads);
                 e.head_norm_backward(norm, gradients.all(), over, raw, scale, dx);
                 checks.finite(e, rows, &[(name, heads.stride)], dx)?;
@@ -305,7 +294,7 @@ impl Decoder {
         let input = match before {
             Some((norm, _)) => {
                 e.reserve(&mut w.normed, Holds::Activations, n * d);
-                e.rms_norm_again(self.norm(p, norm, n), x, &saved.attention_scale, &mut w.normed);
+                e.rms_norm_again(p.norm(norm, n), x, &saved.attention_scale, &mut w.normed);
                 &w.normed
             }
             None => x,
@@ -341,7 +330,7 @@ impl Decoder {
         }
         checks.finite(e, all, &[("self_attn.q_proj, k_proj and v_proj", d)], to)?;
         let Some((norm, name)) = before else { return Ok(()) };
-        let (norm, scale, dx) = (self.norm(p, norm, n), &saved.attention_scale, &mut w.dx);
+        let (norm, scale, dx) = (p.norm(norm, n), &saved.attention_scale, &mut w.dx);
         e.rms_norm_backward(norm, gradients.all(), x, scale, &w.dnormed, dx);
         checks.finite(e, all, &[(name, d)], &w.dx)
     }
@@ -359,7 +348,7 @@ impl Decoder {
     ) -> Result<&'a X::Buffer, Error> {
         let Some((weight, name)) = norm else { return Ok(dx) };
         e.zero(of.queries * weight.len, to);
-        e.rms_norm_backward(self.norm(of.p, weight, of.queries), gradients.all(), raw, scale, dx, to);
+        e.rms_norm_backward(of.p.norm(weight, of.queries), gradients.all(), raw, scale, dx, to);
         of.checks.finite(e, (of.which, of.queries), &[(name, weight.len)], to)?;
         Ok(to)
     }

@@ -26,10 +26,10 @@ impl Decoder {
         let checks = self.checks(Stage::Decoding);
         self.grow(Keep::Nothing, w);
         let (lists, rows) = (X::step_lists(decoding), X::step_rows(decoding));
-        self.embed(e, p, lists, rows, &checks, w)?;
-        let pass = Pass { lists, rows, predicting: rows, picks: 0 };
+        let pass = Pass { p, lists, rows, predicting: rows, picks: 0 };
+        self.embed(e, &pass, &checks, w)?;
         for layer in 0..layers {
-            let of = self.layer_pass(p, layer, &pass, checks);
+            let of = self.layer_pass(layer, &pass, checks);
             Decoder::through(layer, Keep::Nothing, w, |input, saved, w, output| {
                 self.step_layer(e, &of, decoding, cache, input, saved, w, output)
             })?;
@@ -74,7 +74,7 @@ impl Decoder {
         }
         let ([q_norm, k_norm], weights, heads) = (norms, p.weights, self.heads);
         let (Layer { rope, window, .. }, layer) = (layer.of, of.index);
-        let (offset, eps) = (self.norm_offset, self.eps);
+        let Parameters { offset, eps, .. } = p;
         let attention = StepAttention { weights, q_norm, k_norm, offset, eps, rope, heads, window, layer };
         e.step_attention(attention, decoding, cache, qkv, out);
         checks.finite(e, all, &[("self_attn (norms, rotary embedding and attention)", q_width)], out)?;

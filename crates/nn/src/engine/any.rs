@@ -239,10 +239,8 @@ impl Engine {
     /// If a GPU has failed, while the iterator runs; so do the other functions that read numbers.
     pub fn tensors(&self) -> impl Iterator<Item = NamedTensor<'_>> {
         let tensors = on_device!(&self.0, engine => &engine.decoder.layout.tensors);
-        tensors.iter().map(|tensor| {
-            let values = on_device!(&self.0, engine => engine.weight(tensor));
-            (tensor.name.as_str(), tensor.shape.as_slice(), values)
-        })
+        let values = |tensor| on_device!(&self.0, engine => engine.weight(tensor));
+        tensors.iter().map(move |tensor| (tensor.name.as_str(), tensor.shape.as_slice(), values(tensor)))
     }
 
     fn named<'a>(
@@ -250,11 +248,8 @@ impl Engine {
         store: Store,
         tensors: &'a [TensorLayout],
     ) -> impl Iterator<Item = NamedTensor<'a>> {
-        let parts = move |tensor: &'a TensorLayout| (tensor.name.as_str(), tensor.shape.as_slice());
-        tensors.iter().map(move |tensor| {
-            let (name, shape) = parts(tensor);
-            (name, shape, self.read(store, tensor))
-        })
+        let named = move |t: &'a TensorLayout| (t.name.as_str(), t.shape.as_slice(), self.read(store, t));
+        tensors.iter().map(named)
     }
 
     /// Scores the batch, calls `loss` for each family's derivatives and ADDS their gradient. Families whose derivatives are all zero need no backward
@@ -322,8 +317,7 @@ impl Engine {
     /// If the engine has adapters, or a tensor is missing or of another shape; the weights are then unknown.
     pub fn reload(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
         if self.lora().is_some() {
-            let wanted = "one without";
-            return Err(Error::request("reload", "an engine that has adapters", wanted));
+            return Err(Error::request("reload", "an engine that has adapters", "one without"));
         }
         let mut read = |tensor: &TensorLayout, out: &mut [f32]| checkpoint.read_into(&tensor.name, out);
         on_device!(&mut self.0, engine => engine.fill_with(&mut read, &|_| Ok(None)))

@@ -9,7 +9,6 @@ use super::adapters::unmerged;
 use super::{EngineOn, Worker};
 use crate::backend::{Backend, Lane, Rollout, Work};
 use crate::cache::{KEPT_BYTES, PAGE};
-use crate::decoder::Parameters;
 use crate::error::Error;
 use crate::executor::AttentionOps;
 use crate::generate::{self, Completion, Fed, Feed, Generator, Job, Prompt, Request, StopFn, UniformFn};
@@ -165,7 +164,7 @@ impl<D: Backend> EngineOn<D> {
             };
             let Worker { workspace, cache, lists, decoding, tree, .. } = &mut **worker;
             let Lane { executor, weights, factors, .. } = lane;
-            let parameters = Parameters { weights, factors: factors.zip(unmerged) };
+            let parameters = decoder.parameters(weights, factors.zip(unmerged));
             let most_slots = match request.feed {
                 Some(_) => limit * PAGE,
                 None => generate::slots_needed(jobs).min(limit * PAGE),

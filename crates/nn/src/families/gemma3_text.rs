@@ -31,7 +31,7 @@ pub(super) const FAMILY: Family = Family {
             layer_types: Option<Vec<LayerType>>,
             sliding_window: Option<usize>,
             sliding_window_pattern: usize,
-            query_pre_attn_scalar: f64,
+            query_pre_attn_scalar: usize,
             rope_local_base_freq: f64,
             rope_parameters: Option<ByType>,
         }
@@ -76,7 +76,7 @@ pub(super) const FAMILY: Family = Family {
         let types = if config.layer_types.is_empty() { &all } else { &config.layer_types };
         json!({
             "sliding_window": config.sliding_window, "layer_types": types,
-            "query_pre_attn_scalar": config.query_pre_attn_scalar.unwrap_or(config.head_dim as f64),
+            "query_pre_attn_scalar": config.query_pre_attn_scalar.unwrap_or(config.head_dim),
             "rope_local_base_freq": local,
             "rope_parameters": {"full_attention": full, "sliding_attention": sliding},
         })

@@ -39,7 +39,6 @@ impl Content {
         }
     }
 
-    /// Its name in a safetensors header, and in messages.
     /// The type in words, for errors.
     fn kind(self) -> &'static str {
         match self {
@@ -48,6 +47,7 @@ impl Content {
         }
     }
 
+    /// Its name in a safetensors header.
     fn name(self) -> &'static str {
         match self {
             Content::Numbers(dtype) => dtype.header_name(),
@@ -302,11 +302,7 @@ pub fn write_checkpoint<'a, N: AsRef<str>, S: AsRef<[usize]>>(
         write_json(&path, &index)?;
         written.0.push(path);
     }
-    let path = dir.join("generation_config.json");
-    if !path.exists() {
-        write_json(&path, &generation_config(config))?;
-        written.0.push(path);
-    }
+    written.0.extend(write_generation(dir, config)?);
     write_json(&dir.join("config.json"), &Value::Object(config.to_json(dtype)))?;
     written.0.clear();
     Ok(())
@@ -323,6 +319,16 @@ pub(super) fn make_folder(dir: &Path) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Writes `generation_config.json` unless there is one, and returns what it has written.
+pub(super) fn write_generation(dir: &Path, config: &Config) -> Result<Option<PathBuf>, Error> {
+    let path = dir.join("generation_config.json");
+    if path.exists() {
+        return Ok(None);
+    }
+    write_json(&path, &generation_config(config))?;
+    Ok(Some(path))
 }
 
 /// Files to remove if a later one fails.

@@ -112,7 +112,7 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
             architecture: Architecture::Gemma3Text,
             layer_types: vec![LayerType::SlidingAttention, LayerType::FullAttention],
             rope_local_base_freq: Some(30.0),
-            query_pre_attn_scalar: Some(9.0),
+            query_pre_attn_scalar: Some(9),
             ..window
         };
         configs.push(("gemma3_text, a window in one layer", gemma));
@@ -289,7 +289,7 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
             for (head, query) in q[t].iter().enumerate() {
                 let kv = head * config.num_key_value_heads / config.num_attention_heads;
                 let from = (t + 1).saturating_sub(window);
-                let root = config.query_pre_attn_scalar.unwrap_or(e as f64).sqrt();
+                let root = (config.query_pre_attn_scalar.unwrap_or(e) as f64).sqrt();
                 let scores: Vec<f64> = (from..=t)
                     .map(|s| query.iter().zip(&k[s][kv]).map(|(a, b)| a * b).sum::<f64>() / root)
                     .collect();

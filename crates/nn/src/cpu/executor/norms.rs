@@ -12,12 +12,8 @@ use crate::executor::{HeadRows, Norm, NormOps};
 use crate::layout::Span;
 
 /// A norm's span in the gradient, or scratch memory if it isn't trained.
-fn norm_gradient<'a>(
-    gradient: Option<&'a mut [f32]>,
-    weight: Span,
-    spare: &'a mut Vec<f32>,
-) -> &'a mut [f32] {
-    match gradient {
+fn norm_gradient<'a>(of: Option<&'a mut [f32]>, weight: Span, spare: &'a mut Vec<f32>) -> &'a mut [f32] {
+    match of {
         Some(gradient) => part_mut(gradient, weight),
         None => {
             // Emptied each time: sums that nobody reads would grow until they are infinite, and those are slow.

@@ -32,6 +32,8 @@ pub enum Architecture {
     /// `Gemma3ForCausalLM`: norms before and after, by `1 + weight`, of each head, too; a window in most layers; GELU.
     #[serde(rename = "gemma3_text")]
     Gemma3Text,
+    /// `Olmo3ForCausalLM`: as OLMo 2, with a window in most layers.
+    Olmo3,
 }
 
 /// Which keys the queries of a layer see.
@@ -146,7 +148,7 @@ pub struct Config {
 
 impl Architecture {
     /// All families, in the order of messages.
-    pub const ALL: [Architecture; 8] = [
+    pub const ALL: [Architecture; 9] = [
         Architecture::Qwen2,
         Architecture::Qwen3,
         Architecture::Llama,
@@ -155,6 +157,7 @@ impl Architecture {
         Architecture::SmolLM3,
         Architecture::Olmo2,
         Architecture::Gemma3Text,
+        Architecture::Olmo3,
     ];
 }
 
@@ -238,7 +241,7 @@ impl Config {
                 return refuse(field, value.to_string(), "a positive number".into());
             }
         }
-        // Each setting of the scaling, its value, and what it must exceed, or reach if that is 1.
+        // Each setting of the scaling, its value and its bound. A bound of 1 may be reached; others must be exceeded.
         let scaling = match self.rope_scaling {
             RopeScaling::Default => vec![],
             RopeScaling::Linear { factor } => vec![("factor", factor, 1.0)],

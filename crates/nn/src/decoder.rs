@@ -248,13 +248,9 @@ impl Decoder {
     fn grow<B: Default>(&self, keep: Keep, w: &mut Buffers<B>) {
         let layers = self.layout.layers.len();
         let inputs = if keep == Keep::Nothing { 2 } else { layers + 1 };
-        if w.inputs.len() < inputs {
-            w.inputs.resize_with(inputs, Default::default);
-        }
+        w.inputs.resize_with(w.inputs.len().max(inputs), Default::default);
         let saved = if keep == Keep::Everything { layers } else { 1 };
-        if w.saved.len() < saved {
-            w.saved.resize_with(saved, Default::default);
-        }
+        w.saved.resize_with(w.saved.len().max(saved), Default::default);
     }
 
     fn embed<X: Executor>(

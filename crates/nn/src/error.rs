@@ -87,12 +87,8 @@ impl Error {
         Error::Request { field, found: found.into(), wanted: wanted.into() }
     }
 
-    pub(crate) fn file(
-        path: impl Into<PathBuf>,
-        found: impl Into<String>,
-        wanted: impl Into<String>,
-    ) -> Error {
-        Error::File { path: path.into(), found: found.into(), wanted: wanted.into() }
+    pub(crate) fn file(at: impl Into<PathBuf>, found: impl Into<String>, wanted: impl Into<String>) -> Error {
+        Error::File { path: at.into(), found: found.into(), wanted: wanted.into() }
     }
 
     pub(crate) fn tensor(

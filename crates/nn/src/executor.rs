@@ -117,11 +117,11 @@ pub(crate) struct Head {
     pub(crate) width: usize,
 }
 
-/// The rotation by these frequencies: forward, or inverse in the backward pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rotation {
-    Forward(Theta),
-    Backward(Theta),
+/// The rotation by these frequencies. Its sign is 1, or -1 for the inverse in the backward pass.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rotation {
+    pub(crate) theta: Theta,
+    pub(crate) sign: f32,
 }
 
 /// The content of a buffer, which determines its number type if a device has several.
@@ -241,7 +241,7 @@ pub(crate) trait RowOps<B, W: ?Sized, G: ?Sized, L> {
     fn embed_backward(&mut self, gradient: &mut G, table: Span, width: usize, lists: &L, dx: &B);
 
     /// Rotary embedding in place, at the positions of `rows`.
-    fn rotate(&mut self, direction: Rotation, heads: HeadRows, lists: &L, rows: Rows, x: &mut B);
+    fn rotate(&mut self, rotation: Rotation, heads: HeadRows, lists: &L, rows: Rows, x: &mut B);
 
     /// `y[..len] *= factor`.
     fn scale(&mut self, len: usize, factor: f32, y: &mut B);

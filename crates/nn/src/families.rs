@@ -5,6 +5,7 @@ mod llama;
 mod ministral3;
 mod mistral;
 mod olmo2;
+mod olmo3;
 mod qwen2;
 mod qwen3;
 mod smollm3;
@@ -112,6 +113,7 @@ impl Architecture {
             Architecture::SmolLM3 => &smollm3::FAMILY,
             Architecture::Olmo2 => &olmo2::FAMILY,
             Architecture::Gemma3Text => &gemma3_text::FAMILY,
+            Architecture::Olmo3 => &olmo3::FAMILY,
         }
     }
 

@@ -699,10 +699,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         let Job { prompt, most, .. } = self.jobs[job];
         let stopped = tokens.last().is_some_and(|token| self.request.sampling.stop_tokens.contains(token))
             || (self.request.ended)(prompt, tokens);
-        match stopped {
-            true => Some(Finish::Stop),
-            false => (tokens.len() == most).then_some(Finish::Length),
-        }
+        if stopped { Some(Finish::Stop) } else { (tokens.len() == most).then_some(Finish::Length) }
     }
 
     /// Numbers of the nodes of a row, from the prompt on.

@@ -14,9 +14,14 @@ use serde_json::{Value, json};
 
 fn config(architecture: Architecture, tied: bool) -> Config {
     let gemma = architecture == Architecture::Gemma3Text;
+    let windows = gemma || architecture == Architecture::Olmo3;
     Config {
-        layer_types: if gemma { vec![LayerType::SlidingAttention, LayerType::FullAttention] } else { vec![] },
-        rope_local_base_freq: gemma.then_some(1e3),
+        layer_types: if windows {
+            vec![LayerType::SlidingAttention, LayerType::FullAttention]
+        } else {
+            vec![]
+        },
+        rope_local_base_freq: windows.then_some(1e3),
         query_pre_attn_scalar: gemma.then_some(5),
         architecture,
         vocab_size: 11,

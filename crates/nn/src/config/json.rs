@@ -59,7 +59,7 @@ impl Config {
         let fields = Fields { place, map };
         let architecture = architecture(&fields)?;
         let family = architecture.family();
-        // In all families, unless theirs is another.
+        // Settings of which one value is supported: these, unless the family has its own.
         let mut supported = object(json!({
             "hidden_act": "silu", "mlp_bias": false, "is_causal": true, "partial_rotary_factor": 1.0,
         }));
@@ -201,7 +201,7 @@ fn rope(fields: &Fields<'_>, file: &File) -> Result<(f64, RopeScaling), Error> {
         let map = match fields.get(name) {
             None => continue,
             Some(Value::Object(map)) if map.is_empty() => continue,
-            // Those of each type of layer; the family reads the others.
+            // One object per type of layer: this is that of full attention, and the family reads the other.
             Some(Value::Object(map)) => match map.get("full_attention") {
                 Some(Value::Object(map)) => map,
                 _ => map,

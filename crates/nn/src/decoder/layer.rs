@@ -171,7 +171,7 @@ impl Decoder {
                 checks.finite(e, rows, &[(norm, heads.stride)], x)?;
             }
             if let Some(theta) = layer.of.rope {
-                e.rotate(Rotation::Forward(theta), heads, lists, rows.0, x);
+                e.rotate(Rotation { theta, sign: 1.0 }, heads, lists, rows.0, x);
                 checks.finite(e, rows, &[(rotary, heads.stride)], x)?;
             }
         }
@@ -281,7 +281,7 @@ impl Decoder {
             (all, layer.k_norm, keys, &saved.k_norm, "self_attn.k_norm", &mut w.dkv),
         ] {
             if let Some(theta) = layer.of.rope {
-                e.rotate(Rotation::Backward(theta), heads, lists, rows.0, dx);
+                e.rotate(Rotation { theta, sign: -1.0 }, heads, lists, rows.0, dx);
             }
             if let Some(norm) = norm {
                 let norm = p.norm(norm, heads.rows);

@@ -21,7 +21,7 @@ import sys
 import safetensors.torch
 import torch
 import transformers
-from transformers import Gemma3TextConfig, LlamaConfig, Ministral3Config, MistralConfig, Olmo2Config, Qwen2Config, Qwen3Config, SmolLM3Config
+from transformers import Gemma3TextConfig, LlamaConfig, Ministral3Config, MistralConfig, Olmo2Config, Olmo3Config, Qwen2Config, Qwen3Config, SmolLM3Config
 
 HERE = pathlib.Path(__file__).parent
 TEMPERATURE = 0.8
@@ -88,6 +88,11 @@ CASES = {
         pad_token_id=None, sliding_window=7, sliding_window_pattern=2, query_pre_attn_scalar=10, rope_parameters=dict(
             full_attention=dict(rope_type="linear", rope_theta=1e4, factor=2.0),
             sliding_attention=dict(rope_type="default", rope_theta=100.0)), **COMMON),
+    # OLMo 2 with a window in all but the last layer, whose frequencies alone are scaled.
+    "olmo3": Olmo3Config(
+        hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        layer_types=["sliding_attention", "full_attention"], sliding_window=7, pad_token_id=None, rope_parameters=dict(
+            full_attention=dict(YARN), sliding_attention=dict(rope_type="default", rope_theta=1000.0)), **COMMON),
 }
 OPTIMIZED = {"qwen2_tied": 4.9, "qwen3_ratio_4": None, "olmo2": 2.0, "gemma3_text": 2.0}
 

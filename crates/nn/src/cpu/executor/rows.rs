@@ -108,11 +108,8 @@ impl RowOps<Buffer, Weights, [f32], Lists> for CpuExecutor {
         });
     }
 
-    fn rotate(&mut self, direction: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
-        let (sign, theta) = match direction {
-            Rotation::Forward(theta) => (1.0, theta),
-            Rotation::Backward(theta) => (-1.0, theta),
-        };
+    fn rotate(&mut self, rotation: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
+        let Rotation { theta, sign } = rotation;
         let positions = lists.positions(rows);
         let x = Shared::new(x);
         self.rows(heads.rows, heads.count * heads.size, |own| {

@@ -10,21 +10,15 @@ use super::{Cache, CudaExecutor, FULL, args, kernel, warp_shape};
 use crate::engine::Precision;
 use crate::executor::{Attention, AttentionOps, Heads};
 
-/// The kernels on tensor cores for one size of heads.
-struct TensorCores {
-    forward: &'static str,
-    dq: &'static str,
-    dkv: &'static str,
-}
-
-/// The kernels on tensor cores, for the precision and the sizes that have them.
-fn on_tensor_cores(precision: Precision, size: usize) -> Option<TensorCores> {
-    let (forward, dq, dkv) = match (precision, size) {
-        (Precision::Bf16, 64) => ("attention_bf16_64", "attention_dq_bf16_64", "attention_dkv_bf16_64"),
-        (Precision::Bf16, 128) => ("attention_bf16_128", "attention_dq_bf16_128", "attention_dkv_bf16_128"),
-        _ => return None,
-    };
-    Some(TensorCores { forward, dq, dkv })
+/// The kernels on tensor cores, of attention and of the derivatives by queries and by keys and values, for the precision and the sizes that have them.
+fn on_tensor_cores(precision: Precision, size: usize) -> Option<[&'static str; 3]> {
+    match (precision, size) {
+        (Precision::Bf16, 64) => Some(["attention_bf16_64", "attention_dq_bf16_64", "attention_dkv_bf16_64"]),
+        (Precision::Bf16, 128) => {
+            Some(["attention_bf16_128", "attention_dq_bf16_128", "attention_dkv_bf16_128"])
+        }
+        _ => None,
+    }
 }
 
 /// A block per tile of [`TILE`] rows and head, with `held` tiles of heads of this size and `more` bytes in shared memory. Rows of a tile are 8
@@ -84,10 +78,10 @@ impl AttentionOps<Buffer, Cache, Lists> for CudaExecutor {
         let [rows, first, pieces] = Self::attention_arguments(lists, plan);
         let sizes = [queries, keys, size, count].map(|n| Argument::U32(n as u32));
         let [heads, key_heads, size_, count_] = sizes;
-        if let Some(kernels) = on_tensor_cores(self.precision, size) {
+        if let Some([kernel, ..]) = on_tensor_cores(self.precision, size) {
             let shape = tile_shape(count, queries, 3, size, 0);
             let arguments = args![rows, first, pieces, q, kv, &*out, &*lse, heads, key_heads, count_, scale];
-            return self.stream.launch(kernels.forward, shape, arguments);
+            return self.stream.launch(kernel, shape, arguments);
         }
         self.stream.launch(
             kernel!(self.precision, "attention"),
@@ -113,9 +107,9 @@ impl AttentionOps<Buffer, Cache, Lists> for CudaExecutor {
         let [at, first, pieces] = Self::attention_arguments(lists, plan);
         let [first_by_key, pieces_by_key] =
             [plan.by_key.first, plan.by_key.pieces].map(|list| Argument::from(lists.words.at(list, 0)));
-        if let Some(kernels) = on_tensor_cores(self.precision, size) {
+        if let Some([_, by_q, by_kv]) = on_tensor_cores(self.precision, size) {
             self.stream.launch(
-                kernels.dq,
+                by_q,
                 tile_shape(count, heads.queries, 4, size, 0),
                 args![at, first, pieces, q, kv, lse, &self.delta, dout, &*dq, h, k, count as u32, scale],
             );
@@ -123,7 +117,7 @@ impl AttentionOps<Buffer, Cache, Lists> for CudaExecutor {
             // lse, delta and the last key of each query.
             let more = 3 * TILE * 4;
             return self.stream.launch(
-                kernels.dkv,
+                by_kv,
                 tile_shape(keys, heads.keys, 4, size, more),
                 args![at, first, pieces, q, kv, lse, &self.delta, dout, &*dkv, h, k, keys as u32, scale],
             );

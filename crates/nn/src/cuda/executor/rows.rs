@@ -84,13 +84,12 @@ impl RowOps<Buffer, Weights, Buffer, Lists> for CudaExecutor {
         self.stream.launch(kernel!(self.precision, "embed_backward"), shape, arguments);
     }
 
-    fn rotate(&mut self, direction: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
+    fn rotate(&mut self, rotation: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
         let HeadRows { rows: count, first, stride, count: per_row, size } = heads;
-        let sign = if matches!(direction, Rotation::Forward(_)) { 1.0f32 } else { -1.0 };
         let positions = lists.words.at(lists.plan(rows).positions, 0);
         let pairs = count * per_row * size / 2;
         let [n, stride, size, all] = [per_row, stride, size, pairs].map(|n| n as u32);
-        let arguments = args![&self.angles, positions, x.at(first), n, stride, size, sign, all];
+        let arguments = args![&self.angles, positions, x.at(first), n, stride, size, rotation.sign, all];
         self.stream.launch(kernel!(self.precision, "rotate"), Shape::covering(pairs, THREADS), arguments);
     }
 

@@ -96,6 +96,9 @@ impl GraphCounts {
     }
 }
 
+/// What writes the numbers of a tensor.
+pub(crate) type FillFn<'a> = dyn FnMut(&mut [f32]) -> Result<(), Error> + 'a;
+
 /// A standard normal number by its index.
 pub(crate) type NormalFn<'a> = dyn Fn(u64) -> f64 + Sync + 'a;
 
@@ -177,12 +180,7 @@ pub(crate) trait Backend: Sized {
     fn read(&self, store: Store, span: Span) -> Cow<'_, [f32]>;
 
     /// Lets `fill` write a tensor in place, or in host memory that is then copied.
-    fn fill(
-        &mut self,
-        store: Store,
-        span: Span,
-        fill: &mut dyn FnMut(&mut [f32]) -> Result<(), Error>,
-    ) -> Result<(), Error>;
+    fn fill(&mut self, store: Store, span: Span, fill: &mut FillFn<'_>) -> Result<(), Error>;
 
     /// Stores a matrix that is apart from the other weights.
     fn put_quantized(&mut self, span: Span, matrix: Quantized);

@@ -74,18 +74,13 @@ impl Checks {
     ///
     /// # Errors
     /// If one is not finite: the first one.
-    pub(crate) fn finite_loss(
-        &self,
-        indices: &[usize],
-        dlogp: &[f32],
-        dentropy: &[f32],
-    ) -> Result<(), Error> {
+    pub(crate) fn finite_loss(&self, picks: &[usize], dlogp: &[f32], dentropy: &[f32]) -> Result<(), Error> {
         if !self.on {
             return Ok(());
         }
         for (name, values) in [("log-probability", dlogp), ("entropy", dentropy)] {
             if let Some(at) = values.iter().position(|value| !value.is_finite()) {
-                let what = format!("derivative of the loss by the {name} of prediction {}", indices[at]);
+                let what = format!("derivative of the loss by the {name} of prediction {}", picks[at]);
                 return Err(self.error(what, values[at]));
             }
         }

@@ -29,6 +29,21 @@ pub enum Architecture {
     SmolLM3,
     /// `Olmo2ForCausalLM`: norms after attention and MLP, and of all queries and keys of a token.
     Olmo2,
+    /// `Gemma3ForCausalLM`: norms before and after, by `1 + weight`, of each head, too; a window in most layers; GELU.
+    #[serde(rename = "gemma3_text")]
+    Gemma3Text,
+    /// `Olmo3ForCausalLM`: as OLMo 2, with a window in most layers.
+    Olmo3,
+}
+
+/// Which keys the queries of a layer see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LayerType {
+    /// All before them.
+    FullAttention,
+    /// The latest of them.
+    SlidingAttention,
 }
 
 /// How rotary frequencies are scaled.
@@ -75,9 +90,10 @@ pub enum RopeScaling {
 }
 
 /// Sizes and settings of a decoder.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct Config {
     /// The family.
+    #[serde(skip)]
     pub architecture: Architecture,
     /// `V`.
     pub vocab_size: usize,
@@ -98,26 +114,41 @@ pub struct Config {
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
     /// Their scaling.
+    #[serde(skip)]
     pub rope_scaling: RopeScaling,
     /// 1 where a layer has rotary embedding, and 0 where not; empty if all layers have it.
+    #[serde(skip)]
     pub no_rope_layers: Vec<usize>,
     /// Latest tokens that a query sees, its own among them, if not all.
+    #[serde(skip)]
     pub sliding_window: Option<usize>,
+    /// Which layers have that window; empty if all have.
+    #[serde(skip)]
+    pub layer_types: Vec<LayerType>,
+    /// Base of the rotary frequencies in layers with a window, if it is another.
+    #[serde(skip)]
+    pub rope_local_base_freq: Option<f64>,
+    /// Attention's scores are divided by its root, if not by that of `head_dim`.
+    #[serde(skip)]
+    pub query_pre_attn_scalar: Option<usize>,
     /// Whether the output layer shares the embedding's weights.
     pub tie_word_embeddings: bool,
     /// The checkpoint's maximum context length.
     pub max_position_embeddings: usize,
     /// Beginning-of-sequence token, if the checkpoint has one.
+    #[serde(default, deserialize_with = "fields::token")]
     pub bos_token_id: Option<u32>,
     /// End-of-sequence tokens.
+    #[serde(default, deserialize_with = "fields::end_tokens")]
     pub eos_token_id: Vec<u32>,
     /// Padding token, if the checkpoint has one (not used here; written back).
+    #[serde(default, deserialize_with = "fields::token")]
     pub pad_token_id: Option<u32>,
 }
 
 impl Architecture {
     /// All families, in the order of messages.
-    pub const ALL: [Architecture; 7] = [
+    pub const ALL: [Architecture; 9] = [
         Architecture::Qwen2,
         Architecture::Qwen3,
         Architecture::Llama,
@@ -125,6 +156,8 @@ impl Architecture {
         Architecture::Ministral3,
         Architecture::SmolLM3,
         Architecture::Olmo2,
+        Architecture::Gemma3Text,
+        Architecture::Olmo3,
     ];
 }
 
@@ -198,69 +231,62 @@ impl Config {
             return refuse(field, found, wanted);
         }
         let positive = |value: f64| value.is_finite() && value > 0.0;
-        for (field, value) in [("rms_norm_eps", self.rms_norm_eps), ("rope_theta", self.rope_theta)] {
+        for (field, value) in [
+            ("rms_norm_eps", self.rms_norm_eps),
+            ("rope_theta", self.rope_theta),
+            ("rope_local_base_freq", self.rope_local_base_freq.unwrap_or(1.0)),
+            ("query_pre_attn_scalar", self.query_pre_attn_scalar.unwrap_or(1) as f64),
+        ] {
             if !positive(value) {
                 return refuse(field, value.to_string(), "a positive number".into());
             }
         }
-        match self.rope_scaling {
-            RopeScaling::Default => {}
-            RopeScaling::Linear { factor } => {
-                if !(positive(factor) && factor >= 1.0) {
-                    return refuse("rope_scaling.factor", factor.to_string(), "at least 1".into());
-                }
-            }
+        // Each setting of the scaling, its value and its bound. A bound of 1 may be reached; others must be exceeded.
+        let scaling = match self.rope_scaling {
+            RopeScaling::Default => vec![],
+            RopeScaling::Linear { factor } => vec![("factor", factor, 1.0)],
             RopeScaling::Llama3 {
                 factor,
-                low_freq_factor,
-                high_freq_factor,
-                original_max_position_embeddings,
-            } => {
-                if !(positive(factor) && factor >= 1.0) {
-                    return refuse("rope_scaling.factor", factor.to_string(), "at least 1".into());
-                }
-                if !positive(low_freq_factor) {
-                    let wanted = "a positive number".into();
-                    return refuse("rope_scaling.low_freq_factor", low_freq_factor.to_string(), wanted);
-                }
-                if !(positive(high_freq_factor) && high_freq_factor > low_freq_factor) {
-                    return refuse(
-                        "rope_scaling.high_freq_factor",
-                        high_freq_factor.to_string(),
-                        format!("more than low_freq_factor, {low_freq_factor}"),
-                    );
-                }
-                if original_max_position_embeddings == 0 {
-                    let field = "rope_scaling.original_max_position_embeddings";
-                    return refuse(field, "0".into(), "a positive number".into());
-                }
-            }
+                low_freq_factor: low,
+                high_freq_factor: high,
+                original_max_position_embeddings: context,
+            } => vec![
+                ("factor", factor, 1.0),
+                ("low_freq_factor", low, 0.0),
+                ("high_freq_factor", high, low),
+                ("original_max_position_embeddings", context as f64, 0.0),
+            ],
             RopeScaling::Yarn {
                 factor,
-                original_max_position_embeddings,
+                original_max_position_embeddings: context,
                 beta_fast,
                 beta_slow,
                 attention_factor,
                 ..
-            } => {
-                for (field, value) in [
-                    ("factor", factor),
-                    ("original_max_position_embeddings", original_max_position_embeddings as f64),
-                    ("beta_fast", beta_fast),
-                    ("beta_slow", beta_slow),
-                    ("attention_factor", attention_factor),
-                ] {
-                    if !positive(value) {
-                        let wanted = "a positive number".into();
-                        return refuse(&format!("rope_scaling.{field}"), value.to_string(), wanted);
-                    }
-                }
+            } => vec![
+                ("factor", factor, 0.0),
+                ("original_max_position_embeddings", context as f64, 0.0),
+                ("beta_fast", beta_fast, 0.0),
+                ("beta_slow", beta_slow, 0.0),
+                ("attention_factor", attention_factor, 0.0),
+            ],
+        };
+        for (field, value, least) in scaling {
+            let (fits, wanted) = match (field, least) {
+                ("factor", 1.0) => (value >= 1.0, "at least 1".into()),
+                ("high_freq_factor", low) => (value > low, format!("more than low_freq_factor, {low}")),
+                _ => (true, "a positive number".into()),
+            };
+            if !(positive(value) && fits) {
+                return refuse(&format!("rope_scaling.{field}"), value.to_string(), wanted);
             }
         }
-        let (listed, layers) = (self.no_rope_layers.len(), self.num_hidden_layers);
-        if listed > 0 && listed != layers {
-            let wanted = format!("{layers}, one per layer");
-            return refuse("no_rope_layers", format!("{listed} entries"), wanted);
+        let layers = self.num_hidden_layers;
+        let lists = [("no_rope_layers", self.no_rope_layers.len()), ("layer_types", self.layer_types.len())];
+        for (field, listed) in lists {
+            if listed > 0 && listed != layers {
+                return refuse(field, format!("{listed} entries"), format!("{layers}, one per layer"));
+            }
         }
         if self.sliding_window == Some(0) {
             return refuse("sliding_window", "0".into(), "a positive number, or null".into());

@@ -15,9 +15,9 @@ use std::ops::Range;
 use crate::checks::{Checks, Stage};
 use crate::config::Config;
 use crate::error::Error;
-use crate::executor::{Executor, Head, HeadPass, Heads, Holds, LowRank, Map, Rows};
+use crate::executor::{Executor, Head, HeadPass, Heads, Holds, LowRank, Map, Norm, Rows};
 use crate::families::QkNorm;
-use crate::layout::{Layout, Linear, Write};
+use crate::layout::{Layout, Linear, Span, Write};
 use crate::lora::{Adapted, AdapterLayout};
 use crate::quantized::BaseFormat;
 use crate::segments::Chunk;
@@ -42,7 +42,10 @@ pub(crate) enum Keep {
 pub(crate) struct Parameters<'a, X: Executor> {
     pub(crate) weights: &'a X::Weights,
     /// LoRA's factors, where they are applied beside the weights.
-    pub(crate) factors: Option<(&'a X::Weights, &'a AdapterLayout)>,
+    factors: Option<(&'a X::Weights, &'a AdapterLayout)>,
+    /// Of all norms.
+    eps: f32,
+    offset: f32,
 }
 
 impl<X: Executor> Clone for Parameters<'_, X> {
@@ -53,7 +56,11 @@ impl<X: Executor> Clone for Parameters<'_, X> {
 
 impl<X: Executor> Copy for Parameters<'_, X> {}
 
-impl<X: Executor> Parameters<'_, X> {
+impl<'a, X: Executor> Parameters<'a, X> {
+    fn norm(self, weight: Span, rows: usize) -> Norm<'a, X::Weights> {
+        Norm { weights: self.weights, weight, offset: self.offset, eps: self.eps, rows }
+    }
+
     /// A linear map with the factors of its matrices: `y = x Wᵀ + scale · (x Aᵀ) Bᵀ + b`, and `onto` added.
     fn linear(
         self,
@@ -144,11 +151,12 @@ pub(crate) struct Decoder {
     /// Whether activations are searched for numbers that are not finite, for debugging.
     pub(crate) check_layers: bool,
     heads: Heads,
-    eps: f32,
+    embedding_scale: f32,
 }
 
 /// One batch in the form for the layers.
 pub(crate) struct Pass<'a, X: Executor> {
+    pub(crate) p: Parameters<'a, X>,
     pub(crate) lists: &'a X::Lists,
     /// All rows.
     pub(crate) rows: usize,
@@ -160,9 +168,9 @@ pub(crate) struct Pass<'a, X: Executor> {
 
 impl<'a, X: Executor> Pass<'a, X> {
     /// The pass over a chunk with these lists.
-    pub(crate) fn new(chunk: &Chunk, lists: &'a X::Lists) -> Pass<'a, X> {
+    pub(crate) fn new(p: Parameters<'a, X>, chunk: &Chunk, lists: &'a X::Lists) -> Pass<'a, X> {
         let (rows, predicting) = (chunk.tokens.len(), chunk.predicting.rows.len());
-        Pass { lists, rows, predicting, picks: chunk.picks.len() }
+        Pass { p, lists, rows, predicting, picks: chunk.picks.len() }
     }
 }
 
@@ -176,9 +184,23 @@ impl Decoder {
                 queries: config.num_attention_heads,
                 keys: config.num_key_value_heads,
                 size: config.head_dim,
+                scale: match config.query_pre_attn_scalar {
+                    Some(scalar) => 1.0 / (scalar as f32).sqrt(),
+                    None => 1.0 / (config.head_dim as f32).sqrt(),
+                },
             },
-            eps: config.rms_norm_eps as f32,
+            embedding_scale: (config.architecture.family().embedding_scale)(config),
         }
+    }
+
+    /// What a pass computes with; `factors` are applied beside the weights.
+    pub(crate) fn parameters<'a, X: Executor>(
+        &self,
+        weights: &'a X::Weights,
+        factors: Option<(&'a X::Weights, &'a AdapterLayout)>,
+    ) -> Parameters<'a, X> {
+        let offset = self.config.architecture.family().norm_offset;
+        Parameters { weights, factors, eps: self.config.rms_norm_eps as f32, offset }
     }
 
     /// The vocabulary head.
@@ -203,7 +225,6 @@ impl Decoder {
     pub(crate) fn forward<X: Executor>(
         &self,
         e: &mut X,
-        p: Parameters<'_, X>,
         pass: &Pass<'_, X>,
         keep: Keep,
         mut cache: Option<&mut X::Cache>,
@@ -212,42 +233,39 @@ impl Decoder {
         let layers = self.layout.layers.len();
         let checks = self.checks(if cache.is_some() { Stage::Prompts } else { Stage::Forward });
         self.grow(keep, w);
-        self.embed(e, p, pass.lists, pass.rows, &checks, w)?;
+        self.embed(e, pass, &checks, w)?;
         for layer in 0..layers {
-            let of = self.layer_pass(p, layer, pass, checks);
+            let of = self.layer_pass(layer, pass, checks);
             Decoder::through(layer, keep, w, |input, saved, w, output| {
                 self.layer(e, &of, cache.as_deref_mut(), input, saved, w, Some(output))
             })?;
         }
         let last = if keep == Keep::Nothing { layers % 2 } else { layers };
-        self.final_norm(e, p, (Rows::Predicting, pass.predicting), last, &checks, w)
+        self.final_norm(e, pass.p, (Rows::Predicting, pass.predicting), last, &checks, w)
     }
 
     /// Grows the buffers that a pass keeps.
     fn grow<B: Default>(&self, keep: Keep, w: &mut Buffers<B>) {
         let layers = self.layout.layers.len();
         let inputs = if keep == Keep::Nothing { 2 } else { layers + 1 };
-        if w.inputs.len() < inputs {
-            w.inputs.resize_with(inputs, Default::default);
-        }
+        w.inputs.resize_with(w.inputs.len().max(inputs), Default::default);
         let saved = if keep == Keep::Everything { layers } else { 1 };
-        if w.saved.len() < saved {
-            w.saved.resize_with(saved, Default::default);
-        }
+        w.saved.resize_with(w.saved.len().max(saved), Default::default);
     }
 
     fn embed<X: Executor>(
         &self,
         e: &mut X,
-        p: Parameters<'_, X>,
-        lists: &X::Lists,
-        rows: usize,
+        pass: &Pass<'_, X>,
         checks: &Checks,
         w: &mut Workspace<X>,
     ) -> Result<(), Error> {
-        let d = self.config.hidden_size;
+        let (rows, d) = (pass.rows, self.config.hidden_size);
         e.reserve(&mut w.inputs[0], Holds::Activations, rows * d);
-        e.embed(p.weights, self.layout.embedding, d, lists, &mut w.inputs[0]);
+        e.embed(pass.p.weights, self.layout.embedding, d, pass.lists, &mut w.inputs[0]);
+        if self.embedding_scale != 1.0 {
+            e.scale(rows * d, self.embedding_scale, &mut w.inputs[0]);
+        }
         checks.finite(e, (Rows::All, rows), &[("model.embed_tokens", d)], &w.inputs[0])
     }
 
@@ -284,13 +302,12 @@ impl Decoder {
         e.reserve(&mut w.hidden, Holds::Activations, rows * d);
         e.reserve(&mut w.hidden_scale, Holds::Statistics, rows);
         let Buffers { inputs, hidden, hidden_scale, .. } = w;
-        e.rms_norm(self.norm(p, self.layout.norm, rows), &inputs[input], hidden, hidden_scale);
+        e.rms_norm(p.norm(self.layout.norm, rows), &inputs[input], hidden, hidden_scale);
         checks.finite(e, (which, rows), &[("model.norm", d)], hidden)
     }
 
     fn layer_pass<'a, X: Executor>(
         &'a self,
-        p: Parameters<'a, X>,
         index: usize,
         pass: &Pass<'a, X>,
         checks: Checks,
@@ -299,17 +316,16 @@ impl Decoder {
         let which = if last && pass.predicting < pass.rows { Rows::Predicting } else { Rows::All };
         let queries = if which == Rows::All { pass.rows } else { pass.predicting };
         let (layer, checks) = (&self.layout.layers[index], checks.of_layer(index));
-        LayerPass { p, index, layer, lists: pass.lists, count: pass.rows, queries, which, checks }
+        LayerPass { p: pass.p, index, layer, lists: pass.lists, count: pass.rows, queries, which, checks }
     }
 
     fn head_pass<'a, X: Executor>(
         &self,
-        p: Parameters<'a, X>,
         pass: &Pass<'a, X>,
         temperature: f32,
         kept: bool,
     ) -> HeadPass<'a, X::Weights, X::Lists> {
-        let (weights, head, rows, lists) = (p.weights, self.head(), pass.predicting, pass.lists);
+        let (weights, head, rows, lists) = (pass.p.weights, self.head(), pass.predicting, pass.lists);
         HeadPass { weights, head, temperature, rows, lists, kept }
     }
 
@@ -320,7 +336,6 @@ impl Decoder {
     pub(crate) fn score<X: Executor>(
         &self,
         e: &mut X,
-        p: Parameters<'_, X>,
         pass: &Pass<'_, X>,
         keep: Keep,
         temperature: f32,
@@ -337,7 +352,7 @@ impl Decoder {
             e.reserve(&mut w.logits, Holds::Statistics, rows * head.vocabulary);
         }
         let Buffers { hidden, head_saved, logits, logits_kept, scores, .. } = w;
-        let of = self.head_pass(p, pass, temperature, *logits_kept);
+        let of = self.head_pass(pass, temperature, *logits_kept);
         e.head(of, hidden, logits, head_saved, scores);
         e.scores(pass.lists, scores, logp, entropy)
             .map_err(|error| self.checks(Stage::Forward).at_head(error))
@@ -351,7 +366,6 @@ impl Decoder {
     pub(crate) fn backward<X: Executor>(
         &self,
         e: &mut X,
-        p: Parameters<'_, X>,
         gradients: &mut Gradients<'_, X>,
         pass: &Pass<'_, X>,
         keep: Keep,
@@ -367,11 +381,11 @@ impl Decoder {
         e.reserve(&mut w.dx, Holds::Activations, pass.rows * d);
         e.derivatives(dlogp, dentropy, &mut w.scores);
         let Buffers { inputs, hidden, hidden_scale, head_saved, logits, scores, dnormed, dx, .. } = w;
-        let of = self.head_pass(p, pass, temperature, w.logits_kept);
+        let of = self.head_pass(pass, temperature, w.logits_kept);
         e.head_backward(of, gradients.all(), [hidden, head_saved, scores], logits, dnormed);
         checks.finite(e, (Rows::Predicting, rows), &[("lm_head", d)], dnormed)?;
         e.zero(rows * d, dx);
-        let (x, norm) = (&inputs[layers], self.norm(p, self.layout.norm, rows));
+        let (x, norm) = (&inputs[layers], pass.p.norm(self.layout.norm, rows));
         e.rms_norm_backward(norm, gradients.all(), x, hidden_scale, dnormed, dx);
         checks.finite(e, (Rows::Predicting, rows), &[("model.norm", d)], dx)?;
         for layer in (0..layers).rev() {
@@ -379,17 +393,20 @@ impl Decoder {
             let place = if keep == Keep::Everything { layer } else { 0 };
             let mut saved = std::mem::take(&mut w.saved[place]);
             if keep == Keep::Inputs {
-                let again = self.layer_pass(p, layer, pass, self.checks(Stage::Forward));
+                let again = self.layer_pass(layer, pass, self.checks(Stage::Forward));
                 self.layer(e, &again, None, &input, &mut saved, w, None)?;
             }
             // Frozen, the embedding has no use for the first layer's derivative.
             let through = layer > 0 || gradients.all().is_some();
-            let of = self.layer_pass(p, layer, pass, checks);
+            let of = self.layer_pass(layer, pass, checks);
             self.layer_backward(e, &of, gradients, through, &input, &mut saved, w)?;
             w.inputs[layer] = input;
             w.saved[place] = saved;
         }
         if let Some(gradient) = gradients.all() {
+            if self.embedding_scale != 1.0 {
+                e.scale(pass.rows * d, self.embedding_scale, &mut w.dx);
+            }
             e.embed_backward(gradient, self.layout.embedding, d, lists, &w.dx);
         }
         Ok(())

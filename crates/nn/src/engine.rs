@@ -159,7 +159,10 @@ impl<D: Backend> EngineOn<D> {
                     next += span.len as u64;
                 }
                 Kind::Bias => {}
-                Kind::Norm => self.backend.write(Store::Weights, *span, &vec![1.0; span.len]),
+                Kind::Norm => {
+                    let one = 1.0 - self.decoder.config.architecture.family().norm_offset;
+                    self.backend.write(Store::Weights, *span, &vec![one; span.len]);
+                }
             }
         }
         self.backend.check()
@@ -288,11 +291,11 @@ impl<D: Backend> EngineOn<D> {
         self.forget_prompts();
         let &TensorLayout { span, ref shape, .. } = find(&self.decoder.layout.tensors, name, values.len())?;
         if self.adapters.as_ref().is_some_and(|a| a.layout.adapted.iter().any(|part| part.weight == span)) {
-            return Err(Error::Request {
-                field: "tensor",
-                found: format!("{name}, which has adapters"),
-                wanted: "a tensor without, or one of the factors by set_adapter_tensor".into(),
-            });
+            return Err(Error::request(
+                "tensor",
+                format!("{name}, which has adapters"),
+                "a tensor without, or one of the factors by set_adapter_tensor",
+            ));
         }
         match self.decoder.layout.base {
             Some(base) if span.is_apart() => {
@@ -306,7 +309,7 @@ impl<D: Backend> EngineOn<D> {
 
 /// The tensor called `name`, which must have `len` elements.
 fn find<'a>(tensors: &'a [TensorLayout], name: &str, len: usize) -> Result<&'a TensorLayout, Error> {
-    let wrong = |found: String, wanted: String| Error::Request { field: "tensor", found, wanted };
+    let wrong = |found: String, wanted: String| Error::request("tensor", found, wanted);
     let tensor = tensors
         .iter()
         .find(|tensor| tensor.name == name)

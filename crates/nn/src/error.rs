@@ -83,6 +83,23 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn request(field: &'static str, found: impl Into<String>, wanted: impl Into<String>) -> Error {
+        Error::Request { field, found: found.into(), wanted: wanted.into() }
+    }
+
+    pub(crate) fn file(at: impl Into<PathBuf>, found: impl Into<String>, wanted: impl Into<String>) -> Error {
+        Error::File { path: at.into(), found: found.into(), wanted: wanted.into() }
+    }
+
+    pub(crate) fn tensor(
+        path: impl Into<PathBuf>,
+        tensor: impl Into<String>,
+        found: impl Into<String>,
+        wanted: impl Into<String>,
+    ) -> Error {
+        Error::Tensor { path: path.into(), tensor: tensor.into(), found: found.into(), wanted: wanted.into() }
+    }
+
     /// For `map_err` on an operation on `path`: `fs::read(p).map_err(Error::io("read", p))`.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_path_buf();

@@ -9,6 +9,7 @@
 use std::ops::Range;
 
 use crate::error::Error;
+use crate::families::{Activation, Theta};
 use crate::layout::{Linear, Span, Write};
 use crate::lora::Adapted;
 use crate::sampling::{Draw, Drawn, Sampling};
@@ -24,6 +25,8 @@ pub(crate) struct Heads {
     pub(crate) keys: usize,
     /// `E`.
     pub(crate) size: usize,
+    /// Factor of the scores.
+    pub(crate) scale: f32,
 }
 
 impl Heads {
@@ -67,6 +70,8 @@ pub(crate) struct LowRank<'a, W: ?Sized> {
 pub(crate) struct Norm<'a, W: ?Sized> {
     pub(crate) weights: &'a W,
     pub(crate) weight: Span,
+    /// What is added to the weight.
+    pub(crate) offset: f32,
     pub(crate) eps: f32,
     pub(crate) rows: usize,
 }
@@ -86,8 +91,9 @@ pub(crate) struct StepAttention<'a, W: ?Sized> {
     pub(crate) weights: &'a W,
     pub(crate) q_norm: Option<Span>,
     pub(crate) k_norm: Option<Span>,
+    pub(crate) offset: f32,
     pub(crate) eps: f32,
-    pub(crate) rope: bool,
+    pub(crate) rope: Option<Theta>,
     pub(crate) heads: Heads,
     pub(crate) window: Option<usize>,
     pub(crate) layer: usize,
@@ -111,11 +117,11 @@ pub(crate) struct Head {
     pub(crate) width: usize,
 }
 
-/// Direction of the rotation: forward, or inverse in the backward pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rotation {
-    Forward,
-    Backward,
+/// The rotation by these frequencies. Its sign is 1, or -1 for the inverse in the backward pass.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rotation {
+    pub(crate) theta: Theta,
+    pub(crate) sign: f32,
 }
 
 /// The content of a buffer, which determines its number type if a device has several.
@@ -235,13 +241,16 @@ pub(crate) trait RowOps<B, W: ?Sized, G: ?Sized, L> {
     fn embed_backward(&mut self, gradient: &mut G, table: Span, width: usize, lists: &L, dx: &B);
 
     /// Rotary embedding in place, at the positions of `rows`.
-    fn rotate(&mut self, direction: Rotation, heads: HeadRows, lists: &L, rows: Rows, x: &mut B);
+    fn rotate(&mut self, rotation: Rotation, heads: HeadRows, lists: &L, rows: Rows, x: &mut B);
 
-    /// `act = silu(gate) * up`; rows of `gate_up` are the gate's `width` numbers, then up's.
-    fn swiglu(&mut self, rows: usize, width: usize, gate_up: &B, act: &mut B);
+    /// `y[..len] *= factor`.
+    fn scale(&mut self, len: usize, factor: f32, y: &mut B);
+
+    /// `act = activation(gate) * up`; rows of `gate_up` are the gate's `width` numbers, then up's.
+    fn gated(&mut self, kind: Activation, rows: usize, width: usize, gate_up: &B, act: &mut B);
 
     /// In place: `gate_up` becomes its derivative, and `dact` becomes `act`.
-    fn swiglu_backward(&mut self, rows: usize, width: usize, gate_up: &mut B, dact: &mut B);
+    fn gated_backward(&mut self, kind: Activation, rows: usize, width: usize, gate_up: &mut B, dact: &mut B);
 }
 
 /// RMSNorm, of rows and of heads.

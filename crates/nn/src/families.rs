@@ -1,9 +1,11 @@
 //! Families of decoders, a file each: what their `config.json` says, and what a layer consists of. Nothing else asks which family a model is.
 
+mod gemma3_text;
 mod llama;
 mod ministral3;
 mod mistral;
 mod olmo2;
+mod olmo3;
 mod qwen2;
 mod qwen3;
 mod smollm3;
@@ -31,6 +33,10 @@ pub(crate) struct Family {
     pub(crate) write: fn(&Config) -> Value,
     /// What the family refuses of sizes that others have: field, found, wanted.
     pub(crate) refused: fn(&Config) -> Option<(&'static str, String, String)>,
+    /// What is added to the weights of norms.
+    pub(crate) norm_offset: f32,
+    /// Factor of the embedding.
+    pub(crate) embedding_scale: fn(&Config) -> f32,
     /// What the layer of an index consists of.
     layer: fn(&Config, usize) -> Layer,
 }
@@ -44,10 +50,29 @@ pub(crate) struct Layer {
     pub(crate) qkv_bias: bool,
     /// Norms of queries and keys, if there are any.
     pub(crate) qk_norm: Option<QkNorm>,
-    /// Whether queries and keys are rotated by their positions.
-    pub(crate) rope: bool,
+    /// By which frequencies queries and keys are rotated, if they are.
+    pub(crate) rope: Option<Theta>,
     /// Latest tokens that a query sees, its own among them, if not all.
     pub(crate) window: Option<usize>,
+    /// Of the MLP's gate.
+    pub(crate) activation: Activation,
+}
+
+/// Which base the rotary frequencies have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Theta {
+    /// `rope_theta`, and the scaling.
+    Global,
+    /// `rope_local_base_freq`.
+    Local,
+}
+
+/// An activation function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Activation {
+    Silu,
+    /// GELU by its approximation with a tanh.
+    GeluTanh,
 }
 
 /// Norms before and after attention, or the MLP: their names in a checkpoint, or where they lie.
@@ -87,6 +112,8 @@ impl Architecture {
             Architecture::Ministral3 => &ministral3::FAMILY,
             Architecture::SmolLM3 => &smollm3::FAMILY,
             Architecture::Olmo2 => &olmo2::FAMILY,
+            Architecture::Gemma3Text => &gemma3_text::FAMILY,
+            Architecture::Olmo3 => &olmo3::FAMILY,
         }
     }
 
@@ -105,6 +132,18 @@ impl Config {
     /// What the layer of an index consists of.
     pub(crate) fn layer(&self, layer: usize) -> Layer {
         (self.architecture.family().layer)(self, layer)
+    }
+
+    /// What of the model GPUs don't compute, if there is anything.
+    pub(crate) fn not_on_gpus(&self) -> Option<&'static str> {
+        let any = |is: &dyn Fn(Layer) -> bool| (0..self.num_hidden_layers).any(|layer| is(self.layer(layer)));
+        if any(&|layer| layer.activation == Activation::GeluTanh) {
+            Some("GELU in the MLP")
+        } else if self.architecture.family().norm_offset != 0.0 {
+            Some("norms by 1 + weight")
+        } else {
+            any(&|layer| layer.rope == Some(Theta::Local)).then_some("two bases of rotary frequencies")
+        }
     }
 
     /// Name and shape of every tensor of a checkpoint with this configuration, under Hugging Face names, in file order.

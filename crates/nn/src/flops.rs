@@ -88,7 +88,7 @@ pub fn measure_flops(threads: usize, products: Products) -> f64 {
         let mut multiply = || {
             let by = View::rows(0, K).transposed();
             let (from, to) = (View::rows(0, K), View::rows(0, N));
-            team_product(None, products, [M, N, K], from.of(&a), by.of(&b), to.to(Write::Replace, &mut c));
+            team_product((None, products), [M, N, K], from.of(&a), by.of(&b), to.to(Write::Replace, &mut c));
         };
         // Once for memory and packing space.
         multiply();

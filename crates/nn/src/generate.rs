@@ -501,8 +501,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             let mut chunk = Chunk::default();
             chunk.lay_out(&batch, batch.families().iter());
             g.executor.stage(&chunk, &slots, g.lists);
-            let pass = Pass::new(&chunk, &*g.lists);
-            g.decoder.forward(g.executor, g.parameters, &pass, Keep::Nothing, Some(g.cache), g.workspace)?;
+            let pass = Pass::new(g.parameters, &chunk, &*g.lists);
+            g.decoder.forward(g.executor, &pass, Keep::Nothing, Some(g.cache), g.workspace)?;
             let draws: Vec<Draw> = fresh
                 .iter()
                 .enumerate()
@@ -699,10 +699,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         let Job { prompt, most, .. } = self.jobs[job];
         let stopped = tokens.last().is_some_and(|token| self.request.sampling.stop_tokens.contains(token))
             || (self.request.ended)(prompt, tokens);
-        match stopped {
-            true => Some(Finish::Stop),
-            false => (tokens.len() == most).then_some(Finish::Length),
-        }
+        if stopped { Some(Finish::Stop) } else { (tokens.len() == most).then_some(Finish::Length) }
     }
 
     /// Numbers of the nodes of a row, from the prompt on.

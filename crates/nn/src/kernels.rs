@@ -1,6 +1,6 @@
 //! Single operations and a model's sizes, only for this crate's benchmarks; not part of its interface.
 
-use crate::config::{Architecture, Config, RopeScaling};
+use crate::config::{Architecture, Config};
 use crate::cpu::panels;
 use crate::cpu::product::{View, team_product};
 use crate::engine::device::Products;
@@ -42,7 +42,7 @@ pub fn product(
         Operands::BackwardInput => ([m, k, n], to_n.of(a), to_k.of(b), to_k.to(Write::Replace, c)),
         Operands::BackwardWeight => ([n, k, m], to_n.transposed().of(a), to_k.of(b), to_k.to(Write::Add, c)),
     };
-    team_product(None, products, sizes, a, b, c);
+    team_product((None, products), sizes, a, b, c);
 }
 
 /// The panels of `w`, `[n, k]`; `None` where the processor can't use them.
@@ -68,7 +68,7 @@ pub fn product_with_panels(
     y: &mut [f32],
 ) {
     let y = View::rows(0, n).to(Write::Replace, y);
-    crate::cpu::product::product_with_panels(None, products, [m, n, k], x, panels, y);
+    crate::cpu::product::product_with_panels((None, products), [m, n, k], x, panels, y);
 }
 
 /// The maze's form of Qwen2, by its MLP's width: 1024 is the maze's own policy of 3,944,704 parameters, 688 that of the other benchmarks.
@@ -84,7 +84,6 @@ pub fn small_decoder(intermediate_size: usize) -> Config {
         head_dim: 64,
         rms_norm_eps: 1e-6,
         rope_theta: 1e6,
-        rope_scaling: RopeScaling::Default,
         tie_word_embeddings: true,
         max_position_embeddings: 512,
         bos_token_id: Some(1),

@@ -40,13 +40,9 @@ pub(crate) fn weights_of(dir: &Path) -> Result<PathBuf, Error> {
         let wanted = format!(
             "{ADAPTER_WEIGHTS}: python -c \"import torch, safetensors.torch as s; s.save_file(torch.load('{from}', weights_only=True), '{to}')\""
         );
-        return Err(Error::File { path: pickled, found: "weights in PyTorch's format".into(), wanted });
+        return Err(Error::file(pickled, "weights in PyTorch's format", wanted));
     }
-    Err(Error::File {
-        path,
-        found: "no such file".into(),
-        wanted: "an adapter's weights in safetensors".into(),
-    })
+    Err(Error::file(path, "no such file", "an adapter's weights in safetensors"))
 }
 
 /// LoRA settings, with PEFT's names where it has them.
@@ -81,7 +77,7 @@ impl LoraConfig {
     /// If the rank is 0, alpha not a positive number, or the targets are none, repeated, or none of [`LoraConfig::TARGETS`].
     pub fn check(&self) -> Result<(), Error> {
         let refuse =
-            |field: &'static str, found: String, wanted: String| Err(Error::Request { field, found, wanted });
+            |field: &'static str, found: String, wanted: String| Err(Error::request(field, found, wanted));
         if self.rank == 0 || self.rank > 1 << 16 {
             return refuse("lora.rank", self.rank.to_string(), "1 to 65536".into());
         }
@@ -133,13 +129,11 @@ impl LoraConfig {
         let path = dir.join(ADAPTER_CONFIG);
         let text = input::read(&path, input::SETTINGS).map_err(Error::io("read", &path))?;
         let place = path.display().to_string();
-        let value: Value = serde_json::from_slice(&text).map_err(|error| Error::File {
-            path: path.clone(),
-            found: format!("broken JSON ({error})"),
-            wanted: "PEFT's settings of an adapter".into(),
+        let value: Value = serde_json::from_slice(&text).map_err(|error| {
+            Error::file(path.clone(), format!("broken JSON ({error})"), "PEFT's settings of an adapter")
         })?;
         let Some(fields) = value.as_object() else {
-            return Err(Error::File { path, found: "no object".into(), wanted: "PEFT's settings".into() });
+            return Err(Error::file(path, "no object", "PEFT's settings"));
         };
         from_fields(fields, &place)
     }
@@ -152,11 +146,8 @@ impl LoraConfig {
         let path = weights_of(dir)?;
         let Some(name) = TensorFile::open(&path)?.metadata().remove(BASE) else { return Ok(None) };
         let formats = BaseFormat::ALL.map(BaseFormat::name).join(", ");
-        let unknown = || Error::File {
-            path,
-            found: format!("{BASE} {name:?} in its metadata"),
-            wanted: format!("one of {formats}"),
-        };
+        let unknown =
+            || Error::file(path, format!("{BASE} {name:?} in its metadata"), format!("one of {formats}"));
         BaseFormat::named(&name).map(Some).ok_or_else(unknown)
     }
 
@@ -173,6 +164,24 @@ impl LoraConfig {
         })
     }
 }
+
+/// Settings of PEFT that are read, or have no meaning for the values.
+const FREE: [&str; 14] = [
+    "r",
+    "lora_alpha",
+    "target_modules",
+    "use_rslora",
+    "base_model_name_or_path",
+    "revision",
+    "inference_mode",
+    "lora_dropout",
+    "peft_version",
+    "auto_mapping",
+    "megatron_core",
+    "qalora_group_size",
+    "runtime_config",
+    "ensure_weight_tying",
+];
 
 fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(LoraConfig, Option<String>), Error> {
     let refuse = |field: &str, wanted: &str| -> Error {
@@ -196,21 +205,7 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(LoraConfig, 
             "init_lora_weights" => {
                 (value.is_boolean() || text == Some("gaussian"), "true, false or gaussian")
             }
-            // Read below, or without meaning for the values.
-            "r"
-            | "lora_alpha"
-            | "target_modules"
-            | "use_rslora"
-            | "base_model_name_or_path"
-            | "revision"
-            | "inference_mode"
-            | "lora_dropout"
-            | "peft_version"
-            | "auto_mapping"
-            | "megatron_core"
-            | "qalora_group_size"
-            | "runtime_config"
-            | "ensure_weight_tying" => (true, ""),
+            name if FREE.contains(&name) => (true, ""),
             _ => (neutral(value), "nothing: this setting of PEFT is not supported"),
         };
         if !fine {
@@ -405,12 +400,9 @@ mod tests {
         let (lora, _) = reordered.unwrap();
         assert_eq!((lora.targets, lora.use_rslora), (vec!["q_proj".to_string(), "v_proj".into()], true));
         let paths = read(|fields| {
-            let paths = json!([
-                "model.layers.1.mlp.up_proj",
-                "model.layers.0.self_attn.k_proj",
-                "model.layers.0.mlp.up_proj"
-            ]);
-            fields.insert("target_modules".into(), paths);
+            let paths = ["1.mlp.up_proj", "0.self_attn.k_proj", "0.mlp.up_proj"];
+            let paths = paths.map(|path| format!("model.layers.{path}"));
+            fields.insert("target_modules".into(), json!(paths));
         });
         assert_eq!(paths.unwrap().0.targets, ["k_proj", "up_proj"]);
         let all = read(|fields| drop(fields.insert("target_modules".into(), json!("all-linear"))));

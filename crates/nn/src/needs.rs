@@ -25,7 +25,7 @@ use crate::lora::{AdapterLayout, LoraConfig};
 use crate::quantized::BaseFormat;
 
 /// GPUs, each with a replica of the weights.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Replicas {
     /// How many, at least 1.
     pub gpus: usize,
@@ -40,7 +40,7 @@ pub struct Replicas {
 }
 
 /// The workload of a model.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Workload {
     /// Threads of the CPU, which count where it is the device.
     pub threads: usize,
@@ -148,7 +148,8 @@ impl Needs {
                 bytes(layout.len + executors * tile.max().unwrap_or(0)) + apart.sum::<u64>()
             }
         };
-        let tables = if precision.is_some() { gpu::rope_tables(config) } else { 1 };
+        let own = 1 + usize::from(config.rope_local_base_freq.is_some());
+        let tables = precision.map_or(own, |_| gpu::rope_tables(config));
         let mut needs = Needs {
             // With the table of angles.
             weights: weights + bytes(tables * positions * config.head_dim),
@@ -291,24 +292,7 @@ mod tests {
 
     #[test]
     fn a_needless_purpose_takes_nothing() {
-        let nothing = Workload {
-            threads: 2,
-            products: Products::F32,
-            gpu: None,
-            chunk_tokens: 1024,
-            checkpointing: false,
-            decode_copies: true,
-            optimizer_offload: false,
-            lora: None,
-            base: None,
-            family_tokens: 0,
-            predicting_rows: 0,
-            prompts: 0,
-            prompt_tokens: 0,
-            samples: 0,
-            new_tokens: 0,
-            max_cached_tokens: None,
-        };
+        let nothing = Workload { threads: 2, chunk_tokens: 1024, decode_copies: true, ..Workload::default() };
         let needs = Needs::of(&maze(), &nothing);
         assert_eq!((needs.gradient, needs.optimizer, needs.cache, needs.decode_copies), (0, 0, 0, 0));
         assert_eq!(needs.base_weights, 0);
@@ -331,20 +315,10 @@ mod tests {
         );
         assert_eq!(Needs { weights: low.weights, base_weights: low.base_weights, ..small }, low);
         // Moments in host memory leave a GPU 8 bytes per parameter, but for two buffers of a sixteenth each.
-        let gpus = |gpus| {
-            Some(Replicas {
-                gpus,
-                precision: Precision::Bf16,
-                moments: Precision::F32,
-                exact: false,
-                memory: None,
-            })
-        };
+        let gpus = |gpus| Some(Replicas { gpus, precision: Precision::Bf16, ..Replicas::default() });
         let gpu = Workload { gpu: gpus(1), ..Workload { lora: None, ..train } };
-        let (kept, offloaded) = (
-            Needs::of(&maze(), &gpu),
-            Needs::of(&maze(), &Workload { optimizer_offload: true, ..gpu.clone() }),
-        );
+        let offload = Workload { optimizer_offload: true, ..gpu.clone() };
+        let [kept, offloaded] = [&gpu, &offload].map(|workload| Needs::of(&maze(), workload));
         assert_eq!((kept.offloaded, offloaded.offloaded), (0, kept.optimizer));
         assert!(offloaded.optimizer.abs_diff(kept.optimizer / 8) < 64);
         assert_eq!(kept.total() - offloaded.total(), kept.optimizer - offloaded.optimizer);
@@ -353,8 +327,7 @@ mod tests {
             let gpu = workload.gpu.map(|gpu| Replicas { moments: Precision::Bf16, ..gpu });
             Needs::of(&maze(), &Workload { gpu, ..workload.clone() })
         };
-        let (half_kept, half_offloaded) =
-            (half(&gpu), half(&Workload { optimizer_offload: true, ..gpu.clone() }));
+        let [half_kept, half_offloaded] = [&gpu, &offload].map(half);
         assert_eq!(half_kept, Needs { optimizer: kept.optimizer / 2, ..kept });
         let halves = (offloaded.optimizer / 2, offloaded.offloaded / 2);
         assert_eq!(half_offloaded, Needs { optimizer: halves.0, offloaded: halves.1, ..offloaded });
@@ -369,10 +342,8 @@ mod tests {
         assert!((two.gradient - one.gradient).abs_diff(one.gradient / 32) < 1024);
         // Where only one completion is asked for, each GPU may be the one that has it.
         let single = Workload { prompts: 1, samples: 1, ..generating };
-        assert_eq!(
-            Needs::of(&maze(), &single).cache,
-            Needs::of(&maze(), &Workload { gpu: gpus(2), ..single }).cache
-        );
+        let cache = |workload: Workload| Needs::of(&maze(), &workload).cache;
+        assert_eq!(cache(single.clone()), cache(Workload { gpu: gpus(2), ..single }));
         // Moments in host memory are those of all GPUs.
         let both = Needs::of(&maze(), &Workload { optimizer_offload: true, gpu: gpus(2), ..gpu });
         assert_eq!(both.offloaded, offloaded.offloaded);

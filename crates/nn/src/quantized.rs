@@ -110,10 +110,9 @@ pub(crate) fn dynamic_map() -> &'static [f32; 256] {
         for power in 0..7 {
             let count = 1usize << power;
             let step = (1.0f32 - 0.1) / count as f32;
-            let boundary = |i: usize| match i < count.div_ceil(2) {
-                true => step.mul_add(i as f32, 0.1),
-                false => (-step).mul_add((count - i) as f32, 1.0),
-            };
+            let at = |from: f32, step: f32, steps: usize| step.mul_add(steps as f32, from);
+            let rises = |i: usize| i < count.div_ceil(2);
+            let boundary = |i| if rises(i) { at(0.1, step, i) } else { at(1.0, -step, count - i) };
             let factor = 10f64.powi(power - 6) as f32;
             for i in 0..count {
                 let mean = (boundary(i) + boundary(i + 1)) / 2.0;

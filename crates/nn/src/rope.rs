@@ -3,21 +3,28 @@
 use std::f64::consts::PI;
 
 use crate::config::{Config, RopeScaling};
+use crate::families::Theta;
 
-/// Cosines and sines by position.
+/// Cosines, and sines.
+type Table = (Vec<f32>, Vec<f32>);
+
+/// Cosines and sines by position, for each base of frequencies.
 #[derive(Debug)]
 pub(crate) struct Rope {
     half: usize,
-    cos: Vec<f32>,
-    sin: Vec<f32>,
+    tables: Vec<Table>,
 }
 
 /// The frequency of each pair of a head, in radians per token.
 pub(crate) fn frequencies(config: &Config) -> Vec<f32> {
-    let (size, theta) = (config.head_dim as f64, config.rope_theta);
+    frequencies_of(config, config.rope_theta, config.rope_scaling)
+}
+
+fn frequencies_of(config: &Config, theta: f64, scaling: RopeScaling) -> Vec<f32> {
+    let size = config.head_dim as f64;
     let of_pair = |pair: usize| {
         let plain = 1.0 / theta.powf(2.0 * pair as f64 / size);
-        match config.rope_scaling {
+        match scaling {
             RopeScaling::Default => plain,
             RopeScaling::Linear { factor } => plain / factor,
             RopeScaling::Llama3 {
@@ -64,53 +71,42 @@ pub(crate) fn frequencies(config: &Config) -> Vec<f32> {
 impl Rope {
     /// Tables for positions below `positions`.
     pub(crate) fn new(config: &Config, positions: usize) -> Rope {
-        let frequencies = frequencies(config);
+        let mut all = vec![frequencies(config)];
+        all.extend(
+            config.rope_local_base_freq.map(|theta| frequencies_of(config, theta, RopeScaling::Default)),
+        );
         let factor = match config.rope_scaling {
             RopeScaling::Yarn { attention_factor, .. } => attention_factor as f32,
             _ => 1.0,
         };
-        let angles = (0..positions).flat_map(|position| {
-            frequencies.iter().map(move |&frequency| f64::from(position as f32 * frequency))
-        });
-        let (cos, sin) =
-            angles.map(|angle| (angle.cos() as f32 * factor, angle.sin() as f32 * factor)).unzip();
-        Rope { half: frequencies.len(), cos, sin }
+        let table = |(frequencies, factor): (&Vec<f32>, f32)| -> Table {
+            let angles = (0..positions).flat_map(|position| {
+                frequencies.iter().map(move |&frequency| f64::from(position as f32 * frequency))
+            });
+            angles.map(|angle| (angle.cos() as f32 * factor, angle.sin() as f32 * factor)).unzip()
+        };
+        Rope { half: config.head_dim / 2, tables: all.iter().zip([factor, 1.0]).map(table).collect() }
     }
 
     /// Number of positions.
     pub(crate) fn positions(&self) -> usize {
-        self.cos.len() / self.half.max(1)
+        self.tables[0].0.len() / self.half.max(1)
     }
 
     /// Cosines and sines at `position`.
-    pub(crate) fn at(&self, position: usize) -> (&[f32], &[f32]) {
+    pub(crate) fn at(&self, theta: Theta, position: usize) -> (&[f32], &[f32]) {
         let range = position * self.half..(position + 1) * self.half;
-        (&self.cos[range.clone()], &self.sin[range])
+        let (cos, sin) = &self.tables[usize::from(theta == Theta::Local)];
+        (&cos[range.clone()], &sin[range])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Architecture;
 
     fn config(scaling: RopeScaling) -> Config {
-        Config {
-            architecture: Architecture::Llama,
-            vocab_size: 8,
-            hidden_size: 64,
-            intermediate_size: 8,
-            num_hidden_layers: 1,
-            num_attention_heads: 1,
-            num_key_value_heads: 1,
-            head_dim: 64,
-            rms_norm_eps: 1e-6,
-            rope_theta: 500_000.0,
-            rope_scaling: scaling,
-            tie_word_embeddings: true,
-            max_position_embeddings: 64,
-            ..Config::default()
-        }
+        Config { head_dim: 64, rope_theta: 500_000.0, rope_scaling: scaling, ..Config::default() }
     }
 
     #[test]

@@ -42,8 +42,7 @@ impl Default for Sampling {
 impl Sampling {
     /// Refuses settings outside their ranges.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let wrong =
-            |field, found: String, wanted: &str| Err(Error::Request { field, found, wanted: wanted.into() });
+        let wrong = |field, found: String, wanted: &str| Err(Error::request(field, found, wanted));
         if !(self.temperature >= 0.0 && self.temperature.is_finite()) {
             return wrong("temperature", self.temperature.to_string(), "a finite number of at least 0");
         }

@@ -15,11 +15,7 @@ fn asked(variable: &'static str, setting: Option<&str>, default: bool) -> Result
         None | Some("") => Ok(default),
         Some("on") => Ok(true),
         Some("off") => Ok(false),
-        Some(other) => Err(Error::Request {
-            field: variable,
-            found: other.into(),
-            wanted: "on, off, or no setting".into(),
-        }),
+        Some(other) => Err(Error::request(variable, other, "on, off, or no setting")),
     }
 }
 

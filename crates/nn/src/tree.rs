@@ -324,10 +324,7 @@ mod tests {
                 if let Some(before) = running.take() {
                     tree.release(before);
                 }
-                match waits {
-                    true => running = Some(node),
-                    false => tree.release(node),
-                }
+                if waits { running = Some(node) } else { tree.release(node) }
                 tree.check();
             }
             running.into_iter().for_each(|node| tree.release(node));

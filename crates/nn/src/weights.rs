@@ -173,12 +173,7 @@ impl Checkpoint {
     }
 
     fn missing(&self, name: &str) -> Error {
-        Error::Tensor {
-            path: self.path.clone(),
-            tensor: name.into(),
-            found: "no such tensor".into(),
-            wanted: "a tensor of the checkpoint".into(),
-        }
+        Error::tensor(self.path.clone(), name, "no such tensor", "a tensor of the checkpoint")
     }
 
     fn check_tensors(&self) -> Result<(), Error> {
@@ -192,12 +187,12 @@ impl Checkpoint {
                 (_, 1) => String::new(),
                 (_, n) => format!(" ({} more are missing)", n - 1),
             };
-            return Err(Error::Tensor {
-                path: self.path.clone(),
-                tensor: name.clone(),
-                found: "no such tensor".into(),
-                wanted: format!("shape {shape:?}{remedy}"),
-            });
+            return Err(Error::tensor(
+                self.path.clone(),
+                name.clone(),
+                "no such tensor",
+                format!("shape {shape:?}{remedy}"),
+            ));
         }
         for (name, shape) in &wanted {
             match is_layer_matrix(name, shape) && self.is_quantized(name) {
@@ -227,7 +222,7 @@ impl Checkpoint {
                 ("a tensor config.json does not account for", format!("the tensors of {class} only"))
             };
             let path = self.file(name)?.path().to_path_buf();
-            return Err(Error::Tensor { path, tensor: name.clone(), found: found.into(), wanted });
+            return Err(Error::tensor(path, name.clone(), found, wanted));
         }
         Ok(())
     }
@@ -239,9 +234,7 @@ fn is_layer_matrix(name: &str, shape: &[usize]) -> bool {
 
 /// Refuses a path that is not a checkpoint folder, and says what it is.
 fn check_folder(dir: &Path) -> Result<(), Error> {
-    let refuse = |found: &str, wanted: &str| {
-        Err(Error::File { path: dir.into(), found: found.into(), wanted: wanted.into() })
-    };
+    let refuse = |found: &str, wanted: &str| Err(Error::file(dir, found, wanted));
     let wanted = "a Hugging Face checkpoint folder (config.json and model.safetensors) or a .gguf file";
     let metadata = std::fs::metadata(dir).map_err(Error::io("open checkpoint folder", dir))?;
     if !metadata.is_dir() {
@@ -283,39 +276,39 @@ fn open_files(dir: &Path) -> Result<(Vec<TensorFile>, BTreeMap<String, usize>), 
         let path = dir.join(shard);
         if !path.exists() {
             let held = map.values().filter(|s| *s == shard).count();
-            return Err(Error::File {
+            return Err(Error::file(
                 path,
-                found: "no such file".into(),
-                wanted: format!("the shard that {INDEX} says holds {held} tensors"),
-            });
+                "no such file",
+                format!("the shard that {INDEX} says holds {held} tensors"),
+            ));
         }
         let file = TensorFile::open(&path)?;
         for name in file.names() {
             if map.get(name) != Some(shard) {
-                return Err(Error::Tensor {
-                    path: file.path().into(),
-                    tensor: name.into(),
-                    found: format!("in this shard, but {INDEX} says {:?}", map.get(name)),
-                    wanted: "shards that agree with their index".into(),
-                });
+                return Err(Error::tensor(
+                    file.path(),
+                    name,
+                    format!("in this shard, but {INDEX} says {:?}", map.get(name)),
+                    "shards that agree with their index",
+                ));
             }
             place.insert(name.to_string(), i);
         }
         files.push(file);
     }
     if let Some((name, shard)) = map.iter().find(|(name, _)| !place.contains_key(*name)) {
-        return Err(Error::Tensor {
-            path: dir.join(shard),
-            tensor: name.clone(),
-            found: "no such tensor".into(),
-            wanted: format!("it in this shard, as {INDEX} says"),
-        });
+        return Err(Error::tensor(
+            dir.join(shard),
+            name.clone(),
+            "no such tensor",
+            format!("it in this shard, as {INDEX} says"),
+        ));
     }
     Ok((files, place))
 }
 
 fn weight_map(index: &Path) -> Result<BTreeMap<String, String>, Error> {
-    let bad = |found: String, wanted: &str| Error::File { path: index.into(), found, wanted: wanted.into() };
+    let bad = |found: String, wanted: &str| Error::file(index, found, wanted);
     let text = input::read(index, input::SETTINGS).map_err(Error::io("read", index))?;
     let value: Value = serde_json::from_slice(&text)
         .map_err(|error| bad(format!("broken JSON ({error})"), "an object with a weight_map"))?;

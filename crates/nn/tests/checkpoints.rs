@@ -7,13 +7,22 @@ use std::fs;
 use std::path::Path;
 
 use fgrpo_nn::Error;
-use fgrpo_nn::config::{Architecture, Config, RopeScaling};
+use fgrpo_nn::config::{Architecture, Config, LayerType, RopeScaling};
 use fgrpo_nn::weights::{Checkpoint, Dtype, TensorFile, TensorWriter, write_checkpoint};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn config(architecture: Architecture, tied: bool) -> Config {
+    let gemma = architecture == Architecture::Gemma3Text;
+    let windows = gemma || architecture == Architecture::Olmo3;
     Config {
+        layer_types: if windows {
+            vec![LayerType::SlidingAttention, LayerType::FullAttention]
+        } else {
+            vec![]
+        },
+        rope_local_base_freq: windows.then_some(1e3),
+        query_pre_attn_scalar: gemma.then_some(5),
         architecture,
         vocab_size: 11,
         hidden_size: 12,

@@ -5,7 +5,7 @@ mod golden;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use fgrpo_nn::config::RopeScaling;
+use fgrpo_nn::config::{LayerType, RopeScaling};
 use fgrpo_nn::weights::{Dtype, write_checkpoint};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
         let config = checkpoint.config();
         let model_type = config.architecture.model_type();
         assert!(case.starts_with(model_type), "{case}: {model_type}");
-        let tied = ["qwen2_tied", "qwen3_tied_bf16", "llama3_scaled", "qwen3_yarn", "smollm3"];
+        let tied = ["qwen2_tied", "qwen3_tied_bf16", "llama3_scaled", "qwen3_yarn", "smollm3", "gemma3_text"];
         assert_eq!(config.tie_word_embeddings, tied.contains(&case), "{case}");
         assert_eq!(checkpoint.dtype(), if case.ends_with("bf16") { Dtype::BF16 } else { Dtype::F32 });
         let values: usize =
@@ -33,6 +33,12 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
     assert_eq!(golden::checkpoint("llama_linear").config().rope_scaling, RopeScaling::Linear { factor: 2.5 });
     assert_eq!(golden::checkpoint("mistral_window").config().sliding_window, Some(7));
     assert_eq!(golden::checkpoint("smollm3").config().no_rope_layers, [1, 0, 1]);
+    let gemma = golden::checkpoint("gemma3_text");
+    let (sliding, full) = (LayerType::SlidingAttention, LayerType::FullAttention);
+    assert_eq!(gemma.config().layer_types, [sliding, full, sliding]);
+    assert_eq!(gemma.config().rope_scaling, RopeScaling::Linear { factor: 2.0 });
+    assert_eq!((gemma.config().rope_theta, gemma.config().rope_local_base_freq), (1e4, Some(100.0)));
+    assert_eq!((gemma.config().sliding_window, gemma.config().query_pre_attn_scalar), (Some(7), Some(10)));
     // As transformers 5.24 infers it from the factor, and from mscale.
     for (case, wanted) in [("qwen3_yarn", 0.1 * 4f64.ln() + 1.0), ("ministral3", 1.0)] {
         let RopeScaling::Yarn { attention_factor, .. } = golden::checkpoint(case).config().rope_scaling

@@ -25,11 +25,10 @@ fn checkpoint(dir: &Path, seed: u64) {
         rope_scaling: RopeScaling::Default,
         tie_word_embeddings: true,
         max_position_embeddings: 256,
-        no_rope_layers: Vec::new(),
-        sliding_window: None,
         bos_token_id: Some(1),
         eos_token_id: vec![2],
         pad_token_id: Some(0),
+        ..Config::default()
     };
     let key = Key::new(seed);
     let engine = Engine::init(&config, 0.02, &|i| key.nth_normal(i), &Device::cpu(1)).unwrap();

@@ -118,10 +118,15 @@ pub(crate) fn tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u3
     }))
 }
 
+/// [`tokens`]; null is none.
+pub(crate) fn end_tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u32>, D::Error> {
+    tokens(from).map(Option::unwrap_or_default)
+}
+
 /// Reads a JSON object.
 pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>, Error> {
     let text = input::read(path, input::SETTINGS).map_err(Error::io("read", path))?;
-    let file = |found: String| Error::File { path: path.into(), found, wanted: "a JSON object".into() };
+    let file = |found: String| Error::file(path, found, "a JSON object");
     match serde_json::from_slice(&text) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(other) => Err(file(format!("a JSON {}", kind(&other)))),

@@ -7,30 +7,19 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::fields::{Fields, object, read_object, token, tokens};
+use super::fields::{Fields, object, read_object};
 use super::{Architecture, Config, RopeScaling};
 use crate::error::Error;
 use crate::weights::Dtype;
 
-/// Fields of every family; its defaults name those that must be there.
+/// Fields of every family that are not a configuration's as they are.
 #[derive(Deserialize)]
 struct File {
-    vocab_size: usize,
     hidden_size: usize,
-    intermediate_size: usize,
-    num_hidden_layers: usize,
     num_attention_heads: usize,
     num_key_value_heads: Option<usize>,
     head_dim: Option<usize>,
     max_position_embeddings: usize,
-    rms_norm_eps: f64,
-    tie_word_embeddings: bool,
-    #[serde(default, deserialize_with = "token")]
-    bos_token_id: Option<u32>,
-    #[serde(default, deserialize_with = "tokens")]
-    eos_token_id: Option<Vec<u32>>,
-    #[serde(default, deserialize_with = "token")]
-    pad_token_id: Option<u32>,
     rope_theta: Option<f64>,
     /// transformers' for the family.
     default_theta: Option<f64>,
@@ -70,8 +59,12 @@ impl Config {
         let fields = Fields { place, map };
         let architecture = architecture(&fields)?;
         let family = architecture.family();
-        fields.only(&supported())?;
-        fields.only(&object((family.supported)()))?;
+        // Settings of which one value is supported: these, unless the family has its own.
+        let mut supported = object(json!({
+            "hidden_act": "silu", "mlp_bias": false, "is_causal": true, "partial_rotary_factor": 1.0,
+        }));
+        supported.extend(object((family.supported)()));
+        fields.only(&supported)?;
         refuse_quantized(&fields)?;
         let mut all = object((family.defaults)());
         // A null is a value where there may be none of a setting, and leaves others at their defaults.
@@ -80,37 +73,20 @@ impl Config {
         all.extend(given.map(|(field, value)| (field.clone(), value.clone())));
         let fields = Fields { place, map: &all };
         let file: File = fields.read()?;
-        let (hidden_size, num_attention_heads) = (file.hidden_size, file.num_attention_heads);
-        let head_dim = match file.head_dim {
-            Some(head_dim) => head_dim,
-            None if num_attention_heads == 0 => 0,
-            None if !hidden_size.is_multiple_of(num_attention_heads) => {
-                let wanted = format!("a divisor of hidden_size, {hidden_size}, or an explicit head_dim");
-                return fields.refuse("num_attention_heads", wanted);
-            }
-            None => hidden_size / num_attention_heads,
-        };
+        let (hidden_size, heads) = (file.hidden_size, file.num_attention_heads);
+        if file.head_dim.is_none() && heads > 0 && !hidden_size.is_multiple_of(heads) {
+            let wanted = format!("a divisor of hidden_size, {hidden_size}, or an explicit head_dim");
+            return fields.refuse("num_attention_heads", wanted);
+        }
+        let head_dim = file.head_dim.or(hidden_size.checked_div(heads)).unwrap_or(0);
         let (rope_theta, rope_scaling) = rope(&fields, &file)?;
-        let mut config = Config {
-            architecture,
-            vocab_size: file.vocab_size,
-            hidden_size,
-            intermediate_size: file.intermediate_size,
-            num_hidden_layers: file.num_hidden_layers,
-            num_attention_heads,
-            num_key_value_heads: file.num_key_value_heads.unwrap_or(num_attention_heads),
-            head_dim,
-            rms_norm_eps: file.rms_norm_eps,
-            rope_theta,
-            rope_scaling,
-            no_rope_layers: Vec::new(),
-            sliding_window: None,
-            tie_word_embeddings: file.tie_word_embeddings,
-            max_position_embeddings: file.max_position_embeddings,
-            bos_token_id: file.bos_token_id,
-            eos_token_id: file.eos_token_id.unwrap_or_default(),
-            pad_token_id: file.pad_token_id,
-        };
+        let own = json!({
+            "num_key_value_heads": file.num_key_value_heads.unwrap_or(heads), "head_dim": head_dim, "rope_theta": rope_theta,
+        });
+        all.extend(object(own));
+        let fields = Fields { place, map: &all };
+        let mut config: Config = fields.read()?;
+        (config.architecture, config.rope_scaling) = (architecture, rope_scaling);
         // Sizes first: the family's settings may be one per layer.
         config.validate_at(place)?;
         (family.read)(&fields, &mut config)?;
@@ -163,11 +139,6 @@ impl Config {
         })));
         map
     }
-}
-
-/// Settings with one value that is supported, in all families.
-fn supported() -> Map<String, Value> {
-    object(json!({"hidden_act": "silu", "mlp_bias": false, "is_causal": true, "partial_rotary_factor": 1.0}))
 }
 
 /// The family, from `architectures`, or from `model_type` if that is absent.
@@ -230,7 +201,11 @@ fn rope(fields: &Fields<'_>, file: &File) -> Result<(f64, RopeScaling), Error> {
         let map = match fields.get(name) {
             None => continue,
             Some(Value::Object(map)) if map.is_empty() => continue,
-            Some(Value::Object(map)) => map,
+            // One object per type of layer: this is that of full attention, and the family reads the other.
+            Some(Value::Object(map)) => match map.get("full_attention") {
+                Some(Value::Object(map)) => map,
+                _ => map,
+            },
             Some(_) => return fields.refuse(name, "an object"),
         };
         let place = format!("{}: {name}", fields.place);
@@ -412,71 +387,49 @@ mod tests {
 
     #[test]
     fn unsupported_settings_are_refused_with_field_and_value() {
-        let qwen3 = with(
-            with(qwen2_5_7b(), "architectures", json!(["Qwen3ForCausalLM"])),
-            "model_type",
-            json!("qwen3"),
-        );
-        let cases = [
-            (
-                with(qwen2_5_7b(), "architectures", json!(["Gemma2ForCausalLM"])),
-                vec!["architectures", "Gemma2", "Qwen3ForCausalLM"],
-            ),
-            (with(qwen2_5_7b(), "model_type", json!("gemma2")), vec!["model_type", "gemma2", "llama"]),
-            (with(qwen2_5_7b(), "model_type", json!("llama")), vec!["model_type", "\"llama\"", "qwen2"]),
-            (with(qwen2_5_7b(), "hidden_act", json!("gelu")), vec!["hidden_act", "gelu", "silu"]),
-            (
-                with(with(qwen2_5_7b(), "use_sliding_window", json!(true)), "max_window_layers", json!(21)),
-                vec!["use_sliding_window", "true", "21 to 27"],
-            ),
-            (with(llama_3_2_3b(), "attention_bias", json!(true)), vec!["attention_bias", "true", "false"]),
-            (with(qwen3, "attention_bias", json!(true)), vec!["attention_bias", "true", "false"]),
-            (with(llama_3_2_3b(), "mlp_bias", json!(true)), vec!["mlp_bias", "true", "false"]),
-            (with(qwen2_5_7b(), "is_causal", json!(false)), vec!["is_causal", "false", "true"]),
-            (
-                with(qwen2_5_7b(), "rope_scaling", json!({"type": "longrope", "factor": 4.0})),
-                vec!["rope_scaling", "type", "longrope", "yarn"],
-            ),
-            (
-                with(qwen2_5_7b(), "rope_scaling", json!({"rope_type": "dynamic", "factor": 4.0})),
-                vec!["rope_type", "dynamic"],
-            ),
-            (
-                with(qwen2_5_7b(), "rope_scaling", json!({"rope_type": "linear"})),
-                vec!["factor", "nothing", "a number"],
-            ),
-            (
-                with(qwen2_5_7b(), "rope_parameters", json!({"rope_type": "default", "rope_theta": 5e5})),
-                vec!["rope_theta", "500000", "1000000"],
-            ),
-            (
-                with(qwen2_5_7b(), "quantization_config", json!({"bits": 4})),
-                vec!["quantization_config", "bits", "nf4"],
-            ),
-            (
-                with(
-                    qwen2_5_7b(),
-                    "quantization_config",
-                    json!({"quant_method": "bitsandbytes", "load_in_8bit": true, "load_in_4bit": false}),
+        // What is set in which of them, and what the message names.
+        let cases = json!([
+            ["qwen2", {"architectures": ["Gemma2ForCausalLM"]}, "architectures, Gemma2, Qwen3ForCausalLM"],
+            ["qwen2", {"model_type": "gemma2"}, "model_type, gemma2, llama"],
+            ["qwen2", {"model_type": "llama"}, "model_type, \"llama\", qwen2"],
+            ["qwen2", {"hidden_act": "gelu"}, "hidden_act, gelu, silu"],
+            ["qwen2", {"use_sliding_window": true, "max_window_layers": 21}, "use_sliding_window, true, 21 to 27"],
+            ["llama", {"attention_bias": true}, "attention_bias, true, false"],
+            ["qwen3", {"attention_bias": true}, "attention_bias, true, false"],
+            ["llama", {"mlp_bias": true}, "mlp_bias, true, false"],
+            ["qwen2", {"is_causal": false}, "is_causal, false, true"],
+            ["qwen2", {"rope_scaling": {"type": "longrope", "factor": 4.0}}, "rope_scaling, type, longrope, yarn"],
+            ["qwen2", {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}, "rope_type, dynamic"],
+            ["qwen2", {"rope_scaling": {"rope_type": "linear"}}, "factor, nothing, a number"],
+            ["qwen2", {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, "rope_theta, 500000, 1000000"],
+            ["qwen2", {"quantization_config": {"bits": 4}}, "quantization_config, bits, nf4"],
+            ["qwen2", {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": true, "load_in_4bit": false}},
+                "quantization_config, load_in_8bit"],
+            ["qwen2", {"layer_types": ["sliding_attention"]}, "layer_types, sliding_attention, full_attention"],
+            ["qwen2", {"layer_types": ["full_attention"]}, "layer_types, 1 entries, 28"],
+            ["qwen2", {"partial_rotary_factor": 0.5}, "partial_rotary_factor, 0.5"],
+            ["qwen2", {"hidden_size": "big"}, "hidden_size, big, whole number"],
+            ["qwen2", {"num_attention_heads": 27}, "num_attention_heads, 27, 3584"],
+            ["qwen2", {"eos_token_id": [1, "x"]}, "eos_token_id, list"],
+            ["gemma3_text", {"final_logit_softcapping": 30.0}, "final_logit_softcapping, 30"],
+            ["gemma3_text", {"hidden_activation": "gelu"}, "hidden_activation, gelu_pytorch_tanh"],
+            ["gemma3_text", {"rope_parameters": {"sliding_attention": {"rope_type": "yarn"}}}, "rope_type, yarn, default"],
+            ["gemma3_text", {"layer_types": ["full_attention"]}, "layer_types, 1 entries, 26"],
+            ["gemma3_text", {"layer_types": ["chunked_attention"]}, "layer_types, chunked_attention, sliding_attention"],
+        ]);
+        for case in cases.as_array().unwrap() {
+            let mut value = match case[0].as_str().unwrap() {
+                "llama" => llama_3_2_3b(),
+                "gemma3_text" => json!({"model_type": "gemma3_text"}),
+                name => with(
+                    with(qwen2_5_7b(), "model_type", json!(name)),
+                    "architectures",
+                    json!([if name == "qwen3" { "Qwen3ForCausalLM" } else { "Qwen2ForCausalLM" }]),
                 ),
-                vec!["quantization_config", "load_in_8bit"],
-            ),
-            (
-                with(qwen2_5_7b(), "layer_types", json!(["sliding_attention"])),
-                vec!["layer_types", "sliding_attention", "full_attention"],
-            ),
-            (
-                with(qwen2_5_7b(), "layer_types", json!(["full_attention"])),
-                vec!["layer_types", "1 entries", "28"],
-            ),
-            (with(qwen2_5_7b(), "partial_rotary_factor", json!(0.5)), vec!["partial_rotary_factor", "0.5"]),
-            (with(qwen2_5_7b(), "hidden_size", json!("big")), vec!["hidden_size", "big", "whole number"]),
-            (with(qwen2_5_7b(), "num_attention_heads", json!(27)), vec!["num_attention_heads", "27", "3584"]),
-            (with(qwen2_5_7b(), "eos_token_id", json!([1, "x"])), vec!["eos_token_id", "list"]),
-        ];
-        for (value, parts) in cases {
+            };
+            value.as_object_mut().unwrap().extend(object(case[1].clone()));
             let message = parse(value).unwrap_err().to_string();
-            for part in ["config.json"].into_iter().chain(parts) {
+            for part in ["config.json"].into_iter().chain(case[2].as_str().unwrap().split(", ")) {
                 assert!(message.contains(part), "{message:?} lacks {part:?}");
             }
         }

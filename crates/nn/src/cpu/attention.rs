@@ -153,7 +153,7 @@ pub(crate) fn forward(
 ) {
     let (h, e, width) = (heads.queries, heads.size, heads.query_width());
     let group = h / heads.keys;
-    let factor = 1.0 / (e as f32).sqrt();
+    let factor = heads.scale;
     let (queries, out_base, state_base) = (own.len(), own.start * width, own.start * h);
     out[..queries * width].fill(0.0);
     // `lse` holds the maximum until the end.
@@ -244,7 +244,7 @@ pub(crate) fn backward(
     let Backward { heads, plan, q, keys, lse, delta, dout } = *of;
     let (e, width) = (heads.size, heads.query_width());
     let group = heads.queries / heads.keys;
-    let factor = 1.0 / (e as f32).sqrt();
+    let factor = heads.scale;
     if let Some(dq) = &mut dq {
         dq[..own.len() * width].fill(0.0);
     }

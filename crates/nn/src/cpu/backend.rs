@@ -15,7 +15,7 @@ use super::simd;
 use super::team::{Shared, Team};
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
-use crate::backend::{Backend, Lane, NormalFn, Rollout, Store, Work};
+use crate::backend::{Backend, FillFn, Lane, NormalFn, Rollout, Store, Work};
 use crate::cache::numbers_per_token;
 use crate::config::Config;
 use crate::engine::device::Products;
@@ -327,12 +327,7 @@ impl Backend for CpuBackend {
         }
     }
 
-    fn fill(
-        &mut self,
-        store: Store,
-        span: Span,
-        fill: &mut dyn FnMut(&mut [f32]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    fn fill(&mut self, store: Store, span: Span, fill: &mut FillFn<'_>) -> Result<(), Error> {
         fill(&mut self.store_mut(store)[span.offset..span.offset + span.len])
     }
 

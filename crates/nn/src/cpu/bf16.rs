@@ -227,6 +227,7 @@ impl<const PARTS: usize> Format for Bf16<PARTS> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::panels;
     use proptest::prelude::*;
 
     /// The units that this processor has, the portable one first.
@@ -238,12 +239,9 @@ mod tests {
         }
     }
 
-    fn numbers(count: usize, mut state: u64) -> Vec<f32> {
-        let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-        };
-        (0..count).map(|_| next() * (8.0 * next()).exp2()).collect()
+    fn numbers(count: usize, seed: u64) -> Vec<f32> {
+        let pairs = panels::tests::numbers(2 * count, seed);
+        pairs.as_chunks::<2>().0.iter().map(|[a, b]| a * (8.0 * b).exp2()).collect()
     }
 
     fn packed<const PARTS: usize>(

@@ -18,7 +18,7 @@ use super::decoding::Decoding;
 use super::head::Scratch as HeadScratch;
 use super::lists::Lists;
 use super::packed_weights::PackedWeights;
-use super::product::{Matrix, Target, View, packing_product, product_with_panels, team_product};
+use super::product::{By, Matrix, Target, View, packing_product, product_with_panels, team_product};
 use super::sampler;
 use super::team::Team;
 use super::weights::Weights;
@@ -111,32 +111,29 @@ impl CpuExecutor {
         self.scratch[part].lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    fn by(&self) -> By<'_> {
+        (Some(&self.team), self.products)
+    }
+
     /// A product by the whole team.
     fn product(&self, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
-        team_product(Some(&self.team), self.products, sizes, a, b, to);
+        team_product(self.by(), sizes, a, b, to);
     }
 
     /// A product by the whole team, in which an element depends on its row and column alone, as in one with panels.
     fn packing_product(&self, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
-        packing_product(Some(&self.team), self.products, sizes, a, b, to);
+        packing_product(self.by(), sizes, a, b, to);
     }
 
-    /// `x Wᵀ` by the whole team, for the rows of `W` from `offset` on: from their panels, if there are any.
-    fn product_with_weight(
-        &self,
-        sizes: [usize; 3],
-        x: &[f32],
-        weights: &[f32],
-        offset: usize,
-        to: Target<'_>,
-    ) {
+    /// `x Wᵀ` by the whole team, for the rows of `W` from `at` on: from their panels, if there are any.
+    fn product_with_weight(&self, sizes: [usize; 3], x: &[f32], weights: &[f32], at: usize, to: Target<'_>) {
         match &self.packed {
             Some(packed) => {
-                product_with_panels(Some(&self.team), self.products, sizes, x, packed.at(offset), to);
+                product_with_panels(self.by(), sizes, x, packed.at(at), to);
             }
             None => {
                 let row = sizes[2];
-                let w = View::rows(offset, row).transposed().of(weights);
+                let w = View::rows(at, row).transposed().of(weights);
                 self.product(sizes, View::rows(0, row).of(x), w, to);
             }
         }

@@ -87,14 +87,8 @@ fn tiles(
             if which == Logits::Compute {
                 let w = View::rows(token * d, d).transposed();
                 let (x_view, to) = (View::rows(first_row * d, d), View { offset, ..View::rows(0, stride) });
-                team_product(
-                    Some(team),
-                    products,
-                    [m, n, d],
-                    x_view.of(x),
-                    w.of(weight),
-                    to.to(Write::Replace, logits),
-                );
+                let (by, to) = ((Some(team), products), to.to(Write::Replace, logits));
+                team_product(by, [m, n, d], x_view.of(x), w.of(weight), to);
             }
             visit(Tile { first_row, rows: m, token, tokens: n, logits, offset, stride });
         }
@@ -220,17 +214,11 @@ pub(crate) fn backward(
         let dz = View { offset, ..View::rows(0, stride) };
         let w = View::rows(token * d, d);
         let rows = View::rows(first * d, d);
-        let team = Some(team);
-        team_product(team, products, [m, d, n], dz.of(logits), w.of(weight), rows.to(Write::Add, dx));
+        let by = (Some(team), products);
+        team_product(by, [m, d, n], dz.of(logits), w.of(weight), rows.to(Write::Add, dx));
         if let Some(gradient) = &mut gradient {
-            team_product(
-                team,
-                products,
-                [n, d, m],
-                dz.transposed().of(logits),
-                rows.of(x),
-                w.to(Write::Add, gradient),
-            );
+            let dz = dz.transposed().of(logits);
+            team_product(by, [n, d, m], dz, rows.of(x), w.to(Write::Add, gradient));
         }
     });
 }

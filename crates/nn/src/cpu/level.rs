@@ -47,16 +47,12 @@ fn asked(setting: Option<&str>, best: Level) -> Result<Level, Error> {
     let Some(name) = setting.filter(|name| !name.is_empty()) else { return Ok(best) };
     match Level::ALL.iter().find(|level| level.0 == name) {
         Some(&(_, level)) if level <= best => Ok(level),
-        Some(_) => Err(Error::Request {
-            field: VARIABLE,
-            found: format!("{name}, which this processor doesn't have"),
-            wanted: format!("{} or less, or no setting", best.name()),
-        }),
-        None => Err(Error::Request {
-            field: VARIABLE,
-            found: name.into(),
-            wanted: "avx512, avx2, plain, or no setting".into(),
-        }),
+        Some(_) => Err(Error::request(
+            VARIABLE,
+            format!("{name}, which this processor doesn't have"),
+            format!("{} or less, or no setting", best.name()),
+        )),
+        None => Err(Error::request(VARIABLE, name, "avx512, avx2, plain, or no setting")),
     }
 }
 

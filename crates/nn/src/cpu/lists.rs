@@ -18,17 +18,11 @@ pub(crate) struct Lists {
 
 impl Lists {
     pub(super) fn plan(&self, rows: Rows) -> &AttentionPlan {
-        match rows {
-            Rows::All => &self.all,
-            Rows::Predicting => &self.predicting,
-        }
+        if rows == Rows::All { &self.all } else { &self.predicting }
     }
 
     /// The position of each query.
     pub(super) fn positions(&self, rows: Rows) -> &[u32] {
-        match rows {
-            Rows::All => &self.positions,
-            Rows::Predicting => &self.query_positions,
-        }
+        if rows == Rows::All { &self.positions } else { &self.query_positions }
     }
 }

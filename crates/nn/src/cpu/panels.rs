@@ -248,11 +248,11 @@ impl Format for F32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn numbers(count: usize, seed: u64) -> Vec<f32> {
+    pub(in crate::cpu) fn numbers(count: usize, seed: u64) -> Vec<f32> {
         let mut state = seed;
         (0..count)
             .map(|_| {

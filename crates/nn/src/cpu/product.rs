@@ -225,40 +225,35 @@ fn grid(size: usize, rows: usize, columns: usize) -> (usize, usize) {
         .expect("one cut at least")
 }
 
+/// The team that multiplies, or this thread, and what products are made of.
+pub(crate) type By<'a> = (Option<&'a Team>, Products);
+
 /// `c = a b`, or added to `c`, in f32 on this thread; sizes `[m, k] [k, n]`.
 ///
 /// # Panics
 /// If a view exceeds its slice, or `k` is 0.
 pub(crate) fn product(sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
-    team_product(None, Products::F32, sizes, a, b, to);
+    team_product((None, Products::F32), sizes, a, b, to);
 }
 
 /// [`product`] by a team and of any kind. The result is the same whatever the team.
 ///
 /// # Panics
 /// As [`product`].
-pub(crate) fn team_product(
-    team: Option<&Team>,
-    products: Products,
-    sizes: [usize; 3],
-    a: Matrix<'_>,
-    b: Matrix<'_>,
-    to: Target<'_>,
-) {
-    let kernel = Kernel::choose(products, sizes, [a.view, b.view, to.view]);
-    product_by(kernel, team, products, sizes, a, b, to);
+pub(crate) fn team_product(by: By<'_>, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
+    let kernel = Kernel::choose(by.1, sizes, [a.view, b.view, to.view]);
+    product_by(kernel, by, sizes, a, b, to);
 }
 
 fn product_by(
     kernel: Kernel<'_>,
-    team: Option<&Team>,
-    products: Products,
+    by: By<'_>,
     sizes: [usize; 3],
     a: Matrix<'_>,
     b: Matrix<'_>,
     to: Target<'_>,
 ) {
-    let [m, n, k] = sizes;
+    let ((team, products), [m, n, k]) = (by, sizes);
     if m == 0 || n == 0 {
         return;
     }
@@ -280,20 +275,13 @@ fn product_by(
 ///
 /// # Panics
 /// As [`product`].
-pub(crate) fn packing_product(
-    team: Option<&Team>,
-    products: Products,
-    sizes: [usize; 3],
-    a: Matrix<'_>,
-    b: Matrix<'_>,
-    to: Target<'_>,
-) {
-    let kernel = if microkernel::available() || products != Products::F32 {
+pub(crate) fn packing_product(by: By<'_>, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
+    let kernel = if microkernel::available() || by.1 != Products::F32 {
         Kernel::Packing
     } else {
-        Kernel::choose(products, sizes, [a.view, b.view, to.view])
+        Kernel::choose(by.1, sizes, [a.view, b.view, to.view])
     };
-    product_by(kernel, team, products, sizes, a, b, to);
+    product_by(kernel, by, sizes, a, b, to);
 }
 
 /// `y = x wᵀ`, or added to `y`, with `w`'s panels; rows of `x` of `k` numbers.
@@ -301,8 +289,7 @@ pub(crate) fn packing_product(
 /// # Panics
 /// If a slice is too short, or the processor can't.
 pub(crate) fn product_with_panels(
-    team: Option<&Team>,
-    products: Products,
+    (team, products): By<'_>,
     [m, n, k]: [usize; 3],
     x: &[f32],
     panels: &[f32],

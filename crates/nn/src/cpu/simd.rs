@@ -99,6 +99,10 @@ macro_rules! lanes {
     }};
 }
 
+/// `2 √(2/π)`, and that times 0.044715.
+const GELU: f32 = 1.595_769_1;
+const GELU_CUBE: f32 = 0.071_354_814;
+
 vectorised! {
     /// `y += x`.
     fn add(x: &[f32], y: &mut [f32]) {
@@ -291,6 +295,30 @@ vectorised! {
             act[i] = silu * u;
             up[i] = d * silu;
             gate[i] = d * u * fma::<FMA>(silu, 1.0 - sigmoid, sigmoid);
+        }
+    }
+
+    /// `act = gelu(gate) * up`, where `gelu(x) = x · sigmoid(2 √(2/π) (x + 0.044715 x³))`, the approximation with a tanh.
+    fn geglu(gate: &[f32], up: &[f32], act: &mut [f32]) {
+        let n = gate.len();
+        let (up, act) = (&up[..n], &mut act[..n]);
+        for i in 0..n {
+            let g = gate[i];
+            act[i] = g / (1.0 + exp::<FMA>(-g * fma::<FMA>(GELU_CUBE, g * g, GELU))) * up[i];
+        }
+    }
+
+    /// As [`swiglu_backward`], for [`geglu`].
+    fn geglu_backward(gate: &mut [f32], up: &mut [f32], act: &mut [f32]) {
+        let n = gate.len();
+        let (up, act) = (&mut up[..n], &mut act[..n]);
+        for i in 0..n {
+            let (g, u, d) = (gate[i], up[i], act[i]);
+            let sigmoid = 1.0 / (1.0 + exp::<FMA>(-g * fma::<FMA>(GELU_CUBE, g * g, GELU)));
+            let gelu = g * sigmoid;
+            act[i] = gelu * u;
+            up[i] = d * gelu;
+            gate[i] = d * u * fma::<FMA>(gelu * fma::<FMA>(3.0 * GELU_CUBE, g * g, GELU), 1.0 - sigmoid, sigmoid);
         }
     }
 

@@ -25,10 +25,12 @@ impl Team {
     /// If the threads can't be started.
     pub(crate) fn new(size: usize) -> Result<Team, Error> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(size).build();
-        let pool = pool.map_err(|error| Error::Request {
-            field: "threads",
-            found: format!("{size}: {error}"),
-            wanted: "a number of threads that the system can start".into(),
+        let pool = pool.map_err(|error| {
+            Error::request(
+                "threads",
+                format!("{size}: {error}"),
+                "a number of threads that the system can start",
+            )
         })?;
         Ok(Team { pools: vec![Arc::new(pool)], size })
     }

@@ -17,11 +17,12 @@ use super::needs::rope_tables;
 use super::replica::Replica;
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
-use crate::backend::{Backend, GraphCounts, Lane, NormalFn, Rollout, Store, Work};
+use crate::backend::{Backend, FillFn, GraphCounts, Lane, NormalFn, Rollout, Store, Work};
 use crate::cache::{PAGE, numbers_per_token};
 use crate::config::Config;
 use crate::engine::Precision;
 use crate::error::Error;
+use crate::families::Theta;
 use crate::layout::{Layout, Span};
 use crate::lora::AdapterLayout;
 use crate::quantized::Quantized;
@@ -51,7 +52,7 @@ pub(crate) struct CudaBackend {
 fn angles(config: &Config, positions: usize) -> Vec<f32> {
     let rope = Rope::new(config, positions);
     let rows = (0..positions).flat_map(|position| {
-        let (cos, sin) = rope.at(position);
+        let (cos, sin) = rope.at(Theta::Global, position);
         cos.iter().chain(sin)
     });
     let mut table: Vec<f32> = rows.copied().collect();
@@ -295,12 +296,7 @@ impl Backend for CudaBackend {
         found
     }
 
-    fn fill(
-        &mut self,
-        store: Store,
-        span: Span,
-        fill: &mut dyn FnMut(&mut [f32]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    fn fill(&mut self, store: Store, span: Span, fill: &mut FillFn<'_>) -> Result<(), Error> {
         let mut values = vec![0.0; span.len];
         fill(&mut values)?;
         self.write(store, span, &values);

@@ -54,6 +54,11 @@ pub(crate) struct CudaExecutor {
     pub(super) graphs: Graphs,
 }
 
+/// The number type of a product whose operands and result have a precision.
+pub(super) fn numbers(precision: Precision) -> Numbers {
+    if precision == Precision::F32 { Numbers::F32 } else { Numbers::Bf16 }
+}
+
 /// The rows that the gradient of a norm's weight or a linear map's bias sums over.
 #[derive(Clone, Copy)]
 enum Columns<'a> {
@@ -129,18 +134,12 @@ impl CudaExecutor {
 
     /// The number type of activations and weights.
     fn numbers(&self) -> Numbers {
-        match self.precision {
-            Precision::F32 => Numbers::F32,
-            Precision::Bf16 => Numbers::Bf16,
-        }
+        numbers(self.precision)
     }
 
     /// The number types of a product with a result in f32: logits, gradients.
     fn full_numbers(&self) -> Numbers {
-        match self.precision {
-            Precision::F32 => Numbers::F32,
-            Precision::Bf16 => Numbers::Bf16ToF32,
-        }
+        if self.precision == Precision::F32 { Numbers::F32 } else { Numbers::Bf16ToF32 }
     }
 
     /// `c = alpha a b`, or added to `c`, where all are activations or weights, in a backward pass.

@@ -127,10 +127,7 @@ pub(crate) struct Lists {
 
 impl Lists {
     pub(super) fn plan(&self, rows: Rows) -> &Plan {
-        match rows {
-            Rows::All => &self.all,
-            Rows::Predicting => &self.predicting,
-        }
+        if rows == Rows::All { &self.all } else { &self.predicting }
     }
 
     /// The lists of a pass over a chunk, with those of attention in decoding's bits if it is `exact`.

@@ -46,7 +46,7 @@ pub(crate) fn listed(rows: usize, exact_parts: usize) -> u64 {
 
 /// Tables of angles: another where layers have no rotary embedding.
 pub(crate) fn rope_tables(config: &Config) -> usize {
-    let rotate = (0..config.num_hidden_layers).all(|layer| config.layer(layer).rope);
+    let rotate = (0..config.num_hidden_layers).all(|layer| config.layer(layer).rope.is_some());
     if rotate { 1 } else { 2 }
 }
 

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use fgrpo_cuda::{Argument, Driver, Memory, Numbers, Product, Shape};
+use fgrpo_cuda::{Argument, Driver, Memory, Product, Shape};
 
 use super::buffer::Buffer;
-use super::executor::CudaExecutor;
+use super::executor::{CudaExecutor, numbers};
 use super::graphs::{self, Graphs};
 use super::launches::{args, kernel};
 use super::moments::Moments;
@@ -269,10 +269,7 @@ impl Replica {
                     alpha: layout.scale,
                     onto: Some(self.weights.at(offset)),
                     bias: None,
-                    numbers: match self.precision {
-                        Precision::F32 => Numbers::F32,
-                        Precision::Bf16 => Numbers::Bf16,
-                    },
+                    numbers: numbers(self.precision),
                     exact: false,
                 });
             }

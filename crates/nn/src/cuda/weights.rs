@@ -25,10 +25,8 @@ pub(crate) struct Weights {
 impl Weights {
     /// `len` zeros.
     pub(super) fn zeros(stream: &Stream, precision: Precision, len: usize) -> Weights {
-        let rest = match precision {
-            Precision::F32 => Buffer::default(),
-            Precision::Bf16 => Buffer::zeros(stream, precision, len, Purpose::Model),
-        };
+        let rest = || Buffer::zeros(stream, precision, len, Purpose::Model);
+        let rest = (precision == Precision::Bf16).then(rest).unwrap_or_default();
         Weights { rest, ..Weights::frozen(stream, precision, len) }
     }
 

@@ -1,8 +1,8 @@
-//! One layer, attention and SwiGLU: the forward pass, and below it the backward pass in the opposite order.
+//! One layer, attention and MLP: the forward pass, and below it the backward pass in the opposite order.
 
 use crate::checks::Checks;
 use crate::error::Error;
-use crate::executor::{Attention, Executor, HeadRows, Holds, Norm, Rotation, Rows};
+use crate::executor::{Attention, Executor, HeadRows, Heads, Holds, Rotation, Rows};
 use crate::families::QkNorm;
 use crate::layout::{LayerLayout, Linear, Span, Write};
 
@@ -26,51 +26,21 @@ pub(super) struct LayerPass<'a, X: Executor> {
     pub(super) checks: Checks,
 }
 
-/// What attention, or the MLP, ends with: its last map, and the norm of what that gives.
-pub(super) struct BranchEnd {
-    linear: Linear,
-    name: &'static str,
-    with_residual: &'static str,
-    after: Option<(Span, &'static str)>,
-}
-
-impl BranchEnd {
-    pub(super) fn attention(layer: &LayerLayout) -> BranchEnd {
-        let (name, with_residual) = ("self_attn.o_proj", "self_attn.o_proj (with the residual)");
-        BranchEnd { linear: layer.o, name, with_residual, after: layer.attention.after }
-    }
-
-    fn mlp(layer: &LayerLayout) -> BranchEnd {
-        let (name, with_residual) = ("mlp.down_proj", "mlp.down_proj (with the residual)");
-        BranchEnd { linear: layer.down, name, with_residual, after: layer.mlp.after }
-    }
-}
-
-impl<X: Executor> LayerPass<'_, X> {
-    fn attention(&self, decoder: &Decoder) -> Attention<'_, X::Lists> {
-        let (heads, window) = (decoder.heads, self.layer.of.window);
-        Attention { heads, lists: self.lists, rows: self.which, keys: self.count, window }
-    }
-}
+/// Attention's last map in a check's error, by itself and with what is added; and the MLP's.
+pub(super) const O_PROJ: [&str; 2] = ["self_attn.o_proj", "self_attn.o_proj (with the residual)"];
+const DOWN_PROJ: [&str; 2] = ["mlp.down_proj", "mlp.down_proj (with the residual)"];
 
 impl Decoder {
-    pub(super) fn norm<'a, X: Executor>(
-        &self,
-        p: Parameters<'a, X>,
-        weight: Span,
-        rows: usize,
-    ) -> Norm<'a, X::Weights> {
-        Norm { weights: p.weights, weight, eps: self.eps, rows }
+    fn attention<'a, X: Executor>(&self, of: &LayerPass<'a, X>) -> Attention<'a, X::Lists> {
+        let (heads, window) = (self.heads, of.layer.of.window);
+        Attention { heads, lists: of.lists, rows: of.which, keys: of.count, window }
     }
 
-    fn query_heads(&self, rows: usize) -> HeadRows {
-        let (stride, count, size) = (self.heads.query_width(), self.heads.queries, self.heads.size);
-        HeadRows { rows, first: 0, stride, count, size }
-    }
-
-    fn key_heads(&self, rows: usize) -> HeadRows {
-        let (stride, count, size) = (self.heads.key_width(), self.heads.keys, self.heads.size);
-        HeadRows { rows, first: 0, stride, count, size }
+    /// The heads of rows of queries, and those of rows of keys.
+    fn head_rows(&self, queries: usize, keys: usize) -> [HeadRows; 2] {
+        let Heads { queries: h, keys: k, size, .. } = self.heads;
+        let of = |rows, stride, count| HeadRows { rows, first: 0, stride, count, size };
+        [of(queries, self.heads.query_width(), h), of(keys, self.heads.key_width(), k)]
     }
 
     /// The heads that norms of queries or keys are taken over.
@@ -93,7 +63,7 @@ impl Decoder {
     ) {
         e.reserve(&mut keep.raw, Holds::Activations, heads.rows * heads.count * heads.size);
         e.reserve(&mut keep.scale, Holds::Statistics, heads.rows * heads.count);
-        e.head_norm(self.norm(p, weight, heads.rows), heads, x, &mut keep.raw, &mut keep.scale);
+        e.head_norm(p.norm(weight, heads.rows), heads, x, &mut keep.raw, &mut keep.scale);
     }
 
     /// What attention, or the MLP, reads: `x` after the norm before it, in `to`; without one, `x` itself.
@@ -110,7 +80,7 @@ impl Decoder {
         let Some((weight, name)) = norm else { return Ok(x) };
         e.reserve(to, Holds::Activations, rows.1 * weight.len);
         e.reserve(scale, Holds::Statistics, rows.1);
-        e.rms_norm(self.norm(of.p, weight, rows.1), x, to, scale);
+        e.rms_norm(of.p.norm(weight, rows.1), x, to, scale);
         of.checks.finite(e, rows, &[(name, weight.len)], to)?;
         Ok(to)
     }
@@ -120,13 +90,14 @@ impl Decoder {
         &self,
         e: &mut X,
         of: &LayerPass<'_, X>,
-        end: &BranchEnd,
+        linear: Linear,
+        [name, with_residual]: [&str; 2],
+        after: Option<(Span, &str)>,
         x: &X::Buffer,
         residual: &X::Buffer,
         keep: &mut Normed<X::Buffer>,
         y: &mut X::Buffer,
     ) -> Result<(), Error> {
-        let BranchEnd { linear, name, with_residual, after } = *end;
         let (rows, count, d) = ((of.which, of.queries), of.queries, linear.outputs);
         e.reserve(y, Holds::Activations, count * d);
         let Some((norm, norm_name)) = after else {
@@ -137,7 +108,7 @@ impl Decoder {
         e.reserve(&mut keep.scale, Holds::Statistics, count);
         of.p.linear(e, linear, count, x, None, &mut keep.raw);
         of.checks.finite(e, rows, &[(name, d)], &keep.raw)?;
-        e.rms_norm(self.norm(of.p, norm, count), &keep.raw, y, &mut keep.scale);
+        e.rms_norm(of.p.norm(norm, count), &keep.raw, y, &mut keep.scale);
         e.add(count * d, residual, y);
         of.checks.finite(e, rows, &[(norm_name, d)], y)
     }
@@ -176,7 +147,7 @@ impl Decoder {
         }
         checks.finite(e, own, &[("self_attn.q_proj", q_width)], &saved.q)?;
         let SavedActivations { q, kv, q_norm, k_norm, out, lse, .. } = saved;
-        let (queries, keys) = (self.query_heads(m), self.key_heads(n));
+        let [queries, keys] = self.head_rows(m, n);
         for (rows, weight, heads, x, keep, [norm, rotary]) in [
             (
                 own,
@@ -199,8 +170,8 @@ impl Decoder {
                 self.norm_heads(e, p, weight, Decoder::normed_heads(layer, heads), x, keep);
                 checks.finite(e, rows, &[(norm, heads.stride)], x)?;
             }
-            if layer.of.rope {
-                e.rotate(Rotation::Forward, heads, lists, rows.0, x);
+            if let Some(theta) = layer.of.rope {
+                e.rotate(Rotation { theta, sign: 1.0 }, heads, lists, rows.0, x);
                 checks.finite(e, rows, &[(rotary, heads.stride)], x)?;
             }
         }
@@ -209,11 +180,12 @@ impl Decoder {
         if let Some(cache) = cache {
             e.store_cache(self.heads, cache, of.index, lists, kv);
         }
-        e.attention(of.attention(self), q, kv, out, lse);
+        e.attention(self.attention(of), q, kv, out, lse);
         checks.finite(e, own, &[("self_attn (attention)", q_width)], out)?;
         let residual = if which == Rows::All { x } else { &w.normed_rows };
         let SavedActivations { out, attended, middle, .. } = saved;
-        self.add_to_residual(e, of, &BranchEnd::attention(layer), out, residual, attended, middle)?;
+        let after = layer.attention.after;
+        self.add_to_residual(e, of, layer.o, O_PROJ, after, out, residual, attended, middle)?;
         self.mlp(e, of, saved, &mut w.normed_rows, &mut w.act, output)
     }
 
@@ -238,11 +210,11 @@ impl Decoder {
             return Ok(());
         }
         e.reserve(act, Holds::Activations, m * f);
-        e.swiglu(m, f, gate_up, act);
-        checks.finite(e, own, &[("mlp (SwiGLU)", f)], act)?;
+        e.gated(layer.of.activation, m, f, gate_up, act);
+        checks.finite(e, own, &[("mlp (activation)", f)], act)?;
         // Without an output, nobody needs the sum, but the norm's scales.
         let to = output.unwrap_or(normed);
-        self.add_to_residual(e, of, &BranchEnd::mlp(layer), act, middle, transformed, to)
+        self.add_to_residual(e, of, layer.down, DOWN_PROJ, layer.mlp.after, act, middle, transformed, to)
     }
 
     /// `w.dx` from the derivative of the layer's output to that of its input; the latter only with `through`.
@@ -267,18 +239,18 @@ impl Decoder {
         let dy = self.through_norm_after(e, of, gradients, norm, normed, &w.dx, to)?;
         p.linear_backward_input(e, layer.down, m, dy, Write::Replace, &mut w.act);
         checks.finite(e, own, &[("mlp.down_proj", f)], &w.act)?;
-        e.swiglu_backward(m, f, &mut saved.gate_up, &mut w.act);
-        checks.finite(e, own, &[("mlp (SwiGLU)", 2 * f)], &saved.gate_up)?;
+        e.gated_backward(layer.of.activation, m, f, &mut saved.gate_up, &mut w.act);
+        checks.finite(e, own, &[("mlp (activation)", 2 * f)], &saved.gate_up)?;
         gradients.linear(e, layer.down, m, dy, &w.act);
         match layer.mlp.before {
             Some((norm, name)) => {
                 let SavedActivations { middle, mlp_scale, gate_up, .. } = saved;
                 e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
-                e.rms_norm_again(self.norm(p, norm, m), middle, mlp_scale, &mut w.normed_rows);
+                e.rms_norm_again(p.norm(norm, m), middle, mlp_scale, &mut w.normed_rows);
                 gradients.linear(e, layer.gate_up, m, gate_up, &w.normed_rows);
                 p.linear_backward_input(e, layer.gate_up, m, gate_up, Write::Replace, &mut w.dnormed);
                 checks.finite(e, own, &[("mlp.gate_proj and up_proj", d)], &w.dnormed)?;
-                let (norm, dy, dx) = (self.norm(p, norm, m), &w.dnormed, &mut w.dx);
+                let (norm, dy, dx) = (p.norm(norm, m), &w.dnormed, &mut w.dx);
                 e.rms_norm_backward(norm, gradients.all(), middle, mlp_scale, dy, dx);
                 checks.finite(e, own, &[(name, d)], &w.dx)?;
             }
@@ -298,21 +270,21 @@ impl Decoder {
         e.reserve(&mut w.dq, Holds::Activations, m * q_width);
         e.reserve(&mut w.dkv, Holds::Activations, n * kv_width);
         let from = [&saved.q, &saved.kv, &saved.out, &saved.lse, &w.dout];
-        e.attention_backward(of.attention(self), from, [&mut w.dq, &mut w.dkv]);
+        e.attention_backward(self.attention(of), from, [&mut w.dq, &mut w.dkv]);
         let keys_and_values =
             [("self_attn (attention, keys)", kv_width / 2), ("self_attn (attention, values)", kv_width / 2)];
         checks.finite(e, own, &[("self_attn (attention, queries)", q_width)], &w.dq)?;
         checks.finite(e, all, &keys_and_values, &w.dkv)?;
-        let (queries, keys) = (self.query_heads(m), self.key_heads(n));
+        let [queries, keys] = self.head_rows(m, n);
         for (rows, norm, heads, Normed { raw, scale }, name, dx) in [
             (own, layer.q_norm, queries, &saved.q_norm, "self_attn.q_norm", &mut w.dq),
             (all, layer.k_norm, keys, &saved.k_norm, "self_attn.k_norm", &mut w.dkv),
         ] {
-            if layer.of.rope {
-                e.rotate(Rotation::Backward, heads, lists, rows.0, dx);
+            if let Some(theta) = layer.of.rope {
+                e.rotate(Rotation { theta, sign: -1.0 }, heads, lists, rows.0, dx);
             }
             if let Some(norm) = norm {
-                let norm = self.norm(p, norm, heads.rows);
+                let norm = p.norm(norm, heads.rows);
                 let over = Decoder::normed_heads(layer, heads);
                 e.head_norm_backward(norm, gradients.all(), over, raw, scale, dx);
                 checks.finite(e, rows, &[(name, heads.stride)], dx)?;
@@ -322,7 +294,7 @@ impl Decoder {
         let input = match before {
             Some((norm, _)) => {
                 e.reserve(&mut w.normed, Holds::Activations, n * d);
-                e.rms_norm_again(self.norm(p, norm, n), x, &saved.attention_scale, &mut w.normed);
+                e.rms_norm_again(p.norm(norm, n), x, &saved.attention_scale, &mut w.normed);
                 &w.normed
             }
             None => x,
@@ -358,7 +330,7 @@ impl Decoder {
         }
         checks.finite(e, all, &[("self_attn.q_proj, k_proj and v_proj", d)], to)?;
         let Some((norm, name)) = before else { return Ok(()) };
-        let (norm, scale, dx) = (self.norm(p, norm, n), &saved.attention_scale, &mut w.dx);
+        let (norm, scale, dx) = (p.norm(norm, n), &saved.attention_scale, &mut w.dx);
         e.rms_norm_backward(norm, gradients.all(), x, scale, &w.dnormed, dx);
         checks.finite(e, all, &[(name, d)], &w.dx)
     }
@@ -376,7 +348,7 @@ impl Decoder {
     ) -> Result<&'a X::Buffer, Error> {
         let Some((weight, name)) = norm else { return Ok(dx) };
         e.zero(of.queries * weight.len, to);
-        e.rms_norm_backward(self.norm(of.p, weight, of.queries), gradients.all(), raw, scale, dx, to);
+        e.rms_norm_backward(of.p.norm(weight, of.queries), gradients.all(), raw, scale, dx, to);
         of.checks.finite(e, (of.which, of.queries), &[(name, weight.len)], to)?;
         Ok(to)
     }

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::executor::{Executor, HeadRows, Holds, Rows, StepAttention};
 use crate::families::{Layer, QkNorm};
 
-use super::layer::{BranchEnd, LayerPass, Saved};
+use super::layer::{LayerPass, O_PROJ, Saved};
 use super::workspace::{SavedActivations, Workspace};
 use super::{Decoder, Keep, Parameters, Pass};
 
@@ -26,10 +26,10 @@ impl Decoder {
         let checks = self.checks(Stage::Decoding);
         self.grow(Keep::Nothing, w);
         let (lists, rows) = (X::step_lists(decoding), X::step_rows(decoding));
-        self.embed(e, p, lists, rows, &checks, w)?;
-        let pass = Pass { lists, rows, predicting: rows, picks: 0 };
+        let pass = Pass { p, lists, rows, predicting: rows, picks: 0 };
+        self.embed(e, &pass, &checks, w)?;
         for layer in 0..layers {
-            let of = self.layer_pass(p, layer, &pass, checks);
+            let of = self.layer_pass(layer, &pass, checks);
             Decoder::through(layer, Keep::Nothing, w, |input, saved, w, output| {
                 self.step_layer(e, &of, decoding, cache, input, saved, w, output)
             })?;
@@ -72,12 +72,14 @@ impl Decoder {
             let keys = HeadRows { first: q_width, size: kv_width / 2, ..whole };
             self.norm_heads(e, p, k, keys, qkv, &mut saved.k_norm);
         }
-        let ([q_norm, k_norm], weights, eps, heads) = (norms, p.weights, self.eps, self.heads);
+        let ([q_norm, k_norm], weights, heads) = (norms, p.weights, self.heads);
         let (Layer { rope, window, .. }, layer) = (layer.of, of.index);
-        let attention = StepAttention { weights, q_norm, k_norm, eps, rope, heads, window, layer };
+        let Parameters { offset, eps, .. } = p;
+        let attention = StepAttention { weights, q_norm, k_norm, offset, eps, rope, heads, window, layer };
         e.step_attention(attention, decoding, cache, qkv, out);
         checks.finite(e, all, &[("self_attn (norms, rotary embedding and attention)", q_width)], out)?;
-        self.add_to_residual(e, of, &BranchEnd::attention(of.layer), out, x, &mut saved.attended, middle)?;
+        let (o, after, attended) = (of.layer.o, of.layer.attention.after, &mut saved.attended);
+        self.add_to_residual(e, of, o, O_PROJ, after, out, x, attended, middle)?;
         self.mlp(e, of, saved, &mut w.normed, &mut w.act, Some(output))
     }
 }

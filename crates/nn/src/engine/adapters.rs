@@ -34,11 +34,7 @@ impl<D: Backend> EngineOn<D> {
         self.forget_prompts();
         lora.check()?;
         if self.adapters.is_some() {
-            return Err(Error::Request {
-                field: "lora",
-                found: "an engine that has adapters".into(),
-                wanted: "one without".into(),
-            });
+            return Err(Error::request("lora", "an engine that has adapters", "one without"));
         }
         let layout = AdapterLayout::new(&self.decoder.layout, lora);
         self.backend.adapt(&layout);
@@ -72,8 +68,8 @@ impl<D: Backend> EngineOn<D> {
         std::fs::create_dir_all(dir).map_err(Error::io("create folder", dir))?;
         for path in [dir.join(ADAPTER_WEIGHTS), dir.join(ADAPTER_CONFIG)] {
             if path.exists() {
-                let wanted = "a folder without one; remove it or choose another".into();
-                return Err(Error::File { path, found: "an adapter".into(), wanted });
+                let wanted = "a folder without one; remove it or choose another";
+                return Err(Error::file(path, "an adapter", wanted));
             }
         }
         let declared: Vec<(String, Vec<usize>)> =
@@ -94,11 +90,11 @@ impl<D: Backend> EngineOn<D> {
         self.forget_prompts();
         let (lora, _) = LoraConfig::read(dir)?;
         if let Some(own) = self.lora().filter(|own| **own != lora) {
-            return Err(Error::File {
-                path: dir.join(ADAPTER_CONFIG),
-                found: format!("{lora:?}"),
-                wanted: format!("{own:?}, as the engine was adapted"),
-            });
+            return Err(Error::file(
+                dir.join(ADAPTER_CONFIG),
+                format!("{lora:?}"),
+                format!("{own:?}, as the engine was adapted"),
+            ));
         }
         let layout = AdapterLayout::new(&self.decoder.layout, &lora);
         let path = weights_of(dir)?;
@@ -106,11 +102,11 @@ impl<D: Backend> EngineOn<D> {
         let (trained, own) = (LoraConfig::trained_on(dir)?, self.decoder.layout.base);
         if trained.is_some() && trained != own {
             let name = |format: Option<BaseFormat>| format.map_or("none", BaseFormat::name);
-            return Err(Error::File {
+            return Err(Error::file(
                 path,
-                found: format!("an adapter trained on a base in the format {}", name(trained)),
-                wanted: format!("{}, the format of this base", name(own)),
-            });
+                format!("an adapter trained on a base in the format {}", name(trained)),
+                format!("{}, the format of this base", name(own)),
+            ));
         }
         let file = TensorFile::open(&path)?;
         for tensor in &layout.tensors {
@@ -118,12 +114,12 @@ impl<D: Backend> EngineOn<D> {
         }
         if let Some(name) = file.names().find(|name| layout.tensors.iter().all(|tensor| tensor.name != *name))
         {
-            return Err(Error::Tensor {
-                path: path.clone(),
-                tensor: name.into(),
-                found: "a tensor that adapter_config.json doesn't account for".into(),
-                wanted: format!("the factors of {}", lora.targets.join(", ")),
-            });
+            return Err(Error::tensor(
+                path.clone(),
+                name,
+                "a tensor that adapter_config.json doesn't account for",
+                format!("the factors of {}", lora.targets.join(", ")),
+            ));
         }
         // Factors are small: held once, so that one that isn't finite changes nothing.
         let values: Vec<Vec<f32>> =

@@ -48,6 +48,25 @@ macro_rules! on_device {
     };
 }
 
+/// The methods that each device's engine has: how each is called there.
+macro_rules! forward {
+    ($(#[$meta:meta])* fn $name:ident(&mut $me:ident $(, $arg:ident: $ty:ty)*) $(-> $out:ty)? = $engine:ident => $call:expr; $($rest:tt)*) => {
+        $(#[$meta])*
+        pub fn $name(&mut $me $(, $arg: $ty)*) $(-> $out)? {
+            on_device!(&mut $me.0, $engine => $call)
+        }
+        forward! { $($rest)* }
+    };
+    ($(#[$meta:meta])* fn $name:ident(&$me:ident $(, $arg:ident: $ty:ty)*) $(-> $out:ty)? = $engine:ident => $call:expr; $($rest:tt)*) => {
+        $(#[$meta])*
+        pub fn $name(&$me $(, $arg: $ty)*) $(-> $out)? {
+            on_device!(&$me.0, $engine => $call)
+        }
+        forward! { $($rest)* }
+    };
+    () => {};
+}
+
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine").field("config", self.config()).finish_non_exhaustive()
@@ -119,11 +138,11 @@ impl Engine {
     ) -> Result<Engine, Error> {
         let (_, quantized) = checkpoint.layer_matrices();
         if let Some(wanted) = base.filter(|&base| quantized > 0 && base != BaseFormat::Nf4) {
-            return Err(Error::File {
-                path: checkpoint.path().into(),
-                found: format!("{quantized} matrices in the format nf4"),
-                wanted: format!("lora.base = \"nf4\", or a checkpoint without such for {:?}", wanted.name()),
-            });
+            return Err(Error::file(
+                checkpoint.path(),
+                format!("{quantized} matrices in the format nf4"),
+                format!("lora.base = \"nf4\", or a checkpoint without such for {:?}", wanted.name()),
+            ));
         }
         let mut engine = Engine::zeros(checkpoint.config(), base, device)?;
         let mut read = |tensor: &TensorLayout, out: &mut [f32]| checkpoint.read_into(&tensor.name, out);
@@ -141,6 +160,13 @@ impl Engine {
 
     /// The engine without layer checks, with weights of 0.
     fn unchecked(config: &Config, base: Option<BaseFormat>, device: &Device) -> Result<Engine, Error> {
+        if let (Some(part), false) = (config.not_on_gpus(), matches!(device, Device::Cpu { .. })) {
+            return Err(Error::request(
+                "device",
+                format!("a GPU for {}", config.architecture.model_type()),
+                format!("cpu: {part} is not computed on GPUs yet"),
+            ));
+        }
         let decoder = Decoder::new(config, base);
         let (gpus, drivers, numbers): (_, Vec<Arc<dyn fgrpo_cuda::Driver>>, _) = match *device {
             Device::Cpu { threads, products } => {
@@ -178,11 +204,6 @@ impl Engine {
         Ok(Engine(Any::Cuda(EngineOn::new(decoder, backend))))
     }
 
-    /// The decoder's configuration.
-    pub fn config(&self) -> &Config {
-        on_device!(&self.0, engine => &engine.decoder.config)
-    }
-
     /// Number of parameters; a tied head counts once.
     pub fn parameters(&self) -> usize {
         on_device!(&self.0, engine => &engine.decoder.layout.tensors)
@@ -211,36 +232,6 @@ impl Engine {
         on_device!(&self.0, engine => engine.backend.read(store, tensor.span))
     }
 
-    /// Sets the approximate number of tokens per pass of each executor, of which a CPU has at most two (a family is never split); the default is
-    /// [`DEFAULT_CHUNK_TOKENS`](crate::DEFAULT_CHUNK_TOKENS). More is a little faster, less needs less memory; results differ by rounding.
-    pub fn set_chunk_tokens(&mut self, tokens: usize) {
-        on_device!(&mut self.0, engine => engine.chunk_tokens = tokens.max(1));
-    }
-
-    /// Whether `accumulate` keeps only each layer's input and computes the layer again in the backward pass: a third more work, a fraction of
-    /// the memory, the same result. Off at first.
-    pub fn set_checkpointing(&mut self, checkpointing: bool) {
-        on_device!(&mut self.0, engine => engine.checkpointing = checkpointing);
-    }
-
-    /// Whether `generate` copies the weights into the order in which decoding reads them. With AVX-512 or AVX2 that makes decoding up to twice as fast and
-    /// needs the memory of the matrices once more; elsewhere it does nothing. The copies are made when `generate` finds the weights changed, and given back
-    /// when an update is being prepared, unless they are small. Samples are the same with and without, but for rounding. On at first.
-    pub fn set_decode_copies(&mut self, wanted: bool) {
-        on_device!(&mut self.0, engine => engine.backend.set_decode_copies(wanted));
-    }
-
-    /// Whether AdamW's moments of a GPU's engine are kept in page-locked host memory: 8 bytes less per trained parameter on the GPU (4 if they are bf16), but
-    /// for buffers of at most 256 MiB, and every update copies them there and back. The results are the same bit for bit. On the CPU it does nothing. Off at first.
-    pub fn set_optimizer_offload(&mut self, wanted: bool) {
-        on_device!(&mut self.0, engine => engine.backend.set_optimizer_offload(wanted));
-    }
-
-    /// The format of the layers' matrices, if they are in one.
-    pub fn base(&self) -> Option<BaseFormat> {
-        on_device!(&self.0, engine => engine.decoder.layout.base)
-    }
-
     /// All tensors, in the checkpoint's order; with LoRA the matrices are merged, so that they are those of a model without. Those of a base in a format
     /// have the values that the format keeps.
     ///
@@ -248,19 +239,8 @@ impl Engine {
     /// If a GPU has failed, while the iterator runs; so do the other functions that read numbers.
     pub fn tensors(&self) -> impl Iterator<Item = NamedTensor<'_>> {
         let tensors = on_device!(&self.0, engine => &engine.decoder.layout.tensors);
-        tensors.iter().map(|tensor| {
-            let values = on_device!(&self.0, engine => engine.weight(tensor));
-            (tensor.name.as_str(), tensor.shape.as_slice(), values)
-        })
-    }
-
-    /// Writes the model to a checkpoint folder as transformers does with bitsandbytes: the layers' matrices in NF4, other tensors in `dtype`. Matrices that
-    /// are in NF4, and have no adapters, keep their codes; others are quantized.
-    ///
-    /// # Errors
-    /// If the folder holds weights or can't be written, or a number is not finite in `dtype`. `config.json` is then missing.
-    pub fn write_in_4_bits(&self, dir: &Path, dtype: Dtype) -> Result<(), Error> {
-        on_device!(&self.0, engine => engine.write_in_4_bits(dir, dtype))
+        let values = |tensor| on_device!(&self.0, engine => engine.weight(tensor));
+        tensors.iter().map(move |tensor| (tensor.name.as_str(), tensor.shape.as_slice(), values(tensor)))
     }
 
     fn named<'a>(
@@ -268,30 +248,8 @@ impl Engine {
         store: Store,
         tensors: &'a [TensorLayout],
     ) -> impl Iterator<Item = NamedTensor<'a>> {
-        let parts = move |tensor: &'a TensorLayout| (tensor.name.as_str(), tensor.shape.as_slice());
-        tensors.iter().map(move |tensor| {
-            let (name, shape) = parts(tensor);
-            (name, shape, self.read(store, tensor))
-        })
-    }
-
-    /// Overwrites one tensor.
-    ///
-    /// # Errors
-    /// If there is no such tensor, it has another length, or it is a matrix with adapters: that is computed from its base and factors.
-    pub fn set_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {
-        on_device!(&mut self.0, engine => engine.set_tensor(name, values))
-    }
-
-    /// Computes log-probabilities and entropies of the batch's predictions.
-    ///
-    /// # Errors
-    /// If they aren't finite, or the device fails.
-    ///
-    /// # Panics
-    /// If the batch is malformed (see [`Batch`]), or the temperature is not positive.
-    pub fn score(&mut self, batch: &Batch, temperature: f32) -> Result<Scores, Error> {
-        on_device!(&mut self.0, engine => engine.pass(batch, temperature, None))
+        let named = move |t: &'a TensorLayout| (t.name.as_str(), t.shape.as_slice(), self.read(store, t));
+        tensors.iter().map(named)
     }
 
     /// Scores the batch, calls `loss` for each family's derivatives and ADDS their gradient. Families whose derivatives are all zero need no backward
@@ -320,62 +278,9 @@ impl Engine {
         Ok((scores, returned.into_iter().map(|(_, own)| own).collect()))
     }
 
-    /// The logits of the batch's predictions, untempered: `[predictions, V]`. For tests and small inputs.
-    ///
-    /// # Errors
-    /// If the device fails.
-    ///
-    /// # Panics
-    /// If the batch is malformed.
-    pub fn logits(&mut self, batch: &Batch) -> Result<Vec<f32>, Error> {
-        on_device!(&mut self.0, engine => engine.logits(batch))
-    }
-
-    /// Resets the gradient.
-    pub fn zero_gradient(&mut self) {
-        on_device!(&mut self.0, engine => engine.backend.zero_gradient());
-    }
-
-    /// Norm of the whole gradient.
-    pub fn gradient_norm(&self) -> f64 {
-        on_device!(&self.0, engine => engine.backend.gradient_norm())
-    }
-
     /// The gradient of each tensor that is trained: all of them, or LoRA's factors.
     pub fn gradients(&self) -> impl Iterator<Item = NamedTensor<'_>> {
         self.named(Store::Gradient, self.trained())
-    }
-
-    /// Clips the gradient to `max_norm`, takes an AdamW step and zeroes the gradient. If the gradient isn't finite, the weights don't change, but the
-    /// gradient is still zeroed, and the report says so.
-    ///
-    /// # Errors
-    /// If the device fails. The weights are then unknown.
-    pub fn update(&mut self, adamw: &AdamW, max_norm: Option<f64>) -> Result<UpdateReport, Error> {
-        on_device!(&mut self.0, engine => engine.update(adamw, max_norm))
-    }
-
-    /// Whether a GPU's decoding steps are submitted as CUDA graphs. They are at first, unless the environment variable `FGRPO_CUDA_GRAPHS` is `off`. Results
-    /// are the same bits; for measuring. The CPU ignores it.
-    pub fn set_cuda_graphs(&mut self, wanted: bool) {
-        on_device!(&mut self.0, engine => engine.set_cuda_graphs(wanted));
-    }
-
-    /// Whether the results of all operations of a pass are searched for numbers that are not finite, so that the error names the layer and the operation, and
-    /// an update with a gradient that is not finite is an error that names the tensor. For debugging: slower, CUDA graphs are turned off, results are the
-    /// same bits. Off at first, unless the environment variable [`CHECK_LAYERS`](crate::CHECK_LAYERS) is `on`.
-    pub fn set_layer_checks(&mut self, wanted: bool) {
-        on_device!(&mut self.0, engine => engine.set_layer_checks(wanted));
-    }
-
-    /// How decoding steps were submitted to a GPU since the engine was made, or since [`Engine::set_cuda_graphs`].
-    pub fn graph_counts(&self) -> GraphCounts {
-        on_device!(&self.0, engine => engine.backend.graph_counts())
-    }
-
-    /// The state that a resumed run needs in addition to the tensors (with LoRA: in addition to the adapter).
-    pub fn optimizer_state(&self) -> OptimizerState<'_> {
-        on_device!(&self.0, engine => engine.optimizer_state())
     }
 
     /// Loads a state from [`Engine::optimizer_state`]. A GPU with moments in bf16 rounds them to nearest, which changes none that were bf16.
@@ -391,20 +296,6 @@ impl Engine {
         })
     }
 
-    /// Loads the state of an optimizer tensor by tensor, so that there is never a second copy: `tensors` are the names and lengths of
-    /// [`OptimizerState::tensors`], and `read` writes the values of the one with an index.
-    ///
-    /// # Errors
-    /// If a tensor is missing, unknown, or of another length; nothing has changed then. If `read` fails: the state is then that of no update.
-    pub fn load_optimizer(
-        &mut self,
-        step: u64,
-        tensors: &[(&str, usize)],
-        read: &mut dyn FnMut(usize, &mut [f32]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        on_device!(&mut self.0, engine => engine.load_optimizer(step, tensors, read))
-    }
-
     /// Whether all GPUs have the same parameters, bit for bit. For tests.
     #[doc(hidden)]
     pub fn replicas_are_equal(&self) -> bool {
@@ -414,103 +305,10 @@ impl Engine {
         }
     }
 
-    /// Samples completions of `prompts`.
-    ///
-    /// Every draw is `uniform(prompt, sample, position)`, so a sample does not depend on what else is sampled. `stop`, if given, is called with a
-    /// completion's tokens after each draw and ends it by returning `true`. `on_done` receives completions as they finish, in an order that may
-    /// differ between runs, and ends generation by breaking.
-    ///
-    /// # Errors
-    /// If a setting is out of range, the bound on cached tokens is too small for one sequence, or logits are not finite.
-    ///
-    /// # Panics
-    /// If a prompt is empty or has a token outside the vocabulary.
-    pub fn generate(
-        &mut self,
-        prompts: &[Prompt<'_>],
-        sampling: &Sampling,
-        uniform: &UniformFn<'_>,
-        stop: Option<&StopFn<'_>>,
-        on_done: &mut dyn FnMut(Completion) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        on_device!(&mut self.0, engine => engine.generate(prompts, sampling, uniform, stop, on_done))
-    }
-
-    /// Samples completions of prompts that arrive while it runs: those of `feed`, until it has none and all are done.
-    ///
-    /// `longest` bounds the tokens of a prompt with its completion, and replaces `max_new_tokens` of `sampling`. With `keep`, keys and values stay in the
-    /// cache until their memory or the weights change, so a prompt that begins like an earlier one, or like one with its completion, has only its end
-    /// computed ([`Completion::cached`] says how much was there); its log-probabilities then differ by rounding. `on_done` as in [`Engine::generate`].
-    ///
-    /// # Errors
-    /// As [`Engine::generate`].
-    ///
-    /// # Panics
-    /// If a prompt of the feed is empty, has a token outside the vocabulary or leaves no room within `longest`.
-    pub fn generate_fed(
-        &mut self,
-        feed: &dyn Feed,
-        longest: usize,
-        sampling: &Sampling,
-        keep: bool,
-        on_done: &mut dyn FnMut(Completion) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        on_device!(&mut self.0, engine => engine.generate_fed(feed, longest, sampling, keep, on_done))
-    }
-
-    /// Adds LoRA's factors to the matrices that `lora` names. From now on only the factors are trained; nothing else has a gradient or optimizer state.
-    /// The weights are unchanged at first: `B` is 0, and `A` uniform within `1 / √inputs` from `uniform`, which gives numbers in [0, 1), as in PEFT.
-    /// An existing gradient or optimizer state is dropped.
-    ///
-    /// # Errors
-    /// If a setting is impossible ([`LoraConfig::check`]), or the engine has adapters already.
-    pub fn adapt(&mut self, lora: &LoraConfig, uniform: &mut dyn FnMut() -> f64) -> Result<(), Error> {
-        on_device!(&mut self.0, engine => engine.adapt(lora, uniform))
-    }
-
-    /// LoRA's settings, where the engine has adapters.
-    pub fn lora(&self) -> Option<&LoraConfig> {
-        on_device!(&self.0, engine => engine.lora())
-    }
-
     /// LoRA's factors under PEFT's names, `A` before `B`, in the order of the checkpoint; none without adapters.
     pub fn adapter_tensors(&self) -> impl Iterator<Item = NamedTensor<'_>> {
         let tensors = if self.lora().is_some() { self.trained() } else { &[] };
         self.named(Store::Factors, tensors)
-    }
-
-    /// Whether the weights are those with adapters (as at first) or, bit for bit, the base model's: what a reference policy needs, without a second model.
-    /// Gradients can only be accumulated, and updates made, with them.
-    ///
-    /// # Panics
-    /// If the engine has no adapters.
-    pub fn set_adapter_applied(&mut self, applied: bool) {
-        on_device!(&mut self.0, engine => engine.set_adapter_applied(applied));
-    }
-
-    /// Writes the factors as PEFT does: `adapter_model.safetensors`, in f32, and `adapter_config.json` with `base` as the base model's name or path.
-    /// The folder is created if necessary and must not contain an adapter.
-    ///
-    /// # Errors
-    /// If the folder can't be written or holds an adapter, or a factor is not finite.
-    ///
-    /// # Panics
-    /// If the engine has no adapters.
-    pub fn write_adapter(&self, dir: &Path, base: &str) -> Result<(), Error> {
-        on_device!(&self.0, engine => engine.write_adapter(dir, base))
-    }
-
-    /// Loads an adapter in PEFT's layout. An engine without adapters gets the folder's settings; one with adapters must have the same settings.
-    ///
-    /// # Errors
-    /// If the folder is not an adapter of this model, uses what is not supported (the setting is named), or has other settings. Nothing has changed then.
-    pub fn read_adapter(&mut self, dir: &Path) -> Result<(), Error> {
-        on_device!(&mut self.0, engine => engine.read_adapter(dir))
-    }
-
-    /// Restores the base weights and removes the factors, with their gradient and optimizer state. Without adapters it does nothing.
-    pub fn remove_adapters(&mut self) {
-        on_device!(&mut self.0, engine => engine.remove_adapters());
     }
 
     /// Reads all tensors again from a checkpoint of the same sizes, with its weights in f32. Gradient and optimizer state stay.
@@ -519,44 +317,190 @@ impl Engine {
     /// If the engine has adapters, or a tensor is missing or of another shape; the weights are then unknown.
     pub fn reload(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
         if self.lora().is_some() {
-            let wanted = "one without".into();
-            return Err(Error::Request {
-                field: "reload",
-                found: "an engine that has adapters".into(),
-                wanted,
-            });
+            return Err(Error::request("reload", "an engine that has adapters", "one without"));
         }
         let mut read = |tensor: &TensorLayout, out: &mut [f32]| checkpoint.read_into(&tensor.name, out);
         on_device!(&mut self.0, engine => engine.fill_with(&mut read, &|_| Ok(None)))
     }
 
-    /// A copy of what training has made of the model: trained parameters, gradient and optimizer state.
-    pub fn training_state(&self) -> TrainingState {
-        on_device!(&self.0, engine => engine.training_state())
-    }
+    forward! {
+        /// The decoder's configuration.
+        fn config(&self) -> &Config = engine => &engine.decoder.config;
 
-    /// Continues from a state of [`Engine::training_state`], bit for bit if [`Engine::gather_gradient`] was called before. The engine's adapters are
-    /// replaced by the state's if their settings differ.
-    ///
-    /// # Errors
-    /// If the state is one of another model, or the device fails.
-    pub fn set_training_state(&mut self, state: &TrainingState) -> Result<(), Error> {
-        on_device!(&mut self.0, engine => engine.set_training_state(state))
-    }
+        /// Sets the approximate number of tokens per pass of each executor, of which a CPU has at most two (a family is never split); the default is
+        /// [`DEFAULT_CHUNK_TOKENS`](crate::DEFAULT_CHUNK_TOKENS). More is a little faster, less needs less memory; results differ by rounding.
+        fn set_chunk_tokens(&mut self, tokens: usize) = engine => engine.chunk_tokens = tokens.max(1);
 
-    /// Adds up the executors' parts of the gradient. Later sums then no longer depend on whether the gradient was copied in between.
-    pub fn gather_gradient(&mut self) {
-        on_device!(&mut self.0, engine => engine.gather_gradient());
-    }
+        /// Whether `accumulate` keeps only each layer's input and computes the layer again in the backward pass: a third more work, a fraction of
+        /// the memory, the same result. Off at first.
+        fn set_checkpointing(&mut self, checkpointing: bool) = engine => engine.checkpointing = checkpointing;
 
-    /// Overwrites one of LoRA's factors, by its PEFT name.
-    ///
-    /// # Errors
-    /// If there is no such factor, or it has another length.
-    ///
-    /// # Panics
-    /// If the engine has no adapters.
-    pub fn set_adapter_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {
-        on_device!(&mut self.0, engine => engine.set_adapter_tensor(name, values))
+        /// Whether `generate` copies the weights into the order in which decoding reads them. With AVX-512 or AVX2 that makes decoding up to twice as fast and
+        /// needs the memory of the matrices once more; elsewhere it does nothing. The copies are made when `generate` finds the weights changed, and given back
+        /// when an update is being prepared, unless they are small. Samples are the same with and without, but for rounding. On at first.
+        fn set_decode_copies(&mut self, wanted: bool) = engine => engine.backend.set_decode_copies(wanted);
+
+        /// Whether AdamW's moments of a GPU's engine are kept in page-locked host memory: 8 bytes less per trained parameter on the GPU (4 if they are bf16), but
+        /// for buffers of at most 256 MiB, and every update copies them there and back. The results are the same bit for bit. On the CPU it does nothing. Off at first.
+        fn set_optimizer_offload(&mut self, wanted: bool) = engine => engine.backend.set_optimizer_offload(wanted);
+
+        /// The format of the layers' matrices, if they are in one.
+        fn base(&self) -> Option<BaseFormat> = engine => engine.decoder.layout.base;
+
+        /// Writes the model to a checkpoint folder as transformers does with bitsandbytes: the layers' matrices in NF4, other tensors in `dtype`. Matrices that
+        /// are in NF4, and have no adapters, keep their codes; others are quantized.
+        ///
+        /// # Errors
+        /// If the folder holds weights or can't be written, or a number is not finite in `dtype`. `config.json` is then missing.
+        fn write_in_4_bits(&self, dir: &Path, dtype: Dtype) -> Result<(), Error> = engine => engine.write_in_4_bits(dir, dtype);
+
+        /// Overwrites one tensor.
+        ///
+        /// # Errors
+        /// If there is no such tensor, it has another length, or it is a matrix with adapters: that is computed from its base and factors.
+        fn set_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> = engine => engine.set_tensor(name, values);
+
+        /// Computes log-probabilities and entropies of the batch's predictions.
+        ///
+        /// # Errors
+        /// If they aren't finite, or the device fails.
+        ///
+        /// # Panics
+        /// If the batch is malformed (see [`Batch`]), or the temperature is not positive.
+        fn score(&mut self, batch: &Batch, temperature: f32) -> Result<Scores, Error> = engine => engine.pass(batch, temperature, None);
+
+        /// The logits of the batch's predictions, untempered: `[predictions, V]`. For tests and small inputs.
+        ///
+        /// # Errors
+        /// If the device fails.
+        ///
+        /// # Panics
+        /// If the batch is malformed.
+        fn logits(&mut self, batch: &Batch) -> Result<Vec<f32>, Error> = engine => engine.logits(batch);
+
+        /// Resets the gradient.
+        fn zero_gradient(&mut self) = engine => engine.backend.zero_gradient();
+
+        /// Norm of the whole gradient.
+        fn gradient_norm(&self) -> f64 = engine => engine.backend.gradient_norm();
+
+        /// Clips the gradient to `max_norm`, takes an AdamW step and zeroes the gradient. If the gradient isn't finite, the weights don't change, but the
+        /// gradient is still zeroed, and the report says so.
+        ///
+        /// # Errors
+        /// If the device fails. The weights are then unknown.
+        fn update(&mut self, adamw: &AdamW, max_norm: Option<f64>) -> Result<UpdateReport, Error> = engine => engine.update(adamw, max_norm);
+
+        /// Whether a GPU's decoding steps are submitted as CUDA graphs. They are at first, unless the environment variable `FGRPO_CUDA_GRAPHS` is `off`. Results
+        /// are the same bits; for measuring. The CPU ignores it.
+        fn set_cuda_graphs(&mut self, wanted: bool) = engine => engine.set_cuda_graphs(wanted);
+
+        /// Whether the results of all operations of a pass are searched for numbers that are not finite, so that the error names the layer and the operation, and
+        /// an update with a gradient that is not finite is an error that names the tensor. For debugging: slower, CUDA graphs are turned off, results are the
+        /// same bits. Off at first, unless the environment variable [`CHECK_LAYERS`](crate::CHECK_LAYERS) is `on`.
+        fn set_layer_checks(&mut self, wanted: bool) = engine => engine.set_layer_checks(wanted);
+
+        /// How decoding steps were submitted to a GPU since the engine was made, or since [`Engine::set_cuda_graphs`].
+        fn graph_counts(&self) -> GraphCounts = engine => engine.backend.graph_counts();
+
+        /// The state that a resumed run needs in addition to the tensors (with LoRA: in addition to the adapter).
+        fn optimizer_state(&self) -> OptimizerState<'_> = engine => engine.optimizer_state();
+
+        /// Loads the state of an optimizer tensor by tensor, so that there is never a second copy: `tensors` are the names and lengths of
+        /// [`OptimizerState::tensors`], and `read` writes the values of the one with an index.
+        ///
+        /// # Errors
+        /// If a tensor is missing, unknown, or of another length; nothing has changed then. If `read` fails: the state is then that of no update.
+        fn load_optimizer(&mut self, step: u64, tensors: &[(&str, usize)], read: &mut dyn FnMut(usize, &mut [f32]) -> Result<(), Error>)
+            -> Result<(), Error> = engine => engine.load_optimizer(step, tensors, read);
+
+        /// Samples completions of `prompts`.
+        ///
+        /// Every draw is `uniform(prompt, sample, position)`, so a sample does not depend on what else is sampled. `stop`, if given, is called with a
+        /// completion's tokens after each draw and ends it by returning `true`. `on_done` receives completions as they finish, in an order that may
+        /// differ between runs, and ends generation by breaking.
+        ///
+        /// # Errors
+        /// If a setting is out of range, the bound on cached tokens is too small for one sequence, or logits are not finite.
+        ///
+        /// # Panics
+        /// If a prompt is empty or has a token outside the vocabulary.
+        fn generate(&mut self, prompts: &[Prompt<'_>], sampling: &Sampling, uniform: &UniformFn<'_>,
+            stop: Option<&StopFn<'_>>, on_done: &mut dyn FnMut(Completion) -> ControlFlow<()>)
+            -> Result<(), Error> = engine => engine.generate(prompts, sampling, uniform, stop, on_done);
+
+        /// Samples completions of prompts that arrive while it runs: those of `feed`, until it has none and all are done.
+        ///
+        /// `longest` bounds the tokens of a prompt with its completion, and replaces `max_new_tokens` of `sampling`. With `keep`, keys and values stay in the
+        /// cache until their memory or the weights change, so a prompt that begins like an earlier one, or like one with its completion, has only its end
+        /// computed ([`Completion::cached`] says how much was there); its log-probabilities then differ by rounding. `on_done` as in [`Engine::generate`].
+        ///
+        /// # Errors
+        /// As [`Engine::generate`].
+        ///
+        /// # Panics
+        /// If a prompt of the feed is empty, has a token outside the vocabulary or leaves no room within `longest`.
+        fn generate_fed(&mut self, feed: &dyn Feed, longest: usize, sampling: &Sampling, keep: bool,
+            on_done: &mut dyn FnMut(Completion) -> ControlFlow<()>)
+            -> Result<(), Error> = engine => engine.generate_fed(feed, longest, sampling, keep, on_done);
+
+        /// Adds LoRA's factors to the matrices that `lora` names. From now on only the factors are trained; nothing else has a gradient or optimizer state.
+        /// The weights are unchanged at first: `B` is 0, and `A` uniform within `1 / √inputs` from `uniform`, which gives numbers in [0, 1), as in PEFT.
+        /// An existing gradient or optimizer state is dropped.
+        ///
+        /// # Errors
+        /// If a setting is impossible ([`LoraConfig::check`]), or the engine has adapters already.
+        fn adapt(&mut self, lora: &LoraConfig, uniform: &mut dyn FnMut() -> f64) -> Result<(), Error> = engine => engine.adapt(lora, uniform);
+
+        /// LoRA's settings, where the engine has adapters.
+        fn lora(&self) -> Option<&LoraConfig> = engine => engine.lora();
+
+        /// Whether the weights are those with adapters (as at first) or, bit for bit, the base model's: what a reference policy needs, without a second model.
+        /// Gradients can only be accumulated, and updates made, with them.
+        ///
+        /// # Panics
+        /// If the engine has no adapters.
+        fn set_adapter_applied(&mut self, applied: bool) = engine => engine.set_adapter_applied(applied);
+
+        /// Writes the factors as PEFT does: `adapter_model.safetensors`, in f32, and `adapter_config.json` with `base` as the base model's name or path.
+        /// The folder is created if necessary and must not contain an adapter.
+        ///
+        /// # Errors
+        /// If the folder can't be written or holds an adapter, or a factor is not finite.
+        ///
+        /// # Panics
+        /// If the engine has no adapters.
+        fn write_adapter(&self, dir: &Path, base: &str) -> Result<(), Error> = engine => engine.write_adapter(dir, base);
+
+        /// Loads an adapter in PEFT's layout. An engine without adapters gets the folder's settings; one with adapters must have the same settings.
+        ///
+        /// # Errors
+        /// If the folder is not an adapter of this model, uses what is not supported (the setting is named), or has other settings. Nothing has changed then.
+        fn read_adapter(&mut self, dir: &Path) -> Result<(), Error> = engine => engine.read_adapter(dir);
+
+        /// Restores the base weights and removes the factors, with their gradient and optimizer state. Without adapters it does nothing.
+        fn remove_adapters(&mut self) = engine => engine.remove_adapters();
+
+        /// A copy of what training has made of the model: trained parameters, gradient and optimizer state.
+        fn training_state(&self) -> TrainingState = engine => engine.training_state();
+
+        /// Continues from a state of [`Engine::training_state`], bit for bit if [`Engine::gather_gradient`] was called before. The engine's adapters are
+        /// replaced by the state's if their settings differ.
+        ///
+        /// # Errors
+        /// If the state is one of another model, or the device fails.
+        fn set_training_state(&mut self, state: &TrainingState) -> Result<(), Error> = engine => engine.set_training_state(state);
+
+        /// Adds up the executors' parts of the gradient. Later sums then no longer depend on whether the gradient was copied in between.
+        fn gather_gradient(&mut self) = engine => engine.gather_gradient();
+
+        /// Overwrites one of LoRA's factors, by its PEFT name.
+        ///
+        /// # Errors
+        /// If there is no such factor, or it has another length.
+        ///
+        /// # Panics
+        /// If the engine has no adapters.
+        fn set_adapter_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> = engine => engine.set_adapter_tensor(name, values);
     }
 }

@@ -11,6 +11,28 @@ use crate::error::Error;
 #[cfg(feature = "cuda-emulator")]
 use fgrpo_cuda::emulated::Fault;
 
+/// The names of an enum's variants.
+macro_rules! named {
+    ($type:ident, $field:literal, $all:literal, $($variant:ident = $name:literal),*) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $($type::$variant => $name),* })
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = Error;
+
+            fn from_str(name: &str) -> Result<$type, Error> {
+                match name {
+                    $($name => Ok($type::$variant),)*
+                    other => Err(Error::request($field, other, $all)),
+                }
+            }
+        }
+    };
+}
+
 /// The device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -68,10 +90,7 @@ pub enum Precision {
 impl Precision {
     /// Bytes of a number.
     pub const fn bytes(self) -> usize {
-        match self {
-            Precision::F32 => 4,
-            Precision::Bf16 => 2,
-        }
+        if matches!(self, Precision::F32) { 4 } else { 2 }
     }
 }
 
@@ -88,29 +107,7 @@ impl Device {
     }
 }
 
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Precision::F32 => "f32",
-            Precision::Bf16 => "bf16",
-        })
-    }
-}
-
-impl FromStr for Precision {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Precision, Error> {
-        [Precision::F32, Precision::Bf16]
-            .into_iter()
-            .find(|precision| precision.to_string() == name)
-            .ok_or_else(|| Error::Request {
-                field: "precision",
-                found: name.to_string(),
-                wanted: "f32 or bf16".into(),
-            })
-    }
-}
+named!(Precision, "precision", "f32 or bf16", F32 = "f32", Bf16 = "bf16");
 
 /// The CPU's products in linear maps and the vocabulary head, forward and backward. Weights, activations, gradients, sums, attention and the
 /// optimizer are f32 in all.
@@ -140,28 +137,7 @@ impl Products {
     }
 }
 
-impl fmt::Display for Products {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Products::F32 => "f32",
-            Products::Bf16x3 => "bf16x3",
-            Products::Bf16 => "bf16",
-        })
-    }
-}
-
-impl FromStr for Products {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Products, Error> {
-        let all = [Products::F32, Products::Bf16x3, Products::Bf16];
-        all.into_iter().find(|products| products.to_string() == name).ok_or_else(|| Error::Request {
-            field: "products",
-            found: name.to_string(),
-            wanted: "f32, bf16x3 or bf16".into(),
-        })
-    }
-}
+named!(Products, "products", "f32, bf16x3 or bf16", F32 = "f32", Bf16x3 = "bf16x3", Bf16 = "bf16");
 
 /// A device by name, without the number of CPU threads: `cpu`, `cuda`, `cuda:1`, `cuda:0,1`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -240,9 +216,7 @@ impl FromStr for DeviceName {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<DeviceName, Error> {
-        let wrong = |wanted: &str| {
-            Err(Error::Request { field: "device", found: name.to_string(), wanted: wanted.into() })
-        };
+        let wrong = |wanted: &str| Err(Error::request("device", name.to_string(), wanted));
         let (kind, gpus) = match name.split_once(':') {
             Some((kind, gpus)) => (kind, Some(gpus)),
             None => (name, None),

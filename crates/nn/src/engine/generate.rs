@@ -9,7 +9,6 @@ use super::adapters::unmerged;
 use super::{EngineOn, Worker};
 use crate::backend::{Backend, Lane, Rollout, Work};
 use crate::cache::{KEPT_BYTES, PAGE};
-use crate::decoder::Parameters;
 use crate::error::Error;
 use crate::executor::AttentionOps;
 use crate::generate::{self, Completion, Fed, Feed, Generator, Job, Prompt, Request, StopFn, UniformFn};
@@ -109,15 +108,15 @@ impl<D: Backend> EngineOn<D> {
             Some(tokens) => {
                 let limit = tokens / PAGE / executors.max(1);
                 if limit < needed && executors > 0 {
-                    return Err(Error::Request {
-                        field: "max_cached_tokens",
-                        found: tokens.to_string(),
-                        wanted: format!(
+                    return Err(Error::request(
+                        "max_cached_tokens",
+                        tokens.to_string(),
+                        format!(
                             "at least {}: {executors} batches side by side, a prompt of {longest} tokens and max_new_tokens {}",
                             needed * PAGE * executors,
                             sampling.max_new_tokens
                         ),
-                    });
+                    ));
                 }
                 limit
             }
@@ -165,7 +164,7 @@ impl<D: Backend> EngineOn<D> {
             };
             let Worker { workspace, cache, lists, decoding, tree, .. } = &mut **worker;
             let Lane { executor, weights, factors, .. } = lane;
-            let parameters = Parameters { weights, factors: factors.zip(unmerged) };
+            let parameters = decoder.parameters(weights, factors.zip(unmerged));
             let most_slots = match request.feed {
                 Some(_) => limit * PAGE,
                 None => generate::slots_needed(jobs).min(limit * PAGE),

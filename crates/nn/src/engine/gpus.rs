@@ -57,9 +57,7 @@ impl FromStr for Gpus {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Gpus, Error> {
-        let wrong = |found: String, wanted: &str| {
-            Err(Error::Request { field: "device", found, wanted: wanted.to_owned() })
-        };
+        let wrong = |found: String, wanted: &str| Err(Error::request("device", found, wanted.to_owned()));
         let mut all = 0u128;
         for name in text.split(',') {
             let Some(number) = name.parse::<usize>().ok().filter(|&number| number < 128) else {

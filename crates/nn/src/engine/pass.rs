@@ -6,7 +6,7 @@ use super::adapters::unmerged;
 use super::{EngineOn, FamilyScores, LossFn, Scores, Worker};
 use crate::backend::{Backend, Lane, Work};
 use crate::checks::Stage;
-use crate::decoder::{Decoder, Gradients, Keep, Parameters, Pass, Workspace};
+use crate::decoder::{Decoder, Gradients, Keep, Pass, Workspace};
 use crate::error::Error;
 use crate::executor::{Executor, HeadOps, Memory};
 use crate::lora::AdapterLayout;
@@ -40,11 +40,11 @@ impl<D: Backend> EngineOn<D> {
         let applied = self.adapters.as_ref().is_none_or(|adapters| adapters.applied);
         assert!(loss.is_none() || applied, "a gradient while the adapters are not applied");
         if let (Some(base), None, Some(_)) = (self.decoder.layout.base, &self.adapters, loss) {
-            return Err(Error::Request {
-                field: "lora",
-                found: format!("no adapters on a base in {}", base.name()),
-                wanted: "adapters: the matrices of such a base are not trained".into(),
-            });
+            return Err(Error::request(
+                "lora",
+                format!("no adapters on a base in {}", base.name()),
+                "adapters: the matrices of such a base are not trained",
+            ));
         }
         batch.check(self.decoder.config.vocab_size);
         let families = batch.families();
@@ -132,11 +132,11 @@ impl<D: Backend> EngineOn<D> {
         if let Some((most, setting)) = self.decoder.config.longest_sequence(D::WINDOWS)
             && tokens > most
         {
-            return Err(Error::Request {
-                field: "sequence",
-                found: format!("{tokens} tokens"),
-                wanted: format!("at most {most}, the model's {setting}: longer ones are not supported here"),
-            });
+            return Err(Error::request(
+                "sequence",
+                format!("{tokens} tokens"),
+                format!("at most {most}, the model's {setting}: longer ones are not supported here"),
+            ));
         }
         self.backend.reach(tokens);
         Ok(())
@@ -161,13 +161,13 @@ impl<D: Backend> EngineOn<D> {
         let mut tasks = [(&mut self.workers[0], &mut all, Ok(()))];
         let body = |lane: Lane<'_, D::Executor>, task: &mut (&mut Worker<D::Executor>, &mut Vec<f32>, _)| {
             let (Worker { workspace, chunk, lists, .. }, all, result) = task;
-            let p = Parameters { weights: lane.weights, factors: lane.factors.zip(unmerged) };
+            let p = decoder.parameters(lane.weights, lane.factors.zip(unmerged));
             let mut rows = Vec::new();
             for family in families.iter().filter(|family| !family.predictions.is_empty()) {
                 chunk.lay_out(batch, std::iter::once(family));
                 lane.executor.stage(chunk, &[], lists);
-                let pass = Pass::new(chunk, lists);
-                *result = decoder.forward(lane.executor, p, &pass, Keep::Nothing, None, workspace);
+                let pass = Pass::new(p, chunk, lists);
+                *result = decoder.forward(lane.executor, &pass, Keep::Nothing, None, workspace);
                 if result.is_err() {
                     return;
                 }
@@ -196,7 +196,7 @@ impl Request<'_> {
     ) -> Result<Vec<Score>, Error> {
         let Lane { executor: e, weights, factors, mut gradient } = lane;
         let Request { decoder, adapters, unmerged, batch, chunk_tokens, temperature, keep, loss } = *self;
-        let p = Parameters { weights, factors: factors.zip(unmerged) };
+        let p = decoder.parameters(weights, factors.zip(unmerged));
         let Worker { workspace, chunk, lists, .. } = worker;
         let mut scores = Vec::new();
         let [mut logp, mut entropy, mut dlogp, mut dentropy] = [const { Vec::new() }; 4];
@@ -211,13 +211,13 @@ impl Request<'_> {
             let group = &families[first..next];
             chunk.lay_out(batch, group.iter().copied());
             e.stage(chunk, &[], lists);
-            let pass = Pass::new(chunk, &*lists);
-            decoder.forward(e, p, &pass, keep, None, workspace)?;
+            let pass = Pass::new(p, chunk, &*lists);
+            decoder.forward(e, &pass, keep, None, workspace)?;
             for list in [&mut logp, &mut entropy, &mut dlogp, &mut dentropy] {
                 list.clear();
                 list.resize(chunk.picks.len(), 0.0f32);
             }
-            decoder.score(e, p, &pass, keep, temperature, workspace, &mut logp, &mut entropy)?;
+            decoder.score(e, &pass, keep, temperature, workspace, &mut logp, &mut entropy)?;
             scores
                 .extend(chunk.indices.iter().zip(logp.iter().zip(&entropy)).map(|(&i, (&l, &e))| (i, l, e)));
             let Some(loss) = loss else { continue };
@@ -238,14 +238,14 @@ impl Request<'_> {
             {
                 continue;
             }
-            let pass = Pass::new(chunk, &*lists);
+            let pass = Pass::new(p, chunk, &*lists);
             let gradient = gradient.as_deref_mut().expect("a pass with a loss has a gradient");
             let mut gradients: Gradients<'_, X> = match (adapters, factors) {
                 (Some(layout), Some(factors)) => Gradients::Adapters { gradient, factors, layout },
                 _ => Gradients::All(gradient),
             };
             let gradients = &mut gradients;
-            decoder.backward(e, p, gradients, &pass, keep, temperature, &dlogp, &dentropy, workspace)?;
+            decoder.backward(e, gradients, &pass, keep, temperature, &dlogp, &dentropy, workspace)?;
         }
         Ok(scores)
     }

@@ -54,11 +54,11 @@ impl<D: Backend> EngineOn<D> {
         }
         let trained = self.trained();
         if trained.len() != state.parameters.len() {
-            return Err(Error::Request {
-                field: "training state",
-                found: format!("{} tensors", state.parameters.len()),
-                wanted: format!("{}, as the engine has", trained.len()),
-            });
+            return Err(Error::request(
+                "training state",
+                format!("{} tensors", state.parameters.len()),
+                format!("{}, as the engine has", trained.len()),
+            ));
         }
         let find = |(name, values): &(String, Vec<f32>)| Ok(find(trained, name, values.len())?.span);
         let spans: Vec<Span> = state.parameters.iter().map(find).collect::<Result<_, Error>>()?;

@@ -60,8 +60,7 @@ impl<D: Backend> EngineOn<D> {
         tensors: &[(&str, usize)],
         read: &mut dyn FnMut(usize, &mut [f32]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let refuse =
-            |found: String, wanted: String| Err(Error::Request { field: "optimizer state", found, wanted });
+        let refuse = |found: String, wanted: String| Err(Error::request("optimizer state", found, wanted));
         let trained = self.trained();
         let wanted = MOMENTS.len() * trained.len();
         if !tensors.is_empty() && tensors.len() != wanted {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Family, Layer, Norms};
+use super::{Activation, Family, Layer, Norms, Theta};
 
 pub(super) const FAMILY: Family = Family {
     class_name: "LlamaForCausalLM",
@@ -21,16 +21,20 @@ pub(super) const FAMILY: Family = Family {
     // transformers insists, and a checkpoint that it can't open is of no use.
     refused: |config| {
         let heads = config.num_attention_heads;
-        let wanted = || format!("a multiple of num_attention_heads, {heads}, for LlamaForCausalLM");
+        let class = config.architecture.class_name();
+        let wanted = || format!("a multiple of num_attention_heads, {heads}, for {class}");
         let fits = config.hidden_size.is_multiple_of(heads);
         (!fits).then(|| ("hidden_size", config.hidden_size.to_string(), wanted()))
     },
+    norm_offset: 0.0,
+    embedding_scale: |_| 1.0,
     layer: |_, _| Layer {
         attention: Norms { before: Some("input_layernorm"), after: None },
         mlp: Norms { before: Some("post_attention_layernorm"), after: None },
         qkv_bias: false,
         qk_norm: None,
-        rope: true,
+        rope: Some(Theta::Global),
         window: None,
+        activation: Activation::Silu,
     },
 };

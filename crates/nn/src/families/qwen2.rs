@@ -23,6 +23,7 @@ pub(super) const FAMILY: Family = Family {
     write: without_window,
     refused: |_| None,
     layer: |config, layer| Layer { qkv_bias: true, ..(llama::FAMILY.layer)(config, layer) },
+    ..llama::FAMILY
 };
 
 /// Refuses a sliding window that a layer would use. Many files have an unused one.

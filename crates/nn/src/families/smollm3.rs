@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Family, Layer, llama};
+use super::{Family, Layer, Theta, llama};
 
 pub(super) const FAMILY: Family = Family {
     class_name: "SmolLM3ForCausalLM",
@@ -43,7 +43,8 @@ pub(super) const FAMILY: Family = Family {
     },
     refused: |_| None,
     layer: |config, layer| Layer {
-        rope: config.no_rope_layers.get(layer).is_none_or(|&rotates| rotates != 0),
+        rope: (config.no_rope_layers.get(layer) != Some(&0)).then_some(Theta::Global),
         ..(llama::FAMILY.layer)(config, layer)
     },
+    ..llama::FAMILY
 };

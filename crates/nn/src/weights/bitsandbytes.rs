@@ -7,9 +7,9 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::write::{Content, TensorWriter, make_folder, write_json};
+use super::write::{Content, TensorWriter, make_folder, write_generation, write_json};
 use super::{Dtype, SINGLE, TensorFile};
-use crate::config::{Config, generation_config};
+use crate::config::Config;
 use crate::error::Error;
 use crate::quantized::{BLOCK, NESTED_BLOCK, NF4, Numbers, Quantized, Scales, dynamic_map};
 
@@ -45,12 +45,11 @@ enum FileScales<'a> {
     Nested { codes: &'a [u8], absmax: Vec<f32>, offset: f32 },
 }
 
-/// A matrix of a shape from its tensors. `file` gives the file of a tensor.
-pub(super) fn read<'a>(
-    matrix: &str,
-    shape: &[usize],
-    file: &dyn Fn(&str) -> Result<&'a TensorFile, Error>,
-) -> Result<Quantized, Error> {
+/// What gives the file of a tensor.
+type Files<'f, 'a> = &'f dyn Fn(&str) -> Result<&'a TensorFile, Error>;
+
+/// A matrix of a shape from its tensors.
+pub(super) fn read(matrix: &str, shape: &[usize], file: Files<'_, '_>) -> Result<Quantized, Error> {
     let (codes, scales) = find(matrix, shape, file)?;
     let scales = match scales {
         FileScales::Full(scales) => Scales::Full(scales),
@@ -63,22 +62,14 @@ pub(super) fn read<'a>(
 }
 
 /// Refuses a matrix that [`read`] could not read; its codes stay in the file.
-pub(super) fn check<'a>(
-    matrix: &str,
-    shape: &[usize],
-    file: &dyn Fn(&str) -> Result<&'a TensorFile, Error>,
-) -> Result<(), Error> {
+pub(super) fn check(matrix: &str, shape: &[usize], file: Files<'_, '_>) -> Result<(), Error> {
     find(matrix, shape, file).map(drop)
 }
 
-fn find<'a>(
-    matrix: &str,
-    shape: &[usize],
-    file: &dyn Fn(&str) -> Result<&'a TensorFile, Error>,
-) -> Result<(&'a [u8], FileScales<'a>), Error> {
+fn find<'a>(matrix: &str, shape: &[usize], file: Files<'_, 'a>) -> Result<(&'a [u8], FileScales<'a>), Error> {
     let refuse = |tensor: &str, found: String, wanted: String| -> Result<(), Error> {
         let path = file(tensor)?.path().to_path_buf();
-        Err(Error::Tensor { path, tensor: tensor.into(), found, wanted })
+        Err(Error::tensor(path, tensor, found, wanted))
     };
     let bytes = |tensor: &str, len: usize| -> Result<&'a [u8], Error> {
         let found = file(tensor)?.bytes(tensor)?;
@@ -235,10 +226,7 @@ pub(crate) fn write<'a>(
         }
     }
     writer.finish()?;
-    let path = dir.join("generation_config.json");
-    if !path.exists() {
-        write_json(&path, &generation_config(config))?;
-    }
+    write_generation(dir, config)?;
     let mut fields = config.to_json(dtype);
     let settings = json!({
         "_load_in_4bit": true, "_load_in_8bit": false, "bnb_4bit_compute_dtype": dtype.config_name(),

@@ -156,12 +156,12 @@ impl TensorFile {
     }
 
     fn refuse(&self, tensor: &str, found: String, wanted: String) -> Error {
-        Error::Tensor { path: self.path.clone(), tensor: tensor.into(), found, wanted }
+        Error::tensor(self.path.clone(), tensor, found, wanted)
     }
 }
 
 fn broken(path: &Path, found: String, wanted: &str) -> Error {
-    Error::File { path: path.into(), found, wanted: wanted.into() }
+    Error::file(path, found, wanted)
 }
 
 /// Explains a damaged header to the user.

@@ -273,11 +273,8 @@ impl Gguf {
         let file = input::open(path).map_err(Error::io("open", path))?;
         // SAFETY: as for a safetensors file: it is opened for reading, and only a process that shortens it meanwhile can crash this one.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
-        let (metadata, tensors) = header(&map).map_err(|fault| Error::File {
-            path: path.into(),
-            found: fault.found,
-            wanted: fault.wanted,
-        })?;
+        let (metadata, tensors) =
+            header(&map).map_err(|fault| Error::file(path, fault.found, fault.wanted))?;
         Ok(Gguf { path: path.into(), map, metadata, tensors })
     }
 
@@ -361,6 +358,6 @@ impl Gguf {
     }
 
     fn refuse(&self, tensor: &str, found: String, wanted: String) -> Error {
-        Error::Tensor { path: self.path.clone(), tensor: tensor.into(), found, wanted }
+        Error::tensor(self.path.clone(), tensor, found, wanted)
     }
 }

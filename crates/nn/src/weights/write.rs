@@ -39,7 +39,6 @@ impl Content {
         }
     }
 
-    /// Its name in a safetensors header, and in messages.
     /// The type in words, for errors.
     fn kind(self) -> &'static str {
         match self {
@@ -48,6 +47,7 @@ impl Content {
         }
     }
 
+    /// Its name in a safetensors header.
     fn name(self) -> &'static str {
         match self {
             Content::Numbers(dtype) => dtype.header_name(),
@@ -167,12 +167,12 @@ impl TensorWriter {
                 Content::Bytes => panic!("{name} was declared as bytes"),
             };
             if let Err(at) = encoded {
-                return Err(Error::Tensor {
-                    path: self.path.clone(),
-                    tensor: name.into(),
-                    found: format!("{} at index {}", chunk[at], i * CHUNK + at),
-                    wanted: format!("values finite in {}", content.kind()),
-                });
+                return Err(Error::tensor(
+                    self.path.clone(),
+                    name,
+                    format!("{} at index {}", chunk[at], i * CHUNK + at),
+                    format!("values finite in {}", content.kind()),
+                ));
             }
             self.write_at(&buffer, place)?;
             place += buffer.len() as u64;
@@ -190,9 +190,8 @@ impl TensorWriter {
 
     /// The type and place of a declared tensor that is written now.
     fn begin(&mut self, name: &str, shape: &[usize], len: usize) -> Result<(Content, u64), Error> {
-        let refuse = |found: String, wanted: String| {
-            Err(Error::Tensor { path: self.path.clone(), tensor: name.into(), found, wanted })
-        };
+        let refuse =
+            |found: String, wanted: String| Err(Error::tensor(self.path.clone(), name, found, wanted));
         let Some(declared) = self.tensors.get_mut(name) else {
             return refuse("a tensor nobody declared".into(), "the tensors of the configuration".into());
         };
@@ -218,12 +217,12 @@ impl TensorWriter {
         let mut missing: Vec<_> = self.tensors.iter().filter(|(_, declared)| !declared.written).collect();
         missing.sort_by_key(|(_, declared)| declared.place);
         if let Some((name, Declared { shape, .. })) = missing.first() {
-            return Err(Error::Tensor {
-                path: self.path.clone(),
-                tensor: (*name).clone(),
-                found: "no values".into(),
-                wanted: format!("shape {shape:?}, before the file is finished"),
-            });
+            return Err(Error::tensor(
+                self.path.clone(),
+                (*name).clone(),
+                "no values",
+                format!("shape {shape:?}, before the file is finished"),
+            ));
         }
         self.file.sync_all().map_err(Error::io("sync", &self.path))
     }
@@ -303,11 +302,7 @@ pub fn write_checkpoint<'a, N: AsRef<str>, S: AsRef<[usize]>>(
         write_json(&path, &index)?;
         written.0.push(path);
     }
-    let path = dir.join("generation_config.json");
-    if !path.exists() {
-        write_json(&path, &generation_config(config))?;
-        written.0.push(path);
-    }
+    written.0.extend(write_generation(dir, config)?);
     write_json(&dir.join("config.json"), &Value::Object(config.to_json(dtype)))?;
     written.0.clear();
     Ok(())
@@ -319,11 +314,21 @@ pub(super) fn make_folder(dir: &Path) -> Result<(), Error> {
     for name in [SINGLE, INDEX] {
         let path = dir.join(name);
         if path.exists() {
-            let wanted = "a folder without weights; remove it or choose another".into();
-            return Err(Error::File { path, found: "a checkpoint".into(), wanted });
+            let wanted = "a folder without weights; remove it or choose another";
+            return Err(Error::file(path, "a checkpoint", wanted));
         }
     }
     Ok(())
+}
+
+/// Writes `generation_config.json` unless there is one, and returns what it has written.
+pub(super) fn write_generation(dir: &Path, config: &Config) -> Result<Option<PathBuf>, Error> {
+    let path = dir.join("generation_config.json");
+    if path.exists() {
+        return Ok(None);
+    }
+    write_json(&path, &generation_config(config))?;
+    Ok(Some(path))
 }
 
 /// Files to remove if a later one fails.

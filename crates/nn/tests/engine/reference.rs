@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fgrpo_nn::config::{Architecture, Config, RopeScaling};
+use fgrpo_nn::config::{Architecture, Config, LayerType, RopeScaling};
 use fgrpo_nn::{BaseFormat, Batch, Device, Engine};
 
 use crate::device::device;
@@ -105,8 +105,17 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
     ];
     // The tests of emulated GPUs compare with these on the processor.
     if !cfg!(feature = "cuda-emulator") {
-        let config = Config { architecture: Architecture::Mistral, sliding_window: Some(5), ..base };
-        configs.push(("mistral, a window of five tokens", config));
+        let window = Config { sliding_window: Some(5), ..base };
+        let mistral = Config { architecture: Architecture::Mistral, ..window.clone() };
+        configs.push(("mistral, a window of five tokens", mistral));
+        let gemma = Config {
+            architecture: Architecture::Gemma3Text,
+            layer_types: vec![LayerType::SlidingAttention, LayerType::FullAttention],
+            rope_local_base_freq: Some(30.0),
+            query_pre_attn_scalar: Some(9),
+            ..window
+        };
+        configs.push(("gemma3_text, a window in one layer", gemma));
     }
     configs
 }
@@ -150,7 +159,8 @@ pub(crate) fn engine_with_base(
         engine.tensors().map(|(name, _, data)| (name.to_string(), data.len())).collect();
     for (name, len) in names {
         if name.ends_with("bias") || name.contains("norm") {
-            let around = if name.contains("norm") { 1.0 } else { 0.0 };
+            let gemma = config.architecture == Architecture::Gemma3Text;
+            let around = if name.contains("norm") && !gemma { 1.0 } else { 0.0 };
             let values: Vec<f32> = (0..len).map(|_| (around + 0.3 * numbers.normal()) as f32).collect();
             engine.set_tensor(&name, &values).unwrap();
         }
@@ -178,9 +188,10 @@ fn linear(x: &[f64], weight: &[f64], bias: Option<&Vec<f64>>) -> Vec<f64> {
         .collect()
 }
 
-fn norm(x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
+fn norm(x: &[f64], weight: &[f64], config: &Config) -> Vec<f64> {
     let square = x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64;
-    x.iter().zip(weight).map(|(x, w)| x / (square + eps).sqrt() * w).collect()
+    let offset = if config.architecture == Architecture::Gemma3Text { 1.0 } else { 0.0 };
+    x.iter().zip(weight).map(|(x, w)| x / (square + config.rms_norm_eps).sqrt() * (offset + w)).collect()
 }
 
 fn frequency(config: &Config, pair: usize) -> f64 {
@@ -208,10 +219,14 @@ fn frequency(config: &Config, pair: usize) -> f64 {
     }
 }
 
-fn rotate(config: &Config, x: &mut [f64], position: usize) {
+fn rotate(config: &Config, theta: Option<f64>, x: &mut [f64], position: usize) {
     let half = x.len() / 2;
     for pair in 0..half {
-        let (sin, cos) = (position as f64 * frequency(config, pair)).sin_cos();
+        let frequency = match theta {
+            Some(theta) => theta.powf(-2.0 * pair as f64 / config.head_dim as f64),
+            None => frequency(config, pair),
+        };
+        let (sin, cos) = (position as f64 * frequency).sin_cos();
         let (a, b) = (x[pair], x[pair + half]);
         x[pair] = a * cos - b * sin;
         x[pair + half] = b * cos + a * sin;
@@ -222,19 +237,28 @@ fn rotate(config: &Config, x: &mut [f64], position: usize) {
 pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<f64> {
     let (d, e) = (config.hidden_size, config.head_dim);
     let table = &weights["model.embed_tokens.weight"];
-    let mut x: Vec<Vec<f64>> =
-        tokens.iter().map(|&token| table[token as usize * d..][..d].to_vec()).collect();
+    let gemma = config.architecture == Architecture::Gemma3Text;
+    let scale = if gemma { (d as f64).sqrt() } else { 1.0 };
+    let row = |&token: &u32| table[token as usize * d..][..d].iter().map(|x| x * scale).collect();
+    let mut x: Vec<Vec<f64>> = tokens.iter().map(row).collect();
     for layer in 0..config.num_hidden_layers {
         let get = |name: &str| &weights[&format!("model.layers.{layer}.{name}")];
         let maybe = |name: &str| weights.get(&format!("model.layers.{layer}.{name}"));
         let norm_if = |x: &[f64], weight: Option<&Vec<f64>>| match weight {
-            Some(weight) => norm(x, weight, config.rms_norm_eps),
+            Some(weight) => norm(x, weight, config),
             None => x.to_vec(),
         };
-        // Norms come before attention and MLP, or after them.
+        // Norms come before attention and MLP, or after them, or both.
         let before = maybe("input_layernorm.weight");
         let between = maybe("post_attention_layernorm.weight");
-        let (after, before_mlp) = if before.is_some() { (None, between) } else { (between, None) };
+        let (after, before_mlp) = match maybe("pre_feedforward_layernorm.weight") {
+            Some(norm) => (between, Some(norm)),
+            None if before.is_some() => (None, between),
+            None => (between, None),
+        };
+        let slides = config.layer_types.get(layer) != Some(&LayerType::FullAttention);
+        let theta = config.rope_local_base_freq.filter(|_| slides);
+        let window = config.sliding_window.filter(|_| slides).unwrap_or(usize::MAX);
         let after_mlp = maybe("post_feedforward_layernorm.weight");
         let project = |x: &[f64], name: &str, norm_of: &str, position: Option<usize>| -> Vec<Vec<f64>> {
             let weight = get(&format!("self_attn.{name}.weight"));
@@ -247,7 +271,7 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
                 .map(|head| {
                     let mut head = head.to_vec();
                     if let Some(position) = position {
-                        rotate(config, &mut head, position);
+                        rotate(config, theta, &mut head, position);
                     }
                     head
                 })
@@ -264,9 +288,10 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
             let mut out = Vec::new();
             for (head, query) in q[t].iter().enumerate() {
                 let kv = head * config.num_key_value_heads / config.num_attention_heads;
-                let from = config.sliding_window.map_or(0, |window| (t + 1).saturating_sub(window));
+                let from = (t + 1).saturating_sub(window);
+                let root = (config.query_pre_attn_scalar.unwrap_or(e) as f64).sqrt();
                 let scores: Vec<f64> = (from..=t)
-                    .map(|s| query.iter().zip(&k[s][kv]).map(|(a, b)| a * b).sum::<f64>() / (e as f64).sqrt())
+                    .map(|s| query.iter().zip(&k[s][kv]).map(|(a, b)| a * b).sum::<f64>() / root)
                     .collect();
                 let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let mass: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
@@ -282,7 +307,11 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
             let normed = norm_if(&x[t], before_mlp);
             let gate = linear(&normed, get("mlp.gate_proj.weight"), None);
             let up = linear(&normed, get("mlp.up_proj.weight"), None);
-            let act: Vec<f64> = gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
+            let silu = |g: f64| g / (1.0 + (-g).exp());
+            let root = std::f64::consts::FRAC_2_PI.sqrt();
+            let gelu = |g: f64| g / 2.0 * (1.0 + (root * (g + 0.044715 * g * g * g)).tanh());
+            let act: Vec<f64> =
+                gate.iter().zip(up).map(|(&g, u)| if gemma { gelu(g) } else { silu(g) } * u).collect();
             let added = norm_if(&linear(&act, get("mlp.down_proj.weight"), None), after_mlp);
             for (x, a) in x[t].iter_mut().zip(added) {
                 *x += a;
@@ -290,7 +319,7 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
         }
     }
     let head = weights.get("lm_head.weight").unwrap_or(table);
-    let last = norm(&x[x.len() - 1], &weights["model.norm.weight"], config.rms_norm_eps);
+    let last = norm(&x[x.len() - 1], &weights["model.norm.weight"], config);
     linear(&last, head, None)
 }
 

@@ -21,7 +21,7 @@ import sys
 import safetensors.torch
 import torch
 import transformers
-from transformers import LlamaConfig, Ministral3Config, MistralConfig, Olmo2Config, Qwen2Config, Qwen3Config, SmolLM3Config
+from transformers import Gemma3TextConfig, LlamaConfig, Ministral3Config, MistralConfig, Olmo2Config, Olmo3Config, Qwen2Config, Qwen3Config, SmolLM3Config
 
 HERE = pathlib.Path(__file__).parent
 TEMPERATURE = 0.8
@@ -82,8 +82,19 @@ CASES = {
     "olmo2": Olmo2Config(
         hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         tie_word_embeddings=False, pad_token_id=None, rope_parameters=dict(rope_type="default", rope_theta=1e4), **COMMON),
+    # Windows but for every second layer, two bases, four norms by 1 + weight, GELU, scaled embedding and scores; ratio 2, tied.
+    "gemma3_text": Gemma3TextConfig(
+        hidden_size=24, intermediate_size=18, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        pad_token_id=None, sliding_window=7, sliding_window_pattern=2, query_pre_attn_scalar=10, rope_parameters=dict(
+            full_attention=dict(rope_type="linear", rope_theta=1e4, factor=2.0),
+            sliding_attention=dict(rope_type="default", rope_theta=100.0)), **COMMON),
+    # OLMo 2 with a window in all but the last layer, whose frequencies alone are scaled.
+    "olmo3": Olmo3Config(
+        hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        layer_types=["sliding_attention", "full_attention"], sliding_window=7, pad_token_id=None, rope_parameters=dict(
+            full_attention=dict(YARN), sliding_attention=dict(rope_type="default", rope_theta=1000.0)), **COMMON),
 }
-OPTIMIZED = {"qwen2_tied": 4.9, "qwen3_ratio_4": None, "olmo2": 2.0}
+OPTIMIZED = {"qwen2_tied": 4.9, "qwen3_ratio_4": None, "olmo2": 2.0, "gemma3_text": 2.0}
 
 
 def metadata(**more):
@@ -99,6 +110,7 @@ def make_model(config, seed):
         with torch.no_grad():
             if "norm" in name:
                 p.uniform_(0.5, 1.5)
+                p -= float(config.model_type.startswith("gemma"))
             elif name.endswith("bias"):
                 p.normal_(0, 0.3)
             else:

@@ -1,5 +1,6 @@
 //! Steps of decoding: attention over the cache, and sampling.
 
+use std::borrow::Cow;
 use std::sync::Mutex;
 
 use super::super::attention::{Keys, Plan};
@@ -10,10 +11,11 @@ use super::super::product::View;
 use super::super::team::Shared;
 use super::super::weights::Weights;
 use super::super::{sampler, simd};
-use super::{Cache, CpuExecutor, Scratch, part, rows_at_a_time};
+use super::norms::weight_of;
+use super::{Cache, CpuExecutor, Scratch, rows_at_a_time};
 use crate::error::Error;
 use crate::executor::{DecodeChanges, DecodeOps, Head, StepAttention};
-use crate::layout::{Span, Write};
+use crate::layout::Write;
 use crate::sampling::{Draw, Drawn, Sampling};
 
 impl DecodeOps<Buffer, Weights, Cache, Lists> for CpuExecutor {
@@ -43,6 +45,8 @@ impl DecodeOps<Buffer, Weights, Cache, Lists> for CpuExecutor {
         let StepAttention { weights, heads, layer, .. } = of;
         let (width, stride, size) = (heads.query_width(), heads.key_width(), heads.size);
         let Decoding { step, lists, pieces, .. } = decoding;
+        let [q_norm, k_norm] =
+            [of.q_norm, of.k_norm].map(|norm| norm.map(|norm| weight_of(weights, norm, of.offset)));
         let mut q = std::mem::take(&mut self.queries);
         q.reserve(step.rows() * width);
         let (queries, keys) = (Shared::new(&mut q), Shared::new(&mut cache.layers[layer]));
@@ -53,22 +57,22 @@ impl DecodeOps<Buffer, Weights, Cache, Lists> for CpuExecutor {
                 let (q, kv) =
                     unsafe { (queries.part(row * width..(row + 1) * width), keys.part(at..at + stride)) };
                 let (from_q, from_kv) = qkv[row * (width + stride)..][..width + stride].split_at(width);
-                let (cos, sin) = self.rope.at(step.positions[row] as usize);
-                let heads_of = |from: &[f32], to: &mut [f32], norm: Option<Span>| {
+                let angles = of.rope.map(|theta| self.rope.at(theta, step.positions[row] as usize));
+                let heads_of = |from: &[f32], to: &mut [f32], norm: &Option<Cow<'_, [f32]>>| {
                     for (from, to) in from.chunks_exact(size).zip(to.chunks_exact_mut(size)) {
                         match norm {
-                            Some(norm) => _ = simd::rms_norm(from, part(weights, norm), of.eps, to),
+                            Some(norm) => _ = simd::rms_norm(from, norm, of.eps, to),
                             None => to.copy_from_slice(from),
                         }
-                        if of.rope {
+                        if let Some((cos, sin)) = angles {
                             let (low, high) = to.split_at_mut(size / 2);
                             simd::rotate(low, high, cos, sin, 1.0);
                         }
                     }
                 };
-                heads_of(from_q, q, of.q_norm);
+                heads_of(from_q, q, &q_norm);
                 let (k, v) = kv.split_at_mut(stride / 2);
-                heads_of(&from_kv[..stride / 2], k, of.k_norm);
+                heads_of(&from_kv[..stride / 2], k, &k_norm);
                 v.copy_from_slice(&from_kv[stride / 2..]);
             }
         });

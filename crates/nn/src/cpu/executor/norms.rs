@@ -1,5 +1,6 @@
 //! RMSNorm, of rows and of heads, and its derivatives.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::super::buffer::Buffer;
@@ -11,12 +12,8 @@ use crate::executor::{HeadRows, Norm, NormOps};
 use crate::layout::Span;
 
 /// A norm's span in the gradient, or scratch memory if it isn't trained.
-fn norm_gradient<'a>(
-    gradient: Option<&'a mut [f32]>,
-    weight: Span,
-    spare: &'a mut Vec<f32>,
-) -> &'a mut [f32] {
-    match gradient {
+fn norm_gradient<'a>(of: Option<&'a mut [f32]>, weight: Span, spare: &'a mut Vec<f32>) -> &'a mut [f32] {
+    match of {
         Some(gradient) => part_mut(gradient, weight),
         None => {
             // Emptied each time: sums that nobody reads would grow until they are infinite, and those are slow.
@@ -27,10 +24,18 @@ fn norm_gradient<'a>(
     }
 }
 
+/// The weights of a norm, with what is added to them.
+pub(super) fn weight_of(weights: &Weights, weight: Span, offset: f32) -> Cow<'_, [f32]> {
+    match part(weights, weight) {
+        weight if offset == 0.0 => weight.into(),
+        weight => weight.iter().map(|weight| offset + weight).collect(),
+    }
+}
+
 impl NormOps<Buffer, Weights, [f32]> for CpuExecutor {
     fn rms_norm(&mut self, norm: Norm<'_, Weights>, x: &Buffer, y: &mut Buffer, scale: &mut Buffer) {
-        let Norm { weights, weight, eps, rows } = norm;
-        let (weight, width) = (part(weights, weight), weight.len);
+        let Norm { weights, weight, offset, eps, rows } = norm;
+        let (weight, width) = (&*weight_of(weights, weight, offset), weight.len);
         let (y, scale) = (Shared::new(y), Shared::new(scale));
         self.rows(rows, width, |own| {
             // SAFETY: ranges of a split are apart.
@@ -44,8 +49,8 @@ impl NormOps<Buffer, Weights, [f32]> for CpuExecutor {
     }
 
     fn rms_norm_again(&mut self, norm: Norm<'_, Weights>, x: &Buffer, scale: &Buffer, y: &mut Buffer) {
-        let Norm { weights, weight, rows, .. } = norm;
-        let (weight, width) = (part(weights, weight), weight.len);
+        let Norm { weights, weight, offset, rows, .. } = norm;
+        let (weight, width) = (&*weight_of(weights, weight, offset), weight.len);
         let y = Shared::new(y);
         self.rows(rows, width, |own| {
             for row in own {
@@ -65,12 +70,12 @@ impl NormOps<Buffer, Weights, [f32]> for CpuExecutor {
         dy: &Buffer,
         dx: &mut Buffer,
     ) {
-        let Norm { weights, weight, rows, .. } = norm;
+        let Norm { weights, weight, offset, rows, .. } = norm;
         let width = weight.len;
         let wanted = gradient.is_some();
         let mut spare = std::mem::take(&mut self.spare);
         let dweight = norm_gradient(gradient, weight, &mut spare);
-        let weight = part(weights, weight);
+        let weight = &weight_of(weights, weight, offset);
         if self.team.size() == 1 {
             for row in 0..rows {
                 let at = row * width..(row + 1) * width;
@@ -110,8 +115,8 @@ impl NormOps<Buffer, Weights, [f32]> for CpuExecutor {
         raw: &mut Buffer,
         scale: &mut Buffer,
     ) {
-        let Norm { weights, weight, eps, .. } = norm;
-        let weight = part(weights, weight);
+        let Norm { weights, weight, offset, eps, .. } = norm;
+        let weight = &weight_of(weights, weight, offset);
         let (x, raw, scale) = (Shared::new(x), Shared::new(raw), Shared::new(scale));
         self.rows(heads.rows, heads.count * heads.size, |own| {
             for row in own {
@@ -142,11 +147,11 @@ impl NormOps<Buffer, Weights, [f32]> for CpuExecutor {
         scale: &Buffer,
         dx: &mut Buffer,
     ) {
-        let Norm { weights, weight, .. } = norm;
+        let Norm { weights, weight, offset, .. } = norm;
         let wanted = gradient.is_some();
         let mut spare = std::mem::take(&mut self.spare);
         let dweight = norm_gradient(gradient, weight, &mut spare);
-        let weight = part(weights, weight);
+        let weight = &weight_of(weights, weight, offset);
         let size = heads.size;
         let each = |own: Range<usize>, mut visit: Box<dyn FnMut(&[f32], f32, usize) + '_>| {
             for row in own {

@@ -9,6 +9,7 @@ use super::super::team::Shared;
 use super::super::weights::Weights;
 use super::{CpuExecutor, part, part_mut};
 use crate::executor::{HeadRows, Rotation, RowOps, Rows};
+use crate::families::Activation;
 use crate::layout::Span;
 
 impl RowOps<Buffer, Weights, [f32], Lists> for CpuExecutor {
@@ -107,13 +108,13 @@ impl RowOps<Buffer, Weights, [f32], Lists> for CpuExecutor {
         });
     }
 
-    fn rotate(&mut self, direction: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
-        let sign = if direction == Rotation::Forward { 1.0 } else { -1.0 };
+    fn rotate(&mut self, rotation: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
+        let Rotation { theta, sign } = rotation;
         let positions = lists.positions(rows);
         let x = Shared::new(x);
         self.rows(heads.rows, heads.count * heads.size, |own| {
             for row in own {
-                let (cos, sin) = self.rope.at(positions[row] as usize);
+                let (cos, sin) = self.rope.at(theta, positions[row] as usize);
                 for head in 0..heads.count {
                     let at = row * heads.stride + heads.first + head * heads.size;
                     // SAFETY: ranges of a split are apart.
@@ -124,19 +125,40 @@ impl RowOps<Buffer, Weights, [f32], Lists> for CpuExecutor {
         });
     }
 
-    fn swiglu(&mut self, rows: usize, width: usize, gate_up: &Buffer, act: &mut Buffer) {
+    fn scale(&mut self, len: usize, factor: f32, y: &mut Buffer) {
+        let y = Shared::new(&mut y[..len]);
+        // SAFETY: ranges of a split are apart.
+        self.rows(len, 1, |own| simd::scale(unsafe { y.part(own) }, factor));
+    }
+
+    fn gated(&mut self, kind: Activation, rows: usize, width: usize, gate_up: &Buffer, act: &mut Buffer) {
+        let gated = match kind {
+            Activation::Silu => simd::swiglu,
+            Activation::GeluTanh => simd::geglu,
+        };
         let act = Shared::new(act);
         self.rows(rows, 3 * width, |own| {
             // SAFETY: ranges of a split are apart.
             let act = unsafe { act.part(own.start * width..own.end * width) };
             let rows = gate_up[2 * width * own.start..].chunks_exact(2 * width);
             for (row, act) in rows.zip(act.chunks_exact_mut(width)) {
-                simd::swiglu(&row[..width], &row[width..], act);
+                gated(&row[..width], &row[width..], act);
             }
         });
     }
 
-    fn swiglu_backward(&mut self, rows: usize, width: usize, gate_up: &mut Buffer, dact: &mut Buffer) {
+    fn gated_backward(
+        &mut self,
+        kind: Activation,
+        rows: usize,
+        width: usize,
+        gate_up: &mut Buffer,
+        dact: &mut Buffer,
+    ) {
+        let backward = match kind {
+            Activation::Silu => simd::swiglu_backward,
+            Activation::GeluTanh => simd::geglu_backward,
+        };
         let (gate_up, dact) = (Shared::new(gate_up), Shared::new(dact));
         self.rows(rows, 3 * width, |own| {
             // SAFETY: ranges of a split are apart.
@@ -146,7 +168,7 @@ impl RowOps<Buffer, Weights, [f32], Lists> for CpuExecutor {
             };
             for (row, dact) in gate_up.chunks_exact_mut(2 * width).zip(dact.chunks_exact_mut(width)) {
                 let (gate, up) = row.split_at_mut(width);
-                simd::swiglu_backward(gate, up, dact);
+                backward(gate, up, dact);
             }
         });
     }

@@ -10,21 +10,15 @@ use super::{Cache, CudaExecutor, FULL, args, kernel, warp_shape};
 use crate::engine::Precision;
 use crate::executor::{Attention, AttentionOps, Heads};
 
-/// The kernels on tensor cores for one size of heads.
-struct TensorCores {
-    forward: &'static str,
-    dq: &'static str,
-    dkv: &'static str,
-}
-
-/// The kernels on tensor cores, for the precision and the sizes that have them.
-fn on_tensor_cores(precision: Precision, size: usize) -> Option<TensorCores> {
-    let (forward, dq, dkv) = match (precision, size) {
-        (Precision::Bf16, 64) => ("attention_bf16_64", "attention_dq_bf16_64", "attention_dkv_bf16_64"),
-        (Precision::Bf16, 128) => ("attention_bf16_128", "attention_dq_bf16_128", "attention_dkv_bf16_128"),
-        _ => return None,
-    };
-    Some(TensorCores { forward, dq, dkv })
+/// The kernels on tensor cores, of attention and of the derivatives by queries and by keys and values, for the precision and the sizes that have them.
+fn on_tensor_cores(precision: Precision, size: usize) -> Option<[&'static str; 3]> {
+    match (precision, size) {
+        (Precision::Bf16, 64) => Some(["attention_bf16_64", "attention_dq_bf16_64", "attention_dkv_bf16_64"]),
+        (Precision::Bf16, 128) => {
+            Some(["attention_bf16_128", "attention_dq_bf16_128", "attention_dkv_bf16_128"])
+        }
+        _ => None,
+    }
 }
 
 /// A block per tile of [`TILE`] rows and head, with `held` tiles of heads of this size and `more` bytes in shared memory. Rows of a tile are 8
@@ -48,30 +42,18 @@ impl CudaExecutor {
         out: &Buffer,
         lse: &Buffer,
     ) {
-        let Heads { queries, keys, size } = heads;
+        let Heads { queries, keys, size, scale } = heads;
         let (words, plan) = (&lists.words, lists.plan(rows));
         let parts = plan.exact.iter().map(|batch| batch.parts).max().unwrap_or(0);
         self.parts.reserve(&self.stream, FULL, parts * queries * (size + 2), Purpose::Pass);
         for &PassItems { first, rows, items, starts, .. } in &plan.exact {
             let ([_, kernel], shape) = parts_kernels(self.precision, heads, items.place.len);
-            self.stream.launch(
-                kernel,
-                shape,
-                args![
-                    words.at(items.items, 0),
-                    words.at(items.place, 0),
-                    words.at(items.ranges, 0),
-                    words.at(plan.positions, first),
-                    words.at(starts, 0),
-                    q.at(first * heads.query_width()),
-                    kv,
-                    &self.parts,
-                    queries as u32,
-                    keys as u32,
-                    size as u32,
-                    1.0 / (size as f32).sqrt()
-                ],
-            );
+            let [of, place, ranges, starts] =
+                [items.items, items.place, items.ranges, starts].map(|list| words.at(list, 0));
+            let (positions, q) = (words.at(plan.positions, first), q.at(first * heads.query_width()));
+            let [h, k, e] = [queries, keys, size].map(|n| n as u32);
+            let arguments = args![of, place, ranges, positions, starts, q, kv, &self.parts, h, k, e, scale];
+            self.stream.launch(kernel, shape, arguments);
             let (out, lse) = (out.at(first * heads.query_width()), lse.at(first * queries));
             self.merge(heads, words, &items, rows, out, Some(lse));
         }
@@ -90,17 +72,16 @@ impl AttentionOps<Buffer, Cache, Lists> for CudaExecutor {
         if self.exact {
             return self.exact_attention(of, q, kv, out, lse);
         }
-        let Attention { heads: Heads { queries, keys, size }, lists, rows, .. } = of;
+        let Attention { heads: Heads { queries, keys, size, scale }, lists, rows, .. } = of;
         let plan = lists.plan(rows);
         let count = plan.rows.len;
         let [rows, first, pieces] = Self::attention_arguments(lists, plan);
         let sizes = [queries, keys, size, count].map(|n| Argument::U32(n as u32));
         let [heads, key_heads, size_, count_] = sizes;
-        let scale = 1.0 / (size as f32).sqrt();
-        if let Some(kernels) = on_tensor_cores(self.precision, size) {
+        if let Some([kernel, ..]) = on_tensor_cores(self.precision, size) {
             let shape = tile_shape(count, queries, 3, size, 0);
             let arguments = args![rows, first, pieces, q, kv, &*out, &*lse, heads, key_heads, count_, scale];
-            return self.stream.launch(kernels.forward, shape, arguments);
+            return self.stream.launch(kernel, shape, arguments);
         }
         self.stream.launch(
             kernel!(self.precision, "attention"),
@@ -121,14 +102,14 @@ impl AttentionOps<Buffer, Cache, Lists> for CudaExecutor {
             warp_shape(each),
             args![out, dout, &self.delta, size as u32, each as u32],
         );
-        let scale = 1.0 / (size as f32).sqrt();
+        let scale = heads.scale;
         let [h, k, e] = [heads.queries, heads.keys, size].map(|n| n as u32);
         let [at, first, pieces] = Self::attention_arguments(lists, plan);
         let [first_by_key, pieces_by_key] =
             [plan.by_key.first, plan.by_key.pieces].map(|list| Argument::from(lists.words.at(list, 0)));
-        if let Some(kernels) = on_tensor_cores(self.precision, size) {
+        if let Some([_, by_q, by_kv]) = on_tensor_cores(self.precision, size) {
             self.stream.launch(
-                kernels.dq,
+                by_q,
                 tile_shape(count, heads.queries, 4, size, 0),
                 args![at, first, pieces, q, kv, lse, &self.delta, dout, &*dq, h, k, count as u32, scale],
             );
@@ -136,7 +117,7 @@ impl AttentionOps<Buffer, Cache, Lists> for CudaExecutor {
             // lse, delta and the last key of each query.
             let more = 3 * TILE * 4;
             return self.stream.launch(
-                kernels.dkv,
+                by_kv,
                 tile_shape(keys, heads.keys, 4, size, more),
                 args![at, first, pieces, q, kv, lse, &self.delta, dout, &*dkv, h, k, keys as u32, scale],
             );

@@ -54,20 +54,12 @@ impl CudaExecutor {
         lse: Option<Address>,
     ) {
         let Heads { queries, size, .. } = heads;
+        let [first, parts] = [items.row_first, items.row_parts].map(|list| words.at(list, 0));
+        let ([h, e, n], to) = ([queries, size, rows].map(|n| n as u32), lse.unwrap_or(self.parts.at(0)));
         self.stream.launch(
             kernel!(self.precision, "decode_merge"),
             warp_shape(rows * queries),
-            args![
-                words.at(items.row_first, 0),
-                words.at(items.row_parts, 0),
-                &self.parts,
-                out,
-                lse.unwrap_or(self.parts.at(0)),
-                u32::from(lse.is_some()),
-                queries as u32,
-                size as u32,
-                rows as u32
-            ],
+            args![first, parts, &self.parts, out, to, u32::from(lse.is_some()), h, e, n],
         );
     }
 }
@@ -99,41 +91,26 @@ impl DecodeOps<Buffer, Weights, Cache, Lists> for CudaExecutor {
     ) {
         let StepAttention { weights, heads, layer, .. } = of;
         let cache = &cache.layers[layer];
-        let Heads { queries, keys, size } = heads;
+        let Heads { queries, keys, size, scale } = heads;
         let (Items { items, place, ranges, .. }, lists) = (decoding.items, &decoding.lists);
         let words = &lists.words;
         let room = decoding.bucket.parts * queries * (size + 2);
         self.parts.reserve(&self.stream, FULL, room, Purpose::Pass);
-        let scale = 1.0 / (size as f32).sqrt();
         let norm = |norm: Option<Span>| norm.map_or(self.angles.at(0), |norm| weights.at(norm.offset));
         // Without rotary embedding, by the angle 0: the second table.
-        let angles = self.angles.at(if of.rope { 0 } else { self.angles.len() / 2 });
+        let angles = self.angles.at(if of.rope.is_some() { 0 } else { self.angles.len() / 2 });
         let ([parts, _], shape) = parts_kernels(self.precision, heads, place.len);
+        let [items, place, ranges, positions, slots] =
+            [items, place, ranges, lists.positions, lists.slots].map(|list| words.at(list, 0));
+        let (normed, [h, k, e]) = (u32::from(of.q_norm.is_some()), [queries, keys, size].map(|n| n as u32));
+        let ([q_norm, k_norm], eps, to) = ([of.q_norm, of.k_norm].map(norm), of.eps, &self.parts);
+        let arguments = args![
+            items, place, ranges, positions, slots, angles, q_norm, k_norm, normed, eps, qkv, cache, to, h,
+            k, e, scale
+        ];
         // Blocks run in any order, so rows that attend to keys which others of them store do so once all are there.
         for _ in 0..if decoding.reads_its_own() { 2 } else { 1 } {
-            self.stream.launch(
-                parts,
-                shape,
-                args![
-                    words.at(items, 0),
-                    words.at(place, 0),
-                    words.at(ranges, 0),
-                    words.at(lists.positions, 0),
-                    words.at(lists.slots, 0),
-                    angles,
-                    norm(of.q_norm),
-                    norm(of.k_norm),
-                    u32::from(of.q_norm.is_some()),
-                    of.eps,
-                    qkv,
-                    cache,
-                    &self.parts,
-                    queries as u32,
-                    keys as u32,
-                    size as u32,
-                    scale
-                ],
-            );
+            self.stream.launch(parts, shape, arguments);
         }
         self.merge(heads, words, &decoding.items, decoding.bucket.rows, out.at(0), None);
     }
@@ -161,24 +138,14 @@ impl DecodeOps<Buffer, Weights, Cache, Lists> for CudaExecutor {
             let m = chunk.min(rows - first);
             self.logits_of(weights, head, first, m, x, &mut logits);
             let [tokens, logp, entropy] = [0, 1, 2].map(|part| Argument::from(results.at(part * room)));
-            self.stream.launch(
-                "sample",
-                Shape::of(m, THREADS, SHARED),
-                args![
-                    &logits,
-                    words.at(lists.first, first),
-                    words.at(lists.uniforms, 0),
-                    tokens,
-                    logp,
-                    entropy,
-                    head.vocabulary as u32,
-                    factor,
-                    u32::try_from(sampling.top_k).unwrap_or(u32::MAX),
-                    sampling.top_p,
-                    sampling.min_p,
-                    u32::from(greedy)
-                ],
-            );
+            let (draws, uniforms) = (words.at(lists.first, first), words.at(lists.uniforms, 0));
+            let top_k = u32::try_from(sampling.top_k).unwrap_or(u32::MAX);
+            let (v, greedy) = (head.vocabulary as u32, u32::from(greedy));
+            let Sampling { top_p, min_p, .. } = *sampling;
+            let arguments = args![
+                &logits, draws, uniforms, tokens, logp, entropy, v, factor, top_k, top_p, min_p, greedy
+            ];
+            self.stream.launch("sample", Shape::of(m, THREADS, SHARED), arguments);
         }
         self.logits = logits;
     }

@@ -62,30 +62,16 @@ impl HeadOps<Buffer, Weights, Buffer, Lists> for CudaExecutor {
         for first in (0..rows).step_by(chunk) {
             let m = chunk.min(rows - first);
             self.logits_of(weights, head, first, m, x, logits);
-            self.stream.launch(
-                "head_scores",
-                row_shape(m, v),
-                args![&*logits, saved.at(2 * first), v as u32, factor],
-            );
+            let arguments = args![&*logits, saved.at(2 * first), v as u32, factor];
+            self.stream.launch("head_scores", row_shape(m, v), arguments);
             let [from, to] = [first_picks[first], first_picks[first + m]].map(|pick| pick as usize);
             let [pick_rows, tokens] =
                 [lists.pick_rows, lists.pick_tokens].map(|list| lists.words.at(list, from));
-            self.stream.launch(
-                "head_picks",
-                Shape::covering(to - from, THREADS),
-                args![
-                    &*logits,
-                    &*saved,
-                    pick_rows,
-                    tokens,
-                    scores.at(from),
-                    scores.at(picks + from),
-                    (to - from) as u32,
-                    first as u32,
-                    v as u32,
-                    factor
-                ],
-            );
+            let [count, first, width] = [to - from, first, v].map(|n| n as u32);
+            let [logp, entropy] = [from, picks + from].map(|at| scores.at(at));
+            let arguments =
+                args![&*logits, &*saved, pick_rows, tokens, logp, entropy, count, first, width, factor];
+            self.stream.launch("head_picks", Shape::covering(to - from, THREADS), arguments);
         }
     }
 
@@ -136,20 +122,13 @@ impl HeadOps<Buffer, Weights, Buffer, Lists> for CudaExecutor {
             if !kept {
                 self.logits_of(weights, head, first, m, x, logits);
             }
-            self.stream.launch(
-                kernel!(self.precision, "head_backward"),
-                Shape::of(m, row_threads(v), 0),
-                args![
-                    &*logits,
-                    saved.at(2 * first),
-                    lists.words.at(lists.pick_first, first),
-                    lists.words.at(lists.pick_tokens, 0),
-                    derivatives.at(0),
-                    derivatives.at(picks),
-                    v as u32,
-                    factor
-                ],
-            );
+            let (starts, tokens) =
+                (lists.words.at(lists.pick_first, first), lists.words.at(lists.pick_tokens, 0));
+            let [dlogp, dentropy] = [0, picks].map(|at| derivatives.at(at));
+            let saved = saved.at(2 * first);
+            let arguments = args![&*logits, saved, starts, tokens, dlogp, dentropy, v as u32, factor];
+            let shape = Shape::of(m, row_threads(v), 0);
+            self.stream.launch(kernel!(self.precision, "head_backward"), shape, arguments);
             let dz = logits.rows(0, v * FULL.bytes() / self.precision.bytes());
             let w = weights.rows(weight.offset, d);
             self.product([m, d, v], dz, w, dx.rows(first * d, d), 1.0, Write::Replace);

@@ -8,23 +8,17 @@ use crate::executor::{HeadRows, Norm, NormOps};
 
 impl NormOps<Buffer, Weights, Buffer> for CudaExecutor {
     fn rms_norm(&mut self, norm: Norm<'_, Weights>, x: &Buffer, y: &mut Buffer, scale: &mut Buffer) {
-        let Norm { weights, weight, eps, rows } = norm;
+        let Norm { weights, weight, eps, rows, .. } = norm;
         let arguments = args![x, weights.at(weight.offset), eps, &*y, &*scale, weight.len as u32];
-        self.stream.launch(
-            kernel!(self.precision, "rms_norm"),
-            row_shape(rows, self.lines(weight.len)),
-            arguments,
-        );
+        let shape = row_shape(rows, self.lines(weight.len));
+        self.stream.launch(kernel!(self.precision, "rms_norm"), shape, arguments);
     }
 
     fn rms_norm_again(&mut self, norm: Norm<'_, Weights>, x: &Buffer, scale: &Buffer, y: &mut Buffer) {
         let Norm { weights, weight, rows, .. } = norm;
         let arguments = args![x, weights.at(weight.offset), scale, &*y, weight.len as u32];
-        self.stream.launch(
-            kernel!(self.precision, "rms_norm_again"),
-            row_shape(rows, self.lines(weight.len)),
-            arguments,
-        );
+        let shape = row_shape(rows, self.lines(weight.len));
+        self.stream.launch(kernel!(self.precision, "rms_norm_again"), shape, arguments);
     }
 
     fn rms_norm_backward(
@@ -42,11 +36,8 @@ impl NormOps<Buffer, Weights, Buffer> for CudaExecutor {
             self.sum_columns(Columns::Norm { x, scale, dy }, rows, weight.len, to);
         }
         let arguments = args![x, weights.at(weight.offset), scale, dy, &*dx, weight.len as u32];
-        self.stream.launch(
-            kernel!(self.precision, "rms_norm_backward"),
-            row_shape(rows, self.lines(weight.len)),
-            arguments,
-        );
+        let shape = row_shape(rows, self.lines(weight.len));
+        self.stream.launch(kernel!(self.precision, "rms_norm_backward"), shape, arguments);
     }
 
     fn head_norm(
@@ -59,22 +50,10 @@ impl NormOps<Buffer, Weights, Buffer> for CudaExecutor {
     ) {
         let Norm { weights, weight, eps, .. } = norm;
         let HeadRows { rows, first, stride, count, size } = heads;
-        let each = rows * count;
-        self.stream.launch(
-            kernel!(self.precision, "head_norm"),
-            warp_shape(each),
-            args![
-                weights.at(weight.offset),
-                eps,
-                x.at(first),
-                &*raw,
-                &*scale,
-                count as u32,
-                stride as u32,
-                size as u32,
-                each as u32
-            ],
-        );
+        let (each, weight) = (rows * count, weights.at(weight.offset));
+        let [n, stride, size, all] = [count, stride, size, each].map(|n| n as u32);
+        let arguments = args![weight, eps, x.at(first), &*raw, &*scale, n, stride, size, all];
+        self.stream.launch(kernel!(self.precision, "head_norm"), warp_shape(each), arguments);
     }
 
     fn head_norm_backward(
@@ -91,21 +70,10 @@ impl NormOps<Buffer, Weights, Buffer> for CudaExecutor {
         let each = rows * count;
         let mut shares = std::mem::take(&mut self.shares);
         shares.reserve(&self.stream, FULL, each * size, Purpose::Pass);
-        self.stream.launch(
-            kernel!(self.precision, "head_norm_backward"),
-            warp_shape(each),
-            args![
-                weights.at(weight.offset),
-                raw,
-                scale,
-                dx.at(first),
-                &shares,
-                count as u32,
-                stride as u32,
-                size as u32,
-                each as u32
-            ],
-        );
+        let [n, stride, e, all] = [count, stride, size, each].map(|n| n as u32);
+        let arguments =
+            args![weights.at(weight.offset), raw, scale, dx.at(first), &shares, n, stride, e, all];
+        self.stream.launch(kernel!(self.precision, "head_norm_backward"), warp_shape(each), arguments);
         if let Some(gradient) = gradient {
             self.sum_columns(Columns::Full(&shares), each, size, gradient.at(weight.offset).into());
         }

@@ -11,6 +11,7 @@ use super::super::weights::Weights;
 use super::{CudaExecutor, FULL, MOVED, THREADS, args, kernel, row_threads};
 use crate::engine::Precision;
 use crate::executor::{HeadRows, Rotation, RowOps, Rows};
+use crate::families::Activation;
 use crate::layout::Span;
 
 impl RowOps<Buffer, Weights, Buffer, Lists> for CudaExecutor {
@@ -83,28 +84,21 @@ impl RowOps<Buffer, Weights, Buffer, Lists> for CudaExecutor {
         self.stream.launch(kernel!(self.precision, "embed_backward"), shape, arguments);
     }
 
-    fn rotate(&mut self, direction: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
+    fn rotate(&mut self, rotation: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
         let HeadRows { rows: count, first, stride, count: per_row, size } = heads;
-        let sign = if direction == Rotation::Forward { 1.0f32 } else { -1.0 };
         let positions = lists.words.at(lists.plan(rows).positions, 0);
         let pairs = count * per_row * size / 2;
-        self.stream.launch(
-            kernel!(self.precision, "rotate"),
-            Shape::covering(pairs, THREADS),
-            args![
-                &self.angles,
-                positions,
-                x.at(first),
-                per_row as u32,
-                stride as u32,
-                size as u32,
-                sign,
-                pairs as u32
-            ],
-        );
+        let [n, stride, size, all] = [per_row, stride, size, pairs].map(|n| n as u32);
+        let arguments = args![&self.angles, positions, x.at(first), n, stride, size, rotation.sign, all];
+        self.stream.launch(kernel!(self.precision, "rotate"), Shape::covering(pairs, THREADS), arguments);
     }
 
-    fn swiglu(&mut self, rows: usize, width: usize, gate_up: &Buffer, act: &mut Buffer) {
+    /// Only models that are refused before need it.
+    fn scale(&mut self, _: usize, factor: f32, _: &mut Buffer) {
+        unreachable!("an embedding times {factor}");
+    }
+
+    fn gated(&mut self, _: Activation, rows: usize, width: usize, gate_up: &Buffer, act: &mut Buffer) {
         self.stream.launch(
             kernel!(self.precision, "swiglu"),
             self.line_shape(rows, width),
@@ -112,7 +106,14 @@ impl RowOps<Buffer, Weights, Buffer, Lists> for CudaExecutor {
         );
     }
 
-    fn swiglu_backward(&mut self, rows: usize, width: usize, gate_up: &mut Buffer, dact: &mut Buffer) {
+    fn gated_backward(
+        &mut self,
+        _: Activation,
+        rows: usize,
+        width: usize,
+        gate_up: &mut Buffer,
+        dact: &mut Buffer,
+    ) {
         self.stream.launch(
             kernel!(self.precision, "swiglu_backward"),
             self.line_shape(rows, width),

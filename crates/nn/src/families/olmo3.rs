@@ -1,0 +1,24 @@
+//! OLMo 3: OLMo 2 with a window in three of four layers, whose rotary frequencies are not scaled.
+
+use serde_json::json;
+
+use super::{Family, Layer, gemma3_text, olmo2};
+use crate::config::fields::object;
+
+pub(super) const FAMILY: Family = Family {
+    class_name: "Olmo3ForCausalLM",
+    model_type: "olmo3",
+    defaults: || {
+        let mut defaults = object((olmo2::FAMILY.defaults)());
+        let own = json!({"default_theta": 5e5, "sliding_window": 4096, "sliding_window_pattern": 4});
+        defaults.extend(object(own));
+        defaults.into()
+    },
+    read: gemma3_text::read_windows,
+    write: gemma3_text::windows,
+    layer: |config, layer| {
+        let Layer { rope, window, .. } = gemma3_text::windowed(config, layer);
+        Layer { rope, window, ..(olmo2::FAMILY.layer)(config, layer) }
+    },
+    ..olmo2::FAMILY
+};

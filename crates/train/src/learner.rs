@@ -254,6 +254,7 @@ impl Learner {
     /// # Errors
     /// Bad input: a token outside the vocabulary, a sequence that is too long.
     pub fn score(&mut self, sequences: &[Vec<u32>], temperature: f32) -> anyhow::Result<Vec<SequenceScores>> {
+        positive(temperature)?;
         for (index, tokens) in sequences.iter().enumerate() {
             self.check(&format!("sequences[{index}]"), tokens)?;
         }
@@ -285,6 +286,7 @@ impl Learner {
         loss: &Loss,
         temperature: f32,
     ) -> anyhow::Result<TokenSums> {
+        positive(temperature)?;
         for (index, datum) in data.iter().enumerate() {
             self.check(&format!("data[{index}].tokens"), &datum.tokens)?;
             let constant = datum.advantages.windows(2).all(|pair| pair[0] == pair[1]);
@@ -457,6 +459,13 @@ impl Learner {
         std::fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
         publish(parent, name, Existing::Replace, fill).map(|_: PathBuf| ())
     }
+}
+
+fn positive(temperature: f32) -> anyhow::Result<()> {
+    if !(temperature > 0.0 && temperature.is_finite()) {
+        bad_input!("temperature: found {temperature}, wanted a finite number above 0");
+    }
+    Ok(())
 }
 
 /// A datum with its scores.

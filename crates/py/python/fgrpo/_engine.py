@@ -231,6 +231,8 @@ class Engine:
         for name, number in (("n", n), ("max_tokens", max_tokens)):
             if number < 1:
                 raise ValueError(f"{name}: found {number}, wanted at least 1")
+        if seed is not None and not 0 <= seed < 2**64:
+            raise ValueError(f"seed: found {seed}, wanted 0 to 2^64 - 1")
         texts = [stop] if isinstance(stop, str) else list(stop or ())
         if not rows:
             return []

@@ -374,7 +374,13 @@ fn completions_of_a_real_llama_cpp_server_are_learned_from_or_refused() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/llama_server.py");
     let mut command = std::process::Command::new(python);
     let file = folder.path().join("model.gguf");
-    fgrpo().args(["merge", "--dtype", "f32", "--model"]).arg(&model).arg("--out").arg(&file).assert().success();
+    fgrpo()
+        .args(["merge", "--dtype", "f32", "--model"])
+        .arg(&model)
+        .arg("--out")
+        .arg(&file)
+        .assert()
+        .success();
     command.arg(script).arg(&file).arg(port.to_string());
     let quiet = std::process::Stdio::null;
     let mut server = Process(command.stdout(quiet()).stderr(quiet()).spawn().unwrap());

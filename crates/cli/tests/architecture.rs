@@ -56,7 +56,7 @@ fn crates_know_only_whom_the_design_allows() {
             ],
         ),
         ("explore", &["fgrpo-core"]),
-        ("py", &["fgrpo", "fgrpo-core", "fgrpo-verify", "fgrpo-eval"]),
+        ("py", &["fgrpo", "fgrpo-core", "fgrpo-verify", "fgrpo-eval", "fgrpo-nn", "fgrpo-train"]),
     ] {
         let path = root().join("crates").join(name).join("Cargo.toml");
         let manifest: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();

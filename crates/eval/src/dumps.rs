@@ -391,7 +391,7 @@ pub fn read_each(path: &Path) -> anyhow::Result<Scored> {
 /// `tracing` event.
 ///
 /// # Errors
-/// As [`read`] and [`samples::read_all`]; bad input for a file that is named twice.
+/// As [`read`] and [`samples::merged`]; bad input for a file that is named twice.
 pub fn read_all(paths: &[PathBuf], merge: bool) -> anyhow::Result<Vec<Benchmark>> {
     let mut known: HashMap<PathBuf, &Path> = HashMap::new();
     for path in paths {
@@ -412,7 +412,7 @@ pub fn read_all(paths: &[PathBuf], merge: bool) -> anyhow::Result<Vec<Benchmark>
         }
     }
     if merge {
-        return samples::read_all(paths, true);
+        return samples::merged(paths);
     }
     Ok(paths.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?.concat())
 }

@@ -634,18 +634,11 @@ pub fn count(graded: &[GradedSample], path: &Path) -> anyhow::Result<Vec<Benchma
     Ok(gathering.finish())
 }
 
-/// Reads several paths, each with its own benchmarks; with `merge`, as parts of the same benchmarks.
+/// Reads several paths as parts of the same benchmarks.
 ///
 /// # Errors
-/// Same as [`read`].
-pub fn read_all(paths: &[PathBuf], merge: bool) -> anyhow::Result<Vec<Benchmark>> {
-    if !merge {
-        let mut all = Vec::new();
-        for path in paths {
-            all.extend(read(path)?);
-        }
-        return Ok(all);
-    }
+/// Same as [`read`], and files that don't name their benchmark.
+pub fn merged(paths: &[PathBuf]) -> anyhow::Result<Vec<Benchmark>> {
     let mut gathering = Gathering::default();
     let mut read = 0;
     for path in paths {

@@ -669,7 +669,7 @@ fn the_laptop_measures_the_nll_of_its_runs_evaluations() {
     let plan = done(&["paper", "table-2", "--out", &out, "--dry-run"]);
     assert!(plan.contains("fgrpo nll of the start's evaluation"), "{plan}");
     // Weak policies have a correct sample among this many.
-    let more = ["--set", "eval.samples=64", "--set", "task.held_out=32"];
+    let more = ["--set", "eval.samples=128", "--set", "task.held_out=32"];
     let text = done(&[&["paper", "table-2", "--out", &out][..], &tiny(), &more].concat());
     assert!(text.contains("arithmetic (Avg. Math)") && text.contains("here with eval.every=2"), "{text}");
     let csv = std::fs::read_to_string(folder.path().join("out/table-2.csv")).unwrap();

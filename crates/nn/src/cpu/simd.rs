@@ -100,7 +100,7 @@ macro_rules! lanes {
 }
 
 /// `2 √(2/π)`, and that times 0.044715.
-const GELU: f32 = 1.595_769;
+const GELU: f32 = 1.595_769_2;
 const GELU_CUBE: f32 = 0.071_354_814;
 
 vectorised! {

@@ -171,7 +171,7 @@ impl ModelConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InitConfig {
-    /// `qwen2` (bias of the query, key and value products), `qwen3` (norms of queries and keys) or `llama`.
+    /// Family of the decoder, which decides its biases and norms.
     #[serde(default = "defaults::architecture")]
     #[schemars(schema_with = "schema::word::<Architecture>")]
     pub architecture: Architecture,

@@ -5,7 +5,7 @@
 //! one. Difference from the usual loop: `old_logp` *is* the log-probabilities recorded during sampling. Sampler and
 //! learner use the same weights, so there is no second forward pass.
 
-use crate::config::{Config, Every, Truncated, UpdateConfig};
+use crate::config::{Config, Every, Truncated};
 use crate::credit::{Credited, credit};
 use crate::device;
 use crate::evaluation::in_training::{Series, check_held_out};
@@ -79,6 +79,7 @@ pub fn train(
     let recorded = std::fs::read_to_string(out.join(CONFIGURATION)).ok();
     let recorded = recorded.filter(|_| matches!(if_exists, IfExists::Resume { .. }));
     let recorded = recorded.and_then(|text| Config::parse(&text, &[]).ok());
+    let open = config;
     let config = &needs::decided(config, task, name, recorded.as_ref())?;
     check_held_out(config, task)?;
     check_cache(config, task, name)?;
@@ -92,9 +93,9 @@ pub fn train(
     let inputs = Inputs::of(config, task, Stage::Rl)?;
     sessions::begin(&run.path, name, config.threads(), inputs, if_exists.accepts_changes(), events)?;
     device::announce(&device, events);
-    if config.compute.checkpointing() || config.update.micro_batch_tokens() < UpdateConfig::MICRO_BATCH_TOKENS
-    {
-        let (tokens, checkpointing) = (config.update.micro_batch_tokens(), config.compute.checkpointing());
+    let of = |config: &Config| (config.update.micro_batch_tokens(), config.compute.checkpointing());
+    if of(config) != of(open) {
+        let (tokens, checkpointing) = of(config);
         events.say(&format!(
             "memory: update.micro_batch_tokens = {tokens}, compute.checkpoint_activations = {checkpointing}"
         ));

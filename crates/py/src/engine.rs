@@ -271,6 +271,7 @@ impl Engine {
         advantages: PyReadonlyArray1<'py, f64>,
         loss: Option<&str>,
         dlogp: Option<Floats<'py>>,
+        max_len: usize,
         temperature: f32,
     ) -> PyResult<Sums> {
         let mut data = Vec::new();
@@ -290,13 +291,12 @@ impl Engine {
                 advantages: advantages.as_slice()?[own].to_vec(),
             });
         }
-        let longest = data.iter().map(|datum| datum.sampled.len()).max().unwrap_or(1).max(1);
         let loss = match loss {
             None => Loss::Derivatives(derivatives),
             Some("\"cross_entropy\"") => Loss::CrossEntropy,
             Some(keys) => json::parse(keys.as_bytes())
                 .map_err(anyhow::Error::from)
-                .and_then(|keys| Loss::policy(keys, longest))
+                .and_then(|keys| Loss::policy(keys, max_len))
                 .map_err(|error| bad(in_one_line(&error)))?,
         };
         let sums = self.call(py, move |learner, _| learner.forward_backward(&data, &loss, temperature))?;

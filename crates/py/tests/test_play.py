@@ -199,6 +199,7 @@ def test_an_environment_that_raises_makes_its_episode_unscorable_and_is_shown_on
         groups = fgrpo.play(engine, Broken, rows, n=2)
     assert [[episode.finish for episode in group] for group in groups] == [["error"] * 2, ["stop"] * 2]
     assert np.isnan(groups[0][0].reward) and groups[1][0].reward == 0
+    assert groups[0][0].data(0.0) == [] and len(groups[1][0].data(0.0)) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         [[episode]] = fgrpo.play(Scripted(bytes_model, lambda i, turn: "4"), Calculator, [ROW], 1, reward=lambda episode, a, **row: a + episode.turns)

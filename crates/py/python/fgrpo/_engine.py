@@ -279,6 +279,7 @@ class Engine:
         loss: str | Mapping[str, Any] = "grpo",
         *,
         aggregation: str = "token-mean",
+        max_len: int | None = None,
         entropy_coef: float = 0.0,
         dlogp: Sequence[npt.ArrayLike] | None = None,
         temperature: float = 1.0,
@@ -287,7 +288,8 @@ class Engine:
 
         loss: a name or a table as in the configuration's ``algorithm.loss``, such as ``"dapo"`` or ``{"kind": "grpo", "clip": 0.1}``, or
             ``"cross_entropy"``: the mean of ``-advantage * logp``.
-        aggregation: as ``algorithm.aggregation``; its means are over the data of this call.
+        aggregation: as ``algorithm.aggregation``; its means are over the data of this call. ``"seq-mean-token-sum-norm"`` divides by
+            ``max_len`` (Dr. GRPO).
         dlogp: in place of a loss, its derivative by the log-probability of every token in it, one array for each datum: any loss of yours,
             from the log-probabilities of :meth:`score`.
         temperature: the one that the samples were drawn with.
@@ -302,6 +304,8 @@ class Engine:
                 raise TypeError(f"data[{i}]: found {type(datum).__name__}, wanted fgrpo.Datum")
         if not chosen:
             raise ValueError("data: found none, wanted at least one datum")
+        if aggregation == "seq-mean-token-sum-norm" and (max_len is None or max_len < 1):
+            raise ValueError(f"max_len: found {max_len}, wanted the length that {aggregation!r} divides by")
         keys: str | None = _loss(loss, aggregation, entropy_coef)
         slopes = None
         if dlogp is not None:
@@ -319,6 +323,7 @@ class Engine:
             np.concatenate([datum.advantages for datum in chosen]),
             keys,
             slopes,
+            max_len or 1,
             temperature,
         )
         names = ("ratio", "kl_to_sampler", "clipped_low", "clipped_high", "ratio_max", "logp_difference_max")

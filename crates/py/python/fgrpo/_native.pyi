@@ -107,6 +107,7 @@ class Engine:
         advantages: _Floats,
         loss: str | None,
         dlogp: _Singles | None,
+        max_len: int,
         temperature: float,
     ) -> tuple[float, int, list[float], list[float]]: ...
     def optim_step(

@@ -60,7 +60,9 @@ class Episode:
         return self.parts[-1].logprobs
 
     def data(self, advantage: float) -> list[Datum]:
-        """The episode for :meth:`Engine.forward_backward`: every trained token is one that was sampled."""
+        """The episode for :meth:`Engine.forward_backward`: every trained token is one that was sampled. Nothing of an unscorable one."""
+        if np.isnan(self.reward):
+            return []
         return [
             Datum(tokens=part.tokens, mask=part.mask, logprobs=part.logprobs, advantages=advantage) for part in self.parts if part.mask.any()
         ]

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -63,6 +64,14 @@ def model(tmp_path_factory, command):
     made = command("init", "--arch", "qwen3", *sizes, "--tokenizer", folder, "--out", out)
     assert made.returncode == 0, made.stderr
     return out
+
+
+@pytest.fixture
+def ctrl_c():
+    """Sends this process what Ctrl-C does, also where whoever started the tests ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: os.kill(os.getpid(), signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The engine in this process: against itself, against the closed-form losses, and in a loop that must learn."""
 
 import os
-import signal
 import threading
 
 import numpy as np
@@ -209,8 +208,8 @@ def test_a_gradient_that_no_update_used_is_not_lost_silently(engine, prompt, tmp
         engine.save(tmp_path / "mine")
 
 
-def test_ctrl_c_stops_sampling_and_the_engine_goes_on(engine, prompt):
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+def test_ctrl_c_stops_sampling_and_the_engine_goes_on(engine, prompt, ctrl_c):
+    timer = threading.Timer(0.3, ctrl_c)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         engine.sample([prompt], n=200_000, max_tokens=50)

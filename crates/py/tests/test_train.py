@@ -1,8 +1,6 @@
 """``fgrpo.train`` against the command: the same bits, with the reward in this process."""
 
 import json
-import os
-import signal
 import threading
 
 import pytest
@@ -71,13 +69,13 @@ def test_a_run_is_that_of_the_command_bit_for_bit(command, model, grader, tmp_pa
     assert weights(out) == weights(there)
 
 
-def test_ctrl_c_saves_and_a_resumed_run_has_the_same_bits(model, grader, tmp_path):
+def test_ctrl_c_saves_and_a_resumed_run_has_the_same_bits(model, grader, tmp_path, ctrl_c):
     settings = {"reward": grader[1], "data": ROWS, "held_out": ROWS[:4]}
     whole = fgrpo.train(config(model), **settings, out=tmp_path / "whole")
 
     def interrupt(step):
         if step["step"] == 1:
-            os.kill(os.getpid(), signal.SIGINT)
+            ctrl_c()
 
     slow = {"reward": lambda completion, sum, **columns: (threading.Event().wait(0.01), grader[1](completion, sum))[1]}
     with pytest.raises(KeyboardInterrupt):

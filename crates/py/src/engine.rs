@@ -177,7 +177,7 @@ impl Engine {
                         let config = engine.config();
                         let sizes = [
                             config.vocab_size,
-                            config.max_position_embeddings,
+                            config.context(),
                             engine.parameters(),
                             engine.trained_parameters(),
                         ];

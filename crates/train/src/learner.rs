@@ -23,6 +23,7 @@ use fgrpo_eval::io::files::{Existing, publish, write_whole};
 use fgrpo_eval::io::json;
 use fgrpo_nn::{AdamW, Arrival, Completion, Device, Engine, FamilyScores, Feed, Sampling, UpdateReport};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -145,7 +146,7 @@ impl Learner {
         }
         let language = Arc::new(Language::read(model, &[])?);
         let mut engine = match lora.and_then(|lora| lora.base) {
-            Some(base) => policy::open_in(model, base, device)?,
+            Some(base) => policy::open_in(model, Some(base), device)?,
             None => policy::open(model, adapter, device)?,
         };
         if let Some(lora) = lora {
@@ -182,11 +183,11 @@ impl Learner {
                 config.vocab_size
             );
         }
-        if tokens.is_empty() || tokens.len() > config.max_position_embeddings {
+        if tokens.is_empty() || tokens.len() > config.context() {
             bad_input!(
                 "{name}: found {} tokens, wanted 1 to {}, the model's positions",
                 tokens.len(),
-                config.max_position_embeddings
+                config.context()
             );
         }
         Ok(())
@@ -202,7 +203,7 @@ impl Learner {
         draws: &Draws,
         go_on: &(dyn Fn() -> bool + Sync),
     ) -> anyhow::Result<Option<Vec<Vec<Completion>>>> {
-        let positions = self.engine.config().max_position_embeddings;
+        let positions = self.engine.config().context();
         for (index, prompt) in prompts.iter().enumerate() {
             self.check(&format!("prompts[{index}]"), prompt)?;
             if prompt.len() == positions {
@@ -330,7 +331,7 @@ impl Learner {
             let mut own: Vec<usize> =
                 family.predictions.iter().flat_map(|&p| members[p].iter().copied()).collect();
             own.sort_unstable();
-            let local: std::collections::HashMap<usize, usize> =
+            let local: HashMap<usize, usize> =
                 family.predictions.iter().enumerate().map(|(i, &p)| (p, i)).collect();
             for index in own {
                 let at: Vec<usize> = places[index].iter().map(|place| local[place]).collect();

@@ -21,7 +21,7 @@ pub fn fresh(config: &Config, task: &Task, device: &Device) -> anyhow::Result<En
     let mut engine = match (&config.model.path, &config.model.init) {
         (Some(path), _) => {
             let base = config.lora.as_ref().and_then(|lora| lora.base);
-            Engine::open_with_base(&checkpoint_of(path)?, base, device).or_bad_input()?
+            open_in(path, base, device)?
         }
         (None, Some(init)) => {
             let key = seeds::weights(config.start_seed());
@@ -83,12 +83,12 @@ pub fn open(folder: &Path, adapter: Option<&Path>, device: &Device) -> anyhow::R
     Ok(engine)
 }
 
-/// A checkpoint's policy whose matrices are in `base`'s format.
+/// A checkpoint's policy, without an adapter; with `base`, its matrices are in that format.
 ///
 /// # Errors
 /// Bad input if the folder isn't a checkpoint, or the format can't be.
-pub fn open_in(folder: &Path, base: BaseFormat, device: &Device) -> anyhow::Result<Engine> {
-    Engine::open_with_base(&checkpoint_of(folder)?, Some(base), device).or_bad_input()
+pub fn open_in(folder: &Path, base: Option<BaseFormat>, device: &Device) -> anyhow::Result<Engine> {
+    Engine::open_with_base(&checkpoint_of(folder)?, base, device).or_bad_input()
 }
 
 fn checkpoint_of(folder: &Path) -> anyhow::Result<Checkpoint> {

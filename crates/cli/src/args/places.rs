@@ -136,9 +136,11 @@ fn place(
 /// # Errors
 /// Bad input: a run without checkpoints, or without this one; a hub name that the hub or, offline, the cache doesn't
 /// have. What downloads fail with.
-pub fn model(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
-    in_place(key, &mut written, (Kind::Model, Use::Training), None, true)?;
-    Ok(written)
+pub fn model(key: &str, written: PathBuf) -> anyhow::Result<PathBuf> {
+    if !written.exists() {
+        interrupt::listen();
+    }
+    model_for_library(key, written)
 }
 
 /// [`model`] for a caller with signal handlers of its own, which a download then leaves as they are.

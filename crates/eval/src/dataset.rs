@@ -16,7 +16,7 @@ mod shards;
 
 use crate::bad_input;
 use crate::kind::math::is_mathematics;
-use crate::kind::{TaskKind, Truth};
+use crate::kind::{TaskKind, Truth, short_hash};
 use crate::names::Named;
 use crate::row::{Row, Table, Unusable, plain_text, shown, shown_text, value};
 use crate::verifier::Cells;
@@ -178,12 +178,17 @@ fn problem_of(row: &Row, found: &columns::Found) -> Result<Problem, Unusable> {
     {
         last.content = shown;
     }
+    let id = match &truth {
+        // Rows of an environment may differ in what the prompt doesn't show.
+        Truth::Environment(_) => short_hash(&format!("{} {}", id_of(&messages), truth.fingerprint())),
+        _ => id_of(&messages),
+    };
     Ok(Problem {
         solution: last_answer.or(solution),
         subject: text(&found.subject),
         level: text(&found.level),
         source_id: text(&found.id),
-        ..Problem::new(id_of(&messages), messages, truth)
+        ..Problem::new(id, messages, truth)
     })
 }
 

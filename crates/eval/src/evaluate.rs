@@ -167,7 +167,7 @@ fn grade(
         // A text that the provider withheld says nothing of the model.
         let found = match g.finish.as_deref() {
             Some("content_filter") => Graded::unscorable("content_filter"),
-            _ => parts[part].grader.grade(problem, &g.text),
+            _ => g.graded.clone().unwrap_or_else(|| parts[part].grader.grade(problem, &g.text)),
         };
         // An interrupted verifier gives no verdict.
         if found.verdict == Verdict::Unscorable && interrupt::requested() {

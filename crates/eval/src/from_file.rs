@@ -228,6 +228,7 @@ fn each(
                     .and_then(Value::as_str)
                     .map(str::to_owned),
                 tokens,
+                graded: None,
             };
             visit(number, &name, at, generation)?;
         }

@@ -300,6 +300,7 @@ fn samples(ask: &Ask, api: Api, job: Job, answer: &Value) -> Result<Vec<Generati
                 reasoning: reasoning.as_str().map(str::to_owned),
                 finish,
                 tokens: share(i),
+                graded: None,
             })
         })
         .collect()

@@ -4,6 +4,7 @@
 //! removes it. A key is never stored twice.
 
 use crate::bad_input;
+use crate::graded::Graded;
 use crate::io::lines;
 use crate::samples::MOST_SAMPLES;
 use anyhow::Context;
@@ -15,7 +16,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// One generated sample.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Generation {
     /// The problem's hash.
     pub problem: String,
@@ -32,6 +33,9 @@ pub struct Generation {
     /// Number of generated tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
+    /// The grade of an episode, from its environment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graded: Option<Graded>,
 }
 
 /// The fields needed to index a line.
@@ -182,6 +186,7 @@ mod tests {
             reasoning: None,
             finish: Some("stop".into()),
             tokens: Some(3),
+            graded: None,
         }
     }
 

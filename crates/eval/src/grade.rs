@@ -3,6 +3,7 @@
 use crate::dataset::Problem;
 use crate::graded::{Graded, Response, Verifier};
 use crate::kind::{self, TaskKind, Truth, short_hash};
+use crate::program::Program;
 use crate::verifier::{Grading, Settings};
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
@@ -26,6 +27,7 @@ impl Grader {
     pub fn new(kind: TaskKind, settings: Settings) -> anyhow::Result<Self> {
         let written = match kind {
             TaskKind::Maze => format!("{:?}", settings.maze),
+            TaskKind::Environment => format!("{:?} {}", settings.command, settings.max_turns),
             _ => serde_json::to_string(&settings).expect("settings are JSON"),
         };
         let written = written + &kind::python::file_hash(&settings).unwrap_or_default();
@@ -37,6 +39,12 @@ impl Grader {
     /// The kind of task.
     pub fn kind(&self) -> TaskKind {
         self.kind
+    }
+
+    /// What has the environments, and the most turns of an episode, for a task with one.
+    pub fn environment(&self) -> Option<(&Program, usize)> {
+        let program = self.grading.program.as_deref().filter(|_| self.kind == TaskKind::Environment)?;
+        Some((program, self.grading.settings.max_turns))
     }
 
     /// Asks the program that grades, if there is one, to grade one problem before any work is done.

@@ -1,7 +1,7 @@
 //! The grade of a completion, and what gives one.
 
 use fgrpo_verify::verdict::{Outcome, Verdict};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const LARGEST_REWARD: f64 = 1e6;
 
 /// The grade of a completion.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Graded {
     /// The verdict. `Unscorable` completions are excluded from the group's statistics.
     pub verdict: Verdict,
@@ -19,7 +19,7 @@ pub struct Graded {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reward: Option<f64>,
     /// Several rewards by name, if the verifier gives them: what the reward is made of, or what else counts.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rewards: BTreeMap<String, f64>,
     /// Which instructions were followed, if the verifier was asked to explain its verdict.
     #[serde(flatten)]
@@ -33,7 +33,7 @@ pub struct Graded {
 }
 
 /// Which of a problem's instructions a completion follows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Followed {
     /// By the strict reading.
     pub strict: Vec<bool>,

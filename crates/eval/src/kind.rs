@@ -6,6 +6,7 @@
 pub mod choice;
 pub mod code;
 pub mod command;
+pub mod environment;
 mod fenced;
 pub mod ifeval;
 pub mod json_schema;
@@ -113,6 +114,7 @@ kinds! {
         Some(r#"{"problem", "response"}: judged by your own program (--command)"#);
     Python(python) = "python": "graded by your own Python function",
         Some(r#"{"response", ...}: judged by your own Python function (--grader FILE.py:FUNCTION)"#);
+    Environment(environment) = "environment": "conversations with your own environment, whose tools the model calls", None;
     Maze(maze) = "maze": "mazes, which are generated and need no file", None;
 }
 

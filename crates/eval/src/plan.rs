@@ -102,6 +102,10 @@ impl Plan {
         if let Some(rounding) = &self.rounding {
             identity["numbers"] = json!(rounding);
         }
+        // Its answers are part of the samples.
+        for part in self.parts.iter().filter(|part| part.grader.environment().is_some()) {
+            identity["environment"][&part.name] = json!(part.grader.identity());
+        }
         if let Origin::Server(api, _) = origin {
             identity["api"] = json!(api.to_string());
         }

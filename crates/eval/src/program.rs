@@ -18,9 +18,9 @@ use crate::io::interrupt;
 use crate::io::process_group::ProcessGroup;
 use fgrpo_verify::verdict::Verdict;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -336,56 +336,66 @@ impl Program {
         self.ask(&json!({ "problem": problem, "completion": text, "answer_text": answer }))
     }
 
-    fn ask(&self, question: &Value) -> Graded {
+    /// Asks for the grade of what the question describes.
+    pub fn ask(&self, question: &Value) -> Graded {
+        let read = |line: &[u8], asked| read_answer(line, asked, self.settings.correct_from);
+        self.exchange(question, &read).unwrap_or_else(|failed| failed)
+    }
+
+    /// Asks for something else than a grade.
+    ///
+    /// # Errors
+    /// The grade of a completion that can't go on: unscorable, with the reason.
+    pub fn ask_for<T: DeserializeOwned>(&self, question: &Value) -> Result<T, Graded> {
+        self.exchange(question, &|line, asked| {
+            let answer: Map<String, Value> = serde_json::from_slice(line).map_err(|why| why.to_string())?;
+            if answer.contains_key("unscorable") {
+                return read_answer(line, asked, 0.0).map(Err);
+            }
+            if answer.get("id").is_some_and(|id| *id != asked) {
+                return Err(format!("to another question than {asked}"));
+            }
+            serde_json::from_value(answer.into()).map(Ok).map_err(|why| why.to_string())
+        })?
+    }
+
+    /// Sends a question and reads its answer.
+    fn exchange<T>(
+        &self,
+        question: &Value,
+        read: &dyn Fn(&[u8], u64) -> Result<T, String>,
+    ) -> Result<T, Graded> {
         let body = question.to_string();
+        let bad = |why: String| Graded::unscorable(format!("bad_answer: {why}"));
         if let Some(here) = &self.here {
-            let graded = read_answer(here(&body).as_bytes(), 0, self.settings.correct_from);
-            return graded.unwrap_or_else(|why| Graded::unscorable(format!("bad_answer: {why}")));
+            return read(here(&body).as_bytes(), 0).map_err(bad);
         }
+        let start = || {
+            Worker::start(&self.settings).map_err(|error| Graded::unscorable(format!("not_started: {error}")))
+        };
         // Everything after the opening brace; the id is added in front of it.
         let body = &body[1..];
-        let mut worker = match self.take() {
-            Ok(worker) => worker,
-            Err(error) => return Graded::unscorable(format!("not_started: {error}")),
-        };
+        let idle = self.idle.lock().unwrap_or_else(|e| e.into_inner()).pop();
+        let mut worker = idle.map_or_else(start, Ok)?;
         let mut asked = worker.ask(body, &self.settings);
         // A child may have exited, or written more output, since its last answer. This completion isn't the cause.
         if worker.answers > 0 && matches!(asked, Err(Failure::Died | Failure::SpokeFirst)) {
             drop(worker);
-            worker = match self.start() {
-                Ok(worker) => worker,
-                Err(error) => return Graded::unscorable(format!("not_started: {error}")),
-            };
+            worker = start()?;
             asked = worker.ask(body, &self.settings);
         }
         match asked {
-            Ok(answer) => match read_answer(&answer, worker.asked, self.settings.correct_from) {
-                Ok(graded) => {
-                    self.idle.lock().unwrap_or_else(|e| e.into_inner()).push(worker);
-                    graded
-                }
-                // After an invalid answer, further output can't be matched to a question.
-                Err(why) => Graded::unscorable(format!("bad_answer: {why}")),
-            },
-            Err(Failure::Late) => Graded::unscorable("timeout"),
-            Err(Failure::Stopped) => Graded::unscorable("stopped"),
-            Err(Failure::Died) => Graded::unscorable("died"),
-            Err(Failure::SpokeFirst) => Graded::unscorable("bad_answer: before the question"),
-            Err(Failure::TooMuch) => Graded::unscorable("bad_answer: more than a line"),
-            Err(Failure::TooLong) => Graded::unscorable("bad_answer: line too long"),
+            // After an invalid answer, further output can't be matched to a question.
+            Ok(answer) => read(&answer, worker.asked).map_err(bad).inspect(|_| {
+                self.idle.lock().unwrap_or_else(|e| e.into_inner()).push(worker);
+            }),
+            Err(Failure::Late) => Err(Graded::unscorable("timeout")),
+            Err(Failure::Stopped) => Err(Graded::unscorable("stopped")),
+            Err(Failure::Died) => Err(Graded::unscorable("died")),
+            Err(Failure::SpokeFirst) => Err(bad("before the question".to_owned())),
+            Err(Failure::TooMuch) => Err(bad("more than a line".to_owned())),
+            Err(Failure::TooLong) => Err(bad("line too long".to_owned())),
         }
-    }
-
-    fn take(&self) -> io::Result<Worker> {
-        let idle = self.idle.lock().unwrap_or_else(|e| e.into_inner()).pop();
-        match idle {
-            Some(worker) => Ok(worker),
-            None => self.start(),
-        }
-    }
-
-    fn start(&self) -> io::Result<Worker> {
-        Worker::start(&self.settings)
     }
 }
 

@@ -133,6 +133,9 @@ pub struct Settings {
     /// configuration this is `task.reasoning`.
     #[serde(skip)]
     pub reasoning: Option<Reasoning>,
+    /// Most turns of the policy in an episode with an environment. In a configuration this is `task.max_turns`.
+    #[serde(skip)]
+    pub max_turns: usize,
     /// The tags of thoughts in the model's template.
     #[serde(skip)]
     pub template_tags: Option<Tags>,
@@ -151,6 +154,7 @@ impl Default for Settings {
             code: Limits::default(),
             maze: Scoring::Exact,
             reasoning: None,
+            max_turns: 1,
             template_tags: None,
         }
     }

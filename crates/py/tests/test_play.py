@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fgrpo
-from fgrpo._play import find_calls, tool_schema
+from fgrpo._environment import find_calls, tool_schema
 
 HERMES = (
     "{% if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}<tool_call> is how to call.<|im_end|>\n{% endif %}"

@@ -337,6 +337,17 @@ impl Config {
             }
         }
         self.rollout.check()?;
+        let environment = self.task.text().is_some_and(|(_, text)| text.environment.is_some());
+        if environment && self.rollout.server.is_some() {
+            bad_input!(
+                "rollout.server: found beside task.environment, wanted one of them: episodes are played with the run's own engine"
+            );
+        }
+        if environment && self.sft.is_some() {
+            bad_input!(
+                "sft: found beside task.environment, wanted a run of its own (`fgrpo sft`): demonstrations have no environment"
+            );
+        }
         self.algorithm.check(self.rollout.group_size, &self.task)?;
         self.update.check(self.rollout.prompts)?;
         whole(

@@ -189,12 +189,8 @@ mod tests {
             cached: 0,
         };
         let completions: [&[u32]; 4] = [&[5, 0], &[5, 0], &[6, 0], &[7, 0]];
-        let rollouts = Rollouts {
-            prompt: Prompt::of_tokens(0, &[1]),
-            completions: completions.into_iter().enumerate().map(completion).collect(),
-            sampler_logp: None,
-            ref_logp: None,
-        };
+        let completions = completions.into_iter().enumerate().map(completion).collect();
+        let rollouts = Rollouts::new(Prompt::of_tokens(0, &[1]), completions);
         let verdicts = [Verdict::Correct, Verdict::Correct, Verdict::Correct, Verdict::Wrong];
         let grades = verdicts.map(|verdict| Graded::new(verdict, "none")).to_vec();
         let of = |advantage| {

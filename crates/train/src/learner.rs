@@ -4,6 +4,7 @@
 //! index, the sample's index and the position, as everywhere. Keys and values of prompts and completions stay cached while the weights stay, so a prompt
 //! that continues a sample has only its new tokens computed.
 
+use crate::cached::{Request, draw};
 use crate::config::{AlgorithmConfig, LoraTable};
 use crate::language::Language;
 use crate::language::stop::StopTexts;
@@ -21,18 +22,14 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::{Existing, publish, write_whole};
 use fgrpo_eval::io::json;
-use fgrpo_nn::{AdamW, Arrival, Completion, Device, Engine, FamilyScores, Feed, Sampling, UpdateReport};
+use fgrpo_nn::{AdamW, Completion, Device, Engine, FamilyScores, Sampling, UpdateReport};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The file of a saved state besides weights and optimizer.
 const STATE: &str = "state.json";
-/// Least room of the cache for a prompt with its completion, in tokens.
-const ROOM: usize = 2048;
 
 /// A policy with its optimizer, its language and the seed of its draws.
 #[derive(Debug)]
@@ -219,35 +216,14 @@ impl Learner {
                 self.key.with(self.state.sampled)
             }
         };
-        let most = |prompt: &Vec<u32>| (prompt.len() + draws.sampling.max_new_tokens).min(positions);
-        let longest =
-            prompts.iter().map(most).max().unwrap_or(0).max(ROOM).next_power_of_two().min(positions);
-        let requests = Requests {
-            prompts,
-            draws,
-            positions,
-            key,
-            next: AtomicUsize::new(0),
-            language: &self.language,
-            go_on,
+        let index = |at: usize| draws.indices.as_ref().map_or(at as u64, |indices| indices[at]);
+        let request = |(at, tokens): (usize, &Vec<u32>)| Request {
+            tokens: tokens.clone(),
+            samples: 0..draws.samples,
+            key: key.with(index(at)),
         };
-        let mut groups: Vec<Vec<Option<Completion>>> = vec![vec![None; draws.samples]; prompts.len()];
-        let mut stopped = false;
-        self.engine
-            .generate_fed(&requests, longest, &draws.sampling, true, &mut |completion| {
-                stopped |= !go_on();
-                let (prompt, sample) = (completion.prompt, completion.sample);
-                groups[prompt][sample] = Some(completion);
-                if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })
-            .or_bad_input()?;
-        if stopped || !go_on() {
-            return Ok(None);
-        }
-        let all = |group: Vec<Option<Completion>>| {
-            group.into_iter().map(|c| c.expect("the engine returns every sample once")).collect()
-        };
-        Ok(Some(groups.into_iter().map(all).collect()))
+        let requests: Vec<Request> = prompts.iter().enumerate().map(request).collect();
+        draw(&mut self.engine, &requests, &draws.sampling, (&self.language, &draws.stop), go_on)
     }
 
     /// Log-probabilities and entropies of given tokens, of `softmax(logits / temperature)`.
@@ -522,35 +498,5 @@ impl Scored<'_> {
                 sums.add_term(&term, None);
             });
         }
-    }
-}
-
-/// The prompts of one call.
-struct Requests<'a> {
-    prompts: &'a [Vec<u32>],
-    draws: &'a Draws,
-    positions: usize,
-    key: Key,
-    next: AtomicUsize,
-    language: &'a Language,
-    go_on: &'a (dyn Fn() -> bool + Sync),
-}
-
-impl Feed for Requests<'_> {
-    fn next(&self) -> Option<Arrival> {
-        let prompt = self.next.fetch_add(1, Ordering::Relaxed);
-        let tokens = self.prompts.get(prompt)?.clone();
-        let max_new_tokens = self.draws.sampling.max_new_tokens.min(self.positions - tokens.len());
-        Some(Arrival { prompt, tokens, samples: 0..self.draws.samples, max_new_tokens })
-    }
-
-    fn uniform(&self, prompt: usize, sample: usize, position: usize) -> f64 {
-        let index = self.draws.indices.as_ref().map_or(prompt as u64, |indices| indices[prompt]);
-        self.key.with(index).with(sample as u64).uniform(position as u64)
-    }
-
-    fn ended(&self, _: usize, tokens: &[u32]) -> bool {
-        let last = tokens.last().is_some_and(|last| self.language.stop_tokens().contains(last));
-        last || self.language.ended_by(&self.draws.stop, tokens) || !(self.go_on)()
     }
 }

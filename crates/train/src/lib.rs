@@ -26,9 +26,11 @@
 //!
 //! Instead of `()`, pass your own [`Events`](fgrpo_eval::events::Events) to receive the run's events.
 
+mod cached;
 pub mod config;
 pub mod credit;
 pub mod device;
+pub mod episode;
 pub mod evaluation;
 pub mod language;
 pub mod learner;

@@ -222,6 +222,16 @@ impl Task {
         self.parts.iter().map(Part::held_out).collect()
     }
 
+    /// How a problem is prompted and graded, without the problems.
+    pub fn set(&self, prompt: &Prompt) -> &ProblemSet {
+        self.parts[prompt.part].set()
+    }
+
+    /// Whether the policy talks to an environment. A mix has none.
+    pub fn has_environment(&self) -> bool {
+        self.parts[0].set().grader.environment().is_some()
+    }
+
     /// The name of a problem's source, if there are several.
     pub fn part(&self, prompt: &Prompt) -> Option<&str> {
         self.mixed.then(|| self.parts[prompt.part].name())

@@ -5,12 +5,14 @@ mod from_server;
 
 pub use from_server::ServerRollouts;
 
+use crate::episode::{self, Episode, Part, Wanted};
 use crate::problem::{Prompt, Task};
+use crate::shared_prefix::share_all;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::graded::Graded;
 use fgrpo_eval::io::interrupt;
-use fgrpo_nn::{Completion, Engine, Prompt as EnginePrompt, Sampling, StopFn};
+use fgrpo_nn::{Batch, Completion, Engine, Prompt as EnginePrompt, Sampling, StopFn};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
@@ -27,6 +29,56 @@ pub struct Rollouts {
     pub sampler_logp: Option<Vec<Vec<f32>>>,
     /// Log-probability of each token under the reference policy, if there is a KL penalty.
     pub ref_logp: Option<Vec<Vec<f32>>>,
+    /// With an environment, the episode of each completion, which has its turns' tokens.
+    pub episodes: Option<Vec<Episode>>,
+}
+
+impl Rollouts {
+    /// A group as this engine sampled it.
+    pub fn new(prompt: Prompt, completions: Vec<Completion>) -> Self {
+        Self { prompt, completions, sampler_logp: None, ref_logp: None, episodes: None }
+    }
+
+    /// Number of tokens of a completion's sequences beside the prompt, with what an environment answered.
+    pub fn length(&self, sample: usize) -> usize {
+        match &self.episodes {
+            Some(episodes) => {
+                let beside = |part: &Part| part.tokens.len().saturating_sub(self.prompt.tokens.len());
+                episodes[sample].parts.iter().map(beside).sum()
+            }
+            None => self.completions[sample].tokens.len(),
+        }
+    }
+
+    /// Appends some completions to a batch as one family. Returns, for each, the index of each of its tokens' predictions.
+    ///
+    /// # Errors
+    /// Bad input: episodes whose conversations don't begin with the same token.
+    pub fn push(&self, batch: &mut Batch, samples: &[usize]) -> anyhow::Result<Vec<Vec<usize>>> {
+        let Some(episodes) = &self.episodes else {
+            let tokens: Vec<&[u32]> =
+                samples.iter().map(|&i| self.completions[i].tokens.as_slice()).collect();
+            return Ok(batch.push_group(&self.prompt.tokens, &tokens));
+        };
+        let parts: Vec<(usize, &Part)> = samples
+            .iter()
+            .enumerate()
+            .flat_map(|(at, &i)| episodes[i].parts.iter().map(move |part| (at, part)))
+            .collect();
+        let sequences: Vec<&[u32]> = parts.iter().map(|(_, part)| part.tokens.as_slice()).collect();
+        let Some(mut rows) = share_all(batch, &sequences) else {
+            bad_input!(
+                "task.environment: problem {}: found episodes that begin with different tokens, wanted the same: a system prompt, or text in the row's prompt",
+                self.prompt.problem.id
+            );
+        };
+        let mut places = vec![Vec::new(); samples.len()];
+        for (sequence, (at, part)) in parts.into_iter().enumerate() {
+            places[at].extend(part.sampled.iter().map(|&t| rows.predict(sequence, t - 1, part.tokens[t])));
+        }
+        *batch = rows.batch;
+        Ok(places)
+    }
 }
 
 /// Samples `group_size` completions of each prompt.
@@ -47,6 +99,10 @@ pub fn sample(
     key: Key,
     go_on: &(dyn Fn() -> bool + Sync),
 ) -> anyhow::Result<Option<Vec<Rollouts>>> {
+    let keys = keys(&prompts, key);
+    if task.has_environment() {
+        return play(engine, task, prompts, &keys, group_size, sampling, go_on);
+    }
     let language = &task.language;
     let texts = !language.stop_texts().is_empty();
     // A batch that was stopped early is never returned.
@@ -57,7 +113,6 @@ pub fn sample(
         }
         stopped.load(Ordering::Relaxed) || texts && language.ended(completion)
     };
-    let keys = keys(&prompts, key);
     let mut completions: Vec<Vec<Option<Completion>>> = vec![vec![None; group_size]; prompts.len()];
     let lengths = prompts.iter().map(|p| (p.problem.id.as_str(), p.tokens.len()));
     let positions = engine.config().context();
@@ -86,17 +141,36 @@ pub fn sample(
         prompts
             .into_iter()
             .zip(completions)
-            .map(|(prompt, completions)| Rollouts {
-                prompt,
-                completions: completions
-                    .into_iter()
-                    .map(|c| c.expect("the engine returns every sample once"))
-                    .collect(),
-                sampler_logp: None,
-                ref_logp: None,
+            .map(|(prompt, completions)| {
+                let every = completions.into_iter().map(|c| c.expect("the engine returns every sample once"));
+                Rollouts::new(prompt, every.collect())
             })
             .collect(),
     ))
+}
+
+/// Episodes with the task's environment in place of completions.
+fn play(
+    engine: &mut Engine,
+    task: &Task,
+    prompts: Vec<Prompt>,
+    keys: &[Key],
+    group_size: usize,
+    sampling: &Sampling,
+    go_on: &(dyn Fn() -> bool + Sync),
+) -> anyhow::Result<Option<Vec<Rollouts>>> {
+    let wanted: Vec<Wanted<'_>> = prompts
+        .iter()
+        .zip(keys)
+        .map(|(prompt, &key)| Wanted { problem: &prompt.problem, samples: 0..group_size, key })
+        .collect();
+    let set = task.set(&prompts[0]);
+    let played = episode::play(engine, &task.language, set, &wanted, sampling, go_on)?;
+    let rollouts = |(prompt, episodes): (Prompt, Vec<Episode>)| {
+        let completions = episodes.iter().map(|episode| episode.completion.clone()).collect();
+        Rollouts { episodes: Some(episodes), ..Rollouts::new(prompt, completions) }
+    };
+    Ok(played.map(|groups| prompts.into_iter().zip(groups).map(rollouts).collect()))
 }
 
 /// The longest completion of a prompt: `most` tokens, or the `positions` of the model that it leaves.
@@ -160,7 +234,10 @@ pub fn grade(task: &Task, rollouts: &[Rollouts]) -> Option<Vec<Vec<Graded>>> {
         |r: &Rollouts, c: &Completion| (!interrupt::requested()).then(|| task.grade(&r.prompt, &c.tokens));
     let grades = rollouts
         .par_iter()
-        .map(|r| r.completions.iter().map(|c| one(r, c)).collect())
+        .map(|r| match &r.episodes {
+            Some(episodes) => episodes.iter().map(|episode| Some(episode.graded.clone())).collect(),
+            None => r.completions.iter().map(|c| one(r, c)).collect(),
+        })
         .collect::<Option<Vec<Vec<Graded>>>>()?;
     (!interrupt::requested()).then_some(grades)
 }

@@ -45,6 +45,19 @@ pub fn share(sequences: &[&[u32]]) -> Rows {
     out
 }
 
+/// Lays sequences out as one tree at the end of a batch, if they all begin with the same token.
+pub fn share_all(batch: &mut Batch, sequences: &[&[u32]]) -> Option<Rows> {
+    let mut order: Vec<usize> = (0..sequences.len()).collect();
+    order.sort_by(|&a, &b| sequences[a].cmp(sequences[b]));
+    let same = order.windows(2).all(|pair| common(sequences[pair[0]], sequences[pair[1]]) > 0);
+    same.then(|| {
+        let rows = vec![Vec::new(); sequences.len()];
+        let mut out = Rows { batch: std::mem::take(batch), rows, made: HashMap::new() };
+        out.tree(sequences, &order);
+        out
+    })
+}
+
 impl Rows {
     /// The index of the prediction of `token` after token `at` of a sequence; sequences that share both share the prediction.
     pub fn predict(&mut self, sequence: usize, at: usize, token: u32) -> usize {

@@ -178,7 +178,7 @@ pub fn update(
             let daro = state.daro.as_ref().filter(|_| loss.daro_lr.is_some());
             let daro = daro.map(|raw| Daro { raw: raw.clone() });
             let packed =
-                Packed::new(mini_batch, loss, daro.as_ref(), config.micro_batch_tokens(), sums.applied == 0);
+                Packed::new(mini_batch, loss, daro.as_ref(), config.micro_batch_tokens(), sums.applied == 0)?;
             let found = packed.accumulate(engine, objective, loss.temperature)?;
             if sums.applied + sums.skipped == 0 {
                 sums.logp_difference_max = found.logp_difference_max;
@@ -225,11 +225,10 @@ pub fn reference_logp(
     let pushed: Vec<Vec<Vec<usize>>> = groups
         .iter()
         .map(|group| {
-            let rollouts = &group.rollouts;
-            let completions: Vec<&[u32]> = rollouts.completions.iter().map(|c| c.tokens.as_slice()).collect();
-            batch.push_group(&rollouts.prompt.tokens, &completions)
+            let all: Vec<usize> = (0..group.rollouts.completions.len()).collect();
+            group.rollouts.push(&mut batch, &all)
         })
-        .collect();
+        .collect::<anyhow::Result<_>>()?;
     let scores = engine.score(&batch, temperature)?;
     for (group, indices) in groups.iter_mut().zip(pushed) {
         let of = |indices: Vec<usize>| indices.iter().map(|&i| scores.logp[i]).collect();
@@ -255,7 +254,7 @@ struct Placed<'a> {
     group: &'a Credited,
     /// Its index in the group.
     sample: usize,
-    /// Among its family's predictions, that of each of its tokens.
+    /// The prediction of each of its tokens, counted from the family's first in the batch.
     predictions: Vec<usize>,
     /// Its group's DARO level; `None` for groups that are all correct or all wrong.
     level: Option<usize>,
@@ -279,7 +278,7 @@ impl<'a> Packed<'a> {
         daro: Option<&'a Daro>,
         budget: usize,
         unchanged: bool,
-    ) -> Self {
+    ) -> anyhow::Result<Self> {
         let objective = &loss.objective;
         // The completions in the loss: an unscorable or masked one doesn't contribute.
         let masked = |g: &Credited, i: usize| {
@@ -340,32 +339,38 @@ impl<'a> Packed<'a> {
             let prompt = group.rollouts.prompt.tokens.len();
             let mut family: Vec<(usize, Marks)> = Vec::new();
             let mut tokens = prompt;
-            for (sample, length) in scored(group) {
+            for (sample, _) in scored(group) {
+                let length = group.rollouts.length(sample);
                 if !family.is_empty() && tokens + length > budget {
-                    packed.push_family(group, std::mem::take(&mut family), level(group));
+                    packed.push_family(group, std::mem::take(&mut family), level(group))?;
                     tokens = prompt;
                 }
                 tokens += length;
                 family.push((sample, marks.remove(&(g, sample)).unwrap_or_default()));
             }
             if !family.is_empty() {
-                packed.push_family(group, family, level(group));
+                packed.push_family(group, family, level(group))?;
             }
         }
-        packed
+        Ok(packed)
     }
 
-    fn push_family(&mut self, group: &'a Credited, samples: Vec<(usize, Marks)>, level: Option<usize>) {
-        let Rollouts { prompt, completions, .. } = &group.rollouts;
-        let tokens: Vec<&[u32]> = samples.iter().map(|(i, _)| completions[*i].tokens.as_slice()).collect();
+    fn push_family(
+        &mut self,
+        group: &'a Credited,
+        samples: Vec<(usize, Marks)>,
+        level: Option<usize>,
+    ) -> anyhow::Result<()> {
+        let numbers: Vec<usize> = samples.iter().map(|(sample, _)| *sample).collect();
         let earlier = self.batch.predictions.len();
-        let indices = self.batch.push_group(&prompt.tokens, &tokens);
+        let indices = group.rollouts.push(&mut self.batch, &numbers)?;
         let first = self.completions.len();
         for ((sample, marks), indices) in samples.into_iter().zip(indices) {
             let predictions = indices.into_iter().map(|index| index - earlier).collect();
             self.completions.push(Placed { group, sample, predictions, level, marks });
         }
         self.families.push(first..self.completions.len());
+        Ok(())
     }
 
     /// Adds the mini-batch's gradient to the engine's. The sums don't depend on threads: each family has its own, and they are added in order.
@@ -383,14 +388,23 @@ impl<'a> Packed<'a> {
         }
         let (_, families) = engine.accumulate(&self.batch, temperature, &|family| {
             let mut sums = zero();
+            // A family's predictions follow one another in the batch, and have another order in its pass.
+            let first = family.predictions.iter().copied().min().unwrap_or(0);
+            let mut place = vec![0; family.predictions.len()];
+            family
+                .predictions
+                .iter()
+                .enumerate()
+                .for_each(|(at, &prediction)| place[prediction - first] = at);
             for placed in &self.completions[self.families[family.family].clone()] {
-                let of = |scores: &[f32]| placed.predictions.iter().map(|&i| scores[i]).collect::<Vec<f32>>();
+                let at: Vec<usize> = placed.predictions.iter().map(|&i| place[i]).collect();
+                let of = |scores: &[f32]| at.iter().map(|&i| scores[i]).collect::<Vec<f32>>();
                 let (logp, entropy) = (of(family.logp), of(family.entropy));
                 sums.add_logp(&logp, &placed.group.rollouts.completions[placed.sample].logp);
                 self.terms(objective, placed, &logp, &entropy, |t, term| {
                     // Several completions may share a prediction.
-                    family.dlogp[placed.predictions[t]] += term.dlogp as f32;
-                    family.dentropy[placed.predictions[t]] += term.dentropy as f32;
+                    family.dlogp[at[t]] += term.dlogp as f32;
+                    family.dentropy[at[t]] += term.dentropy as f32;
                     sums.add_term(&term, placed.level);
                 });
             }

@@ -141,6 +141,7 @@ impl Flags {
             code,
             maze,
             reasoning,
+            max_turns,
             template_tags,
         } = settings;
         let mode = self.mode.unwrap_or(mode);
@@ -197,6 +198,7 @@ impl Flags {
             },
             maze,
             reasoning: self.reasoning.clone().or(reasoning),
+            max_turns,
             template_tags,
         })
     }

@@ -22,13 +22,14 @@ def load(path, name):
     spec.loader.exec_module(module)
     function = getattr(module, name, None)
     if not callable(function):
-        defined = [n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == spec.name]
-        raise LookupError(f"{path}: found no function {name}; it defines {', '.join(defined) or 'none'}")
+        named = ((n, v) for n, v in vars(module).items() if inspect.isfunction(v) or inspect.isclass(v))
+        defined = [n for n, v in named if v.__module__ == spec.name]
+        raise LookupError(f"{path}: found no {name}; it defines {', '.join(defined) or 'none'}")
     return function
 
 
 def caller(function):
-    """What calls the function for one completion: with its own arguments, or with lists as TRL does."""
+    """What grades the completion of a question: the function, with its own arguments, or with lists as TRL does."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # a function of an extension module
@@ -36,9 +37,10 @@ def caller(function):
     every = not parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     lists = "completions" in parameters
 
-    def call(row, completion, answer_text):
+    def call(question):
         # A column of this name comes first.
-        row = {"answer_text": answer_text, **row}
+        row = {"answer_text": question["answer_text"], **question["problem"]}
+        completion = question["completion"]
         if lists:
             # TRL gives messages where the prompt is messages.
             messages = isinstance(row.get("prompt"), list)
@@ -57,7 +59,7 @@ def caller(function):
     return call
 
 
-def answer(result):
+def graded(result):
     """The answer line of a result: number, bool, None, or a dict with `score` or `reward` and perhaps several `rewards`."""
     reason, rewards = None, {}
     if isinstance(result, dict):
@@ -79,7 +81,8 @@ def answer(result):
 def reply(call, question, log):
     """The answer to a question. The traceback of an exception goes to `log`."""
     try:
-        return answer(call(question["problem"], question["completion"], question["answer_text"]))
+        result = call(question)
+        return result if question.get("ask") in ("begin", "turn") else graded(result)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: a grader that gives up has not graded
@@ -90,18 +93,18 @@ def reply(call, question, log):
         return {"unscorable": f"raised {type(error).__name__}: {error}".rstrip(": ")}
 
 
-def main(path, name):
+def main(path, name, make=caller):
     # Prints of the function, of what it imports and of its children must not get between the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
-        call = caller(load(path, name))
+        call = make(load(path, name))
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         broken, where = error, error.__traceback__  # the answer to every question
 
-        def call(row, completion, answer_text):
+        def call(question):
             raise broken.with_traceback(where)
 
     for line in sys.stdin.buffer:
@@ -117,4 +120,5 @@ def main(path, name):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    # Before this file may stand what answers for an environment.
+    main(*sys.argv[1:], globals().get("answering", caller))

@@ -45,13 +45,7 @@ impl Reference for Truth {
                 "task python: found no grader, wanted the function that grades, as \"grade.py:reward\""
             );
         };
-        if function.starts_with(program::THIS_PROCESS) {
-            return Ok(Some(program.clone()));
-        }
-        let (file, name) = parts(function)?;
-        let python = std::env::var("FGRPO_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-        let command = [&python, "-u", "-c", WORKER, file, name].map(str::to_owned).to_vec();
-        Ok(Some(program::Settings { command, ..program.clone() }))
+        worker(program, function, "grader", WORKER).map(Some)
     }
 
     fn verifier_of_line(line: &[u8], grading: &Grading) -> Result<Box<dyn Verifier>, String> {
@@ -63,25 +57,36 @@ impl Reference for Truth {
     }
 }
 
-/// The file and the name in `grade.py:reward`.
-fn parts(function: &str) -> anyhow::Result<(&str, &str)> {
-    match function.rsplit_once(':') {
-        Some((file, name)) if file.ends_with(".py") && !name.is_empty() => {
-            if !std::path::Path::new(file).is_file() {
-                bad_input!("grader: {file}: no such file");
-            }
-            Ok((file, name))
-        }
-        _ => {
-            bad_input!("grader: found {function:?}, wanted FILE.py:FUNCTION, for example \"grade.py:reward\"")
-        }
+/// How to run `code` for a function or class, as `grade.py:reward`; `key` is the setting that names it.
+pub(super) fn worker(
+    program: &program::Settings,
+    function: &str,
+    key: &str,
+    code: &str,
+) -> anyhow::Result<program::Settings> {
+    if function.starts_with(program::THIS_PROCESS) {
+        return Ok(program.clone());
     }
+    let Some((file, name)) = parts(function) else {
+        bad_input!("{key}: found {function:?}, wanted FILE.py:NAME, for example \"grade.py:reward\"");
+    };
+    if !std::path::Path::new(file).is_file() {
+        bad_input!("{key}: {file}: no such file");
+    }
+    let python = std::env::var("FGRPO_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let command = [&python, "-u", "-c", code, file, name].map(str::to_owned).to_vec();
+    Ok(program::Settings { command, ..program.clone() })
+}
+
+/// The file and the name in `grade.py:reward`.
+fn parts(function: &str) -> Option<(&str, &str)> {
+    function.rsplit_once(':').filter(|(file, name)| file.ends_with(".py") && !name.is_empty())
 }
 
 /// A hash of the function's file, or of the files that a command names: verdicts are made again when one changes.
 pub(crate) fn file_hash(settings: &Settings) -> Option<String> {
     let program = settings.command.as_ref()?;
-    let function = program.function.as_ref().and_then(|function| parts(function).ok());
+    let function = program.function.as_ref().and_then(|function| parts(function));
     let files: Vec<&str> = match function {
         Some((file, _)) => vec![file],
         None => program.command.iter().map(String::as_str).collect(),

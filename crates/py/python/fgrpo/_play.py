@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import json
-import re
 import traceback
-import types
-import typing
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ._engine import Datum, Engine, Sample
+from ._environment import Message, World, find_calls, ways
 
-Message = dict[str, Any]
 Finish = Literal["stop", "length", "turns", "error"]
 
 
@@ -131,20 +127,13 @@ class _Game:
         messages = _conversation(row, index)
         self.episode = Episode(messages)
         try:
-            self.environment = factory()
-            self.tools = {name: method for name, method in _methods(self.environment)}
-            observed = self.environment.reset(**row)
+            self.world = World(factory, row, messages)
         except Exception:
             self.fail()
             return
-        if observed is not None:
-            if messages and messages[-1]["role"] == "user":
-                messages[-1] = {**messages[-1], "content": messages[-1]["content"] + str(observed)}
-            else:
-                messages.append({"role": "user", "content": str(observed)})
         if not messages:
             raise ValueError(f"rows[{index}]: found no prompt, and no text from reset; wanted one of them")
-        self.schemas = [tool_schema(method) for method in self.tools.values()]
+        self.schemas = self.world.schemas
         template = engine.tokenizer.template or ""
         if self.schemas and "tools" not in template:
             # A template that knows no tools has them in its system message, or in the first message if it knows none of those either.
@@ -196,38 +185,24 @@ class _Game:
         said = tokenizer.decode(sample.tokens[: -1 if ended else None], special=True)
         self.text += tokenizer.decode(sample.tokens, special=True)
         calls = find_calls(said, tokenizer.template or "") if sample.finish == "stop" else []
-        message: Message = {"role": "assistant", "content": said}
         if not calls or last:
-            episode.messages.append(message)
+            episode.messages.append({"role": "assistant", "content": said})
             self.end("length" if sample.finish == "length" else "turns" if calls else "stop")
             return
         try:
-            results = [self.result(call) for call in calls]
+            results = self.world.results(calls)
         except BaseException as error:
             if not isinstance(error, Exception):
                 raise
             self.fail()
             return
-        answers = [
-            {"role": "tool", "name": call.name or "unknown", "tool_call_id": f"{i:09}", "content": result}
-            for i, (call, result) in enumerate(zip(calls, results, strict=True))
-        ]
-        called = [
-            {"id": f"{i:09}", "type": "function", "function": {"name": call.name or "unknown", "arguments": call.arguments or {}}}
-            for i, call in enumerate(calls)
-        ]
-        # As it was said; for templates that take calls as fields alone; for those that know neither calls nor tools.
-        ways = (
-            [message, *answers],
-            [{**message, "content": "", "tool_calls": called}, *answers],
-            [message, {"role": "user", "content": "\n".join(results)}],
-        )
-        for way in ways:
+        forms = ways(said, calls, results)
+        for way in forms:
             try:
                 text = self.render([*episode.messages, *way])
                 break
             except ValueError:
-                if way is ways[-1]:
+                if way is forms[-1]:
                     raise
         episode.messages += way
         if not text.startswith(self.text):
@@ -238,21 +213,11 @@ class _Game:
         self.text = text
         self.ask()
 
-    def result(self, call: Call) -> str:
-        if call.wrong is not None:
-            return f"error: {call.wrong}"
-        if call.name not in self.tools:
-            return f"error: found the tool {call.name!r}, wanted one of {', '.join(self.tools)}"
-        try:
-            return str(self.tools[call.name](**(call.arguments or {})))
-        except Exception as error:
-            return f"error: {type(error).__name__}: {error}"
-
     def grade(self, reward: Callable[..., float] | None) -> None:
         if self.error is not None:
             return
         try:
-            found = reward(self.episode, **self.row) if reward is not None else self.environment.reward()
+            found = reward(self.episode, **self.row) if reward is not None else self.world.environment.reward()
             self.episode.reward = float("nan") if found is None else float(found)
         except Exception:
             self.error = traceback.format_exc()
@@ -269,106 +234,6 @@ def _conversation(row: Mapping[str, Any], index: int) -> list[Message]:
     return [dict(message) for message in prompt]
 
 
-def _methods(environment: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    for name, method in inspect.getmembers(environment, inspect.ismethod):
-        if not name.startswith("_") and name not in ("reset", "reward"):
-            yield name, method
-
-
-_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object", type(None): "null"}
-
-
-def _schema(hint: Any) -> dict[str, Any]:
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        kinds = [_schema(part) for part in parts if part is not type(None)]
-        nullable = {"nullable": True} if len(kinds) < len(parts) else {}
-        return {**(kinds[0] if len(kinds) == 1 else {"anyOf": kinds}), **nullable}
-    if origin is Literal:
-        return {"type": _TYPES.get(type(parts[0]), "string"), "enum": list(parts)}
-    schema: dict[str, Any] = {"type": _TYPES.get(origin or hint, "string")}
-    if origin is list and parts:
-        schema["items"] = _schema(parts[0])
-    return schema
-
-
-def tool_schema(function: Callable[..., Any]) -> dict[str, Any]:
-    """The JSON schema of a tool: types from the hints, texts from the docstring and its section ``Args:``."""
-    text = inspect.getdoc(function) or ""
-    head, _, rest = text.partition("Args:")
-    said: dict[str, str] = {}
-    for line in re.split(r"\n\s*(?:Returns|Raises|Yields):", rest)[0].splitlines():
-        found = re.match(r"\s*(\w+)\s*(?:\([^)]*\))?:\s*(.*)", line)
-        if found:
-            said[found[1]] = found[2]
-        elif said and line.strip():
-            said[list(said)[-1]] += " " + line.strip()
-    hints = typing.get_type_hints(function)
-    properties, required = {}, []
-    for name, parameter in inspect.signature(function).parameters.items():
-        properties[name] = {**_schema(hints.get(name, str)), "description": said.get(name, "")}
-        if parameter.default is parameter.empty:
-            required.append(name)
-    described = " ".join(re.split(r"\n\s*(?:Returns|Raises|Yields):", head)[0].split())
-    name = getattr(function, "__name__", type(function).__name__)
-    parameters = {"type": "object", "properties": properties, "required": required}
-    return {"type": "function", "function": {"name": name, "description": described, "parameters": parameters}}
-
-
 _OFFER = (
     "You can call these tools. To call one, write <tool_call>{\"name\": ..., \"arguments\": {...}}</tool_call>; its result follows.\n"
 )
-
-
-@dataclasses.dataclass
-class Call:
-    """A call that the model wrote, or what is wrong with it."""
-
-    name: str | None = None
-    arguments: dict[str, Any] | None = None
-    wrong: str | None = None
-
-
-def find_calls(text: str, template: str) -> list[Call]:
-    """The calls in a turn, in the format of the model's template; none of them in its thoughts."""
-    if "<think>" in text.rpartition("</think>")[2]:
-        return []
-    text = text.rpartition("</think>")[2]
-    if "[TOOL_CALLS]" in template:
-        _, mark, rest = text.partition("[TOOL_CALLS]")
-        if not mark:
-            return []
-        named = re.findall(r"\s*([\w.-]+)\s*\[ARGS\](.*?)(?=\[TOOL_CALLS\]|\Z)", rest, re.S)
-        if named:
-            return [_call(f'{{"name": {json.dumps(name)}, "arguments": {arguments}}}')[0] for name, arguments in named]
-        return _call(rest)
-    if "<tool_call>" not in template and ("python_tag" in template or '"parameters":' in template):
-        body = text.replace("<|python_tag|>", "").strip()
-        return _call(body) if body.startswith(("{", "[")) else []
-    calls = []
-    for piece in text.split("<tool_call>")[1:]:
-        body, closed, _ = piece.partition("</tool_call>")
-        calls += _call(body) if closed else [Call(wrong="found <tool_call> without </tool_call>")]
-    return calls
-
-
-def _call(body: str) -> list[Call]:
-    try:
-        found = json.loads(body)
-    except ValueError as error:
-        return [Call(wrong=f"found a call that is not JSON ({error}), wanted an object with name and arguments")]
-    calls = []
-    for item in found if isinstance(found, list) else [found]:
-        inner = item.get("function", item) if isinstance(item, dict) else None
-        name = inner.get("name") if isinstance(inner, dict) else None
-        arguments = inner.get("arguments", inner.get("parameters", {})) if isinstance(inner, dict) else None
-        if isinstance(arguments, str):
-            try:
-                arguments = json.loads(arguments)
-            except ValueError:
-                arguments = None
-        if not isinstance(name, str) or not isinstance(arguments, dict):
-            calls.append(Call(name if isinstance(name, str) else None, wrong="wanted an object with name (a text) and arguments (an object)"))
-        else:
-            calls.append(Call(name, arguments))
-    return calls

@@ -57,6 +57,7 @@ impl TaskConfig {
             Self::Regex(c) => Some((TaskKind::Regex, c)),
             Self::SynLogic(c) => Some((TaskKind::SynLogic, c)),
             Self::Command(c) => Some((TaskKind::Command, c)),
+            Self::Python(c) if c.environment.is_some() => Some((TaskKind::Environment, c)),
             Self::Python(c) => Some((TaskKind::Python, c)),
         }
     }
@@ -72,7 +73,7 @@ impl TaskConfig {
             TaskKind::Regex => Self::Regex(text),
             TaskKind::SynLogic => Self::SynLogic(text),
             TaskKind::Command => Self::Command(text),
-            TaskKind::Python => Self::Python(text),
+            TaskKind::Python | TaskKind::Environment => Self::Python(text),
             TaskKind::Maze => return None,
         })
     }
@@ -202,8 +203,13 @@ impl MixConfig {
         let mut names = Vec::new();
         for (i, part) in self.parts.iter().enumerate() {
             let here = format!("task.parts, number {} ({})", i + 1, part.name());
-            if matches!(part.task, TaskConfig::Maze(_) | TaskConfig::Mix(_)) {
-                bad_input!("{here}: kind: found {}, wanted a text task", part.task.kind());
+            let environment = part.task.text().is_some_and(|(_, text)| text.environment.is_some());
+            if environment || matches!(part.task, TaskConfig::Maze(_) | TaskConfig::Mix(_)) {
+                bad_input!(
+                    "{here}: kind: found {}, wanted a text task{}",
+                    part.task.kind(),
+                    if environment { " without an environment" } else { "" }
+                );
             }
             if !(part.weight.is_finite() && part.weight >= 0.0) {
                 bad_input!("{here}: weight: found {}, wanted a number of at least 0", part.weight);

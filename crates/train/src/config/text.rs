@@ -61,6 +61,19 @@ pub struct TextConfig {
     )]
     #[schemars(schema_with = "program::schema::function")]
     pub grader: Option<program::Settings>,
+    /// `python`: the environment that the policy talks to, `"env.py:Calculator"` or a table, in place of a grader. Its
+    /// `reset(**row)` begins an episode, its other methods are tools, and its `reward()` grades. `rollout.max_new_tokens`
+    /// is the limit of each turn.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "program::Settings::read_function"
+    )]
+    #[schemars(schema_with = "program::schema::function")]
+    pub environment: Option<program::Settings>,
+    /// With `environment`: the most turns of the policy in an episode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<usize>,
     /// Thoughts before an answer: `strip` grades what follows the last closing tag, `keep` the whole completion.
     /// `OPEN,CLOSE` are other tags than those of the chat template, or `<think>` and `</think>`. Without it `strip`, and
     /// `keep` with `verifier.mode = "parity"`.
@@ -87,6 +100,8 @@ impl TextConfig {
             stop: Vec::new(),
             columns: Columns::default(),
             grader: None,
+            environment: None,
+            max_turns: None,
             reasoning: None,
             verifier: kind.reference_settings(),
         }
@@ -94,8 +109,19 @@ impl TextConfig {
 
     /// How completions are graded, with the function if one grades.
     pub fn grading(&self) -> Settings {
-        let command = self.grader.clone().or_else(|| self.verifier.command.clone());
-        Settings { command, reasoning: self.reasoning.clone(), ..self.verifier.clone() }
+        let program = self.environment.as_ref().or(self.grader.as_ref());
+        let command = program.or(self.verifier.command.as_ref()).cloned();
+        Settings {
+            command,
+            reasoning: self.reasoning.clone(),
+            max_turns: self.max_turns(),
+            ..self.verifier.clone()
+        }
+    }
+
+    /// The most turns of the policy in an episode with an environment.
+    pub fn max_turns(&self) -> usize {
+        self.max_turns.unwrap_or(8)
     }
 
     /// The prompt settings.
@@ -113,6 +139,14 @@ impl TextConfig {
         }
         let command = self.verifier.command.as_ref().is_some_and(|c| !c.command.is_empty());
         let grader = self.grader.as_ref().is_some_and(|g| g.function.is_some());
+        within("task.max_turns", self.max_turns() as u64, 1..=MANY)?;
+        for (key, found) in [("grader", self.grader.is_some()), ("reasoning", self.reasoning.is_some())] {
+            if found && self.environment.is_some() {
+                bad_input!(
+                    "task.{key}: found beside task.environment, wanted one of them: the environment grades its episodes"
+                );
+            }
+        }
         match kind {
             TaskKind::Command if !command => bad_input!(
                 "task.verifier.command: found nothing, wanted the program that grades, for example \"python3 grade.py\""
@@ -120,11 +154,17 @@ impl TextConfig {
             TaskKind::Python if !grader => bad_input!(
                 "task.grader: found nothing, wanted the function that grades, for example \"grade.py:reward\""
             ),
-            TaskKind::Python => {}
+            TaskKind::Python | TaskKind::Environment => {}
             _ if self.grader.is_some() => {
                 bad_input!("task.grader: found with task.kind {kind}, wanted it with python")
             }
+            _ if self.environment.is_some() => {
+                bad_input!("task.environment: found with task.kind {kind}, wanted it with python")
+            }
             _ => {}
+        }
+        if self.max_turns.is_some() && self.environment.is_none() {
+            bad_input!("task.max_turns: found without task.environment, wanted both or neither");
         }
         Ok(())
     }

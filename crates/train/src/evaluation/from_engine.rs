@@ -1,5 +1,6 @@
 //! Samples from the embedded engine.
 
+use crate::episode::{self, Episode, Wanted};
 use crate::language::Language;
 use crate::rollout::by_limit;
 use anyhow::Context;
@@ -12,9 +13,9 @@ use fgrpo_eval::generations::{Generation, Generations};
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::server::sampling::RequestSampling;
 use fgrpo_eval::plan::Plan;
-use fgrpo_eval::problems::problem_key;
+use fgrpo_eval::problems::{ProblemSet, problem_key};
 use fgrpo_nn::{Engine, Finish, Prompt, Sampling, StopFn};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 /// A policy in memory.
 pub struct Policy<'a> {
@@ -66,6 +67,12 @@ pub fn generate(
     let stop_tokens = language.stop_tokens().to_vec();
     let mut sampling = Sampling { stop_tokens, max_cached_tokens, ..sampling(&plan.sampling) };
     let (longest, seed) = (plan.sampling.max_tokens, plan.seed.unwrap_or(0));
+    let total: u64 = wanted.iter().map(|(_, r)| r.end - r.start).sum();
+    if let [set] = plan.parts.as_slice()
+        && set.grader.environment().is_some()
+    {
+        return play(engine, language, set, &wanted, (&sampling, seed, total), store, events);
+    }
     let mut encoded: Vec<Vec<u32>> = Vec::with_capacity(problems.len());
     let room = engine.config().context();
     for (problem, prompt) in &problems {
@@ -91,7 +98,6 @@ pub fn generate(
             wanted.len()
         );
     }
-    let total: u64 = wanted.iter().map(|(_, r)| r.end - r.start).sum();
     let sampled = Sampled::new(total, events);
     let mut pending: Vec<Generation> = Vec::with_capacity(BATCH);
     let mut stored = 0u64;
@@ -129,6 +135,7 @@ pub fn generate(
                         reasoning: None,
                         finish: Some(if ended { "stop" } else { "length" }.to_owned()),
                         tokens: Some(completion.tokens.len() as u64),
+                        graded: None,
                     }),
                     Err(e) => failure = Some(e.context("a completion can't be decoded")),
                 }
@@ -148,6 +155,54 @@ pub fn generate(
         return Err(failure);
     }
     stored += store.append(&pending)? as u64;
+    store.sync()?;
+    sampled.end(stored, 0, events);
+    Ok((stored < total).then(|| "stopped".to_owned()))
+}
+
+/// Episodes with an environment in place of completions, some at a time. `wanted`: problems by their place in the set, and the
+/// episodes of each.
+fn play(
+    engine: &mut Engine,
+    language: &Language,
+    set: &ProblemSet,
+    wanted: &[(usize, Range<u64>)],
+    (sampling, seed, total): (&Sampling, u64, u64),
+    store: &mut Generations,
+    events: &mut dyn Events,
+) -> anyhow::Result<Option<String>> {
+    let sampled = Sampled::new(total, events);
+    let mut stored = 0u64;
+    let at_a_time = BATCH.div_ceil(wanted.iter().map(|(_, r)| r.end - r.start).max().unwrap_or(1) as usize);
+    for some in wanted.chunks(at_a_time) {
+        let games: Vec<Wanted<'_>> = some
+            .iter()
+            .map(|(at, samples)| {
+                let problem = &set.problems[*at];
+                let samples = samples.start as usize..samples.end as usize;
+                Wanted { problem, samples, key: problem_key(seed, &problem.id) }
+            })
+            .collect();
+        let played = episode::play(engine, language, set, &games, sampling, &|| !interrupt::requested())?;
+        let Some(played) = played else { break };
+        let generation = |(game, episode): (&Wanted<'_>, Episode)| Generation {
+            problem: game.problem.id.clone(),
+            sample: episode.completion.sample as u64,
+            text: episode.text,
+            reasoning: None,
+            finish: Some(
+                if episode.completion.finish == Finish::Stop { "stop" } else { "length" }.to_owned(),
+            ),
+            tokens: Some(episode.completion.tokens.len() as u64),
+            graded: Some(episode.graded),
+        };
+        let each = games.iter().zip(played);
+        let episodes: Vec<Generation> = each
+            .flat_map(|(game, episodes)| episodes.into_iter().map(move |episode| generation((game, episode))))
+            .collect();
+        stored += store.append(&episodes)? as u64;
+        sampled.show(stored, 0, events);
+    }
     store.sync()?;
     sampled.end(stored, 0, events);
     Ok((stored < total).then(|| "stopped".to_owned()))

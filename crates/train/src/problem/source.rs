@@ -210,6 +210,11 @@ fn warn_if_few<T>(different: &HashSet<T>, of: u64) {
 }
 
 impl Part {
+    /// How its problems are prompted and graded, without the problems.
+    pub(super) fn set(&self) -> &ProblemSet {
+        &self.set
+    }
+
     /// Its name in evaluations and logs.
     pub(super) fn name(&self) -> &str {
         &self.set.name

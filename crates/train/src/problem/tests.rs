@@ -216,7 +216,8 @@ fn completions_of_every_kind_are_graded_by_its_verifier() {
     let longer = "max_prompt_tokens = 9000";
     for &(kind, ..) in TaskKind::NAMES {
         let (row, settings, right, wrong) = match kind {
-            TaskKind::Maze => continue,
+            // An environment grades episodes, not texts.
+            TaskKind::Maze | TaskKind::Environment => continue,
             TaskKind::Math => (HALF, longer, "so \\boxed{7/2}", "\\boxed{3}"),
             TaskKind::Choice => (choice, longer, "", "\\boxed{Z}"),
             TaskKind::IfEval => (follow, longer, "no commas here", "one, comma"),
@@ -247,7 +248,9 @@ fn completions_of_every_kind_are_graded_by_its_verifier() {
 
 #[test]
 fn every_kind_is_configured_by_its_name() {
-    for (kind, name, _) in TaskKind::NAMES.iter().filter(|(kind, ..)| *kind != TaskKind::Maze) {
+    // An environment is a setting of kind `python`.
+    let other = [TaskKind::Maze, TaskKind::Environment];
+    for (kind, name, _) in TaskKind::NAMES.iter().filter(|(kind, ..)| !other.contains(kind)) {
         let grader = if *kind == TaskKind::Python { "grader = \"g.py:f\"\n" } else { "" };
         let text = format!(
             "steps = 1\n[task]\nkind = \"{name}\"\ndata = \"d.jsonl\"\n{grader}[task.verifier.command]\ncommand = [\"true\"]\n[model]\npath = \"m\"\n"

@@ -321,7 +321,7 @@ fn scored(
                 cached: 0,
             });
         }
-        Rollouts { prompt, completions, sampler_logp: Some(sampler_logp), ref_logp: None }
+        Rollouts { sampler_logp: Some(sampler_logp), ..Rollouts::new(prompt, completions) }
     });
     Ok(rollouts.collect())
 }

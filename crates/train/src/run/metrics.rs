@@ -76,6 +76,9 @@ pub struct StepMetrics<N> {
     pub completion_length_max: u64,
     /// Fraction of completions cut off by the length limit.
     pub truncated_fraction: N,
+    /// With an environment: mean number of the policy's turns in an episode.
+    #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
+    pub turns_mean: Option<N>,
     /// Completion tokens sampled per second.
     pub rollout_tokens_per_second: N,
     /// Completion tokens trained on per second.
@@ -221,6 +224,8 @@ impl Metrics {
         m.completion_length_mean = tokens as f64 / n;
         m.completion_length_max = completions().map(|c| c.tokens.len()).max().unwrap_or(0) as u64;
         m.truncated_fraction = completions().filter(|c| c.finish == Finish::Length).count() as f64 / n;
+        let episodes = || groups.iter().filter_map(|g| g.rollouts.episodes.as_ref()).flatten();
+        m.turns_mean = episodes().next().map(|_| mean(episodes().map(|episode| episode.turns as f64)));
         let distinct =
             |g: &Credited| g.rollouts.completions.iter().map(|c| &c.tokens).collect::<BTreeSet<_>>().len();
         m.distinct_fraction = groups.iter().map(distinct).sum::<usize>() as f64 / n;

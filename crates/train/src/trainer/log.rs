@@ -42,13 +42,17 @@ impl Trainer<'_> {
                 if key.with(g as u64).uniform(i as u64) >= self.config.log.rollout_share {
                     continue;
                 }
+                let (shown, completion) = match &group.rollouts.episodes {
+                    Some(episodes) => (episodes[i].prompt.clone(), episodes[i].text.clone()),
+                    None => (self.task.language.text(&prompt.tokens), self.task.language.text(&c.tokens)),
+                };
                 self.rollouts.push(&RolloutLine {
                     step,
                     prompt_id: prompt.number,
                     part: self.task.part(prompt).map(str::to_owned),
                     sample: i as u64,
-                    prompt: self.task.language.text(&prompt.tokens),
-                    completion: self.task.language.text(&c.tokens),
+                    prompt: shown,
+                    completion,
                     target: prompt.problem.truth.gold(),
                     reward: Some(group.rewards[i]),
                     rewards: group.grades[i].rewards.clone(),

@@ -53,12 +53,10 @@ fn groups(engine: &mut Engine) -> Vec<Credited> {
             }
         };
         Credited {
-            rollouts: Rollouts {
-                prompt: Prompt::of_tokens(0, &PROMPT),
-                completions: completions.iter().enumerate().map(completion).collect(),
-                sampler_logp: None,
-                ref_logp: None,
-            },
+            rollouts: Rollouts::new(
+                Prompt::of_tokens(0, &PROMPT),
+                completions.iter().enumerate().map(completion).collect(),
+            ),
             grades: vec![Graded::new(Verdict::Wrong, "none"); 4],
             rewards: vec![0.0; 4],
             parts: Vec::new(),
@@ -103,7 +101,7 @@ fn gradient(groups: &[Credited], daro: Option<&Daro>) -> Vec<f32> {
 fn gradient_of(groups: &[Credited], objective: &Objective, daro: Option<&Daro>, unchanged: bool) -> Vec<f32> {
     let mut engine = engine();
     let groups: Vec<&Credited> = groups.iter().collect();
-    let packed = Packed::new(&groups, &loss(objective), daro, 1 << 16, unchanged);
+    let packed = Packed::new(&groups, &loss(objective), daro, 1 << 16, unchanged).unwrap();
     packed.accumulate(&mut engine, objective, 1.0).unwrap();
     engine.gradients().flat_map(|(_, _, values)| values.into_owned()).collect()
 }
@@ -169,7 +167,7 @@ fn the_policy_loss_counts_the_mini_batchs_tokens_of_highest_entropy_however_it_i
     let groups: Vec<&Credited> = groups.iter().collect();
     let of = |objective: &Objective, budget| {
         let mut engine = engine();
-        let packed = Packed::new(&groups, &loss(objective), None, budget, true);
+        let packed = Packed::new(&groups, &loss(objective), None, budget, true).unwrap();
         packed.accumulate(&mut engine, objective, 1.0).unwrap().policy_loss
     };
     for budget in [1 << 16, 6] {

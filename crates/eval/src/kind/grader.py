@@ -24,7 +24,7 @@ def load(path, name):
     if not callable(function):
         named = ((n, v) for n, v in vars(module).items() if inspect.isfunction(v) or inspect.isclass(v))
         defined = [n for n, v in named if v.__module__ == spec.name]
-        raise LookupError(f"{path}: found no {name}; it defines {', '.join(defined) or 'none'}")
+        raise LookupError(f"{path}: found nothing callable that is called {name}; it defines {', '.join(defined) or 'none'}")
     return function
 
 

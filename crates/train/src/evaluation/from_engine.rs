@@ -39,6 +39,9 @@ pub fn sampling(settings: &RequestSampling) -> Sampling {
     }
 }
 
+/// Number of episodes played at a time.
+const EPISODES: usize = 512;
+
 /// Number of samples stored at a time.
 const BATCH: usize = 64;
 
@@ -173,7 +176,8 @@ fn play(
 ) -> anyhow::Result<Option<String>> {
     let sampled = Sampled::new(total, events);
     let mut stored = 0u64;
-    let at_a_time = BATCH.div_ceil(wanted.iter().map(|(_, r)| r.end - r.start).max().unwrap_or(1) as usize);
+    let at_a_time =
+        EPISODES.div_ceil(wanted.iter().map(|(_, r)| r.end - r.start).max().unwrap_or(1) as usize);
     for some in wanted.chunks(at_a_time) {
         let games: Vec<Wanted<'_>> = some
             .iter()

@@ -5,6 +5,7 @@ mod code;
 mod command_line;
 mod configs;
 mod data_sets;
+mod environment;
 mod generate;
 mod grading;
 mod install;

@@ -194,11 +194,14 @@ fn a_grader_that_cannot_work_is_refused_before_any_work() {
     let data = file(folder.path(), "d.jsonl", "{\"prompt\": \"a\", \"answer\": \"b\"}\n");
     for (grader, wanted) in [
         (format!("{}:gold", path.display()), "missing 1 required positional argument: 'gold'"),
-        (format!("{}:none", path.display()), "found no function none; it defines reward, trl, gold"),
-        (format!("{}:number", path.display()), "found no function number; it defines"),
+        (
+            format!("{}:none", path.display()),
+            "found nothing callable that is called none; it defines reward, trl, gold",
+        ),
+        (format!("{}:number", path.display()), "found nothing callable that is called number; it defines"),
         (format!("{}:reward", broken.display()), "SyntaxError"),
         (format!("{}:reward", folder.path().join("no.py").display()), "no.py: no such file"),
-        (path.display().to_string(), "wanted FILE.py:FUNCTION"),
+        (path.display().to_string(), "wanted FILE.py:NAME"),
     ] {
         let config = config(folder.path(), "python", &data, &format!("grader = {grader:?}"));
         let out = folder.path().join("never");

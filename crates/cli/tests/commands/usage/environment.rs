@@ -1,0 +1,178 @@
+//! Episodes with a user's own environment.
+
+use super::{fgrpo, file, run};
+use crate::support::lines;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The game of examples/guess, and a policy of two layers that knows how to call its tool.
+struct Game {
+    folder: tempfile::TempDir,
+    policy: PathBuf,
+}
+
+fn game() -> &'static Game {
+    static GAME: OnceLock<Game> = OnceLock::new();
+    GAME.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+        std::os::unix::fs::symlink(examples, folder.path().join("examples")).unwrap();
+        let made = Command::new("python3")
+            .args(["-B", "examples/guess/guess.py", "guess"])
+            .current_dir(&folder)
+            .status()
+            .unwrap();
+        assert!(made.success());
+        let small = ["model.init.hidden_size=64", "model.init.intermediate_size=128", "sft.steps=60"];
+        let small = small.into_iter().chain(["model.init.num_hidden_layers=2", "sft.lr=5e-3"]);
+        let mut sft = fgrpo();
+        sft.current_dir(&folder).args(["sft", "examples/guess/sft.toml", "--out", "sft"]);
+        small.for_each(|set| _ = sft.args(["--set", set]));
+        let (_, said, code) = run(&mut sft);
+        assert_eq!(code, 0, "{said}");
+        let policy = folder.path().join("sft");
+        Game { folder, policy }
+    })
+}
+
+impl Game {
+    fn train(&self, out: &str, more: &[&str]) -> (PathBuf, String, i32) {
+        let mut train = fgrpo();
+        let model = format!("model.path={:?}", self.policy);
+        train.current_dir(&self.folder).args(["train", "examples/guess/guess.toml", "--out", out]);
+        let small = ["rollout.prompts=2", "rollout.group_size=4", "log.rollout_share=1.0", &model];
+        small.into_iter().for_each(|set| _ = train.args(["--set", set]));
+        let (_, said, code) = run(train.args(more));
+        (self.folder.path().join(out), said, code)
+    }
+
+    /// An environment in a file of its own: the game with a change.
+    fn changed(&self, name: &str, from: &str, to: &str) -> String {
+        let text = std::fs::read_to_string(self.folder.path().join("examples/guess/guess.py")).unwrap();
+        assert!(text.contains(from));
+        let path = file(self.folder.path(), name, &text.replace(from, to));
+        format!("task.environment={:?}", format!("{}:Guess", path.display()))
+    }
+}
+
+#[test]
+fn a_policy_plays_and_is_trained_on_what_it_sampled() {
+    let (out, said, code) = game().train(
+        "plain",
+        &["--set=steps=2", "--set=eval.problems=4", "--set=eval.samples=4", "--set=eval.k=[1,4]"],
+    );
+    assert_eq!(code, 0, "{said}");
+    for step in lines(&out.join("metrics.jsonl")) {
+        // The sampler's and the learner's log-probabilities of every sampled token are the same, whatever stands between.
+        assert!(step["logp_difference_max"].as_f64().unwrap() < 1e-4, "{step}");
+        assert!(step["turns_mean"].as_f64().unwrap() > 2.0, "{step}");
+        assert_eq!(step["verdicts"].get("unscorable"), None, "{step}");
+    }
+    let rollouts = lines(&out.join("rollouts.jsonl"));
+    assert_eq!(rollouts.len(), 16);
+    for line in &rollouts {
+        let (prompt, text) = (line["prompt"].as_str().unwrap(), line["completion"].as_str().unwrap());
+        assert!(prompt.starts_with("<|user|>It is from ") && prompt.ends_with("<|assistant|>"), "{prompt}");
+        assert_eq!(text.contains("You found it."), line["reward"] == 1.0, "{line}");
+    }
+    assert!(rollouts.iter().any(|line| line["completion"].as_str().unwrap().contains("<|tool|>It is from ")));
+    let evaluated = lines(&out.join("eval.jsonl"));
+    assert_eq!(evaluated.len(), 2, "{evaluated:?}");
+    // Evaluated from outside, the policy plays with the same environment.
+    let mut eval = fgrpo();
+    eval.current_dir(&game().folder);
+    eval.args([
+        "eval",
+        "examples/guess/guess.toml",
+        "--model",
+        "plain",
+        "-n",
+        "4",
+        "-k",
+        "1,4",
+        "--limit",
+        "4",
+        "--json",
+    ]);
+    let (found, said, code) = run(eval.args(["--seed", "1", "--out", "evaluated"]));
+    assert_eq!(code, 0, "{said}");
+    let found: Value = serde_json::from_str(&found).unwrap();
+    let text = found.to_string();
+    assert!(text.contains("\"samples\":16"), "{text}");
+}
+
+#[test]
+fn a_run_with_an_environment_resumes_with_the_same_bits() {
+    let weights = |out: &Path| std::fs::read(out.join("checkpoints/step-000004/model.safetensors")).unwrap();
+    let steps = |n: u64| format!("--set=steps={n}");
+    let common = ["--set=eval.every=0", "--set=save.every=2", "--set=save.keep=9"];
+    let (whole, said, code) = game().train("whole", &[&common[..], &[&steps(4)]].concat());
+    assert_eq!(code, 0, "{said}");
+    let (halves, said, code) = game().train("halves", &[&common[..], &[&steps(2)]].concat());
+    assert_eq!(code, 0, "{said}");
+    let (_, said, code) =
+        game().train("halves", &[&common[..], &[&steps(4), "--resume", "--accept-changes"]].concat());
+    assert_eq!(code, 0, "{said}");
+    assert!(weights(&whole) == weights(&halves));
+    assert!(
+        weights(&whole) != std::fs::read(whole.join("checkpoints/step-000002/model.safetensors")).unwrap()
+    );
+}
+
+#[test]
+fn an_episode_whose_tool_hangs_or_dies_is_unscorable_and_the_others_go_on() {
+    let game = game();
+    for (name, harm) in [("hang.py", "import time; time.sleep(60)"), ("die.py", "import os; os._exit(3)")] {
+        // Only in games that begin high, so that the other group of the step is played.
+        let harm = format!("if self.left == {{GUESSES}} - 2 and self.number > 75:\n            {harm}\n        self.left -= 1")
+            .replace("{GUESSES}", "GUESSES");
+        let environment = game.changed(name, "self.left -= 1", &harm);
+        let table = environment
+            .replace("task.environment=", "task.environment={ timeout_s = 0.5, startup_s = 2, function = ")
+            + " }";
+        let set = [
+            "--set",
+            &table,
+            "--set=grade.max_unscorable=1000",
+            "--set=rollout.prompts=6",
+            "--set=steps=1",
+            "--set=eval.every=0",
+        ];
+        let (out, said, code) = game.train(&format!("{name}-run"), &set);
+        let steps = lines(&out.join("metrics.jsonl"));
+        assert_eq!(steps.len(), 1, "{code}: {said}");
+        let count = |verdict: &str| steps.iter().filter_map(|s| s["verdicts"][verdict].as_u64()).sum::<u64>();
+        let (unscorable, scored) = (count("unscorable"), count("correct") + count("wrong"));
+        assert!(unscorable > 0 && scored > 0, "{unscorable} unscorable, {scored} scored: {steps:?}");
+        for line in lines(&out.join("rollouts.jsonl")) {
+            assert_ne!((&line["verdict"], &line["reward"]), (&"unscorable".into(), &1.0.into()), "{line}");
+        }
+    }
+}
+
+#[test]
+fn an_environment_that_cannot_work_is_refused_before_any_work() {
+    let game = game();
+    for (from, to, wanted) in [
+        ("def reset(self, low", "def reset(self, lowest", "missing 1 required positional argument: 'lowest'"),
+        ("class Guess", "class Other", "found nothing callable that is called Guess; it defines Other"),
+        ("LARGEST, GUESSES = 99, 7", "LARGEST, GUESSES = 99", "cannot unpack"),
+    ] {
+        let environment = game.changed("broken.py", from, to);
+        let (out, said, code) = game.train("never", &["--set", &environment]);
+        assert!(code == 2 && said.contains(wanted), "wanted {wanted:?} in {code}: {said}");
+        assert!(!out.exists());
+    }
+    for (set, wanted) in [
+        ("task.environment=no.py:Guess", "task.environment: no.py: no such file"),
+        ("task.grader=examples/guess/guess.py:legal", "task.grader: found beside task.environment"),
+        ("task.kind=math", "task.environment: found with task.kind math"),
+        ("task.max_turns=0", "task.max_turns: found 0"),
+        ("rollout.server.url=http://localhost:1/v1", "rollout.server: found beside task.environment"),
+    ] {
+        let (_, said, code) = game.train("never", &["--set", set]);
+        assert!(code == 2 && said.contains(wanted), "wanted {wanted:?} in {code}: {said}");
+    }
+}

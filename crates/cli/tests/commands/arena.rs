@@ -273,6 +273,111 @@ fn an_own_method_is_kept_and_bad_ones_are_refused() {
     assert_eq!(folders.lines().last().unwrap(), "runs/arena/maze/mine_seed-2");
 }
 
+/// W-REINFORCE, and functions that fail.
+const OWN: &str = "
+def signs(rewards):
+    return [0.1 if reward == 1 else -1 for reward in rewards]
+
+def every(rewards, correct, lengths, mean_logp):
+    assert len(rewards) == len(correct) == len(lengths) == len(mean_logp) and max(mean_logp) < 0 < min(lengths)
+    assert [bool(reward) for reward in rewards] == correct
+    return signs(rewards)
+
+def raises(rewards):
+    print('seen', rewards)
+    raise KeyError('missing')
+
+def short(rewards):
+    return rewards[1:]
+
+def nan(rewards):
+    return [float('nan')] * len(rewards)
+
+def word(rewards):
+    return 'advantages'
+
+calls = 0
+
+def later(rewards):
+    global calls
+    calls += 1
+    return [1 / (calls < 10)] * len(rewards)
+";
+
+#[test]
+fn an_estimator_in_python_trains_as_the_same_formula_in_rust_does() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("own.py"), OWN).unwrap();
+    let set = "algorithm.loss=dapo";
+    for (name, more) in [
+        ("mine", &["--advantage", "own.py:signs", "--set", set][..]),
+        ("every", &["--advantage", "own.py:every", "--set", set]),
+        ("theirs", &["--set", "algorithm.advantage=w_reinforce", "--set", set]),
+    ] {
+        arena(home.path(), &[&["add", name], more].concat()).success();
+    }
+    let rows = json(&arena(home.path(), &["list", "--json"]).success());
+    let mine = rows.iter().find(|row| row["name"] == "mine").unwrap();
+    assert_eq!((&mine["advantage"], &mine["loss"]), (&"python".into(), &"dapo".into()));
+    let run = |more: &[&str]| {
+        arena(home.path(), &[&["run", "--methods", "mine,every,theirs"], SMALL, more].concat())
+    };
+    run(&["--json"]).success();
+    let policy = |method: &str| {
+        let path = format!("runs/arena/maze/{method}_seed-1/checkpoints/step-000002/model.safetensors");
+        std::fs::read(home.path().join(path)).unwrap()
+    };
+    assert!(policy("mine") == policy("theirs") && policy("every") == policy("theirs"));
+    assert!(policy("mine") != policy("grpo"), "the estimator changes the policy");
+    run(&[]).success().stderr(predicate::str::contains("4 of 4 runs are done"));
+    // A run is one of the file that it was trained with.
+    let file = home.path().join("own.py");
+    std::fs::write(&file, OWN.replace("0.1", "0.2")).unwrap();
+    run(&[]).code(2).stderr(predicate::str::contains("the file of algorithm.advantage has changed"));
+    let folder = home.path().join("runs/arena/maze/mine_seed-1");
+    let config = folder.join("config.toml");
+    let train = |more: &[&str]| {
+        let words = ["train", config.to_str().unwrap(), "--out", folder.to_str().unwrap(), "--resume"];
+        fgrpo().current_dir(home.path()).args(words).args(more).assert()
+    };
+    train(&[]).code(2).stderr(predicate::str::contains("--accept-changes"));
+    train(&["--accept-changes"]).success();
+}
+
+#[test]
+fn an_estimator_in_python_that_fails_stops_the_run_and_says_what_it_did() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("own.py"), OWN).unwrap();
+    for (function, says) in [
+        ("own.py:raises", "raised KeyError: 'missing', for the rewards [1.0, 0.0"),
+        ("own.py:raises", "seen [1.0"),
+        ("own.py:short", "wanted one advantage for each of 8 rewards"),
+        ("own.py:nan", "wanted finite numbers"),
+        ("own.py:word", "returned 'advantages', wanted one advantage for each of 8 rewards"),
+        ("own.py:none", "found no none; it defines signs, every"),
+        ("none.py:none", "none.py: no such file"),
+        ("own.txt:f", "wanted FILE.py:NAME"),
+    ] {
+        let added = arena(home.path(), &["add", "mine", "--advantage", function]);
+        added.code(2).stderr(predicate::str::contains(says).and(predicate::str::contains("advantage")));
+    }
+    assert!(!home.path().join("settings/fgrpo/arena.toml").exists(), "what doesn't work isn't kept");
+    // One that works at first and for the eight groups of the first step.
+    arena(home.path(), &["add", "later", "--advantage", "own.py:later"]).success();
+    let run = |more: &[&str]| arena(home.path(), &[&["run", "--methods", "later"], SMALL, more].concat());
+    run(&[]).code(2).stderr(predicate::str::contains("raised ZeroDivisionError"));
+    let saved = home.path().join("runs/arena/maze/later_seed-1/checkpoints/step-000001");
+    assert!(saved.is_dir(), "the state before the step is saved");
+    for (set, says) in [
+        ("algorithm.shaping=unlikely", "algorithm.advantage: found python"),
+        ("algorithm.advantage.k=3", "unknown key `k`"),
+        ("algorithm.advantage=python", "found no key `function`"),
+    ] {
+        let words = ["add", "other", "--advantage", "own.py:signs", "--set", set];
+        arena(home.path(), &words).code(2).stderr(predicate::str::contains(says));
+    }
+}
+
 #[test]
 fn the_map_of_the_power_family_has_a_value_for_every_pair() {
     let home = tempfile::tempdir().unwrap();

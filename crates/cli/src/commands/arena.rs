@@ -124,7 +124,7 @@ pub struct MapArgs {
     /// Change a key for all runs; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Folder of the runs.
+    /// Folder of the runs, or a file that --json has written, of which nothing is trained.
     #[arg(long, value_name = "DIR", default_value = "runs/arena-map")]
     pub out: PathBuf,
     /// Where to compute.
@@ -238,7 +238,9 @@ fn draw_map(args: &MapArgs) -> anyhow::Result<()> {
     let tasks = [args.task.clone()];
     let wanted =
         Wanted { tasks: &tasks, set: &args.set, out: &args.out, loading: Loading::All, settled: true };
-    finish(&planned(&wanted, &methods, args.seeds, None)?, args.device, args.jobs)?;
+    if !args.out.is_file() {
+        finish(&planned(&wanted, &methods, args.seeds, None)?, args.device, args.jobs)?;
+    }
     let all = standings::standings(&args.out, &grid.baseline().unwrap_or_default())?;
     let name = task::name(&args.task);
     let Some(of_task) = all.iter().find(|s| s.task == name) else { return Ok(()) };

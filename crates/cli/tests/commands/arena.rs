@@ -396,3 +396,71 @@ fn the_map_of_the_power_family_has_a_value_for_every_pair() {
     arena(home.path(), &words).success().stdout(predicate::str::contains("a \\ b"));
     arena(home.path(), &["map", "--a", "1,1"]).code(2).stderr(predicate::str::contains("--a: found 1 twice"));
 }
+
+/// `FGRPO_WRITE_PAGES=1 cargo test -p fgrpo --test commands arena::the_page` writes the tables of docs/arena.md and its figures.
+#[test]
+fn the_page_has_the_tables_and_figures_of_the_published_standings() {
+    let home = tempfile::tempdir().unwrap();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let rows = std::fs::read_to_string(docs.join("standings.jsonl")).unwrap();
+    let read = |line: &&str| serde_json::from_str::<Value>(line).unwrap();
+    let old = std::fs::read_to_string(docs.join("arena.md")).unwrap();
+    let mut page = old.clone();
+    let mut figures = Vec::new();
+    for (command, figure, task, tuned) in [
+        ("table", "maze", "maze", false),
+        ("table", "maze-tuned", "maze", true),
+        ("table", "arithmetic", "arithmetic", false),
+        ("table", "puzzles", "puzzles", false),
+        ("map", "map", "maze", false),
+    ] {
+        let of = |row: &Value| row["task"] == task && row["tuned"] == tuned;
+        let own: Vec<&str> = rows.lines().filter(|line| of(&read(line))).collect();
+        std::fs::write(home.path().join("rows.jsonl"), own.join("\n")).unwrap();
+        let file = if command == "map" { docs.join("standings-map.jsonl") } else { "rows.jsonl".into() };
+        let words = [command, "--out", file.to_str().unwrap(), "--format", "markdown", "--plot", "new.svg"];
+        let table = arena(home.path(), &words).success().get_output().stdout.clone();
+        figures.push((
+            docs.join(format!("figures/arena-{figure}.svg")),
+            std::fs::read_to_string(home.path().join("new.svg")).unwrap(),
+        ));
+        let below = format!("(figures/arena-{figure}.svg)\n\n");
+        let from = page.find(&below).unwrap() + below.len();
+        let to = from + page[from..].find("\n\n").unwrap() + 1;
+        page.replace_range(from..to, &String::from_utf8(table).unwrap());
+    }
+    if std::env::var_os("FGRPO_WRITE_PAGES").is_some() {
+        std::fs::write(docs.join("arena.md"), &page).unwrap();
+        figures.iter().for_each(|(path, drawn)| std::fs::write(path, drawn).unwrap());
+        return;
+    }
+    let wanted = "docs/arena.md is old: see this test's comment";
+    assert!(old == page, "{wanted}");
+    for (path, drawn) in figures {
+        assert!(std::fs::read_to_string(&path).unwrap() == drawn, "{}: {wanted}", path.display());
+    }
+}
+
+#[test]
+fn a_file_of_standings_prints_what_its_runs_did_and_bad_rows_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let words = [&["run", "--methods", "grpo,rloo", "--json"], SMALL].concat();
+    let rows = arena(home.path(), &words).success().get_output().stdout.clone();
+    let file = home.path().join("rows.json");
+    std::fs::write(&file, &rows).unwrap();
+    let table = |more: &[&str]| arena(home.path(), &[&["table", "--out", "rows.json"], more].concat());
+    assert_eq!(table(&["--json"]).success().get_output().stdout, rows);
+    let markdown = ["table", "--format", "markdown"];
+    let of_runs = arena(home.path(), &markdown).success().get_output().stdout.clone();
+    assert_eq!(table(&markdown[1..]).success().get_output().stdout, of_runs);
+    let text = String::from_utf8(rows).unwrap();
+    table(&["--baseline", "rloo"]).code(2).stderr(predicate::str::contains("no row of rloo"));
+    for (bad, says) in [
+        (text.replace("\"pass_at_8\"", "\"pass_at_9\""), "row 1: found no name, or no pass@1 or pass@9"),
+        (text.replace("\"task\"", "\"tusk\""), "row 1: found no task"),
+        (text.replace("}]", "}"), "rows.json"),
+    ] {
+        std::fs::write(&file, bad).unwrap();
+        table(&[]).code(2).stderr(predicate::str::contains(says));
+    }
+}

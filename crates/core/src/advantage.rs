@@ -14,7 +14,7 @@ use crate::group::{Group, Part, Rewards};
 ///
 /// Below, `R` is a completion's reward, `mu` and `s` the mean and standard deviation of the group's
 /// `n` scored completions, `c` the number of correct ones, `p = c / n`, `T` a completion's length in tokens.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
@@ -180,6 +180,12 @@ pub enum Advantage {
         #[cfg_attr(feature = "serde", serde(default = "default::tenth_permille"))]
         eps: f64,
     },
+    /// What a Python function of the user returns for a group. A training run calls it, and hands its advantages to
+    /// [`crate::credit::Credit::weigh_batch`]; this crate can't.
+    Python {
+        /// The function, as `"steep.py:steep"`.
+        function: String,
+    },
 }
 
 /// What an estimator reads of completions.
@@ -269,7 +275,7 @@ impl Advantage {
     /// The GRPO estimator with the constants of the paper's trainer: eps 1e-6, ddof 1.
     pub const GRPO: Self = Self::Grpo { eps: 1e-6, ddof: 1 };
 
-    /// One of each estimator, with settings that fit every group of at least 2.
+    /// One of each estimator that this crate computes, with settings that fit every group of at least 2.
     pub const ALL: [Self; 22] = [
         Self::GRPO,
         Self::DrGrpo,
@@ -320,6 +326,7 @@ impl Advantage {
             Self::Ucpo { .. } => "ucpo",
             Self::Gdpo { .. } => "gdpo",
             Self::Avspo { .. } => "avspo",
+            Self::Python { .. } => "python",
         }
     }
 
@@ -348,6 +355,7 @@ impl Advantage {
             Self::PasskTraining { .. } | Self::WReinforce { .. } => CORRECT,
             Self::CurveRl | Self::Bbg { .. } => CORRECT,
             Self::GrpoLead { .. } => Reads { lengths: true, ..CORRECT },
+            Self::Python { .. } => NOTHING,
         }
     }
 
@@ -417,7 +425,7 @@ impl Advantage {
                 Ok(())
             }
             Self::Opo | Self::LitePpo | Self::ReinforcePlusPlusBaseline | Self::Gpg => Ok(()),
-            Self::CurveRl => Ok(()),
+            Self::CurveRl | Self::Python { .. } => Ok(()),
         }
     }
 
@@ -580,6 +588,9 @@ impl Advantage {
                 let scale = deviation + eps;
                 spread(group, |i| (group.rewards[i] - mean) / scale)
             }
+            Self::Python { ref function } => {
+                return Err(Error::setting("advantage.function", function, "a training run, which calls it"));
+            }
             Self::Dgpo { .. } => {
                 let mean = mean(group);
                 let extent: f64 = group.scored().map(|i| (group.rewards[i] - mean).abs()).sum();
@@ -678,6 +689,7 @@ impl Advantage {
             Self::GrpoPassk { .. } | Self::WReinforce { .. } | Self::RsGrpo { .. } => return Ok(()),
             Self::Opo | Self::GrpoLead { .. } | Self::Avspo { .. } => return Ok(()),
             Self::Bbg { .. } | Self::CueGrpo { .. } | Self::Ucpo { .. } => return Ok(()),
+            Self::Python { .. } => return Ok(()),
         }
         for (advantages, factor) in batch.iter_mut().zip(factors) {
             advantages.iter_mut().for_each(|a| *a *= factor);

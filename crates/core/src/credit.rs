@@ -145,7 +145,7 @@ impl Overlong {
 }
 
 /// Everything that turns a group's rewards into advantages.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Credit {
     /// The estimator.
     pub advantage: Advantage,
@@ -192,9 +192,9 @@ impl Credit {
         self.overlong.map_or(Ok(()), |overlong| overlong.check())?;
         if self.shapes_rewards() {
             let refused = |wanted| Err(Error::setting("advantage", self.advantage.name(), wanted));
-            match self.advantage {
+            match &self.advantage {
                 a if !a.reads().rewards => refused(
-                    "an estimator that reads rewards, as grpo, dr_grpo and rloo do: a shaped reward is lost on one that only asks whether it is correct",
+                    "an estimator that reads rewards, as grpo, dr_grpo and rloo do: a shaped reward is lost on one that only asks whether it is correct, or that is yours",
                 )?,
                 a if a.reads().correct => refused(
                     "an estimator that doesn't ask besides which completions are correct: a shaped reward is neither correct nor wrong",
@@ -280,6 +280,18 @@ impl Credit {
         } else {
             self.advantage.of_batch(groups, &self.rewards)?
         };
+        self.weigh_batch(groups, batch)
+    }
+
+    /// The credit of all groups of a batch with the advantages that an estimator gave them: shaped, and times the focal weight.
+    ///
+    /// # Errors
+    /// As [`Credit::assign_batch`].
+    pub fn weigh_batch(
+        &self,
+        groups: &[Group<'_>],
+        batch: Vec<Vec<f64>>,
+    ) -> Result<Vec<Assigned>, (usize, Error)> {
         let anchor = match self.shaping {
             Shaping::HaDw { anchor: None, .. } => self.batch_rate(groups)?,
             Shaping::HaDw { anchor, .. } => anchor,
@@ -480,7 +492,7 @@ mod tests {
         assert_eq!((found.success_rate, found.focal_weight), (Some(0.5), 0.5));
         assert_eq!(found.advantages, [0.4375, 0.1875, -0.5625, -0.0625]);
         let short = Group { lengths: &[12; 4], ..g };
-        let plain = Credit { overlong: None, ..credit };
+        let plain = Credit { overlong: None, ..credit.clone() };
         assert_eq!(credit.assign(&short).unwrap(), plain.assign(&short).unwrap());
     }
 
@@ -502,7 +514,8 @@ mod tests {
             Advantage::Avspo { eps: 1e-4 },
             Advantage::Gdpo { eps: 1e-4 },
         ] {
-            assert!(refused(advantage, OVERLONG).starts_with("advantage: found "), "{advantage:?}");
+            let said = refused(advantage, OVERLONG);
+            assert!(said.starts_with("advantage: found "), "{said}");
         }
     }
 

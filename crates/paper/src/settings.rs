@@ -27,7 +27,7 @@ pub(super) fn of(config: &Config) -> Setting {
         Shaping::None if a.kl_coef > 0.0 => "GRPO-KL",
         Shaping::None => &a.loss_name(),
     };
-    let method = match a.advantage {
+    let method = match &a.advantage {
         Advantage::Grpo { .. } => method.to_owned(),
         other => format!("{method} {}", other.name()),
     };

@@ -51,6 +51,37 @@ def test_an_estimator_with_settings_is_a_table():
     )
 
 
+def test_a_function_of_a_groups_rewards_is_an_estimator():
+    def dr_grpo(rewards):
+        return [reward - sum(rewards) / len(rewards) for reward in rewards]
+
+    found, wanted = (fgrpo.credit(REWARDS, estimator=e, gamma=0.5) for e in (dr_grpo, "dr_grpo"))
+    for mine, theirs in zip(found, wanted):
+        np.testing.assert_allclose(mine, theirs, atol=1e-12)
+    seen = []
+
+    def every(rewards, correct, lengths, mean_logp):
+        seen.append((rewards, correct, lengths, mean_logp))
+        return np.array(rewards)
+
+    rewards, groups = [1, np.nan, 0, 1, 1], ["a", "a", "b", "a", "c"]
+    columns = {"lengths": [1, 2, 3, 4, 5], "mean_logp": [-1, -2, -3, -4, -5]}
+    found = fgrpo.credit(rewards, groups=groups, estimator=every, threshold=0.5, **columns)
+    # The unscorable completion isn't shown, nor the groups of one.
+    assert seen == [([1.0, 1.0], [True, True], [1, 4], [-1.0, -4.0])]
+    np.testing.assert_array_equal(found.advantages, [1, 0, 0, 1, 0])
+    np.testing.assert_array_equal(fgrpo.advantages([[0.25, 0.5]], estimator=lambda rewards: rewards), [[0.25, 0.5]])
+    for function, words in [
+        (lambda rewards: rewards[1:], "wanted one advantage for each of 4 rewards"),
+        (lambda rewards: [np.nan] * 4, "wanted finite numbers"),
+        (lambda rewards: 1.0, "returned 1.0, wanted one advantage"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            fgrpo.credit(REWARDS, estimator=function)
+    with pytest.raises(ValueError, match="shaping: found 'unlikely', wanted None: the estimator is a function"):
+        fgrpo.credit(REWARDS, estimator=dr_grpo, shaping="unlikely", mean_logp=-REWARDS)
+
+
 def test_credit_is_shared_out_by_clusters_or_log_probabilities():
     rewards, right = [[1, 1, 1, 0]], fgrpo.advantages([[1, 1, 1, 0]])[0, 0]
     table = {"kind": "cue_grpo", "alpha": 1.0}

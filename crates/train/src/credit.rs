@@ -1,6 +1,7 @@
 //! From grades to advantages: rewards, estimator and focal weight of each group.
 
 use crate::config::Truncated;
+use crate::estimator::Estimator;
 use crate::rollout::Rollouts;
 use fgrpo_core::credit::{Assigned, Credit};
 use fgrpo_core::group::{Group, Part};
@@ -50,7 +51,8 @@ impl Credited {
     }
 }
 
-/// Rewards and advantages of every group; `truncated` says what becomes of completions that the length limit cut off.
+/// Rewards and advantages of every group; `truncated` says what becomes of completions that the length limit cut off. `None` if
+/// a stop was requested while `own` estimated advantages.
 ///
 /// # Errors
 /// A reward that isn't finite, or graded rewards without a threshold for the focal weight. If the estimator reads several
@@ -59,9 +61,10 @@ pub fn credit(
     how: &Credit,
     truncated: Truncated,
     weights: &BTreeMap<String, f64>,
+    own: Option<&Estimator>,
     rollouts: Vec<Rollouts>,
     grades: Vec<Vec<Graded>>,
-) -> anyhow::Result<Vec<Credited>> {
+) -> anyhow::Result<Option<Vec<Credited>>> {
     let names = if how.advantage.reads().parts { part_names(&grades, weights)? } else { Vec::new() };
     let read: Vec<Read> = rollouts
         .iter()
@@ -77,7 +80,14 @@ pub fn credit(
         })
         .collect();
     let groups: Vec<Group<'_>> = read.iter().zip(&parts).map(|(read, parts)| read.group(parts)).collect();
-    let assigned = how.assign_batch(&groups).map_err(|(_, e)| e)?;
+    let assigned = match own {
+        None => how.assign_batch(&groups),
+        Some(own) => match own.advantages(&groups, how)? {
+            Some(advantages) => how.weigh_batch(&groups, advantages),
+            None => return Ok(None),
+        },
+    };
+    let assigned = assigned.map_err(|(_, e)| e)?;
     let each = rollouts.into_iter().zip(grades).zip(read).zip(assigned);
     let credited = |(((rollouts, grades), Read { rewards, parts, .. }), assigned)| Credited {
         rollouts,
@@ -86,7 +96,7 @@ pub fn credit(
         parts,
         assigned,
     };
-    Ok(each.map(credited).collect())
+    Ok(Some(each.map(credited).collect()))
 }
 
 /// What an estimator reads of a group's completions, one value for each.
@@ -202,8 +212,8 @@ mod tests {
                 overlong: None,
             };
             let (rollouts, grades) = (vec![rollouts.clone()], vec![grades.clone()]);
-            let found = credit(&how, Truncated::Grade, &BTreeMap::new(), rollouts, grades);
-            found.unwrap().swap_remove(0).assigned.advantages
+            let found = credit(&how, Truncated::Grade, &BTreeMap::new(), None, rollouts, grades);
+            found.unwrap().unwrap().swap_remove(0).assigned.advantages
         };
         let (plain, shared) = (of(Advantage::GRPO), of(Advantage::CueGrpo { alpha: 1.0 }));
         for (i, factor) in [0.75, 0.75, 1.5, 1.0].into_iter().enumerate() {

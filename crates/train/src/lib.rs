@@ -31,6 +31,7 @@ pub mod config;
 pub mod credit;
 pub mod device;
 pub mod episode;
+pub mod estimator;
 pub mod evaluation;
 pub mod language;
 pub mod learner;

@@ -8,6 +8,7 @@
 use crate::config::{Config, Every, Truncated};
 use crate::credit::{Credited, credit};
 use crate::device;
+use crate::estimator::Estimator;
 use crate::evaluation::in_training::{Series, check_held_out};
 use crate::policy;
 use crate::problem::{Prompt, Split, Task};
@@ -83,6 +84,7 @@ pub fn train(
     let config = &needs::decided(config, task, name, recorded.as_ref())?;
     check_held_out(config, task)?;
     check_cache(config, task, name)?;
+    let own = Estimator::of(config)?;
     // Before an old run is deleted. One that is resumed has its policy in a checkpoint.
     if !matches!(if_exists, IfExists::Resume { .. }) {
         policy::check(config, task)?;
@@ -103,7 +105,7 @@ pub fn train(
     for warning in needs::warnings(config, task, name)? {
         events.say(&format!("warning: {warning}"));
     }
-    let Some(mut trainer) = Trainer::start(config, task, device, run, events)? else {
+    let Some(mut trainer) = Trainer::start(config, task, own, device, run, events)? else {
         sessions::end(out)?;
         return Ok(Ending::Interrupted);
     };
@@ -137,6 +139,8 @@ struct Trainer<'a> {
     state: TrainerState,
     sampling: Sampling,
     credit: Credit,
+    /// The user's own estimator.
+    own: Option<Estimator>,
     truncated: Truncated,
     reward_weights: BTreeMap<String, f64>,
     loss: LossSettings,
@@ -188,8 +192,11 @@ impl Trainer<'_> {
                 return self.interrupted();
             };
             let scheduled = self.apply_schedule(step)?;
-            let credited = credit(&self.credit, self.truncated, &self.reward_weights, rollouts, grades);
-            let mut credited = self.saved_on_error(credited)?;
+            let (weights, own) = (&self.reward_weights, self.own.as_ref());
+            let credited = credit(&self.credit, self.truncated, weights, own, rollouts, grades);
+            let Some(mut credited) = self.saved_on_error(credited)? else {
+                return self.interrupted();
+            };
             let lr = config.update.lr_at(step, config.steps);
             let sums = timed(&mut seconds.update, || self.update(&mut credited, lr))?;
             self.state.step = step;

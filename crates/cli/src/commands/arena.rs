@@ -29,7 +29,8 @@ use std::path::PathBuf;
   fgrpo arena list
   fgrpo arena run --tasks maze --methods grpo,f-grpo-1,max-rl --seeds 2
   fgrpo arena add mine --set 'algorithm.advantage={ kind = \"power\", a = 0.5, b = -1 }'
-  fgrpo arena run --tasks maze --methods grpo,mine --seeds 2
+  fgrpo arena add steep --advantage steep.py:steep
+  fgrpo arena run --tasks maze --methods grpo,mine,steep --seeds 2
   fgrpo arena table --plot front.svg
   fgrpo arena map --a 0,0.5,1 --b -1,0,0.5 --plot map.svg")]
 pub struct Args {
@@ -54,8 +55,11 @@ pub enum What {
         /// Its name: small letters, digits, `-`, `+` and `.`.
         name: String,
         /// A change of a task's configuration, which is GRPO; repeatable.
-        #[arg(long = "set", value_name = "KEY=VALUE", required = true)]
+        #[arg(long = "set", value_name = "KEY=VALUE", required_unless_present = "advantage")]
         set: Vec<String>,
+        /// An estimator in Python: a function of a group's `rewards` that returns its advantages.
+        #[arg(long, value_name = "FILE.py:FUNCTION")]
+        advantage: Option<String>,
         /// Where the method comes from.
         #[arg(long, default_value = "your own")]
         source: String,
@@ -120,7 +124,7 @@ pub struct MapArgs {
     /// Change a key for all runs; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Folder of the runs.
+    /// Folder of the runs, or a file that --json has written, of which nothing is trained.
     #[arg(long, value_name = "DIR", default_value = "runs/arena-map")]
     pub out: PathBuf,
     /// Where to compute.
@@ -148,8 +152,15 @@ pub struct MapArgs {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.what {
         What::List { json } => list(*json),
-        What::Add { name, set, source, replace } => {
-            let method = Method { name: name.clone(), source: source.clone(), set: set.clone(), own: None };
+        What::Add { name, set, advantage, source, replace } => {
+            let mut set = set.clone();
+            if let Some(function) = advantage {
+                // The method is trained from any folder.
+                let function = std::path::absolute(function)?;
+                let function = toml::Value::from(function.to_string_lossy().as_ref());
+                set.insert(0, format!("algorithm.advantage={{ kind = \"python\", function = {function} }}"));
+            }
+            let method = Method { name: name.clone(), source: source.clone(), set, own: None };
             let path = add(method, *replace)?;
             say!("{name} is in {}", path.display());
             say!("next: fgrpo arena run --methods grpo,{name}");
@@ -227,7 +238,9 @@ fn draw_map(args: &MapArgs) -> anyhow::Result<()> {
     let tasks = [args.task.clone()];
     let wanted =
         Wanted { tasks: &tasks, set: &args.set, out: &args.out, loading: Loading::All, settled: true };
-    finish(&planned(&wanted, &methods, args.seeds, None)?, args.device, args.jobs)?;
+    if !args.out.is_file() {
+        finish(&planned(&wanted, &methods, args.seeds, None)?, args.device, args.jobs)?;
+    }
     let all = standings::standings(&args.out, &grid.baseline().unwrap_or_default())?;
     let name = task::name(&args.task);
     let Some(of_task) = all.iter().find(|s| s.task == name) else { return Ok(()) };

@@ -12,6 +12,7 @@ use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::shell::resuming_command;
 use fgrpo_nn::DeviceName;
 use fgrpo_train::config::Config;
+use fgrpo_train::estimator::Estimator;
 use fgrpo_train::evaluation::in_training::check_held_out;
 use fgrpo_train::problem::Task;
 use fgrpo_train::run::checkpoint::{self, Stage};
@@ -74,6 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let check = |config: &Config, task: &Task| {
             check_held_out(config, task)?;
             check_cache(config, task, args.device())?;
+            Estimator::of(config)?;
             args.check_folder(&out, config, Stage::Rl)
         };
         return dry_run::run(&config, args.device(), &args.dry_run, check).map(drop);

@@ -273,6 +273,111 @@ fn an_own_method_is_kept_and_bad_ones_are_refused() {
     assert_eq!(folders.lines().last().unwrap(), "runs/arena/maze/mine_seed-2");
 }
 
+/// W-REINFORCE, and functions that fail.
+const OWN: &str = "
+def signs(rewards):
+    return [0.1 if reward == 1 else -1 for reward in rewards]
+
+def every(rewards, correct, lengths, mean_logp):
+    assert len(rewards) == len(correct) == len(lengths) == len(mean_logp) and max(mean_logp) < 0 < min(lengths)
+    assert [bool(reward) for reward in rewards] == correct
+    return signs(rewards)
+
+def raises(rewards):
+    print('seen', rewards)
+    raise KeyError('missing')
+
+def short(rewards):
+    return rewards[1:]
+
+def nan(rewards):
+    return [float('nan')] * len(rewards)
+
+def word(rewards):
+    return 'advantages'
+
+calls = 0
+
+def later(rewards):
+    global calls
+    calls += 1
+    return [1 / (calls < 10)] * len(rewards)
+";
+
+#[test]
+fn an_estimator_in_python_trains_as_the_same_formula_in_rust_does() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("own.py"), OWN).unwrap();
+    let set = "algorithm.loss=dapo";
+    for (name, more) in [
+        ("mine", &["--advantage", "own.py:signs", "--set", set][..]),
+        ("every", &["--advantage", "own.py:every", "--set", set]),
+        ("theirs", &["--set", "algorithm.advantage=w_reinforce", "--set", set]),
+    ] {
+        arena(home.path(), &[&["add", name], more].concat()).success();
+    }
+    let rows = json(&arena(home.path(), &["list", "--json"]).success());
+    let mine = rows.iter().find(|row| row["name"] == "mine").unwrap();
+    assert_eq!((&mine["advantage"], &mine["loss"]), (&"python".into(), &"dapo".into()));
+    let run = |more: &[&str]| {
+        arena(home.path(), &[&["run", "--methods", "mine,every,theirs"], SMALL, more].concat())
+    };
+    run(&["--json"]).success();
+    let policy = |method: &str| {
+        let path = format!("runs/arena/maze/{method}_seed-1/checkpoints/step-000002/model.safetensors");
+        std::fs::read(home.path().join(path)).unwrap()
+    };
+    assert!(policy("mine") == policy("theirs") && policy("every") == policy("theirs"));
+    assert!(policy("mine") != policy("grpo"), "the estimator changes the policy");
+    run(&[]).success().stderr(predicate::str::contains("4 of 4 runs are done"));
+    // A run is one of the file that it was trained with.
+    let file = home.path().join("own.py");
+    std::fs::write(&file, OWN.replace("0.1", "0.2")).unwrap();
+    run(&[]).code(2).stderr(predicate::str::contains("the file of algorithm.advantage has changed"));
+    let folder = home.path().join("runs/arena/maze/mine_seed-1");
+    let config = folder.join("config.toml");
+    let train = |more: &[&str]| {
+        let words = ["train", config.to_str().unwrap(), "--out", folder.to_str().unwrap(), "--resume"];
+        fgrpo().current_dir(home.path()).args(words).args(more).assert()
+    };
+    train(&[]).code(2).stderr(predicate::str::contains("--accept-changes"));
+    train(&["--accept-changes"]).success();
+}
+
+#[test]
+fn an_estimator_in_python_that_fails_stops_the_run_and_says_what_it_did() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("own.py"), OWN).unwrap();
+    for (function, says) in [
+        ("own.py:raises", "raised KeyError: 'missing', for the rewards [1.0, 0.0"),
+        ("own.py:raises", "seen [1.0"),
+        ("own.py:short", "wanted one advantage for each of 8 rewards"),
+        ("own.py:nan", "wanted finite numbers"),
+        ("own.py:word", "returned 'advantages', wanted one advantage for each of 8 rewards"),
+        ("own.py:none", "found no none; it defines signs, every"),
+        ("none.py:none", "none.py: no such file"),
+        ("own.txt:f", "wanted FILE.py:NAME"),
+    ] {
+        let added = arena(home.path(), &["add", "mine", "--advantage", function]);
+        added.code(2).stderr(predicate::str::contains(says).and(predicate::str::contains("advantage")));
+    }
+    assert!(!home.path().join("settings/fgrpo/arena.toml").exists(), "what doesn't work isn't kept");
+    // One that works at first and for the eight groups of the first step.
+    arena(home.path(), &["add", "later", "--advantage", "own.py:later"]).success();
+    let run = |more: &[&str]| arena(home.path(), &[&["run", "--methods", "later"], SMALL, more].concat());
+    run(&[]).code(2).stderr(predicate::str::contains("raised ZeroDivisionError"));
+    let saved = home.path().join("runs/arena/maze/later_seed-1/checkpoints/step-000001");
+    assert!(saved.is_dir(), "the state before the step is saved");
+    for (set, says) in [
+        ("algorithm.shaping=unlikely", "algorithm.advantage: found python"),
+        ("algorithm.advantage.k=3", "unknown key `k`"),
+        ("algorithm.advantage=python", "found no key `function`"),
+    ] {
+        let words = ["add", "other", "--advantage", "own.py:signs", "--set", set];
+        arena(home.path(), &words).code(2).stderr(predicate::str::contains(says));
+    }
+}
+
 #[test]
 fn the_map_of_the_power_family_has_a_value_for_every_pair() {
     let home = tempfile::tempdir().unwrap();
@@ -290,4 +395,72 @@ fn the_map_of_the_power_family_has_a_value_for_every_pair() {
     assert_eq!(svg.matches("power_").count(), 8, "two panels of four cells");
     arena(home.path(), &words).success().stdout(predicate::str::contains("a \\ b"));
     arena(home.path(), &["map", "--a", "1,1"]).code(2).stderr(predicate::str::contains("--a: found 1 twice"));
+}
+
+/// `FGRPO_WRITE_PAGES=1 cargo test -p fgrpo --test commands arena::the_page` writes the tables of docs/arena.md and its figures.
+#[test]
+fn the_page_has_the_tables_and_figures_of_the_published_standings() {
+    let home = tempfile::tempdir().unwrap();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let rows = std::fs::read_to_string(docs.join("standings.jsonl")).unwrap();
+    let read = |line: &&str| serde_json::from_str::<Value>(line).unwrap();
+    let old = std::fs::read_to_string(docs.join("arena.md")).unwrap();
+    let mut page = old.clone();
+    let mut figures = Vec::new();
+    for (command, figure, task, tuned) in [
+        ("table", "maze", "maze", false),
+        ("table", "maze-tuned", "maze", true),
+        ("table", "arithmetic", "arithmetic", false),
+        ("table", "puzzles", "puzzles", false),
+        ("map", "map", "maze", false),
+    ] {
+        let of = |row: &Value| row["task"] == task && row["tuned"] == tuned;
+        let own: Vec<&str> = rows.lines().filter(|line| of(&read(line))).collect();
+        std::fs::write(home.path().join("rows.jsonl"), own.join("\n")).unwrap();
+        let file = if command == "map" { docs.join("standings-map.jsonl") } else { "rows.jsonl".into() };
+        let words = [command, "--out", file.to_str().unwrap(), "--format", "markdown", "--plot", "new.svg"];
+        let table = arena(home.path(), &words).success().get_output().stdout.clone();
+        figures.push((
+            docs.join(format!("figures/arena-{figure}.svg")),
+            std::fs::read_to_string(home.path().join("new.svg")).unwrap(),
+        ));
+        let below = format!("(figures/arena-{figure}.svg)\n\n");
+        let from = page.find(&below).unwrap() + below.len();
+        let to = from + page[from..].find("\n\n").unwrap() + 1;
+        page.replace_range(from..to, &String::from_utf8(table).unwrap());
+    }
+    if std::env::var_os("FGRPO_WRITE_PAGES").is_some() {
+        std::fs::write(docs.join("arena.md"), &page).unwrap();
+        figures.iter().for_each(|(path, drawn)| std::fs::write(path, drawn).unwrap());
+        return;
+    }
+    let wanted = "docs/arena.md is old: see this test's comment";
+    assert!(old == page, "{wanted}");
+    for (path, drawn) in figures {
+        assert!(std::fs::read_to_string(&path).unwrap() == drawn, "{}: {wanted}", path.display());
+    }
+}
+
+#[test]
+fn a_file_of_standings_prints_what_its_runs_did_and_bad_rows_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let words = [&["run", "--methods", "grpo,rloo", "--json"], SMALL].concat();
+    let rows = arena(home.path(), &words).success().get_output().stdout.clone();
+    let file = home.path().join("rows.json");
+    std::fs::write(&file, &rows).unwrap();
+    let table = |more: &[&str]| arena(home.path(), &[&["table", "--out", "rows.json"], more].concat());
+    assert_eq!(table(&["--json"]).success().get_output().stdout, rows);
+    let markdown = ["table", "--format", "markdown"];
+    let of_runs = arena(home.path(), &markdown).success().get_output().stdout.clone();
+    assert_eq!(table(&markdown[1..]).success().get_output().stdout, of_runs);
+    let text = String::from_utf8(rows).unwrap();
+    table(&["--baseline", "rloo"]).code(2).stderr(predicate::str::contains("no row of rloo"));
+    for (bad, says) in [
+        (text.replace("\"pass_at_8\"", "\"pass_at_9\""), "row 1: found no name, or no pass@1 or pass@9"),
+        (text.replace("\"task\"", "\"tusk\""), "row 1: found no task"),
+        (text.replace("}]", "}"), "rows.json"),
+    ] {
+        std::fs::write(&file, bad).unwrap();
+        table(&[]).code(2).stderr(predicate::str::contains(says));
+    }
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::group::group;
 use proptest::prelude::*;
 
-fn of(estimator: Advantage, rewards: &[f64], scored: &[bool]) -> Vec<f64> {
+fn of(estimator: impl std::borrow::Borrow<Advantage>, rewards: &[f64], scored: &[bool]) -> Vec<f64> {
     let n = rewards.len();
     let group = Group {
         rewards,
@@ -12,7 +12,7 @@ fn of(estimator: Advantage, rewards: &[f64], scored: &[bool]) -> Vec<f64> {
         parts: &[],
         clusters: &vec![0; n],
     };
-    estimator.advantages(&group, &Rewards::default()).unwrap()
+    estimator.borrow().advantages(&group, &Rewards::default()).unwrap()
 }
 
 fn assert_close(found: &[f64], wanted: &[f64]) {
@@ -47,8 +47,8 @@ fn estimators_match_values_worked_by_hand() {
 fn a_virtual_reward_gives_groups_of_equal_verdicts_an_advantage() {
     let avspo = Advantage::Avspo { eps: 0.0 };
     // Three of four: mean 3/4, deviation 1/2.
-    assert_close(&of(avspo, &[1.0; 3], &[true; 3]), &[0.5; 3]);
-    assert_close(&of(avspo, &[0.0; 3], &[true; 3]), &[-0.5; 3]);
+    assert_close(&of(&avspo, &[1.0; 3], &[true; 3]), &[0.5; 3]);
+    assert_close(&of(&avspo, &[0.0; 3], &[true; 3]), &[-0.5; 3]);
     let mixed = [1.0, 0.0, 0.0, 0.0];
     assert_eq!(
         of(Advantage::Avspo { eps: 1e-6 }, &mixed, &[true; 4]),
@@ -76,23 +76,23 @@ fn group_with_equal_rewards_gets_zero_advantage() {
     for estimator in
         [Advantage::Grpo { eps: 0.0, ddof: 1 }, Advantage::GRPO, Advantage::DrGrpo, Advantage::Rloo]
     {
-        assert_eq!(of(estimator, &[0.1; 3], &[true; 3]), [0.0; 3]);
+        assert_eq!(of(&estimator, &[0.1; 3], &[true; 3]), [0.0; 3]);
     }
     let alone = |e: &Advantage| {
         use Advantage::{Avspo, Bbg, GrpoLead, WReinforce};
         !matches!(e, WReinforce { .. } | GrpoLead { .. } | Avspo { .. } | Bbg { .. })
     };
     for estimator in Advantage::ALL.into_iter().filter(alone) {
-        assert_eq!(of(estimator, &[1.0; 3], &[true; 3]), [0.0; 3], "{estimator:?}, all correct");
-        assert_eq!(of(estimator, &[0.0; 3], &[true; 3]), [0.0; 3], "{estimator:?}, none correct");
+        assert_eq!(of(&estimator, &[1.0; 3], &[true; 3]), [0.0; 3], "{estimator:?}, all correct");
+        assert_eq!(of(&estimator, &[0.0; 3], &[true; 3]), [0.0; 3], "{estimator:?}, none correct");
     }
 }
 
 #[test]
 fn unscorable_completions_leave_the_statistics_and_get_zero() {
     for estimator in Advantage::ALL {
-        let found = of(estimator, &[1.0, f64::NAN, 0.0, 0.0], &[true, false, true, true]);
-        let without = of(estimator, &[1.0, 0.0, 0.0], &[true; 3]);
+        let found = of(&estimator, &[1.0, f64::NAN, 0.0, 0.0], &[true, false, true, true]);
+        let without = of(&estimator, &[1.0, 0.0, 0.0], &[true; 3]);
         assert_eq!(found, [without[0], 0.0, without[1], without[2]], "{estimator:?}");
     }
 }
@@ -103,8 +103,8 @@ fn group_shrunk_to_one_gets_zero_advantage() {
         [Advantage::ALL.as_slice(), &[Advantage::Grpo { eps: 1e-6, ddof: 0 }, Advantage::Pkpo { k: 1 }]]
             .concat()
     {
-        assert_eq!(of(estimator, &[1.0, 1.0, 0.0], &[true, false, false]), [0.0; 3], "{estimator:?}");
-        assert_eq!(of(estimator, &[1.0, 1.0, 0.0], &[false; 3]), [0.0; 3], "{estimator:?}");
+        assert_eq!(of(&estimator, &[1.0, 1.0, 0.0], &[true, false, false]), [0.0; 3], "{estimator:?}");
+        assert_eq!(of(&estimator, &[1.0, 1.0, 0.0], &[false; 3]), [0.0; 3], "{estimator:?}");
     }
 }
 
@@ -183,7 +183,8 @@ fn impossible_settings_are_refused_by_name() {
         (Advantage::RsGrpo { beta: f64::INFINITY }, "advantage.beta"),
         (Advantage::Dgpo { temperature: -1.0 }, "advantage.temperature"),
     ] {
-        assert!(message(estimator, 8).starts_with(key), "{}", message(estimator, 8));
+        let said = message(estimator, 8);
+        assert!(said.starts_with(key), "{said}");
     }
     assert!(Advantage::ALL.iter().all(|a| a.check(2).is_ok()));
 }
@@ -207,11 +208,11 @@ proptest! {
         let scored: Vec<bool> = outcome.iter().map(|o| o.1).collect();
         let turn = |v: &mut dyn FnMut(usize)| v(rotate % rewards.len());
         for estimator in Advantage::ALL {
-            let mut wanted = of(estimator, &rewards, &scored);
+            let mut wanted = of(&estimator, &rewards, &scored);
             let (mut r, mut s) = (rewards.clone(), scored.clone());
             turn(&mut |k| { r.rotate_left(k); s.rotate_left(k); wanted.rotate_left(k); });
             // Sums of squares are rounded in the order of the group.
-            for (found, wanted) in of(estimator, &r, &s).iter().zip(&wanted) {
+            for (found, wanted) in of(&estimator, &r, &s).iter().zip(&wanted) {
                 prop_assert!((found - wanted).abs() < 1e-12);
             }
         }
@@ -221,7 +222,7 @@ proptest! {
     fn centred_estimators_sum_to_zero(rewards in prop::collection::vec(-2.0f64..2.0, 2..20)) {
         let scored = vec![true; rewards.len()];
         for estimator in [Advantage::GRPO, Advantage::DrGrpo, Advantage::Rloo] {
-            prop_assert!(of(estimator, &rewards, &scored).iter().sum::<f64>().abs() < 1e-9);
+            prop_assert!(of(&estimator, &rewards, &scored).iter().sum::<f64>().abs() < 1e-9);
         }
     }
 
@@ -232,7 +233,7 @@ proptest! {
         let scored = vec![true; rewards.len()];
         let estimator = Advantage::Grpo { eps: 0.0, ddof: 1 };
         let moved: Vec<f64> = rewards.iter().map(|r| r * scale + shift).collect();
-        for (a, b) in of(estimator, &rewards, &scored).iter().zip(of(estimator, &moved, &scored)) {
+        for (a, b) in of(&estimator, &rewards, &scored).iter().zip(of(&estimator, &moved, &scored)) {
             prop_assert!((a - b).abs() < 1e-6 * (1.0 + a.abs()));
         }
     }
@@ -382,8 +383,8 @@ fn risk_seeking_lifts_rare_success_and_large_exponents_stay_finite() {
 #[test]
 fn w_reinforce_has_no_baseline() {
     let estimator = Advantage::WReinforce { positive: 0.1, negative: 1.0 };
-    assert_eq!(of(estimator, &[1.0, 0.0], &[true; 2]), [0.1, -1.0]);
-    assert_eq!(of(estimator, &[0.0, 0.0], &[true; 2]), [-1.0, -1.0]);
+    assert_eq!(of(&estimator, &[1.0, 0.0], &[true; 2]), [0.1, -1.0]);
+    assert_eq!(of(&estimator, &[0.0, 0.0], &[true; 2]), [-1.0, -1.0]);
 }
 
 #[test]

@@ -82,7 +82,7 @@ def reply(call, question, log):
     """The answer to a question. The traceback of an exception goes to `log`."""
     try:
         result = call(question)
-        return result if question.get("ask") in ("begin", "turn") else graded(result)
+        return result if question.get("ask") in ("begin", "turn", "advantages") else graded(result)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: a grader that gives up has not graded
@@ -120,5 +120,5 @@ def main(path, name, make=caller):
 
 
 if __name__ == "__main__":
-    # Before this file may stand what answers for an environment.
+    # Before this file may stand what answers for an environment or an estimator.
     main(*sys.argv[1:], globals().get("answering", caller))

@@ -13,6 +13,10 @@ use serde_json::{Map, Value};
 /// The program that calls the function. Its functions `caller` and `reply` serve a function of this process too.
 pub const WORKER: &str = include_str!("grader.py");
 
+/// The program that calls a function that estimates advantages.
+pub const ESTIMATOR: &str =
+    concat!(include_str!("../../../py/python/fgrpo/_estimator.py"), "\n\n", include_str!("grader.py"));
+
 /// The keyword arguments of the function, besides the completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
@@ -58,7 +62,10 @@ impl Reference for Truth {
 }
 
 /// How to run `code` for a function or class, as `grade.py:reward`; `key` is the setting that names it.
-pub(super) fn worker(
+///
+/// # Errors
+/// Bad input if it isn't written like this, or the file is missing.
+pub fn worker(
     program: &program::Settings,
     function: &str,
     key: &str,
@@ -81,6 +88,12 @@ pub(super) fn worker(
 /// The file and the name in `grade.py:reward`.
 fn parts(function: &str) -> Option<(&str, &str)> {
     function.rsplit_once(':').filter(|(file, name)| file.ends_with(".py") && !name.is_empty())
+}
+
+/// A function with a hash of its file: it is another one when the file changes.
+pub fn identity(function: &str) -> String {
+    let contents = parts(function).and_then(|(file, _)| std::fs::read(file).ok()).unwrap_or_default();
+    format!("{function}/{}", &short_hash(&String::from_utf8_lossy(&contents))[..8])
 }
 
 /// A hash of the function's file, or of the files that a command names: verdicts are made again when one changes.

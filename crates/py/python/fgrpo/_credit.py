@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, overload
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from . import _native
 from ._arrays import Real, flat, integers, numbers
+from ._estimator import answering
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -61,7 +62,7 @@ class Settings(TypedDict, total=False):
     """The settings of :func:`credit`."""
 
     groups: Iterable[Hashable] | None
-    estimator: Estimator | Mapping[str, Any]
+    estimator: Estimator | Mapping[str, Any] | Callable[..., Any]
     gamma: float
     eps: float | None
     ddof: int | None
@@ -88,7 +89,7 @@ def credit(
     rewards: npt.ArrayLike,
     *,
     groups: Iterable[Hashable] | None = None,
-    estimator: Estimator | Mapping[str, Any] = "grpo",
+    estimator: Estimator | Mapping[str, Any] | Callable[..., Any] = "grpo",
     gamma: float = 0.0,
     eps: float | None = None,
     ddof: int | None = None,
@@ -112,7 +113,8 @@ def credit(
         minus mean), ``rloo`` (reward minus the mean of the others), ``max_rl``, ``pkpo`` (optimises pass@``k``) and others; docs/methods.md
         has their formulas. One with settings is a table as in a configuration: ``{"kind": "power", "a": 0.5, "b": -0.5}``.
         ``dgpo``, ``lite_ppo``, ``reinforce_plus_plus_baseline``, ``gpg``, ``gdpo`` and ``curve_rl`` read all groups of the call as
-        one batch.
+        one batch. A function is called for each group with those of ``rewards``, ``correct``, ``lengths`` and ``mean_logp`` that it
+        names, lists of its scored completions, and returns a number for each.
     eps, ddof, k: settings of the estimator, for one that has them.
     gamma: exponent of the focal weight; 0 gives the plain estimator, bit for bit.
     correct, wrong: the rewards of correct and wrong completions, from which the success rate is computed.
@@ -143,6 +145,13 @@ def credit(
     ValueError: group 0: reward of completion 1: found 0.4, wanted 1 (correct) or 0 (wrong); graded rewards need a threshold \
 from which a completion counts as correct, or an estimator without one (grpo, dr_grpo, rloo) and focal_gamma = 0
     """
+    own = estimator if callable(estimator) else None
+    if own is not None:
+        for name, value in {"eps": eps, "ddof": ddof, "k": k, "shaping": shaping, "parts": parts}.items():
+            if value is not None:
+                raise ValueError(f"{name}: found {value!r}, wanted None: the estimator is a function")
+        # The success rates and weights are the same with every estimator.
+        estimator = "dr_grpo"
     rewards = numbers("rewards", rewards)
     labels: list[Hashable] | None = None
     if groups is None:
@@ -206,7 +215,36 @@ from which a completion counts as correct, or an estimator without one (grpo, dr
         [(flat(part), share) for part, share in zip(each, shares)],
         alike,
     )
-    return Credit(found[0].reshape(rewards.shape), found[1], found[2], group)
+    advantages = found[0]
+    if own is not None:
+        columns = {"rewards": rewards, "lengths": lengths, "mean_logp": logp}
+        columns = {name: np.ravel(column) for name, column in columns.items() if column is not None}
+        bar = (correct + wrong) / 2 if threshold is None else threshold
+        advantages = _own(own, columns, group, found[1], bar)
+        advantages *= found[2][group]
+    return Credit(advantages.reshape(rewards.shape), found[1], found[2], group)
+
+
+def _own(
+    function: Callable[..., Any],
+    columns: dict[str, npt.NDArray[Any]],
+    group: npt.NDArray[np.int64],
+    rates: npt.NDArray[np.float64],
+    bar: float,
+) -> npt.NDArray[np.float64]:
+    """What a function returns for the scored completions of each group; they are correct from the reward ``bar`` on."""
+    call = answering(function)
+    advantages = np.zeros(len(group))
+    scored = ~np.isnan(columns["rewards"])
+    for g, rate in enumerate(rates):
+        rows = np.flatnonzero((group == g) & scored)
+        if len(rows) > 1:
+            given = {name: column[rows].tolist() for name, column in columns.items()}
+            # Graded rewards without a threshold are neither.
+            if not np.isnan(rate):
+                given["correct"] = [reward >= bar for reward in given["rewards"]]
+            advantages[rows] = call(given)["advantages"]
+    return advantages
 
 
 def _numbered(groups: Iterable[Hashable]) -> tuple[npt.NDArray[np.int64], list[Hashable]]:

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AlgorithmConfig {
-    /// The advantage estimator.
+    /// The advantage estimator, by its name or as a [function of yours](methods.md#your-own), `"FILE.py:FUNCTION"`.
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Advantage>")]
     pub advantage: Advantage,
@@ -153,7 +153,7 @@ impl AlgorithmConfig {
     /// Settings for rewards to advantages, including the focal weight.
     pub fn credit(&self, task: &TaskConfig) -> Credit {
         Credit {
-            advantage: self.advantage,
+            advantage: self.advantage.clone(),
             rewards: Rewards {
                 correct: self.reward_correct,
                 wrong: self.reward_wrong,

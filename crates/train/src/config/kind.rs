@@ -10,7 +10,7 @@ where
     T: Default + DeserializeOwned + Serialize,
 {
     let mut given = match toml::Value::deserialize(deserializer)? {
-        name @ toml::Value::String(_) => toml::Table::from_iter([("kind".to_owned(), name)]),
+        toml::Value::String(name) => named(name),
         toml::Value::Table(table) => table,
         other => {
             return Err(D::Error::custom(format_args!(
@@ -39,8 +39,16 @@ where
 
 /// Converts a name to a table where a table is needed, e.g. for `--set algorithm.advantage.k=8`.
 pub(super) fn table_of(value: &mut toml::Value) {
-    if let toml::Value::String(_) = value {
-        let name = std::mem::replace(value, toml::Value::Boolean(false));
-        *value = toml::Value::Table(toml::Table::from_iter([("kind".to_owned(), name)]));
+    if let toml::Value::String(name) = value {
+        *value = toml::Value::Table(named(std::mem::take(name)));
     }
+}
+
+/// The table of a kind by its name. A function, as `steep.py:steep`, is the kind `python`.
+fn named(name: String) -> toml::Table {
+    let keys = match name.contains(".py:") {
+        true => vec![("kind", "python".to_owned()), ("function", name)],
+        false => vec![("kind", name)],
+    };
+    keys.into_iter().map(|(key, value)| (key.to_owned(), toml::Value::String(value))).collect()
 }

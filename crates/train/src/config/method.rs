@@ -55,6 +55,7 @@ fn title(kind: &str) -> String {
         "passk_training" => "Pass@k training",
         "grpo_passk" => "GRPO pass@k",
         "lite_ppo" => "Lite PPO",
+        "python" => "Own estimator",
         "reinforce_plus_plus_baseline" => "REINFORCE++ baseline",
         "cispo_cap" => "CISPO",
         "kl_cov" => "KL-Cov",

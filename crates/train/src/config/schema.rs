@@ -18,7 +18,7 @@ pub(super) fn word<T: DeserializeOwned>(_: &mut SchemaGenerator) -> Schema {
 pub(super) fn kind<T: JsonSchema + Default + Serialize>(generator: &mut SchemaGenerator) -> Schema {
     let default = json!(T::default())["kind"].take();
     let mut tables = T::json_schema(generator);
-    let mut names = Vec::new();
+    let (mut names, mut short) = (Vec::new(), Vec::new());
     for table in tables.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
         let name = table["properties"]["kind"]["const"].clone();
         table["additionalProperties"] = json!(false);
@@ -26,9 +26,14 @@ pub(super) fn kind<T: JsonSchema + Default + Serialize>(generator: &mut SchemaGe
         if name == default {
             table["required"] = json!([]);
         }
-        names.push(name);
+        // The short form of a kind of which a setting is required is that setting: a function.
+        match table["properties"]["function"].is_null() {
+            true => names.push(name),
+            false => short.push(json!({ "type": "string", "pattern": "\\.py:." })),
+        }
     }
-    json_schema!({ "anyOf": [{ "enum": names }, tables] })
+    short.extend([json!({ "enum": names }), json!(tables)]);
+    json_schema!({ "anyOf": short })
 }
 
 /// A number of steps, or `epoch`.

@@ -31,7 +31,8 @@ fn every_estimator_is_in_the_list_of_all() {
     // Serde's own list of the variants.
     let refused = toml::from_str::<Advantage>("kind = \"?\"").unwrap_err().message().to_owned();
     let known: Vec<&str> = refused.split('`').skip(3).step_by(2).collect();
-    assert_eq!(known, Advantage::ALL.map(|estimator| estimator.name()), "{refused}");
+    let computed = Advantage::ALL.map(|estimator| estimator.name());
+    assert_eq!(known.split_last(), Some((&"python", &computed[..])), "{refused}");
 }
 
 fn algorithm(keys: &str) -> Config {

@@ -4,11 +4,13 @@ use super::checkpoint::Stage;
 use super::fingerprint;
 use crate::config::Config;
 use crate::problem::Task;
+use fgrpo_core::advantage::Advantage;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::lines::{self, JsonLines};
 use fgrpo_eval::io::machine::{peak, processor};
+use fgrpo_eval::kind::python;
 use fgrpo_eval::record::same_graders;
 use fgrpo_nn::DeviceName;
 use serde::{Deserialize, Serialize};
@@ -38,6 +40,9 @@ pub struct Session {
     /// What graded, part by part; none in a session of supervised fine-tuning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graders: Vec<String>,
+    /// The user's own estimator of advantages, with a hash of its file; empty without one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub estimator: String,
     /// Identifies the problems, held out and trained on; empty in files that don't say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub problems: String,
@@ -59,6 +64,8 @@ fn now() -> u64 {
 pub struct Inputs {
     /// The graders, part by part; empty if nothing is graded.
     pub graders: Vec<String>,
+    /// The user's own estimator of advantages; empty without one.
+    pub estimator: String,
     /// Identifies the problems.
     pub problems: String,
     /// Identifies the weights that the run reads besides its own; empty without such.
@@ -77,10 +84,33 @@ impl Inputs {
         let beside = read.map(|path| fingerprint::of_checkpoint(path, None)).transpose()?;
         Ok(Self {
             graders: if rl { task.graders() } else { Vec::new() },
+            estimator: if rl { estimator(config) } else { String::new() },
             problems: task.problem_set(),
             beside: beside.unwrap_or_default(),
         })
     }
+}
+
+/// The own estimator that a configuration names, with a hash of its file; empty without one.
+pub fn estimator(config: &Config) -> String {
+    match &config.algorithm.advantage {
+        Advantage::Python { function } => python::identity(function),
+        _ => String::new(),
+    }
+}
+
+/// Refuses another estimator than the run in `folder` was trained with.
+///
+/// # Errors
+/// Bad input if the file of its own estimator has changed since the last session. If the sessions can't be read.
+pub fn same_estimator(folder: &Path, now: &str) -> anyhow::Result<()> {
+    if differs(&lines::read(&folder.join(SESSIONS))?, |session| &session.estimator, now) {
+        bad_input!(
+            "{}: the file of algorithm.advantage has changed since the run's last session: found {now}. Put the old one back, start a new run with another --out, or resume with --accept-changes to continue with the new one",
+            folder.display()
+        );
+    }
+    Ok(())
 }
 
 /// What graded in the last session of the run in `folder` that says so; empty if none does.
@@ -111,7 +141,7 @@ pub fn begin(
     folder: &Path,
     device: DeviceName,
     threads: usize,
-    Inputs { graders, problems, beside }: Inputs,
+    Inputs { graders, estimator, problems, beside }: Inputs,
     accept_changes: bool,
     events: &dyn Events,
 ) -> anyhow::Result<()> {
@@ -130,6 +160,9 @@ pub fn begin(
             folder.display()
         );
     }
+    if !accept_changes {
+        same_estimator(folder, &estimator)?;
+    }
     let theirs = last_graders(&before);
     if !same_graders(theirs, &graders) && !accept_changes {
         bad_input!(
@@ -147,6 +180,7 @@ pub fn begin(
         processor: processor(),
         threads,
         graders,
+        estimator,
         problems,
         beside,
         memory_peak_bytes: None,

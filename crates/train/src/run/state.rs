@@ -5,6 +5,7 @@ use crate::problem::{Split, Task};
 use crate::run::checkpoint;
 use crate::run::folder::changed_keys;
 use crate::run::metrics::{self, Logged};
+use crate::run::sessions;
 use anyhow::Context;
 use fgrpo_eval::bad_input;
 use fgrpo_eval::record::{self, Evaluation};
@@ -31,7 +32,7 @@ fn resolved(config: &Config) -> anyhow::Result<Config> {
 /// What the folder holds of a run of `config`.
 ///
 /// # Errors
-/// Bad input for a run of another configuration, naming the keys that differ.
+/// Bad input for a run of another configuration, naming the keys that differ, or of another estimator of the user's own.
 pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
     let written = folder.join("config.toml");
     let text = match std::fs::read_to_string(&written) {
@@ -48,6 +49,7 @@ pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
             differing.join("; ")
         );
     }
+    sessions::same_estimator(folder, &sessions::estimator(&config))?;
     // A resume drops lines that a power failure damaged, and repeats their steps.
     let reaches = |m: &Logged| m.step >= config.steps;
     let logged = metrics::read(&folder.join("metrics.jsonl")).is_ok_and(|m| m.last().is_some_and(reaches));

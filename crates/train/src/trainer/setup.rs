@@ -5,6 +5,7 @@ use super::log::write_scalars;
 use super::stall::Stall;
 use super::{Reference, Trainer};
 use crate::config::Config;
+use crate::estimator::Estimator;
 use crate::evaluation::from_engine;
 use crate::evaluation::in_training::Series;
 use crate::policy;
@@ -51,6 +52,7 @@ impl<'a> Trainer<'a> {
     pub(super) fn start(
         config: &'a Config,
         task: &'a Task,
+        own: Option<Estimator>,
         device: Device,
         run: RunDir,
         events: &'a mut dyn Events,
@@ -115,6 +117,7 @@ impl<'a> Trainer<'a> {
             server: server.map(|s| ServerRollouts::open(s, &run.path)).transpose()?,
             sampling: sampling(config, task, max_new_tokens),
             credit: config.algorithm.credit(&config.task),
+            own,
             truncated: config.algorithm.truncated,
             reward_weights: config.algorithm.reward_weights.clone(),
             loss: LossSettings::of(&config.algorithm, max_new_tokens, config.rollout.temperature),

@@ -6,6 +6,7 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_train::config::Config;
+use fgrpo_train::estimator::Estimator;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -124,7 +125,7 @@ pub(super) fn add(method: Method, replace: bool) -> anyhow::Result<PathBuf> {
     if built_in().iter().any(|m| m.name == *name) {
         bad_input!("arena add: found {name}, which is a built-in method, wanted another name");
     }
-    method.config(&task::text("maze")?, &[], 1)?;
+    Estimator::of(&method.config(&task::text("maze")?, &[], 1)?)?;
     let path = own_file()?;
     let mut file = File { method: own()? };
     match file.method.iter_mut().find(|m| m.name == *name) {

@@ -1,11 +1,10 @@
 //! The map of the power family: pass@1 and pass@k after training with each pair of exponents.
 
 use super::catalogue::Method;
-use super::standings::Standings;
+use super::standings::{Row, Standings};
 use crate::output::table::{Format, Render};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::figure::{Axis, Colour, Figure, Panel, Scale, Tile};
-use fgrpo_eval::ranking::Ranked;
 use fgrpo_eval::table::{Table, percent};
 use serde_json::{Value, json};
 
@@ -42,15 +41,15 @@ impl Grid<'_> {
     }
 
     /// What the runs of a task say of each pair, row by row.
-    fn places<'s>(&self, standings: &'s Standings) -> Vec<Option<&'s Ranked>> {
-        let of = |(a, b)| standings.ranked.iter().find(|r| r.name == name(a, b));
+    fn places<'s>(&self, standings: &'s Standings) -> Vec<Option<&'s Row>> {
+        let of = |(a, b)| standings.rows.iter().find(|row| row.name() == name(a, b));
         self.pairs().map(of).collect()
     }
 
     /// One JSON row for each pair: its exponents and what the table of `arena` says.
     pub(super) fn rows(&self, standings: &Standings) -> Vec<Value> {
-        let row = |((a, b), ranked): ((f64, f64), Option<&Ranked>)| {
-            let mut row = standings.row(ranked?);
+        let row = |((a, b), row): ((f64, f64), Option<&Row>)| {
+            let mut row = json!(row?.0);
             (row["a"], row["b"]) = (json!(a), json!(b));
             Some(row)
         };
@@ -63,11 +62,8 @@ impl Grid<'_> {
         let mut table = Table::new(header);
         let places = self.places(standings);
         for (a, row) in self.a.iter().zip(places.chunks(self.b.len())) {
-            let cell = |place: &Option<&Ranked>| match place {
-                Some(r) => {
-                    let value = |k| percent(r.pass_at_k[&k].value);
-                    format!("{} / {}", value(1), value(standings.k))
-                }
+            let cell = |place: &Option<&Row>| match place {
+                Some(row) => format!("{} / {}", percent(row.pass_at(1)), percent(row.pass_at(standings.k))),
                 None => "\u{2013}".to_owned(),
             };
             table.push([a.to_string()].into_iter().chain(row.iter().map(cell)));
@@ -81,19 +77,18 @@ impl Grid<'_> {
     pub(super) fn figure(&self, standings: &Standings) -> Figure {
         let places = self.places(standings);
         let panel = |k: u64| {
-            let value = |r: &Ranked| r.pass_at_k[&k].value;
-            let values = || places.iter().flatten().map(|r| value(r));
+            let values = || places.iter().flatten().map(|row| row.pass_at(k));
             let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
-            let tile = |(i, place): (usize, &Option<&Ranked>)| {
-                let r = (*place)?;
+            let tile = |(i, place): (usize, &Option<&Row>)| {
+                let of = (*place)?;
                 let (row, column) = ((i / self.b.len()) as f64, (i % self.b.len()) as f64);
-                let [from, to] = r.pass_at_k[&k].interval;
+                let ([from, to], value) = (of.interval(k), of.pass_at(k));
                 Some(Tile {
                     x: (column, column + 1.0),
                     y: (row, row + 1.0),
-                    colour: Colour::Ordered((value(r) - low) / (high - low).max(1e-9)),
+                    colour: Colour::Ordered((value - low) / (high - low).max(1e-9)),
                     opacity: 1.0,
-                    title: format!("{}: {} ({}, {})", r.name, percent(value(r)), percent(from), percent(to)),
+                    title: format!("{}: {} ({}, {})", of.name(), percent(value), percent(from), percent(to)),
                 })
             };
             let axis = |label: &str, numbers: &[f64]| {

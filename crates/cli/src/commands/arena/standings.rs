@@ -3,7 +3,9 @@
 use super::plan::{TUNED, TUNING};
 use crate::chart::alone;
 use crate::output::table::{Format, Render};
+use anyhow::Context;
 use fgrpo_eval::bad_input;
+use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, Notation, Panel, Scale};
 use fgrpo_eval::io::files;
 use fgrpo_eval::ranking::{Method, Ranked, TrainedRun, rank};
@@ -18,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// The flags of `arena table`.
 #[derive(Debug, clap::Args)]
 pub struct TableArgs {
-    /// Folder of the runs, with a folder for each task.
+    /// Folder of the runs, with a folder for each task; `arena table` also takes a file that --json has written.
     #[arg(long, value_name = "DIR", default_value = "runs/arena")]
     pub out: PathBuf,
     /// The method that the others are compared with.
@@ -40,10 +42,45 @@ pub(super) struct Standings {
     pub(super) task: String,
     tuned: bool,
     pub(super) k: u64,
-    pub(super) ranked: Vec<Ranked>,
-    costs: BTreeMap<String, Costs>,
-    /// pass@1 and pass@k before training, mean over the baseline's runs.
-    start: [f64; 2],
+    pub(super) rows: Vec<Row>,
+    /// pass@1 and pass@k before training, mean over the baseline's runs; none where a file of rows doesn't say.
+    start: Option<[f64; 2]>,
+}
+
+/// A method's row, as JSON has it.
+pub(super) struct Row(pub(super) Map<String, Value>);
+
+impl Row {
+    pub(super) fn name(&self) -> &str {
+        self.0["name"].as_str().unwrap_or_default()
+    }
+
+    /// The method that dominates this one; none on the front.
+    fn dominated_by(&self) -> Option<&str> {
+        self.0.get("dominated_by")?.as_str()
+    }
+
+    /// NaN for what isn't there.
+    fn number(&self, key: &str) -> f64 {
+        self.0.get(key).and_then(Value::as_f64).unwrap_or(f64::NAN)
+    }
+
+    pub(super) fn pass_at(&self, k: u64) -> f64 {
+        self.number(&format!("pass_at_{k}"))
+    }
+
+    pub(super) fn interval(&self, k: u64) -> [f64; 2] {
+        interval(self.0.get(&format!("pass_at_{k}_interval")).unwrap_or(&Value::Null))
+    }
+
+    /// Every k of which the row has pass@k.
+    fn ks(&self) -> impl Iterator<Item = u64> {
+        self.0.keys().filter_map(|key| key.strip_prefix("pass_at_")?.parse().ok())
+    }
+}
+
+fn interval(value: &Value) -> [f64; 2] {
+    [0, 1].map(|i| value[i].as_f64().unwrap_or(f64::NAN))
 }
 
 /// Means over a method's runs.
@@ -72,13 +109,13 @@ pub(super) fn print(args: &TableArgs) -> anyhow::Result<()> {
         alone::write(&figure(&all, &args.baseline), path)?;
     }
     if args.json || args.format == Format::Json {
-        let rows: Vec<Value> = all.iter().flat_map(|s| s.ranked.iter().map(|r| s.row(r))).collect();
+        let rows: Vec<Value> = all.iter().flat_map(|s| s.rows.iter().map(|row| json!(row.0))).collect();
         outln!("{}", serde_json::to_string(&rows)?);
         return Ok(());
     }
     for s in &all {
         if args.format == Format::Text {
-            outln!("{}, {}; {}", s.task, s.settings(), s.start());
+            outln!("{}, {}{}", s.task, s.settings(), s.start());
         }
         // As text, a line above says the task; elsewhere a column tells several apart.
         let named = args.format != Format::Text && all.len() > 1;
@@ -100,6 +137,9 @@ fn folders(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// What the finished runs in a folder say, task by task.
 pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
+    if out.is_file() {
+        return published(out, baseline);
+    }
     let (mut all, mut without_baseline, mut unfinished) = (Vec::new(), Vec::new(), 0);
     for task in folders(out)? {
         let mut runs: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
@@ -143,6 +183,56 @@ pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standi
         );
     }
     Ok(all)
+}
+
+/// What a file of rows says, as JSON lines or as the one list that `--json` prints.
+fn published(file: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
+    let text = fgrpo_files::read_to_string(file, fgrpo_files::SETTINGS)?;
+    let mut rows = Vec::new();
+    for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
+        match value.with_context(|| file.display().to_string()).or_bad_input()? {
+            Value::Array(several) => rows.extend(several),
+            one => rows.push(one),
+        }
+    }
+    let mut all: Vec<Standings> = Vec::new();
+    for (i, row) in rows.into_iter().enumerate() {
+        let (task, tuned) = (row["task"].as_str().map(str::to_owned), row["tuned"].as_bool());
+        let (Some(task), Some(tuned), Value::Object(row)) = (task, tuned, row) else {
+            bad_input!(
+                "{}: row {}: found no task, or no tuned, wanted a row of `arena table --json`",
+                file.display(),
+                i + 1
+            );
+        };
+        let row = Row(row);
+        let there = all.iter().position(|s| s.task == task && s.tuned == tuned);
+        let k = there.map_or_else(|| row.ks().max(), |there| Some(all[there].k)).unwrap_or(1);
+        let known = |k| row.pass_at(k).is_finite() && row.interval(k).iter().all(|end| end.is_finite());
+        if !row.0.get("name").is_some_and(Value::is_string) || !known(1) || !known(k) {
+            bad_input!(
+                "{}: row {}: found no name, or no pass@1 or pass@{k} with its interval, wanted a row of `arena table --json`",
+                file.display(),
+                i + 1
+            );
+        }
+        match there {
+            Some(there) => all[there].rows.push(row),
+            None => all.push(Standings { task, tuned, k, rows: vec![row], start: None }),
+        }
+    }
+    // Differences are from the method that has none.
+    let compared = |s: &Standings| {
+        s.rows.iter().any(|row| row.name() == baseline && !row.0.contains_key("pass_at_1_difference"))
+    };
+    match all.iter().find(|s| !compared(s)) {
+        Some(other) => bad_input!(
+            "--baseline: found no row of {baseline} that others are compared with, of {} in {}",
+            other.name(),
+            file.display()
+        ),
+        None => Ok(all),
+    }
 }
 
 /// The run in a folder; none if it isn't finished.
@@ -221,7 +311,42 @@ fn ranked(task: String, tuned: bool, runs: Vec<Run>, baseline: &str) -> anyhow::
         costs.seconds /= method.runs.len() as f64;
     }
     let k = k as u64;
-    Ok(Standings { task, tuned, k, ranked: rank(&methods, baseline, &[1, k]), costs, start })
+    let ranked = rank(&methods, baseline, &[1, k]);
+    let rows = ranked.iter().map(|r| Row(row(&task, tuned, r, &costs[&r.name]))).collect();
+    Ok(Standings { task, tuned, k, rows, start: Some(start) })
+}
+
+/// A method's row as JSON.
+fn row(task: &str, tuned: bool, ranked: &Ranked, costs: &Costs) -> Map<String, Value> {
+    let mut row = Map::new();
+    let mut put = |key: String, value: Value| {
+        row.insert(key, value);
+    };
+    put("name".into(), json!(ranked.name));
+    put("task".into(), json!(task));
+    put("tuned".into(), json!(tuned));
+    put("seeds".into(), json!(ranked.seeds));
+    for (k, measured) in &ranked.pass_at_k {
+        put(format!("pass_at_{k}"), json!(measured.value));
+        put(format!("pass_at_{k}_interval"), json!(measured.interval));
+    }
+    for (k, paired) in &ranked.paired {
+        put(
+            format!("pass_at_{k}_difference"),
+            json!({
+                "value": paired.difference.value,
+                "interval": paired.difference.interval,
+                "p_value": paired.p_value,
+                "holm_p_value": paired.holm_p_value,
+                "seeds": paired.seeds,
+            }),
+        );
+    }
+    put("lost".into(), json!(ranked.lost));
+    put("entropy".into(), json!(costs.entropy));
+    put("seconds".into(), json!(costs.seconds));
+    put("dominated_by".into(), json!(ranked.dominated_by));
+    row
 }
 
 /// A task's runs, in words.
@@ -242,47 +367,15 @@ impl Standings {
     }
 
     fn start(&self) -> String {
-        let [one, k] = self.start.map(|p| 100.0 * p);
-        format!("before training pass@1 {one:.1} and pass@{} {k:.1}", self.k)
-    }
-
-    /// A method's row as JSON.
-    pub(super) fn row(&self, ranked: &Ranked) -> Value {
-        let mut row = Map::new();
-        let mut put = |key: String, value: Value| {
-            row.insert(key, value);
-        };
-        put("name".into(), json!(ranked.name));
-        put("task".into(), json!(self.task));
-        put("tuned".into(), json!(self.tuned));
-        put("seeds".into(), json!(ranked.seeds));
-        for (k, measured) in &ranked.pass_at_k {
-            put(format!("pass_at_{k}"), json!(measured.value));
-            put(format!("pass_at_{k}_interval"), json!(measured.interval));
-        }
-        for (k, paired) in &ranked.paired {
-            put(
-                format!("pass_at_{k}_difference"),
-                json!({
-                    "value": paired.difference.value,
-                    "interval": paired.difference.interval,
-                    "p_value": paired.p_value,
-                    "holm_p_value": paired.holm_p_value,
-                    "seeds": paired.seeds,
-                }),
-            );
-        }
-        let costs = &self.costs[&ranked.name];
-        put("lost".into(), json!(ranked.lost));
-        put("entropy".into(), json!(costs.entropy));
-        put("seconds".into(), json!(costs.seconds));
-        put("dominated_by".into(), json!(ranked.dominated_by));
-        Value::Object(row)
+        let Some([one, k]) = self.start.map(|start| start.map(|p| 100.0 * p)) else { return String::new() };
+        format!("; before training pass@1 {one:.1} and pass@{} {k:.1}", self.k)
     }
 
     fn table(&self, baseline: &str, named: bool) -> Table {
         let k = self.k;
         let task = named.then(|| self.name());
+        // A file of rows may lack what other work on the machine made meaningless.
+        let timed = self.rows.iter().all(|row| row.number("seconds").is_finite());
         let columns = [
             "method".to_owned(),
             "seeds".to_owned(),
@@ -294,49 +387,51 @@ impl Standings {
             "p".to_owned(),
             "lost".to_owned(),
             "entropy".to_owned(),
-            "seconds".to_owned(),
-            "front".to_owned(),
         ];
+        let last = timed.then(|| "seconds".to_owned()).into_iter().chain(["front".to_owned()]);
+        let columns = columns.into_iter().chain(last);
         let mut table = Table::new(named.then(|| "task".to_owned()).into_iter().chain(columns));
-        for r in &self.ranked {
+        for row in &self.rows {
             let value = |k: u64| {
-                let m = &r.pass_at_k[&k];
-                format!("{} ({}, {})", percent(m.value), percent(m.interval[0]), percent(m.interval[1]))
+                let [from, to] = row.interval(k);
+                format!("{} ({}, {})", percent(row.pass_at(k)), percent(from), percent(to))
             };
-            let against = |k: u64| match r.paired.get(&k) {
+            let against = |k: u64| match row.0.get(&format!("pass_at_{k}_difference")) {
                 None => ["\u{2013}".to_owned(), "\u{2013}".to_owned()],
                 Some(paired) => {
-                    let d = &paired.difference;
+                    let number = |key: &str| paired[key].as_f64().unwrap_or(f64::NAN);
+                    let [from, to] = interval(&paired["interval"]);
                     [
-                        format!("{} ({}, {})", points(d.value), points(d.interval[0]), points(d.interval[1])),
-                        p_value(paired.holm_p_value),
+                        format!("{} ({}, {})", points(number("value")), points(from), points(to)),
+                        p_value(number("holm_p_value")),
                     ]
                 }
             };
-            let costs = &self.costs[&r.name];
             let ([d1, p1], [dk, pk]) = (against(1), against(k));
             let cells = [
-                r.name.clone(),
-                r.seeds.to_string(),
+                row.name().to_owned(),
+                format!("{}", row.number("seeds")),
                 value(1),
                 value(k),
                 d1,
                 p1,
                 dk,
                 pk,
-                format!("{:.1}", r.lost),
-                format!("{:.3}", costs.entropy),
-                format!("{:.0}", costs.seconds),
-                r.dominated_by.as_ref().map_or_else(|| "yes".to_owned(), |by| format!("no: {by}")),
+                format!("{:.1}", row.number("lost")),
+                format!("{:.3}", row.number("entropy")),
             ];
+            let front = row.dominated_by().map_or_else(|| "yes".to_owned(), |by| format!("no: {by}"));
+            let last = timed.then(|| format!("{:.0}", row.number("seconds"))).into_iter().chain([front]);
+            let cells = cells.into_iter().chain(last);
             table.push(task.clone().into_iter().chain(cells));
         }
         table
     }
 
     fn legend(&self, baseline: &str) -> String {
-        let one = self.ranked.iter().all(|r| r.seeds == 1);
-        let uneven = if self.ranked.iter().all(|r| r.seeds == self.ranked[0].seeds) {
+        let seeds = |wanted: f64| self.rows.iter().all(|row| row.number("seeds") == wanted);
+        let one = seeds(1.0);
+        let uneven = if seeds(self.rows[0].number("seeds")) {
             ""
         } else {
             "\nMethods with fewer seeds: only the differences compare the same seeds; ranks and front don't."
@@ -359,10 +454,10 @@ fn p_value(p: f64) -> String {
 /// pass@k against pass@1: a point for each method, and the front through the named ones.
 fn figure(all: &[Standings], baseline: &str) -> Figure {
     let panel = |s: &Standings| {
-        let place = |r: &Ranked| (r.pass_at_k[&1].value, r.pass_at_k[&s.k].value);
-        let places: Vec<(f64, f64)> = s.ranked.iter().map(place).collect();
+        let place = |row: &Row| (row.pass_at(1), row.pass_at(s.k));
+        let places: Vec<(f64, f64)> = s.rows.iter().map(place).collect();
         let mut front: Vec<(f64, f64)> =
-            s.ranked.iter().filter(|r| r.dominated_by.is_none()).map(place).collect();
+            s.rows.iter().filter(|row| row.dominated_by().is_none()).map(place).collect();
         front.sort_by(|a, b| a.0.total_cmp(&b.0));
         let axis = |label: String, of: fn(&(f64, f64)) -> f64| {
             let (low, high) =
@@ -375,10 +470,10 @@ fn figure(all: &[Standings], baseline: &str) -> Figure {
         let mut curves =
             vec![Curve { name: None, dashed: true, faint: true, ..Curve::new("", Colour::Muted, front) }];
         // A legend of thirty names would cover the points: those on the front and the baseline are named.
-        let (named, others): (Vec<&Ranked>, Vec<&Ranked>) =
-            s.ranked.iter().partition(|r| r.dominated_by.is_none() || r.name == baseline);
+        let (named, others): (Vec<&Row>, Vec<&Row>) =
+            s.rows.iter().partition(|row| row.dominated_by().is_none() || row.name() == baseline);
         let dot =
-            |r: &Ranked, colour| Curve { dots: true, ..Curve::new(r.name.clone(), colour, vec![place(r)]) };
+            |row: &Row, colour| Curve { dots: true, ..Curve::new(row.name(), colour, vec![place(row)]) };
         curves.extend(others.iter().map(|r| Curve { name: None, faint: true, ..dot(r, Colour::Muted) }));
         curves.extend(named.iter().enumerate().map(|(i, r)| dot(r, Colour::Series(i))));
         let (x, y) = (axis("pass@1".into(), |p| p.0), axis(format!("pass@{}", s.k), |p| p.1));

@@ -216,6 +216,9 @@ pub fn grade_here(answerer: Option<Answerer>) {
     *ANSWERER.lock().unwrap_or_else(|e| e.into_inner()) = answerer;
 }
 
+/// Reads the answer to the question of a number, or says what is wrong with it.
+type ReadAnswer<'a, T> = &'a dyn Fn(&[u8], u64) -> Result<T, String>;
+
 /// What answers: the children of one program, one for each thread that is grading, or a function of this process.
 pub struct Program {
     settings: Settings,
@@ -339,40 +342,39 @@ impl Program {
     /// Asks for the grade of what the question describes.
     pub fn ask(&self, question: &Value) -> Graded {
         let read = |line: &[u8], asked| read_answer(line, asked, self.settings.correct_from);
-        self.exchange(question, &read).unwrap_or_else(|failed| failed)
+        self.exchange(question, &read).unwrap_or_else(|failed| *failed)
     }
 
     /// Asks for something else than a grade.
     ///
     /// # Errors
     /// The grade of a completion that can't go on: unscorable, with the reason.
-    pub fn ask_for<T: DeserializeOwned>(&self, question: &Value) -> Result<T, Graded> {
-        self.exchange(question, &|line, asked| {
-            let answer: Map<String, Value> = serde_json::from_slice(line).map_err(|why| why.to_string())?;
-            if answer.contains_key("unscorable") {
-                return read_answer(line, asked, 0.0).map(Err);
+    pub fn ask_for<T: DeserializeOwned>(&self, question: &Value) -> Result<T, Box<Graded>> {
+        let answer = self.exchange(question, &|line, asked| {
+            let mut answer: Map<String, Value> =
+                serde_json::from_slice(line).map_err(|why| why.to_string())?;
+            match answer.shift_remove("id").is_some_and(|id| id != asked) {
+                true => Err(format!("to another question than {asked}")),
+                false => Ok(answer),
             }
-            if answer.get("id").is_some_and(|id| *id != asked) {
-                return Err(format!("to another question than {asked}"));
-            }
-            serde_json::from_value(answer.into()).map(Ok).map_err(|why| why.to_string())
-        })?
+        })?;
+        let bad = |why: String| Box::new(Graded::unscorable(format!("bad_answer: {why}")));
+        let answer = Value::from(answer);
+        if answer.get("unscorable").is_some() {
+            return Err(read_answer(answer.to_string().as_bytes(), 0, 0.0).map_or_else(bad, Box::new));
+        }
+        serde_json::from_value(answer).map_err(|why| bad(why.to_string()))
     }
 
     /// Sends a question and reads its answer.
-    fn exchange<T>(
-        &self,
-        question: &Value,
-        read: &dyn Fn(&[u8], u64) -> Result<T, String>,
-    ) -> Result<T, Graded> {
+    fn exchange<T>(&self, question: &Value, read: ReadAnswer<'_, T>) -> Result<T, Box<Graded>> {
         let body = question.to_string();
-        let bad = |why: String| Graded::unscorable(format!("bad_answer: {why}"));
+        let failed = |reason: String| Box::new(Graded::unscorable(reason));
+        let bad = |why: String| failed(format!("bad_answer: {why}"));
         if let Some(here) = &self.here {
             return read(here(&body).as_bytes(), 0).map_err(bad);
         }
-        let start = || {
-            Worker::start(&self.settings).map_err(|error| Graded::unscorable(format!("not_started: {error}")))
-        };
+        let start = || Worker::start(&self.settings).map_err(|error| failed(format!("not_started: {error}")));
         // Everything after the opening brace; the id is added in front of it.
         let body = &body[1..];
         let idle = self.idle.lock().unwrap_or_else(|e| e.into_inner()).pop();
@@ -389,9 +391,9 @@ impl Program {
             Ok(answer) => read(&answer, worker.asked).map_err(bad).inspect(|_| {
                 self.idle.lock().unwrap_or_else(|e| e.into_inner()).push(worker);
             }),
-            Err(Failure::Late) => Err(Graded::unscorable("timeout")),
-            Err(Failure::Stopped) => Err(Graded::unscorable("stopped")),
-            Err(Failure::Died) => Err(Graded::unscorable("died")),
+            Err(Failure::Late) => Err(failed("timeout".to_owned())),
+            Err(Failure::Stopped) => Err(failed("stopped".to_owned())),
+            Err(Failure::Died) => Err(failed("died".to_owned())),
             Err(Failure::SpokeFirst) => Err(bad("before the question".to_owned())),
             Err(Failure::TooMuch) => Err(bad("more than a line".to_owned())),
             Err(Failure::TooLong) => Err(bad("line too long".to_owned())),

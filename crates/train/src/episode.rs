@@ -203,7 +203,7 @@ impl<'a> Game<'a> {
                 let text = table.render(&game.messages, &game.tools)?;
                 game.start(table, text)?;
             }
-            Err(failed) => game.failed = Some(failed),
+            Err(failed) => game.failed = Some(*failed),
         }
         Ok(game)
     }
@@ -259,7 +259,7 @@ impl<'a> Game<'a> {
         let turned = match environment.turn(&said, last) {
             Ok(turned) => turned,
             Err(failed) => {
-                (self.failed, self.environment) = (Some(failed), None);
+                (self.failed, self.environment) = (Some(*failed), None);
                 self.end(Finish::Stop);
                 return Ok(());
             }

@@ -5,7 +5,6 @@ use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::Credit;
 use fgrpo_core::group::Group;
 use fgrpo_eval::bad_input;
-use fgrpo_eval::graded::Graded;
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::kind::python;
 use fgrpo_eval::program::{Program, Settings};
@@ -79,15 +78,16 @@ impl Estimator {
         if let Ok(correct) = how.rewards.correct(group) {
             question["correct"] = group.scored().map(|i| correct[i]).collect();
         }
-        let (why, printed) = match self.program.ask_for::<Answer>(&question) {
+        let failed = match self.program.ask_for::<Answer>(&question) {
             Ok(answer) => return Ok(Some(answer.advantages)),
             Err(_) if interrupt::requested() => return Ok(None),
-            Err(Graded { reason, printed, .. }) => (reason, printed),
+            Err(failed) => failed,
         };
         bad_input!(
-            "algorithm.advantage: {}: {why}, for the rewards {rewards:?}{}",
+            "algorithm.advantage: {}: {}, for the rewards {rewards:?}{}",
             self.function,
-            printed.map(|text| format!(". It printed:\n{}", text.trim_end())).unwrap_or_default()
+            failed.reason,
+            failed.printed.map(|text| format!(". It printed:\n{}", text.trim_end())).unwrap_or_default()
         )
     }
 }

@@ -64,9 +64,10 @@ impl Verifier for ByEpisode {
         let first = json!({"ask": "begin", "episode": "", "problem": self.columns, "messages": messages});
         match self.program.ask_for::<Begun>(&first) {
             Ok(_) => Ok(()),
-            Err(Graded { reason, printed, .. }) => bad_input!(
-                "task.environment: {reason} when it began the first problem; it needs reset(**row), which returns a text or None, and reward(){}",
-                printed.map(|text| format!("; it printed:\n{}", text.trim_end())).unwrap_or_default()
+            Err(failed) => bad_input!(
+                "task.environment: {} when it began the first problem; it needs reset(**row), which returns a text or None, and reward(){}",
+                failed.reason,
+                failed.printed.map(|text| format!("; it printed:\n{}", text.trim_end())).unwrap_or_default()
             ),
         }
     }
@@ -113,7 +114,7 @@ impl<'a> Episode<'a> {
         columns: &Map<String, Value>,
         messages: Value,
         template: &str,
-    ) -> Result<(Self, Begun), Graded> {
+    ) -> Result<(Self, Begun), Box<Graded>> {
         let about = json!({"episode": name, "problem": columns, "messages": messages, "template": template});
         let Value::Object(about) = about else { unreachable!("an object was written") };
         let episode = Self { program, about, history: Vec::new() };
@@ -133,7 +134,7 @@ impl<'a> Episode<'a> {
     ///
     /// # Errors
     /// The grade of an episode that can't go on.
-    pub fn turn(&mut self, said: &str, last: bool) -> Result<Turned, Graded> {
+    pub fn turn(&mut self, said: &str, last: bool) -> Result<Turned, Box<Graded>> {
         let question = self.question("turn", [("said", said.into()), ("last", last.into())]);
         let turned: Turned = self.program.ask_for(&question)?;
         if !turned.ways.is_empty() {

@@ -251,7 +251,9 @@ impl<'a> Game<'a> {
         let ended = turn.tokens.last().is_some_and(|token| language.stop_tokens().contains(token));
         let said = language.decoded(&turn.tokens[..turn.tokens.len() - usize::from(ended)], true)?;
         self.text += &language.decoded(&turn.tokens, true)?;
+        let message = json!({"role": "assistant", "content": said});
         if turn.finish == Finish::Length {
+            self.messages.push(message);
             self.end(Finish::Length);
             return Ok(());
         }
@@ -265,6 +267,7 @@ impl<'a> Game<'a> {
             }
         };
         if turned.ways.is_empty() {
+            self.messages.push(message);
             self.end(if turned.called { Finish::Length } else { Finish::Stop });
             return Ok(());
         }
@@ -291,7 +294,7 @@ impl<'a> Game<'a> {
             self.end(Finish::Length);
         }
         let graded = match (self.failed, self.environment) {
-            (None, Some(environment)) => environment.reward(),
+            (None, Some(environment)) => environment.reward(self.messages),
             (failed, _) => failed.unwrap_or_else(|| Graded::unscorable("not_played")),
         };
         let first =

@@ -143,9 +143,9 @@ impl<'a> Episode<'a> {
         Ok(turned)
     }
 
-    /// The reward of the episode, which ends.
-    pub fn reward(self) -> Graded {
-        self.program.ask(&self.question("reward", []))
+    /// The reward of the episode, which ends with this conversation.
+    pub fn reward(self, conversation: Vec<Value>) -> Graded {
+        self.program.ask(&self.question("reward", [("conversation", conversation.into())]))
     }
 }
 

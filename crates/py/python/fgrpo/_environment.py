@@ -32,6 +32,11 @@ class World:
     def schemas(self) -> list[dict[str, Any]]:
         return [tool_schema(method) for method in self.tools.values()]
 
+    def reward(self, messages: list[Message]) -> Any:
+        """Its ``reward()``, which may ask for the conversation as ``messages``."""
+        method = self.environment.reward
+        return method(messages=messages) if "messages" in inspect.signature(method).parameters else method()
+
     def results(self, calls: Sequence[Call]) -> list[str]:
         """What the tools answer."""
         return [self._result(call) for call in calls]
@@ -186,7 +191,7 @@ def answering(factory: Callable[[], Any]) -> Callable[[Mapping[str, Any]], Any]:
         played = world(question)
         del live[question["episode"]]  # put back below, unless this question raises
         if question["ask"] == "reward":
-            return played.environment.reward()
+            return played.reward(question["conversation"])
         if question["ask"] == "begin":
             live[question["episode"]] = played, 0
             return {"messages": played.messages, "tools": played.schemas}

@@ -87,7 +87,7 @@ def play(
         returns or raises is the tool's answer, and so is what is wrong with a malformed call.
     rows: each with the conversation in ``prompt`` (a text or messages) unless ``reset`` gives all of it.
     max_turns: of the model. max_tokens: of each turn.
-    reward: called as ``reward(episode, **row)``; without it the environment's ``reward()``.
+    reward: called as ``reward(episode, **row)``; without it the environment's ``reward()``, or ``reward(messages)`` of the conversation.
 
     An episode follows from the seed, its row's and its own index, and the environment. A turn has only its new tokens computed, and
     nothing that was sampled is encoded again.
@@ -217,7 +217,7 @@ class _Game:
         if self.error is not None:
             return
         try:
-            found = reward(self.episode, **self.row) if reward is not None else self.world.environment.reward()
+            found = reward(self.episode, **self.row) if reward is not None else self.world.reward(self.episode.messages)
             self.episode.reward = float("nan") if found is None else float(found)
         except Exception:
             self.error = traceback.format_exc()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The game of examples/guess, and a policy of two layers that knows how to call its tool.
+/// The problems of examples/calculator, and a policy of two layers that knows how to call its tool.
 struct Game {
     folder: tempfile::TempDir,
     policy: PathBuf,
@@ -20,7 +20,7 @@ fn game() -> &'static Game {
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
         std::os::unix::fs::symlink(examples, folder.path().join("examples")).unwrap();
         let made = Command::new("python3")
-            .args(["-B", "examples/guess/guess.py", "guess"])
+            .args(["-B", "examples/calculator/calculator.py", "calculator"])
             .current_dir(&folder)
             .status()
             .unwrap();
@@ -28,7 +28,7 @@ fn game() -> &'static Game {
         let small = ["model.init.hidden_size=64", "model.init.intermediate_size=128", "sft.steps=60"];
         let small = small.into_iter().chain(["model.init.num_hidden_layers=2", "sft.lr=5e-3"]);
         let mut sft = fgrpo();
-        sft.current_dir(&folder).args(["sft", "examples/guess/sft.toml", "--out", "sft"]);
+        sft.current_dir(&folder).args(["sft", "examples/calculator/sft.toml", "--out", "sft"]);
         small.for_each(|set| _ = sft.args(["--set", set]));
         let (_, said, code) = run(&mut sft);
         assert_eq!(code, 0, "{said}");
@@ -41,7 +41,7 @@ impl Game {
     fn train(&self, out: &str, more: &[&str]) -> (PathBuf, String, i32) {
         let mut train = fgrpo();
         let model = format!("model.path={:?}", self.policy);
-        train.current_dir(&self.folder).args(["train", "examples/guess/guess.toml", "--out", out]);
+        train.current_dir(&self.folder).args(["train", "examples/calculator/calculator.toml", "--out", out]);
         let small = ["rollout.prompts=2", "rollout.group_size=4", "log.rollout_share=1.0", &model];
         small.into_iter().for_each(|set| _ = train.args(["--set", set]));
         let (_, said, code) = run(train.args(more));
@@ -50,10 +50,11 @@ impl Game {
 
     /// An environment in a file of its own: the game with a change.
     fn changed(&self, name: &str, from: &str, to: &str) -> String {
-        let text = std::fs::read_to_string(self.folder.path().join("examples/guess/guess.py")).unwrap();
+        let text =
+            std::fs::read_to_string(self.folder.path().join("examples/calculator/calculator.py")).unwrap();
         assert!(text.contains(from));
         let path = file(self.folder.path(), name, &text.replace(from, to));
-        format!("task.environment={:?}", format!("{}:Guess", path.display()))
+        format!("task.environment={:?}", format!("{}:Calculator", path.display()))
     }
 }
 
@@ -67,17 +68,18 @@ fn a_policy_plays_and_is_trained_on_what_it_sampled() {
     for step in lines(&out.join("metrics.jsonl")) {
         // The sampler's and the learner's log-probabilities of every sampled token are the same, whatever stands between.
         assert!(step["logp_difference_max"].as_f64().unwrap() < 1e-4, "{step}");
-        assert!(step["turns_mean"].as_f64().unwrap() > 2.0, "{step}");
+        assert!(step["turns_mean"].as_f64().unwrap() > 1.1, "{step}");
         assert_eq!(step["verdicts"].get("unscorable"), None, "{step}");
     }
     let rollouts = lines(&out.join("rollouts.jsonl"));
     assert_eq!(rollouts.len(), 16);
     for line in &rollouts {
         let (prompt, text) = (line["prompt"].as_str().unwrap(), line["completion"].as_str().unwrap());
-        assert!(prompt.starts_with("<|user|>It is from ") && prompt.ends_with("<|assistant|>"), "{prompt}");
-        assert_eq!(text.contains("You found it."), line["reward"] == 1.0, "{line}");
+        let question = prompt.strip_prefix("<|user|>").and_then(|p| p.strip_suffix("<|end|><|assistant|>"));
+        let sum: u32 = question.unwrap().split(" + ").map(|number| number.parse::<u32>().unwrap()).sum();
+        assert_eq!(text.ends_with(&format!("It is {sum}.<|end|>")), line["reward"] == 1.0, "{line}");
     }
-    assert!(rollouts.iter().any(|line| line["completion"].as_str().unwrap().contains("<|tool|>It is from ")));
+    assert!(rollouts.iter().any(|line| line["completion"].as_str().unwrap().contains("<|tool|>")));
     let evaluated = lines(&out.join("eval.jsonl"));
     assert_eq!(evaluated.len(), 2, "{evaluated:?}");
     // Evaluated from outside, the policy plays with the same environment.
@@ -85,7 +87,7 @@ fn a_policy_plays_and_is_trained_on_what_it_sampled() {
     eval.current_dir(&game().folder);
     eval.args([
         "eval",
-        "examples/guess/guess.toml",
+        "examples/calculator/calculator.toml",
         "--model",
         "plain",
         "-n",
@@ -125,10 +127,9 @@ fn a_run_with_an_environment_resumes_with_the_same_bits() {
 fn an_episode_whose_tool_hangs_or_dies_is_unscorable_and_the_others_go_on() {
     let game = game();
     for (name, harm) in [("hang.py", "import time; time.sleep(60)"), ("die.py", "import os; os._exit(3)")] {
-        // Only in games that begin high, so that the other group of the step is played.
-        let harm = format!("if self.left == {{GUESSES}} - 2 and self.number > 75:\n            {harm}\n        self.left -= 1")
-            .replace("{GUESSES}", "GUESSES");
-        let environment = game.changed(name, "self.left -= 1", &harm);
+        // Only for some calls, so that other episodes are played to their end.
+        let harm = format!("if a > 12:\n            {harm}\n        return a + b");
+        let environment = game.changed(name, "return a + b", &harm);
         let table = environment
             .replace("task.environment=", "task.environment={ timeout_s = 0.5, startup_s = 2, function = ")
             + " }";
@@ -156,9 +157,13 @@ fn an_episode_whose_tool_hangs_or_dies_is_unscorable_and_the_others_go_on() {
 fn an_environment_that_cannot_work_is_refused_before_any_work() {
     let game = game();
     for (from, to, wanted) in [
-        ("def reset(self, low", "def reset(self, lowest", "missing 1 required positional argument: 'lowest'"),
-        ("class Guess", "class Other", "found nothing callable that is called Guess; it defines Other"),
-        ("LARGEST, GUESSES = 99, 7", "LARGEST, GUESSES = 99", "cannot unpack"),
+        ("def reset(self, answer", "def reset(self, gold", "missing 1 required positional argument: 'gold'"),
+        (
+            "class Calculator",
+            "class Other",
+            "found nothing callable that is called Calculator; it defines Other",
+        ),
+        ("LARGEST = 20", "LARGEST = twenty", "name 'twenty' is not defined"),
     ] {
         let environment = game.changed("broken.py", from, to);
         let (out, said, code) = game.train("never", &["--set", &environment]);
@@ -166,8 +171,11 @@ fn an_environment_that_cannot_work_is_refused_before_any_work() {
         assert!(!out.exists());
     }
     for (set, wanted) in [
-        ("task.environment=no.py:Guess", "task.environment: no.py: no such file"),
-        ("task.grader=examples/guess/guess.py:legal", "task.grader: found beside task.environment"),
+        ("task.environment=no.py:Calculator", "task.environment: no.py: no such file"),
+        (
+            "task.grader=examples/calculator/calculator.py:complete",
+            "task.grader: found beside task.environment",
+        ),
         ("task.kind=math", "task.environment: found with task.kind math"),
         ("task.max_turns=0", "task.max_turns: found 0"),
         ("rollout.server.url=http://localhost:1/v1", "rollout.server: found beside task.environment"),

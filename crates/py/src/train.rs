@@ -14,9 +14,13 @@ use fgrpo_train::trainer::{Ending, has_steps};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The program that calls a grading function, whose `caller` and `reply` serve one of this process too.
 pub(crate) const GRADER: &str = fgrpo_eval::kind::python::WORKER;
+
+/// Whether a run is under way in this process.
+static RUNS: AtomicBool = AtomicBool::new(false);
 
 /// Runs `fgrpo train`. Returns whether it was stopped on request. `config`: a file or, as JSON, the configuration itself;
 /// `answer`: takes a question's JSON and returns the answer's.
@@ -58,11 +62,18 @@ pub(crate) fn train(
         places::configuration(&mut config, resumed, Loading::All)?;
         run_and_report(&config, &out, if_exists, device, &mut Console::new())
     };
+    // A stop and a function are of the process.
+    if RUNS.swap(true, Ordering::SeqCst) {
+        return Err(bad(
+            "train: found a run under way in this process, wanted its end first, or another process",
+        ));
+    }
     interrupt::request(false);
     grade_here(answerer);
     let ended = without_gil(py, work);
     grade_here(None);
     interrupt::request(false);
+    RUNS.store(false, Ordering::SeqCst);
     match ended? {
         Ok(ending) => Ok(matches!(ending, Ending::Interrupted)),
         Err(error) => Err(raised(&error)),

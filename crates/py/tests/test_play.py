@@ -224,3 +224,51 @@ def test_episodes_follow_from_their_seed_and_train_the_model(bytes_model):
     assert metrics["tokens"] == sum(episode.mask.sum() for group in groups for episode in group)
     assert metrics["ratio"] == pytest.approx(1, abs=1e-3)
     assert not engine.optim_step(lr=1e-3)["skipped"]
+
+
+ODD = '''
+class Odd:
+    """Rewards answers of an odd length."""
+
+    def reset(self, a, **row):
+        return f" Say {a}."
+
+    def reward(self, messages):
+        return float(len(messages[-1]["content"]) % 2)
+'''
+
+
+def test_a_run_with_an_environment_is_that_of_the_command_bit_for_bit(bytes_model, command, tmp_path):
+    (tmp_path / "odd.py").write_text(ODD)
+    namespace = {}
+    exec(ODD, namespace)
+    rows = [{"prompt": "Listen.", "a": a} for a in range(6)]
+    common = {
+        "steps": 2,
+        "seed": 3,
+        "model": {"path": str(bytes_model)},
+        "rollout": {"prompts": 2, "group_size": 4, "max_new_tokens": 6},
+        "update": {"lr": 1e-2},
+        "eval": {"every": 2, "samples": 2, "k": [1, 2]},
+        "compute": {"threads": 1},
+    }
+    out = tmp_path / "here"
+    run = fgrpo.train(common, environment=namespace["Odd"], data=rows, held_out=rows[:2], out=out)
+    assert run.metrics[-1]["turns_mean"] == 1.0 and set(run.pass_at_k) == {1, 2}
+    data = {"data": f"{out}.train.jsonl", "held_out": f"{out}.held-out.jsonl"}
+    task = {"kind": "python", "environment": f"{tmp_path / 'odd.py'}:Odd", **data}
+    elsewhere = tmp_path / "there"
+    (tmp_path / "run.toml").write_text(toml({**common, "task": task}))
+    done = command("train", tmp_path / "run.toml", "--out", elsewhere)
+    assert done.returncode == 0, done.stderr
+    weights = [folder / "checkpoints" / "step-000002" / "model.safetensors" for folder in (out, elsewhere)]
+    assert weights[0].read_bytes() == weights[1].read_bytes() != (bytes_model / "model.safetensors").read_bytes()
+    with pytest.raises(ValueError, match="environment: found beside reward"):
+        fgrpo.train(common, environment=namespace["Odd"], reward=len, data=rows, out=tmp_path / "never")
+
+
+def toml(table):
+    """A table of tables as TOML; JSON's values are TOML's."""
+    plain = [f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, dict)]
+    tables = [f"[{key}]\n{toml(value)}" for key, value in table.items() if isinstance(value, dict)]
+    return "\n".join(plain + tables)

@@ -117,3 +117,17 @@ def test_the_command_says_who_can_continue_a_run_of_python(command, model, grade
     again = command("train", run.path / "config.toml", "--out", run.path, "--resume", "--set", "steps=4", "--accept-changes")
     assert again.returncode == 2 and "fgrpo.train" in again.stderr
     assert json.loads((run.path / "metrics.jsonl").read_text().splitlines()[-1])["step"] == 3
+
+
+def test_a_second_run_beside_one_in_this_process_is_refused(model, grader, tmp_path):
+    begun, refused = threading.Event(), []
+
+    def during(step):
+        if not begun.is_set():
+            begun.set()
+            with pytest.raises(ValueError, match="a run under way in this process"):
+                fgrpo.train(config(model), reward=grader[1], data=ROWS, held_out=ROWS[:4], out=tmp_path / "second")
+            refused.append(step["step"])
+
+    fgrpo.train(config(model, steps=30), reward=grader[1], data=ROWS, held_out=ROWS[:4], out=tmp_path / "first", on_step=during)
+    assert refused

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from . import _native
+from ._environment import answering
 
 Rows = str | PathLike[str] | Iterable[Mapping[str, Any]] | Any
 Reward = Callable[..., Any]
@@ -39,6 +40,7 @@ def train(
     config: str | PathLike[str] | Mapping[str, Any],
     *,
     reward: Reward | None = None,
+    environment: Callable[[], Any] | None = None,
     data: Rows | None = None,
     held_out: Rows | None = None,
     out: str | PathLike[str],
@@ -54,6 +56,8 @@ def train(
         ``completions`` and lists. It returns a number, a bool, None (unscorable) or a dict with ``score``. It makes ``task.kind``
         ``"python"``; 1 and more count as correct (``set={"task.grader.correct_from": 0.5}`` changes that). An exception makes its
         completion unscorable; the first one is shown.
+    environment: in place of a reward, a class that the policy talks to, as :func:`play` takes it; its ``reward()`` grades. The key
+        ``task.max_turns`` limits an episode.
     data, held_out: rows (a list of dicts, a pandas DataFrame or a dataset of ``datasets``), or a path or hub name. Rows are written
         beside the run, as ``OUT.train.jsonl`` and ``OUT.held-out.jsonl``, so that the run can be resumed.
     out: the run's folder.
@@ -69,11 +73,14 @@ def train(
         if rows is not None:
             keys = {key: _file(key, folder.with_name(f"{folder.name}.{name}.jsonl"), rows), **keys}
     answer = None
-    if reward is not None:
-        if not callable(reward):
-            raise TypeError(f"reward: found {type(reward).__name__}, wanted a function")
-        answer = _answerer(reward)
-        keys = {"task.kind": "python", "task.grader.function": _name(reward), **keys}
+    if reward is not None and environment is not None:
+        raise ValueError("environment: found beside reward, wanted one of them: the environment's reward() grades")
+    for key, argument, given in (("task.grader", "reward", reward), ("task.environment", "environment", environment)):
+        if given is not None:
+            if not callable(given):
+                raise TypeError(f"{argument}: found {type(given).__name__}, wanted a function or class")
+            answer = _answerer(given, plays=given is environment)
+            keys = {"task.kind": "python", f"{key}.function": _name(given), **keys}
     if isinstance(config, Mapping):
         text, is_file = json.dumps(config), False
     else:
@@ -176,16 +183,16 @@ def _name(reward: Reward) -> str:
     return f"<python>:{name}#{hashlib.sha256(source.encode()).hexdigest()[:12]}"
 
 
-def _answerer(reward: Reward) -> Callable[[str], str]:
+def _answerer(function: Callable[..., Any], plays: bool) -> Callable[[str], str]:
     grader = types.ModuleType("fgrpo._grader")
     exec(compile(_native.GRADER, "<string>", "exec"), grader.__dict__)
-    call, shown = grader.caller(reward), threading.Event()
+    call, shown = (answering if plays else grader.caller)(function), threading.Event()
 
     class Log:
         def write(self, text: str) -> None:
             if not shown.is_set():
                 shown.set()
-                sys.stderr.write(f"the reward function raised an exception, and its completion is unscorable:\n{text}")
+                sys.stderr.write(f"your function raised an exception, and its completion is unscorable:\n{text}")
 
     def answer(question: str) -> str:
         return json.dumps(grader.reply(call, json.loads(question), Log()))

@@ -232,6 +232,11 @@ impl Task {
         self.parts[0].set().grader.environment().is_some()
     }
 
+    /// The most completions of an episode with an environment; otherwise 1.
+    pub fn max_turns(&self) -> usize {
+        self.parts[0].set().grader.environment().map_or(1, |(_, turns)| turns)
+    }
+
     /// The name of a problem's source, if there are several.
     pub fn part(&self, prompt: &Prompt) -> Option<&str> {
         self.mixed.then(|| self.parts[prompt.part].name())

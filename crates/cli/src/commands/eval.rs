@@ -95,6 +95,12 @@ pub fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind]) -> any
         Source::Checkpoint(_) if !flags.score_only => Some(flags.compute.device(training)?),
         _ => None,
     };
+    let plays = plan.parts.iter().any(|part| part.grader.environment().is_some());
+    if plays && !matches!(source, Source::Checkpoint(_)) {
+        bad_input!(
+            "task.environment: found with samples of another program, wanted a model's folder in --model: episodes are played with the engine of this program"
+        );
+    }
     // A wrong path is refused before the folder belongs to its name.
     if let (Source::Samples(path), false) = (&source, flags.score_only)
         && !path.exists()

@@ -88,7 +88,8 @@ impl Lengths {
                 measured: false,
             };
         };
-        let longest = limit.unwrap_or(task.max_new_tokens());
+        // What an environment answers isn't known, and not counted.
+        let longest = limit.unwrap_or(task.max_new_tokens()) * task.max_turns();
         let seen = 0..task.len(Split::Train).min(SAMPLE);
         let mean = |lengths: Vec<usize>| {
             (!lengths.is_empty()).then(|| lengths.iter().sum::<usize>() as f64 / lengths.len() as f64)

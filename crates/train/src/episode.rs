@@ -83,7 +83,7 @@ pub fn play(
     let mut games = Vec::new();
     for wanted in wanted {
         for sample in wanted.samples.clone() {
-            games.push(Game::begin(&table, set, wanted, sample)?);
+            games.push(Game::begin(&table, set, wanted, (games.len(), sample))?);
         }
     }
     for turn in 0..max_turns {
@@ -165,7 +165,7 @@ impl<'a> Game<'a> {
         table: &Table<'a>,
         set: &ProblemSet,
         wanted: &Wanted<'_>,
-        sample: usize,
+        (index, sample): (usize, usize),
     ) -> anyhow::Result<Self> {
         let Wanted { problem, key, .. } = wanted;
         let Truth::Environment(environment::Truth { columns }) = &problem.truth else {
@@ -192,7 +192,8 @@ impl<'a> Game<'a> {
             },
             turns: 0,
         };
-        let name = format!("{} {sample}", problem.id);
+        // A problem may come twice, so its id is no name.
+        let name = index.to_string();
         let messages = json!(set.conversation(problem));
         let begun =
             environment::Episode::begin(table.program, &name, columns, messages, table.template.source());

@@ -178,21 +178,21 @@ def answering(factory: Callable[[], Any]) -> Callable[[Mapping[str, Any]], Any]:
 
     def world(question: Mapping[str, Any]) -> World:
         history = question.get("history", [])
-        found, turns = live.get(question["episode"], (None, -1))
-        if found is None or turns != len(history):
+        found, turns = live.pop(question["episode"], (None, -1))
+        if found is None or turns != len(history) or question["ask"] == "begin":
             found = World(factory, question["problem"], [dict(message) for message in question["messages"]])
             for turn in history:
                 if found.results(find_calls(turn["said"], question["template"])) != turn["results"]:
                     raise RuntimeError("the environment answered the same turns otherwise than before: it depends on more than its row")
-        live[question["episode"]] = found, len(history)
         return found
 
     def answer(question: Mapping[str, Any]) -> Any:
-        played = world(question)
-        del live[question["episode"]]  # put back below, unless this question raises
+        played = world(question)  # it goes back below, unless this question ends the episode
         if question["ask"] == "reward":
             return played.reward(question["conversation"])
         if question["ask"] == "begin":
+            if not callable(getattr(played.environment, "reward", None)):
+                raise TypeError(f"{type(played.environment).__name__} has no method reward")
             live[question["episode"]] = played, 0
             return {"messages": played.messages, "tools": played.schemas}
         calls = find_calls(question["said"], question["template"])

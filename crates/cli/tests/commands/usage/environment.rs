@@ -111,6 +111,28 @@ fn a_policy_plays_and_is_trained_on_what_it_sampled() {
 }
 
 #[test]
+fn a_problem_that_comes_twice_in_a_step_has_an_environment_each_time() {
+    let game = game();
+    // Each environment says how often it was begun.
+    let environment = game.changed(
+        "counted.py",
+        "self.answer = answer",
+        "self.begun = getattr(self, 'begun', 0) + 1\n        self.answer = answer\n        return f' {id(self)} {self.begun}'",
+    );
+    file(game.folder.path(), "one.jsonl", "{\"prompt\": \"1 + 2 + 3\", \"answer\": 6}\n");
+    let set = ["--set", &environment, "--set=task.data=one.jsonl", "--set=steps=1", "--set=eval.every=0"];
+    let (out, said, code) = game.train("counted", &set);
+    assert_eq!(code, 0, "{said}");
+    let prompts: Vec<String> = lines(&out.join("rollouts.jsonl"))
+        .iter()
+        .map(|line| line["prompt"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(prompts.len(), 8);
+    assert!(prompts.iter().all(|prompt| prompt.contains(" 1<|end|>")), "{prompts:?}");
+    assert_eq!(prompts.iter().collect::<std::collections::BTreeSet<_>>().len(), 8, "{prompts:?}");
+}
+
+#[test]
 fn a_run_with_an_environment_resumes_with_the_same_bits() {
     let weights = |out: &Path| std::fs::read(out.join("checkpoints/step-000004/model.safetensors")).unwrap();
     let steps = |n: u64| format!("--set=steps={n}");

@@ -49,7 +49,7 @@ const fn plot(title: &'static str, note: &'static str, y: &'static str, field: F
     Plot { title, note, y, format: Notation::Number, show: &[0.0], rounding: 0.0, field }
 }
 
-const PLOTS: [Plot; 12] = [
+const PLOTS: [Plot; 13] = [
     Plot {
         format: Notation::Percent,
         ..plot(
@@ -111,6 +111,7 @@ const PLOTS: [Plot; 12] = [
         format: Notation::Percent,
         ..plot("Truncated completions", "Stopped by the length limit.", "share", |m| m.truncated_fraction.0)
     },
+    plot("Turns", "Mean number of the policy's turns in an episode.", "turns", |m| m.turns_mean?.0),
     plot("Learning rate", "", "lr", |m| m.lr.0),
 ];
 

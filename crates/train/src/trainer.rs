@@ -81,7 +81,7 @@ pub fn train(
     let recorded = recorded.filter(|_| matches!(if_exists, IfExists::Resume { .. }));
     let recorded = recorded.and_then(|text| Config::parse(&text, &[]).ok());
     let open = config;
-    let config = &needs::decided(config, task, name, recorded.as_ref())?;
+    let (config, warnings) = &needs::decided(config, task, name, recorded.as_ref())?;
     check_held_out(config, task)?;
     check_cache(config, task, name)?;
     let own = Estimator::of(config)?;
@@ -102,7 +102,7 @@ pub fn train(
             "memory: update.micro_batch_tokens = {tokens}, compute.checkpoint_activations = {checkpointing}"
         ));
     }
-    for warning in needs::warnings(config, task, name)? {
+    for warning in warnings {
         events.say(&format!("warning: {warning}"));
     }
     let Some(mut trainer) = Trainer::start(config, task, own, device, run, events)? else {

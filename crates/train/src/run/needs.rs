@@ -8,7 +8,7 @@ mod memory;
 mod time;
 
 pub use disk::Disk;
-pub use fit::{Fit, GPU_KINDS, Room, costly_evaluation, decided, warnings};
+pub use fit::{Fit, GPU_KINDS, Room, costly_evaluation, decided};
 pub use memory::{Memory, refuse_uncountable};
 pub use time::{ACTIVE, Time};
 

@@ -188,7 +188,7 @@ pub fn costly_evaluation(config: &Config, lengths: &Lengths) -> Option<String> {
 }
 
 /// The configuration with what it leaves open, by the memory that there is ([`Fit::decided`]), or as `recorded` by the run
-/// that is resumed.
+/// that is resumed; and what a run should be told before it starts: that it doesn't fit, or what its evaluation costs.
 ///
 /// # Errors
 /// A checkpoint that can't be read.
@@ -197,24 +197,16 @@ pub fn decided(
     task: &Task,
     device: DeviceName,
     recorded: Option<&Config>,
-) -> anyhow::Result<Config> {
-    let config = recorded.map_or_else(|| config.clone(), |recorded| config.decided_as(recorded));
+) -> anyhow::Result<(Config, Vec<String>)> {
+    let mut config = recorded.map_or_else(|| config.clone(), |recorded| config.decided_as(recorded));
     let lengths = Lengths::of(&config, Some(task));
     let room = Room::of(device).ok();
-    let Some(model) = super::model(&config, Some(task))? else { return Ok(config) };
-    Ok(Fit { model: &model, lengths: &lengths, device, room: room.as_ref() }.decided(&config))
-}
-
-/// What a run should be told before it starts: that it doesn't fit, or what its evaluation costs.
-///
-/// # Errors
-/// A checkpoint that can't be read.
-pub fn warnings(config: &Config, task: &Task, device: DeviceName) -> anyhow::Result<Vec<String>> {
-    let lengths = Lengths::of(config, Some(task));
-    let room = Room::of(device).ok();
-    let model = super::model(config, Some(task))?;
-    let shortage = model.and_then(|model| {
-        Fit { model: &model, lengths: &lengths, device, room: room.as_ref() }.shortage(config)
-    });
-    Ok(shortage.into_iter().chain(costly_evaluation(config, &lengths)).collect())
+    let mut shortage = None;
+    if let Some(model) = super::model(&config, Some(task))? {
+        let fit = Fit { model: &model, lengths: &lengths, device, room: room.as_ref() };
+        config = fit.decided(&config);
+        shortage = fit.shortage(&config);
+    }
+    let warnings = shortage.into_iter().chain(costly_evaluation(&config, &lengths)).collect();
+    Ok((config, warnings))
 }

@@ -111,6 +111,37 @@ fn a_policy_plays_and_is_trained_on_what_it_sampled() {
 }
 
 #[test]
+fn a_template_that_rewrites_earlier_turns_begins_a_new_sequence() {
+    let game = game();
+    let forgets = game.folder.path().join("forgets");
+    std::fs::create_dir(&forgets).unwrap();
+    for entry in std::fs::read_dir(game.policy.join("checkpoints/step-000060")).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), forgets.join(entry.file_name())).unwrap();
+    }
+    let settings = forgets.join("tokenizer_config.json");
+    let template = std::fs::read_to_string(&settings).unwrap();
+    let cut =
+        template.replace("{{ m.content }}", "{{ m.content[:30] if m.role == 'assistant' else m.content }}");
+    assert_ne!(cut, template);
+    std::fs::write(settings, cut).unwrap();
+    let model = format!("model.path={forgets:?}");
+    let set = ["--set", &model, "--set=steps=2", "--set=eval.every=0", "--set=rollout.group_size=8"];
+    let (out, said, code) = game.train("forgetful", &[&set[..], &["--set=update.epochs=2"]].concat());
+    assert_eq!(code, 0, "{said}");
+    let rollouts = lines(&out.join("rollouts.jsonl"));
+    // The last sequence has the beginning of an earlier call, and the whole of the last turn.
+    let cut = |line: &&Value| {
+        let text = line["completion"].as_str().unwrap();
+        text.contains("<|tool|>") && !text.split("<|tool|>").next().unwrap().contains("</tool_call>")
+    };
+    assert!(rollouts.iter().filter(cut).count() > 0, "{rollouts:?}");
+    for step in lines(&out.join("metrics.jsonl")) {
+        assert!(step["logp_difference_max"].as_f64().unwrap() < 1e-4, "{step}");
+    }
+}
+
+#[test]
 fn a_problem_that_comes_twice_in_a_step_has_an_environment_each_time() {
     let game = game();
     // Each environment says how often it was begun.

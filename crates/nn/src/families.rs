@@ -128,22 +128,34 @@ impl Architecture {
     }
 }
 
+/// The largest head size of the GPUs' attention kernels.
+const LARGEST_HEAD: usize = 256;
+
 impl Config {
     /// What the layer of an index consists of.
     pub(crate) fn layer(&self, layer: usize) -> Layer {
         (self.architecture.family().layer)(self, layer)
     }
 
-    /// What of the model GPUs don't compute, if there is anything.
-    pub(crate) fn not_on_gpus(&self) -> Option<&'static str> {
+    /// Checks that GPUs compute all of the model.
+    ///
+    /// # Errors
+    /// Names what they don't.
+    pub fn check_on_gpus(&self) -> Result<(), Error> {
         let any = |is: &dyn Fn(Layer) -> bool| (0..self.num_hidden_layers).any(|layer| is(self.layer(layer)));
-        if any(&|layer| layer.activation == Activation::GeluTanh) {
-            Some("GELU in the MLP")
+        let part = if any(&|layer| layer.activation == Activation::GeluTanh) {
+            "GELU in the MLP"
         } else if self.architecture.family().norm_offset != 0.0 {
-            Some("norms by 1 + weight")
+            "norms by 1 + weight"
+        } else if any(&|layer| layer.rope == Some(Theta::Local)) {
+            "two bases of rotary frequencies"
+        } else if self.head_dim > LARGEST_HEAD {
+            "head_dim above 256"
         } else {
-            any(&|layer| layer.rope == Some(Theta::Local)).then_some("two bases of rotary frequencies")
-        }
+            return Ok(());
+        };
+        let found = format!("a GPU for {}", self.architecture.model_type());
+        Err(Error::request("device", found, format!("cpu: {part} is not computed on GPUs yet")))
     }
 
     /// Name and shape of every tensor of a checkpoint with this configuration, under Hugging Face names, in file order.

@@ -6,6 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use fgrpo_eval::amounts::{bytes, duration};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::FilterReport;
+use fgrpo_eval::failure::OrBadInput;
 use fgrpo_nn::DeviceName;
 use fgrpo_train::config::Config;
 use fgrpo_train::device;
@@ -107,6 +108,9 @@ pub fn run(
     fgrpo_train::run::needs::refuse_uncountable(config, &model, &lengths)?;
     say!("parameters            {:>12}", model.parameters());
     device::check_run(device, &config.compute)?;
+    if device.gpus().is_some() {
+        model.check_on_gpus().or_bad_input()?;
+    }
     let room = flags.gpu.clone().map_or_else(|| Room::of(device), Ok);
     let fit = Fit { model: &model, lengths: &lengths, device, room: room.as_ref().ok() };
     let config = &fit.decided(config);

@@ -1,6 +1,6 @@
 //! `--device`: what is refused and why, what a GPU would need, and a run on the emulated GPU beside the processor's.
 
-use crate::support::{done, ends_with, fgrpo, run};
+use crate::support::{done, ends_with, fgrpo, file, run};
 use serde_json::Value;
 use std::path::Path;
 
@@ -139,6 +139,19 @@ fn a_base_of_4_bits_fits_7b_on_24_gb_and_3b_on_12_gb_with_a_context_of_4096_and_
         assert!(!fits.contains("base weights"), "{fits}");
         assert!(plan(1, &[]).contains("doesn't fit"));
     }
+}
+
+#[test]
+fn a_dry_run_refuses_a_model_that_gpus_do_not_compute() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = format!("{}/../nn/tests/golden/gemma3_text", env!("CARGO_MANIFEST_DIR"));
+    let text =
+        format!("steps = 1\n[task]\nkind = \"math\"\ndata = \"none.jsonl\"\n[model]\npath = {model:?}\n");
+    let config = file(folder.path(), "gemma.toml", &text);
+    let plan = ["train", config.to_str().unwrap(), "--dry-run"];
+    let said = ends_with(2, &[&plan[..], &["--device", "cuda", "--gpu", "h100"]].concat());
+    assert!(said.contains("GELU in the MLP is not computed on GPUs yet"), "{said}");
+    ends_with(0, &plan);
 }
 
 #[test]

@@ -32,8 +32,6 @@ use crate::rope::Rope;
 const STAGED: usize = 1 << 22;
 /// The least number of positions in the table of angles.
 pub(crate) const POSITIONS: usize = 512;
-/// The largest head size of the attention kernels.
-const LARGEST_HEAD: usize = 256;
 
 /// The GPUs.
 pub(crate) struct CudaBackend {
@@ -78,7 +76,7 @@ impl CudaBackend {
     /// passes compute in the same bits.
     ///
     /// # Errors
-    /// If the model doesn't fit, or its heads are too large for the kernels.
+    /// If the model doesn't fit.
     pub(crate) fn new(
         config: &Config,
         layout: &Layout,
@@ -87,14 +85,6 @@ impl CudaBackend {
         exact: bool,
         gpus: Vec<(usize, Arc<dyn Driver>)>,
     ) -> Result<CudaBackend, Error> {
-        if config.head_dim > LARGEST_HEAD {
-            return Err(Error::Config {
-                place: "configuration".into(),
-                field: "head_dim".into(),
-                found: config.head_dim.to_string(),
-                wanted: format!("at most {LARGEST_HEAD} on a GPU"),
-            });
-        }
         let positions = POSITIONS;
         let (rows, count) = (angles(config, positions), gpus.len());
         let replica = |(place, (number, driver))| {

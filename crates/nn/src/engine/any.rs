@@ -160,12 +160,8 @@ impl Engine {
 
     /// The engine without layer checks, with weights of 0.
     fn unchecked(config: &Config, base: Option<BaseFormat>, device: &Device) -> Result<Engine, Error> {
-        if let (Some(part), false) = (config.not_on_gpus(), matches!(device, Device::Cpu { .. })) {
-            return Err(Error::request(
-                "device",
-                format!("a GPU for {}", config.architecture.model_type()),
-                format!("cpu: {part} is not computed on GPUs yet"),
-            ));
+        if !matches!(device, Device::Cpu { .. }) {
+            config.check_on_gpus()?;
         }
         let decoder = Decoder::new(config, base);
         let (gpus, drivers, numbers): (_, Vec<Arc<dyn fgrpo_cuda::Driver>>, _) = match *device {

@@ -78,12 +78,12 @@ pub fn play(
             "task.environment: found a model without a chat template, wanted one with it: a conversation needs one"
         );
     };
-    let table = Table { language, template, program, thinking: set.prompt.thinking };
+    let rules = Rules { language, template, program, thinking: set.prompt.thinking };
     let positions = engine.config().context();
     let mut games = Vec::new();
     for wanted in wanted {
         for sample in wanted.samples.clone() {
-            games.push(Game::begin(&table, set, wanted, (games.len(), sample))?);
+            games.push(Game::begin(&rules, set, wanted, (games.len(), sample))?);
         }
     }
     for turn in 0..max_turns {
@@ -116,7 +116,7 @@ pub fn play(
         let stop = (language, language.stop_texts());
         let Some(drawn) = draw(engine, &requests, sampling, stop, go_on)? else { return Ok(None) };
         for (at, completion) in asked.into_iter().zip(drawn.into_iter().flatten()) {
-            games[at].answer(&table, completion, turn + 1 == max_turns)?;
+            games[at].answer(&rules, completion, turn + 1 == max_turns)?;
             if !go_on() {
                 return Ok(None);
             }
@@ -128,14 +128,14 @@ pub fn play(
 }
 
 /// What all episodes share.
-struct Table<'a> {
+struct Rules<'a> {
     language: &'a Language,
     template: &'a ChatTemplate,
     program: &'a Program,
     thinking: Option<bool>,
 }
 
-impl Table<'_> {
+impl Rules<'_> {
     fn render(&self, messages: &[Value], tools: &[Value]) -> anyhow::Result<String> {
         let options = ChatOptions { enable_thinking: self.thinking, ..ChatOptions::default() };
         self.template.render_values(&messages, &(!tools.is_empty()).then_some(tools), &options)
@@ -162,7 +162,7 @@ struct Game<'a> {
 
 impl<'a> Game<'a> {
     fn begin(
-        table: &Table<'a>,
+        rules: &Rules<'a>,
         set: &ProblemSet,
         wanted: &Wanted<'_>,
         (index, sample): (usize, usize),
@@ -196,13 +196,13 @@ impl<'a> Game<'a> {
         let name = index.to_string();
         let messages = json!(set.conversation(problem));
         let begun =
-            environment::Episode::begin(table.program, &name, columns, messages, table.template.source());
+            environment::Episode::begin(rules.program, &name, columns, messages, rules.template.source());
         match begun {
             Ok((environment, environment::Begun { messages, tools })) => {
                 game.environment = Some(environment);
-                game.offer(table, messages, tools);
-                let text = table.render(&game.messages, &game.tools)?;
-                game.start(table, text)?;
+                game.offer(rules, messages, tools);
+                let text = rules.render(&game.messages, &game.tools)?;
+                game.start(rules, text)?;
             }
             Err(failed) => game.failed = Some(*failed),
         }
@@ -210,8 +210,8 @@ impl<'a> Game<'a> {
     }
 
     /// Offers the tools: by the template, else in its system message, or in the first message if it knows none.
-    fn offer(&mut self, table: &Table<'_>, mut messages: Vec<Value>, tools: Vec<Value>) {
-        if tools.is_empty() || table.template.source().contains("tools") {
+    fn offer(&mut self, rules: &Rules<'_>, mut messages: Vec<Value>, tools: Vec<Value>) {
+        if tools.is_empty() || rules.template.source().contains("tools") {
             (self.messages, self.tools) = (messages, tools);
             return;
         }
@@ -220,7 +220,7 @@ impl<'a> Game<'a> {
         let system = |content: &str| json!({"role": "system", "content": content});
         if messages[0]["role"] != "system" {
             let with: Vec<Value> = std::iter::once(system(&offer)).chain(messages.iter().cloned()).collect();
-            if table.render(&with, &[]).is_ok() {
+            if rules.render(&with, &[]).is_ok() {
                 messages.insert(0, system(""));
             }
         }
@@ -230,8 +230,8 @@ impl<'a> Game<'a> {
     }
 
     /// Begins a part with a conversation of which nothing is trained.
-    fn start(&mut self, table: &Table<'_>, text: String) -> anyhow::Result<()> {
-        self.parts.push(Part { tokens: table.language.encode(&text)?, sampled: Vec::new() });
+    fn start(&mut self, rules: &Rules<'_>, text: String) -> anyhow::Result<()> {
+        self.parts.push(Part { tokens: rules.language.encode(&text)?, sampled: Vec::new() });
         (self.text, self.playing) = (text, true);
         Ok(())
     }
@@ -241,8 +241,8 @@ impl<'a> Game<'a> {
     }
 
     /// Takes a turn of the policy, and has its calls answered.
-    fn answer(&mut self, table: &Table<'a>, turn: Completion, last: bool) -> anyhow::Result<()> {
-        let (language, part) = (table.language, self.parts.last_mut().expect("it was sampled from"));
+    fn answer(&mut self, rules: &Rules<'a>, turn: Completion, last: bool) -> anyhow::Result<()> {
+        let (language, part) = (rules.language, self.parts.last_mut().expect("it was sampled from"));
         part.sampled.extend(part.tokens.len()..part.tokens.len() + turn.tokens.len());
         part.tokens.extend_from_slice(&turn.tokens);
         self.completion.tokens.extend_from_slice(&turn.tokens);
@@ -277,13 +277,13 @@ impl<'a> Game<'a> {
         for way in turned.ways {
             self.messages.truncate(before);
             self.messages.extend(way);
-            rendered = table.render(&self.messages, &self.tools);
+            rendered = rules.render(&self.messages, &self.tools);
             if rendered.is_ok() {
                 break;
             }
         }
         let text = rendered.context("a conversation with answers of tools")?;
-        let Some(more) = text.strip_prefix(&self.text) else { return self.start(table, text) };
+        let Some(more) = text.strip_prefix(&self.text) else { return self.start(rules, text) };
         let answers = language.encode(more)?;
         self.parts.last_mut().expect("as above").tokens.extend(answers);
         self.text = text;

@@ -88,9 +88,6 @@ pub enum Command {
 }
 
 /// Runs the parsed command.
-///
-/// # Errors
-/// Whatever the command fails with; [`fgrpo_eval::failure::exit_code`] turns it into an exit code.
 pub fn run(cli: Cli) -> anyhow::Result<()> {
     crate::output::notes::listen();
     match cli.command {

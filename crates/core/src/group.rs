@@ -66,9 +66,6 @@ impl<'a> Group<'a> {
     }
 
     /// Refuses NaN and infinite rewards of scored completions.
-    ///
-    /// # Errors
-    /// [`Error::NonFiniteReward`] names the first one.
     pub fn check(&self) -> Result<(), Error> {
         match self.scored().find(|&i| !self.rewards[i].is_finite()) {
             Some(i) => Err(Error::NonFiniteReward { completion: i, found: self.rewards[i] }),

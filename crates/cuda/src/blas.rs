@@ -34,9 +34,6 @@ pub struct Library {
 }
 
 /// Loads cuBLASLt: the file that `FGRPO_CUBLASLT` names, or that of the loader's paths, of a CUDA toolkit, or of an installed Python.
-///
-/// # Errors
-/// Names the places that were searched.
 pub fn library() -> Result<Library, Error> {
     static FOUND: OnceLock<Result<Library, Error>> = OnceLock::new();
     FOUND.get_or_init(find).clone()

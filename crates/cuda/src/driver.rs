@@ -42,9 +42,6 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     fn limits(&self) -> Limits;
 
     /// The device's memory.
-    ///
-    /// # Errors
-    /// As reported by the driver.
     fn memory(&self) -> Result<DeviceMemory, Error>;
 
     /// Allocates `bytes` bytes with unspecified content.
@@ -57,27 +54,15 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     fn free(&self, at: Address, bytes: usize);
 
     /// Copies to the device, in order with launches.
-    ///
-    /// # Errors
-    /// As reported by the driver.
     fn write(&self, to: Address, from: &[u8]) -> Result<(), Error>;
 
     /// Waits for all work and copies from the device.
-    ///
-    /// # Errors
-    /// As reported by the driver, including a kernel's failure.
     fn read(&self, from: Address, to: &mut [u8]) -> Result<(), Error>;
 
     /// Copies `bytes` bytes within the device; the two ranges must not overlap.
-    ///
-    /// # Errors
-    /// As reported by the driver.
     fn copy(&self, from: Address, to: Address, bytes: usize) -> Result<(), Error>;
 
     /// Sets `bytes` bytes to 0.
-    ///
-    /// # Errors
-    /// As reported by the driver.
     fn zero(&self, at: Address, bytes: usize) -> Result<(), Error>;
 
     /// A matrix product, by the device's library or by our kernel.
@@ -93,9 +78,6 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error>;
 
     /// Makes a graph of work of [`Queue::Compute`] without running it, and returns its number. No other thread may submit work meanwhile.
-    ///
-    /// # Errors
-    /// As for each node by itself, and as reported by the driver.
     fn capture(&self, nodes: &[Node]) -> Result<u64, Error>;
 
     /// Submits the work of a graph to [`Queue::Compute`] in one call.
@@ -108,54 +90,30 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     fn free_graph(&self, graph: u64);
 
     /// Allocates page-locked memory of the host with unspecified content.
-    ///
-    /// # Errors
-    /// [`Error::OutOfHostMemory`].
     fn allocate_host(&self, bytes: usize) -> Result<Address, Error>;
 
     /// Frees memory of the host, which no submitted work may still use.
     fn free_host(&self, at: Address, bytes: usize);
 
     /// Copies `bytes` bytes in a queue, between the device and page-locked memory of the host.
-    ///
-    /// # Errors
-    /// As reported by the driver.
     fn transfer(&self, queue: Queue, from: Address, to: Address, bytes: usize) -> Result<(), Error>;
 
     /// Marks the work submitted to a queue so far with a number; an earlier mark with this number is lost.
-    ///
-    /// # Errors
-    /// As reported by the driver.
     fn record(&self, queue: Queue, event: usize) -> Result<(), Error>;
 
     /// Makes further work of a queue wait for the work marked with a number, if there is any.
-    ///
-    /// # Errors
-    /// As reported by the driver.
     fn wait(&self, queue: Queue, event: usize) -> Result<(), Error>;
 
     /// Waits until the work marked with a number is done, if there is any.
-    ///
-    /// # Errors
-    /// As reported by the driver, including a kernel's failure.
     fn wait_here(&self, event: usize) -> Result<(), Error>;
 
     /// [`Driver::wait`] for work that a connected device has marked.
-    ///
-    /// # Errors
-    /// As reported by the driver.
     fn wait_for(&self, queue: Queue, device: usize, event: usize) -> Result<(), Error>;
 
     /// Copies `bytes` bytes from the memory of a connected device, in order with launches on this one. It is ordered with work of the other device only
     /// by [`Driver::wait_for`].
-    ///
-    /// # Errors
-    /// As reported by the driver.
     fn copy_from(&self, device: usize, from: Address, to: Address, bytes: usize) -> Result<(), Error>;
 
     /// Waits for all work of all queues.
-    ///
-    /// # Errors
-    /// A kernel's failure.
     fn synchronize(&self) -> Result<(), Error>;
 }

@@ -81,9 +81,6 @@ pub fn find(ordinal: usize) -> Result<Found, Error> {
 }
 
 /// The driver: its file, and the CUDA version that it supports, as 13000 for 13.0.
-///
-/// # Errors
-/// As [`probe`].
 pub fn driver_library() -> Result<Library, Error> {
     start()?;
     let mut version = 0;
@@ -239,9 +236,6 @@ impl Gpu {
     }
 
     /// Opens GPUs by their numbers and connects them: where the machine allows it, copies between them don't pass through the host's memory.
-    ///
-    /// # Errors
-    /// As [`Gpu::open`].
     pub fn open_connected(ordinals: &[usize], ptx: Option<&str>) -> Result<Vec<Self>, Error> {
         let mut gpus =
             ordinals.iter().map(|&ordinal| Self::open_alone(ordinal, ptx)).collect::<Result<Vec<_>, _>>()?;

@@ -10,9 +10,6 @@ use std::sync::Arc;
 
 impl Node {
     /// Submits it by itself.
-    ///
-    /// # Errors
-    /// As the driver's function.
     pub fn submit(&self, driver: &dyn Driver) -> Result<(), Error> {
         match self {
             Node::Launch(Launch { kernel, shape, arguments }) => driver.launch(kernel, *shape, arguments),
@@ -32,18 +29,12 @@ pub struct Graph {
 
 impl Graph {
     /// Makes a graph of work in this order; none of it runs.
-    ///
-    /// # Errors
-    /// As [`Driver::capture`].
     pub fn capture(driver: &Arc<dyn Driver>, nodes: &[Node]) -> Result<Graph, Error> {
         let number = driver.capture(nodes)?;
         Ok(Graph { driver: Arc::clone(driver), number })
     }
 
     /// Submits its work.
-    ///
-    /// # Errors
-    /// As [`Driver::replay`].
     pub fn replay(&self) -> Result<(), Error> {
         self.driver.replay(self.number)
     }

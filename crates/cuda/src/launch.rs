@@ -122,9 +122,6 @@ impl Shape {
     }
 
     /// Refuses launches that no supported device can run.
-    ///
-    /// # Errors
-    /// Naming the kernel and the bound.
     pub fn check(&self, kernel: &str, limits: &Limits) -> Result<(), Error> {
         let wrong = |why: String| Err(Error::Launch { kernel: kernel.to_owned(), why });
         if self.threads == 0 || self.threads > limits.threads || !self.threads.is_multiple_of(32) {

@@ -25,9 +25,6 @@ impl<T: Copy> std::fmt::Debug for Memory<T> {
 
 impl<T: Copy> Memory<T> {
     /// Allocates `len` numbers with unspecified content.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
     pub fn new(driver: &Arc<dyn Driver>, len: usize) -> Result<Self, Error> {
         let at = driver.allocate(len * size_of::<T>())?;
         Ok(Self { driver: Arc::clone(driver), at, len, numbers: PhantomData })
@@ -59,9 +56,6 @@ impl<T: Copy> Memory<T> {
 
     /// Overwrites the numbers from `first` on.
     ///
-    /// # Errors
-    /// As reported by the driver.
-    ///
     /// # Panics
     /// If they don't fit.
     pub fn write(&self, first: usize, values: &[T]) -> Result<(), Error> {
@@ -75,9 +69,6 @@ impl<T: Copy> Memory<T> {
     }
 
     /// Reads the numbers from `first` on, after all work submitted so far.
-    ///
-    /// # Errors
-    /// As reported by the driver, including a kernel's failure.
     ///
     /// # Panics
     /// If there are fewer.
@@ -100,9 +91,6 @@ impl<T: Copy> Memory<T> {
     }
 
     /// Reads all numbers, after all work submitted so far.
-    ///
-    /// # Errors
-    /// As reported by the driver, including a kernel's failure.
     pub fn read(&self) -> Result<Vec<T>, Error>
     where
         T: Default,
@@ -146,9 +134,6 @@ impl<T: Copy> std::fmt::Debug for Pinned<T> {
 
 impl<T: Copy + Default> Pinned<T> {
     /// Allocates `len` numbers, each the type's default.
-    ///
-    /// # Errors
-    /// [`Error::OutOfHostMemory`].
     pub fn new(driver: &Arc<dyn Driver>, len: usize) -> Result<Self, Error> {
         let at = driver.allocate_host(len * size_of::<T>())?;
         for index in 0..len {
@@ -177,9 +162,6 @@ impl<T: Copy> Pinned<T> {
 
     /// Copies `len` numbers to the device, in [`Queue::Upload`].
     ///
-    /// # Errors
-    /// As reported by the driver.
-    ///
     /// # Panics
     /// If there are fewer.
     pub fn upload(&mut self, first: usize, len: usize, to: Address) -> Result<(), Error> {
@@ -188,9 +170,6 @@ impl<T: Copy> Pinned<T> {
 
     /// Overwrites `len` numbers by those of the device, in [`Queue::Download`].
     ///
-    /// # Errors
-    /// As reported by the driver.
-    ///
     /// # Panics
     /// If there are fewer.
     pub fn download(&mut self, from: Address, first: usize, len: usize) -> Result<(), Error> {
@@ -198,9 +177,6 @@ impl<T: Copy> Pinned<T> {
     }
 
     /// The numbers, after all work submitted so far.
-    ///
-    /// # Errors
-    /// As reported by the driver, including a kernel's failure.
     pub fn read(&self) -> Result<&[T], Error> {
         self.driver.synchronize()?;
         // SAFETY: all numbers were written by `new`; copies to them are submitted through an exclusive borrow, and none is under way.
@@ -208,9 +184,6 @@ impl<T: Copy> Pinned<T> {
     }
 
     /// Overwrites the numbers from `first` on, after all work submitted so far.
-    ///
-    /// # Errors
-    /// As reported by the driver, including a kernel's failure.
     ///
     /// # Panics
     /// If they don't fit.

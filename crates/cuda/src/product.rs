@@ -84,9 +84,6 @@ impl Product {
     }
 
     /// Refuses what cuBLASLt's documentation says it refuses, so that tests find it without a GPU.
-    ///
-    /// # Errors
-    /// Naming the operand.
     pub fn check(&self) -> Result<(), Error> {
         let wrong = |why: String| Err(Error::Launch { kernel: "matrix product".to_owned(), why });
         let Product { m, n, k, .. } = *self;

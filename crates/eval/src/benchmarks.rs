@@ -44,9 +44,6 @@ impl Averages {
 
     /// The averages that can be formed over the benchmarks `names`: their names, and where their members stand. The
     /// paper's averages may be incomplete, because nobody asked for them; what they lack is a `tracing` event.
-    ///
-    /// # Errors
-    /// As [`Averages::require`].
     pub fn over(&self, names: &[&str]) -> anyhow::Result<Vec<(String, Vec<usize>)>> {
         self.require(names)?;
         let all = self.all();
@@ -55,9 +52,6 @@ impl Averages {
     }
 
     /// Fails unless each further average can be formed over the benchmarks `names` and has a name of its own.
-    ///
-    /// # Errors
-    /// Bad input that names the average and its member.
     pub fn require(&self, names: &[&str]) -> anyhow::Result<()> {
         let canonical: Vec<String> = names.iter().map(|n| self::canonical(n)).collect();
         for average in &self.further {
@@ -88,9 +82,6 @@ impl Averages {
 }
 
 /// Fails if two benchmarks of one model have the same name in different spellings: nothing says which one is meant.
-///
-/// # Errors
-/// Bad input that names both.
 pub fn require_distinct(benchmarks: &[Benchmark]) -> anyhow::Result<()> {
     for (i, b) in benchmarks.iter().enumerate() {
         if let Some(other) = benchmarks[..i].iter().find(|o| canonical(&o.name) == canonical(&b.name)) {

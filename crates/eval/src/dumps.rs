@@ -59,9 +59,6 @@ pub struct Scored {
 }
 
 /// The format of a file by its first line; none for another one.
-///
-/// # Errors
-/// Bad input: a file that can't be read.
 pub fn format_of(path: &Path) -> anyhow::Result<Option<DumpFormat>> {
     if rows::is_table(path) {
         return Ok(None);
@@ -197,9 +194,6 @@ fn data_set(task: String) -> String {
 }
 
 /// The responses of one dump, in its order.
-///
-/// # Errors
-/// Bad input that names file and line.
 pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response>> {
     let mut all: Vec<Response> = Vec::new();
     // lm-eval: where the responses of each problem are.

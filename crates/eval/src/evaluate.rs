@@ -44,9 +44,6 @@ pub struct Evaluated {
 
 /// Takes the missing samples from `source`, grades every sample that has no valid verdict yet, and counts. Without a
 /// source, only the stored samples are used. With `regrade`, every verdict is made again.
-///
-/// # Errors
-/// Errors of the source, I/O errors, a stop on request while grading.
 pub fn evaluate(
     plan: &Plan,
     folder: &Folder,

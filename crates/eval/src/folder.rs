@@ -69,9 +69,6 @@ impl Folder {
     }
 
     /// Sets the folder's identity, or checks that it equals `identity`.
-    ///
-    /// # Errors
-    /// Bad input that names every difference.
     pub fn claim(&self, identity: &Value) -> anyhow::Result<()> {
         let Some(found) = self.identity()? else {
             let text = serde_json::to_string_pretty(identity)? + "\n";
@@ -93,17 +90,11 @@ impl Folder {
     }
 
     /// The model's name in a server's answers, if there were any.
-    ///
-    /// # Errors
-    /// Same as [`Folder::identity`].
     pub fn served(&self) -> anyhow::Result<Option<String>> {
         Ok(self.identity()?.and_then(|i| i[ANSWERS_AS].as_str().map(str::to_owned)))
     }
 
     /// Records the model's name in a server's answers.
-    ///
-    /// # Errors
-    /// Same as [`Folder::identity`], and I/O errors.
     pub fn note_served(&self, name: &str) -> anyhow::Result<()> {
         let mut identity = self.identity()?.unwrap_or_default();
         identity[ANSWERS_AS] = name.into();
@@ -111,9 +102,6 @@ impl Folder {
     }
 
     /// Deletes the samples, their verdicts and the folder's identity.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn clear(&self) -> anyhow::Result<()> {
         for name in [GENERATIONS, SCORED, PROMPTS, IDENTITY] {
             match std::fs::remove_file(self.file(name)) {
@@ -127,9 +115,6 @@ impl Folder {
     }
 
     /// Writes a file atomically.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn write(&self, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
         write_whole(&self.file(name), bytes)
     }

@@ -142,17 +142,11 @@ impl Generations {
     }
 
     /// Deletes the store, for evaluations that keep only the verdicts.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn remove(self) -> anyhow::Result<()> {
         std::fs::remove_file(&self.path).with_context(|| format!("{}: cannot remove", self.path.display()))
     }
 
     /// Syncs the file to disk.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn sync(&mut self) -> anyhow::Result<()> {
         self.since_sync = 0;
         self.file.sync_data().with_context(|| format!("{}: cannot be synced to disk", self.path.display()))

@@ -48,9 +48,6 @@ impl Grader {
     }
 
     /// Asks the program that grades, if there is one, to grade one problem before any work is done.
-    ///
-    /// # Errors
-    /// Bad input that says what the program did.
     pub fn check_start(&self, problem: &Problem) -> anyhow::Result<()> {
         self.verifier(problem).check_start()
     }

@@ -92,9 +92,6 @@ pub trait Verifier: Send + Sync {
     }
 
     /// Tries whatever program does the grading, before any other work is done.
-    ///
-    /// # Errors
-    /// Bad input that says what the program did.
     fn check_start(&self) -> anyhow::Result<()> {
         Ok(())
     }

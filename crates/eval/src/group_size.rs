@@ -28,9 +28,6 @@ pub struct Outlook {
 /// correct one in the tail with chance `tail`. With fewer samples no estimate is unbiased. The active chance is then
 /// that of all the samples, below which that of a larger group can't lie, and the share of active groups that miss the
 /// tail is the theory's at the success rate c/n. So the active share never falls with N, as in theory.
-///
-/// # Errors
-/// If the theory refuses its arguments.
 pub fn outlook(problems: &[&ProblemCounts], group_size: u64, tail: f64) -> anyhow::Result<Outlook> {
     let (mut active, mut tail_miss) = (0.0, 0.0);
     for p in problems {
@@ -110,9 +107,6 @@ pub struct GroupSizes {
 }
 
 /// Fails for settings that have no meaning.
-///
-/// # Errors
-/// Bad input that names the flag of `fgrpo plan`.
 pub fn check(group_sizes: &[u64], tail: f64) -> anyhow::Result<()> {
     if !(tail > 0.0 && tail <= 1.0) {
         bad_input!("--tail: found {tail}, wanted a share above 0 and at most 1");
@@ -124,9 +118,6 @@ pub fn check(group_sizes: &[u64], tail: f64) -> anyhow::Result<()> {
 }
 
 /// Compares group sizes on the problems of some benchmarks. What is left out is a `tracing` event.
-///
-/// # Errors
-/// Bad input in the samples or the settings.
 pub fn compare(benchmarks: &[Benchmark], group_sizes: &[u64], tail: f64) -> anyhow::Result<GroupSizes> {
     check(group_sizes, tail)?;
     let problems: Vec<&ProblemCounts> =

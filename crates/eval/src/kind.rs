@@ -85,9 +85,6 @@ macro_rules! kinds {
             }
 
             /// The verifier for a line of `fgrpo verify`.
-            ///
-            /// # Errors
-            /// What is wrong with the line.
             pub fn verifier_of_line(self, line: &[u8], grading: &Grading) -> Result<Box<dyn Verifier>, String> {
                 match self {
                     $(Self::$kind => $file::Truth::verifier_of_line(line, grading),)+

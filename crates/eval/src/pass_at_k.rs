@@ -137,9 +137,6 @@ impl Report {
 }
 
 /// Estimates several benchmarks and the averages over them. What can't be averaged or scored is a `tracing` event.
-///
-/// # Errors
-/// Bad input in the samples, in k or in an average.
 pub fn of(benchmarks: &[Benchmark], settings: &Settings) -> anyhow::Result<PassAtK> {
     benchmarks.iter().try_for_each(Benchmark::require_scored)?;
     let fewest = benchmarks.iter().map(Benchmark::fewest).min().unwrap_or(0);

@@ -94,9 +94,6 @@ struct MazeLine {
 }
 
 /// Mazes from a file of `{"size": 17, "seed": 0, "index": 3}` lines.
-///
-/// # Errors
-/// Bad input that names the line.
 pub fn mazes_of(path: &Path) -> anyhow::Result<Vec<Problem>> {
     rows::require_lines(path)?;
     let mut mazes = Vec::new();

@@ -99,9 +99,6 @@ impl Settings {
     }
 
     /// Reads a command as a text, a list or a table with limits.
-    ///
-    /// # Errors
-    /// Whatever else is found.
     pub fn read_command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Self>, D::Error> {
         deserializer
             .deserialize_any(TextOrTable("a command line, a list of words or a table", Self::parse))
@@ -109,9 +106,6 @@ impl Settings {
     }
 
     /// Reads a Python function as a text or a table with limits.
-    ///
-    /// # Errors
-    /// Whatever else is found.
     pub fn read_function<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Self>, D::Error> {
         let read = |text: &str| Ok(Self::of_function(text));
         deserializer
@@ -265,9 +259,6 @@ impl Program {
 
     /// Asks the program to judge two completions of a problem, an empty one and a short one, so that a program that
     /// doesn't work is detected before any work is done. At least one of the two must get an answer.
-    ///
-    /// # Errors
-    /// Bad input that names the command and says what happened.
     pub fn check(&self, problem: &Value) -> anyhow::Result<()> {
         let (mut last, mut shown) = (String::new(), String::new());
         for completion in ["", "The answer is 1."] {

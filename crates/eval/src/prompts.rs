@@ -37,17 +37,11 @@ impl ProblemSet {
 }
 
 /// The prompts in a folder's file; empty if there is no file.
-///
-/// # Errors
-/// Bad input: an invalid line.
 pub fn read(path: &Path) -> anyhow::Result<Vec<PromptRecord>> {
     lines::read(path)
 }
 
 /// Writes the prompt of each problem to the folder, and keeps those of other data sets.
-///
-/// # Errors
-/// Files that can't be read or written.
 pub fn record(parts: &[ProblemSet], folder: &Folder) -> anyhow::Result<()> {
     let path = folder.file(PROMPTS);
     let ours = |name: &str| parts.iter().any(|p| p.name == name);

@@ -18,9 +18,6 @@ pub const USUAL: &str = "held-out";
 pub const FULL: &str = "held-out in full";
 
 /// The evaluations of one set in a run's `eval.jsonl`.
-///
-/// # Errors
-/// Naming the file, and the line that can't be read.
 pub fn of_set(path: &Path, set: &str) -> anyhow::Result<Vec<Evaluation>> {
     let mut evaluations: Vec<Evaluation> = lines::read(path)?;
     evaluations.retain(|e| e.set == set);

@@ -146,9 +146,6 @@ pub struct Benchmark {
 
 impl Benchmark {
     /// Fails if problems have different numbers of samples; names two of them.
-    ///
-    /// # Errors
-    /// Bad input.
     pub fn require_equal_samples(&self) -> anyhow::Result<()> {
         let Some(first) = self.problems.first() else { return Ok(()) };
         if let Some(other) = self.problems.iter().find(|p| p.planned() != first.planned()) {
@@ -165,9 +162,6 @@ impl Benchmark {
     }
 
     /// Fails if a problem has fewer than k scored samples.
-    ///
-    /// # Errors
-    /// Bad input.
     pub fn require_samples(&self, k: u64) -> anyhow::Result<()> {
         self.require_scored()?;
         if let Some(p) = self.problems.iter().find(|p| p.samples < k) {
@@ -186,9 +180,6 @@ impl Benchmark {
     }
 
     /// Fails if a problem has no scored sample, because it has no estimate.
-    ///
-    /// # Errors
-    /// Bad input.
     pub fn require_scored(&self) -> anyhow::Result<()> {
         let without: Vec<&ProblemCounts> = self.problems.iter().filter(|p| p.samples == 0).collect();
         let Some(first) = without.first() else { return Ok(()) };
@@ -635,9 +626,6 @@ pub fn count(graded: &[GradedSample], path: &Path) -> anyhow::Result<Vec<Benchma
 }
 
 /// Reads several paths as parts of the same benchmarks.
-///
-/// # Errors
-/// Same as [`read`], and files that don't name their benchmark.
 pub fn merged(paths: &[PathBuf]) -> anyhow::Result<Vec<Benchmark>> {
     let mut gathering = Gathering::default();
     let mut read = 0;

@@ -280,9 +280,6 @@ pub trait Reference {
     }
 
     /// The verifier for a line of `fgrpo verify`, which has the fields of the reference answer.
-    ///
-    /// # Errors
-    /// What is wrong with the line.
     fn verifier_of_line(line: &[u8], grading: &Grading) -> Result<Box<dyn Verifier>, String>
     where
         Self: DeserializeOwned + Sized,

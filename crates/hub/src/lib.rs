@@ -132,9 +132,6 @@ impl Hub {
     /// the name has none; with `or_only`, a data set's only split stands in for it. With `cached`, nothing is loaded.
     ///
     /// Without the network, the cache answers.
-    ///
-    /// # Errors
-    /// As [`Error`]'s kinds.
     pub fn take(
         &self,
         name: &Name,

@@ -61,9 +61,6 @@ impl Name {
     ///
     /// Without `hf:`, a name whose first part is a folder here, or that ends like a file, is a local path that is
     /// missing.
-    ///
-    /// # Errors
-    /// What is wrong with a text that begins with `hf:`.
     pub fn read(text: &str, kind: Kind) -> Result<Option<Self>, String> {
         if let Some(name) = Self::of_snapshot(text, kind) {
             return Ok(Some(name));

@@ -97,9 +97,6 @@ pub(crate) fn matches(pattern: &str, file: &str) -> bool {
 
 /// The files wanted of these subsets: those of `subset` and `split`, or of the defaults. `usual` is the split where
 /// none is named; `or_only` takes a data set's only split in its place.
-///
-/// # Errors
-/// What is there, where nothing or more than one thing fits.
 pub(crate) fn choose<'a>(
     (subsets, default): &'a (Subsets, Option<String>),
     subset: Option<&str>,

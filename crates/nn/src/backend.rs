@@ -132,9 +132,6 @@ pub(crate) trait Backend: Sized {
     );
 
     /// Returns the first failure on the device so far. Operations themselves return no status, because a device reports failures late.
-    ///
-    /// # Errors
-    /// The first failure.
     fn check(&self) -> Result<(), Error>;
 
     /// Tokens whose keys and values each of so many executors has memory for, if a request sets no limit.

@@ -219,9 +219,6 @@ impl Decoder {
     }
 
     /// From tokens to the final norm of the predicting rows, in `w.hidden`.
-    ///
-    /// # Errors
-    /// Only with layer checks: if an activation is not finite.
     pub(crate) fn forward<X: Executor>(
         &self,
         e: &mut X,
@@ -330,9 +327,6 @@ impl Decoder {
     }
 
     /// Log-probabilities and entropies of the pass's picks, after [`Decoder::forward`].
-    ///
-    /// # Errors
-    /// If a value is not finite.
     pub(crate) fn score<X: Executor>(
         &self,
         e: &mut X,
@@ -360,9 +354,6 @@ impl Decoder {
 
     /// Adds the gradient for the derivatives of the picks' log-probabilities and entropies to `gradients`. The forward pass must have kept its
     /// activations, and [`Decoder::score`] must have run.
-    ///
-    /// # Errors
-    /// Only with layer checks: if a derivative is not finite.
     pub(crate) fn backward<X: Executor>(
         &self,
         e: &mut X,

@@ -340,9 +340,6 @@ pub(crate) trait HeadOps<B, W: ?Sized, G: ?Sized, L> {
     fn head(&mut self, of: HeadPass<'_, W, L>, x: &B, logits: &mut B, saved: &mut B, scores: &mut B);
 
     /// Waits for the pass and reads the results of [`HeadOps::head`].
-    ///
-    /// # Errors
-    /// If a score is not finite.
     fn scores(&mut self, lists: &L, scores: &B, logp: &mut [f32], entropy: &mut [f32]) -> Result<(), Error>;
 
     /// Transfers the derivatives of the scores to the device, in the order of `scores`.

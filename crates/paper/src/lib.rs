@@ -30,17 +30,11 @@ fn config_text(file: &str) -> &'static str {
 
 /// Makes a table or figure behind which there are no trained models; `simulated` is the folder of the finished simulation,
 /// where it is one.
-///
-/// # Errors
-/// A configuration or folder that can't be read.
 pub fn without_results(item: &'static data::Item, simulated: &Path) -> anyhow::Result<made::Made> {
     if item.is_table() { table::from_constants(item) } else { figures::from_theory(item, simulated) }
 }
 
 /// Says what was found, and which rows of the item it is of, a line for each.
-///
-/// # Errors
-/// Bad input where the results don't fit the item's rows.
 pub fn described(item: &data::Item, results: results::Results) -> anyhow::Result<Vec<String>> {
     Ok(rows::Rows::of(item, results, None)?.lines())
 }

@@ -15,9 +15,6 @@ pub fn time_without_training(item: &Item) -> String {
 }
 
 /// The list: for each item its title, and what makes it at either scale; with `times` also how long that takes here.
-///
-/// # Errors
-/// A configuration that can't be read.
 pub fn table(options: &Options, times: bool) -> anyhow::Result<Table> {
     let mut estimator = Estimator::default();
     let mut table = Table::new(["name", "", ""]).of_words();
@@ -41,9 +38,6 @@ pub fn table(options: &Options, times: bool) -> anyhow::Result<Table> {
 }
 
 /// The part of PAPER.md that this command writes.
-///
-/// # Errors
-/// A configuration that can't be read.
 pub fn markdown(options: &Options) -> anyhow::Result<String> {
     let mut text = String::from(
         "## Tables and figures\n\nEach is made by `fgrpo paper NAME` and put beside the paper's numbers; `fgrpo paper list --times` says how long it takes on your machine, and [docs/paper.md](docs/paper.md) how to use your own results. Written by `fgrpo paper list --markdown`.\n\n|paper|name|shows|made by|laptop|full needs|\n|---|---|---|---|---|---|\n",

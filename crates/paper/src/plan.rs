@@ -75,9 +75,6 @@ pub struct Plan {
 }
 
 /// The file or folder below `root` that has one of these names; several are refused.
-///
-/// # Errors
-/// Bad input: several.
 pub fn locate<S: AsRef<str>>(root: &Path, names: &[S]) -> anyhow::Result<Option<PathBuf>> {
     let Ok(entries) = std::fs::read_dir(root) else { return Ok(None) };
     let mut found: Vec<PathBuf> = entries
@@ -113,9 +110,6 @@ fn quoted_path(path: &Path) -> String {
 }
 
 /// Makes a table or figure of trained models from results.
-///
-/// # Errors
-/// Bad input where the results have nothing to do with it.
 pub fn from_results(item: &'static Item, results: Results) -> anyhow::Result<Made> {
     made(item, results, None)
 }
@@ -300,9 +294,6 @@ impl Plan {
     }
 
     /// Refuses to train while files or folders are missing.
-    ///
-    /// # Errors
-    /// Bad input that lists them all.
     pub fn require_files(&self) -> anyhow::Result<()> {
         let missing = self.missing();
         if !missing.is_empty() {
@@ -318,9 +309,6 @@ impl Plan {
     }
 
     /// Makes the item of its finished trainings.
-    ///
-    /// # Errors
-    /// What results are refused for.
     pub fn make(&self) -> anyhow::Result<Made> {
         let from: Vec<String> = self.runs.iter().map(|r| r.folder.display().to_string()).collect();
         let mut results = Results::open(&from)?;

@@ -214,9 +214,6 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// Opens the journal of a folder for appending.
-    ///
-    /// # Errors
-    /// An I/O error that names the file.
     pub(crate) fn open(folder: &Path) -> anyhow::Result<Self> {
         let path = folder.join(FILE);
         let file = append_to(&path)?;

@@ -113,9 +113,6 @@ pub(crate) fn about(folder: &Path) -> Option<About> {
 }
 
 /// Changes when a client's folder expires.
-///
-/// # Errors
-/// If the file can't be read or written.
 pub(crate) fn set_expiry(folder: &Path, expires: Option<u64>) -> anyhow::Result<()> {
     let path = folder.join(ABOUT);
     let about = About { expires, ..json::read(&path)? };

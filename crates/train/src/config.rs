@@ -226,17 +226,11 @@ impl Config {
     }
 
     /// [`Config::load`] with overrides from several flags.
-    ///
-    /// # Errors
-    /// Same as [`Config::load`].
     pub fn load_with(path: &Path, overrides: &[Override<'_>]) -> anyhow::Result<Self> {
         read(path, |text| Self::parse_with(text, overrides))
     }
 
     /// [`Config::load`] for a configuration given as text.
-    ///
-    /// # Errors
-    /// Same as [`Config::load`].
     pub fn parse(text: &str, overrides: &[String]) -> anyhow::Result<Self> {
         Self::parse_with(text, &Override::of("--set", overrides))
     }
@@ -381,9 +375,6 @@ pub fn threads(text: &str) -> Result<usize, String> {
 }
 
 /// Reads and parses a configuration file or a built-in configuration.
-///
-/// # Errors
-/// Bad input that names the file.
 pub fn read<T>(path: &Path, parse: impl FnOnce(&str) -> anyhow::Result<T>) -> anyhow::Result<T> {
     builtin::text(path)
         .and_then(|text| parse(&text))

@@ -7,9 +7,6 @@ pub use fgrpo_nn::DeviceName;
 use fgrpo_nn::{Device, Precision, Products};
 
 /// The device that a run of `config` computes on.
-///
-/// # Errors
-/// Same as [`check_run`] and [`named`].
 pub fn of_run(name: DeviceName, config: &Config) -> anyhow::Result<Device> {
     check_run(name, &config.compute)?;
     named(name, &config.compute)
@@ -28,9 +25,6 @@ pub fn named(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<Device
 }
 
 /// Rejects a setting that belongs to another kind of device than the one that a run trains on.
-///
-/// # Errors
-/// Bad input.
 pub fn check_run(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<()> {
     check_formats(name, compute)?;
     if name == DeviceName::Cpu && compute.moments != Precision::F32 {

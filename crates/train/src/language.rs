@@ -118,9 +118,6 @@ impl Language {
     }
 
     /// A language from the contents of its files.
-    ///
-    /// # Errors
-    /// Same as [`Language::open`].
     pub fn from_files(
         files: Vec<(String, Vec<u8>)>,
         template: Option<ChatTemplate>,
@@ -175,9 +172,6 @@ impl Language {
 
     /// A prompt's token ids: the conversation rendered by the chat template, with the generation prompt. Without a
     /// template, the messages' texts with the special tokens that the tokenizer adds.
-    ///
-    /// # Errors
-    /// Errors from the template or the tokenizer.
     pub fn prompt(&self, messages: &[Message], thinking: Option<bool>) -> anyhow::Result<Vec<u32>> {
         if let Some(template) = &self.template {
             let options = ChatOptions { enable_thinking: thinking, ..ChatOptions::default() };
@@ -187,9 +181,6 @@ impl Language {
     }
 
     /// Token ids of a text to be continued, including the special tokens that the tokenizer adds.
-    ///
-    /// # Errors
-    /// Errors from the tokenizer.
     pub fn plain(&self, text: &str) -> anyhow::Result<Vec<u32>> {
         self.ids(text, true)
     }
@@ -206,9 +197,6 @@ impl Language {
 
     /// Token ids of a text. Special tokens in the text are recognised, and none are added: the template has already
     /// written the beginning-of-sequence token if the model needs one.
-    ///
-    /// # Errors
-    /// Errors from the tokenizer.
     pub fn encode(&self, text: &str) -> anyhow::Result<Vec<u32>> {
         self.ids(text, false)
     }
@@ -228,9 +216,6 @@ impl Language {
     }
 
     /// Token ids as text, with special tokens or with no others than the tags of thoughts.
-    ///
-    /// # Errors
-    /// Errors from the tokenizer.
     pub fn decoded(&self, ids: &[u32], special: bool) -> anyhow::Result<String> {
         match &self.vocabulary {
             Vocabulary::Tokenizer(tokenizer) => decode(tokenizer, ids, special),
@@ -240,17 +225,11 @@ impl Language {
 
     /// A completion as text for its verifier: without special tokens other than the tags of thoughts, up to its end token or
     /// stop text.
-    ///
-    /// # Errors
-    /// Errors from the tokenizer.
     pub fn answer(&self, completion: &[u32]) -> anyhow::Result<String> {
         self.answer_until(&self.stop_texts, completion)
     }
 
     /// [`Language::answer`] with other stop texts.
-    ///
-    /// # Errors
-    /// Errors from the tokenizer.
     pub fn answer_until(&self, texts: &StopTexts, completion: &[u32]) -> anyhow::Result<String> {
         match &self.vocabulary {
             Vocabulary::Tokenizer(tokenizer) => {
@@ -262,9 +241,6 @@ impl Language {
     }
 
     /// Refuses tags of thoughts that an answer's text would lack, because they are special tokens.
-    ///
-    /// # Errors
-    /// Bad input that names the tag.
     pub fn check_tags(&self, tags: &Tags) -> anyhow::Result<()> {
         let Vocabulary::Tokenizer(tokenizer) = &self.vocabulary else { return Ok(()) };
         let special = tokenizer.get_added_vocabulary();
@@ -299,9 +275,6 @@ impl Language {
     }
 
     /// A worked answer as a completion: its tokens, followed by the end token.
-    ///
-    /// # Errors
-    /// Errors from the tokenizer.
     pub fn demonstration(&self, answer: &str) -> anyhow::Result<Vec<u32>> {
         let mut tokens = self.encode(answer)?;
         match (self.stop.first(), self.stop_texts.texts().first()) {
@@ -364,9 +337,6 @@ impl Language {
     }
 
     /// Writes identical copies of the files to a folder.
-    ///
-    /// # Errors
-    /// An I/O error that names the file.
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
         self.files.iter().try_for_each(|(name, bytes)| write_whole(&folder.join(name), bytes))
     }

@@ -79,9 +79,6 @@ pub enum Loss {
 
 impl Loss {
     /// A policy loss from keys of the configuration's table `algorithm`.
-    ///
-    /// # Errors
-    /// Bad input that names the key.
     pub fn policy(keys: serde_json::Value, max_len: usize) -> anyhow::Result<Self> {
         let algorithm: AlgorithmConfig = json::of_value(keys).or_bad_input()?;
         let objective = algorithm.objective(max_len);

@@ -43,9 +43,6 @@ pub fn fresh(config: &Config, task: &Task, device: &Device) -> anyhow::Result<En
 
 /// Fails before any work is done if [`fresh`] can't make the policy: no such checkpoint, or one that doesn't fit the
 /// configuration or the task.
-///
-/// # Errors
-/// Bad input, as [`fresh`].
 pub fn check(config: &Config, task: &Task) -> anyhow::Result<()> {
     check_sizes(config, task, &sizes(config, task)?)
 }

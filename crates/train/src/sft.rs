@@ -97,9 +97,6 @@ pub fn run(
 }
 
 /// The table `[sft]` of a configuration.
-///
-/// # Errors
-/// Bad input if there is none.
 pub fn settings(config: &Config) -> anyhow::Result<&SftConfig> {
     match &config.sft {
         Some(sft) => Ok(sft),
@@ -255,9 +252,6 @@ fn evaluated(sft: &SftConfig, task: &Task) -> anyhow::Result<String> {
 }
 
 /// The lines of a stage.
-///
-/// # Errors
-/// Same as [`lines::read`].
 pub fn lines(run: &Path) -> anyhow::Result<Vec<SftLine>> {
     lines::read(&run.join("sft.jsonl"))
 }

@@ -151,9 +151,6 @@ impl UpdateState {
 /// `state.skipped_in_a_row` counts consecutive updates skipped because the loss or gradient wasn't finite. This
 /// function returns early when it reaches `update.max_skipped`, and the caller must then stop the run. DARO's weights
 /// are updated after the model's, from the losses of the same forward pass.
-///
-/// # Errors
-/// Errors from the engine, and rewards without a known success rate when DARO needs one.
 pub fn update(
     engine: &mut Engine,
     groups: &[&Credited],
@@ -212,9 +209,6 @@ pub fn update(
 }
 
 /// Log-probabilities of every completion under `engine`, for the KL penalty.
-///
-/// # Errors
-/// Errors from the engine.
 pub fn reference_logp(
     engine: &mut Engine,
     groups: &mut [&mut Credited],

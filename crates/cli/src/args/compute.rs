@@ -58,9 +58,6 @@ impl Flags {
     }
 
     /// The device.
-    ///
-    /// # Errors
-    /// Bad input: a device that isn't on this machine or can't be used, or a number format or `--exact` that it doesn't support.
     pub fn device(&self, config: Option<&Config>) -> anyhow::Result<Device> {
         if self.exact && self.device.is_none_or(|device| device == DeviceName::Cpu) {
             bad_input!(

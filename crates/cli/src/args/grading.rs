@@ -82,9 +82,6 @@ pub struct Flags {
 
 impl Flags {
     /// Refuses flags of kinds that aren't among `kinds`: they would change nothing.
-    ///
-    /// # Errors
-    /// Bad input that names the flag.
     pub fn for_kinds(&self, kinds: &[TaskKind]) -> anyhow::Result<()> {
         use TaskKind::{Choice, Code, Command, Math, Python, SynLogic};
         // Field by field and without `..`: a flag added later doesn't compile until it is decided about here.
@@ -125,10 +122,6 @@ impl Flags {
     }
 
     /// `settings` with what the flags say in place of it.
-    ///
-    /// # Errors
-    /// Bad input: a command line with an open quote, seconds and scores for a command where there is none, or flags of
-    /// strict mode in parity mode.
     pub fn over(&self, settings: Settings) -> anyhow::Result<Settings> {
         // Field by field and without `..`: a setting added later doesn't compile until it is decided about here.
         let Settings {

@@ -18,9 +18,6 @@ pub fn named_with<T: Named>(help: impl Fn(T) -> Option<&'static str>) -> impl Ty
 }
 
 /// A flag's value of the form NAME=PATH.
-///
-/// # Errors
-/// What was wanted.
 pub fn named_path(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),

@@ -132,10 +132,6 @@ fn place(
 }
 
 /// The local path of a model: of a run folder its newest checkpoint, of a hub name the folder in the cache.
-///
-/// # Errors
-/// Bad input: a run without checkpoints, or without this one; a hub name that the hub or, offline, the cache doesn't
-/// have. What downloads fail with.
 pub fn model(key: &str, written: PathBuf) -> anyhow::Result<PathBuf> {
     if !written.exists() {
         interrupt::listen();
@@ -144,9 +140,6 @@ pub fn model(key: &str, written: PathBuf) -> anyhow::Result<PathBuf> {
 }
 
 /// [`model`] for a caller with signal handlers of its own, which a download then leaves as they are.
-///
-/// # Errors
-/// As [`model`].
 pub fn model_for_library(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
     of_run(key, &mut written, ("a checkpoint", ""), &["checkpoints"])?;
     let found = place(key, &written, (Kind::Model, Use::Training), None, true)?;
@@ -154,9 +147,6 @@ pub fn model_for_library(key: &str, mut written: PathBuf) -> anyhow::Result<Path
 }
 
 /// The samples at a path: of a run folder its newest evaluation, in full if it has such.
-///
-/// # Errors
-/// Bad input: a run without evaluations, or without this one.
 pub fn samples(mut path: PathBuf) -> anyhow::Result<PathBuf> {
     of_run("samples", &mut path, ("an evaluation", SCORED), &["full-evaluations", "evaluations"])?;
     Ok(path)
@@ -195,9 +185,6 @@ fn of_run(
 }
 
 /// The local path of data to evaluate on.
-///
-/// # Errors
-/// As [`model`]; several splits or subsets to choose from.
 pub fn data(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
     in_place(key, &mut written, (Kind::Data, Use::Evaluation), None, true)?;
     Ok(written)
@@ -248,9 +235,6 @@ fn listening(
 
 /// Turns the names in a training configuration into local paths, which contain their commits. A run that is resumed,
 /// in the folder `resumed`, keeps its commits. A model that isn't loaded gets its sizes from the table of usual models.
-///
-/// # Errors
-/// As [`model`] and [`data`].
 pub fn configuration(config: &mut Config, resumed: Option<&Path>, loading: Loading) -> anyhow::Result<()> {
     let pinned = resumed.and_then(|run| std::fs::read_to_string(run.join(CONFIGURATION)).ok());
     let pinned = pinned.as_deref();

@@ -25,9 +25,6 @@ pub struct Flags {
 
 impl Flags {
     /// The settings, with this limit on a completion's length.
-    ///
-    /// # Errors
-    /// Bad input that names the flag.
     pub fn settings(&self, max_tokens: usize) -> anyhow::Result<RequestSampling> {
         let settings = RequestSampling {
             temperature: self.temperature.unwrap_or(1.0),

@@ -75,9 +75,6 @@ pub struct Args {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// Bad input in the samples, in k or in m.
 pub fn run(mut args: Args) -> anyhow::Result<()> {
     (args.a, args.b) = (places::samples(args.a)?, places::samples(args.b)?);
     let args = &args;

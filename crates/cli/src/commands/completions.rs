@@ -52,9 +52,6 @@ impl What {
 }
 
 /// Runs the command; `program` is the command line that is completed and described.
-///
-/// # Errors
-/// Where the folder can't be written.
 pub fn run(args: &Args, program: Command) -> anyhow::Result<()> {
     let Some(folder) = &args.out else {
         let text = match args.what.shell() {

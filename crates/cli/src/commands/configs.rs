@@ -32,9 +32,6 @@ pub enum What {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// Bad input if there is no such configuration.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.what {
         What::List => {

@@ -75,9 +75,6 @@ pub struct SynLogic {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// Bad input for an unknown task or file type; otherwise where the file can't be written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.kind {
         Kind::SynLogic(args) => synlogic(args),

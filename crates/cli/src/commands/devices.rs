@@ -15,9 +15,6 @@ pub struct Args {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// None at present.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut devices: Vec<(String, Result<Vec<String>, String>)> = vec![("cpu".to_owned(), Ok(processor()))];
     match fgrpo_nn::gpus() {

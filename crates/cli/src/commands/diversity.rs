@@ -96,9 +96,6 @@ impl Args {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// Bad input in folders and flags; a server that gives up.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let found = measure(&args.settings()?)?;
     if args.json || args.format == Format::Json {

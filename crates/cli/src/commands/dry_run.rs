@@ -56,10 +56,6 @@ fn mean_tokens(text: &str) -> Result<[f64; 2], String> {
 
 /// Prints the resolved configuration to stdout, and to stderr the rejected rows and the needs, also those of a GPU that
 /// isn't there. Returns the task where its files are there; `check` gets it first, with the configuration in steps.
-///
-/// # Errors
-/// What `check` refuses; a run that doesn't fit into a GPU's memory; for `--gpu` without `--device cuda`; a checkpoint folder that is there and can't be read, or
-/// has other sizes than [model.size]; a file that can't be written.
 pub fn run(
     config: &Config,
     device: DeviceName,

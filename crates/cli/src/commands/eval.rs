@@ -69,9 +69,6 @@ const REMEDIES: Remedies =
     Remedies { limit: "--max-tokens", no_thinking: "--thinking off", prompt: "--preset or --system" };
 
 /// Runs the command.
-///
-/// # Errors
-/// Bad input in flags, data or samples; a server that keeps failing; more unscorable samples than allowed.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let (flags, training) = args.flags.resolved()?;
     match &args.suite.data_root {
@@ -81,9 +78,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// One evaluation. `beside` are the kinds of other evaluations that its flags are meant for too.
-///
-/// # Errors
-/// As [`run`].
 pub fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind]) -> anyhow::Result<()> {
     let Some(out) = &flags.out else { bad_input!("--out: wanted the evaluation folder") };
     let source = flags.source()?;

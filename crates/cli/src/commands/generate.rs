@@ -91,10 +91,6 @@ pub struct Args {
 const PROMPTS_AT_ONCE: usize = 256;
 
 /// Runs the command.
-///
-/// # Errors
-/// Bad input for a folder that isn't a model's, a flag out of its range or a prompt that doesn't fit; otherwise what
-/// the engine reports.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let drawing = args.sampling.settings(args.max_tokens)?;
     let question = args.question()?;

@@ -100,9 +100,6 @@ impl DtypeName {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// Bad input for impossible sizes or a folder that exists; a failure when it can't be written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.out.exists() {
         bad_input!("--out: {} exists already, wanted a new folder", args.out.display());

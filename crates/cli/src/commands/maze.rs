@@ -40,9 +40,6 @@ pub struct ShowArgs {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// Bad input for an impossible size or index.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let Command::Show(args) = &args.command;
     if !maze::valid_size(args.size) {

@@ -58,10 +58,6 @@ pub enum Format {
 }
 
 /// Runs the command; the folder's path goes to stdout.
-///
-/// # Errors
-/// Bad input: a folder that isn't a checkpoint, or isn't an adapter of it; an output that exists already; a number format
-/// or a tokenizer that the output can't have.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.out.exists() {
         bad_input!("--out: {} exists already, wanted a new name", args.out.display());

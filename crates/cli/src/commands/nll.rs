@@ -107,9 +107,6 @@ fn measure(args: &Args) -> anyhow::Result<Nll> {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// As `fgrpo_train::evaluation::nll`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let found = measure(args)?;
     if args.json {

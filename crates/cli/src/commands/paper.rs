@@ -61,9 +61,6 @@ pub struct Args {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// Bad input for an unknown name and for results that don't fit; what a run or a file fails with.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let options = Options { out: args.out.clone(), set: args.set.clone(), root: args.root.clone() };
     if args.name == "list" {

@@ -61,9 +61,6 @@ pub struct Args {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// Bad input in the samples, in k or in an average.
 pub fn run(mut args: Args) -> anyhow::Result<()> {
     args.samples = args.samples.into_iter().map(places::samples).collect::<anyhow::Result<_>>()?;
     let args = &args;

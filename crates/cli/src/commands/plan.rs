@@ -41,9 +41,6 @@ pub struct Args {
 const SAMPLES: [u64; 5] = [2, 4, 16, 64, 256];
 
 /// Runs the command.
-///
-/// # Errors
-/// Bad input in the samples or the settings.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     group_size::check(&args.group_sizes, args.tail)?;
     let samples: Vec<PathBuf> =

@@ -48,9 +48,6 @@ struct Queue<'a> {
 
 /// Trains the unfinished runs, each with its report; a run that was started resumes from its last checkpoint. Returns
 /// whether all are done: after a request to stop, some are not. After an error no other run begins.
-///
-/// # Errors
-/// The error of the first run that fails.
 pub fn train_unfinished<'a>(
     runs: impl ExactSizeIterator<Item = (&'a Config, &'a Path, State)>,
     device: DeviceName,

@@ -52,9 +52,6 @@ struct Output<'a> {
 const AT_ONCE: usize = 1 << 14;
 
 /// Runs the command.
-///
-/// # Errors
-/// Bad input for a folder that isn't a checkpoint or a line that isn't as documented.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if !(args.temperature.is_finite() && args.temperature > 0.0) {
         bad_input!("--temperature: found {}, wanted a number above 0", args.temperature);

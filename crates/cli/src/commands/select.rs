@@ -45,9 +45,6 @@ pub struct Args {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// Bad input: a folder that is no run, evaluations that can't be compared, nothing to choose from.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let found = select::select(&Settings {
         runs: args.runs.clone(),

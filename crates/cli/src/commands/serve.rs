@@ -69,9 +69,6 @@ pub struct Args {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// Bad input for a folder that isn't a model's or an address that can't be used; a failure of the device or a file system.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let Ok(save_every) = Duration::try_from_secs_f64(args.save_every) else {
         bad_input!("--save-every: found {}, wanted a number of seconds of at least 0", args.save_every);

@@ -26,9 +26,6 @@ The last checkpoint under checkpoints/ is a Hugging Face folder. Use it as `mode
 `fgrpo eval --model`.";
 
 /// The command `fgrpo sft`.
-///
-/// # Errors
-/// Bad input as [`Config::load`] and [`sft::run`]; otherwise the error that stopped the run.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut config = args.configuration()?;
     sft::settings(&config).with_context(|| args.config.display().to_string()).or_bad_input()?;

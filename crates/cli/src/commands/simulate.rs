@@ -54,10 +54,6 @@ impl Args {
 }
 
 /// Runs `fgrpo simulate`.
-///
-/// # Errors
-/// Bad input for a configuration that can't be simulated or a folder that holds something else; a
-/// failure where results can't be written, a policy diverges, or the sweep was interrupted.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let config = Config::load(&args.config, &args.set)?;
     if args.dry_run {

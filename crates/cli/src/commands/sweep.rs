@@ -90,12 +90,6 @@ struct GridRun<'a> {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// Bad input for a grid that isn't one or that sets a key of `--set`, for a combination that is no configuration or
-/// that stands in the grid twice, and for a folder that holds a run of another configuration or, without `--resume`, an
-/// unfinished one; for finished runs that the table would mix though other graders or problems were theirs; otherwise what
-/// a run fails with.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let combinations = combinations(&args.set, &args.grid, &args.alternative)?;
     let out = args.out.clone().unwrap_or_else(|| {

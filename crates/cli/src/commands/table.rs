@@ -166,9 +166,6 @@ fn values(benchmarks: &[Benchmark], columns: &[Column], ks: &[u64]) -> Vec<Vec<O
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// Bad input in the samples, names of pairs that are no methods, benchmarks that a pair doesn't share.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut read: Vec<(String, Vec<Benchmark>)> = Vec::new();
     for (name, path) in &args.methods {

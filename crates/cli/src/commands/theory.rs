@@ -169,9 +169,6 @@ pub enum Formula {
 }
 
 /// Runs `fgrpo theory`.
-///
-/// # Errors
-/// Bad input for arguments outside a formula's domain; a failure where a figure can't be written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.formula {
         Formula::TailMiss { mu, tau, n, rho, output } => tail_misses(mu, *tau, n, rho, output),

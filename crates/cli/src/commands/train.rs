@@ -60,10 +60,6 @@ pub const EXAMPLES: &str = "Examples:
   fgrpo train math.toml --dry-run --device cuda --gpu h200     # what fits on a GPU that isn't here";
 
 /// The command `fgrpo train`.
-///
-/// # Errors
-/// Bad input as [`Config::load`] and [`fgrpo_train::run::folder::RunDir::open`]; otherwise the error that stopped the
-/// run.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut config = args.configuration()?;
     has_steps(&config)?;
@@ -87,9 +83,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Trains, and writes the run's report, also of a run that was stopped.
-///
-/// # Errors
-/// The error of the run, or else of its report.
 pub fn run_and_report(
     config: &Config,
     out: &Path,
@@ -117,9 +110,6 @@ pub fn run_and_report(
 
 impl Args {
     /// The configuration, with what the flags change.
-    ///
-    /// # Errors
-    /// Bad input as [`Config::load`].
     pub fn configuration(&self) -> anyhow::Result<Config> {
         let mut config = Config::load(&self.config, &self.set)?;
         config.compute = self.compute.settings(Some(&config));
@@ -141,9 +131,6 @@ impl Args {
     }
 
     /// Turns hub names of the configuration into local paths; a dry run loads nothing.
-    ///
-    /// # Errors
-    /// As [`places::configuration`].
     pub fn take_places(&self, config: &mut Config, out: &Path) -> anyhow::Result<()> {
         let loading = if self.dry_run.wanted { Loading::Nothing } else { Loading::All };
         places::configuration(config, self.resume.then_some(out), loading)
@@ -159,9 +146,6 @@ impl Args {
     }
 
     /// What `--resume` or `--restart` would do with the folder of a run of `stage`, for a dry run.
-    ///
-    /// # Errors
-    /// Bad input: with `--resume`, as [`refuse_changes`].
     pub fn check_folder(&self, out: &Path, config: &Config, stage: Stage) -> anyhow::Result<()> {
         self.say_if_new(out);
         let written = out.join(CONFIGURATION);
@@ -185,9 +169,6 @@ impl Args {
 }
 
 /// Prints the summary of a finished command, or how to continue a stopped one. `runs` are its run folders.
-///
-/// # Errors
-/// When it was stopped on request.
 pub fn conclude(ending: Ending, runs: &[&Path]) -> anyhow::Result<()> {
     match ending {
         Ending::Done(summary) => {

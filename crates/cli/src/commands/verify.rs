@@ -51,9 +51,6 @@ const LINES_PER_BATCH: usize = 64;
 const BYTES_PER_BATCH: usize = 1 << 20;
 
 /// Runs the command.
-///
-/// # Errors
-/// If the input cannot be read or the output not written (1), or a flag or a line is bad or there is no line (2).
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let grading = grading(args)?;
     let threads = match args.threads {

@@ -50,9 +50,6 @@ pub fn stream(text: &str) -> bool {
 }
 
 /// Whether stdout took everything that was written to it. A reader that left early is no error.
-///
-/// # Errors
-/// The first write that failed for another reason, as on a full disk.
 pub fn check() -> anyhow::Result<()> {
     match LOST.lock().unwrap_or_else(|e| e.into_inner()).take() {
         Some(error) => anyhow::bail!("writing to standard output: {error}"),

@@ -53,10 +53,6 @@ pub struct Args {
 const WATCHED: u64 = 15;
 
 /// Runs the command; the path of the report goes to stdout.
-///
-/// # Errors
-/// A folder that is no run folder or holds nothing to report (exit code 2); a file that can't be read or
-/// written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let out = match (&args.out, args.runs.as_slice()) {
         (Some(out), _) => out.clone(),
@@ -84,9 +80,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Writes the report of these runs to `out`, replacing it in one step. Returns its opening sentences.
-///
-/// # Errors
-/// As for [`run`].
 pub fn write_report(runs: &[PathBuf], out: &Path) -> anyhow::Result<Vec<String>> {
     write(runs, out, None)
 }

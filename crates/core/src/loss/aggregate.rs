@@ -39,9 +39,6 @@ pub enum Aggregation {
 
 impl Aggregation {
     /// Refuses a length of 0.
-    ///
-    /// # Errors
-    /// [`Error::Setting`].
     pub fn check(&self) -> Result<(), Error> {
         match self {
             Self::SeqMeanTokenSumNorm { max_len: 0 } => {

@@ -76,9 +76,6 @@ pub struct Weight {
 
 impl Correction {
     /// Refuses bounds that drop every token.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] names the key.
     pub fn check(&self) -> Result<(), Error> {
         match *self {
             Self::Tis { cap, .. } if !(cap.is_finite() && cap > 0.0) => {

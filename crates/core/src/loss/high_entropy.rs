@@ -8,9 +8,6 @@
 use crate::error::Error;
 
 /// Refuses a share outside (0, 1].
-///
-/// # Errors
-/// [`Error::Setting`] names the key.
 pub fn check(share: f64) -> Result<(), Error> {
     match share > 0.0 && share <= 1.0 {
         true => Ok(()),

@@ -97,9 +97,6 @@ pub struct TokenTerm {
 
 impl Objective {
     /// Refuses invalid settings.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] names the key.
     pub fn check(&self) -> Result<(), Error> {
         self.policy.check()?;
         self.aggregation.check()?;

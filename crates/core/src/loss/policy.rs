@@ -205,9 +205,6 @@ impl PolicyLoss {
     pub const GSPO: Self = Self::Gspo { clip: [3e-4, 4e-4] };
 
     /// Refuses bounds that clip every ratio or are not finite.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] names the key.
     pub fn check(&self) -> Result<(), Error> {
         let at_least_0 = |name, x: f64| match x.is_finite() && x >= 0.0 {
             true => Ok(()),

@@ -22,9 +22,6 @@ pub struct Message<T: Copy> {
 
 impl<T: Copy + Default> Message<T> {
     /// Allocates memory for `room` numbers.
-    ///
-    /// # Errors
-    /// [`Error::OutOfHostMemory`].
     pub fn new(driver: &Arc<dyn Driver>, room: usize) -> Result<Self, Error> {
         let mark = NEXT_MARK.fetch_add(1, Ordering::Relaxed);
         Ok(Self { memory: Pinned::new(driver, room)?, mark, len: 0 })
@@ -38,9 +35,6 @@ impl<T: Copy> Message<T> {
     }
 
     /// Copies numbers to the device, after the work submitted so far. It waits only for the message before this one.
-    ///
-    /// # Errors
-    /// As reported by the driver.
     ///
     /// # Panics
     /// If there is no room for them.
@@ -57,9 +51,6 @@ impl<T: Copy> Message<T> {
 
     /// Copies `len` numbers from the device, after the work submitted so far.
     ///
-    /// # Errors
-    /// As reported by the driver.
-    ///
     /// # Panics
     /// If there is no room for them.
     pub fn receive(&mut self, from: Address, len: usize) -> Result<(), Error> {
@@ -70,9 +61,6 @@ impl<T: Copy> Message<T> {
     }
 
     /// The numbers received last. It waits for them, and not for work submitted later.
-    ///
-    /// # Errors
-    /// As reported by the driver, including a kernel's failure.
     pub fn read(&self) -> Result<&[T], Error> {
         self.memory.driver.wait_here(self.mark)?;
         // SAFETY: all numbers were written by `Pinned::new`; copies to them are submitted through an exclusive borrow, and the last one is done.

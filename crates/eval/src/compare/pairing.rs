@@ -16,9 +16,6 @@ pub struct Matched {
 }
 
 /// Pairs the benchmarks of two models and brings B's problems into A's order.
-///
-/// # Errors
-/// Bad input that names what only one side has.
 pub fn matched(a: Vec<Benchmark>, b: Vec<Benchmark>) -> anyhow::Result<Vec<Matched>> {
     benchmarks::require_distinct(&a)?;
     benchmarks::require_distinct(&b)?;

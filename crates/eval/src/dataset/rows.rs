@@ -76,9 +76,6 @@ pub fn is_table(path: &Path) -> bool {
 }
 
 /// Rejects a table if a command only reads JSON lines.
-///
-/// # Errors
-/// Bad input.
 pub fn require_lines(path: &Path) -> anyhow::Result<()> {
     if is_table(path) {
         bad_input!(

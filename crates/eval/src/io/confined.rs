@@ -40,9 +40,6 @@ impl Limits {
 }
 
 /// Runs `work` on its own thread within the limits.
-///
-/// # Errors
-/// Errors from `work`, a panic, too much memory or too much time.
 pub fn run<T: Send + 'static>(
     limits: Limits,
     work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
@@ -77,9 +74,6 @@ pub fn run<T: Send + 'static>(
 }
 
 /// Runs `work` on this thread; a panic becomes an error and prints nothing.
-///
-/// # Errors
-/// Errors from `work`, or the panic's message.
 pub fn catch<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

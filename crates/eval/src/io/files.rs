@@ -11,9 +11,6 @@ use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempDir};
 
 /// Opens a file for reading; a `.gz` or `.zst` file is decompressed while reading.
-///
-/// # Errors
-/// Same as [`input::open`]; reading fails if the content doesn't match the extension.
 pub fn open(path: &Path) -> std::io::Result<Box<dyn Read + Send>> {
     let file = input::open(path)?;
     Ok(match compression(path) {
@@ -57,9 +54,6 @@ pub fn stem(path: &Path) -> String {
 pub const PARTIAL: &str = ".partial-";
 
 /// Writes `bytes` to a temporary file, syncs and renames it, so readers see either the old file or the new one.
-///
-/// # Errors
-/// An I/O error that names the file.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = parent(path);
     let mut file = partial_file(folder).with_context(|| format!("writing {}", path.display()))?;
@@ -73,9 +67,6 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 /// Copies a file into a folder that is being prepared, and syncs it.
-///
-/// # Errors
-/// An I/O error that names the file.
 pub fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     std::fs::copy(from, to)
         .and_then(|_| File::open(to)?.sync_all())
@@ -98,9 +89,6 @@ fn parent(path: &Path) -> &Path {
 }
 
 /// A file in `folder` with a unique temporary name. It is locked while open, so [`clear_partial`] skips it.
-///
-/// # Errors
-/// If the folder isn't writable.
 pub fn partial_file(folder: &Path) -> std::io::Result<NamedTempFile> {
     loop {
         // Temporary files are private to their owner; results get the umask's permissions.
@@ -202,9 +190,6 @@ pub struct Prepared {
 }
 
 /// Fills a temporary folder and syncs it.
-///
-/// # Errors
-/// Errors from `fill` and I/O errors.
 pub fn prepare(
     folder: &Path,
     name: &str,
@@ -226,9 +211,6 @@ pub fn prepare(
 
 impl Prepared {
     /// Gives the folder its final name.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub fn publish(self, existing: Existing) -> anyhow::Result<PathBuf> {
         let folder = parent(self.partial.folder.path());
         let path = folder.join(&self.name);
@@ -247,9 +229,6 @@ impl Prepared {
 }
 
 /// Deletes a folder. It is renamed first, so a kill never leaves an incomplete folder under its name.
-///
-/// # Errors
-/// An I/O error that names the folder.
 pub fn remove_folder(path: &Path) -> anyhow::Result<()> {
     let aside = set_aside(path)?;
     aside.folder.close().with_context(|| format!("removing {}", path.display()))
@@ -309,9 +288,6 @@ pub fn is_lock_of(lock: &File, folder: &Path) -> bool {
 }
 
 /// A file in the folder that is neither the lock file nor a leftover of [`write_whole`].
-///
-/// # Errors
-/// An I/O error that names the folder.
 pub fn stray_file(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
     let strays = entries.flatten().map(|e| e.file_name());
@@ -319,9 +295,6 @@ pub fn stray_file(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
 }
 
 /// Syncs a folder, so that the names in it survive a power failure.
-///
-/// # Errors
-/// An I/O error that names the folder.
 pub fn sync_folder(path: &Path) -> anyhow::Result<()> {
     File::open(path).and_then(|f| f.sync_all()).with_context(|| format!("syncing {}", path.display()))
 }

@@ -41,9 +41,6 @@ impl fmt::Display for Misfit {
 impl std::error::Error for Misfit {}
 
 /// Reads a JSON text.
-///
-/// # Errors
-/// Names the field, or the place where the text isn't JSON.
 pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Misfit> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let read = T::deserialize(Objects(&mut deserializer)).and_then(|read| deserializer.end().map(|()| read));
@@ -56,9 +53,6 @@ pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Misfit> {
 }
 
 /// Reads a JSON text of another program, as [`of_others`] understands it.
-///
-/// # Errors
-/// As [`parse`].
 pub fn parse_of_others<T: DeserializeOwned>(text: &[u8]) -> Result<T, Misfit> {
     parse(&of_others(text))
 }
@@ -131,9 +125,6 @@ fn loses_digits(number: &[u8]) -> bool {
 }
 
 /// Reads a JSON value.
-///
-/// # Errors
-/// Names the field.
 pub fn of_value<T: DeserializeOwned>(value: Value) -> Result<T, Misfit> {
     T::deserialize(Objects(&value)).map_err(|error| {
         misfit::<T>(&value).unwrap_or_else(|| Misfit::of(String::new(), None, &error.to_string()))
@@ -141,9 +132,6 @@ pub fn of_value<T: DeserializeOwned>(value: Value) -> Result<T, Misfit> {
 }
 
 /// Reads a JSON file of settings.
-///
-/// # Errors
-/// Bad input naming file and field, or a file that can't be read.
 pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
     let place = || path.display().to_string();
     let text = input::read(path, input::SETTINGS).with_context(place).or_bad_input()?;

@@ -30,9 +30,6 @@ pub struct Line<'a> {
 
 impl<'a> Line<'a> {
     /// Reads the line as JSON.
-    ///
-    /// # Errors
-    /// Bad input naming file, line and field.
     pub fn parse<T: Deserialize<'a>>(&self) -> anyhow::Result<T> {
         match json::parse(self.text) {
             Ok(read) => Ok(read),
@@ -41,9 +38,6 @@ impl<'a> Line<'a> {
     }
 
     /// Reads the line as JSON of another program ([`json::of_others`]).
-    ///
-    /// # Errors
-    /// As [`Line::parse`].
     pub fn parse_of_others<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         match json::parse_of_others(self.text) {
             Ok(read) => Ok(read),
@@ -71,9 +65,6 @@ pub struct Lines<R> {
 
 impl Lines<BufReader<Box<dyn Read + Send>>> {
     /// Opens a file that the user named; a `.gz` or `.zst` file is decompressed.
-    ///
-    /// # Errors
-    /// Bad input if it can't be opened.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let file = files::open(path).with_context(|| format!("{}: cannot open", path.display()));
         Ok(Self::new(BufReader::with_capacity(1 << 20, file.or_bad_input()?), path))
@@ -140,9 +131,6 @@ pub struct Ending {
 
 /// Calls `visit` with each complete line of a file that a run appends to. A torn last line is left out; a missing file
 /// is empty.
-///
-/// # Errors
-/// Errors from `visit`; I/O errors that name the file.
 pub fn complete(path: &Path, visit: impl FnMut(Line<'_>) -> anyhow::Result<()>) -> anyhow::Result<Ending> {
     match input::open(path) {
         Ok(file) => complete_in(&file, path, visit),
@@ -179,9 +167,6 @@ pub fn each<T: DeserializeOwned>(
 }
 
 /// All records of a file that a run appends to, as [`each`] reads them.
-///
-/// # Errors
-/// Same as [`each`].
 pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
     let mut records = Vec::new();
     each(path, |record| {
@@ -193,9 +178,6 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
 
 /// Keeps the lines that `keep` accepts, unchanged, and drops the rest atomically. Lines that aren't JSON, as after a
 /// power failure, are dropped too; returns their numbers, from 1.
-///
-/// # Errors
-/// An I/O error that names the file.
 pub fn retain(path: &Path, keep: impl Fn(&serde_json::Value) -> bool) -> anyhow::Result<Vec<usize>> {
     let (mut kept, mut unreadable, mut dropped) = (Vec::new(), Vec::new(), false);
     let end = complete(path, |line| {
@@ -216,9 +198,6 @@ pub fn retain(path: &Path, keep: impl Fn(&serde_json::Value) -> bool) -> anyhow:
 }
 
 /// Records as JSON lines.
-///
-/// # Errors
-/// If a record has no JSON form.
 pub fn to_bytes<T: Serialize>(records: impl IntoIterator<Item = T>) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for record in records {
@@ -229,9 +208,6 @@ pub fn to_bytes<T: Serialize>(records: impl IntoIterator<Item = T>) -> anyhow::R
 }
 
 /// Opens or creates a file for appending. Calls `visit` with each complete line, and cuts off a torn last one.
-///
-/// # Errors
-/// Errors from `visit`; I/O errors that name the file.
 pub fn append(path: &Path, visit: impl FnMut(Line<'_>) -> anyhow::Result<()>) -> anyhow::Result<File> {
     let context = || format!("{}: cannot open", path.display());
     let file = OpenOptions::new().create(true).read(true).append(true).open(path).with_context(context)?;
@@ -254,26 +230,17 @@ pub struct JsonLines {
 
 impl JsonLines {
     /// Opens or creates the file, as [`append`] does.
-    ///
-    /// # Errors
-    /// An I/O error that names the file.
     pub fn append(path: &Path) -> anyhow::Result<Self> {
         Ok(Self { path: path.to_owned(), file: append(path, |_| Ok(()))? })
     }
 
     /// Appends one line with a single write.
-    ///
-    /// # Errors
-    /// An I/O error that names the file.
     pub fn push<T: Serialize>(&mut self, line: &T) -> anyhow::Result<()> {
         let bytes = to_bytes([line])?;
         self.file.write_all(&bytes).with_context(|| format!("writing {}", self.path.display()))
     }
 
     /// Syncs the file, before anything that refers to its lines is written.
-    ///
-    /// # Errors
-    /// An I/O error that names the file.
     pub fn sync(&self) -> anyhow::Result<()> {
         self.file.sync_data().with_context(|| format!("writing {}", self.path.display()))
     }

@@ -38,9 +38,6 @@ pub struct ProcessGroup {
 
 impl ProcessGroup {
     /// Starts the program.
-    ///
-    /// # Errors
-    /// If the program or the watchdog shell can't be started.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let mut watchdog = WATCHDOG.lock().unwrap_or_else(|e| e.into_inner());
         // An empty line means nothing, but writing it detects a watchdog that was killed.
@@ -64,9 +61,6 @@ impl ProcessGroup {
     }
 
     /// Waits until the program ends; its background processes keep running. `None` if asked to stop first.
-    ///
-    /// # Errors
-    /// If waiting fails.
     pub fn wait(mut self) -> io::Result<Option<ExitStatus>> {
         loop {
             if let Some(status) = self.child.try_wait()? {

@@ -308,9 +308,6 @@ impl Server {
     /// If `done` breaks, no further request is sent, and those under way are still waited for. Ends early if `done`
     /// fails, or if the program is asked to stop: `done` then gets [`Failure::Stopped`] for one request without an
     /// answer. Pending requests aren't waited for in these cases, because an answer may take as long as all retries.
-    ///
-    /// # Errors
-    /// Errors from `done`.
     pub fn post_all(
         &self,
         count: usize,
@@ -483,9 +480,6 @@ impl Server {
 
 /// Rejects anything that isn't a server address, and addresses with a password, because addresses are printed and
 /// stored. `name` says where the address comes from.
-///
-/// # Errors
-/// Bad input.
 pub fn check_address(name: &str, url: &str) -> anyhow::Result<()> {
     let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     let host = host.map(|h| h.trim_end_matches('/'));

@@ -73,9 +73,6 @@ enum Options {
 }
 
 /// Finds the columns of the options and the correct answer.
-///
-/// # Errors
-/// Bad input if one is missing.
 pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
     let (options, usual) = match table.first_of(&["options", "choices"]) {
         Some(list) => (Options::List(list), math::ANSWER),
@@ -200,9 +197,6 @@ impl Listed {
 
 /// Whether the numbers in a column of answers are indices: if one can't be an option's text. Then all are, also those
 /// that are another option's text.
-///
-/// # Errors
-/// Bad input where they count from 1.
 fn hold_indices(table: &Table<'_>, list: &str, answers: &str) -> anyhow::Result<bool> {
     let (mut indices, mut from_0, mut end) = (false, false, None);
     for row in table.rows {

@@ -49,9 +49,6 @@ impl Verifier for ifeval::Verifier {
 }
 
 /// Finds the columns of the instructions and their arguments.
-///
-/// # Errors
-/// Bad input if one is missing.
 pub fn reader(table: &Table<'_>, _: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
     let need = |what, name| table.require(what, table.spelling(name), &[name]);
     let instructions = need("the instructions", "instruction_id_list")?;

@@ -89,9 +89,6 @@ impl Verifier for Prepared {
 }
 
 /// Finds the column of the schema.
-///
-/// # Errors
-/// Bad input if it is missing.
 pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
     let usual = ["schema", "json_schema", "reward_model.ground_truth"];
     let column = table.column("the schema", beside.answer, &usual)?;

@@ -178,9 +178,6 @@ pub const ANSWER: &[&str] = &[
 ];
 
 /// Finds the column of the answer. Without one, answers are taken from the worked solutions.
-///
-/// # Errors
-/// Bad input if there is neither.
 pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
     let column = table.column("answer", beside.answer, ANSWER)?;
     if column.is_none() && !beside.worked {

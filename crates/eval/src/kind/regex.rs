@@ -48,9 +48,6 @@ impl Verifier for Regex {
 }
 
 /// Finds the column of the pattern.
-///
-/// # Errors
-/// Bad input if it is missing.
 pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
     let usual = ["pattern", "regex"];
     let column = table.column("the pattern", beside.answer, &usual)?;

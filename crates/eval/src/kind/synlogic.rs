@@ -59,9 +59,6 @@ impl Verifier for Prepared {
 }
 
 /// Finds the columns of the task and the puzzle.
-///
-/// # Errors
-/// Bad input if one is missing.
 pub fn reader(table: &Table<'_>, _: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
     let need = |what, usual: &[&str]| table.require(what, table.first_of(usual), usual);
     let game = need("the puzzle", &["extra_info.game_data_str", "game_data_str"])?;

@@ -98,9 +98,6 @@ pub(crate) struct CpuBackend {
 
 impl CpuBackend {
     /// A CPU of `threads` threads, with weights of 0, whose linear maps are such `products`.
-    ///
-    /// # Errors
-    /// If the threads can't be started.
     pub(crate) fn new(
         config: &Config,
         layout: &Layout,

@@ -20,9 +20,6 @@ pub(crate) struct Team {
 
 impl Team {
     /// A new team of `size` threads.
-    ///
-    /// # Errors
-    /// If the threads can't be started.
     pub(crate) fn new(size: usize) -> Result<Team, Error> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(size).build();
         let pool = pool.map_err(|error| {

@@ -58,9 +58,6 @@ pub(super) struct Replica {
 impl Replica {
     /// The replica at a place among so many, with weights of 0. `gpu` is its number where messages should name it; `moments` the number type of AdamW's
     /// moments; `exact` whether decoding and passes compute in the same bits; `rows` the table of angles.
-    ///
-    /// # Errors
-    /// If the model doesn't fit.
     pub(super) fn new(
         driver: Arc<dyn Driver>,
         gpu: Option<usize>,

@@ -11,9 +11,6 @@ use super::{Decoder, Keep, Parameters, Pass};
 
 impl Decoder {
     /// Computes one new token per row of a decoding step, with the cache; `w.hidden` gets the final norm of every row.
-    ///
-    /// # Errors
-    /// Only with layer checks: if an activation is not finite.
     pub(crate) fn step<X: Executor>(
         &self,
         e: &mut X,

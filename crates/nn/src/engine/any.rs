@@ -94,9 +94,6 @@ impl Engine {
 
     /// [`Engine::init`] with the matrices of the layers in a `base` format, if one is given: they are frozen, and can only be trained through adapters.
     ///
-    /// # Errors
-    /// As [`Engine::init`].
-    ///
     /// # Panics
     /// As [`Engine::init`].
     pub fn init_with_base(
@@ -367,9 +364,6 @@ impl Engine {
 
         /// The logits of the batch's predictions, untempered: `[predictions, V]`. For tests and small inputs.
         ///
-        /// # Errors
-        /// If the device fails.
-        ///
         /// # Panics
         /// If the batch is malformed.
         fn logits(&mut self, batch: &Batch) -> Result<Vec<f32>, Error> = engine => engine.logits(batch);
@@ -430,9 +424,6 @@ impl Engine {
         /// `longest` bounds the tokens of a prompt with its completion, and replaces `max_new_tokens` of `sampling`. With `keep`, keys and values stay in the
         /// cache until their memory or the weights change, so a prompt that begins like an earlier one, or like one with its completion, has only its end
         /// computed ([`Completion::cached`] says how much was there); its log-probabilities then differ by rounding. `on_done` as in [`Engine::generate`].
-        ///
-        /// # Errors
-        /// As [`Engine::generate`].
         ///
         /// # Panics
         /// If a prompt of the feed is empty, has a token outside the vocabulary or leaves no room within `longest`.

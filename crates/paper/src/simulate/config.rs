@@ -44,17 +44,11 @@ impl Default for Config {
 
 impl Config {
     /// Reads a TOML file, applies `key=value` overrides and checks the result.
-    ///
-    /// # Errors
-    /// Bad input, naming the file, the key, what was found and what was wanted.
     pub fn load(path: &Path, overrides: &[String]) -> anyhow::Result<Self> {
         read(path, |text| Self::parse(text, overrides))
     }
 
     /// [`Config::load`] on the text itself.
-    ///
-    /// # Errors
-    /// As [`Config::load`].
     pub fn parse(text: &str, overrides: &[String]) -> anyhow::Result<Self> {
         let config: Self = typed(text, &Override::of("--set", overrides), keys_like)?;
         config.check()?;

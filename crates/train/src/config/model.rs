@@ -116,9 +116,6 @@ impl SizeConfig {
 
 impl ModelConfig {
     /// Fails if a checkpoint has other sizes than `[model.size]`.
-    ///
-    /// # Errors
-    /// Bad input that names the first size that differs.
     pub fn check_size(&self, found: &fgrpo_nn::config::Config) -> anyhow::Result<()> {
         let Some(size) = &self.size else { return Ok(()) };
         let wanted = size.config();

@@ -138,17 +138,11 @@ fn log_sum(values: impl Iterator<Item = f64> + Clone) -> f64 {
 }
 
 /// The prompts of an evaluation folder, as its samples were made.
-///
-/// # Errors
-/// A file that can't be read.
 pub fn prompts(folder: &Path) -> anyhow::Result<Vec<PromptRecord>> {
     prompts::read(&folder.join(PROMPTS))
 }
 
 /// What all samples of the folder have in common; null in a folder that doesn't say.
-///
-/// # Errors
-/// A file that can't be read.
 pub fn identity(folder: &Path) -> anyhow::Result<Value> {
     let path = folder.join(IDENTITY);
     if path.exists() { json::read(&path) } else { Ok(Value::Null) }

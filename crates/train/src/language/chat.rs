@@ -80,9 +80,6 @@ impl ChatTemplate {
     }
 
     /// [`ChatTemplate::open`] for any model; `None` if it has no template.
-    ///
-    /// # Errors
-    /// Bad input that names the file.
     pub fn in_folder(model: &Path) -> anyhow::Result<Option<Self>> {
         Self::of_files(model, &files_of(model)?)
     }
@@ -128,9 +125,6 @@ impl ChatTemplate {
     }
 
     /// [`ChatTemplate::tags`], with whether a prompt with this preset opens the thoughts.
-    ///
-    /// # Errors
-    /// As [`ChatTemplate::render`].
     pub fn thoughts(&self, preset: &Preset) -> anyhow::Result<Option<Tags>> {
         let Some(tags) = self.tags() else { return Ok(None) };
         let system = preset.system.as_ref().map(|text| Message::new("system", text.clone()));
@@ -209,9 +203,6 @@ impl ChatTemplate {
     }
 
     /// [`ChatTemplate::render`] for messages with any fields, such as calls of tools, and for the tools that are offered.
-    ///
-    /// # Errors
-    /// As [`ChatTemplate::render`].
     pub fn render_values<M: Serialize, T: Serialize>(
         &self,
         messages: &M,

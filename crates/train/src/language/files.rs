@@ -52,9 +52,6 @@ pub(super) fn files_of(model: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
 }
 
 /// Copies a model's files besides configuration and weights to a folder, those that are there.
-///
-/// # Errors
-/// An I/O error that names the file.
 pub fn copy_files(from: &Path, to: &Path) -> anyhow::Result<()> {
     if Gguf::is(from) {
         return gguf::files(from)?.iter().try_for_each(|(name, bytes)| write_whole(&to.join(name), bytes));

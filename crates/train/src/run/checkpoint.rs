@@ -75,9 +75,6 @@ impl<'a> Contents<'a> {
     }
 
     /// Writes a policy to `folder`: weights, adapter, tokenizer.
-    ///
-    /// # Errors
-    /// An I/O error that names the file.
     pub fn write(&self, folder: &Path, engine: &Engine) -> anyhow::Result<()> {
         write_policy(folder, engine, &self.base, self.merged)?;
         self.task.language.write(folder)
@@ -86,9 +83,6 @@ impl<'a> Contents<'a> {
 
 /// Writes a policy's weights to `folder`: an adapter of the model `base`, or all weights. With `merged`, an adapter's merged
 /// weights too.
-///
-/// # Errors
-/// An I/O error that names the file.
 pub fn write_policy(folder: &Path, engine: &Engine, base: &str, merged: bool) -> anyhow::Result<()> {
     if engine.lora().is_some() {
         engine.write_adapter(&folder.join(ADAPTER), base)?;
@@ -163,9 +157,6 @@ pub struct Best {
 }
 
 /// The checkpoints of a run, oldest first.
-///
-/// # Errors
-/// If the folder can't be read.
 pub fn list(folder: &Path) -> anyhow::Result<Vec<(u64, PathBuf)>> {
     numbered(folder, "step-")
 }
@@ -200,9 +191,6 @@ fn numbered(folder: &Path, prefix: &str) -> anyhow::Result<Vec<(u64, PathBuf)>> 
 pub const RESUMABLE: usize = 2;
 
 /// Writes weights, tokenizer, optimizer and state; the result later becomes `folder/step-NNNNNN`.
-///
-/// # Errors
-/// An I/O error that names the file.
 pub fn prepare_step(
     folder: &Path,
     engine: &Engine,
@@ -258,9 +246,6 @@ fn thin_out(folder: &Path, keep: Keep) -> anyhow::Result<()> {
 }
 
 /// Rewrites the state of an existing checkpoint atomically.
-///
-/// # Errors
-/// An I/O error that names the file.
 pub fn write_state(checkpoint: &Path, engine: &Engine, state: &TrainerState) -> anyhow::Result<()> {
     let state = TrainerState { optimizer_step: engine.optimizer_state().step, ..state.clone() };
     write_whole(&checkpoint.join(STATE), &serde_json::to_vec_pretty(&state)?)
@@ -278,9 +263,6 @@ pub fn recorded(folder: &Path) -> Option<u64> {
 }
 
 /// Deletes all checkpoints in `folder`, the folder itself and the record of the newest step.
-///
-/// # Errors
-/// An I/O error that names what couldn't be deleted.
 pub fn remove_all(folder: &Path) -> anyhow::Result<()> {
     if folder.exists() {
         remove_folder(folder)?;
@@ -295,9 +277,6 @@ pub fn remove_all(folder: &Path) -> anyhow::Result<()> {
 
 /// Writes weights and tokenizer as `folder/best-NNNNNN`. The previous best policy remains, because a resume may start
 /// before this step; [`keep_best`] deletes it when no resume can need it.
-///
-/// # Errors
-/// An I/O error that names the file.
 pub fn save_best(
     folder: &Path,
     step: u64,
@@ -308,9 +287,6 @@ pub fn save_best(
 }
 
 /// Deletes every best policy except `best`. A checkpoint that records `best` must be saved first.
-///
-/// # Errors
-/// An I/O error that names what couldn't be deleted.
 pub fn keep_best(folder: &Path, best: Best) -> anyhow::Result<()> {
     if has_best(folder, best) {
         for (_, old) in numbered(folder, "best-")?.into_iter().filter(|(s, _)| *s != best.step) {
@@ -330,9 +306,6 @@ fn best_name(step: u64) -> String {
 }
 
 /// Writes the optimizer's state, synced.
-///
-/// # Errors
-/// An I/O error that names the file.
 pub fn write_optimizer(path: &Path, state: &OptimizerState<'_>) -> anyhow::Result<()> {
     let views = state
         .tensors

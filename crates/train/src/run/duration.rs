@@ -17,9 +17,6 @@ pub struct Estimator {
 impl Estimator {
     /// Seconds of a run: its steps, its evaluations where its held-out problems are known, and its supervised stage with the
     /// first of the runs that share it, whose starts are `starts`.
-    ///
-    /// # Errors
-    /// A task or model that can't be read.
     pub fn seconds(&mut self, config: &Config, starts: &mut HashSet<String>) -> anyhow::Result<f64> {
         let seed = config.sft.as_ref().and_then(|sft| sft.seed).unwrap_or(config.seed);
         let start = format!("{:?} {:?} {:?} {seed}", config.task, config.model, config.sft);

@@ -41,9 +41,6 @@ pub fn of_checkpoint(dir: &Path, memory: Option<&Path>) -> anyhow::Result<String
 }
 
 /// The fingerprint of an adapter folder in PEFT's layout.
-///
-/// # Errors
-/// Same as [`of_checkpoint`].
 pub fn of_adapter(dir: &Path) -> anyhow::Result<String> {
     of(dir, "adapter_config.json", None)
 }

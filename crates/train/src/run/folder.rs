@@ -115,9 +115,6 @@ impl RunDir {
 
     /// Writes the configuration that a resumed run goes on with, after everything that may refuse it. Answers that a server
     /// gave by other settings are forgotten.
-    ///
-    /// # Errors
-    /// An I/O error that names the file.
     pub fn adopt(&self, config: &Config) -> anyhow::Result<()> {
         let written = self.file(CONFIGURATION);
         let text =
@@ -154,9 +151,6 @@ impl RunDir {
     }
 
     /// The last RL step in `metrics.jsonl`, among the lines that can be read; 0 if there is none.
-    ///
-    /// # Errors
-    /// If the file can't be read.
     pub fn logged(&self) -> anyhow::Result<u64> {
         let mut last = 0;
         lines::complete(&self.file("metrics.jsonl"), |line| {
@@ -227,18 +221,12 @@ impl RunDir {
     }
 
     /// The newest checkpoint, if any.
-    ///
-    /// # Errors
-    /// If the folder can't be read.
     pub fn latest(&self) -> anyhow::Result<Option<(u64, PathBuf)>> {
         Ok(checkpoint::list(&self.checkpoints())?.pop())
     }
 
     /// Drops every logged line and every evaluation after `step`, so that a resumed run has no duplicates. Without a
     /// checkpoint (`None`) nothing is kept. Returns messages about damaged or missing earlier lines.
-    ///
-    /// # Errors
-    /// An I/O error that names the file.
     pub fn rewind(&self, step: Option<u64>) -> anyhow::Result<Vec<String>> {
         let mut wrong = Vec::new();
         for name in ["metrics.jsonl", "eval.jsonl", "rollouts.jsonl"] {

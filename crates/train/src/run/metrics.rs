@@ -287,9 +287,6 @@ pub fn not_finite(line: &Value) -> Vec<String> {
 }
 
 /// The lines of a run.
-///
-/// # Errors
-/// As [`lines::read`].
 pub fn read(path: &Path) -> anyhow::Result<Vec<Logged>> {
     lines::read(path)
 }

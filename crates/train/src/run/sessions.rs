@@ -114,9 +114,6 @@ pub fn same_estimator(folder: &Path, now: &str) -> anyhow::Result<()> {
 }
 
 /// What graded in the last session of the run in `folder` that says so; empty if none does.
-///
-/// # Errors
-/// If the file can't be read.
 pub fn graders(folder: &Path) -> anyhow::Result<Vec<String>> {
     Ok(last_graders(&lines::read::<Session>(&folder.join(SESSIONS))?).to_vec())
 }
@@ -188,9 +185,6 @@ pub fn begin(
 }
 
 /// Completes the line of this session.
-///
-/// # Errors
-/// If the file can't be read or written.
 pub fn end(folder: &Path) -> anyhow::Result<()> {
     let mut sessions: Vec<Session> = lines::read(&folder.join(SESSIONS))?;
     if let Some(session) = sessions.last_mut() {

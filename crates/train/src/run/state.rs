@@ -61,9 +61,6 @@ pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
 }
 
 /// The evaluation after the last step of a run of `config`.
-///
-/// # Errors
-/// When the file can't be read.
 pub fn final_evaluation(folder: &Path, config: &Config) -> anyhow::Result<Option<Evaluation>> {
     let evaluations = record::of_set(&folder.join("eval.jsonl"), config.eval.deciding_set())
         .with_context(|| format!("run {}", folder.display()))?;

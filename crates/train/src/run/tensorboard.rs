@@ -21,9 +21,6 @@ pub struct TensorBoard {
 
 impl TensorBoard {
     /// Creates `events.out.tfevents.<name>` in `folder`, replacing any file with that name.
-    ///
-    /// # Errors
-    /// An I/O error that names the file.
     pub fn create(folder: &Path, name: &str) -> anyhow::Result<Self> {
         let path = folder.join(format!("events.out.tfevents.{name}"));
         let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
@@ -36,9 +33,6 @@ impl TensorBoard {
 
     /// Opens the file made by [`TensorBoard::create`] and drops everything after `step`, so that a resumed run writes
     /// no step twice. Creates it if it doesn't exist.
-    ///
-    /// # Errors
-    /// An I/O error that names the file.
     pub fn resume(folder: &Path, name: &str, step: u64) -> anyhow::Result<Self> {
         let path = folder.join(format!("events.out.tfevents.{name}"));
         let bytes = match std::fs::read(&path) {
@@ -62,9 +56,6 @@ impl TensorBoard {
     }
 
     /// Writes scalars of one step.
-    ///
-    /// # Errors
-    /// An I/O error that names the file.
     pub fn scalars<'a>(
         &mut self,
         step: u64,

@@ -94,9 +94,6 @@ pub struct Verifier {
 impl Verifier {
     /// Parses the instructions and their arguments. Arguments that are null, zero or empty count as absent; arguments
     /// that no instruction uses are ignored.
-    ///
-    /// # Errors
-    /// See [`enum@Error`].
     pub fn new<S: AsRef<str>>(ids: &[S], kwargs: &[Value]) -> Result<Self, Error> {
         if ids.len() != kwargs.len() {
             return Err(Error::Length { found: kwargs.len(), wanted: ids.len() });

@@ -36,9 +36,6 @@ pub fn explained(report: &FilterReport) -> String {
 }
 
 /// Writes all rejected rows as JSON lines and says how many.
-///
-/// # Errors
-/// Bad input if the file is one of the data files; a file that can't be written.
 pub fn write(reports: &[&FilterReport], out: &Path) -> anyhow::Result<()> {
     let mut lines = String::new();
     let mut count = 0;

@@ -19,9 +19,6 @@ use std::path::{Path, PathBuf};
 
 /// The plan of the flags, or of a training configuration, overridden by the flags. If the configuration's tokenizer
 /// isn't on this machine, that of a checkpoint as the `source` is used.
-///
-/// # Errors
-/// Bad input in flags and data.
 pub fn plan(flags: &Flags, training: Option<&Config>, source: &Source) -> anyhow::Result<Plan> {
     let checkpoint = match source {
         Source::Checkpoint(dir) => Some(dir.as_path()),
@@ -113,9 +110,6 @@ pub fn plan(flags: &Flags, training: Option<&Config>, source: &Source) -> anyhow
 }
 
 /// Refuses flags that would change nothing, with these problems, those `beside` them, and this source.
-///
-/// # Errors
-/// Bad input that names the flag.
 pub fn require_used(flags: &Flags, plan: &Plan, source: &Source, beside: &[TaskKind]) -> anyhow::Result<()> {
     let mut kinds: Vec<TaskKind> = plan.parts.iter().map(|part| part.kind()).collect();
     kinds.extend(beside);

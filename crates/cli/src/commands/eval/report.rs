@@ -19,9 +19,6 @@ use serde_json::{Value, json};
 
 /// Prints the tables of the plan's data sets and writes the summary of the whole folder. With several parts, the average
 /// comes last: over their problems, or over the parts if the configuration says so.
-///
-/// # Errors
-/// Samples that can't be read, files that can't be written.
 pub fn write(
     flags: &Flags,
     folder: &Folder,
@@ -224,9 +221,6 @@ fn notes(report: &Report) -> Vec<String> {
 }
 
 /// Fails when more than `most` of a data set's samples are unscorable.
-///
-/// # Errors
-/// A failure that names the file with the reasons.
 pub fn check_unscorable(b: &Benchmark, most: f64) -> anyhow::Result<()> {
     let (name, share, path) = (&b.name, b.unscorable_share(), b.path.display());
     if share >= 1.0 {

@@ -210,9 +210,6 @@ fn columns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<C
 
 impl Flags {
     /// Flags given as words, for commands that share some of them.
-    ///
-    /// # Errors
-    /// Bad input: a word that is no flag.
     pub fn of_words(words: &[String]) -> anyhow::Result<Self> {
         let line = std::iter::once("fgrpo eval").chain(words.iter().map(String::as_str));
         match Alone::try_parse_from(line) {
@@ -223,9 +220,6 @@ impl Flags {
 
     /// These flags completed by those of a TOML file; or the training configuration, if the file is one. Hub names become
     /// local paths.
-    ///
-    /// # Errors
-    /// Bad input: a file that can't be read, isn't TOML, or has a key that is no flag.
     pub fn resolved(&self) -> anyhow::Result<(Self, Option<Config>)> {
         let Some(path) = &self.config else { return Ok((self.clone().in_places()?, None)) };
         let text = builtin::text(path).with_context(|| path.display().to_string()).or_bad_input()?;
@@ -281,9 +275,6 @@ impl Flags {
     }
 
     /// Where samples come from.
-    ///
-    /// # Errors
-    /// Bad input: no source, or several.
     pub fn source(&self) -> anyhow::Result<Source> {
         if self.server.is_some() && self.samples.is_some() {
             bad_input!("--server: found with --samples, wanted one source of samples");
@@ -319,9 +310,6 @@ impl Flags {
     }
 
     /// Checks the ranges of numbers.
-    ///
-    /// # Errors
-    /// Bad input that names the flag.
     pub fn check(&self) -> anyhow::Result<()> {
         let in_range = |name: &str, value: Option<f64>, low: f64, high: f64| -> anyhow::Result<()> {
             match value {

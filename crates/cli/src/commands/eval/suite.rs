@@ -64,9 +64,6 @@ pub struct Flags {
 }
 
 /// Evaluates every model on every benchmark, each with the flags of `common`.
-///
-/// # Errors
-/// Bad input that lists everything that is wrong with files and flags; what an evaluation fails with.
 pub fn run(args: &Flags, common: &eval::Flags, root: &Path) -> anyhow::Result<()> {
     refuse_single(common)?;
     if !root.is_dir() {

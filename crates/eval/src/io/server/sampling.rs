@@ -43,9 +43,6 @@ pub struct RequestSampling {
 impl RequestSampling {
     /// Refuses numbers outside their ranges. `name` is the place of a field in messages; temperatures start at `coldest`,
     /// where 0 picks the most likely token.
-    ///
-    /// # Errors
-    /// Bad input that names the field.
     pub fn check(&self, name: impl Fn(&str) -> String, coldest: f64) -> anyhow::Result<()> {
         let refuse = |field: &str, found: f64, wanted: &str| -> anyhow::Result<()> {
             bad_input!("{}: found {}, wanted {wanted}", name(field), found as f32)
@@ -67,9 +64,6 @@ impl RequestSampling {
     }
 
     /// Refuses settings that a server of this kind doesn't know; `name` is the place of the server's kind.
-    ///
-    /// # Errors
-    /// Bad input that names the place.
     pub fn check_api(&self, name: &str, api: Option<ServerApi>) -> anyhow::Result<()> {
         if api == Some(ServerApi::Openai) && (self.top_k > 0 || self.min_p > 0.0) {
             bad_input!(

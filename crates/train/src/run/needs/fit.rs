@@ -33,9 +33,6 @@ pub struct Room {
 
 impl Room {
     /// The memory that a run on this device has.
-    ///
-    /// # Errors
-    /// Why it isn't known.
     pub fn of(device: DeviceName) -> Result<Self, String> {
         if let DeviceName::Cuda(gpus) = device {
             let found = fgrpo_nn::gpus().map_err(|why| why.to_string())?;
@@ -189,9 +186,6 @@ pub fn costly_evaluation(config: &Config, lengths: &Lengths) -> Option<String> {
 
 /// The configuration with what it leaves open, by the memory that there is ([`Fit::decided`]), or as `recorded` by the run
 /// that is resumed; and what a run should be told before it starts: that it doesn't fit, or what its evaluation costs.
-///
-/// # Errors
-/// A checkpoint that can't be read.
 pub fn decided(
     config: &Config,
     task: &Task,

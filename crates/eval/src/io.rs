@@ -8,7 +8,6 @@ pub mod json;
 pub mod lines;
 pub mod machine;
 pub mod objects;
-pub mod ordered;
 pub mod process_group;
 pub mod server;
 pub mod shell;

@@ -11,11 +11,12 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::rows;
 use fgrpo_eval::graded::{Graded, guarded};
 use fgrpo_eval::io::lines::Lines;
-use fgrpo_eval::io::{files, json, ordered};
+use fgrpo_eval::io::{files, json};
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::verifier::{Grading, Settings};
 use fgrpo_verify::verdict::Verdict;
 use indicatif::ProgressBar;
+use rayon::prelude::*;
 use serde::Deserialize;
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -46,9 +47,10 @@ pub struct Args {
     pub threads: Option<usize>,
 }
 
-const LINES_PER_BATCH: usize = 64;
-/// A batch ends after this number of bytes, even if it has few lines.
-const BYTES_PER_BATCH: usize = 1 << 20;
+/// Lines that a thread grades between two writes.
+const LINES_PER_THREAD: usize = 128;
+/// Bytes of lines that are in memory at once, unless a single line has more.
+const MOST_BYTES: usize = 1 << 26;
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -60,28 +62,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
     let (input, bytes) = open(&args.input)?;
-    let mut batches = Batches { lines: Lines::new(input, &args.input), next: 1 };
-    // The first lines are read before grading starts, so that a broken grader is found at once.
-    let first = batches.next();
-    if let Some(Ok(batch)) = &first {
-        let verifier = |(_, line): &(u64, Vec<u8>)| args.kind.verifier_of_line(line, &grading).ok();
-        batch.iter().find_map(verifier).map_or(Ok(()), |verifier| verifier.check_start())?;
-    }
+    let mut input =
+        Input { lines: Lines::new(input, &args.input), next: 1, most: threads * LINES_PER_THREAD };
     let progress = progress(bytes);
-    let mut output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    let mut total = Answers::default();
-    let written = ordered::map(
-        threads,
-        first.into_iter().chain(batches),
-        |batch: Batch| grade(args.kind, &grading, &batch),
-        |answers: Answers| {
-            output.write_all(&answers.text)?;
-            progress.inc(answers.bytes);
-            total.add(answers);
-            Ok(())
-        },
-    )
-    .and_then(|()| Ok(output.flush()?));
+    let mut total = Total::default();
+    let written = grade_all(args.kind, &grading, threads, &mut input, &progress, &mut total);
     progress.finish_and_clear();
     if let Err(error) = written {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
@@ -156,43 +141,77 @@ fn progress(bytes: Option<u64>) -> ProgressBar {
     bar(bytes, template)
 }
 
-/// Consecutive lines of the input, with their numbers.
-type Batch = Vec<(u64, Vec<u8>)>;
-
-struct Batches {
+struct Input {
     lines: Lines<Box<dyn BufRead + Send>>,
+    /// The number of the next line.
     next: u64,
+    /// Lines of a batch.
+    most: usize,
 }
 
-impl Iterator for Batches {
-    type Item = anyhow::Result<Batch>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let mut batch = Batch::new();
+impl Input {
+    /// Reads the next lines, with their numbers, into `batch`; those before an error are in it too.
+    fn read(&mut self, batch: &mut Vec<(u64, Vec<u8>)>) -> anyhow::Result<()> {
+        batch.clear();
         let mut bytes = 0;
-        while batch.len() < LINES_PER_BATCH && bytes < BYTES_PER_BATCH {
-            match self.lines.next_line() {
-                Ok(Some(line)) => {
-                    let number = line.number as u64;
-                    // Blank lines have an answer too.
-                    batch.extend((self.next..number).map(|blank| (blank, Vec::new())));
-                    self.next = number + 1;
-                    bytes += line.text.len();
-                    batch.push((number, line.text.to_vec()));
-                }
-                Ok(None) => break,
-                Err(error) => return Some(Err(error)),
-            }
+        while batch.len() < self.most && bytes < MOST_BYTES {
+            let Some(line) = self.lines.next_line()? else { break };
+            let number = line.number as u64;
+            // Blank lines have an answer too.
+            batch.extend((self.next..number).map(|blank| (blank, Vec::new())));
+            self.next = number + 1;
+            bytes += line.text.len();
+            batch.push((number, line.text.to_vec()));
         }
-        (!batch.is_empty()).then_some(Ok(batch))
+        Ok(())
     }
 }
 
-/// The output of a batch, or the sums over the whole input.
+/// Grades all lines on `threads` threads and writes the verdicts in the order of the lines.
+fn grade_all(
+    kind: TaskKind,
+    grading: &Grading,
+    threads: usize,
+    input: &mut Input,
+    progress: &ProgressBar,
+    total: &mut Total,
+) -> anyhow::Result<()> {
+    // Verifiers are recursive; a deeply nested answer must not overflow a small stack.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).stack_size(64 << 20).build()?;
+    let mut output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut batch = Vec::new();
+    let mut read = input.read(&mut batch);
+    // A broken grader is found before the first line is graded.
+    let verifier = |(_, line): &(u64, Vec<u8>)| kind.verifier_of_line(line, grading).ok();
+    batch.iter().find_map(verifier).map_or(Ok(()), |verifier| verifier.check_start())?;
+    while !batch.is_empty() {
+        let graded = || batch.par_iter().map(|(number, line)| grade(kind, grading, *number, line)).collect();
+        let answers: Vec<Answer> = pool.install(graded);
+        for answer in answers {
+            serde_json::to_writer(&mut output, &answer.graded).map_err(io::Error::from)?;
+            output.write_all(b"\n")?;
+            total.add(answer);
+        }
+        progress.inc(batch.iter().map(|(_, line)| line.len() as u64 + 1).sum());
+        read?;
+        read = input.read(&mut batch);
+    }
+    output.flush()?;
+    read
+}
+
+/// The answer to a line.
+struct Answer {
+    number: u64,
+    graded: Graded,
+    /// What is wrong with the line.
+    bad: Option<String>,
+    doubt: Option<&'static str>,
+}
+
+/// Sums over the whole input.
 #[derive(Default)]
-struct Answers {
-    text: Vec<u8>,
-    bytes: u64,
+struct Total {
     /// Lines by verdict.
     counts: [u64; 4],
     bad: u64,
@@ -202,23 +221,24 @@ struct Answers {
     first_doubt: Option<(u64, &'static str)>,
 }
 
-impl Answers {
+impl Total {
     fn lines(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Counts the lines of the next batch.
-    fn add(&mut self, next: Self) {
-        self.counts.iter_mut().zip(next.counts).for_each(|(sum, n)| *sum += n);
-        self.bad += next.bad;
-        self.first_bad = self.first_bad.take().or(next.first_bad);
-        self.first_unscorable = self.first_unscorable.take().or(next.first_unscorable);
-        self.doubtful += next.doubtful;
-        self.first_doubt = self.first_doubt.take().or(next.first_doubt);
+    fn add(&mut self, Answer { number, graded, bad, doubt }: Answer) {
+        self.counts[graded.verdict as usize] += 1;
+        self.bad += u64::from(bad.is_some());
+        self.first_bad = self.first_bad.take().or(bad.map(|why| (number, why)));
+        self.doubtful += u64::from(doubt.is_some());
+        self.first_doubt = self.first_doubt.or(doubt.map(|doubt| (number, doubt)));
+        if graded.verdict == Verdict::Unscorable {
+            self.first_unscorable.get_or_insert_with(|| graded.reason.to_string());
+        }
     }
 }
 
-impl std::fmt::Display for Answers {
+impl std::fmt::Display for Total {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let [correct, wrong, unparsed, unscorable] = self.counts;
         write!(
@@ -244,31 +264,16 @@ fn grading(args: &Args) -> anyhow::Result<Grading> {
     args.kind.grading(settings)
 }
 
-fn grade(kind: TaskKind, grading: &Grading, batch: &Batch) -> Answers {
-    let mut answers = Answers::default();
-    for (number, line) in batch {
-        answers.bytes += line.len() as u64 + 1;
-        let (mut bad, mut doubt) = (None, None);
-        let graded = guarded(|| {
-            grade_line(kind, grading, line, &mut doubt).unwrap_or_else(|why| {
-                let unscorable = Graded::unscorable(format!("bad_input: line {number}: {why}"));
-                bad = Some((*number, why));
-                unscorable
-            })
-        });
-        answers.doubtful += u64::from(doubt.is_some());
-        answers.first_doubt = answers.first_doubt.or(doubt.map(|doubt| (*number, doubt)));
-        answers.bad += u64::from(bad.is_some());
-        answers.first_bad = answers.first_bad.take().or(bad);
-        if graded.verdict == Verdict::Unscorable {
-            answers.first_unscorable.get_or_insert_with(|| graded.reason.to_string());
-        }
-        answers.counts[graded.verdict as usize] += 1;
-        // Writing plain fields to memory does not fail.
-        let _ = serde_json::to_writer(&mut answers.text, &graded);
-        answers.text.push(b'\n');
-    }
-    answers
+fn grade(kind: TaskKind, grading: &Grading, number: u64, line: &[u8]) -> Answer {
+    let (mut bad, mut doubt) = (None, None);
+    let graded = guarded(|| {
+        grade_line(kind, grading, line, &mut doubt).unwrap_or_else(|why| {
+            let unscorable = Graded::unscorable(format!("bad_input: line {number}: {why}"));
+            bad = Some(why);
+            unscorable
+        })
+    });
+    Answer { number, graded, bad, doubt }
 }
 
 /// The grade of one line, or what is wrong with it; and what makes it doubtful.

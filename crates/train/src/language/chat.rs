@@ -10,6 +10,7 @@
 
 use crate::language::files::files_of;
 use anyhow::Context;
+use chrono::{NaiveDate, NaiveTime};
 use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::Message;
 use fgrpo_eval::dataset::presets::Preset;
@@ -271,8 +272,10 @@ impl ChatTemplate {
         environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, message))
         });
-        let date = Date::parse(&options.date)?;
-        environment.add_function("strftime_now", move |format: String| date.format(&format));
+        let Ok(date) = options.date.parse::<NaiveDate>() else {
+            bad_input!("chat date: found {:?}, wanted YYYY-MM-DD", options.date)
+        };
+        environment.add_function("strftime_now", move |format: String| strftime(date, &format));
         environment.add_filter("tojson", tojson);
         environment.add_filter("e", escaped);
         environment.add_filter("escape", escaped);
@@ -544,55 +547,12 @@ impl Json {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Date {
-    year: i64,
-    month: usize,
-    day: i64,
-}
-
-const MONTHS: &str = "January February March April May June July August September October November December";
-
-impl Date {
-    fn parse(text: &str) -> anyhow::Result<Self> {
-        let parts: Vec<Option<i64>> = text.split('-').map(|p| p.parse().ok()).collect();
-        match parts[..] {
-            [Some(year), Some(month @ 1..=12), Some(day @ 1..=31)] => {
-                Ok(Self { year, month: month as usize, day })
-            }
-            _ => bad_input!("chat date: found {text:?}, wanted YYYY-MM-DD"),
-        }
-    }
-
-    fn format(self, format: &str) -> Result<String, Error> {
-        let mut out = String::new();
-        let mut chars = format.chars();
-        while let Some(c) = chars.next() {
-            if c != '%' {
-                out.push(c);
-                continue;
-            }
-            let name = MONTHS.split(' ').nth(self.month - 1).unwrap_or_default();
-            let _ = match chars.next() {
-                Some('d') => write!(out, "{:02}", self.day),
-                Some('m') => write!(out, "{:02}", self.month),
-                Some('b') => write!(out, "{}", &name[..3]),
-                Some('B') => write!(out, "{name}"),
-                Some('Y') => write!(out, "{}", self.year),
-                Some('y') => write!(out, "{:02}", self.year % 100),
-                Some('H' | 'M' | 'S') => write!(out, "00"),
-                Some('%') => write!(out, "%"),
-                other => {
-                    return Err(Error::new(
-                        ErrorKind::InvalidOperation,
-                        format!(
-                            "strftime_now: %{} is not supported",
-                            other.map_or(String::new(), String::from)
-                        ),
-                    ));
-                }
-            };
-        }
-        Ok(out)
-    }
+/// A date as Python's `strftime` writes it, at midnight.
+fn strftime(date: NaiveDate, format: &str) -> Result<String, Error> {
+    let mut out = String::new();
+    write!(out, "{}", date.and_time(NaiveTime::MIN).format(format)).map_err(|_| {
+        let why = format!("strftime_now: found {:?}, wanted a format of dates", shortened(format, 40));
+        Error::new(ErrorKind::InvalidOperation, why)
+    })?;
+    Ok(out)
 }

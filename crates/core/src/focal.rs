@@ -28,9 +28,8 @@ pub fn focal_weight(success_rate: f64, gamma: f64) -> f64 {
 /// completions.
 ///
 /// Source: F-GRPO, section "Focal Weight", the empirical success rate.
-///
-/// # Errors
-/// [`Error::GradedReward`] if a reward is neither and `rewards` has no threshold; [`Error::NonFiniteReward`].
+/// Fails with [`Error::GradedReward`] if a reward is neither and `rewards` has no threshold;
+/// [`Error::NonFiniteReward`].
 pub fn success_rate(group: &Group<'_>, rewards: &Rewards) -> Result<Option<f64>, Error> {
     let correct = rewards.correct(group)?.into_iter().filter(|&c| c).count();
     let n = group.scored_len();

@@ -94,9 +94,7 @@ impl Default for Rewards {
 
 impl Rewards {
     /// Refuses rewards that don't distinguish correct from wrong.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] unless `correct > wrong` and all are finite.
+    /// Fails with [`Error::Setting`] unless `correct > wrong` and all are finite.
     pub fn check(&self) -> Result<(), Error> {
         if !(self.wrong.is_finite() && self.correct.is_finite() && self.correct > self.wrong) {
             let wanted = format!("a finite number above the wrong completion's {}", self.wrong);
@@ -112,9 +110,7 @@ impl Rewards {
     ///
     /// Without a threshold the rewards must be `correct` or `wrong`, to within a millionth of their difference, which
     /// allows for rounding to single precision.
-    ///
-    /// # Errors
-    /// [`Error::GradedReward`] for a reward in between, [`Error::NonFiniteReward`].
+    /// Fails with [`Error::GradedReward`] for a reward in between, or [`Error::NonFiniteReward`].
     pub fn correct(&self, group: &Group<'_>) -> Result<Vec<bool>, Error> {
         group.check()?;
         let mut correct = vec![false; group.len()];

@@ -240,9 +240,7 @@ fn describe<T>(
 
 impl Blas {
     /// Starts the library, with a workspace from `allocate`. `None` if it is not installed.
-    ///
-    /// # Errors
-    /// If the named one isn't found, it doesn't start, or its workspace doesn't fit.
+    /// Fails if the named one isn't found, it doesn't start, or its workspace doesn't fit.
     pub(crate) fn open(
         capability: (i32, i32),
         allocate: impl Fn(usize) -> Result<u64, Error>,

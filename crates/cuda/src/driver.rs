@@ -45,9 +45,7 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     fn memory(&self) -> Result<DeviceMemory, Error>;
 
     /// Allocates `bytes` bytes with unspecified content.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], with the free memory.
+    /// Fails with [`Error::OutOfMemory`], with the free memory.
     fn allocate(&self, bytes: usize) -> Result<Address, Error>;
 
     /// Frees memory. Work that was submitted before may still use it.
@@ -66,24 +64,18 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     fn zero(&self, at: Address, bytes: usize) -> Result<(), Error>;
 
     /// A matrix product, by the device's library or by our kernel.
-    ///
-    /// # Errors
-    /// For operands that the library would refuse, and as reported by the driver.
+    /// Fails for operands that the library would refuse, and as reported by the driver.
     fn product(&self, product: &Product) -> Result<(), Error>;
 
     /// Launches a kernel.
-    ///
-    /// # Errors
-    /// For an unknown kernel, wrong arguments, or a shape that no device can run.
+    /// Fails for an unknown kernel, wrong arguments, or a shape that no device can run.
     fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error>;
 
     /// Makes a graph of work of [`Queue::Compute`] without running it, and returns its number. No other thread may submit work meanwhile.
     fn capture(&self, nodes: &[Node]) -> Result<u64, Error>;
 
     /// Submits the work of a graph to [`Queue::Compute`] in one call.
-    ///
-    /// # Errors
-    /// As reported by the driver. The emulator refuses a graph whose memory was freed.
+    /// The emulator refuses a graph whose memory was freed.
     fn replay(&self, graph: u64) -> Result<(), Error>;
 
     /// Frees a graph. Work that it has submitted still runs.

@@ -40,9 +40,7 @@ pub struct Found {
 }
 
 /// The GPUs of this machine.
-///
-/// # Errors
-/// [`Error::Unavailable`]: no driver is installed, it is too old (with the version found and the one required), or it doesn't start.
+/// Fails with [`Error::Unavailable`]: no driver is installed, it is too old (with the version found and the one required), or it doesn't start.
 pub fn probe() -> Result<Vec<Found>, Error> {
     start()?;
     let count = result::device::get_count().map_err(|e| failed("counting devices", e))?;
@@ -66,9 +64,7 @@ pub fn probe() -> Result<Vec<Found>, Error> {
 }
 
 /// A usable GPU by its number.
-///
-/// # Errors
-/// As [`probe`], or if the GPU doesn't exist or can't be used.
+/// Fails as [`probe`], or if the GPU doesn't exist or can't be used.
 pub fn find(ordinal: usize) -> Result<Found, Error> {
     let found = probe()?;
     let Some(gpu) = found.get(ordinal) else {
@@ -228,9 +224,7 @@ impl std::fmt::Debug for Gpu {
 
 impl Gpu {
     /// Opens a GPU by its number. `ptx` replaces the binary's kernels.
-    ///
-    /// # Errors
-    /// As [`probe`], or if the GPU doesn't exist or can't be used.
+    /// Fails as [`probe`], or if the GPU doesn't exist or can't be used.
     pub fn open(ordinal: usize, ptx: Option<&str>) -> Result<Self, Error> {
         Ok(Self::open_connected(&[ordinal], ptx)?.remove(0))
     }

@@ -31,9 +31,7 @@ impl<T: Copy> Memory<T> {
     }
 
     /// Copies the numbers of a slice to the device.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], or as reported by the driver.
+    /// Fails with [`Error::OutOfMemory`], or as reported by the driver.
     pub fn from(driver: &Arc<dyn Driver>, values: &[T]) -> Result<Self, Error> {
         let memory = Self::new(driver, values.len())?;
         driver.write(memory.at, bytes_of(values))?;

@@ -138,9 +138,7 @@ pub fn is_known(name: &str) -> bool {
 }
 
 /// Parses `NAME=a,b,c` of the command line.
-///
-/// # Errors
-/// A message for a text without a name or members.
+/// Fails with a message for a text without a name or members.
 pub fn parse(text: &str) -> Result<Average, String> {
     let (name, members) = text.split_once('=').ok_or("wanted NAME=benchmark,benchmark,...")?;
     let members: Vec<String> = members.split(',').map(canonical).filter(|m| !m.is_empty()).collect();

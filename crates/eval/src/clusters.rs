@@ -23,9 +23,7 @@ struct Line<'a> {
 }
 
 /// Gives every problem its cluster: the value of `field` in the lines of samples that `benchmarks` were read from.
-///
-/// # Errors
-/// Bad input: a problem without the field, one whose lines differ in it, a value that is neither text nor number.
+/// Fails on a problem without the field, one whose lines differ in it, a value that is neither text nor number.
 pub fn assign(benchmarks: &mut [Benchmark], paths: &[PathBuf], field: &str) -> anyhow::Result<()> {
     let mut found: HashMap<(String, String), String> = HashMap::new();
     let files: Vec<Vec<PathBuf>> = paths.iter().map(|path| files(path)).collect::<Result<_, _>>()?;

@@ -211,9 +211,7 @@ enum Law {
 }
 
 /// Compares every benchmark at every k, then the averages whose benchmarks are all there.
-///
-/// # Errors
-/// Bad input: k > m, m > n.
+/// Fails if k > m or m > n.
 pub fn compare(
     pairs: &[Matched],
     settings: &Settings,

@@ -101,9 +101,7 @@ pub fn exists(path: &Path) -> bool {
 
 /// Reads a data set and rejects unusable rows: rows without a prompt or an answer, repeated copies of a problem, and
 /// every copy of a problem whose copies have different answers.
-///
-/// # Errors
-/// If the path can't be read, has an unknown format, or lacks a column that the task needs. The last two are bad
+/// Fails if the path can't be read, has an unknown format, or lacks a column that the task needs. The last two are bad
 /// input; the message says what was found and what was wanted.
 pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(Vec<Problem>, FilterReport)> {
     let (rows, files) = rows::read_files(path)?;

@@ -185,9 +185,7 @@ fn value_of(
 }
 
 /// Measures the problems that every model solves often enough. Averages that can't be formed are `tracing` events.
-///
-/// # Errors
-/// Bad input in folders and settings; a server that gives up.
+/// Fails on bad input in folders and settings, and if the server gives up.
 pub fn measure(settings: &Settings) -> anyhow::Result<Diversity> {
     let needed = if settings.by == Measure::Judge { GROUP } else { 2 };
     if !settings.files.is_empty() && settings.files.len() != settings.folders.len() {

@@ -101,9 +101,7 @@ impl std::fmt::Display for Found {
 }
 
 /// The dumps at a path: the file itself, the dumps in a folder, or lm-eval's in the folders below it. Empty if there are none.
-///
-/// # Errors
-/// Bad input: a folder in which some files would go unread, dumps of several training steps, or several logs of one task.
+/// Fails on a folder in which some files would go unread, dumps of several training steps, or several logs of one task.
 pub fn dumps(path: &Path) -> anyhow::Result<Vec<(DumpFormat, PathBuf)>> {
     if !path.is_dir() {
         return Ok(format_of(path)?.map(|format| (format, path.to_owned())).into_iter().collect());
@@ -328,9 +326,7 @@ fn instructions(doc: &Value) -> Option<(Vec<String>, Vec<Value>)> {
 
 /// Scored samples of one path: those that `fgrpo eval` wrote, or a dump, graded. What of a dump can't be scored is a
 /// `tracing` event.
-///
-/// # Errors
-/// Bad input as for [`read_each`]; nothing that can be scored.
+/// Fails as [`read_each`], and if there is nothing that can be scored.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
     let scored = read_each(path)?;
     if scored.benchmarks.is_empty() {
@@ -341,9 +337,7 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
 }
 
 /// The same, with a sentence for each data set that can't be scored.
-///
-/// # Errors
-/// Bad input as for [`samples::read`], [`dumps`] and [`responses`], and two benchmarks of one name.
+/// Fails as [`samples::read`], [`dumps`] and [`responses`], and on two benchmarks of one name.
 pub fn read_each(path: &Path) -> anyhow::Result<Scored> {
     if path.is_file()
         && let Some(benchmarks) = inspect::read(path)?
@@ -383,9 +377,7 @@ pub fn read_each(path: &Path) -> anyhow::Result<Scored> {
 
 /// The samples of several paths, for commands that take our own and dumps alike; what can't be scored is a
 /// `tracing` event.
-///
-/// # Errors
-/// As [`read`] and [`samples::merged`]; bad input for a file that is named twice.
+/// Fails as [`read`] and [`samples::merged`]; bad input for a file that is named twice.
 pub fn read_all(paths: &[PathBuf], merge: bool) -> anyhow::Result<Vec<Benchmark>> {
     let mut known: HashMap<PathBuf, &Path> = HashMap::new();
     for path in paths {

@@ -8,9 +8,7 @@ use std::path::Path;
 /// Receives events. Every method except [`Events::say`] is optional; `()` ignores everything.
 pub trait Events {
     /// The run folder is open; a log may be written there.
-    ///
-    /// # Errors
-    /// If that log can't be opened, which ends the run.
+    /// Fails if that log can't be opened, which ends the run.
     fn opened(&mut self, folder: &Path) -> anyhow::Result<()> {
         let _ = folder;
         Ok(())

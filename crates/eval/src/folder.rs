@@ -38,9 +38,7 @@ pub struct Folder {
 
 impl Folder {
     /// Opens or creates the folder and takes its lock.
-    ///
-    /// # Errors
-    /// Bad input: the path can't be a folder, or another process is using it.
+    /// Fails if the path can't be a folder or another process is using it.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         std::fs::create_dir_all(path)
             .with_context(|| format!("{}: cannot create", path.display()))
@@ -54,9 +52,7 @@ impl Folder {
     }
 
     /// The settings that the folder's samples were made with, if it has any.
-    ///
-    /// # Errors
-    /// Bad input: a file that isn't valid JSON.
+    /// Fails on a file that isn't valid JSON.
     pub fn identity(&self) -> anyhow::Result<Option<Value>> {
         let path = self.file(IDENTITY);
         if !path.exists() {

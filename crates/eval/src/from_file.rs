@@ -57,10 +57,8 @@ impl fmt::Display for Imported {
 }
 
 /// Stores the new samples of `path`. Those that are stored already must have the same texts.
-///
-/// # Errors
-/// Bad input that names the line: malformed, an ambiguous name, two names for one problem, a duplicate, or another text
-/// than the stored one. Bad input for a file that can't be read, or without a sample of these problems.
+/// The error names the line: malformed, an ambiguous name, two names for one problem, a duplicate, or another text than
+/// the stored one. Bad input for a file that can't be read, or without a sample of these problems.
 pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> anyhow::Result<Imported> {
     let names = Names::of(problems);
     let stored = stored(problems, store)?;

@@ -98,9 +98,7 @@ pub fn runs(missing: &[u64]) -> Vec<(u64, u64)> {
 /// recorded the model's name, `note_served` is called with the name in the first answer.
 ///
 /// If the program is asked to stop, this doesn't wait for pending requests: an answer may take as long as the timeout.
-///
-/// # Errors
-/// If the store can't be written, and errors from `note_served`.
+/// Fails if the store can't be written, and errors from `note_served`.
 pub fn generate(
     server: &Server,
     asks: Vec<Ask>,

@@ -80,9 +80,7 @@ const SYNC_BYTES: usize = 8 << 20;
 
 impl Generations {
     /// Opens or creates the store and indexes it. A torn last line is removed, and this is logged.
-    ///
-    /// # Errors
-    /// A file that can't be read or written; bad input for a malformed line.
+    /// Fails on a file that can't be read or written; bad input for a malformed line.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let mut present: HashMap<String, Present> = HashMap::new();
         let mut repeated = 0usize;
@@ -121,9 +119,7 @@ impl Generations {
     }
 
     /// Appends samples that aren't stored yet and returns how many were new.
-    ///
-    /// # Errors
-    /// If the file can't be written. A partly written line is then removed.
+    /// Fails if the file can't be written. A partly written line is then removed.
     pub fn append(&mut self, samples: &[Generation]) -> anyhow::Result<usize> {
         let mut is_new =
             |s: &&Generation| self.present.entry(s.problem.clone()).or_default().insert(s.sample);
@@ -153,9 +149,7 @@ impl Generations {
     }
 
     /// Calls `visit` with each stored sample in file order; only the first one of each key.
-    ///
-    /// # Errors
-    /// A file that can't be read, and errors from `visit`.
+    /// Fails on a file that can't be read, and errors from `visit`.
     pub fn each(&self, mut visit: impl FnMut(Generation) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let mut seen: HashMap<String, Present> = HashMap::new();
         lines::each(&self.path, |sample: Generation| {

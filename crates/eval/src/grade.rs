@@ -21,9 +21,7 @@ pub struct Grader {
 
 impl Grader {
     /// A grader for a kind of task. For `command`, starts the program at once.
-    ///
-    /// # Errors
-    /// If the task is `command` and no command is set or it can't be started.
+    /// Fails if the task is `command` and no command is set or it can't be started.
     pub fn new(kind: TaskKind, settings: Settings) -> anyhow::Result<Self> {
         let written = match kind {
             TaskKind::Maze => format!("{:?}", settings.maze),

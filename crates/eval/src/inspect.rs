@@ -41,9 +41,7 @@ struct Score {
 }
 
 /// The samples of a log, a benchmark for each scorer; none for a file that is no log.
-///
-/// # Errors
-/// Bad input: an archive (`.eval`), a run that didn't finish, a score that is neither correct nor wrong.
+/// Fails on an archive (`.eval`), a run that didn't finish, a score that is neither correct nor wrong.
 pub fn read(path: &Path) -> anyhow::Result<Option<Vec<Benchmark>>> {
     let ending = path.extension().and_then(|e| e.to_str());
     if ending == Some("eval") {

@@ -54,9 +54,7 @@ macro_rules! kinds {
 
         impl TaskKind {
             /// Finds the columns that this kind needs, and returns what reads the reference answers of rows.
-            ///
-            /// # Errors
-            /// Bad input if one is missing; the message says what was found and what was wanted.
+            /// Fails if one is missing; the message says what was found and what was wanted.
             pub fn reader(self, table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
                 Ok(match self {
                     $(Self::$kind => {
@@ -67,9 +65,7 @@ macro_rules! kinds {
             }
 
             /// What this kind's verifiers share. Starts the user's program, if this kind needs one.
-            ///
-            /// # Errors
-            /// Bad input if no program is set or it can't be started.
+            /// Fails if no program is set or it can't be started.
             pub fn grading(self, settings: Settings) -> anyhow::Result<Grading> {
                 let program = match self {
                     $(Self::$kind => $file::Truth::program(&settings)?,)+

@@ -102,9 +102,7 @@ fn by_name<S: serde::Serializer>(curves: &[Curve], serializer: S) -> Result<S::O
 
 impl Report {
     /// Estimates one benchmark. `index` keeps its resamples apart from those of others.
-    ///
-    /// # Errors
-    /// Bad input for a k above a problem's number of scored samples.
+    /// Fails on a k above a problem's number of scored samples.
     pub fn of(benchmark: &Benchmark, ks: &[u64], draws: u64, seed: u64, index: u64) -> anyhow::Result<Self> {
         ks.iter().try_for_each(|&k| benchmark.require_samples(k))?;
         let key = Key::new(seed).with(index);
@@ -169,9 +167,7 @@ pub fn powers_of_two(most: u64) -> Vec<u64> {
 }
 
 /// The values of k asked for, or the default ones for `fewest` samples; sorted, without repeats.
-///
-/// # Errors
-/// Bad input for k = 0.
+/// Fails if k is 0.
 pub fn choose_ks(asked: &[u64], fewest: u64) -> anyhow::Result<Vec<u64>> {
     let mut ks = if asked.is_empty() { powers_of_two(fewest) } else { asked.to_vec() };
     if ks.contains(&0) {

@@ -37,9 +37,7 @@ pub struct Power {
 /// alone, `2 v / (n P)` for `n` samples per model of each of `P` problems, where `v` is the mean of `p (1 - p)` over the
 /// problems. The second model is assumed to have about the same `v`. A statement about other problems of the kind needs
 /// more of them: the true difference varies between problems, which samples of one model don't show.
-///
-/// # Errors
-/// Bad input for a difference that is no fraction above 0, or if no problem has two scored samples.
+/// Fails if the difference isn't a fraction above 0, or no problem has two scored samples.
 pub fn power(benchmarks: &[Benchmark], difference: f64, samples: &[u64]) -> anyhow::Result<Power> {
     if !(difference > 0.0 && difference < 1.0) {
         bad_input!("--detect: found {}, wanted percentage points above 0 and below 100", 100.0 * difference);

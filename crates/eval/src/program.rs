@@ -86,9 +86,7 @@ impl Settings {
     }
 
     /// Settings from a command line, split at white space; quotes keep white space together.
-    ///
-    /// # Errors
-    /// If the command line is empty, or a quote isn't closed.
+    /// Fails if the command line is empty, or a quote isn't closed.
     pub fn parse(line: &str) -> anyhow::Result<Self> {
         Ok(Self::of(words(line)?, None))
     }
@@ -228,9 +226,7 @@ impl fmt::Debug for Program {
 
 impl Program {
     /// Starts the first child, so that a wrong command is detected before any work is done.
-    ///
-    /// # Errors
-    /// If the settings are invalid or the program can't be started; both are bad input.
+    /// Fails if the settings are invalid or the program can't be started; both are bad input.
     pub fn new(settings: Settings) -> anyhow::Result<Self> {
         let (timeout, startup) = (settings.timeout_s, settings.startup_s);
         if !(timeout > 0.0 && timeout <= LONGEST_WAIT_S && (0.0..=LONGEST_WAIT_S).contains(&startup)) {

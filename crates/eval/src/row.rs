@@ -62,9 +62,7 @@ impl Table<'_> {
     }
 
     /// The column named by the user, which must exist, or the first of the usual names.
-    ///
-    /// # Errors
-    /// Bad input if the named column doesn't exist.
+    /// Fails if the named column doesn't exist.
     pub fn column(&self, what: &str, given: Option<&str>, usual: &[&str]) -> anyhow::Result<Option<String>> {
         let Some(given) = given else { return Ok(self.first_of(usual)) };
         match self.spelling(given) {
@@ -74,9 +72,6 @@ impl Table<'_> {
     }
 
     /// Fails if a column that the kind needs is missing.
-    ///
-    /// # Errors
-    /// Bad input; the message says what was found and what was wanted.
     pub fn require(&self, what: &str, found: Option<String>, usual: &[&str]) -> anyhow::Result<String> {
         match found {
             Some(name) => Ok(name),

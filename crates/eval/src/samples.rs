@@ -567,9 +567,7 @@ pub fn is_lines(path: &Path) -> bool {
 
 /// The files for a path on the command line: the file itself, an evaluation folder's scored samples, a folder's
 /// files of JSON lines in alphabetical order, or the evaluation folders inside it.
-///
-/// # Errors
-/// Bad input: a folder that can't be listed or has no such file.
+/// Fails on a folder that can't be listed or has no such file.
 pub fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -594,9 +592,7 @@ pub fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Reads the samples of one path: a file, an evaluation folder, or a folder with a file per benchmark.
-///
-/// # Errors
-/// Bad input that names file and line: malformed lines, duplicate samples, c > n, no samples.
+/// The error names file and line: malformed lines, duplicate samples, c > n, no samples.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
     let mut gathering = Gathering::default();
     for file in files(path)? {
@@ -612,9 +608,7 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
 }
 
 /// Counts graded samples that are in memory; `path` is the file that has them, for messages.
-///
-/// # Errors
-/// Bad input: a sample that appears twice, or more tokens than a sample can have.
+/// Fails on a sample that appears twice, or more tokens than a sample can have.
 pub fn count(graded: &[GradedSample], path: &Path) -> anyhow::Result<Vec<Benchmark>> {
     let mut gathering = Gathering::default();
     for sample in graded {

@@ -41,9 +41,7 @@ fn each<T: DeserializeOwned>(
 }
 
 /// Reads the correct samples of an evaluation folder.
-///
-/// # Errors
-/// Bad input: a folder without samples or scores, a score given twice, or a correct sample without its text.
+/// Fails on a folder without samples or scores, a score given twice, or a correct sample without its text.
 pub fn correct(folder: &Path) -> anyhow::Result<ByProblem> {
     // A problem may belong to several data sets.
     let mut wanted: HashMap<(String, u64), Vec<String>> = HashMap::new();

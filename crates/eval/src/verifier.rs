@@ -236,9 +236,7 @@ impl Verifier for ByProgram {
 /// The reference answer of a problem, with what its kind can do. Each file of `kind/` implements it for its `Truth`.
 pub trait Reference {
     /// The verifier of this problem.
-    ///
-    /// # Errors
-    /// Data that no answer can be compared with.
+    /// Fails on data that no answer can be compared with.
     fn verifier(&self, grading: &Grading) -> Result<Box<dyn Verifier>, Unreadable>;
 
     /// How the verifier reads the reference answer, for people.
@@ -269,9 +267,7 @@ pub trait Reference {
     }
 
     /// The program that must run to grade this kind of problem.
-    ///
-    /// # Errors
-    /// Bad input if the settings name none.
+    /// Fails if the settings name none of them.
     fn program(_settings: &Settings) -> anyhow::Result<Option<program::Settings>>
     where
         Self: Sized,

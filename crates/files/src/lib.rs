@@ -11,9 +11,7 @@ pub const SETTINGS: u64 = 64 << 20;
 pub const PROMPT: usize = 4 << 20;
 
 /// Opens a regular file. A pipe or terminal is accepted if the shell passed it (`/dev/stdin`, `<(command)`).
-///
-/// # Errors
-/// The system's error, or that it is a folder, a named pipe, a socket or a device, which may never end.
+/// Fails with the system's error, and for a folder, a named pipe, a socket or a device, which may never end.
 pub fn open(path: &Path) -> Result<File> {
     let metadata = std::fs::metadata(path)?;
     let passed_on = ["/dev/stdin", "/dev/fd", "/proc/self/fd"].iter().any(|place| path.starts_with(place));
@@ -25,9 +23,7 @@ pub fn open(path: &Path) -> Result<File> {
 }
 
 /// Reads a file of at most `most` bytes; see [`open`].
-///
-/// # Errors
-/// As [`open`], and if the file is larger.
+/// Fails as [`open`], and if the file is larger.
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     let file = open(path)?;
     let too_large = |found: String| {
@@ -47,9 +43,7 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
 }
 
 /// [`read`] as text.
-///
-/// # Errors
-/// As [`read`], and if the file isn't UTF-8, with the position.
+/// Fails as [`read`], and if the file isn't UTF-8, with the position.
 pub fn read_to_string(path: &Path, most: u64) -> Result<String> {
     String::from_utf8(read(path, most)?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

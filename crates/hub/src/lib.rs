@@ -81,9 +81,7 @@ fn variable(name: &str) -> Option<String> {
 
 impl Hub {
     /// The hub of the environment's variables.
-    ///
-    /// # Errors
-    /// If neither `HF_HOME` nor `HOME` says where the cache is, or a token's file can't be read.
+    /// Fails if neither `HF_HOME` nor `HOME` says where the cache is, or a token's file can't be read.
     pub fn from_environment() -> Result<Self, Error> {
         let home = || -> Option<PathBuf> {
             let under = |name: &str, rest: &str| variable(name).map(|v| Path::new(&v).join(rest));

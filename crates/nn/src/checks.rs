@@ -39,9 +39,7 @@ impl Checks {
 
     /// Checks rows of activations. `operations` are the names of what computed them, with the number of columns of each: names as in a checkpoint,
     /// within the layer if there is one.
-    ///
-    /// # Errors
-    /// If a number is not finite: the first one.
+    /// The error names the first number that is not finite.
     pub(crate) fn finite<X: Executor>(
         &self,
         e: &mut X,
@@ -71,9 +69,7 @@ impl Checks {
     }
 
     /// Checks the derivatives of the loss.
-    ///
-    /// # Errors
-    /// If one is not finite: the first one.
+    /// The error names the first one that is not finite.
     pub(crate) fn finite_loss(&self, picks: &[usize], dlogp: &[f32], dentropy: &[f32]) -> Result<(), Error> {
         if !self.on {
             return Ok(());

@@ -404,9 +404,7 @@ pub(crate) trait DecodeOps<B, W: ?Sized, C, L>: Memory {
     fn end_step(&mut self, decoding: &mut Self::Decoding);
 
     /// Waits for what was sampled, and reads it: once for each [`DecodeOps::end_step`], in their order.
-    ///
-    /// # Errors
-    /// If a row's logits are not finite.
+    /// Fails if a row's logits are not finite.
     fn drawn(&mut self, decoding: &mut Self::Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error>;
 }
 

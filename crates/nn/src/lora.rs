@@ -26,9 +26,7 @@ pub(crate) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
 pub(crate) const BASE: &str = "fgrpo.base";
 
 /// The weights' file of an adapter folder.
-///
-/// # Errors
-/// If there is none; weights in PyTorch's format are named with the command that converts them.
+/// Fails if there is none; weights in PyTorch's format are named with the command that converts them.
 pub(crate) fn weights_of(dir: &Path) -> Result<PathBuf, Error> {
     let path = dir.join(ADAPTER_WEIGHTS);
     let pickled = dir.join("adapter_model.bin");
@@ -72,9 +70,7 @@ impl LoraConfig {
         ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
 
     /// Refuses invalid settings and names the field.
-    ///
-    /// # Errors
-    /// If the rank is 0, alpha not a positive number, or the targets are none, repeated, or none of [`LoraConfig::TARGETS`].
+    /// Fails if the rank is 0, alpha not a positive number, or the targets are none, repeated, or none of [`LoraConfig::TARGETS`].
     pub fn check(&self) -> Result<(), Error> {
         let refuse =
             |field: &'static str, found: String, wanted: String| Err(Error::request(field, found, wanted));
@@ -122,9 +118,7 @@ impl LoraConfig {
     }
 
     /// The settings and the base model's name of an adapter folder in PEFT's layout.
-    ///
-    /// # Errors
-    /// If there is no such file, it isn't LoRA for a causal language model, or it uses an unsupported feature; the error names the field.
+    /// Fails if there is no such file, it isn't LoRA for a causal language model, or it uses an unsupported feature; the error names the field.
     pub fn read(dir: &Path) -> Result<(LoraConfig, Option<String>), Error> {
         let path = dir.join(ADAPTER_CONFIG);
         let text = input::read(&path, input::SETTINGS).map_err(Error::io("read", &path))?;
@@ -139,9 +133,7 @@ impl LoraConfig {
     }
 
     /// The format of the base that an adapter was trained on, from the metadata of its weights; `None` if they name none, as PEFT's.
-    ///
-    /// # Errors
-    /// If there are no weights, or the format is unknown.
+    /// Fails if there are no weights, or the format is unknown.
     pub fn trained_on(dir: &Path) -> Result<Option<BaseFormat>, Error> {
         let path = weights_of(dir)?;
         let Some(name) = TensorFile::open(&path)?.metadata().remove(BASE) else { return Ok(None) };

@@ -3,9 +3,7 @@
 use crate::error::Error;
 
 /// Whether the switch `variable` is on; `default` if it is not set.
-///
-/// # Errors
-/// If it is neither `on` nor `off`.
+/// Fails if it is neither `on` nor `off`.
 pub(crate) fn is_on(variable: &'static str, default: bool) -> Result<bool, Error> {
     asked(variable, std::env::var(variable).ok().as_deref(), default)
 }

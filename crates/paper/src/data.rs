@@ -291,9 +291,7 @@ pub fn benchmarks() -> &'static [Benchmark] {
 }
 
 /// The table or figure of a name: `table-5`, `figure 2`, `fig2`, `notation`, or the label in the paper's source.
-///
-/// # Errors
-/// Bad input with the nearest name.
+/// The error suggests the nearest name.
 pub fn item(name: &str) -> anyhow::Result<&'static Item> {
     let plain = |text: &str| -> String {
         let text = text.to_lowercase().replace(|c: char| !c.is_alphanumeric(), "");

@@ -147,9 +147,7 @@ impl Training {
 
 impl Plan {
     /// The plan of an item.
-    ///
-    /// # Errors
-    /// Changes that are no settings; two files of one benchmark.
+    /// Fails on changes that aren't settings, and on two files of one benchmark.
     pub fn of(item: &'static Item, scale: Scale, options: &Options) -> anyhow::Result<Self> {
         let mut stand = item.stand_in().clone();
         if !options.set.is_empty() {
@@ -229,9 +227,7 @@ impl Plan {
     }
 
     /// What would be done as commands, what is needed, and how long the training takes, a line for each.
-    ///
-    /// # Errors
-    /// A task or model that can't be read; a folder that holds another run.
+    /// Fails on a task or model that can't be read, and on a folder that holds another run.
     pub fn lines(&self) -> anyhow::Result<Vec<String>> {
         let all = self.seconds(&mut Estimator::default())?;
         let total = words(all.iter().flatten().sum());

@@ -120,9 +120,7 @@ impl Found {
 
 impl Results {
     /// Reads what the flags name.
-    ///
-    /// # Errors
-    /// Bad input for paths without results, and for files that can't be read.
+    /// Fails on paths without results, and on files that can't be read.
     pub fn open(from: &[String]) -> anyhow::Result<Self> {
         let mut results = Self::default();
         for text in from {

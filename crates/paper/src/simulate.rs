@@ -42,9 +42,7 @@ impl Sweep {
     }
 
     /// The sweep in a folder.
-    ///
-    /// # Errors
-    /// Bad input for a folder without a finished sweep.
+    /// Fails on a folder without a finished sweep.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let (config, lines) = folder::read(path)?;
         Ok(Self::of(config, lines))
@@ -56,9 +54,7 @@ impl Sweep {
     }
 
     /// What the theory says of the sweep's group sizes, as a figure.
-    ///
-    /// # Errors
-    /// A start that the theory doesn't cover.
+    /// Fails on a start that the theory doesn't cover.
     pub fn tail_miss(&self) -> anyhow::Result<Figure> {
         Ok(figures::tail_miss(&self.config)?.0)
     }
@@ -95,9 +91,7 @@ pub enum Ended {
 }
 
 /// Simulates what the folder doesn't hold yet, and writes all values into it.
-///
-/// # Errors
-/// Bad input for a folder that holds something else; a failure where results can't be written or a policy diverges.
+/// Fails on a folder that holds something else; a failure where results can't be written or a policy diverges.
 pub fn run(config: Config, out: &Path, threads: usize, events: &mut dyn Events) -> anyhow::Result<Ended> {
     let (folder, mut lines) = Folder::open(out, &config)?;
     let todo = missing(&config, &lines);

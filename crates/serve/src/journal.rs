@@ -143,9 +143,7 @@ fn frame(entry: Entry) -> Vec<u8> {
 }
 
 /// Reads the journal of a folder and removes an incomplete end. Returns its records; none if there is no file.
-///
-/// # Errors
-/// Bad input if a record that is not the last is damaged; otherwise an I/O error that names the file.
+/// Fails if a record that is not the last is damaged; otherwise an I/O error that names the file.
 pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Entry>> {
     let path = folder.join(FILE);
     let context = || format!("reading {}", path.display());

@@ -20,9 +20,7 @@ pub(crate) struct Key(String);
 
 impl Key {
     /// Reads a key from a file.
-    ///
-    /// # Errors
-    /// Bad input: a file that can't be read or contains no key.
+    /// Fails on a file that can't be read or contains no key.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let text =
             input::read_to_string(path, 4096).with_context(|| format!("--key-file {}", path.display()))?;
@@ -37,9 +35,7 @@ impl Key {
     }
 
     /// A new key, written to a file that only its owner can read.
-    ///
-    /// # Errors
-    /// If the system has no random numbers, or an I/O error that names the file.
+    /// Fails if the system has no random numbers, or an I/O error that names the file.
     pub(crate) fn make(path: &Path) -> anyhow::Result<Self> {
         let mut bytes = [0u8; 24];
         File::open("/dev/urandom")

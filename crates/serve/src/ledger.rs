@@ -119,9 +119,7 @@ pub(crate) fn request_number(id: &str) -> Option<u64> {
 
 impl Ledger {
     /// A ledger with the requests of a journal. Returns those that the engine has to do, in their order.
-    ///
-    /// # Errors
-    /// If a record makes no sense.
+    /// Fails if a record makes no sense.
     pub(crate) fn open(
         served: Served,
         journal: Journal,

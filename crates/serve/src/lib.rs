@@ -48,10 +48,8 @@ const CONNECTIONS: usize = 4096;
 const HEAD_TIME: Duration = Duration::from_secs(30);
 
 /// Serves until a stop is requested.
-///
-/// # Errors
-/// Bad input: a folder that isn't a model's, an address that can't be used, a server's folder that is in use, exists without `resume`, or was made with
-/// other settings. Otherwise errors from the device or a file system; no accepted request is lost then.
+/// Fails on a folder that isn't a model's, an address that can't be used, a server's folder that is in use, exists without `resume`, or was made with other
+/// settings. Otherwise errors from the device or a file system; no accepted request is lost then.
 pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
     let out = &settings.out;
     let _lock = settings.prepare()?;

@@ -81,9 +81,6 @@ fn policy(name: &str, [low, high]: [f64; 2]) -> Result<PolicyLoss, String> {
 
 impl Pass {
     /// Reads a request and checks all of it.
-    ///
-    /// # Errors
-    /// The field, what was found and what was wanted.
     pub(crate) fn read(request: &ForwardBackwardRequest, bounds: Bounds) -> Result<Self, String> {
         let name = request.loss_fn.as_str();
         if !NAMES.contains(&name) {

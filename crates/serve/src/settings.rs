@@ -56,9 +56,7 @@ pub struct Settings {
 
 impl Settings {
     /// Makes or opens the server's folder and locks it.
-    ///
-    /// # Errors
-    /// Bad input: a folder that is in use, exists without `resume`, or was made with other settings.
+    /// Fails on a folder that is in use, exists without `resume`, or was made with other settings.
     pub(crate) fn prepare(&self) -> anyhow::Result<File> {
         let out = &self.out;
         let path = out.join(SETTINGS);

@@ -289,9 +289,7 @@ pub(crate) fn version_folder(root: &Path, model: &str, version: u64) -> PathBuf 
 }
 
 /// Reads a folder's weights into the engine, with the optimizer's state or without. The gradient is then 0.
-///
-/// # Errors
-/// If the folder is damaged or of another model; the engine's weights are then unknown.
+/// Fails if the folder is damaged or of another model; the engine's weights are then unknown.
 pub(crate) fn read(folder: &Path, engine: &mut Engine, optimizer: bool) -> anyhow::Result<()> {
     reload_policy(folder, engine)?;
     if optimizer {

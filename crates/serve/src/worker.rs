@@ -131,9 +131,7 @@ impl Worker {
     }
 
     /// Runs until a stop is requested or the queue is closed. `replayed`: requests of the journal.
-    ///
-    /// # Errors
-    /// If the device fails or a file can't be written; what was accepted is then done by the next start.
+    /// Fails if the device fails or a file can't be written; what was accepted is then done by the next start.
     pub(crate) fn run(mut self, replayed: Vec<Job>, jobs: Receiver<Job>) -> anyhow::Result<()> {
         for job in replayed {
             self.take(job)?;

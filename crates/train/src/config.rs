@@ -218,9 +218,7 @@ impl Default for LogConfig {
 
 impl Config {
     /// Reads a TOML file, applies `--set key=value` overrides, and checks types, names and ranges.
-    ///
-    /// # Errors
-    /// [`fgrpo_eval::failure::BadInput`]; the message says which file and key, what was found and what was wanted.
+    /// Fails with [`fgrpo_eval::failure::BadInput`] that names file and key.
     pub fn load(path: &Path, overrides: &[String]) -> anyhow::Result<Self> {
         Self::load_with(path, &Override::of("--set", overrides))
     }
@@ -254,9 +252,7 @@ impl Config {
     }
 
     /// The configuration with all epochs converted to steps, for this number of training problems.
-    ///
-    /// # Errors
-    /// Bad input if there are no steps or no problems.
+    /// Fails if there are no steps or no problems.
     pub fn resolved(&self, problems: u64) -> anyhow::Result<Self> {
         let epoch = problems / self.rollout.prompts as u64;
         if self.counts_epochs() && epoch == 0 {
@@ -364,9 +360,6 @@ impl Config {
 }
 
 /// Parses the number of threads from a flag.
-///
-/// # Errors
-/// What was wanted, for the flag's error message.
 pub fn threads(text: &str) -> Result<usize, String> {
     match text.parse::<u64>() {
         Ok(n) if n <= THREADS => Ok(n as usize),

@@ -53,10 +53,8 @@ impl Credited {
 
 /// Rewards and advantages of every group; `truncated` says what becomes of completions that the length limit cut off. `None` if
 /// a stop was requested while `own` estimated advantages.
-///
-/// # Errors
-/// A reward that isn't finite, or graded rewards without a threshold for the focal weight. If the estimator reads several
-/// rewards: completions with different ones, or a weight for a reward that is missing.
+/// Fails on a reward that isn't finite, or graded rewards without a threshold for the focal weight. If the estimator
+/// reads several rewards: completions with different ones, or a weight for a reward that is missing.
 pub fn credit(
     how: &Credit,
     truncated: Truncated,

@@ -13,9 +13,7 @@ pub fn of_run(name: DeviceName, config: &Config) -> anyhow::Result<Device> {
 }
 
 /// A device by its name, with these settings. Those of the optimizer have no effect where nothing is trained.
-///
-/// # Errors
-/// Bad input: a device that doesn't exist or can't be used, or a number format that it doesn't support.
+/// Fails on a device that doesn't exist or can't be used, or a number format that it doesn't support.
 pub fn named(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<Device> {
     check_formats(name, compute)?;
     if let Err(why) = name.check() {

@@ -79,9 +79,7 @@ impl Language {
 
     /// Reads a model folder. Completions end at the tokens that `generation_config.json`, `config.json` or the
     /// tokenizer name, at added tokens listed in `stop`, and where they contain any other text in `stop`.
-    ///
-    /// # Errors
-    /// Bad input that names the folder or file: no tokenizer, no template, no end token, or an empty stop text.
+    /// The error names the folder or file: no tokenizer, no template, no end token, or an empty stop text.
     pub fn open(folder: &Path, stop: &[String]) -> anyhow::Result<Self> {
         let language = Self::read(folder, stop)?;
         if language.template.is_none() {
@@ -98,9 +96,7 @@ impl Language {
 
     /// [`Language::open`] for any model, including a base model without a template or end token. Such a model is
     /// prompted with plain text and stops at the length limit.
-    ///
-    /// # Errors
-    /// Bad input that names the folder or file: no tokenizer, or an empty stop text.
+    /// The error names the folder or file: no tokenizer, or an empty stop text.
     pub fn read(folder: &Path, stop: &[String]) -> anyhow::Result<Self> {
         let files = files_of(folder)?;
         let mut ends = Vec::new();
@@ -312,9 +308,7 @@ impl Language {
     }
 
     /// The metadata of a GGUF file of a model with `rows` rows of the embedding: tokenizer, template and special tokens.
-    ///
-    /// # Errors
-    /// Bad input: a tokenizer that such a file can't have.
+    /// Fails on a tokenizer that such a file can't have.
     pub fn gguf_metadata(&self, rows: usize) -> anyhow::Result<Vec<(String, Item)>> {
         let file = self.files.iter().find(|(name, _)| name == "tokenizer.json");
         let json: Value = json::parse(file.map_or(&[], |(_, bytes)| bytes.as_slice())).or_bad_input()?;

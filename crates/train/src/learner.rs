@@ -124,9 +124,7 @@ pub struct SequenceScores {
 
 impl Learner {
     /// Opens a model, with new LoRA factors if `lora` says so, or with those of an adapter.
-    ///
-    /// # Errors
-    /// Bad input: a folder that isn't a model's, settings of LoRA that can't be.
+    /// Fails on a folder that isn't a model's, and on impossible settings of LoRA.
     pub fn open(
         model: &Path,
         (adapter, lora): (Option<&Path>, Option<&LoraTable>),
@@ -188,9 +186,7 @@ impl Learner {
     }
 
     /// Samples completions of each prompt. Returns `None` if `go_on` returns false, which is called after each token.
-    ///
-    /// # Errors
-    /// Bad input: a prompt that leaves no position, a token outside the vocabulary, a setting out of its range.
+    /// Fails on a prompt that leaves no position, a token outside the vocabulary, or a setting out of its range.
     pub fn sample(
         &mut self,
         prompts: &[Vec<u32>],
@@ -224,9 +220,7 @@ impl Learner {
     }
 
     /// Log-probabilities and entropies of given tokens, of `softmax(logits / temperature)`.
-    ///
-    /// # Errors
-    /// Bad input: a token outside the vocabulary, a sequence that is too long.
+    /// Fails on a token outside the vocabulary and on a sequence that is too long.
     pub fn score(&mut self, sequences: &[Vec<u32>], temperature: f32) -> anyhow::Result<Vec<SequenceScores>> {
         positive(temperature)?;
         for (index, tokens) in sequences.iter().enumerate() {
@@ -251,9 +245,7 @@ impl Learner {
     }
 
     /// Adds the gradient of a loss over these data to the one accumulated so far. Means are over all data of the call.
-    ///
-    /// # Errors
-    /// Bad input that names the datum. If the loss isn't finite, the accumulated gradient is 0 again.
+    /// The error names the datum. If the loss isn't finite, the accumulated gradient is 0 again.
     pub fn forward_backward(
         &mut self,
         data: &[Datum],
@@ -347,9 +339,7 @@ impl Learner {
     }
 
     /// Updates the weights by the accumulated gradient, which is then 0. A gradient that isn't finite changes nothing.
-    ///
-    /// # Errors
-    /// Bad input: no gradient. Otherwise errors from the engine.
+    /// Fails without a gradient, and with errors from the engine.
     pub fn update(&mut self, adamw: &AdamW, max_norm: Option<f64>) -> anyhow::Result<UpdateReport> {
         if !self.accumulated {
             bad_input!("optim_step: found no gradient, wanted a forward_backward before it");
@@ -359,9 +349,7 @@ impl Learner {
     }
 
     /// Writes the policy as a Hugging Face folder, with LoRA as an adapter besides the merged weights.
-    ///
-    /// # Errors
-    /// Bad input if the folder has something else in it; otherwise an I/O error that names the file.
+    /// Fails if the folder has something else in it; otherwise an I/O error that names the file.
     pub fn save(&self, folder: &Path) -> anyhow::Result<()> {
         self.publish(folder, &|dir| {
             write_policy(dir, &self.engine, &self.base, true)?;
@@ -370,9 +358,7 @@ impl Learner {
     }
 
     /// Writes weights, optimizer and draws for an exact resume by [`Learner::load_state`].
-    ///
-    /// # Errors
-    /// Bad input: a gradient that no update has used, or a folder with something else in it.
+    /// Fails on a gradient that no update has used, or a folder with something else in it.
     pub fn save_state(&self, folder: &Path) -> anyhow::Result<()> {
         if self.accumulated {
             bad_input!(
@@ -389,9 +375,7 @@ impl Learner {
     }
 
     /// Continues from a state of [`Learner::save_state`].
-    ///
-    /// # Errors
-    /// Bad input: a folder that isn't a state, or one of another model; after damage that is found late the weights are unknown, and the error says so.
+    /// Fails on a folder that isn't a state, or one of another model; after damage that is found late the weights are unknown, and the error says so.
     pub fn load_state(&mut self, folder: &Path) -> anyhow::Result<()> {
         let path = folder.join(STATE);
         let state: State = json::read(&path).or_bad_input()?;

@@ -14,9 +14,7 @@ use fgrpo_nn::{BaseFormat, Device, Engine, LoraConfig};
 use std::path::Path;
 
 /// The policy before any fitting: from a checkpoint, or with new weights.
-///
-/// # Errors
-/// If the checkpoint can't be opened or its vocabulary is smaller than the task's.
+/// Fails if the checkpoint can't be opened or its vocabulary is smaller than the task's.
 pub fn fresh(config: &Config, task: &Task, device: &Device) -> anyhow::Result<Engine> {
     let mut engine = match (&config.model.path, &config.model.init) {
         (Some(path), _) => {
@@ -66,9 +64,7 @@ fn check_sizes(config: &Config, task: &Task, model: &ModelConfig) -> anyhow::Res
 }
 
 /// A checkpoint's policy, with its adapter if there is one, on a base in the format that the adapter was trained on, else in that of the checkpoint.
-///
-/// # Errors
-/// Bad input if the folder isn't a checkpoint, or the adapter doesn't belong to it.
+/// Fails if the folder isn't a checkpoint, or the adapter doesn't belong to it.
 pub fn open(folder: &Path, adapter: Option<&Path>, device: &Device) -> anyhow::Result<Engine> {
     let base = adapter.map(LoraConfig::trained_on).transpose().or_bad_input()?.flatten();
     let checkpoint = checkpoint_of(folder)?;
@@ -81,9 +77,7 @@ pub fn open(folder: &Path, adapter: Option<&Path>, device: &Device) -> anyhow::R
 }
 
 /// A checkpoint's policy, without an adapter; with `base`, its matrices are in that format.
-///
-/// # Errors
-/// Bad input if the folder isn't a checkpoint, or the format can't be.
+/// Fails if the folder isn't a checkpoint, or can't be opened in this format.
 pub fn open_in(folder: &Path, base: Option<BaseFormat>, device: &Device) -> anyhow::Result<Engine> {
     Engine::open_with_base(&checkpoint_of(folder)?, base, device).or_bad_input()
 }
@@ -104,9 +98,7 @@ fn checkpoint_of(folder: &Path) -> anyhow::Result<Checkpoint> {
 }
 
 /// The sizes of the policy, without its weights.
-///
-/// # Errors
-/// If the checkpoint can't be opened, or the sizes of a new model are none.
+/// Fails if the checkpoint can't be opened, or there are no sizes of a new model.
 pub fn sizes(config: &Config, task: &Task) -> anyhow::Result<ModelConfig> {
     match (&config.model.path, &config.model.init) {
         (Some(path), _) => Ok(checkpoint_of(path)?.config().clone()),

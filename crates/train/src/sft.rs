@@ -50,9 +50,7 @@ pub struct SftLine<N = f64> {
 }
 
 /// Fits the demonstrations of `config` in the run folder `out`, as a run of its own.
-///
-/// # Errors
-/// Bad input as in [`RunDir::open`], or a configuration without `[sft]`; otherwise the error that stopped the run.
+/// Fails as [`RunDir::open`], on a configuration without `[sft]`, and with the error that stopped the run.
 pub fn run(
     config: &Config,
     out: &Path,
@@ -116,9 +114,7 @@ fn summary(lines: &[SftLine]) -> String {
 
 /// Fits the demonstrations as the first stage of a training run, or loads the cached result of an identical stage.
 /// Writes `sft.jsonl`. `None` if interrupted, with a checkpoint for a resume.
-///
-/// # Errors
-/// A task without demonstrations, a loss that isn't finite, or a file that can't be written.
+/// Fails on a task without demonstrations, a loss that isn't finite, or a file that can't be written.
 pub fn stage(
     config: &Config,
     sft: &SftConfig,

@@ -443,9 +443,7 @@ impl<'a> Packed<'a> {
 }
 
 /// Fails if the last `limit` consecutive updates were all skipped.
-///
-/// # Errors
-/// If `skipped_in_a_row` has reached `limit`.
+/// Fails if `skipped_in_a_row` has reached `limit`.
 pub fn check_skipped(skipped_in_a_row: u64, limit: u64) -> anyhow::Result<()> {
     if skipped_in_a_row >= limit {
         bail!(

@@ -69,9 +69,7 @@ pub struct Shown {
 }
 
 /// Shuffles options by a hash of the question. `options[0]` is the correct one.
-///
-/// # Errors
-/// If there are fewer than 2 or more than 26 options.
+/// Fails if there are fewer than 2 or more than 26 options.
 pub fn show(question: &str, options: &[&str]) -> Result<Shown, Error> {
     if !(2..=MOST_OPTIONS).contains(&options.len()) {
         return Err(Error::Count { found: options.len() });
@@ -111,9 +109,7 @@ pub struct Verifier {
 
 impl Verifier {
     /// Parses the gold. `options` are the options as shown; without them only letters are recognised.
-    ///
-    /// # Errors
-    /// If the gold is not the letter of an option.
+    /// Fails if the gold is not the letter of an option.
     pub fn new(gold: &str, options: &[String], compare: Match) -> Result<Self, Error> {
         let last = match options.len() {
             0 => 'Z',

@@ -40,9 +40,7 @@ pub fn is_tag(token: &str) -> bool {
 
 impl Tags {
     /// Reads `OPEN,CLOSE`.
-    ///
-    /// # Errors
-    /// Says what is wrong with the tags: one is missing, or no end of the thoughts could be told from their beginning.
+    /// Fails if a tag is missing, or no end of the thoughts could be told from their beginning.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wanted = |why: &str| format!("found {text:?}{why}, wanted OPEN,CLOSE such as [THINK],[/THINK]");
         let (open, close) = text.split_once(',').ok_or_else(|| wanted(""))?;

@@ -107,8 +107,6 @@ pub(super) struct Kind {
 
 impl Setup {
     /// Returns this setup if it can be simulated.
-    ///
-    /// # Errors
     /// The error names the field, what was found and what was expected.
     pub fn check(&self) -> Result<(), Error> {
         let number = |field, found: f64, wanted, ok: bool| {

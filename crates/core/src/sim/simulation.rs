@@ -49,9 +49,7 @@ impl Simulation {
     ///
     /// Random numbers are a function of `seed`, `group_size` and the step. Runs that differ only in gamma share them,
     /// so their difference has less noise than either run.
-    ///
-    /// # Errors
-    /// If the setup, the group size (1 to 2^31) or gamma (finite, at least 0) is out of range.
+    /// Fails if the setup, the group size (1 to 2^31) or gamma (finite, at least 0) is out of range.
     pub fn new(setup: &Setup, group_size: u64, gamma: f64, seed: u64) -> Result<Self, Error> {
         setup.check()?;
         if !(1..=1 << 31).contains(&group_size) {
@@ -93,9 +91,7 @@ impl Simulation {
     }
 
     /// Draws a group and updates the policy.
-    ///
-    /// # Errors
-    /// [`Error::Diverged`] when a logit is no longer finite.
+    /// Fails with [`Error::Diverged`] when a logit is no longer finite.
     pub fn step(&mut self) -> Result<(), Error> {
         let rest = self.rest_rule();
         if let Some(rest) = rest.filter(|_| self.step.is_multiple_of(REST_EVERY)) {

@@ -21,9 +21,7 @@ pub struct ScaledAdvantage {
 /// A success rate of 0 or 1 gives advantages of 0: all rewards are equal.
 ///
 /// Source: F-GRPO, appendix "Focal Weight Visualization".
-///
-/// # Errors
-/// If `success_rate` is not a probability, or `gamma` is negative or not finite.
+/// Fails if `success_rate` is not a probability, or `gamma` is negative or not finite.
 pub fn population_advantage(success_rate: f64, gamma: f64) -> Result<ScaledAdvantage, Error> {
     let mu = probability("success_rate", success_rate)?;
     let weight = focal_weight(mu, exponent(gamma)?);
@@ -38,9 +36,7 @@ pub fn population_advantage(success_rate: f64, gamma: f64) -> Result<ScaledAdvan
 /// standard deviation (`ddof = 1`) plus 1e-6.
 ///
 /// `success_rate` has to be a multiple of `1/n`. Groups with equal rewards get 0, and so does a group of one.
-///
-/// # Errors
-/// As [`population_advantage`]; if `n` is 0; if no group of `n` has this success rate.
+/// Fails as [`population_advantage`]; if `n` is 0; if no group of `n` has this success rate.
 pub fn group_advantage(success_rate: f64, n: u64, gamma: f64) -> Result<ScaledAdvantage, Error> {
     let rate = probability("success_rate", success_rate)?;
     exponent(gamma)?;
@@ -67,9 +63,7 @@ pub fn group_advantage(success_rate: f64, n: u64, gamma: f64) -> Result<ScaledAd
 /// `gamma = 0` gives 1, 0.5 gives 0.679, 1 gives 1/2.
 ///
 /// Source: F-GRPO, appendix "Regularization and Update-Scale Controls".
-///
-/// # Errors
-/// If `gamma` is negative or not finite.
+/// Fails if `gamma` is negative or not finite.
 pub fn low_lr_multiplier(gamma: f64) -> Result<f64, Error> {
     // Gamma(a) / Gamma(b) = (b/a) Gamma(a+1) / Gamma(b+1) until Stirling's series converges.
     let (mut a, mut b) = (exponent(gamma)? + 1.5, gamma + 3.0);

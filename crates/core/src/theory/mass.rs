@@ -18,10 +18,8 @@ pub struct Policy {
 
 impl Policy {
     /// A policy from its probabilities and, for each action, whether it is correct.
-    ///
-    /// # Errors
-    /// If the lists are empty or differ in length, an entry is not a probability, or they don't add up
-    /// to 1 within 1e-9.
+    /// Fails if the lists are empty or differ in length, an entry is not a probability, or they don't add up to 1
+    /// within 1e-9.
     pub fn new(probabilities: Vec<f64>, correct: Vec<bool>) -> Result<Self, Error> {
         same_length(probabilities.len(), &correct)?;
         for &p in &probabilities {
@@ -36,9 +34,7 @@ impl Policy {
     }
 
     /// A policy from its logits.
-    ///
-    /// # Errors
-    /// If the lists are empty or differ in length, or a logit is not finite.
+    /// Fails if the lists are empty or differ in length, or a logit is not finite.
     pub fn from_logits(logits: &[f64], correct: Vec<bool>) -> Result<Self, Error> {
         same_length(logits.len(), &correct)?;
         for &z in logits {
@@ -99,9 +95,7 @@ impl Default for Rewards {
 
 impl Rewards {
     /// Returns these rewards if they are finite and a correct completion gets more.
-    ///
-    /// # Errors
-    /// If one is not finite or `correct <= wrong`.
+    /// Fails if one is not finite or `correct <= wrong`.
     pub fn checked(self) -> Result<Self, Error> {
         finite("R_c", self.correct)?;
         finite("R_w", self.wrong)?;
@@ -148,10 +142,8 @@ pub struct Step {
 
 impl Step {
     /// The step that the draws `sample` (indices of actions, repeats allowed) cause.
-    ///
-    /// # Errors
-    /// If `sample` is empty or names an action that doesn't exist, if `lr` is not finite, or the rewards
-    /// are not finite and in order.
+    /// Fails if `sample` is empty or names an action that doesn't exist, if `lr` is not finite, or the rewards are not
+    /// finite and in order.
     pub fn new(policy: &Policy, sample: &[usize], rewards: Rewards, lr: f64) -> Result<Self, Error> {
         let rewards = rewards.checked()?;
         finite("lr", lr)?;
@@ -297,9 +289,7 @@ impl SubsetChange {
 /// change `dz` of the logits.
 ///
 /// Source: F-GRPO, appendix "First-order Softmax Expansion and Subset-mass Identity".
-///
-/// # Errors
-/// If `dz` doesn't have one finite entry per action.
+/// Fails if `dz` doesn't have one finite entry per action.
 pub fn subset_change(
     policy: &Policy,
     dz: &[f64],

@@ -23,9 +23,7 @@ pub struct SampledMass {
 ///
 /// Source: F-GRPO, appendix "Monotonicity of Sampled Distinct Mass Conditioned on X", lemma and
 /// corollary.
-///
-/// # Errors
-/// If `n` is 0, `k > n`, the rewards are not finite and in order, or `X = k` has probability 0.
+/// Fails if `n` is 0, `k > n`, the rewards are not finite and in order, or `X = k` has probability 0.
 pub fn sampled_mass(policy: &Policy, n: u64, k: u64, rewards: Rewards) -> Result<SampledMass, Error> {
     let rewards = rewards.checked()?;
     group_size(n)?;

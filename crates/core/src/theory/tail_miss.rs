@@ -19,9 +19,7 @@ use super::{Error, group_size, probability};
 /// the result, for every `mu` and any `n`.
 ///
 /// Source: F-GRPO, section "Tail-miss probability and the group size trade-off", the active event.
-///
-/// # Errors
-/// If `mu` is not a probability or `n` is 0.
+/// Fails if `mu` is not a probability or `n` is 0.
 pub fn active_probability(mu: f64, n: u64) -> Result<f64, Error> {
     probability("mu", mu)?;
     group_size(n)?;
@@ -45,9 +43,7 @@ fn active(correct: f64, wrong: f64, n: u64) -> f64 {
 /// active probability; `tau = mu` gives 0.
 ///
 /// Source: F-GRPO, lemma of section "Tail-miss probability and the group size trade-off".
-///
-/// # Errors
-/// If `mu` or `tau` is not a probability, `tau > mu`, or `n` is 0.
+/// Fails if `mu` or `tau` is not a probability, `tau > mu`, or `n` is 0.
 pub fn tail_miss_probability(mu: f64, tau: f64, n: u64) -> Result<f64, Error> {
     check(mu, tau)?;
     group_size(n)?;
@@ -90,10 +86,8 @@ pub struct Peak {
 /// positive, found by doubling and bisection.
 ///
 /// Source: F-GRPO, appendix figure of the conditional tail-miss probability (the stars).
-///
-/// # Errors
-/// If `mu` or `tau` is not a probability or `tau > mu`; if there is no peak (`tau = 0`, `tau = mu` or
-/// `mu = 1`); if it lies beyond `2^53`.
+/// Fails if `mu` or `tau` is not a probability or `tau > mu`; if there is no peak (`tau = 0`, `tau = mu` or `mu = 1`);
+/// if it lies beyond `2^53`.
 pub fn peak(mu: f64, tau: f64) -> Result<Peak, Error> {
     check(mu, tau)?;
     if tau == 0.0 || tau == mu || mu == 1.0 {

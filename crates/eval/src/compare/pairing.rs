@@ -59,9 +59,7 @@ pub fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
 }
 
 /// Brings B's problems of one benchmark into A's order.
-///
-/// # Errors
-/// Bad input: other problems, other reference answers, another grader or other clusters.
+/// Fails on other problems, other reference answers, another grader or other clusters.
 pub fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matched> {
     let in_b: HashMap<&str, usize> = b.problems.iter().enumerate().map(|(i, p)| (p.id.as_str(), i)).collect();
     let in_a: HashMap<&str, usize> = a.problems.iter().enumerate().map(|(i, p)| (p.id.as_str(), i)).collect();

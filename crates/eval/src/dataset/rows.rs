@@ -23,9 +23,7 @@ use std::path::{Path, PathBuf};
 pub const MOST_COLUMNS: usize = 10_000;
 
 /// Reads all rows of a file, of a folder's files in name order, or of one split of a folder.
-///
-/// # Errors
-/// If a file can't be opened or doesn't match its extension, or if the path means several splits.
+/// Fails if a file can't be opened or doesn't match its extension, or if the path means several splits.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Row>> {
     read_files(path).map(|(rows, _)| rows)
 }
@@ -89,9 +87,7 @@ pub fn require_lines(path: &Path) -> anyhow::Result<()> {
 
 /// Calls `visit` with each row of a table or each object of JSON lines, and its number from 1. JSON lines are
 /// streamed, so files of any length work.
-///
-/// # Errors
-/// Bad input as in [`read`], or a line that isn't a JSON object; errors from `visit`.
+/// Fails as [`read`], on a line that isn't a JSON object, and with errors from `visit`.
 pub fn each(path: &Path, mut visit: impl FnMut(usize, Row) -> anyhow::Result<()>) -> anyhow::Result<()> {
     if is_table(path) {
         return read(path)?.into_iter().zip(1..).try_for_each(|(row, number)| visit(number, row));

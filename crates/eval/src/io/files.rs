@@ -74,9 +74,7 @@ pub fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
 }
 
 /// The entries of a folder in the order of their names.
-///
-/// # Errors
-/// Bad input: a folder that can't be listed.
+/// Fails on a folder that can't be listed.
 pub fn listed(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("{}: cannot list", folder.display()));
     let mut found: Vec<PathBuf> = entries.or_bad_input()?.flatten().map(|entry| entry.path()).collect();
@@ -169,9 +167,7 @@ pub enum Existing {
 }
 
 /// Fills a temporary folder, syncs it and renames it. Safe for concurrent processes.
-///
-/// # Errors
-/// Errors from `fill` and I/O errors; an incomplete folder never gets the final name.
+/// Fails with errors from `fill` and I/O errors; an incomplete folder never gets the final name.
 pub fn publish(
     folder: &Path,
     name: &str,
@@ -248,9 +244,7 @@ fn set_aside(path: &Path) -> anyhow::Result<PartialFolder> {
 const LOCK: &str = "lock";
 
 /// Locks a folder against other processes until the result is dropped.
-///
-/// # Errors
-/// Bad input if another process holds the lock (the message names it); otherwise an I/O error that names the file.
+/// Fails if another process holds the lock (the message names it); otherwise an I/O error that names the file.
 pub fn lock(folder: &Path) -> anyhow::Result<File> {
     let path = folder.join(LOCK);
     let mut file = File::options()

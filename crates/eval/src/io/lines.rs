@@ -78,9 +78,7 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// The next line that isn't blank.
-    ///
-    /// # Errors
-    /// I/O errors; bad input for a line of more than [`LONGEST`] bytes.
+    /// Fails with I/O errors; bad input for a line of more than [`LONGEST`] bytes.
     pub fn next_line(&mut self) -> anyhow::Result<Option<Line<'_>>> {
         loop {
             self.text.clear();
@@ -156,9 +154,7 @@ fn complete_in(
 }
 
 /// [`complete`], with each line as a record.
-///
-/// # Errors
-/// Bad input that names file, line and field; errors from `visit`; I/O errors that name the file.
+/// The error names file, line and field; errors from `visit`; I/O errors that name the file.
 pub fn each<T: DeserializeOwned>(
     path: &Path,
     mut visit: impl FnMut(T) -> anyhow::Result<()>,

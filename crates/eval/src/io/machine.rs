@@ -26,9 +26,7 @@ fn own_limit() -> Option<u64> {
 }
 
 /// Fails before allocation if a model's parameters, with `each` bytes each, need more memory than is available.
-///
-/// # Errors
-/// Bad input: the message says what determines the size, the memory needed and the memory available.
+/// The error says what determines the size, the memory needed and the memory available.
 pub fn fits(what: &str, parameters: u64, each: u64) -> anyhow::Result<()> {
     let needed = parameters.saturating_mul(each);
     match available() {

@@ -133,9 +133,7 @@ struct Fault {
 impl Server {
     /// A client for the server at `url` (with or without `/v1`), with the API key in the environment variable
     /// `key_variable`.
-    ///
-    /// # Errors
-    /// Bad input: an address that isn't http or https, or a named variable that isn't set.
+    /// Fails on an address that isn't http or https, or a named variable that isn't set.
     pub fn new(url: &str, key_variable: Option<&str>, retry: RetryPolicy) -> anyhow::Result<Self> {
         check_address("--server", url)?;
         let trimmed = url.trim_end_matches('/');
@@ -180,18 +178,14 @@ impl Server {
     }
 
     /// The names of the served models. Gives up on an unreachable server after a few seconds.
-    ///
-    /// # Errors
-    /// Bad input: no answer from the address, a missing or wrong key, or no list of models.
+    /// Fails if the address gives no answer or no list of models, or the key is missing or wrong.
     pub fn models(&self) -> anyhow::Result<Vec<String>> {
         self.list().or_else(|failure| self.unlisted(failure))
     }
 
     /// Checks that a server answers at the address, whether or not it lists its models: some servers have no such
     /// list, or fail on it, but answer everything else.
-    ///
-    /// # Errors
-    /// Bad input: no answer, or a missing or wrong key.
+    /// Fails if there is no answer, or the key is missing or wrong.
     pub fn reach(&self) -> anyhow::Result<Vec<String>> {
         match self.list() {
             Ok(models) => Ok(models),
@@ -254,9 +248,7 @@ impl Server {
     /// Posts `body` to `path` below the base address and returns the answer, with retries. `salt` makes this request's
     /// jitter different from that of others. A field that changes nothing and that the server's message refuses is left out
     /// of this request and later ones, and `max_tokens` goes by its newer name where the message asks for that.
-    ///
-    /// # Errors
-    /// If the server refuses, all retries fail, or `stop` is set.
+    /// Fails if the server refuses, all retries fail, or `stop` is set.
     pub fn post(&self, path: &str, body: &Value, stop: &AtomicBool, salt: u64) -> Result<Value, Failure> {
         let url = format!("{}/{path}", self.base);
         loop {

@@ -326,9 +326,7 @@ impl Verifier for Prepared {
 }
 
 /// Finds the tests.
-///
-/// # Errors
-/// Bad input if no row has any.
+/// Fails if no row has any.
 pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
     let answer = table.column("tests", beside.answer, &[])?;
     if answer.is_none() && !table.rows.iter().take(50).any(|row| Truth::of(row).is_some()) {

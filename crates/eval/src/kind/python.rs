@@ -109,9 +109,7 @@ pub(crate) fn file_hash(settings: &Settings) -> Option<String> {
 }
 
 /// Every column is an argument.
-///
-/// # Errors
-/// Bad input if the answer column that the user named is missing.
+/// Fails if the answer column that the user named is missing.
 pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
     let answer = table.column("answer", beside.answer, &[])?;
     let prompt = beside.prompt.to_owned();

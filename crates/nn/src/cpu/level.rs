@@ -57,9 +57,7 @@ fn asked(setting: Option<&str>, best: Level) -> Result<Level, Error> {
 }
 
 /// The level in use: the processor's best, or that of the environment variable `FGRPO_SIMD`.
-///
-/// # Errors
-/// If the variable is not a level, or the processor doesn't support it.
+/// Fails if the variable is not a level, or the processor doesn't support it.
 pub(crate) fn check() -> Result<Level, Error> {
     asked(std::env::var(VARIABLE).ok().as_deref(), best())
 }

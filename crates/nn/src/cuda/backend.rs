@@ -74,9 +74,7 @@ fn moment_of(store: Store) -> Option<usize> {
 impl CudaBackend {
     /// A device of GPUs, by number and in this order, with weights of 0. `moments`: the number type of AdamW's moments; `exact`: whether decoding and
     /// passes compute in the same bits.
-    ///
-    /// # Errors
-    /// If the model doesn't fit.
+    /// Fails if the model doesn't fit.
     pub(crate) fn new(
         config: &Config,
         layout: &Layout,

@@ -103,9 +103,7 @@ impl Decoding {
     }
 
     /// Waits for the oldest results on their way, and reads them.
-    ///
-    /// # Errors
-    /// If the device has failed, or a row's logits are not finite.
+    /// Fails if the device has failed, or a row's logits are not finite.
     pub(super) fn read_results(&mut self, stream: &Stream, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
         let Results { messages, pending } = &mut self.results;
         match pending.pop_front() {

@@ -25,9 +25,7 @@ const VARIABLE: &str = "FGRPO_CUDA_GRAPHS";
 const SYNC: &str = "FGRPO_CUDA_SYNC";
 
 /// Whether graphs are wanted: the setting of the environment variable.
-///
-/// # Errors
-/// If it is neither `on` nor `off`.
+/// Fails if it is neither `on` nor `off`.
 pub(super) fn wanted() -> Result<bool, Error> {
     Ok(switch::is_on(VARIABLE, true)? && !switch::is_on(SYNC, false)?)
 }

@@ -76,9 +76,7 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     /// A decoder with fresh weights: matrices normal with standard deviation `std`, biases 0, norms 1. `normal` gives the standard normal number of
     /// an index; it is called from several threads at the same time.
-    ///
-    /// # Errors
-    /// If the threads can't be started, the environment variable `FGRPO_SIMD` names an instruction set that isn't there, or there is no such GPU or too
+    /// Fails if the threads can't be started, the environment variable `FGRPO_SIMD` names an instruction set that isn't there, or there is no such GPU or too
     /// little memory on it.
     ///
     /// # Panics
@@ -109,9 +107,7 @@ impl Engine {
     }
 
     /// The decoder of a checkpoint, its weights in f32.
-    ///
-    /// # Errors
-    /// If a tensor is missing or of another shape, the threads can't be started, or there is no such GPU or too little memory on it.
+    /// Fails if a tensor is missing or of another shape, the threads can't be started, or there is no such GPU or too little memory on it.
     ///
     /// # Panics
     /// If the device has no threads.
@@ -122,9 +118,7 @@ impl Engine {
     /// [`Engine::open`] with the matrices of the layers in a `base` format, if one is given: they are frozen, and can only be trained through adapters.
     /// Each is converted when it is read, so that memory never holds a second model. Those that bitsandbytes has converted to NF4 are taken as they are;
     /// without a `base`, they have their values in full.
-    ///
-    /// # Errors
-    /// As [`Engine::open`], or if the checkpoint is in another format.
+    /// Fails as [`Engine::open`], or if the checkpoint is in another format.
     ///
     /// # Panics
     /// As [`Engine::open`].
@@ -247,9 +241,7 @@ impl Engine {
 
     /// Scores the batch, calls `loss` for each family's derivatives and ADDS their gradient. Families whose derivatives are all zero need no backward
     /// pass. Returns the scores and what `loss` returned for each family with predictions, in their order.
-    ///
-    /// # Errors
-    /// If the scores aren't finite, or the device fails; the gradient is then incomplete and must be zeroed.
+    /// Fails if the scores aren't finite, or the device fails; the gradient is then incomplete and must be zeroed.
     ///
     /// # Panics
     /// As [`Engine::score`].
@@ -277,9 +269,7 @@ impl Engine {
     }
 
     /// Loads a state from [`Engine::optimizer_state`]. A GPU with moments in bf16 rounds them to nearest, which changes none that were bf16.
-    ///
-    /// # Errors
-    /// If a tensor is missing, unknown, or of another length; nothing has changed then.
+    /// Fails if a tensor is missing, unknown, or of another length; nothing has changed then.
     pub fn load_state(&mut self, state: &OptimizerState<'_>) -> Result<(), Error> {
         let tensors: Vec<(&str, usize)> =
             state.tensors.iter().map(|(name, _, values)| (name.as_str(), values.len())).collect();
@@ -305,9 +295,7 @@ impl Engine {
     }
 
     /// Reads all tensors again from a checkpoint of the same sizes, with its weights in f32. Gradient and optimizer state stay.
-    ///
-    /// # Errors
-    /// If the engine has adapters, or a tensor is missing or of another shape; the weights are then unknown.
+    /// Fails if the engine has adapters, or a tensor is missing or of another shape; the weights are then unknown.
     pub fn reload(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
         if self.lora().is_some() {
             return Err(Error::request("reload", "an engine that has adapters", "one without"));
@@ -342,21 +330,15 @@ impl Engine {
 
         /// Writes the model to a checkpoint folder as transformers does with bitsandbytes: the layers' matrices in NF4, other tensors in `dtype`. Matrices that
         /// are in NF4, and have no adapters, keep their codes; others are quantized.
-        ///
-        /// # Errors
-        /// If the folder holds weights or can't be written, or a number is not finite in `dtype`. `config.json` is then missing.
+        /// Fails if the folder holds weights or can't be written, or a number is not finite in `dtype`. `config.json` is then missing.
         fn write_in_4_bits(&self, dir: &Path, dtype: Dtype) -> Result<(), Error> = engine => engine.write_in_4_bits(dir, dtype);
 
         /// Overwrites one tensor.
-        ///
-        /// # Errors
-        /// If there is no such tensor, it has another length, or it is a matrix with adapters: that is computed from its base and factors.
+        /// Fails if there is no such tensor, it has another length, or it is a matrix with adapters: that is computed from its base and factors.
         fn set_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> = engine => engine.set_tensor(name, values);
 
         /// Computes log-probabilities and entropies of the batch's predictions.
-        ///
-        /// # Errors
-        /// If they aren't finite, or the device fails.
+        /// Fails if they aren't finite, or the device fails.
         ///
         /// # Panics
         /// If the batch is malformed (see [`Batch`]), or the temperature is not positive.
@@ -376,9 +358,7 @@ impl Engine {
 
         /// Clips the gradient to `max_norm`, takes an AdamW step and zeroes the gradient. If the gradient isn't finite, the weights don't change, but the
         /// gradient is still zeroed, and the report says so.
-        ///
-        /// # Errors
-        /// If the device fails. The weights are then unknown.
+        /// Fails if the device fails. The weights are then unknown.
         fn update(&mut self, adamw: &AdamW, max_norm: Option<f64>) -> Result<UpdateReport, Error> = engine => engine.update(adamw, max_norm);
 
         /// Whether a GPU's decoding steps are submitted as CUDA graphs. They are at first, unless the environment variable `FGRPO_CUDA_GRAPHS` is `off`. Results
@@ -398,9 +378,7 @@ impl Engine {
 
         /// Loads the state of an optimizer tensor by tensor, so that there is never a second copy: `tensors` are the names and lengths of
         /// [`OptimizerState::tensors`], and `read` writes the values of the one with an index.
-        ///
-        /// # Errors
-        /// If a tensor is missing, unknown, or of another length; nothing has changed then. If `read` fails: the state is then that of no update.
+        /// Fails if a tensor is missing, unknown, or of another length; nothing has changed then. If `read` fails: the state is then that of no update.
         fn load_optimizer(&mut self, step: u64, tensors: &[(&str, usize)], read: &mut dyn FnMut(usize, &mut [f32]) -> Result<(), Error>)
             -> Result<(), Error> = engine => engine.load_optimizer(step, tensors, read);
 
@@ -409,9 +387,7 @@ impl Engine {
         /// Every draw is `uniform(prompt, sample, position)`, so a sample does not depend on what else is sampled. `stop`, if given, is called with a
         /// completion's tokens after each draw and ends it by returning `true`. `on_done` receives completions as they finish, in an order that may
         /// differ between runs, and ends generation by breaking.
-        ///
-        /// # Errors
-        /// If a setting is out of range, the bound on cached tokens is too small for one sequence, or logits are not finite.
+        /// Fails if a setting is out of range, the bound on cached tokens is too small for one sequence, or logits are not finite.
         ///
         /// # Panics
         /// If a prompt is empty or has a token outside the vocabulary.
@@ -434,9 +410,7 @@ impl Engine {
         /// Adds LoRA's factors to the matrices that `lora` names. From now on only the factors are trained; nothing else has a gradient or optimizer state.
         /// The weights are unchanged at first: `B` is 0, and `A` uniform within `1 / √inputs` from `uniform`, which gives numbers in [0, 1), as in PEFT.
         /// An existing gradient or optimizer state is dropped.
-        ///
-        /// # Errors
-        /// If a setting is impossible ([`LoraConfig::check`]), or the engine has adapters already.
+        /// Fails if a setting is impossible ([`LoraConfig::check`]), or the engine has adapters already.
         fn adapt(&mut self, lora: &LoraConfig, uniform: &mut dyn FnMut() -> f64) -> Result<(), Error> = engine => engine.adapt(lora, uniform);
 
         /// LoRA's settings, where the engine has adapters.
@@ -451,18 +425,15 @@ impl Engine {
 
         /// Writes the factors as PEFT does: `adapter_model.safetensors`, in f32, and `adapter_config.json` with `base` as the base model's name or path.
         /// The folder is created if necessary and must not contain an adapter.
-        ///
-        /// # Errors
-        /// If the folder can't be written or holds an adapter, or a factor is not finite.
+        /// Fails if the folder can't be written or holds an adapter, or a factor is not finite.
         ///
         /// # Panics
         /// If the engine has no adapters.
         fn write_adapter(&self, dir: &Path, base: &str) -> Result<(), Error> = engine => engine.write_adapter(dir, base);
 
         /// Loads an adapter in PEFT's layout. An engine without adapters gets the folder's settings; one with adapters must have the same settings.
-        ///
-        /// # Errors
-        /// If the folder is not an adapter of this model, uses what is not supported (the setting is named), or has other settings. Nothing has changed then.
+        /// Fails if the folder is not an adapter of this model, uses what is not supported (the setting is named), or has other settings. Nothing has changed
+        /// then.
         fn read_adapter(&mut self, dir: &Path) -> Result<(), Error> = engine => engine.read_adapter(dir);
 
         /// Restores the base weights and removes the factors, with their gradient and optimizer state. Without adapters it does nothing.
@@ -473,18 +444,14 @@ impl Engine {
 
         /// Continues from a state of [`Engine::training_state`], bit for bit if [`Engine::gather_gradient`] was called before. The engine's adapters are
         /// replaced by the state's if their settings differ.
-        ///
-        /// # Errors
-        /// If the state is one of another model, or the device fails.
+        /// Fails if the state is one of another model, or the device fails.
         fn set_training_state(&mut self, state: &TrainingState) -> Result<(), Error> = engine => engine.set_training_state(state);
 
         /// Adds up the executors' parts of the gradient. Later sums then no longer depend on whether the gradient was copied in between.
         fn gather_gradient(&mut self) = engine => engine.gather_gradient();
 
         /// Overwrites one of LoRA's factors, by its PEFT name.
-        ///
-        /// # Errors
-        /// If there is no such factor, or it has another length.
+        /// Fails if there is no such factor, or it has another length.
         ///
         /// # Panics
         /// If the engine has no adapters.

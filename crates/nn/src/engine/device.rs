@@ -158,9 +158,7 @@ pub(super) const NO_GPU: &str = "`fgrpo devices` lists what is found; --device c
 
 impl DeviceName {
     /// Whether it can be used on this machine.
-    ///
-    /// # Errors
-    /// No driver, one that is too old, no such GPU, or one that can't be used.
+    /// Fails if there is no driver or an old one, or no such GPU that can be used.
     pub fn check(self) -> Result<(), Error> {
         match self {
             DeviceName::Cuda(gpus) => gpus

@@ -266,9 +266,7 @@ impl Gguf {
     }
 
     /// Maps a file and checks its header.
-    ///
-    /// # Errors
-    /// If it can't be read, is of another kind or version, is truncated, or has a tensor of a type that isn't supported.
+    /// Fails if it can't be read, is of another kind or version, is truncated, or has a tensor of a type that isn't supported.
     pub fn open(path: &Path) -> Result<Gguf, Error> {
         let file = input::open(path).map_err(Error::io("open", path))?;
         // SAFETY: as for a safetensors file: it is opened for reading, and only a process that shortens it meanwhile can crash this one.
@@ -284,9 +282,7 @@ impl Gguf {
     }
 
     /// A value of the metadata; `None` if the file has no such key.
-    ///
-    /// # Errors
-    /// If a text is not UTF-8.
+    /// Fails if a text is not UTF-8.
     pub fn value(&self, key: &str) -> Result<Option<Value>, Error> {
         let Some(&(kind, at)) = self.metadata.get(key) else { return Ok(None) };
         let value = Cursor { bytes: &self.map, at }.value(kind);
@@ -294,9 +290,7 @@ impl Gguf {
     }
 
     /// [`Gguf::value`] as a text.
-    ///
-    /// # Errors
-    /// As [`Gguf::value`], and if it is something else.
+    /// Fails as [`Gguf::value`], and if it is something else.
     pub fn text(&self, key: &str) -> Result<Option<String>, Error> {
         match self.value(key)? {
             Some(Value::String(text)) => Ok(Some(text)),

@@ -189,9 +189,7 @@ impl AlgorithmConfig {
     }
 
     /// The settings in force at a step, and the scheduled values among them by key.
-    ///
-    /// # Errors
-    /// Bad input if a scheduled value isn't valid; never for a configuration that was checked.
+    /// Fails if a scheduled value isn't valid; never for a configuration that was checked.
     pub fn at(&self, step: u64) -> anyhow::Result<(Self, BTreeMap<String, f64>)> {
         if self.schedule.is_empty() {
             return Ok((self.clone(), BTreeMap::new()));

@@ -31,9 +31,7 @@ pub fn about(text: &str) -> &str {
 }
 
 /// The text of a configuration file, or of a built-in one. A file comes first.
-///
-/// # Errors
-/// Bad input if there is neither, with the nearest names.
+/// Fails if there is neither, with the nearest names.
 pub fn text(path: &Path) -> anyhow::Result<String> {
     if !path.exists() {
         let found = path.to_string_lossy();

@@ -165,9 +165,7 @@ impl std::fmt::Display for Override<'_> {
 
 /// Parses a TOML text with overrides into a typed table. `elsewhere` suggests full key names for a key that its own
 /// table doesn't have.
-///
-/// # Errors
-/// Bad input for an unknown key or invalid value, with its line in the text or the override that it came from.
+/// Fails on an unknown key or invalid value, with its line in the text or the override that it came from.
 pub fn typed<T: DeserializeOwned>(
     text: &str,
     overrides: &[Override<'_>],

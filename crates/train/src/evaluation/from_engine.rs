@@ -46,9 +46,7 @@ const EPISODES: usize = 512;
 const BATCH: usize = 64;
 
 /// Generates the plan's samples that are missing in `store`. Returns why some are still missing.
-///
-/// # Errors
-/// Problems that don't fit the model, and errors from the engine.
+/// Fails on problems that don't fit the model, and errors from the engine.
 pub fn generate(
     policy: Policy<'_>,
     plan: &Plan,

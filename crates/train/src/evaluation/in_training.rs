@@ -27,9 +27,7 @@ pub const REMEDIES: Remedies = Remedies {
 };
 
 /// Fails before any work is done if the task lacks the problems for the configuration's evaluations.
-///
-/// # Errors
-/// Bad input with the split's size and how to change it.
+/// The error has the split's size and says how to change it.
 pub fn check_held_out(config: &Config, task: &Task) -> anyhow::Result<()> {
     if config.eval.is_enabled() && task.is_empty(Split::HeldOut) {
         bad_input!(
@@ -94,9 +92,7 @@ impl Series {
 
     /// Evaluates the policy of a step in the same folder layout as `fgrpo eval`. The problems of a mix are also counted by
     /// part. `None` if asked to stop; the next call continues from the stored samples.
-    ///
-    /// # Errors
-    /// A folder that has another evaluation or can't be written, and errors from the engine.
+    /// Fails on a folder that has another evaluation or can't be written, and errors from the engine.
     pub fn evaluate(
         &self,
         step: u64,

@@ -232,9 +232,7 @@ fn leave_out_long(settings: &Settings, pools: &mut [Pool]) -> anyhow::Result<()>
 
 /// Measures the samples of the problems in `records`, which say how each was put to the base model. What is left out is a
 /// `tracing` event.
-///
-/// # Errors
-/// Bad input in folders and checkpoints; what the engine reports.
+/// Fails on bad input in folders and checkpoints, and with errors of the engine.
 pub fn measure(settings: &Settings, records: &[PromptRecord]) -> anyhow::Result<Nll> {
     let pools = read_pools(settings, records)?;
     let base = log_probabilities(&settings.base, &pools)?;

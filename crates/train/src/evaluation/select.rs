@@ -119,9 +119,7 @@ pub struct Selection {
 }
 
 /// Applies the rule.
-///
-/// # Errors
-/// Bad input: a folder that is no run, evaluations that can't be compared, nothing to choose from.
+/// Fails on a folder that isn't a run, on evaluations that can't be compared, and if there is nothing to choose from.
 pub fn select(settings: &Settings) -> anyhow::Result<Selection> {
     let folders = Folders::read(settings)?;
     let Settings { k, part, compute, .. } = settings;

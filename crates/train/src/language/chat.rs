@@ -73,9 +73,7 @@ pub struct ChatTemplate {
 
 impl ChatTemplate {
     /// Reads `chat_template.jinja`, or the template inside `tokenizer_config.json`.
-    ///
-    /// # Errors
-    /// Bad input that names the folder, if there is no template, or if there are several and none is called default.
+    /// The error names the folder, if there is no template, or if there are several and none is called default.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
         Self::in_folder(folder)?.ok_or_else(|| missing(folder))
     }
@@ -195,10 +193,8 @@ impl ChatTemplate {
     }
 
     /// Renders a conversation.
-    ///
-    /// # Errors
-    /// Bad input that names the template's file: an exception from the template, invalid use of a construct, or more
-    /// work, memory or output than a prompt can need.
+    /// The error names the template's file: an exception from the template, invalid use of a construct, or more work,
+    /// memory or output than a prompt can need.
     pub fn render(&self, messages: &[Message], options: &ChatOptions) -> anyhow::Result<String> {
         self.render_values(&messages, &(), options)
     }

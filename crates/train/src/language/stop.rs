@@ -19,9 +19,7 @@ pub struct StopTexts {
 
 impl StopTexts {
     /// `key` is the configuration key of the texts, for messages.
-    ///
-    /// # Errors
-    /// Bad input: an empty text, which would end every completion immediately.
+    /// Fails on an empty text, which would end every completion immediately.
     pub fn new(key: &str, texts: Vec<String>) -> anyhow::Result<Self> {
         if texts.iter().any(String::is_empty) {
             bad_input!("{key}: found an empty text, wanted texts of at least one character");

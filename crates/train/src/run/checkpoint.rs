@@ -96,9 +96,7 @@ pub fn write_policy(folder: &Path, engine: &Engine, base: &str, merged: bool) ->
 
 /// Reads the policy that [`write_policy`] wrote to `folder` into an engine of its model. The gradient is then 0, and the
 /// optimizer as before any update.
-///
-/// # Errors
-/// If the folder is damaged or of another model; the engine's weights are then unknown.
+/// Fails if the folder is damaged or of another model; the engine's weights are then unknown.
 pub fn reload_policy(folder: &Path, engine: &mut Engine) -> anyhow::Result<()> {
     let adapter = folder.join(ADAPTER);
     engine.remove_adapters();
@@ -113,10 +111,8 @@ pub fn reload_policy(folder: &Path, engine: &mut Engine) -> anyhow::Result<()> {
 
 /// Reads the policy that [`Contents::write`] wrote to `folder`. For an adapter, `base` makes the engine of the base
 /// model.
-///
-/// # Errors
-/// Bad input if only one of the configuration and the folder has an adapter; otherwise an error that names what can't
-/// be read.
+/// Fails if only one of the configuration and the folder has an adapter; otherwise an error that names what can't be
+/// read.
 pub fn read_policy(
     folder: &Path,
     config: &Config,
@@ -206,9 +202,7 @@ pub fn prepare_step(
 
 /// Renames a prepared checkpoint to its final name, records its step next to the folder, and deletes older
 /// checkpoints.
-///
-/// # Errors
-/// An I/O error that names the file; earlier checkpoints remain.
+/// Fails with an I/O error that names the file; earlier checkpoints remain.
 pub fn publish_step(folder: &Path, prepared: Prepared, step: u64, keep: Keep) -> anyhow::Result<PathBuf> {
     let path = prepared.publish(Existing::Replace)?;
     write_whole(&record(folder), format!("{step}\n").as_bytes())?;
@@ -217,9 +211,7 @@ pub fn publish_step(folder: &Path, prepared: Prepared, step: u64, keep: Keep) ->
 }
 
 /// [`prepare_step`] followed by [`publish_step`].
-///
-/// # Errors
-/// An I/O error that names the file; earlier checkpoints remain.
+/// Fails with an I/O error that names the file; earlier checkpoints remain.
 pub fn save(
     folder: &Path,
     engine: &Engine,
@@ -325,9 +317,7 @@ pub fn write_optimizer(path: &Path, state: &OptimizerState<'_>) -> anyhow::Resul
 }
 
 /// The engine and the state of a checkpoint of `stage`, for a resume; `base` as in [`read_policy`].
-///
-/// # Errors
-/// Bad input for a checkpoint that is damaged, of another stage or without optimizer state, naming the file and what is
+/// Fails on a checkpoint that is damaged, of another stage or without optimizer state, naming the file and what is
 /// wrong with it; otherwise the error of the device.
 pub fn open(
     folder: &Path,
@@ -387,9 +377,7 @@ fn read_state(folder: &Path) -> anyhow::Result<TrainerState> {
 }
 
 /// Reads the optimizer state into the engine tensor by tensor, so it is in memory only once.
-///
-/// # Errors
-/// An error that names the file and what is wrong with it. Missing moments are an error, never zeros.
+/// Fails with an error that names the file and what is wrong with it. Missing moments are an error, never zeros.
 pub fn read_optimizer(path: &Path, engine: &mut Engine, step: u64) -> anyhow::Result<()> {
     let file = TensorFile::open(path)?;
     let tensors: Vec<(&str, usize)> =

@@ -33,9 +33,7 @@ const BLOCK: u64 = 4 << 20;
 const SETTLED: i128 = 2_000_000_000;
 
 /// The fingerprint of a checkpoint folder or GGUF file. `memory` is the cache file.
-///
-/// # Errors
-/// Bad input: a folder without weights, or a file that can't be read.
+/// Fails on a folder without weights, or a file that can't be read.
 pub fn of_checkpoint(dir: &Path, memory: Option<&Path>) -> anyhow::Result<String> {
     of(dir, "config.json", memory)
 }

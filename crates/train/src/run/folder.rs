@@ -73,10 +73,8 @@ const OUTPUTS: [&str; 14] = [
 impl RunDir {
     /// Opens the folder for a new run of `stage`. `if_exists` says what to do if it already has one. A run that is
     /// resumed keeps its configuration until [`RunDir::adopt`].
-    ///
-    /// # Errors
-    /// Bad input if the folder has another run, is in use by another process, or has a run to resume whose checkpoints
-    /// are gone; or as [`refuse_changes`]. I/O errors if it can't be written.
+    /// Fails if the folder has another run, is in use by another process, or has a run to resume whose checkpoints are
+    /// gone; or as [`refuse_changes`]. I/O errors if it can't be written.
     pub fn open(path: &Path, config: &Config, if_exists: IfExists, stage: Stage) -> anyhow::Result<Self> {
         std::fs::create_dir_all(path).with_context(|| format!("creating run folder {}", path.display()))?;
         let lock = lock(path)?;
@@ -189,9 +187,7 @@ impl RunDir {
 
     /// Fails if the run's folder was moved or removed. The run doesn't follow it: two folders with half a run each
     /// would be worse.
-    ///
-    /// # Errors
-    /// If it isn't there; the message says how to continue.
+    /// Fails if it isn't there; the message says how to continue.
     pub fn check_place(&self) -> anyhow::Result<()> {
         if !is_lock_of(&self.lock, &self.path) {
             bail!(
@@ -280,9 +276,7 @@ pub fn missing_steps(found: &[u64], last: u64) -> String {
 /// The keys in which `config` differs from the `text` of a run's `config.toml`, as `key: before -> after`. A key that
 /// an older version didn't have counts as what the older version did, which is its default except for those of
 /// `with_earlier_defaults`.
-///
-/// # Errors
-/// Bad input if the text isn't TOML.
+/// Fails if the text isn't TOML.
 pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<Vec<String>> {
     let written = text.parse().with_context(|| format!("reading {}", path.display())).or_bad_input()?;
     let written = with_earlier_defaults(written);
@@ -327,9 +321,7 @@ fn is_of_the_start(change: &str, config: &Config, stage: Stage) -> bool {
 
 /// Fails if the run of `stage` in `folder`, whose configuration is `text`, would be resumed with another one, unless
 /// changes are accepted; and in any case if the run has a checkpoint and would start otherwise.
-///
-/// # Errors
-/// Bad input that names the keys that differ; a text that isn't TOML.
+/// The error names the keys that differ; it fails too if the text isn't TOML.
 pub fn refuse_changes(
     folder: &Path,
     text: &str,

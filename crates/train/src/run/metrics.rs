@@ -292,9 +292,7 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Logged>> {
 }
 
 /// Converts a line to metrics, to go on from it; a non-finite value is read as 0.
-///
-/// # Errors
-/// If the line has another format.
+/// Fails if the line has another format.
 pub fn of_line(mut line: Value) -> Result<Metrics, Misfit> {
     finite(&mut line);
     json::of_value(line)

@@ -74,9 +74,7 @@ pub struct Inputs {
 
 impl Inputs {
     /// What a run of `stage` works on.
-    ///
-    /// # Errors
-    /// If the files of `model.path` can't be read.
+    /// Fails if the files of `model.path` can't be read.
     pub fn of(config: &Config, task: &Task, stage: Stage) -> anyhow::Result<Self> {
         let rl = stage == Stage::Rl;
         let path = config.model.path.as_deref();
@@ -129,9 +127,7 @@ fn differs(before: &[Session], of: impl Fn(&Session) -> &String, now: &str) -> b
 }
 
 /// Adds this session to the run's.
-///
-/// # Errors
-/// Bad input if the session before had other problems, or other graders, whose verdicts these would mix with, unless
+/// Fails if the session before had other problems, or other graders, whose verdicts these would mix with, unless
 /// changes are accepted; and in any case if it had another adapter's base or reference. If the file can't be read or
 /// written.
 pub fn begin(

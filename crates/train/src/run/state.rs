@@ -30,9 +30,7 @@ fn resolved(config: &Config) -> anyhow::Result<Config> {
 }
 
 /// What the folder holds of a run of `config`.
-///
-/// # Errors
-/// Bad input for a run of another configuration, naming the keys that differ, or of another estimator of the user's own.
+/// Fails on a run of another configuration, naming the keys that differ, or of another estimator of the user's own.
 pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
     let written = folder.join("config.toml");
     let text = match std::fs::read_to_string(&written) {

@@ -16,9 +16,7 @@ pub struct Demonstrations {
 
 impl Demonstrations {
     /// Finds the demonstrations in a split.
-    ///
-    /// # Errors
-    /// Bad input if no training problem has a demonstration.
+    /// Fails if no training problem has a demonstration.
     pub fn of(task: &Task, split: Split) -> anyhow::Result<Self> {
         let problems = task.len(split);
         let those: Vec<u64> = (0..problems).filter(|&id| task.demonstrates(split, id)).collect();
@@ -58,9 +56,7 @@ impl Demonstrations {
     }
 
     /// A batch of the prompts and demonstrations of some problems.
-    ///
-    /// # Errors
-    /// Bad input that names a problem whose demonstration can't be tokenized or is empty.
+    /// The error names a problem whose demonstration can't be tokenized or is empty.
     pub fn batch(&self, task: &Task, problems: impl Iterator<Item = u64>) -> anyhow::Result<Batch> {
         let mut batch = Batch::default();
         for id in problems {

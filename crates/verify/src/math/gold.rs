@@ -30,9 +30,7 @@ pub fn gold(text: &str) -> Cow<'_, str> {
 
 /// The reference answer in a JSON value: a text, a number, a truth value, a list of them, or an object with one of them
 /// as its only field that isn't null.
-///
-/// # Errors
-/// What was found, where it is no answer.
+/// Fails with what was found, where it is no answer.
 pub fn gold_in(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(gold(text).into_owned()),

@@ -42,9 +42,7 @@ pub struct Words {
 
 impl Words {
     /// `bare`: whether a word counts without "answer" before it. `lowercase`: whether the value is in lower case.
-    ///
-    /// # Errors
-    /// If the words are too many for one pattern.
+    /// Fails if the words are too many for one pattern.
     pub fn new(words: &[String], bare: bool, lowercase: bool) -> Result<Self, String> {
         let any = words.iter().map(|word| regex::escape(word)).collect::<Vec<_>>().join("|");
         let word = format!("(?P<word>{any})");

@@ -232,9 +232,7 @@ impl fmt::Debug for Verifier {
 
 impl Verifier {
     /// Decodes a problem's stored data.
-    ///
-    /// # Errors
-    /// If the data is not JSON or lacks a field of the task's verifier; the message names the field.
+    /// Fails if the data is not JSON or lacks a field of the task's verifier; the message names the field.
     pub fn parse(task: Task, game_data_str: &str) -> Result<Self, Error> {
         Ok(Self { task, rules: task.rules(&game::Game::parse(task, game_data_str)?)? })
     }
@@ -265,9 +263,7 @@ impl Verifier {
 }
 
 /// Checks one response to one problem. To check several, parse the [`Verifier`] once.
-///
-/// # Errors
-/// If the task is unknown or the problem's data can't be parsed. The caller must report it and not treat it as a
+/// Fails if the task is unknown or the problem's data can't be parsed. The caller must report it and not treat it as a
 /// verdict.
 pub fn check(task: &str, game_data_str: &str, response: &str, options: &Options) -> Result<Outcome, Error> {
     Ok(Verifier::parse(task.parse()?, game_data_str)?.check(response, options))

@@ -41,26 +41,20 @@ pub enum EvalError {
 type Result<T> = std::result::Result<T, EvalError>;
 
 /// Parses a literal: numbers, strings, `True`, `False`, `None`, lists, tuples, sets and dictionaries of them.
-///
-/// # Errors
-/// If `ast.literal_eval` would raise.
+/// Fails if `ast.literal_eval` would raise.
 pub fn literal(source: &str) -> Result<Value> {
     run(source, Dialect::Literal)
 }
 
 /// Parses a literal of plainly written parts: decimal numbers without leading zeros, underscores, exponents or plus
 /// signs, text, and lists, tuples, sets and dictionaries of them.
-///
-/// # Errors
-/// If the text is anything else.
+/// Fails if the text is anything else.
 pub fn plain(source: &str) -> Result<Value> {
     run(source, Dialect::Plain)
 }
 
 /// Computes an expression of literals, arithmetic, comparisons and boolean operators.
-///
-/// # Errors
-/// If `eval` would raise, or the work is beyond the budget.
+/// Fails if `eval` would raise, or the work is beyond the budget.
 pub fn evaluate(source: &str) -> Result<Value> {
     run(source, Dialect::Expression)
 }

@@ -39,9 +39,7 @@ const MAX_DEPTH: usize = 200;
 const MAX_STEPS: usize = 2000;
 
 /// The exact value of an expression of decimal integers, operators and parentheses.
-///
-/// # Errors
-/// If the text is not such an expression, divides by zero, or is beyond the budget.
+/// Fails if the text is not such an expression, divides by zero, or is beyond the budget.
 pub fn evaluate(text: &str) -> Result<RBig> {
     let mut parser = Parser { text: text.as_bytes(), at: 0, depth: 0, steps: MAX_STEPS };
     let value = parser.sum()?;

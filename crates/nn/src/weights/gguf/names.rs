@@ -75,9 +75,7 @@ pub(super) fn stored_row(row: usize, head: usize) -> usize {
 
 impl Gguf {
     /// The fields of the `config.json` that belongs to this file.
-    ///
-    /// # Errors
-    /// If a key is missing or of another type.
+    /// Fails if a key is missing or of another type.
     pub fn config(&self) -> Result<Map<String, Value>, Error> {
         if let Some(parts) = self.value("split.count")?.filter(|parts| *parts != 1) {
             let wanted = "a whole model; llama-gguf-split --merge makes one of several files";

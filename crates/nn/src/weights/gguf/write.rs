@@ -147,9 +147,7 @@ fn metadata(config: &Config, kind: GgufType) -> Vec<(String, Item)> {
 /// Writes a GGUF file. `about` is added to what the configuration says: names, tokenizer, template.
 ///
 /// `tensors` gives name, shape and values of each tensor of [`Config::tensors`], in any order, one at a time. A failure leaves no file.
-///
-/// # Errors
-/// For a family or a scaling of positions that isn't written; if the file can't be written, or a number is not finite in its type.
+/// Fails for a family or a scaling of positions that isn't written; if the file can't be written, or a number is not finite in its type.
 pub fn write_gguf<'a, N: AsRef<str>, S: AsRef<[usize]>>(
     path: &Path,
     config: &Config,

@@ -28,9 +28,7 @@ pub struct Memory {
 }
 
 /// Rejects settings whose step would take an exabyte, because sums of such sizes would overflow 64 bits.
-///
-/// # Errors
-/// Bad input: names the settings that determine the size of a step.
+/// The error names the settings that determine the size of a step.
 pub fn refuse_uncountable(config: &Config, model: &ModelConfig, lengths: &Lengths) -> anyhow::Result<()> {
     let [step, evaluation] = workloads(config, lengths, None);
     let tokens = |w: &Workload| {

@@ -84,9 +84,7 @@ impl Generated {
 
 /// Generates one problem. `difficulty` is from 1 to 10, `index` is stored in the problem's `trace_id`, `random` gives
 /// uniform 64-bit numbers; equal numbers give equal problems.
-///
-/// # Errors
-/// If the task has no generator, the difficulty is out of range, or no attempt succeeds (not observed).
+/// Fails if the task has no generator, the difficulty is out of range, or no attempt succeeds (not observed).
 pub fn generate(
     task: Task,
     difficulty: u32,

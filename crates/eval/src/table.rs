@@ -18,8 +18,6 @@ pub struct Part {
     pub bold: bool,
     /// Significant.
     pub underline: bool,
-    /// Second best.
-    pub dagger: bool,
 }
 
 impl<T: Into<String>> From<T> for Cell {
@@ -28,24 +26,13 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// One row.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Row {
-    /// Entries, the row's name first.
-    pub cells: Vec<Cell>,
-    /// Grey: the selected or matched row.
-    pub shaded: bool,
-    /// A rule stands above it.
-    pub rule: bool,
-}
-
 /// A table with a header line.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Table {
     /// Names of the columns.
     pub header: Vec<String>,
-    /// Rows below.
-    pub rows: Vec<Row>,
+    /// The cells of each row, its name first.
+    pub rows: Vec<Vec<Cell>>,
     /// How many columns name a row; the others hold numbers.
     pub names: usize,
     /// Whether all cells are words.
@@ -75,7 +62,7 @@ impl Table {
 
     /// Adds a plain row.
     pub fn push<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
-        self.rows.push(Row { cells: cells.into_iter().map(Into::into).collect(), ..Row::default() });
+        self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 }
 

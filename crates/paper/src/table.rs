@@ -137,8 +137,7 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
     for line in &lines {
         let values = columns.iter().map(|&i| line.cells[i].iter().map(Cell::part).collect());
         let heads = line.head.iter().map(|h| table::Cell::from(h.clone()));
-        let cells = heads.chain(values.map(|parts| table::Cell { parts })).collect();
-        table.rows.push(table::Row { cells, shaded: false, rule: false });
+        table.rows.push(heads.chain(values.map(|parts| table::Cell { parts })).collect());
     }
     Ok(Made {
         table,

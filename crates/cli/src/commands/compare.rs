@@ -16,7 +16,7 @@ use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::json;
 use fgrpo_eval::pass_at_k::powers_of_two;
 use fgrpo_eval::samples::MOST_UNSCORABLE;
-use fgrpo_eval::table::{Cell, Part, Row, Table, bound, percent, points};
+use fgrpo_eval::table::{Cell, Part, Table, bound, percent, points};
 use fgrpo_train::run::folder::differences;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -133,7 +133,7 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
         return Ok(());
     }
     let significant = "p < 0.05 by the subsampling test";
-    outln!("{}", table.legend(args.format, "the better of the two", significant, "second best"));
+    outln!("{}", table.legend(args.format, "the better of the two", significant));
     let sizes: BTreeSet<u64> = comparisons.iter().map(|c| c.m).collect();
     let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
     outln!("p: paired subsampling test, m = {}", sizes.join(" and "));
@@ -226,7 +226,7 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
         }
         let part = |v: f64, better: bool| {
             let underline = better && c.significant();
-            Cell { parts: vec![Part { text: percent(v), bold: better, underline, dagger: false }] }
+            Cell { parts: vec![Part { text: percent(v), bold: better, underline }] }
         };
         // What prints the same is equal.
         let apart = percent(c.a) != percent(c.b);
@@ -245,7 +245,7 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
         let bootstrap = [interval(drawn.interval), p_shown(drawn.p_value)];
         let counts = changed.map(|n| of_one(n.to_string()));
         cells.extend(texts.into_iter().chain(corrected).chain(bootstrap).chain(counts).map(Cell::from));
-        table.rows.push(Row { cells, ..Row::default() });
+        table.rows.push(cells);
     }
     table
 }

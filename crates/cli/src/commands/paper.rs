@@ -193,7 +193,7 @@ fn rendered(made: &Made, format: Format) -> String {
     for (file, _) in made.figures.iter().filter(|_| format == Format::Markdown) {
         out += &format!("![{}]({file}.svg)\n\n", made.item.title);
     }
-    let marks = made.table.legend(format, BOLD, "", "");
+    let marks = made.table.legend(format, BOLD, "");
     let tables = [&made.table, &made.effects]
         .map(|t| if t.rows.is_empty() { String::new() } else { t.render(format) });
     out += &tables[0];

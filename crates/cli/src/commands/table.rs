@@ -1,7 +1,7 @@
 //! `fgrpo table`: methods by benchmarks, pass@k in each cell, with the marks of the paper's tables.
 //!
 //! With pairs (baseline, focal), bold is the better of a pair and underlined what the paired test finds
-//! significant; without, bold is the best of a column and a dagger the second best. Values that print the same are equal.
+//! significant; without, bold is the best of a column. Values that print the same are equal.
 
 use crate::args::averages::AverageArgs;
 use crate::args::named::named_path;
@@ -14,7 +14,7 @@ use fgrpo_eval::dumps;
 use fgrpo_eval::estimate::Tables;
 use fgrpo_eval::pass_at_k::powers_of_two;
 use fgrpo_eval::samples::Benchmark;
-use fgrpo_eval::table::{Cell, Part, Row, Table, percent};
+use fgrpo_eval::table::{Cell, Part, Table, percent};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 
@@ -22,9 +22,9 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fgrpo table GRPO=eval-grpo F-GRPO=eval-f-grpo --pair GRPO,F-GRPO -k 1,256 --format latex\n  \
-    fgrpo table base=b.jsonl grpo=g.jsonl low-lr=l.jsonl --shade grpo --format markdown\n\n\
+    fgrpo table base=b.jsonl grpo=g.jsonl low-lr=l.jsonl --format markdown\n\n\
     Bold: better of a pair, or best of a column. Underlined: p < 0.05 by the paired subsampling test.\n\
-    Dagger: second best of a column. LaTeX needs booktabs, and colortbl for shaded rows.")]
+    LaTeX needs booktabs.")]
 pub struct Args {
     /// Methods in the order of their rows: NAME=samples file, evaluation folder or folder of files.
     #[arg(required = true, value_name = "NAME=SAMPLES", value_parser = named_path)]
@@ -32,9 +32,6 @@ pub struct Args {
     /// A baseline and the method compared with it, by name.
     #[arg(long = "pair", value_name = "BASE,FOCAL", value_parser = pair)]
     pub pairs: Vec<(String, String)>,
-    /// Rows to print grey.
-    #[arg(long, value_name = "NAME")]
-    pub shade: Vec<String>,
     /// Values of k in a cell [default: 1 and the largest power of two up to 256 that all problems have samples for].
     #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',')]
     pub ks: Vec<u64>,
@@ -196,7 +193,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         };
     }
     let args = &args;
-    for name in args.pairs.iter().flat_map(|p| [&p.0, &p.1]).chain(&args.shade) {
+    for name in args.pairs.iter().flat_map(|p| [&p.0, &p.1]) {
         if !read.iter().any(|r| r.0 == *name) {
             bad_input!(
                 "{name} is no method; wanted one of {}",
@@ -231,13 +228,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             mark_pair(&methods, (at(a), at(b)), &columns, &averages, args, &mut marks)?;
         }
     }
-    let table = table(&methods, &columns, &marks, args);
+    let table = table(&methods, &columns, &marks);
     out!("{}", table.render(args.format));
     if args.format == Format::Text {
         let bold = if args.pairs.is_empty() { "best of the column" } else { "better of its pair" };
         let ks = args.ks.iter().map(|k| format!("pass@{k}")).collect::<Vec<_>>().join("/");
-        let legend =
-            table.legend(args.format, bold, "p < 0.05 by the subsampling test", "second best of the column");
+        let legend = table.legend(args.format, bold, "p < 0.05 by the subsampling test");
         outln!("{ks} in percent{}", prefixed("; ", &legend));
     }
     Ok(())
@@ -247,7 +243,7 @@ fn prefixed(prefix: &str, text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("{prefix}{text}") }
 }
 
-/// Bold the best, dagger the second best of each column, by what is printed.
+/// Bold the best of each column, by what is printed.
 fn mark_columns(
     methods: &[Measured],
     columns: &[Column],
@@ -256,19 +252,10 @@ fn mark_columns(
 ) {
     for c in 0..columns.len() {
         for k in 0..args.ks.len() {
-            let mut printed: Vec<String> =
-                methods.iter().filter_map(|m| m.values[c][k]).map(percent).collect();
-            printed
-                .sort_by(|a, b| b.parse::<f64>().unwrap_or(0.0).total_cmp(&a.parse::<f64>().unwrap_or(0.0)));
-            printed.dedup();
+            let best = methods.iter().filter_map(|m| m.values[c][k]).max_by(f64::total_cmp).map(percent);
             for (row, m) in methods.iter().enumerate() {
-                let Some(text) = m.values[c][k].map(percent) else { continue };
-                let part = Part {
-                    bold: methods.len() > 1 && printed.first() == Some(&text),
-                    dagger: methods.len() > 2 && printed.get(1) == Some(&text),
-                    ..Part::default()
-                };
-                marks.insert((row, c, k), part);
+                let bold = methods.len() > 1 && best.is_some() && m.values[c][k].map(percent) == best;
+                marks.insert((row, c, k), Part { bold, ..Part::default() });
             }
         }
     }
@@ -304,12 +291,7 @@ fn mark_pair(
     Ok(())
 }
 
-fn table(
-    methods: &[Measured],
-    columns: &[Column],
-    marks: &HashMap<(usize, usize, usize), Part>,
-    args: &Args,
-) -> Table {
+fn table(methods: &[Measured], columns: &[Column], marks: &HashMap<(usize, usize, usize), Part>) -> Table {
     let mut table =
         Table::new(std::iter::once("Method".to_owned()).chain(columns.iter().map(|c| c.title.clone())));
     for (row, m) in methods.iter().enumerate() {
@@ -323,12 +305,7 @@ fn table(
                 })
                 .collect(),
         });
-        table.rows.push(Row {
-            cells: std::iter::once(Cell::from(m.name.clone())).chain(cells).collect(),
-            shaded: args.shade.contains(&m.name),
-            // A rule above each pair.
-            rule: args.pairs.iter().any(|p| p.0 == m.name),
-        });
+        table.rows.push(std::iter::once(Cell::from(m.name.clone())).chain(cells).collect());
     }
     table
 }

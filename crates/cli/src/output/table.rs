@@ -33,7 +33,7 @@ pub trait Render {
     fn render(&self, format: Format) -> String;
 
     /// One line that says what the marks of the table in `format` mean; empty where it has none.
-    fn legend(&self, format: Format, bold: &str, underline: &str, dagger: &str) -> String;
+    fn legend(&self, format: Format, bold: &str, underline: &str) -> String;
 }
 
 impl Render for Table {
@@ -50,10 +50,8 @@ impl Render for Table {
         }
     }
 
-    fn legend(&self, format: Format, bold: &str, underline: &str, dagger: &str) -> String {
-        let has = |mark: fn(&Part) -> bool| {
-            self.rows.iter().flat_map(|r| &r.cells).flat_map(|c| &c.parts).any(mark)
-        };
+    fn legend(&self, format: Format, bold: &str, underline: &str) -> String {
+        let has = |mark: fn(&Part) -> bool| self.rows.iter().flatten().flat_map(|c| &c.parts).any(mark);
         let styled = format != Format::Text || std::io::stdout().is_terminal();
         let mut parts = Vec::new();
         if has(|p| p.bold) {
@@ -61,9 +59,6 @@ impl Render for Table {
         }
         if has(|p| p.underline) {
             parts.push(format!("{}: {underline}", if styled { "underlined" } else { "_1.0_" }));
-        }
-        if has(|p| p.dagger) {
-            parts.push(format!("\u{2020}: {dagger}"));
         }
         parts.join("; ")
     }
@@ -80,7 +75,7 @@ fn csv(table: &Table) -> String {
     let line = |cells: Vec<String>| cells.iter().map(|c| field(c)).collect::<Vec<_>>().join(",") + "\n";
     let mut out = line(table.header.clone());
     for row in &table.rows {
-        out += &line(row.cells.iter().map(unmarked).collect());
+        out += &line(row.iter().map(unmarked).collect());
     }
     out
 }
@@ -94,14 +89,10 @@ fn markdown(table: &Table) -> String {
     writeln!(out, "| {} |", rules.join(" | ")).ok();
     for row in &table.rows {
         let cells: Vec<String> = row
-            .cells
             .iter()
             .map(|c| {
                 let parts = c.parts.iter().map(|p| {
                     let mut text = escape(&p.text);
-                    if p.dagger {
-                        text.push('\u{2020}');
-                    }
                     if p.bold {
                         text = format!("**{text}**");
                     }
@@ -124,15 +115,8 @@ fn latex(table: &Table) -> String {
     let header: Vec<String> =
         table.header.iter().map(|h| format!("\\textbf{{{}}}", escape_latex(h))).collect();
     writeln!(out, "{} \\\\\n\\midrule", header.join(" & ")).ok();
-    for (i, row) in table.rows.iter().enumerate() {
-        if row.rule && i > 0 {
-            out += "\\midrule\n";
-        }
-        if row.shaded {
-            out += "\\rowcolor{gray!15}\n";
-        }
+    for row in &table.rows {
         let cells: Vec<String> = row
-            .cells
             .iter()
             .map(|c| {
                 let parts = c.parts.iter().map(|p| {
@@ -142,9 +126,6 @@ fn latex(table: &Table) -> String {
                     }
                     if p.underline {
                         text = format!("\\underline{{{text}}}");
-                    }
-                    if p.dagger {
-                        text += "$^\\dagger$";
                     }
                     text
                 });
@@ -161,7 +142,7 @@ fn json(table: &Table) -> String {
         .rows
         .iter()
         .map(|row| {
-            let cells = table.header.iter().zip(&row.cells);
+            let cells = table.header.iter().zip(row);
             serde_json::Value::Object(cells.map(|(h, c)| (h.clone(), unmarked(c).into())).collect())
         })
         .collect();
@@ -175,9 +156,6 @@ fn terminal_width() -> Option<usize> {
 
 fn mark(part: &Part, bold: &str, underline: &str) -> String {
     let mut text = part.text.clone();
-    if part.dagger {
-        text.push('\u{2020}');
-    }
     if part.bold {
         text = format!("{bold}{text}{bold}");
     }
@@ -249,7 +227,6 @@ fn symbol(c: char) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fgrpo_eval::table::Row;
 
     #[test]
     fn symbols_and_accents_have_latex_commands() {
@@ -266,29 +243,17 @@ mod tests {
     fn marked() -> Table {
         let mut table = Table::new(["Method", "AIME_24"]);
         table.push(["GRPO", "15.0/37.7"]);
-        let part = |text: &str, bold, underline, dagger| Part { text: text.into(), bold, underline, dagger };
-        table.rows.push(Row {
-            cells: vec![
-                "F-GRPO".into(),
-                Cell { parts: vec![part("15.9", true, true, false), part("46.2", true, false, true)] },
-            ],
-            shaded: true,
-            rule: true,
-        });
+        let part = |text: &str, bold, underline| Part { text: text.into(), bold, underline };
+        let cell = Cell { parts: vec![part("15.9", true, true), part("46.2", true, false)] };
+        table.rows.push(vec!["F-GRPO".into(), cell]);
         table
     }
 
     #[test]
     fn latex_rows_carry_the_papers_marks() {
         let text = marked().render(Format::Latex);
-        assert!(
-            text.contains(
-                "\\rowcolor{gray!15}\nF-GRPO & \\underline{\\textbf{15.9}}/\\textbf{46.2}$^\\dagger$ \\\\"
-            ),
-            "{text}"
-        );
+        assert!(text.contains("F-GRPO & \\underline{\\textbf{15.9}}/\\textbf{46.2} \\\\"), "{text}");
         assert!(text.contains("\\textbf{AIME\\_24}"), "{text}");
-        assert!(text.contains("\\midrule\n\\rowcolor"), "{text}");
     }
 
     #[test]
@@ -303,7 +268,7 @@ mod tests {
         let plain = aligned(&marked(), false, None);
         let lines: Vec<&str> = plain.lines().collect();
         assert_eq!(lines[0].chars().count(), lines[2].chars().count(), "{plain}");
-        assert!(plain.contains("_*15.9*_/*46.2\u{2020}*"), "{plain}");
+        assert!(plain.contains("_*15.9*_/*46.2*"), "{plain}");
         let colour = aligned(&marked(), true, None);
         assert!(colour.contains("\x1b[1;4m15.9\x1b[0m"), "{colour}");
     }

@@ -2,7 +2,7 @@
 //! next columns, and a table of words wraps its cells.
 
 use super::mark;
-use fgrpo_eval::table::{Cell, Part, Row, Table};
+use fgrpo_eval::table::{Cell, Part, Table};
 use std::collections::HashSet;
 
 const GAP: usize = 2;
@@ -25,9 +25,9 @@ fn shown(cell: &Cell, styled: bool) -> String {
         if !styled {
             return mark(p, "*", "_");
         }
-        let text = if p.dagger { format!("{}\u{2020}", p.text) } else { p.text.clone() };
+        let text = &p.text;
         match (p.bold, p.underline) {
-            (false, false) => text,
+            (false, false) => text.clone(),
             (true, false) => format!("\x1b[1m{text}\x1b[0m"),
             (false, true) => format!("\x1b[4m{text}\x1b[0m"),
             (true, true) => format!("\x1b[1;4m{text}\x1b[0m"),
@@ -41,7 +41,7 @@ fn visible(cell: &Cell, styled: bool) -> usize {
     if !styled {
         return length(&shown(cell, false));
     }
-    let parts: usize = cell.parts.iter().map(|p| length(&p.text) + usize::from(p.dagger)).sum();
+    let parts: usize = cell.parts.iter().map(|p| length(&p.text)).sum();
     parts + cell.parts.len().saturating_sub(1)
 }
 
@@ -72,7 +72,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 pub(super) fn aligned(table: &Table, styled: bool, width: Option<usize>) -> String {
     let mut widths: Vec<usize> = table.header.iter().map(|h| length(h)).collect();
     for row in &table.rows {
-        for (w, cell) in widths.iter_mut().zip(&row.cells) {
+        for (w, cell) in widths.iter_mut().zip(row) {
             *w = (*w).max(visible(cell, styled));
         }
     }
@@ -92,7 +92,7 @@ fn identifying(table: &Table, widths: &[usize], width: usize) -> usize {
     let named = table.names.min(widths.len());
     let mut seen: Vec<Vec<String>> = Vec::new();
     for row in &table.rows {
-        let mut cells: Vec<String> = row.cells.iter().map(|cell| shown(cell, false)).collect();
+        let mut cells: Vec<String> = row.iter().map(|cell| shown(cell, false)).collect();
         if let Some(above) = seen.last() {
             for (cell, above) in cells.iter_mut().zip(above).take(named).take_while(|(c, _)| c.is_empty()) {
                 cell.clone_from(above);
@@ -146,14 +146,9 @@ fn block(table: &Table, columns: &[usize], widths: &[usize], styled: bool) -> St
     };
     let rule = "-".repeat(total(columns.iter().map(|&c| widths[c]))) + "\n";
     let mut out = line(&|c| (table.header[c].clone(), length(&table.header[c]))) + &rule;
-    let of = |row: &Row, c: usize| {
-        row.cells.get(c).map_or_else(Default::default, |cell| (shown(cell, styled), visible(cell, styled)))
-    };
-    for (i, row) in table.rows.iter().enumerate() {
-        if row.rule && i > 0 {
-            out += &rule;
-        }
-        out += &line(&|c| of(row, c));
+    let of = |cell: &Cell| (shown(cell, styled), visible(cell, styled));
+    for row in &table.rows {
+        out += &line(&|c| row.get(c).map_or_else(Default::default, of));
     }
     out
 }
@@ -178,7 +173,7 @@ fn wrapped(table: &Table, widths: &[usize], width: usize) -> String {
     let rule = "-".repeat(total(widths.iter().copied())) + "\n";
     let mut out = lines(&table.header) + &rule;
     for (i, row) in table.rows.iter().enumerate() {
-        let cells: Vec<String> = row.cells.iter().map(|c| shown(c, false)).collect();
+        let cells: Vec<String> = row.iter().map(|c| shown(c, false)).collect();
         // A row without a name of its own goes on with the one above.
         if i > 0 && cells.first().is_some_and(|name| !name.is_empty()) {
             out.push('\n');

@@ -70,18 +70,6 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anyhow::Context;
-
-    fn refuse() -> anyhow::Result<()> {
-        bad_input!("steps: found {}, wanted at least 1", 0)
-    }
-
-    #[test]
-    fn bad_input_keeps_its_exit_code_under_added_context() {
-        let error = refuse().context("run.toml").unwrap_err();
-        assert_eq!(exit_code(&error), 2);
-        assert_eq!(format!("{error:#}"), "run.toml: steps: found 0, wanted at least 1");
-    }
 
     #[test]
     fn a_cause_or_a_file_is_said_once() {
@@ -94,17 +82,5 @@ mod tests {
         assert_eq!(line(&["bad", "bad/config.json: no field"]), "bad/config.json: no field");
         assert_eq!(line(&["bad", "bad: no tensor"]), "bad: no tensor");
         assert_eq!(line(&["bad", "badly made", "found 1"]), "bad: badly made: found 1");
-    }
-
-    #[test]
-    fn a_stop_on_request_is_called_no_error() {
-        let stopped = anyhow::Error::new(Stopped("stopped on request".to_owned()));
-        assert_eq!((last_words(&stopped).as_str(), exit_code(&stopped)), ("stopped on request", 1));
-        assert_eq!(last_words(&anyhow::anyhow!("disk is full")), "error: disk is full");
-    }
-
-    #[test]
-    fn other_errors_end_with_one() {
-        assert_eq!(exit_code(&anyhow::anyhow!("disk is full")), 1);
     }
 }

@@ -135,26 +135,6 @@ fn differences(found: &Value, wanted: &Value) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::failure::exit_code;
-    use serde_json::json;
-
-    #[test]
-    fn a_folder_refuses_other_settings_and_names_them() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::open(dir.path()).unwrap();
-        let ours = json!({"model": "a", "sampling": {"temperature": 1.0, "top_p": 1.0}});
-        folder.claim(&ours).unwrap();
-        folder.claim(&ours).unwrap();
-        let other = json!({"model": "b", "sampling": {"temperature": 0.6, "top_p": 1.0, "top_k": 20}});
-        let error = folder.claim(&other).unwrap_err();
-        assert_eq!(exit_code(&error), 2);
-        let text = error.to_string();
-        for part in
-            ["model: the folder has \"a\", this command has \"b\"", "sampling.temperature", "sampling.top_k"]
-        {
-            assert!(text.contains(part), "{text}");
-        }
-        assert!(!text.contains("top_p"), "{text}");
-    }
 
     #[test]
     fn two_processes_do_not_share_a_folder() {

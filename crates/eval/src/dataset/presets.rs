@@ -71,25 +71,3 @@ impl Preset {
         Self { system: system.map(str::to_owned), thinking }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn presets_are_those_of_the_papers_table() {
-        use Family::{Llama32, Qwen3, Qwen25};
-        let of = |family, kind| {
-            let preset = Preset::paper(family, kind);
-            (preset.system, preset.thinking)
-        };
-        let boxed = Some(BOXED.to_owned());
-        assert_eq!(of(Qwen25, TaskKind::Math), (boxed.clone(), None));
-        assert_eq!(of(Qwen25, TaskKind::IfEval), (Some(ASSISTANT.to_owned()), None));
-        assert_eq!(of(Qwen3, TaskKind::Choice), (boxed.clone(), Some(true)));
-        assert_eq!(of(Qwen3, TaskKind::IfEval), (None, Some(false)));
-        assert_eq!(of(Qwen3, TaskKind::SynLogic), (None, Some(true)));
-        assert_eq!(of(Llama32, TaskKind::Math), (boxed, None));
-        assert_eq!(of(Llama32, TaskKind::SynLogic), (None, None));
-    }
-}

@@ -1,10 +1,10 @@
 //! From a problem and a completion to a verdict and a reward: the single entry point to all verifiers.
 
 use crate::dataset::Problem;
-use crate::graded::{Graded, Response, Verifier};
+use crate::graded::{Graded, Response};
 use crate::kind::{self, TaskKind, Truth, short_hash};
 use crate::program::Program;
-use crate::verifier::{Grading, Settings};
+use crate::verifier::{Grading, Settings, Verifier};
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 

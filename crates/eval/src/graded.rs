@@ -1,4 +1,4 @@
-//! The grade of a completion, and what gives one.
+//! The grade of a completion.
 
 use fgrpo_verify::verdict::{Outcome, Verdict};
 use serde::{Deserialize, Serialize};
@@ -74,27 +74,6 @@ pub struct Response<'a> {
     pub text: &'a str,
     /// The part of it that is graded: what follows the thoughts.
     pub answer: &'a str,
-}
-
-/// The verifier of one problem, prepared once for all its completions.
-pub trait Verifier: Send + Sync {
-    /// Grades a completion.
-    fn check(&self, response: Response<'_>) -> Graded;
-
-    /// [`Verifier::check`] with the details that `fgrpo verify` prints.
-    fn explain(&self, response: Response<'_>) -> Graded {
-        self.check(response)
-    }
-
-    /// What makes verdicts doubtful, about the reference answer.
-    fn doubt(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Tries whatever program does the grading, before any other work is done.
-    fn check_start(&self) -> anyhow::Result<()> {
-        Ok(())
-    }
 }
 
 /// A panic in a verifier makes one completion unscorable and doesn't stop the run.

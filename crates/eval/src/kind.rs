@@ -16,10 +16,9 @@ pub mod python;
 pub mod regex;
 pub mod synlogic;
 
-use crate::graded::Verifier;
 use crate::program::Program;
 use crate::row::{Row, Table};
-use crate::verifier::{Beside, Grading, Mode, Reader, Reference, Settings};
+use crate::verifier::{Beside, Grading, Mode, Reader, Reference, Settings, Verifier};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};

@@ -1,6 +1,6 @@
 //! What a kind of problem brings: a reference answer and its verifier; and the settings that verifiers share.
 
-use crate::graded::{Graded, Response, Verifier, guarded};
+use crate::graded::{Graded, Response, guarded};
 use crate::io::json;
 use crate::program::{self, Program};
 use crate::row::{Row, Unusable};
@@ -215,6 +215,27 @@ impl Grading {
     ) -> Result<Box<dyn Verifier>, Unreadable> {
         let program = self.program.clone().ok_or(without)?;
         Ok(Box::new(ByProgram { problem, program }))
+    }
+}
+
+/// The verifier of one problem, prepared once for all its completions.
+pub trait Verifier: Send + Sync {
+    /// Grades a completion.
+    fn check(&self, response: Response<'_>) -> Graded;
+
+    /// [`Verifier::check`] with the details that `fgrpo verify` prints.
+    fn explain(&self, response: Response<'_>) -> Graded {
+        self.check(response)
+    }
+
+    /// What makes verdicts doubtful, about the reference answer.
+    fn doubt(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Tries whatever program does the grading, before any other work is done.
+    fn check_start(&self) -> anyhow::Result<()> {
+        Ok(())
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::math;
 use crate::bad_input;
-use crate::graded::{Graded, Response, Verifier};
+use crate::graded::{Graded, Response};
 use crate::row::{Row, Table, Unusable, plain_text, shown, shown_text, structured, value};
-use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable};
+use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable, Verifier};
 use fgrpo_verify::choice;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

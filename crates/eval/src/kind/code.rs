@@ -2,10 +2,10 @@
 
 use super::fenced::{self, Block};
 use crate::bad_input;
-use crate::graded::{Graded, Response, Verifier};
+use crate::graded::{Graded, Response};
 use crate::program::{self, Program};
 use crate::row::{Row, Table, Unusable, shown, structured, value};
-use crate::verifier::{Beside, Grading, Limits, Reader, Reference, Settings, Unreadable};
+use crate::verifier::{Beside, Grading, Limits, Reader, Reference, Settings, Unreadable, Verifier};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

@@ -1,10 +1,9 @@
 //! Problems graded by the user's own program.
 
 use crate::bad_input;
-use crate::graded::Verifier;
 use crate::program;
 use crate::row::Table;
-use crate::verifier::{Beside, Grading, Reader, Reference, Settings, Unreadable};
+use crate::verifier::{Beside, Grading, Reader, Reference, Settings, Unreadable, Verifier};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

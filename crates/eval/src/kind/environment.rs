@@ -2,11 +2,11 @@
 //! (`_environment.py`), and grades an episode when it ends.
 
 use crate::bad_input;
-use crate::graded::{Graded, Response, Verifier};
+use crate::graded::{Graded, Response};
 use crate::kind::python;
 use crate::program::{self, Program};
 use crate::row::Table;
-use crate::verifier::{Beside, Grading, Reader, Reference, Settings, Unreadable};
+use crate::verifier::{Beside, Grading, Reader, Reference, Settings, Unreadable, Verifier};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

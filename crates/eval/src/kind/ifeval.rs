@@ -1,8 +1,8 @@
 //! Instructions that can be checked by a program, in the format of IFEval.
 
-use crate::graded::{Followed, Graded, Response, Verifier};
+use crate::graded::{Followed, Graded, Response};
 use crate::row::{Table, Unusable, shown, structured, value};
-use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable};
+use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable, Verifier};
 use fgrpo_verify::ifeval;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -1,10 +1,10 @@
 //! JSON that must fit a schema.
 
 use super::fenced;
-use crate::graded::{Graded, Response, Verifier};
+use crate::graded::{Graded, Response};
 use crate::io::harmless::shortened;
 use crate::row::{Table, Unusable, shown, shown_text, structured, value};
-use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable};
+use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable, Verifier};
 use fgrpo_verify::verdict::Verdict;
 use jsonschema::{PatternOptions, Validator};
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,9 @@
 //! Mathematics: converts reference answers from data sets to the form that the verifier reads.
 
-use crate::graded::{Graded, Response, Verifier};
+use crate::graded::{Graded, Response};
 use crate::io::json;
 use crate::row::{Table, Unusable, shown, shown_text, value};
-use crate::verifier::{Beside, Grading, Mode, Reader, Reference, Settings, Unreadable};
+use crate::verifier::{Beside, Grading, Mode, Reader, Reference, Settings, Unreadable, Verifier};
 use fgrpo_verify::{boxed, math};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

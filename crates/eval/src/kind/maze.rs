@@ -1,9 +1,9 @@
 //! Mazes, as the text of their tokens. They are generated, so a data set has no columns for them.
 
 use crate::bad_input;
-use crate::graded::{Graded, Response, Verifier};
+use crate::graded::{Graded, Response};
 use crate::row::Table;
-use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable};
+use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable, Verifier};
 use fgrpo_core::maze::{self, Maze, Scoring, tokens};
 use fgrpo_verify::verdict::Verdict;
 use serde::{Deserialize, Serialize};

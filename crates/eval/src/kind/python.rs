@@ -1,12 +1,11 @@
 //! Problems graded by the user's Python function, which worker processes call (`grader.py`).
 
 use crate::bad_input;
-use crate::graded::Verifier;
 use crate::io::json;
 use crate::kind::short_hash;
 use crate::program;
 use crate::row::Table;
-use crate::verifier::{Beside, Grading, Reader, Reference, Settings, Unreadable};
+use crate::verifier::{Beside, Grading, Reader, Reference, Settings, Unreadable, Verifier};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

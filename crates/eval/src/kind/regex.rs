@@ -1,8 +1,8 @@
 //! Texts that must match a regular expression.
 
-use crate::graded::{Graded, Response, Verifier};
+use crate::graded::{Graded, Response};
 use crate::row::{Row, Table, Unusable, shown, value};
-use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable};
+use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable, Verifier};
 use fgrpo_verify::verdict::Verdict;
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};

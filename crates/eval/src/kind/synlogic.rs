@@ -1,9 +1,9 @@
 //! The logic tasks of SynLogic.
 
 use super::math;
-use crate::graded::{Graded, Response, Verifier};
+use crate::graded::{Graded, Response};
 use crate::row::{Table, Unusable, shown, value};
-use crate::verifier::{Beside, Grading, Mode, Reader, Reference, Settings, Unreadable};
+use crate::verifier::{Beside, Grading, Mode, Reader, Reference, Settings, Unreadable, Verifier};
 use fgrpo_verify::synlogic;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

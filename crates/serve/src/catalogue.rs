@@ -1,9 +1,9 @@
 //! What a server has: its base model, sessions, models, samplers, and the ids of these.
 
-use crate::datum::Bounds;
 use crate::fields::{Refusal, check};
 use crate::storage;
 use fgrpo_nn::LoraConfig;
+use fgrpo_train::learner::Bounds;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

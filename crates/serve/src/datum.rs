@@ -1,15 +1,7 @@
 //! The data of a pass, read from the wire and checked: every later step can rely on lengths, ranges and finite numbers.
 
 use crate::wire::{self, ChunkKind, DType, Encoding, Tensor};
-
-/// The limits of a model.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
-    /// Token ids are below it.
-    pub(crate) vocab_size: usize,
-    /// Longest sequence in tokens.
-    pub(crate) positions: usize,
-}
+use fgrpo_train::learner::Bounds;
 
 /// A matrix of numbers, `[rows, columns]`; a vector has one column.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,49 +24,26 @@ impl<T> Matrix<T> {
     }
 }
 
-impl Bounds {
-    /// Token ids from the wire's `i32` or `i64`.
-    pub(crate) fn token(self, id: i64) -> Result<u32, String> {
-        match u32::try_from(id) {
-            Ok(token) if (token as usize) < self.vocab_size => Ok(token),
-            _ => {
-                Err(format!("found token {id}, wanted 0 to {}, the model's vocabulary", self.vocab_size - 1))
+/// The tokens of a datum's `model_input`.
+pub(crate) fn model_input(bounds: Bounds, chunks: &[wire::Chunk]) -> Result<Vec<u32>, String> {
+    let mut tokens = Vec::new();
+    for chunk in chunks {
+        let bytes = match &chunk.chunk {
+            Some(ChunkKind::EncodedText(text)) => &text.tokens,
+            Some(ChunkKind::Image(_)) => {
+                return Err("found an image, wanted text: models here read no images".into());
             }
-        }
-    }
-
-    /// Checks the number of tokens of a sequence.
-    pub(crate) fn length(self, tokens: usize) -> Result<(), String> {
-        if tokens == 0 || tokens > self.positions {
-            return Err(format!(
-                "found {tokens} tokens, wanted 1 to {}, the model's positions",
-                self.positions
-            ));
-        }
-        Ok(())
-    }
-
-    /// The tokens of a datum's `model_input`.
-    pub(crate) fn model_input(self, chunks: &[wire::Chunk]) -> Result<Vec<u32>, String> {
-        let mut tokens = Vec::new();
-        for chunk in chunks {
-            let bytes = match &chunk.chunk {
-                Some(ChunkKind::EncodedText(text)) => &text.tokens,
-                Some(ChunkKind::Image(_)) => {
-                    return Err("found an image, wanted text: models here read no images".into());
-                }
-                Some(ChunkKind::Dmel(_)) => {
-                    return Err("found audio, wanted text: models here take no audio".into());
-                }
-                None => return Err("found a chunk of an unknown kind, wanted encoded text".into()),
-            };
-            for id in split(bytes)? {
-                tokens.push(self.token(i64::from(i32::from_le_bytes(id)))?);
+            Some(ChunkKind::Dmel(_)) => {
+                return Err("found audio, wanted text: models here take no audio".into());
             }
+            None => return Err("found a chunk of an unknown kind, wanted encoded text".into()),
+        };
+        for id in split(bytes)? {
+            tokens.push(bounds.token(i64::from(i32::from_le_bytes(id)))?);
         }
-        self.length(tokens.len())?;
-        Ok(tokens)
     }
+    bounds.length(tokens.len())?;
+    Ok(tokens)
 }
 
 /// Bytes as numbers of `N` bytes.

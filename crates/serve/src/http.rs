@@ -1,7 +1,6 @@
 //! The server's HTTP side: the key, limits, and the Tinker API's endpoints. Handlers are thin: what takes time is a request for the engine's thread.
 
 use crate::catalogue::{LoraRequest, Source};
-use crate::datum::Bounds;
 use crate::fields::Fields;
 use crate::journal::Outcome;
 use crate::ledger::{self, Found, Ledger};
@@ -21,6 +20,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use fgrpo_nn::LoraConfig;
+use fgrpo_train::learner::Bounds;
 use fgrpo_train::run::checkpoint::ADAPTER;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -514,8 +514,8 @@ impl Table {
 mod tests {
     use super::*;
     use crate::catalogue::Source;
-    use crate::datum::Bounds;
     use crate::journal;
+    use fgrpo_train::learner::Bounds;
     use std::path::Path;
     use std::sync::mpsc::{Receiver, channel};
 

@@ -72,10 +72,7 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
             key
         }
     };
-    let bounds = |engine: &Engine| {
-        let config = engine.config();
-        datum::Bounds { vocab_size: config.vocab_size, positions: config.context() }
-    };
+    let bounds = |engine: &Engine| fgrpo_train::learner::Bounds::of(engine.config());
     let served = catalogue::Served {
         name: settings.name.clone(),
         architecture: engine.config().architecture.class_name().to_owned(),

@@ -12,9 +12,10 @@
 //! The bounds are absolute, 0.8 and 1.2 unless the configuration or the datum says otherwise. Departure: `l - q` is clamped to [-20, 20], where the
 //! ratio is then constant, as in every policy loss here.
 
-use crate::datum::{self, Bounds, Matrix};
+use crate::datum::{self, Matrix};
 use crate::wire::{Datum, ForwardBackwardRequest, NumberOrText, Tensor};
 use fgrpo_core::loss::PolicyLoss;
+use fgrpo_train::learner::Bounds;
 use std::collections::BTreeMap;
 
 /// Names of the losses.
@@ -122,7 +123,8 @@ impl Pass {
 
 impl Sequence {
     fn read(datum: &Datum, loss: &str, ranges: [f64; 2], bounds: Bounds) -> Result<Self, String> {
-        let tokens = bounds.model_input(&datum.model_input).map_err(|why| format!("model_input: {why}"))?;
+        let tokens =
+            datum::model_input(bounds, &datum.model_input).map_err(|why| format!("model_input: {why}"))?;
         let inputs = &datum.loss_fn_inputs;
         let field = |name: &str| format!("loss_fn_inputs.{name}");
         let named = |name: &'static str| move |why: String| format!("loss_fn_inputs.{name}: {why}");

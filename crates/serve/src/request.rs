@@ -3,12 +3,13 @@
 use crate::catalogue::{
     Known, LoraRequest, ModelId, Sampler, Session, Source, model_id, sampler_id, session_of,
 };
-use crate::datum::{Bounds, Matrix};
+use crate::datum::Matrix;
 use crate::fields::{Fields, Refusal, check};
 use crate::loss::Pass;
 use crate::storage::Kind;
 use crate::wire::ForwardBackwardRequest;
 use fgrpo_nn::AdamW;
+use fgrpo_train::learner::Bounds;
 use prost::Message;
 use serde::Deserialize;
 use serde_json::Value;

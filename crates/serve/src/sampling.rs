@@ -3,7 +3,6 @@
 //! A sample is a function of the weights, the prompt, the settings, the seed and its index, whatever it is sampled with.
 
 use crate::catalogue::Source;
-use crate::datum::Bounds;
 use crate::ledger::{Job, Reply};
 use crate::metrics::{Count, Metrics};
 use crate::request::{Sample, Stop, Work};
@@ -13,6 +12,7 @@ use fgrpo_eval::io::interrupt;
 use fgrpo_nn::{Arrival, Batch, Completion, Engine, Error, Feed, Finish, Sampling};
 use fgrpo_train::language::Language;
 use fgrpo_train::language::stop::StopTexts;
+use fgrpo_train::learner::Bounds;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::mpsc::Receiver;

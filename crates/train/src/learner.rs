@@ -113,6 +113,39 @@ pub struct Draws {
     pub indices: Option<Vec<u64>>,
 }
 
+/// The sequences that a model takes.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Token ids are below it.
+    pub vocab_size: usize,
+    /// Longest sequence in tokens.
+    pub positions: usize,
+}
+
+impl Bounds {
+    /// Those of a model.
+    pub fn of(config: &fgrpo_nn::config::Config) -> Self {
+        Self { vocab_size: config.vocab_size, positions: config.context() }
+    }
+
+    /// A token id, or what is wrong with it.
+    pub fn token(self, id: i64) -> Result<u32, String> {
+        let known = u32::try_from(id).ok().filter(|&token| (token as usize) < self.vocab_size);
+        known.ok_or_else(|| {
+            format!("found token {id}, wanted ids below {}, the model's vocabulary", self.vocab_size)
+        })
+    }
+
+    /// Checks the number of tokens of a sequence.
+    pub fn length(self, tokens: usize) -> Result<(), String> {
+        if tokens == 0 || tokens > self.positions {
+            let most = self.positions;
+            return Err(format!("found {tokens} tokens, wanted 1 to {most}, the model's positions"));
+        }
+        Ok(())
+    }
+}
+
 /// Log-probability and entropy of each token of a sequence but the first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SequenceScores {
@@ -166,23 +199,10 @@ impl Learner {
         &self.language
     }
 
-    /// Checks that a sequence has tokens of the vocabulary, and at most as many as the model has positions.
     fn check(&self, name: &str, tokens: &[u32]) -> anyhow::Result<()> {
-        let config = self.engine.config();
-        if let Some(token) = tokens.iter().find(|&&token| token as usize >= config.vocab_size) {
-            bad_input!(
-                "{name}: found token {token}, wanted ids below {}, the model's vocabulary",
-                config.vocab_size
-            );
-        }
-        if tokens.is_empty() || tokens.len() > config.context() {
-            bad_input!(
-                "{name}: found {} tokens, wanted 1 to {}, the model's positions",
-                tokens.len(),
-                config.context()
-            );
-        }
-        Ok(())
+        let bounds = Bounds::of(self.engine.config());
+        let known = tokens.iter().try_for_each(|&token| bounds.token(token.into()).map(drop));
+        known.and_then(|()| bounds.length(tokens.len())).or_else(|why| bad_input!("{name}: {why}"))
     }
 
     /// Samples completions of each prompt. Returns `None` if `go_on` returns false, which is called after each token.

@@ -81,29 +81,17 @@ fn csv(table: &Table) -> String {
 }
 
 fn markdown(table: &Table) -> String {
-    let escape = |text: &str| text.replace('|', "\\|");
+    fn escape(text: &str) -> String {
+        text.replace('|', "\\|")
+    }
     let mut out = String::new();
     let header: Vec<String> = table.header.iter().map(|h| escape(h)).collect();
     writeln!(out, "| {} |", header.join(" | ")).ok();
     let rules: Vec<&str> = (0..header.len()).map(|i| if i == 0 { "---" } else { "---:" }).collect();
     writeln!(out, "| {} |", rules.join(" | ")).ok();
     for row in &table.rows {
-        let cells: Vec<String> = row
-            .iter()
-            .map(|c| {
-                let parts = c.parts.iter().map(|p| {
-                    let mut text = escape(&p.text);
-                    if p.bold {
-                        text = format!("**{text}**");
-                    }
-                    if p.underline {
-                        text = format!("<u>{text}</u>");
-                    }
-                    text
-                });
-                parts.collect::<Vec<_>>().join(" / ")
-            })
-            .collect();
+        let cell = |c| marked(c, escape, ["**", "**"], ["<u>", "</u>"], " / ");
+        let cells: Vec<String> = row.iter().map(cell).collect();
         writeln!(out, "| {} |", cells.join(" | ")).ok();
     }
     out
@@ -116,22 +104,8 @@ fn latex(table: &Table) -> String {
         table.header.iter().map(|h| format!("\\textbf{{{}}}", escape_latex(h))).collect();
     writeln!(out, "{} \\\\\n\\midrule", header.join(" & ")).ok();
     for row in &table.rows {
-        let cells: Vec<String> = row
-            .iter()
-            .map(|c| {
-                let parts = c.parts.iter().map(|p| {
-                    let mut text = escape_latex(&p.text);
-                    if p.bold {
-                        text = format!("\\textbf{{{text}}}");
-                    }
-                    if p.underline {
-                        text = format!("\\underline{{{text}}}");
-                    }
-                    text
-                });
-                parts.collect::<Vec<_>>().join("/")
-            })
-            .collect();
+        let cell = |c| marked(c, escape_latex, ["\\textbf{", "}"], ["\\underline{", "}"], "/");
+        let cells: Vec<String> = row.iter().map(cell).collect();
         writeln!(out, "{} \\\\", cells.join(" & ")).ok();
     }
     out + "\\bottomrule\n\\end{tabular}\n"
@@ -154,19 +128,29 @@ fn terminal_width() -> Option<usize> {
     terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0))
 }
 
-fn mark(part: &Part, bold: &str, underline: &str) -> String {
-    let mut text = part.text.clone();
-    if part.bold {
-        text = format!("{bold}{text}{bold}");
-    }
-    if part.underline {
-        text = format!("{underline}{text}{underline}");
-    }
-    text
+/// A cell with what begins and ends bold and underlined parts, and what stands `between` its parts.
+fn marked(
+    cell: &Cell,
+    escape: fn(&str) -> String,
+    [bold, bold_end]: [&str; 2],
+    [underline, underline_end]: [&str; 2],
+    between: &str,
+) -> String {
+    let part = |part: &Part| {
+        let mut text = escape(&part.text);
+        if part.bold {
+            text = format!("{bold}{text}{bold_end}");
+        }
+        if part.underline {
+            text = format!("{underline}{text}{underline_end}");
+        }
+        text
+    };
+    cell.parts.iter().map(part).collect::<Vec<_>>().join(between)
 }
 
 fn unmarked(cell: &Cell) -> String {
-    cell.parts.iter().map(|p| p.text.as_str()).collect::<Vec<_>>().join("/")
+    marked(cell, str::to_owned, [""; 2], [""; 2], "/")
 }
 
 fn escape_latex(text: &str) -> String {
@@ -195,7 +179,6 @@ fn escape_latex(text: &str) -> String {
             '~' => out.push_str("\\textasciitilde{}"),
             '^' => out.push_str("\\textasciicircum{}"),
             '\u{2212}' => out.push_str("$-$"),
-            '\u{2021}' => out.push_str("$^\\ddagger$"),
             c => match symbol(c) {
                 Some(name) => out += &format!("$\\{name}$"),
                 None => out.push(c),

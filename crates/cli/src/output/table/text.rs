@@ -1,7 +1,7 @@
 //! A table for people to read: aligned columns. Where a terminal is too narrow for it, a table of numbers continues below with its
 //! next columns, and a table of words wraps its cells.
 
-use super::mark;
+use super::marked;
 use fgrpo_eval::table::{Cell, Part, Table};
 use std::collections::HashSet;
 
@@ -21,17 +21,14 @@ fn total(widths: impl ExactSizeIterator<Item = usize>) -> usize {
 
 /// A cell with its marks as escapes of a terminal, or as characters.
 fn shown(cell: &Cell, styled: bool) -> String {
-    let part = |p: &Part| {
-        if !styled {
-            return mark(p, "*", "_");
-        }
-        let text = &p.text;
-        match (p.bold, p.underline) {
-            (false, false) => text.clone(),
-            (true, false) => format!("\x1b[1m{text}\x1b[0m"),
-            (false, true) => format!("\x1b[4m{text}\x1b[0m"),
-            (true, true) => format!("\x1b[1;4m{text}\x1b[0m"),
-        }
+    if !styled {
+        return marked(cell, str::to_owned, ["*"; 2], ["_"; 2], "/");
+    }
+    let part = |Part { text, bold, underline }: &Part| match (bold, underline) {
+        (false, false) => text.clone(),
+        (true, false) => format!("\x1b[1m{text}\x1b[0m"),
+        (false, true) => format!("\x1b[4m{text}\x1b[0m"),
+        (true, true) => format!("\x1b[1;4m{text}\x1b[0m"),
     };
     cell.parts.iter().map(part).collect::<Vec<_>>().join("/")
 }

@@ -696,14 +696,6 @@ mod tests {
     }
 
     #[test]
-    fn votes_need_the_answer_of_every_wrong_sample() {
-        let with = "{\"problem\":1,\"sample\":0,\"correct\":false,\"answer\":\"3\"}\n{\"problem\":1,\"sample\":1,\"correct\":true}\n";
-        assert_eq!(read_text(with).unwrap()[0].problems[0].votes().unwrap().wrong, vec![1]);
-        let without = "{\"problem\":1,\"sample\":0,\"correct\":false}\n";
-        assert!(read_text(without).unwrap()[0].problems[0].votes().is_none());
-    }
-
-    #[test]
     fn malformed_samples_are_refused_by_line() {
         for (text, wanted) in [
             ("", "found no samples"),
@@ -732,14 +724,5 @@ mod tests {
             let found = refusal(text);
             assert!(found.contains(wanted), "{text}: {found}");
         }
-    }
-
-    #[test]
-    fn different_numbers_of_samples_are_refused_by_problem() {
-        let found = read_text("{\"problem\":1,\"n\":4,\"c\":1}\n{\"problem\":2,\"n\":5,\"c\":1}").unwrap();
-        let error = format!("{:#}", found[0].require_equal_samples().unwrap_err());
-        assert!(error.contains("problem 1 has 4 samples, problem 2 has 5"), "{error}");
-        let error = format!("{:#}", found[0].require_samples(5).unwrap_err());
-        assert!(error.contains("problem 1 has 4"), "{error}");
     }
 }

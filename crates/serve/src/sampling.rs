@@ -411,7 +411,6 @@ mod tests {
     use super::*;
     use fgrpo_nn::Device;
     use fgrpo_nn::config::{Architecture, Config, RopeScaling};
-    use std::collections::{BTreeMap, HashSet};
     use std::sync::mpsc::channel;
 
     fn engine(vocab_size: usize) -> Engine {
@@ -456,68 +455,6 @@ mod tests {
             topk_sample: 0,
             targets: None,
         }
-    }
-
-    #[test]
-    fn requests_that_join_share_prompts_and_get_what_they_get_alone() {
-        let language = Language::mazes();
-        let bounds = Bounds { vocab_size: language.vocab_size(), positions: 64 };
-        let request = |number: u64, prompt: &[u32], seed: u64, samples: usize, max_tokens: usize| Waiting {
-            number,
-            sample: Sample { samples, max_tokens: Some(max_tokens), ..sample(prompt, seed) },
-            reply: None,
-        };
-        let long: Vec<u32> = (1..8).cycle().take(20).collect();
-        let all = || {
-            [
-                request(1, &long, 4, 2, 8),
-                request(2, &[5, 6], 4, 1, 3),
-                request(3, &long, 7, 3, 12),
-                request(4, &[&long[..], &[2, 3]].concat(), 7, 1, 30),
-            ]
-        };
-        // The first request waits; the others are there when the generation begins.
-        let run = |engine: &mut Engine, mut requests: Vec<Waiting>, keep: bool, open: bool| {
-            let (sender, receiver) = channel();
-            for Waiting { number, sample, .. } in requests.drain(1..) {
-                sender
-                    .send(Job { number, work: Work::Sample(sample), finished: false, reply: None })
-                    .unwrap();
-            }
-            let jobs = Mutex::new(receiver);
-            let metrics = Metrics::default();
-            let queue = Queue::new(requests.into(), &jobs, &language, &metrics, (bounds, Key::new(0)), open);
-            let mut found = BTreeMap::new();
-            let (left, result) = queue.run(engine, keep, |waiting, response| {
-                assert!(found.insert(waiting.number, response).is_none());
-            });
-            result.unwrap();
-            assert!(left.waiting.is_empty() && left.others.is_empty());
-            (found, metrics.get(Count::Joined) as usize)
-        };
-        let mut own = engine(language.vocab_size());
-        let (together, joined) = run(&mut own, all().into(), true, true);
-        assert_eq!((together.len(), joined), (4, 3));
-        assert_eq!(together.values().map(|a| a.prompt_cache_hit_tokens).collect::<Vec<_>>(), [0, 0, 16, 20]);
-        for request in all() {
-            let (number, samples) = (request.number, request.sample.samples);
-            let (alone, joined) = run(&mut engine(language.vocab_size()), vec![request], false, false);
-            let (alone, found) = (&alone[&number], &together[&number]);
-            assert_eq!((joined, alone.sequences.len(), found.sequences.len()), (0, samples, samples));
-            for (alone, found) in alone.sequences.iter().zip(&found.sequences) {
-                assert_eq!((&alone.tokens, alone.stop_reason), (&found.tokens, found.stop_reason));
-                let numbers = |bytes: &Option<Vec<u8>>| -> Vec<f32> {
-                    let bytes = bytes.as_ref().unwrap().chunks_exact(4);
-                    bytes.map(|number| f32::from_le_bytes(number.try_into().unwrap())).collect()
-                };
-                let pairs = numbers(&alone.logprobs).into_iter().zip(numbers(&found.logprobs));
-                assert!(pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) < 1e-5);
-            }
-        }
-        // Seeds and indices are apart.
-        let all: HashSet<&Vec<u8>> =
-            together.values().flat_map(|a| &a.sequences).map(|s| &s.tokens).collect();
-        assert_eq!(all.len(), 7);
     }
 
     #[test]

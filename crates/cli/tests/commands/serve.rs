@@ -555,6 +555,8 @@ fn samples_repeat_with_their_seed_and_follow_their_weights() {
     let before = server.snapshot(&model, 1, 0);
     let first = server.samples(&before, 0, SEQUENCES[0], seeded.clone());
     assert_eq!(server.samples(&before, 1, SEQUENCES[0], seeded.clone()), first);
+    let other = json!({"sampling_params": {"max_tokens": 6, "temperature": 1.0, "seed": 12, "stop": []}});
+    assert_ne!(server.samples(&before, 7, SEQUENCES[0], other), first);
     let tokens =
         |response: &SampleResponse| response.sequences.iter().map(|s| s.tokens.clone()).collect::<Vec<_>>();
     assert!(tokens(&first).windows(2).all(|pair| pair[0] != pair[1]), "{first:?}");

@@ -93,21 +93,6 @@ fn gspo_uses_one_ratio_for_the_whole_sequence() {
 }
 
 #[test]
-fn sapo_is_gentle_where_the_clip_is_hard() {
-    let sapo = PolicyLoss::Sapo { tau: [2.0, 4.0] };
-    // sigmoid(2 (1.5 - 1)) = 1 / (1 + 1/e).
-    let (gate, ratio) = (1.0 / (1.0 + (-1f64).exp()), 1.5);
-    let up = sapo.token(f64::ln(1.5) - 1.0, -1.0, 3.0);
-    close(up.loss, -3.0 * 2.0 * gate);
-    close(up.dlogp, -3.0 * 4.0 * gate * (1.0 - gate) * ratio);
-    // tau 4 at ratio 1/2: sigmoid(-2).
-    let gate = 1.0 / (1.0 + 2f64.exp());
-    let down = sapo.token(f64::ln(0.5) - 1.0, -1.0, -1.0);
-    close(down.loss, gate);
-    close(down.dlogp, 4.0 * gate * (1.0 - gate) * 0.5);
-}
-
-#[test]
 fn gmpo_clips_each_token_inside_the_geometric_mean() {
     // Differences 0.6, -0.6 and 0.1, clipped above at 0.4 for a positive advantage: mean -1/30.
     let gmpo = PolicyLoss::Gmpo { clip: [0.4, 0.4] };

@@ -379,15 +379,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_name_nested_keys_with_both_values() {
-        let before = "steps = 5\n[update]\nlr = 0.1\n[eval]\nk = [1]".parse().unwrap();
-        let after = "steps = 5\n[update]\nlr = 0.2\n[save]\nevery = 1".parse().unwrap();
-        let found = differences(&before, &after);
-        assert_eq!(found.len(), 3);
-        assert!(found.contains(&"update.lr: 0.1 -> 0.2".to_owned()), "{found:?}");
-    }
-
-    #[test]
     fn answers_of_a_server_are_kept_only_by_a_resume_that_would_ask_alike() {
         let text = include_str!("../../../../configs/maze-quick.toml");
         let config = |set: &str| Config::parse(text, &[set.to_owned()]).unwrap();

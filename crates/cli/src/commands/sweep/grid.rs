@@ -195,27 +195,6 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_is_the_product_of_its_axes() {
-        let all = names(&["rollout.group_size=8,32", "seed=1,2,3"], &[]);
-        assert_eq!(all.len(), 6);
-        assert_eq!(all[4], "group-size-32_seed-2");
-    }
-
-    #[test]
-    fn keys_that_vary_together_are_one_axis() {
-        let all = names(&["rollout.group_size,rollout.prompts=2:256,4:128", "seed=1,2"], &[]);
-        assert_eq!(all.len(), 4);
-        assert_eq!(all[2], "group-size-4_prompts-128_seed-1");
-    }
-
-    #[test]
-    fn alternatives_add_where_axes_multiply() {
-        let all = names(&["seed=1,2"], &["algorithm.kl_coef=0.1,0.2", "a.b,a.c=1:x"]);
-        let of_1 = ["seed-1_base", "seed-1_kl-coef-0.1", "seed-1_kl-coef-0.2", "seed-1_b-1_c-x"];
-        assert_eq!((all.len(), &all[..4]), (8, &of_1.map(str::to_owned)[..]));
-    }
-
-    #[test]
     fn lists_tables_and_quoted_texts_are_values() {
         let values = |text: &str| -> Vec<String> {
             values("--grid", text).unwrap().into_iter().flatten().map(|(_, value)| value).collect()

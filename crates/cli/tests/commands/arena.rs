@@ -354,7 +354,7 @@ fn an_estimator_in_python_that_fails_stops_the_run_and_says_what_it_did() {
         ("own.py:short", "wanted one advantage for each of 8 rewards"),
         ("own.py:nan", "wanted finite numbers"),
         ("own.py:word", "returned 'advantages', wanted one advantage for each of 8 rewards"),
-        ("own.py:none", "found no none; it defines signs, every"),
+        ("own.py:none", "found nothing callable that is called none; it defines signs, every"),
         ("none.py:none", "none.py: no such file"),
         ("own.txt:f", "wanted FILE.py:NAME"),
     ] {

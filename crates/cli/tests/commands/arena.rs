@@ -414,6 +414,7 @@ fn the_page_has_the_tables_and_figures_of_the_published_standings() {
         ("table", "puzzles", "puzzles", false),
         ("table", "newer", "maze-newer", false),
         ("table", "newer-puzzles", "puzzles-newer", false),
+        ("table", "newer-arithmetic", "arithmetic-newer", false),
         ("map", "map", "maze", false),
     ] {
         let of = |row: &Value| row["task"] == task && row["tuned"] == tuned;

@@ -127,6 +127,15 @@ mod tests {
     }
 
     #[test]
+    fn values_are_means_over_problems_and_seeds() {
+        let (a, b) = (benchmark(&[0, 10]), benchmark(&[5, 5]));
+        let found = pass_at_k(&[&a, &b], 1, 0).unwrap();
+        assert!((found.value() - 50.0).abs() < 1e-9);
+        let (low, high) = found.interval();
+        assert!(low < 50.0 && high > 50.0);
+    }
+
+    #[test]
     fn a_difference_is_of_the_same_draws() {
         // Each problem is better by one sample of ten: the difference has no spread, though the values have.
         let difference = value(&[1, 5, 10]).minus(&value(&[0, 4, 9])).unwrap();

@@ -63,6 +63,21 @@ fn a_folder_without_a_template_is_refused_with_what_was_wanted() {
 }
 
 #[test]
+fn dates_are_written_as_python_writes_them_or_refused() {
+    let write = |format: &str| {
+        let template = ChatTemplate::new(&format!("{{{{ strftime_now('{format}') }}}}"), "", "");
+        let options = ChatOptions { date: "2026-07-04".to_owned(), ..ChatOptions::default() };
+        template.render(&[Message::new("user", "a")], &options).map_err(|error| format!("{error:#}"))
+    };
+    assert_eq!(write("%d.%m. %b %B %Y %y %H:%M:%S 100%%").unwrap(), "04.07. Jul July 2026 26 00:00:00 100%");
+    // Python writes microseconds for %f, and not what chrono does for the others.
+    for (format, found) in [("%f", "%f"), ("%+", "%+"), ("%3f", "%3"), ("%Y %", "%")] {
+        let error = write(format).unwrap_err();
+        assert!(error.contains(&format!("strftime_now: {found} is not supported")), "{format}: {error}");
+    }
+}
+
+#[test]
 fn line_ends_of_a_template_are_those_of_unix() {
     let of = |source: &str| {
         let messages = [Message::new("user", "a\r\nb")];

@@ -543,12 +543,14 @@ impl Json {
     }
 }
 
-/// A date as Python's `strftime` writes it, at midnight.
+/// A date as Python's `strftime` writes it, at midnight. What chrono may write otherwise is refused.
 fn strftime(date: NaiveDate, format: &str) -> Result<String, Error> {
-    let mut out = String::new();
-    write!(out, "{}", date.and_time(NaiveTime::MIN).format(format)).map_err(|_| {
-        let why = format!("strftime_now: found {:?}, wanted a format of dates", shortened(format, 40));
-        Error::new(ErrorKind::InvalidOperation, why)
-    })?;
-    Ok(out)
+    for specifier in format.replace("%%", "").split('%').skip(1) {
+        if !specifier.starts_with(['d', 'm', 'b', 'B', 'Y', 'y', 'H', 'M', 'S']) {
+            let found: String = specifier.chars().take(1).collect();
+            let why = format!("strftime_now: %{found} is not supported");
+            return Err(Error::new(ErrorKind::InvalidOperation, why));
+        }
+    }
+    Ok(date.and_time(NaiveTime::MIN).format(format).to_string())
 }

@@ -53,7 +53,9 @@ pub fn share_all(batch: &mut Batch, sequences: &[&[u32]]) -> Option<Rows> {
     same.then(|| {
         let rows = vec![Vec::new(); sequences.len()];
         let mut out = Rows { batch: std::mem::take(batch), rows, made: HashMap::new() };
-        out.tree(sequences, &order);
+        if !order.is_empty() {
+            out.tree(sequences, &order);
+        }
         out
     })
 }
@@ -127,6 +129,8 @@ mod tests {
         let group: Vec<Vec<u32>> = (0..4).map(|i| vec![1, 2, 3, 4, 5, 6, 10 + i, 20]).collect();
         let slices: Vec<&[u32]> = group.iter().map(|s| &s[..]).collect();
         assert_eq!(share(&slices).batch.tokens.len(), 6 + 4 * 2);
+        // All of a group's episodes may have failed before their first token.
+        assert!(share_all(&mut Batch::default(), &[]).unwrap().batch.tokens.is_empty());
         // Two sequences that share only their first token are computed apart.
         assert_eq!(share(&[&[1, 2, 3, 4], &[1, 5, 6, 7]]).batch.segments.len(), 2);
     }

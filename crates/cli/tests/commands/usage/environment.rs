@@ -212,6 +212,23 @@ fn an_episode_whose_tool_hangs_or_dies_is_unscorable_and_the_others_go_on() {
 }
 
 #[test]
+fn a_group_whose_every_episode_failed_to_begin_is_left_out() {
+    let game = game();
+    let fails =
+        "if answer % 3 == 1:\n            raise ValueError('no such problem')\n        self.answer = answer";
+    let environment = game.changed("fails.py", "self.answer = answer", fails);
+    // A KL penalty scores every completion, also those that are empty.
+    let set = ["--set", &environment, "--set=algorithm.kl_coef=0.1", "--set=rollout.prompts=8"];
+    let more = ["--set=steps=1", "--set=eval.every=0", "--set=grade.max_unscorable=1000"];
+    let (out, said, code) = game.train("fails", &[&set[..], &more[..]].concat());
+    assert_eq!(code, 0, "{said}");
+    let step = &lines(&out.join("metrics.jsonl"))[0];
+    let failed = step["verdicts"]["unscorable"].as_u64().unwrap();
+    assert!(failed >= 4 && failed.is_multiple_of(4) && failed < 32, "{step}");
+    assert_eq!(step["reasons"]["raised ValueError: no such problem"], failed, "{step}");
+}
+
+#[test]
 fn an_environment_that_cannot_work_is_refused_before_any_work() {
     let game = game();
     for (from, to, wanted) in [

@@ -18,9 +18,6 @@ use fgrpo_eval::program::Program;
 use fgrpo_nn::{Completion, Engine, Finish, Sampling};
 use serde_json::{Value, json};
 
-/// How tools are offered by a template that knows none.
-const OFFER: &str = "You can call these tools. To call one, write <tool_call>{\"name\": ..., \"arguments\": {...}}</tool_call>; its result follows.\n";
-
 /// A sequence of an episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
@@ -198,9 +195,9 @@ impl<'a> Game<'a> {
         let begun =
             environment::Episode::begin(rules.program, &name, columns, messages, rules.template.source());
         match begun {
-            Ok((environment, environment::Begun { messages, tools })) => {
+            Ok((environment, begun)) => {
                 game.environment = Some(environment);
-                game.offer(rules, messages, tools);
+                game.offer(rules, begun);
                 let text = rules.render(&game.messages, &game.tools)?;
                 game.start(rules, text)?;
             }
@@ -210,13 +207,12 @@ impl<'a> Game<'a> {
     }
 
     /// Offers the tools: by the template, else in its system message, or in the first message if it knows none.
-    fn offer(&mut self, rules: &Rules<'_>, mut messages: Vec<Value>, tools: Vec<Value>) {
+    fn offer(&mut self, rules: &Rules<'_>, begun: environment::Begun) {
+        let environment::Begun { mut messages, tools, offer } = begun;
         if tools.is_empty() || rules.template.source().contains("tools") {
             (self.messages, self.tools) = (messages, tools);
             return;
         }
-        let lines: Vec<String> = tools.iter().map(Value::to_string).collect();
-        let offer = format!("{OFFER}{}", lines.join("\n"));
         let system = |content: &str| json!({"role": "system", "content": content});
         if messages[0]["role"] != "system" {
             let with: Vec<Value> = std::iter::once(system(&offer)).chain(messages.iter().cloned()).collect();

@@ -80,6 +80,8 @@ pub struct Begun {
     pub messages: Vec<Value>,
     /// The schemas of the tools.
     pub tools: Vec<Value>,
+    /// The tools in words, for a template that knows none.
+    pub offer: String,
 }
 
 /// What follows a turn of the model.

@@ -32,6 +32,13 @@ class World:
     def schemas(self) -> list[dict[str, Any]]:
         return [tool_schema(method) for method in self.tools.values()]
 
+    @property
+    def offer(self) -> str:
+        """The tools in words, for a template that knows none."""
+        how = '<tool_call>{"name": ..., "arguments": {...}}</tool_call>'
+        head = f"You can call these tools. To call one, write {how}; its result follows.\n"
+        return head + "\n".join(json.dumps(schema) for schema in self.schemas)
+
     def reward(self, messages: list[Message]) -> Any:
         """Its ``reward()``, which may ask for the conversation as ``messages``."""
         method = self.environment.reward
@@ -194,7 +201,7 @@ def answering(factory: Callable[[], Any]) -> Callable[[Mapping[str, Any]], Any]:
             if not callable(getattr(played.environment, "reward", None)):
                 raise TypeError(f"{type(played.environment).__name__} has no method reward")
             live[question["episode"]] = played, 0
-            return {"messages": played.messages, "tools": played.schemas}
+            return {"messages": played.messages, "tools": played.schemas, "offer": played.offer}
         calls = find_calls(question["said"], question["template"])
         if not calls or question["last"]:
             live[question["episode"]] = played, len(question["history"])

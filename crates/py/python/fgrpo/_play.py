@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -137,8 +136,7 @@ class _Game:
         template = engine.tokenizer.template or ""
         if self.schemas and "tools" not in template:
             # A template that knows no tools has them in its system message, or in the first message if it knows none of those either.
-            offer = _OFFER + "\n".join(json.dumps(schema) for schema in self.schemas)
-            self.schemas = []
+            offer, self.schemas = self.world.offer, []
             if messages[0]["role"] != "system":
                 try:
                     self.render([{"role": "system", "content": offer}, *messages])
@@ -232,8 +230,3 @@ def _conversation(row: Mapping[str, Any], index: int) -> list[Message]:
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
     return [dict(message) for message in prompt]
-
-
-_OFFER = (
-    "You can call these tools. To call one, write <tool_call>{\"name\": ..., \"arguments\": {...}}</tool_call>; its result follows.\n"
-)

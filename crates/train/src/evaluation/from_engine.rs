@@ -127,14 +127,13 @@ pub fn generate(
                     return ControlFlow::Break(());
                 }
                 let problem = asked[completion.prompt];
-                let ended = completion.finish == Finish::Stop;
                 match language.answer(&completion.tokens) {
                     Ok(decoded) => pending.push(Generation {
                         problem: problem.id.clone(),
                         sample: completion.sample as u64,
                         text: decoded,
                         reasoning: None,
-                        finish: Some(if ended { "stop" } else { "length" }.to_owned()),
+                        finish: Some(reason(completion.finish)),
                         tokens: Some(completion.tokens.len() as u64),
                         graded: None,
                     }),
@@ -159,6 +158,11 @@ pub fn generate(
     store.sync()?;
     sampled.end(stored, 0, events);
     Ok((stored < total).then(|| "stopped".to_owned()))
+}
+
+/// The finish reason as servers name it.
+fn reason(finish: Finish) -> String {
+    if finish == Finish::Stop { "stop" } else { "length" }.to_owned()
 }
 
 /// Episodes with an environment in place of completions, some at a time. `wanted`: problems by their place in the set, and the
@@ -192,9 +196,7 @@ fn play(
             sample: episode.completion.sample as u64,
             text: episode.text,
             reasoning: None,
-            finish: Some(
-                if episode.completion.finish == Finish::Stop { "stop" } else { "length" }.to_owned(),
-            ),
+            finish: Some(reason(episode.completion.finish)),
             tokens: Some(episode.completion.tokens.len() as u64),
             graded: Some(episode.graded),
         };

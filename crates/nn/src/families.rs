@@ -143,7 +143,7 @@ impl Config {
     /// Names what they don't.
     pub fn check_on_gpus(&self) -> Result<(), Error> {
         let any = |is: &dyn Fn(Layer) -> bool| (0..self.num_hidden_layers).any(|layer| is(self.layer(layer)));
-        let head = format!("head_dim above {LARGEST_HEAD}");
+        let head = format!("head_dim {} (above {LARGEST_HEAD})", self.head_dim);
         let part = if any(&|layer| layer.activation == Activation::GeluTanh) {
             "GELU in the MLP"
         } else if self.architecture.family().norm_offset != 0.0 {

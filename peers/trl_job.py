@@ -4,11 +4,16 @@
     .venv/bin/python peers/trl_job.py --fgrpo target/release/fgrpo --out runs/trl-job
 
 Both start at one checkpoint, draw prompts from one file, and call one Python reward function. Settings of both are in SHARED.
-A finished run is kept, so the same command goes on after an interruption. `--size lm` takes the model of 46M parameters.
+A finished run is kept, so the same command goes on after an interruption. `--size lm` takes the model of 46M parameters, and
+`--model` one that others made, in place of SFT:
+
+    .venv/bin/python peers/trl_job.py --fgrpo target/release/fgrpo --model SmolLM2-135M-Instruct.Q4_1.gguf --data words --reward number \\
+        --system 'Solve the problem. Put the final answer in \\\\boxed{}.' --prompts 16 --tokens 48 --lr 2e-5 --rows 16 --steps 20 --seeds 1 --threads 2
 """
 
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -49,6 +54,7 @@ kind = "python"
 data = "train.jsonl"
 held_out = "held-out.jsonl"
 grader = "grade.py:reward"
+{system}
 [model]
 path = "{start}"
 [rollout]
@@ -71,46 +77,53 @@ every = 0
 every = {steps}
 [compute]
 threads = {threads}
+precision = "{precision}"
 """
 GRADE = '''import re
 
 def reward(completions, answer, **columns):
-    """1 for a completion whose last box {meaning}."""
+    """1 for a completion whose last {meaning}."""
     def grade(completion, wanted):
         text = completion if isinstance(completion, str) else completion[0]["content"]
-        boxes = re.findall(r"\\\\boxed\\{{(-?\\d+)\\}}", text)
+        boxes = re.findall(r"{pattern}", text)
         return float(bool(boxes) and {test})
     wanted = [answer] * len(completions) if isinstance(answer, str) else answer
     return [grade(*pair) for pair in zip(completions, wanted)]
 '''
 # `even` is learned in few steps: the model has to change its answers, not to work them out.
+BOX = r"\\boxed\{(-?\d+)\}"
 REWARDS = {
-    "answer": {"meaning": "is the answer", "test": "boxes[-1] == wanted"},
-    "even": {"meaning": "has an even number", "test": "int(boxes[-1]) % 2 == 0"},
+    "answer": {"meaning": "box is the answer", "pattern": BOX, "test": "boxes[-1] == wanted"},
+    "even": {"meaning": "box has an even number", "pattern": BOX, "test": "int(boxes[-1]) % 2 == 0"},
+    "number": {"meaning": "number is the answer", "pattern": r"-?\d+", "test": "boxes[-1] == wanted"},
 }
 
 
-def trl(folder, out, seed, steps, threads):
+def trl(folder, out, args):
     """One run of GRPOTrainer; writes metrics.jsonl and the trained model."""
     import torch
     from datasets import load_dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
-    torch.set_num_threads(threads)
+    torch.set_num_threads(args.threads)
     sys.path.insert(0, str(folder))
     from grade import reward
 
     start = newest(folder / "start")
     data = load_dataset("json", data_files=str(folder / "train.jsonl"), split="train")
-    data = data.map(lambda row: {"prompt": [{"role": "user", "content": row["problem"]}]}, remove_columns=["problem", "solution"])
+    system = [{"role": "system", "content": args.system}] if args.system else []
+    data = data.map(lambda row: {"prompt": [*system, {"role": "user", "content": row["problem"]}]}, remove_columns=["problem", "solution"])
+    gpu = args.device != "cpu"
     rows = SHARED["prompts"] * SHARED["group_size"]
     config = GRPOConfig(
-        output_dir=str(out / "trainer"), seed=seed, max_steps=steps, per_device_train_batch_size=rows, gradient_accumulation_steps=1,
+        output_dir=str(out / "trainer"), seed=args.trl_run, max_steps=args.steps,
+        per_device_train_batch_size=args.rows or rows,
+        gradient_accumulation_steps=rows // (args.rows or rows),
         num_generations=SHARED["group_size"], max_completion_length=SHARED["max_new_tokens"], temperature=1.0, top_p=1.0, top_k=0,
         learning_rate=SHARED["lr"], lr_scheduler_type="constant_with_warmup", warmup_steps=SHARED["warmup_steps"], weight_decay=0.0,
         adam_beta1=0.9, adam_beta2=SHARED["beta2"], max_grad_norm=1.0, beta=0.0, epsilon=SHARED["clip"], loss_type="dapo",
-        scale_rewards="group", bf16=False, use_cpu=True, gradient_checkpointing=False, logging_steps=1, save_strategy="no",
+        scale_rewards="group", bf16=gpu, use_cpu=not gpu, gradient_checkpointing=False, logging_steps=1, save_strategy="no",
         report_to="none", disable_tqdm=True,
     )
     log = (out / "metrics.jsonl").open("w")
@@ -135,6 +148,13 @@ def trl(folder, out, seed, steps, threads):
     trainer.save_model(str(out / "model"))
 
 
+def make_start(args, out, run, fgrpo):
+    model = "\n".join(f"{key} = {value}" for key, value in SIZES[args.size].items())
+    text = START.format(model=model, sft_steps=args.sft_steps, sft_batch=args.sft_batch, sft_lr=args.sft_lr, threads=args.threads)
+    (out / "start.toml").write_text(text)
+    run(*fgrpo, "sft", "start.toml", "--out", "start", done=f"start/checkpoints/step-{args.sft_steps:06}")
+
+
 def newest(run):
     return max((run / "checkpoints").glob("step-*"))
 
@@ -147,6 +167,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fgrpo", default="fgrpo", help="the program")
     parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--model", help="a checkpoint folder or .gguf file to start at, in place of SFT")
+    parser.add_argument("--data", type=pathlib.Path, help="folder of train.jsonl and held-out.jsonl (problem, answer, solution); else arithmetic")
+    parser.add_argument("--system", help="system prompt")
+    parser.add_argument("--tokens", type=int, default=SHARED["max_new_tokens"], help="largest number of new tokens")
+    parser.add_argument("--rows", type=int, help="completions in a pass of TRL's update (default: all, if memory holds them)")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda; bf16 on cuda")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--reward", choices=REWARDS, default="answer")
     parser.add_argument("--lr", type=float, default=SHARED["lr"])
@@ -161,14 +187,14 @@ def main():
     parser.add_argument("--plot", type=pathlib.Path, help="write the reward curves to this file")
     parser.add_argument("--trl-run", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    SHARED.update(prompts=args.prompts, lr=args.lr)
+    SHARED.update(prompts=args.prompts, lr=args.lr, max_new_tokens=args.tokens)
     args.ks = [k for k in (1, 4, 16, 64) if k <= args.samples]
     out = args.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     if args.trl_run is not None:
         folder = out / f"trl-{args.trl_run}"
         folder.mkdir(exist_ok=True)
-        return trl(out, folder, args.trl_run, args.steps, args.threads)
+        return trl(out, folder, args)
 
     fgrpo = [str(pathlib.Path(args.fgrpo).resolve()) if "/" in args.fgrpo else args.fgrpo]
 
@@ -177,14 +203,26 @@ def main():
         if not (out / done).exists():
             print("$", " ".join(map(str, command)), flush=True)
             with (out / "log.txt").open("a") as log:
-                subprocess.run([str(c) for c in command], cwd=out, stdout=log, stderr=log, check=True)
+                process = subprocess.Popen([str(c) for c in command], cwd=out, stdout=log, stderr=log)
+                _, status, usage = os.wait4(process.pid, 0)
+            if status:
+                sys.exit(f"{command[0]} ended with {os.waitstatus_to_exitcode(status)}; its output is in {out / 'log.txt'}")
+            # Linux counts the largest resident set in KiB.
+            row = {"done": str(done), "processor_seconds": usage.ru_utime + usage.ru_stime, "gib": usage.ru_maxrss / 2**20}
+            with (out / "usage.jsonl").open("a") as file:
+                file.write(json.dumps(row) + "\n")
 
     (out / "grade.py").write_text(GRADE.format(**REWARDS[args.reward]))
-    model = "\n".join(f"{key} = {value}" for key, value in SIZES[args.size].items())
-    (out / "start.toml").write_text(START.format(model=model, sft_steps=args.sft_steps, sft_batch=args.sft_batch, sft_lr=args.sft_lr, threads=args.threads))
-    run(*fgrpo, "sft", "start.toml", "--out", "start", done=f"start/checkpoints/step-{args.sft_steps:06}")
+    if args.model:
+        model = pathlib.Path(args.model).resolve()
+        run(*fgrpo, "merge", "--model", model, "--out", "start/checkpoints/step-000000", done="start/checkpoints/step-000000")
+    else:
+        make_start(args, out, run, fgrpo)
     for split in ["train", "held-out"]:
-        run(*fgrpo, "data", "arithmetic", "start.toml", "--split", split, "--out", f"{split}.jsonl", done=f"{split}.jsonl")
+        if args.data:
+            (out / f"{split}.jsonl").write_text((args.data / f"{split}.jsonl").read_text())
+        else:
+            run(*fgrpo, "data", "arithmetic", "start.toml", "--split", split, "--out", f"{split}.jsonl", done=f"{split}.jsonl")
     # fgrpo takes a prompt that stands twice in a file once, TRL twice.
     distinct = {json.loads(line)["problem"]: line for line in (out / "train.jsonl").read_text().splitlines()}
     (out / "train.jsonl").write_text("\n".join(distinct.values()) + "\n")
@@ -193,15 +231,17 @@ def main():
 
     def evaluate(name, model):
         folder = f"eval-{name}"
-        run(*fgrpo, "eval", "ours-1.toml", "--model", model, "-n", args.samples, "-k", ",".join(map(str, args.ks)), "--out", folder, done=f"{folder}/summary.json")
+        run(*fgrpo, "eval", "ours-1.toml", "--model", model, "--device", args.device, "-n", args.samples, "-k", ",".join(map(str, args.ks)), "--out", folder, done=f"{folder}/summary.json")
         return json.loads((out / folder / "summary.json").read_text())[0]
 
     for seed in range(1, args.seeds + 1):
-        text = OURS.format(seed=seed, steps=args.steps, start=newest(out / "start"), threads=args.threads, **SHARED)
+        system = f"system = {json.dumps(args.system)}" if args.system else ""
+        precision = "f32" if args.device == "cpu" else "bf16"
+        text = OURS.format(seed=seed, steps=args.steps, start=newest(out / "start"), threads=args.threads, system=system, precision=precision, **SHARED)
         (out / f"ours-{seed}.toml").write_text(text)
         if seed == 1:
             passes["start"].append(evaluate("start", newest(out / "start")))
-        run(*fgrpo, "train", f"ours-{seed}.toml", "--out", f"ours-{seed}", done=f"ours-{seed}/checkpoints/step-{args.steps:06}")
+        run(*fgrpo, "train", f"ours-{seed}.toml", "--device", args.device, "--out", f"ours-{seed}", done=f"ours-{seed}/checkpoints/step-{args.steps:06}")
         run(sys.executable, pathlib.Path(__file__).resolve(), *sys.argv[1:], "--out", out, "--trl-run", seed, done=f"trl-{seed}/model/config.json")
         ours, theirs = lines(out / f"ours-{seed}/metrics.jsonl"), lines(out / f"trl-{seed}/metrics.jsonl")
         curves["fgrpo"].append([row["reward_mean"] for row in ours])
@@ -211,12 +251,12 @@ def main():
         passes["fgrpo"].append(evaluate(f"ours-{seed}", f"ours-{seed}"))
         passes["TRL"].append(evaluate(f"trl-{seed}", f"trl-{seed}/model"))
 
-    report(args, curves, seconds, passes)
+    report(args, curves, seconds, passes, lines(out / "usage.jsonl"))
 
 
-def report(args, curves, seconds, passes):
+def report(args, curves, seconds, passes, usage):
     names = list(map(str, args.ks))
-    print(f"\n{args.size}, {args.steps} steps of {SHARED['prompts']} prompts x {SHARED['group_size']} completions, {args.threads} thread(s)\n")
+    print(f"\n{args.model or args.size}, {args.steps} steps of {SHARED['prompts']} prompts x {SHARED['group_size']} completions, {args.threads} thread(s)\n")
     print("| | seconds a step, median | mean reward, last third | " + " | ".join(f"pass@{k}" for k in names) + " |")
     print("| --- | ---: | ---: | " + " | ".join("---:" for _ in names) + " |")
     for name in ["start", "fgrpo", "TRL"]:
@@ -227,6 +267,10 @@ def report(args, curves, seconds, passes):
         print(f"| {name} | " + " | ".join(cells + [spread([100 * p["pass_at_k"][k] for p in passes[name]]) for k in names]) + " |")
     ratio = statistics.median(seconds["TRL"]) / statistics.median(seconds["fgrpo"])
     print(f"\nTRL's seconds a step over fgrpo's: {ratio:.1f}")
+    for name, run in {"fgrpo": "ours-", "TRL": "trl-"}.items():
+        mine = [row for row in usage if row["done"].startswith(run)]
+        processor = statistics.mean(row["processor_seconds"] for row in mine) / args.steps
+        print(f"{name}: {processor:.1f} processor seconds a step with loading and saving, at most {max(row['gib'] for row in mine):.1f} GiB")
     if args.plot:
         plot(args.plot, curves, max(1, args.steps // 10))
 

@@ -1,0 +1,144 @@
+"""Whether a .gguf file's tokenizer gives llama.cpp's tokens, for each pre-tokenizer that is read, and transformers' or SentencePiece's where they read it too.
+
+    pip install xllamacpp gguf transformers sentencepiece
+    python peers/gguf_tokenizers.py --fgrpo target/release/fgrpo --model SmolLM2-135M-Instruct.Q4_1.gguf
+
+The byte-level vocabulary is the model's own, written once more behind the name of each pre-tokenizer; SentencePiece's is trained here, on the
+project's pages. `fgrpo merge` writes the tokenizer.json that is compared. transformers splits words as GPT-2 does whatever name the file has, so it is
+asked about that file alone. Qwen2's own tokenizer composes characters first (NFC), llama.cpp's doesn't, so that file's texts are composed before.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import subprocess
+import tempfile
+import unicodedata
+import urllib.request
+
+import numpy as np
+import sentencepiece
+import transformers
+import xllamacpp
+from gguf import GGUFReader, GGUFWriter, TokenType
+from tokenizers import Tokenizer
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SCRIPTS = [(0x20, 0x7E), (0xA0, 0x17F), (0x370, 0x4FF), (0x5D0, 0x64A), (0x900, 0x97F), (0x3040, 0x30FF), (0x4E00, 0x4EFF), (0xAC00, 0xACFF), (0x1F300, 0x1F64F)]
+EDGES = ["\n", "\n\n", " \n", "\r\n", "\t", "  ", "   ", "\u00a0", "\u3000", "'s", "'RE", "don't", "1234567", "3.14", "٣٤", "½", "e\u0301", "ﬁ", "👩\u200d🚀", "_", "__init__", "://", "...", "<", "\\frac{1}{2}", "\u2581"]
+
+
+def texts(count):
+    """Stretches of pages and code, characters of many scripts, and what splits words, joined at random."""
+    draw = random.Random(0)
+    pages = [path.read_text() for folder, kind in [("docs", "*.md"), ("peers", "*.py")] for path in sorted((ROOT / folder).glob(kind))]
+    letters = [[c for c in map(chr, range(a, b + 1)) if unicodedata.category(c) != "Cn"] for a, b in SCRIPTS]
+
+    def piece():
+        kind = draw.random()
+        if kind < 0.4:
+            page = draw.choice(pages)
+            start = draw.randrange(len(page))
+            return page[start : start + draw.randint(1, 120)]
+        if kind < 0.7:
+            return "".join(draw.choices(draw.choice(letters), k=draw.randint(1, 12)))
+        return draw.choice(EDGES)
+
+    return ["".join(piece() for _ in range(draw.randint(1, 5))) for _ in range(count)]
+
+
+def write(path, pre, tokens, kinds, merges=None, scores=None):
+    """A model of one layer and 32 numbers a token, with this tokenizer."""
+    rng = np.random.default_rng(0)
+    writer = GGUFWriter(path, "llama")
+    for add, value in [("block_count", 1), ("context_length", 65536), ("embedding_length", 32), ("feed_forward_length", 32), ("head_count", 2),
+                       ("head_count_kv", 2), ("layer_norm_rms_eps", 1e-5), ("vocab_size", len(tokens)), ("rope_dimension_count", 16)]:
+        getattr(writer, f"add_{add}")(value)
+    writer.add_tokenizer_model("gpt2" if merges else "llama")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    writer.add_token_types(kinds)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    if merges:
+        writer.add_token_merges(merges)
+    else:
+        writer.add_token_scores(scores)
+    matrix = lambda *shape: rng.normal(0, 0.1, shape).astype(np.float32)
+    for name, tensor in [("token_embd", matrix(len(tokens), 32)), ("output_norm", np.ones(32, np.float32)), ("blk.0.attn_norm", np.ones(32, np.float32)),
+                         ("blk.0.ffn_norm", np.ones(32, np.float32)), *((f"blk.0.{part}", matrix(32, 32)) for part in
+                         ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"])]:
+        writer.add_tensor(f"{name}.weight", tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+class LlamaCpp:
+    def __init__(self, path):
+        params = xllamacpp.CommonParams()
+        params.model.path = str(path)
+        params.hostnames, params.port = ["127.0.0.1"], 0
+        params.n_parallel, params.n_ctx, params.warmup = 1, 512, False
+        params.cpuparams.poll = 0
+        self.server = xllamacpp.Server(params)
+
+    def __call__(self, text):
+        body = json.dumps({"content": text, "add_special": False, "parse_special": True}).encode()
+        request = urllib.request.Request(f"{self.server.listening_address}/tokenize", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)["tokens"]
+
+
+def field(reader, name):
+    return reader.get_field(f"tokenizer.ggml.{name}").contents()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fgrpo", default="fgrpo", help="the program")
+    parser.add_argument("--model", type=pathlib.Path, required=True, help="a .gguf file with byte-level BPE")
+    parser.add_argument("--texts", type=int, default=10_000)
+    parser.add_argument("--show", type=int, default=3, help="texts to show that differ")
+    args = parser.parse_args()
+    samples = texts(args.texts)
+    with tempfile.TemporaryDirectory() as place:
+        place = pathlib.Path(place)
+        reader = GGUFReader(args.model)
+        tokens, kinds, merges = (field(reader, name) for name in ["tokens", "token_type", "merges"])
+        cases = []
+        for pre in ["gpt-2", "smollm", "llama-bpe", "qwen2"]:
+            write(place / f"{pre}.gguf", pre, tokens, kinds, merges=merges)
+            cases.append((pre, None))
+        reference = transformers.AutoTokenizer.from_pretrained(place, gguf_file="gpt-2.gguf")
+        cases.append(("gpt-2", lambda text: reference(text, add_special_tokens=False)["input_ids"]))
+
+        pages = sorted((ROOT / "docs").glob("*.md"))
+        sentencepiece.SentencePieceTrainer.train(
+            input=",".join(map(str, pages)), model_prefix=str(place / "sp"), vocab_size=3000, model_type="bpe", byte_fallback=True, character_coverage=0.999,
+            normalization_rule_name="identity", remove_extra_whitespaces=False, split_digits=True, allow_whitespace_only_pieces=True, minloglevel=2,
+        )
+        sp = sentencepiece.SentencePieceProcessor(model_file=str(place / "sp.model"))
+        ids = range(sp.get_piece_size())
+        kind = lambda i: TokenType.UNKNOWN if sp.is_unknown(i) else TokenType.CONTROL if sp.is_control(i) else TokenType.BYTE if sp.is_byte(i) else TokenType.NORMAL
+        write(place / "llama.gguf", "default", [sp.id_to_piece(i) for i in ids], [kind(i) for i in ids], scores=[sp.get_score(i) for i in ids])
+        cases += [("llama", None), ("llama", sp.encode)]
+
+        for name, other in cases:
+            composed = [unicodedata.normalize("NFC", text) if name == "qwen2" else text for text in samples]
+            out = place / f"{name}-folder"
+            if not out.exists():
+                subprocess.run([args.fgrpo, "merge", "--model", place / f"{name}.gguf", "--out", out], check=True, stdout=subprocess.DEVNULL)
+            ours = Tokenizer.from_file(str(out / "tokenizer.json"))
+            by = "llama.cpp" if other is None else "sentencepiece" if name == "llama" else "transformers"
+            other = other or LlamaCpp(place / f"{name}.gguf")
+            different = [(text, a, b) for text in composed if (a := ours.encode(text, add_special_tokens=False).ids) != (b := other(text))]
+            print(f"{name}, {by}: {len(samples) - len(different)} of {len(samples)} texts have equal tokens", flush=True)
+            for text, a, b in different[: args.show]:
+                print(f"  {text!r}\n    fgrpo {[ours.id_to_token(i) for i in a]}\n    {by} {[ours.id_to_token(i) for i in b]}")
+
+
+main()

@@ -118,14 +118,18 @@ def test_a_tool_is_described_by_its_hints_and_docstring():
     assert schema["parameters"]["required"] == ["a"]
 
 
+def give_template(model, folder, template):
+    for file in model.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    for file in folder.glob("chat_template.jinja"):
+        file.unlink()
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>", "chat_template": template}))
+
+
 @pytest.mark.parametrize("template", [HERMES, FORGETS, PLAIN])
 @pytest.mark.parametrize("thought", ["", "<think>two and three</think>"])
 def test_every_trained_token_was_sampled_and_every_sampled_token_is_trained_once(bytes_model, tmp_path, template, thought):
-    for file in bytes_model.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    for file in tmp_path.glob("chat_template.jinja"):
-        file.unlink()
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>", "chat_template": template}))
+    give_template(bytes_model, tmp_path, template)
     turns = [thought + call(a=2, b=3), thought + call(a=5), thought + "It is 5."]
     engine = Scripted(tmp_path, lambda i, turn: turns[turn])
     [[episode]] = fgrpo.play(engine, Calculator, [ROW], n=1)
@@ -169,6 +173,39 @@ def test_calls_in_thoughts_are_not_made_and_a_turn_that_was_cut_ends_the_episode
         assert (episode.turns, episode.finish, episode.reward) == (1, finish, 0.0)
     [[episode]] = fgrpo.play(Scripted(bytes_model, lambda i, turn: call(a=1)), Calculator, [ROW], n=1, max_turns=3)
     assert (episode.turns, episode.finish, episode.reward) == (3, "turns", 2.0)
+
+
+def test_a_turn_whose_thoughts_the_template_opens_begins_in_them(bytes_model, tmp_path):
+    give_template(bytes_model, tmp_path, HERMES.replace("assistant\n{%", "assistant\n<think>\n{%"))
+    for said, turns in ((call(a=1), 1), (f"{call(a=1)}</think>No.", 1), (f"so</think>{call(a=1)}", 2)):
+        engine = Scripted(tmp_path, lambda i, turn, said=said: [said, "well</think>Done."][turn])
+        [[episode]] = fgrpo.play(engine, Calculator, [ROW], n=1)
+        assert (episode.turns, episode.finish, len(episode.parts)) == (turns, "stop", 1), said
+        assert episode.messages[-1]["content"].startswith("<think>\n")
+
+
+def test_arguments_that_are_written_as_texts_get_the_types_of_the_tool(bytes_model, tmp_path):
+    class Notes(Calculator):
+        def note(self, text: str, times: int = 1, tags: list[str] | None = None) -> str:
+            """Repeats a text."""
+            return repr((text, times, tags))
+
+    tagged = HERMES.replace("<tool_call> is how to call.", "<tool_call><function=f><parameter=a>1</parameter></function></tool_call>")
+    give_template(bytes_model, tmp_path, tagged)
+    wraps = "<tool_call>\n<function={}>\n{}\n</function>\n</tool_call>".format
+    parameter = "<parameter={}>\n{}\n</parameter>\n".format
+    for said, answer in (
+        (wraps("add", parameter("a", "2") + parameter("b", "3")), "5"),
+        (wraps("note", parameter("text", "12") + parameter("times", "2") + parameter("tags", '["a"]')), "('12', 2, ['a'])"),
+        (wraps("note", parameter("text", "two\nlines")), r"('two\nlines', 1, None)"),
+        (wraps("add", parameter("a", "two")), "error: TypeError"),
+        (wraps("multiply", ""), "error: found the tool 'multiply'"),
+        ("<tool_call>" + call(a=2), "error: found <tool_call> without"),
+        (call(a=2), "error: found a call without <function=NAME>"),
+    ):
+        engine = Scripted(tmp_path, lambda i, turn, said=said: [said, "Done."][turn])
+        [[episode]] = fgrpo.play(engine, Notes, [ROW], n=1)
+        assert f"<|im_start|>tool\n{answer}" in engine.tokenizer.decode(episode.tokens, special=True), said
 
 
 def test_the_formats_of_other_templates_are_read():

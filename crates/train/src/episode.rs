@@ -247,6 +247,9 @@ impl<'a> Game<'a> {
         self.turns += 1;
         let ended = turn.tokens.last().is_some_and(|token| language.stop_tokens().contains(token));
         let said = language.decoded(&turn.tokens[..turn.tokens.len() - usize::from(ended)], true)?;
+        // Where the template opens the thoughts, the turn begins in them: no call in them is made.
+        let opened = self.text.rfind("<think>").map_or("", |at| &self.text[at..]);
+        let said = if opened.trim_end() == "<think>" { format!("{opened}{said}") } else { said };
         self.text += &language.decoded(&turn.tokens, true)?;
         let message = json!({"role": "assistant", "content": said});
         if turn.finish == Finish::Length {

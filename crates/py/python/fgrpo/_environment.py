@@ -53,6 +53,11 @@ class World:
             return f"error: {call.wrong}"
         if call.name not in self.tools:
             return f"error: found the tool {call.name!r}, wanted one of {', '.join(self.tools)}"
+        if call.texts:
+            # Qwen3.5 writes every argument as a text; the tool says of which type it is.
+            properties = tool_schema(self.tools[call.name])["function"]["parameters"]["properties"]
+            call.arguments = {key: _typed(text, properties.get(key, {})) for key, text in (call.arguments or {}).items()}
+            call.texts = False
         try:
             return str(self.tools[call.name](**(call.arguments or {})))
         except Exception as error:
@@ -82,6 +87,15 @@ def _methods(environment: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
     for name, method in inspect.getmembers(environment, inspect.ismethod):
         if not name.startswith("_") and name not in ("reset", "reward"):
             yield name, method
+
+
+def _typed(text: str, schema: Mapping[str, Any]) -> Any:
+    if schema.get("type") == "string":
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object", type(None): "null"}
@@ -131,6 +145,7 @@ class Call:
     name: str | None = None
     arguments: dict[str, Any] | None = None
     wrong: str | None = None
+    texts: bool = False  # whether the arguments are texts that have no types yet
 
 
 def find_calls(text: str, template: str) -> list[Call]:
@@ -150,9 +165,10 @@ def find_calls(text: str, template: str) -> list[Call]:
         body = text.replace("<|python_tag|>", "").strip()
         return _call(body) if body.startswith(("{", "[")) else []
     calls = []
+    read = _tagged if "<function=" in template else _call
     for piece in text.split("<tool_call>")[1:]:
         body, closed, _ = piece.partition("</tool_call>")
-        calls += _call(body) if closed else [Call(wrong="found <tool_call> without </tool_call>")]
+        calls += read(body) if closed else [Call(wrong="found <tool_call> without </tool_call>")]
     return calls
 
 
@@ -176,6 +192,15 @@ def _call(body: str) -> list[Call]:
         else:
             calls.append(Call(name, arguments))
     return calls
+
+
+def _tagged(body: str) -> list[Call]:
+    """A call of Qwen3.5: ``<function=NAME>``, and ``<parameter=KEY>`` around each value."""
+    found = re.fullmatch(r"\s*<function=([^>\n]+)>(.*?)</function>\s*", body, re.S)
+    if found is None:
+        return [Call(wrong="found a call without <function=NAME> and </function>, wanted both")]
+    parameters = re.findall(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>", found[2], re.S)
+    return [Call(found[1], dict(parameters), texts=True)]
 
 
 def answering(factory: Callable[[], Any]) -> Callable[[Mapping[str, Any]], Any]:

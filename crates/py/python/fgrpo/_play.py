@@ -181,6 +181,10 @@ class _Game:
         episode.turns += 1
         ended = sample.tokens.size > 0 and int(sample.tokens[-1]) in tokenizer.stop_tokens
         said = tokenizer.decode(sample.tokens[: -1 if ended else None], special=True)
+        # Where the template opens the thoughts, the turn begins in them: no call in them is made.
+        _, mark, space = self.text.rpartition("<think>")
+        if mark and not space.strip():
+            said = mark + space + said
         self.text += tokenizer.decode(sample.tokens, special=True)
         calls = find_calls(said, tokenizer.template or "") if sample.finish == "stop" else []
         if not calls or last:

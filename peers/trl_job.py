@@ -103,7 +103,7 @@ def trl(folder, out, args):
     """One run of GRPOTrainer; writes metrics.jsonl and the trained model."""
     import torch
     from datasets import load_dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+    from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import GRPOConfig, GRPOTrainer
 
     torch.set_num_threads(args.threads)
@@ -126,26 +126,34 @@ def trl(folder, out, args):
         scale_rewards="group", bf16=gpu, use_cpu=not gpu, gradient_checkpointing=False, logging_steps=1, save_strategy="no",
         report_to="none", disable_tqdm=True,
     )
-    log = (out / "metrics.jsonl").open("w")
+    write = recorder(out / "metrics.jsonl")
+    trainer = GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32), processing_class=AutoTokenizer.from_pretrained(start),
+        args=config, reward_funcs=reward, train_dataset=data, callbacks=[write],
+    )
+    write.began = time.perf_counter()
+    trainer.train()
+    trainer.save_model(str(out / "model"))
+
+
+def recorder(path):
+    """A callback of TRL's trainer that writes a line for each step."""
+    from transformers import TrainerCallback
+
+    log = path.open("w")
 
     class Write(TrainerCallback):
-        began = time.perf_counter()
+        began = 0.0
 
         def on_log(self, args, state, control, logs=None, **_):
             if "reward" in logs:
                 now = time.perf_counter()
-                log.write(json.dumps({"step": state.global_step, "reward": logs["reward"], "seconds": now - self.began,
-                                      "length": logs["completions/mean_length"]}) + "\n")
+                row = {"step": state.global_step, "reward": logs["reward"], "seconds": now - self.began, "length": logs["completions/mean_length"]}
+                log.write(json.dumps(row) + "\n")
                 log.flush()
-                Write.began = time.perf_counter()
+                self.began = time.perf_counter()
 
-    trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32), processing_class=AutoTokenizer.from_pretrained(start),
-        args=config, reward_funcs=reward, train_dataset=data, callbacks=[Write()],
-    )
-    Write.began = time.perf_counter()
-    trainer.train()
-    trainer.save_model(str(out / "model"))
+    return Write()
 
 
 def make_start(args, out, run, fgrpo):
@@ -153,6 +161,20 @@ def make_start(args, out, run, fgrpo):
     text = START.format(model=model, sft_steps=args.sft_steps, sft_batch=args.sft_batch, sft_lr=args.sft_lr, threads=args.threads)
     (out / "start.toml").write_text(text)
     run(*fgrpo, "sft", "start.toml", "--out", "start", done=f"start/checkpoints/step-{args.sft_steps:06}")
+
+
+def measured(command, out, done):
+    """Runs a command in OUT; what it took goes to usage.jsonl, under the name of what it made."""
+    print("$", " ".join(map(str, command)), flush=True)
+    with (out / "log.txt").open("a") as log:
+        process = subprocess.Popen([str(c) for c in command], cwd=out, stdout=log, stderr=log)
+        _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"{command[0]} ended with {os.waitstatus_to_exitcode(status)}; its output is in {out / 'log.txt'}")
+    # Linux counts the largest resident set in KiB.
+    row = {"done": str(done), "processor_seconds": usage.ru_utime + usage.ru_stime, "gib": usage.ru_maxrss / 2**20}
+    with (out / "usage.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
 
 
 def newest(run):
@@ -201,16 +223,7 @@ def main():
     def run(*command, done):
         """Runs a command in OUT unless what it makes is there."""
         if not (out / done).exists():
-            print("$", " ".join(map(str, command)), flush=True)
-            with (out / "log.txt").open("a") as log:
-                process = subprocess.Popen([str(c) for c in command], cwd=out, stdout=log, stderr=log)
-                _, status, usage = os.wait4(process.pid, 0)
-            if status:
-                sys.exit(f"{command[0]} ended with {os.waitstatus_to_exitcode(status)}; its output is in {out / 'log.txt'}")
-            # Linux counts the largest resident set in KiB.
-            row = {"done": str(done), "processor_seconds": usage.ru_utime + usage.ru_stime, "gib": usage.ru_maxrss / 2**20}
-            with (out / "usage.jsonl").open("a") as file:
-                file.write(json.dumps(row) + "\n")
+            measured(command, out, done)
 
     (out / "grade.py").write_text(GRADE.format(**REWARDS[args.reward]))
     if args.model:

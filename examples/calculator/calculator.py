@@ -83,7 +83,9 @@ def write_tokenizer(folder: Path) -> None:
         "{% if add_generation_prompt %}<|assistant|>{% endif %}"
     )
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|end|>", "chat_template": template}))
+    # transformers would take the class of the model's family otherwise, with tokens of its own.
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|end|>", "pad_token": "<|end|>", "chat_template": template}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 def main(out: str) -> None:

@@ -286,7 +286,7 @@ class Engine:
     ) -> dict[str, float]:
         """Adds the gradient of a loss over ``data``. Returns its metrics.
 
-        loss: a name or a table as in the configuration's ``algorithm.loss``, such as ``"dapo"`` or ``{"kind": "grpo", "clip": 0.1}``, or
+        loss: a name or a table as in the configuration's ``algorithm.loss``, such as ``"dapo"`` or ``{"kind": "grpo", "clip": [0.1, 0.1]}``, or
             ``"cross_entropy"``: the mean of ``-advantage * logp``.
         aggregation: as ``algorithm.aggregation``; its means are over the data of this call. ``"seq-mean-token-sum-norm"`` divides by
             ``max_len`` (Dr. GRPO).

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
     fgrpo compare grpo.jsonl f-grpo.jsonl -k 1,256\n  \
     fgrpo compare eval-grpo/ eval-f-grpo/ -k 1,256 --json      # several benchmarks with averages\n  \
     fgrpo compare a.jsonl b.jsonl -k 8 --method monte-carlo --iterations 50000\n\n\
-    Differences are B - A. The test conditions on the problem set: it says whether the models differ on these\n\
+    Differences are B - A. The test conditions on the problem set: it says whether the models differ on these \
     problems. The bootstrap beside it asks whether they would on other problems of the kind.")]
 pub struct Args {
     /// Samples of model A: a file, an evaluation folder, or a folder with a .jsonl per benchmark.

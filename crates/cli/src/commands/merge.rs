@@ -20,12 +20,12 @@ use std::path::{Path, PathBuf};
 
   fgrpo merge --model runs/math --dtype q8_0 --out math.gguf
 
-The adapter is in PEFT's format: adapter_config.json and adapter_model.safetensors. One that was trained on a base in a
-format (lora.base) is merged into the values of that format. nf4 is bitsandbytes' format of 4 bits for the layers'
-matrices, with bfloat16 for the rest; transformers, PEFT and lora.base = \"nf4\" read it. It rounds the numbers, merged
+The adapter is in PEFT's format: adapter_config.json and adapter_model.safetensors. One that was trained on a base in a \
+format (lora.base) is merged into the values of that format. nf4 is bitsandbytes' format of 4 bits for the layers' \
+matrices, with bfloat16 for the rest; transformers, PEFT and lora.base = \"nf4\" read it. It rounds the numbers, merged \
 ones too: an adapter of a base in nf4 is more exact beside that base.
 
-A name that ends in .gguf becomes one file for llama.cpp, Ollama and others, with tokenizer, chat template and end tokens;
+A name that ends in .gguf becomes one file for llama.cpp, Ollama and others, with tokenizer, chat template and end tokens; \
 its matrices are in f32, f16, bf16 or q8_0.")]
 pub struct Args {
     /// The base model's checkpoint folder or .gguf file.

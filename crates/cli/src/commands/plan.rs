@@ -12,8 +12,8 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  fgrpo plan samples.jsonl --group-sizes 2,4,8,16,32 --tail 0.1\n  fgrpo plan samples.jsonl --detect 1\n\n\
-    The suggestion is a rule of thumb, stated with the numbers: the smallest group size that makes 90 % of the groups\n\
-    active that the largest one listed does; gamma 1 where more than half of the updates miss the tail, 0 below 5 %,\n\
+    The suggestion is a rule of thumb, stated with the numbers: the smallest group size that makes 90 % of the groups \
+    active that the largest one listed does; gamma 1 where more than half of the updates miss the tail, 0 below 5 %, \
     else 0.5, where the paper advises to start."
 )]
 pub struct Args {

@@ -13,7 +13,7 @@ use std::path::PathBuf;
   fgrpo select runs/grpo runs/f-grpo runs/f-dapo --part synlogic --json
   fgrpo select runs/grpo runs/f-grpo --evals evals/*      # by the average of math benchmarks, from fgrpo eval
 
-Candidates are the checkpoints of save.every (\"epoch\": at epoch ends). To evaluate each while training:
+Candidates are the checkpoints of save.every (\"epoch\": at epoch ends). To evaluate each while training: \
 eval.at_checkpoints = true. Of equal values the earlier step is chosen.")]
 pub struct Args {
     /// The base run, then the runs compared with it.

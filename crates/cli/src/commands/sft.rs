@@ -22,7 +22,7 @@ pub const EXAMPLES: &str = "Examples:
   fgrpo sft math.toml --set sft.epochs=2 --out runs/sft --resume
 
 The configuration is the same as for `fgrpo train`: the table [sft] has the settings, and `steps` may be absent.
-The last checkpoint under checkpoints/ is a Hugging Face folder. Use it as `model.path` of an RL run, or with
+The last checkpoint under checkpoints/ is a Hugging Face folder. Use it as `model.path` of an RL run, or with \
 `fgrpo eval --model`.";
 
 /// The command `fgrpo sft`.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  fgrpo simulate configs/simulation.toml --out runs/simulation\n  \
     fgrpo simulate configs/simulation.toml --set surrogate=probability --set group_sizes=2,32,1024 --out runs/printed\n\n\
-    An interrupted sweep goes on with the same command. The folder holds config.toml, curves.jsonl and curves.csv\n\
+    An interrupted sweep goes on with the same command. The folder holds config.toml, curves.jsonl and curves.csv \
     (every recorded step), final.csv, tail-miss.csv, and the figures as .svg.")]
 pub struct Args {
     /// Configuration, TOML.

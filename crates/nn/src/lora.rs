@@ -3,7 +3,8 @@
 //! An adapted matrix is `W = W0 + scale · B A` with `A`: `[rank, inputs]` and `B`: `[outputs, rank]`. The engine stores the sum, so only a weight's
 //! backward pass and the optimizer need the factors. If the base is quantized, it can't hold the sum: then every pass computes with both.
 //!
-//! Departures from PEFT: no dropout (sampler and learner must compute the same), and neither embedding nor head can be adapted.
+//! Departures from PEFT: no dropout (sampler and learner must compute the same). What an adapter trains outside of the layers' matrices (whole modules,
+//! factors of embedding and head) is read for sampling, scoring and merging, and can't be trained further.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -117,19 +118,19 @@ impl LoraConfig {
         tensor.starts_with("model.layers.") && self.targets.iter().any(|target| Some(&**target) == module)
     }
 
-    /// The settings and the base model's name of an adapter folder in PEFT's layout.
-    /// Fails if there is no such file, it isn't LoRA for a causal language model, or it uses an unsupported feature; the error names the field.
+    /// The settings and the base model's name of an adapter folder in PEFT's layout, for an adapter that can be trained further.
+    /// Fails if there is no such file, it isn't LoRA for a causal language model, it uses an unsupported feature, or it trains more than the layers'
+    /// matrices; the error names the field.
     pub fn read(dir: &Path) -> Result<(LoraConfig, Option<String>), Error> {
-        let path = dir.join(ADAPTER_CONFIG);
-        let text = input::read(&path, input::SETTINGS).map_err(Error::io("read", &path))?;
-        let place = path.display().to_string();
-        let value: Value = serde_json::from_slice(&text).map_err(|error| {
-            Error::file(path.clone(), format!("broken JSON ({error})"), "PEFT's settings of an adapter")
-        })?;
-        let Some(fields) = value.as_object() else {
-            return Err(Error::file(path, "no object", "PEFT's settings"));
+        let (adapter, base) = Adapter::read(dir)?;
+        let (field, found) = match (&adapter.saved[..], &adapter.outside[..]) {
+            ([], []) => return Ok((adapter.lora, base)),
+            ([], outside) => ("target_modules", outside),
+            (saved, _) => ("modules_to_save", saved),
         };
-        from_fields(fields, &place)
+        let wanted = "the layers' matrices alone: an adapter with others can't be trained further; `fgrpo merge` makes a model of it, which can";
+        let place = dir.join(ADAPTER_CONFIG).display().to_string();
+        Err(Error::Config { place, field: field.into(), found: found.join(", "), wanted: wanted.into() })
     }
 
     /// The format of the base that an adapter was trained on, from the metadata of its weights; `None` if they name none, as PEFT's.
@@ -157,8 +158,144 @@ impl LoraConfig {
     }
 }
 
+/// An adapter folder's settings, whatever it trains.
+#[derive(Debug)]
+pub(crate) struct Adapter {
+    /// Of the factors; its targets are those in the layers, of which there may be none.
+    pub(crate) lora: LoraConfig,
+    /// Modules that are trained whole, by the end of their names (PEFT's `modules_to_save`).
+    saved: Vec<String>,
+    /// Which of [`OUTSIDE`] have factors.
+    outside: Vec<String>,
+    /// Whether a head that is tied to the embedding stays so (PEFT's `ensure_weight_tying`).
+    ties: bool,
+}
+
+/// The matrices outside of the layers.
+const OUTSIDE: [&str; 2] = ["embed_tokens", "lm_head"];
+const EMBEDDING: &str = "model.embed_tokens";
+const HEAD: &str = "lm_head";
+
+impl Adapter {
+    /// The settings and the base model's name of a folder in PEFT's layout.
+    pub(crate) fn read(dir: &Path) -> Result<(Adapter, Option<String>), Error> {
+        let path = dir.join(ADAPTER_CONFIG);
+        let text = input::read(&path, input::SETTINGS).map_err(Error::io("read", &path))?;
+        let place = path.display().to_string();
+        let value: Value = serde_json::from_slice(&text).map_err(|error| {
+            Error::file(path.clone(), format!("broken JSON ({error})"), "PEFT's settings of an adapter")
+        })?;
+        let Some(fields) = value.as_object() else {
+            return Err(Error::file(path, "no object", "PEFT's settings"));
+        };
+        from_fields(fields, &place)
+    }
+
+    /// Whether embedding and head differ in a model that ties them.
+    pub(crate) fn unties(&self) -> bool {
+        [EMBEDDING, HEAD].iter().any(|module| self.saves(module, true) || self.has_factors(module, true))
+    }
+
+    fn saves(&self, module: &str, tied: bool) -> bool {
+        let named = |module: &str| self.saved.iter().any(|end| module.ends_with(end.as_str()));
+        named(module) || (tied && self.ties && twin(module).is_some_and(named))
+    }
+
+    fn has_factors(&self, module: &str, tied: bool) -> bool {
+        let named = |module: &str| {
+            twin(module).is_some() && self.outside.iter().any(|end| module.ends_with(end.as_str()))
+        };
+        named(module) || (tied && self.ties && twin(module).is_some_and(named))
+    }
+
+    /// The values that the adapter gives a tensor outside of its factors in the layers; `None` for one that it doesn't train.
+    /// `tied` says whether the base model ties head and embedding, `base` gives its values. Names of the file that are used go to `used`.
+    pub(crate) fn tensor(
+        &self,
+        (name, shape): (&str, &[usize]),
+        tied: bool,
+        file: &TensorFile,
+        base: &dyn Fn() -> Result<Vec<f32>, Error>,
+        used: &mut BTreeSet<String>,
+    ) -> Result<Option<Vec<f32>>, Error> {
+        let (module, part) = name.rsplit_once('.').expect("a module and its parameter");
+        let (saved, factors) = (self.saves(module, tied), self.has_factors(module, tied));
+        let mut places = vec![format!("{PEFT}{name}")];
+        if twin(module).is_some() && !saved {
+            // Beside the factors PEFT writes the matrix itself; for a model that ties them, that of either.
+            places.push(format!("{PEFT}{module}.base_layer.{part}"));
+            if let Some(other) = twin(module).filter(|other| tied && !self.saves(other, true)) {
+                places.extend(["", "base_layer."].map(|inner| format!("{PEFT}{other}.{inner}{part}")));
+            }
+        } else if !saved {
+            return Ok(None);
+        }
+        let stored: Vec<String> = places.into_iter().filter(|place| file.shape(place).is_some()).collect();
+        let mut values = match stored.first() {
+            Some(place) => {
+                file.check(place, shape)?;
+                file.tensor(place)?
+            }
+            None if saved => {
+                let wanted = "it, as modules_to_save says";
+                return Err(Error::tensor(file.path(), format!("{PEFT}{name}"), "no such tensor", wanted));
+            }
+            None if !factors => return Ok(None),
+            None => base()?,
+        };
+        used.extend(stored);
+        if factors {
+            let ([n, k], r) = ([shape[0], shape[1]], self.lora.rank);
+            let mut factor = |name: &str, shape: [usize; 2]| {
+                let name = format!("{PEFT}{module}.{name}");
+                file.check(&name, &shape)?;
+                let values = file.tensor(&name)?;
+                used.insert(name);
+                Ok(values)
+            };
+            let (a, b) = match module {
+                HEAD => (factor("lora_A.weight", [r, k])?, factor("lora_B.weight", [n, r])?),
+                // An embedding's update is that of a linear map from one-hot rows, transposed.
+                _ => (
+                    transposed(&factor("lora_embedding_B", [k, r])?, r),
+                    transposed(&factor("lora_embedding_A", [r, n])?, n),
+                ),
+            };
+            add_update([n, k, r], &a, &b, self.lora.scale() as f32, &mut values);
+        }
+        Ok(Some(values))
+    }
+
+    /// The first of `modules_to_save` that no tensor belongs to.
+    pub(crate) fn unknown<'a>(&'a self, config: &Config) -> Option<&'a String> {
+        let mut names: Vec<String> = config.tensors().into_iter().map(|(name, _)| name).collect();
+        names.push(format!("{HEAD}.weight"));
+        let known = |end: &String| {
+            names.iter().any(|name| name.rsplit_once('.').is_some_and(|(module, _)| module.ends_with(&**end)))
+        };
+        self.saved.iter().find(|end| !known(end))
+    }
+}
+
+/// The other of embedding and head.
+fn twin(module: &str) -> Option<&'static str> {
+    match module {
+        EMBEDDING => Some(HEAD),
+        HEAD => Some(EMBEDDING),
+        _ => None,
+    }
+}
+
+/// Of a matrix with rows of `columns`.
+fn transposed(matrix: &[f32], columns: usize) -> Vec<f32> {
+    (0..columns).flat_map(|column| matrix.iter().skip(column).step_by(columns).copied()).collect()
+}
+
+/// What the names in an adapter's file begin with.
+const PEFT: &str = "base_model.model.";
+
 /// Settings of PEFT that are read, or have no meaning for the values.
-const FREE: [&str; 14] = [
+const FREE: [&str; 15] = [
     "r",
     "lora_alpha",
     "target_modules",
@@ -173,9 +310,10 @@ const FREE: [&str; 14] = [
     "qalora_group_size",
     "runtime_config",
     "ensure_weight_tying",
+    "modules_to_save",
 ];
 
-fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(LoraConfig, Option<String>), Error> {
+fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(Adapter, Option<String>), Error> {
     let refuse = |field: &str, wanted: &str| -> Error {
         let found = fields.get(field).map_or("nothing".into(), Value::to_string);
         Error::Config { place: place.into(), field: field.into(), found, wanted: wanted.into() }
@@ -220,6 +358,17 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(LoraConfig, 
             .collect(),
         _ => return Err(refuse("target_modules", "a list of names, or all-linear")),
     };
+    let list = |field: &str| match fields.get(field) {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(list)) => list
+            .iter()
+            .map(|name| name.as_str().filter(|name| !name.is_empty()).map(str::to_string))
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| refuse(field, "a list of names")),
+        _ => Err(refuse(field, "a list of names")),
+    };
+    let saved = list("modules_to_save")?;
+    let outside: Vec<String> = targets.extract_if(.., |target| OUTSIDE.contains(&&**target)).collect();
     // PEFT keeps a set and writes it in any order; ours is that of the layer.
     let rank_of = |target: &String| LoraConfig::TARGETS.iter().position(|known| known == target);
     targets.sort_by_key(rank_of);
@@ -229,7 +378,12 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(LoraConfig, 
         targets,
         use_rslora: fields.get("use_rslora") == Some(&Value::Bool(true)),
     };
-    lora.check().map_err(|error| match error {
+    // Without a matrix of the layers, the other settings must still be possible.
+    let checked = match lora.targets.is_empty() && !outside.is_empty() {
+        true => LoraConfig { targets: LoraConfig::default().targets, ..lora.clone() },
+        false => lora.clone(),
+    };
+    checked.check().map_err(|error| match error {
         Error::Request { field, found, wanted } => {
             let field = match field {
                 "lora.rank" => "r",
@@ -241,12 +395,16 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(LoraConfig, 
         other => other,
     })?;
     let base = fields.get("base_model_name_or_path").and_then(Value::as_str);
-    Ok((lora, base.filter(|base| !base.is_empty()).map(str::to_string)))
+    let ties = fields.get("ensure_weight_tying") == Some(&Value::Bool(true));
+    let adapter = Adapter { lora, saved, outside, ties };
+    Ok((adapter, base.filter(|base| !base.is_empty()).map(str::to_string)))
 }
 
-/// The last part of a target that is the whole path of a layer's matrix, as PEFT writes `all-linear`. Reading the factors checks that all layers are
-/// named.
+/// The last part of a target that is a whole path, as PEFT writes `all-linear`. Reading the factors checks that all layers are named.
 fn module(target: &str) -> String {
+    if target == EMBEDDING {
+        return OUTSIDE[0].into();
+    }
     let path = target.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.'));
     match path.map(|(layer, module)| (layer.parse::<usize>(), module.split_once('.'))) {
         Some((Ok(_), Some(("self_attn" | "mlp", module)))) => module.into(),
@@ -274,16 +432,15 @@ pub(crate) struct Adapted {
 impl Adapted {
     /// Adds `scale · B A` to the matrix.
     pub(crate) fn add_update(&self, a: &[f32], b: &[f32], scale: f32, w: &mut [f32]) {
-        let (n, k, r) = (self.outputs, self.inputs, self.rank);
-        let mut b = b.to_vec();
-        simd::scale(&mut b, scale);
-        product(
-            [n, k, r],
-            View::rows(0, r).of(&b),
-            View::rows(0, k).of(a),
-            View::rows(0, k).to(Write::Add, w),
-        );
+        add_update([self.outputs, self.inputs, self.rank], a, b, scale, w);
     }
+}
+
+/// Adds `scale · B A` to `w`: `[n, k]`, with `A`: `[r, k]` and `B`: `[n, r]`.
+fn add_update([n, k, r]: [usize; 3], a: &[f32], b: &[f32], scale: f32, w: &mut [f32]) {
+    let mut b = b.to_vec();
+    simd::scale(&mut b, scale);
+    product([n, k, r], View::rows(0, r).of(&b), View::rows(0, k).of(a), View::rows(0, k).to(Write::Add, w));
 }
 
 /// The adapters of a model, in their own store.
@@ -379,6 +536,7 @@ mod tests {
         let mut value = LoraConfig::default().to_json("some/base");
         change(value.as_object_mut().unwrap());
         from_fields(value.as_object().unwrap(), "adapter_config.json")
+            .map(|(adapter, base)| (adapter.lora, base))
     }
 
     #[test]
@@ -409,13 +567,13 @@ mod tests {
             ("bias", json!("all")),
             ("use_dora", json!(true)),
             ("fan_in_fan_out", json!(true)),
-            ("modules_to_save", json!(["lm_head"])),
+            ("modules_to_save", json!("lm_head")),
             ("layers_to_transform", json!([0])),
             ("rank_pattern", json!({"q_proj": 4})),
             ("alpha_pattern", json!({"q_proj": 4})),
             ("init_lora_weights", json!("pissa")),
             ("target_modules", json!(".*proj")),
-            ("target_modules", json!(["q_proj", "lm_head"])),
+            ("target_modules", json!(["q_proj", "lm_heads"])),
             ("r", json!(-1)),
             ("lora_alpha", json!("much")),
             ("some_new_setting", json!(3)),

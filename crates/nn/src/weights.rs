@@ -33,6 +33,8 @@ pub struct Checkpoint {
     path: PathBuf,
     config: Config,
     source: Source,
+    /// Whether a head of its own is read from the embedding.
+    untied: bool,
 }
 
 /// Where the tensors are.
@@ -56,7 +58,7 @@ impl Checkpoint {
             let gguf = Gguf::open(dir)?;
             let config = Config::from_json(&gguf.config()?, &dir.display().to_string())?;
             gguf.check(&config)?;
-            return Ok(Checkpoint { path: dir.into(), config, source: Source::Gguf(gguf) });
+            return Ok(Checkpoint { path: dir.into(), config, source: Source::Gguf(gguf), untied: false });
         }
         check_folder(dir)?;
         let mut config = Config::read(&dir.join("config.json"))?;
@@ -64,9 +66,17 @@ impl Checkpoint {
             config.eos_token_id = ids;
         }
         let (files, place) = open_files(dir)?;
-        let checkpoint = Checkpoint { path: dir.into(), config, source: Source::Folder { files, place } };
+        let source = Source::Folder { files, place };
+        let checkpoint = Checkpoint { path: dir.into(), config, source, untied: false };
         checkpoint.check_tensors()?;
         Ok(checkpoint)
+    }
+
+    /// The checkpoint of a model that ties its head to the embedding, with a head of its own that has the embedding's values.
+    pub(crate) fn untied(mut self) -> Checkpoint {
+        self.config.tie_word_embeddings = false;
+        self.untied = true;
+        self
     }
 
     /// Its configuration.
@@ -140,6 +150,7 @@ impl Checkpoint {
     /// # Panics
     /// If `out` is not as long as the tensor.
     pub fn read_into(&self, name: &str, out: &mut [f32]) -> Result<(), Error> {
+        let name = if self.untied && name == "lm_head.weight" { "model.embed_tokens.weight" } else { name };
         if let Source::Gguf(gguf) = &self.source {
             return gguf.read_into(name, &self.config, out);
         }

@@ -76,6 +76,61 @@ fn logits_equal_pefts_adapted_and_its_merged_model() {
     }
 }
 
+/// Whole modules, and factors of embedding and head, of models that tie these and models that don't.
+const OUTSIDE: [&str; 8] = [
+    "lora_saved",
+    "lora_saved_head_of_tied",
+    "lora_saved_embedding_of_tied",
+    "lora_saved_and_tied",
+    "lora_head_and_embedding",
+    "lora_head_of_tied",
+    "lora_embedding_of_tied",
+    "lora_tied_to_the_embedding",
+];
+
+#[test]
+fn adapters_that_train_more_than_the_layers_matrices_compute_as_in_peft_and_cannot_be_trained() {
+    for case in OUTSIDE {
+        let (dir, expected) = (golden::folder().join(case), golden::expected(case));
+        let base = || golden::checkpoint(&expected.metadata()["base"]);
+        let mut engine = Engine::open_adapted(base(), None, &dir, &device(2)).unwrap();
+        let (batch, of) = batch(&expected);
+        let logits = engine.logits(&batch).unwrap();
+        let v = engine.config().vocab_size;
+        let found: Vec<f32> = of.iter().flat_map(|&p| logits[p * v..(p + 1) * v].iter().copied()).collect();
+        assert_near(case, &found, &expected.tensor("logits").unwrap(), 2e-5);
+        let message = LoraConfig::read(&dir).unwrap_err().to_string();
+        assert!(message.contains("fgrpo merge"), "{message}");
+        assert!(message.contains("modules_to_save") || message.contains("target_modules"), "{message}");
+        Engine::open(&base(), &device(1)).unwrap().read_adapter(&dir).unwrap_err();
+    }
+}
+
+#[test]
+fn a_module_that_is_not_there_is_refused_by_name() {
+    let golden = golden::folder().join("lora_saved");
+    let dir = tempfile::tempdir().unwrap();
+    let copied = |name: &str| std::fs::read(golden.join(name)).unwrap();
+    std::fs::write(dir.path().join("adapter_model.safetensors"), copied("adapter_model.safetensors"))
+        .unwrap();
+    let mut settings: serde_json::Value = serde_json::from_slice(&copied("adapter_config.json")).unwrap();
+    let mut refused = |saved: serde_json::Value| {
+        settings["modules_to_save"] = saved;
+        std::fs::write(dir.path().join("adapter_config.json"), settings.to_string()).unwrap();
+        let base = golden::checkpoint("qwen3_ratio_4");
+        Engine::open_adapted(base, None, dir.path(), &device(1)).unwrap_err().to_string()
+    };
+    // No such module in the model; in the file but not in the settings; in the settings but not in the file.
+    for (saved, part) in [
+        (vec!["lm_head", "classifier"], "classifier"),
+        (vec!["embed_tokens", "lm_head"], "norm"),
+        (vec!["embed_tokens", "lm_head", "norm", "down_proj"], "layers.0.mlp.down_proj.weight"),
+    ] {
+        let message = refused(saved.into());
+        assert!(message.contains(part), "{message}");
+    }
+}
+
 #[test]
 fn gradients_of_the_factors_and_four_adamw_steps_follow_peft() {
     for case in CASES {

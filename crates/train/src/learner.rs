@@ -22,7 +22,7 @@ use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::{Existing, publish, write_whole};
 use fgrpo_eval::io::json;
-use fgrpo_nn::{AdamW, Completion, Device, Engine, FamilyScores, Sampling, UpdateReport};
+use fgrpo_nn::{AdamW, Completion, Device, Engine, FamilyScores, LoraConfig, Sampling, UpdateReport};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -168,6 +168,9 @@ impl Learner {
             bad_input!(
                 "lora: found settings and an adapter, wanted one of them: an adapter has its own settings"
             );
+        }
+        if let Some(adapter) = adapter {
+            LoraConfig::read(adapter).or_bad_input()?;
         }
         let language = Arc::new(Language::read(model, &[])?);
         let mut engine = match lora.and_then(|lora| lora.base) {

@@ -69,11 +69,11 @@ pub fn open(folder: &Path, adapter: Option<&Path>, device: &Device) -> anyhow::R
     let base = adapter.map(LoraConfig::trained_on).transpose().or_bad_input()?.flatten();
     let checkpoint = checkpoint_of(folder)?;
     let base = base.or(checkpoint.base());
-    let mut engine = Engine::open_with_base(&checkpoint, base, device).or_bad_input()?;
-    if let Some(adapter) = adapter {
-        engine.read_adapter(adapter).or_bad_input()?;
+    match adapter {
+        Some(adapter) => Engine::open_adapted(checkpoint, base, adapter, device),
+        None => Engine::open_with_base(&checkpoint, base, device),
     }
-    Ok(engine)
+    .or_bad_input()
 }
 
 /// A checkpoint's policy, without an adapter; with `base`, its matrices are in that format.

@@ -217,6 +217,103 @@ fn an_adapter_scores_evaluates_and_merges_as_the_merged_model_does() {
     evaluate(&model, None, "with-adapter").code(2).stderr(predicate::str::contains("model: the folder has"));
 }
 
+/// An adapter of PEFT's for a model whose head is tied to its embedding: factors of the layers, and a head that was trained whole.
+fn with_a_trained_head(folder: &Path, model: &Path) -> PathBuf {
+    let bytes = std::fs::read(model.join("model.safetensors")).unwrap();
+    let base = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let adapter = folder.join("trained-head");
+    std::fs::create_dir(&adapter).unwrap();
+    let mut tensors: Vec<(String, Vec<usize>)> = Vec::new();
+    let shape = |name: &str| base.tensor(name).unwrap().shape().to_vec();
+    tensors.push(("lm_head.weight".into(), shape("model.embed_tokens.weight")));
+    for layer in 0..2 {
+        let module = format!("model.layers.{layer}.self_attn.q_proj");
+        let of = shape(&format!("{module}.weight"));
+        tensors.push((format!("{module}.lora_A.weight"), vec![2, of[1]]));
+        tensors.push((format!("{module}.lora_B.weight"), vec![of[0], 2]));
+    }
+    let values: Vec<(String, Vec<usize>, Vec<u8>)> = tensors
+        .into_iter()
+        .map(|(name, shape)| {
+            let values = (0..shape.iter().product::<usize>()).map(|i| (i as f32 * 0.7).sin() * 0.2);
+            (format!("base_model.model.{name}"), shape, values.flat_map(f32::to_le_bytes).collect())
+        })
+        .collect();
+    let views = values.iter().map(|(name, shape, bytes)| {
+        let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, shape.clone(), bytes);
+        (name.clone(), view.unwrap())
+    });
+    safetensors::serialize_to_file(views, None, &adapter.join("adapter_model.safetensors")).unwrap();
+    let settings = serde_json::json!({
+        "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 4, "bias": "none",
+        "target_modules": ["q_proj"], "modules_to_save": ["lm_head"], "base_model_name_or_path": model,
+    });
+    std::fs::write(adapter.join("adapter_config.json"), settings.to_string()).unwrap();
+    adapter
+}
+
+#[test]
+fn an_adapter_with_a_trained_head_scores_samples_and_merges_and_is_not_trained_further() {
+    let folder = tempfile::tempdir().unwrap();
+    let sizes = ["model.init.num_hidden_layers=2", "model.init.tie_word_embeddings=true"];
+    let model = demonstrated(folder.path(), 3, &sizes);
+    let adapter = with_a_trained_head(folder.path(), &model);
+    let merged = folder.path().join("merged");
+    let with = |command: &str, model: &Path, adapter: Option<&Path>| {
+        let mut command_ = fgrpo();
+        command_.arg(command).arg("--model").arg(model);
+        if let Some(adapter) = adapter {
+            command_.arg("--adapter").arg(adapter);
+        }
+        command_
+    };
+    with("merge", &model, Some(&adapter)).arg("--out").arg(&merged).assert().success();
+    let config: Value = serde_json::from_slice(&std::fs::read(merged.join("config.json")).unwrap()).unwrap();
+    assert_eq!(config["tie_word_embeddings"], false);
+    assert_eq!(tensor(&merged, "model.embed_tokens.weight"), tensor(&model, "model.embed_tokens.weight"));
+    assert_ne!(tensor(&merged, "lm_head.weight"), tensor(&merged, "model.embed_tokens.weight"));
+
+    let sequences = folder.path().join("tokens.jsonl");
+    std::fs::write(&sequences, "{\"tokens\": [5, 6, 7, 8]}\n").unwrap();
+    let data = folder.path().join("held-out.jsonl");
+    std::fs::write(&data, "{\"problem\": \"Take 3. Add 1.\", \"answer\": \"4\"}\n").unwrap();
+    let output = |mut command: assert_cmd::Command| command.assert().success().get_output().stdout.clone();
+    let all = |model: &Path, adapter: Option<&Path>, out: &str| {
+        let mut score = with("score", model, adapter);
+        score.arg(&sequences);
+        let mut generate = with("generate", model, adapter);
+        generate.args(["--max-tokens", "8", "--seed", "1", "Take 3. Add 1."]);
+        let mut eval = with("eval", model, adapter);
+        let out = folder.path().join(out);
+        eval.args(["--task", "math", "-n", "4", "--max-tokens", "8", "--data"])
+            .arg(&data)
+            .arg("--out")
+            .arg(&out);
+        eval.assert().success();
+        let mut samples = lines(&out.join("generations.jsonl"));
+        samples.sort_by_key(|sample| sample["sample"].as_u64());
+        let texts: Vec<Value> = samples.iter().map(|sample| sample["text"].clone()).collect();
+        (output(score), output(generate), texts)
+    };
+    let adapted = all(&model, Some(&adapter), "adapted");
+    assert_eq!(adapted, all(&merged, None, "merged-eval"));
+    assert_ne!(adapted, all(&model, None, "base-eval"));
+
+    // A file without what the settings name, and weights in PyTorch's format.
+    let settings = adapter.join("adapter_config.json");
+    let text = std::fs::read_to_string(&settings).unwrap();
+    std::fs::write(&settings, text.replace("[\"lm_head\"]", "[\"lm_head\",\"embed_tokens\"]")).unwrap();
+    let refused = |part: &'static str| {
+        let mut command = with("score", &model, Some(&adapter));
+        command.arg(&sequences).assert().code(2).stderr(predicate::str::contains(part));
+    };
+    refused("model.embed_tokens.weight");
+    std::fs::write(&settings, text.replace("[\"lm_head\"]", "[\"classifier\"]")).unwrap();
+    refused("classifier");
+    std::fs::rename(adapter.join("adapter_model.safetensors"), adapter.join("adapter_model.bin")).unwrap();
+    refused("python -c");
+}
+
 #[test]
 fn a_base_of_4_bits_samples_and_trains_with_the_same_numbers_and_merges_into_its_values() {
     let folder = tempfile::tempdir().unwrap();

@@ -7,6 +7,7 @@
 //! exact, as for models stored in bfloat16. (Mapping the checkpoint instead would save this memory, but would not work for weights from other
 //! sources.)
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::{EngineOn, find};
@@ -96,7 +97,17 @@ impl<D: Backend> EngineOn<D> {
                 format!("{own:?}, as the engine was adapted"),
             ));
         }
-        let layout = AdapterLayout::new(&self.decoder.layout, &lora);
+        self.read_factors(dir, &lora, &BTreeSet::new())
+    }
+
+    /// The factors in the layers of an adapter with these settings; `used` are the names of its file that belong to other tensors.
+    pub(crate) fn read_factors(
+        &mut self,
+        dir: &Path,
+        lora: &LoraConfig,
+        used: &BTreeSet<String>,
+    ) -> Result<(), Error> {
+        let layout = AdapterLayout::new(&self.decoder.layout, lora);
         let path = weights_of(dir)?;
         // One that names no format may be PEFT's, trained on any.
         let (trained, own) = (LoraConfig::trained_on(dir)?, self.decoder.layout.base);
@@ -112,8 +123,9 @@ impl<D: Backend> EngineOn<D> {
         for tensor in &layout.tensors {
             file.check(&tensor.name, &tensor.shape)?;
         }
-        if let Some(name) = file.names().find(|name| layout.tensors.iter().all(|tensor| tensor.name != *name))
-        {
+        let unknown =
+            |name: &&str| !used.contains(*name) && layout.tensors.iter().all(|tensor| tensor.name != **name);
+        if let Some(name) = file.names().find(unknown) {
             return Err(Error::tensor(
                 path.clone(),
                 name,
@@ -124,8 +136,11 @@ impl<D: Backend> EngineOn<D> {
         // Factors are small: held once, so that one that isn't finite changes nothing.
         let values: Vec<Vec<f32>> =
             layout.tensors.iter().map(|tensor| file.tensor(&tensor.name)).collect::<Result<_, _>>()?;
+        if lora.targets.is_empty() {
+            return Ok(());
+        }
         if self.adapters.is_none() {
-            self.adapt(&lora, &mut || 0.0)?;
+            self.adapt(lora, &mut || 0.0)?;
         }
         for (tensor, values) in layout.tensors.iter().zip(&values) {
             self.backend.write(Store::Factors, tensor.span, values);

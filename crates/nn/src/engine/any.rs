@@ -1,6 +1,7 @@
 //! The public engine: one type over the devices.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,12 +18,12 @@ use crate::decoder::Decoder;
 use crate::error::Error;
 use crate::generate::{Completion, Feed, Prompt, StopFn, UniformFn};
 use crate::layout::TensorLayout;
-use crate::lora::LoraConfig;
+use crate::lora::{ADAPTER_CONFIG, Adapter, LoraConfig, weights_of};
 use crate::quantized::BaseFormat;
 use crate::sampling::Sampling;
 use crate::segments::Batch;
 use crate::switch;
-use crate::weights::{Checkpoint, Dtype};
+use crate::weights::{Checkpoint, Dtype, TensorFile};
 
 /// Parameters from which products decide how long a step takes.
 const LARGE: usize = 100_000_000;
@@ -139,6 +140,49 @@ impl Engine {
         let mut read = |tensor: &TensorLayout, out: &mut [f32]| checkpoint.read_into(&tensor.name, out);
         let stored = |tensor: &TensorLayout| checkpoint.quantized(&tensor.name);
         on_device!(&mut engine.0, engine => engine.fill_with(&mut read, &stored))?;
+        Ok(engine)
+    }
+
+    /// [`Engine::open_with_base`] with an adapter in PEFT's layout. What it trains outside of the layers' matrices (whole modules, factors of embedding
+    /// and head) becomes part of the model's own weights; a head that is tied to the embedding is then one of its own if the adapter makes it differ.
+    /// Fails as [`Engine::open_with_base`], or if the folder is not an adapter of this model or uses what is not supported; the setting is named.
+    ///
+    /// # Panics
+    /// As [`Engine::open`].
+    pub fn open_adapted(
+        checkpoint: Checkpoint,
+        base: Option<BaseFormat>,
+        dir: &Path,
+        device: &Device,
+    ) -> Result<Engine, Error> {
+        let (adapter, _) = Adapter::read(dir)?;
+        let file = TensorFile::open(&weights_of(dir)?)?;
+        let refuse = |found: &str, wanted: &str| {
+            let place = dir.join(ADAPTER_CONFIG).display().to_string();
+            Error::Config {
+                place,
+                field: "modules_to_save".into(),
+                found: found.into(),
+                wanted: wanted.into(),
+            }
+        };
+        if let Some(module) = adapter.unknown(checkpoint.config()) {
+            return Err(refuse(module, "modules of the model"));
+        }
+        let tied = checkpoint.config().tie_word_embeddings;
+        let checkpoint = if tied && adapter.unties() { checkpoint.untied() } else { checkpoint };
+        let mut engine = Engine::open_with_base(&checkpoint, base, device)?;
+        let mut used = BTreeSet::new();
+        for (name, shape) in checkpoint.config().tensors() {
+            let values = || checkpoint.tensor(&name);
+            if let Some(values) = adapter.tensor((&name, &shape), tied, &file, &values, &mut used)? {
+                if base.is_some() && name.starts_with("model.layers.") && shape.len() == 2 {
+                    return Err(refuse(&name, "none of the matrices that the base has in a format"));
+                }
+                engine.set_tensor(&name, &values)?;
+            }
+        }
+        on_device!(&mut engine.0, engine => engine.read_factors(dir, &adapter.lora, &used))?;
         Ok(engine)
     }
 

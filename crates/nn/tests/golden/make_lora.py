@@ -20,6 +20,19 @@ CASES = {
     # Everything, with the other factor.
     "lora_qwen3_rs": ("qwen3_ratio_4", dict(r=4, lora_alpha=2, use_rslora=True, target_modules="all-linear"), None),
 }
+# Adapters that train more than the layers' matrices: of these `tokens`, `shape` and `logits` alone.
+BESIDE = {
+    # Whole modules, every norm among them; untied and tied.
+    "lora_saved": ("qwen3_ratio_4", dict(r=2, target_modules=["q_proj", "o_proj"], modules_to_save=["embed_tokens", "lm_head", "norm"])),
+    "lora_saved_head_of_tied": ("qwen2_tied", dict(r=2, target_modules=["v_proj"], modules_to_save=["lm_head"])),
+    "lora_saved_embedding_of_tied": ("qwen2_tied", dict(r=2, target_modules=["v_proj"], modules_to_save=["embed_tokens"])),
+    "lora_saved_and_tied": ("qwen2_tied", dict(r=2, target_modules=["v_proj"], modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
+    # Factors, beside which PEFT writes the matrices too; untied and tied.
+    "lora_head_and_embedding": ("qwen3_ratio_4", dict(r=2, lora_alpha=3, target_modules=["k_proj", "embed_tokens", "lm_head"])),
+    "lora_head_of_tied": ("qwen2_tied", dict(r=2, lora_alpha=6, use_rslora=True, target_modules=["lm_head"])),
+    "lora_embedding_of_tied": ("qwen2_tied", dict(r=3, target_modules=["up_proj", "embed_tokens"])),
+    "lora_tied_to_the_embedding": ("qwen2_tied", dict(r=3, target_modules=["up_proj", "embed_tokens"], ensure_weight_tying=True)),
+}
 
 
 def factors(model):
@@ -85,7 +98,37 @@ def make_case(name, base, settings, max_norm, seed, merges=True):
     print(f"{name}: {sum(p.numel() for p in factors(model).values())} trained, losses {losses}, norms {norms}")
 
 
+def make_beside(name, base, settings, seed):
+    folder = make.HERE / name
+    shutil.rmtree(folder, ignore_errors=True)
+    torch.manual_seed(seed)
+    config = peft.LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, init_lora_weights=False, **settings)
+    model = peft.get_peft_model(make.load(make.HERE / base), config).eval()
+    model.peft_config["default"].base_model_name_or_path = base
+    with torch.no_grad():
+        for p in factors(model).values():
+            p += torch.randn_like(p) * 0.3
+    model.save_pretrained(folder)
+    sequences = make.make_inputs(seed)
+    # As PEFT reads it again.
+    model = peft.PeftModel.from_pretrained(make.load(make.HERE / base), folder).eval()
+    out = dict(
+        tokens=torch.tensor([t for _, p, r in sequences for t in p + r]),
+        shape=torch.tensor([[g, len(p), len(r)] for g, p, r in sequences]),
+        logits=make.predictions(model, sequences)[0].detach(),
+    )
+    about = make.metadata(peft=peft.__version__, base=base)
+    about["script"] = "crates/nn/tests/golden/make_lora.py"
+    make.save(out, folder / "expected.safetensors", about)
+    (folder / "README.md").unlink(missing_ok=True)
+    for path in folder.iterdir():
+        path.chmod(0o644)
+    print(f"{name}: {sum(p.numel() for p in factors(model).values())} trained")
+
+
 if __name__ == "__main__":
     torch.use_deterministic_algorithms(True)
+    for i, (name, (base, settings)) in enumerate(BESIDE.items()):
+        make_beside(name, base, settings, 3000 + 10 * i)
     for i, (name, (base, settings, max_norm)) in enumerate(CASES.items()):
         make_case(name, base, settings, max_norm, 2000 + 10 * i)

@@ -98,7 +98,7 @@ fn adapters_that_train_more_than_the_layers_matrices_compute_as_in_peft_and_cann
         let logits = engine.logits(&batch).unwrap();
         let v = engine.config().vocab_size;
         let found: Vec<f32> = of.iter().flat_map(|&p| logits[p * v..(p + 1) * v].iter().copied()).collect();
-        assert_near(case, &found, &expected.tensor("logits").unwrap(), 2e-5);
+        assert_near(case, &found, &expected.tensor("logits").unwrap(), 5e-5);
         let message = LoraConfig::read(&dir).unwrap_err().to_string();
         assert!(message.contains("fgrpo merge"), "{message}");
         assert!(message.contains("modules_to_save") || message.contains("target_modules"), "{message}");

@@ -66,3 +66,59 @@ fn labels_of_our_own_awkward_cases_agree_with_the_reference() {
     assert_eq!(report("own cases", &counts), 1.0);
     assert_eq!(counts.len(), 25, "every instruction type has cases");
 }
+
+/// `fixtures/ifbench.jsonl`: made by `peers/ifbench_reference.py`, see there for the versions.
+#[test]
+fn labels_of_responses_to_ifbenchs_constraints_agree_with_its_checkers() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ifbench.jsonl");
+    let counts = compare(&file);
+    assert_eq!(report("ifbench", &counts), 1.0);
+    assert_eq!(counts.len(), 57, "every constraint but that of the first verb has cases");
+}
+
+/// Responses to IFBench's own prompts, labelled by the same script.
+#[test]
+#[ignore = "needs labelled responses: FGRPO_IFBENCH names their file"]
+fn labels_of_responses_to_ifbenchs_prompts_agree_with_its_checkers() {
+    let file = std::env::var("FGRPO_IFBENCH").expect("FGRPO_IFBENCH names the file");
+    assert!(report("ifbench prompts", &compare(Path::new(&file))) >= 0.99);
+}
+
+/// What has no labels: a verb at the beginning, by a list and its regular endings.
+#[test]
+fn a_first_word_is_a_verb_by_its_form() {
+    for (response, wanted) in [
+        ("Imagine a city.", true),
+        ("Conceive an empire.", true),
+        ("running is fun", true),
+        ("Stopped at noon.", true),
+        ("Tries hard.", true),
+        ("Lying down, he slept.", true),
+        ("Was it you?", true),
+        ("The city sleeps.", false),
+        ("Sing-song voices", false),
+        ("**Imagine** it", false),
+        ("Sure! Write it down.", false),
+        ("Quickly go.", false),
+    ] {
+        let verifier = Verifier::new(&["words:start_verb"], &[serde_json::json!({})]).unwrap();
+        assert_eq!(verifier.check(response).is_correct(), wanted, "{response}");
+    }
+}
+
+#[test]
+fn arguments_that_ifbench_would_draw_at_random_or_fail_on_are_refused() {
+    for (id, kwargs, part) in [
+        ("count:numbers", "{}", "N: found nothing"),
+        ("count:numbers", r#"{"N": -1}"#, "N: found -1"),
+        ("count:words_japanese", r#"{"N": 0}"#, "N: found 0"),
+        ("sentence:keyword", r#"{"N": 1.5, "word": "x"}"#, "N: found 1.5"),
+        ("repeat:repeat_span", r#"{"prompt_to_repeat": "x", "n_start": 0}"#, "n_end: found nothing"),
+        ("count:keywords_multiple", r#"{"keyword1": "x"}"#, "keyword2: found nothing"),
+        ("count:nothing", "{}", "IFBench's 58"),
+    ] {
+        let kwargs: Value = serde_json::from_str(kwargs).unwrap();
+        let message = Verifier::new(&[id], &[kwargs]).unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+    }
+}

@@ -4,10 +4,27 @@ use fgrpo_verify::ifeval::Verifier;
 use fgrpo_verify::verdict::Verdict;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::LazyLock;
+
+/// IFBench's constraints with arguments of the fixture.
+static IFBENCH: LazyLock<BTreeMap<String, Value>> = LazyLock::new(|| {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ifbench.jsonl");
+    let text = std::fs::read_to_string(file).unwrap();
+    let rows = text.lines().filter(|line| !line.starts_with('#'));
+    let of = |line: &str| {
+        let row: Value = serde_json::from_str(line).unwrap();
+        (row["instruction_id_list"][0].as_str().unwrap().to_owned(), row["kwargs"][0].clone())
+    };
+    rows.map(of).chain([("words:start_verb".to_owned(), json!({}))]).collect()
+});
 
 /// Every instruction type once.
 fn everything(keyword: &str) -> Vec<(&'static str, Value)> {
-    vec![
+    assert_eq!(IFBENCH.len(), 58);
+    let ifbench = IFBENCH.iter().map(|(id, kwargs)| (&**id, kwargs.clone()));
+    let mut all = vec![
         ("keywords:existence", json!({"keywords": [keyword, "the"]})),
         ("keywords:frequency", json!({"keyword": keyword, "frequency": 2, "relation": "at least"})),
         ("keywords:forbidden_words", json!({"forbidden_words": [keyword]})),
@@ -43,7 +60,9 @@ fn everything(keyword: &str) -> Vec<(&'static str, Value)> {
         ("change_case:english_capital", json!({})),
         ("change_case:english_lowercase", json!({})),
         ("punctuation:no_comma", json!({})),
-    ]
+    ];
+    all.extend(ifbench);
+    all
 }
 
 fn check_all(keyword: &str, response: &str) {

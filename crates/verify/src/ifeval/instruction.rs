@@ -1,6 +1,7 @@
-//! The 25 instruction types: their arguments and their checks.
+//! IFEval's 25 instruction types: their arguments and their checks.
 
 use super::characters::{is_lower, is_upper};
+use super::ifbench::Constraint;
 use super::pattern::{Pattern, PatternError};
 use super::{Error, language, punkt, treebank};
 use crate::python_text::{is_space, regex, strip};
@@ -58,6 +59,7 @@ pub(super) enum Instruction {
     AllLowercase,
     NoComma,
     Quotation,
+    IfBench(Constraint),
 }
 
 /// The mark of a postscript.
@@ -83,6 +85,10 @@ impl<'a> Response<'a> {
         Self { text, chars: OnceCell::new(), lower: OnceCell::new() }
     }
 
+    pub(super) fn text(&self) -> &str {
+        self.text
+    }
+
     fn chars(&self) -> &[char] {
         self.chars.get_or_init(|| self.text.chars().collect())
     }
@@ -93,7 +99,7 @@ impl<'a> Response<'a> {
 }
 
 /// The arguments of one instruction, with the reference's rules: values that are false in Python count as absent.
-struct Arguments<'a> {
+pub(super) struct Arguments<'a> {
     instruction: &'a str,
     given: &'a Map<String, Value>,
 }
@@ -111,7 +117,7 @@ impl Arguments<'_> {
         self.given.get(name).filter(|value| !falsy(value))
     }
 
-    fn error(&self, argument: &'static str, wanted: &'static str) -> Error {
+    pub(super) fn error(&self, argument: &'static str, wanted: &'static str) -> Error {
         Error::Argument {
             instruction: self.instruction.to_owned(),
             argument,
@@ -120,7 +126,7 @@ impl Arguments<'_> {
         }
     }
 
-    fn text(&self, name: &'static str) -> Result<&str, Error> {
+    pub(super) fn text(&self, name: &'static str) -> Result<&str, Error> {
         self.get(name).and_then(Value::as_str).ok_or_else(|| self.error(name, "a text"))
     }
 
@@ -132,6 +138,12 @@ impl Arguments<'_> {
             .ok_or_else(|| self.error(name, "a positive number"))
     }
 
+    /// A number that may be 0.
+    pub(super) fn number(&self, name: &'static str) -> Result<f64, Error> {
+        let number = self.given.get(name).and_then(Value::as_f64);
+        number.filter(|&n| n >= 0.0).ok_or_else(|| self.error(name, "a number of at least 0"))
+    }
+
     fn bound(&self, count: &'static str, relation: &'static str) -> Result<Bound, Error> {
         let n = self.count(count)?;
         match self.get(relation).and_then(Value::as_str) {
@@ -141,7 +153,7 @@ impl Arguments<'_> {
         }
     }
 
-    fn pattern(&self, pattern: &str, ignore_case: bool) -> Result<Pattern, Error> {
+    pub(super) fn pattern(&self, pattern: &str, ignore_case: bool) -> Result<Pattern, Error> {
         Pattern::new(pattern, ignore_case).map_err(|error| Error::Keyword {
             instruction: self.instruction.to_owned(),
             keyword: pattern.to_owned(),
@@ -241,7 +253,10 @@ impl Instruction {
             "change_case:english_capital" => Self::AllCapital,
             "change_case:english_lowercase" => Self::AllLowercase,
             "punctuation:no_comma" => Self::NoComma,
-            _ => return Err(Error::Unknown { instruction: id.to_owned() }),
+            _ => match Constraint::new(id, a)? {
+                Some(constraint) => Self::IfBench(constraint),
+                None => return Err(Error::Unknown { instruction: id.to_owned() }),
+            },
         })
     }
 
@@ -306,6 +321,7 @@ impl Instruction {
             Self::AllCapital => is_upper(text) && is_language(text, "en"),
             Self::AllLowercase => is_lower(text) && is_language(text, "en"),
             Self::NoComma => !text.contains(','),
+            Self::IfBench(constraint) => constraint.is_followed(response)?,
             Self::Quotation => {
                 let text = strip(text);
                 text.len() > 1 && text.starts_with('"') && text.ends_with('"')

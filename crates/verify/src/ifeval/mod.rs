@@ -1,11 +1,12 @@
 //! Instruction following, with the verdicts of Google's `instruction_following_eval` (the checkers in lm-eval): 25
-//! instruction types, strict and loose.
+//! instruction types, strict and loose; and the 58 of its successor IFBench.
 //!
 //! Departures: if the reference would draw a missing argument at random or raise an exception (an unknown instruction,
 //! a keyword that is not a regular expression), the problem is refused with [`enum@Error`], because a verdict must not
 //! depend on chance. A letter outside a to z is counted; the reference draws another one.
 
 mod characters;
+mod ifbench;
 mod instruction;
 mod language;
 mod pattern;
@@ -23,7 +24,9 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// There is no checker for the instruction.
-    #[error("instruction_id_list: found {instruction:?}, wanted one of the 25 instruction types")]
+    #[error(
+        "instruction_id_list: found {instruction:?}, wanted one of IFEval's 25 or IFBench's 58 instruction types"
+    )]
     Unknown {
         /// The instruction's name.
         instruction: String,

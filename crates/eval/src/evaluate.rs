@@ -7,7 +7,7 @@ use super::folder::{Folder, GENERATIONS};
 use super::generations::{Generation, Generations};
 use crate::events::Events;
 use crate::failure::Stopped;
-use crate::graded::Graded;
+use crate::graded::{Followed, FollowedShares, Graded};
 use crate::io::{interrupt, lines};
 use crate::plan::Plan;
 use crate::prompts;
@@ -80,6 +80,12 @@ pub fn evaluate(
 }
 
 impl Evaluated {
+    /// How many prompts and instructions of a data set were followed, if it has instructions.
+    pub fn followed(&self, benchmark: &str) -> Option<FollowedShares> {
+        let own = self.graded.iter().filter(|sample| sample.benchmark == benchmark);
+        Followed::shares(own.filter_map(|sample| sample.followed.as_ref()))
+    }
+
     /// What keeps the answers of a data set's samples from being read.
     pub fn unreadable(&self, benchmark: &str) -> Unreadable {
         let own = self.graded.iter().filter(|s| s.benchmark == benchmark);
@@ -164,7 +170,7 @@ fn grade(
         // A text that the provider withheld says nothing of the model.
         let found = match g.finish.as_deref() {
             Some("content_filter") => Graded::unscorable("content_filter"),
-            _ => g.graded.clone().unwrap_or_else(|| parts[part].grader.grade(problem, &g.text)),
+            _ => g.graded.clone().unwrap_or_else(|| parts[part].grader.grade_each(problem, &g.text)),
         };
         // An interrupted verifier gives no verdict.
         if found.verdict == Verdict::Unscorable && interrupt::requested() {
@@ -184,6 +190,7 @@ fn grade(
             tokens: g.tokens,
             finish: g.finish.clone(),
             verifier: tags[part][at].clone(),
+            followed: found.followed,
         })
     };
     let mut batch: Vec<((usize, usize), Generation)> = Vec::with_capacity(BATCH);

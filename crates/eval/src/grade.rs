@@ -1,10 +1,11 @@
 //! From a problem and a completion to a verdict and a reward: the single entry point to all verifiers.
 
 use crate::dataset::Problem;
-use crate::graded::{Graded, Response};
+use crate::graded::{Followed, Graded, Response};
 use crate::kind::{self, TaskKind, Truth, short_hash};
 use crate::program::Program;
 use crate::verifier::{Grading, Settings, Verifier};
+use fgrpo_verify::verdict::Verdict;
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
@@ -70,6 +71,17 @@ impl Grader {
         })
     }
 
+    /// [`Grader::grade`] with the instructions that a completion follows, for problems that have some.
+    pub fn grade_each(&self, problem: &Problem, completion: &str) -> Graded {
+        let Truth::IfEval(truth) = &problem.truth else { return self.grade(problem, completion) };
+        let mut graded = self.grading.grade(completion, |response| self.verifier(problem).explain(response));
+        if graded.verdict != Verdict::Unscorable {
+            let nothing = vec![false; truth.instruction_id_list.len()];
+            graded.followed.get_or_insert(Followed { strict: nothing.clone(), loose: nothing });
+        }
+        graded
+    }
+
     /// The answer in a completion as text, for majority votes ([`crate::verifier::Reference::vote`]).
     pub fn vote(&self, problem: &Problem, completion: &str) -> Option<Option<String>> {
         problem.truth.vote(self.grading.answer(completion).unwrap_or_default())
@@ -114,7 +126,6 @@ impl Verifier for Unusable {
 mod tests {
     use super::*;
     use crate::program;
-    use fgrpo_verify::verdict::Verdict;
     use serde_json::json;
 
     fn math_truth(gold: String) -> Truth {

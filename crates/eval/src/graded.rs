@@ -41,6 +41,41 @@ pub struct Followed {
     pub loose: Vec<bool>,
 }
 
+impl Followed {
+    /// The shares of what was followed over the samples of a data set; `None` without any.
+    pub fn shares<'a>(samples: impl Iterator<Item = &'a Followed>) -> Option<FollowedShares> {
+        let mut sums = FollowedShares::default();
+        let (mut prompts, mut instructions) = (0.0, 0.0);
+        for Followed { strict, loose } in samples {
+            prompts += 1.0;
+            instructions += strict.len() as f64;
+            for (labels, prompt, each) in [
+                (strict, &mut sums.prompt_strict, &mut sums.instruction_strict),
+                (loose, &mut sums.prompt_loose, &mut sums.instruction_loose),
+            ] {
+                *prompt += f64::from(labels.iter().all(|followed| *followed));
+                *each += labels.iter().filter(|followed| **followed).count() as f64;
+            }
+        }
+        (instructions > 0.0).then(|| FollowedShares {
+            prompt_strict: sums.prompt_strict / prompts,
+            prompt_loose: sums.prompt_loose / prompts,
+            instruction_strict: sums.instruction_strict / instructions,
+            instruction_loose: sums.instruction_loose / instructions,
+        })
+    }
+}
+
+/// The four accuracies of IFEval and IFBench, as fractions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct FollowedShares {
+    pub prompt_strict: f64,
+    pub prompt_loose: f64,
+    pub instruction_strict: f64,
+    pub instruction_loose: f64,
+}
+
 impl Graded {
     /// A grade without a reward of its own.
     pub fn new(verdict: Verdict, reason: impl Into<Cow<'static, str>>) -> Self {

@@ -3,6 +3,7 @@
 use crate::bad_input;
 use crate::benchmarks::Averages;
 use crate::estimate::{Curve, Tables, resamples, resamples_of_all};
+use crate::graded::FollowedShares;
 use crate::samples::{Benchmark, ProblemCounts};
 use crate::table::percent;
 use fgrpo_core::rng::Key;
@@ -65,6 +66,9 @@ pub struct Report {
     /// Mean reward over problems, if the grader gives every sample a graded one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_reward: Option<f64>,
+    /// The accuracies of IFEval and IFBench, where an evaluation has graded instructions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<FollowedShares>,
     /// Share of the samples that end at the length limit, if the samples have a finish reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub truncated: Option<f64>,
@@ -127,6 +131,7 @@ impl Report {
             unscorable: problems.iter().map(|p| p.unscorable).sum(),
             maj_at_k: majority(&benchmark.problems, ks, key.with(2)),
             mean_reward: benchmark.mean_reward(),
+            instructions: None,
             truncated: benchmark.truncated_share(),
             tokens_per_problem: benchmark.tokens_per_problem(),
             subjects: benchmark.subjects().iter().enumerate().map(subject).collect(),

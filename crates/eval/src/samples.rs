@@ -7,6 +7,7 @@
 
 use crate::bad_input;
 use crate::dataset::rows;
+use crate::graded::Followed;
 use crate::io::files;
 use crate::io::lines::Lines;
 use fgrpo_core::stats::hypergeometric::Counts;
@@ -64,6 +65,9 @@ pub struct GradedSample {
     pub finish: Option<String>,
     /// Verifier, version, settings and reference answer behind the verdict.
     pub verifier: String,
+    /// Which of the problem's instructions were followed, if it has some.
+    #[serde(flatten)]
+    pub followed: Option<Followed>,
 }
 
 /// Counts of one problem's samples.

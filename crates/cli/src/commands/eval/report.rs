@@ -52,7 +52,8 @@ pub fn write(
             }
             continue;
         }
-        reports.push((b, Report::of(b, &ks, RESAMPLES, 0, i as u64)?));
+        let instructions = found.followed(&b.name);
+        reports.push((b, Report { instructions, ..Report::of(b, &ks, RESAMPLES, 0, i as u64)? }));
     }
     let summary: Vec<&Report> = reports.iter().map(|(_, report)| report).collect();
     folder.write("summary.json", (serde_json::to_string_pretty(&summary)? + "\n").as_bytes())?;
@@ -206,6 +207,14 @@ fn notes(report: &Report) -> Vec<String> {
         let none =
             if none && reward > 0.0 { ": no sample reaches correct_from, so all pass@k are 0" } else { "" };
         notes.push(format!("mean reward {reward:.3}{none}"));
+    }
+    if let Some(shares) = report.instructions {
+        let [a, b, c, d] =
+            [shares.prompt_strict, shares.prompt_loose, shares.instruction_strict, shares.instruction_loose]
+                .map(percent);
+        notes.push(format!(
+            "all instructions of {a} % of the samples followed (loosely {b} %), and {c} % of single instructions (loosely {d} %)"
+        ));
     }
     if let Some(share) = report.truncated {
         notes.push(format!("{} % of the samples end at the length limit", percent(share)));

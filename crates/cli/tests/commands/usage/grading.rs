@@ -447,3 +447,76 @@ fn a_stop_while_grading_is_no_error_and_the_same_command_goes_on() {
     assert!(output.status.success(), "{said}");
     assert!(said.contains(&format!("{} samples scored, {kept} scores kept", 200 - kept)), "{said}");
 }
+
+/// Rows as in IFBench's file: every argument's name in each, most of them null.
+fn ifbench() -> Vec<Value> {
+    let row = |key: &str, prompt: &str, id: &str, given: Value| {
+        let names = ["N", "keyword", "keyword1", "m", "n", "options", "percentage", "sep", "small_n", "word"];
+        let mut kwargs: serde_json::Map<String, Value> =
+            names.map(|name| (name.to_owned(), Value::Null)).into_iter().collect();
+        kwargs.extend(given.as_object().unwrap().clone());
+        json!({"key": key, "prompt": prompt, "instruction_id_list": [id], "kwargs": [kwargs]})
+    };
+    vec![
+        row("0", "Two numbers, please.", "count:numbers", json!({"N": 2.0})),
+        row("1", "Yes, no or maybe?", "format:options", json!({"options": "yes/no/maybe"})),
+        row("2", "Title case.", "format:title_case", json!({})),
+    ]
+}
+
+#[test]
+fn ifbench_is_verified_evaluated_with_its_four_accuracies_and_trained_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = file(folder.path(), "ifbench.jsonl", &lines(&ifbench()));
+    let responses = ["**I have 3 or 4.**", "Sure:\nMaybe.", "A Title in Case"];
+    let mut rows = ifbench();
+    let samples: Vec<Value> = rows
+        .iter_mut()
+        .zip(responses)
+        .map(|(row, response)| {
+            row["response"] = response.into();
+            json!({"problem": row["prompt"], "sample": 0, "text": response})
+        })
+        .collect();
+    let (out, said, code) = run(fgrpo().args(["verify", "ifeval", "-"]).write_stdin(lines(&rows)));
+    assert_eq!(code, 0, "{said}");
+    let labels = |name: &str| -> Vec<Value> {
+        out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()[name][0].clone()).collect()
+    };
+    assert_eq!(
+        (labels("strict"), labels("loose")),
+        (vec![true.into(), false.into(), false.into()], vec![true.into(), true.into(), false.into()])
+    );
+
+    let samples = file(folder.path(), "samples.jsonl", &lines(&samples));
+    let eval = |more: &[&str]| {
+        let mut eval = fgrpo();
+        eval.args(["eval", "--task", "ifeval", "-n", "1"]).args(more);
+        eval.arg("--samples")
+            .arg(&samples)
+            .arg("--data")
+            .arg(&data)
+            .arg("--out")
+            .arg(folder.path().join("out"));
+        let (out, said, code) = run(&mut eval);
+        assert_eq!(code, 0, "{said}");
+        (out, said)
+    };
+    let third = 1.0 / 3.0;
+    // The second time, from the scores in the folder.
+    for _ in 0..2 {
+        let value: Value = serde_json::from_str(&eval(&["--json"]).0).unwrap();
+        let accuracies = json!({"prompt_strict": third, "prompt_loose": 2.0 * third, "instruction_strict": third, "instruction_loose": 2.0 * third});
+        assert_eq!((&value["pass_at_k"]["1"], &value["instructions"]), (&json!(third), &accuracies));
+    }
+    let (_, said) = eval(&[]);
+    assert!(said.contains("of 33.3 % of the samples followed (loosely 66.7 %)"), "{said}");
+
+    let config = config(folder.path(), "ifeval", &data, "");
+    let run_folder = folder.path().join("run");
+    let (_, said, code) =
+        run(fgrpo().arg("train").arg(&config).args(["--set", "steps=1", "--out"]).arg(&run_folder));
+    assert_eq!(code, 0, "{said}");
+    let rollouts = std::fs::read_to_string(run_folder.join("rollouts.jsonl")).unwrap();
+    assert!(rollouts.contains("count:numbers") || rollouts.contains("format:"), "{rollouts}");
+}

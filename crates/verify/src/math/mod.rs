@@ -328,6 +328,9 @@ fn read_strictly(found: &answer::Answer) -> Reading {
         && values.iter().all(
             |value| matches!(value, Expr::Set(inner) if inner.len() > 1 && !inner.iter().any(Expr::is_set)),
         );
+    // Alternatives have no order either.
+    reading.braced |=
+        texts.len() == 1 && texts[0].contains("\\lor") && matches!(values[..], [Expr::Set(_)]);
     reading.text = Some(texts.join(", ")).filter(|text| !text.is_empty());
     reading.subject = match values.len() {
         0 => None,
@@ -344,6 +347,12 @@ fn read_strictly(found: &answer::Answer) -> Reading {
 /// Parses a part of an answer: all of it, or what is said about a quantity in a notation that is not read.
 fn parse_strictly(text: &str) -> Result<(Expr, finished::Open), ParseError> {
     let whole = latex::parse(text, Mode::Strict);
+    if whole == Err(ParseError::Syntax)
+        && let Some((before, after)) = implication(text)
+        && latex::parse(before, Mode::Strict).is_ok_and(|(given, _)| given.is_relation())
+    {
+        return latex::parse(after, Mode::Strict);
+    }
     let Some((name, rest)) = application::stated(text).filter(|_| whole == Err(ParseError::Syntax)) else {
         return whole;
     };
@@ -357,6 +366,16 @@ fn parse_strictly(text: &str) -> Result<(Expr, finished::Open), ParseError> {
         value if !value.is_relation() => Ok((equal(value), done)),
         _ => whole,
     }
+}
+
+/// What stands before and after the last arrow from one statement to the next: `2x=6 \\Rightarrow x=3` says the latter.
+fn implication(text: &str) -> Option<(&str, &str)> {
+    const ARROWS: [&str; 6] =
+        ["\\Rightarrow", "\\implies", "\\Longrightarrow", "\\iff", "\\Leftrightarrow", "⇒"];
+    let last = ARROWS.iter().filter_map(|arrow| Some((text.rfind(arrow)?, arrow.len()))).max()?;
+    let (before, after) = (&text[..last.0], &text[last.0 + last.1..]);
+    let before = before.trim().trim_end_matches(',');
+    (before.matches('{').count() == before.matches('}').count()).then_some((before, after))
 }
 
 /// Reads a gold in strict mode: all of it is the answer, unless the options say that it is part of a text.

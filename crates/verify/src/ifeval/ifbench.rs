@@ -248,15 +248,11 @@ const TABLE: [(&str, &[Needs], Check); 58] = [
                 '(' => open.push(')'),
                 '[' => open.push(']'),
                 '{' => open.push('}'),
-                ')' | ']' | '}' if open.pop() == Some(c) => {
-                    if deepest >= 5 {
-                        return true;
-                    }
-                }
-                ')' | ']' | '}' => {
+                ')' | ']' | '}' if open.pop() != Some(c) => {
                     open.clear();
                     deepest = 0;
                 }
+                ')' | ']' | '}' if deepest >= 5 => return true,
                 _ => {}
             }
             deepest = deepest.max(open.len());
@@ -298,10 +294,10 @@ const TABLE: [(&str, &[Needs], Check); 58] = [
             sentences(text).iter().map(|s| strip(&bare(s)).chars().collect()).collect();
         let ends = |sentence: &[char]| sentence.iter().rev().take(2).any(|c| is_emoji(*c));
         let begins = |sentence: &Vec<char>| sentence.first().is_some_and(|c| is_emoji(*c));
-        let all = plain.iter().enumerate().all(|(i, sentence)| {
+        let mut each = plain.iter().enumerate();
+        each.all(|(i, sentence)| {
             !sentence.is_empty() && (ends(sentence) || plain.get(i + 1).is_some_and(begins))
-        });
-        all
+        })
     }),
     ("format:line_indent", &[], |text, _| {
         // Quirk: the line after a blank one isn't looked at, and of equal blank lines the first goes.
@@ -390,7 +386,7 @@ const TABLE: [(&str, &[Needs], Check); 58] = [
         };
         text.starts_with("Question")
             && questions.len() == 4
-            && questions.iter().all(|question| has_five(question))
+            && questions.iter().all(has_five)
             && is_rising(questions.iter().map(length))
     }),
     ("custom:reverse_newline", &[], |text, _| {
@@ -588,34 +584,16 @@ fn is_verb(word: &str) -> bool {
     })
 }
 
-/// Syllables of a small word by its spelling: groups of vowels, without silent endings. A word with a digit has none.
+/// Syllables of a small word by its spelling: groups of vowels, with those spoken apart, without silent endings. A word with a digit has none.
 fn syllables(word: &str) -> usize {
     if word.chars().any(|c| decimal(c).is_some()) {
         return 0;
     }
-    let is_vowel = |c: char| "aeiouy".contains(c);
-    let ends = |ending: &str| word.strip_suffix(ending).and_then(|stem| stem.chars().next_back());
     let groups = regex!(r"[aeiouy]+").find_iter(word).count();
-    // Two vowels that are spoken apart.
-    let apart = regex!(r"(?:[^ctgs\W]i[au]|[^tscgx]io|eo|[^qg\W]u[ao]|eat(?:e|ing|ion)|[aeiouy]ing|sm|thm)")
-        .find_iter(word);
-    let apart =
-        apart.filter(|found| !matches!(found.as_str(), "sm" | "thm") || found.end() == word.len()).count();
-    let silent = match () {
-        () if word.chars().count() < 3 => false,
-        () if ends("e").is_some() => {
-            ends("e").is_some_and(|c| !is_vowel(c)) && !ends("le").is_some_and(|c| !is_vowel(c))
-        }
-        () if ends("ed").is_some() => {
-            ends("ed").is_some_and(|c| !is_vowel(c) && !matches!(c, 't' | 'd' | 'l' | 'r'))
-        }
-        () if ends("es").is_some() => {
-            ends("es").is_some_and(|c| !is_vowel(c) && !matches!(c, 's' | 'x' | 'z' | 'c' | 'g' | 'h'))
-                && !ends("les").is_some_and(|c| !is_vowel(c))
-        }
-        () => regex!(r"[^aeiouy]e(?:ly|less|ful|fully|ness|ments?)$").is_match(word),
-    };
-    (groups + apart - usize::from(silent)).max(1)
+    const APART: &str = r"[^ctgs\W]i[au]|[^tscgx]io|eo|[^qg\W]u[ao]|eat(?:e|ing|ion)|[aeiouy]ing|sm$|thm$";
+    const SILENT: &str = r"(?:[^aeiouyl]|[aeiouy]l)e$|[^aeiouytdlr]ed$|(?:[^aeiouysxzcghl]|[aeiouy]l)es$|[^aeiouy]e(?:ly|less|ful|fully|ness|ments?)$";
+    let silent = regex!(SILENT).is_match(word);
+    (groups + regex!(APART).find_iter(word).count()).saturating_sub(usize::from(silent)).max(1)
 }
 
 /// Whether the first line has these columns, each in quotes or not, with a separator between.

@@ -329,8 +329,7 @@ fn read_strictly(found: &answer::Answer) -> Reading {
             |value| matches!(value, Expr::Set(inner) if inner.len() > 1 && !inner.iter().any(Expr::is_set)),
         );
     // Alternatives have no order either.
-    reading.braced |=
-        texts.len() == 1 && texts[0].contains("\\lor") && matches!(values[..], [Expr::Set(_)]);
+    reading.braced |= texts.len() == 1 && texts[0].contains("\\lor") && matches!(values[..], [Expr::Set(_)]);
     reading.text = Some(texts.join(", ")).filter(|text| !text.is_empty());
     reading.subject = match values.len() {
         0 => None,
@@ -370,12 +369,15 @@ fn parse_strictly(text: &str) -> Result<(Expr, finished::Open), ParseError> {
 
 /// What stands before and after the last arrow from one statement to the next: `2x=6 \\Rightarrow x=3` says the latter.
 fn implication(text: &str) -> Option<(&str, &str)> {
-    const ARROWS: [&str; 6] =
-        ["\\Rightarrow", "\\implies", "\\Longrightarrow", "\\iff", "\\Leftrightarrow", "⇒"];
-    let last = ARROWS.iter().filter_map(|arrow| Some((text.rfind(arrow)?, arrow.len()))).max()?;
-    let (before, after) = (&text[..last.0], &text[last.0 + last.1..]);
-    let before = before.trim().trim_end_matches(',');
-    (before.matches('{').count() == before.matches('}').count()).then_some((before, after))
+    const ARROWS: [&str; 5] = ["\\Rightarrow", "\\implies", "\\Longrightarrow", "\\iff", "\\Leftrightarrow"];
+    let split = |text: &'_ str| {
+        let place = ARROWS.iter().filter_map(|arrow| Some((text.rfind(arrow)?, arrow.len()))).max();
+        place.map(|(at, length)| (at, at + length))
+    };
+    let (end, after) = split(text)?;
+    let before = &text[..end];
+    let before = before[split(before).map_or(0, |(_, start)| start)..].trim().trim_end_matches(',');
+    (text[..end].matches('{').count() == text[..end].matches('}').count()).then_some((before, &text[after..]))
 }
 
 /// Reads a gold in strict mode: all of it is the answer, unless the options say that it is part of a text.

@@ -69,6 +69,7 @@ const CHARACTERS: &str = r"
     − -   – -   ‒ -   ‑ -   ‐ -   ﹣ -   × \times   · \cdot   ⋅ \cdot   ∙ \cdot   ÷ \div   ∕ /   ∗ *
     ° ^\circ   º ^\circ   ∞ \infty   ∈ \in   ℝ \mathbb{R}   ℤ \mathbb{Z}   ℕ \mathbb{N}
     ℚ \mathbb{Q}   ℂ \mathbb{C}   ≈ \approx   ⟨ (   ⟩ )   〈 (   〉 )   ∨ \lor   ∧ \land   … \ldots
+    ⇒ \Rightarrow   ⟹ \Rightarrow   ⇔ \iff
     ’ '   ′ '   ″ ''   ％ \%   ⁄ /   ½ \frac{1}{2}   ⅓ \frac{1}{3}   ⅔ \frac{2}{3}   ¼ \frac{1}{4}
     ¾ \frac{3}{4}   ⅕ \frac{1}{5}   ⅛ \frac{1}{8}";
 

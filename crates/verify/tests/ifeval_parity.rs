@@ -76,12 +76,12 @@ fn labels_of_responses_to_ifbenchs_constraints_agree_with_its_checkers() {
     assert_eq!(counts.len(), 57, "every constraint but that of the first verb has cases");
 }
 
-/// Responses to IFBench's own prompts, labelled by the same script.
+/// The same of a file of responses to IFBench's own prompts, which the script labels too, if `FGRPO_IFBENCH` names one.
 #[test]
-#[ignore = "needs labelled responses: FGRPO_IFBENCH names their file"]
 fn labels_of_responses_to_ifbenchs_prompts_agree_with_its_checkers() {
-    let file = std::env::var("FGRPO_IFBENCH").expect("FGRPO_IFBENCH names the file");
-    assert!(report("ifbench prompts", &compare(Path::new(&file))) >= 0.99);
+    if let Ok(file) = std::env::var("FGRPO_IFBENCH") {
+        assert!(report("ifbench prompts", &compare(Path::new(&file))) >= 0.99);
+    }
 }
 
 /// What has no labels: a verb at the beginning, by a list and its regular endings.

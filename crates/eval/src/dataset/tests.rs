@@ -186,6 +186,22 @@ fn ifeval_drops_nulls_and_refuses_instructions_it_cannot_check() {
 }
 
 #[test]
+fn instructions_are_read_from_the_columns_of_other_trainers() {
+    for column in ["metadata", "extra_info"] {
+        let (problems, _) = loaded(
+            TaskKind::IfEval,
+            &[json!({"prompt": "p", "label": "",
+                column: {"instruction_id_list": ["count:numbers"], "kwargs": [{"N": 2.0, "m": null}]}})],
+        );
+        let Truth::IfEval(truth) = &problems[0].truth else { panic!() };
+        assert_eq!(
+            (&*truth.instruction_id_list, &*truth.kwargs),
+            (&["count:numbers".to_owned()][..], &[json!({"N": 2.0})][..])
+        );
+    }
+}
+
+#[test]
 fn synlogic_reads_the_task_behind_the_split_and_the_nested_puzzle() {
     let (problems, _) = loaded(
         TaskKind::SynLogic,

@@ -50,7 +50,11 @@ impl Verifier for ifeval::Verifier {
 
 /// Finds the columns of the instructions and their arguments.
 pub fn reader(table: &Table<'_>, _: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
-    let need = |what, name| table.require(what, table.spelling(name), &[name]);
+    // slime's rows and verl's have them inside of another column.
+    let need = |what, name: &str| {
+        let places = [name.to_owned(), format!("metadata.{name}"), format!("extra_info.{name}")];
+        table.require(what, places.iter().find_map(|place| table.spelling(place)), &[name])
+    };
     let instructions = need("the instructions", "instruction_id_list")?;
     let arguments = need("the instructions' arguments", "kwargs")?;
     Ok(Box::new(move |cells| {

@@ -976,8 +976,9 @@ impl Writer {
             }
         }
         if self.at_start() {
-            // A denial of what follows is nothing that is read.
-            if !ends && words.split(' ').any(|word| matches!(word, "not" | "never")) {
+            // A denial or a guess of what follows is nothing that is read.
+            const DOUBTS: [&str; 6] = ["not", "never", "possibly", "probably", "maybe", "perhaps"];
+            if !ends && words.split(' ').any(|word| DOUBTS.contains(&word)) {
                 return self.out.push_str("\\| ");
             }
             let named = next.starts_with(['=', '<', '>', '_', '≤', '≥', '≠', '≈'])
@@ -1117,7 +1118,7 @@ impl Writer {
 
 /// Marks between thousands.
 const SEPARATORS: &[&str] =
-    &["\\,", "{,}", ",\\!", "\\ ", "~", "\u{a0}", "\u{202f}", "\u{2009}", "\\;", "\\:", " "];
+    &["\\,", "{,}", "{\\,}", ",\\!", "\\ ", "~", "\u{a0}", "\u{202f}", "\u{2009}", "\\;", "\\:", " "];
 
 /// The digits of a period after a decimal's digits: `\overline{3}`, `\dot{3}`, `(3)`.
 fn period(text: &str) -> Option<(&str, &str)> {

@@ -627,10 +627,19 @@ impl Parser<'_> {
                 "gamma" => Expr::Constant(Constant::EulerGamma).into(),
                 _ => self.named(start, name)?,
             },
-            Token::Pi => match self.application()? {
-                Some(arguments) => Expr::Apply("\\pi".into(), arguments).into(),
-                None => Expr::Constant(Constant::Pi).into(),
-            },
+            Token::Pi => {
+                let behind = self.at;
+                match self.application()? {
+                    // Strictly, it is a function only where its value is stated: `\pi(10)=4`.
+                    Some(arguments) if self.parity || matches!(self.peek(), Some(Token::Relation(_))) => {
+                        Expr::Apply("\\pi".into(), arguments).into()
+                    }
+                    _ => {
+                        self.at = behind;
+                        Expr::Constant(Constant::Pi).into()
+                    }
+                }
+            }
             Token::Infinity => Expr::Constant(Constant::Infinity).into(),
             Token::EmptySet => Expr::Set(Vec::new()).into(),
             Token::NumberSet(set) => Expr::NumberSet(set).into(),

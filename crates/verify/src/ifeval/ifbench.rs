@@ -4,8 +4,8 @@
 //! frequent verbs here) and the number of syllables (a dictionary there, spelling alone here). An argument that the reference would draw at random, and
 //! one on which it would fail, refuses the problem. A response on which it would raise an exception doesn't follow the constraint.
 
+use super::arguments::Arguments;
 use super::characters::{is_lower, is_upper, is_word};
-use super::instruction::{Arguments, Response};
 use super::pattern::{Pattern, PatternError};
 use super::{Error, punkt, treebank};
 use crate::python_text::{decimal, is_digit, is_space, regex, strip, words as split};
@@ -69,14 +69,14 @@ impl Constraint {
         Ok(Some(Self { check: *check, given }))
     }
 
-    pub(super) fn is_followed(&self, response: &Response<'_>) -> Result<bool, PatternError> {
+    pub(super) fn is_followed(&self, text: &str) -> Result<bool, PatternError> {
         // The only constraint with a pattern.
         if let Some(word) = &self.given.word {
-            let sentences = sentences(response.text());
+            let sentences = sentences(text);
             let at = self.given.numbers[0] as usize - 1;
             return sentences.get(at).map_or(Ok(false), |sentence| word.is_found(sentence));
         }
-        Ok((self.check)(response.text(), &self.given))
+        Ok((self.check)(text, &self.given))
     }
 }
 

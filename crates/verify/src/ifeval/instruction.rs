@@ -1,5 +1,6 @@
 //! IFEval's 25 instruction types: their arguments and their checks.
 
+use super::arguments::{Arguments, Bound};
 use super::characters::{is_lower, is_upper};
 use super::ifbench::Constraint;
 use super::pattern::{Pattern, PatternError};
@@ -8,28 +9,6 @@ use crate::python_text::{is_space, regex, strip};
 use crate::synlogic::json;
 use serde_json::{Map, Value};
 use std::cell::OnceCell;
-
-/// `less than` or `at least` a threshold.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Bound {
-    LessThan(f64),
-    AtLeast(f64),
-}
-
-impl Bound {
-    fn holds(self, count: usize) -> bool {
-        match self {
-            Self::LessThan(n) => (count as f64) < n,
-            Self::AtLeast(n) => count as f64 >= n,
-        }
-    }
-
-    /// A count from which on [`Bound::holds`] doesn't change.
-    fn most(self) -> usize {
-        let (Self::LessThan(n) | Self::AtLeast(n)) = self;
-        n.ceil() as usize
-    }
-}
 
 /// One instruction with its arguments.
 #[derive(Debug, Clone)]
@@ -85,10 +64,6 @@ impl<'a> Response<'a> {
         Self { text, chars: OnceCell::new(), lower: OnceCell::new() }
     }
 
-    pub(super) fn text(&self) -> &str {
-        self.text
-    }
-
     fn chars(&self) -> &[char] {
         self.chars.get_or_init(|| self.text.chars().collect())
     }
@@ -98,88 +73,10 @@ impl<'a> Response<'a> {
     }
 }
 
-/// The arguments of one instruction, with the reference's rules: values that are false in Python count as absent.
-pub(super) struct Arguments<'a> {
-    instruction: &'a str,
-    given: &'a Map<String, Value>,
-}
-
-impl Arguments<'_> {
-    fn get(&self, name: &str) -> Option<&Value> {
-        let falsy = |value: &Value| match value {
-            Value::Null => true,
-            Value::Bool(b) => !b,
-            Value::Number(n) => n.as_f64() == Some(0.0),
-            Value::String(s) => s.is_empty(),
-            Value::Array(a) => a.is_empty(),
-            Value::Object(o) => o.is_empty(),
-        };
-        self.given.get(name).filter(|value| !falsy(value))
-    }
-
-    pub(super) fn error(&self, argument: &'static str, wanted: &'static str) -> Error {
-        Error::Argument {
-            instruction: self.instruction.to_owned(),
-            argument,
-            found: self.given.get(argument).map_or_else(|| "nothing".to_owned(), Value::to_string),
-            wanted,
-        }
-    }
-
-    pub(super) fn text(&self, name: &'static str) -> Result<&str, Error> {
-        self.get(name).and_then(Value::as_str).ok_or_else(|| self.error(name, "a text"))
-    }
-
-    /// The reference draws a random threshold if it is absent or negative; here that is refused.
-    fn count(&self, name: &'static str) -> Result<f64, Error> {
-        self.get(name)
-            .and_then(Value::as_f64)
-            .filter(|&n| n > 0.0)
-            .ok_or_else(|| self.error(name, "a positive number"))
-    }
-
-    /// A number that may be 0.
-    pub(super) fn number(&self, name: &'static str) -> Result<f64, Error> {
-        let number = self.given.get(name).and_then(Value::as_f64);
-        number.filter(|&n| n >= 0.0).ok_or_else(|| self.error(name, "a number of at least 0"))
-    }
-
-    fn bound(&self, count: &'static str, relation: &'static str) -> Result<Bound, Error> {
-        let n = self.count(count)?;
-        match self.get(relation).and_then(Value::as_str) {
-            Some("less than") => Ok(Bound::LessThan(n)),
-            Some("at least") => Ok(Bound::AtLeast(n)),
-            _ => Err(self.error(relation, "\"less than\" or \"at least\"")),
-        }
-    }
-
-    pub(super) fn pattern(&self, pattern: &str, ignore_case: bool) -> Result<Pattern, Error> {
-        Pattern::new(pattern, ignore_case).map_err(|error| Error::Keyword {
-            instruction: self.instruction.to_owned(),
-            keyword: pattern.to_owned(),
-            why: error.to_string(),
-        })
-    }
-
-    /// A list of keywords; a single string is the list of its characters, as in Python iteration.
-    fn keywords(&self, name: &'static str) -> Result<Vec<String>, Error> {
-        let wanted = "a list of texts";
-        match self.get(name) {
-            Some(Value::String(text)) => Ok(text.chars().map(String::from).collect()),
-            Some(Value::Array(list)) => list
-                .iter()
-                .map(|v| v.as_str().map(str::to_owned).ok_or_else(|| self.error(name, wanted)))
-                .collect(),
-            _ => Err(self.error(name, wanted)),
-        }
-    }
-}
-
 impl Instruction {
     /// Parses one instruction.
     pub(super) fn new(id: &str, given: &Map<String, Value>) -> Result<Self, Error> {
-        let arguments = Arguments { instruction: id, given };
-        let a = &arguments;
+        let a = &Arguments { instruction: id, given };
         Ok(match id {
             "keywords:existence" => Self::KeywordsExist(
                 a.keywords("keywords")?.iter().map(|k| a.pattern(k, true)).collect::<Result<_, _>>()?,
@@ -321,7 +218,7 @@ impl Instruction {
             Self::AllCapital => is_upper(text) && is_language(text, "en"),
             Self::AllLowercase => is_lower(text) && is_language(text, "en"),
             Self::NoComma => !text.contains(','),
-            Self::IfBench(constraint) => constraint.is_followed(response)?,
+            Self::IfBench(constraint) => constraint.is_followed(text)?,
             Self::Quotation => {
                 let text = strip(text);
                 text.len() > 1 && text.starts_with('"') && text.ends_with('"')

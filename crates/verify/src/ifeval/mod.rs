@@ -5,6 +5,7 @@
 //! a keyword that is not a regular expression), the problem is refused with [`enum@Error`], because a verdict must not
 //! depend on chance. A letter outside a to z is counted; the reference draws another one.
 
+mod arguments;
 mod characters;
 mod ifbench;
 mod instruction;

@@ -87,7 +87,7 @@ fn checkpoint_of(folder: &Path) -> anyhow::Result<Checkpoint> {
         // This is the layout of a LoRA run's checkpoint without merged weights.
         match folder.join(checkpoint::ADAPTER).is_dir() && !folder.join("config.json").exists() {
             true => format!(
-                "{} has only an adapter; pass its base model with --model, and {} with --adapter",
+                "{} has only an adapter; pass its base model with --model and {} with --adapter, to `fgrpo merge` first where a command has no --adapter",
                 folder.display(),
                 folder.join(checkpoint::ADAPTER).display()
             ),

@@ -298,6 +298,24 @@ fn an_adapter_with_a_trained_head_scores_samples_and_merges_and_is_not_trained_f
     let adapted = all(&model, Some(&adapter), "adapted");
     assert_eq!(adapted, all(&merged, None, "merged-eval"));
     assert_ne!(adapted, all(&model, None, "base-eval"));
+    // On a base from a GGUF file, and on one of 4 bits, whose merged model scores alike.
+    let score = |model: &Path, adapter: Option<&Path>| -> Vec<f64> {
+        let mut command = with("score", model, adapter);
+        command.arg(&sequences);
+        let line: Value = serde_json::from_slice(&output(command)).unwrap();
+        line["logp"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
+    };
+    let converted = |adapter: Option<&Path>, from: &Path, dtype: &str, name: &str| {
+        let out = folder.path().join(name);
+        with("merge", from, adapter).args(["--dtype", dtype]).arg("--out").arg(&out).assert().success();
+        out
+    };
+    let gguf = converted(None, &model, "f32", "base.gguf");
+    assert_eq!(score(&gguf, Some(&adapter)), score(&merged, None));
+    let four = converted(None, &model, "nf4", "four");
+    let (own, whole) = (score(&four, Some(&adapter)), converted(Some(&adapter), &four, "f32", "four-merged"));
+    let off = own.iter().zip(score(&whole, None)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(off < 1e-4 && own != score(&merged, None), "{off}");
 
     // A file without what the settings name, and weights in PyTorch's format.
     let settings = adapter.join("adapter_config.json");

@@ -331,6 +331,11 @@ impl Refusal {
     }
 
     fn unknown_key(&self, unknown: &str, elsewhere: fn(&str) -> Vec<String>) -> String {
+        if unknown.ends_with("_penalty") {
+            return format!(
+                "unknown key `{unknown}`: a sampler with a penalty is not the policy that is trained, so its ratios are wrong; wanted algorithm.overlong or a grader against repetitions"
+            );
+        }
         let table = self.path[..self.path.len().saturating_sub(1)].join(".");
         let kinds = kinds_with(&table, unknown);
         if !kinds.is_empty() {
@@ -516,6 +521,8 @@ mod tests {
         // In a table that is read as a whole because it has a kind.
         let task = good.replace("kind = \"maze\"", "kind = \"maze\"\nheldout = 5");
         assert_eq!(said(&task, &[]), "line 5: unknown key `heldout`; did you mean `held_out`?");
+        let said_of_penalty = said(&good, &["rollout.repetition_penalty=1.1"]);
+        assert!(said_of_penalty.contains("not the policy that is trained"), "{said_of_penalty}");
         let loss = good.replace("[model]", "loss = \"dappo\"\n[model]");
         assert!(said(&loss, &[]).contains("did you mean `dapo`?"), "{}", said(&loss, &[]));
     }

@@ -442,6 +442,8 @@ fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<R
         "gpqa" => TaskKind::Choice,
         "ifeval" => TaskKind::IfEval,
         "synlogic" => TaskKind::SynLogic,
+        // IFBench, and others with rows like these.
+        _ if responses.iter().any(|response| response.instructions.is_some()) => TaskKind::IfEval,
         _ => TaskKind::Math,
     };
     // The logs of reasoning models hold their thoughts.

@@ -512,6 +512,18 @@ fn ifbench_is_verified_evaluated_with_its_four_accuracies_and_trained_on() {
     let (_, said) = eval(&[]);
     assert!(said.contains("of 33.3 % of the samples followed (loosely 66.7 %)"), "{said}");
 
+    // A log of lm-eval.
+    let log: Vec<Value> = ifbench()
+        .iter()
+        .zip(responses)
+        .enumerate()
+        .map(|(i, (doc, response))| json!({"doc_id": i, "doc": doc, "target": 0, "resps": [[response]]}))
+        .collect();
+    let log = file(folder.path(), "samples_ifbench_2026-01-01T00-00-00.000000.jsonl", &lines(&log));
+    let (out, said, code) = run(fgrpo().args(["pass-at-k", "--json"]).arg(&log));
+    let value: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{code}: {said}"));
+    assert_eq!(value["pass_at_k"]["1"], third, "{out}");
+
     let config = config(folder.path(), "ifeval", &data, "");
     let run_folder = folder.path().join("run");
     let (_, said, code) =

@@ -3,26 +3,21 @@
 use crate::backend::Rollout;
 use crate::config::Config;
 use crate::decoder::Keep;
-use crate::families::QkNorm;
+use crate::families::{Layer, QkNorm};
+use crate::segments::STRETCH;
 
 /// Lengths of one executor's buffers for a pass over `n` rows of which `m` predict: shared ones, inputs of layers, then
 /// what each layer keeps.
 pub(crate) fn activations(config: &Config, n: usize, m: usize, keep: Keep) -> Vec<usize> {
     let (d, f, layers) = (config.hidden_size, config.intermediate_size, config.num_hidden_layers);
-    let q = config.num_attention_heads * config.head_dim;
-    let kv = 2 * config.num_key_value_heads * config.head_dim;
-    let layer = config.layer(0);
-    // Norms keep what they replace, and a number for each of what they are taken over.
-    let [of_q, of_k] = match layer.qk_norm {
-        None => [0, 0],
-        Some(QkNorm::Head) => [q + config.num_attention_heads, kv / 2 + config.num_key_value_heads],
-        Some(QkNorm::Whole) => [q + 1, kv / 2 + 1],
-    };
-    let after = usize::from(layer.attention.after.is_some()) + usize::from(layer.mlp.after.is_some());
     // Rows beyond the keys: those of every layer but the last, if there is another.
     let most = if layers > 1 { n } else { m };
     let heads = config.num_attention_heads;
     let backward = |len: usize| if keep == Keep::Nothing { 0 } else { len };
+    let kinds: Vec<Kept> = (0..layers).map(|layer| Kept::of(config, config.layer(layer), keep)).collect();
+    let largest_of = |width: fn(&Kept) -> usize| kinds.iter().map(width).max().unwrap_or(0);
+    let [q, dq, kv] = [largest_of(|k| k.result), largest_of(|k| k.queries), largest_of(|k| k.inputs)];
+    let beside = most * largest_of(|k| k.of_rows_shared) + n * largest_of(|k| k.of_keys_shared);
     let mut buffers = vec![
         n * d,                                   // normed
         most * d,                                // normed_rows
@@ -31,24 +26,90 @@ pub(crate) fn activations(config: &Config, n: usize, m: usize, keep: Keep) -> Ve
         3 * m,                                   // hidden_scale, head_saved
         backward(2 * n * d),                     // dx, dnormed
         backward(if m < n { n * d } else { 0 }), // dx_rows
-        backward(2 * most * q),                  // dout, dq
+        backward(most * (q + dq)),               // dout, dq
         backward(n * kv),                        // dkv
         n * heads + backward(n * heads) + 3 * m, // sums of attention, of the head
+        beside,                                  // halves, gated, mixed, and the mixer's own
     ];
     let inputs = if keep == Keep::Nothing { 2 } else { layers };
     buffers.extend(std::iter::repeat_n(n * d, inputs));
     buffers.push(backward(m * d));
-    buffers.resize(buffers.len().max(11 + layers), 0);
+    buffers.resize(buffers.len().max(12 + layers), 0);
     let kept = if keep == Keep::Everything { layers } else { 1 };
     for layer in 0..kept {
         let rows = if layer + 1 == layers { m } else { n };
-        // A decoding step has queries, keys and values where gate and up come later.
-        let gate_up = if keep == Keep::Nothing { (2 * f).max(q + kv) } else { 2 * f };
-        let of_rows = 2 * q + heads + d + 1 + gate_up + of_q + after * (d + 1);
-        let of_keys = 1 + kv + of_k;
-        buffers.push(rows * of_rows + n * of_keys);
+        // The same buffers, if only one layer's are kept.
+        let own = if kept == layers { &kinds[layer..=layer] } else { &kinds };
+        let most = |width: fn(&Kept) -> usize| own.iter().map(width).max().unwrap_or(0);
+        buffers.push(rows * (d + 1 + most(|k| k.of_rows)) + n * (1 + most(|k| k.of_keys)));
     }
     buffers
+}
+
+/// What a layer keeps of a row, in numbers.
+struct Kept {
+    /// Widths of what the last map of attention, or of a mixer, reads; of the first for rows whose results are needed; of that for all rows.
+    result: usize,
+    queries: usize,
+    inputs: usize,
+    /// Of rows whose results are needed, and of all rows.
+    of_rows: usize,
+    of_keys: usize,
+    /// Likewise, but for all layers alike.
+    of_rows_shared: usize,
+    of_keys_shared: usize,
+}
+
+impl Kept {
+    fn of(config: &Config, layer: Layer, keep: Keep) -> Kept {
+        let (d, f) = (config.hidden_size, config.intermediate_size);
+        let after = usize::from(layer.attention.after.is_some()) + usize::from(layer.mlp.after.is_some());
+        if let Some(mixer) = layer.mixer {
+            let (width, heads, inputs) =
+                (mixer.value_width(), mixer.linear_num_value_heads, mixer.input_width());
+            let mixed = if keep == Keep::Nothing { 1 } else { 2 } * mixer.channels();
+            return Kept {
+                result: width,
+                queries: width,
+                inputs,
+                // Results before and after their norm, and the gate.
+                of_rows: 3 * width + heads + 2 * f + after * (d + 1),
+                of_keys: inputs,
+                of_rows_shared: width,
+                of_keys_shared: mixed + 2 * (heads + mixer.linear_num_key_heads),
+            };
+        }
+        let q = config.num_attention_heads * config.head_dim;
+        let kv = 2 * config.num_key_value_heads * config.head_dim;
+        // Norms keep what they replace, and a number for each of what they are taken over.
+        let [of_q, of_k] = match layer.qk_norm {
+            None => [0, 0],
+            Some(QkNorm::Head) => [q + config.num_attention_heads, kv / 2 + config.num_key_value_heads],
+            Some(QkNorm::Whole) => [q + 1, kv / 2 + 1],
+        };
+        // A decoding step has queries, keys and values where gate and up come later.
+        let gate_up = if keep == Keep::Nothing { (2 * f).max(q + kv) } else { 2 * f };
+        let gate = if layer.output_gate { q } else { 0 };
+        Kept {
+            result: q,
+            queries: q + gate,
+            inputs: kv,
+            of_rows: 2 * q + gate + config.num_attention_heads + gate_up + of_q + after * (d + 1),
+            of_keys: kv + of_k,
+            of_rows_shared: 3 * gate,
+            of_keys_shared: 0,
+        }
+    }
+}
+
+/// Numbers of a thread's scratch for a mixer over trees of so many rows: what each stretch begins with, with its derivative, and the states in one.
+pub(crate) fn mixer_scratch(config: &Config, rows: usize, keep: Keep) -> usize {
+    let sizes = (0..config.num_hidden_layers).find_map(|layer| config.layer(layer).mixer);
+    let states = match keep {
+        Keep::Nothing => rows.div_ceil(STRETCH) + 1,
+        _ => 2 * rows.div_ceil(STRETCH) + STRETCH + 2,
+    };
+    sizes.map_or(0, |sizes| states * sizes.head_state())
 }
 
 /// Those of a rollout's passes over its prompts.

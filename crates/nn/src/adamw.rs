@@ -50,7 +50,8 @@ pub(crate) fn clip_factor(norm: f64, max_norm: Option<f64>) -> f64 {
 pub(crate) fn decay_runs(tensors: &[TensorLayout], settings: &AdamW) -> Vec<(usize, usize, bool)> {
     let mut runs: Vec<(usize, usize, bool)> = Vec::new();
     for tensor in tensors {
-        let decays = settings.decay_norms_and_biases || tensor.kind == Kind::Matrix;
+        let decays = settings.decay_norms_and_biases
+            || matches!(tensor.kind, Kind::Matrix | Kind::Filter | Kind::Rates);
         let end = tensor.span.offset + tensor.span.len;
         match runs.last_mut() {
             // Gaps between tensors hold zeros, which stay zeros.

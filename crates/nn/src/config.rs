@@ -34,9 +34,12 @@ pub enum Architecture {
     Gemma3Text,
     /// `Olmo3ForCausalLM`: as OLMo 2, with a window in most layers.
     Olmo3,
+    /// `Qwen3_5ForCausalLM`: gated DeltaNet in most layers; in the others attention with an output gate and norms of each head.
+    #[serde(rename = "qwen3_5_text")]
+    Qwen3_5Text,
 }
 
-/// Which keys the queries of a layer see.
+/// How a layer mixes tokens: which keys its queries see, or without any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerType {
@@ -44,6 +47,56 @@ pub enum LayerType {
     FullAttention,
     /// The latest of them.
     SlidingAttention,
+    /// A recurrent state in place of keys and values.
+    LinearAttention,
+}
+
+/// Sizes of a gated DeltaNet, under transformers' names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatedDeltaNet {
+    /// Latest inputs that its convolution sees, a token's own among them.
+    pub linear_conv_kernel_dim: usize,
+    /// Size of a head's query and key.
+    pub linear_key_head_dim: usize,
+    /// Size of a head's value.
+    pub linear_value_head_dim: usize,
+    /// Heads of queries and keys.
+    pub linear_num_key_heads: usize,
+    /// Heads of values, each with a state; a multiple of those.
+    pub linear_num_value_heads: usize,
+}
+
+impl GatedDeltaNet {
+    /// Width of a row of queries, or of keys.
+    pub(crate) fn key_width(&self) -> usize {
+        self.linear_num_key_heads * self.linear_key_head_dim
+    }
+
+    /// Width of a row of values.
+    pub(crate) fn value_width(&self) -> usize {
+        self.linear_num_value_heads * self.linear_value_head_dim
+    }
+
+    /// Channels of the convolution: queries, keys and values.
+    pub(crate) fn channels(&self) -> usize {
+        2 * self.key_width() + self.value_width()
+    }
+
+    /// Width of a row of these with `b` and `a` of each head, which determine how much is written and kept.
+    pub(crate) fn input_width(&self) -> usize {
+        self.channels() + 2 * self.linear_num_value_heads
+    }
+
+    /// Numbers of a head's state.
+    pub(crate) fn head_state(&self) -> usize {
+        self.linear_key_head_dim * self.linear_value_head_dim
+    }
+
+    /// Numbers of a sequence's state: that of all heads, and the latest inputs of the convolution.
+    pub(crate) fn state(&self) -> usize {
+        let inputs = (self.linear_conv_kernel_dim - 1) * self.channels();
+        self.linear_num_value_heads * self.head_state() + inputs
+    }
 }
 
 /// How rotary frequencies are scaled.
@@ -131,6 +184,12 @@ pub struct Config {
     /// Attention's scores are divided by its root, if not by that of `head_dim`.
     #[serde(skip)]
     pub query_pre_attn_scalar: Option<usize>,
+    /// The share of a head's numbers that rotary embedding turns, if not all.
+    #[serde(skip)]
+    pub partial_rotary_factor: Option<f64>,
+    /// Sizes of the layers of type [`LayerType::LinearAttention`].
+    #[serde(skip)]
+    pub linear_attention: Option<GatedDeltaNet>,
     /// Whether the output layer shares the embedding's weights.
     pub tie_word_embeddings: bool,
     /// The checkpoint's maximum context length.
@@ -148,7 +207,7 @@ pub struct Config {
 
 impl Architecture {
     /// All families, in the order of messages.
-    pub const ALL: [Architecture; 9] = [
+    pub const ALL: [Architecture; 10] = [
         Architecture::Qwen2,
         Architecture::Qwen3,
         Architecture::Llama,
@@ -158,10 +217,16 @@ impl Architecture {
         Architecture::Olmo2,
         Architecture::Gemma3Text,
         Architecture::Olmo3,
+        Architecture::Qwen3_5Text,
     ];
 }
 
 impl Config {
+    /// How many of a head's numbers rotary embedding turns, the first ones.
+    pub(crate) fn rotary_dim(&self) -> usize {
+        self.partial_rotary_factor.map_or(self.head_dim, |share| (self.head_dim as f64 * share) as usize)
+    }
+
     /// Refuses impossible sizes, naming the field.
     pub fn validate(&self) -> Result<(), Error> {
         self.validate_at("configuration")
@@ -226,6 +291,44 @@ impl Config {
         if !self.head_dim.is_multiple_of(2) {
             let wanted = "an even number: rotary embedding turns pairs".into();
             return refuse("head_dim", self.head_dim.to_string(), wanted);
+        }
+        if let Some(share) = self.partial_rotary_factor {
+            let (dim, head) = (self.rotary_dim(), self.head_dim);
+            if dim == 0 || dim > head || !dim.is_multiple_of(2) {
+                let wanted = format!("an even part of head_dim, {head}: rotary embedding turns pairs");
+                return refuse("partial_rotary_factor", share.to_string(), wanted);
+            }
+        }
+        let recurrent = self.layer_types.contains(&LayerType::LinearAttention);
+        match self.linear_attention {
+            None if recurrent => {
+                let wanted = "their sizes (linear_num_value_heads and others)".into();
+                return refuse("layer_types", "linear_attention".into(), wanted);
+            }
+            None => {}
+            Some(GatedDeltaNet {
+                linear_conv_kernel_dim: kernel,
+                linear_key_head_dim: key,
+                linear_value_head_dim: value,
+                linear_num_key_heads: keys,
+                linear_num_value_heads: values,
+            }) => {
+                for (field, value, most) in [
+                    ("linear_conv_kernel_dim", kernel, 1 << 6),
+                    ("linear_key_head_dim", key, 1 << 12),
+                    ("linear_value_head_dim", value, 1 << 12),
+                    ("linear_num_key_heads", keys, 1 << 16),
+                    ("linear_num_value_heads", values, 1 << 16),
+                ] {
+                    if value == 0 || value > most {
+                        return refuse(field, value.to_string(), format!("1 to {most}"));
+                    }
+                }
+                if !values.is_multiple_of(keys) {
+                    let wanted = format!("a multiple of linear_num_key_heads, {keys}");
+                    return refuse("linear_num_value_heads", values.to_string(), wanted);
+                }
+            }
         }
         if let Some((field, found, wanted)) = (self.architecture.family().refused)(self) {
             return refuse(field, found, wanted);

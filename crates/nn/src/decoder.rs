@@ -313,7 +313,7 @@ impl Decoder {
         let which = if last && pass.predicting < pass.rows { Rows::Predicting } else { Rows::All };
         let queries = if which == Rows::All { pass.rows } else { pass.predicting };
         let (layer, checks) = (&self.layout.layers[index], checks.of_layer(index));
-        LayerPass { p: pass.p, index, layer, lists: pass.lists, count: pass.rows, queries, which, checks }
+        LayerPass { p: pass.p, layer, lists: pass.lists, count: pass.rows, queries, which, checks }
     }
 
     fn head_pass<'a, X: Executor>(
@@ -426,23 +426,29 @@ impl Decoder {
         if keep != Keep::Everything {
             return;
         }
-        let (q, kv) = (self.heads.query_width(), self.heads.key_width());
         for (layer, saved) in w.saved.iter_mut().enumerate().take(layers) {
             let of = &self.layout.layers[layer];
+            let (width, kv) = (of.o.inputs, of.kv.outputs);
             let queries = if layer + 1 == layers { queries } else { rows };
             e.keep_rows(kv, rows, &mut saved.kv);
-            e.keep_rows(q, queries, &mut saved.q);
+            if of.mixer.is_some() || of.of.output_gate {
+                e.keep_rows(width, queries, &mut saved.gate);
+            }
             let mut keep = |normed: &mut Normed<X::Buffer>, width: usize, count: usize, rows| {
                 e.keep_rows(width, rows, &mut normed.raw);
                 e.keep_rows(count, rows, &mut normed.scale);
             };
-            if let Some(over) = of.of.qk_norm {
-                let [h, k] = match over {
-                    QkNorm::Head => [self.heads.queries, self.heads.keys],
-                    QkNorm::Whole => [1, 1],
-                };
-                keep(&mut saved.q_norm, q, h, queries);
-                keep(&mut saved.k_norm, kv / 2, k, rows);
+            match (of.mixer, of.of.qk_norm) {
+                (Some(mixer), _) => keep(&mut saved.q_norm, width, mixer.of.linear_num_value_heads, queries),
+                (None, Some(over)) => {
+                    let [h, k] = match over {
+                        QkNorm::Head => [self.heads.queries, self.heads.keys],
+                        QkNorm::Whole => [1, 1],
+                    };
+                    keep(&mut saved.q_norm, width, h, queries);
+                    keep(&mut saved.k_norm, kv / 2, k, rows);
+                }
+                (None, None) => {}
             }
             if of.attention.after.is_some() {
                 keep(&mut saved.attended, d, 1, queries);
@@ -456,8 +462,11 @@ impl Decoder {
             if of.mlp.before.is_some() {
                 e.keep_rows(1, queries, &mut saved.mlp_scale);
             }
-            e.keep_rows(q, queries, &mut saved.out);
-            e.keep_rows(self.heads.queries, queries, &mut saved.lse);
+            e.keep_rows(width, queries, &mut saved.out);
+            if of.mixer.is_none() {
+                e.keep_rows(width, queries, &mut saved.q);
+                e.keep_rows(self.heads.queries, queries, &mut saved.lse);
+            }
             e.keep_rows(d, queries, &mut saved.middle);
             e.keep_rows(2 * self.config.intermediate_size, queries, &mut saved.gate_up);
         }

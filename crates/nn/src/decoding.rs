@@ -27,6 +27,8 @@ pub(crate) struct Step {
     pub(crate) positions: Vec<u32>,
     /// The slots of its keys and values.
     pub(crate) slots: Vec<u32>,
+    /// The nodes whose state it continues, and whose it makes.
+    pub(crate) states: Vec<[usize; 2]>,
 }
 
 impl Step {
@@ -51,10 +53,12 @@ impl Step {
         }
         self.owners.clear();
         self.spans.clear();
+        self.states.clear();
         let mut chain = Vec::new();
-        for (index, &DecodeRow { node, position }) in changes.rows.iter().enumerate() {
+        for (index, &DecodeRow { node, position, states }) in changes.rows.iter().enumerate() {
             self.owners.push(node);
             self.positions.push(position);
+            self.states.push(states);
             self.slots.push(self.nodes[node].run.push());
             chain.clear();
             let mut next = Some(node);
@@ -159,7 +163,7 @@ mod tests {
                 page += 1 + u32::from(page.is_multiple_of(3));
             }
         }
-        changes.rows.extend(rows.iter().map(|&node| DecodeRow { node, position: 0 }));
+        changes.rows.extend(rows.iter().map(|&node| DecodeRow { node, position: 0, states: [node; 2] }));
         let mut step = Step::default();
         step.begin(&changes);
         step

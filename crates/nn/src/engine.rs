@@ -158,7 +158,18 @@ impl<D: Backend> EngineOn<D> {
                     }
                     next += span.len as u64;
                 }
+                Kind::Filter => {
+                    self.backend.normal(*span, std, normal, next);
+                    next += span.len as u64;
+                }
                 Kind::Bias => {}
+                // Rates spread evenly over transformers' range.
+                Kind::Rates => {
+                    let rate = |head| (16.0 * (head as f32 + 0.5) / span.len as f32).ln();
+                    let values: Vec<f32> = (0..span.len).map(rate).collect();
+                    self.backend.write(Store::Weights, *span, &values);
+                }
+                Kind::Ones => self.backend.write(Store::Weights, *span, &vec![1.0; span.len]),
                 Kind::Norm => {
                     let one = 1.0 - self.decoder.config.architecture.family().norm_offset;
                     self.backend.write(Store::Weights, *span, &vec![one; span.len]);

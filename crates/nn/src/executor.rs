@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::error::Error;
 use crate::families::{Activation, Theta};
-use crate::layout::{Linear, Span, Write};
+use crate::layout::{Linear, MixerLayout, Span, Write};
 use crate::lora::Adapted;
 use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::Chunk;
@@ -99,6 +99,20 @@ pub(crate) struct StepAttention<'a, W: ?Sized> {
     pub(crate) layer: usize,
 }
 
+/// What a recurrent mixer of a layer computes with; `place` is the layer's number among those with one.
+pub(crate) struct Mixer<'a, W: ?Sized> {
+    pub(crate) weights: &'a W,
+    pub(crate) layout: MixerLayout,
+    pub(crate) place: usize,
+}
+
+/// The function of a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Sigmoid,
+    Silu,
+}
+
 /// The head of a pass, whose logits may be `kept` from the forward to the backward pass.
 pub(crate) struct HeadPass<'a, W: ?Sized, L> {
     pub(crate) weights: &'a W,
@@ -148,6 +162,8 @@ pub(crate) struct DecodeRow {
     pub(crate) node: usize,
     /// Its position.
     pub(crate) position: u32,
+    /// The node whose state it continues, and the one whose state it makes, where layers have a state. Rows come in the order of their tokens.
+    pub(crate) states: [usize; 2],
 }
 
 /// The tokens of a step's rows, whose keys are not stored yet.
@@ -330,6 +346,93 @@ pub(crate) trait AttentionOps<B, C, L> {
     fn store_cache(&mut self, heads: Heads, cache: &mut C, layer: usize, lists: &L, kv: &B);
 }
 
+/// Gates, and recurrent mixers with their states. `D` is the state of decoding. A device without them has none: `Config::check_on_gpus` refuses its models.
+#[expect(unused_variables, reason = "of devices without these operations")]
+pub(crate) trait MixerOps<B, W: ?Sized, G: ?Sized, C, L, D> {
+    /// Divides rows that begin with heads of twice `size`: rows of `first` have the first halves and what follows the heads, those of `second` the second halves.
+    fn split_heads(&mut self, heads: HeadRows, x: &B, first: &mut B, second: &mut B) {
+        unreachable!("a model that is refused");
+    }
+
+    /// The opposite, where nothing follows the heads.
+    fn join_heads(&mut self, heads: HeadRows, first: &B, second: &B, x: &mut B) {
+        unreachable!("a model that is refused");
+    }
+
+    /// `y[..len] = kind(gate) * x`.
+    fn gate(&mut self, kind: Gate, len: usize, gate: &B, x: &B, y: &mut B) {
+        unreachable!("a model that is refused");
+    }
+
+    /// In place: `gate` becomes its derivative, `dy` that of `x`; `y` is computed again.
+    fn gate_backward(&mut self, kind: Gate, len: usize, gate: &mut B, x: &B, dy: &mut B, y: &mut B) {
+        unreachable!("a model that is refused");
+    }
+
+    /// A causal convolution of the first columns of rows of `x` over their paths, and SiLU, in rows of `y`.
+    /// A cache gets the latest inputs of each tree whose node the lists have.
+    fn convolve(&mut self, of: Mixer<'_, W>, lists: &L, cache: Option<&mut C>, x: &B, y: &mut B) {
+        unreachable!("a model that is refused");
+    }
+
+    /// The first columns of `dx` (replaced) from the derivative `dy` of the result, which is overwritten.
+    fn convolve_backward(
+        &mut self,
+        of: Mixer<'_, W>,
+        gradient: Option<&mut G>,
+        lists: &L,
+        x: &B,
+        dy: &mut B,
+        dx: &mut B,
+    ) {
+        unreachable!("a model that is refused");
+    }
+
+    /// The gated delta rule along paths: `out` of these rows from `mixed`, the convolution's result, and the last columns of `x`, `b` and `a` of each head.
+    /// Queries and keys in `mixed` are normalised in place. A cache gets the last state of each tree whose node the lists have.
+    fn delta_rule(
+        &mut self,
+        of: Mixer<'_, W>,
+        (lists, rows): (&L, Rows),
+        cache: Option<&mut C>,
+        x: &B,
+        mixed: &mut B,
+        out: &mut B,
+    ) {
+        unreachable!("a model that is refused");
+    }
+
+    /// In place: `mixed`, as the convolution leaves it, becomes its derivative; the last columns of `dx` (replaced) are that of `x`.
+    fn delta_rule_backward(
+        &mut self,
+        of: Mixer<'_, W>,
+        gradient: Option<&mut G>,
+        (lists, rows): (&L, Rows),
+        x: &B,
+        dout: &B,
+        mixed: &mut B,
+        dx: &mut B,
+    ) {
+        unreachable!("a model that is refused");
+    }
+
+    /// Convolution and delta rule of a decoding step's rows, whose states they change.
+    fn step_mixer(
+        &mut self,
+        of: Mixer<'_, W>,
+        decoding: &D,
+        cache: &mut C,
+        x: &B,
+        mixed: &mut B,
+        out: &mut B,
+    ) {
+        unreachable!("a model that is refused");
+    }
+
+    /// Makes room for the states of `nodes` nodes, of such lengths by layer with a state; their content stays.
+    fn grow_states(&mut self, states: &mut dyn Iterator<Item = usize>, cache: &mut C, nodes: usize) {}
+}
+
 /// The vocabulary head of a pass.
 pub(crate) trait HeadOps<B, W: ?Sized, G: ?Sized, L> {
     /// Whether `rows` rows of logits are few enough to be kept from the forward to the backward pass.
@@ -420,5 +523,5 @@ macro_rules! executor {
 
 executor! {
     RowOps<Buffer, Weights, Gradient, Lists>, NormOps<Buffer, Weights, Gradient>, LinearOps<Buffer, Weights, Gradient>,
-    AttentionOps<Buffer, Cache, Lists>, HeadOps<Buffer, Weights, Gradient, Lists>, DecodeOps<Buffer, Weights, Cache, Lists>
+    AttentionOps<Buffer, Cache, Lists>, MixerOps<Buffer, Weights, Gradient, Cache, Lists, Decoding>, HeadOps<Buffer, Weights, Gradient, Lists>, DecodeOps<Buffer, Weights, Cache, Lists>
 }

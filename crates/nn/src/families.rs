@@ -8,12 +8,13 @@ mod olmo2;
 mod olmo3;
 mod qwen2;
 mod qwen3;
+mod qwen3_5_text;
 mod smollm3;
 
 use serde_json::Value;
 
 use crate::config::fields::Fields;
-use crate::config::{Architecture, Config};
+use crate::config::{Architecture, Config, GatedDeltaNet};
 use crate::error::Error;
 
 /// A family. Those that differ little from Llama are its values but for some.
@@ -33,6 +34,8 @@ pub(crate) struct Family {
     pub(crate) write: fn(&Config) -> Value,
     /// What the family refuses of sizes that others have: field, found, wanted.
     pub(crate) refused: fn(&Config) -> Option<(&'static str, String, String)>,
+    /// The model with other parts of which this is the text part.
+    pub(crate) whole: Option<Whole>,
     /// What is added to the weights of norms.
     pub(crate) norm_offset: f32,
     /// Factor of the embedding.
@@ -41,13 +44,26 @@ pub(crate) struct Family {
     layer: fn(&Config, usize) -> Layer,
 }
 
-/// What a layer consists of: `x += after(attention(before(x)))`, then the same with the MLP.
+/// A model with a vision tower, say: its text part's settings are its `text_config`, and the names of its tensors have `language_model.` after `model.`.
+#[derive(Clone, Copy)]
+pub(crate) struct Whole {
+    /// Its `model_type`.
+    pub(crate) model_type: &'static str,
+    /// How the names of tensors begin that are no part of the text model; files of that model alone may have them, too.
+    pub(crate) left_out: &'static [&'static str],
+}
+
+/// What a layer consists of: `x += after(attention(before(x)))`, or the same with a recurrent mixer; then the same with the MLP.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layer {
+    /// The mixer in place of attention, if there is one. What follows of attention is then without meaning.
+    pub(crate) mixer: Option<GatedDeltaNet>,
     pub(crate) attention: Norms<&'static str>,
     pub(crate) mlp: Norms<&'static str>,
     /// Whether the projections to queries, keys and values have a bias.
     pub(crate) qkv_bias: bool,
+    /// Whether attention's results are multiplied by the sigmoid of a gate: `q_proj` has a head's query and then its gate.
+    pub(crate) output_gate: bool,
     /// Norms of queries and keys, if there are any.
     pub(crate) qk_norm: Option<QkNorm>,
     /// By which frequencies queries and keys are rotated, if they are.
@@ -91,15 +107,24 @@ pub(crate) enum QkNorm {
     Whole,
 }
 
-/// A weight of a layer: a matrix, or a norm.
+/// A weight of a layer: a matrix, a norm, or a mixer's.
 #[derive(Debug, Clone)]
 pub(crate) struct Weight {
-    /// Its name in the layer.
+    /// The name of its module in the layer.
     pub(crate) module: &'static str,
-    /// `[outputs, inputs]`, or `[width]`.
+    /// Its name in the module: `.weight`, or nothing where the module's name is its own.
+    pub(crate) suffix: &'static str,
+    /// `[outputs, inputs]`, `[width]`, or `[channels, 1, inputs]` of a convolution.
     pub(crate) shape: Vec<usize>,
     /// Whether a bias is added to the outputs.
     pub(crate) bias: bool,
+}
+
+impl Weight {
+    /// Its name in a checkpoint.
+    pub(crate) fn name(&self, layer: usize) -> String {
+        format!("model.layers.{layer}.{}{}", self.module, self.suffix)
+    }
 }
 
 impl Architecture {
@@ -114,6 +139,7 @@ impl Architecture {
             Architecture::Olmo2 => &olmo2::FAMILY,
             Architecture::Gemma3Text => &gemma3_text::FAMILY,
             Architecture::Olmo3 => &olmo3::FAMILY,
+            Architecture::Qwen3_5Text => &qwen3_5_text::FAMILY,
         }
     }
 
@@ -144,7 +170,11 @@ impl Config {
     pub fn check_on_gpus(&self) -> Result<(), Error> {
         let any = |is: &dyn Fn(Layer) -> bool| (0..self.num_hidden_layers).any(|layer| is(self.layer(layer)));
         let head = format!("head_dim {} (above {LARGEST_HEAD})", self.head_dim);
-        let part = if any(&|layer| layer.activation == Activation::GeluTanh) {
+        let part = if any(&|layer| layer.mixer.is_some()) {
+            "the recurrent mixer of gated DeltaNet"
+        } else if any(&|layer| layer.output_gate) {
+            "attention's output gate"
+        } else if any(&|layer| layer.activation == Activation::GeluTanh) {
             "GELU in the MLP"
         } else if self.architecture.family().norm_offset != 0.0 {
             "norms by 1 + weight"
@@ -166,10 +196,10 @@ impl Config {
         let mut all = vec![("model.embed_tokens.weight".to_string(), vec![v, d])];
         for layer in 0..self.num_hidden_layers {
             let weights = self.layer(layer).weights(self);
-            let name = |weight: &Weight, part| format!("model.layers.{layer}.{}.{part}", weight.module);
-            all.extend(weights.iter().map(|w| (name(w, "weight"), w.shape.clone())));
+            all.extend(weights.iter().map(|w| (w.name(layer), w.shape.clone())));
             let biased = weights.iter().filter(|w| w.bias);
-            all.extend(biased.map(|w| (name(w, "bias"), vec![w.shape[0]])));
+            let name = |w: &Weight| format!("model.layers.{layer}.{}.bias", w.module);
+            all.extend(biased.map(|w| (name(w), vec![w.shape[0]])));
         }
         all.push(("model.norm.weight".into(), vec![d]));
         if !self.tie_word_embeddings {
@@ -204,19 +234,43 @@ impl Layer {
     pub(crate) fn weights(&self, config: &Config) -> Vec<Weight> {
         let (d, f, e) = (config.hidden_size, config.intermediate_size, config.head_dim);
         let (q, kv, bias) = (config.num_attention_heads * e, config.num_key_value_heads * e, self.qkv_bias);
-        let norm = |module, width| Weight { module, shape: vec![width], bias: false };
-        let matrix = |module, outputs, inputs, bias| Weight { module, shape: vec![outputs, inputs], bias };
+        let suffix = ".weight";
+        let norm = |module, width| Weight { module, suffix, shape: vec![width], bias: false };
+        let matrix = |module, outputs, inputs, bias| {
+            let shape = vec![outputs, inputs];
+            Weight { module, suffix, shape, bias }
+        };
         let of_width = |name: Option<&'static str>| name.map(|module| norm(module, d));
         let mut weights: Vec<Weight> = of_width(self.attention.before).into_iter().collect();
-        weights.extend([
-            matrix("self_attn.q_proj", q, d, bias),
-            matrix("self_attn.k_proj", kv, d, bias),
-            matrix("self_attn.v_proj", kv, d, bias),
-            matrix("self_attn.o_proj", d, q, false),
-        ]);
-        if let Some(over) = self.qk_norm {
-            let [q, k] = if over == QkNorm::Head { [e, e] } else { [q, kv] };
-            weights.extend([norm("self_attn.q_norm", q), norm("self_attn.k_norm", k)]);
+        match self.mixer {
+            Some(mixer) => {
+                let (heads, channels) = (mixer.linear_num_value_heads, mixer.channels());
+                let bare = |module| Weight { suffix: "", ..norm(module, heads) };
+                let filter = vec![channels, 1, mixer.linear_conv_kernel_dim];
+                weights.extend([
+                    bare("linear_attn.dt_bias"),
+                    bare("linear_attn.A_log"),
+                    Weight { shape: filter, ..norm("linear_attn.conv1d", 0) },
+                    norm("linear_attn.norm", mixer.linear_value_head_dim),
+                    matrix("linear_attn.out_proj", d, mixer.value_width(), false),
+                    matrix("linear_attn.in_proj_qkv", channels, d, false),
+                    matrix("linear_attn.in_proj_z", mixer.value_width(), d, false),
+                    matrix("linear_attn.in_proj_b", heads, d, false),
+                    matrix("linear_attn.in_proj_a", heads, d, false),
+                ]);
+            }
+            None => {
+                weights.extend([
+                    matrix("self_attn.q_proj", if self.output_gate { 2 * q } else { q }, d, bias),
+                    matrix("self_attn.k_proj", kv, d, bias),
+                    matrix("self_attn.v_proj", kv, d, bias),
+                    matrix("self_attn.o_proj", d, q, false),
+                ]);
+                if let Some(over) = self.qk_norm {
+                    let [q, k] = if over == QkNorm::Head { [e, e] } else { [q, kv] };
+                    weights.extend([norm("self_attn.q_norm", q), norm("self_attn.k_norm", k)]);
+                }
+            }
         }
         weights.extend(of_width(self.attention.after).into_iter().chain(of_width(self.mlp.before)));
         weights.extend([

@@ -61,6 +61,13 @@ impl Flops {
                     flops.backward_token += backward;
                 }
             }
+            if let Some(mixer) = layer.mixer {
+                // Products of states with a vector, or of two vectors: three forward, and in the backward pass seven more.
+                let state = 2.0 * (mixer.of.linear_num_value_heads * mixer.of.head_state()) as f64;
+                flops.forward_token += 3.0 * state;
+                flops.backward_token += (10.0 + 3.0 * again) * state;
+                continue;
+            }
             let pair = 2.0 * (config.num_attention_heads * config.head_dim) as f64;
             flops.forward_pair += 2.0 * pair;
             flops.backward_pair += (5.0 + 2.0 * again) * pair;

@@ -13,7 +13,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::cache::PAGE;
+use crate::cache::{PAGE, state_pages};
 use crate::checks::Stage;
 use crate::decoder::{Decoder, Keep, Parameters, Pass, Workspace};
 use crate::error::Error;
@@ -118,21 +118,21 @@ pub(crate) struct Fed<'a> {
     pub(crate) vocabulary: usize,
 }
 
-/// Largest number of pages that `samples` samples of a prompt may need, at least 1.
-pub(crate) fn pages_needed(prompt: usize, samples: usize, max_new_tokens: usize) -> usize {
-    prompt.div_ceil(PAGE) + future_pages(samples, max_new_tokens) + 1
+/// Largest number of pages that `samples` samples of a prompt may need, at least 1; a node's state takes `state` pages.
+pub(crate) fn pages_needed(state: usize, prompt: usize, samples: usize, max_new_tokens: usize) -> usize {
+    prompt.div_ceil(PAGE) + future_pages(state, samples, max_new_tokens) + 1 + 3 * state
 }
 
 /// Largest number of tokens whose keys and values jobs may need to have in the cache at the same time.
 pub(crate) fn slots_needed(jobs: &[Job<'_>]) -> usize {
-    let pages = |job: &Job<'_>| pages_needed(job.tokens.len(), job.samples.len().max(1), job.most);
+    let pages = |job: &Job<'_>| pages_needed(0, job.tokens.len(), job.samples.len().max(1), job.most);
     jobs.iter().map(pages).sum::<usize>() * PAGE
 }
 
 /// Upper bound on the additional pages of `samples` samples that now share a row, for `tokens` more tokens each: their own pages, and a partly used
-/// page for both sides of each of the at most `samples - 1` separations.
-fn future_pages(samples: usize, tokens: usize) -> usize {
-    samples * tokens.div_ceil(PAGE) + 2 * (samples - 1)
+/// page and a state for both sides of each of the at most `samples - 1` separations.
+fn future_pages(state: usize, samples: usize, tokens: usize) -> usize {
+    samples * tokens.div_ceil(PAGE) + 2 * (samples - 1) * (1 + state)
 }
 
 /// Prompts of a feed that wait for an executor at most, so that others get some too.
@@ -211,6 +211,7 @@ pub(crate) fn generate<X: Executor>(
     request: &Request<'_>,
     emit: &mut dyn FnMut(Completion) -> ControlFlow<()>,
 ) -> Result<(), Error> {
+    g.tree.state_pages = state_pages(&g.decoder.config);
     let mut scheduler = Scheduler::<X> {
         most_slots,
         jobs: jobs.to_vec(),
@@ -266,9 +267,11 @@ pub(crate) fn generate<X: Executor>(
 }
 
 impl<X: Executor> Generator<'_, X> {
-    fn grow_cache(&mut self, slots: usize, most: usize) {
-        let layers = self.decoder.config.num_hidden_layers;
-        self.executor.grow_cache(self.decoder.heads(), layers, self.cache, slots, most);
+    fn grow_cache(&mut self, tree: &Tree, most: usize) {
+        let layout = &self.decoder.layout;
+        let layers = layout.layers.len() - layout.states().count();
+        self.executor.grow_cache(self.decoder.heads(), layers, self.cache, tree.slots(), most);
+        self.executor.grow_states(&mut layout.states(), self.cache, tree.nodes.len());
     }
 
     /// Submits a decoding step.
@@ -378,14 +381,15 @@ impl<X: Executor> Scheduler<'_, '_, X> {
     fn room(&self) -> usize {
         let future = |leaf: &Leaf| {
             let drawn = leaf.tokens.len();
-            future_pages(leaf.samples.len(), self.expected(leaf.job, drawn) - drawn)
+            let state = self.tree.state_pages;
+            future_pages(state, leaf.samples.len(), self.expected(leaf.job, drawn) - drawn)
         };
         self.limit.saturating_sub(self.tree.used + self.leaves.iter().map(future).sum::<usize>())
     }
 
     /// Pages that the next step needs.
     fn new_pages(&self) -> usize {
-        self.leaves.iter().filter(|leaf| self.tree.nodes[leaf.node].run.is_full()).count()
+        self.leaves.iter().map(|leaf| self.tree.new_pages(leaf.node)).sum()
     }
 
     /// Removes samples, the latest first, until there are enough pages for the next step.
@@ -411,9 +415,15 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.full &= !self.leaves.is_empty();
     }
 
-    /// Pages that a sample to be started is expected to need: `future_pages(n, expected) + 1` is at most `n` times as many, and just that for one.
+    /// Pages that a sample to be started is expected to need: `future_pages(n, expected) + 1` and a state is at most `n` times as many, and just that for one
+    /// without states.
     fn pages_each(&self, job: usize) -> usize {
-        self.expected(job, 0).div_ceil(PAGE) + 2
+        self.expected(job, 0).div_ceil(PAGE) + 2 * (1 + self.tree.state_pages)
+    }
+
+    /// Pages of a job's prompt, and for its state.
+    fn prompt_pages(&self, job: usize) -> usize {
+        self.jobs[job].tokens.len().div_ceil(PAGE) + self.tree.state_pages
     }
 
     /// Samples of a job that so many pages have room for.
@@ -428,8 +438,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             _ if self.full => 0,
             (Some(open), _) => self.fitting(open.job, self.room()).min(open.end - open.next),
             (None, Some((job, samples))) => {
-                let prompt = self.jobs[*job].tokens.len().div_ceil(PAGE);
-                self.fitting(*job, self.room().saturating_sub(prompt)).min(samples.len())
+                let room = self.room().saturating_sub(self.prompt_pages(*job));
+                self.fitting(*job, room).min(samples.len())
             }
             (None, None) => 0,
         }
@@ -476,7 +486,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
                 if !batch.tokens.is_empty() && batch.tokens.len() + job.tokens.len() > g.chunk_tokens {
                     break;
                 }
-                let prompt = job.tokens.len().div_ceil(PAGE);
+                let prompt = self.prompt_pages(index);
                 let count = self.fitting(index, room.saturating_sub(prompt)).min(samples.len());
                 // What continues one of these comes after them.
                 if count == 0 || !fresh.is_empty() && self.beginning(index).is_some() {
@@ -497,9 +507,10 @@ impl<X: Executor> Scheduler<'_, '_, X> {
                     break;
                 }
             }
-            g.grow_cache(self.tree.slots(), self.most_slots);
+            g.grow_cache(&self.tree, self.most_slots);
             let mut chunk = Chunk::default();
             chunk.lay_out(&batch, batch.families().iter());
+            chunk.nodes.extend(fresh.iter().map(|(_, node, ..)| node));
             g.executor.stage(&chunk, &slots, g.lists);
             let pass = Pass::new(g.parameters, &chunk, &*g.lists);
             g.decoder.forward(g.executor, &pass, Keep::Nothing, Some(g.cache), g.workspace)?;
@@ -535,9 +546,11 @@ impl<X: Executor> Scheduler<'_, '_, X> {
     fn beginning(&mut self, job: usize) -> Option<(usize, usize)> {
         let tokens = &self.jobs[job].tokens;
         let (node, cached) = self.tree.beginning(tokens, &mut self.changes.nodes)?;
-        // Each node has a last page that may not be full.
-        let pages = tokens.len().div_ceil(PAGE) + self.tree.depth(node) + self.pages_each(job);
-        (4 * cached >= tokens.len() - cached && pages <= self.room()).then_some((node, cached))
+        // Each node has a last page that may not be full, and a state.
+        let tokens = tokens.len();
+        let nodes = self.tree.depth(node) * (1 + self.tree.state_pages);
+        let pages = self.prompt_pages(job) + nodes + self.pages_each(job);
+        (4 * cached >= tokens - cached && pages <= self.room()).then_some((node, cached))
     }
 
     /// Computes the next prompt if it continues what is in the cache, so that its samples can start. Returns whether it does.
@@ -564,10 +577,11 @@ impl<X: Executor> Scheduler<'_, '_, X> {
                 let pages = &run.pages[..(stored + 1).div_ceil(PAGE)];
                 self.changes.nodes.extend(pages.iter().map(|&page| NodeChange::Page { node: row, page }));
                 let position = (cached + stored) as u32;
-                self.changes.rows.push(DecodeRow { node: row, position });
+                let states = [if stored == 0 { parent } else { node }, node];
+                self.changes.rows.push(DecodeRow { node: row, position, states });
             }
             self.changes.tokens = StepTokens::Known(part.to_vec());
-            g.grow_cache(self.tree.slots(), self.most_slots);
+            g.grow_cache(&self.tree, self.most_slots);
             hidden = g.read(&self.changes)?;
             self.changes.clear();
         }
@@ -609,9 +623,12 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         for index in 0..self.leaves.len() {
             let Leaf { node, job, ref tokens, .. } = self.leaves[index];
             let drawn = tokens.len() + unread;
+            let Node { parent, ref run, .. } = self.tree.nodes[node];
+            let states = [parent.filter(|_| run.len == 0).unwrap_or(node), node];
             self.push_slot(node);
             let job = &self.jobs[job];
-            self.changes.rows.push(DecodeRow { node, position: (job.tokens.len() + drawn - 1) as u32 });
+            let position = (job.tokens.len() + drawn - 1) as u32;
+            self.changes.rows.push(DecodeRow { node, position, states });
             first_draws.push(self.changes.draws.len());
             self.changes.draws.extend(self.leaves[index].samples.iter().map(|&sample| Draw {
                 row: index,
@@ -623,7 +640,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
 
     /// Submits the planned step.
     fn submit(&mut self, g: &mut Generator<'_, X>) -> Result<(), Error> {
-        g.grow_cache(self.tree.slots(), self.most_slots);
+        g.grow_cache(&self.tree, self.most_slots);
         g.step(self.request.sampling, &self.changes)?;
         self.changes.clear();
         Ok(())

@@ -5,7 +5,7 @@
 //!
 //! The layers' matrices of a base in a format of its own (`quantized.rs`) are not in this store. Their spans, which begin where no store ends, are keys.
 
-use crate::config::Config;
+use crate::config::{Config, GatedDeltaNet};
 use crate::families::{Layer, Norms, Weight};
 use crate::quantized::BaseFormat;
 
@@ -47,9 +47,13 @@ pub(crate) struct Linear {
 pub(crate) struct LayerLayout {
     /// What it consists of.
     pub(crate) of: Layer,
+    /// Its number among the layers of its kind: those with keys and values, or those with a state.
+    pub(crate) place: usize,
+    pub(crate) mixer: Option<MixerLayout>,
     pub(crate) attention: Norms<(Span, &'static str)>,
+    /// What only rows need whose results are needed: queries, perhaps each with its gate; or a mixer's gate, `z`.
     pub(crate) q: Linear,
-    /// Outputs: all keys, then all values.
+    /// Outputs: all keys, then all values; or a mixer's queries, keys and values, then `b`, then `a`.
     pub(crate) kv: Linear,
     pub(crate) q_norm: Option<Span>,
     pub(crate) k_norm: Option<Span>,
@@ -67,12 +71,29 @@ impl LayerLayout {
     }
 }
 
+/// The parameters of a recurrent mixer beside its linear maps and its norm.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MixerLayout {
+    pub(crate) of: GatedDeltaNet,
+    /// `[channels, kernel]`.
+    pub(crate) filter: Span,
+    pub(crate) a_log: Span,
+    pub(crate) dt_bias: Span,
+    pub(crate) norm: Span,
+}
+
 /// The kind of a tensor, which determines its initial value and whether weight decay may exclude it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Matrix,
     Bias,
     Norm,
+    /// Of a convolution.
+    Filter,
+    /// Logarithms of a mixer's rates of decay.
+    Rates,
+    /// Ones, whatever is added to the weights of norms: a mixer's norm, and the bias of its steps.
+    Ones,
 }
 
 /// One tensor under its Hugging Face name.
@@ -145,8 +166,8 @@ impl Builder {
             self.line();
             let (outputs, inputs) = (parts.iter().map(|part| part.shape[0]).sum(), parts[0].shape[1]);
             let weight = Span { offset: self.apart.unwrap_or(self.len), len: outputs * inputs };
-            for Weight { module, shape, .. } in parts {
-                self.matrix(format!("model.layers.{layer}.{module}.weight"), shape);
+            for part in parts {
+                self.matrix(part.name(layer), &part.shape);
             }
             Linear { weight, bias: None, outputs, inputs }
         });
@@ -160,9 +181,14 @@ impl Builder {
         linears
     }
 
-    fn norm(&mut self, name: String, shape: &[usize]) -> Span {
+    /// A tensor that begins a line.
+    fn apart_from(&mut self, name: String, shape: &[usize], kind: Kind) -> Span {
         self.line();
-        self.put(name, shape, Kind::Norm)
+        self.put(name, shape, kind)
+    }
+
+    fn norm(&mut self, name: String, shape: &[usize]) -> Span {
+        self.apart_from(name, shape, Kind::Norm)
     }
 }
 
@@ -172,6 +198,7 @@ impl Layout {
         let (d, v) = (config.hidden_size, config.vocab_size);
         let mut b = Builder { tensors: Vec::new(), len: 0, apart: base.map(|_| APART) };
         let embedding = b.put("model.embed_tokens.weight".into(), &[v, d], Kind::Matrix);
+        let mut places = [0; 2];
         let layers = (0..config.num_hidden_layers)
             .map(|index| {
                 let of = config.layer(index);
@@ -183,15 +210,42 @@ impl Layout {
                     Some((b.norm(format!("model.layers.{index}.{module}.weight"), shape), *module))
                 };
                 let before = norm(&mut b, of.attention.before);
-                let [q, k, v] = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"].map(linear);
-                let [q, kv] = b.linears(index, [&[q], &[k, v]]);
+                let mixer = of.mixer.map(|sizes| {
+                    let mut put = |module: &str, kind| {
+                        let weight = linear(module);
+                        b.apart_from(weight.name(index), &weight.shape, kind)
+                    };
+                    MixerLayout {
+                        of: sizes,
+                        filter: put("linear_attn.conv1d", Kind::Filter),
+                        a_log: put("linear_attn.A_log", Kind::Rates),
+                        dt_bias: put("linear_attn.dt_bias", Kind::Ones),
+                        norm: put("linear_attn.norm", Kind::Ones),
+                    }
+                });
+                let ([q, kv], o) = match mixer {
+                    Some(_) => {
+                        let [z, qkv, b_rows, a] = ["in_proj_z", "in_proj_qkv", "in_proj_b", "in_proj_a"]
+                            .map(|name| linear(&format!("linear_attn.{name}")));
+                        (b.linears(index, [&[z], &[qkv, b_rows, a]]), "linear_attn.out_proj")
+                    }
+                    None => {
+                        let [q, k, v] =
+                            ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"].map(linear);
+                        (b.linears(index, [&[q], &[k, v]]), "self_attn.o_proj")
+                    }
+                };
+                let place = &mut places[usize::from(mixer.is_some())];
+                *place += 1;
                 LayerLayout {
                     of,
+                    place: *place - 1,
+                    mixer,
                     q,
                     kv,
                     q_norm: norm(&mut b, Some("self_attn.q_norm")).map(|norm| norm.0),
                     k_norm: norm(&mut b, Some("self_attn.k_norm")).map(|norm| norm.0),
-                    o: b.linear(index, &[linear("self_attn.o_proj")]),
+                    o: b.linear(index, &[linear(o)]),
                     attention: Norms { before, after: norm(&mut b, of.attention.after) },
                     mlp: Norms { before: norm(&mut b, of.mlp.before), after: norm(&mut b, of.mlp.after) },
                     gate_up: b.linear(index, &["mlp.gate_proj", "mlp.up_proj"].map(linear)),
@@ -208,6 +262,11 @@ impl Layout {
         };
         b.line();
         Layout { embedding, layers, norm, head, tensors: b.tensors, len: b.len, base }
+    }
+
+    /// Numbers of a sequence's state, by layer that has one.
+    pub(crate) fn states(&self) -> impl Iterator<Item = usize> + '_ {
+        self.layers.iter().filter_map(|layer| layer.mixer.map(|mixer| mixer.of.state()))
     }
 
     /// The matrices that aren't in the store.

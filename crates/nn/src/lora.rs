@@ -66,9 +66,21 @@ impl Default for LoraConfig {
 }
 
 impl LoraConfig {
-    /// The matrices that can be adapted: every matrix of a layer.
-    pub const TARGETS: [&str; 7] =
-        ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+    /// The matrices that can be adapted: every matrix of a layer, of attention, a recurrent mixer or the MLP. A model need not have all.
+    pub const TARGETS: [&str; 12] = [
+        "q_proj",
+        "k_proj",
+        "v_proj",
+        "o_proj",
+        "in_proj_qkv",
+        "in_proj_z",
+        "in_proj_b",
+        "in_proj_a",
+        "out_proj",
+        "gate_proj",
+        "up_proj",
+        "down_proj",
+    ];
 
     /// Refuses invalid settings and names the field.
     /// Fails if the rank is 0, alpha not a positive number, or the targets are none, repeated, or none of [`LoraConfig::TARGETS`].
@@ -98,6 +110,23 @@ impl LoraConfig {
             }
         }
         Ok(())
+    }
+
+    /// The settings with the targets that a model has.
+    pub(crate) fn of_model(&self, layout: &Layout) -> Result<LoraConfig, Error> {
+        let mut own = self.clone();
+        own.targets.retain(|target| {
+            let alone = LoraConfig { targets: vec![target.clone()], ..LoraConfig::default() };
+            layout.tensors.iter().any(|tensor| alone.adapts(&tensor.name))
+        });
+        if own.targets.is_empty() {
+            return Err(Error::request(
+                "lora.targets",
+                self.targets.join(", "),
+                "matrices that the model has",
+            ));
+        }
+        Ok(own)
     }
 
     /// The factor of `B A`.
@@ -407,7 +436,7 @@ fn module(target: &str) -> String {
     }
     let path = target.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.'));
     match path.map(|(layer, module)| (layer.parse::<usize>(), module.split_once('.'))) {
-        Some((Ok(_), Some(("self_attn" | "mlp", module)))) => module.into(),
+        Some((Ok(_), Some(("self_attn" | "linear_attn" | "mlp", module)))) => module.into(),
         _ => target.into(),
     }
 }
@@ -556,7 +585,7 @@ mod tests {
         });
         assert_eq!(paths.unwrap().0.targets, ["k_proj", "up_proj"]);
         let all = read(|fields| drop(fields.insert("target_modules".into(), json!("all-linear"))));
-        assert_eq!(all.unwrap().0.targets.len(), 7);
+        assert_eq!(all.unwrap().0.targets, LoraConfig::TARGETS);
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! for the largest chunk that an executor takes through the network. Not counted: the program itself, the batch,
 //! tokenizer and data.
 
-use crate::activations::{activations, largest, prefill};
+use crate::activations::{activations, largest, mixer_scratch, prefill};
 use crate::backend::Rollout;
-use crate::cache::{KEPT_BYTES, PAGE, numbers_per_token};
+use crate::cache::{KEPT_BYTES, PAGE, numbers_per_token, state_pages};
 use crate::config::Config;
 use crate::cpu::backend::executors;
 use crate::cpu::executor::{rows_at_a_time, tile_rows};
@@ -152,7 +152,7 @@ impl Needs {
         let tables = precision.map_or(own, |_| gpu::rope_tables(config));
         let mut needs = Needs {
             // With the table of angles.
-            weights: weights + bytes(tables * positions * config.head_dim),
+            weights: weights + bytes(tables * positions * config.rotary_dim()),
             base_weights: bytes(base),
             gradient: if training { bytes(trained * executors + inbox) } else { 0 },
             optimizer: held(if offload { staged_len(slice) } else { 2 * slice })
@@ -194,13 +194,14 @@ impl Needs {
             };
             // A GPU's bound follows from what else it holds.
             let bound = if precision.is_some() { usize::MAX } else { cache_bytes(layout.len) };
-            let mut cached = cached_tokens(workload, executors, 4 * numbers_per_token(config), bound);
+            let mut cached = cached_tokens(workload, executors, config, bound);
             listed = listed.max(rollout.prefilled());
             exact_parts = exact_parts.max(gpu::prefilled_parts(exact, &rollout));
             if let Some(Replicas { precision, memory, .. }) = workload.gpu {
                 if let (Some(memory), None) = (memory, workload.max_cached_tokens) {
                     let room = memory.saturating_sub(gpu::reserved(memory, 0) + needs.kept());
-                    let least = pages_needed(workload.prompt_tokens, 1, workload.new_tokens);
+                    let state = state_pages(config);
+                    let least = pages_needed(state, workload.prompt_tokens, 1, workload.new_tokens);
                     let pages = gpu::cached_pages(config, precision, exact, &rollout, room).max(least);
                     cached = cached.min(PAGE * pages);
                     rollout.samples = rollout.samples.min(pages);
@@ -229,7 +230,13 @@ impl Needs {
             + bytes(executors * logits)
             + match precision {
                 Some(_) => beside + gpu::listed(listed, exact_parts) + 8 * NORM_BLOCKS as u64,
-                None => bytes(threads * panels::SCRATCH),
+                None => {
+                    let (tree, keep) = match training {
+                        true => (workload.family_tokens, Keep::Inputs),
+                        false => (workload.prompt_tokens, Keep::Nothing),
+                    };
+                    bytes(threads * (panels::SCRATCH + mixer_scratch(config, tree, keep)))
+                }
             };
         needs
     }
@@ -267,20 +274,28 @@ impl Workload {
     }
 }
 
-/// The smallest key/value cache in which so many executors can each complete a prompt of this length, in tokens.
+/// The smallest key/value cache in which so many executors can each complete a prompt of this length, in tokens, without recurrent states.
 pub fn least_cached_tokens(prompt_tokens: usize, new_tokens: usize, executors: usize) -> usize {
-    pages_needed(prompt_tokens, 1, new_tokens) * executors * PAGE
+    pages_needed(0, prompt_tokens, 1, new_tokens) * executors * PAGE
 }
 
 /// Largest number of cached tokens over all executors.
-fn cached_tokens(workload: &Workload, executors: usize, token_bytes: usize, cache_bytes: usize) -> usize {
+fn cached_tokens(workload: &Workload, executors: usize, config: &Config, cache_bytes: usize) -> usize {
     let Workload { prompts, prompt_tokens, samples, new_tokens, .. } = *workload;
+    let (state, token_bytes) = (state_pages(config), 4 * numbers_per_token(config));
     let wanted = match workload.gpu {
         // Made at once.
-        Some(_) => prompts * pages_needed(prompt_tokens, samples.div_ceil(prompts).max(1), new_tokens) * PAGE,
-        None => prompts * prompt_tokens.next_multiple_of(PAGE) + samples * new_tokens.next_multiple_of(PAGE),
+        Some(_) => {
+            prompts * pages_needed(state, prompt_tokens, samples.div_ceil(prompts).max(1), new_tokens) * PAGE
+        }
+        None => {
+            let states = (prompts + samples) * state * PAGE;
+            prompts * prompt_tokens.next_multiple_of(PAGE)
+                + samples * new_tokens.next_multiple_of(PAGE)
+                + states
+        }
     };
-    let least = least_cached_tokens(prompt_tokens, new_tokens, executors);
+    let least = pages_needed(state, prompt_tokens, 1, new_tokens) * executors * PAGE;
     let limit = workload.max_cached_tokens.unwrap_or((cache_bytes / token_bytes).max(least));
     wanted.min(limit)
 }

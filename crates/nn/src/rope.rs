@@ -21,7 +21,7 @@ pub(crate) fn frequencies(config: &Config) -> Vec<f32> {
 }
 
 fn frequencies_of(config: &Config, theta: f64, scaling: RopeScaling) -> Vec<f32> {
-    let size = config.head_dim as f64;
+    let size = config.rotary_dim() as f64;
     let of_pair = |pair: usize| {
         let plain = 1.0 / theta.powf(2.0 * pair as f64 / size);
         match scaling {
@@ -65,7 +65,7 @@ fn frequencies_of(config: &Config, theta: f64, scaling: RopeScaling) -> Vec<f32>
             }
         }
     };
-    (0..config.head_dim / 2).map(|pair| of_pair(pair) as f32).collect()
+    (0..config.rotary_dim() / 2).map(|pair| of_pair(pair) as f32).collect()
 }
 
 impl Rope {
@@ -85,7 +85,7 @@ impl Rope {
             });
             angles.map(|angle| (angle.cos() as f32 * factor, angle.sin() as f32 * factor)).unzip()
         };
-        Rope { half: config.head_dim / 2, tables: all.iter().zip([factor, 1.0]).map(table).collect() }
+        Rope { half: config.rotary_dim() / 2, tables: all.iter().zip([factor, 1.0]).map(table).collect() }
     }
 
     /// Number of positions.

@@ -272,6 +272,19 @@ pub(crate) struct AttentionPlan {
     pub(crate) pieces: Vec<Piece>,
 }
 
+/// Most rows of a [`Stretch`]: the states of as many tokens are in memory while their derivatives are computed.
+pub(crate) const STRETCH: usize = 32;
+
+/// Rows of a segment that follow each other, by which recurrent mixers go through a chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) rows: Range<usize>,
+    /// The stretch that it continues, an earlier one.
+    pub(crate) parent: Option<usize>,
+    /// If others continue it, the place of the state after it, counted within its tree.
+    pub(crate) kept: Option<usize>,
+}
+
 /// A prediction within a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pick {
@@ -292,6 +305,10 @@ pub(crate) struct Chunk {
     pub(crate) picks: Vec<Pick>,
     /// The batch's index of each pick.
     pub(crate) indices: Vec<usize>,
+    /// All rows, tree by tree.
+    pub(crate) stretches: Vec<Stretch>,
+    /// The node that keeps each family's last state, if its keys and values are cached.
+    pub(crate) nodes: Vec<usize>,
     /// Where each family ends: (rows, predicting rows, picks).
     pub(crate) ends: Vec<(usize, usize, usize)>,
 }
@@ -304,6 +321,8 @@ impl Chunk {
         self.picks.clear();
         self.indices.clear();
         self.ends.clear();
+        self.stretches.clear();
+        self.nodes.clear();
         for plan in [&mut self.all, &mut self.predicting] {
             plan.rows.clear();
             plan.pieces.clear();
@@ -360,6 +379,34 @@ impl Chunk {
                 }
             }
             self.ends.push((rows, self.predicting.rows.len(), self.picks.len()));
+            self.lay_out_stretches(&segments);
+        }
+    }
+
+    /// Adds the stretches of a tree's segments: (first row, length, _, depth) in depth-first order.
+    fn lay_out_stretches(&mut self, segments: &[(usize, usize, u32, usize)]) {
+        let first = self.stretches.len();
+        // The last stretch of the latest segment of each depth.
+        let mut ends: Vec<usize> = Vec::new();
+        for &(row, len, _, depth) in segments {
+            ends.truncate(depth);
+            for start in (row..row + len).step_by(STRETCH) {
+                let own = if start == row { depth } else { depth + 1 };
+                let parent = own.checked_sub(1).map(|above| ends[above]);
+                let rows = start..(start + STRETCH).min(row + len);
+                ends.truncate(depth);
+                ends.push(self.stretches.len());
+                self.stretches.push(Stretch { rows, parent, kept: None });
+            }
+        }
+        let mut kept = 0;
+        for index in first..self.stretches.len() {
+            if let Some(parent) = self.stretches[index].parent
+                && self.stretches[parent].kept.is_none()
+            {
+                self.stretches[parent].kept = Some(kept);
+                kept += 1;
+            }
         }
     }
 }

@@ -39,10 +39,12 @@ pub(crate) struct Tree {
     pub(crate) nodes: Vec<Node>,
     vacant: Vec<usize>,
     pages: Pages,
-    /// Pages of nodes that are needed.
+    /// Pages of nodes that are needed, and those for their states.
     pub(crate) used: usize,
-    /// Pages of those that are kept.
+    /// Those of nodes that are kept.
     kept: usize,
+    /// As many pages as a node's state takes the memory of, where layers have one.
+    pub(crate) state_pages: usize,
     /// Whether nodes are kept when nobody needs them.
     pub(crate) keep: bool,
     /// The limit on pages for which the cache was made, if there may be kept ones.
@@ -63,6 +65,23 @@ impl Tree {
     /// Number of slots up to the highest so far.
     pub(crate) fn slots(&self) -> usize {
         self.pages.slots()
+    }
+
+    /// The pages of a node, and those for its state.
+    fn pages_of(&self, node: usize) -> usize {
+        match self.nodes[node].run.pages.len() {
+            0 => 0,
+            pages => pages + self.state_pages,
+        }
+    }
+
+    /// Pages that one more token of a node needs.
+    pub(crate) fn new_pages(&self, node: usize) -> usize {
+        let run = &self.nodes[node].run;
+        match run.pages.len() {
+            0 => 1 + self.state_pages,
+            _ => usize::from(run.is_full()),
+        }
     }
 
     /// Adds a node with one holder.
@@ -116,9 +135,10 @@ impl Tree {
             if node.idle.take().is_none() {
                 return;
             }
-            self.kept -= node.run.pages.len();
-            self.used += node.run.pages.len();
-            let Some(parent) = node.parent else { return };
+            let parent = node.parent;
+            self.kept -= self.pages_of(index);
+            self.used += self.pages_of(index);
+            let Some(parent) = parent else { return };
             self.nodes[parent].kept -= 1;
             index = parent;
         }
@@ -128,13 +148,14 @@ impl Tree {
     pub(crate) fn release(&mut self, mut index: usize) {
         self.clock += 1;
         loop {
+            let pages = self.pages_of(index);
             let node = &mut self.nodes[index];
             node.holders -= 1;
             if node.holders > 0 {
                 return;
             }
             let parent = node.parent;
-            self.used -= node.run.pages.len();
+            self.used -= pages;
             if self.keep && node.run.len > 0 {
                 // The last token may be in one of both alone: not yet in the cache, or there because a step ran ahead.
                 node.tokens.truncate(node.run.len);
@@ -143,7 +164,7 @@ impl Tree {
                 self.pages.give_back(&mut beyond);
                 (node.logp, node.entropy) = (Vec::new(), Vec::new());
                 node.idle = Some(self.clock);
-                self.kept += node.run.pages.len();
+                self.kept += self.pages_of(index);
                 if let Some(parent) = parent {
                     self.nodes[parent].kept += 1;
                 }
@@ -167,7 +188,7 @@ impl Tree {
     fn evict(&mut self) -> bool {
         let last = |(index, node): (usize, &Node)| node.idle.filter(|_| node.kept == 0).map(|at| (at, index));
         let Some((_, index)) = self.nodes.iter().enumerate().filter_map(last).min() else { return false };
-        self.kept -= self.nodes[index].run.pages.len();
+        self.kept -= self.pages_of(index);
         if let Some(parent) = self.nodes[index].parent {
             self.nodes[parent].kept -= 1;
         }
@@ -183,11 +204,12 @@ impl Tree {
     /// Adds a token to a node's sequence in the cache and returns its slot. With more than `limit` pages in use, kept ones make room.
     pub(crate) fn push_slot(&mut self, node: usize, limit: usize, changes: &mut Vec<NodeChange>) -> u32 {
         if self.nodes[node].run.is_full() {
-            while self.used + self.kept >= limit && self.evict() {}
+            let more = self.new_pages(node);
+            while self.used + self.kept + more > limit && self.evict() {}
             let page = self.pages.take();
             self.nodes[node].run.pages.push(page);
             changes.push(NodeChange::Page { node, page });
-            self.used += 1;
+            self.used += more;
         }
         self.nodes[node].run.push()
     }
@@ -200,7 +222,7 @@ impl Tree {
     }
 
     /// The node whose sequence is the longest beginning of `prompt` in the cache, and the length of that: less than the whole, because the last token
-    /// predicts. If it ends inside a node, the rest of that becomes a node of its own.
+    /// predicts. If it ends inside a node, the rest of that becomes a node of its own; where layers have a state, it is left out, because a node has only its last.
     pub(crate) fn beginning(
         &mut self,
         prompt: &[u32],
@@ -211,7 +233,10 @@ impl Tree {
             return None;
         }
         loop {
-            let stored = |node: &Node| common(&node.tokens[..node.run.len], &prompt[depth..]);
+            let stored = |node: &Node| {
+                let shared = common(&node.tokens[..node.run.len], &prompt[depth..]);
+                if self.state_pages > 0 && shared < node.run.len { 0 } else { shared }
+            };
             let children = self.nodes.iter().enumerate().filter(|(_, node)| {
                 (node.holders > 0 || node.idle.is_some()) && node.parent == found && node.logp.is_empty()
             });
@@ -226,7 +251,7 @@ impl Tree {
                 continue;
             }
             let whole = shared.min(prompt.len() - 1 - depth) / PAGE * PAGE;
-            if whole > 0 {
+            if whole > 0 && self.state_pages == 0 {
                 found = Some(self.split(index, whole, changes));
                 depth += whole;
             }

@@ -26,6 +26,8 @@ use fgrpo_files as input;
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
+/// How the names of a text part's tensors begin in a model with other parts.
+const INNER: &str = "model.language_model.";
 
 /// An opened checkpoint, after a check that all tensors exist with the right shape and a supported type.
 #[derive(Debug)]
@@ -65,7 +67,16 @@ impl Checkpoint {
         if let Some(ids) = end_tokens(&dir.join("generation_config.json"))? {
             config.eos_token_id = ids;
         }
-        let (files, place) = open_files(dir)?;
+        let (mut files, place) = open_files(dir)?;
+        let whole = config.architecture.family().whole;
+        let place = match whole.filter(|_| place.keys().any(|name| name.starts_with(INNER))) {
+            None => place,
+            Some(_) => {
+                files.iter_mut().for_each(|file| file.rename(INNER));
+                let files = files.iter().enumerate();
+                files.flat_map(|(i, file)| file.names().map(move |name| (name.to_string(), i))).collect()
+            }
+        };
         let source = Source::Folder { files, place };
         let checkpoint = Checkpoint { path: dir.into(), config, source, untied: false };
         checkpoint.check_tensors()?;
@@ -212,9 +223,19 @@ impl Checkpoint {
             }
         }
         let known: BTreeSet<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
+        let parts = self.config.architecture.family().whole.map_or(&[][..], |whole| whole.left_out);
+        for part in parts {
+            let count = self.stored().filter(|name| name.starts_with(part)).count();
+            if count > 0 {
+                let path = self.path.display();
+                tracing::warn!(
+                    "{path}: {count} tensors {part}* are no part of the text model and are left out"
+                );
+            }
+        }
         for name in self.stored().filter(|name| !known.contains(name.as_str())) {
             // Old Llama files carry their rotary tables; the configuration determines them.
-            if name.ends_with(".rotary_emb.inv_freq") {
+            if name.ends_with(".rotary_emb.inv_freq") || parts.iter().any(|part| name.starts_with(part)) {
                 continue;
             }
             if bitsandbytes::matrix_of(name)

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use fgrpo_nn::Error;
-use fgrpo_nn::config::{Architecture, Config, LayerType, RopeScaling};
+use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, LayerType, RopeScaling};
 use fgrpo_nn::weights::{Checkpoint, Dtype, TensorFile, TensorWriter, write_checkpoint};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -15,12 +15,19 @@ use serde_json::{Value, json};
 fn config(architecture: Architecture, tied: bool) -> Config {
     let gemma = architecture == Architecture::Gemma3Text;
     let windows = gemma || architecture == Architecture::Olmo3;
+    let recurrent = architecture == Architecture::Qwen3_5Text;
+    let kinds = [(windows, LayerType::SlidingAttention), (recurrent, LayerType::LinearAttention)];
+    let kind = kinds.into_iter().find_map(|(has, kind)| has.then_some(kind));
     Config {
-        layer_types: if windows {
-            vec![LayerType::SlidingAttention, LayerType::FullAttention]
-        } else {
-            vec![]
-        },
+        layer_types: kind.map_or_else(Vec::new, |kind| vec![kind, LayerType::FullAttention]),
+        linear_attention: recurrent.then_some(GatedDeltaNet {
+            linear_conv_kernel_dim: 3,
+            linear_key_head_dim: 5,
+            linear_value_head_dim: 4,
+            linear_num_key_heads: 2,
+            linear_num_value_heads: 6,
+        }),
+        partial_rotary_factor: recurrent.then_some(0.75),
         rope_local_base_freq: windows.then_some(1e3),
         query_pre_attn_scalar: gemma.then_some(5),
         architecture,

@@ -39,6 +39,16 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
     assert_eq!(gemma.config().rope_scaling, RopeScaling::Linear { factor: 2.0 });
     assert_eq!((gemma.config().rope_theta, gemma.config().rope_local_base_freq), (1e4, Some(100.0)));
     assert_eq!((gemma.config().sliding_window, gemma.config().query_pre_attn_scalar), (Some(7), Some(10)));
+    let qwen = golden::checkpoint("qwen3_5_text");
+    let linear = LayerType::LinearAttention;
+    assert_eq!(qwen.config().layer_types, [linear, full, linear]);
+    assert_eq!(qwen.config().partial_rotary_factor, Some(0.25));
+    let sizes = qwen.config().linear_attention.unwrap();
+    assert_eq!((sizes.linear_num_key_heads, sizes.linear_num_value_heads), (3, 6));
+    assert_eq!(
+        (sizes.linear_key_head_dim, sizes.linear_value_head_dim, sizes.linear_conv_kernel_dim),
+        (8, 8, 4)
+    );
     // As transformers 5.24 infers it from the factor, and from mscale.
     for (case, wanted) in [("qwen3_yarn", 0.1 * 4f64.ln() + 1.0), ("ministral3", 1.0)] {
         let RopeScaling::Yarn { attention_factor, .. } = golden::checkpoint(case).config().rope_scaling

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 /// LoRA's `alpha`, which the API doesn't set: the update's factor is 32 / rank.
 const ALPHA: f64 = 32.0;
-/// The matrices of attention, the first of [`LoraConfig::TARGETS`].
-const ATTENTION: usize = 4;
+/// The matrices of attention and recurrent mixers, the first of [`LoraConfig::TARGETS`].
+const ATTENTION: usize = 9;
 
 /// A model's id: its session and its number there.
 pub(crate) type ModelId = String;

@@ -23,6 +23,7 @@ struct File {
     rope_theta: Option<f64>,
     /// transformers' for the family.
     default_theta: Option<f64>,
+    partial_rotary_factor: Option<f64>,
     /// Preferred by transformers to that of the scaling.
     original_max_position_embeddings: Option<usize>,
 }
@@ -34,6 +35,7 @@ struct Rope {
     /// Its name before transformers 4.43.
     r#type: Option<String>,
     rope_theta: Option<f64>,
+    partial_rotary_factor: Option<f64>,
     factor: Option<f64>,
     low_freq_factor: Option<f64>,
     high_freq_factor: Option<f64>,
@@ -57,16 +59,19 @@ impl Config {
     /// The configuration in a `config.json`'s object; `place` is the file's name for messages.
     pub fn from_json(map: &Map<String, Value>, place: &str) -> Result<Config, Error> {
         let fields = Fields { place, map };
+        if let Some(text) = text_part(&fields)? {
+            return Config::from_json(&text, &format!("{place}: text_config"));
+        }
         let architecture = architecture(&fields)?;
         let family = architecture.family();
+        let mut all = object((family.defaults)());
+        let partial = all.contains_key(PARTIAL);
         // Settings of which one value is supported: these, unless the family has its own.
-        let mut supported = object(json!({
-            "hidden_act": "silu", "mlp_bias": false, "is_causal": true, "partial_rotary_factor": 1.0,
-        }));
+        let mut supported = object(json!({"hidden_act": "silu", "mlp_bias": false, "is_causal": true}));
+        supported.extend((!partial).then(|| (PARTIAL.to_string(), json!(1.0))));
         supported.extend(object((family.supported)()));
         fields.only(&supported)?;
         refuse_quantized(&fields)?;
-        let mut all = object((family.defaults)());
         // A null is a value where there may be none of a setting, and leaves others at their defaults.
         let none = ["num_key_value_heads", "bos_token_id", "eos_token_id", "pad_token_id", "sliding_window"];
         let given = map.iter().filter(|(field, value)| !value.is_null() || none.contains(&field.as_str()));
@@ -79,7 +84,7 @@ impl Config {
             return fields.refuse("num_attention_heads", wanted);
         }
         let head_dim = file.head_dim.or(hidden_size.checked_div(heads)).unwrap_or(0);
-        let (rope_theta, rope_scaling) = rope(&fields, &file)?;
+        let (rope_theta, rope_scaling, share) = rope(&fields, &file, partial)?;
         let own = json!({
             "num_key_value_heads": file.num_key_value_heads.unwrap_or(heads), "head_dim": head_dim, "rope_theta": rope_theta,
         });
@@ -87,6 +92,7 @@ impl Config {
         let fields = Fields { place, map: &all };
         let mut config: Config = fields.read()?;
         (config.architecture, config.rope_scaling) = (architecture, rope_scaling);
+        config.partial_rotary_factor = share.filter(|_| partial);
         // Sizes first: the family's settings may be one per layer.
         config.validate_at(place)?;
         (family.read)(&fields, &mut config)?;
@@ -102,6 +108,8 @@ impl Config {
             .then(|| serde_json::to_value(self.rope_scaling).expect("numbers"));
         let mut parameters = scaling.clone().unwrap_or_else(|| json!({"rope_type": "default"}));
         parameters["rope_theta"] = json!(self.rope_theta);
+        let share = self.partial_rotary_factor.map(|share| (PARTIAL.to_string(), json!(share)));
+        parameters.as_object_mut().expect("an object").extend(share.clone());
         let mut map = object(json!({
             "architectures": [family.class_name],
             "model_type": family.model_type,
@@ -121,6 +129,7 @@ impl Config {
             "tie_word_embeddings": self.tie_word_embeddings,
             "attention_dropout": 0.0,
         }));
+        map.extend(share);
         map.extend(object((family.supported)()));
         map.extend(object((family.write)(self)));
         let eos = match self.eos_token_id.as_slice() {
@@ -139,6 +148,31 @@ impl Config {
         })));
         map
     }
+}
+
+/// The share of a head that rotary embedding turns: a setting of families with a default for it.
+const PARTIAL: &str = "partial_rotary_factor";
+
+/// The settings of the text part, if the file is that of a model with others.
+fn text_part(fields: &Fields<'_>) -> Result<Option<Map<String, Value>>, Error> {
+    let mut wholes = Architecture::ALL.into_iter().filter_map(|a| a.family().whole);
+    let Some(name) = fields.get("model_type").and_then(Value::as_str) else { return Ok(None) };
+    if !wholes.any(|whole| whole.model_type == name) {
+        return Ok(None);
+    }
+    let Some(Value::Object(text)) = fields.get("text_config") else {
+        return fields.refuse("text_config", "the text model's settings");
+    };
+    let mut text = text.clone();
+    // The whole model's, by which transformers ties its head and reads its weights.
+    for field in ["tie_word_embeddings", "quantization_config", "compression_config"] {
+        text.extend(fields.get(field).map(|value| (field.to_string(), value.clone())));
+    }
+    for field in ["bos_token_id", "eos_token_id", "pad_token_id"] {
+        let absent = text.get(field).is_none_or(Value::is_null);
+        text.extend(fields.get(field).filter(|_| absent).map(|value| (field.to_string(), value.clone())));
+    }
+    Ok(Some(text))
 }
 
 /// The family, from `architectures`, or from `model_type` if that is absent.
@@ -194,9 +228,9 @@ fn refuse_quantized(fields: &Fields<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Base and scaling of the rotary frequencies. `rope_scaling` and `rope_parameters` may both be present.
-fn rope(fields: &Fields<'_>, file: &File) -> Result<(f64, RopeScaling), Error> {
-    let (mut theta, mut scaling) = (file.rope_theta, None);
+/// Base and scaling of the rotary frequencies, and the share of a head that they turn. `rope_scaling` and `rope_parameters` may both be present.
+fn rope(fields: &Fields<'_>, file: &File, partial: bool) -> Result<(f64, RopeScaling, Option<f64>), Error> {
+    let (mut theta, mut scaling, mut share) = (file.rope_theta, None, None);
     for name in ["rope_parameters", "rope_scaling"] {
         let map = match fields.get(name) {
             None => continue,
@@ -210,8 +244,16 @@ fn rope(fields: &Fields<'_>, file: &File) -> Result<(f64, RopeScaling), Error> {
         };
         let place = format!("{}: {name}", fields.place);
         let inner = Fields { place: &place, map };
-        inner.only(&object(json!({"partial_rotary_factor": 1.0})))?;
+        if !partial {
+            inner.only(&object(json!({PARTIAL: 1.0})))?;
+        }
         let rope: Rope = inner.read()?;
+        if let (Some(other), Some(found)) = (share, rope.partial_rotary_factor)
+            && other != found
+        {
+            return inner.refuse(PARTIAL, format!("{other}, as elsewhere in the file"));
+        }
+        share = share.or(rope.partial_rotary_factor);
         if let (Some(outer), Some(found)) = (theta, rope.rope_theta)
             && outer != found
         {
@@ -224,7 +266,8 @@ fn rope(fields: &Fields<'_>, file: &File) -> Result<(f64, RopeScaling), Error> {
         }
         scaling = Some(here);
     }
-    Ok((theta.or(file.default_theta).unwrap_or(10_000.0), scaling.unwrap_or(RopeScaling::Default)))
+    let theta = theta.or(file.default_theta).unwrap_or(10_000.0);
+    Ok((theta, scaling.unwrap_or(RopeScaling::Default), share.or(file.partial_rotary_factor)))
 }
 
 fn scaling_of(inner: &Fields<'_>, rope: &Rope, file: &File) -> Result<RopeScaling, Error> {

@@ -4,6 +4,7 @@ mod attention;
 mod decoding;
 mod head;
 mod linear;
+mod mixer;
 mod norms;
 mod rows;
 
@@ -27,7 +28,7 @@ use crate::executor::{Holds, Memory};
 use crate::layout::Span;
 use crate::rope::Rope;
 use crate::sampling::Drawn;
-use crate::segments::Chunk;
+use crate::segments::{Chunk, Stretch};
 
 /// Scratch of one thread.
 #[derive(Default)]
@@ -35,6 +36,8 @@ struct Scratch {
     attention: AttentionScratch,
     sampler: sampler::Scratch,
     drawn: Vec<Drawn>,
+    /// Of a recurrent mixer's head.
+    states: Buffer,
 }
 
 /// A team and its memory.
@@ -59,6 +62,7 @@ pub(crate) struct CpuExecutor {
     low_rank: Buffer,
     /// Values of some rows of a quantized matrix.
     tile: Buffer,
+    mixer: mixer::MixerScratch,
 }
 
 impl CpuExecutor {
@@ -78,6 +82,7 @@ impl CpuExecutor {
             spare: Vec::new(),
             low_rank: Buffer::default(),
             tile: Buffer::default(),
+            mixer: mixer::MixerScratch::default(),
         }
     }
 
@@ -144,6 +149,8 @@ impl CpuExecutor {
 #[derive(Default)]
 pub(crate) struct Cache {
     layers: Vec<Buffer>,
+    /// States by node: per layer that has one, of all heads, then the convolution's inputs, the latest first.
+    states: Vec<Buffer>,
 }
 
 fn part(store: &[f32], span: Span) -> &[f32] {
@@ -177,6 +184,15 @@ impl Memory for CpuExecutor {
         lists.all.clone_from(&chunk.all);
         lists.predicting.clone_from(&chunk.predicting);
         lists.picks.clone_from(&chunk.picks);
+        lists.stretches.clone_from(&chunk.stretches);
+        lists.nodes.clone_from(&chunk.nodes);
+        lists.previous.clear();
+        for Stretch { rows, parent, .. } in &chunk.stretches {
+            lists
+                .previous
+                .push(parent.map_or(u32::MAX, |parent| chunk.stretches[parent].rows.end as u32 - 1));
+            lists.previous.extend(rows.start as u32..rows.end as u32 - 1);
+        }
         lists.query_positions.clear();
         let positions = chunk.predicting.rows.iter().map(|&row| chunk.positions[row as usize]);
         lists.query_positions.extend(positions);

@@ -1,7 +1,7 @@
 //! The lists of a pass: which tokens, where, and what attends to what.
 
 use crate::executor::Rows;
-use crate::segments::{AttentionPlan, Pick};
+use crate::segments::{AttentionPlan, Pick, Stretch};
 
 /// The lists of a pass, or of a decoding step.
 #[derive(Default)]
@@ -14,6 +14,11 @@ pub(crate) struct Lists {
     pub(super) predicting: AttentionPlan,
     pub(super) picks: Vec<Pick>,
     pub(super) slots: Vec<u32>,
+    pub(super) stretches: Vec<Stretch>,
+    /// The row before each row of its path; `u32::MAX` if there is none.
+    pub(super) previous: Vec<u32>,
+    /// The node that keeps each tree's last state, if there are such.
+    pub(super) nodes: Vec<usize>,
 }
 
 impl Lists {

@@ -322,6 +322,115 @@ vectorised! {
         }
     }
 
+    /// `y = sigmoid(gate) * x`.
+    fn sigmoid_gate(gate: &[f32], x: &[f32], y: &mut [f32]) {
+        let n = gate.len();
+        let (x, y) = (&x[..n], &mut y[..n]);
+        for i in 0..n {
+            y[i] = x[i] / (1.0 + exp::<FMA>(-gate[i]));
+        }
+    }
+
+    /// As [`swiglu_backward`], for [`sigmoid_gate`].
+    fn sigmoid_gate_backward(gate: &mut [f32], x: &mut [f32], y: &mut [f32]) {
+        let n = gate.len();
+        let (x, y) = (&mut x[..n], &mut y[..n]);
+        for i in 0..n {
+            let d = y[i];
+            let sigmoid = 1.0 / (1.0 + exp::<FMA>(-gate[i]));
+            y[i] = x[i] * sigmoid;
+            gate[i] = d * y[i] * (1.0 - sigmoid);
+            x[i] = d * sigmoid;
+        }
+    }
+
+    /// `x = silu(x)`.
+    fn silu(x: &mut [f32]) {
+        for x in x {
+            *x /= 1.0 + exp::<FMA>(-*x);
+        }
+    }
+
+    /// `d` becomes the derivative by `x`.
+    fn silu_backward(x: &[f32], d: &mut [f32]) {
+        let n = x.len();
+        let d = &mut d[..n];
+        for i in 0..n {
+            let sigmoid = 1.0 / (1.0 + exp::<FMA>(-x[i]));
+            d[i] *= fma::<FMA>(x[i] * sigmoid, 1.0 - sigmoid, sigmoid);
+        }
+    }
+
+    /// `y += a * b`, element by element.
+    fn multiply_add(a: &[f32], b: &[f32], y: &mut [f32]) {
+        let n = a.len();
+        let (b, y) = (&b[..n], &mut y[..n]);
+        for i in 0..n {
+            y[i] = fma::<FMA>(a[i], b[i], y[i]);
+        }
+    }
+
+    /// One token of the gated delta rule: the state, `[keys, values]`, keeps a share; what it then says of `k` is corrected towards `v`, by `write`; `out` is what it says of `q`.
+    /// `error` is what was wrong.
+    fn delta_step(state: &mut [f32], q: &[f32], k: &[f32], v: &[f32], write: f32, keep: f32, error: &mut [f32], out: &mut [f32]) {
+        let n = v.len();
+        let (error, out) = (&mut error[..n], &mut out[..n]);
+        error.fill(0.0);
+        for (state, &k) in state.chunks_exact_mut(n).zip(k) {
+            for i in 0..n {
+                state[i] *= keep;
+                error[i] = fma::<FMA>(k, state[i], error[i]);
+            }
+        }
+        for i in 0..n {
+            error[i] = v[i] - error[i];
+        }
+        out.fill(0.0);
+        for (state, (&k, &q)) in state.chunks_exact_mut(n).zip(k.iter().zip(q)) {
+            let k = k * write;
+            for i in 0..n {
+                state[i] = fma::<FMA>(k, error[i], state[i]);
+                out[i] = fma::<FMA>(q, state[i], out[i]);
+            }
+        }
+    }
+
+    /// The derivatives of [`delta_step`], from the states before and after it and `[q, k, error, dout]`: `dstate` becomes that of the state before, those of query and key
+    /// are added to `dq` and `dk`, and `dv` is replaced. Returns those of `[write, keep]`.
+    fn delta_step_backward(before: &[f32], after: &[f32], dstate: &mut [f32], token: [&[f32]; 4], gates: [f32; 2], dq: &mut [f32], dk: &mut [f32], dv: &mut [f32]) -> [f32; 2] {
+        let ([q, k, error, dout], [write, keep]) = (token, gates);
+        let n = error.len();
+        let (dout, dv) = (&dout[..n], &mut dv[..n]);
+        // First the derivative of `write * error`.
+        dv.fill(0.0);
+        for (row, dstate) in dstate.chunks_exact_mut(n).enumerate() {
+            let (after, q, k) = (&after[row * n..][..n], q[row], k[row]);
+            for i in 0..n {
+                dstate[i] = fma::<FMA>(q, dout[i], dstate[i]);
+                dv[i] = fma::<FMA>(k, dstate[i], dv[i]);
+            }
+            dq[row] += lanes!(n, |i| after[i] * dout[i]);
+            dk[row] += write * lanes!(n, |i| dstate[i] * error[i]);
+        }
+        let dwrite = lanes!(n, |i| dv[i] * error[i]);
+        for dv in dv.iter_mut() {
+            *dv *= write;
+        }
+        let mut dkeep = 0.0;
+        for (row, dstate) in dstate.chunks_exact_mut(n).enumerate() {
+            let (before, k) = (&before[row * n..][..n], k[row]);
+            dk[row] -= keep * lanes!(n, |i| before[i] * dv[i]);
+            for i in 0..n {
+                dstate[i] = fma::<FMA>(-k, dv[i], dstate[i]);
+            }
+            dkeep += lanes!(n, |i| dstate[i] * before[i]);
+            for dstate in dstate.iter_mut() {
+                *dstate *= keep;
+            }
+        }
+        [dwrite, dkeep]
+    }
+
     /// `x = exp(x * factor - offset)`; returns the sum.
     fn exp_sum(x: &mut [f32], factor: f32, offset: f32) -> f32 {
         let mut sums = [0.0f32; LANES];

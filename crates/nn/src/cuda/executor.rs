@@ -20,7 +20,7 @@ use super::needs::{LOGITS, MOVED, SUMMED_ROWS, pass_logits};
 use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use crate::engine::Precision;
-use crate::executor::{Holds, Memory};
+use crate::executor::{Holds, Memory, MixerOps};
 use crate::layout::Write;
 use crate::segments::Chunk;
 
@@ -226,6 +226,9 @@ impl Memory for CudaExecutor {
         x.first_non_finite(&self.stream, len)
     }
 }
+
+/// None of them: models with these are refused.
+impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor {}
 
 /// Keys and values by slot: per layer, rows as the key/value projection makes them.
 #[derive(Default)]

@@ -2,9 +2,9 @@
 
 use crate::checks::Checks;
 use crate::error::Error;
-use crate::executor::{Attention, Executor, HeadRows, Heads, Holds, Rotation, Rows};
+use crate::executor::{Attention, Executor, Gate, HeadRows, Heads, Holds, Mixer, Norm, Rotation, Rows};
 use crate::families::QkNorm;
-use crate::layout::{LayerLayout, Linear, Span, Write};
+use crate::layout::{LayerLayout, Linear, MixerLayout, Span, Write};
 
 use super::workspace::{Normed, SavedActivations, Workspace};
 use super::{Decoder, Gradients, Parameters};
@@ -15,7 +15,6 @@ pub(super) type Saved<X> = SavedActivations<<X as crate::executor::Memory>::Buff
 /// One pass through a layer.
 pub(super) struct LayerPass<'a, X: Executor> {
     pub(super) p: Parameters<'a, X>,
-    pub(super) index: usize,
     pub(super) layer: &'a LayerLayout,
     pub(super) lists: &'a X::Lists,
     /// Rows with keys.
@@ -26,9 +25,64 @@ pub(super) struct LayerPass<'a, X: Executor> {
     pub(super) checks: Checks,
 }
 
-/// Attention's last map in a check's error, by itself and with what is added; and the MLP's.
-pub(super) const O_PROJ: [&str; 2] = ["self_attn.o_proj", "self_attn.o_proj (with the residual)"];
+/// The MLP's last map in a check's error, by itself and with what is added.
 const DOWN_PROJ: [&str; 2] = ["mlp.down_proj", "mlp.down_proj (with the residual)"];
+
+/// The maps of attention, or of a mixer, in a check's error: those of all rows with their widths; the last as [`DOWN_PROJ`]; the first together.
+pub(super) struct Names {
+    pub(super) q: &'static str,
+    pub(super) kv: [(&'static str, usize); 3],
+    pub(super) o: [&'static str; 2],
+    gate: &'static str,
+    inputs: &'static str,
+}
+
+/// Those of a layer.
+pub(super) fn names(layer: &LayerLayout) -> Names {
+    match layer.mixer {
+        Some(MixerLayout { of, .. }) => Names {
+            q: "linear_attn.in_proj_z",
+            kv: [
+                ("linear_attn.in_proj_qkv", of.channels()),
+                ("linear_attn.in_proj_b", of.linear_num_value_heads),
+                ("linear_attn.in_proj_a", of.linear_num_value_heads),
+            ],
+            o: ["linear_attn.out_proj", "linear_attn.out_proj (with the residual)"],
+            gate: "linear_attn (gate)",
+            inputs: "linear_attn.in_proj_qkv, in_proj_z, in_proj_b and in_proj_a",
+        },
+        None => Names {
+            q: "self_attn.q_proj",
+            kv: [
+                ("self_attn.k_proj", layer.kv.outputs / 2),
+                ("self_attn.v_proj", layer.kv.outputs / 2),
+                ("", 0),
+            ],
+            o: ["self_attn.o_proj", "self_attn.o_proj (with the residual)"],
+            gate: "self_attn (output gate)",
+            inputs: "self_attn.q_proj, k_proj and v_proj",
+        },
+    }
+}
+
+/// The gate of a layer's attention or mixer.
+pub(super) fn gate(layer: &LayerLayout) -> Option<Gate> {
+    if layer.mixer.is_some() { Some(Gate::Silu) } else { layer.of.output_gate.then_some(Gate::Sigmoid) }
+}
+
+impl<'a, X: Executor> LayerPass<'a, X> {
+    pub(super) fn mixer(&self, layout: MixerLayout) -> Mixer<'a, X::Weights> {
+        Mixer { weights: self.p.weights, layout, place: self.layer.place }
+    }
+
+    /// A mixer's norm, of each head of its results; nothing is added to its weights.
+    fn mixer_norm(&self, MixerLayout { of, norm, .. }: MixerLayout) -> (Norm<'a, X::Weights>, HeadRows) {
+        let (rows, size) = (self.queries, of.linear_value_head_dim);
+        let heads =
+            HeadRows { rows, first: 0, stride: of.value_width(), count: of.linear_num_value_heads, size };
+        (Norm { offset: 0.0, ..self.p.norm(norm, rows) }, heads)
+    }
+}
 
 impl Decoder {
     fn attention<'a, X: Executor>(&self, of: &LayerPass<'a, X>) -> Attention<'a, X::Lists> {
@@ -127,25 +181,114 @@ impl Decoder {
     ) -> Result<(), Error> {
         let LayerPass { p, layer, lists, checks, count: n, queries: m, which, .. } = *of;
         let (d, all, own) = (self.config.hidden_size, (Rows::All, n), (which, m));
-        let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
+        let (q_width, kv_width, names, gate) = (layer.q.outputs, layer.kv.outputs, names(layer), gate(layer));
         let (scale, normed) = (&mut saved.attention_scale, &mut w.normed);
         let input = self.norm_before(e, of, layer.attention.before, all, x, scale, normed)?;
         e.reserve(&mut saved.kv, Holds::Activations, n * kv_width);
         p.linear(e, layer.kv, n, input, None, &mut saved.kv);
-        let keys_and_values = [("self_attn.k_proj", kv_width / 2), ("self_attn.v_proj", kv_width / 2)];
-        checks.finite(e, all, &keys_and_values, &saved.kv)?;
-        e.reserve(&mut saved.q, Holds::Activations, m * q_width);
+        checks.finite(e, all, &names.kv, &saved.kv)?;
+        let q = match gate {
+            None => &mut saved.q,
+            Some(Gate::Sigmoid) => &mut w.halves,
+            Some(Gate::Silu) => &mut saved.gate,
+        };
+        e.reserve(q, Holds::Activations, m * q_width);
         e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
         match which {
             Rows::Predicting => {
                 e.gather(d, lists, input, &mut w.normed_rows);
-                p.linear(e, layer.q, m, &w.normed_rows, None, &mut saved.q);
+                p.linear(e, layer.q, m, &w.normed_rows, None, q);
                 // The residual of these rows.
                 e.gather(d, lists, x, &mut w.normed_rows);
             }
-            Rows::All => p.linear(e, layer.q, m, input, None, &mut saved.q),
+            Rows::All => p.linear(e, layer.q, m, input, None, q),
         }
-        checks.finite(e, own, &[("self_attn.q_proj", q_width)], &saved.q)?;
+        checks.finite(e, own, &[(names.q, q_width)], q)?;
+        match layer.mixer {
+            Some(mixer) => self.mix(e, of, mixer, cache, saved, w)?,
+            None => self.attend(e, of, cache, saved, w)?,
+        }
+        let residual = if which == Rows::All { x } else { &w.normed_rows };
+        let SavedActivations { gate, out, attended, middle, .. } = saved;
+        let out = self.times_gate(e, of, gate, out, &mut w.gated)?;
+        let after = layer.attention.after;
+        self.add_to_residual(e, of, layer.o, names.o, after, out, residual, attended, middle)?;
+        self.mlp(e, of, saved, &mut w.normed_rows, &mut w.act, output)
+    }
+
+    /// The result of attention, or of a mixer, times its gate, in `to`; without one, the result itself.
+    pub(super) fn times_gate<'a, X: Executor>(
+        &self,
+        e: &mut X,
+        of: &LayerPass<'_, X>,
+        by: &X::Buffer,
+        out: &'a X::Buffer,
+        to: &'a mut X::Buffer,
+    ) -> Result<&'a X::Buffer, Error> {
+        let Some(kind) = gate(of.layer) else { return Ok(out) };
+        let width = of.layer.o.inputs;
+        e.reserve(to, Holds::Activations, of.queries * width);
+        e.gate(kind, of.queries * width, by, out, to);
+        of.checks.finite(e, (of.which, of.queries), &[(names(of.layer).gate, width)], to)?;
+        Ok(to)
+    }
+
+    /// A recurrent mixer, from its projections to the norm of its results in `saved.out`.
+    fn mix<X: Executor>(
+        &self,
+        e: &mut X,
+        of: &LayerPass<'_, X>,
+        layout: MixerLayout,
+        mut cache: Option<&mut X::Cache>,
+        saved: &mut Saved<X>,
+        w: &mut Workspace<X>,
+    ) -> Result<(), Error> {
+        let LayerPass { lists, checks, count: n, queries: m, which, .. } = *of;
+        let (channels, width) = (layout.of.channels(), layout.of.value_width());
+        e.reserve(&mut w.mixed, Holds::Activations, n * channels);
+        e.convolve(of.mixer(layout), lists, cache.as_deref_mut(), &saved.kv, &mut w.mixed);
+        checks.finite(e, (Rows::All, n), &[("linear_attn.conv1d", channels)], &w.mixed)?;
+        e.reserve(&mut saved.out, Holds::Activations, m * width);
+        let SavedActivations { kv, out, q_norm, .. } = saved;
+        e.delta_rule(of.mixer(layout), (lists, which), cache, kv, &mut w.mixed, out);
+        checks.finite(e, (which, m), &[("linear_attn (gated delta rule)", width)], out)?;
+        self.norm_mixed(e, of, layout, out, q_norm)
+    }
+
+    /// The norm of a mixer's results, in place.
+    pub(super) fn norm_mixed<X: Executor>(
+        &self,
+        e: &mut X,
+        of: &LayerPass<'_, X>,
+        layout: MixerLayout,
+        out: &mut X::Buffer,
+        keep: &mut Normed<X::Buffer>,
+    ) -> Result<(), Error> {
+        let (norm, heads) = of.mixer_norm(layout);
+        e.reserve(&mut keep.raw, Holds::Activations, heads.rows * heads.stride);
+        e.reserve(&mut keep.scale, Holds::Statistics, heads.rows * heads.count);
+        e.head_norm(norm, heads, out, &mut keep.raw, &mut keep.scale);
+        of.checks.finite(e, (of.which, of.queries), &[("linear_attn.norm", heads.stride)], out)
+    }
+
+    /// Attention, from its projections to its result in `saved.out`.
+    fn attend<X: Executor>(
+        &self,
+        e: &mut X,
+        of: &LayerPass<'_, X>,
+        cache: Option<&mut X::Cache>,
+        saved: &mut Saved<X>,
+        w: &mut Workspace<X>,
+    ) -> Result<(), Error> {
+        let LayerPass { p, layer, lists, checks, count: n, queries: m, which, .. } = *of;
+        let (q_width, all, own) = (self.heads.query_width(), (Rows::All, n), (which, m));
+        if layer.of.output_gate {
+            e.reserve(&mut saved.q, Holds::Activations, m * q_width);
+            e.reserve(&mut saved.gate, Holds::Activations, m * q_width);
+            let [heads, _] = self.head_rows(m, n);
+            let pairs = HeadRows { stride: 2 * q_width, ..heads };
+            e.split_heads(pairs, &w.halves, &mut saved.q, &mut saved.gate);
+        }
         let SavedActivations { q, kv, q_norm, k_norm, out, lse, .. } = saved;
         let [queries, keys] = self.head_rows(m, n);
         for (rows, weight, heads, x, keep, [norm, rotary]) in [
@@ -178,15 +321,10 @@ impl Decoder {
         e.reserve(out, Holds::Activations, m * q_width);
         e.reserve(lse, Holds::Statistics, m * self.heads.queries);
         if let Some(cache) = cache {
-            e.store_cache(self.heads, cache, of.index, lists, kv);
+            e.store_cache(self.heads, cache, layer.place, lists, kv);
         }
         e.attention(self.attention(of), q, kv, out, lse);
-        checks.finite(e, own, &[("self_attn (attention)", q_width)], out)?;
-        let residual = if which == Rows::All { x } else { &w.normed_rows };
-        let SavedActivations { out, attended, middle, .. } = saved;
-        let after = layer.attention.after;
-        self.add_to_residual(e, of, layer.o, O_PROJ, after, out, residual, attended, middle)?;
-        self.mlp(e, of, saved, &mut w.normed_rows, &mut w.act, output)
+        checks.finite(e, own, &[("self_attn (attention)", q_width)], out)
     }
 
     /// The MLP of a layer, from the sum after attention; `normed` and `act` are memory for its norm and its activation.
@@ -230,7 +368,7 @@ impl Decoder {
     ) -> Result<(), Error> {
         let LayerPass { p, layer, lists, checks, count: n, queries: m, which, .. } = *of;
         let (d, f) = (self.config.hidden_size, self.config.intermediate_size);
-        let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
+        let (width, names) = (layer.o.inputs, names(layer));
         let (all, own) = ((Rows::All, n), (which, m));
         e.reserve(&mut w.dnormed, Holds::Activations, n * d);
         // The MLP.
@@ -260,35 +398,24 @@ impl Decoder {
                 checks.finite(e, own, &[("mlp.gate_proj and up_proj (with the residual)", d)], &w.dx)?;
             }
         }
-        // Attention.
-        e.reserve(&mut w.dout, Holds::Activations, m * q_width);
+        // Attention, or the mixer.
+        e.reserve(&mut w.dout, Holds::Activations, m * width);
         let (norm, normed, to) = (layer.attention.after, &saved.attended, &mut w.dnormed);
         let dy = self.through_norm_after(e, of, gradients, norm, normed, &w.dx, to)?;
-        gradients.linear(e, layer.o, m, dy, &saved.out);
         p.linear_backward_input(e, layer.o, m, dy, Write::Replace, &mut w.dout);
-        checks.finite(e, own, &[("self_attn.o_proj", q_width)], &w.dout)?;
-        e.reserve(&mut w.dq, Holds::Activations, m * q_width);
-        e.reserve(&mut w.dkv, Holds::Activations, n * kv_width);
-        let from = [&saved.q, &saved.kv, &saved.out, &saved.lse, &w.dout];
-        e.attention_backward(self.attention(of), from, [&mut w.dq, &mut w.dkv]);
-        let keys_and_values =
-            [("self_attn (attention, keys)", kv_width / 2), ("self_attn (attention, values)", kv_width / 2)];
-        checks.finite(e, own, &[("self_attn (attention, queries)", q_width)], &w.dq)?;
-        checks.finite(e, all, &keys_and_values, &w.dkv)?;
-        let [queries, keys] = self.head_rows(m, n);
-        for (rows, norm, heads, Normed { raw, scale }, name, dx) in [
-            (own, layer.q_norm, queries, &saved.q_norm, "self_attn.q_norm", &mut w.dq),
-            (all, layer.k_norm, keys, &saved.k_norm, "self_attn.k_norm", &mut w.dkv),
-        ] {
-            if let Some(theta) = layer.of.rope {
-                e.rotate(Rotation { theta, sign: -1.0 }, heads, lists, rows.0, dx);
+        checks.finite(e, own, &[(names.o[0], width)], &w.dout)?;
+        match gate(layer) {
+            None => gradients.linear(e, layer.o, m, dy, &saved.out),
+            Some(kind) => {
+                e.reserve(&mut w.gated, Holds::Activations, m * width);
+                e.gate_backward(kind, m * width, &mut saved.gate, &saved.out, &mut w.dout, &mut w.gated);
+                checks.finite(e, own, &[(names.gate, width)], &w.dout)?;
+                gradients.linear(e, layer.o, m, dy, &w.gated);
             }
-            if let Some(norm) = norm {
-                let norm = p.norm(norm, heads.rows);
-                let over = Decoder::normed_heads(layer, heads);
-                e.head_norm_backward(norm, gradients.all(), over, raw, scale, dx);
-                checks.finite(e, rows, &[(name, heads.stride)], dx)?;
-            }
+        }
+        match layer.mixer {
+            Some(mixer) => self.mix_backward(e, of, mixer, gradients, saved, w)?,
+            None => self.attend_backward(e, of, gradients, saved, w)?,
         }
         let before = layer.attention.before;
         let input = match before {
@@ -328,11 +455,82 @@ impl Decoder {
             }
             Rows::All => p.linear_backward_input(e, layer.q, m, &w.dq, Write::Add, to),
         }
-        checks.finite(e, all, &[("self_attn.q_proj, k_proj and v_proj", d)], to)?;
+        checks.finite(e, all, &[(names.inputs, d)], to)?;
         let Some((norm, name)) = before else { return Ok(()) };
         let (norm, scale, dx) = (p.norm(norm, n), &saved.attention_scale, &mut w.dx);
         e.rms_norm_backward(norm, gradients.all(), x, scale, &w.dnormed, dx);
         checks.finite(e, all, &[(name, d)], &w.dx)
+    }
+
+    /// The derivatives by a mixer's projections, `w.dkv` and `w.dq`, from that of its result in `w.dout` and that of its gate in `saved`.
+    fn mix_backward<X: Executor>(
+        &self,
+        e: &mut X,
+        of: &LayerPass<'_, X>,
+        layout: MixerLayout,
+        gradients: &mut Gradients<'_, X>,
+        saved: &mut Saved<X>,
+        w: &mut Workspace<X>,
+    ) -> Result<(), Error> {
+        let LayerPass { lists, checks, count: n, queries: m, which, .. } = *of;
+        let (channels, all) = (layout.of.channels(), (Rows::All, n));
+        let ((norm, heads), Normed { raw, scale }) = (of.mixer_norm(layout), &saved.q_norm);
+        e.head_norm_backward(norm, gradients.all(), heads, raw, scale, &mut w.dout);
+        checks.finite(e, (which, m), &[("linear_attn.norm", heads.stride)], &w.dout)?;
+        e.reserve(&mut w.mixed, Holds::Activations, n * channels);
+        e.convolve(of.mixer(layout), lists, None, &saved.kv, &mut w.mixed);
+        e.reserve(&mut w.dkv, Holds::Activations, n * layout.of.input_width());
+        let (kv, rows) = (&saved.kv, (lists, which));
+        let gradient = gradients.all();
+        e.delta_rule_backward(of.mixer(layout), gradient, rows, kv, &w.dout, &mut w.mixed, &mut w.dkv);
+        checks.finite(e, all, &[("linear_attn (gated delta rule)", channels)], &w.mixed)?;
+        e.convolve_backward(of.mixer(layout), gradients.all(), lists, kv, &mut w.mixed, &mut w.dkv);
+        checks.finite(e, all, &[("linear_attn.conv1d", layout.of.input_width())], &w.dkv)?;
+        std::mem::swap(&mut w.dq, &mut saved.gate);
+        Ok(())
+    }
+
+    /// The derivatives by attention's projections, likewise.
+    fn attend_backward<X: Executor>(
+        &self,
+        e: &mut X,
+        of: &LayerPass<'_, X>,
+        gradients: &mut Gradients<'_, X>,
+        saved: &mut Saved<X>,
+        w: &mut Workspace<X>,
+    ) -> Result<(), Error> {
+        let LayerPass { p, layer, lists, checks, count: n, queries: m, which, .. } = *of;
+        let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
+        let (all, own) = ((Rows::All, n), (which, m));
+        e.reserve(&mut w.dq, Holds::Activations, m * q_width);
+        e.reserve(&mut w.dkv, Holds::Activations, n * kv_width);
+        let from = [&saved.q, &saved.kv, &saved.out, &saved.lse, &w.dout];
+        e.attention_backward(self.attention(of), from, [&mut w.dq, &mut w.dkv]);
+        let keys_and_values =
+            [("self_attn (attention, keys)", kv_width / 2), ("self_attn (attention, values)", kv_width / 2)];
+        checks.finite(e, own, &[("self_attn (attention, queries)", q_width)], &w.dq)?;
+        checks.finite(e, all, &keys_and_values, &w.dkv)?;
+        let [queries, keys] = self.head_rows(m, n);
+        for (rows, norm, heads, Normed { raw, scale }, name, dx) in [
+            (own, layer.q_norm, queries, &saved.q_norm, "self_attn.q_norm", &mut w.dq),
+            (all, layer.k_norm, keys, &saved.k_norm, "self_attn.k_norm", &mut w.dkv),
+        ] {
+            if let Some(theta) = layer.of.rope {
+                e.rotate(Rotation { theta, sign: -1.0 }, heads, lists, rows.0, dx);
+            }
+            if let Some(norm) = norm {
+                let norm = p.norm(norm, heads.rows);
+                let over = Decoder::normed_heads(layer, heads);
+                e.head_norm_backward(norm, gradients.all(), over, raw, scale, dx);
+                checks.finite(e, rows, &[(name, heads.stride)], dx)?;
+            }
+        }
+        if layer.of.output_gate {
+            e.reserve(&mut w.halves, Holds::Activations, m * 2 * q_width);
+            e.join_heads(queries, &w.dq, &saved.gate, &mut w.halves);
+            std::mem::swap(&mut w.dq, &mut w.halves);
+        }
+        Ok(())
     }
 
     /// The derivative by the input of a norm after attention or the MLP, in `to`; without a norm, `dx` itself.

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::executor::{Executor, HeadRows, Holds, Rows, StepAttention};
 use crate::families::{Layer, QkNorm};
 
-use super::layer::{LayerPass, O_PROJ, Saved};
+use super::layer::{LayerPass, Saved, gate, names};
 use super::workspace::{SavedActivations, Workspace};
 use super::{Decoder, Keep, Parameters, Pass};
 
@@ -46,19 +46,64 @@ impl Decoder {
         output: &mut X::Buffer,
     ) -> Result<(), Error> {
         let LayerPass { p, layer, checks, count: rows, .. } = *of;
-        let (f, all) = (self.config.intermediate_size, (Rows::All, rows));
-        let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
-        let SavedActivations { attention_scale: scale, out, middle, gate_up: qkv, .. } = saved;
+        let (all, names) = ((Rows::All, rows), names(layer));
+        let scale = &mut saved.attention_scale;
         let input = self.norm_before(e, of, layer.attention.before, all, x, scale, &mut w.normed)?;
-        // The same memory first holds queries, keys and values, then gate and up.
-        e.reserve(qkv, Holds::Activations, rows * (q_width + kv_width).max(2 * f));
-        p.linears(e, &[layer.q, layer.kv], rows, input, qkv);
-        let projections = [
-            ("self_attn.q_proj", q_width),
-            ("self_attn.k_proj", kv_width / 2),
-            ("self_attn.v_proj", kv_width / 2),
-        ];
-        checks.finite(e, all, &projections, qkv)?;
+        match layer.mixer {
+            Some(layout) => {
+                let (channels, width) = (layout.of.channels(), layout.of.value_width());
+                let SavedActivations { gate, kv, out, q_norm, .. } = saved;
+                e.reserve(gate, Holds::Activations, rows * width);
+                p.linear(e, layer.q, rows, input, None, gate);
+                checks.finite(e, all, &[(names.q, width)], gate)?;
+                e.reserve(kv, Holds::Activations, rows * layer.kv.outputs);
+                p.linear(e, layer.kv, rows, input, None, kv);
+                checks.finite(e, all, &names.kv, kv)?;
+                e.reserve(&mut w.mixed, Holds::Activations, rows * channels);
+                e.reserve(out, Holds::Activations, rows * width);
+                e.step_mixer(of.mixer(layout), decoding, cache, kv, &mut w.mixed, out);
+                checks.finite(e, all, &[("linear_attn (convolution and gated delta rule)", width)], out)?;
+                self.norm_mixed(e, of, layout, out, q_norm)?;
+            }
+            None => {
+                let (qkv, halves) = (&mut saved.gate_up, &mut w.halves);
+                // The same memory first holds queries, keys and values, then gate and up.
+                let (width, f) = (layer.o.inputs + layer.kv.outputs, self.config.intermediate_size);
+                e.reserve(qkv, Holds::Activations, rows * width.max(2 * f));
+                let stride = layer.q.outputs + layer.kv.outputs;
+                let to = if gate(layer).is_some() { &mut *halves } else { &mut *qkv };
+                e.reserve(to, Holds::Activations, rows * stride);
+                p.linears(e, &[layer.q, layer.kv], rows, input, to);
+                let [k, v, _] = names.kv;
+                checks.finite(e, all, &[(names.q, layer.q.outputs), k, v], to)?;
+                if gate(layer).is_some() {
+                    e.reserve(&mut saved.gate, Holds::Activations, rows * layer.o.inputs);
+                    let (count, size) = (self.heads.queries, self.heads.size);
+                    let pairs = HeadRows { rows, first: 0, stride, count, size };
+                    e.split_heads(pairs, halves, qkv, &mut saved.gate);
+                }
+                self.step_attention(e, of, decoding, cache, saved)?;
+            }
+        }
+        let SavedActivations { gate, out, attended, middle, .. } = saved;
+        let out = self.times_gate(e, of, gate, out, &mut w.gated)?;
+        self.add_to_residual(e, of, layer.o, names.o, layer.attention.after, out, x, attended, middle)?;
+        self.mlp(e, of, saved, &mut w.normed, &mut w.act, Some(output))
+    }
+
+    /// Attention over the cache, from queries, keys and values in `saved.gate_up`.
+    fn step_attention<X: Executor>(
+        &self,
+        e: &mut X,
+        of: &LayerPass<'_, X>,
+        decoding: &X::Decoding,
+        cache: &mut X::Cache,
+        saved: &mut Saved<X>,
+    ) -> Result<(), Error> {
+        let LayerPass { p, layer, checks, count: rows, .. } = *of;
+        let all = (Rows::All, rows);
+        let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
+        let SavedActivations { out, gate_up: qkv, .. } = saved;
         e.reserve(out, Holds::Activations, rows * q_width);
         let mut norms = [layer.q_norm, layer.k_norm];
         if layer.of.qk_norm == Some(QkNorm::Whole)
@@ -70,13 +115,10 @@ impl Decoder {
             self.norm_heads(e, p, k, keys, qkv, &mut saved.k_norm);
         }
         let ([q_norm, k_norm], weights, heads) = (norms, p.weights, self.heads);
-        let (Layer { rope, window, .. }, layer) = (layer.of, of.index);
+        let (Layer { rope, window, .. }, layer) = (layer.of, layer.place);
         let Parameters { offset, eps, .. } = p;
         let attention = StepAttention { weights, q_norm, k_norm, offset, eps, rope, heads, window, layer };
         e.step_attention(attention, decoding, cache, qkv, out);
-        checks.finite(e, all, &[("self_attn (norms, rotary embedding and attention)", q_width)], out)?;
-        let (o, after, attended) = (of.layer.o, of.layer.attention.after, &mut saved.attended);
-        self.add_to_residual(e, of, o, O_PROJ, after, out, x, attended, middle)?;
-        self.mlp(e, of, saved, &mut w.normed, &mut w.act, Some(output))
+        checks.finite(e, all, &[("self_attn (norms, rotary embedding and attention)", q_width)], out)
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct SavedActivations<B> {
     pub(super) k_norm: Normed<B>,
     pub(super) out: B,
     pub(super) lse: B,
+    /// What the result of attention, or of a mixer, is multiplied by after a function.
+    pub(super) gate: B,
     /// Of the norm after attention.
     pub(super) attended: Normed<B>,
     pub(super) middle: B,
@@ -42,6 +44,12 @@ pub(crate) struct Buffers<B> {
     pub(super) normed: B,
     pub(super) normed_rows: B,
     pub(super) act: B,
+    /// Queries, each head's followed by its gate.
+    pub(super) halves: B,
+    /// The result of attention, or of a mixer, times its gate.
+    pub(super) gated: B,
+    /// What a mixer's convolution makes of its queries, keys and values.
+    pub(super) mixed: B,
     /// Output of the final norm: rows that predict.
     pub(super) hidden: B,
     pub(super) hidden_scale: B,

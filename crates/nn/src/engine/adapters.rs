@@ -37,7 +37,8 @@ impl<D: Backend> EngineOn<D> {
         if self.adapters.is_some() {
             return Err(Error::request("lora", "an engine that has adapters", "one without"));
         }
-        let layout = AdapterLayout::new(&self.decoder.layout, lora);
+        let config = lora.of_model(&self.decoder.layout)?;
+        let layout = AdapterLayout::new(&self.decoder.layout, &config);
         self.backend.adapt(&layout);
         for adapted in &layout.adapted {
             let bound = 1.0 / (adapted.inputs as f64).sqrt();
@@ -46,7 +47,7 @@ impl<D: Backend> EngineOn<D> {
                 Ok(())
             })?;
         }
-        self.adapters = Some(Adapters { config: lora.clone(), layout, applied: true });
+        self.adapters = Some(Adapters { config, layout, applied: true });
         self.step = 0;
         Ok(())
     }
@@ -89,7 +90,7 @@ impl<D: Backend> EngineOn<D> {
 
     pub(crate) fn read_adapter(&mut self, dir: &Path) -> Result<(), Error> {
         self.forget_prompts();
-        let (lora, _) = LoraConfig::read(dir)?;
+        let lora = LoraConfig::read(dir)?.0.of_model(&self.decoder.layout)?;
         if let Some(own) = self.lora().filter(|own| **own != lora) {
             return Err(Error::file(
                 dir.join(ADAPTER_CONFIG),

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use super::adapters::unmerged;
 use super::{EngineOn, Worker};
 use crate::backend::{Backend, Lane, Rollout, Work};
-use crate::cache::{KEPT_BYTES, PAGE};
+use crate::cache::{KEPT_BYTES, PAGE, state_pages};
 use crate::error::Error;
 use crate::executor::AttentionOps;
 use crate::generate::{self, Completion, Fed, Feed, Generator, Job, Prompt, Request, StopFn, UniformFn};
@@ -53,7 +53,7 @@ impl<D: Backend> EngineOn<D> {
         on_done: &mut dyn FnMut(Completion) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         sampling.check()?;
-        let executors = self.backend.fed_executors();
+        let (executors, state) = (self.backend.fed_executors(), state_pages(&self.decoder.config));
         let working = AtomicUsize::new(executors);
         let uniform = |prompt: usize, sample: usize, position: usize| feed.uniform(prompt, sample, position);
         let ended = |prompt: usize, tokens: &[u32]| feed.ended(prompt, tokens);
@@ -65,9 +65,9 @@ impl<D: Backend> EngineOn<D> {
             samples: FED_SAMPLES,
             new_tokens: longest,
             chunk_tokens: self.chunk_tokens,
-            cached_tokens: FED_SAMPLES * generate::pages_needed(longest, 1, 1) * PAGE,
+            cached_tokens: FED_SAMPLES * generate::pages_needed(state, longest, 1, 1) * PAGE,
         };
-        let needed = generate::pages_needed(longest, 1, 1) + 1;
+        let needed = generate::pages_needed(state, longest, 1, 1) + 1;
         if !keep || self.workers[..executors].iter().any(|worker| worker.tree.limit < needed) {
             self.forget_prompts();
         }
@@ -92,12 +92,13 @@ impl<D: Backend> EngineOn<D> {
         request: &Request<'_>,
         on_done: &mut dyn FnMut(Completion) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let (sampling, executors) = (request.sampling, shares.len());
+        let (sampling, executors, state) =
+            (request.sampling, shares.len(), state_pages(&self.decoder.config));
         let (reach, needed) = match request.feed {
-            Some(_) => (longest, generate::pages_needed(longest, 1, 1) + 1),
+            Some(_) => (longest, generate::pages_needed(state, longest, 1, 1) + 1),
             None => (
                 longest + sampling.max_new_tokens,
-                generate::pages_needed(longest, 1, sampling.max_new_tokens),
+                generate::pages_needed(state, longest, 1, sampling.max_new_tokens),
             ),
         };
         self.reach(reach)?;

@@ -84,6 +84,10 @@ pub(super) fn read_windows(fields: &Fields<'_>, config: &mut Config) -> Result<(
     let full = |layer: usize| (layer + 1).is_multiple_of(own.sliding_window_pattern);
     let kind = |layer| if full(layer) { LayerType::FullAttention } else { LayerType::SlidingAttention };
     config.layer_types = own.layer_types.unwrap_or_else(|| (0..config.num_hidden_layers).map(kind).collect());
+    if config.layer_types.contains(&LayerType::LinearAttention) {
+        let wanted = "full_attention or sliding_attention";
+        return fields.refuse_found("layer_types", "linear_attention", wanted);
+    }
     config.sliding_window = own.sliding_window;
     let theta = local.and_then(|local| local.rope_theta).or(own.rope_local_base_freq);
     config.rope_local_base_freq = Some(theta.unwrap_or(config.rope_theta));

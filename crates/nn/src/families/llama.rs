@@ -26,12 +26,15 @@ pub(super) const FAMILY: Family = Family {
         let fits = config.hidden_size.is_multiple_of(heads);
         (!fits).then(|| ("hidden_size", config.hidden_size.to_string(), wanted()))
     },
+    whole: None,
     norm_offset: 0.0,
     embedding_scale: |_| 1.0,
     layer: |_, _| Layer {
+        mixer: None,
         attention: Norms { before: Some("input_layernorm"), after: None },
         mlp: Norms { before: Some("post_attention_layernorm"), after: None },
         qkv_bias: false,
+        output_gate: false,
         qk_norm: None,
         rope: Some(Theta::Global),
         window: None,

@@ -20,6 +20,8 @@ pub struct TensorFile {
     metadata: Metadata,
     /// In file order.
     names: Vec<String>,
+    /// What names have in place of `model.`, if anything.
+    prefix: Option<&'static str>,
 }
 
 impl TensorFile {
@@ -39,12 +41,28 @@ impl TensorFile {
         let (header, metadata) =
             SafeTensors::read_metadata(&map).map_err(|error| header_error(path, &map, error))?;
         let names = metadata.offset_keys();
-        Ok(TensorFile { path: path.into(), map, start: 8 + header, metadata, names })
+        Ok(TensorFile { path: path.into(), map, start: 8 + header, metadata, names, prefix: None })
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// From now on names that begin with `prefix` begin with `model.`.
+    pub(super) fn rename(&mut self, prefix: &'static str) {
+        self.prefix = Some(prefix);
+        for name in &mut self.names {
+            if let Some(rest) = name.strip_prefix(prefix) {
+                *name = format!("model.{rest}");
+            }
+        }
+    }
+
+    fn find(&self, name: &str) -> Option<&TensorInfo> {
+        let renamed = self.prefix.zip(name.strip_prefix("model."));
+        let renamed = renamed.and_then(|(prefix, rest)| self.metadata.info(&format!("{prefix}{rest}")));
+        renamed.or_else(|| self.metadata.info(name))
     }
 
     /// Its tensors, in file order.
@@ -59,7 +77,7 @@ impl TensorFile {
 
     /// A tensor's shape; `None` if the file has no such tensor.
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
-        self.metadata.info(name).map(|info| info.shape.as_slice())
+        self.find(name).map(|info| info.shape.as_slice())
     }
 
     /// A tensor's values in `f32`. Refuses a value that is not finite.
@@ -152,7 +170,7 @@ impl TensorFile {
 
     fn info(&self, name: &str) -> Result<&TensorInfo, Error> {
         let missing = || self.refuse(name, "no such tensor".into(), "it in this file".into());
-        self.metadata.info(name).ok_or_else(missing)
+        self.find(name).ok_or_else(missing)
     }
 
     fn refuse(&self, tensor: &str, found: String, wanted: String) -> Error {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fgrpo_nn::config::{Architecture, Config, LayerType, RopeScaling};
+use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, LayerType, RopeScaling};
 use fgrpo_nn::{BaseFormat, Batch, Device, Engine};
 
 use crate::device::device;
@@ -113,9 +113,35 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
             layer_types: vec![LayerType::SlidingAttention, LayerType::FullAttention],
             rope_local_base_freq: Some(30.0),
             query_pre_attn_scalar: Some(9),
-            ..window
+            ..window.clone()
         };
         configs.push(("gemma3_text, a window in one layer", gemma));
+        // Recurrent layers between, first and last.
+        let (linear, full) = (LayerType::LinearAttention, LayerType::FullAttention);
+        let qwen = Config {
+            architecture: Architecture::Qwen3_5Text,
+            sliding_window: None,
+            num_hidden_layers: 3,
+            // A norm of nearly nothing would make much of rounding.
+            rms_norm_eps: 1e-2,
+            layer_types: vec![full, linear, full],
+            head_dim: 8,
+            partial_rotary_factor: Some(0.5),
+            linear_attention: Some(GatedDeltaNet {
+                linear_conv_kernel_dim: 4,
+                linear_key_head_dim: 5,
+                linear_value_head_dim: 6,
+                linear_num_key_heads: 3,
+                linear_num_value_heads: 6,
+            }),
+            ..window
+        };
+        configs.push(("qwen3_5_text, a recurrent layer between", qwen.clone()));
+        let layer_types = vec![linear, full, linear];
+        configs.push((
+            "qwen3_5_text, untied, recurrent layers first and last",
+            Config { layer_types, tie_word_embeddings: false, ..qwen },
+        ));
     }
     configs
 }
@@ -151,21 +177,30 @@ pub(crate) fn engine_with_base(
     device: &Device,
 ) -> Engine {
     let mut numbers = Numbers::new(seed);
-    let matrices = config.tensors().into_iter().filter(|(_, shape)| shape.len() == 2);
+    let matrices = config.tensors().into_iter().filter(|(_, shape)| shape.len() >= 2);
     let count: usize = matrices.map(|(_, shape)| shape.iter().product::<usize>()).sum();
     let normals: Vec<f64> = (0..count).map(|_| numbers.normal()).collect();
     let mut engine = Engine::init_with_base(config, 0.2, &|i| normals[i as usize], base, device).unwrap();
     let names: Vec<(String, usize)> =
         engine.tensors().map(|(name, _, data)| (name.to_string(), data.len())).collect();
     for (name, len) in names {
+        if name.contains("conv1d") {
+            let values: Vec<f32> = (0..len).map(|_| 0.6 * numbers.normal() as f32).collect();
+            engine.set_tensor(&name, &values).unwrap();
+        }
         if name.ends_with("bias") || name.contains("norm") {
-            let gemma = config.architecture == Architecture::Gemma3Text;
-            let around = if name.contains("norm") && !gemma { 1.0 } else { 0.0 };
+            let around = if name.contains("norm") { 1.0 - offset(config, &name) } else { 0.0 };
             let values: Vec<f32> = (0..len).map(|_| (around + 0.3 * numbers.normal()) as f32).collect();
             engine.set_tensor(&name, &values).unwrap();
         }
     }
     engine
+}
+
+/// What is added to the weights of a norm.
+fn offset(config: &Config, name: &str) -> f64 {
+    let all = matches!(config.architecture, Architecture::Gemma3Text | Architecture::Qwen3_5Text);
+    if all && !name.contains("linear_attn") { 1.0 } else { 0.0 }
 }
 
 /// Weights by name, in f64.
@@ -189,13 +224,17 @@ fn linear(x: &[f64], weight: &[f64], bias: Option<&Vec<f64>>) -> Vec<f64> {
 }
 
 fn norm(x: &[f64], weight: &[f64], config: &Config) -> Vec<f64> {
+    norm_by(x, weight, offset(config, ""), config)
+}
+
+fn norm_by(x: &[f64], weight: &[f64], offset: f64, config: &Config) -> Vec<f64> {
     let square = x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64;
-    let offset = if config.architecture == Architecture::Gemma3Text { 1.0 } else { 0.0 };
     x.iter().zip(weight).map(|(x, w)| x / (square + config.rms_norm_eps).sqrt() * (offset + w)).collect()
 }
 
 fn frequency(config: &Config, pair: usize) -> f64 {
-    let plain = config.rope_theta.powf(-2.0 * pair as f64 / config.head_dim as f64);
+    let size = config.head_dim as f64 * config.partial_rotary_factor.unwrap_or(1.0);
+    let plain = config.rope_theta.powf(-2.0 * pair as f64 / size);
     match config.rope_scaling {
         RopeScaling::Default => plain,
         RopeScaling::Linear { factor } => plain / factor,
@@ -220,7 +259,7 @@ fn frequency(config: &Config, pair: usize) -> f64 {
 }
 
 fn rotate(config: &Config, theta: Option<f64>, x: &mut [f64], position: usize) {
-    let half = x.len() / 2;
+    let half = (x.len() as f64 * config.partial_rotary_factor.unwrap_or(1.0)) as usize / 2;
     for pair in 0..half {
         let frequency = match theta {
             Some(theta) => theta.powf(-2.0 * pair as f64 / config.head_dim as f64),
@@ -231,6 +270,70 @@ fn rotate(config: &Config, theta: Option<f64>, x: &mut [f64], position: usize) {
         x[pair] = a * cos - b * sin;
         x[pair + half] = b * cos + a * sin;
     }
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+/// A recurrent mixer over a sequence, but for its last map.
+fn mix(
+    config: &Config,
+    sizes: GatedDeltaNet,
+    get: &dyn Fn(&str) -> Vec<f64>,
+    x: &[Vec<f64>],
+) -> Vec<Vec<f64>> {
+    let GatedDeltaNet {
+        linear_conv_kernel_dim: kernel,
+        linear_key_head_dim: e,
+        linear_value_head_dim: width,
+        linear_num_key_heads: keys,
+        linear_num_value_heads: heads,
+    } = sizes;
+    let map = |name: &str| -> Vec<Vec<f64>> {
+        let weight = get(&format!("linear_attn.{name}.weight"));
+        x.iter().map(|x| linear(x, &weight, None)).collect()
+    };
+    let (qkv, z, b, a) = (map("in_proj_qkv"), map("in_proj_z"), map("in_proj_b"), map("in_proj_a"));
+    let (filter, weight) = (get("linear_attn.conv1d.weight"), get("linear_attn.norm.weight"));
+    let (a_log, dt_bias) = (get("linear_attn.A_log"), get("linear_attn.dt_bias"));
+    let mut states = vec![vec![vec![0.0; width]; e]; heads];
+    (0..x.len())
+        .map(|t| {
+            let channel = |c: usize| {
+                let seen =
+                    (0..kernel.min(t + 1)).map(|back| filter[(c + 1) * kernel - 1 - back] * qkv[t - back][c]);
+                let sum: f64 = seen.sum();
+                sum * sigmoid(sum)
+            };
+            let mixed: Vec<f64> = (0..qkv[t].len()).map(channel).collect();
+            let unit = |part: &[f64]| -> Vec<f64> {
+                let length = (part.iter().map(|x| x * x).sum::<f64>() + 1e-6).sqrt();
+                part.iter().map(|x| x / length).collect()
+            };
+            let mut out = Vec::new();
+            for (head, state) in states.iter_mut().enumerate() {
+                let key = head * keys / heads;
+                let q = unit(&mixed[key * e..][..e]);
+                let k = unit(&mixed[(keys + key) * e..][..e]);
+                let v = &mixed[2 * keys * e + head * width..][..width];
+                let keep = (-a_log[head].exp() * (1.0 + (a[t][head] + dt_bias[head]).exp()).ln()).exp();
+                state.iter_mut().flatten().for_each(|s| *s *= keep);
+                let said = |state: &[Vec<f64>], by: &[f64], i: usize| -> f64 {
+                    by.iter().zip(state).map(|(by, row)| by * row[i]).sum()
+                };
+                let errors: Vec<f64> = (0..width).map(|i| v[i] - said(state, &k, i)).collect();
+                for (row, k) in state.iter_mut().zip(&k) {
+                    row.iter_mut().zip(&errors).for_each(|(s, error)| *s += k * sigmoid(b[t][head]) * error);
+                }
+                let read: Vec<f64> = (0..width).map(|i| said(state, &q, i) / (e as f64).sqrt()).collect();
+                let gates = &z[t][head * width..][..width];
+                let normed = norm_by(&read, &weight, 0.0, config);
+                out.extend(normed.iter().zip(gates).map(|(x, z)| x * z * sigmoid(*z)));
+            }
+            out
+        })
+        .collect()
 }
 
 /// Logits after the last of `tokens`.
@@ -282,11 +385,34 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
         let each = |name: &str, norm_of: &str, rotary: bool| -> Vec<Vec<Vec<f64>>> {
             normed.iter().enumerate().map(|(t, x)| project(x, name, norm_of, rotary.then_some(t))).collect()
         };
-        let (q, k, v) =
-            (each("q_proj", "q_norm", rotary), each("k_proj", "k_norm", rotary), each("v_proj", "", false));
+        let recurrent = config.layer_types.get(layer) == Some(&LayerType::LinearAttention);
+        let mixer = config.linear_attention.filter(|_| recurrent);
+        let mixed = mixer.map(|sizes| mix(config, sizes, &|name| get(name).clone(), &normed));
+        let gated = config.architecture == Architecture::Qwen3_5Text;
+        let [mut q, k, v] = match mixed {
+            Some(_) => [const { Vec::new() }; 3],
+            None => [
+                each("q_proj", if gated { "" } else { "q_norm" }, rotary && !gated),
+                each("k_proj", "k_norm", rotary),
+                each("v_proj", "", false),
+            ],
+        };
+        // Each head's query, then its gate.
+        let mut gates: Vec<Vec<f64>> = Vec::new();
+        if gated && mixed.is_none() {
+            for (t, heads) in q.iter_mut().enumerate() {
+                gates.push(heads.iter().skip(1).step_by(2).flatten().copied().collect());
+                let queries =
+                    heads.iter().step_by(2).map(|head| norm_if(head, maybe("self_attn.q_norm.weight")));
+                *heads = queries.collect();
+                heads.iter_mut().for_each(|head| rotate(config, theta, head, t));
+            }
+        }
+        let last_map =
+            if mixed.is_some() { "linear_attn.out_proj.weight" } else { "self_attn.o_proj.weight" };
         for t in 0..tokens.len() {
-            let mut out = Vec::new();
-            for (head, query) in q[t].iter().enumerate() {
+            let mut out = mixed.as_ref().map_or_else(Vec::new, |mixed| mixed[t].clone());
+            for (head, query) in q.get(t).into_iter().flatten().enumerate() {
                 let kv = head * config.num_key_value_heads / config.num_attention_heads;
                 let from = (t + 1).saturating_sub(window);
                 let root = (config.query_pre_attn_scalar.unwrap_or(e) as f64).sqrt();
@@ -300,7 +426,10 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
                     mass.iter().zip(&v[from..]).map(|(mass, v)| mass * v[kv][i]).sum::<f64>() / total
                 }));
             }
-            let added = norm_if(&linear(&out, get("self_attn.o_proj.weight"), None), after);
+            if let Some(gates) = gates.get(t) {
+                out.iter_mut().zip(gates).for_each(|(x, gate)| *x *= sigmoid(*gate));
+            }
+            let added = norm_if(&linear(&out, get(last_map), None), after);
             for (x, a) in x[t].iter_mut().zip(added) {
                 *x += a;
             }

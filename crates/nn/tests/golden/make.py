@@ -21,7 +21,7 @@ import sys
 import safetensors.torch
 import torch
 import transformers
-from transformers import Gemma3TextConfig, LlamaConfig, Ministral3Config, MistralConfig, Olmo2Config, Olmo3Config, Qwen2Config, Qwen3Config, SmolLM3Config
+from transformers import Gemma3TextConfig, LlamaConfig, Ministral3Config, MistralConfig, Olmo2Config, Olmo3Config, Qwen2Config, Qwen3Config, Qwen3_5TextConfig, SmolLM3Config
 
 HERE = pathlib.Path(__file__).parent
 TEMPERATURE = 0.8
@@ -93,8 +93,15 @@ CASES = {
         hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         layer_types=["sliding_attention", "full_attention"], sliding_window=7, pad_token_id=None, rope_parameters=dict(
             full_attention=dict(YARN), sliding_attention=dict(rope_type="default", rope_theta=1000.0)), **COMMON),
+    # Gated DeltaNet before and after attention with an output gate and rotary embedding of a quarter of each of three heads; six value heads on three key
+    # heads. The epsilon damps what a norm of nearly nothing makes of rounding: with 1e-6 PyTorch's gradients move by 6e-5 if weights move by 6e-8.
+    "qwen3_5_text": Qwen3_5TextConfig(
+        hidden_size=24, intermediate_size=18, num_hidden_layers=3, num_attention_heads=3, num_key_value_heads=1, head_dim=16,
+        layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=3, linear_num_value_heads=6,
+        linear_key_head_dim=8, linear_value_head_dim=8, rms_norm_eps=1e-3, rope_parameters=dict(
+            rope_type="default", rope_theta=1e4, partial_rotary_factor=0.25), **COMMON),
 }
-OPTIMIZED = {"qwen2_tied": 4.9, "qwen3_ratio_4": None, "olmo2": 2.0, "gemma3_text": 2.0}
+OPTIMIZED = {"qwen2_tied": 4.9, "qwen3_ratio_4": None, "olmo2": 2.0, "gemma3_text": 2.0, "qwen3_5_text": 2.0}
 
 
 def metadata(**more):
@@ -110,7 +117,11 @@ def make_model(config, seed):
         with torch.no_grad():
             if "norm" in name:
                 p.uniform_(0.5, 1.5)
-                p -= float(config.model_type.startswith("gemma"))
+                p -= float(config.model_type.startswith(("gemma", "qwen3_5")) and "linear_attn" not in name)
+            elif name.endswith("A_log"):
+                p.uniform_(-3, 0)
+            elif "conv1d" in name:
+                p.normal_(0, 0.6)
             elif name.endswith("bias"):
                 p.normal_(0, 0.3)
             else:

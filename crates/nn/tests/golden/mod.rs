@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use fgrpo_nn::weights::{Checkpoint, TensorFile};
 
 /// The cases' folder names.
-pub(crate) const CASES: [&str; 13] = [
+pub(crate) const CASES: [&str; 14] = [
     "qwen2_tied",
     "qwen2_odd_heads_sharded",
     "qwen3_ratio_4",
@@ -21,11 +21,16 @@ pub(crate) const CASES: [&str; 13] = [
     "olmo2",
     "gemma3_text",
     "olmo3",
+    "qwen3_5_text",
 ];
 
 /// Cases that a GPU refuses by name, and by which: that of the model, or of its window, which is shorter than the sequences.
-pub(crate) const NOT_ON_GPUS: [(&str, &str); 3] =
-    [("mistral_window", "sliding_window"), ("gemma3_text", "gemma3_text"), ("olmo3", "olmo3")];
+pub(crate) const NOT_ON_GPUS: [(&str, &str); 4] = [
+    ("mistral_window", "sliding_window"),
+    ("gemma3_text", "gemma3_text"),
+    ("olmo3", "olmo3"),
+    ("qwen3_5_text", "qwen3_5_text"),
+];
 
 /// The folder of the golden files.
 pub(crate) fn folder() -> PathBuf {

@@ -16,7 +16,8 @@ pub struct LoraTable {
     /// The product of the factors is scaled by `alpha / rank` (PEFT's `lora_alpha`).
     pub alpha: f64,
     /// The matrices of every layer that get factors: a list of `q_proj`, `k_proj`, `v_proj`, `o_proj`, `gate_proj`,
-    /// `up_proj`, `down_proj`, or `"all-linear"` for all of them.
+    /// `up_proj`, `down_proj`, and of Qwen3.5 `in_proj_qkv`, `in_proj_z`, `in_proj_b`, `in_proj_a`, `out_proj`; or
+    /// `"all-linear"` for all of them.
     pub targets: Targets,
     /// Scale by `alpha / sqrt(rank)` instead (rsLoRA).
     pub use_rslora: bool,
@@ -34,7 +35,7 @@ pub struct LoraTable {
 pub enum Targets {
     /// `"all-linear"`.
     All(AllLinear),
-    /// Some of `q_proj`, `k_proj`, `v_proj`, `o_proj`, `gate_proj`, `up_proj`, `down_proj`.
+    /// Some of them.
     Some(Vec<String>),
 }
 

@@ -101,17 +101,13 @@ impl AttentionOps<Buffer, Cache, Lists> for CpuExecutor {
     fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Cache, slots: usize, _: usize) {
         cache.layers.resize_with(layers, Buffer::default);
         for layer in &mut cache.layers {
-            // By an eighth at least, so that growing costs little in all and wastes little.
-            let len = slots * heads.key_width();
-            if len > layer.len() {
-                layer.extend(len.max(layer.len() + layer.len() / 8));
-            }
+            layer.extend_by_eighths(slots * heads.key_width());
         }
     }
 
     fn shrink_cache(&mut self, cache: &mut Cache, bytes: usize) {
-        if cache.layers.iter().map(|layer| layer.len() * 4).sum::<usize>() > bytes {
-            cache.layers.fill_with(Buffer::default);
+        if cache.layers.iter().chain(&cache.states).map(|layer| layer.len() * 4).sum::<usize>() > bytes {
+            *cache = Cache::default();
         }
     }
 

@@ -65,7 +65,7 @@ impl DecodeOps<Buffer, Weights, Cache, Lists> for CpuExecutor {
                             None => to.copy_from_slice(from),
                         }
                         if let Some((cos, sin)) = angles {
-                            let (low, high) = to.split_at_mut(size / 2);
+                            let (low, high) = to.split_at_mut(cos.len());
                             simd::rotate(low, high, cos, sin, 1.0);
                         }
                     }

@@ -118,7 +118,7 @@ impl RowOps<Buffer, Weights, [f32], Lists> for CpuExecutor {
                 for head in 0..heads.count {
                     let at = row * heads.stride + heads.first + head * heads.size;
                     // SAFETY: ranges of a split are apart.
-                    let (low, high) = unsafe { x.part(at..at + heads.size) }.split_at_mut(heads.size / 2);
+                    let (low, high) = unsafe { x.part(at..at + heads.size) }.split_at_mut(cos.len());
                     simd::rotate(low, high, cos, sin, sign);
                 }
             }

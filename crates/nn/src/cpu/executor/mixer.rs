@@ -1,0 +1,620 @@
+//! Gates, and gated DeltaNet: a causal convolution, then a state per head that each token decays, corrects and reads. Both go along the paths of a forest: a stretch
+//! of rows begins with the state after the one it continues, and in the backward pass that one's gets the sum of the derivatives.
+//!
+//! States are computed token by token, one head per thread at a time. The backward pass keeps those after stretches that others continue, and computes the ones in a
+//! stretch again.
+
+use super::super::buffer::Buffer;
+use super::super::decoding::Decoding;
+use super::super::lists::Lists;
+use super::super::simd;
+use super::super::team::Shared;
+use super::super::weights::Weights;
+use super::{Cache, CpuExecutor, part};
+use crate::config::GatedDeltaNet;
+use crate::executor::{Gate, HeadRows, Mixer, MixerOps, Rows};
+use crate::segments::{STRETCH, Stretch};
+
+/// Added to the square of the length that queries and keys are divided by.
+const EPS: f32 = 1e-6;
+
+/// What the delta rule reads, and reuses.
+#[derive(Default)]
+pub(super) struct MixerScratch {
+    /// By row: how much each head writes, then what it keeps of its state.
+    gates: Buffer,
+    /// By row: what each head's query and key were multiplied by.
+    lengths: Buffer,
+    /// The derivative of `mixed`.
+    derivative: Buffer,
+    /// `[kernel, channels]`, and its derivative.
+    filter: [Buffer; 2],
+}
+
+/// The inputs of the delta rule.
+#[derive(Clone, Copy)]
+struct Inputs<'a> {
+    sizes: GatedDeltaNet,
+    mixed: &'a [f32],
+    gates: &'a [f32],
+}
+
+/// A head's share of a row.
+struct Token<'a> {
+    q: &'a [f32],
+    k: &'a [f32],
+    v: &'a [f32],
+    write: f32,
+    keep: f32,
+}
+
+impl<'a> Inputs<'a> {
+    /// The columns of a value head's query, key and value.
+    fn columns(&self, head: usize) -> [std::ops::Range<usize>; 3] {
+        let GatedDeltaNet { linear_key_head_dim: k, linear_value_head_dim: v, .. } = self.sizes;
+        let own = head / (self.sizes.linear_num_value_heads / self.sizes.linear_num_key_heads);
+        let (keys, values) = (self.sizes.key_width(), 2 * self.sizes.key_width());
+        [
+            own * k..(own + 1) * k,
+            keys + own * k..keys + (own + 1) * k,
+            values + head * v..values + (head + 1) * v,
+        ]
+    }
+
+    fn token(&self, row: usize, head: usize) -> Token<'a> {
+        let heads = self.sizes.linear_num_value_heads;
+        let mixed = &self.mixed[row * self.sizes.channels()..][..self.sizes.channels()];
+        let [q, k, v] = self.columns(head).map(|columns| &mixed[columns]);
+        let gates = &self.gates[row * 2 * heads..][..2 * heads];
+        Token { q, k, v, write: gates[head], keep: gates[heads + head] }
+    }
+
+    /// Takes a head's state through a stretch.
+    fn advance(&self, stretch: &Stretch, head: usize, state: &mut [f32], [error, out]: [&mut [f32]; 2]) {
+        for row in stretch.rows.clone() {
+            let Token { q, k, v, write, keep } = self.token(row, head);
+            simd::delta_step(state, q, k, v, write, keep, error, out);
+        }
+    }
+}
+
+/// `ln(1 + e^x)`, as PyTorch computes it.
+fn softplus(x: f32) -> f32 {
+    if x > 20.0 { x } else { x.exp().ln_1p() }
+}
+
+fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+/// Rows of a path that end with one, the latest first.
+fn path(lists: &Lists, row: usize) -> impl Iterator<Item = usize> + '_ {
+    let before =
+        |&row: &usize| usize::try_from(lists.previous[row]).ok().filter(|&row| row != u32::MAX as usize);
+    std::iter::successors(Some(row), before)
+}
+
+/// The stretches of each tree.
+fn trees(stretches: &[Stretch]) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+    let roots = (0..stretches.len()).filter(|&index| stretches[index].parent.is_none());
+    roots.map(|root| {
+        let rest = stretches[root + 1..].iter().position(|stretch| stretch.parent.is_none());
+        root..rest.map_or(stretches.len(), |rest| root + 1 + rest)
+    })
+}
+
+impl CpuExecutor {
+    /// The convolution's weights by place, in `mixer.filter[0]`.
+    fn transpose_filter(&mut self, of: &Mixer<'_, Weights>) {
+        let (channels, kernel) = (of.layout.of.channels(), of.layout.of.linear_conv_kernel_dim);
+        let filter = &mut self.mixer.filter[0];
+        filter.reserve(channels * kernel);
+        for (channel, weights) in part(of.weights, of.layout.filter).chunks_exact(kernel).enumerate() {
+            weights.iter().enumerate().for_each(|(at, &weight)| filter[at * channels + channel] = weight);
+        }
+    }
+
+    /// Normalises queries and keys in place, and computes the gates.
+    fn prepare(&mut self, of: &Mixer<'_, Weights>, rows: usize, x: &[f32], mixed: &mut [f32]) {
+        let sizes = of.layout.of;
+        let (heads, keys, size) =
+            (sizes.linear_num_value_heads, sizes.linear_num_key_heads, sizes.linear_key_head_dim);
+        let (channels, stride) = (sizes.channels(), sizes.input_width());
+        let (a_log, dt_bias) = (part(of.weights, of.layout.a_log), part(of.weights, of.layout.dt_bias));
+        let MixerScratch { gates, lengths, .. } = &mut self.mixer;
+        let [mut gates, mut lengths] = [gates, lengths].map(std::mem::take);
+        gates.reserve(rows * 2 * heads);
+        lengths.reserve(rows * 2 * keys);
+        let (to, all, mixed) = (Shared::new(&mut gates), Shared::new(&mut lengths), Shared::new(mixed));
+        self.rows(rows, channels, |own| {
+            for row in own {
+                // SAFETY: ranges of a split are apart.
+                let (gates, lengths, mixed) = unsafe {
+                    (
+                        to.part(row * 2 * heads..(row + 1) * 2 * heads),
+                        all.part(row * 2 * keys..(row + 1) * 2 * keys),
+                        mixed.part(row * channels..(row + 1) * channels),
+                    )
+                };
+                let x = &x[row * stride + channels..][..2 * heads];
+                for head in 0..heads {
+                    gates[head] = sigmoid(x[head]);
+                    gates[heads + head] =
+                        (-a_log[head].exp() * softplus(x[heads + head] + dt_bias[head])).exp();
+                }
+                for (at, (head, length)) in mixed.chunks_exact_mut(size).zip(lengths).enumerate() {
+                    *length = 1.0 / (simd::dot(head, head) + EPS).sqrt();
+                    let factor = if at < keys { *length / (size as f32).sqrt() } else { *length };
+                    simd::scale(head, factor);
+                }
+            }
+        });
+        (self.mixer.gates, self.mixer.lengths) = (gates, lengths);
+    }
+}
+
+impl MixerOps<Buffer, Weights, [f32], Cache, Lists, Decoding> for CpuExecutor {
+    fn split_heads(&mut self, heads: HeadRows, x: &Buffer, first: &mut Buffer, second: &mut Buffer) {
+        let HeadRows { rows, stride, count, size, .. } = heads;
+        let (width, rest) = (count * size, stride - 2 * count * size);
+        let (first, second) = (Shared::new(first), Shared::new(second));
+        self.rows(rows, stride, |own| {
+            for row in own {
+                // SAFETY: ranges of a split are apart.
+                let (first, second) = unsafe {
+                    let begin = row * (width + rest);
+                    (first.part(begin..begin + width + rest), second.part(row * width..(row + 1) * width))
+                };
+                let (pairs, after) = x[row * stride..][..stride].split_at(2 * width);
+                for (head, pair) in pairs.chunks_exact(2 * size).enumerate() {
+                    first[head * size..][..size].copy_from_slice(&pair[..size]);
+                    second[head * size..][..size].copy_from_slice(&pair[size..]);
+                }
+                first[width..].copy_from_slice(after);
+            }
+        });
+    }
+
+    fn join_heads(&mut self, heads: HeadRows, first: &Buffer, second: &Buffer, x: &mut Buffer) {
+        let HeadRows { rows, count, size, .. } = heads;
+        let width = count * size;
+        let x = Shared::new(x);
+        self.rows(rows, 2 * width, |own| {
+            for row in own {
+                // SAFETY: ranges of a split are apart.
+                let pairs = unsafe { x.part(row * 2 * width..(row + 1) * 2 * width) };
+                for (head, pair) in pairs.chunks_exact_mut(2 * size).enumerate() {
+                    pair[..size].copy_from_slice(&first[row * width + head * size..][..size]);
+                    pair[size..].copy_from_slice(&second[row * width + head * size..][..size]);
+                }
+            }
+        });
+    }
+
+    fn gate(&mut self, kind: Gate, len: usize, gate: &Buffer, x: &Buffer, y: &mut Buffer) {
+        let function = match kind {
+            Gate::Sigmoid => simd::sigmoid_gate,
+            Gate::Silu => simd::swiglu,
+        };
+        let y = Shared::new(y);
+        // SAFETY: ranges of a split are apart.
+        self.rows(len, 3, |own| function(&gate[own.clone()], &x[own.clone()], unsafe { y.part(own) }));
+    }
+
+    fn gate_backward(
+        &mut self,
+        kind: Gate,
+        len: usize,
+        gate: &mut Buffer,
+        x: &Buffer,
+        dy: &mut Buffer,
+        y: &mut Buffer,
+    ) {
+        let backward = match kind {
+            Gate::Sigmoid => simd::sigmoid_gate_backward,
+            Gate::Silu => simd::swiglu_backward,
+        };
+        // In the form of the MLP's gate: `x` becomes its derivative, and `dy` becomes `y`.
+        y[..len].copy_from_slice(&x[..len]);
+        let (gates, dx, to) = (Shared::new(gate), Shared::new(y), Shared::new(dy));
+        self.rows(len, 3, |own| {
+            // SAFETY: ranges of a split are apart.
+            unsafe { backward(gates.part(own.clone()), dx.part(own.clone()), to.part(own)) }
+        });
+        std::mem::swap(y, dy);
+    }
+
+    fn convolve(
+        &mut self,
+        of: Mixer<'_, Weights>,
+        lists: &Lists,
+        cache: Option<&mut Cache>,
+        x: &Buffer,
+        y: &mut Buffer,
+    ) {
+        self.transpose_filter(&of);
+        let sizes = of.layout.of;
+        let (channels, kernel, stride) =
+            (sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width());
+        let filter = &self.mixer.filter[0];
+        let y = Shared::new(y);
+        self.rows(lists.tokens.len(), kernel * channels, |own| {
+            for row in own {
+                // SAFETY: ranges of a split are apart.
+                let y = unsafe { y.part(row * channels..(row + 1) * channels) };
+                y.fill(0.0);
+                for (from, at) in path(lists, row).zip((0..kernel).rev()) {
+                    simd::multiply_add(
+                        &filter[at * channels..][..channels],
+                        &x[from * stride..][..channels],
+                        y,
+                    );
+                }
+                simd::silu(y);
+            }
+        });
+        let Some(cache) = cache else { return };
+        let (state, states) = (sizes.state(), &mut cache.states[of.place]);
+        let ends = trees(&lists.stretches).map(|tree| lists.stretches[tree.end - 1].rows.end - 1);
+        for (end, &node) in ends.zip(&lists.nodes) {
+            let inputs = &mut states[(node + 1) * state - (kernel - 1) * channels..(node + 1) * state];
+            inputs.fill(0.0);
+            for (input, from) in inputs.chunks_exact_mut(channels).zip(path(lists, end)) {
+                input.copy_from_slice(&x[from * stride..][..channels]);
+            }
+        }
+    }
+
+    fn convolve_backward(
+        &mut self,
+        of: Mixer<'_, Weights>,
+        gradient: Option<&mut [f32]>,
+        lists: &Lists,
+        x: &Buffer,
+        dy: &mut Buffer,
+        dx: &mut Buffer,
+    ) {
+        let sizes = of.layout.of;
+        let (channels, kernel, stride) =
+            (sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width());
+        let rows = lists.tokens.len();
+        self.transpose_filter(&of);
+        let [filter, mut derivative] = std::mem::take(&mut self.mixer.filter);
+        derivative.reserve(kernel * channels);
+        derivative[..kernel * channels].fill(0.0);
+        let (dfilter, dy, dx) = (Shared::new(&mut derivative), Shared::new(dy), Shared::new(dx));
+        self.team.split(channels, 16, rows * kernel * channels, |_, own| {
+            let mut sum = vec![0.0; own.len()];
+            for row in 0..rows {
+                // SAFETY: each channel is one thread's.
+                unsafe { dx.part(row * stride + own.start..row * stride + own.end) }.fill(0.0);
+            }
+            for row in 0..rows {
+                sum.fill(0.0);
+                let weights = |at: usize| &filter[at * channels..][own.clone()];
+                for (from, at) in path(lists, row).zip((0..kernel).rev()) {
+                    simd::multiply_add(weights(at), &x[from * stride..][own.clone()], &mut sum);
+                }
+                // SAFETY: each channel is one thread's.
+                let dy = unsafe { dy.part(row * channels + own.start..row * channels + own.end) };
+                simd::silu_backward(&sum, dy);
+                for (from, at) in path(lists, row).zip((0..kernel).rev()) {
+                    // SAFETY: as above.
+                    let (dx, dfilter) = unsafe {
+                        (
+                            dx.part(from * stride + own.start..from * stride + own.end),
+                            dfilter.part(at * channels + own.start..at * channels + own.end),
+                        )
+                    };
+                    simd::multiply_add(weights(at), dy, dx);
+                    simd::multiply_add(&x[from * stride..][own.clone()], dy, dfilter);
+                }
+            }
+        });
+        if let Some(gradient) = gradient {
+            let to = super::part_mut(gradient, of.layout.filter);
+            for (channel, weights) in to.chunks_exact_mut(kernel).enumerate() {
+                weights.iter_mut().enumerate().for_each(|(at, d)| *d += derivative[at * channels + channel]);
+            }
+        }
+        self.mixer.filter = [filter, derivative];
+    }
+
+    fn delta_rule(
+        &mut self,
+        of: Mixer<'_, Weights>,
+        (lists, rows): (&Lists, Rows),
+        cache: Option<&mut Cache>,
+        x: &Buffer,
+        mixed: &mut Buffer,
+        out: &mut Buffer,
+    ) {
+        let (sizes, count) = (of.layout.of, lists.tokens.len());
+        self.prepare(&of, count, x, mixed);
+        let (queries, stretches) = (&lists.plan(rows).rows, &lists.stretches);
+        let (heads, size, numbers) =
+            (sizes.linear_num_value_heads, sizes.linear_value_head_dim, sizes.head_state());
+        let slots = stretches.iter().filter_map(|stretch| stretch.kept).max().map_or(0, |last| last + 1);
+        let inputs = Inputs { sizes, mixed, gates: &self.mixer.gates };
+        let out = Shared::new(out);
+        let states = cache.map(|cache| Shared::new(&mut cache.states[of.place]));
+        self.team.split(heads, 1, count * heads * numbers, |part, own| {
+            let scratch = &mut self.scratch(part).states;
+            scratch.reserve((slots + 1) * numbers + 2 * size);
+            let (state, rest) = scratch.split_at_mut(numbers);
+            let (kept, rest) = rest.split_at_mut(slots * numbers);
+            let (error, rest) = rest.split_at_mut(size);
+            let unread = &mut rest[..size];
+            for head in own {
+                let mut next = 0;
+                for (tree, own) in trees(stretches).enumerate() {
+                    for index in own {
+                        let stretch = &stretches[index];
+                        match stretch.parent {
+                            None => state.fill(0.0),
+                            // What it continues was last.
+                            Some(parent) if parent + 1 == index => {}
+                            Some(parent) => {
+                                let slot = stretches[parent].kept.expect("it is continued");
+                                state.copy_from_slice(&kept[slot * numbers..][..numbers]);
+                            }
+                        }
+                        for row in stretch.rows.clone() {
+                            let wanted = queries.get(next) == Some(&(row as u32));
+                            let to = if wanted {
+                                let at = (next * heads + head) * size;
+                                next += 1;
+                                // SAFETY: each head is one thread's.
+                                unsafe { out.part(at..at + size) }
+                            } else {
+                                &mut *unread
+                            };
+                            let Token { q, k, v, write, keep } = inputs.token(row, head);
+                            simd::delta_step(state, q, k, v, write, keep, error, to);
+                        }
+                        if let Some(slot) = stretch.kept {
+                            kept[slot * numbers..][..numbers].copy_from_slice(state);
+                        }
+                    }
+                    if let (Some(states), Some(node)) = (&states, lists.nodes.get(tree)) {
+                        let at = node * sizes.state() + head * numbers;
+                        // SAFETY: each head is one thread's.
+                        unsafe { states.part(at..at + numbers) }.copy_from_slice(state);
+                    }
+                }
+            }
+        });
+    }
+
+    fn delta_rule_backward(
+        &mut self,
+        of: Mixer<'_, Weights>,
+        gradient: Option<&mut [f32]>,
+        (lists, rows): (&Lists, Rows),
+        x: &Buffer,
+        dout: &Buffer,
+        mixed: &mut Buffer,
+        dx: &mut Buffer,
+    ) {
+        let (sizes, count) = (of.layout.of, lists.tokens.len());
+        self.prepare(&of, count, x, mixed);
+        let (queries, stretches) = (&lists.plan(rows).rows, &lists.stretches);
+        let (heads, keys) = (sizes.linear_num_value_heads, sizes.linear_num_key_heads);
+        let (key_size, size, numbers) =
+            (sizes.linear_key_head_dim, sizes.linear_value_head_dim, sizes.head_state());
+        let (channels, stride) = (sizes.channels(), sizes.input_width());
+        let (a_log, dt_bias) = (part(of.weights, of.layout.a_log), part(of.weights, of.layout.dt_bias));
+        let slots = stretches.iter().filter_map(|stretch| stretch.kept).max().map_or(0, |last| last + 1);
+        let mut derivative = std::mem::take(&mut self.mixer.derivative);
+        derivative.reserve(count * channels);
+        let inputs = Inputs { sizes, mixed, gates: &self.mixer.gates };
+        let lengths = &self.mixer.lengths;
+        let (dmixed, dx) = (Shared::new(&mut derivative), Shared::new(dx));
+        let gradient = gradient.map(Shared::new);
+        self.team.split(keys, 1, count * heads * numbers, |part, own| {
+            let scratch = &mut self.scratch(part).states;
+            scratch.reserve((2 * slots + STRETCH + 2) * numbers + (STRETCH + 3) * size);
+            let (kept, rest) = scratch.split_at_mut(slots * numbers);
+            let (dkept, rest) = rest.split_at_mut(slots * numbers);
+            let (inner, rest) = rest.split_at_mut((STRETCH + 1) * numbers);
+            let (dstate, rest) = rest.split_at_mut(numbers);
+            let (errors, rest) = rest.split_at_mut(STRETCH * size);
+            let (unread, rest) = rest.split_at_mut(size);
+            let (sums, rest) = rest.split_at_mut(size);
+            let zeros = &mut rest[..size];
+            zeros.fill(0.0);
+            for key in own {
+                let of_head = |row: usize, columns: &std::ops::Range<usize>| {
+                    // SAFETY: each key head, and each of its value heads, is one thread's.
+                    unsafe { dmixed.part(row * channels + columns.start..row * channels + columns.end) }
+                };
+                let group = key * heads / keys..(key + 1) * heads / keys;
+                let [q_columns, k_columns, _] = inputs.columns(group.start);
+                for row in 0..count {
+                    of_head(row, &q_columns).fill(0.0);
+                    of_head(row, &k_columns).fill(0.0);
+                }
+                for head in group {
+                    let [.., v_columns] = inputs.columns(head);
+                    let rate = -a_log[head].exp();
+                    let (mut da_log, mut ddt_bias) = (0.0f64, 0.0f64);
+                    for tree in trees(stretches) {
+                        // The states after stretches that others continue.
+                        for index in tree.clone() {
+                            let stretch = &stretches[index];
+                            let Some(slot) = stretch.kept else { continue };
+                            let state = &mut inner[..numbers];
+                            match stretch.parent {
+                                None => state.fill(0.0),
+                                Some(parent) => {
+                                    let slot = stretches[parent].kept.expect("it is continued");
+                                    state.copy_from_slice(&kept[slot * numbers..][..numbers]);
+                                }
+                            }
+                            inputs.advance(stretch, head, state, [&mut *sums, &mut *unread]);
+                            kept[slot * numbers..][..numbers].copy_from_slice(state);
+                            dkept[slot * numbers..][..numbers].fill(0.0);
+                        }
+                        for index in tree.rev() {
+                            let Stretch { rows, parent, kept: own } = &stretches[index];
+                            let before = parent.map(|parent| {
+                                let slot = stretches[parent].kept.expect("it is continued");
+                                slot * numbers..(slot + 1) * numbers
+                            });
+                            match &before {
+                                None => inner[..numbers].fill(0.0),
+                                Some(slot) => inner[..numbers].copy_from_slice(&kept[slot.clone()]),
+                            }
+                            for (at, row) in rows.clone().enumerate() {
+                                inner.copy_within(at * numbers..(at + 1) * numbers, (at + 1) * numbers);
+                                let state = &mut inner[(at + 1) * numbers..(at + 2) * numbers];
+                                let Token { q, k, v, write, keep } = inputs.token(row, head);
+                                let error = &mut errors[at * size..][..size];
+                                simd::delta_step(state, q, k, v, write, keep, error, unread);
+                            }
+                            match own {
+                                None => dstate.fill(0.0),
+                                Some(slot) => dstate.copy_from_slice(&dkept[slot * numbers..][..numbers]),
+                            }
+                            for (at, row) in rows.clone().enumerate().rev() {
+                                let dout = match queries.binary_search(&(row as u32)) {
+                                    Ok(query) => &dout[(query * heads + head) * size..][..size],
+                                    Err(_) => &*zeros,
+                                };
+                                let token = inputs.token(row, head);
+                                let [dwrite, dkeep] = simd::delta_step_backward(
+                                    &inner[at * numbers..(at + 1) * numbers],
+                                    &inner[(at + 1) * numbers..(at + 2) * numbers],
+                                    dstate,
+                                    [token.q, token.k, &errors[at * size..][..size], dout],
+                                    [token.write, token.keep],
+                                    of_head(row, &q_columns),
+                                    of_head(row, &k_columns),
+                                    of_head(row, &v_columns),
+                                );
+                                let b = row * stride + channels + head;
+                                let a = b + heads;
+                                // Of the logarithm of what is kept: a rate times a softplus.
+                                let log = dkeep * token.keep;
+                                let step = x[a] + dt_bias[head];
+                                let da = log * rate * sigmoid(step);
+                                // SAFETY: each head is one thread's.
+                                unsafe {
+                                    dx.part(b..b + 1)[0] = dwrite * token.write * (1.0 - token.write);
+                                    dx.part(a..a + 1)[0] = da;
+                                }
+                                ddt_bias += f64::from(da);
+                                da_log += f64::from(log * rate * softplus(step));
+                            }
+                            if let Some(slot) = before {
+                                simd::add(dstate, &mut dkept[slot]);
+                            }
+                        }
+                    }
+                    if let Some(gradient) = &gradient {
+                        for (span, sum) in [(of.layout.a_log, da_log), (of.layout.dt_bias, ddt_bias)] {
+                            let at = span.offset + head;
+                            // SAFETY: each head is one thread's.
+                            unsafe { gradient.part(at..at + 1)[0] += sum as f32 };
+                        }
+                    }
+                }
+                // Through the normalisation of the head's queries and keys.
+                for row in 0..count {
+                    let mixed = &inputs.mixed[row * channels..][..channels];
+                    let own = &lengths[row * 2 * keys..][..2 * keys];
+                    let root = (key_size as f32).sqrt();
+                    for (columns, length, factor) in
+                        [(&q_columns, own[key], 1.0 / root), (&k_columns, own[keys + key], 1.0)]
+                    {
+                        let (y, d) = (&mixed[columns.clone()], of_head(row, columns));
+                        // `y` is a unit vector times the factor.
+                        let along = simd::dot(y, d) / factor;
+                        for (d, y) in d.iter_mut().zip(y) {
+                            *d = length * (factor * *d - y * along);
+                        }
+                    }
+                }
+            }
+        });
+        self.mixer.derivative = derivative;
+        std::mem::swap(mixed, &mut self.mixer.derivative);
+    }
+
+    fn step_mixer(
+        &mut self,
+        of: Mixer<'_, Weights>,
+        decoding: &Decoding,
+        cache: &mut Cache,
+        x: &Buffer,
+        mixed: &mut Buffer,
+        out: &mut Buffer,
+    ) {
+        let (sizes, nodes) = (of.layout.of, &decoding.step.states);
+        let (channels, kernel, stride) =
+            (sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width());
+        let (state, rows) = (sizes.state(), nodes.len());
+        self.transpose_filter(&of);
+        let filter = &self.mixer.filter[0];
+        let (states, y) = (Shared::new(&mut cache.states[of.place]), Shared::new(mixed));
+        self.columns(rows, channels, |own| {
+            for (row, &[from, to]) in nodes.iter().enumerate() {
+                // The input so many tokens before.
+                let input = |node: usize, back: usize| {
+                    let at = (node + 1) * state - (kernel - back) * channels;
+                    // SAFETY: each channel is one thread's, and no two of these are used that are the same.
+                    unsafe { states.part(at + own.start..at + own.end) }
+                };
+                // SAFETY: as above.
+                let y = unsafe { y.part(row * channels + own.start..row * channels + own.end) };
+                let x = &x[row * stride..][own.clone()];
+                y.fill(0.0);
+                let weights = |at: usize| &filter[at * channels..][own.clone()];
+                simd::multiply_add(weights(kernel - 1), x, y);
+                for back in 1..kernel {
+                    simd::multiply_add(weights(kernel - 1 - back), input(from, back), y);
+                }
+                simd::silu(y);
+                for back in (2..kernel).rev() {
+                    input(to, back).copy_from_slice(input(from, back - 1));
+                }
+                if kernel > 1 {
+                    input(to, 1).copy_from_slice(x);
+                }
+            }
+        });
+        self.prepare(&of, rows, x, mixed);
+        let (heads, size, numbers) =
+            (sizes.linear_num_value_heads, sizes.linear_value_head_dim, sizes.head_state());
+        let inputs = Inputs { sizes, mixed, gates: &self.mixer.gates };
+        let out = Shared::new(out);
+        self.team.split(heads, 1, rows * heads * numbers, |part, own| {
+            let error = &mut self.scratch(part).states;
+            error.reserve(size);
+            for head in own {
+                for (row, &[from, to]) in nodes.iter().enumerate() {
+                    let at = |node: usize| node * state + head * numbers..node * state + (head + 1) * numbers;
+                    // SAFETY: each head is one thread's; a row's state and the one that it continues are the same or apart.
+                    let (state, out) = unsafe {
+                        let own = states.part(at(to));
+                        if from != to {
+                            own.copy_from_slice(states.part(at(from)));
+                        }
+                        (own, out.part((row * heads + head) * size..(row * heads + head + 1) * size))
+                    };
+                    let Token { q, k, v, write, keep } = inputs.token(row, head);
+                    simd::delta_step(state, q, k, v, write, keep, &mut error[..size], out);
+                }
+            }
+        });
+    }
+
+    fn grow_states(&mut self, states: &mut dyn Iterator<Item = usize>, cache: &mut Cache, nodes: usize) {
+        for (place, state) in states.enumerate() {
+            if place == cache.states.len() {
+                cache.states.push(Buffer::default());
+            }
+            cache.states[place].extend_by_eighths(nodes * state);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Qwen3.5, the dense text part: gated DeltaNet, a recurrent mixer, in three of four layers; in the fourth attention with an output gate, norms of each head's query
+//! and key, and rotary embedding of a quarter of a head. Norms are by `1 + weight` but for the mixer's. A checkpoint's vision tower and its head for several
+//! tokens are left out. GPUs don't compute it yet.
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Family, Layer, QkNorm, Whole, llama};
+use crate::config::fields::object;
+use crate::config::{GatedDeltaNet, LayerType};
+
+pub(super) const FAMILY: Family = Family {
+    class_name: "Qwen3_5ForCausalLM",
+    model_type: "qwen3_5_text",
+    defaults: || {
+        json!({
+            "vocab_size": 248_320, "hidden_size": 4096, "intermediate_size": 12_288, "num_hidden_layers": 32,
+            "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 256,
+            "max_position_embeddings": 32_768, "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
+            "partial_rotary_factor": 0.25, "full_attention_interval": 4, "linear_conv_kernel_dim": 4,
+            "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
+            "linear_num_value_heads": 32,
+        })
+    },
+    supported: || json!({"attention_bias": false, "attn_output_gate": true}),
+    read: |fields, config| {
+        #[derive(Deserialize)]
+        struct Own {
+            layer_types: Option<Vec<LayerType>>,
+            full_attention_interval: usize,
+        }
+        let own = fields.read::<Own>()?;
+        if own.full_attention_interval == 0 {
+            return fields.refuse("full_attention_interval", "a positive number");
+        }
+        let full = |layer: usize| (layer + 1).is_multiple_of(own.full_attention_interval);
+        let kind = |layer| if full(layer) { LayerType::FullAttention } else { LayerType::LinearAttention };
+        let types = own.layer_types.unwrap_or_else(|| (0..config.num_hidden_layers).map(kind).collect());
+        if types.contains(&LayerType::SlidingAttention) {
+            let wanted = "full_attention or linear_attention";
+            return fields.refuse_found("layer_types", "sliding_attention", wanted);
+        }
+        config.layer_types = types;
+        config.linear_attention = Some(fields.read::<GatedDeltaNet>()?);
+        Ok(())
+    },
+    write: |config| {
+        let all = vec![LayerType::FullAttention; config.num_hidden_layers];
+        let types = if config.layer_types.is_empty() { &all } else { &config.layer_types };
+        let mut own = json!({
+            "layer_types": types, "partial_rotary_factor": config.partial_rotary_factor.unwrap_or(1.0),
+        });
+        if let Some(sizes) = config.linear_attention {
+            own.as_object_mut().expect("an object").extend(object(json!(sizes)));
+        }
+        own
+    },
+    refused: |_| None,
+    whole: Some(Whole { model_type: "qwen3_5", left_out: &["model.visual.", "mtp."] }),
+    norm_offset: 1.0,
+    layer: |config, layer| Layer {
+        mixer: config
+            .linear_attention
+            .filter(|_| config.layer_types.get(layer) == Some(&LayerType::LinearAttention)),
+        output_gate: true,
+        qk_norm: Some(QkNorm::Head),
+        ..(llama::FAMILY.layer)(config, layer)
+    },
+    ..llama::FAMILY
+};

@@ -12,7 +12,7 @@ use fgrpo_nn::{
 
 use crate::device::{device, tolerance};
 use crate::lora::adapted;
-use crate::reference::{Numbers, configs, engine, engine_with_base};
+use crate::reference::{Numbers, configs, engine, engine_with_base, with_recurrent};
 
 /// A draw's uniform number, by hashing its coordinates.
 fn uniform(prompt: usize, sample: usize, position: usize) -> f64 {
@@ -91,12 +91,13 @@ fn recorded_logp_and_entropy_equal_scored_ones_to_rounding() {
 
 #[test]
 fn a_sample_does_not_depend_on_its_batch_threads_order_or_cache_bound() {
-    let (_, config) = configs().swap_remove(0);
-    depends_on_nothing_else(&config, &|threads| engine(&config, 32, threads));
-    let adapters = LoraConfig { rank: 3, alpha: 5.0, ..LoraConfig::default() };
-    depends_on_nothing_else(&config, &|threads| {
-        adapted(engine_with_base(&config, 32, Some(BaseFormat::Nf4), &device(threads)), &adapters)
-    });
+    for (_, config) in with_recurrent(0) {
+        depends_on_nothing_else(&config, &|threads| engine(&config, 32, threads));
+        let adapters = LoraConfig { rank: 3, alpha: 5.0, ..LoraConfig::default() };
+        depends_on_nothing_else(&config, &|threads| {
+            adapted(engine_with_base(&config, 32, Some(BaseFormat::Nf4), &device(threads)), &adapters)
+        });
+    }
 }
 
 fn depends_on_nothing_else(config: &Config, engine: &dyn Fn(usize) -> Engine) {
@@ -117,7 +118,9 @@ fn depends_on_nothing_else(config: &Config, engine: &dyn Fn(usize) -> Engine) {
         same(&samples, "threads");
     }
     let mut engine = engine(2);
-    for max_cached_tokens in [224, 300, 1000] {
+    // A state takes the place of tokens.
+    let bounds = if config.linear_attention.is_some() { [384, 700, 1500] } else { [224, 300, 1000] };
+    for max_cached_tokens in bounds {
         let bounded = Sampling { max_cached_tokens: Some(max_cached_tokens), ..settings() };
         let samples = sample(&mut engine, &requests(&prompts, 7), &bounded);
         assert_eq!(samples.len(), all.len());
@@ -305,45 +308,48 @@ fn samples_with_and_without_copied_weights_are_the_same_also_after_the_weights_c
 #[test]
 fn samples_taken_out_for_want_of_room_are_drawn_again_alike() {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    let (_, config) = configs().swap_remove(0);
-    let mut engine = engine(&config, 41, 2);
-    let prompts = prompts(&config);
-    // Most completions end at once, so that many are admitted; then none ends before its length.
-    let stop = |tokens: &[u32]| tokens.len() == 1 && !tokens[0].is_multiple_of(4);
-    let mut run = |max_cached_tokens: Option<usize>| -> (Samples, usize) {
-        let first_draws = AtomicUsize::new(0);
-        let counting = |prompt: usize, sample: usize, position: usize| {
-            first_draws.fetch_add(usize::from(position == 0), Ordering::Relaxed);
-            uniform(prompt, sample, position)
+    for (_, config) in with_recurrent(0) {
+        let mut engine = engine(&config, 41, 2);
+        let prompts = prompts(&config);
+        // Most completions end at once, so that many are admitted; then none ends before its length.
+        let stop = |tokens: &[u32]| tokens.len() == 1 && !tokens[0].is_multiple_of(4);
+        let mut run = |max_cached_tokens: Option<usize>| -> (Samples, usize) {
+            let first_draws = AtomicUsize::new(0);
+            let counting = |prompt: usize, sample: usize, position: usize| {
+                first_draws.fetch_add(usize::from(position == 0), Ordering::Relaxed);
+                uniform(prompt, sample, position)
+            };
+            let sampling =
+                Sampling { max_new_tokens: 60, stop_tokens: vec![], max_cached_tokens, ..settings() };
+            let mut done = Samples::new();
+            engine
+                .generate(&requests(&prompts, 60), &sampling, &counting, Some(&stop), &mut |completion| {
+                    let key = (completion.prompt, completion.sample);
+                    assert!(done.insert(key, completion).is_none(), "{key:?} came twice");
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+            (done, first_draws.into_inner())
         };
-        let sampling = Sampling { max_new_tokens: 60, stop_tokens: vec![], max_cached_tokens, ..settings() };
-        let mut done = Samples::new();
-        engine
-            .generate(&requests(&prompts, 60), &sampling, &counting, Some(&stop), &mut |completion| {
-                let key = (completion.prompt, completion.sample);
-                assert!(done.insert(key, completion).is_none(), "{key:?} came twice");
-                ControlFlow::Continue(())
-            })
-            .unwrap();
-        (done, first_draws.into_inner())
-    };
-    let (wanted, once) = run(None);
-    assert_eq!((wanted.len(), once), (300, 300));
-    let mut most = 0;
-    for bound in [320, 700, 1500] {
-        let (found, draws) = run(Some(bound));
-        most = most.max(draws);
-        assert_eq!(found.len(), 300, "bound {bound}");
-        for (key, found) in &found {
-            let wanted = &wanted[key];
-            assert_eq!((&found.tokens, found.finish), (&wanted.tokens, wanted.finish), "{key:?}");
-            assert!(
-                found.logp.iter().zip(&wanted.logp).all(|(a, b)| (a - b).abs() < tolerance(1e-5)),
-                "{key:?}"
-            );
+        let (wanted, once) = run(None);
+        assert_eq!((wanted.len(), once), (300, 300));
+        let mut most = 0;
+        let bounds = if config.linear_attention.is_some() { [600, 1500, 3000] } else { [320, 700, 1500] };
+        for bound in bounds {
+            let (found, draws) = run(Some(bound));
+            most = most.max(draws);
+            assert_eq!(found.len(), 300, "bound {bound}");
+            for (key, found) in &found {
+                let wanted = &wanted[key];
+                assert_eq!((&found.tokens, found.finish), (&wanted.tokens, wanted.finish), "{key:?}");
+                assert!(
+                    found.logp.iter().zip(&wanted.logp).all(|(a, b)| (a - b).abs() < tolerance(1e-5)),
+                    "{key:?}"
+                );
+            }
         }
+        assert!(most > 300, "no sample was taken out: {most} first draws");
     }
-    assert!(most > 300, "no sample was taken out: {most} first draws");
 }
 
 /// Prompts that arrive one after another: each once so many tokens have been drawn.
@@ -403,11 +409,25 @@ fn fed_within(
     keep: bool,
     max_cached_tokens: Option<usize>,
 ) -> Samples {
+    fed_until(engine, &Arriving::new(prompts, samples, every), keep, max_cached_tokens, 160)
+}
+
+/// Samples of a prompt, which with a completion may have so many tokens.
+fn fed_up_to(engine: &mut Engine, prompt: &[u32], samples: usize, keep: bool, longest: usize) -> Samples {
+    fed_until(engine, &Arriving::new(&[prompt.to_vec()], samples, 0), keep, None, longest)
+}
+
+fn fed_until(
+    engine: &mut Engine,
+    feed: &Arriving,
+    keep: bool,
+    max_cached_tokens: Option<usize>,
+    longest: usize,
+) -> Samples {
     let mut done = Samples::new();
     let sampling = Sampling { max_new_tokens: 1000, max_cached_tokens, ..settings() };
-    let feed = Arriving::new(prompts, samples, every);
     engine
-        .generate_fed(&feed, 160, &sampling, keep, &mut |completion| {
+        .generate_fed(feed, longest, &sampling, keep, &mut |completion| {
             let key = (completion.prompt, completion.sample);
             assert!(done.insert(key, completion).is_none(), "{key:?} came twice");
             ControlFlow::Continue(())
@@ -429,21 +449,22 @@ fn assert_same(found: &Samples, wanted: &Samples, why: &str) {
 
 #[test]
 fn prompts_that_join_get_what_they_get_together() {
-    let (_, config) = configs().swap_remove(0);
-    let prompts = prompts(&config);
-    let wanted = sample(&mut engine(&config, 32, 2), &requests(&prompts, 7), &settings());
-    let mut engine = engine(&config, 32, 2);
-    for keep in [false, true] {
-        // All at once, in time to join, and one after another's end.
-        for every in [0, 30, 1 << 20] {
-            let mut all = fed(&mut engine, &prompts, 7, every, keep);
-            if every > 30 {
-                // Those that came when nothing was left to do.
-                assert!(all.len() == 7);
-                let rest = wanted.iter().filter(|((prompt, _), _)| *prompt > 0);
-                all.extend(rest.map(|(key, completion)| (*key, completion.clone())));
+    for (_, config) in with_recurrent(0) {
+        let prompts = prompts(&config);
+        let wanted = sample(&mut engine(&config, 32, 2), &requests(&prompts, 7), &settings());
+        let mut engine = engine(&config, 32, 2);
+        for keep in [false, true] {
+            // All at once, in time to join, and one after another's end.
+            for every in [0, 30, 1 << 20] {
+                let mut all = fed(&mut engine, &prompts, 7, every, keep);
+                if every > 30 {
+                    // Those that came when nothing was left to do.
+                    assert!(all.len() == 7);
+                    let rest = wanted.iter().filter(|((prompt, _), _)| *prompt > 0);
+                    all.extend(rest.map(|(key, completion)| (*key, completion.clone())));
+                }
+                assert_same(&all, &wanted, &format!("keep {keep}, every {every}"));
             }
-            assert_same(&all, &wanted, &format!("keep {keep}, every {every}"));
         }
     }
 }
@@ -504,26 +525,65 @@ fn a_prompt_that_continues_an_earlier_one_is_not_computed_again() {
 }
 
 #[test]
-fn a_full_cache_forgets_what_was_not_needed_for_longest() {
-    let (_, config) = configs().swap_remove(0);
-    let mut numbers = Numbers::new(78);
-    let engine_of = || engine(&config, 32, 2);
-    let mut bounded = engine_of();
-    // Prompts of two families in turns, in a cache that holds few of them.
-    let roots = [numbers.tokens(40, config.vocab_size), numbers.tokens(33, config.vocab_size)];
-    let mut cached = 0;
-    for turn in 0..12 {
-        let mut prompt = roots[turn % 2].clone();
-        prompt.extend(numbers.tokens(3 + 5 * turn % 17, config.vocab_size));
-        let prompts = [prompt];
-        let found = fed_within(&mut bounded, &prompts, 5, 0, true, Some(288));
-        assert_same(&found, &fed(&mut engine_of(), &prompts, 5, 0, false), &format!("turn {turn}"));
-        cached += found[&(0, 0)].cached;
+fn a_prompt_continues_a_recurrent_state_where_a_stored_sequence_ends() {
+    for (_, config) in with_recurrent(0).into_iter().skip(1) {
+        let mut numbers = Numbers::new(79);
+        let first = numbers.tokens(45, config.vocab_size);
+        let mut kept = engine(&config, 32, 2);
+        let turn = |engine: &mut Engine, prompt: &[u32]| fed(engine, &[prompt.to_vec()], 3, 0, true);
+        let answers = turn(&mut kept, &first);
+        let answer = &answers[&(0, 1)].tokens;
+        // After the answer, whose last token has no state; after that again, in more tokens than a part of a prompt has; and after the prompt with another answer.
+        let second = [&first[..], answer, &numbers.tokens(300, config.vocab_size)].concat();
+        let found = fed_up_to(&mut kept, &second, 3, true, 700);
+        assert_same(
+            &found,
+            &fed_up_to(&mut engine(&config, 32, 2), &second, 3, true, 700),
+            "the second turn",
+        );
+        let third = [&second[..], &found[&(0, 1)].tokens, &numbers.tokens(2, config.vocab_size)].concat();
+        let again = fed_up_to(&mut kept, &third, 3, true, 700);
+        assert_same(&again, &fed_up_to(&mut engine(&config, 32, 2), &third, 3, true, 700), "the third turn");
+        assert!(again[&(0, 2)].cached >= second.len(), "{}", again[&(0, 2)].cached);
+        let other = [&first[..], &numbers.tokens(9, config.vocab_size)].concat();
+        let found = turn(&mut kept, &other);
+        assert_eq!(found[&(0, 0)].cached, 45);
+        assert_same(&found, &turn(&mut engine(&config, 32, 2), &other), "another answer");
+        // Inside a sequence there is no state.
+        let other = [&first[..37], &numbers.tokens(9, config.vocab_size)].concat();
+        let found = turn(&mut kept, &other);
+        assert_eq!(found[&(0, 0)].cached, 0);
+        assert_same(&found, &turn(&mut engine(&config, 32, 2), &other), "another question");
     }
-    assert!(cached > 0);
-    // Several at a time, some of which are the beginning of others.
-    let mut prompts: Vec<Vec<u32>> = (1..6).map(|i| roots[0][..7 * i].to_vec()).collect();
-    prompts.extend((1..4).map(|i| [&roots[1][..], &roots[0][..i]].concat()));
-    let found = fed_within(&mut bounded, &prompts, 4, 11, true, Some(288));
-    assert_same(&found, &sample(&mut engine_of(), &requests(&prompts, 4), &settings()), "together");
+}
+
+#[test]
+fn a_full_cache_forgets_what_was_not_needed_for_longest() {
+    for (_, config) in with_recurrent(0) {
+        let mut numbers = Numbers::new(78);
+        let engine_of = || engine(&config, 32, 2);
+        let mut bounded = engine_of();
+        // Prompts of two families in turns, in a cache that holds few of them.
+        let mut roots = [numbers.tokens(40, config.vocab_size), numbers.tokens(33, config.vocab_size)];
+        let mut cached = 0;
+        let bound = if config.linear_attention.is_some() { 600 } else { 288 };
+        for turn in 0..12 {
+            let mut prompt = roots[turn % 2].clone();
+            prompt.extend(numbers.tokens(3 + 5 * turn % 17, config.vocab_size));
+            if config.linear_attention.is_some() {
+                // A state is where a prompt ended.
+                roots[turn % 2] = prompt.clone();
+            }
+            let prompts = [prompt];
+            let found = fed_within(&mut bounded, &prompts, 5, 0, true, Some(bound));
+            assert_same(&found, &fed(&mut engine_of(), &prompts, 5, 0, false), &format!("turn {turn}"));
+            cached += found[&(0, 0)].cached;
+        }
+        assert!(cached > 0);
+        // Several at a time, some of which are the beginning of others.
+        let mut prompts: Vec<Vec<u32>> = (1..6).map(|i| roots[0][..7 * i].to_vec()).collect();
+        prompts.extend((1..4).map(|i| [&roots[1][..], &roots[0][..i]].concat()));
+        let found = fed_within(&mut bounded, &prompts, 4, 11, true, Some(bound));
+        assert_same(&found, &sample(&mut engine_of(), &requests(&prompts, 4), &settings()), "together");
+    }
 }

@@ -1,7 +1,7 @@
 //! Scores and gradients against the decoder's definition in f64, for every setting of the architecture.
 
 use crate::device::{gradient_tolerance, tolerance};
-use crate::reference::{Numbers, Weights, configs, engine, forest, path, score, weights};
+use crate::reference::{Numbers, Weights, configs, engine, forest, path, score, weights, with_recurrent};
 use fgrpo_nn::{AdamW, Batch, Engine, FamilyScores};
 use proptest::prelude::*;
 
@@ -190,37 +190,38 @@ fn a_prefix_tree_has_the_gradient_of_its_separate_sequences() {
 
 #[test]
 fn gradient_does_not_depend_on_chunks_threads_checkpointing_or_calls_and_repeats_bit_for_bit() {
-    let (_, config) = configs().swap_remove(1);
-    let mut numbers = Numbers::new(7);
-    let batch = forest(&mut numbers, config.vocab_size, 6, 20, 6);
-    let (a, b) = coefficients(&mut numbers, batch.predictions.len());
-    let loss = linear_loss(&a, &b);
-    let base = gradient(&mut engine(&config, 8, 1), &batch, 1.0, &loss);
-    for threads in [1, 2, 3] {
-        for chunk_tokens in [1, 20, 10_000] {
-            let mut engine = engine(&config, 8, threads);
-            engine.set_chunk_tokens(chunk_tokens);
-            let first = gradient(&mut engine, &batch, 1.0, &loss);
-            let worst = worst_difference(&base, &first);
-            assert!(worst < tolerance(2e-6), "{threads} threads, chunks of {chunk_tokens}: {worst:e}");
-            assert_eq!(first, gradient(&mut engine, &batch, 1.0, &loss), "repeated");
-            engine.set_checkpointing(true);
-            assert_eq!(first, gradient(&mut engine, &batch, 1.0, &loss), "checkpointed");
-            engine.zero_gradient();
-            let half = |sign: f32| {
-                let halves: Vec<f32> = a.iter().map(|a| a * 0.5 * sign).collect();
-                let others: Vec<f32> = b.iter().map(|b| b * 0.5 * sign).collect();
-                (halves, others)
-            };
-            let (a, b) = half(1.0);
-            engine.accumulate(&batch, 1.0, &linear_loss(&a, &b)).unwrap();
-            engine.accumulate(&batch, 1.0, &linear_loss(&a, &b)).unwrap();
-            let twice: Vec<(String, Vec<f32>)> =
-                engine.gradients().map(|(name, _, data)| (name.to_string(), data.into_owned())).collect();
-            assert!(worst_difference(&base, &twice) < tolerance(2e-6));
-            let norm: f64 =
-                twice.iter().flat_map(|t| &t.1).map(|&g| f64::from(g).powi(2)).sum::<f64>().sqrt();
-            assert!((engine.gradient_norm() - norm).abs() < 1e-6 * norm);
+    for (_, config) in with_recurrent(1) {
+        let mut numbers = Numbers::new(7);
+        let batch = forest(&mut numbers, config.vocab_size, 6, 20, 6);
+        let (a, b) = coefficients(&mut numbers, batch.predictions.len());
+        let loss = linear_loss(&a, &b);
+        let base = gradient(&mut engine(&config, 8, 1), &batch, 1.0, &loss);
+        for threads in [1, 2, 3] {
+            for chunk_tokens in [1, 20, 10_000] {
+                let mut engine = engine(&config, 8, threads);
+                engine.set_chunk_tokens(chunk_tokens);
+                let first = gradient(&mut engine, &batch, 1.0, &loss);
+                let worst = worst_difference(&base, &first);
+                assert!(worst < tolerance(2e-6), "{threads} threads, chunks of {chunk_tokens}: {worst:e}");
+                assert_eq!(first, gradient(&mut engine, &batch, 1.0, &loss), "repeated");
+                engine.set_checkpointing(true);
+                assert_eq!(first, gradient(&mut engine, &batch, 1.0, &loss), "checkpointed");
+                engine.zero_gradient();
+                let half = |sign: f32| {
+                    let halves: Vec<f32> = a.iter().map(|a| a * 0.5 * sign).collect();
+                    let others: Vec<f32> = b.iter().map(|b| b * 0.5 * sign).collect();
+                    (halves, others)
+                };
+                let (a, b) = half(1.0);
+                engine.accumulate(&batch, 1.0, &linear_loss(&a, &b)).unwrap();
+                engine.accumulate(&batch, 1.0, &linear_loss(&a, &b)).unwrap();
+                let twice: Vec<(String, Vec<f32>)> =
+                    engine.gradients().map(|(name, _, data)| (name.to_string(), data.into_owned())).collect();
+                assert!(worst_difference(&base, &twice) < tolerance(2e-6));
+                let norm: f64 =
+                    twice.iter().flat_map(|t| &t.1).map(|&g| f64::from(g).powi(2)).sum::<f64>().sqrt();
+                assert!((engine.gradient_norm() - norm).abs() < 1e-6 * norm);
+            }
         }
     }
 }
@@ -266,10 +267,11 @@ proptest! {
 
     #[test]
     fn random_forests_score_as_their_paths_alone(seed in 0u64..1_000_000, roots in 1usize..4, segments in 0usize..12, longest in 1usize..40) {
-        let (_, config) = configs().swap_remove(seed as usize % 4);
+        let all = with_recurrent(seed as usize % 4);
+        let (_, config) = &all[seed as usize / 4 % all.len()];
         let mut numbers = Numbers::new(seed);
         let batch = forest(&mut numbers, config.vocab_size, roots, segments, longest);
-        let mut engine = engine(&config, 11, 2);
+        let mut engine = engine(config, 11, 2);
         let scores = engine.score(&batch, 1.0).unwrap();
         let mut alone = Batch::default();
         for prediction in &batch.predictions {
@@ -285,32 +287,33 @@ proptest! {
 
 #[test]
 fn attention_over_long_segments_crosses_blocks_correctly() {
-    let (_, mut config) = configs().swap_remove(0);
-    config.num_hidden_layers = 1;
-    let mut engine = engine(&config, 12, 1);
-    let mut numbers = Numbers::new(13);
-    let mut batch = Batch::default();
-    let root = batch.push_segment(&numbers.tokens(300, config.vocab_size), None);
-    let left = batch.push_segment(&numbers.tokens(70, config.vocab_size), Some(root));
-    batch.push_segment(&numbers.tokens(130, config.vocab_size), Some(root));
-    batch.push_segment(&numbers.tokens(5, config.vocab_size), Some(left));
-    for row in (0..batch.tokens.len()).step_by(37) {
-        batch.predict(row, numbers.below(config.vocab_size) as u32);
+    for (_, mut config) in with_recurrent(0) {
+        config.num_hidden_layers = 1;
+        let mut engine = engine(&config, 12, 1);
+        let mut numbers = Numbers::new(13);
+        let mut batch = Batch::default();
+        let root = batch.push_segment(&numbers.tokens(300, config.vocab_size), None);
+        let left = batch.push_segment(&numbers.tokens(70, config.vocab_size), Some(root));
+        batch.push_segment(&numbers.tokens(130, config.vocab_size), Some(root));
+        batch.push_segment(&numbers.tokens(5, config.vocab_size), Some(left));
+        for row in (0..batch.tokens.len()).step_by(37) {
+            batch.predict(row, numbers.below(config.vocab_size) as u32);
+        }
+        let scores = engine.score(&batch, 1.0).unwrap();
+        let wanted = score(&config, &weights(&engine), &batch, 1.0);
+        for (found, wanted) in scores.logp.iter().zip(&wanted) {
+            assert!((f64::from(*found) - wanted.0).abs() < 2e-5, "{found}, wanted {}", wanted.0);
+        }
+        let (a, b) = coefficients(&mut numbers, batch.predictions.len());
+        let tree = gradient(&mut engine, &batch, 1.0, &linear_loss(&a, &b));
+        let mut alone = Batch::default();
+        for prediction in &batch.predictions {
+            alone.push_segment(&path(&batch, prediction.row), None);
+            alone.predict(alone.tokens.len() - 1, prediction.token);
+        }
+        let separate = gradient(&mut engine, &alone, 1.0, &linear_loss(&a, &b));
+        assert!(worst_difference(&tree, &separate) < 5e-6, "{:e}", worst_difference(&tree, &separate));
     }
-    let scores = engine.score(&batch, 1.0).unwrap();
-    let wanted = score(&config, &weights(&engine), &batch, 1.0);
-    for (found, wanted) in scores.logp.iter().zip(&wanted) {
-        assert!((f64::from(*found) - wanted.0).abs() < 2e-5, "{found}, wanted {}", wanted.0);
-    }
-    let (a, b) = coefficients(&mut numbers, batch.predictions.len());
-    let tree = gradient(&mut engine, &batch, 1.0, &linear_loss(&a, &b));
-    let mut alone = Batch::default();
-    for prediction in &batch.predictions {
-        alone.push_segment(&path(&batch, prediction.row), None);
-        alone.predict(alone.tokens.len() - 1, prediction.token);
-    }
-    let separate = gradient(&mut engine, &alone, 1.0, &linear_loss(&a, &b));
-    assert!(worst_difference(&tree, &separate) < 5e-6, "{:e}", worst_difference(&tree, &separate));
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use fgrpo_nn::{AdamW, BaseFormat, Batch, Engine, LoraConfig};
 
 use crate::device::device;
-use crate::reference::{BASES, Numbers, configs, engine, engine_with_base, forest, score, weights};
+use crate::reference::{
+    BASES, Numbers, configs, engine, engine_with_base, forest, score, weights, with_recurrent,
+};
 
 fn lora(targets: &[&str]) -> LoraConfig {
     let targets = targets.iter().map(|target| target.to_string()).collect();
@@ -191,42 +193,45 @@ fn fresh_adapters_change_nothing_and_training_them_changes_only_their_matrices()
 
 #[test]
 fn training_resumed_from_a_saved_adapter_equals_uninterrupted_training_bit_for_bit() {
-    let (_, config) = configs().swap_remove(0);
-    let batch = forest(&mut Numbers::new(58), config.vocab_size, 4, 8, 5);
-    let adamw = AdamW { lr: 1e-2, ..AdamW::default() };
-    let formats = BASES.into_iter().map(|format| (format, false)).chain([(None, true)]);
-    for (format, base_in_16_bits) in formats {
-        let base = || {
-            let mut engine = engine_with_base(&config, 59, format, &device(2));
-            if base_in_16_bits {
-                let cut = |x: &f32| f32::from_bits(x.to_bits() & 0xffff_0000);
-                let tensors: Vec<(String, Vec<f32>)> =
-                    engine.tensors().map(|(n, _, data)| (n.into(), data.iter().map(cut).collect())).collect();
-                tensors.iter().for_each(|(name, data)| engine.set_tensor(name, data).unwrap());
-            }
-            engine
-        };
-        let mut through = adapted(base(), &lora(&LoraConfig::TARGETS));
-        let step = |engine: &mut Engine| {
-            accumulate(engine, &batch);
-            assert!(engine.update(&adamw, Some(1.0)).unwrap().applied);
-        };
-        (0..3).for_each(|_| step(&mut through));
-        let dir = tempfile::tempdir().unwrap();
-        through.write_adapter(dir.path(), "base").unwrap();
-        assert_eq!(LoraConfig::trained_on(dir.path()).unwrap(), format);
-        let mut resumed = base();
-        resumed.read_adapter(dir.path()).unwrap();
-        resumed.load_state(&through.optimizer_state()).unwrap();
-        assert_eq!(bits(through.tensors()), bits(resumed.tensors()));
-        (0..3).for_each(|_| {
-            step(&mut through);
-            step(&mut resumed);
-        });
-        assert_eq!(bits(through.tensors()), bits(resumed.tensors()));
-        assert_eq!(bits(through.adapter_tensors()), bits(resumed.adapter_tensors()));
-        assert_eq!(through.optimizer_state(), resumed.optimizer_state());
-        assert_eq!(through.optimizer_state().tensors.len(), 2 * through.adapter_tensors().count());
+    for (_, config) in with_recurrent(0) {
+        let batch = forest(&mut Numbers::new(58), config.vocab_size, 4, 8, 5);
+        let adamw = AdamW { lr: 1e-2, ..AdamW::default() };
+        let formats = BASES.into_iter().map(|format| (format, false)).chain([(None, true)]);
+        for (format, base_in_16_bits) in formats {
+            let base = || {
+                let mut engine = engine_with_base(&config, 59, format, &device(2));
+                if base_in_16_bits {
+                    let cut = |x: &f32| f32::from_bits(x.to_bits() & 0xffff_0000);
+                    let tensors: Vec<(String, Vec<f32>)> = engine
+                        .tensors()
+                        .map(|(n, _, data)| (n.into(), data.iter().map(cut).collect()))
+                        .collect();
+                    tensors.iter().for_each(|(name, data)| engine.set_tensor(name, data).unwrap());
+                }
+                engine
+            };
+            let mut through = adapted(base(), &lora(&LoraConfig::TARGETS));
+            let step = |engine: &mut Engine| {
+                accumulate(engine, &batch);
+                assert!(engine.update(&adamw, Some(1.0)).unwrap().applied);
+            };
+            (0..3).for_each(|_| step(&mut through));
+            let dir = tempfile::tempdir().unwrap();
+            through.write_adapter(dir.path(), "base").unwrap();
+            assert_eq!(LoraConfig::trained_on(dir.path()).unwrap(), format);
+            let mut resumed = base();
+            resumed.read_adapter(dir.path()).unwrap();
+            resumed.load_state(&through.optimizer_state()).unwrap();
+            assert_eq!(bits(through.tensors()), bits(resumed.tensors()));
+            (0..3).for_each(|_| {
+                step(&mut through);
+                step(&mut resumed);
+            });
+            assert_eq!(bits(through.tensors()), bits(resumed.tensors()));
+            assert_eq!(bits(through.adapter_tensors()), bits(resumed.adapter_tensors()));
+            assert_eq!(through.optimizer_state(), resumed.optimizer_state());
+            assert_eq!(through.optimizer_state().tensors.len(), 2 * through.adapter_tensors().count());
+        }
     }
 }
 

@@ -116,34 +116,47 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
             ..window.clone()
         };
         configs.push(("gemma3_text, a window in one layer", gemma));
-        // Recurrent layers between, first and last.
         let (linear, full) = (LayerType::LinearAttention, LayerType::FullAttention);
+        let sizes = GatedDeltaNet {
+            linear_conv_kernel_dim: 4,
+            linear_key_head_dim: 9,
+            linear_value_head_dim: 7,
+            linear_num_key_heads: 3,
+            linear_num_value_heads: 6,
+        };
         let qwen = Config {
             architecture: Architecture::Qwen3_5Text,
             sliding_window: None,
-            num_hidden_layers: 3,
             // A norm of nearly nothing would make much of rounding.
             rms_norm_eps: 1e-2,
-            layer_types: vec![full, linear, full],
+            layer_types: vec![linear, full],
             head_dim: 8,
             partial_rotary_factor: Some(0.5),
-            linear_attention: Some(GatedDeltaNet {
-                linear_conv_kernel_dim: 4,
-                linear_key_head_dim: 5,
-                linear_value_head_dim: 6,
-                linear_num_key_heads: 3,
-                linear_num_value_heads: 6,
-            }),
+            linear_attention: Some(sizes),
             ..window
         };
-        configs.push(("qwen3_5_text, a recurrent layer between", qwen.clone()));
-        let layer_types = vec![linear, full, linear];
-        configs.push((
-            "qwen3_5_text, untied, recurrent layers first and last",
-            Config { layer_types, tie_word_embeddings: false, ..qwen },
-        ));
+        configs.push(("qwen3_5_text, a recurrent layer first", qwen.clone()));
+        let last = Config {
+            layer_types: vec![full, linear],
+            tie_word_embeddings: false,
+            linear_attention: Some(GatedDeltaNet {
+                linear_conv_kernel_dim: 2,
+                linear_num_value_heads: 3,
+                ..sizes
+            }),
+            ..qwen
+        };
+        configs.push(("qwen3_5_text, untied, a recurrent layer last", last));
     }
     configs
+}
+
+/// The configuration of an index, and those with recurrent layers.
+pub(crate) fn with_recurrent(index: usize) -> Vec<(&'static str, Config)> {
+    let mut all = configs();
+    let recurrent =
+        all.split_off(all.iter().position(|(_, c)| c.linear_attention.is_some()).unwrap_or(all.len()));
+    [all.swap_remove(index)].into_iter().chain(recurrent).collect()
 }
 
 /// Seven query heads of 64 numbers on a key head, which tensor cores take in bf16, also while decoding.
@@ -184,8 +197,10 @@ pub(crate) fn engine_with_base(
     let names: Vec<(String, usize)> =
         engine.tensors().map(|(name, _, data)| (name.to_string(), data.len())).collect();
     for (name, len) in names {
-        if name.contains("conv1d") {
-            let values: Vec<f32> = (0..len).map(|_| 0.6 * numbers.normal() as f32).collect();
+        // A mixer that sees much of its convolution's inputs and keeps much of its state.
+        let mixer = [("conv1d.weight", 0.0, 0.6), ("A_log", -2.0, 0.5)];
+        if let Some((_, around, std)) = mixer.into_iter().find(|(end, ..)| name.ends_with(end)) {
+            let values: Vec<f32> = (0..len).map(|_| (around + std * numbers.normal()) as f32).collect();
             engine.set_tensor(&name, &values).unwrap();
         }
         if name.ends_with("bias") || name.contains("norm") {

@@ -1,6 +1,8 @@
 //! Teams of threads: the same result as from one thread, and all threads for one family.
 
 use fgrpo_nn::config::{Architecture, Config};
+#[cfg(not(feature = "cuda-emulator"))]
+use fgrpo_nn::config::{GatedDeltaNet, LayerType};
 use fgrpo_nn::kernels::small_decoder;
 use fgrpo_nn::{Batch, Engine};
 
@@ -18,6 +20,24 @@ fn configs() -> Vec<(&'static str, Config)> {
     vec![
         ("qwen2", Config { num_hidden_layers: 2, ..small_decoder(300) }),
         ("qwen3", Config { num_hidden_layers: 2, ..qwen3 }),
+        #[cfg(not(feature = "cuda-emulator"))]
+        (
+            "qwen3_5_text",
+            Config {
+                architecture: Architecture::Qwen3_5Text,
+                num_hidden_layers: 2,
+                layer_types: vec![LayerType::LinearAttention, LayerType::FullAttention],
+                partial_rotary_factor: Some(0.25),
+                linear_attention: Some(GatedDeltaNet {
+                    linear_conv_kernel_dim: 4,
+                    linear_key_head_dim: 40,
+                    linear_value_head_dim: 24,
+                    linear_num_key_heads: 5,
+                    linear_num_value_heads: 10,
+                }),
+                ..small_decoder(300)
+            },
+        ),
     ]
 }
 

@@ -62,7 +62,8 @@ impl Decoder {
                 e.reserve(&mut w.mixed, Holds::Activations, rows * channels);
                 e.reserve(out, Holds::Activations, rows * width);
                 e.step_mixer(of.mixer(layout), decoding, cache, kv, &mut w.mixed, out);
-                checks.finite(e, all, &[("linear_attn (convolution and gated delta rule)", width)], out)?;
+                checks.finite(e, all, &[("linear_attn.conv1d", channels)], &w.mixed)?;
+                checks.finite(e, all, &[("linear_attn (gated delta rule)", width)], out)?;
                 self.norm_mixed(e, of, layout, out, q_norm)?;
             }
             None => {

@@ -183,7 +183,9 @@ fn a_prefix_tree_has_the_gradient_of_its_separate_sequences() {
         let scores = engine.score(&tree, 1.0).unwrap();
         let separate = engine.score(&separate, 1.0).unwrap();
         for (position, &index) in indices.iter().flatten().enumerate() {
-            assert!((scores.logp[index] - separate.logp[position]).abs() < tolerance(2e-6), "{name}");
+            // A recurrent layer's norm divides by what little a state says, and passes its rounding on.
+            let off = if config.linear_attention.is_some() { 6e-6 } else { 2e-6 };
+            assert!((scores.logp[index] - separate.logp[position]).abs() < tolerance(off), "{name}");
         }
     }
 }

@@ -128,7 +128,7 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
             architecture: Architecture::Qwen3_5Text,
             sliding_window: None,
             // A norm of nearly nothing would make much of rounding.
-            rms_norm_eps: 1e-2,
+            rms_norm_eps: 5e-2,
             layer_types: vec![linear, full],
             head_dim: 8,
             partial_rotary_factor: Some(0.5),
@@ -141,7 +141,7 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
             tie_word_embeddings: false,
             linear_attention: Some(GatedDeltaNet {
                 linear_conv_kernel_dim: 2,
-                linear_num_value_heads: 3,
+                linear_num_key_heads: 2,
                 ..sizes
             }),
             ..qwen

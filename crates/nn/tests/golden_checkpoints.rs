@@ -41,7 +41,7 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
     assert_eq!((gemma.config().sliding_window, gemma.config().query_pre_attn_scalar), (Some(7), Some(10)));
     let qwen = golden::checkpoint("qwen3_5_text");
     let linear = LayerType::LinearAttention;
-    assert_eq!(qwen.config().layer_types, [linear, full, linear]);
+    assert_eq!(qwen.config().layer_types, [full, linear]);
     assert_eq!(qwen.config().partial_rotary_factor, Some(0.25));
     let sizes = qwen.config().linear_attention.unwrap();
     assert_eq!((sizes.linear_num_key_heads, sizes.linear_num_value_heads), (3, 6));

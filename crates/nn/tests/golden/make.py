@@ -93,11 +93,11 @@ CASES = {
         hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         layer_types=["sliding_attention", "full_attention"], sliding_window=7, pad_token_id=None, rope_parameters=dict(
             full_attention=dict(YARN), sliding_attention=dict(rope_type="default", rope_theta=1000.0)), **COMMON),
-    # Gated DeltaNet before and after attention with an output gate and rotary embedding of a quarter of each of three heads; six value heads on three key
-    # heads. The epsilon damps what a norm of nearly nothing makes of rounding: with 1e-6 PyTorch's gradients move by 6e-5 if weights move by 6e-8.
+    # Gated DeltaNet after attention with an output gate and rotary embedding of a quarter of each of three heads; six value heads on three key
+    # heads. The epsilon damps what a norm of nearly nothing makes of rounding: with 1e-6 PyTorch's gradients move by 5e-5 if weights move by 6e-8.
     "qwen3_5_text": Qwen3_5TextConfig(
-        hidden_size=24, intermediate_size=18, num_hidden_layers=3, num_attention_heads=3, num_key_value_heads=1, head_dim=16,
-        layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=3, linear_num_value_heads=6,
+        hidden_size=24, intermediate_size=18, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, head_dim=16,
+        layer_types=["full_attention", "linear_attention"], linear_num_key_heads=3, linear_num_value_heads=6,
         linear_key_head_dim=8, linear_value_head_dim=8, rms_norm_eps=1e-3, rope_parameters=dict(
             rope_type="default", rope_theta=1e4, partial_rotary_factor=0.25), **COMMON),
 }

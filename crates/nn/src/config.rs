@@ -255,6 +255,22 @@ impl Config {
 
     /// [`Config::validate`] with the file of the values.
     pub(crate) fn validate_at(&self, place: &str) -> Result<(), Error> {
+        self.validate_sizes(place)?;
+        self.check_family(place)
+    }
+
+    /// Refuses what the family refuses of sizes that others have, or lacks; `place` is where they come from.
+    pub fn check_family(&self, place: &str) -> Result<(), Error> {
+        match (self.architecture.family().refused)(self) {
+            Some((field, found, wanted)) => {
+                Err(Error::Config { place: place.into(), field: field.into(), found, wanted })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// [`Config::validate_at`] but for the family's checks.
+    fn validate_sizes(&self, place: &str) -> Result<(), Error> {
         let refuse = |field: &str, found: String, wanted: String| {
             Err(Error::Config { place: place.into(), field: field.into(), found, wanted })
         };
@@ -329,9 +345,6 @@ impl Config {
                     return refuse("linear_num_value_heads", values.to_string(), wanted);
                 }
             }
-        }
-        if let Some((field, found, wanted)) = (self.architecture.family().refused)(self) {
-            return refuse(field, found, wanted);
         }
         let positive = |value: f64| value.is_finite() && value > 0.0;
         for (field, value) in [
@@ -423,7 +436,21 @@ pub(crate) mod tests {
     fn parameter_count_is_the_sum_over_the_tensor_list_for_every_family() {
         for architecture in Architecture::ALL {
             for tie_word_embeddings in [false, true] {
-                let config = Config { architecture, tie_word_embeddings, head_dim: 34, ..maze() };
+                let layers = maze().num_hidden_layers;
+                let mut config = Config { architecture, tie_word_embeddings, head_dim: 34, ..maze() };
+                if architecture == Architecture::Qwen3_5Text {
+                    assert!(config.validate().unwrap_err().to_string().contains("layer_types"));
+                    config.layer_types = vec![LayerType::LinearAttention; layers];
+                    config.layer_types[1] = LayerType::FullAttention;
+                    assert!(config.validate().unwrap_err().to_string().contains("linear_num_value_heads"));
+                    config.linear_attention = Some(GatedDeltaNet {
+                        linear_conv_kernel_dim: 4,
+                        linear_key_head_dim: 16,
+                        linear_value_head_dim: 24,
+                        linear_num_key_heads: 3,
+                        linear_num_value_heads: 6,
+                    });
+                }
                 config.validate().unwrap();
                 let sum: usize = config.tensors().iter().map(|(_, s)| s.iter().product::<usize>()).sum();
                 assert_eq!(config.parameters(), sum as u64, "{architecture:?} tied {tie_word_embeddings}");

@@ -469,4 +469,28 @@ mod tests {
         assert_eq!(seen(&chunk.predicting, 0), [0, 1]);
         assert_eq!(families[0].pairs, 2 + 1 + 3 + 4 + 5 + 3);
     }
+
+    #[test]
+    fn stretches_continue_the_last_of_their_segments_parents_and_keep_what_others_continue() {
+        let mut batch = Batch::default();
+        let root = batch.push_segment(&[1; STRETCH + 3], None);
+        let left = batch.push_segment(&[2; 2], Some(root));
+        batch.push_segment(&[3; 1], Some(left));
+        batch.push_segment(&[4; 2 * STRETCH], Some(root));
+        batch.push_segment(&[5; 1], None);
+        let mut chunk = Chunk::default();
+        chunk.lay_out(&batch, batch.families().iter());
+        let found = chunk.stretches.iter().map(|s| (s.rows.len(), s.parent, s.kept));
+        let wanted = [
+            (STRETCH, None, Some(0)),
+            (3, Some(0), Some(1)),
+            (2, Some(1), Some(2)),
+            (1, Some(2), None),
+            (STRETCH, Some(1), Some(3)),
+            (STRETCH, Some(4), None),
+            (1, None, None),
+        ];
+        assert_eq!(found.collect::<Vec<_>>(), wanted);
+        assert!(chunk.stretches.windows(2).all(|pair| pair[0].rows.end == pair[1].rows.start));
+    }
 }

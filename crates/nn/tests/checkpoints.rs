@@ -74,11 +74,58 @@ fn message(dir: &Path) -> String {
     Checkpoint::open(dir).unwrap_err().to_string()
 }
 
+/// A folder as that of a whole model: the text part's settings and tensors are inside, and beside them are a vision tower's and those of a head for several tokens.
+#[test]
+fn the_text_part_of_a_whole_model_is_read_and_the_rest_left_out() {
+    let config = config(Architecture::Qwen3_5Text, false);
+    let (dir, tensors) = (tempfile::tempdir().unwrap(), tensors(&config));
+    write(dir.path(), &config, &tensors, Dtype::F32, 1 << 20).unwrap();
+    let plain = Checkpoint::open(dir.path()).unwrap();
+    let whole = tempfile::tempdir().unwrap();
+    edit_into(
+        &dir.path().join("config.json"),
+        &whole.path().join("config.json"),
+        |text| json!({"model_type": "qwen3_5", "architectures": ["Qwen3_5ForConditionalGeneration"], "text_config": text}),
+    );
+    let inner = |name: &str| match name.strip_prefix("model.") {
+        Some(rest) => format!("model.language_model.{rest}"),
+        None => name.to_string(),
+    };
+    let mut all: Vec<Tensor> =
+        tensors.iter().map(|(name, s, v)| (inner(name), s.clone(), v.clone())).collect();
+    for name in ["model.visual.patch_embed.proj.weight", "mtp.fc.weight"] {
+        all.push((name.into(), vec![2], vec![1.0, 2.0]));
+    }
+    let save = |all: &[Tensor]| {
+        let declared: Vec<(String, Vec<usize>)> =
+            all.iter().map(|(n, s, _)| (n.clone(), s.clone())).collect();
+        let path = whole.path().join("model.safetensors");
+        let mut writer = TensorWriter::create(&path, &declared, Dtype::F32, &[]).unwrap();
+        all.iter().for_each(|(name, shape, values)| writer.put(name, shape, values).unwrap());
+        writer.finish().unwrap();
+    };
+    save(&all);
+    let opened = Checkpoint::open(whole.path()).unwrap();
+    assert_eq!(opened.config(), plain.config());
+    for name in plain.names() {
+        assert_eq!(opened.tensor(&name).unwrap(), plain.tensor(&name).unwrap(), "{name}");
+    }
+    // Any other is a part that nobody accounts for.
+    all.push(("model.language_model.layers.0.mlp.experts.weight".into(), vec![1], vec![1.0]));
+    save(&all);
+    assert_names(&message(whole.path()), &["mlp.experts.weight", "does not account for"]);
+}
+
 #[track_caller]
 fn assert_names(message: &str, parts: &[&str]) {
     for part in parts {
         assert!(message.contains(part), "{message:?} lacks {part:?}");
     }
+}
+
+fn edit_into(from: &Path, to: &Path, change: impl FnOnce(Value) -> Value) {
+    let value: Value = serde_json::from_slice(&fs::read(from).unwrap()).unwrap();
+    fs::write(to, change(value).to_string()).unwrap();
 }
 
 fn edit(path: &Path, change: impl FnOnce(&mut Value)) {

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use fgrpo_nn::config::{Architecture, Config, RopeScaling};
+use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, LayerType, RopeScaling};
 use fgrpo_nn::{
     AdamW, BaseFormat, Batch, Device, Engine, LoraConfig, Needs, Products, Prompt, Sampling, Workload,
 };
@@ -65,6 +65,24 @@ fn config(vocab_size: usize, num_hidden_layers: usize) -> Config {
         eos_token_id: vec![],
         pad_token_id: None,
         ..Config::default()
+    }
+}
+
+/// Qwen3.5 with one layer of attention in four.
+fn recurrent() -> Config {
+    let (linear, full) = (LayerType::LinearAttention, LayerType::FullAttention);
+    Config {
+        architecture: Architecture::Qwen3_5Text,
+        layer_types: vec![linear, linear, full, linear],
+        partial_rotary_factor: Some(0.25),
+        linear_attention: Some(GatedDeltaNet {
+            linear_conv_kernel_dim: 4,
+            linear_key_head_dim: 32,
+            linear_value_head_dim: 32,
+            linear_num_key_heads: 2,
+            linear_num_value_heads: 4,
+        }),
+        ..config(512, 4)
     }
 }
 
@@ -145,6 +163,8 @@ fn computed_needs_are_what_is_allocated_within_15_percent() {
             },
         ),
         ("three threads", config(2000, 4), workload(3, false, None)),
+        ("recurrent states", recurrent(), workload(2, false, None)),
+        ("recurrent states and checkpointing", recurrent(), workload(2, true, None)),
         (
             "sixteen threads",
             config(40_000, 2),

@@ -94,7 +94,7 @@ impl Config {
         (config.architecture, config.rope_scaling) = (architecture, rope_scaling);
         config.partial_rotary_factor = share.filter(|_| partial);
         // Sizes first: the family's settings may be one per layer.
-        config.validate_at(place)?;
+        config.validate_sizes(place)?;
         (family.read)(&fields, &mut config)?;
         config.validate_at(place)?;
         Ok(config)
@@ -459,11 +459,24 @@ mod tests {
             ["gemma3_text", {"rope_parameters": {"sliding_attention": {"rope_type": "yarn"}}}, "rope_type, yarn, default"],
             ["gemma3_text", {"layer_types": ["full_attention"]}, "layer_types, 1 entries, 26"],
             ["gemma3_text", {"layer_types": ["chunked_attention"]}, "layer_types, chunked_attention, sliding_attention"],
+            ["gemma3_text", {"layer_types": ["linear_attention"]}, "layer_types, linear_attention, sliding_attention"],
+            ["qwen3_5_text", {"layer_types": ["sliding_attention"]}, "layer_types, sliding_attention, linear_attention"],
+            ["qwen3_5_text", {"layer_types": ["full_attention"]}, "layer_types, 1 entries, 32"],
+            ["qwen3_5_text", {"full_attention_interval": 0}, "full_attention_interval, 0"],
+            ["qwen3_5_text", {"attn_output_gate": false}, "attn_output_gate, false, true"],
+            ["qwen3_5_text", {"hidden_act": "gelu"}, "hidden_act, gelu, silu"],
+            ["qwen3_5_text", {"linear_num_value_heads": 24}, "linear_num_value_heads, 24, 16"],
+            ["qwen3_5_text", {"linear_conv_kernel_dim": 0}, "linear_conv_kernel_dim, 0"],
+            ["qwen3_5_text", {"rope_parameters": {"partial_rotary_factor": 0.01}}, "partial_rotary_factor, 0.01, 256"],
+            ["qwen3_5_text", {"model_type": "qwen3_5"}, "text_config, nothing"],
+            ["qwen3_5_text", {"model_type": "qwen3_5", "text_config": {"model_type": "qwen3_5_text", "head_dim": 3}}, "text_config, head_dim, 3"],
+            ["qwen3_5_text", {"model_type": "qwen3_5", "text_config": {"model_type": "qwen3_5_moe_text"}}, "model_type, qwen3_5_moe_text, qwen3_5_text"],
+            ["qwen3_5_text", {"model_type": "qwen3_5_moe", "text_config": {}}, "model_type, qwen3_5_moe"],
         ]);
         for case in cases.as_array().unwrap() {
             let mut value = match case[0].as_str().unwrap() {
                 "llama" => llama_3_2_3b(),
-                "gemma3_text" => json!({"model_type": "gemma3_text"}),
+                name @ ("gemma3_text" | "qwen3_5_text") => json!({"model_type": name}),
                 name => with(
                     with(qwen2_5_7b(), "model_type", json!(name)),
                     "architectures",
@@ -475,6 +488,35 @@ mod tests {
             for part in ["config.json"].into_iter().chain(case[2].as_str().unwrap().split(", ")) {
                 assert!(message.contains(part), "{message:?} lacks {part:?}");
             }
+        }
+    }
+
+    #[test]
+    fn the_text_part_of_a_model_with_a_vision_tower_is_read_with_what_is_the_whole_models() {
+        let text = json!({
+            "model_type": "qwen3_5_text", "num_hidden_layers": 5, "tie_word_embeddings": false, "mtp_num_hidden_layers": 1,
+            "bos_token_id": null, "eos_token_id": 7, "full_attention_interval": 3, "head_dim": 128,
+            "rope_parameters": {
+                "rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.5, "mrope_section": [11, 11, 10],
+                "mrope_interleaved": true,
+            },
+        });
+        let whole = json!({
+            "architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5", "text_config": text,
+            "tie_word_embeddings": true, "bos_token_id": 3, "eos_token_id": 4, "vision_config": {"depth": 27},
+        });
+        let config = parse(whole).unwrap();
+        assert_eq!((config.architecture, config.tie_word_embeddings), (Architecture::Qwen3_5Text, true));
+        assert_eq!((config.bos_token_id, &config.eos_token_id[..]), (Some(3), &[7][..]));
+        let recurrent: Vec<bool> = (0..5).map(|layer| config.layer(layer).mixer.is_some()).collect();
+        assert_eq!(recurrent, [true, true, false, true, true]);
+        assert_eq!((config.rope_theta, config.rotary_dim()), (1e7, 64));
+        // transformers' defaults.
+        let plain = parse(json!({"model_type": "qwen3_5_text"})).unwrap();
+        assert_eq!((plain.rotary_dim(), plain.linear_attention.unwrap().channels()), (64, 8192));
+        assert!(plain.layer(2).mixer.is_some() && plain.layer(3).mixer.is_none());
+        for config in [config, plain] {
+            assert_eq!(Config::from_json(&config.to_json(Dtype::BF16), "config.json").unwrap(), config);
         }
     }
 

@@ -55,7 +55,12 @@ pub(super) const FAMILY: Family = Family {
         }
         own
     },
-    refused: |_| None,
+    // No size says which layers are recurrent.
+    refused: |config| {
+        let wanted =
+            "linear_attention or full_attention for each layer, as a checkpoint's config.json has it";
+        config.layer_types.is_empty().then(|| ("layer_types", "nothing".into(), wanted.into()))
+    },
     whole: Some(Whole { model_type: "qwen3_5", left_out: &["model.visual.", "mtp."] }),
     norm_offset: 1.0,
     layer: |config, layer| Layer {

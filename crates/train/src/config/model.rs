@@ -4,6 +4,7 @@ use super::defaults;
 use super::ranges::{positive, whole};
 use super::schema;
 use fgrpo_eval::bad_input;
+use fgrpo_eval::failure::OrBadInput;
 use fgrpo_nn::config::{Architecture, RopeScaling};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -107,6 +108,7 @@ impl SizeConfig {
                 self.hidden_size
             );
         }
+        self.config().check_family(table).or_bad_input()?;
         if self.config().checked_parameters().is_none_or(|parameters| parameters > PARAMETERS) {
             bad_input!("{table}: found sizes of more than {PARAMETERS:e} parameters");
         }

@@ -467,7 +467,7 @@ mod tests {
             ["qwen3_5_text", {"hidden_act": "gelu"}, "hidden_act, gelu, silu"],
             ["qwen3_5_text", {"linear_num_value_heads": 24}, "linear_num_value_heads, 24, 16"],
             ["qwen3_5_text", {"linear_conv_kernel_dim": 0}, "linear_conv_kernel_dim, 0"],
-            ["qwen3_5_text", {"rope_parameters": {"partial_rotary_factor": 0.01}}, "partial_rotary_factor, 0.01, 256"],
+            ["qwen3_5_text", {"rope_parameters": {"partial_rotary_factor": 0.013}}, "partial_rotary_factor, 0.013, 256"],
             ["qwen3_5_text", {"model_type": "qwen3_5"}, "text_config, nothing"],
             ["qwen3_5_text", {"model_type": "qwen3_5", "text_config": {"model_type": "qwen3_5_text", "head_dim": 3}}, "text_config, head_dim, 3"],
             ["qwen3_5_text", {"model_type": "qwen3_5", "text_config": {"model_type": "qwen3_5_moe_text"}}, "model_type, qwen3_5_moe_text, qwen3_5_text"],

@@ -41,7 +41,7 @@ pub struct ModelConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SizeConfig {
-    /// Family of the checkpoint.
+    /// Family of the checkpoint; not `qwen3_5_text`, whose recurrent layers only its `config.json` describes.
     #[schemars(schema_with = "schema::word::<Architecture>")]
     pub architecture: Architecture,
     /// Rows of the embedding.
@@ -170,7 +170,8 @@ impl ModelConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InitConfig {
-    /// Family of the decoder, which decides its biases and norms.
+    /// Family of the decoder, which decides its biases and norms; not `qwen3_5_text`, whose recurrent layers only a
+    /// `config.json` describes.
     #[serde(default = "defaults::architecture")]
     #[schemars(schema_with = "schema::word::<Architecture>")]
     pub architecture: Architecture,

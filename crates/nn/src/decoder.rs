@@ -1,4 +1,4 @@
-//! The decoder: embedding, layers of attention and SwiGLU, vocabulary head; forward and backward passes.
+//! The decoder: embedding, layers of attention or a recurrent mixer and an MLP, vocabulary head; forward and backward passes.
 //!
 //! What a layer consists of is a description (`families.rs`). Each backward function is below its forward function, takes the values that it kept, and runs in the opposite order. Normalised inputs and MLP activations are not kept but recomputed, which
 //! is cheap and halves the memory.

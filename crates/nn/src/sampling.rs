@@ -21,7 +21,8 @@ pub struct Sampling {
     /// Tokens that end a completion; the end token is part of it.
     pub stop_tokens: Vec<u32>,
     /// Limit on cached tokens over all threads; fewer sequences run at once if necessary. `None` means as many as fit in a third of the memory that
-    /// is left besides the model and its optimizer, at least 512 MiB; on a GPU in all of it.
+    /// is left besides the model and its optimizer, at least 512 MiB; on a GPU in all of it. A recurrent state counts as the tokens whose keys and values take
+    /// as much memory.
     pub max_cached_tokens: Option<usize>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A prompt is a segment, and its completions are child segments; completions with a common prefix share a segment for it. So packing, prompt sharing
 //! and prefix sharing are one mechanism: a forest. A token attends to all tokens of its segment's ancestors and, causally, to its own segment.
-//! Everything except attention works per token and doesn't know segments.
+//! A recurrent mixer's state goes the same way. Everything else works per token and doesn't know segments.
 
 use std::ops::Range;
 

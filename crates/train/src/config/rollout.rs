@@ -33,7 +33,8 @@ pub struct RolloutConfig {
     /// Largest number of tokens in the key/value cache; without it, as many as fit in a third of the memory that is
     /// left besides the model, at least 512 MiB, and on a GPU in all of it. It must hold the longest prompt with a
     /// completion of full length, once for each of two threads or each GPU. A full cache runs fewer completions at
-    /// once, which changes the samples by rounding only.
+    /// once, which changes the samples by rounding only. The recurrent state of a sequence counts as the tokens that
+    /// take as much memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cached_tokens: Option<usize>,
     /// A server that samples instead of the embedded engine; the trainer computes the log-probabilities.

@@ -90,7 +90,7 @@ fn sigmoid(x: f32) -> f32 {
 /// Rows of a path that end with one, the latest first.
 fn path(lists: &Lists, row: usize) -> impl Iterator<Item = usize> + '_ {
     let before =
-        |&row: &usize| usize::try_from(lists.previous[row]).ok().filter(|&row| row != u32::MAX as usize);
+        |&row: &usize| Some(lists.previous[row]).filter(|&row| row != u32::MAX).map(|row| row as usize);
     std::iter::successors(Some(row), before)
 }
 

@@ -82,6 +82,9 @@ impl LoraConfig {
         "down_proj",
     ];
 
+    /// Those of recurrent mixers.
+    const MIXER: [&str; 5] = ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"];
+
     /// Refuses invalid settings and names the field.
     /// Fails if the rank is 0, alpha not a positive number, or the targets are none, repeated, or none of [`LoraConfig::TARGETS`].
     pub fn check(&self) -> Result<(), Error> {
@@ -112,21 +115,18 @@ impl LoraConfig {
         Ok(())
     }
 
-    /// The settings with the targets that a model has.
+    /// The settings with the targets that a model has. A choice with all matrices of recurrent mixers is one for any model.
     pub(crate) fn of_model(&self, layout: &Layout) -> Result<LoraConfig, Error> {
-        let mut own = self.clone();
-        own.targets.retain(|target| {
+        let has = |target: &String| {
             let alone = LoraConfig { targets: vec![target.clone()], ..LoraConfig::default() };
             layout.tensors.iter().any(|tensor| alone.adapts(&tensor.name))
-        });
-        if own.targets.is_empty() {
-            return Err(Error::request(
-                "lora.targets",
-                self.targets.join(", "),
-                "matrices that the model has",
-            ));
+        };
+        let (targets, missing): (Vec<String>, Vec<String>) = self.targets.iter().cloned().partition(has);
+        let general = Self::MIXER.iter().all(|name| self.targets.iter().any(|target| target == name));
+        if targets.is_empty() || !(missing.is_empty() || general) {
+            return Err(Error::request("lora.targets", missing.join(", "), "matrices that the model has"));
         }
-        Ok(own)
+        Ok(LoraConfig { targets, ..self.clone() })
     }
 
     /// The factor of `B A`.

@@ -315,6 +315,11 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     assert!(engine.lora().is_none());
     let message = engine.adapt(&lora(&["lm_head"]), &mut || 0.5).unwrap_err().to_string();
     assert!(message.contains("lora.targets") && message.contains("lm_head"), "{message}");
+    let message = engine.adapt(&lora(&["k_proj", "in_proj_z"]), &mut || 0.5).unwrap_err().to_string();
+    assert!(
+        message.contains("lora.targets: found in_proj_z, wanted matrices that the model has"),
+        "{message}"
+    );
     engine.adapt(&lora(&["k_proj"]), &mut || 0.5).unwrap();
     let message = engine.adapt(&lora(&["k_proj"]), &mut || 0.5).unwrap_err().to_string();
     assert!(message.contains("has adapters"), "{message}");

@@ -217,6 +217,17 @@ fn the_filter_e_escapes_as_jinjas() {
 }
 
 #[test]
+fn what_is_iterable_is_what_python_iterates_over() {
+    let folder = tempfile::tempdir().unwrap();
+    // Nemotron 3 asks this of its tools.
+    let template = "{% for x in [none, 1, true, 'a', [], {}, absent] %}{{ x is iterable }} {% endfor %}\
+        {% if tools is iterable and tools | length > 0 %}tools{% else %}no tools{% endif %}";
+    let template = with_template(folder.path(), template).unwrap();
+    let text = template.render(&[Message::new("user", "")], &ChatOptions::default()).unwrap();
+    assert_eq!(text, "False False False True True True True no tools");
+}
+
+#[test]
 fn what_a_template_may_not_use_is_refused_when_it_is_read() {
     let folder = tempfile::tempdir().unwrap();
     for (template, said) in [

@@ -275,11 +275,17 @@ impl ChatTemplate {
         environment.add_filter("tojson", tojson);
         environment.add_filter("e", escaped);
         environment.add_filter("escape", escaped);
+        environment.add_test("iterable", iterable);
         environment
             .add_template_owned("chat", without_generation_tags(&self.source))
             .map_err(|e| anyhow::anyhow!("line {}: {}", e.line().unwrap_or(1), raised(&e)))?;
         Ok(environment)
     }
+}
+
+/// As in Python, where `None` can't be iterated over and a text can.
+fn iterable(value: &Value) -> bool {
+    !matches!(value.kind(), ValueKind::None | ValueKind::Bool | ValueKind::Number)
 }
 
 /// The names that a template applies, each with its kind: filter or test.

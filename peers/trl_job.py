@@ -12,6 +12,7 @@ A finished run is kept, so the same command goes on after an interruption. `--si
 """
 
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -163,8 +164,10 @@ def make_start(args, out, run, fgrpo):
     run(*fgrpo, "sft", "start.toml", "--out", "start", done=f"start/checkpoints/step-{args.sft_steps:06}")
 
 
-def measured(command, out, done):
-    """Runs a command in OUT; what it took goes to usage.jsonl, under the name of what it made."""
+def measured(out, *command, done):
+    """Runs a command in OUT unless what it makes is there; what it took goes to usage.jsonl, under that name."""
+    if (out / done).exists():
+        return
     print("$", " ".join(map(str, command)), flush=True)
     with (out / "log.txt").open("a") as log:
         process = subprocess.Popen([str(c) for c in command], cwd=out, stdout=log, stderr=log)
@@ -220,10 +223,7 @@ def main():
 
     fgrpo = [str(pathlib.Path(args.fgrpo).resolve()) if "/" in args.fgrpo else args.fgrpo]
 
-    def run(*command, done):
-        """Runs a command in OUT unless what it makes is there."""
-        if not (out / done).exists():
-            measured(command, out, done)
+    run = functools.partial(measured, out)
 
     (out / "grade.py").write_text(GRADE.format(**REWARDS[args.reward]))
     if args.model:

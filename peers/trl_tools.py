@@ -8,6 +8,7 @@ gets here writes the same text. A finished run is kept.
 """
 
 import argparse
+import functools
 import pathlib
 import statistics
 import sys
@@ -89,10 +90,7 @@ def main():
         return trl(out, args)
     out.mkdir(parents=True, exist_ok=True)
     fgrpo = str(pathlib.Path(args.fgrpo).resolve()) if "/" in args.fgrpo else args.fgrpo
-
-    def run(*command, done):
-        if not (out / done).exists():
-            measured(command, out, done)
+    run = functools.partial(measured, out)
 
     def ours(command, config, to, *settings):
         sets = [word for setting in (f"compute.threads={args.threads}", *settings) for word in ("--set", setting)]

@@ -82,8 +82,8 @@ impl LoraConfig {
         "down_proj",
     ];
 
-    /// Those of recurrent mixers.
-    const MIXER: [&str; 5] = ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"];
+    /// The place of recurrent mixers' among them; attention's stand before, the MLP's behind.
+    pub const MIXER: std::ops::Range<usize> = 4..9;
 
     /// Refuses invalid settings and names the field.
     /// Fails if the rank is 0, alpha not a positive number, or the targets are none, repeated, or none of [`LoraConfig::TARGETS`].
@@ -122,7 +122,8 @@ impl LoraConfig {
             layout.tensors.iter().any(|tensor| alone.adapts(&tensor.name))
         };
         let (targets, missing): (Vec<String>, Vec<String>) = self.targets.iter().cloned().partition(has);
-        let general = Self::MIXER.iter().all(|name| self.targets.iter().any(|target| target == name));
+        let general =
+            Self::TARGETS[Self::MIXER].iter().all(|name| self.targets.iter().any(|target| target == name));
         if targets.is_empty() || !(missing.is_empty() || general) {
             return Err(Error::request("lora.targets", missing.join(", "), "matrices that the model has"));
         }

@@ -11,8 +11,6 @@ use std::path::PathBuf;
 
 /// LoRA's `alpha`, which the API doesn't set: the update's factor is 32 / rank.
 const ALPHA: f64 = 32.0;
-/// The matrices of attention and recurrent mixers, the first of [`LoraConfig::TARGETS`].
-const ATTENTION: usize = 9;
 
 /// A model's id: its session and its number there.
 pub(crate) type ModelId = String;
@@ -118,7 +116,7 @@ fn yes() -> bool {
 impl LoraRequest {
     /// The engine's settings.
     pub(crate) fn config(&self) -> Result<LoraConfig, String> {
-        let (attention, mlp) = LoraConfig::TARGETS.split_at(ATTENTION);
+        let (attention, mlp) = LoraConfig::TARGETS.split_at(LoraConfig::MIXER.end);
         let wanted = [(self.train_attn, attention), (self.train_mlp, mlp)];
         let targets = wanted.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, names)| names.iter());
         let config = LoraConfig {

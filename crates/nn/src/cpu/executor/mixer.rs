@@ -14,6 +14,7 @@ use super::{Cache, CpuExecutor, part};
 use crate::config::GatedDeltaNet;
 use crate::executor::{Gate, HeadRows, Mixer, MixerOps, Rows};
 use crate::segments::{STRETCH, Stretch};
+use std::ops::Range;
 
 /// Added to the square of the length that queries and keys are divided by.
 const EPS: f32 = 1e-6;
@@ -50,7 +51,7 @@ struct Token<'a> {
 
 impl<'a> Inputs<'a> {
     /// The columns of a value head's query, key and value.
-    fn columns(&self, head: usize) -> [std::ops::Range<usize>; 3] {
+    fn columns(&self, head: usize) -> [Range<usize>; 3] {
         let GatedDeltaNet { linear_key_head_dim: k, linear_value_head_dim: v, .. } = self.sizes;
         let own = head / (self.sizes.linear_num_value_heads / self.sizes.linear_num_key_heads);
         let (keys, values) = (self.sizes.key_width(), 2 * self.sizes.key_width());
@@ -95,12 +96,26 @@ fn path(lists: &Lists, row: usize) -> impl Iterator<Item = usize> + '_ {
 }
 
 /// The stretches of each tree.
-fn trees(stretches: &[Stretch]) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+fn trees(stretches: &[Stretch]) -> impl Iterator<Item = Range<usize>> + '_ {
     let roots = (0..stretches.len()).filter(|&index| stretches[index].parent.is_none());
     roots.map(|root| {
         let rest = stretches[root + 1..].iter().position(|stretch| stretch.parent.is_none());
         root..rest.map_or(stretches.len(), |rest| root + 1 + rest)
     })
+}
+
+/// Where the state that a stretch begins with stands among those of `numbers` that are kept; `None` at a root, which begins with zeros.
+fn place_before(stretches: &[Stretch], stretch: &Stretch, numbers: usize) -> Option<Range<usize>> {
+    let slot = stretches[stretch.parent?].kept.expect("it is continued");
+    Some(slot * numbers..(slot + 1) * numbers)
+}
+
+/// Sets the state that a stretch begins with.
+fn begin(state: &mut [f32], kept: &[f32], before: Option<Range<usize>>) {
+    match before {
+        None => state.fill(0.0),
+        Some(place) => state.copy_from_slice(&kept[place]),
+    }
 }
 
 impl CpuExecutor {
@@ -350,14 +365,9 @@ impl MixerOps<Buffer, Weights, [f32], Cache, Lists, Decoding> for CpuExecutor {
                 for (tree, own) in trees(stretches).enumerate() {
                     for index in own {
                         let stretch = &stretches[index];
-                        match stretch.parent {
-                            None => state.fill(0.0),
-                            // What it continues was last.
-                            Some(parent) if parent + 1 == index => {}
-                            Some(parent) => {
-                                let slot = stretches[parent].kept.expect("it is continued");
-                                state.copy_from_slice(&kept[slot * numbers..][..numbers]);
-                            }
+                        // Unless what it continues was last.
+                        if stretch.parent.is_none_or(|parent| parent + 1 < index) {
+                            begin(state, kept, place_before(stretches, stretch, numbers));
                         }
                         for row in stretch.rows.clone() {
                             let wanted = queries.get(next) == Some(&(row as u32));
@@ -424,7 +434,7 @@ impl MixerOps<Buffer, Weights, [f32], Cache, Lists, Decoding> for CpuExecutor {
             let zeros = &mut rest[..size];
             zeros.fill(0.0);
             for key in own {
-                let of_head = |row: usize, columns: &std::ops::Range<usize>| {
+                let of_head = |row: usize, columns: &Range<usize>| {
                     // SAFETY: each key head, and each of its value heads, is one thread's.
                     unsafe { dmixed.part(row * channels + columns.start..row * channels + columns.end) }
                 };
@@ -444,27 +454,16 @@ impl MixerOps<Buffer, Weights, [f32], Cache, Lists, Decoding> for CpuExecutor {
                             let stretch = &stretches[index];
                             let Some(slot) = stretch.kept else { continue };
                             let state = &mut inner[..numbers];
-                            match stretch.parent {
-                                None => state.fill(0.0),
-                                Some(parent) => {
-                                    let slot = stretches[parent].kept.expect("it is continued");
-                                    state.copy_from_slice(&kept[slot * numbers..][..numbers]);
-                                }
-                            }
+                            begin(state, kept, place_before(stretches, stretch, numbers));
                             inputs.advance(stretch, head, state, [&mut *sums, &mut *unread]);
                             kept[slot * numbers..][..numbers].copy_from_slice(state);
                             dkept[slot * numbers..][..numbers].fill(0.0);
                         }
                         for index in tree.rev() {
-                            let Stretch { rows, parent, kept: own } = &stretches[index];
-                            let before = parent.map(|parent| {
-                                let slot = stretches[parent].kept.expect("it is continued");
-                                slot * numbers..(slot + 1) * numbers
-                            });
-                            match &before {
-                                None => inner[..numbers].fill(0.0),
-                                Some(slot) => inner[..numbers].copy_from_slice(&kept[slot.clone()]),
-                            }
+                            let stretch = &stretches[index];
+                            let Stretch { rows, kept: own, .. } = stretch;
+                            let before = place_before(stretches, stretch, numbers);
+                            begin(&mut inner[..numbers], kept, before.clone());
                             for (at, row) in rows.clone().enumerate() {
                                 inner.copy_within(at * numbers..(at + 1) * numbers, (at + 1) * numbers);
                                 let state = &mut inner[(at + 1) * numbers..(at + 2) * numbers];

@@ -214,8 +214,7 @@ fn fingerprint(
     model: &ModelConfig,
 ) -> anyhow::Result<String> {
     // The model at this path may have changed.
-    let fingerprint = |path| crate::run::fingerprint::of_checkpoint(path, None);
-    let weights = config.model.path.as_deref().map(fingerprint).transpose()?;
+    let weights = config.model.path.as_deref().map(crate::run::fingerprint::of_checkpoint).transpose()?;
     let seed = config.start_seed();
     let text = format!(
         "{}\n{seed}\n{}\n{}\n{:?}\n{:?}\n{weights:?}\n{model:?}\n{:?}\n{device:?}",

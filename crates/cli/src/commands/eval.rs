@@ -184,7 +184,7 @@ fn from_checkpoint(
 fn model_of(flags: &Flags, source: &Source, folder: &Folder) -> anyhow::Result<(String, Option<Server>)> {
     match source {
         Source::Checkpoint(dir) => {
-            let model = fingerprint::of_checkpoint(dir, Some(&folder.file("fingerprint.json")))?;
+            let model = fingerprint::of_checkpoint(dir)?;
             match &flags.adapter {
                 Some(adapter) => Ok((format!("{model}+{}", fingerprint::of_adapter(adapter)?), None)),
                 None => Ok((model, None)),

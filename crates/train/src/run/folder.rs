@@ -1,6 +1,6 @@
 //! The run folder: used by one process at a time, with files that a resume continues without gaps or duplicates.
 
-use crate::config::{Config, Every};
+use crate::config::Config;
 use crate::run::checkpoint::{self, Stage};
 use crate::run::sessions::SESSIONS;
 use anyhow::{Context, bail};
@@ -89,7 +89,7 @@ impl RunDir {
             ),
             (Ok(text), IfExists::Resume { accept_changes }) => {
                 refuse_changes(path, &text, config, accept_changes, stage)?;
-                run.refuse_lost_checkpoints(config)?;
+                run.refuse_lost_checkpoints()?;
             }
             (Ok(_), IfExists::Restart) => run.clear()?,
             (Err(e), _) if e.kind() == std::io::ErrorKind::NotFound => {
@@ -130,17 +130,12 @@ impl RunDir {
 
     /// Fails if the checkpoints of the run to resume were deleted: it would start from scratch and drop its logs. A
     /// run that was killed before its first checkpoint has nothing to lose.
-    fn refuse_lost_checkpoints(&self, config: &Config) -> anyhow::Result<()> {
+    fn refuse_lost_checkpoints(&self) -> anyhow::Result<()> {
         if self.latest()?.is_some() {
             return Ok(());
         }
         let logged = self.logged()?;
-        // An older version without this record saved a checkpoint before it logged the next step.
-        let due = match config.save.every {
-            Every::Steps(n) if n > 0 && logged > n => Some((logged - 1) / n * n),
-            _ => None,
-        };
-        let Some(saved) = checkpoint::recorded(&self.checkpoints()).or(due) else { return Ok(()) };
+        let Some(saved) = checkpoint::recorded(&self.checkpoints()) else { return Ok(()) };
         bad_input!(
             "{}: found no checkpoint in {}, wanted that of step {saved} or one before it. Restore it, or start over with --restart instead of --resume, which deletes the run's metrics, evaluations and rollouts ({logged} steps)",
             self.path.display(),
@@ -274,12 +269,10 @@ pub fn missing_steps(found: &[u64], last: u64) -> String {
 }
 
 /// The keys in which `config` differs from the `text` of a run's `config.toml`, as `key: before -> after`. A key that
-/// an older version didn't have counts as what the older version did, which is its default except for those of
-/// `with_earlier_defaults`.
+/// isn't in the text has its default.
 /// Fails if the text isn't TOML.
 pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<Vec<String>> {
-    let written = text.parse().with_context(|| format!("reading {}", path.display())).or_bad_input()?;
-    let written = with_earlier_defaults(written);
+    let written: toml::Table = text.parse().with_context(|| format!("reading {}", path.display())).or_bad_input()?;
     match Config::parse(&written.to_string(), &[]) {
         Ok(before) => {
             let config = config.decided_as(&before);
@@ -287,21 +280,6 @@ pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<
         }
         Err(_) => Ok(differences(&written, &config.to_toml().parse()?)),
     }
-}
-
-/// What older versions did where a run's `config.toml` lacks a key: generated arithmetic was graded in mode parity.
-fn with_earlier_defaults(mut written: toml::Table) -> toml::Table {
-    fn add(task: &mut toml::Table) {
-        if task.get("kind").and_then(|kind| kind.as_str()) == Some("arithmetic") {
-            task.entry("mode").or_insert("parity".into());
-        }
-        let parts = task.get_mut("parts").and_then(|parts| parts.as_array_mut());
-        parts.into_iter().flatten().filter_map(|part| part.as_table_mut()).for_each(add);
-    }
-    if let Some(task) = written.get_mut("task").and_then(|task| task.as_table_mut()) {
-        add(task);
-    }
-    written
 }
 
 /// Whether a change, `key: before -> after`, is of a key or of one in the table of that name.

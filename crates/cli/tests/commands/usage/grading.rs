@@ -196,17 +196,6 @@ fn a_run_of_an_older_version_is_not_resumed_in_another_mode() {
     let (_, said, code) = train(&out.join("config.toml"), &["--resume"]);
     assert_eq!(code, 0, "{said}");
     assert_eq!(mode_in(&std::fs::read_to_string(out.join("config.toml")).unwrap()), "\"parity\"");
-    // Generated arithmetic had no such key.
-    let read = |text: &str, config: &fgrpo_train::config::Config| {
-        fgrpo_train::run::folder::changed_keys(&out.join("config.toml"), text, config).unwrap()
-    };
-    let text = include_str!("../../../../../configs/arithmetic-quick.toml");
-    let now = fgrpo_train::config::Config::parse(text, &[]).unwrap();
-    assert_eq!(read(&now.to_toml(), &now), Vec::<String>::new());
-    let before = now.to_toml().replace("mode = \"strict\"\n", "");
-    assert_eq!(read(&before, &now), ["task.mode: \"parity\" -> \"strict\""]);
-    let as_before = fgrpo_train::config::Config::parse(text, &["task.mode=parity".to_owned()]).unwrap();
-    assert_eq!(read(&before, &as_before), Vec::<String>::new());
 }
 
 /// A grader in Python: `body` answers the line `d`.

@@ -110,7 +110,7 @@ impl Folders {
     fn value_of(&self, checkpoint: &Path) -> anyhow::Result<Option<f64>> {
         let adapter = checkpoint.join(ADAPTER);
         let whole = (Gguf::is(checkpoint) || checkpoint.join("config.json").is_file())
-            .then(|| fingerprint::of_checkpoint(checkpoint, None))
+            .then(|| fingerprint::of_checkpoint(checkpoint))
             .transpose()?;
         let adapted = adapter.is_dir().then(|| fingerprint::of_adapter(&adapter)).transpose()?;
         let place = checkpoint.canonicalize().ok();

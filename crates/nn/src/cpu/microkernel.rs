@@ -314,15 +314,6 @@ macro_rules! kernels {
             // SAFETY: R rows, `wide` columns; lanes beyond are masked.
             unsafe {
                 let mut sums = [[r::zero(); C]; R];
-                if y.add {
-                    for r in 0..R {
-                        for c in 0..C {
-                            let from = y.first.add(r * y.stride + r::LANES * c);
-                            let whole = FULL || c + 1 < C;
-                            sums[r][c] = if whole { r::load(from) } else { r::load_part(rest, from) };
-                        }
-                    }
-                }
                 let row = if LEFT == BY_COLUMNS { 1 } else { a.stride };
                 let column = if LEFT == BY_ROWS { 1 } else { a_column };
                 let (mut from, mut right, mut ahead) = (a.first, b.first, ahead);
@@ -361,10 +352,16 @@ macro_rules! kernels {
                 for r in 0..R {
                     for c in 0..C {
                         let to = y.first.add(r * y.stride + r::LANES * c);
-                        if FULL || c + 1 < C {
-                            r::store(to, sums[r][c]);
+                        let whole = FULL || c + 1 < C;
+                        let mut sum = sums[r][c];
+                        if y.add {
+                            let before = if whole { r::load(to) } else { r::load_part(rest, to) };
+                            sum = r::add(before, sum);
+                        }
+                        if whole {
+                            r::store(to, sum);
                         } else {
-                            r::store_part(rest, to, sums[r][c]);
+                            r::store_part(rest, to, sum);
                         }
                     }
                 }
@@ -392,6 +389,7 @@ mod avx512 {
         registers! { "avx512f";
             zero() -> __m512 = _mm512_setzero_ps();
             splat(value: f32) -> __m512 = _mm512_set1_ps(value);
+            add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
             fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
             load(from: *const f32) -> __m512 = _mm512_loadu_ps(from);
             load_part(count: usize, from: *const f32) -> __m512 = _mm512_maskz_loadu_ps(mask(count), from);
@@ -497,6 +495,7 @@ mod avx2 {
         registers! { "avx2,fma";
             zero() -> __m256 = _mm256_setzero_ps();
             splat(value: f32) -> __m256 = _mm256_set1_ps(value);
+            add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
             fma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
             load(from: *const f32) -> __m256 = _mm256_loadu_ps(from);
             load_part(count: usize, from: *const f32) -> __m256 = _mm256_maskload_ps(from, mask(count));

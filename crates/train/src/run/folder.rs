@@ -272,7 +272,8 @@ pub fn missing_steps(found: &[u64], last: u64) -> String {
 /// isn't in the text has its default.
 /// Fails if the text isn't TOML.
 pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<Vec<String>> {
-    let written: toml::Table = text.parse().with_context(|| format!("reading {}", path.display())).or_bad_input()?;
+    let written: toml::Table =
+        text.parse().with_context(|| format!("reading {}", path.display())).or_bad_input()?;
     match Config::parse(&written.to_string(), &[]) {
         Ok(before) => {
             let config = config.decided_as(&before);

@@ -7,7 +7,9 @@
 //! estimator is a formula within a group (`within`) and, for the latter, one across the batch
 //! (`across`).
 
-use crate::error::Error;
+#[cfg(feature = "serde")]
+use crate::default::{ratio, whole};
+use crate::error::{Error, require};
 use crate::group::{Group, Part, Rewards};
 
 /// How a completion's reward is compared with its group's.
@@ -22,10 +24,10 @@ pub enum Advantage {
     /// `(R - mu) / (s + eps)`. Source: F-GRPO, equation "GRPO advantage".
     Grpo {
         /// Added to the standard deviation.
-        #[cfg_attr(feature = "serde", serde(default = "default::eps"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 1_000_000>"))]
         eps: f64,
         /// Delta degrees of freedom: 1 divides by n - 1, 0 by n.
-        #[cfg_attr(feature = "serde", serde(default = "default::ddof"))]
+        #[cfg_attr(feature = "serde", serde(default = "whole::<1>"))]
         ddof: usize,
     },
     /// `R - mu`. Source: Dr. GRPO (arXiv 2503.20783).
@@ -40,7 +42,7 @@ pub enum Advantage {
     /// (arXiv 2505.15201).
     Pkpo {
         /// The k of pass@k, from 1 to the group size.
-        #[cfg_attr(feature = "serde", serde(default = "default::k"))]
+        #[cfg_attr(feature = "serde", serde(default = "whole::<4>"))]
         k: usize,
     },
     /// `(u - p) p^-a (1 - p)^-b`, where `u` is 1 for a correct and 0 for a wrong completion, over `delta` for wrong ones; 0
@@ -51,13 +53,13 @@ pub enum Advantage {
     /// and, for many completions, PKPO less its group's mean (0, 1 - k).
     Power {
         /// Exponent of the success rate's inverse, -1024 to 8.
-        #[cfg_attr(feature = "serde", serde(default = "default::half"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 2>"))]
         a: f64,
         /// Exponent of the failure rate's inverse, -1024 to 8.
-        #[cfg_attr(feature = "serde", serde(default = "default::half"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 2>"))]
         b: f64,
         /// Summed weight of a group's correct completions over that of its wrong ones, above 0.
-        #[cfg_attr(feature = "serde", serde(default = "default::one"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 1>"))]
         delta: f64,
     },
     /// GRPO on groups of `k` of the `n` completions, in expectation over all such groups, where a group is rewarded if
@@ -67,14 +69,14 @@ pub enum Advantage {
     /// `code/passk_adv.py` of RUCAIBox/Passk_Training.
     PasskTraining {
         /// The k of pass@k, from 1 to the group size.
-        #[cfg_attr(feature = "serde", serde(default = "default::k"))]
+        #[cfg_attr(feature = "serde", serde(default = "whole::<4>"))]
         k: usize,
     },
     /// `(R - second largest) / (s + eps)` for the one completion with the largest reward, 0 for the others and where
     /// several share it. Source: arXiv 2503.19595 as verl has it (`compute_grpo_passk_outcome_advantage`), normalised.
     GrpoPassk {
         /// Added to the standard deviation.
-        #[cfg_attr(feature = "serde", serde(default = "default::eps"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 1_000_000>"))]
         eps: f64,
     },
     /// `positive` for correct and `-negative` for wrong completions, without a baseline: W-REINFORCE with 0.1 and 1, NSR
@@ -83,17 +85,17 @@ pub enum Advantage {
     /// count in the denominator of a mean.
     WReinforce {
         /// Advantage of a correct completion.
-        #[cfg_attr(feature = "serde", serde(default = "default::positive"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 10>"))]
         positive: f64,
         /// Advantage of a wrong completion, negated.
-        #[cfg_attr(feature = "serde", serde(default = "default::one"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 1>"))]
         negative: f64,
     },
     /// `(exp(beta R) / mean exp(beta R) - 1) / beta`: risk-seeking for `beta > 0`; `R - mu` for 0. Source: RS-GRPO
     /// (arXiv 2509.24261), `codes/risk_sensitive_adv.py` of Jackory/RS-GRPO.
     RsGrpo {
         /// Sensitivity to risk.
-        #[cfg_attr(feature = "serde", serde(default = "default::beta"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<2, 1>"))]
         beta: f64,
     },
     /// `n (R - mu) / (sum |R - mu| + 1e-4)`, times the group's weight in the batch: the number of groups with unequal
@@ -102,7 +104,7 @@ pub enum Advantage {
     /// `drop_inactive_groups`.
     Dgpo {
         /// Temperature of the weights of groups; 0 for no weights.
-        #[cfg_attr(feature = "serde", serde(default = "default::temperature"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<2, 1>"))]
         temperature: f64,
     },
     /// `R - sum(T R) / sum(T)`. Source: OPO (arXiv 2505.23585).
@@ -124,7 +126,7 @@ pub enum Advantage {
     /// There, lengths count only in groups whose three shortest completions have more than 4,000 tokens on average.
     GrpoLead {
         /// Strength of the preference for short correct completions, 0 to 10.
-        #[cfg_attr(feature = "serde", serde(default = "default::alpha"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 20>"))]
         alpha: f64,
     },
     /// `(u - p) m / M`, where `m` is the number of the batch's groups with the success rate of this one, and `M` of those with
@@ -137,13 +139,13 @@ pub enum Advantage {
     /// leave of a uniform prior. 0 where `w < tau (n + 1)`. Source: BBG (arXiv 2606.15455), equations 8 and 9.
     Bbg {
         /// The k of pass@k, 1 to 65536, also above the group size.
-        #[cfg_attr(feature = "serde", serde(default = "default::reference_k"))]
+        #[cfg_attr(feature = "serde", serde(default = "whole::<16>"))]
         k: usize,
         /// Share of `n + 1` below which a weight is 0, from 0 to 1.
-        #[cfg_attr(feature = "serde", serde(default = "default::tau"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 100>"))]
         tau: f64,
         /// Advantage of a correct completion with weight 1.
-        #[cfg_attr(feature = "serde", serde(default = "default::one"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 1>"))]
         positive: f64,
     },
     /// GRPO's advantages, of correct completions times `m |C|^-alpha / sum |C|^-alpha`: the sum is over the group's `m` correct
@@ -151,7 +153,7 @@ pub enum Advantage {
     /// the stabilisation of equation 8 and with the caller's clusters.
     CueGrpo {
         /// Exponent of rarity, from 0 (GRPO) to 1 (the same for each cluster).
-        #[cfg_attr(feature = "serde", serde(default = "default::rarity"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<4, 5>"))]
         alpha: f64,
     },
     /// GRPO's advantages (eps 1e-8, ddof 1), of correct completions times `1 - tau + tau m v / sum v`: the sum is over the
@@ -159,7 +161,7 @@ pub enum Advantage {
     /// per token. Source: UCPO (arXiv 2605.00365), `compute_dgrpo_advantage_outcome_invq_l` of AnamikaLochab/UCPO.
     Ucpo {
         /// Share of the credit that goes by `1 / q`, from 0 (GRPO) to 1.
-        #[cfg_attr(feature = "serde", serde(default = "default::share"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 5>"))]
         tau: f64,
     },
     /// For completions with several rewards: the weighted sum of each reward's `(R - mu) / (s + eps)` within the group, over
@@ -167,7 +169,7 @@ pub enum Advantage {
     /// (arXiv 2601.05242), as TRL has it (`normalize_then_sum`).
     Gdpo {
         /// Added to the standard deviation.
-        #[cfg_attr(feature = "serde", serde(default = "default::tenth_permille"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 10_000>"))]
         eps: f64,
     },
     /// `(R - mu) / (s + eps)` with ddof 1, where `mu` and `s` of a group whose completions are all correct count one more
@@ -177,7 +179,7 @@ pub enum Advantage {
     /// the code always adds one.
     Avspo {
         /// Added to the standard deviation.
-        #[cfg_attr(feature = "serde", serde(default = "default::tenth_permille"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 10_000>"))]
         eps: f64,
     },
     /// What a Python function of the user returns for a group. A training run calls it, and hands its advantages to
@@ -203,66 +205,6 @@ pub struct Reads {
     pub clusters: bool,
     /// Each of several rewards of a completion.
     pub parts: bool,
-}
-
-/// The defaults of a table's settings.
-#[cfg(feature = "serde")]
-mod default {
-    pub(super) fn eps() -> f64 {
-        1e-6
-    }
-
-    pub(super) fn ddof() -> usize {
-        1
-    }
-
-    pub(super) fn k() -> usize {
-        4
-    }
-
-    pub(super) fn half() -> f64 {
-        0.5
-    }
-
-    pub(super) fn positive() -> f64 {
-        0.1
-    }
-
-    pub(super) fn one() -> f64 {
-        1.0
-    }
-
-    pub(super) fn beta() -> f64 {
-        2.0
-    }
-
-    pub(super) fn temperature() -> f64 {
-        2.0
-    }
-
-    pub(super) fn alpha() -> f64 {
-        0.05
-    }
-
-    pub(super) fn tenth_permille() -> f64 {
-        1e-4
-    }
-
-    pub(super) fn reference_k() -> usize {
-        16
-    }
-
-    pub(super) fn tau() -> f64 {
-        0.01
-    }
-
-    pub(super) fn rarity() -> f64 {
-        0.8
-    }
-
-    pub(super) fn share() -> f64 {
-        0.2
-    }
 }
 
 impl Default for Advantage {
@@ -359,81 +301,61 @@ impl Advantage {
         }
     }
 
-    /// Refuses settings that can't work with groups of `group_size`.
-    ///
-    /// # Errors
-    /// [`Error::Setting`]: a group of 1 (there is nothing to compare the completion with), a k outside 1..=group_size,
-    /// a number that is not finite or outside its range.
+    /// Refuses settings that can't work with groups of `group_size`: a group of 1 (there is nothing to compare the
+    /// completion with), a k outside 1..=group_size, a number that is not finite or outside its range.
     pub fn check(&self, group_size: usize) -> Result<(), Error> {
-        if group_size < 2 {
-            let wanted = format!("at least 2: {} compares the completions of a group", self.name());
-            return Err(Error::setting("group_size", group_size, wanted));
-        }
-        let within = |name, x: f64, low: f64, high: f64| match x.is_finite() && low <= x && x <= high {
-            true => Ok(()),
-            false if high == f64::MAX => {
-                Err(Error::setting(name, x, format!("a finite number of at least {low}")))
-            }
-            false => Err(Error::setting(name, x, format!("a number from {low} to {high}"))),
+        let wanted = format_args!("at least 2: {} compares the completions of a group", self.name());
+        require(group_size > 1, "group_size", group_size, wanted)?;
+        let within = |name, x: f64, low: f64, high: f64| {
+            let wanted = match high == f64::MAX {
+                true => format!("a finite number of at least {low}"),
+                false => format!("a number from {low} to {high}"),
+            };
+            require(x.is_finite() && low <= x && x <= high, name, x, wanted)
         };
+        let at_least_0 = |name, x| within(name, x, 0.0, f64::MAX);
         match *self {
             Self::Grpo { eps, ddof } => {
-                within("advantage.eps", eps, 0.0, f64::MAX)?;
-                match ddof {
-                    0 | 1 => Ok(()),
-                    _ => Err(Error::setting("advantage.ddof", ddof, "0 or 1")),
-                }
+                at_least_0("advantage.eps", eps)?;
+                require(ddof < 2, "advantage.ddof", ddof, "0 or 1")
             }
-            Self::Pkpo { k } | Self::PasskTraining { k } if k < 1 || k > group_size => {
-                Err(Error::setting("advantage.k", k, format!("1 to the group size, {group_size}")))
+            Self::Pkpo { k } | Self::PasskTraining { k } => {
+                let wanted = format_args!("1 to the group size, {group_size}");
+                require((1..=group_size).contains(&k), "advantage.k", k, wanted)
             }
             // Beyond 8, rare successes of large groups would leave the range of a number.
             Self::Power { a, b, delta } => {
                 within("advantage.a", a, -1024.0, 8.0)?;
                 within("advantage.b", b, -1024.0, 8.0)?;
-                match delta.is_finite() && delta > 0.0 {
-                    true => Ok(()),
-                    false => Err(Error::setting("advantage.delta", delta, "a finite number above 0")),
-                }
+                let holds = delta.is_finite() && delta > 0.0;
+                require(holds, "advantage.delta", delta, "a finite number above 0")
             }
             Self::GrpoPassk { eps } | Self::Gdpo { eps } | Self::Avspo { eps } => {
-                within("advantage.eps", eps, 0.0, f64::MAX)
+                at_least_0("advantage.eps", eps)
             }
             Self::WReinforce { positive, negative } => {
-                within("advantage.positive", positive, 0.0, f64::MAX)?;
-                within("advantage.negative", negative, 0.0, f64::MAX)?;
-                match positive + negative > 0.0 {
-                    true => Ok(()),
-                    false => Err(Error::setting(
-                        "advantage.positive",
-                        positive,
-                        "a number above 0 where negative is 0",
-                    )),
-                }
+                at_least_0("advantage.positive", positive)?;
+                at_least_0("advantage.negative", negative)?;
+                let wanted = "a number above 0 where negative is 0";
+                require(positive + negative > 0.0, "advantage.positive", positive, wanted)
             }
             Self::RsGrpo { beta } => within("advantage.beta", beta, -100.0, 100.0),
-            Self::Dgpo { temperature } => within("advantage.temperature", temperature, 0.0, f64::MAX),
+            Self::Dgpo { temperature } => at_least_0("advantage.temperature", temperature),
             Self::GrpoLead { alpha } => within("advantage.alpha", alpha, 0.0, 10.0),
             Self::Bbg { k, tau, positive } => {
                 within("advantage.k", k as f64, 1.0, 65536.0)?;
                 within("advantage.tau", tau, 0.0, 1.0)?;
-                within("advantage.positive", positive, 0.0, f64::MAX)
+                at_least_0("advantage.positive", positive)
             }
             Self::CueGrpo { alpha } => within("advantage.alpha", alpha, 0.0, 1.0),
             Self::Ucpo { tau } => within("advantage.tau", tau, 0.0, 1.0),
-            Self::DrGrpo | Self::Rloo | Self::MaxRl | Self::Pkpo { .. } | Self::PasskTraining { .. } => {
-                Ok(())
-            }
-            Self::Opo | Self::LitePpo | Self::ReinforcePlusPlusBaseline | Self::Gpg => Ok(()),
-            Self::CurveRl | Self::Python { .. } => Ok(()),
+            Self::DrGrpo | Self::Rloo | Self::MaxRl | Self::Opo | Self::LitePpo | Self::Gpg => Ok(()),
+            Self::ReinforcePlusPlusBaseline | Self::CurveRl | Self::Python { .. } => Ok(()),
         }
     }
 
     /// The advantage of every completion of the group, where the group is the whole batch: [`Advantage::of_batch`] of
-    /// one.
-    ///
-    /// # Errors
-    /// As [`Advantage::of_batch`].
+    /// one. It fails as that does.
     ///
     /// # Panics
     /// If the group's slices differ in length.
@@ -443,10 +365,8 @@ impl Advantage {
 
     /// The advantages of all groups of a batch. An advantage is 0 for unscorable completions, and in groups with fewer
     /// than two scored ones, which no statistic of the batch counts.
-    ///
-    /// # Errors
-    /// The first group that failed and why: a reward that is not finite; one that is neither correct nor wrong, or no
-    /// clusters, if the estimator needs to know.
+    /// Fails with the first group that failed and why: a reward that is not finite; one that is neither correct nor
+    /// wrong, or no clusters, if the estimator needs to know.
     ///
     /// # Panics
     /// If a group's slices differ in length.
@@ -464,7 +384,12 @@ impl Advantage {
         if n < 2 {
             return Ok(vec![0.0; group.len()]);
         }
-        let count = |correct: &[bool]| correct.iter().filter(|&&u| u).count();
+        // Which completions are correct, and how many.
+        let judged = || {
+            let correct = rewards.correct(group)?;
+            let c = correct.iter().filter(|&&u| u).count();
+            Ok::<_, Error>((correct, c))
+        };
         Ok(match *self {
             Self::Grpo { eps, ddof } => {
                 let scale = deviation(group, ddof) + eps;
@@ -478,22 +403,19 @@ impl Advantage {
                 centred(group, mean(group), |x| x * factor)
             }
             Self::MaxRl => {
-                let correct = rewards.correct(group)?;
-                let c = count(&correct);
+                let (correct, c) = judged()?;
                 let mean = c as f64 / n as f64;
                 spread(group, |i| {
                     if c == 0 { 0.0 } else { (f64::from(u8::from(correct[i])) - mean) / (mean + 1e-6) }
                 })
             }
             Self::Pkpo { k } => {
-                let correct = rewards.correct(group)?;
-                let c = count(&correct);
+                let (correct, c) = judged()?;
                 let weight = if k > n || c == 0 { 0.0 } else { share(n - c, n - 1, k - 1) };
                 spread(group, |i| if correct[i] { weight } else { 0.0 })
             }
             Self::Power { a, b, delta } => {
-                let correct = rewards.correct(group)?;
-                let c = count(&correct);
+                let (correct, c) = judged()?;
                 if c == 0 || c == n {
                     return Ok(vec![0.0; group.len()]);
                 }
@@ -503,13 +425,12 @@ impl Advantage {
                 spread(group, |i| if correct[i] { q * scale } else { -p * scale / delta })
             }
             Self::CurveRl => {
-                let correct = rewards.correct(group)?;
-                let p = count(&correct) as f64 / n as f64;
+                let (correct, c) = judged()?;
+                let p = c as f64 / n as f64;
                 spread(group, |i| if correct[i] { 1.0 - p } else { -p })
             }
             Self::Bbg { k, tau, positive } => {
-                let correct = rewards.correct(group)?;
-                let c = count(&correct);
+                let (correct, c) = judged()?;
                 let factors = (1..k).map(|j| (n - c + j) as f64 / (n + 1 + j) as f64);
                 let weight = k as f64 * factors.product::<f64>();
                 let weight = if weight < tau * (n + 1) as f64 { 0.0 } else { weight };
@@ -534,8 +455,7 @@ impl Advantage {
                 shared(base, &correct, tau, |i| 1.0 / q(i).max(1e-6))
             }
             Self::PasskTraining { k } => {
-                let correct = rewards.correct(group)?;
-                let c = count(&correct);
+                let (correct, c) = judged()?;
                 if k > n || c == 0 || c == n {
                     return Ok(vec![0.0; group.len()]);
                 }
@@ -578,7 +498,7 @@ impl Advantage {
                 sums
             }
             Self::Avspo { eps } => {
-                let extra = match count(&rewards.correct(group)?) {
+                let extra = match judged()?.1 {
                     0 => Some(rewards.correct),
                     c if c == n => Some(rewards.wrong),
                     _ => None,
@@ -602,8 +522,7 @@ impl Advantage {
                 centred(group, weighted / tokens, |x| x)
             }
             Self::GrpoLead { alpha } => {
-                let correct = rewards.correct(group)?;
-                let c = count(&correct);
+                let (correct, c) = judged()?;
                 let lengths: Vec<f64> = (0..group.len()).map(|i| length(group, i)).collect();
                 let solved = Group { rewards: &lengths, scored: &correct, ..*group };
                 let (centre, width) = (mean(&solved), if c > 1 { deviation(&solved, 1) } else { 1.0 });

@@ -5,12 +5,14 @@
 //! matter.
 
 use crate::advantage::{Advantage, moments};
-use crate::error::Error;
+#[cfg(feature = "serde")]
+use crate::default::{ratio, whole};
+use crate::error::{Error, require};
 use crate::focal::{focal_weight, success_rate};
 use crate::group::{Group, Rewards};
 use std::collections::VecDeque;
 
-/// A change of rewards before, or of advantages after, the estimator.
+/// A change of rewards before, or of advantages after, the estimator. The defaults are those of the paper's controls.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -23,17 +25,17 @@ pub enum Shaping {
     /// where rank 1 is the most likely of the group's G completions by mean old log-probability per token.
     Unlikely {
         /// Largest share of the reward that is removed, 0 to 1.
-        #[cfg_attr(feature = "serde", serde(default = "default::beta"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 4>"))]
         beta: f64,
     },
     /// Differential smoothing: `A - correct * logp` for correct, `A + wrong * logp` for wrong completions, where `logp`
     /// is the mean old log-probability per token.
     Smoothing {
         /// Coefficient of correct completions.
-        #[cfg_attr(feature = "serde", serde(default = "default::strength"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 20>"))]
         correct: f64,
         /// Coefficient of wrong completions.
-        #[cfg_attr(feature = "serde", serde(default = "default::strength"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 20>"))]
         wrong: f64,
     },
     /// History-aware difficulty weighting: `A scale exp(-sign(A) (p - anchor))`, where `p` is the group's success rate, so
@@ -41,13 +43,13 @@ pub enum Shaping {
     /// (arXiv 2601.08521), equations of `D`, `M` and `Phi`.
     HaDw {
         /// Factor of all advantages.
-        #[cfg_attr(feature = "serde", serde(default = "default::scale"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<13, 10>"))]
         scale: f64,
         /// How fast the running success rate forgets, 0 to 1.
-        #[cfg_attr(feature = "serde", serde(default = "default::eta"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 10>"))]
         eta: f64,
         /// Steps over which its deviation is taken.
-        #[cfg_attr(feature = "serde", serde(default = "default::window"))]
+        #[cfg_attr(feature = "serde", serde(default = "whole::<50>"))]
         window: usize,
         /// A fixed success rate in place of the running one.
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
@@ -88,30 +90,6 @@ impl Anchor {
     }
 }
 
-/// The defaults of a table's settings: the values of the paper's controls.
-#[cfg(feature = "serde")]
-mod default {
-    pub(super) fn beta() -> f64 {
-        0.25
-    }
-
-    pub(super) fn strength() -> f64 {
-        0.05
-    }
-
-    pub(super) fn scale() -> f64 {
-        1.3
-    }
-
-    pub(super) fn eta() -> f64 {
-        0.1
-    }
-
-    pub(super) fn window() -> usize {
-        50
-    }
-}
-
 /// DAPO's soft overlong punishment (arXiv 2503.14476, equation 13), which is added to a completion's reward: 0 up to
 /// `length - cache` tokens, then linearly down to -1 at `length` tokens, and -1 above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,14 +111,8 @@ impl Overlong {
     }
 
     fn check(&self) -> Result<(), Error> {
-        match (1..=self.length).contains(&self.cache) {
-            true => Ok(()),
-            false => Err(Error::setting(
-                "overlong.cache",
-                self.cache,
-                format!("1 to overlong.length, {}, in tokens", self.length),
-            )),
-        }
+        let wanted = format_args!("1 to overlong.length, {}, in tokens", self.length);
+        require((1..=self.length).contains(&self.cache), "overlong.cache", self.cache, wanted)
     }
 }
 
@@ -179,16 +151,12 @@ impl Assigned {
 }
 
 impl Credit {
-    /// Refuses settings that can't work together or with groups of `group_size`.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] names the key.
+    /// Refuses settings that can't work together or with groups of `group_size`; the error names the key.
     pub fn check(&self, group_size: usize) -> Result<(), Error> {
         self.advantage.check(group_size)?;
         self.rewards.check()?;
-        if !(self.focal_gamma.is_finite() && self.focal_gamma >= 0.0) {
-            return Err(Error::setting("focal_gamma", self.focal_gamma, "a finite number of at least 0"));
-        }
+        let holds = self.focal_gamma.is_finite() && self.focal_gamma >= 0.0;
+        require(holds, "focal_gamma", self.focal_gamma, "a finite number of at least 0")?;
         self.overlong.map_or(Ok(()), |overlong| overlong.check())?;
         if self.shapes_rewards() {
             let refused = |wanted| Err(Error::setting("advantage", self.advantage.name(), wanted));
@@ -205,35 +173,28 @@ impl Credit {
         }
         match self.shaping {
             Shaping::None => Ok(()),
-            Shaping::Unlikely { .. } if self.rewards.correct <= 0.0 => Err(Error::setting(
-                "reward_correct",
-                self.rewards.correct,
-                "a number above 0: the shaping takes a share of it",
-            )),
-            Shaping::Unlikely { beta } if !(0.0..=1.0).contains(&beta) => {
-                Err(Error::setting("shaping.beta", beta, "a number from 0 to 1"))
+            Shaping::Unlikely { beta } => {
+                let wanted = "a number above 0: the shaping takes a share of it";
+                require(self.rewards.correct > 0.0, "reward_correct", self.rewards.correct, wanted)?;
+                require((0.0..=1.0).contains(&beta), "shaping.beta", beta, "a number from 0 to 1")
             }
-            Shaping::Smoothing { correct, .. } if !correct.is_finite() => {
-                Err(Error::setting("shaping.correct", correct, "a finite number"))
-            }
-            Shaping::Smoothing { wrong, .. } if !wrong.is_finite() => {
-                Err(Error::setting("shaping.wrong", wrong, "a finite number"))
+            Shaping::Smoothing { correct, wrong } => {
+                require(correct.is_finite(), "shaping.correct", correct, "a finite number")?;
+                require(wrong.is_finite(), "shaping.wrong", wrong, "a finite number")
             }
             Shaping::HaDw { scale, eta, window, anchor } => {
-                let refused = |name, found: f64, wanted| Err(Error::setting(name, found, wanted));
-                match anchor {
-                    _ if !(scale.is_finite() && scale > 0.0) => {
-                        refused("shaping.scale", scale, "a finite number above 0")
-                    }
-                    _ if !(0.0..=1.0).contains(&eta) => refused("shaping.eta", eta, "a number from 0 to 1"),
-                    _ if window == 0 => refused("shaping.window", 0.0, "at least 1 step"),
-                    Some(found) if !(0.0..=1.0).contains(&found) => {
-                        refused("shaping.anchor", found, "a success rate, from 0 to 1")
-                    }
-                    _ => Ok(()),
-                }
+                let holds = scale.is_finite() && scale > 0.0;
+                require(holds, "shaping.scale", scale, "a finite number above 0")?;
+                require((0.0..=1.0).contains(&eta), "shaping.eta", eta, "a number from 0 to 1")?;
+                require(window > 0, "shaping.window", window, "at least 1 step")?;
+                let anchor = anchor.unwrap_or_default();
+                require(
+                    (0.0..=1.0).contains(&anchor),
+                    "shaping.anchor",
+                    anchor,
+                    "a success rate, from 0 to 1",
+                )
             }
-            _ => Ok(()),
         }
     }
 
@@ -242,10 +203,8 @@ impl Credit {
         self.overlong.is_some() || matches!(self.shaping, Shaping::Unlikely { .. })
     }
 
-    /// The credit of one group, where the group is the whole batch: [`Credit::assign_batch`] of one.
-    ///
-    /// # Errors
-    /// As [`Credit::assign_batch`].
+    /// The credit of one group, where the group is the whole batch: [`Credit::assign_batch`] of one. It fails
+    /// as that does.
     pub fn assign(&self, group: &Group<'_>) -> Result<Assigned, Error> {
         self.assign_batch(&[*group]).map(|mut batch| batch.swap_remove(0)).map_err(|(_, e)| e)
     }
@@ -253,10 +212,8 @@ impl Credit {
     /// The credit of all groups of a batch: of a training step.
     ///
     /// Source: F-GRPO, section "Integration with Group-Relative Methods": `g(x) A_i`.
-    ///
-    /// # Errors
-    /// The first group that failed and why: a reward that is not finite, or one that is neither correct nor wrong if a
-    /// setting needs to know.
+    /// Fails with the first group that failed and why: a reward that is not finite, or one that is neither correct nor
+    /// wrong if a setting needs to know.
     pub fn assign_batch(&self, groups: &[Group<'_>]) -> Result<Vec<Assigned>, (usize, Error)> {
         let shape = |(g, group): (usize, &Group<'_>)| {
             let mut rewards = match self.shaping {
@@ -284,9 +241,7 @@ impl Credit {
     }
 
     /// The credit of all groups of a batch with the advantages that an estimator gave them: shaped, and times the focal weight.
-    ///
-    /// # Errors
-    /// As [`Credit::assign_batch`].
+    /// It fails as [`Credit::assign_batch`] does.
     pub fn weigh_batch(
         &self,
         groups: &[Group<'_>],

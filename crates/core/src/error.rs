@@ -55,6 +55,16 @@ pub enum Error {
     },
 }
 
+/// Refuses the value of a setting for which a condition doesn't hold.
+pub(crate) fn require(
+    holds: bool,
+    setting: &'static str,
+    found: impl std::fmt::Display,
+    wanted: impl std::fmt::Display,
+) -> Result<(), Error> {
+    if holds { Ok(()) } else { Err(Error::setting(setting, found, wanted.to_string())) }
+}
+
 impl Error {
     pub(crate) fn setting(setting: &'static str, found: impl ToString, wanted: impl Into<String>) -> Self {
         Self::Setting { setting, found: found.to_string(), wanted: wanted.into() }

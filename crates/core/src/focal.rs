@@ -39,6 +39,7 @@ pub fn success_rate(group: &Group<'_>, rewards: &Rewards) -> Result<Option<f64>,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::group::group;
     use proptest::prelude::*;
 
     #[test]
@@ -55,14 +56,7 @@ mod tests {
         for (correct, wrong) in [(1.0, 0.0), (1.0, -1.0), (0.1, -0.3)] {
             let values = [correct, wrong, wrong, correct, wrong, 7.0, wrong];
             let scored = [true, true, true, true, true, false, true];
-            let group = Group {
-                rewards: &values,
-                lengths: &[1; 7],
-                mean_old_logp: &[0.0; 7],
-                scored: &scored,
-                parts: &[],
-                clusters: &[],
-            };
+            let group = Group { scored: &scored, ..group(&values) };
             let rewards = Rewards { correct, wrong, threshold: None };
             let mean = (2.0 * correct + 4.0 * wrong) / 6.0;
             let found = success_rate(&group, &rewards).unwrap().unwrap();
@@ -73,14 +67,7 @@ mod tests {
 
     #[test]
     fn group_without_a_scored_completion_has_no_success_rate() {
-        let group = Group {
-            rewards: &[0.0],
-            lengths: &[1],
-            mean_old_logp: &[0.0],
-            scored: &[false],
-            parts: &[],
-            clusters: &[],
-        };
+        let group = Group { scored: &[false], ..group(&[0.0]) };
         assert_eq!(success_rate(&group, &Rewards::default()).unwrap(), None);
     }
 

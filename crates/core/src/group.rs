@@ -1,6 +1,6 @@
 //! A group: the completions sampled for one prompt, in the form that the estimators take.
 
-use crate::error::Error;
+use crate::error::{Error, require};
 
 /// The completions of one prompt, in sampling order.
 ///
@@ -96,14 +96,11 @@ impl Rewards {
     /// Refuses rewards that don't distinguish correct from wrong.
     /// Fails with [`Error::Setting`] unless `correct > wrong` and all are finite.
     pub fn check(&self) -> Result<(), Error> {
-        if !(self.wrong.is_finite() && self.correct.is_finite() && self.correct > self.wrong) {
-            let wanted = format!("a finite number above the wrong completion's {}", self.wrong);
-            return Err(Error::setting("reward_correct", self.correct, wanted));
-        }
-        match self.threshold {
-            Some(t) if !t.is_finite() => Err(Error::setting("reward_threshold", t, "a finite number")),
-            _ => Ok(()),
-        }
+        let holds = self.wrong.is_finite() && self.correct.is_finite() && self.correct > self.wrong;
+        let wanted = format_args!("a finite number above the wrong completion's {}", self.wrong);
+        require(holds, "reward_correct", self.correct, wanted)?;
+        let threshold = self.threshold.unwrap_or_default();
+        require(threshold.is_finite(), "reward_threshold", threshold, "a finite number")
     }
 
     /// Whether each scored completion of the group is correct (unscorable ones count as not).

@@ -6,6 +6,8 @@
 
 pub mod advantage;
 pub mod credit;
+#[cfg(feature = "serde")]
+mod default;
 pub mod error;
 pub mod focal;
 pub mod group;

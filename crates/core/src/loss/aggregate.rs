@@ -1,6 +1,6 @@
 //! How the token losses of a mini-batch are aggregated.
 
-use crate::error::Error;
+use crate::error::{Error, require};
 
 /// Sizes of a whole mini-batch, regardless of its micro-batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,12 +40,8 @@ pub enum Aggregation {
 impl Aggregation {
     /// Refuses a length of 0.
     pub fn check(&self) -> Result<(), Error> {
-        match self {
-            Self::SeqMeanTokenSumNorm { max_len: 0 } => {
-                Err(Error::setting("max_new_tokens", 0, "at least 1 to divide by"))
-            }
-            _ => Ok(()),
-        }
+        let divides = !matches!(self, Self::SeqMeanTokenSumNorm { max_len: 0 });
+        require(divides, "max_new_tokens", 0, "at least 1 to divide by")
     }
 
     /// The factor of each token's loss in a completion of `seq_len` tokens; 0 for an empty one.

@@ -4,7 +4,9 @@
 //! If one engine samples and learns, both log-probabilities are equal and every weight is exactly 1 (a test checks it),
 //! so the correction is off.
 
-use crate::error::Error;
+#[cfg(feature = "serde")]
+use crate::default::ratio;
+use crate::error::{Error, require};
 
 /// What a weight is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,7 +35,7 @@ pub enum Correction {
     /// Truncated importance sampling, `min(w, cap)`.
     Tis {
         /// The largest weight.
-        #[cfg_attr(feature = "serde", serde(default = "default::high"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<2, 1>"))]
         cap: f64,
         /// Weight of each `token`, or of its `sequence`: their product.
         #[cfg_attr(feature = "serde", serde(default))]
@@ -42,27 +44,15 @@ pub enum Correction {
     /// `w` within the bounds, 0 outside: the token or completion is dropped.
     Mask {
         /// The smallest weight kept.
-        #[cfg_attr(feature = "serde", serde(default = "default::low"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 2>"))]
         low: f64,
         /// The largest weight kept.
-        #[cfg_attr(feature = "serde", serde(default = "default::high"))]
+        #[cfg_attr(feature = "serde", serde(default = "ratio::<2, 1>"))]
         high: f64,
         /// Weight of each `token`, or of its `sequence`: their product.
         #[cfg_attr(feature = "serde", serde(default))]
         level: Level,
     },
-}
-
-/// The defaults of a table's settings.
-#[cfg(feature = "serde")]
-mod default {
-    pub(super) fn low() -> f64 {
-        0.5
-    }
-
-    pub(super) fn high() -> f64 {
-        2.0
-    }
 }
 
 /// The weight of a token's policy loss: a constant of the update, without a derivative.
@@ -78,17 +68,15 @@ impl Correction {
     /// Refuses bounds that drop every token.
     pub fn check(&self) -> Result<(), Error> {
         match *self {
-            Self::Tis { cap, .. } if !(cap.is_finite() && cap > 0.0) => {
-                Err(Error::setting("correction.cap", cap, "a finite number above 0"))
+            Self::Off => Ok(()),
+            Self::Tis { cap, .. } => {
+                require(cap.is_finite() && cap > 0.0, "correction.cap", cap, "a finite number above 0")
             }
-            Self::Mask { low, high, .. } if !(low >= 0.0 && high.is_finite() && low < high) => {
-                Err(Error::setting(
-                    "correction.low, correction.high",
-                    format!("{low}, {high}"),
-                    "0 <= low < high",
-                ))
+            Self::Mask { low, high, .. } => {
+                let holds = low >= 0.0 && high.is_finite() && low < high;
+                let found = format_args!("{low}, {high}");
+                require(holds, "correction.low, correction.high", found, "0 <= low < high")
             }
-            _ => Ok(()),
         }
     }
 

@@ -5,14 +5,11 @@
 //! policy that sampled, and the threshold is the mini-batch's, so that the choice doesn't depend on micro-batches; in the
 //! first update after sampling the policies are the same.
 
-use crate::error::Error;
+use crate::error::{Error, require};
 
 /// Refuses a share outside (0, 1].
 pub fn check(share: f64) -> Result<(), Error> {
-    match share > 0.0 && share <= 1.0 {
-        true => Ok(()),
-        false => Err(Error::setting("top_entropy_quantile", share, "a number above 0 and at most 1")),
-    }
+    require(share > 0.0 && share <= 1.0, "top_entropy_quantile", share, "a number above 0 and at most 1")
 }
 
 /// For each token of the mini-batch, whether its entropy is at least the `1 - share` quantile, which is linear between

@@ -19,7 +19,7 @@ pub use correction::{Correction, Level};
 pub use kl::Kl;
 pub use policy::{PolicyLoss, TokenLoss};
 
-use crate::error::Error;
+use crate::error::{Error, require};
 
 /// The difference of two log-probabilities, clamped to ±20 so that its exponential is finite. Its derivative with
 /// respect to `a` is 1 up to and including the bounds and 0 beyond them (see [`beyond`]).
@@ -102,13 +102,9 @@ impl Objective {
         self.aggregation.check()?;
         self.correction.check()?;
         high_entropy::check(self.top_entropy_quantile)?;
-        if !self.entropy_coef.is_finite() {
-            return Err(Error::setting("entropy_coef", self.entropy_coef, "a finite number"));
-        }
-        match self.kl {
-            Some((_, coef)) if !coef.is_finite() => Err(Error::setting("kl_coef", coef, "a finite number")),
-            _ => Ok(()),
-        }
+        require(self.entropy_coef.is_finite(), "entropy_coef", self.entropy_coef, "a finite number")?;
+        let coef = self.kl.map_or(0.0, |(_, coef)| coef);
+        require(coef.is_finite(), "kl_coef", coef, "a finite number")
     }
 
     /// Calls `each(token, term)` for every token of one completion.

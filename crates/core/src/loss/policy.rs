@@ -4,7 +4,7 @@
 //! The losses don't know estimators or the focal weight: an advantage is a number.
 
 use super::{beyond, log_ratio};
-use crate::error::Error;
+use crate::error::{Error, require};
 
 /// A policy loss, by the name of its method. `r = exp(clamp(logp - old_logp, -20, 20))`, `A` the advantage.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -206,28 +206,18 @@ impl PolicyLoss {
 
     /// Refuses bounds that clip every ratio or are not finite.
     pub fn check(&self) -> Result<(), Error> {
-        let at_least_0 = |name, x: f64| match x.is_finite() && x >= 0.0 {
-            true => Ok(()),
-            false => Err(Error::setting(name, x, "a finite number of at least 0")),
-        };
-        let above_0 = |name, x: f64| match x.is_finite() && x > 0.0 {
-            true => Ok(()),
-            false => Err(Error::setting(name, x, "a finite number above 0")),
-        };
-        let share_of = |x: f64| match (0.0..=1.0).contains(&x) {
-            true => Ok(()),
-            false => Err(Error::setting("loss.share", x, "a number from 0 to 1")),
-        };
+        let at_least_0 =
+            |name, x: f64| require(x.is_finite() && x >= 0.0, name, x, "a finite number of at least 0");
+        let above_0 = |name, x: f64| require(x.is_finite() && x > 0.0, name, x, "a finite number above 0");
+        let share_of = |x: f64| require((0.0..=1.0).contains(&x), "loss.share", x, "a number from 0 to 1");
         let widths = |[low, high]: [f64; 2]| {
             at_least_0("loss.clip, low", low).and_then(|()| at_least_0("loss.clip, high", high))
         };
         match *self {
             Self::Grpo { clip, dual_clip } | Self::Dapo { clip, dual_clip } => {
                 widths(clip)?;
-                match dual_clip == 0.0 || dual_clip.is_finite() && dual_clip > 1.0 {
-                    true => Ok(()),
-                    false => Err(Error::setting("loss.dual_clip", dual_clip, "a finite number above 1")),
-                }
+                let holds = dual_clip == 0.0 || dual_clip.is_finite() && dual_clip > 1.0;
+                require(holds, "loss.dual_clip", dual_clip, "a finite number above 1")
             }
             Self::Cispo { clip } | Self::Gspo { clip } | Self::Gmpo { clip } => widths(clip),
             Self::CispoCap { cap } => above_0("loss.cap", cap),
@@ -243,12 +233,8 @@ impl PolicyLoss {
             Self::ClipCov { clip, share, covariance: [from, to] } => {
                 widths(clip)?;
                 share_of(share)?;
-                match from < to {
-                    true => Ok(()),
-                    false => {
-                        Err(Error::setting("loss.covariance", format!("{from}, {to}"), "ascending numbers"))
-                    }
-                }
+                let found = format_args!("{from}, {to}");
+                require(from < to, "loss.covariance", found, "ascending numbers")
             }
         }
     }

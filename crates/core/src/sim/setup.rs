@@ -1,6 +1,6 @@
 //! The start and the update rule of a simulated policy.
 
-use crate::error::Error;
+use crate::error::{Error, require};
 
 /// The surrogate objective that every step increases. `p` is the policy, `a_j` the advantage of draw `j`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,31 +109,23 @@ impl Setup {
     /// Returns this setup if it can be simulated.
     /// The error names the field, what was found and what was expected.
     pub fn check(&self) -> Result<(), Error> {
-        let number = |field, found: f64, wanted, ok: bool| {
-            if ok && found.is_finite() { Ok(()) } else { Err(Error::setting(field, found, wanted)) }
+        let number = |field, found: f64, wanted: &str, ok: bool| {
+            require(ok && found.is_finite(), field, found, wanted)
         };
-        let count = |field, found: usize, low: u64, high: u64, why| {
-            let found = found as u64;
-            let ok = (low..=high).contains(&found);
-            if ok { Ok(()) } else { Err(Error::setting(field, found, format!("{low}..={high} ({why})"))) }
+        let count = |field, found: usize, low: u64, high: u64, why: &str| {
+            let holds = (low..=high).contains(&(found as u64));
+            require(holds, field, found, format_args!("{low}..={high} ({why})"))
         };
         count("actions", self.actions, 2, 1 << 31, "memory holds one state per drawn action")?;
         count("correct", self.correct, 1, self.actions as u64 - 1, "some actions are correct, not all")?;
         count("anchors", self.anchors, 0, self.correct as u64, "anchors are correct actions")?;
-        for (field, z) in [
-            ("anchor_logit", self.anchor_logit),
-            ("correct_logit", self.correct_logit),
-            ("wrong_logit", self.wrong_logit),
-        ] {
-            number(field, z, "a logit between -300 and 300", z.abs() <= 300.0)?;
-        }
+        let logit = |field, z: f64| number(field, z, "a logit between -300 and 300", z.abs() <= 300.0);
+        logit("anchor_logit", self.anchor_logit)?;
+        logit("correct_logit", self.correct_logit)?;
+        logit("wrong_logit", self.wrong_logit)?;
         number("reward_correct", self.reward_correct, "a finite number", true)?;
-        number(
-            "reward_wrong",
-            self.reward_wrong,
-            "less than reward_correct",
-            self.reward_wrong < self.reward_correct,
-        )?;
+        let below = self.reward_wrong < self.reward_correct;
+        number("reward_wrong", self.reward_wrong, "less than reward_correct", below)?;
         number("lr", self.lr, "a finite number of at least 0", self.lr >= 0.0)?;
         let decay = self.weight_decay;
         number("weight_decay", decay, "at least 0 and below 1 / lr", decay >= 0.0 && self.lr * decay < 1.0)?;

@@ -4,7 +4,7 @@ use super::arithmetic::{MAX_MOVE, Rates};
 use super::binomial::binomial;
 use super::class::{Class, Rest};
 use super::setup::{Optimizer, Setup, Surrogate};
-use crate::error::Error;
+use crate::error::{Error, require};
 use crate::focal::focal_weight;
 use crate::rng::Key;
 
@@ -52,13 +52,9 @@ impl Simulation {
     /// Fails if the setup, the group size (1 to 2^31) or gamma (finite, at least 0) is out of range.
     pub fn new(setup: &Setup, group_size: u64, gamma: f64, seed: u64) -> Result<Self, Error> {
         setup.check()?;
-        if !(1..=1 << 31).contains(&group_size) {
-            let wanted = format!("1..={} (draws per step)", 1u64 << 31);
-            return Err(Error::setting("group_size", group_size, wanted));
-        }
-        if !(gamma.is_finite() && gamma >= 0.0) {
-            return Err(Error::setting("gamma", gamma, "a finite number of at least 0"));
-        }
+        let wanted = format_args!("1..={} (draws per step)", 1u64 << 31);
+        require((1..=1 << 31).contains(&group_size), "group_size", group_size, wanted)?;
+        require(gamma.is_finite() && gamma >= 0.0, "gamma", gamma, "a finite number of at least 0")?;
         let shift = setup.kinds().map(|k| k.logit).fold(f64::NEG_INFINITY, f64::max);
         let mut first = 0;
         let classes: Vec<Class> = setup

@@ -1,7 +1,7 @@
 //! The size of focal-weighted advantages by success rate, and the learning-rate multiplier with the same average
 //! effect.
 
-use super::{Error, exponent, group_size, probability};
+use super::{Error, exponent, group_size, probability, require};
 use crate::focal::focal_weight;
 
 /// The advantages of a correct and of a wrong completion at one success rate, including the focal weight.
@@ -42,10 +42,8 @@ pub fn group_advantage(success_rate: f64, n: u64, gamma: f64) -> Result<ScaledAd
     exponent(gamma)?;
     let size = group_size(n)? as f64;
     let correct = (rate * size).round();
-    if (rate * size - correct).abs() > 1e-6 {
-        let wanted = format!("a multiple of 1/{n} for a group of {n}");
-        return Err(Error::setting("success_rate", rate, wanted));
-    }
+    let wanted = format_args!("a multiple of 1/{n} for a group of {n}");
+    require((rate * size - correct).abs() <= 1e-6, "success_rate", rate, wanted)?;
     let mean = correct / size;
     let weight = focal_weight(mean, gamma);
     if correct == 0.0 || correct == size {

@@ -7,7 +7,7 @@
 //! ([`subset_change`]); for the correct set this gives the mass balance ([`Step::mass_balance`]), and for the correct
 //! actions that were not drawn the paper's proposition ([`Step::unsampled_correct`]). Both are returned term by term.
 
-use super::{Error, finite, probability};
+use super::{Error, finite, probability, require};
 
 /// A categorical policy and which of its actions are correct.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,10 +26,8 @@ impl Policy {
             probability("probabilities", p)?;
         }
         let sum: f64 = probabilities.iter().sum();
-        if (sum - 1.0).abs() > 1e-9 {
-            let found = format!("numbers that add up to {sum}");
-            return Err(Error::setting("probabilities", found, "a sum of 1 within 1e-9"));
-        }
+        let found = format_args!("numbers that add up to {sum}");
+        require((sum - 1.0).abs() <= 1e-9, "probabilities", found, "a sum of 1 within 1e-9")?;
         Ok(Self { probabilities, correct })
     }
 
@@ -69,12 +67,11 @@ impl Policy {
 }
 
 fn same_length(wanted: usize, correct: &[bool]) -> Result<(), Error> {
-    let wanted = wanted.max(1);
-    if correct.len() == wanted { Ok(()) } else { Err(length("correct", correct.len(), wanted)) }
+    length("correct", correct.len(), wanted.max(1))
 }
 
-fn length(name: &'static str, found: usize, wanted: usize) -> Error {
-    Error::setting(name, format!("{found} entries"), wanted.to_string())
+fn length(name: &'static str, found: usize, wanted: usize) -> Result<(), Error> {
+    require(found == wanted, name, format_args!("{found} entries"), wanted)
 }
 
 /// The rewards of a correct and of a wrong completion.
@@ -99,11 +96,7 @@ impl Rewards {
     pub fn checked(self) -> Result<Self, Error> {
         finite("R_c", self.correct)?;
         finite("R_w", self.wrong)?;
-        if self.correct > self.wrong {
-            Ok(self)
-        } else {
-            Err(Error::setting("R_c", self.correct, "more than R_w"))
-        }
+        require(self.correct > self.wrong, "R_c", self.correct, "more than R_w").map(|()| self)
     }
 }
 
@@ -296,9 +289,7 @@ pub fn subset_change(
     in_subset: impl Fn(usize) -> bool,
 ) -> Result<SubsetChange, Error> {
     let p = policy.probabilities();
-    if dz.len() != p.len() {
-        return Err(length("dz", dz.len(), p.len()));
-    }
+    length("dz", dz.len(), p.len())?;
     let (mut direct, mut all, mut mass) = (0.0, 0.0, 0.0);
     for (i, (&p, &dz)) in p.iter().zip(dz).enumerate() {
         all += p * finite("dz", dz)?;

@@ -16,21 +16,21 @@ pub mod sampled;
 pub mod tail_miss;
 
 pub use crate::error::Error;
+use crate::error::require;
 
 fn probability(name: &'static str, p: f64) -> Result<f64, Error> {
-    let is = (0.0..=1.0).contains(&p);
-    if is { Ok(p) } else { Err(Error::setting(name, p, "a probability in [0, 1]")) }
+    require((0.0..=1.0).contains(&p), name, p, "a probability in [0, 1]").map(|()| p)
 }
 
 fn finite(name: &'static str, x: f64) -> Result<f64, Error> {
-    if x.is_finite() { Ok(x) } else { Err(Error::setting(name, x, "a finite number")) }
+    require(x.is_finite(), name, x, "a finite number").map(|()| x)
 }
 
 fn exponent(gamma: f64) -> Result<f64, Error> {
-    let is = gamma.is_finite() && gamma >= 0.0;
-    if is { Ok(gamma) } else { Err(Error::setting("gamma", gamma, "a finite number of at least 0")) }
+    let holds = gamma.is_finite() && gamma >= 0.0;
+    require(holds, "gamma", gamma, "a finite number of at least 0").map(|()| gamma)
 }
 
 fn group_size(n: u64) -> Result<u64, Error> {
-    if n > 0 { Ok(n) } else { Err(Error::setting("n", n, "a group size of at least 1")) }
+    require(n > 0, "n", n, "a group size of at least 1").map(|()| n)
 }

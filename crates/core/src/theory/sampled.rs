@@ -6,7 +6,7 @@
 //! coverage.
 
 use super::mass::{Policy, Rewards};
-use super::{Error, group_size};
+use super::{Error, group_size, require};
 
 /// Expectations given `X = k` in a group of `n`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,10 +41,9 @@ pub fn sampled_mass(policy: &Policy, n: u64, k: u64, rewards: Rewards) -> Result
             .map(|(&p, _)| p * -(draws as f64 * (-(p / total).min(1.0)).ln_1p()).exp_m1())
             .sum()
     };
-    if k > n || (k > 0 && mass_of(true) == 0.0) || (k < n && mass_of(false) == 0.0) {
-        let found = format!("{k} correct completions of {n}, which has probability 0");
-        return Err(Error::setting("k", found, "a number that this policy can draw"));
-    }
+    let possible = k <= n && (k == 0 || mass_of(true) != 0.0) && (k == n || mass_of(false) != 0.0);
+    let found = format_args!("{k} correct completions of {n}, which has probability 0");
+    require(possible, "k", found, "a number that this policy can draw")?;
     let (correct, wrong) = (drawn(true, k), drawn(false, n - k));
     Ok(SampledMass { correct, wrong, baseline: rewards.correct * correct + rewards.wrong * wrong })
 }

@@ -11,7 +11,7 @@
 //! the second part is at most a third of the first. And `tail_miss = (1 - tau)^n active(r, n)` with `r = (mu - tau) /
 //! (1 - tau)`: given that the target was missed, a completion is correct with probability `r`.
 
-use super::{Error, group_size, probability};
+use super::{Error, group_size, probability, require};
 
 /// Probability that a group of `n` has both correct and wrong completions, `1 - mu^n - (1 - mu)^n`.
 ///
@@ -57,11 +57,8 @@ pub fn tail_miss_probability(mu: f64, tau: f64, n: u64) -> Result<f64, Error> {
 fn check(mu: f64, tau: f64) -> Result<(), Error> {
     probability("mu", mu)?;
     probability("tau", tau)?;
-    if tau > mu {
-        let wanted = format!("at most mu = {mu} (the rare subset is a part of the correct set)");
-        return Err(Error::setting("tau", tau, wanted));
-    }
-    Ok(())
+    let wanted = format_args!("at most mu = {mu} (the rare subset is a part of the correct set)");
+    require(tau <= mu, "tau", tau, wanted)
 }
 
 /// Probabilities of a correct and of a wrong completion, given that it is outside the target subset.
@@ -90,10 +87,9 @@ pub struct Peak {
 /// if it lies beyond `2^53`.
 pub fn peak(mu: f64, tau: f64) -> Result<Peak, Error> {
     check(mu, tau)?;
-    if tau == 0.0 || tau == mu || mu == 1.0 {
-        let wanted = format!("0 < tau < mu < 1, where mu = {mu}: else the tail-miss probability has no peak");
-        return Err(Error::setting("tau", tau, wanted));
-    }
+    let wanted =
+        format_args!("0 < tau < mu < 1, where mu = {mu}: else the tail-miss probability has no peak");
+    require(tau != 0.0 && tau != mu && mu != 1.0, "tau", tau, wanted)?;
     let (correct, wrong) = without_target(mu, tau);
     // The logarithm of a chance near 1 is accurate only through its complement.
     let ln = |p: f64, complement: f64| if p > 0.5 { (-complement).ln_1p() } else { p.ln() };
@@ -108,10 +104,8 @@ pub fn peak(mu: f64, tau: f64) -> Result<Peak, Error> {
     }
     let mut high = 2;
     while rises(high) {
-        if high >= 1 << 53 {
-            let wanted = format!("more with mu = {mu}: the peak lies beyond a group size of 2^53");
-            return Err(Error::setting("tau", tau, wanted));
-        }
+        let wanted = format_args!("more with mu = {mu}: the peak lies beyond a group size of 2^53");
+        require(high < 1 << 53, "tau", tau, wanted)?;
         (low, high) = (high, high * 2);
     }
     while high - low > 1 {

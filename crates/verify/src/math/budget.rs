@@ -19,7 +19,7 @@ pub(super) const MAX_CANDIDATES: usize = 24;
 
 /// Why an answer has no parsed form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ParseError {
+pub(crate) enum ParseError {
     /// It has a syntax error.
     Syntax,
     /// It is larger or more deeply nested than the limits.

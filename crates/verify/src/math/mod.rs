@@ -46,11 +46,13 @@ use std::borrow::Cow;
 use crate::boxed;
 use crate::verdict::{Outcome, Verdict};
 use boxes::Which;
-use budget::{MAX_ANSWER, MAX_CANDIDATES, ParseError};
+pub(crate) use budget::ParseError;
+use budget::{MAX_ANSWER, MAX_CANDIDATES};
 use candidate::Found;
 use compare::{Evidence, Subject};
 use expr::{Expr, Relation};
 use extract::Search;
+pub(crate) use plain::exact_value;
 
 /// When two answers are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

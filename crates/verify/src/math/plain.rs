@@ -3,13 +3,31 @@
 use dashu_int::IBig;
 use dashu_ratio::RBig;
 
-use super::budget::{MAX_DEPTH, MAX_DIGITS, ParseError};
-use super::expr::Expr;
+use super::budget::{Exhausted, Fuel, MAX_DEPTH, MAX_DIGITS, ParseError};
+use super::exact;
+use super::expr::{Expr, Function};
 use super::lexer::scaled;
 
 /// Parses such an expression.
 pub(super) fn parse(text: &str) -> Result<Expr, ParseError> {
-    let mut parser = Plain { bytes: text.as_bytes(), at: 0, depth: 0 };
+    read(text, false)
+}
+
+/// The exact value of arithmetic as Python writes it: whole numbers, parentheses and `+ - * / // % **`, where exponents
+/// are whole. `None` if it is undefined.
+pub(crate) fn exact_value(text: &str) -> Result<Option<RBig>, ParseError> {
+    if text.contains(['^', '.']) {
+        return Err(ParseError::Syntax);
+    }
+    value_of(&read(text, true)?)
+}
+
+fn value_of(expr: &Expr) -> Result<Option<RBig>, ParseError> {
+    exact::rational(expr, &mut Fuel::new()).map_err(|Exhausted| ParseError::Budget)
+}
+
+fn read(text: &str, python: bool) -> Result<Expr, ParseError> {
+    let mut parser = Plain { bytes: text.as_bytes(), at: 0, depth: 0, python };
     let value = parser.sum()?;
     parser.skip();
     if parser.at == parser.bytes.len() { Ok(value) } else { Err(ParseError::Syntax) }
@@ -20,20 +38,18 @@ pub(super) fn number(whole: &str, fraction: &str) -> Result<Expr, ParseError> {
     if whole.len() + fraction.len() > MAX_DIGITS {
         return Err(ParseError::Budget);
     }
-    let (negative, digits) = match whole.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, whole),
-    };
-    let literal: String = std::iter::once('0')
-        .chain(digits.chars().filter(char::is_ascii_digit))
-        .chain(fraction.chars())
-        .collect();
-    let mantissa = IBig::from_str_radix(&literal, 10).map_err(|_| ParseError::Syntax)?;
-    let mantissa = if negative { -mantissa } else { mantissa };
-    Ok(if fraction.is_empty() {
-        Expr::Number(RBig::from(mantissa))
-    } else {
-        Expr::Decimal(scaled(mantissa, -(fraction.len() as i64)), 0)
+    let number = literal(whole.strip_prefix('-').unwrap_or(whole), Some(fraction).filter(|f| !f.is_empty()))?;
+    Ok(if whole.starts_with('-') { number.negated() } else { number })
+}
+
+/// The number with these digits; one with a fraction, if only an empty one, is a decimal.
+fn literal(whole: &str, fraction: Option<&str>) -> Result<Expr, ParseError> {
+    let digits: String =
+        "0".chars().chain(whole.chars()).chain(fraction.unwrap_or_default().chars()).collect();
+    let mantissa = IBig::from_str_radix(&digits, 10).map_err(|_| ParseError::Syntax)?;
+    Ok(match fraction {
+        Some(fraction) => Expr::Decimal(scaled(mantissa, -(fraction.len() as i64)), 0),
+        None => Expr::Number(RBig::from(mantissa)),
     })
 }
 
@@ -41,9 +57,11 @@ struct Plain<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
+    /// Whether `//` and `%` are operators and exponents must be whole.
+    python: bool,
 }
 
-impl Plain<'_> {
+impl<'a> Plain<'a> {
     fn skip(&mut self) {
         while self.bytes.get(self.at).is_some_and(u8::is_ascii_whitespace) {
             self.at += 1;
@@ -94,17 +112,30 @@ impl Plain<'_> {
 
     fn product(&mut self) -> Result<Expr, ParseError> {
         let mut factors = vec![self.unary()?];
+        let joined = |mut all: Vec<Expr>| if all.len() == 1 { all.swap_remove(0) } else { Expr::Mul(all) };
         loop {
-            let doubled = self.peek() == Some(b'*') && self.bytes.get(self.at + 1) == Some(&b'*');
-            if !doubled && self.accept(b'*') {
-                factors.push(self.unary()?);
-            } else if self.accept(b'/') {
-                if self.peek() == Some(b'/') {
-                    return Err(ParseError::Syntax);
+            let (operator, next) = (self.peek(), self.bytes.get(self.at + 1).copied());
+            match (operator, next == operator) {
+                (Some(b'*'), false) => {
+                    self.at += 1;
+                    factors.push(self.unary()?);
                 }
-                factors.push(self.unary()?.inverse());
-            } else {
-                return Ok(if factors.len() == 1 { factors.swap_remove(0) } else { Expr::Mul(factors) });
+                (Some(b'/'), false) => {
+                    self.at += 1;
+                    factors.push(self.unary()?.inverse());
+                }
+                (Some(operator @ (b'/' | b'%')), doubled) if self.python => {
+                    self.at += if operator == b'/' { 1 + usize::from(doubled) } else { 1 };
+                    // Each is a level of the tree.
+                    self.depth += 1;
+                    let (value, divisor) = (joined(factors), self.unary()?);
+                    factors = vec![match operator {
+                        b'%' => Expr::Call(Function::Mod, vec![value, divisor]),
+                        _ => Expr::Call(Function::Floor, vec![Expr::Mul(vec![value, divisor.inverse()])]),
+                    }];
+                }
+                (Some(b'/'), true) => return Err(ParseError::Syntax),
+                _ => return Ok(joined(factors)),
             }
         }
     }
@@ -124,7 +155,9 @@ impl Plain<'_> {
             } else if !parser.accept(b'^') {
                 return Ok(base);
             }
-            Ok(Expr::pow(base, parser.unary()?))
+            let exponent = parser.unary()?;
+            let whole = !parser.python || value_of(&exponent)?.is_some_and(|exponent| exponent.is_int());
+            if whole { Ok(Expr::pow(base, exponent)) } else { Err(ParseError::Syntax) }
         })
     }
 
@@ -134,35 +167,28 @@ impl Plain<'_> {
             return if self.accept(b')') { Ok(value) } else { Err(ParseError::Syntax) };
         }
         self.skip();
-        let digits = |from: usize| self.bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
-        let whole = digits(self.at);
-        let mut end = self.at + whole;
-        let mut fraction = 0;
-        let point = self.bytes.get(end) == Some(&b'.');
-        if point {
-            fraction = digits(end + 1);
-            end += 1 + fraction;
-        }
-        if whole + fraction == 0 || whole + fraction > MAX_DIGITS {
-            return Err(ParseError::Syntax);
-        }
-        let literal: String =
-            self.bytes[self.at..end].iter().filter(|b| **b != b'.').map(|b| char::from(*b)).collect();
-        self.at = end;
-        let mantissa = IBig::from_str_radix(&literal, 10).map_err(|_| ParseError::Syntax)?;
-        Ok(if point {
-            Expr::Decimal(scaled(mantissa, -(fraction as i64)), 0)
+        let whole = self.digits();
+        let fraction = if self.bytes.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            Some(self.digits())
         } else {
-            Expr::Number(RBig::from(mantissa))
-        })
+            None
+        };
+        let length = whole.len() + fraction.map_or(0, str::len);
+        if length == 0 || length > MAX_DIGITS { Err(ParseError::Syntax) } else { literal(whole, fraction) }
+    }
+
+    fn digits(&mut self) -> &'a str {
+        let rest = &self.bytes[self.at..];
+        let digits = &rest[..rest.iter().take_while(|b| b.is_ascii_digit()).count()];
+        self.at += digits.len();
+        std::str::from_utf8(digits).unwrap_or_default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::math::budget::Fuel;
-    use crate::math::exact;
 
     #[test]
     fn operations_follow_their_precedence() {

@@ -81,7 +81,8 @@ mod rational {
             assert!(evaluate(text).is_err(), "{text}");
         }
         assert_eq!(evaluate("9**9**9**9"), Err(EvalError::Budget));
-        assert_eq!(evaluate(&"(".repeat(1 << 20)), Err(EvalError::Syntax));
+        assert_eq!(evaluate(&"(".repeat(1 << 20)), Err(EvalError::Budget));
+        assert_eq!(evaluate(&"1%".repeat(1 << 18)), Err(EvalError::Budget));
         assert_eq!(evaluate(&"-".repeat(1 << 20)), Err(EvalError::Budget));
         assert_eq!(evaluate(&"2**".repeat(1 << 18)), Err(EvalError::Budget));
     }

@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::python_text::{pattern, regex};
+
 /// The commands that box an answer.
 pub const BOXES: [&str; 2] = ["\\boxed{", "\\fbox{"];
 
@@ -104,7 +106,6 @@ pub fn plain(text: &str) -> Cow<'_, str> {
             (pattern(r"\\[,;:! ]|\\q?quad\b|~|\s+"), " "),
         ]
     });
-    static BRACED: LazyLock<Regex> = LazyLock::new(|| pattern(&format!(r"(?s)^(?:{STYLE})?\{{(.*)\}}$")));
     const AROUND: [(&str, &str); 11] = [
         ("$", "$"),
         ("\\(", "\\)"),
@@ -128,8 +129,10 @@ pub fn plain(text: &str) -> Cow<'_, str> {
         for (pattern, replacement) in &*DRESS {
             next = pattern.replace_all(&next, *replacement).into_owned();
         }
-        if let Some(inside) =
-            BRACED.captures(&next).and_then(|found| found.get(1)).filter(|inside| balanced(inside.as_str()))
+        if let Some(inside) = regex!(&format!(r"(?s)^(?:{STYLE})?\{{(.*)\}}$"))
+            .captures(&next)
+            .and_then(|found| found.get(1))
+            .filter(|inside| balanced(inside.as_str()))
         {
             next = inside.as_str().to_owned();
         }
@@ -162,11 +165,4 @@ fn balanced(text: &str) -> bool {
         _ => true,
     };
     text.chars().all(closes) && open == 0
-}
-
-fn pattern(source: &str) -> Regex {
-    match Regex::new(source) {
-        Ok(regex) => regex,
-        Err(error) => panic!("pattern {source}: {error}"),
-    }
 }

@@ -4,14 +4,11 @@
 //! follows the last "answer is" or "answer:", and otherwise the last line if it is only mathematics, or the last formula
 //! or number. If that can't be read, nothing before it is read instead.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
 use super::budget::MAX_CANDIDATES;
 use super::candidate::Found;
 use super::environments::{Ahead, environments, first};
 use super::extract::{answer_ends, last_number};
+use crate::python_text::regex;
 
 /// Commands whose group is the answer.
 const BOXES: &[&str] = &["\\boxed", "\\fbox", "\\framebox"];
@@ -91,30 +88,22 @@ fn last_bold(text: &str) -> Option<Answer<'_>> {
 /// Whether the words around a value make it no answer: `is not`, `at least`, `suppose that`, `twice`; `does not work`,
 /// `or more`.
 fn is_turned(before: &str, after: &str) -> bool {
-    static BEFORE: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(concat!(
-            r"\b(?:suppos|assum|discard|reject)\w*|\b(?:try|nobody|wrong|incorrect|unless|not true|no way)\b|",
-            r"(?:\b(?:not|no|never|cannot|\w+n['’]t|hardly|least|most|than|than or equal to|up to|below|above|under|over|",
-            r"beyond|exceeds|nearly|almost|except|anything but|differs from|different from|far from|twice|nicht|pas|",
-            r"(?:half|square|cube|root|reciprocal|inverse) of)\b",
-            r"(?:\W+(?:be|been|equal|equals|to|exactly|simply|just|the|value|es)\b)*|不是|\$ to|[±/~])\W*$",
-        ))
-    });
-    static AFTER: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(concat!(
-            r"^[\s$*)\]}\\.]*(?:\?|[/±]|vs\b|versus\b|(?:times|plus|minus|percent of|divided by)\s+[$\d\\(]|",
-            r"to the power\b|or (?:more|less|fewer|greater|above|below)\b|fails?\b|",
-            r"(?:is|are|was|does|do|did|must|should|can|could|would|will)(?:n['’]t\b|\s+(?:\w+\s+){0,2}?",
-            r"(?:not|wrong|incorrect|false|extraneous|spurious|rejected|discarded|excluded|invalid|impossible)\b))",
-        ))
-    });
+    const BEFORE: &str = concat!(
+        r"(?i)\b(?:suppos|assum|discard|reject)\w*|\b(?:try|nobody|wrong|incorrect|unless|not true|no way)\b|",
+        r"(?:\b(?:not|no|never|cannot|\w+n['’]t|hardly|least|most|than|than or equal to|up to|below|above|under|over|",
+        r"beyond|exceeds|nearly|almost|except|anything but|differs from|different from|far from|twice|nicht|pas|",
+        r"(?:half|square|cube|root|reciprocal|inverse) of)\b",
+        r"(?:\W+(?:be|been|equal|equals|to|exactly|simply|just|the|value|es)\b)*|不是|\$ to|[±/~])\W*$",
+    );
+    const AFTER: &str = concat!(
+        r"(?i)^[\s$*)\]}\\.]*(?:\?|[/±]|vs\b|versus\b|(?:times|plus|minus|percent of|divided by)\s+[$\d\\(]|",
+        r"to the power\b|or (?:more|less|fewer|greater|above|below)\b|fails?\b|",
+        r"(?:is|are|was|does|do|did|must|should|can|could|would|will)(?:n['’]t\b|\s+(?:\w+\s+){0,2}?",
+        r"(?:not|wrong|incorrect|false|extraneous|spurious|rejected|discarded|excluded|invalid|impossible)\b))",
+    );
     let clause = before.rsplit(['.', ',', ';', ':', '!', '?', '\n']).next().unwrap_or(before);
-    BEFORE.is_match(clause)
-        || AFTER.is_match(&after[..after.char_indices().nth(80).map_or(after.len(), |c| c.0)])
-}
-
-fn pattern(source: &str) -> Regex {
-    Regex::new(&format!("(?i){source}")).unwrap_or_else(|error| panic!("pattern {source}: {error}"))
+    let behind = &after[..after.char_indices().nth(80).map_or(after.len(), |c| c.0)];
+    regex!(BEFORE).is_match(clause) || regex!(AFTER).is_match(behind)
 }
 
 /// A box: where its command, its content and its end are.
@@ -214,24 +203,12 @@ fn last_statement<'a>(text: &'a str, boxes: &[Place]) -> Answer<'a> {
 /// Whether the boxes around a text belong to one statement: no sentence ends between them, unless only a connective
 /// joins them.
 fn same_statement(between: &str) -> bool {
-    if between.len() > STATEMENT {
-        return false;
-    }
-    let words = between
-        .split(|c: char| !c.is_alphabetic())
-        .filter(|word| !word.is_empty() && *word != "text" && *word != "quad");
-    let mut joined = true;
-    for word in words {
-        if ["or", "alternatively", "maybe", "perhaps", "possibly", "either", "else"]
-            .iter()
-            .any(|hedge| word.eq_ignore_ascii_case(hedge))
-        {
-            return true;
-        }
-        joined &= word.eq_ignore_ascii_case("and");
-    }
-    let ends = |c: char| matches!(c, '.' | '!' | '?' | '\n');
-    joined || !between.contains(ends)
+    const HEDGE: &str = r"(?i)(?:^|\PL)(?:or|alternatively|maybe|perhaps|possibly|either|else)(?:\PL|$)";
+    const JOINED: &str = r"^\PL*(?:(?:(?i:and)|text|quad)(?:\PL+|$))*$";
+    between.len() <= STATEMENT
+        && (regex!(HEDGE).is_match(between)
+            || regex!(JOINED).is_match(between)
+            || !between.contains(['.', '!', '?', '\n']))
 }
 
 /// Whether the text around an answer offers another one: `or 6` behind it, `5 or` before it.
@@ -285,16 +262,8 @@ fn announced(text: &str, end: usize) -> Option<(usize, usize)> {
     } else {
         // `answer to the question is 5`, not what another sentence says.
         let sentence = &window[..window.find(". ").unwrap_or(window.len())];
-        [" is ", " is:", " are ", " are:", " equals ", " be ", ": ", " = "]
-            .iter()
-            .filter_map(|verb| sentence.find(verb).map(|at| at + verb.len()))
-            .min()
-            .or_else(|| {
-                [" is", " are", ":"]
-                    .iter()
-                    .any(|verb| sentence.trim_end().ends_with(verb))
-                    .then_some(line.len())
-            })
+        let verb = regex!(r" (?:is[ :]|are[ :]|equals |be |= )|: ").find(sentence).map(|verb| verb.end());
+        verb.or_else(|| regex!(r"(?: is| are|:)\s*$").is_match(sentence).then_some(line.len()))
     };
     let start = match start {
         Some(start) => start,
@@ -462,23 +431,11 @@ fn last_formula(text: &str, latex: bool, plain: bool) -> Answer<'_> {
     if plain && let Some((start, end)) = last_number(text, floor) {
         // All of a quotient.
         let start = text[..start].trim_end_matches(|c: char| c.is_ascii_digit() || c == '/').len();
-        let behind = text[end..].strip_prefix('/').unwrap_or_default();
-        let end = end
-            + match behind.bytes().take_while(u8::is_ascii_digit).count() {
-                0 => 0,
-                digits => digits + 1,
-            };
-        let number = &text[start..end];
-        let before = text[..start]
-            .trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '$'))
-            .chars()
-            .next_back();
-        let after = text[end..].chars().next();
-        let strange = before.is_some_and(|c| "≠≥≤<>~±^_/≈".contains(c))
-            || after
-                .is_some_and(|c| matches!(c, '^' | '/' | '?') || c == '!' && text[end..].starts_with("!="));
+        let end = end + regex!(r"^/[0-9]+").find(&text[end..]).map_or(0, |below| below.end());
+        let strange = regex!(r"[≠≥≤<>~±^_/≈][\s*$]*$").is_match(&text[..start])
+            || regex!(r"^(?:[\^/?]|!=)").is_match(&text[end..]);
         return Answer {
-            parts: vec![number],
+            parts: vec![&text[start..end]],
             hedged: strange || offers_another(&text[..start], &text[end..]),
         };
     }

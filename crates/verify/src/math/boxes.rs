@@ -10,6 +10,7 @@ use super::budget::MAX_CANDIDATES;
 use super::candidate::{Candidate, Found};
 use super::environments::{Ahead, environment, joined};
 use crate::boxed::closing_brace;
+use crate::python_text::regex;
 
 const OPENING: &str = "\\boxed{";
 /// Largest number of boxes in one answer.
@@ -79,15 +80,7 @@ fn joins(between: &str, different: bool) -> bool {
     if characters < 10 {
         return true;
     }
-    different
-        && characters < 70
-        && (between.contains([',', ';']) || has_word(between, "and") || has_word(between, "or"))
-}
-
-fn has_word(text: &str, word: &str) -> bool {
-    let part = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(word)
-        .any(|(start, _)| !text[..start].ends_with(part) && !text[start + word.len()..].starts_with(part))
+    different && characters < 70 && regex!(r"[,;]|\b(?:and|or)\b").is_match(between)
 }
 
 /// The positions of boxes that can be tried.

@@ -2,8 +2,11 @@
 
 use std::collections::VecDeque;
 
+use regex::Regex;
+
 use super::budget::MAX_CANDIDATES;
 use super::candidate::{Candidate, Found};
+use crate::python_text::regex;
 
 /// The last environments of a text, as many as can be tried.
 pub(super) fn environments(text: &str) -> Vec<Candidate<'_>> {
@@ -50,16 +53,12 @@ pub(super) fn first<'a>(text: &'a str, from: usize, to: usize, ahead: &mut Ahead
     Some(Candidate { found: Found::Latex(contents), start, end })
 }
 
-/// Cached searches: the end of a line, and delimiters without a closing one. Repeated searches would make the work
-/// quadratic.
+/// Delimiters without a closing one, for which repeated searches would make the work quadratic.
 #[derive(Default)]
 pub(super) struct Ahead {
-    line_end: usize,
-    double: bool,
     bracket: bool,
+    /// The end of a line in which no parenthesis closes.
     paren_line: usize,
-    dollar_line: usize,
-    spaced_line: usize,
 }
 
 pub(super) struct Environment<'a> {
@@ -77,146 +76,53 @@ pub(super) fn environment<'a>(
     floor: usize,
     ahead: &mut Ahead,
 ) -> Option<Environment<'a>> {
-    let bytes = text.as_bytes();
-    let escaped = at > 0 && bytes[at - 1] == b'\\';
     let rest = &text[at..];
-    let closed = |content_from: usize, close: usize, width: usize| {
-        let (percent, end) = percent_after(text, close + width);
-        Environment { content: &text[content_from..close], percent, start: at, end }
-    };
-    if rest.starts_with('$') {
-        if escaped {
-            return None;
-        }
-        if rest.starts_with("$$") && !ahead.double {
-            match unescaped(bytes, at + 3, bytes.len(), |i| bytes[i..].starts_with(b"$$")) {
-                Some(close) => return Some(closed(at + 2, close, 2)),
-                None => ahead.double = true,
-            }
-        }
-        if at > 0 && bytes[at - 1].is_ascii_digit() {
-            return None;
-        }
-        if ahead.dollar_line > at {
-            return None;
-        }
-        // No line break and no other dollar inside.
-        let mut place = at + 1;
-        while let Some(byte) = bytes.get(place) {
-            match byte {
-                b'\n' => break,
-                b'$' if bytes[place - 1] == b'\\' => {}
-                b'$' if place == at + 1 => break,
-                b'$' => return Some(closed(at + 1, place, 1)),
-                _ => {}
-            }
-            place += 1;
-        }
-        if bytes.get(place) != Some(&b'$') {
-            ahead.dollar_line = place;
-        }
-        return None;
-    }
-    if rest.starts_with("\\[") && !escaped {
-        if ahead.bracket {
-            return None;
-        }
-        let close = unescaped(bytes, at + 3, bytes.len(), |i| bytes[i..].starts_with(b"\\]"));
-        ahead.bracket = close.is_none();
-        return close.map(|close| closed(at + 2, close, 2));
-    }
-    if let Some(body) = rest.strip_prefix("\\frac{") {
+    let before = text[..at].chars().next_back().unwrap_or_default();
+    let within = |pattern: &Regex| pattern.captures(rest);
+    let mut start = at;
+    // What closes an environment stands behind at least one character and not behind a backslash.
+    let found = if rest.starts_with("\\frac{") {
         // A fraction of numbers needs no delimiters.
-        let end = bare_fraction(body).map(|length| text.len() - body.len() + length)?;
-        let start = if at > floor && bytes[at - 1] == b'-' { at - 1 } else { at };
-        let (percent, after) = percent_after(text, end);
-        return Some(Environment { content: &text[start..end], percent, start, end: after });
-    }
-    if rest.starts_with("\\(") && !escaped {
-        if ahead.paren_line > at {
-            return None;
+        start -= usize::from(at > floor && before == '-');
+        within(regex!(r"^(\\frac\{-?[0-9.,]+\}\{-?[0-9.,]+\})"))
+    } else if rest.starts_with('[') {
+        let spaced = at > floor && before.is_ascii_whitespace();
+        start -= usize::from(spaced);
+        within(regex!(r"^\[([^\n\[\]]+)\][ \t\n\x0c\r]")).filter(|_| spaced)
+    } else if before == '\\' {
+        None
+    } else if rest.starts_with('$') {
+        // No line break and no other dollar inside, except in those of a display.
+        within(regex!(r"(?s)^\$\$(.*?[^\\])\$\$")).or_else(|| {
+            let inline = within(regex!(r"^\$([^$\n\\]|[^$\n][^\n]*?[^\n\\])\$"));
+            inline.filter(|_| !before.is_ascii_digit())
+        })
+    } else if rest.starts_with("\\[") && !ahead.bracket {
+        let found = within(regex!(r"(?s)^\\\[(.*?[^\\])\\\]"));
+        ahead.bracket = found.is_none();
+        found
+    } else if rest.starts_with("\\(") && ahead.paren_line <= at {
+        let found = within(regex!(r"^\\\((.*?[^\n\\])\\\)"));
+        if found.is_none() {
+            ahead.paren_line = rest.find('\n').map_or(text.len(), |length| at + length);
         }
-        if ahead.line_end <= at {
-            let step = bytes[at..].iter().position(|byte| *byte == b'\n');
-            ahead.line_end = step.map_or(bytes.len(), |step| at + step);
-        }
-        let line = ahead.line_end;
-        let close = unescaped(bytes, at + 3, line, |i| bytes[i..].starts_with(b"\\)"));
-        if close.is_none() {
-            ahead.paren_line = line;
-        }
-        return close.map(|close| closed(at + 2, close, 2));
-    }
-    if rest.starts_with('[') && at > floor && bytes[at - 1].is_ascii_whitespace() {
-        if ahead.spaced_line > at {
-            return None;
-        }
-        // No line break and no other bracket inside.
-        let mut place = at + 1;
-        while let Some(byte) = bytes.get(place) {
-            match byte {
-                b'\n' | b'[' => break,
-                b']' if place > at + 1 && bytes.get(place + 1).is_some_and(u8::is_ascii_whitespace) => {
-                    let mut environment = closed(at + 1, place, 2);
-                    environment.start = at - 1;
-                    return Some(environment);
-                }
-                b']' => break,
-                _ => {}
-            }
-            place += 1;
-        }
-        ahead.spaced_line = place;
-    }
-    None
-}
-
-/// The length of `1}{2}` after `\frac{`.
-fn bare_fraction(body: &str) -> Option<usize> {
-    let number = |text: &str| {
-        let signed = usize::from(text.starts_with('-'));
-        let length =
-            text[signed..].bytes().take_while(|b| b.is_ascii_digit() || matches!(b, b'.' | b',')).count();
-        (length > 0).then_some(signed + length)
-    };
-    let first = number(body)?;
-    let rest = body[first..].strip_prefix("}{")?;
-    let second = number(rest)?;
-    rest[second..].starts_with('}').then_some(first + 2 + second + 1)
-}
-
-/// The first position from `from` on, not after a backslash, that satisfies the predicate.
-fn unescaped(bytes: &[u8], from: usize, to: usize, found: impl Fn(usize) -> bool) -> Option<usize> {
-    (from..to).find(|at| matches!(bytes[*at], b'$' | b'\\') && bytes[*at - 1] != b'\\' && found(*at))
-}
-
-/// A percent sign or word after an environment.
-fn percent_after(text: &str, end: usize) -> (bool, usize) {
-    let rest = &text[end..];
-    let trimmed = rest.trim_start();
-    let skipped = rest.len() - trimmed.len();
-    for sign in ["\\%", "%", "percentage", "Percentage", "percent", "Percent", "pct", "Pct"] {
-        if trimmed.starts_with(sign) {
-            // The word with an ending is matched by its beginning.
-            let length = sign.trim_end_matches("age").len();
-            return (true, end + skipped + length);
-        }
-    }
-    (false, end)
+        found
+    } else {
+        None
+    }?;
+    let inside = found.get(1)?.range();
+    let from = if inside.start == 0 { start } else { at + inside.start };
+    let end = at + found.get(0)?.end();
+    // The word with an ending is matched by its beginning.
+    let percent = regex!(r"^\s*(?:\\?%|[Pp]ercent|[Pp]ct)").find(&text[end..]);
+    let length = percent.map_or(0, |found| found.end());
+    Some(Environment { content: &text[from..at + inside.end], percent: length > 0, start, end: end + length })
 }
 
 /// The environment that a connective joins to the one that ends at `end`.
 pub(super) fn joined<'a>(text: &'a str, end: usize, ahead: &mut Ahead) -> Option<Environment<'a>> {
-    let at = connective(text, end)?;
+    let at = end + regex!(r"^\s*(?:,?(?:and|or)|,)\s*").find(&text[end..])?.end();
     // The sign of a bare fraction belongs to it.
     let signed = usize::from(text[at..].starts_with("-\\frac{"));
     environment(text, at + signed, end, ahead).filter(|next| next.start >= end)
-}
-
-/// The position after a connective that starts at `end`.
-fn connective(text: &str, end: usize) -> Option<usize> {
-    let rest = &text[end..];
-    let trimmed = rest.trim_start();
-    let after = [",and", ",or", "and", "or", ","].iter().find_map(|word| trimmed.strip_prefix(word))?;
-    Some(text.len() - after.trim_start().len())
 }

@@ -16,6 +16,7 @@ use super::boxes;
 use super::budget::{MAX_ANSWER, MAX_CANDIDATES};
 use super::candidate::{Candidate, Found};
 use super::environments::{Ahead, environments, first};
+use crate::python_text::pattern;
 
 /// Number of occurrences of "answer" that are tried, from the last.
 const MAX_ANCHORS: usize = 63;
@@ -32,19 +33,17 @@ fn expression_or_number() -> String {
     format!("(?:{PREFIX}{EXPRESSION}|{PREFIX}[{CURRENCY}]?{NUMBER})")
 }
 
-fn fancy(pattern: &str) -> Option<Fancy> {
-    Fancy::new(pattern).ok()
+fn fancy(pattern: &str) -> Fancy {
+    Fancy::new(pattern).unwrap_or_else(|error| panic!("pattern {pattern}: {error}"))
 }
 
-static BARE_EXPRESSION: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(&format!("{PREFIX}{EXPRESSION}")).ok());
-static BARE_NUMBER: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(&format!("{PREFIX}[{CURRENCY}]?{NUMBER}")).ok());
-static HOPED: LazyLock<Option<Fancy>> =
+static BARE_EXPRESSION: LazyLock<Regex> = LazyLock::new(|| pattern(&format!("{PREFIX}{EXPRESSION}")));
+static BARE_NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(&format!("{PREFIX}[{CURRENCY}]?{NUMBER}")));
+static HOPED: LazyLock<Fancy> =
     LazyLock::new(|| fancy(&format!(r"^:?\s*{}\.?\s?I hope", expression_or_number())));
-static FINAL: LazyLock<Option<Fancy>> =
+static FINAL: LazyLock<Fancy> =
     LazyLock::new(|| fancy(&format!(r"^.{{0,100}}?\s+is:?{}", expression_or_number())));
-static ANSWER: LazyLock<Option<Fancy>> =
+static ANSWER: LazyLock<Fancy> =
     LazyLock::new(|| fancy(&format!(r"^(?:.{{0,100}}=\s*|.{{0,50}}?){}(?!\s*=)", expression_or_number())));
 
 /// The groups of candidates, by priority. Each group is searched when needed.
@@ -168,8 +167,11 @@ impl<'a> Search<'a> {
                 Stage::Final => &FINAL,
                 _ => &ANSWER,
             };
-            if let Some((Some(found), end)) = fancy_captures(pattern, window) {
-                group.push(Candidate { found, start: offset, end: offset + end });
+            if let Ok(Some(captures)) = pattern.captures(window)
+                && let Some(found) = found_by(|name| Some(captures.name(name)?.as_str()))
+            {
+                let end = offset + captures.get(0).map_or(0, |whole| whole.end());
+                group.push(Candidate { found, start: offset, end });
             }
         }
         if self.latex {
@@ -198,16 +200,14 @@ impl<'a> Search<'a> {
         let kinds =
             [(&BARE_EXPRESSION, never_in_expression as fn(u8) -> bool), (&BARE_NUMBER, never_in_number)];
         for (regex, never_inside) in kinds {
-            let Some(regex) = regex.as_ref() else { continue };
             for (start, end) in last_matches(self.text, regex, never_inside) {
                 if end - start > MAX_ANSWER {
                     group.push(Candidate { found: Found::Oversized, start, end });
                     continue;
                 }
                 let Some(captures) = regex.captures_at(self.text, start) else { continue };
-                if let (Some(found), end) = read_captures(&captures) {
-                    group.push(Candidate { found, start, end });
-                }
+                let found = found_by(|name| Some(captures.name(name)?.as_str()));
+                group.extend(found.map(|found| Candidate { found, start, end }));
             }
         }
     }
@@ -215,11 +215,9 @@ impl<'a> Search<'a> {
 
 /// The last number from `floor` on, with its sign and percent sign.
 pub(super) fn last_number(text: &str, floor: usize) -> Option<(usize, usize)> {
-    let regex = BARE_NUMBER.as_ref()?;
-    let (start, _) = *last_matches(text, regex, never_in_number).first()?;
-    let captures = regex.captures_at(text, start)?;
+    let (start, end) = *last_matches(text, &BARE_NUMBER, never_in_number).first()?;
+    let captures = BARE_NUMBER.captures_at(text, start)?;
     let first = ["i1", "i2", "d3", "i3"].iter().find_map(|name| captures.name(name))?;
-    let end = captures.get(0)?.end();
     (start >= floor && end - start <= MAX_ANSWER).then(|| (first.start(), end))
 }
 
@@ -265,13 +263,8 @@ fn is_stranger(byte: u8) -> bool {
     b"{}\\[]_&|<>\"';!?#".contains(&byte)
 }
 
-fn read_captures<'a>(captures: &regex::Captures<'a>) -> (Option<Found<'a>>, usize) {
-    let get = |name: &str| captures.name(name).map(|found| found.as_str());
-    let end = captures.get(0).map_or(0, |whole| whole.end());
-    (found_by(&get), end)
-}
-
-fn found_by<'a>(get: &dyn Fn(&str) -> Option<&'a str>) -> Option<Found<'a>> {
+/// What the groups of a pattern caught.
+fn found_by<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Option<Found<'a>> {
     if let Some(expr) = get("expr") {
         return Some(Found::Expression(expr));
     }
@@ -281,16 +274,6 @@ fn found_by<'a>(get: &dyn Fn(&str) -> Option<&'a str>) -> Option<Found<'a>> {
         let part = fraction.map_or("", |fraction| &fraction[1..]);
         whole.or(fraction).map(|_| Found::Number(whole.unwrap_or_default(), part, percent))
     })
-}
-
-fn fancy_captures<'a>(
-    regex: &LazyLock<Option<Fancy>>,
-    window: &'a str,
-) -> Option<(Option<Found<'a>>, usize)> {
-    let captures = regex.as_ref()?.captures(window).ok().flatten()?;
-    let get = |name: &str| captures.name(name).map(|found| found.as_str());
-    let end = captures.get(0).map_or(0, |whole| whole.end());
-    Some((found_by(&get), end))
 }
 
 /// The text up to `limit` characters, cut at a character.
@@ -406,7 +389,6 @@ mod tests {
             for (regex, never_inside) in
                 [(&BARE_EXPRESSION, never_in_expression as fn(u8) -> bool), (&BARE_NUMBER, never_in_number)]
             {
-                let regex = regex.as_ref().unwrap();
                 let mut wanted: Vec<_> =
                     regex.find_iter(&text).map(|found| (found.start(), found.end())).collect();
                 wanted.reverse();

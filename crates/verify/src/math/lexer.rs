@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use super::Mode;
 use super::budget::{MAX_DIGITS, MAX_TOKENS, ParseError};
 use super::expr::{Function, NumberSet, Relation};
+use crate::python_text::regex;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
@@ -384,50 +385,25 @@ fn unicode(c: char) -> Result<Token, ParseError> {
 }
 
 fn number(text: &str, start: usize, mode: Mode) -> Result<(Token, usize), ParseError> {
-    let bytes = text.as_bytes();
-    let digits_from = |at: usize| bytes[at..].iter().take_while(|b| b.is_ascii_digit()).count();
-    let whole = digits_from(start);
-    let mut end = start + whole;
-    let mut fraction = 0;
-    if bytes.get(end) == Some(&b'.') {
-        fraction = digits_from(end + 1);
-        if fraction == 0 {
-            return Err(ParseError::Syntax);
-        }
-        end += 1 + fraction;
+    let literal = regex!(r"^([0-9]*)(?:\.([0-9]*))?(?:E([+-]?[0-9]+))?").captures(&text[start..]);
+    let literal = literal.ok_or(ParseError::Syntax)?;
+    let whole = &literal[1];
+    let [fraction, exponent] = [2, 3].map(|group| literal.get(group).map(|part| part.as_str()));
+    if fraction == Some("") {
+        return Err(ParseError::Syntax);
     }
-    if whole + fraction > MAX_DIGITS {
+    let end = start + literal[0].len();
+    let shift: i64 = exponent.unwrap_or("0").parse().map_err(|_| ParseError::Budget)?;
+    let digits = format!("{whole}{}", fraction.unwrap_or_default());
+    if digits.len().max(shift.unsigned_abs() as usize) > MAX_DIGITS {
         return Err(ParseError::Budget);
     }
-    let mut exponent = 0i64;
-    let mut scientific = false;
-    if bytes.get(end) == Some(&b'E') {
-        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
-        let length = digits_from(end + 1 + sign);
-        if length > 0 {
-            let literal = &text[end + 1..end + 1 + sign + length];
-            exponent = literal.trim_start_matches('+').parse().map_err(|_| ParseError::Budget)?;
-            if exponent.unsigned_abs() as usize > MAX_DIGITS {
-                return Err(ParseError::Budget);
-            }
-            scientific = true;
-            end += 1 + sign + length;
-        }
-    }
-    let whole_digits = &text[start..start + whole];
-    if fraction == 0 && !scientific {
-        let value = IBig::from_str_radix(whole_digits, 10).map_err(|_| ParseError::Syntax)?;
+    let value = IBig::from_str_radix(&digits, 10).map_err(|_| ParseError::Syntax)?;
+    if fraction.is_none() && exponent.is_none() {
         return Ok((Token::Integer(value), end));
     }
-    let mut literal = String::with_capacity(whole + fraction + 1);
-    literal.push('0');
-    literal.push_str(whole_digits);
-    if fraction > 0 {
-        literal.push_str(&text[start + whole + 1..start + whole + 1 + fraction]);
-    }
-    let mantissa = IBig::from_str_radix(&literal, 10).map_err(|_| ParseError::Syntax)?;
-    let last = exponent - fraction as i64;
-    Ok((Token::Decimal(scaled(mantissa, last), if mode == Mode::Parity { 0 } else { last }), end))
+    let last = shift - fraction.map_or(0, str::len) as i64;
+    Ok((Token::Decimal(scaled(value, last), if mode == Mode::Parity { 0 } else { last }), end))
 }
 
 /// `mantissa * 10^exponent`.

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 
 use crate::boxed::closing_brace;
+use crate::python_text::regex;
 
 /// A text with all matches of a constant pattern replaced.
 macro_rules! replaced {
@@ -30,370 +31,116 @@ const UNITS: &[&str] = &[
     "cubic cm", "π r 2", "° f",
 ];
 
-/// Letters that form a unit with any one character after a space (`a .`, `q .` in the wild).
-const LETTER_UNITS: &[u8] = b"abcdefghqs";
-
-/// The same with a letter, any character, and `m`.
-const DOTTED_METRES: &[&str] = &["p", "a", "sq", "cu"];
-
 /// Text commands that all mean `\text`.
 const TEXT_COMMANDS: &[&str] = &["mathrm", "mathbf", "textbf", "textit", "textrm", "textnormal", "mathit"];
 
 /// The answer's text in normal form.
 pub(super) fn normalize(raw: &str) -> String {
-    let mut text = raw.trim().to_owned();
+    let text = raw.trim();
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return text;
+        return text.to_owned();
     }
-    if text.contains('\\') {
-        text = latex_spelling(&text);
-        // A text without letters is dropped.
-        text = replaced!(text, r"\\text\s*\{\s*\}", "");
-        if text.contains("\\$") {
-            text = text.replace("\\$", "");
-        }
-    }
-    if text.contains('{') && text.contains(',') {
-        // A comma in braces separates thousands.
-        text = replaced!(text, r"\s*\{\s*,\s*\}", ",");
-    }
-    if text.contains(['$', '"', '\'']) {
-        text.retain(|c| !matches!(c, '$' | '"' | '\''));
-    }
-    text = connectives(text);
-    if text.contains("inf") {
-        // Where it isn't the beginning of a command.
-        text = replaced!(text, r"\\inf|inf(?:inity)?", |found: &Captures<'_>| {
-            if found[0].starts_with('\\') { "\\inf" } else { "\\infty" }
-        });
-    }
-    if text.contains("percent") || text.contains("pct") {
-        text = percents(&text);
-    }
-    text = leading_points(text);
-    text = trailing_text(text.trim());
-    let units = strip_units(&text).len();
-    text.truncate(units);
-    if text.contains("sqrt") || text.contains("\\frac") || text.contains("\\log_") {
-        text = missing_braces(&text);
-    }
+    let text = latex_spelling(text);
+    // Texts without letters, currencies and quotes are dropped.
+    let text = replaced!(text, r#"\\text\s*\{\s*\}|\\\$|[$"']"#, "");
+    // A comma in braces separates thousands.
+    let text = replaced!(text, r"\s*\{\s*,\s*\}", ",");
+    // `and` and `or` become commas, with the `\text` around them and a comma before them.
+    let text = replaced!(text, r",?\s*\\text\{\s*(?:and|or)\s*\}", ",");
+    let text = replaced!(text, r"(?:,\s*)?([A-Za-z\\_]+)", |found: &Captures<'_>| {
+        if matches!(&found[1], "and" | "or") { "," } else { &found[0] }.to_owned()
+    });
+    // Where it isn't the beginning of a command.
+    let text = replaced!(text, r"\\inf|inf(?:inity)?", |found: &Captures<'_>| {
+        if found[0].starts_with('\\') { "\\inf" } else { "\\infty" }
+    });
+    let text = replaced!(text, r"(\S)\s+(?:percentage|percent|pct)\b", r"$1\%");
+    // A point without a digit before it gets a zero.
+    let text = replaced!(text, r"(^|[ {])\.", "${1}0.");
+    let text = missing_braces(without_units(without_text(text.trim())));
     match text.as_str() {
         "0.5" => "\\frac{1}{2}".to_owned(),
-        _ => integer_ratio(&text).unwrap_or(text),
+        _ => replaced!(text, r"^(-?[0-9]+)/([0-9]+)$", r"\frac{$1}{$2}"),
     }
 }
 
 /// One spelling for commands that differ only in looks.
 fn latex_spelling(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        // A doubled backslash before a letter is one that was escaped twice.
-        if let Some(after) = rest.strip_prefix('\\') {
-            if after.starts_with(|c: char| c.is_ascii_alphabetic()) {
-                rest = after;
-            } else {
-                out.push_str("\\\\");
-                rest = after;
-                continue;
+    // A doubled backslash before a letter is one that was escaped twice. A thin negative space takes the space after it
+    // along.
+    let text = replaced!(text, r"\\{1,2}([A-Za-z]+)(\{~|\{d\})?|\\\\|\\!\s*|\\ ", |found: &Captures<'_>| {
+        let Some(name) = found.get(1).map(|name| name.as_str()) else {
+            return match &found[0] {
+                r"\\" => r"\\",
+                r"\ " => " ",
+                _ => "",
             }
-        }
-        let length = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
-        let (name, after) = rest.split_at(length);
-        if name.is_empty() {
-            match after.as_bytes().first() {
-                // A thin negative space takes the space after it along.
-                Some(b'!') => rest = after[1..].trim_start(),
-                Some(b' ') => {
-                    out.push(' ');
-                    rest = &after[1..];
-                }
-                _ => {
-                    out.push('\\');
-                    rest = after;
-                    let next = rest.chars().next().map_or(0, char::len_utf8);
-                    out.push_str(&rest[..next]);
-                    rest = &rest[next..];
-                }
-            }
-            continue;
-        }
-        rest = after;
+            .to_owned();
+        };
+        let group = found.get(2).map_or("", |group| group.as_str());
         match name {
-            "left" | "right" | "displaystyle" => {}
-            "ldots" => {
-                let kept = out.trim_end().trim_end_matches(',').trim_end().len();
-                out.truncate(kept);
-                out.push(' ');
-            }
-            "infinity" => out.push_str("\\infty"),
-            "mathrm" if after.starts_with("{d}") => {
-                out.push('d');
-                rest = &after[3..];
-            }
-            _ if TEXT_COMMANDS.contains(&name) => {
-                out.push_str("\\text");
-                // `~` after the brace is a space.
-                if let Some(inside) = after.strip_prefix("{~") {
-                    out.push_str("{ ");
-                    rest = inside;
-                }
-            }
+            "left" | "right" | "displaystyle" => group.to_owned(),
+            "infinity" => format!("\\infty{group}"),
+            "mathrm" if group == "{d}" => "d".to_owned(),
+            _ if TEXT_COMMANDS.contains(&name) => format!("\\text{}", group.replace('~', " ")),
             _ => {
-                out.push('\\');
-                match name.strip_prefix(['d', 't', 'c']) {
-                    Some(tail) if tail.starts_with("frac") => out.push_str(tail),
-                    _ => out.push_str(name),
-                }
+                let fraction = name.strip_prefix(['d', 't', 'c']).filter(|tail| tail.starts_with("frac"));
+                format!("\\{}{group}", fraction.unwrap_or(name))
             }
         }
-    }
-    out.push_str(rest);
-    out
+    });
+    // Dots go with the comma before them.
+    replaced!(text, r"\s*,*\s*\\ldots([^A-Za-z]|$)", " $1")
 }
 
-/// `and` and `or` become commas, with the `\text` around them and a comma before them.
-fn connectives(text: String) -> String {
-    if !text.contains("and") && !text.contains("or") {
-        return text;
-    }
-    let bytes = text.as_bytes();
-    let mut out = String::with_capacity(text.len());
-    let mut copied = 0;
-    let mut at = 0;
-    while at < bytes.len() {
-        let length = if text.as_bytes()[at..].starts_with(b"and") {
-            3
-        } else if text.as_bytes()[at..].starts_with(b"or") {
-            2
-        } else {
-            at += 1;
-            continue;
-        };
-        let (start, end) = (at, at + length);
-        at = end;
-        let is_letter =
-            |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphabetic() || *b == b'\\' || *b == b'_');
-        if is_letter(start.checked_sub(1).and_then(|i| bytes.get(i))) || is_letter(bytes.get(end)) {
-            continue;
-        }
-        let head = text[copied..start].trim_end();
-        let tail = text[end..].trim_start();
-        let (head, resume) = match (head.strip_suffix("\\text{"), tail.strip_prefix('}')) {
-            (Some(head), Some(tail)) => (head.trim_end(), text.len() - tail.len()),
-            _ => (&text[copied..start], end),
-        };
-        match head.trim_end().strip_suffix(',') {
-            Some(head) => out.push_str(head),
-            None => out.push_str(head),
-        }
-        out.push(',');
-        copied = resume;
-        at = at.max(resume);
-    }
-    out.push_str(&text[copied..]);
-    out
+/// The answer without a `\text{..}` that ends it and an exponent after that. A text that starts the answer is the
+/// answer.
+fn without_text(text: &str) -> &str {
+    let last = regex!(r"(?s)\\(?:text|mbox)\{.*\}(?:\^[0-9])?$").find(text);
+    let before = last.map_or("", |found| text[..found.start()].trim_end());
+    if before.is_empty() { text } else { before }
 }
 
-/// The words for percent, after a space.
-fn percents(text: &str) -> String {
-    let mut text = text.to_owned();
-    for word in ["percentage", "percent", "pct"] {
-        let mut from = 0;
-        while let Some(found) = text[from..].find(word) {
-            let (start, end) = (from + found, from + found + word.len());
-            let head = text[..start].trim_end().len();
-            let ends_here = !text[end..].starts_with(|c: char| c.is_ascii_alphanumeric());
-            if head < start && head > 0 && ends_here {
-                text.replace_range(head..end, "\\%");
-                from = head;
-            } else {
-                from = end;
-            }
-        }
-    }
-    text
-}
-
-/// A point without a digit before it gets a zero, at the start, after a space and after a brace.
-fn leading_points(text: String) -> String {
-    let mut text = text;
-    for opening in [" ", "{"] {
-        let from = format!("{opening}.");
-        if text.contains(&from) {
-            text = text.replace(&from, &format!("{opening}0."));
-        }
-    }
-    if text.starts_with('.') {
-        text.insert(0, '0');
-    }
-    text
-}
-
-/// Drops a `\text{..}` that ends the answer, together with an exponent after it.
-fn trailing_text(text: &str) -> String {
-    let Some(tail) = text_tail(text) else { return text.to_owned() };
-    for (at, _) in text.match_indices('\\') {
-        if text[at..].starts_with("\\text{") || text[at..].starts_with("\\mbox{") {
-            // A text that starts the answer is the answer.
-            if text[..at].trim().is_empty() || tail < at {
-                break;
-            }
-            return text[..at].trim_end().to_owned();
-        }
-    }
-    text.to_owned()
-}
-
-/// The position of the closing brace that ends the answer, if there is one, ignoring an exponent of one digit.
-fn text_tail(text: &str) -> Option<usize> {
-    let trimmed = text.trim_end();
-    if trimmed.ends_with('}') {
-        return Some(trimmed.len() - 1);
-    }
-    let bytes = trimmed.as_bytes();
-    match bytes {
-        [.., b'}', b'^', digit] if digit.is_ascii_digit() => Some(trimmed.len() - 3),
-        _ => None,
-    }
-}
-
-/// The answer without the units that end it; two at most.
-fn strip_units(text: &str) -> &str {
-    let mut text = text.trim_end();
-    for _ in 0..2 {
-        match strip_unit(text) {
-            Some(shorter) => text = shorter.trim_end(),
-            None => break,
-        }
-    }
-    text
-}
-
-fn strip_unit(text: &str) -> Option<&str> {
-    let last = text.chars().next_back()?;
-    let mut best: Option<&str> = None;
-    let mut consider = |head: Option<&'_ str>| {
-        if let Some(head) = head.filter(|head| may_precede_unit(head)) {
-            let length = head.trim_end().len();
-            if best.is_none_or(|current| length < current.len()) {
-                best = Some(&text[..length]);
-            }
-        }
-    };
-    if last.is_ascii_alphanumeric() {
-        for unit in UNITS {
-            consider(text.strip_suffix(unit));
-            if let Some(singular) = text.strip_suffix('s') {
-                consider(singular.trim_end().strip_suffix(unit));
-            }
-        }
-        for letters in DOTTED_METRES {
-            consider(dotted_metre(text, letters));
-        }
-    }
-    // A letter, a space, and any one character.
-    let without_last = &text[..text.len() - last.len_utf8()];
-    if let Some(head) = without_last.strip_suffix(' ')
-        && head.as_bytes().last().is_some_and(|letter| LETTER_UNITS.contains(letter))
-    {
-        consider(head.get(..head.len() - 1));
-    }
-    best
-}
-
-fn dotted_metre<'a>(text: &'a str, letters: &str) -> Option<&'a str> {
-    let head = text.strip_suffix(" m")?;
-    let last = head.chars().next_back()?;
-    head[..head.len() - last.len_utf8()].strip_suffix(' ')?.strip_suffix(letters)
-}
-
-fn may_precede_unit(head: &str) -> bool {
-    head.chars().next_back().is_some_and(|c| c.is_ascii_digit() || c == '}' || c.is_whitespace())
-        && !head.trim().is_empty()
+/// The answer without the units that end it; two at most. A unit is a known one, or letters that form one with any
+/// character.
+fn without_units(text: &str) -> &str {
+    let pattern = regex!(&format!(
+        r"(?s)^(.*?(?:[0-9}}]|\S\s))\s*(?:(?:{})(?:\s*s)?|(?:p|a|sq|cu) . m|[a-hqs] .)$",
+        UNITS.join("|")
+    ));
+    let value = |text: &str| pattern.captures(text).map_or(text.len(), |found| found[1].trim_end().len());
+    let text = text.trim_end();
+    let text = &text[..value(text)];
+    &text[..value(text)]
 }
 
 /// Inserts omitted braces: `\frac12`, `\sqrt3`, `\log_28`, `sqrt(3)`.
 pub(super) fn missing_braces(text: &str) -> String {
-    let mut text = text.to_owned();
-    if text.contains("sqrt(") || text.contains("sqrt (") {
-        text = replaced!(text, r"sqrt\s*\(([^)]*)\)", "\\sqrt{$1}");
-    }
-    if text.contains("\\frac") {
-        text = bare_fractions(&text);
-    }
-    if text.contains("\\sqrt") {
-        text = replaced!(text, r"\\sqrt\s*([\p{Alphabetic}\p{N}])?", |found: &Captures<'_>| {
-            found.get(1).map_or("\\sqrt".to_owned(), |first| format!("\\sqrt{{{}}}", first.as_str()))
-        });
-    }
-    if text.contains("\\log_") {
-        // `\log_28` is the logarithm of 8 to base 2.
-        text = replaced!(text, r"\\log_([0-9])\s*([0-9]+)", "\\log_{$1}{$2}");
-    }
-    text
+    let text = replaced!(text, r"sqrt\s*\(([^)]*)\)", "\\sqrt{$1}");
+    let text = bare_fractions(&text);
+    let text = replaced!(text, r"\\sqrt\s+", "\\sqrt");
+    let text = replaced!(text, r"\\sqrt([\p{Alphabetic}\p{N}])", "\\sqrt{$1}");
+    // `\log_28` is the logarithm of 8 to base 2.
+    replaced!(text, r"\\log_([0-9])\s*([0-9]+)", "\\log_{$1}{$2}")
 }
 
 fn bare_fractions(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 8);
+    // The denominator: a group, a command, a letter, or the digits that follow.
+    let text =
+        replaced!(text, r"\\frac\s*([\p{Alphabetic}\p{N}])\s*([0-9]+|[^{\\])?", |found: &Captures<'_>| {
+            let denominator = found.get(2).map(|found| format!("{{{}}}", found.as_str()));
+            format!("\\frac{{{}}}{}", &found[1], denominator.unwrap_or_default())
+        });
+    // A numerator in braces and one digit after it.
     let mut parts = text.split("\\frac");
-    out.push_str(parts.next().unwrap_or_default());
-    for part in parts {
-        out.push_str("\\frac");
-        let body = part.trim_start();
-        let mut rest = body;
-        if !rest.starts_with('{') {
-            let Some(first) = rest.chars().next() else { continue };
-            if !first.is_alphanumeric() {
-                out.push_str(part);
-                continue;
-            }
-            out.push('{');
-            out.push(first);
-            out.push('}');
-            rest = &rest[first.len_utf8()..];
-            // The denominator: a group, a letter, or the digits that follow.
-            let denominator = rest.trim_start();
-            if denominator.starts_with('{') || denominator.is_empty() || denominator.starts_with('\\') {
-                out.push_str(denominator);
-                continue;
-            }
-            let digits = denominator.bytes().take_while(u8::is_ascii_digit).count();
-            let length = digits.max(denominator.chars().next().map_or(0, char::len_utf8));
-            out.push('{');
-            out.push_str(&denominator[..length]);
-            out.push('}');
-            out.push_str(&denominator[length..]);
-            continue;
-        }
-        // A numerator in braces and one digit after it.
-        match closing_brace(rest, 0).map(|close| close + 1) {
-            Some(end) => {
-                let denominator = rest[end..].trim_start();
-                if denominator.as_bytes().first().is_some_and(u8::is_ascii_digit) {
-                    out.push_str(&rest[..end]);
-                    out.push('{');
-                    out.push_str(&denominator[..1]);
-                    out.push('}');
-                    out.push_str(&denominator[1..]);
-                } else {
-                    out.push_str(rest);
-                }
-            }
-            None => out.push_str(rest),
-        }
-    }
-    out
-}
-
-/// `a/b` of two integers is a fraction.
-fn integer_ratio(text: &str) -> Option<String> {
-    let (numerator, denominator) = text.split_once('/')?;
-    let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    let unsigned = numerator.strip_prefix('-').unwrap_or(numerator);
-    (digits(unsigned) && digits(denominator)).then(|| format!("\\frac{{{numerator}}}{{{denominator}}}"))
+    let before = parts.next().unwrap_or_default().to_owned();
+    parts.fold(before, |before, part| {
+        let part = part.trim_start();
+        let close = part.starts_with('{').then(|| closing_brace(part, 0)).flatten();
+        let end = close.map_or(0, |close| close + 1);
+        let denominator = replaced!(&part[end..], r"^\s*([0-9])", "{$1}");
+        format!("{before}\\frac{}{denominator}", &part[..end])
+    })
 }
 
 #[cfg(test)]

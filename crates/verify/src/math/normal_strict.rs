@@ -11,6 +11,7 @@ use dashu_int::IBig;
 use super::budget::MAX_ANSWER;
 use super::normal_parity;
 use super::units;
+use crate::python_text::regex;
 
 /// Commands without effect on the value, by the number of groups that follow them and go too. Some wrap a group, which
 /// stays.
@@ -205,101 +206,95 @@ fn braced(text: &str, level: usize) -> Cow<'_, str> {
         rest = &rest[at..];
         if let Some(after) = rest.strip_prefix('^') {
             let exponent = after.trim_start();
-            let digits = exponent.strip_prefix('-').map_or(0, |behind| {
-                let digits = behind.bytes().take_while(u8::is_ascii_digit).count();
-                digits.max(usize::from(behind.starts_with(|c: char| c.is_ascii_alphabetic())))
+            let negative = regex!(r"^-(?:[0-9]+|[A-Za-z])").find(exponent).map(|found| {
+                let (exponent, after) = exponent.split_at(found.end());
+                (exponent.to_owned(), after)
             });
-            let length = if digits > 0 { 1 + digits } else { command_length(exponent, level) };
             out.push('^');
-            rest = &exponent[length..];
-            if length > 0 {
-                out.push_str(&format!("{{{}}}", braced(&exponent[..length], level + 1)));
-            } else {
+            rest = after;
+            if let Some((exponent, after)) = negative.or_else(|| completed(exponent, level)) {
+                out.push_str(&format!("{{{exponent}}}"));
                 rest = after;
             }
-            continue;
-        }
-        let name = &rest[1..1 + rest[1..].bytes().take_while(u8::is_ascii_alphabetic).count()];
-        if command_length(rest, level) == 0 {
+        } else if let Some((command, after)) = completed(rest, level) {
+            out.push_str(&command);
+            rest = after;
+        } else {
             // A backslash and its character stay together.
-            let length = rest.char_indices().nth(name.len().max(1) + 1).map_or(rest.len(), |(at, _)| at);
+            let length = regex!(r"(?s)^\\(?:[A-Za-z]+|.?)").find(rest).map_or(0, |found| found.end());
             out.push_str(&rest[..length]);
             rest = &rest[length..];
-            continue;
-        }
-        out.push_str(match name {
-            "dbinom" | "tbinom" => "\\binom",
-            name => &rest[..1 + name.len()],
-        });
-        rest = &rest[1 + name.len()..];
-        if name == "sqrt"
-            && let Some(end) = index(rest)
-        {
-            out.push_str(&rest[..end]);
-            rest = &rest[end..];
-        }
-        for place in 0..arguments(name) {
-            let Some((inside, after)) = argument(rest, name, place, level) else { break };
-            out.push_str(&format!("{{{}}}", braced(inside, level + 1)));
-            rest = after;
         }
     }
     out.push_str(rest);
     Cow::Owned(out)
 }
 
-/// The length of a command at the start of a text with its arguments; 0 if it has none that may lack braces.
-fn command_length(text: &str, level: usize) -> usize {
-    let Some(body) = text.strip_prefix('\\') else { return 0 };
-    let name = &body[..body.bytes().take_while(u8::is_ascii_alphabetic).count()];
-    let mut rest = &body[name.len()..];
-    rest = &rest[index(rest).filter(|_| name == "sqrt").unwrap_or(0)..];
+/// A command at the start of a text with braces around its arguments, and what follows it, if it has all arguments and
+/// they may lack braces.
+fn completed(text: &str, level: usize) -> Option<(String, &str)> {
+    let name = command_name(text).filter(|name| arguments(name) > 0)?;
+    let mut rest = &text[1 + name.len()..];
+    let mut command = match name {
+        "dbinom" | "tbinom" => "\\binom".to_owned(),
+        _ => format!("\\{name}"),
+    };
+    // An index in brackets, as in `\sqrt[3]{x}`.
+    if let Some(index) = regex!(r"^\s*\[[^\]]*\]").find(rest).filter(|_| name == "sqrt") {
+        command.push_str(index.as_str());
+        rest = &rest[index.end()..];
+    }
     for place in 0..arguments(name) {
-        let Some((_, after)) = argument(rest, name, place, level) else { return 0 };
+        let (argument, after) = argument(rest, name, place, level)?;
+        command.push_str(&format!("{{{argument}}}"));
         rest = after;
     }
-    if arguments(name) == 0 { 0 } else { text.len() - rest.len() }
-}
-
-/// The end of an index in brackets, as in `\sqrt[3]{x}`.
-fn index(text: &str) -> Option<usize> {
-    let start = text.len() - text.trim_start().len();
-    text[start..].starts_with('[').then(|| Some(start + text[start..].find(']')? + 1)).flatten()
+    Some((command, rest))
 }
 
 /// An argument of a command without its braces, and what follows it. That of a root may also be in parentheses; it and a
 /// denominator may be a number.
-fn argument<'a>(text: &'a str, name: &str, place: usize, level: usize) -> Option<(&'a str, &'a str)> {
+fn argument<'a>(text: &'a str, name: &str, place: usize, level: usize) -> Option<(Cow<'a, str>, &'a str)> {
     let text = text.trim_start();
-    if text.starts_with('{') {
-        return group(text);
-    }
-    if let Some(body) = text.strip_prefix('\\') {
-        let length = body.bytes().take_while(u8::is_ascii_alphabetic).count();
-        if level == MOST_LEVELS || arguments(&body[..length]) == 0 {
-            return (length > 0 && !body.starts_with("left")).then(|| text.split_at(1 + length));
+    let (inside, after) = match text.chars().next()? {
+        '{' => group(text)?,
+        '\\' => {
+            let name = command_name(text)?;
+            if level < MOST_LEVELS && arguments(name) > 0 {
+                return completed(text, level + 1).map(|(command, after)| (Cow::Owned(command), after));
+            }
+            (!name.starts_with("left")).then(|| text.split_at(1 + name.len()))?
         }
-        return match command_length(text, level + 1) {
-            0 => None,
-            length => Some(text.split_at(length)),
-        };
-    }
-    if name == "sqrt" && text.starts_with('(') {
-        let mut depth = 0usize;
-        let end = text.bytes().position(|byte| {
-            depth = match byte {
-                b'(' => depth + 1,
-                b')' => depth - 1,
-                _ => depth,
-            };
-            depth == 0
-        })?;
-        return Some((&text[1..end], &text[end + 1..]));
-    }
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let whole = name == "sqrt" || place == 1 && name.ends_with("frac");
-    let length = if whole && digits > 0 { digits } else { text.chars().next()?.len_utf8() };
-    text.starts_with(|c: char| c.is_alphanumeric()).then(|| text.split_at(length))
+        '(' if name == "sqrt" => parenthesized(text)?,
+        c => {
+            let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+            let whole = name == "sqrt" || place == 1 && name.ends_with("frac");
+            let length = if whole && digits > 0 { digits } else { c.len_utf8() };
+            c.is_alphanumeric().then(|| text.split_at(length))?
+        }
+    };
+    Some((braced(inside, level + 1), after))
+}
+
+/// The name of the command that starts a text.
+fn command_name(text: &str) -> Option<&str> {
+    let body = text.strip_prefix('\\')?;
+    let length = body.bytes().take_while(u8::is_ascii_alphabetic).count();
+    (length > 0).then(|| &body[..length])
+}
+
+/// What stands in the parentheses that start a text, and what follows them.
+fn parenthesized(text: &str) -> Option<(&str, &str)> {
+    let mut depth = 0usize;
+    let end = text.bytes().position(|byte| {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    })?;
+    Some((&text[1..end], &text[end + 1..]))
 }
 
 /// Whether each comma of a text is between thousands, and the text is no tuple, interval or set.
@@ -307,19 +302,8 @@ fn separates_thousands(text: &str) -> bool {
     if !text.contains(',') || text.contains(['(', '[', ';']) || text.contains("\\{") {
         return false;
     }
-    let bytes = text.as_bytes();
-    let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
-    text.match_indices(',').all(|(at, _)| {
-        let before = bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-        let first = !bytes[..at - before].ends_with(b",");
-        let leading = bytes.get(at - before) == Some(&b'0');
-        (before == 3 || (1..3).contains(&before) && first)
-            && !(first && leading)
-            && digit(at + 1)
-            && digit(at + 2)
-            && digit(at + 3)
-            && !digit(at + 4)
-    })
+    let is_grouped = |number: &str| regex!(r"^[1-9][0-9]{0,2}(?:,[0-9]{3})+$").is_match(number);
+    regex!(r"[0-9]*(?:,[0-9]*)+").find_iter(text).all(|number| is_grouped(number.as_str()))
 }
 
 /// The text without what stands around all of it: delimiters, Markdown, quotes, a period, braces.
@@ -363,18 +347,9 @@ fn without_stop(text: &str) -> &str {
 
 /// The condition of a set of reals: `\{x : 0<x<1\}`.
 fn condition(text: &str) -> Option<&str> {
-    let inside = text.strip_prefix("\\{")?.strip_suffix("\\}")?;
-    let bar = inside.find(['|', ':'])?;
-    let (name, rest) = (inside[..bar].trim(), inside[bar + 1..].trim());
-    let name = name.split("\\in").collect::<Vec<_>>();
-    let variable = name[0].trim();
-    let reals = |field: &str| matches!(field.trim(), "\\mathbb{R}" | "R");
-    let plain = variable.len() == 1 && variable.bytes().all(|byte| byte.is_ascii_alphabetic());
-    (plain
-        && name.len() < 3
-        && name.get(1).is_none_or(|field| reals(field))
-        && rest.contains(['<', '>', '\\']))
-    .then_some(rest)
+    const REALS: &str =
+        r"(?s)^\\\{\s*[A-Za-z]\s*(?:\\in\s*(?:\\mathbb\{R\}|R)\s*)?[|:]\s*(.*[<>\\].*?)\s*\\\}$";
+    Some(regex!(REALS).captures(text)?.get(1)?.as_str())
 }
 
 /// Open intervals with brackets turned outwards, `]0,1[`, with parentheses in their place.
@@ -460,6 +435,10 @@ impl Writer {
         self.out.push_str(text);
     }
 
+    fn space(&mut self) {
+        if self.words.is_empty() { &mut self.out } else { &mut self.words }.push(' ');
+    }
+
     fn ends_in_command(&self) -> bool {
         let letters = self.out.bytes().rev().take_while(u8::is_ascii_alphabetic).count();
         letters > 0 && self.out[..self.out.len() - letters].ends_with('\\')
@@ -484,11 +463,7 @@ impl Writer {
     fn sign<'a>(&mut self, c: char, rest: &'a str) -> &'a str {
         let after = &rest[c.len_utf8()..];
         if c.is_whitespace() || c == '~' {
-            if self.words.is_empty() {
-                self.out.push(' ')
-            } else {
-                self.words.push(' ')
-            }
+            self.space();
             return after;
         }
         // A unit goes on: `km/h`, `\mathrm{km}/\mathrm{h}`, `cm^2`.
@@ -501,21 +476,12 @@ impl Writer {
                 self.words.push_str(&unit);
                 return rest;
             }
-            let body = after.trim_start_matches(['{', ' ', '-']);
-            let length = body.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(body.len());
-            let fits = if c == '^' {
-                body[..length].bytes().all(|b| b.is_ascii_digit())
-            } else {
-                body[..length].bytes().all(|b| b.is_ascii_alphabetic())
-            };
-            if length > 0 && fits {
-                let end = after.len() - body.len() + length;
-                self.words.push(c);
-                self.words.push_str(after[..end].trim_matches(['{', ' ']));
-                return after[end..]
-                    .strip_prefix('}')
-                    .filter(|_| after[..end].contains('{'))
-                    .unwrap_or(&after[end..]);
+            if let Some(more) = regex!(r"^(?:/[{ -]*[A-Za-z]+|\^[{ -]*[0-9]+)").find(rest)
+                && !rest[more.end()..].starts_with(|c: char| c.is_ascii_alphanumeric())
+            {
+                self.words.push_str(&more.as_str().replace(['{', ' '], ""));
+                let after = &rest[more.end()..];
+                return after.strip_prefix('}').filter(|_| more.as_str().contains('{')).unwrap_or(after);
             }
         }
         if matches!(c, '"' | '“' | '”') || (c == '$') {
@@ -598,23 +564,16 @@ impl Writer {
         if rest.starts_with('{') {
             return rest;
         }
-        if rest.starts_with('(') && self.roots < 16 {
-            let mut depth = 0usize;
-            for (at, byte) in rest.bytes().enumerate() {
-                match byte {
-                    b'(' => depth += 1,
-                    b')' => depth -= 1,
-                    _ => {}
-                }
-                if depth == 0 {
-                    self.out.push('{');
-                    self.roots += 1;
-                    self.text(&rest[1..at], 8);
-                    self.flush("");
-                    self.out.push('}');
-                    return &rest[at + 1..];
-                }
-            }
+        if rest.starts_with('(')
+            && self.roots < 16
+            && let Some((inside, after)) = parenthesized(rest)
+        {
+            self.out.push('{');
+            self.roots += 1;
+            self.text(inside, 8);
+            self.flush("");
+            self.out.push('}');
+            return after;
         }
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let length = if digits > 0 {
@@ -653,13 +612,10 @@ impl Writer {
         }
         if name == "pmod" {
             // A value in a ring of remainders.
-            let group = after.trim_start();
-            let end = group_end(group).filter(|_| group.starts_with('{'));
-            let digits = group.bytes().take_while(u8::is_ascii_digit).count();
-            let (modulus, after) = match end {
-                Some(end) => (&group[1..end - 1], &group[end..]),
-                None => group.split_at(digits),
-            };
+            let (modulus, after) = group(after).unwrap_or_else(|| {
+                let after = after.trim_start();
+                after.split_at(after.bytes().take_while(u8::is_ascii_digit).count())
+            });
             if !modulus.is_empty() && modulus.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
                 self.flush(rest);
                 self.out.push_str(&format!("\\text{{mod {modulus}}}"));
@@ -726,13 +682,7 @@ impl Writer {
         };
         let after = &body[c.len_utf8()..];
         match c {
-            ',' | ';' | ':' | '!' | ' ' | '\n' | '/' => {
-                if self.words.is_empty() {
-                    self.out.push(' ')
-                } else {
-                    self.words.push(' ')
-                }
-            }
+            ',' | ';' | ':' | '!' | ' ' | '\n' | '/' => self.space(),
             '(' | ')' | '[' | ']' => self.out.push(' '),
             '$' => self.currency = Some("dollar"),
             '#' | '_' | '&' => {
@@ -1088,19 +1038,15 @@ impl Writer {
             self.out.push('.');
             self.out.push_str(fraction);
         }
-        let Some(exponent) = after.strip_prefix(['e', 'E']) else { return after };
-        let sign = usize::from(exponent.starts_with(['+', '-']));
-        let length = digits(&exponent[sign..]);
+        let exponent = regex!(r"^[eE]([+-]?[0-9]+)(?:[^.A-Za-z0-9]|$)").captures(after);
+        let exponent = exponent.and_then(|found| found.get(1)).map_or("", |found| found.as_str());
         // `2e-3` is a difference.
-        let scientific = length > 0
-            && (point.is_some() || sign == 0 || length > 1)
-            && !exponent[sign + length..].starts_with(|c: char| c == '.' || c.is_ascii_alphabetic());
-        if !scientific {
+        if exponent.is_empty() || point.is_none() && exponent.starts_with(['+', '-']) && exponent.len() == 2 {
             return after;
         }
         self.out.push('E');
-        self.out.push_str(&exponent[..sign + length]);
-        &exponent[sign + length..]
+        self.out.push_str(exponent);
+        &after[1 + exponent.len()..]
     }
 
     /// A decimal with a period, as a fraction.
@@ -1122,15 +1068,9 @@ const SEPARATORS: &[&str] =
 
 /// The digits of a period after a decimal's digits: `\overline{3}`, `\dot{3}`, `(3)`.
 fn period(text: &str) -> Option<(&str, &str)> {
-    for (open, close) in [("\\overline{", '}'), ("\\bar{", '}'), ("\\dot{", '}'), ("(", ')')] {
-        if let Some((digits, after)) = text.strip_prefix(open).and_then(|inside| inside.split_once(close))
-            && (1..=64).contains(&digits.len())
-            && digits.bytes().all(|byte| byte.is_ascii_digit())
-        {
-            return Some((digits, after));
-        }
-    }
-    None
+    let found = regex!(r"^(?:\\(?:overline|bar|dot)\{([0-9]{1,64})\}|\(([0-9]{1,64})\))").captures(text)?;
+    let digits = found.get(1).or(found.get(2))?;
+    Some((digits.as_str(), &text[found.get(0)?.end()..]))
 }
 
 /// Whether a text begins with a set in braces.

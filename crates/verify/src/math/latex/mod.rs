@@ -13,6 +13,7 @@ use super::budget::{MAX_DEPTH, MAX_POSTFIXES, ParseError};
 use super::expr::{Constant, Expr, Fold, Function};
 use super::finished::Open;
 use super::lexer::{Spanned, Token, scaled, tokenize};
+use crate::python_text::regex;
 
 mod functions;
 mod groups;
@@ -62,49 +63,23 @@ pub(super) fn parse(text: &str, mode: Mode) -> Parsed<(Expr, Open)> {
 
 /// A whole answer that is one number with thousands separators.
 fn separated_number(text: &str, mode: Mode) -> Option<Expr> {
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text),
-    };
-    let (whole, fraction) = match digits.split_once('.') {
-        Some((whole, fraction)) => (whole, Some(fraction)),
-        None => (digits, None),
-    };
-    if whole.len() > 64 || fraction.is_some_and(|f| f.len() > 64 || !f.bytes().all(|b| b.is_ascii_digit())) {
+    let found = regex!(r"^(-?)([0-9]{1,3}(?:,[0-9]{3})+)(?:\.([0-9]*))?$").captures(text)?;
+    let (whole, fraction) = (&found[2], found.get(3).map(|fraction| fraction.as_str()));
+    if whole.len() > 64 || fraction.is_some_and(|fraction| fraction.len() > 64) {
         return None;
     }
-    let mut groups = whole.split(',');
-    let first = groups.next()?;
-    let all_digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
-    if !(1..=3).contains(&first.len()) || !all_digits(first) {
-        return None;
-    }
-    let mut joined = first.to_owned();
-    let mut separators = 0;
-    for group in groups {
-        if group.len() != 3 || !all_digits(group) {
-            return None;
-        }
-        separators += 1;
-        joined.push_str(group);
-    }
-    if separators == 0 {
-        return None;
-    }
-    // `0,500` has a decimal comma; no thousands begin with a zero.
-    let (decimals, is_decimal) = match fraction {
-        None if first.starts_with('0') && separators == 1 => (3, true),
-        _ if first.starts_with('0') => return None,
-        Some(fraction) => {
-            joined.push_str(fraction);
-            (fraction.len() as i64, true)
-        }
-        None => (0, false),
+    let decimals = match fraction {
+        // `0,500` has a decimal comma; no thousands begin with a zero.
+        None if whole.starts_with('0') && whole.matches(',').count() == 1 => Some(3),
+        _ if whole.starts_with('0') => return None,
+        fraction => fraction.map(|fraction| fraction.len() as i64),
     };
-    let value = scaled(IBig::from_str_radix(&joined, 10).ok()?, -decimals);
-    let value = if negative { -value } else { value };
-    let last = if mode == Mode::Parity { 0 } else { -decimals };
-    Some(if is_decimal { Expr::Decimal(value, last) } else { Expr::Number(value) })
+    let digits = format!("{}{}{}", &found[1], whole.replace(',', ""), fraction.unwrap_or_default());
+    let value = scaled(IBig::from_str_radix(&digits, 10).ok()?, -decimals.unwrap_or(0));
+    Some(match decimals {
+        Some(decimals) => Expr::Decimal(value, if mode == Mode::Parity { 0 } else { -decimals }),
+        None => Expr::Number(value),
+    })
 }
 
 struct Parser<'a> {

@@ -3,88 +3,41 @@
 //! In the standard library's `re`, word characters are letters, numbers and the underscore; the `regex` module (through
 //! which NLTK tokenises) adds combining marks.
 
-use regex_syntax::hir::{Class, HirKind};
-use std::sync::OnceLock;
+use crate::python_text::regex;
 
-/// A set of characters as sorted inclusive ranges.
-#[derive(Debug)]
-struct Ranges(Vec<(char, char)>);
-
-impl Ranges {
-    /// The class written as a pattern of the `regex` syntax, for example `[\p{L}]`.
-    fn of(class: &str) -> Self {
-        let hir = regex_syntax::parse(class).expect("a fixed, valid class");
-        match hir.kind() {
-            HirKind::Class(Class::Unicode(set)) => {
-                Self(set.ranges().iter().map(|r| (r.start(), r.end())).collect())
-            }
-            other => unreachable!("{class} is not a Unicode class: {other:?}"),
-        }
-    }
-
-    fn contains(&self, c: char) -> bool {
-        let after = self.0.partition_point(|&(_, end)| end < c);
-        self.0.get(after).is_some_and(|&(start, _)| start <= c)
-    }
+fn is_in(class: &regex::Regex, c: char) -> bool {
+    class.is_match(c.encode_utf8(&mut [0; 4]))
 }
 
 /// `\w` of Python's `re`: letters, numbers and the underscore, no combining marks.
 pub(crate) fn is_word(c: char) -> bool {
-    static WORD: OnceLock<Ranges> = OnceLock::new();
-    if c.is_ascii() {
-        return c.is_ascii_alphanumeric() || c == '_';
-    }
-    WORD.get_or_init(|| Ranges::of(r"[\p{L}\p{N}]")).contains(c)
+    if c.is_ascii() { c.is_ascii_alphanumeric() || c == '_' } else { is_in(regex!(r"[\p{L}\p{N}]"), c) }
 }
 
 /// `\w` of Python's `regex` module, which follows Unicode: marks and joiners are word characters.
 pub(crate) fn is_unicode_word(c: char) -> bool {
-    static WORD: OnceLock<Ranges> = OnceLock::new();
-    if c.is_ascii() {
-        return c.is_ascii_alphanumeric() || c == '_';
-    }
-    WORD.get_or_init(|| Ranges::of(r"\w")).contains(c)
+    if c.is_ascii() { is_word(c) } else { is_in(regex!(r"\w"), c) }
 }
 
 /// `\d` of both engines: a decimal digit of any script.
 pub(crate) fn is_digit(c: char) -> bool {
-    static DIGIT: OnceLock<Ranges> = OnceLock::new();
-    if c.is_ascii() {
-        return c.is_ascii_digit();
-    }
-    DIGIT.get_or_init(|| Ranges::of(r"[\p{Nd}]")).contains(c)
+    if c.is_ascii() { c.is_ascii_digit() } else { is_in(regex!(r"\d"), c) }
 }
 
-/// Whether the character is of general category Lt, such as U+01C5.
-fn is_title(c: char) -> bool {
-    matches!(c,
-        '\u{1c5}' | '\u{1c8}' | '\u{1cb}' | '\u{1f2}'
-        | '\u{1f88}'..='\u{1f8f}' | '\u{1f98}'..='\u{1f9f}' | '\u{1fa8}'..='\u{1faf}'
-        | '\u{1fbc}' | '\u{1fcc}' | '\u{1ffc}')
+/// Whether a text has a cased letter, all such letters are of one case, and none is of title case.
+fn is_cased(text: &str, of_case: fn(char) -> bool, of_other: fn(char) -> bool) -> bool {
+    let other = |c: char| of_other(c) || !c.is_ascii() && is_in(regex!(r"\p{Lt}"), c);
+    text.contains(of_case) && !text.contains(other)
 }
 
 /// `str.isupper()`: at least one capital letter, no small and no title-case letter.
 pub(crate) fn is_upper(text: &str) -> bool {
-    let mut cased = false;
-    for c in text.chars() {
-        if c.is_lowercase() || is_title(c) {
-            return false;
-        }
-        cased |= c.is_uppercase();
-    }
-    cased
+    is_cased(text, char::is_uppercase, char::is_lowercase)
 }
 
 /// `str.islower()`: at least one small letter, no capital and no title-case letter.
 pub(crate) fn is_lower(text: &str) -> bool {
-    let mut cased = false;
-    for c in text.chars() {
-        if c.is_uppercase() || is_title(c) {
-            return false;
-        }
-        cased |= c.is_lowercase();
-    }
-    cased
+    is_cased(text, char::is_lowercase, char::is_uppercase)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Mantissas are integers of a chosen number of bits. A ball that excludes zero proves a difference; a ball that
 //! contains zero proves nothing. All functions use principal branches.
 
-use dashu_base::{BitTest, Sign, SquareRoot, UnsignedAbs};
+use dashu_base::{BitTest, DivRemEuclid, Sign, SquareRoot, UnsignedAbs};
 use dashu_int::IBig;
 use dashu_ratio::RBig;
 use std::sync::OnceLock;
@@ -45,9 +45,14 @@ impl Precision {
         LEVELS[level].get_or_init(|| {
             let bits = [80, 200, 420][level];
             let fixed = bits + 40;
-            let arctan = |inverse: i64| fixed_inverse_arctan(inverse, fixed, false);
-            let pi: IBig = (arctan(5) * 4 - arctan(239)) * 4;
-            let ln2: IBig = fixed_inverse_arctan(3, fixed, true) * 2;
+            // More bits than are kept, for the errors of the series.
+            const GUARD: usize = 32;
+            let wide = fixed + GUARD;
+            let series = |inverse: i64, alternating| {
+                odd_powers((IBig::ONE << wide) / IBig::from(inverse), wide, alternating).0
+            };
+            let pi: IBig = ((series(5, true) * 4 - series(239, true)) * 4) >> GUARD;
+            let ln2: IBig = (series(3, false) * 2) >> GUARD;
             Self { bits, fixed, pi, ln2 }
         })
     }
@@ -59,27 +64,6 @@ impl Precision {
     fn of_fixed(&self, value: IBig, error: f64) -> Ball {
         Ball { mantissa: value, radius: error, exponent: -(self.fixed as i64) }.rounded(self.bits)
     }
-}
-
-/// `arctan(1/n)` or `artanh(1/n)` in fixed point, by its series.
-fn fixed_inverse_arctan(inverse: i64, fixed: usize, hyperbolic: bool) -> IBig {
-    let square = IBig::from(inverse * inverse);
-    let mut power: IBig = (IBig::ONE << fixed) / IBig::from(inverse);
-    let mut total = power.clone();
-    let mut index = 3i64;
-    let mut negative = !hyperbolic;
-    while !power.is_zero() {
-        power /= &square;
-        let term = &power / IBig::from(index);
-        if negative {
-            total -= term;
-        } else {
-            total += term;
-        }
-        negative = !hyperbolic && !negative;
-        index += 2;
-    }
-    total
 }
 
 fn magnitude(value: &IBig) -> f64 {
@@ -287,10 +271,10 @@ impl Ball {
         }
         let (value, error) = self.to_fixed(precision)?;
         let one: IBig = IBig::ONE << precision.fixed;
-        let (count, rest) = divide_floor(&value, &precision.ln2);
+        let (count, rest) = (&value).div_rem_euclid(&precision.ln2);
         let count = i64::try_from(count).ok().filter(|count| count.abs() < MAX_EXPONENT / 2)?;
         const HALVINGS: usize = 8;
-        let reduced: IBig = rest >> HALVINGS;
+        let reduced = IBig::from(rest >> HALVINGS);
         let mut term = one.clone();
         let mut total = one.clone();
         let mut index = 1u32;
@@ -350,7 +334,8 @@ impl Ball {
         }
         let (value, error) = self.to_fixed(precision)?;
         let half_pi: IBig = precision.pi.clone() >> 1;
-        let (quadrant, rest) = divide_floor(&value, &half_pi);
+        let (quadrant, rest) = (&value).div_rem_euclid(&half_pi);
+        let rest = IBig::from(rest);
         let one: IBig = IBig::ONE << precision.fixed;
         let series = |start: IBig, first: i64| {
             let mut term = start.clone();
@@ -428,16 +413,6 @@ fn odd_powers(value: IBig, fixed: usize, alternating: bool) -> (IBig, i64) {
         index += 2;
     }
     (total, index)
-}
-
-fn divide_floor(value: &IBig, divisor: &IBig) -> (IBig, IBig) {
-    let mut quotient: IBig = value / divisor;
-    let mut rest = value - &quotient * divisor;
-    if rest.sign() == Sign::Negative && !rest.is_zero() {
-        quotient -= IBig::ONE;
-        rest += divisor;
-    }
-    (quotient, rest)
 }
 
 /// A complex ball. Exact zeros stay exact, so real values stay real.

@@ -6,11 +6,14 @@
 use std::cmp::Reverse;
 use std::fmt::{self, Display, Write as _};
 
+use dashu_base::UnsignedAbs;
+use dashu_int::IBig;
+use dashu_ratio::RBig;
 use regex::Regex;
 
-use super::budget::{MAX_CANDIDATES, ParseError};
+use super::budget::{MAX_CANDIDATES, MAX_DIGITS, ParseError};
 use super::candidate::Found;
-use super::compare::{self, Subject};
+use super::compare::{self, Subject, without_point};
 use super::expr::{Constant, Expr, Fold, Relation};
 use super::extract::Search;
 use super::{Options, read_candidate};
@@ -300,7 +303,7 @@ fn plainly(expr: &Expr) -> (String, Binding) {
         Expr::Number(value) => {
             signed(value.to_string(), if expr.as_integer().is_some() { ATOM } else { PRODUCT })
         }
-        Expr::Decimal(value, _) => signed(decimal(&value.to_string()), ATOM),
+        Expr::Decimal(value, _) => signed(decimal(value), ATOM),
         Expr::Percent(value) => (format!("{}%", shown(value, ATOM)), ATOM),
         // Only strict mode reads units; a parsed object is parity's.
         Expr::Quantity(value, _) => plainly(value),
@@ -403,26 +406,11 @@ fn plainly(expr: &Expr) -> (String, Binding) {
     }
 }
 
-/// A fraction of a power of ten, `314/100` in lowest terms, as the decimal that it was read from.
-fn decimal(fraction: &str) -> String {
-    let (sign, fraction) = fraction.strip_prefix('-').map_or(("", fraction), |rest| ("-", rest));
-    let (numerator, denominator) = fraction.split_once('/').unwrap_or((fraction, "1"));
-    let (Ok(mut rest), Ok(unit)) =
-        (numerator.parse::<dashu_int::UBig>(), denominator.parse::<dashu_int::UBig>())
-    else {
-        return fraction.to_owned();
-    };
-    let mut text = format!("{sign}{}.", &rest / &unit);
-    rest %= &unit;
-    let mut digits = 0;
-    while rest != dashu_int::UBig::ZERO && digits < 1000 {
-        rest *= dashu_int::UBig::from(10u8);
-        text.push_str(&(&rest / &unit).to_string());
-        rest %= &unit;
-        digits += 1;
-    }
-    if digits == 0 {
-        text.push('0');
-    }
-    text
+/// A fraction of a power of ten as the decimal that it was read from.
+fn decimal(value: &RBig) -> String {
+    let Some((scaled, places)) = without_point(value, MAX_DIGITS) else { return value.to_string() };
+    let sign = if scaled < IBig::ZERO { "-" } else { "" };
+    let digits = format!("{:0>width$}", scaled.unsigned_abs().to_string(), width = places + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - places);
+    format!("{sign}{whole}.{}", if fraction.is_empty() { "0" } else { fraction })
 }

@@ -202,12 +202,7 @@ impl Comparer<'_> {
                 let equal = noise == 0.0 || (!one_exact && noise.abs() < 1e-16);
                 return Ok(Answer { equal, evidence: Evidence::Exact });
             }
-            if first == second {
-                return Ok(EXACTLY_EQUAL);
-            }
-            if let Some(equal) = percent_rule(gold, answer)
-                && equal
-            {
+            if first == second || percent_rule(gold, answer) {
                 return Ok(EXACTLY_EQUAL);
             }
             if decimal(gold) || decimal(answer) {
@@ -575,7 +570,7 @@ fn is_finite_decimal(value: &RBig) -> bool {
 }
 
 /// The digits of a decimal as an integer, and how many of them follow the point; none for more than `most`.
-fn without_point(value: &RBig, most: usize) -> Option<(IBig, usize)> {
+pub(in crate::math) fn without_point(value: &RBig, most: usize) -> Option<(IBig, usize)> {
     let mut scaled = value.clone();
     let mut places = 0;
     while !scaled.is_int() {
@@ -647,14 +642,13 @@ fn with_factors(gold: &Expr, answer: &Expr) -> Option<(Expr, Expr)> {
     Some((product(gold, answer), product(answer, gold)))
 }
 
-/// A percentage of an exact number also equals that number.
-fn percent_rule(gold: &Expr, answer: &Expr) -> Option<bool> {
+/// Whether one side is a percentage of a whole number and the other that number, which are equal too.
+fn percent_rule(gold: &Expr, answer: &Expr) -> bool {
     match (gold, answer) {
-        (Expr::Percent(inner), other) | (other, Expr::Percent(inner)) => match (&**inner, other) {
-            (Expr::Number(value), Expr::Number(other)) => Some(value.is_int() && value == other),
-            _ => None,
-        },
-        _ => None,
+        (Expr::Percent(inner), number) | (number, Expr::Percent(inner)) => {
+            number.as_integer().is_some() && **inner == *number
+        }
+        _ => false,
     }
 }
 

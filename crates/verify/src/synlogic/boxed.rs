@@ -9,7 +9,7 @@ use super::extract::{last_boxed, last_boxed_simple, only_boxed, undressed};
 use super::game::{self, Game};
 use super::value::Value;
 use super::{Checked, Error, Mode, correct, python, unparsed, wrong};
-use crate::python_text::{plain_int, strip};
+use crate::python_text::{plain_int, regex, strip};
 use crate::verdict::Outcome;
 
 const NO_BOX: Outcome = unparsed("no_box");
@@ -180,13 +180,7 @@ fn fuzzy(prediction: &str, reference: &str) -> bool {
     if prediction == reference {
         return true;
     }
-    let option = |s: &str| {
-        let mut chars = s.chars();
-        match (chars.next(), chars.next(), chars.next(), chars.next()) {
-            (Some('('), Some(letter), Some(')'), None) => Some(letter.to_lowercase().to_string()),
-            _ => None,
-        }
-    };
+    let option = |s: &str| regex!(r"(?s)^\((.)\)$").captures(s).map(|found| found[1].to_lowercase());
     if let Some(letter) = option(prediction) {
         return letter == reference.to_lowercase();
     }
@@ -207,14 +201,8 @@ fn fuzzy(prediction: &str, reference: &str) -> bool {
 /// Python's `float(text)`.
 fn float(text: &str) -> Option<f64> {
     let plain = strip(text);
-    let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
-    if plain.contains('_') {
-        let chars: Vec<char> = plain.chars().collect();
-        let between =
-            |i: usize| i > 0 && digit(chars.get(i - 1).copied()) && digit(chars.get(i + 1).copied());
-        if !(0..chars.len()).all(|i| chars[i] != '_' || between(i)) {
-            return None;
-        }
+    if regex!(r"(?:^|[^0-9])_|_(?:[^0-9]|$)").is_match(plain) {
+        return None;
     }
     plain.replace('_', "").parse().ok()
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::value::Value;
+use super::value::{Value, sequences};
 use super::{Mode, python, unparsed, wrong};
 use crate::boxed;
 use crate::python_text::{is_space, plain_int, regex, strip, words};
@@ -209,10 +209,7 @@ pub(crate) fn only_grid<T: PartialEq>(
     };
     let read = |source: &str| {
         let grid = match python::plain(source) {
-            Ok(value) => {
-                let row = |row: &Value| row.as_sequence()?.iter().map(&cell).collect();
-                value.as_sequence()?.iter().map(row).collect::<Option<Vec<Vec<T>>>>()
-            }
+            Ok(value) => sequences(&value, &cell),
             Err(_) => rows_by_comma(source),
         }?;
         let columns = grid.first()?.len();
@@ -220,6 +217,21 @@ pub(crate) fn only_grid<T: PartialEq>(
         (alike && ((grid.len(), columns) == size || grid.len().min(columns) >= 3)).then_some(grid)
     };
     shaped(only(text, bracketed(text, read))?, size)
+}
+
+/// The grid of an answer with a number of rows and columns: in strict mode the last one, otherwise the one that is read
+/// leniently.
+pub(crate) fn grid<T: PartialEq>(
+    text: &str,
+    mode: Mode,
+    size: (usize, usize),
+    cell: impl Fn(&Value) -> Option<T>,
+    lenient: impl FnOnce() -> Result<Vec<Vec<T>>, Outcome>,
+) -> Result<Vec<Vec<T>>, Outcome> {
+    match mode {
+        Mode::Parity => shaped(lenient()?, size),
+        Mode::Strict => only_grid(text, size, cell),
+    }
 }
 
 /// In strict mode, the last list of items: in brackets, or the items one by one.

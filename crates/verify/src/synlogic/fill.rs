@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use dashu_int::IBig;
 
-use super::extract::{grid_pattern, last_group, only_grid, shaped};
+use super::extract::{grid, grid_pattern, last_group, only_grid};
 use super::game::{self, Game};
 use super::placement::{cells, neighbours4};
 use super::value::{Value, rows};
@@ -43,9 +43,7 @@ impl ArrowMaze {
         let grid = match mode {
             Mode::Parity => {
                 let grid = extract_lists(text).ok_or(unparsed("no_grid"))?;
-                let row = |row: &Value| row.as_sequence()?.iter().map(game::cell).collect::<Option<Vec<_>>>();
-                let rows = grid.as_list().and_then(|rows| rows.iter().map(row).collect::<Option<Vec<_>>>());
-                rows.ok_or(wrong("shape"))?
+                rows(&grid, game::cell).ok_or(wrong("shape"))?
             }
             Mode::Strict => {
                 let cell = |v: &Value| match v {
@@ -140,16 +138,12 @@ impl Numbrix {
 
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
         let n = self.n;
-        let grid = match mode {
-            Mode::Parity => {
-                let found = regex!(r"(?s)\[\s*\[\s*\d+.*?\]\s*\]").find_iter(text).last();
-                let source = found.ok_or(unparsed("no_grid"))?.as_str().replace(['\'', '"'], "");
-                let value = python::literal(&source).map_err(|_| unparsed("not_a_literal"))?;
-                rows(&value, Value::as_i64).ok_or(unparsed("not_numbers"))?
-            }
-            Mode::Strict => only_grid(text, (n, n), Value::number)?,
-        };
-        let grid = shaped(grid, (n, n))?;
+        let grid = grid(text, mode, (n, n), Value::number, || {
+            let found = regex!(r"(?s)\[\s*\[\s*\d+.*?\]\s*\]").find_iter(text).last();
+            let source = found.ok_or(unparsed("no_grid"))?.as_str().replace(['\'', '"'], "");
+            let value = python::literal(&source).map_err(|_| unparsed("not_a_literal"))?;
+            rows(&value, Value::as_i64).ok_or(unparsed("not_numbers"))
+        })?;
         let mut places = vec![None; n * n];
         for (i, v) in grid.iter().flatten().enumerate() {
             let Some(place) = usize::try_from(v - 1).ok().and_then(|v| places.get_mut(v)) else {
@@ -206,18 +200,14 @@ impl NumberWall {
             Value::Int(n) => Some(number(n)),
             _ => None,
         };
-        let grid = match mode {
-            Mode::Parity => {
-                let found = regex!(&grid_pattern(WALL_CELL)).find_iter(text).last();
-                let found = found.ok_or(unparsed("no_grid"))?;
-                let source = found.as_str().replace(['\n', '\r'], "");
-                let source = strip(&source);
-                let value = json::parse(source).or_else(|| python::literal(source).ok());
-                rows(&value.ok_or(unparsed("not_a_literal"))?, cell).ok_or(unparsed("not_cells"))?
-            }
-            Mode::Strict => only_grid(text, (n, n), cell)?,
-        };
-        let grid = shaped(grid, (n, n))?;
+        let grid = grid(text, mode, (n, n), cell, || {
+            let found = regex!(&grid_pattern(WALL_CELL)).find_iter(text).last();
+            let found = found.ok_or(unparsed("no_grid"))?;
+            let source = found.as_str().replace(['\n', '\r'], "");
+            let source = strip(&source);
+            let value = json::parse(source).or_else(|| python::literal(source).ok());
+            rows(&value.ok_or(unparsed("not_a_literal"))?, cell).ok_or(unparsed("not_cells"))
+        })?;
         if cells(n, n).any(|(r, c)| self.grid[r][c].is_some_and(|v| grid[r][c] != Cell::Number(v))) {
             return Err(wrong("clues"));
         }
@@ -298,17 +288,13 @@ impl Survo {
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
         let (n, width) = (self.n, self.matrix[0].len());
         let number = |v: &Value| v.as_f64().filter(|x| x.is_finite());
-        let matrix = match mode {
-            Mode::Parity => {
-                let source = super::latin::last_python_block(text)
-                    .or_else(|| last_group(regex!(r"```([\s\S]*?)```"), text))
-                    .or_else(|| last_group(regex!(r"(?s)(\[\s*\[.*?\]\s*\])"), text));
-                let value = source.and_then(|s| json::parse(&s.replace('\'', "\"")));
-                rows(&value.ok_or(unparsed("not_json"))?, number).ok_or(wrong("not_numbers"))?
-            }
-            Mode::Strict => only_grid(text, (self.matrix.len(), width), number)?,
-        };
-        let matrix = shaped(matrix, (self.matrix.len(), width))?;
+        let matrix = grid(text, mode, (self.matrix.len(), width), number, || {
+            let source = super::latin::last_python_block(text)
+                .or_else(|| last_group(regex!(r"```([\s\S]*?)```"), text))
+                .or_else(|| last_group(regex!(r"(?s)(\[\s*\[.*?\]\s*\])"), text));
+            let value = source.and_then(|s| json::parse(&s.replace('\'', "\"")));
+            rows(&value.ok_or(unparsed("not_json"))?, number).ok_or(wrong("not_numbers"))
+        })?;
         let mut filled = Vec::new();
         let inner = |m: &[Vec<f64>]| m[..n].iter().flat_map(|row| row[..n].to_vec()).collect::<Vec<f64>>();
         for (given, value) in inner(&self.matrix).into_iter().zip(inner(&matrix)) {

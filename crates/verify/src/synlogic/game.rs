@@ -16,8 +16,7 @@ pub(crate) struct Game {
 
 impl Game {
     pub(crate) fn parse(task: Task, text: &str) -> Result<Self, Error> {
-        let data =
-            json::parse(text).filter(|v| matches!(v, Value::Dict(_))).ok_or(Error::NotJson { task })?;
+        let data = json::parse(text).filter(|v| matches!(v, Value::Dict(_))).ok_or(Error::NotJson(task))?;
         let field = |name: &str| data.get(name).cloned().unwrap_or(Value::None);
         Ok(Self {
             task,

@@ -4,18 +4,18 @@
 use dashu_int::IBig;
 
 use super::value::{DictBuilder, Value};
-use crate::python_text::MAX_DIGITS;
+use crate::python_text::{MAX_DIGITS, regex};
 
 /// Deepest nesting of brackets; deeper ones are beyond Python's own limit.
 const MAX_DEPTH: usize = 990;
 
 /// Parses one JSON value with only blanks around it. `None` if it is not JSON or nests too deep.
 pub fn parse(text: &str) -> Option<Value> {
-    let mut p = Parser::new(text);
+    let mut p = Parser { text, at: 0 };
     p.blanks();
     let value = p.value(0)?;
     p.blanks();
-    p.is_at_end().then_some(value)
+    (p.at == text.len()).then_some(value)
 }
 
 /// A place in a text, and what is read from there on.
@@ -24,15 +24,7 @@ struct Parser<'a> {
     at: usize,
 }
 
-impl<'a> Parser<'a> {
-    fn new(text: &'a str) -> Self {
-        Self { text, at: 0 }
-    }
-
-    fn is_at_end(&self) -> bool {
-        self.at == self.text.len()
-    }
-
+impl Parser<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -54,68 +46,54 @@ impl<'a> Parser<'a> {
     }
 
     fn value(&mut self, depth: usize) -> Option<Value> {
+        const NAMES: [(&str, Value); 6] = [
+            ("null", Value::None),
+            ("true", Value::Bool(true)),
+            ("false", Value::Bool(false)),
+            ("NaN", Value::Float(f64::NAN)),
+            ("Infinity", Value::Float(f64::INFINITY)),
+            ("-Infinity", Value::Float(f64::NEG_INFINITY)),
+        ];
         if depth > MAX_DEPTH {
             return None;
         }
         match self.peek()? {
-            b'[' => self.list(depth),
-            b'{' => self.dict(depth),
-            _ => self.scalar(),
-        }
-    }
-
-    /// A text, a number or a named constant.
-    fn scalar(&mut self) -> Option<Value> {
-        match self.peek()? {
             b'"' => self.string().map(Value::Str),
-            b'n' => self.word("null").then_some(Value::None),
-            b't' => self.word("true").then_some(Value::Bool(true)),
-            b'f' => self.word("false").then_some(Value::Bool(false)),
-            b'N' => self.word("NaN").then_some(Value::Float(f64::NAN)),
-            b'I' => self.word("Infinity").then_some(Value::Float(f64::INFINITY)),
-            b'-' if self.text.as_bytes()[self.at..].starts_with(b"-I") => {
-                self.word("-Infinity").then_some(Value::Float(f64::NEG_INFINITY))
+            b'[' => {
+                let mut items = Vec::new();
+                self.sequence("]", |p| p.value(depth + 1).map(|item| items.push(item)))?;
+                Some(Value::List(items))
             }
-            b'-' | b'0'..=b'9' => self.number(),
-            _ => None,
+            b'{' => {
+                let mut entries = DictBuilder::default();
+                self.sequence("}", |p| {
+                    let key = p.key()?;
+                    p.blanks();
+                    entries.insert(Value::Str(key), p.value(depth + 1)?);
+                    Some(())
+                })?;
+                Some(entries.finish())
+            }
+            _ => match NAMES.into_iter().find(|(name, _)| self.word(name)) {
+                Some((_, value)) => Some(value),
+                None => self.number(),
+            },
         }
     }
 
-    fn list(&mut self, depth: usize) -> Option<Value> {
+    /// Reads the items between brackets, of which the opening one comes next.
+    fn sequence(&mut self, close: &str, mut item: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         self.at += 1;
-        let mut items = Vec::new();
         self.blanks();
-        if self.word("]") {
-            return Some(Value::List(items));
+        if self.word(close) {
+            return Some(());
         }
         loop {
             self.blanks();
-            items.push(self.value(depth + 1)?);
+            item(self)?;
             self.blanks();
-            if self.word("]") {
-                return Some(Value::List(items));
-            }
-            if !self.word(",") {
-                return None;
-            }
-        }
-    }
-
-    fn dict(&mut self, depth: usize) -> Option<Value> {
-        self.at += 1;
-        let mut entries = DictBuilder::default();
-        self.blanks();
-        if self.word("}") {
-            return Some(entries.finish());
-        }
-        loop {
-            let key = self.key()?;
-            self.blanks();
-            let value = self.value(depth + 1)?;
-            entries.insert(Value::Str(key), value);
-            self.blanks();
-            if self.word("}") {
-                return Some(entries.finish());
+            if self.word(close) {
+                return Some(());
             }
             if !self.word(",") {
                 return None;
@@ -131,47 +109,14 @@ impl<'a> Parser<'a> {
         self.word(":").then_some(key)
     }
 
-    fn digits(&mut self) -> usize {
-        let start = self.at;
-        while self.peek().is_some_and(|c| c.is_ascii_digit()) {
-            self.at += 1;
-        }
-        self.at - start
-    }
-
     fn number(&mut self) -> Option<Value> {
-        let start = self.at;
-        self.word("-");
-        let whole = if self.word("0") { 1 } else { self.digits() };
-        if whole == 0 {
-            return None;
-        }
-        let integer_end = self.at;
-        let mut real = false;
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            if self.digits() == 0 {
-                self.at = integer_end;
-            } else {
-                real = true;
-            }
-        }
-        let mantissa_end = self.at;
-        if matches!(self.peek(), Some(b'e' | b'E')) {
-            self.at += 1;
-            if matches!(self.peek(), Some(b'+' | b'-')) {
-                self.at += 1;
-            }
-            if self.digits() == 0 {
-                self.at = mantissa_end;
-            } else {
-                real = true;
-            }
-        }
-        let text = &self.text[start..self.at];
-        if real {
+        let pattern = regex!(r"^-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?");
+        let found = pattern.captures(&self.text[self.at..])?;
+        let text = &found[0];
+        self.at += text.len();
+        if found.get(1).or(found.get(2)).is_some() {
             text.parse().ok().map(Value::Float)
-        } else if whole > MAX_DIGITS {
+        } else if text.trim_start_matches('-').len() > MAX_DIGITS {
             None
         } else {
             text.parse::<IBig>().ok().map(Value::Int)

@@ -1,10 +1,10 @@
 //! Latin squares: sudoku, calcudoko, futoshiki, skyscraper_puzzle.
 
-use super::extract::{first_block, last_group, only_grid, shaped};
+use super::extract::{first_block, grid, last_group};
 use super::game::{self, Game};
 use super::placement::{cells, place};
 use super::python;
-use super::value::Value;
+use super::value::{Value, rows, sequences};
 use super::{Checked, Error, Mode, correct, unparsed, wrong};
 use crate::python_text::{is_digit, is_space, regex, strip, words};
 
@@ -21,17 +21,6 @@ fn is_latin(grid: &[Vec<i64>]) -> bool {
     };
     grid.iter().all(|row| row.len() == n && complete(&mut row.iter().copied()))
         && (0..n).all(|c| complete(&mut grid.iter().map(|row| row[c])))
-}
-
-/// A square of integers from a list (or tuple) of lists (or tuples).
-fn int_square(value: &Value, n: usize) -> Option<Vec<Vec<i64>>> {
-    let rows = value.as_sequence()?;
-    (rows.len() == n).then_some(())?;
-    let row = |row: &Value| {
-        let row = row.as_sequence()?;
-        (row.len() == n).then(|| row.iter().map(Value::as_i64).collect::<Option<Vec<_>>>())?
-    };
-    rows.iter().map(row).collect()
 }
 
 /// The last Python code block, stripped.
@@ -63,15 +52,11 @@ impl Sudoku {
     }
 
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
-        let grid = match mode {
-            Mode::Parity => {
-                let answer =
-                    last_python_block(text).or_else(|| last_tuples(text)).ok_or(unparsed("no_grid"))?;
-                let value = python::literal(answer).map_err(|_| unparsed("not_a_literal"))?;
-                int_square(&value, 9).ok_or(wrong("shape"))?
-            }
-            Mode::Strict => only_grid(text, (9, 9), Value::number)?,
-        };
+        let grid = grid(text, mode, (9, 9), Value::number, || {
+            let answer = last_python_block(text).or_else(|| last_tuples(text)).ok_or(unparsed("no_grid"))?;
+            let value = python::literal(answer).map_err(|_| unparsed("not_a_literal"))?;
+            sequences(&value, Value::as_i64).ok_or(wrong("shape"))
+        })?;
         let boxes = (0..9).all(|b| {
             let mut seen = 0_u16;
             for i in 0..9 {
@@ -133,10 +118,8 @@ impl Calcudoko {
     /// Quirks of parity mode: the first `[[...]]` counts, a row that is too short is padded with ones, a missing row is
     /// a row of ones, and text that does not parse becomes a default grid (which never satisfies the puzzle).
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
-        let grid = match mode {
-            Mode::Parity => self.lenient(text).ok_or(unparsed("no_grid"))?,
-            Mode::Strict => only_grid(text, (self.n, self.n), Value::number)?,
-        };
+        let lenient = || self.lenient(text).ok_or(unparsed("no_grid"));
+        let grid = grid(text, mode, (self.n, self.n), Value::number, lenient)?;
         Ok(if !is_latin(&grid) {
             wrong("rules")
         } else if self.cages.iter().all(|cage| cage.holds(&grid)) {
@@ -212,8 +195,8 @@ impl Calcudoko {
     }
 }
 
-/// An integer; one that is too large for a cell becomes an out-of-range value.
-fn number(word: &str) -> Option<i64> {
+/// An integer; one that is too large for a cell becomes an out-of-range value. `None` if Python refuses it.
+pub(super) fn number(word: &str) -> Option<i64> {
     python::int(word).map(|n| i64::try_from(n).unwrap_or(i64::MAX))
 }
 
@@ -284,17 +267,13 @@ impl Futoshiki {
     }
 
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
-        let grid = match mode {
-            Mode::Parity => {
-                let found = regex!(r"\[\[([^\]]+)\]\]").captures_iter(strip(text)).last();
-                let row = |row: &str| regex!(r"\d+").find_iter(row).map(|m| number(m.as_str())).collect();
-                let grid = found.and_then(|c| c[1].split(',').map(row).collect::<Option<Vec<Vec<i64>>>>());
-                grid.ok_or(unparsed("no_grid"))?
-            }
-            Mode::Strict => only_grid(text, (self.n, self.n), Value::number)?,
-        };
+        let grid = grid(text, mode, (self.n, self.n), Value::number, || {
+            let found = regex!(r"\[\[([^\]]+)\]\]").captures_iter(strip(text)).last();
+            let row = |row: &str| regex!(r"\d+").find_iter(row).map(|m| number(m.as_str())).collect();
+            let grid = found.and_then(|c| c[1].split(',').map(row).collect::<Option<Vec<Vec<i64>>>>());
+            grid.ok_or(unparsed("no_grid"))
+        })?;
         let clues = if mode == Mode::Parity { &self.quirky_clues } else { &self.clues };
-        let grid = shaped(grid, (self.n, self.n))?;
         Ok(if !is_latin(&grid) {
             wrong("rules")
         } else if clues.iter().any(|&(r, c, v)| grid[r][c] != v) {
@@ -368,20 +347,13 @@ impl Skyscraper {
     /// Quirk: in parity mode the first code block counts, in strict mode the last grid.
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
         let n = self.n;
-        let grid = match mode {
-            Mode::Parity => {
-                let block = first_block(text)?;
-                // A block that can't be read is read without its comments.
-                let uncommented = || regex!(r"(?m)#.*$").replace_all(block, "").into_owned();
-                let literal =
-                    python::literal(strip(block)).or_else(|_| python::literal(strip(&uncommented())));
-                let value = literal.map_err(|_| unparsed("not_a_literal"))?;
-                let lists =
-                    value.as_list().is_some_and(|rows| rows.iter().all(|row| row.as_list().is_some()));
-                int_square(&value, n).filter(|_| lists).ok_or(wrong("shape"))?
-            }
-            Mode::Strict => only_grid(text, (n, n), Value::number)?,
-        };
+        let grid = grid(text, mode, (n, n), Value::number, || {
+            let block = first_block(text)?;
+            // A block that can't be read is read without its comments.
+            let uncommented = || regex!(r"(?m)#.*$").replace_all(block, "").into_owned();
+            let literal = python::literal(strip(block)).or_else(|_| python::literal(strip(&uncommented())));
+            rows(&literal.map_err(|_| unparsed("not_a_literal"))?, Value::as_i64).ok_or(wrong("shape"))
+        })?;
         if !is_latin(&grid) {
             return Ok(wrong("rules"));
         }

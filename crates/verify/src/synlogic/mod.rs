@@ -62,17 +62,11 @@ pub struct Options {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// There is no task of this name.
-    #[error("task: found `{found}`, wanted one of {}", Task::ALL.map(Task::name).join(", "))]
-    UnknownTask {
-        /// The name.
-        found: String,
-    },
+    #[error("task: found `{0}`, wanted one of {tasks}", tasks = Task::ALL.map(Task::name).join(", "))]
+    UnknownTask(String),
     /// The problem's data is not a JSON object.
-    #[error("{task}: game_data_str: not a JSON object with question, answer, difficulty and metadata")]
-    NotJson {
-        /// The task.
-        task: Task,
-    },
+    #[error("{0}: game_data_str: not a JSON object with question, answer, difficulty and metadata")]
+    NotJson(Task),
     /// A field of the problem's data is missing or of the wrong kind.
     #[error("{task}: game_data_str: {field}: wanted {wanted}")]
     Field {
@@ -90,7 +84,7 @@ type Rules =
     Box<dyn Fn(&str, Mode) -> Checked + Send + Sync + std::panic::UnwindSafe + std::panic::RefUnwindSafe>;
 
 macro_rules! tasks {
-    ($($variant:ident $name:literal $rules:path: $doc:literal,)*) => {
+    ($($variant:ident $name:literal $rules:path $(, $maker:path)?: $doc:literal,)*) => {
         /// A SynLogic task.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Task {
@@ -117,6 +111,13 @@ macro_rules! tasks {
                     })*
                 })
             }
+
+            /// Its generator, if it has one.
+            fn maker(self) -> Option<generate::Maker> {
+                match self {
+                    $(Task::$variant => None$(.or(Some($maker as generate::Maker)))?,)*
+                }
+            }
         }
     };
 }
@@ -124,73 +125,73 @@ macro_rules! tasks {
 tasks! {
     ArcAgi "arc_agi" external::ArcAgi:
         "Transform a grid of colours as shown. Also `arc_agi_2`.",
-    ArrowMaze "arrow_maze" fill::ArrowMaze:
+    ArrowMaze "arrow_maze" fill::ArrowMaze, generate::fill::arrow_maze:
         "Fill a grid with arrows so that rays from numbers have their length.",
-    BooleanExpressions "boolean_expressions" boxed::BooleanExpressions:
+    BooleanExpressions "boolean_expressions" boxed::BooleanExpressions, generate::stories::boolean_expressions:
         "Name the true expressions.",
-    BuggyTables "buggy_tables" arithmetic::BuggyTables:
+    BuggyTables "buggy_tables" arithmetic::BuggyTables, generate::tables::buggy_tables:
         "Compute from a table whose damage is described.",
-    Calcudoko "calcudoko" latin::Calcudoko:
+    Calcudoko "calcudoko" latin::Calcudoko, generate::latin::calcudoko:
         "A latin square with cages.",
-    Campsite "campsite" placement::Campsite:
+    Campsite "campsite" placement::Campsite, generate::placement::campsite:
         "Tents beside trees.",
     Cipher "cipher" external::Cipher:
         "Encode or decode a text.",
-    Cryptarithm "cryptarithm" arithmetic::Cryptarithm:
+    Cryptarithm "cryptarithm" arithmetic::Cryptarithm, generate::arithmetic::cryptarithm:
         "Digits for letters in an equation.",
-    DyckLanguage "dyck_language" brackets::DyckLanguage:
+    DyckLanguage "dyck_language" brackets::DyckLanguage, generate::brackets::dyck_language:
         "Close all brackets.",
-    DyckLanguageErrors "dyck_language_errors" brackets::DyckErrors:
+    DyckLanguageErrors "dyck_language_errors" brackets::DyckErrors, generate::brackets::dyck_language_errors:
         "Find the first wrong bracket.",
-    DyckLanguageReasoningErrors "dyck_language_reasoning_errors" brackets::DyckReasoningErrors:
+    DyckLanguageReasoningErrors "dyck_language_reasoning_errors" brackets::DyckReasoningErrors, generate::brackets::dyck_language_reasoning_errors:
         "Find the wrong steps of a stack trace.",
-    Futoshiki "futoshiki" latin::Futoshiki:
+    Futoshiki "futoshiki" latin::Futoshiki, generate::latin::futoshiki:
         "A latin square with signs of inequality.",
-    GameOf24 "game_of_24" arithmetic::GameOf24:
+    GameOf24 "game_of_24" arithmetic::GameOf24, generate::arithmetic::game_of_24:
         "Make a number from numbers. In the reference's dispatch: `mathador`.",
-    GoodsExchange "goods_exchange" stories::GoodsExchange:
+    GoodsExchange "goods_exchange" stories::GoodsExchange, generate::stories::goods_exchange:
         "Who owns what after some exchanges.",
     GpqaDiamond "gpqa_diamond" boxed::Gpqa:
         "Multiple choice, by the reference's loose comparison. Not one of the 35.",
-    Kukurasu "kukurasu" placement::Kukurasu:
+    Kukurasu "kukurasu" placement::Kukurasu, generate::placement::kukurasu:
         "Ones with weights.",
-    MathPath "math_path" arithmetic::MathPath:
+    MathPath "math_path" arithmetic::MathPath, generate::arithmetic::math_path:
         "Restore the digits of an equation.",
-    Minesweeper "minesweeper" placement::Minesweeper:
+    Minesweeper "minesweeper" placement::Minesweeper, generate::placement::minesweeper:
         "Name the cells that must be mines.",
-    Norinori "norinori" placement::Norinori:
+    Norinori "norinori" placement::Norinori, generate::regions::norinori:
         "Dominoes, two cells of each region.",
-    NumberWall "number_wall" fill::NumberWall:
+    NumberWall "number_wall" fill::NumberWall, generate::fill::number_wall:
         "Islands of a number's size between walls.",
-    Numbrix "numbrix" fill::Numbrix:
+    Numbrix "numbrix" fill::Numbrix, generate::fill::numbrix:
         "A path of consecutive numbers.",
-    ObjectCounting "object_counting" boxed::Count:
+    ObjectCounting "object_counting" boxed::Count, generate::stories::object_counting:
         "Count things told of in a story.",
-    ObjectProperties "object_properties" boxed::Count:
+    ObjectProperties "object_properties" boxed::Count, generate::stories::object_properties:
         "Count things by their properties after changes.",
-    Operation "operation" operation::Operation:
+    Operation "operation" operation::Operation, generate::arithmetic::operation:
         "Evaluate an expression with newly defined operators.",
-    SkyscraperPuzzle "skyscraper_puzzle" latin::Skyscraper:
+    SkyscraperPuzzle "skyscraper_puzzle" latin::Skyscraper, generate::latin::skyscraper_puzzle:
         "A latin square with numbers of buildings seen.",
-    SpaceReasoning "space_reasoning" boxed::SpaceReasoning:
+    SpaceReasoning "space_reasoning" boxed::SpaceReasoning, generate::space::space_reasoning:
         "Follow a walk on a map.",
-    SpaceReasoningTree "space_reasoning_tree" boxed::SpaceReasoningTree:
+    SpaceReasoningTree "space_reasoning_tree" boxed::SpaceReasoningTree, generate::space::space_reasoning_tree:
         "Relations in a tree.",
-    StarPlacementPuzzle "star_placement_puzzle" placement::StarPlacement:
+    StarPlacementPuzzle "star_placement_puzzle" placement::StarPlacement, generate::regions::star_placement_puzzle:
         "Stars in rows, columns and regions.",
-    Sudoku "sudoku" latin::Sudoku:
+    Sudoku "sudoku" latin::Sudoku, generate::latin::sudoku:
         "Sudoku.",
-    Survo "survo" fill::Survo:
+    Survo "survo" fill::Survo, generate::fill::survo:
         "A matrix with row and column sums.",
-    TimeSequence "time_sequence" stories::TimeSequence:
+    TimeSequence "time_sequence" stories::TimeSequence, generate::tables::time_sequence:
         "The longest common meeting.",
-    WebOfLies "web_of_lies" stories::WebOfLies:
+    WebOfLies "web_of_lies" stories::WebOfLies, generate::stories::web_of_lies:
         "Who tells the truth.",
-    WordSorting "word_sorting" boxed::WordSorting:
+    WordSorting "word_sorting" boxed::WordSorting, generate::sorting::word_sorting:
         "Sort words by an unusual alphabet.",
-    WordSortingMistake "word_sorting_mistake" boxed::WordSortingMistake:
+    WordSortingMistake "word_sorting_mistake" boxed::WordSortingMistake, generate::sorting::word_sorting_mistake:
         "Find the wrong step of a sort.",
-    Wordscapes "wordscapes" stories::Wordscapes:
+    Wordscapes "wordscapes" stories::Wordscapes, generate::words::wordscapes:
         "Words crossing on a grid.",
     ZebraPuzzle "zebra_puzzle" external::ZebraPuzzle:
         "Who owns the zebra.",
@@ -214,7 +215,7 @@ impl FromStr for Task {
             name => name,
         };
         let found = Self::ALL.into_iter().find(|task| task.name() == name);
-        found.ok_or_else(|| Error::UnknownTask { found: text.to_owned() })
+        found.ok_or_else(|| Error::UnknownTask(text.to_owned()))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Objects placed on a grid: campsite, kukurasu, minesweeper, norinori, star_placement_puzzle.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::extract::{bracketed, first_block, grid_pattern, only, only_grid, only_list, shaped};
+use super::extract::{bracketed, first_block, grid, grid_pattern, only, only_list};
 use super::game::{self, Game};
+use super::latin::number;
 use super::python;
 use super::value::{Value, rows};
 use super::{Checked, Error, Mode, correct, json, unparsed, wrong};
@@ -34,22 +35,14 @@ impl Campsite {
 
     /// Quirk: in parity mode the first `[[...]]` counts and an empty cell may contain anything.
     pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
-        let grid = match mode {
-            Mode::Parity => {
-                let found = regex!(r"(?s)\[\s*\[.*?\]\s*\]").find(text);
-                let value = found.and_then(|m| python::literal(m.as_str()).ok());
-                let value = value.ok_or(unparsed("no_grid"))?;
-                let rows = value.as_list().ok_or(unparsed("no_grid"))?;
-                rows.iter().map(letters).collect::<Option<Vec<_>>>().ok_or(wrong("shape"))?
-            }
-            Mode::Strict => only_grid(text, (self.trees.len(), self.width), |cell| match cell.as_str()? {
-                "T" => Some(Some('T')),
-                "C" => Some(Some('C')),
-                "X" => Some(Some('X')),
-                _ => None,
-            })?,
-        };
-        let grid = shaped(grid, (self.trees.len(), self.width))?;
+        let cell = |cell: &Value| letter(cell).filter(|letter| "TCX".contains(*letter)).map(Some);
+        let grid = grid(text, mode, (self.trees.len(), self.width), cell, || {
+            let found = regex!(r"(?s)\[\s*\[.*?\]\s*\]").find(text);
+            let value = found.and_then(|m| python::literal(m.as_str()).ok());
+            let value = value.ok_or(unparsed("no_grid"))?;
+            let rows = value.as_list().ok_or(unparsed("no_grid"))?;
+            rows.iter().map(letters).collect::<Option<Vec<_>>>().ok_or(wrong("shape"))
+        })?;
         let marked = |letter: char| -> Vec<Vec<bool>> {
             grid.iter().map(|row| row.iter().map(|cell| *cell == Some(letter)).collect()).collect()
         };
@@ -70,62 +63,35 @@ impl Campsite {
         if self.matches_trees(tents) { correct("rules") } else { wrong("matching") }
     }
 
-    /// Whether tents and trees can be paired with orthogonal neighbours, by breadth-first augmenting paths.
+    /// Whether each tent has a tree of its own beside it. As no two tents touch, a tree is beside at most two of them. So
+    /// tents and trees that hang together can be paired if they are equally many.
     fn matches_trees(&self, tents: &[Vec<bool>]) -> bool {
         let (n, m) = (tents.len(), self.width);
-        let marked = |grid: &[Vec<bool>]| {
-            cells(n, m).filter(|&(r, c)| grid[r][c]).map(|(r, c)| r * m + c).collect::<Vec<usize>>()
-        };
-        let (tent_cells, tree_cells) = (marked(tents), marked(&self.trees));
-        if tent_cells.len() != tree_cells.len() {
-            return false;
-        }
-        let mut tree_of: BTreeMap<usize, usize> = BTreeMap::new();
-        let mut tent_of: BTreeMap<usize, usize> = BTreeMap::new();
-        for &start in &tent_cells {
-            let mut reached_from: BTreeMap<usize, usize> = BTreeMap::new();
-            let mut queue = VecDeque::from([start]);
-            let mut free = None;
-            'search: while let Some(tent) = queue.pop_front() {
-                for (r, c) in neighbours4(tent / m, tent % m, n, m) {
-                    let tree = r * m + c;
-                    if !self.trees[r][c] || reached_from.contains_key(&tree) {
-                        continue;
-                    }
-                    reached_from.insert(tree, tent);
-                    match tent_of.get(&tree) {
-                        None => {
-                            free = Some(tree);
-                            break 'search;
-                        }
-                        Some(&other) => queue.push_back(other),
-                    }
+        let mut seen = vec![vec![false; m]; n];
+        cells(n, m).all(|start| {
+            let (mut surplus, mut open) = (0, vec![start]);
+            while let Some((r, c)) = open.pop() {
+                if (tents[r][c] || self.trees[r][c]) && !std::mem::replace(&mut seen[r][c], true) {
+                    surplus += if tents[r][c] { 1 } else { -1 };
+                    open.extend(neighbours4(r, c, n, m).filter(|&(y, x)| tents[y][x] != tents[r][c]));
                 }
             }
-            let Some(mut tree) = free else { return false };
-            while let Some(&tent) = reached_from.get(&tree) {
-                let previous = tree_of.insert(tent, tree);
-                tent_of.insert(tree, tent);
-                match previous {
-                    Some(p) if tent != start => tree = p,
-                    _ => break,
-                }
-            }
-        }
-        true
+            surplus == 0
+        })
     }
 }
 
 /// The cells of a row: of a list or a tuple, or the characters of a text. A cell that is not a single letter is `None`.
 fn letters(row: &Value) -> Option<Vec<Option<char>>> {
-    let single = |v: &Value| {
-        let mut chars = v.as_str()?.chars();
-        chars.next().filter(|_| chars.next().is_none())
-    };
     match row {
         Value::Str(s) => Some(s.chars().map(Some).collect()),
-        row => Some(row.as_sequence()?.iter().map(single).collect()),
+        row => Some(row.as_sequence()?.iter().map(letter).collect()),
     }
+}
+
+fn letter(cell: &Value) -> Option<char> {
+    let mut chars = cell.as_str()?.chars();
+    chars.next().filter(|_| chars.next().is_none())
 }
 
 /// The cells of a grid, row by row.
@@ -178,16 +144,11 @@ impl Kukurasu {
             Value::Str(text) => ["1", "X"].contains(&text.as_str()).then(|| text == "1"),
             cell => (cell.number() == Some(1)).then_some(true),
         };
-        let shape = (self.n, self.m);
-        let ones = match mode {
-            Mode::Parity => {
-                let grid =
-                    regex!(&grid_pattern(r#""[X1]""#)).find(text).and_then(|m| json::parse(m.as_str()));
-                grid.and_then(|grid| rows(&grid, one)).ok_or(unparsed("no_grid"))?
-            }
-            Mode::Strict => only_grid(text, shape, one)?,
-        };
-        let ones = shaped(ones, shape)?;
+        let ones = grid(text, mode, (self.n, self.m), one, || {
+            let found = regex!(&grid_pattern(r#""[X1]""#)).find(text);
+            let grid = found.and_then(|m| json::parse(m.as_str()));
+            grid.and_then(|grid| rows(&grid, one)).ok_or(unparsed("no_grid"))
+        })?;
         let weigh = |cells: &mut dyn Iterator<Item = bool>| -> i64 {
             cells.enumerate().filter(|(_, one)| *one).map(|(i, _)| i as i64 + 1).sum()
         };
@@ -199,12 +160,6 @@ impl Kukurasu {
 
 /// Cells that must be mines.
 pub(crate) struct Minesweeper(BTreeSet<(i64, i64)>);
-
-/// A non-negative number in a text; one that is too large for a coordinate becomes a value outside any grid. `None` if
-/// Python refuses it.
-fn coordinate(text: &str) -> Option<i64> {
-    python::int(text).map(|n| i64::try_from(n).unwrap_or(i64::MAX))
-}
 
 impl Minesweeper {
     pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
@@ -243,7 +198,7 @@ fn lenient_cells(text: &str) -> Result<BTreeSet<(i64, i64)>, Outcome> {
         regex!(r"\(\s*(\d+)\s*,\s*(\d+)\s*\)(?:\s*,\s*\(\s*\d+\s*,\s*\d+\s*\))*"),
     ];
     let cell = regex!(r"(?:\(|\[)\s*(\d+)\s*,\s*(\d+)\s*(?:\)|\])");
-    let numbers = |found: &regex::Captures<'_>| Some((coordinate(&found[1])?, coordinate(&found[2])?));
+    let numbers = |found: &regex::Captures<'_>| Some((number(&found[1])?, number(&found[2])?));
     for pattern in lists {
         let found = pattern.find_iter(text);
         let mines: BTreeSet<_> =
@@ -331,10 +286,7 @@ fn lenient_dominoes(text: &str) -> Option<Vec<[(i64, i64); 2]>> {
     ];
     let pattern = patterns.into_iter().find(|pattern| pattern.is_match(text));
     let domino = |found: regex::Captures<'_>| {
-        Some([
-            (coordinate(&found[1])?, coordinate(&found[2])?),
-            (coordinate(&found[3])?, coordinate(&found[4])?),
-        ])
+        Some([(number(&found[1])?, number(&found[2])?), (number(&found[3])?, number(&found[4])?)])
     };
     pattern.map_or(Some(Vec::new()), |pattern| pattern.captures_iter(text).map(domino).collect())
 }

@@ -268,3 +268,8 @@ impl DictBuilder {
 pub(super) fn rows<T>(value: &Value, cell: impl Fn(&Value) -> Option<T>) -> Option<Vec<Vec<T>>> {
     value.as_list()?.iter().map(|row| row.as_list()?.iter().map(&cell).collect()).collect()
 }
+
+/// A list or tuple of lists or tuples of cells.
+pub(super) fn sequences<T>(value: &Value, cell: impl Fn(&Value) -> Option<T>) -> Option<Vec<Vec<T>>> {
+    value.as_sequence()?.iter().map(|row| row.as_sequence()?.iter().map(&cell).collect()).collect()
+}

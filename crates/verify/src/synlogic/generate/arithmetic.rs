@@ -1,11 +1,13 @@
 //! Generators of arithmetic problems: cryptarithm, game_of_24, math_path, operation.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use super::super::rational;
 use super::{Draft, Source, python_block};
 
-pub(super) fn cryptarithm(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn cryptarithm(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let length = 3 + difficulty / 3;
     let (low, high) = (10_i64.pow(length as u32 - 1), 10_i64.pow(length as u32) - 1);
     let a = source.range(low, high);
@@ -43,69 +45,47 @@ pub(super) fn cryptarithm(difficulty: usize, source: &mut Source<'_>) -> Option<
 
 /// The number of ways to read `a + b = c` in digits with some letters known, at most 2, column by column from the right.
 fn count_sums(words: &[String; 3], clues: &[(char, u8)]) -> usize {
-    struct Search {
-        columns: Vec<[Option<char>; 3]>,
-        leading: Vec<char>,
-        digit: [Option<u8>; 26],
-        used: [bool; 10],
+    struct Letter {
+        /// How often its digit counts in `a + b - c`.
+        factor: i64,
+        leading: bool,
+        /// What divides the sum of the letters up to this one: the columns before the next letter's come out even.
+        divisor: i64,
     }
-    impl Search {
-        fn count(&mut self, column: usize, row: usize, sum: u8, carry: u8) -> usize {
-            let Some(cells) = self.columns.get(column) else { return usize::from(carry == 0) };
-            let Some(letter) = cells[row] else {
-                return if row < 2 {
-                    self.count(column, row + 1, sum, carry)
-                } else {
-                    // The sum has ended: nothing may be left over.
-                    if sum + carry == 0 { self.count(column + 1, 0, 0, 0) } else { 0 }
-                };
-            };
-            let index = (u32::from(letter) - u32::from('A')) as usize;
-            let total = sum + carry;
-            if let Some(d) = self.digit[index] {
-                return match row {
-                    0 | 1 => self.count(column, row + 1, sum + d, carry),
-                    _ if total % 10 == d => self.count(column + 1, 0, 0, total / 10),
-                    _ => 0,
-                };
+    fn count(letters: &[Letter], used: u16, sum: i64) -> usize {
+        let Some((letter, rest)) = letters.split_first() else { return usize::from(sum == 0) };
+        let mut found = 0;
+        for digit in i64::from(letter.leading)..10 {
+            let sum = sum + letter.factor * digit;
+            if found < 2 && used >> digit & 1 == 0 && sum % letter.divisor == 0 {
+                found += count(rest, used | 1 << digit, sum);
             }
-            let mut found = 0;
-            for d in 0..10 {
-                if self.used[usize::from(d)]
-                    || (d == 0 && self.leading.contains(&letter))
-                    || (row == 2 && total % 10 != d)
-                {
-                    continue;
-                }
-                self.digit[index] = Some(d);
-                self.used[usize::from(d)] = true;
-                found += if row < 2 {
-                    self.count(column, row + 1, sum + d, carry)
-                } else {
-                    self.count(column + 1, 0, 0, total / 10)
-                };
-                self.digit[index] = None;
-                self.used[usize::from(d)] = false;
-                if found >= 2 {
-                    break;
-                }
-            }
-            found.min(2)
         }
+        found
     }
-    let reversed: Vec<Vec<char>> = words.iter().map(|w| w.chars().rev().collect()).collect();
-    let width = reversed.iter().map(Vec::len).max().unwrap_or(0);
-    let columns = (0..width).map(|i| [0, 1, 2].map(|w: usize| reversed[w].get(i).copied())).collect();
-    let leading = words.iter().filter_map(|w| w.chars().next()).collect();
-    let mut search = Search { columns, leading, digit: [None; 26], used: [false; 10] };
-    for (letter, d) in clues {
-        search.digit[(u32::from(*letter) - u32::from('A')) as usize] = Some(*d);
-        search.used[usize::from(*d)] = true;
-    }
-    search.count(0, 0, 0, 0)
+    let places = |word: &String, letter: char| -> i64 {
+        let places = word.chars().rev().zip(0..).filter(|(c, _)| *c == letter);
+        places.map(|(_, place)| 10_i64.pow(place)).sum()
+    };
+    let [a, b, c] = words;
+    let factor = |letter: char| places(a, letter) + places(b, letter) - places(c, letter);
+    let column =
+        |letter: &char| words.iter().filter_map(|w| w.chars().rev().position(|c| c == *letter)).min();
+    let is_known = |letter: &char| clues.iter().any(|(known, _)| known == letter);
+    let unknown: BTreeSet<char> = words.concat().chars().filter(|letter| !is_known(letter)).collect();
+    let mut unknown: Vec<char> = unknown.into_iter().collect();
+    unknown.sort_by_key(column);
+    let letter = |(at, letter): (usize, &char)| Letter {
+        factor: factor(*letter),
+        leading: words.iter().any(|word| word.starts_with(*letter)),
+        divisor: 10_i64.pow(unknown.get(at + 1).and_then(column).unwrap_or(0) as u32),
+    };
+    let letters: Vec<Letter> = unknown.iter().enumerate().map(letter).collect();
+    let sum = clues.iter().map(|(letter, digit)| factor(*letter) * i64::from(*digit)).sum();
+    count(&letters, clues.iter().fold(0, |used, (_, digit)| used | 1_u16 << *digit), sum)
 }
 
-pub(super) fn game_of_24(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn game_of_24(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let count = 3 + difficulty.div_ceil(3).min(3);
     let most = 9 + difficulty as i64;
     // A target of 24 is met once in some dozens of draws.
@@ -168,7 +148,7 @@ fn expression(terms: usize, source: &mut Source<'_>) -> (String, u8) {
     (format!("{} {op} {}", wrap(left, false), wrap(right, true)), level)
 }
 
-pub(super) fn math_path(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn math_path(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let (text, _) = expression(3 + difficulty / 2, source);
     let value = i64::try_from(rational::evaluate(&text).ok()?).ok().filter(|v| v.abs() < 100_000)?;
     let mut hides = |c: char| c.is_ascii_digit() && source.chance(5 + difficulty, 20);
@@ -269,7 +249,7 @@ impl Operator {
     }
 }
 
-pub(super) fn operation(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn operation(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let count = 1 + difficulty.div_ceil(4);
     let operators: Vec<Operator> = source
         .sample(&["△", "▽", "♡", "♢", "◇", "⊙"], count)

@@ -35,7 +35,7 @@ fn kinds(types: usize) -> String {
     PAIRS[..types].iter().map(|(a, b)| format!("{a}{b}")).collect::<Vec<_>>().join(" ")
 }
 
-pub(super) fn dyck_language(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn dyck_language(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let types = types(difficulty);
     let open_length = 6 + 3 * difficulty;
     let mut prefix = String::new();
@@ -81,7 +81,7 @@ fn first_error(sequence: &[char]) -> Option<usize> {
     (!stack.is_empty()).then_some(sequence.len() + 1)
 }
 
-pub(super) fn dyck_language_errors(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn dyck_language_errors(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let types = types(difficulty);
     // Long enough that no position is likely. One sequence in sixty is valid, and one has brackets left open.
     let length = 40 + 4 * difficulty;
@@ -134,7 +134,7 @@ pub(super) fn dyck_language_errors(difficulty: usize, source: &mut Source<'_>) -
     })
 }
 
-pub(super) fn dyck_language_reasoning_errors(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn dyck_language_reasoning_errors(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let types = types(difficulty);
     let sequence = balanced(12 + 2 * difficulty, types, source);
     let mut stack = String::new();

@@ -6,7 +6,7 @@ use super::super::fill::ARROWS;
 use super::super::placement::{cells, neighbours4, neighbours8};
 use super::{Draft, Source, listed, python_block, table};
 
-pub(super) fn arrow_maze(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn arrow_maze(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 4 + difficulty / 2;
     let inside = |r: i64, c: i64| (0..n as i64).contains(&r) && (0..n as i64).contains(&c);
     // A cell is a direction, or a number's place.
@@ -82,7 +82,7 @@ pub(super) fn arrow_maze(difficulty: usize, source: &mut Source<'_>) -> Option<D
     })
 }
 
-pub(super) fn numbrix(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn numbrix(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 4 + difficulty.div_ceil(3);
     // A snake, shuffled by turning round one end at a neighbour of it.
     let mut path: Vec<(usize, usize)> =
@@ -122,7 +122,7 @@ pub(super) fn numbrix(difficulty: usize, source: &mut Source<'_>) -> Option<Draf
     })
 }
 
-pub(super) fn number_wall(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn number_wall(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 4 + difficulty / 2;
     let largest = 3 + difficulty / 2;
     // All wall; a 2x2 block of wall is broken by a cell that is a new island or joins the only one near it.
@@ -192,7 +192,7 @@ pub(super) fn number_wall(difficulty: usize, source: &mut Source<'_>) -> Option<
     })
 }
 
-pub(super) fn survo(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn survo(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let inner = 2 + difficulty.div_ceil(3);
     let n = inner + 1;
     let (least, most) = (1, 9 + 3 * (difficulty as i64 / 2));

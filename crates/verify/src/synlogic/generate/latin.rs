@@ -24,7 +24,7 @@ fn double_brackets(grid: &[Vec<usize>]) -> String {
 const FORM: &str = "Write each row's numbers from left to right with a blank between them, separate the rows by commas, and \
     put the whole in double square brackets, like [[1 2 3,2 3 1,3 1 2]].";
 
-pub(super) fn sudoku(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn sudoku(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     // A cyclic sudoku, its digits, bands, stacks, rows and columns shuffled.
     let mut lines = || {
         let mut bands = [0, 1, 2];
@@ -109,7 +109,7 @@ fn solutions(grid: &mut [Vec<u8>], steps: &mut usize) -> usize {
     found.min(2)
 }
 
-pub(super) fn calcudoko(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn calcudoko(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 3 + difficulty.div_ceil(3);
     let grid = latin(n, source);
     let mut taken = vec![vec![false; n]; n];
@@ -175,7 +175,7 @@ pub(super) fn pairs(n: usize) -> impl Iterator<Item = [(usize, usize); 2]> {
         .filter(move |[_, (r, c)]| *r < n && *c < n)
 }
 
-pub(super) fn futoshiki(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn futoshiki(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 4 + difficulty / 4;
     let grid = latin(n, source);
     let mut order: Vec<(usize, usize)> = cells(n, n).collect();
@@ -218,7 +218,7 @@ pub(super) fn futoshiki(difficulty: usize, source: &mut Source<'_>) -> Option<Dr
     })
 }
 
-pub(super) fn skyscraper_puzzle(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn skyscraper_puzzle(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 3 + difficulty.div_ceil(2).min(5);
     let grid = latin(n, source);
     let height = |r: usize, c: usize| grid[r][c] as i64;

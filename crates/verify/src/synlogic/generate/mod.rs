@@ -5,17 +5,17 @@
 //! trainers read; the questions are our own, in English. Each problem is checked before it is returned: the known
 //! answer must pass its verifier in both modes.
 
-mod arithmetic;
-mod brackets;
-mod fill;
-mod latin;
-mod placement;
-mod regions;
-mod sorting;
-mod space;
-mod stories;
-mod tables;
-mod words;
+pub(super) mod arithmetic;
+pub(super) mod brackets;
+pub(super) mod fill;
+pub(super) mod latin;
+pub(super) mod placement;
+pub(super) mod regions;
+pub(super) mod sorting;
+pub(super) mod space;
+pub(super) mod stories;
+pub(super) mod tables;
+pub(super) mod words;
 
 use serde_json::{Value, json};
 
@@ -28,19 +28,11 @@ const ATTEMPTS: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
     /// The task has no generator.
-    #[error(
-        "{task}: has no generator; wanted a task other than arc_agi, cipher, gpqa_diamond and zebra_puzzle"
-    )]
-    NoGenerator {
-        /// The task.
-        task: Task,
-    },
+    #[error("{0}: has no generator; wanted a task other than arc_agi, cipher, gpqa_diamond and zebra_puzzle")]
+    NoGenerator(Task),
     /// The difficulty is out of range.
-    #[error("difficulty: found {found}, wanted 1 to 10")]
-    Difficulty {
-        /// The value.
-        found: u32,
-    },
+    #[error("difficulty: found {0}, wanted 1 to 10")]
+    Difficulty(u32),
     /// No attempt gave a problem that its verifier accepts.
     #[error("{task}: no problem of difficulty {difficulty} in {ATTEMPTS} attempts")]
     GaveUp {
@@ -92,9 +84,9 @@ pub fn generate(
     random: &mut dyn FnMut() -> u64,
 ) -> Result<Generated, GenerateError> {
     if !(1..=10).contains(&difficulty) {
-        return Err(GenerateError::Difficulty { found: difficulty });
+        return Err(GenerateError::Difficulty(difficulty));
     }
-    let Some(maker) = maker(task) else { return Err(GenerateError::NoGenerator { task }) };
+    let Some(maker) = task.maker() else { return Err(GenerateError::NoGenerator(task)) };
     let mut source = Source { random };
     for _ in 0..ATTEMPTS {
         let Some(draft) = maker(difficulty as usize, &mut source) else { continue };
@@ -121,60 +113,23 @@ pub fn generate(
 }
 
 /// The result of a generator.
-struct Draft {
+pub(super) struct Draft {
     question: String,
     answer: Value,
     metadata: Value,
     solution: String,
 }
 
-type Maker = fn(usize, &mut Source<'_>) -> Option<Draft>;
-
-fn maker(task: Task) -> Option<Maker> {
-    Some(match task {
-        Task::ArcAgi | Task::Cipher | Task::GpqaDiamond | Task::ZebraPuzzle => return None,
-        Task::ArrowMaze => fill::arrow_maze,
-        Task::BooleanExpressions => stories::boolean_expressions,
-        Task::BuggyTables => tables::buggy_tables,
-        Task::Calcudoko => latin::calcudoko,
-        Task::Campsite => placement::campsite,
-        Task::Cryptarithm => arithmetic::cryptarithm,
-        Task::DyckLanguage => brackets::dyck_language,
-        Task::DyckLanguageErrors => brackets::dyck_language_errors,
-        Task::DyckLanguageReasoningErrors => brackets::dyck_language_reasoning_errors,
-        Task::Futoshiki => latin::futoshiki,
-        Task::GameOf24 => arithmetic::game_of_24,
-        Task::GoodsExchange => stories::goods_exchange,
-        Task::Kukurasu => placement::kukurasu,
-        Task::MathPath => arithmetic::math_path,
-        Task::Minesweeper => placement::minesweeper,
-        Task::Norinori => regions::norinori,
-        Task::NumberWall => fill::number_wall,
-        Task::Numbrix => fill::numbrix,
-        Task::ObjectCounting => stories::object_counting,
-        Task::ObjectProperties => stories::object_properties,
-        Task::Operation => arithmetic::operation,
-        Task::SkyscraperPuzzle => latin::skyscraper_puzzle,
-        Task::SpaceReasoning => space::space_reasoning,
-        Task::SpaceReasoningTree => space::space_reasoning_tree,
-        Task::StarPlacementPuzzle => regions::star_placement_puzzle,
-        Task::Sudoku => latin::sudoku,
-        Task::Survo => fill::survo,
-        Task::TimeSequence => tables::time_sequence,
-        Task::WebOfLies => stories::web_of_lies,
-        Task::WordSorting => sorting::word_sorting,
-        Task::WordSortingMistake => sorting::word_sorting_mistake,
-        Task::Wordscapes => words::wordscapes,
-    })
-}
+/// Makes a problem of a difficulty, or gives up on these random numbers.
+pub(super) type Maker = fn(usize, &mut Source<'_>) -> Option<Draft>;
 
 /// Whether the task has a generator.
 pub fn has_generator(task: Task) -> bool {
-    maker(task).is_some()
+    task.maker().is_some()
 }
 
 /// Random choices from a stream of uniform 64-bit numbers.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     random: &'a mut dyn FnMut() -> u64,
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::placement::{cells, neighbours4, neighbours8};
 use super::{Draft, Source, table};
 
-pub(super) fn campsite(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn campsite(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 4 + difficulty / 2;
     let mut grid = vec![vec!["X"; n]; n];
     let mut order: Vec<(usize, usize)> = cells(n, n).collect();
@@ -59,7 +59,7 @@ fn quoted_rows(grid: &[Vec<&str>]) -> String {
     format!("[\n    {}\n]", rows.join(",\n    "))
 }
 
-pub(super) fn kukurasu(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn kukurasu(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 3 + difficulty.div_ceil(2);
     let grid: Vec<Vec<&str>> =
         (0..n).map(|_| (0..n).map(|_| if source.chance(2, 5) { "1" } else { "X" }).collect()).collect();
@@ -84,7 +84,7 @@ pub(super) fn kukurasu(difficulty: usize, source: &mut Source<'_>) -> Option<Dra
     })
 }
 
-pub(super) fn minesweeper(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn minesweeper(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 4 + difficulty.div_ceil(2);
     let mines: Vec<Vec<bool>> = (0..n).map(|_| (0..n).map(|_| source.chance(1, 5)).collect()).collect();
     let count = |r: usize, c: usize| neighbours8(r, c, n, n).filter(|&(y, x)| mines[y][x]).count();
@@ -127,7 +127,7 @@ fn certain_mines(shown: &[Vec<Option<usize>>]) -> Option<Vec<(usize, usize)>> {
     let mut steps = 100_000;
     let mut certain = Vec::new();
     for &cell in &frontier {
-        let mut state = Field::new(shown);
+        let mut state = Field { shown, state: vec![vec![None; n]; n] };
         // A mine is certain where the cell can't be safe.
         let possible = state.set(cell, false) && state.complete(&frontier, &mut steps)?;
         if !possible {
@@ -137,66 +137,44 @@ fn certain_mines(shown: &[Vec<Option<usize>>]) -> Option<Vec<(usize, usize)>> {
     Some(certain)
 }
 
-/// Remaining mines and undecided cells around each number.
-struct Field {
-    n: usize,
-    left: Vec<Vec<Option<(usize, usize)>>>,
+/// An arrangement of mines under construction.
+struct Field<'a> {
+    shown: &'a [Vec<Option<usize>>],
     state: Vec<Vec<Option<bool>>>,
 }
 
-impl Field {
-    fn new(shown: &[Vec<Option<usize>>]) -> Self {
-        let n = shown.len();
-        let open =
-            |r: usize, c: usize| neighbours8(r, c, n, n).filter(|&(y, x)| shown[y][x].is_none()).count();
-        let left = (0..n).map(|r| (0..n).map(|c| shown[r][c].map(|v| (v, open(r, c)))).collect()).collect();
-        Self { n, left, state: vec![vec![None; n]; n] }
+impl Field<'_> {
+    /// The numbers around a cell, each with the mines and the undecided cells around it.
+    fn numbers(&self, (r, c): (usize, usize)) -> impl Iterator<Item = (usize, usize, usize)> {
+        let n = self.shown.len();
+        neighbours8(r, c, n, n).filter_map(move |(r, c)| {
+            let number = self.shown[r][c]?;
+            let covered = neighbours8(r, c, n, n).filter(|&(y, x)| self.shown[y][x].is_none());
+            let states: Vec<Option<bool>> = covered.map(|(y, x)| self.state[y][x]).collect();
+            let count = |state: Option<bool>| states.iter().filter(|s| **s == state).count();
+            Some((number, count(Some(true)), count(None)))
+        })
     }
 
     /// Decides a cell; `false` if a number can no longer be satisfied.
     fn set(&mut self, (r, c): (usize, usize), mine: bool) -> bool {
         self.state[r][c] = Some(mine);
-        let mut fits = true;
-        for (y, x) in neighbours8(r, c, self.n, self.n) {
-            if let Some((mines, open)) = &mut self.left[y][x] {
-                *open -= 1;
-                match mines.checked_sub(usize::from(mine)) {
-                    Some(rest) => *mines = rest,
-                    // Recorded as unmeetable; undone by `unset`.
-                    None => *mines = usize::MAX,
-                }
-                fits &= *mines <= *open;
-            }
-        }
-        fits
-    }
-
-    fn unset(&mut self, (r, c): (usize, usize), mine: bool) {
-        self.state[r][c] = None;
-        for (y, x) in neighbours8(r, c, self.n, self.n) {
-            if let Some((mines, open)) = &mut self.left[y][x] {
-                *open += 1;
-                *mines = mines.wrapping_add(usize::from(mine));
-            }
-        }
+        self.numbers((r, c)).all(|(number, mines, open)| (mines..=mines + open).contains(&number))
     }
 
     /// Whether the undecided cells of the frontier can be decided; `None` if the steps run out.
     fn complete(&mut self, frontier: &[(usize, usize)], steps: &mut usize) -> Option<bool> {
         *steps = steps.checked_sub(1)?;
         // The cell beside the number with the fewest open cells.
-        let (n, left) = (self.n, &self.left);
-        let tightness = |&(r, c): &(usize, usize)| {
-            neighbours8(r, c, n, n).filter_map(|(y, x)| left[y][x]).map(|(_, open)| open).min().unwrap_or(9)
-        };
+        let tightness = |cell| self.numbers(cell).map(|(_, _, open)| open).min().unwrap_or(9);
         let open = frontier.iter().filter(|&&(r, c)| self.state[r][c].is_none());
-        let Some(&cell) = open.min_by_key(|cell| tightness(cell)) else { return Some(true) };
+        let Some(&cell) = open.min_by_key(|cell| tightness(**cell)) else { return Some(true) };
         for mine in [false, true] {
             if self.set(cell, mine) && self.complete(frontier, steps)? {
                 return Some(true);
             }
-            self.unset(cell, mine);
         }
+        self.state[cell.0][cell.1] = None;
         Some(false)
     }
 }

@@ -85,7 +85,7 @@ fn label(region: Option<usize>) -> String {
     })
 }
 
-pub(super) fn norinori(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn norinori(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 4 + difficulty.div_ceil(2);
     let mut covered: Vec<(usize, usize)> = Vec::new();
     let mut dominoes: Vec<Vec<(usize, usize)>> = Vec::new();
@@ -126,7 +126,7 @@ pub(super) fn norinori(difficulty: usize, source: &mut Source<'_>) -> Option<Dra
     })
 }
 
-pub(super) fn star_placement_puzzle(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn star_placement_puzzle(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     // On smaller grids the same few placements solve many puzzles.
     let (k, n) = if difficulty > 8 { (2, 10) } else { (1, 8 + difficulty / 3) };
     let mut stars = Vec::new();

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::words::WORDS;
 use super::{Draft, Source};
 
-pub(super) fn word_sorting(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn word_sorting(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let mut words = source.sample(&WORDS, 4 + 2 * difficulty);
     let letters: Vec<char> = ('a'..='z').collect();
     let front = source.sample(&letters, 1 + difficulty.div_ceil(2));
@@ -67,7 +67,7 @@ fn insertion_sort(words: &[&str], wrong: Option<usize>, source: &mut Source<'_>)
     thoughts
 }
 
-pub(super) fn word_sorting_mistake(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn word_sorting_mistake(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let words = source.sample(&WORDS, 13 + difficulty / 2);
     // So many thoughts that none is likely to be the first wrong one, and few sorts without a mistake.
     let steps = insertion_sort(&words, None, source).len();

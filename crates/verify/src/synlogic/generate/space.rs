@@ -20,7 +20,7 @@ fn steps(count: i64, direction: &str) -> String {
     if count == 1 { format!("one step {direction}") } else { format!("{count} steps {direction}") }
 }
 
-pub(super) fn space_reasoning(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn space_reasoning(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let side = 3 + difficulty as i64 / 2;
     let found = 3 + difficulty;
     let items = source.sample(&ITEMS, found);
@@ -92,7 +92,7 @@ pub(super) fn space_reasoning(difficulty: usize, source: &mut Source<'_>) -> Opt
     })
 }
 
-pub(super) fn space_reasoning_tree(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn space_reasoning_tree(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let count = 6 + 4 * difficulty;
     let names = source.sample(&ITEMS, count);
     let mut parent: Vec<Option<usize>> = vec![None];

@@ -78,7 +78,7 @@ fn boolean(depth: usize, whole: bool, source: &mut Source<'_>) -> (String, bool)
     }
 }
 
-pub(super) fn boolean_expressions(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn boolean_expressions(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     // So many expressions, each as often true as false, that no set of letters is likely.
     let count = 7 + difficulty / 3;
     let mut lines = String::new();
@@ -116,7 +116,7 @@ const COLORS: [&str; 8] = ["red", "blue", "green", "yellow", "black", "white", "
 const THINGS: [&str; 10] =
     ["cup", "scarf", "book", "lamp", "hat", "pen", "clock", "basket", "mirror", "kite"];
 
-pub(super) fn goods_exchange(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn goods_exchange(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let people = source.sample(&NAMES, 3 + difficulty / 2);
     let n = people.len();
     let all: Vec<String> =
@@ -178,7 +178,7 @@ const KINDS: [(&str, [&str; 5]); 5] = [
     ("instruments", ["flutes", "drums", "violins", "guitars", "trumpets"]),
 ];
 
-pub(super) fn object_counting(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn object_counting(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let owners = ["I", "My sister", "My uncle", "My neighbour"];
     let count = 3 + difficulty;
     let mut wanted = [0_i64; 2];
@@ -251,7 +251,7 @@ fn describe(([size, color, material, thing], count): &Objects) -> String {
     format!("{count} {} {} {} {}", SIZES[*size], COLORS[*color], MATERIALS[*material], PLURALS[*thing])
 }
 
-pub(super) fn object_properties(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn object_properties(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let objects = |source: &mut Source<'_>| -> Objects {
         let kind = [source.below(3), source.below(4), source.below(4), source.below(5)];
         (kind, 2 + source.below(29))
@@ -357,7 +357,7 @@ impl Claim {
     }
 }
 
-pub(super) fn web_of_lies(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn web_of_lies(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = ASKED + 1 + difficulty / 2;
     let people = source.sample(&NAMES, n);
     let places = source.sample(&PLACES, n);

@@ -14,7 +14,7 @@ enum Damage {
 
 const COLUMNS: [&str; 6] = ["price", "weight", "stock", "rating", "sales", "returns"];
 
-pub(super) fn buggy_tables(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn buggy_tables(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let rows = 4 + 2 * difficulty;
     let columns = 3 + difficulty / 4;
     let names = source.sample(&COLUMNS, columns);
@@ -123,7 +123,7 @@ fn clock(minute: usize) -> String {
     format!("{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
-pub(super) fn time_sequence(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn time_sequence(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let people = source.sample(&WORKERS, 2 + difficulty.div_ceil(3));
     let days = (2 + difficulty / 3).min(5);
     let mut free = vec![[true; MINUTES]; days];

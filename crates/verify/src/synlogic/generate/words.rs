@@ -67,7 +67,7 @@ impl Crossword {
     }
 }
 
-pub(super) fn wordscapes(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
+pub(crate) fn wordscapes(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let wanted = 3 + difficulty;
     let mut puzzle = Crossword { letters: std::collections::BTreeMap::new(), words: Vec::new() };
     for word in source.sample(&WORDS, WORDS.len()) {

@@ -4,7 +4,7 @@ use dashu_int::IBig;
 
 use super::super::value::Value;
 use super::{EvalError, MAX_BITS, MAX_BRACKETS, Result};
-use crate::python_text::MAX_DIGITS;
+use crate::python_text::{MAX_DIGITS, regex};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
@@ -117,84 +117,43 @@ impl Lexer<'_> {
         Ok(WORDS.iter().find(|w| **w == word).map_or(Token::OtherName, |w| Token::Name(w)))
     }
 
-    /// Parses digits with single underscores between them, and returns them without.
-    fn digits(&mut self, base: u32) -> String {
-        let mut out = String::new();
-        let bytes = self.text.as_bytes();
-        let digit = |at: usize| bytes.get(at).is_some_and(|c| char::from(*c).is_digit(base));
-        while digit(self.at) || (!out.is_empty() && bytes.get(self.at) == Some(&b'_') && digit(self.at + 1)) {
-            if bytes[self.at] != b'_' {
-                out.push(char::from(bytes[self.at]));
-            }
-            self.at += 1;
-        }
-        out
-    }
-
+    /// A number; digits may have single underscores between them.
     fn number(&mut self) -> Result<Value> {
-        let start = self.at;
-        let value = self.any_number()?;
-        let text = &self.text[start..self.at];
-        let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
-        let plain =
-            [whole, decimals].iter().all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
-                && (whole == "0" || !whole.starts_with('0'));
-        if self.plain && !plain { Err(EvalError::Syntax) } else { Ok(value) }
-    }
-
-    fn any_number(&mut self) -> Result<Value> {
-        let bytes = self.text.as_bytes();
-        if bytes[self.at] == b'0' {
-            let base = match bytes.get(self.at + 1) {
-                Some(b'x' | b'X') => 16,
-                Some(b'o' | b'O') => 8,
-                Some(b'b' | b'B') => 2,
-                _ => 0,
+        let based = regex!(r"^0(?:[xX](?:_?[0-9a-fA-F])+|[oO](?:_?[0-7])+|[bB](?:_?[01])+)");
+        let decimal = regex!(
+            r"^(?:[0-9](?:_?[0-9])*)?(?:\.(?:[0-9](?:_?[0-9])*)?)?(?:[eE][-+]?[0-9](?:_?[0-9])*)?[jJ]?"
+        );
+        let rest = &self.text[self.at..];
+        if let Some(found) = based.find(rest) {
+            self.at += found.len();
+            let (prefix, digits) = found.as_str().split_at(2);
+            let digits = digits.replace('_', "");
+            if digits.len() * 4 > MAX_BITS {
+                return Err(EvalError::Budget);
+            }
+            let base = match prefix {
+                "0x" | "0X" => 16,
+                "0o" | "0O" => 8,
+                _ => 2,
             };
-            if base != 0 {
-                self.at += 2;
-                if bytes.get(self.at) == Some(&b'_') {
-                    self.at += 1;
-                }
-                let digits = self.digits(base);
-                if digits.len() * 4 > MAX_BITS {
-                    return Err(EvalError::Budget);
-                }
-                return IBig::from_str_radix(&digits, base).map(Value::Int).map_err(|_| EvalError::Syntax);
-            }
+            let value = IBig::from_str_radix(&digits, base).ok().filter(|_| !self.plain);
+            return value.map(Value::Int).ok_or(EvalError::Syntax);
         }
-        let mut text = self.digits(10);
-        let mut real = false;
-        if bytes.get(self.at) == Some(&b'.') {
-            real = true;
-            self.at += 1;
-            text.push('.');
-            text += &self.digits(10);
+        let written = decimal.find(rest).map_or("", |found| found.as_str());
+        self.at += written.len();
+        let (whole, decimals) = written.split_once('.').unwrap_or((written, "0"));
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let leading_zero = whole != "0" && whole.starts_with('0');
+        if self.plain && (leading_zero || !digits(whole) || !digits(decimals)) {
+            return Err(EvalError::Syntax);
         }
-        if matches!(bytes.get(self.at), Some(b'e' | b'E')) {
-            let back = self.at;
-            self.at += 1;
-            let mut exponent = String::from("e");
-            if let Some(sign @ (b'+' | b'-')) = bytes.get(self.at) {
-                exponent.push(char::from(*sign));
-                self.at += 1;
-            }
-            let digits = self.digits(10);
-            if digits.is_empty() {
-                self.at = back;
-            } else {
-                real = true;
-                text += &exponent;
-                text += &digits;
-            }
+        let text = written.replace('_', "");
+        let real = |text: &str| text.parse::<f64>().map_err(|_| EvalError::Syntax);
+        if let Some(imaginary) = text.strip_suffix(['j', 'J']) {
+            return Ok(Value::Complex(0.0, real(imaginary)?));
         }
-        let imaginary = matches!(bytes.get(self.at), Some(b'j' | b'J'));
-        if imaginary {
-            self.at += 1;
-        }
-        if real || imaginary {
-            let x: f64 = text.parse().map_err(|_| EvalError::Syntax)?;
-            return Ok(if imaginary { Value::Complex(0.0, x) } else { Value::Float(x) });
+        if text.contains(['.', 'e', 'E']) {
+            return real(&text).map(Value::Float);
         }
         let significant = text.trim_start_matches('0');
         // Leading zeros are an error except in zero itself.

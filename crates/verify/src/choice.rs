@@ -41,11 +41,8 @@ pub enum Error {
         last: char,
     },
     /// A question needs between 2 and 26 options.
-    #[error("options: found {found}, wanted 2 to {MOST_OPTIONS}")]
-    Count {
-        /// The number of options.
-        found: usize,
-    },
+    #[error("options: found {0}, wanted 2 to {MOST_OPTIONS}")]
+    Count(usize),
 }
 
 /// The letter of an option by its index.
@@ -72,7 +69,7 @@ pub struct Shown {
 /// Fails if there are fewer than 2 or more than 26 options.
 pub fn show(question: &str, options: &[&str]) -> Result<Shown, Error> {
     if !(2..=MOST_OPTIONS).contains(&options.len()) {
-        return Err(Error::Count { found: options.len() });
+        return Err(Error::Count(options.len()));
     }
     // FNV-1a over the question seeds a SplitMix64 sequence that drives a Fisher-Yates shuffle.
     let mut state = question
@@ -114,7 +111,7 @@ impl Verifier {
         let last = match options.len() {
             0 => 'Z',
             n if n <= MOST_OPTIONS => letter(n - 1),
-            n => return Err(Error::Count { found: n }),
+            n => return Err(Error::Count(n)),
         };
         let plain = boxed::plain(gold);
         let mut chars = unwrapped(&plain).chars();

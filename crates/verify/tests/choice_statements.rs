@@ -313,7 +313,7 @@ fn a_gold_that_is_no_option_is_refused() {
     assert!(Verifier::new("C", &options, Match::Letter).is_err());
     assert!(Verifier::new("Paris", &[], Match::Letter).is_err());
     assert!(Verifier::new(" (B) ", &options, Match::Letter).is_ok());
-    assert_eq!(show("q", &["one"]), Err(Error::Count { found: 1 }));
+    assert_eq!(show("q", &["one"]), Err(Error::Count(1)));
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl Instruction {
             "punctuation:no_comma" => Self::NoComma,
             _ => match Constraint::new(id, a)? {
                 Some(constraint) => Self::IfBench(constraint),
-                None => return Err(Error::Unknown { instruction: id.to_owned() }),
+                None => return Err(Error::Unknown(id.to_owned())),
             },
         })
     }

@@ -25,13 +25,8 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// There is no checker for the instruction.
-    #[error(
-        "instruction_id_list: found {instruction:?}, wanted one of IFEval's 25 or IFBench's 58 instruction types"
-    )]
-    Unknown {
-        /// The instruction's name.
-        instruction: String,
-    },
+    #[error("instruction_id_list: found {0:?}, wanted one of IFEval's 25 or IFBench's 58 instruction types")]
+    Unknown(String),
     /// An argument is missing or of the wrong kind.
     #[error("kwargs of {instruction}: {argument}: found {found}, wanted {wanted}")]
     Argument {

@@ -121,32 +121,19 @@ pub(crate) fn space_reasoning_tree(difficulty: usize, source: &mut Source<'_>) -
         }
         depth
     };
+    let siblings = |n: usize| -> Vec<usize> {
+        parent[n].map_or(Vec::new(), |p| children(p).into_iter().filter(|c| *c != n).collect())
+    };
+    let of_parent = || parent[node].map_or(Vec::new(), siblings);
     let (relation, found): (&str, Vec<usize>) = match source.below(5) {
-        0 => (
-            "siblings (others with the same parent)",
-            match parent[node] {
-                Some(p) => children(p).into_iter().filter(|c| *c != node).collect(),
-                None => Vec::new(),
-            },
-        ),
+        0 => ("siblings (others with the same parent)", siblings(node)),
         1 => (
             "cousins (those with the same grandparent but another parent)",
-            match grandparent {
-                Some(g) => {
-                    children(g).into_iter().filter(|p| Some(*p) != parent[node]).flat_map(children).collect()
-                }
-                None => Vec::new(),
-            },
+            of_parent().into_iter().flat_map(children).collect(),
         ),
         2 => ("grandchildren", children(node).into_iter().flat_map(children).collect()),
         3 => ("grandparent", grandparent.into_iter().collect()),
-        _ => (
-            "uncles and aunts (siblings of the parent)",
-            match grandparent {
-                Some(g) => children(g).into_iter().filter(|p| Some(*p) != parent[node]).collect(),
-                None => Vec::new(),
-            },
-        ),
+        _ => ("uncles and aunts (siblings of the parent)", of_parent()),
     };
     if found.is_empty() && source.chance(39, 40) {
         return None;

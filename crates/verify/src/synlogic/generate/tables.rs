@@ -4,14 +4,6 @@ use serde_json::json;
 
 use super::{Draft, Source};
 
-/// An error in a table, and its description.
-enum Damage {
-    Shifted { column: usize, by: i64, every: usize },
-    Swapped { first: usize, second: usize },
-    Reversed { column: usize },
-    Negated { column: usize },
-}
-
 const COLUMNS: [&str; 6] = ["price", "weight", "stock", "rating", "sales", "returns"];
 
 pub(crate) fn buggy_tables(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
@@ -21,45 +13,28 @@ pub(crate) fn buggy_tables(difficulty: usize, source: &mut Source<'_>) -> Option
     let original: Vec<Vec<i64>> =
         (0..rows).map(|_| (0..columns).map(|_| source.range(1, 99)).collect()).collect();
     let mut buggy = original.clone();
-    let damage = match source.below(4) {
-        0 => Damage::Shifted {
-            column: source.below(columns),
-            by: source.range(2, 20),
-            every: 2 + source.below(2),
-        },
+    // The damage, and what is told of it.
+    let told = match source.below(4) {
+        0 => {
+            let (column, by, every) = (source.below(columns), source.range(2, 20), 2 + source.below(2));
+            buggy.iter_mut().skip(every - 1).step_by(every).for_each(|row| row[column] += by);
+            let name = names[column];
+            format!("in every {}, counted from the first, {by} was added to {name}", ordinal(every))
+        }
         1 => {
             let pair = source.sample(&(0..columns).collect::<Vec<_>>(), 2);
-            Damage::Swapped { first: pair[0], second: pair[1] }
+            buggy.iter_mut().for_each(|row| row.swap(pair[0], pair[1]));
+            let (first, second) = (names[pair[0]], names[pair[1]]);
+            format!("the values of {first} and {second} were exchanged in every row, the headings were not")
         }
-        2 => Damage::Reversed { column: source.below(columns) },
-        _ => Damage::Negated { column: source.below(columns) },
-    };
-    let told = match damage {
-        Damage::Shifted { column, by, every } => {
-            buggy.iter_mut().skip(every - 1).step_by(every).for_each(|row| row[column] += by);
-            format!(
-                "in every {}, counted from the first, {by} was added to {}",
-                ordinal(every),
-                names[column]
-            )
+        2 => {
+            let column = source.below(columns);
+            buggy.iter_mut().zip(original.iter().rev()).for_each(|(row, other)| row[column] = other[column]);
+            let name = names[column];
+            format!("the values of {name} were written in reverse order, the last row's in the first row")
         }
-        Damage::Swapped { first, second } => {
-            buggy.iter_mut().for_each(|row| row.swap(first, second));
-            format!(
-                "the values of {} and {} were exchanged in every row, the headings were not",
-                names[first], names[second]
-            )
-        }
-        Damage::Reversed { column } => {
-            for r in 0..rows {
-                buggy[r][column] = original[rows - 1 - r][column];
-            }
-            format!(
-                "the values of {} were written in reverse order, the last row's in the first row",
-                names[column]
-            )
-        }
-        Damage::Negated { column } => {
+        _ => {
+            let column = source.below(columns);
             buggy.iter_mut().for_each(|row| row[column] = 100 - row[column]);
             format!("each value of {} was replaced by 100 minus it", names[column])
         }

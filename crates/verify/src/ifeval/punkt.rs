@@ -4,7 +4,7 @@
 //! procedure, without training. Positions are indices into characters.
 
 use super::characters::{is_digit, is_unicode_word};
-use crate::python_text::is_space;
+use crate::python_text::{is_space, regex};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -141,7 +141,8 @@ struct Token {
 impl Token {
     fn new(text: &[char]) -> Self {
         let lower: String = text.iter().collect::<String>().to_lowercase();
-        let kind = if is_numeric(&lower) { "##number##".to_owned() } else { lower };
+        let numeric = regex!(r"^-?[.,]?\d[\d,.-]*$").is_match(&lower);
+        let kind = if numeric { "##number##".to_owned() } else { lower };
         let mut token =
             Self { text: text.to_vec(), kind, sentence_break: false, abbreviation: false, ellipsis: false };
         token.first_pass();
@@ -194,14 +195,6 @@ impl Token {
             }
         }
     }
-}
-
-/// Whether a lower-cased token reads as a number: `-?[.,]?\d[\d,.-]*\.?`.
-fn is_numeric(token: &str) -> bool {
-    let rest = token.strip_prefix('-').unwrap_or(token);
-    let rest = rest.strip_prefix(['.', ',']).unwrap_or(rest);
-    let mut chars = rest.chars();
-    chars.next().is_some_and(is_digit) && chars.all(|c| is_digit(c) || matches!(c, ',' | '.' | '-'))
 }
 
 /// Whether `token` begins a sentence, according to the spelling of its word in training; `None` if unknown.

@@ -3,6 +3,7 @@
 
 use super::boxes::{self, Which};
 use crate::boxed;
+use crate::python_text::regex;
 use serde_json::{Number, Value};
 use std::borrow::Cow;
 
@@ -143,30 +144,15 @@ fn words(text: &str) -> usize {
 
 /// Converts a number as people write amounts, e.g. `-$1,234.50`, to plain digits; `None` for anything else.
 fn plain_number(text: &str) -> Option<String> {
-    let (negative, rest) = match text.strip_prefix(['-', '\u{2212}']) {
-        Some(rest) => (true, rest.trim_start()),
-        None => (false, text),
-    };
-    let rest = rest.strip_prefix("\\$").or_else(|| rest.strip_prefix('$')).unwrap_or(rest).trim();
-    let rest = rest.strip_suffix('$').or_else(|| rest.strip_suffix('.')).unwrap_or(rest);
-    let (whole, decimals) = rest.split_once('.').unwrap_or((rest, ""));
-    let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
-    let mut groups = whole.split(',');
-    let first = groups.next().unwrap_or_default();
-    let grouped = whole.contains(',');
-    let separated = digits(first)
-        && (!grouped || (1..=3).contains(&first.len()))
-        && groups.all(|group| group.len() == 3 && digits(group));
-    if !separated || !digits(decimals) || (whole.is_empty() && decimals.is_empty()) {
-        return None;
+    const AMOUNT: &str = r"^([-−]\s*)?(?:\\?\$)?\s*([0-9]{1,3}(?:,[0-9]{3})+|[0-9]*)(?:\.([0-9]*))?[$.]?\s*$";
+    let found = regex!(AMOUNT).captures(text)?;
+    let sign = if found.get(1).is_some() { "-" } else { "" };
+    let whole = found[2].replace(',', "");
+    match found.get(3).map_or("", |decimals| decimals.as_str()) {
+        "" if whole.is_empty() => None,
+        "" => Some(plain(&format!("{sign}{whole}")).into_owned()),
+        decimals => Some(format!("{sign}{whole}.{decimals}")),
     }
-    let mut number = String::from(if negative { "-" } else { "" });
-    number.extend(whole.chars().filter(|c| *c != ','));
-    if !decimals.is_empty() {
-        number.push('.');
-        number.push_str(decimals);
-    }
-    Some(plain(&number).into_owned())
 }
 
 /// A text without dollar signs around it and an integer's leading zeros.

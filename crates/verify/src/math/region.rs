@@ -434,22 +434,14 @@ fn combined(
 
 /// An unknown function of an unknown, alone in a relation, counts as the unknown.
 fn unknown_as_symbol(relation: &Expr) -> Expr {
-    match relation {
-        Expr::Chain(links) => Expr::Chain(links.iter().map(unknown_as_symbol).collect()),
-        Expr::Union(parts) => Expr::Union(parts.iter().map(unknown_as_symbol).collect()),
-        Expr::Intersection(parts) => Expr::Intersection(parts.iter().map(unknown_as_symbol).collect()),
-        Expr::Relation(kind, pair) => {
-            Expr::relation(*kind, unknown_side_as_symbol(&pair[0]), unknown_side_as_symbol(&pair[1]))
-        }
-        other => other.clone(),
-    }
-}
-
-fn unknown_side_as_symbol(side: &Expr) -> Expr {
-    match side {
+    let side = |side: &Expr| match side {
         Expr::Apply(name, _) => Expr::symbol(&format!("{name}()")),
         other => other.clone(),
-    }
+    };
+    relation.replaced(&mut |node| match node {
+        Expr::Relation(kind, pair) => Some(Expr::relation(*kind, side(&pair[0]), side(&pair[1]))),
+        _ => None,
+    })
 }
 
 fn holds(relation: &Expr, point: &mut Point, fuel: &mut Fuel) -> Result<Option<bool>, Exhausted> {

@@ -1,6 +1,6 @@
 //! Tasks as stories: goods_exchange, web_of_lies, time_sequence, wordscapes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::extract::{Listed, bracketed, last_group, listed, only, only_grid, only_statement, undressed};
 use super::game::{self, Game};
@@ -63,7 +63,7 @@ fn plain_pairs(source: &str) -> Option<Vec<(String, String)>> {
 /// Pairs of a person and a thing: a Python tuple of tuples of text, or the same without quotes. A person named twice
 /// keeps the first position and the last thing.
 fn ownership(text: &str) -> Vec<(String, String)> {
-    let mut pairs = Pairs::default();
+    let mut pairs = Vec::new();
     let text = strip(text);
     match python::evaluate(text) {
         Ok(Value::Tuple(items)) => {
@@ -75,34 +75,21 @@ fn ownership(text: &str) -> Vec<(String, String)> {
                     by_hand(text, &mut pairs);
                     break;
                 };
-                pairs.insert(strip(person), strip(thing));
+                pairs.push((strip(person).to_owned(), strip(thing).to_owned()));
             }
         }
         Ok(_) => {}
         Err(_) => by_hand(text, &mut pairs),
     }
-    pairs.entries
-}
-
-#[derive(Default)]
-struct Pairs {
-    entries: Vec<(String, String)>,
-    index: HashMap<String, usize>,
-}
-
-impl Pairs {
-    fn insert(&mut self, person: &str, thing: &str) {
-        if let Some(&at) = self.index.get(person) {
-            self.entries[at].1 = thing.to_owned();
-        } else {
-            self.index.insert(person.to_owned(), self.entries.len());
-            self.entries.push((person.to_owned(), thing.to_owned()));
-        }
-    }
+    let last: HashMap<String, String> = pairs.iter().cloned().collect();
+    let mut named = HashSet::new();
+    pairs.retain(|(person, _)| named.insert(person.clone()));
+    pairs.iter_mut().for_each(|(person, thing)| thing.clone_from(&last[&*person]));
+    pairs
 }
 
 /// Splits at the outermost brackets, then each part at its commas outside quotes.
-fn by_hand(text: &str, pairs: &mut Pairs) {
+fn by_hand(text: &str, pairs: &mut Vec<(String, String)>) {
     let text = text.strip_prefix('(').unwrap_or(text);
     let text = text.strip_suffix(')').unwrap_or(text);
     let mut depth = 0_i64;
@@ -127,7 +114,7 @@ fn by_hand(text: &str, pairs: &mut Pairs) {
     }
 }
 
-fn pair_by_hand(pair: &str, pairs: &mut Pairs) {
+fn pair_by_hand(pair: &str, pairs: &mut Vec<(String, String)>) {
     let pair = strip(pair);
     let pair = pair.strip_prefix('(').unwrap_or(pair);
     let pair = pair.strip_suffix(')').unwrap_or(pair);
@@ -149,7 +136,7 @@ fn pair_by_hand(pair: &str, pairs: &mut Pairs) {
     }
     let bare = |s: &str| strip(s).trim_matches(['\'', '"']).to_owned();
     if let [person, thing, ..] = parts.as_slice() {
-        pairs.insert(&bare(person), &bare(thing));
+        pairs.push((bare(person), bare(thing)));
     }
 }
 

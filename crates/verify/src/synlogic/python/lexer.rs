@@ -238,15 +238,11 @@ impl Lexer<'_> {
     }
 
     fn hex(&mut self, length: usize) -> Result<char> {
-        let digits = self.text.as_bytes().get(self.at..self.at + length).ok_or(EvalError::Syntax)?;
-        let code = digits
-            .iter()
-            .try_fold(0_u32, |n, d| n.checked_mul(16)?.checked_add(char::from(*d).to_digit(16)?))
-            .ok_or(EvalError::Syntax)?;
+        let digits = self.text.get(self.at..self.at + length);
+        let digits = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let code = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let code = code.filter(|code| *code <= 0x10_FFFF).ok_or(EvalError::Syntax)?;
         self.at += length;
-        if code > 0x10_FFFF {
-            return Err(EvalError::Syntax);
-        }
         Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 }

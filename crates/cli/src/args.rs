@@ -1,11 +1,11 @@
 //! The command line: one variant per subcommand, each handing over to its module.
 
-pub mod averages;
-pub mod compute;
-pub mod grading;
-pub mod named;
+pub(crate) mod averages;
+pub(crate) mod compute;
+pub(crate) mod grading;
+pub(crate) mod named;
 pub mod places;
-pub mod sampling;
+pub(crate) mod sampling;
 
 use crate::output::VERSION;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -21,14 +21,13 @@ mod groups;
 #[derive(Debug, Parser)]
 #[command(name = "fgrpo", version = VERSION, propagate_version = true, help_template = groups::template())]
 pub struct Cli {
-    /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 /// The subcommands, in the order of their groups.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Train a policy: SFT on demonstrations where asked for, then RL.
     #[command(after_help = crate::commands::train::EXAMPLES)]
     Train(crate::commands::train::Args),

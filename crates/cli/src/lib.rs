@@ -4,9 +4,12 @@
 //! Start reading at [`args`]: one variant per command, each handing over to its module.
 
 #[macro_use]
+extern crate fgrpo_eval;
+
+#[macro_use]
 pub mod output;
 
 pub mod args;
 mod chart;
 pub mod commands;
-pub mod report;
+mod report;

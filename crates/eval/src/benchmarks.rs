@@ -1,6 +1,5 @@
 //! Names of the paper's benchmarks and the averages over them.
 
-use crate::bad_input;
 use crate::samples::Benchmark;
 
 /// A named average over benchmarks.

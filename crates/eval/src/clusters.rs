@@ -1,7 +1,6 @@
 //! Clusters of problems: several from one source, such as a template or a text with questions. Their results are
 //! correlated, so the bootstrap draws whole clusters.
 
-use crate::bad_input;
 use crate::io::files::stem;
 use crate::io::lines::Lines;
 use crate::samples::{Benchmark, Id, files};

@@ -6,7 +6,6 @@ mod verdict;
 
 pub use pairing::{Matched, align, list, matched};
 
-use crate::bad_input;
 use crate::benchmarks::Average;
 use crate::estimate::{Measured, Tables, bootstrap, clusters};
 use crate::pass_at_k::{choose_ks, powers_of_two};

@@ -14,7 +14,6 @@ pub mod presets;
 pub mod rows;
 mod shards;
 
-use crate::bad_input;
 use crate::kind::math::is_mathematics;
 use crate::kind::{TaskKind, Truth, short_hash};
 use crate::names::Named;

@@ -9,7 +9,6 @@ mod distance;
 mod judge;
 mod replies;
 
-use crate::bad_input;
 use crate::benchmarks::{self, Averages};
 use crate::dataset;
 use crate::dataset::columns::Columns;

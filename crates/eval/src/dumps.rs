@@ -5,7 +5,6 @@
 //! of mathematics, of choice for GPQA, of instructions for IFEval. This is the one reader of these formats; the Python
 //! package uses it too.
 
-use crate::bad_input;
 use crate::benchmarks::{canonical, require_distinct};
 use crate::dataset::Problem;
 use crate::dataset::rows;

@@ -8,7 +8,6 @@
 //! ```
 
 use super::samples::SCORED;
-use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::files::{lock, write_whole};
 use crate::io::json;

@@ -8,7 +8,6 @@
 //! The file is read to its end before anything is stored, so a refused file changes nothing.
 
 use super::generations::{Generation, Generations};
-use crate::bad_input;
 use crate::dataset::{Problem, rows};
 
 use crate::row::{plain_text, shown_text};

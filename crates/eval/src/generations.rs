@@ -3,7 +3,6 @@
 //! If a process dies while writing, the last line of the file may be torn; the next process that opens the file
 //! removes it. A key is never stored twice.
 
-use crate::bad_input;
 use crate::graded::Graded;
 use crate::io::lines;
 use crate::samples::MOST_SAMPLES;

@@ -1,6 +1,5 @@
 //! Which group size suits these problems under this model: how many groups are active, and how many miss the rare tail.
 
-use crate::bad_input;
 use crate::pass_at_k::note_unscorable;
 use crate::samples::{Benchmark, ProblemCounts};
 use fgrpo_core::stats::hypergeometric::{Counts, subsample_distribution};

@@ -3,7 +3,6 @@
 //! An epoch is a sample of the problem. The scorer's own verdicts count, because the log doesn't say how to grade again; a
 //! sample that failed before it was scored is unscorable.
 
-use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::samples::{Benchmark, ProblemCounts};
 use anyhow::Context;

@@ -3,7 +3,9 @@
 //! Samples come from an engine (in `fgrpo-train`), a server or a file; problems, store, verdicts and estimates are the
 //! same for all of them. This crate knows no engine, parses no command line, prints nothing and draws nothing.
 
-// First, because the other modules use its macro.
+// First, because the other modules use their macros.
+#[macro_use]
+pub mod failure;
 #[macro_use]
 pub mod names;
 
@@ -17,7 +19,6 @@ pub mod dumps;
 pub mod estimate;
 pub mod evaluate;
 pub mod events;
-pub mod failure;
 pub mod figure;
 pub mod folder;
 pub mod from_file;

@@ -1,6 +1,5 @@
 //! Unbiased pass@k of scored samples, with intervals of a bootstrap over problems.
 
-use crate::bad_input;
 use crate::benchmarks::Averages;
 use crate::estimate::{Curve, Tables, resamples, resamples_of_all};
 use crate::graded::FollowedShares;

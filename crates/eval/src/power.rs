@@ -1,6 +1,5 @@
 //! How many problems and samples a comparison of two models needs, from samples of one.
 
-use crate::bad_input;
 use crate::samples::{Benchmark, ProblemCounts};
 use serde::Serialize;
 

@@ -1,6 +1,5 @@
 //! Problems with everything needed to prompt and grade them: one type for those of a run, a configuration or a file.
 
-use crate::bad_input;
 use crate::dataset::presets::{Preset, Prompting};
 use crate::dataset::{Message, Problem, rows};
 use crate::grade::Grader;

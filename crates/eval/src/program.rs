@@ -12,7 +12,6 @@
 //!
 //! There is no sandbox: the program runs with the user's rights.
 
-use crate::bad_input;
 use crate::graded::{Graded, LARGEST_REWARD, Response};
 use crate::io::interrupt;
 use crate::io::process_group::ProcessGroup;

@@ -1,6 +1,5 @@
 //! Rows of a data set, and how columns are found.
 
-use crate::bad_input;
 use serde_json::{Map, Value};
 
 /// One row: values by column.

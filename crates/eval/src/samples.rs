@@ -5,7 +5,6 @@
 //! name their `benchmark`; the default is the file's stem. An unscorable sample (`"verdict": "unscorable"`, or
 //! `"correct": null`) isn't part of its problem's n. It is counted separately and never as wrong.
 
-use crate::bad_input;
 use crate::dataset::rows;
 use crate::graded::Followed;
 use crate::io::files;

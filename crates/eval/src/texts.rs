@@ -2,7 +2,6 @@
 
 use super::folder::GENERATIONS;
 use super::generations::Generation;
-use crate::bad_input;
 use crate::io::lines;
 use crate::samples::{GradedSample, SCORED};
 use serde::de::DeserializeOwned;

@@ -5,18 +5,18 @@ use fgrpo_eval::benchmarks::{Average, Averages, Domain, parse};
 
 /// Which averages a table shows.
 #[derive(Debug, Clone, clap::Args)]
-pub struct AverageArgs {
+pub(crate) struct AverageArgs {
     /// What the models were trained on: no OOD average contains it.
     #[arg(long, value_parser = named::<Domain>(), default_value = "math")]
-    pub trained_on: Domain,
+    trained_on: Domain,
     /// A further average, NAME=benchmark,benchmark,...
     #[arg(long = "average", value_name = "NAME=...", value_parser = parse)]
-    pub averages: Vec<Average>,
+    averages: Vec<Average>,
 }
 
 impl AverageArgs {
     /// The averages as the library takes them.
-    pub fn averages(&self) -> Averages {
+    pub(crate) fn averages(&self) -> Averages {
         Averages { trained_on: self.trained_on, further: self.averages.clone() }
     }
 }

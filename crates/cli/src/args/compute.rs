@@ -1,6 +1,5 @@
 //! Where the embedded engine computes, as flags: the same for every command that opens a checkpoint.
 
-use fgrpo_eval::bad_input;
 use fgrpo_nn::{Device, DeviceName, Precision, Products};
 use fgrpo_train::config::{ComputeConfig, Config, threads};
 use fgrpo_train::device as devices;
@@ -12,24 +11,24 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Compute")]
 #[group(id = "compute")]
-pub struct Flags {
+pub(crate) struct Flags {
     /// Where to compute: cpu, cuda, cuda:N for the GPU with number N, or cuda:0,1 for several [default: cpu].
     #[arg(long)]
     #[serde(serialize_with = "as_text", deserialize_with = "device")]
-    pub device: Option<DeviceName>,
+    pub(crate) device: Option<DeviceName>,
     /// Threads of the CPU; 0 is one per core [default: the configuration's, or 0].
     #[arg(long, value_parser = threads)]
     #[serde(deserialize_with = "some_threads")]
-    pub threads: Option<usize>,
+    pub(crate) threads: Option<usize>,
     /// Number format of the CPU's matrix products: f32, bf16x3 (error 1e-5, faster with AMX) or bf16 [default: the configuration's, or f32].
     #[arg(long)]
-    pub products: Option<Products>,
+    pub(crate) products: Option<Products>,
     /// Number type of weights and activations on a GPU: f32 or bf16 [default: the configuration's, or f32].
     #[arg(long)]
-    pub precision: Option<Precision>,
+    pub(crate) precision: Option<Precision>,
     /// Compute a token's log-probability on a GPU in the same bits when it is sampled, scored and trained on; slower [default: the configuration's, or off].
     #[arg(long)]
-    pub exact: bool,
+    pub(crate) exact: bool,
 }
 
 fn as_text<S: Serializer>(device: &Option<DeviceName>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -46,7 +45,7 @@ fn some_threads<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usi
 
 impl Flags {
     /// The settings: those of the flags, else of the configuration.
-    pub fn settings(&self, config: Option<&Config>) -> ComputeConfig {
+    pub(crate) fn settings(&self, config: Option<&Config>) -> ComputeConfig {
         let base = config.map(|config| config.compute.clone()).unwrap_or_default();
         ComputeConfig {
             threads: self.threads.unwrap_or(base.threads),
@@ -57,8 +56,7 @@ impl Flags {
         }
     }
 
-    /// The device.
-    pub fn device(&self, config: Option<&Config>) -> anyhow::Result<Device> {
+    pub(crate) fn device(&self, config: Option<&Config>) -> anyhow::Result<Device> {
         if self.exact && self.device.is_none_or(|device| device == DeviceName::Cpu) {
             bad_input!(
                 "--exact: found --device cpu, wanted a GPU: on a CPU sampled and scored log-probabilities differ by rounding"
@@ -68,7 +66,7 @@ impl Flags {
     }
 
     /// The first flag that is given, by its name.
-    pub fn given(&self) -> Option<&'static str> {
+    pub(crate) fn given(&self) -> Option<&'static str> {
         let flags = [
             ("--device", self.device.is_some()),
             ("--threads", self.threads.is_some()),

@@ -1,18 +1,16 @@
 //! The settings of a verifier as flags, the same for every command that grades.
 
 use crate::args::named::named;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::program;
 use fgrpo_eval::verifier::{Limits, Mode, Reasoning, Settings};
 use fgrpo_verify::choice;
 use serde::{Deserialize, Serialize};
 
-/// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[value(rename_all = "lower")]
 #[serde(rename_all = "lowercase")]
-pub enum Switch {
+pub(crate) enum Switch {
     /// On.
     On,
     /// Off.
@@ -20,8 +18,7 @@ pub enum Switch {
 }
 
 impl Switch {
-    /// Whether it is on.
-    pub fn on(self) -> bool {
+    pub(crate) fn on(self) -> bool {
         self == Self::On
     }
 }
@@ -29,7 +26,7 @@ impl Switch {
 /// What counts as an answer to a multiple-choice question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ChoiceMatch {
+pub(crate) enum ChoiceMatch {
     /// The boxed letter, strictly.
     Letter,
     /// A letter in other dress, or the option's own words.
@@ -40,49 +37,49 @@ pub enum ChoiceMatch {
 #[derive(Debug, Clone, Default, clap::Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Grading")]
 #[serde(default, rename_all = "kebab-case")]
-pub struct Flags {
+pub(crate) struct Flags {
     /// Math and SynLogic: judge as the reference does, quirks included, or by what is right [default: parity; with a training configuration, its own].
     #[arg(long, value_parser = named::<Mode>())]
-    pub mode: Option<Mode>,
+    pub(crate) mode: Option<Mode>,
     /// Grade what follows the thoughts (strip), the whole text (keep), or what follows other tags than the template's, or
     /// `<think>` and `</think>` (OPEN,CLOSE) [default: strip; keep in mode parity].
     #[arg(long)]
-    pub reasoning: Option<Reasoning>,
+    pub(crate) reasoning: Option<Reasoning>,
     /// SynLogic: demand `<think>...</think>...<answer>...</answer>` [default: on; off in fgrpo verify, where the response is the answer].
     #[arg(long, value_enum)]
-    pub format_gate: Option<Switch>,
+    pub(crate) format_gate: Option<Switch>,
     /// Math, mode strict: whether 35% also equals 35, as it does in mode parity [default: off].
     #[arg(long, value_enum)]
-    pub percent_as_number: Option<Switch>,
+    pub(crate) percent_as_number: Option<Switch>,
     /// Math, mode strict: whether an operation that is not carried out is an answer, as 12+17 for 29 [default: off].
     #[arg(long, value_enum)]
-    pub accept_unfinished: Option<Switch>,
+    pub(crate) accept_unfinished: Option<Switch>,
     /// Multiple choice: what counts as an answer [default: letter].
     #[arg(long, value_enum)]
-    pub choice: Option<ChoiceMatch>,
+    pub(crate) choice: Option<ChoiceMatch>,
     /// Kind command: the program that grades and its arguments; quotes keep white space together.
     #[arg(long, visible_alias = "verifier")]
-    pub command: Option<String>,
+    pub(crate) command: Option<String>,
     /// Kind python: the function that grades.
     #[arg(long, value_name = "FILE.py:FUNCTION", conflicts_with = "command")]
-    pub grader: Option<String>,
+    pub(crate) grader: Option<String>,
     /// Kinds command and python: seconds for one answer [default: 10]; code: processor seconds for a test [default: 6].
     #[arg(long, value_name = "SECONDS")]
-    pub timeout_s: Option<f64>,
+    pub(crate) timeout_s: Option<f64>,
     /// Kind code: address space of a program in MB [default: 1024].
     #[arg(long, value_name = "MB")]
-    pub memory_mb: Option<u32>,
+    pub(crate) memory_mb: Option<u32>,
     /// Kinds command and python: further seconds for a child's first answer [default: 30].
     #[arg(long, value_name = "SECONDS")]
-    pub startup_s: Option<f64>,
+    pub(crate) startup_s: Option<f64>,
     /// Kinds command and python: least score that counts as correct [default: 1].
     #[arg(long, value_name = "SCORE")]
-    pub correct_from: Option<f64>,
+    pub(crate) correct_from: Option<f64>,
 }
 
 impl Flags {
     /// Refuses flags of kinds that aren't among `kinds`: they would change nothing.
-    pub fn for_kinds(&self, kinds: &[TaskKind]) -> anyhow::Result<()> {
+    pub(crate) fn for_kinds(&self, kinds: &[TaskKind]) -> anyhow::Result<()> {
         use TaskKind::{Choice, Code, Command, Math, Python, SynLogic};
         // Field by field and without `..`: a flag added later doesn't compile until it is decided about here.
         let Self {
@@ -122,7 +119,7 @@ impl Flags {
     }
 
     /// `settings` with what the flags say in place of it.
-    pub fn over(&self, settings: Settings) -> anyhow::Result<Settings> {
+    pub(crate) fn over(&self, settings: Settings) -> anyhow::Result<Settings> {
         // Field by field and without `..`: a setting added later doesn't compile until it is decided about here.
         let Settings {
             mode,

@@ -5,12 +5,14 @@ use fgrpo_eval::names::Named;
 use std::path::PathBuf;
 
 /// A flag's value among the names of `T`.
-pub fn named<T: Named>() -> impl TypedValueParser<Value = T> {
+pub(crate) fn named<T: Named>() -> impl TypedValueParser<Value = T> {
     named_with(|value: T| Some(value.about()))
 }
 
 /// A flag's value among the names of `T` for which there is a help text.
-pub fn named_with<T: Named>(help: impl Fn(T) -> Option<&'static str>) -> impl TypedValueParser<Value = T> {
+pub(crate) fn named_with<T: Named>(
+    help: impl Fn(T) -> Option<&'static str>,
+) -> impl TypedValueParser<Value = T> {
     let values =
         T::NAMES.iter().filter_map(|(value, name, _)| Some(PossibleValue::new(*name).help(help(*value)?)));
     PossibleValuesParser::new(values.collect::<Vec<_>>())
@@ -18,7 +20,7 @@ pub fn named_with<T: Named>(help: impl Fn(T) -> Option<&'static str>) -> impl Ty
 }
 
 /// A flag's value of the form NAME=PATH.
-pub fn named_path(text: &str) -> Result<(String, PathBuf), String> {
+pub(crate) fn named_path(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
         _ => Err("wanted NAME=PATH".to_owned()),

@@ -2,7 +2,6 @@
 //! paths of every training configuration, go through here before a command works with them.
 
 use crate::output::progress::Console;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::Stopped;

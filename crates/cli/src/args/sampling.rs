@@ -3,29 +3,28 @@
 use fgrpo_eval::io::server::sampling::RequestSampling;
 use serde::{Deserialize, Serialize};
 
-/// How tokens are drawn.
 #[derive(Debug, Clone, Copy, Default, clap::Args, Serialize, Deserialize)]
 #[command(next_help_heading = "Sampling")]
 #[serde(default, rename_all = "kebab-case")]
 #[group(id = "sampling")]
-pub struct Flags {
+pub(crate) struct Flags {
     /// Sampling temperature; 0 picks the most likely token [default: 1].
     #[arg(long)]
-    pub temperature: Option<f64>,
+    pub(crate) temperature: Option<f64>,
     /// Top-p (nucleus) sampling; 1 is off [default: 1].
     #[arg(long)]
-    pub top_p: Option<f64>,
+    pub(crate) top_p: Option<f64>,
     /// Top-k sampling; 0 is off [default: 0].
     #[arg(long)]
-    pub top_k: Option<usize>,
+    pub(crate) top_k: Option<usize>,
     /// Min-p sampling: tokens need at least this fraction of the most likely token's probability; 0 is off [default: 0].
     #[arg(long)]
-    pub min_p: Option<f64>,
+    pub(crate) min_p: Option<f64>,
 }
 
 impl Flags {
     /// The settings, with this limit on a completion's length.
-    pub fn settings(&self, max_tokens: usize) -> anyhow::Result<RequestSampling> {
+    pub(crate) fn settings(&self, max_tokens: usize) -> anyhow::Result<RequestSampling> {
         let settings = RequestSampling {
             temperature: self.temperature.unwrap_or(1.0),
             top_p: self.top_p.unwrap_or(1.0),

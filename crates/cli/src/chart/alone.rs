@@ -5,7 +5,6 @@
 use super::axis::width;
 use super::{Drawing, Frame};
 use crate::output::format::escape;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::figure::{Colour, Curve, Figure, Key, Legend, Panel};
 use fgrpo_eval::io::files::write_whole;
 use std::fmt::Write;

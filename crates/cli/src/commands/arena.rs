@@ -33,15 +33,13 @@ use std::path::PathBuf;
   fgrpo arena run --tasks maze --methods grpo,mine,steep --seeds 2
   fgrpo arena table --plot front.svg
   fgrpo arena map --a 0,0.5,1 --b -1,0,0.5 --plot map.svg")]
-pub struct Args {
-    /// What to do.
+pub(crate) struct Args {
     #[command(subcommand)]
-    pub what: What,
+    what: What,
 }
 
-/// What to do.
 #[derive(Debug, Subcommand)]
-pub enum What {
+pub(crate) enum What {
     /// The methods, with their estimators, losses and sources.
     List {
         /// Print one JSON value.
@@ -73,75 +71,70 @@ pub enum What {
     Map(MapArgs),
 }
 
-/// The flags of `arena run`.
 #[derive(Debug, clap::Args)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// The methods, by name [default: all]; the baseline is trained too.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub methods: Vec<String>,
+    methods: Vec<String>,
     /// The tasks: maze, arithmetic, puzzles, or configuration files.
     #[arg(long, value_name = "TASK,...", value_delimiter = ',', default_value = "maze")]
-    pub tasks: Vec<String>,
+    tasks: Vec<String>,
     /// Number of seeds, from 1 on.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    pub seeds: u64,
+    seeds: u64,
     /// Choose each method's learning rate and own parameter first, by runs of a seed that the table leaves out: three values
     /// of each, by the mean of pass@1 and pass@k after training.
     #[arg(long)]
-    pub tune: bool,
+    tune: bool,
     /// Change a key for all runs; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    set: Vec<String>,
     /// Where to compute.
     #[arg(long, default_value = "cpu")]
-    pub device: DeviceName,
-    /// How many runs at the same time.
+    device: DeviceName,
     #[command(flatten)]
-    pub jobs: Jobs,
+    jobs: Jobs,
     /// Check every run and print its folder; train nothing.
     #[arg(long)]
-    pub dry_run: bool,
-    /// How the table is printed.
+    dry_run: bool,
     #[command(flatten)]
-    pub table: TableArgs,
+    table: TableArgs,
 }
 
-/// The flags of `arena map`.
 #[derive(Debug, clap::Args)]
-pub struct MapArgs {
+pub(crate) struct MapArgs {
     /// Exponents of the success rate's inverse.
     #[arg(long, value_name = "A,...", value_delimiter = ',', allow_hyphen_values = true, default_values_t = [0.0, 0.5, 1.0, 1.5])]
-    pub a: Vec<f64>,
+    a: Vec<f64>,
     /// Exponents of the failure rate's inverse.
     #[arg(long, value_name = "B,...", value_delimiter = ',', allow_hyphen_values = true, default_values_t = [-3.0, -1.0, 0.0, 0.5, 1.0])]
-    pub b: Vec<f64>,
+    b: Vec<f64>,
     /// The task: maze, arithmetic, puzzles, or a configuration file.
     #[arg(long, default_value = "maze")]
-    pub task: String,
+    task: String,
     /// Number of seeds, from 1 on.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    pub seeds: u64,
+    seeds: u64,
     /// Change a key for all runs; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    set: Vec<String>,
     /// Folder of the runs, or a file that --json has written, of which nothing is trained.
     #[arg(long, value_name = "DIR", default_value = "runs/arena-map")]
-    pub out: PathBuf,
+    out: PathBuf,
     /// Where to compute.
     #[arg(long, default_value = "cpu")]
-    pub device: DeviceName,
-    /// How many runs at the same time.
+    device: DeviceName,
     #[command(flatten)]
-    pub jobs: Jobs,
+    jobs: Jobs,
     /// Print one JSON value, with intervals and differences from GRPO's pair, fractions in place of percentages.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    format: Format,
     /// Draw the map into this file, .svg.
     #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
+    plot: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -149,7 +142,7 @@ pub struct MapArgs {
 /// # Errors
 /// Bad input: an unknown method or task, a setting that is no configuration, a folder with runs of another one. Otherwise
 /// what a run fails with.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.what {
         What::List { json } => list(*json),
         What::Add { name, set, advantage, source, replace } => {

@@ -30,52 +30,50 @@ use std::path::{Path, PathBuf};
     fgrpo compare a.jsonl b.jsonl -k 8 --method monte-carlo --iterations 50000\n\n\
     Differences are B - A. The test conditions on the problem set: it says whether the models differ on these \
     problems. The bootstrap beside it asks whether they would on other problems of the kind.")]
-pub struct Args {
+pub(crate) struct Args {
     /// Samples of model A: a file, an evaluation folder, or a folder with a .jsonl per benchmark.
-    pub a: PathBuf,
+    a: PathBuf,
     /// Samples of model B.
-    pub b: PathBuf,
+    b: PathBuf,
     /// Values of k [default: 1 and the largest power of two up to 256 and the subsample's size].
     #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',')]
-    pub ks: Vec<u64>,
+    ks: Vec<u64>,
     /// Size m of a subsample [default: half of the samples, at most 256; k where that is larger].
     #[arg(long, value_name = "M")]
-    pub m: Option<u64>,
+    m: Option<u64>,
     /// How the test is computed.
     #[arg(long, value_parser = named::<Method>(), default_value = "exact")]
-    pub method: Method,
+    method: Method,
     /// Iterations of the simulation.
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
-    pub iterations: u64,
+    iterations: u64,
     /// Resamples of the problem bootstrap.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
-    pub resamples: u64,
+    resamples: u64,
     /// Problems with the same value of this field of their samples' lines are a cluster: intervals and the bootstrap draw
     /// whole clusters.
     #[arg(long, value_name = "FIELD")]
-    pub cluster: Option<String>,
+    cluster: Option<String>,
     /// Print one JSON value, fractions in place of percentages.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
-    /// Averages over benchmarks.
+    format: Format,
     #[command(flatten)]
-    pub averages: AverageArgs,
+    averages: AverageArgs,
     /// Allow problems with different numbers of samples.
     #[arg(long)]
-    pub uneven: bool,
+    uneven: bool,
     /// Write a page with both models' curves as well.
     #[arg(long, value_name = "FILE.html")]
-    pub html: Option<PathBuf>,
+    html: Option<PathBuf>,
     /// Seed of the simulation and the bootstrap.
     #[arg(long, default_value_t = 0)]
-    pub seed: u64,
+    seed: u64,
 }
 
-/// Runs the command.
-pub fn run(mut args: Args) -> anyhow::Result<()> {
+pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     (args.a, args.b) = (places::samples(args.a)?, places::samples(args.b)?);
     let args = &args;
     let (mut a, mut b) = (dumps::read(&args.a)?, dumps::read(&args.b)?);

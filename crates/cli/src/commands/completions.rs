@@ -14,21 +14,19 @@ use std::path::{Path, PathBuf};
   fgrpo completions zsh --out ~/.zfunc                   # with ~/.zfunc in fpath
   fgrpo completions fish --out ~/.config/fish/completions
   fgrpo completions man --out ~/.local/share/man/man1    # then: man fgrpo-train")]
-pub struct Args {
+pub(crate) struct Args {
     /// The shell, or the manual pages.
     #[arg(value_enum)]
-    pub what: What,
+    what: What,
     /// A folder to write into: the shell's file under its usual name, or a manual page for each command. Without it
     /// the file, or the first manual page, goes to standard output.
     #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
+    out: Option<PathBuf>,
 }
 
-/// The shell, or the manual pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-#[allow(missing_docs)]
 #[value(rename_all = "lower")]
-pub enum What {
+pub(crate) enum What {
     Bash,
     Zsh,
     Fish,
@@ -52,7 +50,7 @@ impl What {
 }
 
 /// Runs the command; `program` is the command line that is completed and described.
-pub fn run(args: &Args, program: Command) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args, program: Command) -> anyhow::Result<()> {
     let Some(folder) = &args.out else {
         let text = match args.what.shell() {
             Some(shell) => script(shell, program),

@@ -1,6 +1,5 @@
 //! `fgrpo configs`: the configurations that the program carries.
 
-use fgrpo_eval::bad_input;
 use fgrpo_train::config::{Config, builtin};
 
 /// List the built-in configurations, or print one.
@@ -11,15 +10,13 @@ Examples:
   fgrpo configs show maze-quick > mine.toml
   fgrpo configs schema > fgrpo.schema.json      # then, as the first line of a configuration: #:schema ./fgrpo.schema.json
   fgrpo train maze-quick")]
-pub struct Args {
-    /// What to print.
+pub(crate) struct Args {
     #[command(subcommand)]
-    pub what: What,
+    what: What,
 }
 
-/// What to print.
 #[derive(Debug, clap::Subcommand)]
-pub enum What {
+pub(crate) enum What {
     /// Their names, and what each is about.
     List,
     /// The text of one, to be changed and kept.
@@ -31,8 +28,7 @@ pub enum What {
     Schema,
 }
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.what {
         What::List => {
             let widest = builtin::CONFIGS.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

@@ -6,7 +6,6 @@
 
 use anyhow::Context;
 use fgrpo_core::rng::Key;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::Problem;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::partial_file;
@@ -22,17 +21,14 @@ mod parquet_file;
 mod show;
 mod words;
 
-/// Generate training data, or show a data set as a model sees it.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// The subcommand.
+pub(crate) struct Args {
     #[command(subcommand)]
-    pub kind: Kind,
+    kind: Kind,
 }
 
-/// The subcommands.
 #[derive(Debug, clap::Subcommand)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Logic problems of the SynLogic tasks, in the columns of the public data.
     #[command(name = "synlogic")]
     SynLogic(SynLogic),
@@ -50,32 +46,31 @@ pub enum Kind {
     fgrpo data synlogic --task sudoku --n 1000 --difficulty 3 --seed 1 --out sudoku.jsonl\n  \
     fgrpo data synlogic --task all --n 33000 --difficulty 5 --seed 1 --ask-format --out train.parquet\n\n\
     Columns: data_source, prompt, ability, reward_model, extra_info.game_data_str.")]
-pub struct SynLogic {
+pub(crate) struct SynLogic {
     /// The task, several separated by commas, or `all` for those with a generator. Several tasks alternate.
     #[arg(long, value_name = "TASK,...", value_delimiter = ',', required = true)]
-    pub task: Vec<String>,
+    task: Vec<String>,
     /// Number of problems.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
-    pub n: u64,
+    n: u64,
     /// From 1 (easy) to 10 (hard).
     #[arg(long, value_name = "D", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10))]
-    pub difficulty: u32,
+    difficulty: u32,
     /// Seed of the problems.
     #[arg(long, default_value_t = 0)]
-    pub seed: u64,
+    seed: u64,
     /// Output file: .jsonl or .parquet.
     #[arg(long, value_name = "FILE")]
-    pub out: PathBuf,
+    out: PathBuf,
     /// Ask for `<think>` and `<answer>` tags in the prompt, as the verifier's format gate requires.
     #[arg(long)]
-    pub ask_format: bool,
+    ask_format: bool,
     /// Store a correct answer in reward_model.ground_truth (the verifiers don't read it).
     #[arg(long)]
-    pub with_solution: bool,
+    with_solution: bool,
 }
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.kind {
         Kind::SynLogic(args) => synlogic(args),
         Kind::Arithmetic(args) => arithmetic::run(args),

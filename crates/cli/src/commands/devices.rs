@@ -5,17 +5,15 @@ use fgrpo_eval::io::machine;
 use fgrpo_nn::Products;
 use serde_json::{Value, json};
 
-/// Print the devices that --device accepts on this machine, and why others can't be used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  fgrpo devices\n  fgrpo devices --json")]
-pub struct Args {
+pub(crate) struct Args {
     /// Print one JSON value.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
 }
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut devices: Vec<(String, Result<Vec<String>, String>)> = vec![("cpu".to_owned(), Ok(processor()))];
     match fgrpo_nn::gpus() {
         Err(why) => devices.push(("cuda".to_owned(), Err(why.to_string()))),

@@ -17,58 +17,57 @@ use std::path::PathBuf;
     fgrpo diversity eval-grpo eval-f-grpo                         # character n-grams, offline\n  \
     fgrpo diversity eval-grpo eval-f-grpo --by embeddings --server http://localhost:8000 --model Qwen3-Embedding-8B\n  \
     fgrpo diversity eval-grpo eval-f-grpo --by judge --server https://api.example.com --model judge --data aime24.jsonl --benchmark aime24")]
-pub struct Args {
+pub(crate) struct Args {
     /// Evaluation folders, one per model.
     #[arg(required = true, value_name = "EVAL")]
-    pub folders: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
     /// What is measured.
     #[arg(long, value_parser = named::<Measure>(), default_value = "ngram")]
-    pub by: Measure,
+    by: Measure,
     /// An OpenAI-compatible server of embeddings or of the judge.
     #[arg(long, value_name = "URL")]
-    pub server: Option<String>,
+    server: Option<String>,
     /// The served model.
     #[arg(long)]
-    pub model: Option<String>,
+    model: Option<String>,
     /// Embeddings made elsewhere, a file per folder: {"problem", "sample", "embedding": [...]} per line.
     #[arg(long = "embeddings", value_name = "FILE")]
-    pub files: Vec<PathBuf>,
+    files: Vec<PathBuf>,
     /// Sent as truncate_prompt_tokens with embedding requests, where the server knows it (the paper: 8192).
     #[arg(long, value_name = "TOKENS")]
-    pub max_tokens: Option<u64>,
+    max_tokens: Option<u64>,
     /// Only these benchmarks.
     #[arg(long = "benchmark", value_name = "NAME")]
-    pub only: Vec<String>,
-    /// Averages over benchmarks.
+    only: Vec<String>,
     #[command(flatten)]
-    pub averages: AverageArgs,
+    averages: AverageArgs,
     /// Length of the character n-grams.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=16))]
-    pub ngram: u64,
+    ngram: u64,
     /// Requests under way at once.
     #[arg(long, default_value_t = 16)]
-    pub concurrency: usize,
+    concurrency: usize,
     /// Files of the data sets, as `fgrpo eval` took them: a judge sees the problem beside its solutions.
     #[arg(long, value_name = "FILE")]
-    pub data: Vec<PathBuf>,
+    data: Vec<PathBuf>,
     /// What the files of --data hold.
     #[arg(long, value_parser = named::<TaskKind>(), default_value = "math")]
-    pub task: TaskKind,
+    task: TaskKind,
     /// Columns of --data that have unusual names, e.g. prompt=question,answer=final.
     #[arg(long, value_name = "WHAT=COLUMN,...")]
-    pub columns: Option<Columns>,
+    columns: Option<Columns>,
     /// The judge's server software, which decides the sampling fields it is sent [default: those of vLLM, SGLang and llama.cpp together].
     #[arg(long, value_parser = named::<ServerApi>())]
-    pub server_api: Option<ServerApi>,
+    server_api: Option<ServerApi>,
     /// Environment variable that holds the server's key [default: OPENAI_API_KEY where it is set].
     #[arg(long, value_name = "VARIABLE")]
-    pub key_env: Option<String>,
+    key_env: Option<String>,
     /// Print one JSON value.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    format: Format,
 }
 
 impl Args {
@@ -95,8 +94,7 @@ impl Args {
     }
 }
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let found = measure(&args.settings()?)?;
     if args.json || args.format == Format::Json {
         outln!("{}", serde_json::to_string(&found)?);

@@ -1,10 +1,9 @@
 //! `--dry-run`: the resolved configuration, the rejected rows of its data files, and what a run of it needs.
 
-pub mod rejected;
+pub(crate) mod rejected;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use fgrpo_eval::amounts::{bytes, duration};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::FilterReport;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_nn::DeviceName;
@@ -17,24 +16,23 @@ use fgrpo_train::run::needs::{
 };
 use std::path::{Path, PathBuf};
 
-/// The flags of a dry run.
 #[derive(Debug, clap::Args)]
-pub struct Flags {
+pub(crate) struct Flags {
     /// Print the resolved configuration, the rejected rows of data files, and the memory, disk and time needed, and
     /// exit.
     #[arg(long = "dry-run", id = "dry_run")]
-    pub wanted: bool,
+    pub(crate) wanted: bool,
     /// With --dry-run: write every rejected row to this file of JSON lines, with its file, row, reason and what was
     /// found.
     #[arg(long, value_name = "FILE", requires = "dry_run")]
-    pub rejected: Option<PathBuf>,
+    pub(crate) rejected: Option<PathBuf>,
     /// With --dry-run --device cuda: compare with the memory of GPUs of this kind instead of those of this machine.
     #[arg(long, value_name = "KIND", requires = "dry_run", value_parser = gpu_kind())]
-    pub gpu: Option<Room>,
+    pub(crate) gpu: Option<Room>,
     /// With --dry-run: mean numbers of tokens of a prompt and of a completion, for the time [default: from the data,
     /// else the longest].
     #[arg(long, value_name = "PROMPT,COMPLETION", requires = "dry_run", value_parser = mean_tokens)]
-    pub mean_tokens: Option<[f64; 2]>,
+    pub(crate) mean_tokens: Option<[f64; 2]>,
 }
 
 fn gpu_kind() -> impl TypedValueParser<Value = Room> {
@@ -56,7 +54,7 @@ fn mean_tokens(text: &str) -> Result<[f64; 2], String> {
 
 /// Prints the resolved configuration to stdout, and to stderr the rejected rows and the needs, also those of a GPU that
 /// isn't there. Returns the task where its files are there; `check` gets it first, with the configuration in steps.
-pub fn run(
+pub(crate) fn run(
     config: &Config,
     device: DeviceName,
     flags: &Flags,

@@ -4,15 +4,14 @@
 //! earlier run of the command stopped.
 
 mod examples;
-pub mod flags;
-pub mod report;
-pub mod settings;
-pub mod suite;
+pub(crate) mod flags;
+pub(crate) mod report;
+pub(crate) mod settings;
+pub(crate) mod suite;
 
-pub use settings::Flags;
+pub(crate) use settings::Flags;
 
 use crate::output::progress::Console;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::Problem;
 use fgrpo_eval::dataset::presets::Preset;
 use fgrpo_eval::evaluate::{Source as Sampler, evaluate};
@@ -55,21 +54,18 @@ use std::path::Path;
     fgrpo eval --suite paper --data-root data --models Qwen2.5-7B/GRPO=grpo/ --models Qwen2.5-7B/F-GRPO=focal/ --out evals\n\n\
     Then: fgrpo compare eval-base eval-b -k 1,256; of a suite: fgrpo paper table-1 --from evals"
 )]
-pub struct Args {
-    /// One evaluation.
+pub(crate) struct Args {
     #[command(flatten)]
-    pub flags: Flags,
-    /// The paper's nine.
+    flags: Flags,
     #[command(flatten)]
-    pub suite: suite::Flags,
+    suite: suite::Flags,
 }
 
 /// What a user of this command changes where answers can't be read.
 const REMEDIES: Remedies =
     Remedies { limit: "--max-tokens", no_thinking: "--thinking off", prompt: "--preset or --system" };
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (flags, training) = args.flags.resolved()?;
     match &args.suite.data_root {
         Some(root) => suite::run(&args.suite, &flags, root),
@@ -78,7 +74,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// One evaluation. `beside` are the kinds of other evaluations that its flags are meant for too.
-pub fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind]) -> anyhow::Result<()> {
+pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind]) -> anyhow::Result<()> {
     let Some(out) = &flags.out else { bad_input!("--out: wanted the evaluation folder") };
     let source = flags.source()?;
     interrupt::listen();

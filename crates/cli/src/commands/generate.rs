@@ -10,7 +10,6 @@ use crate::args::sampling;
 use crate::output::streams;
 use anyhow::Context;
 use fgrpo_core::rng::Key;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::Message;
 use fgrpo_eval::dataset::{self, Problem, columns::Columns, format::FileFormat};
 use fgrpo_eval::failure::{OrBadInput, Stopped};
@@ -45,53 +44,50 @@ mod stream;
 
 A file of rows (.jsonl, .csv, .parquet, ...) is a file of prompts; of any other file the text is the prompt.
 `fgrpo eval --samples` reads the lines printed for a file.")]
-pub struct Args {
+pub(crate) struct Args {
     /// The prompt, a file with prompts, or - for a prompt on standard input.
     #[arg(value_name = "PROMPT|FILE")]
-    pub prompt: Option<String>,
+    prompt: Option<String>,
     /// Checkpoint folder with its tokenizer, or a .gguf file.
     #[arg(long, value_name = "DIR")]
-    pub model: PathBuf,
+    model: PathBuf,
     /// A LoRA adapter for it, in PEFT's format.
     #[arg(long, value_name = "DIR")]
-    pub adapter: Option<PathBuf>,
+    adapter: Option<PathBuf>,
     /// Chat interactively; each line is a message.
     #[arg(short, long, conflicts_with = "raw")]
-    pub interactive: bool,
+    interactive: bool,
     /// A system prompt.
     #[arg(long, help_heading = "Prompt")]
-    pub system: Option<String>,
+    system: Option<String>,
     /// Thinking mode of the chat template [default: the template's own].
     #[arg(long, value_enum, help_heading = "Prompt")]
-    pub thinking: Option<Switch>,
+    thinking: Option<Switch>,
     /// Continue the text as it is, without the chat template.
     #[arg(long, conflicts_with_all = ["system", "thinking"], help_heading = "Prompt")]
-    pub raw: bool,
+    raw: bool,
     /// Columns of the file by name, if they aren't found by themselves, e.g. prompt=question.
     #[arg(long, value_name = "WHAT=COLUMN,...", help_heading = "Prompt")]
-    pub columns: Option<Columns>,
-    /// How tokens are drawn.
+    columns: Option<Columns>,
     #[command(flatten)]
-    pub sampling: sampling::Flags,
+    sampling: sampling::Flags,
     /// Maximum answer length in tokens; the model's context may end it earlier.
     #[arg(long, default_value_t = 1024, help_heading = "Sampling")]
-    pub max_tokens: usize,
+    max_tokens: usize,
     /// A text that ends an answer, in addition to the model's end tokens; repeatable.
     #[arg(long, help_heading = "Sampling")]
-    pub stop: Vec<String>,
+    stop: Vec<String>,
     /// Seed of the sampling.
     #[arg(long, default_value_t = 0, help_heading = "Sampling")]
-    pub seed: u64,
-    /// Where the engine computes.
+    seed: u64,
     #[command(flatten)]
-    pub compute: compute::Flags,
+    compute: compute::Flags,
 }
 
 /// Prompts of a file sampled at a time.
 const PROMPTS_AT_ONCE: usize = 256;
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let drawing = args.sampling.settings(args.max_tokens)?;
     let question = args.question()?;
     interrupt::listen();

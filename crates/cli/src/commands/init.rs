@@ -2,7 +2,6 @@
 
 use anyhow::Context;
 use fgrpo_core::rng::Key;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::{Existing, publish};
 use fgrpo_eval::io::machine::fits;
@@ -17,73 +16,69 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   fgrpo init --arch qwen3 --vocab-size 512 --out models/tiny
   fgrpo init --arch llama --hidden-size 256 --layers 6 --heads 8 --kv-heads 2 --dtype bf16 --out models/small")]
-pub struct Args {
+pub(crate) struct Args {
     /// Family.
     #[arg(long, value_enum)]
-    pub arch: Arch,
+    arch: Arch,
     /// Size of the vocabulary [default: the tokenizer's, or 512 without one].
     #[arg(long)]
-    pub vocab_size: Option<usize>,
+    vocab_size: Option<usize>,
     /// Width of the residual stream.
     #[arg(long, default_value_t = 128)]
-    pub hidden_size: usize,
+    hidden_size: usize,
     /// Inner width of the SwiGLU block [default: 3 x hidden size].
     #[arg(long)]
-    pub intermediate_size: Option<usize>,
+    intermediate_size: Option<usize>,
     /// Decoder layers.
     #[arg(long, default_value_t = 4)]
-    pub layers: usize,
+    layers: usize,
     /// Query heads.
     #[arg(long, default_value_t = 4)]
-    pub heads: usize,
+    heads: usize,
     /// Key/value heads.
     #[arg(long, default_value_t = 2)]
-    pub kv_heads: usize,
+    kv_heads: usize,
     /// Size of a head [default: hidden size / heads].
     #[arg(long)]
-    pub head_dim: Option<usize>,
+    head_dim: Option<usize>,
     /// Base of the rotary frequencies.
     #[arg(long, default_value_t = 1e6)]
-    pub rope_theta: f64,
+    rope_theta: f64,
     /// Llama 3's scaling of rotary frequencies, by this factor.
     #[arg(long, value_name = "FACTOR")]
     pub llama3_scaling: Option<f64>,
     /// Longest context.
     #[arg(long, default_value_t = 4096)]
-    pub context: usize,
+    context: usize,
     /// Give the vocabulary head its own weights, instead of the embedding's.
     #[arg(long)]
-    pub untied: bool,
+    untied: bool,
     /// Standard deviation of the initial weights.
     #[arg(long, default_value_t = 0.02)]
-    pub std: f32,
+    std: f32,
     /// Number format of the weights.
     #[arg(long, value_enum, default_value_t = DtypeName::F32)]
-    pub dtype: DtypeName,
+    dtype: DtypeName,
     /// Seed of the weights.
     #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+    seed: u64,
     /// Folder with the tokenizer files to copy; the end tokens are those of its chat template.
     #[arg(long, value_name = "DIR")]
-    pub tokenizer: Option<PathBuf>,
+    tokenizer: Option<PathBuf>,
     /// Checkpoint folder to create.
     #[arg(long)]
-    pub out: PathBuf,
+    out: PathBuf,
 }
 
-/// Families.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-#[allow(missing_docs)]
-pub enum Arch {
+pub(crate) enum Arch {
     Qwen2,
     Qwen3,
     Llama,
 }
 
-/// Number formats.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-#[allow(missing_docs)]
-pub enum DtypeName {
+pub(crate) enum DtypeName {
     F32,
     Bf16,
     F16,
@@ -99,8 +94,7 @@ impl DtypeName {
     }
 }
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.out.exists() {
         bad_input!("--out: {} exists already, wanted a new folder", args.out.display());
     }

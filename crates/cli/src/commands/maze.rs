@@ -1,46 +1,40 @@
 //! `fgrpo maze show`: draw a maze, its target and its tokens.
 
 use fgrpo_core::maze::{self, Split, tokens};
-use fgrpo_eval::bad_input;
 
-/// Mazes.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// The subcommand.
+pub(crate) struct Args {
     #[command(subcommand)]
-    pub command: Command,
+    command: Command,
 }
 
-/// The subcommands.
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Draw a maze, its target and its tokens.
     #[command(after_help = "Example:\n  fgrpo maze show --size 17 --seed 0 --index 3")]
     Show(ShowArgs),
 }
 
-/// Which maze.
 #[derive(Debug, clap::Args)]
-pub struct ShowArgs {
+pub(crate) struct ShowArgs {
     /// Cells along an edge: odd, at least 5.
     #[arg(long, default_value_t = 17)]
-    pub size: usize,
+    size: usize,
     /// Seed of the mazes (`task.seed` of a configuration).
     #[arg(long, default_value_t = 0)]
-    pub seed: u64,
+    seed: u64,
     /// Index in its split.
     #[arg(long, default_value_t = 0)]
-    pub index: u64,
+    index: u64,
     /// Draw a held-out maze instead of a training maze.
     #[arg(long)]
-    pub held_out: bool,
+    held_out: bool,
     /// Print one JSON object instead of a drawing.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
 }
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let Command::Show(args) = &args.command;
     if !maze::valid_size(args.size) {
         bad_input!("--size: found {}, wanted {}", args.size, maze::VALID_SIZES);

@@ -2,7 +2,6 @@
 
 use crate::args::places;
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::{Existing, publish};
 use fgrpo_nn::Device;
@@ -27,28 +26,26 @@ ones too: an adapter of a base in nf4 is more exact beside that base.
 
 A name that ends in .gguf becomes one file for llama.cpp, Ollama and others, with tokenizer, chat template and end tokens; \
 its matrices are in f32, f16, bf16 or q8_0.")]
-pub struct Args {
+pub(crate) struct Args {
     /// The base model's checkpoint folder or .gguf file.
     #[arg(long, value_name = "DIR|FILE")]
-    pub model: PathBuf,
+    model: PathBuf,
     /// The adapter's folder; without it, the model is written in the number format alone.
     #[arg(long, value_name = "DIR")]
-    pub adapter: Option<PathBuf>,
+    adapter: Option<PathBuf>,
     /// Checkpoint folder or .gguf file to create.
     #[arg(long, value_name = "DIR|FILE")]
-    pub out: PathBuf,
+    out: PathBuf,
     /// Number format of the weights.
     #[arg(long, value_enum, default_value_t = Format::F32)]
-    pub dtype: Format,
+    dtype: Format,
     /// Threads; 0 is one per core.
     #[arg(long, default_value_t = 0, value_parser = fgrpo_train::config::threads)]
-    pub threads: usize,
+    threads: usize,
 }
 
-/// Number formats of a model.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-#[allow(missing_docs)]
-pub enum Format {
+pub(crate) enum Format {
     F32,
     Bf16,
     F16,
@@ -58,7 +55,7 @@ pub enum Format {
 }
 
 /// Runs the command; the folder's path goes to stdout.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.out.exists() {
         bad_input!("--out: {} exists already, wanted a new name", args.out.display());
     }

@@ -5,7 +5,6 @@ use super::eval::settings::{Flags, Source};
 use crate::args::named::named_path;
 use crate::args::places;
 use crate::output::table::{Format, Render};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::folder::PROMPTS;
 use fgrpo_eval::prompts::PromptRecord;
 use fgrpo_eval::table::Table;
@@ -19,33 +18,33 @@ use std::path::{Path, PathBuf};
     fgrpo nll eval-base --base base/ --model GRPO=grpo/ --model F-GRPO=f-grpo/\n  \
     fgrpo nll eval-base --base base/ --model trained=run/checkpoints/step-000800 -- --task math --data train.jsonl\n\n\
     The paper: 256 training prompts, 800 samples each of the base model, the top 1 % of the correct ones.")]
-pub struct Args {
+pub(crate) struct Args {
     /// The base model's evaluation folder.
-    pub folder: PathBuf,
+    folder: PathBuf,
     /// The base model's checkpoint.
     #[arg(long, value_name = "DIR")]
-    pub base: PathBuf,
+    base: PathBuf,
     /// A trained model, NAME=DIR; repeatable. The others are compared with the first.
     #[arg(long = "model", value_name = "NAME=DIR", required = true, value_parser = named_path)]
-    pub models: Vec<(String, PathBuf)>,
+    models: Vec<(String, PathBuf)>,
     /// The rare share of the correct samples.
     #[arg(long, value_name = "SHARE", default_value_t = 0.01)]
-    pub share: f64,
+    share: f64,
     /// Smallest pool of distinct completed correct samples that a problem's rare subset is taken from.
     #[arg(long, value_name = "SAMPLES", default_value_t = 100)]
-    pub pool: usize,
+    pool: usize,
     /// Size of a problem's rare subset.
     #[arg(long, value_name = "SAMPLES", default_value_t = 5)]
-    pub least: usize,
+    least: usize,
     /// Leave out samples that have more tokens than the models have positions once their text is tokenised again [default: refuse them].
     #[arg(long)]
-    pub leave_out_long: bool,
+    leave_out_long: bool,
     /// Behind --: which of the folder's problems, by the flags of fgrpo eval or a training configuration [default: all]. The prompts are the folder's.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "EVAL FLAGS")]
-    pub rest: Vec<String>,
+    rest: Vec<String>,
     /// Print one JSON value.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
 }
 
 /// How each problem was put to the base model: as the folder says, of all its problems or of those that the flags name.
@@ -106,8 +105,7 @@ fn measure(args: &Args) -> anyhow::Result<Nll> {
     nll::measure(&settings, &records(args, &base)?)
 }
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let found = measure(args)?;
     if args.json {
         outln!("{}", serde_json::to_string(&found)?);

@@ -6,7 +6,6 @@ use crate::args::named::named;
 use crate::chart::alone;
 use crate::output::table::{Format, Render};
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_nn::DeviceName;
 use fgrpo_paper::data::{self, Item};
@@ -27,41 +26,39 @@ use std::path::{Path, PathBuf};
     fgrpo paper table-1 --from evaluations/                       # evaluations/Qwen2.5-7B/F-GRPO/..., as eval made them\n  \
     fgrpo paper table-4 --from GRPO-KL=eval-kl --from F-GRPO=eval-focal\n  \
     fgrpo paper table-1 --scale full --dry-run                    # what the paper's own setting needs")]
-pub struct Args {
+pub(crate) struct Args {
     /// `list`, or a name from the list: table-1 to table-17, notation, figure-1 to figure-10.
-    pub name: String,
+    name: String,
     /// `laptop`: small runs on maze and arithmetic; `full`: the paper's models and data [default: laptop, where --from gives nothing].
     #[arg(long, value_parser = named::<Scale>())]
-    pub scale: Option<Scale>,
+    scale: Option<Scale>,
     /// Existing results: evaluation folders, run folders, sweeps, or a folder of them; NAME= says which row of the
     /// paper a folder is. nll=, embeddings= and judge= take the output of `fgrpo nll --json` and `fgrpo diversity --json`.
     #[arg(long, value_name = "[NAME=]PATH")]
-    pub from: Vec<String>,
+    from: Vec<String>,
     /// Folder of the results, and of the runs of --scale laptop.
     #[arg(long, value_name = "DIR", default_value = "runs/paper")]
-    pub out: PathBuf,
+    out: PathBuf,
     /// Change a key of every run of --scale laptop, e.g. steps=100; this needs another --out; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    set: Vec<String>,
     /// Folder that contains models/ and data/ (--scale full).
     #[arg(long, value_name = "DIR", default_value = ".")]
-    pub root: PathBuf,
-    /// How many runs at the same time.
+    root: PathBuf,
     #[command(flatten)]
-    pub jobs: Jobs,
+    jobs: Jobs,
     /// Say what would be done and how long it takes; do nothing.
     #[arg(long)]
-    pub dry_run: bool,
+    dry_run: bool,
     /// With `list`: how long each takes on this machine, by its measured speed.
     #[arg(long)]
-    pub times: bool,
+    times: bool,
     /// Print the list as PAPER.md has it.
     #[arg(long)]
-    pub markdown: bool,
+    markdown: bool,
 }
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let options = Options { out: args.out.clone(), set: args.set.clone(), root: args.root.clone() };
     if args.name == "list" {
         return print_list(args, &options);

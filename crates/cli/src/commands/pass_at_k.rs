@@ -17,51 +17,49 @@ use std::path::PathBuf;
     fgrpo pass-at-k eval/ --json\n  \
     fgrpo pass-at-k aime24.jsonl aime25.jsonl math500.jsonl --format latex\n\n\
     Lines are {\"problem\": id, \"sample\": i, \"correct\": bool} or {\"problem\": id, \"n\": 1024, \"c\": 17}.")]
-pub struct Args {
+pub(crate) struct Args {
     /// Files of scored samples, evaluation folders, or folders with a .jsonl per benchmark.
     #[arg(required = true, value_name = "SAMPLES")]
-    pub samples: Vec<PathBuf>,
+    samples: Vec<PathBuf>,
     /// Values of k [default: 1, 2, 4, ... up to 256 and the number of samples].
     #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',')]
-    pub ks: Vec<u64>,
+    ks: Vec<u64>,
     /// Print one JSON value, fractions in place of percentages.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    format: Format,
     /// One row per subject as well, where the samples name one.
     #[arg(long)]
-    pub by_subject: bool,
+    by_subject: bool,
     /// List pass@k of every problem as well.
     #[arg(long)]
-    pub by_problem: bool,
+    by_problem: bool,
     /// Estimate pass^k as well: the probability that k samples are all correct.
     #[arg(long)]
-    pub hat: bool,
-    /// Averages over benchmarks.
+    hat: bool,
     #[command(flatten)]
-    pub averages: AverageArgs,
+    averages: AverageArgs,
     /// The files are parts of one set of samples, not benchmarks of their own.
     #[arg(long)]
-    pub merge: bool,
+    merge: bool,
     /// Allow problems with different numbers of samples.
     #[arg(long)]
-    pub uneven: bool,
+    uneven: bool,
     /// Resamples of the problem bootstrap.
     #[arg(long, value_name = "N", default_value_t = RESAMPLES, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
-    pub resamples: u64,
+    resamples: u64,
     /// Problems with the same value of this field of their samples' lines are a cluster: intervals and the bootstrap draw
     /// whole clusters.
     #[arg(long, value_name = "FIELD")]
-    pub cluster: Option<String>,
+    cluster: Option<String>,
     /// Seed of the bootstrap and of the majority votes' orders.
     #[arg(long, default_value_t = 0)]
-    pub seed: u64,
+    seed: u64,
 }
 
-/// Runs the command.
-pub fn run(mut args: Args) -> anyhow::Result<()> {
+pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     args.samples = args.samples.into_iter().map(places::samples).collect::<anyhow::Result<_>>()?;
     let args = &args;
     let mut benchmarks = dumps::read_all(&args.samples, args.merge)?;
@@ -153,13 +151,13 @@ fn table(args: &Args, found: &PassAtK) -> Table {
 }
 
 /// A table of pass@k without rows: what names a row, the problems, and a column for each k.
-pub fn header<'a>(first: &str, prefix: &str, ks: impl IntoIterator<Item = &'a u64>) -> Table {
+pub(crate) fn header<'a>(first: &str, prefix: &str, ks: impl IntoIterator<Item = &'a u64>) -> Table {
     let ks = ks.into_iter().map(|k| format!("{prefix}{k}"));
     Table::new([first.to_owned(), "problems".to_owned()].into_iter().chain(ks))
 }
 
 /// A row of such a table: pass@k in percent, with its intervals or without.
-pub fn row(name: String, curve: &Curve, intervals: bool) -> Vec<String> {
+pub(crate) fn row(name: String, curve: &Curve, intervals: bool) -> Vec<String> {
     let cells = curve.points.values().map(|m| cell(m.value, intervals.then_some(m.interval)));
     [name, curve.problems().to_string()].into_iter().chain(cells).collect()
 }

@@ -16,32 +16,31 @@ use std::path::PathBuf;
     active that the largest one listed does; gamma 1 where more than half of the updates miss the tail, 0 below 5 %, \
     else 0.5, where the paper advises to start."
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// Files of scored samples or evaluation folders.
     #[arg(required = true, value_name = "SAMPLES")]
-    pub samples: Vec<PathBuf>,
+    samples: Vec<PathBuf>,
     /// Group sizes N to compare.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [2, 4, 8, 16, 32, 64, 128])]
-    pub group_sizes: Vec<u64>,
+    group_sizes: Vec<u64>,
     /// Share of a problem's correct mass that is its rare tail: tau = share * mu.
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
-    pub tail: f64,
+    tail: f64,
     /// Also say how many problems and samples find a difference of pass@1 of this size, in percentage points.
     #[arg(long, value_name = "POINTS")]
-    pub detect: Option<f64>,
+    detect: Option<f64>,
     /// Print one JSON value.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    format: Format,
 }
 
 /// Numbers of samples per problem in the table of what a comparison needs. From one sample no subsample can be drawn.
 const SAMPLES: [u64; 5] = [2, 4, 16, 64, 256];
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     group_size::check(&args.group_sizes, args.tail)?;
     let samples: Vec<PathBuf> =
         args.samples.iter().cloned().map(places::samples).collect::<anyhow::Result<_>>()?;

@@ -14,16 +14,15 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::{thread, vec};
 
-/// How many runs train at the same time.
 #[derive(Debug, Clone, Copy, clap::Args)]
-pub struct Jobs {
+pub(crate) struct Jobs {
     /// Runs at the same time, each with compute.threads threads; the results don't depend on it.
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub jobs: u16,
+    jobs: u16,
 }
 
 /// The error of a command that was stopped and that goes on if it is given again.
-pub fn stopped() -> anyhow::Error {
+pub(crate) fn stopped() -> anyhow::Error {
     Stopped("stopped on request. The same command goes on with what is saved".to_owned()).into()
 }
 
@@ -48,7 +47,7 @@ struct Queue<'a> {
 
 /// Trains the unfinished runs, each with its report; a run that was started resumes from its last checkpoint. Returns
 /// whether all are done: after a request to stop, some are not. After an error no other run begins.
-pub fn train_unfinished<'a>(
+pub(crate) fn train_unfinished<'a>(
     runs: impl ExactSizeIterator<Item = (&'a Config, &'a Path, State)>,
     device: DeviceName,
     jobs: Jobs,

@@ -3,7 +3,6 @@
 use crate::args::compute;
 use crate::args::places;
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::rows;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files;
@@ -20,21 +19,20 @@ use std::path::PathBuf;
 #[command(
     after_help = "Example:\n  echo '{\"tokens\":[1,5,7]}' | fgrpo score --model runs/maze-quick/checkpoints/step-000100 -"
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// Checkpoint folder or .gguf file.
     #[arg(long)]
-    pub model: PathBuf,
+    model: PathBuf,
     /// A LoRA adapter for it, in PEFT's format.
     #[arg(long, value_name = "DIR")]
-    pub adapter: Option<PathBuf>,
+    adapter: Option<PathBuf>,
     /// JSON lines; `-` is standard input.
-    pub input: PathBuf,
+    input: PathBuf,
     /// Temperature of the distribution.
     #[arg(long, default_value_t = 1.0)]
-    pub temperature: f32,
-    /// Where the engine computes.
+    temperature: f32,
     #[command(flatten)]
-    pub compute: compute::Flags,
+    compute: compute::Flags,
 }
 
 #[derive(Deserialize)]
@@ -51,8 +49,7 @@ struct Output<'a> {
 /// Tokens scored at a time.
 const AT_ONCE: usize = 1 << 14;
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !(args.temperature.is_finite() && args.temperature > 0.0) {
         bad_input!("--temperature: found {}, wanted a number above 0", args.temperature);
     }

@@ -15,37 +15,36 @@ use std::path::PathBuf;
 
 Candidates are the checkpoints of save.every (\"epoch\": at epoch ends). To evaluate each while training: \
 eval.at_checkpoints = true. Of equal values the earlier step is chosen.")]
-pub struct Args {
+pub(crate) struct Args {
     /// The base run, then the runs compared with it.
     #[arg(required = true, value_name = "RUN")]
-    pub runs: Vec<PathBuf>,
+    runs: Vec<PathBuf>,
     /// Folders of `fgrpo eval`, or folders of such: choose by them. Each is matched with its checkpoint by the
     /// model's fingerprint, or by the checkpoint's path as the name of a served model.
     #[arg(long, value_name = "DIR", num_args = 1..)]
-    pub evals: Vec<PathBuf>,
+    evals: Vec<PathBuf>,
     /// Choose by pass@k at this k.
     #[arg(short = 'k', default_value_t = 1)]
-    pub k: usize,
+    k: usize,
     /// Choose by one part of the held-out problems (task.parts), or by one benchmark of --evals, by its name.
     #[arg(long, value_name = "NAME")]
-    pub part: Option<String>,
+    part: Option<String>,
     /// What compute is counted in.
     #[arg(long, value_parser = named::<Compute>(), default_value = "samples")]
-    pub compute: Compute,
+    compute: Compute,
     /// Choose among all evaluations, also between checkpoints and where the checkpoint is gone: the best of many
     /// noisy values.
     #[arg(long, conflicts_with = "evals")]
-    pub any_step: bool,
+    any_step: bool,
     /// Print one JSON value.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    format: Format,
 }
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let found = select::select(&Settings {
         runs: args.runs.clone(),
         evals: args.evals.clone(),

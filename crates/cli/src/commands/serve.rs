@@ -3,7 +3,6 @@
 use crate::args::compute;
 use crate::args::places;
 use crate::output::progress::Console;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::shell::quoted;
 use fgrpo_serve::Settings;
@@ -19,57 +18,55 @@ use std::time::Duration;
   fgrpo serve --model Qwen/Qwen3-0.6B --resume                                              # after any end
 
 A server that was stopped or killed continues with --resume, with the same bits; its clients only reconnect.")]
-pub struct Args {
+pub(crate) struct Args {
     /// The base model: a checkpoint folder, a .gguf file or a hub name.
     #[arg(long, value_name = "DIR|HUB-NAME")]
-    pub model: PathBuf,
+    model: PathBuf,
     /// The model's name for clients [default: --model as it is written].
     #[arg(long)]
-    pub name: Option<String>,
+    name: Option<String>,
     /// A second model, which is only sampled and scored: the teacher of a distillation.
     #[arg(long, value_name = "DIR|HUB-NAME")]
-    pub teacher: Option<PathBuf>,
+    teacher: Option<PathBuf>,
     /// The teacher's name for clients [default: --teacher as it is written].
     #[arg(long, value_name = "NAME", requires = "teacher")]
-    pub teacher_name: Option<String>,
+    teacher_name: Option<String>,
     /// Address to listen on. Others than 127.0.0.1 are reachable from elsewhere: the key is then all that protects the server, and it travels
     /// unencrypted.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8000")]
-    pub listen: SocketAddr,
+    listen: SocketAddr,
     /// The server's folder: journal, states, saved weights, key.
     #[arg(long, value_name = "DIR", default_value = "serve")]
-    pub out: PathBuf,
+    out: PathBuf,
     /// Continue the server of the folder.
     #[arg(long)]
-    pub resume: bool,
+    resume: bool,
     /// A file with the key that clients must show [default: one is made].
     #[arg(long, value_name = "FILE")]
-    pub key_file: Option<PathBuf>,
+    key_file: Option<PathBuf>,
     /// Train all weights instead of LoRA's factors.
     #[arg(long)]
-    pub full: bool,
+    full: bool,
     /// Seed of new adapters and of sampling requests that have none.
     #[arg(long, default_value_t = 0)]
-    pub seed: u64,
+    seed: u64,
     /// Sample each request by itself, so that a program's results are the same bits whenever its requests arrive, and over kills. Slower.
     #[arg(long)]
-    pub repeatable: bool,
+    repeatable: bool,
     /// Largest body of a request in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1024), help_heading = "Limits")]
-    pub max_body: u64,
+    max_body: u64,
     /// Most requests that wait for the engine; more are told to come again.
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..=1 << 20), help_heading = "Limits")]
-    pub max_waiting: u64,
+    max_waiting: u64,
     /// Seconds of training after which a model's state is written. A restart does at most this much again.
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, help_heading = "Limits")]
-    pub save_every: f64,
-    /// Where the engine computes.
+    save_every: f64,
     #[command(flatten)]
-    pub compute: compute::Flags,
+    compute: compute::Flags,
 }
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let Ok(save_every) = Duration::try_from_secs_f64(args.save_every) else {
         bad_input!("--save-every: found {}, wanted a number of seconds of at least 0", args.save_every);
     };

@@ -15,8 +15,7 @@ use fgrpo_train::sft::{self, Demonstrations};
 use fgrpo_train::trainer::Ending;
 use std::path::PathBuf;
 
-/// Examples of `fgrpo sft`.
-pub const EXAMPLES: &str = "Examples:
+pub(crate) const EXAMPLES: &str = "Examples:
   fgrpo sft configs/arithmetic-quick.toml
   fgrpo sft math.toml --set sft.epochs=2 --out runs/sft
   fgrpo sft math.toml --set sft.epochs=2 --out runs/sft --resume
@@ -25,8 +24,7 @@ The configuration is the same as for `fgrpo train`: the table [sft] has the sett
 The last checkpoint under checkpoints/ is a Hugging Face folder. Use it as `model.path` of an RL run, or with \
 `fgrpo eval --model`.";
 
-/// The command `fgrpo sft`.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut config = args.configuration()?;
     sft::settings(&config).with_context(|| args.config.display().to_string()).or_bad_input()?;
     let out = args.out.clone().unwrap_or_else(|| {

@@ -16,27 +16,27 @@ use std::path::{Path, PathBuf};
     fgrpo simulate configs/simulation.toml --set surrogate=probability --set group_sizes=2,32,1024 --out runs/printed\n\n\
     An interrupted sweep goes on with the same command. The folder holds config.toml, curves.jsonl and curves.csv \
     (every recorded step), final.csv, tail-miss.csv, and the figures as .svg.")]
-pub struct Args {
+pub(crate) struct Args {
     /// Configuration, TOML.
-    pub config: PathBuf,
+    config: PathBuf,
     /// Change a setting: key=value.
     #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    set: Vec<String>,
     /// Folder of the results; `runs/<name of the configuration>` when left out.
     #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
+    out: Option<PathBuf>,
     /// Draw this sweep's final values beside those of other sweeps' folders, into beside.svg.
     #[arg(long, value_name = "DIR")]
-    pub beside: Vec<PathBuf>,
+    beside: Vec<PathBuf>,
     /// Threads; one per processor when left out. Results don't depend on it.
     #[arg(long)]
-    pub threads: Option<std::num::NonZeroUsize>,
+    threads: Option<std::num::NonZeroUsize>,
     /// Print the final values as JSON.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     /// Print the resolved configuration and stop.
     #[arg(long)]
-    pub dry_run: bool,
+    dry_run: bool,
 }
 
 impl Args {
@@ -53,8 +53,7 @@ impl Args {
     }
 }
 
-/// Runs `fgrpo simulate`.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let config = Config::load(&args.config, &args.set)?;
     if args.dry_run {
         out!("{}", config.to_toml());

@@ -9,7 +9,6 @@ use crate::args::places::{self, Loading};
 use crate::commands::runs::{Jobs, train_unfinished};
 use crate::commands::train::conclude;
 use crate::output::table::{Format, Render};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::estimate::mean_and_deviation;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::record::{Evaluation, same_graders};
@@ -37,49 +36,48 @@ Lists and tables are values too; a comma or colon inside brackets, braces or quo
 
 GRPO without and with each of two controls, three seeds each:
   fgrpo sweep configs/maze-compare.toml --set algorithm.focal_gamma=0 --grid seed=1,2,3 --alternative algorithm.kl_coef=0.001 --alternative algorithm.entropy_coef=0.001 --out runs/controls")]
-pub struct Args {
+pub(crate) struct Args {
     /// Configuration file (TOML) that the grid varies.
-    pub config: PathBuf,
+    pub(crate) config: PathBuf,
     /// A key and its values; repeatable, for all combinations. Keys that vary together: KEY1,KEY2=A1:B1,A2:B2.
     #[arg(long = "grid", value_name = "KEY=V1,V2", required_unless_present = "alternative")]
-    pub grid: Vec<String>,
+    grid: Vec<String>,
     /// A change to try alone, beside the run without it; repeatable, and written like --grid. Every run of the grid is
     /// made without and with each.
     #[arg(long = "alternative", value_name = "KEY=VALUE")]
-    pub alternative: Vec<String>,
+    alternative: Vec<String>,
     /// Change a key for all runs; repeatable. An --alternative may change it again, but not a --grid.
     #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    set: Vec<String>,
     /// Folder of the runs; `runs/<name of the configuration>-sweep` where absent.
     #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
+    out: Option<PathBuf>,
     /// Go on with a sweep: finished runs are kept, the unfinished one is resumed.
     #[arg(long)]
-    pub resume: bool,
+    resume: bool,
     /// Where to compute.
     #[arg(long, default_value = "cpu")]
-    pub device: DeviceName,
-    /// How many runs at the same time.
+    device: DeviceName,
     #[command(flatten)]
-    pub jobs: Jobs,
+    jobs: Jobs,
     /// Check every combination and print its run folder; train nothing.
     #[arg(long)]
-    pub dry_run: bool,
+    dry_run: bool,
 }
 
 /// One row of the table: a combination, over its seeds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// What the runs train, as `F-GRPO, gamma 0.5`.
-    pub method: String,
+    method: String,
     /// The values of the grid's keys, seeds left out, and the alternative.
-    pub setting: BTreeMap<String, String>,
+    setting: BTreeMap<String, String>,
     /// Runs finished.
-    pub runs: usize,
+    runs: usize,
     /// pass@k at the last evaluation, mean over runs.
-    pub pass_at_k: BTreeMap<usize, f64>,
+    pass_at_k: BTreeMap<usize, f64>,
     /// Standard deviation over runs (0 for one run).
-    pub deviation: BTreeMap<usize, f64>,
+    deviation: BTreeMap<usize, f64>,
 }
 
 struct GridRun<'a> {
@@ -89,8 +87,7 @@ struct GridRun<'a> {
     state: State,
 }
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let combinations = combinations(&args.set, &args.grid, &args.alternative)?;
     let out = args.out.clone().unwrap_or_else(|| {
         let stem = args.config.file_stem().and_then(|s| s.to_str()).unwrap_or("sweep");

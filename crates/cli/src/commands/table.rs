@@ -7,7 +7,6 @@ use crate::args::averages::AverageArgs;
 use crate::args::named::named_path;
 use crate::args::places;
 use crate::output::table::{Format, Render};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::{self, Average, canonical, is_known};
 use fgrpo_eval::compare::{self, Comparison, Settings};
 use fgrpo_eval::dumps;
@@ -25,28 +24,27 @@ use std::path::PathBuf;
     fgrpo table base=b.jsonl grpo=g.jsonl low-lr=l.jsonl --format markdown\n\n\
     Bold: better of a pair, or best of a column. Underlined: p < 0.05 by the paired subsampling test.\n\
     LaTeX needs booktabs.")]
-pub struct Args {
+pub(crate) struct Args {
     /// Methods in the order of their rows: NAME=samples file, evaluation folder or folder of files.
     #[arg(required = true, value_name = "NAME=SAMPLES", value_parser = named_path)]
-    pub methods: Vec<(String, PathBuf)>,
+    methods: Vec<(String, PathBuf)>,
     /// A baseline and the method compared with it, by name.
     #[arg(long = "pair", value_name = "BASE,FOCAL", value_parser = pair)]
-    pub pairs: Vec<(String, String)>,
+    pairs: Vec<(String, String)>,
     /// Values of k in a cell [default: 1 and the largest power of two up to 256 that all problems have samples for].
     #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',')]
-    pub ks: Vec<u64>,
+    ks: Vec<u64>,
     /// Size m of the test's subsamples [default: as compare].
     #[arg(long)]
-    pub m: Option<u64>,
-    /// Averages over benchmarks.
+    m: Option<u64>,
     #[command(flatten)]
-    pub averages: AverageArgs,
+    averages: AverageArgs,
     /// Allow problems with different numbers of samples.
     #[arg(long)]
-    pub uneven: bool,
+    uneven: bool,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    format: Format,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -162,8 +160,7 @@ fn values(benchmarks: &[Benchmark], columns: &[Column], ks: &[u64]) -> Vec<Vec<O
         .collect()
 }
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut read: Vec<(String, Vec<Benchmark>)> = Vec::new();
     for (name, path) in &args.methods {
         if read.iter().any(|r| r.0 == *name) {

@@ -6,37 +6,33 @@ use crate::chart::alone;
 use crate::output::table::{Format, Render};
 use clap::Subcommand;
 use fgrpo_core::theory::{advantage, tail_miss};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::figure::Figure;
 use fgrpo_eval::table::Table;
 use fgrpo_paper::theory as figures;
-pub use mass::PolicyArgs;
+pub(crate) use mass::PolicyArgs;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// The paper's formulas: tail misses, mass balance, advantage curves.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Which formula.
+pub(crate) struct Args {
     #[command(subcommand)]
-    pub formula: Formula,
+    formula: Formula,
 }
 
 /// How a formula's values are printed or drawn.
 #[derive(Debug, clap::Args)]
-pub struct Output {
+pub(crate) struct Output {
     /// Print one JSON value.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     /// Draw a figure into this file, .svg.
     #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
+    plot: Option<PathBuf>,
 }
 
-/// The formulas.
 #[derive(Debug, Subcommand)]
-pub enum Formula {
+pub(crate) enum Formula {
     /// Probability that a group is active and yet misses a rare correct subset.
     #[command(after_help = "Examples:\n  fgrpo theory tail-miss --mu 0.64 --tau 6.3e-5 --n 1024,131072\n  \
         fgrpo theory tail-miss --plot tail-miss.svg                              # the paper's three panels\n  \
@@ -60,7 +56,6 @@ pub enum Formula {
             conflicts_with = "tau"
         )]
         rho: Vec<f64>,
-        /// How the values are printed or drawn.
         #[command(flatten)]
         output: Output,
     },
@@ -73,7 +68,6 @@ pub enum Formula {
         /// Group sizes.
         #[arg(long, value_delimiter = ',', required_unless_present = "plot")]
         n: Vec<u64>,
-        /// How the values are printed or drawn.
         #[command(flatten)]
         output: Output,
     },
@@ -86,7 +80,6 @@ pub enum Formula {
         /// Probability of the rare correct subset, less than mu.
         #[arg(long, allow_negative_numbers = true)]
         tau: f64,
-        /// How the values are printed or drawn.
         #[command(flatten)]
         output: Output,
     },
@@ -97,7 +90,6 @@ pub enum Formula {
         Actions are numbered from 0. A repeated action in --sample counts for N but adds no mass."
     )]
     Mass {
-        /// The policy and its rewards.
         #[command(flatten)]
         policy: PolicyArgs,
         /// The actions drawn, repeats included.
@@ -118,14 +110,12 @@ pub enum Formula {
         /// Show the change of these actions' mass as well.
         #[arg(long, value_delimiter = ',')]
         subset: Vec<usize>,
-        /// How the values are printed or drawn.
         #[command(flatten)]
         output: Output,
     },
     /// Expected distinct mass sampled, given the number of correct completions.
     #[command(after_help = "Example:\n  fgrpo theory sampled-mass --logits 5,3,3,0,0 --correct 0,1,2 --n 4")]
     SampledMass {
-        /// The policy and its rewards.
         #[command(flatten)]
         policy: PolicyArgs,
         /// Group size.
@@ -134,7 +124,6 @@ pub enum Formula {
         /// Numbers of correct completions; all from 0 to N that can happen, when left out.
         #[arg(long, short, value_delimiter = ',')]
         k: Vec<u64>,
-        /// How the values are printed or drawn.
         #[command(flatten)]
         output: Output,
     },
@@ -152,7 +141,6 @@ pub enum Formula {
         /// Group size: the trainer's value (sample deviation, eps 1e-6) instead of the population's.
         #[arg(long)]
         n: Option<u64>,
-        /// How the values are printed or drawn.
         #[command(flatten)]
         output: Output,
     },
@@ -162,14 +150,12 @@ pub enum Formula {
         /// Focal exponents.
         #[arg(long, value_delimiter = ',', required_unless_present = "plot", allow_negative_numbers = true)]
         gamma: Vec<f64>,
-        /// How the values are printed or drawn.
         #[command(flatten)]
         output: Output,
     },
 }
 
-/// Runs `fgrpo theory`.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.formula {
         Formula::TailMiss { mu, tau, n, rho, output } => tail_misses(mu, *tau, n, rho, output),
         Formula::Active { mu, n, output } => actives(*mu, n, output),

@@ -22,36 +22,32 @@ use fgrpo_train::trainer::{Ending, check_cache, has_steps, train};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The flags of a run: `fgrpo train` and `fgrpo sft`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Configuration file (TOML).
-    pub config: PathBuf,
+    pub(crate) config: PathBuf,
     /// Change a key of the configuration; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    pub(crate) set: Vec<String>,
     /// Run folder; by default `runs/NAME` for the configuration NAME.toml, and `runs/NAME-sft` for `fgrpo sft`.
     #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
     /// Resume from the folder's last checkpoint.
     #[arg(long)]
-    pub resume: bool,
+    pub(crate) resume: bool,
     /// Delete the run in the folder and start over.
     #[arg(long, conflicts_with = "resume")]
-    pub restart: bool,
+    pub(crate) restart: bool,
     /// With --resume: accept a configuration that differs from the run's.
     #[arg(long, requires = "resume")]
-    pub accept_changes: bool,
-    /// Where to compute.
+    pub(crate) accept_changes: bool,
     #[command(flatten)]
-    pub compute: compute::Flags,
-    /// The dry run.
+    pub(crate) compute: compute::Flags,
     #[command(flatten)]
-    pub dry_run: dry_run::Flags,
+    pub(crate) dry_run: dry_run::Flags,
 }
 
-/// Examples of `fgrpo train`.
-pub const EXAMPLES: &str = "Examples:
+pub(crate) const EXAMPLES: &str = "Examples:
   fgrpo train configs/maze-quick.toml
   fgrpo train configs/maze-quick.toml --set algorithm.focal_gamma=0 --out runs/grpo
   fgrpo train configs/maze-quick.toml --out runs/grpo --resume
@@ -59,8 +55,7 @@ pub const EXAMPLES: &str = "Examples:
   fgrpo train math.toml --dry-run --rejected rejected.jsonl    # why rows of the data became no problem
   fgrpo train math.toml --dry-run --device cuda --gpu h200     # what fits on a GPU that isn't here";
 
-/// The command `fgrpo train`.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut config = args.configuration()?;
     has_steps(&config)?;
     let out = args.out.clone().unwrap_or_else(|| {
@@ -110,19 +105,17 @@ pub fn run_and_report(
 
 impl Args {
     /// The configuration, with what the flags change.
-    pub fn configuration(&self) -> anyhow::Result<Config> {
+    pub(crate) fn configuration(&self) -> anyhow::Result<Config> {
         let mut config = Config::load(&self.config, &self.set)?;
         config.compute = self.compute.settings(Some(&config));
         Ok(config)
     }
 
-    /// The device.
-    pub fn device(&self) -> DeviceName {
+    pub(crate) fn device(&self) -> DeviceName {
         self.compute.device.unwrap_or_default()
     }
 
-    /// What to do with an existing run.
-    pub fn if_exists(&self) -> IfExists {
+    pub(crate) fn if_exists(&self) -> IfExists {
         match (self.resume, self.restart) {
             (true, _) => IfExists::Resume { accept_changes: self.accept_changes },
             (_, true) => IfExists::Restart,
@@ -131,14 +124,14 @@ impl Args {
     }
 
     /// Turns hub names of the configuration into local paths; a dry run loads nothing.
-    pub fn take_places(&self, config: &mut Config, out: &Path) -> anyhow::Result<()> {
+    pub(crate) fn take_places(&self, config: &mut Config, out: &Path) -> anyhow::Result<()> {
         let loading = if self.dry_run.wanted { Loading::Nothing } else { Loading::All };
         places::configuration(config, self.resume.then_some(out), loading)
     }
 
     /// Says so if `--resume` finds nothing: its folder may be misspelt. Of logged steps without a checkpoint the
     /// trainer tells.
-    pub fn say_if_new(&self, out: &Path) {
+    pub(crate) fn say_if_new(&self, out: &Path) {
         let logged = std::fs::metadata(out.join("metrics.jsonl")).is_ok_and(|file| file.len() > 0);
         if self.resume && !has_state(out) && !logged {
             say!("nothing to resume in {}: starting at step 0", out.display());
@@ -146,7 +139,7 @@ impl Args {
     }
 
     /// What `--resume` or `--restart` would do with the folder of a run of `stage`, for a dry run.
-    pub fn check_folder(&self, out: &Path, config: &Config, stage: Stage) -> anyhow::Result<()> {
+    pub(crate) fn check_folder(&self, out: &Path, config: &Config, stage: Stage) -> anyhow::Result<()> {
         self.say_if_new(out);
         let written = out.join(CONFIGURATION);
         if !(self.resume || self.restart) || !written.exists() {
@@ -169,7 +162,7 @@ impl Args {
 }
 
 /// Prints the summary of a finished command, or how to continue a stopped one. `runs` are its run folders.
-pub fn conclude(ending: Ending, runs: &[&Path]) -> anyhow::Result<()> {
+pub(crate) fn conclude(ending: Ending, runs: &[&Path]) -> anyhow::Result<()> {
     match ending {
         Ending::Done(summary) => {
             // The run folder has everything, so a finished run is no failure if stdout can't be written to.

@@ -7,7 +7,6 @@
 use crate::args::grading;
 use crate::args::named::named_with;
 use crate::output::progress::bar;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::rows;
 use fgrpo_eval::graded::{Graded, guarded};
 use fgrpo_eval::io::lines::Lines;
@@ -33,18 +32,17 @@ Examples:
   fgrpo verify command rows.jsonl --command 'python3 grade.py' --timeout-s 5
 
 Exit code 2 if any input line is invalid or there is none, 1 if no line could be graded; the output lines give the reasons.")]
-pub struct Args {
+pub(crate) struct Args {
     /// The verifier.
     #[arg(value_parser = named_with(TaskKind::line))]
-    pub kind: TaskKind,
+    kind: TaskKind,
     /// JSON lines, CSV or Parquet, or a folder of such files; - reads JSON lines from standard input.
-    pub input: PathBuf,
-    /// How to grade.
+    input: PathBuf,
     #[command(flatten)]
-    pub grading: grading::Flags,
+    grading: grading::Flags,
     /// Threads (default: all cores).
     #[arg(long, value_parser = fgrpo_train::config::threads)]
-    pub threads: Option<usize>,
+    threads: Option<usize>,
 }
 
 /// Lines that a thread grades between two writes.
@@ -52,8 +50,7 @@ const LINES_PER_THREAD: usize = 128;
 /// Bytes of lines that are in memory at once, unless a single line has more.
 const MOST_BYTES: usize = 1 << 26;
 
-/// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let grading = grading(args)?;
     let threads = match args.threads {
         Some(0) => bad_input!("threads: found 0, wanted at least 1"),

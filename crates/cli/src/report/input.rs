@@ -3,7 +3,6 @@
 use anyhow::Context;
 use fgrpo_core::maze::{HeldOut, valid_size};
 use fgrpo_core::stats::pass_at_k::PassAtK;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::{files, lines};
 use fgrpo_eval::record::{Average, Evaluation, Example, PartEvaluation, same_graders};

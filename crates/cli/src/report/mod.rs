@@ -20,7 +20,6 @@ mod templates;
 mod time;
 mod training;
 
-use fgrpo_eval::bad_input;
 use fgrpo_eval::io::files::{self, write_whole};
 use fgrpo_eval::io::interrupt;
 use input::Run;
@@ -37,23 +36,23 @@ use templates::Templates;
     after_help = "Examples:\n  fgrpo report runs/grpo runs/f-grpo --out compare.html\n  fgrpo report runs/maze-quick --watch\n\n\
     A folder that holds run folders (as `fgrpo sweep` makes them) stands for all of them."
 )]
-pub struct Args {
+pub(crate) struct Args {
     /// Run folders.
     #[arg(required = true, value_name = "RUN")]
-    pub runs: Vec<PathBuf>,
+    runs: Vec<PathBuf>,
     /// The file to write. Default: report.html in the run folder, or here for several runs.
     #[arg(long, value_name = "FILE.html")]
-    pub out: Option<PathBuf>,
+    out: Option<PathBuf>,
     /// Keep the page fresh while the runs go on: it is written again every 15 seconds and reloads itself. Ctrl-C ends.
     #[arg(long)]
-    pub watch: bool,
+    watch: bool,
 }
 
 /// Seconds between two pages of a run that is watched.
 const WATCHED: u64 = 15;
 
 /// Runs the command; the path of the report goes to stdout.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let out = match (&args.out, args.runs.as_slice()) {
         (Some(out), _) => out.clone(),
         (None, [only]) => only.join("report.html"),
@@ -80,7 +79,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Writes the report of these runs to `out`, replacing it in one step. Returns its opening sentences.
-pub fn write_report(runs: &[PathBuf], out: &Path) -> anyhow::Result<Vec<String>> {
+pub(crate) fn write_report(runs: &[PathBuf], out: &Path) -> anyhow::Result<Vec<String>> {
     write(runs, out, None)
 }
 

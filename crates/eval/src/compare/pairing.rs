@@ -1,6 +1,5 @@
 //! Two models' samples of the same problems, paired problem by problem.
 
-use crate::bad_input;
 use crate::benchmarks;
 use crate::samples::{Benchmark, ProblemCounts};
 use std::collections::HashMap;

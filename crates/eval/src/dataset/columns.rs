@@ -1,7 +1,6 @@
 //! Which column has which role, and how its values are read.
 
 use super::Message;
-use crate::bad_input;
 use crate::kind::{TaskKind, Truth};
 use crate::row::{Row, Table, structured, value};
 use crate::verifier::{Beside, Reader};

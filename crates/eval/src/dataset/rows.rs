@@ -2,7 +2,6 @@
 //! folder of such files.
 
 use super::format::{FORMATS, FileFormat};
-use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::confined::{self, Limits};
 use crate::io::files;

@@ -8,7 +8,6 @@
 //! ```
 
 use super::format::{FORMATS, FileFormat};
-use crate::bad_input;
 use crate::io::files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

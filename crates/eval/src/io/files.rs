@@ -1,6 +1,5 @@
 //! Files and folders that are either complete or absent.
 
-use crate::bad_input;
 use crate::failure::OrBadInput;
 use anyhow::Context;
 use fgrpo_files as input;

@@ -1,6 +1,5 @@
 //! JSON lines: files that users name, and files that a run appends to, whose last line a kill may leave torn.
 
-use crate::bad_input;
 use crate::failure::OrBadInput;
 use crate::io::files::{self, write_whole};
 use crate::io::json;

@@ -1,7 +1,6 @@
 //! This machine: its processor, and the memory of it and of this process, read from Linux's files; unknown on other systems.
 
 use crate::amounts::bytes;
-use crate::bad_input;
 
 /// Bytes that this program may still allocate: the machine's available memory, or less if a control group or an
 /// address-space limit applies.

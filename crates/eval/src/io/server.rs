@@ -11,7 +11,6 @@
 
 pub mod sampling;
 
-use crate::bad_input;
 use crate::failure::Stopped;
 use crate::io::harmless::{harmless, shortened};
 use crate::io::interrupt;

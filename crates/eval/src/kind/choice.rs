@@ -1,7 +1,6 @@
 //! Multiple choice: the options as shown, and the correct letter.
 
 use super::math;
-use crate::bad_input;
 use crate::graded::{Graded, Response};
 use crate::row::{Row, Table, Unusable, plain_text, shown, shown_text, structured, value};
 use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable, Verifier};

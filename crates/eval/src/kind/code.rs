@@ -1,7 +1,6 @@
 //! Python programs judged by tests, in a sandbox (`code.py`).
 
 use super::fenced::{self, Block};
-use crate::bad_input;
 use crate::graded::{Graded, Response};
 use crate::program::{self, Program};
 use crate::row::{Row, Table, Unusable, shown, structured, value};

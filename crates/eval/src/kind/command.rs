@@ -1,6 +1,5 @@
 //! Problems graded by the user's own program.
 
-use crate::bad_input;
 use crate::program;
 use crate::row::Table;
 use crate::verifier::{Beside, Grading, Reader, Reference, Settings, Unreadable, Verifier};

@@ -1,7 +1,6 @@
 //! Conversations with the user's environment, a Python class whose methods are tools. A worker process has the environments
 //! (`_environment.py`), and grades an episode when it ends.
 
-use crate::bad_input;
 use crate::graded::{Graded, Response};
 use crate::kind::python;
 use crate::program::{self, Program};

@@ -1,6 +1,5 @@
 //! Mazes, as the text of their tokens. They are generated, so a data set has no columns for them.
 
-use crate::bad_input;
 use crate::graded::{Graded, Response};
 use crate::row::Table;
 use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable, Verifier};

@@ -1,6 +1,5 @@
 //! Problems graded by the user's Python function, which worker processes call (`grader.py`).
 
-use crate::bad_input;
 use crate::io::json;
 use crate::kind::short_hash;
 use crate::program;

@@ -2,7 +2,6 @@
 
 use super::task;
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_train::config::Config;

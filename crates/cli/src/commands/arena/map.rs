@@ -3,7 +3,6 @@
 use super::catalogue::Method;
 use super::standings::{Row, Standings};
 use crate::output::table::{Format, Render};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::figure::{Axis, Colour, Figure, Panel, Scale, Tile};
 use fgrpo_eval::table::{Table, percent};
 use serde_json::{Value, json};

@@ -3,7 +3,6 @@
 use super::catalogue::Method;
 use super::task;
 use crate::args::places::{self, Loading};
-use fgrpo_eval::bad_input;
 use fgrpo_train::config::Config;
 use fgrpo_train::run::folder::CONFIGURATION;
 use fgrpo_train::run::state::{State, final_evaluation, state};

@@ -4,7 +4,6 @@ use super::plan::{TUNED, TUNING};
 use crate::chart::alone;
 use crate::output::table::{Format, Render};
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, Notation, Panel, Scale};
 use fgrpo_eval::io::files;
@@ -17,24 +16,23 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The flags of `arena table`.
 #[derive(Debug, clap::Args)]
-pub struct TableArgs {
+pub(crate) struct TableArgs {
     /// Folder of the runs, with a folder for each task; `arena table` also takes a file that --json has written.
     #[arg(long, value_name = "DIR", default_value = "runs/arena")]
-    pub out: PathBuf,
+    pub(crate) out: PathBuf,
     /// The method that the others are compared with.
     #[arg(long, value_name = "NAME", default_value = "grpo")]
-    pub baseline: String,
+    pub(crate) baseline: String,
     /// Print one JSON value, fractions in place of percentages.
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    pub(crate) format: Format,
     /// Draw pass@k against pass@1 into this file, .svg.
     #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
+    pub(crate) plot: Option<PathBuf>,
 }
 
 /// The runs of a task whose settings are all defaults, or all tuned.

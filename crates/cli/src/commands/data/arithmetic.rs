@@ -1,6 +1,5 @@
 //! `fgrpo data arithmetic`: the problems of the arithmetic task as a data file.
 
-use fgrpo_eval::bad_input;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_train::config::{ArithmeticConfig, Config, TaskConfig};
 use fgrpo_train::problem;
@@ -12,33 +11,31 @@ use std::path::PathBuf;
     fgrpo data arithmetic configs/arithmetic-quick.toml --split held-out --out held-out.jsonl\n  \
     fgrpo data arithmetic configs/arithmetic-quick.toml --out train.jsonl --limit 5000\n\n\
     Columns: problem, answer, solution. The held-out problems are never among the training ones.")]
-pub struct Arithmetic {
+pub(crate) struct Arithmetic {
     /// A training configuration with an arithmetic task.
-    pub config: PathBuf,
+    config: PathBuf,
     /// Change a key of the configuration; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    set: Vec<String>,
     /// Split to write.
     #[arg(long, value_enum, default_value_t = SplitName::Train)]
-    pub split: SplitName,
+    split: SplitName,
     /// Write only this number of problems, from the first.
     #[arg(long, value_name = "PROBLEMS")]
-    pub limit: Option<usize>,
+    limit: Option<usize>,
     /// Output file of JSON lines.
     #[arg(long, value_name = "FILE")]
-    pub out: PathBuf,
+    out: PathBuf,
 }
 
-/// A split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum SplitName {
+pub(crate) enum SplitName {
     /// The training problems.
     Train,
     /// The held-out problems.
     HeldOut,
 }
 
-/// Writes the file.
 pub(super) fn run(args: &Arithmetic) -> anyhow::Result<()> {
     let TaskConfig::Arithmetic(config) = Config::load(&args.config, &args.set)?.task else {
         bad_input!("{}: task.kind: wanted \"arithmetic\"", args.config.display());

@@ -3,7 +3,6 @@
 use crate::args::grading::Switch;
 use crate::args::named::named;
 use crate::args::places::{self, Loading};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::presets::Family;
 use fgrpo_eval::dataset::{self, Problem};
@@ -28,40 +27,40 @@ use std::path::PathBuf;
     fgrpo data show problems.jsonl --columns answer=final            # no model: messages without their template\n\n\
     Prompts are rendered by the chat template, special tokens included, as training and evaluation send them;\n    \
     control characters are shown as escapes; --json prints them exactly.")]
-pub struct Show {
+pub(crate) struct Show {
     /// A training configuration (.toml), or a data set: a file, a folder or a split of it.
     #[arg(value_name = "CONFIG|FILE")]
-    pub source: PathBuf,
+    source: PathBuf,
     /// Change a key of the configuration; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    set: Vec<String>,
     /// Split of a configuration [default: train, or held-out if there is no training problem].
     #[arg(long, value_enum)]
-    pub split: Option<super::arithmetic::SplitName>,
+    split: Option<super::arithmetic::SplitName>,
     /// Number of problems, from the first.
     #[arg(long, value_name = "PROBLEMS", default_value_t = 3)]
-    pub limit: u64,
+    limit: u64,
     /// Print one JSON line for each problem.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
     /// Folder of the tokenizer and the chat template.
     #[arg(long, value_name = "DIR", help_heading = "For a data set")]
-    pub model: Option<PathBuf>,
+    model: Option<PathBuf>,
     /// Kind of the problems.
     #[arg(long, value_parser = named::<TaskKind>(), default_value = "math", help_heading = "For a data set")]
-    pub task: TaskKind,
+    task: TaskKind,
     /// Columns by name, if they aren't found by themselves, e.g. prompt=question,answer=final.
     #[arg(long, value_name = "WHAT=COLUMN,...", help_heading = "For a data set")]
-    pub columns: Option<Columns>,
+    columns: Option<Columns>,
     /// The paper's prompts for a model family.
     #[arg(long, value_parser = named::<Family>(), help_heading = "For a data set")]
-    pub preset: Option<Family>,
+    preset: Option<Family>,
     /// System prompt, instead of the preset's; empty for none.
     #[arg(long, help_heading = "For a data set")]
-    pub system: Option<String>,
+    system: Option<String>,
     /// Thinking mode of the chat template, instead of the preset's.
     #[arg(long, value_enum, help_heading = "For a data set")]
-    pub thinking: Option<Switch>,
+    thinking: Option<Switch>,
 }
 
 #[derive(Debug)]
@@ -78,7 +77,6 @@ struct Shown {
     read_as: Option<String>,
 }
 
-/// Prints the problems.
 pub(super) fn run(args: &Show) -> anyhow::Result<()> {
     let (all, shown) = if args.source.extension().is_some_and(|e| e == "toml") {
         of_configuration(args)?

@@ -12,25 +12,24 @@ use std::path::PathBuf;
     fgrpo data words --out words\n  \
     fgrpo data words --steps 2 --n 5000 --held-out 256 --seed 7 --out two-steps\n\n\
     Writes DIR/train.jsonl and DIR/held-out.jsonl, all problems different. Columns: problem, answer, solution.")]
-pub struct Args {
+pub(crate) struct Args {
     /// Steps of a solution.
     #[arg(long, value_name = "1|2", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
-    pub steps: u8,
+    steps: u8,
     /// Number of training problems.
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub n: u64,
+    n: u64,
     /// Number of held-out problems.
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    pub held_out: u64,
+    held_out: u64,
     /// Seed of the problems.
     #[arg(long, default_value_t = 0)]
-    pub seed: u64,
+    seed: u64,
     /// Output folder.
     #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
+    out: PathBuf,
 }
 
-/// Writes both files.
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let words = Words { steps: args.steps.into(), problems: args.n + args.held_out, seed: args.seed };
     let mut held_out = words.draw()?;

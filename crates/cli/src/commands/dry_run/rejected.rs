@@ -1,7 +1,6 @@
 //! The rows of data files that became no problem: the first of each reason in the terminal, all of them in a file.
 
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::FilterReport;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::harmless::harmless;
@@ -13,7 +12,7 @@ const SHOWN: usize = 3;
 
 /// The rejected rows of a data set by reason, the most frequent first: how many, and the first few with what was found. Empty if
 /// there are none.
-pub fn explained(report: &FilterReport) -> String {
+pub(crate) fn explained(report: &FilterReport) -> String {
     if report.rejected.is_empty() {
         return String::new();
     }
@@ -36,7 +35,7 @@ pub fn explained(report: &FilterReport) -> String {
 }
 
 /// Writes all rejected rows as JSON lines and says how many.
-pub fn write(reports: &[&FilterReport], out: &Path) -> anyhow::Result<()> {
+pub(crate) fn write(reports: &[&FilterReport], out: &Path) -> anyhow::Result<()> {
     let mut lines = String::new();
     let mut count = 0;
     for report in reports {

@@ -4,7 +4,6 @@ use super::settings::{Flags, RewardFlag, Source};
 use crate::args::sampling;
 use anyhow::Context;
 use fgrpo_core::maze::Scoring;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::names::Named;
@@ -19,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 /// The plan of the flags, or of a training configuration, overridden by the flags. If the configuration's tokenizer
 /// isn't on this machine, that of a checkpoint as the `source` is used.
-pub fn plan(flags: &Flags, training: Option<&Config>, source: &Source) -> anyhow::Result<Plan> {
+pub(crate) fn plan(flags: &Flags, training: Option<&Config>, source: &Source) -> anyhow::Result<Plan> {
     let checkpoint = match source {
         Source::Checkpoint(dir) => Some(dir.as_path()),
         _ => None,
@@ -110,7 +109,12 @@ pub fn plan(flags: &Flags, training: Option<&Config>, source: &Source) -> anyhow
 }
 
 /// Refuses flags that would change nothing, with these problems, those `beside` them, and this source.
-pub fn require_used(flags: &Flags, plan: &Plan, source: &Source, beside: &[TaskKind]) -> anyhow::Result<()> {
+pub(crate) fn require_used(
+    flags: &Flags,
+    plan: &Plan,
+    source: &Source,
+    beside: &[TaskKind],
+) -> anyhow::Result<()> {
     let mut kinds: Vec<TaskKind> = plan.parts.iter().map(|part| part.kind()).collect();
     kinds.extend(beside);
     kinds.dedup();

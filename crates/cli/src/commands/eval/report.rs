@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 /// Prints the tables of the plan's data sets and writes the summary of the whole folder. With several parts, the average
 /// comes last: over their problems, or over the parts if the configuration says so.
-pub fn write(
+pub(crate) fn write(
     flags: &Flags,
     folder: &Folder,
     found: &Evaluated,
@@ -230,7 +230,7 @@ fn notes(report: &Report) -> Vec<String> {
 }
 
 /// Fails when more than `most` of a data set's samples are unscorable.
-pub fn check_unscorable(b: &Benchmark, most: f64) -> anyhow::Result<()> {
+pub(crate) fn check_unscorable(b: &Benchmark, most: f64) -> anyhow::Result<()> {
     let (name, share, path) = (&b.name, b.unscorable_share(), b.path.display());
     if share >= 1.0 {
         anyhow::bail!("no sample of {name} could be graded; the reasons are in {path}");

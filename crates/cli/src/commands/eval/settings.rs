@@ -7,7 +7,6 @@ use crate::args::{compute, sampling};
 use crate::output::table::Format;
 use anyhow::Context;
 use clap::{CommandFactory, Parser, ValueEnum};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
 use fgrpo_eval::failure::OrBadInput;
@@ -22,159 +21,155 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
-/// One evaluation.
 #[derive(Debug, Clone, Default, clap::Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[group(id = "evaluation")]
-pub struct Flags {
+pub(crate) struct Flags {
     /// A training configuration: its held-out problems, with the prompts and the verifier of training; flags override it. Or a TOML file with any of these flags by their long names, e.g. max-tokens = 4096.
     #[arg(value_name = "CONFIG")]
     #[serde(skip)]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Change a key of the training configuration; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     #[serde(skip)]
-    pub set: Vec<String>,
+    pub(crate) set: Vec<String>,
     /// Use the configuration's table `eval.full` instead of `eval`.
     #[arg(long)]
-    pub full: bool,
+    pub(crate) full: bool,
     /// A checkpoint or run folder, or a hub name; with --server, the served model's name; with --samples, the name of the
     /// model that made them.
     #[arg(long, value_name = "DIR|NAME")]
-    pub model: Option<String>,
+    pub(crate) model: Option<String>,
     /// A LoRA adapter for the checkpoint, in PEFT's format.
     #[arg(long, value_name = "DIR", requires = "model", conflicts_with_all = ["server", "samples"])]
-    pub adapter: Option<PathBuf>,
+    pub(crate) adapter: Option<PathBuf>,
     /// An OpenAI-compatible server, e.g. http://localhost:8000.
     #[arg(long, value_name = "URL", conflicts_with = "samples")]
-    pub server: Option<String>,
+    pub(crate) server: Option<String>,
     /// A file of samples made elsewhere: {"problem": ..., "sample": i, "text": "..."} per line of JSON, or these columns as CSV or Parquet.
     #[arg(long, value_name = "FILE")]
-    pub samples: Option<PathBuf>,
+    pub(crate) samples: Option<PathBuf>,
     /// The data set: JSON lines, JSON, CSV or Parquet; mazes may come as {"size", "seed", "index"} lines.
     #[arg(long, value_name = "FILE")]
-    pub data: Option<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
     /// Kind of the problems, which selects the verifier.
     #[arg(long, value_parser = named::<TaskKind>())]
-    pub task: Option<TaskKind>,
+    pub(crate) task: Option<TaskKind>,
     /// Samples per problem.
     #[arg(short = 'n', long = "n", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub n: Option<u64>,
+    pub(crate) n: Option<u64>,
     /// The evaluation folder.
     #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
     /// Name of the benchmark in tables [default: the data file's stem].
     #[arg(long)]
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Columns by name, if they aren't found by themselves, e.g. prompt=question,answer=final.
     #[arg(long, value_name = "WHAT=COLUMN,...")]
     #[serde(deserialize_with = "columns")]
-    pub columns: Option<Columns>,
+    pub(crate) columns: Option<Columns>,
     /// Problems with the same value of this field of `samples.jsonl`, such as `subject`, are a cluster: intervals are found
     /// by drawing whole clusters.
     #[arg(long, value_name = "FIELD")]
-    pub cluster: Option<String>,
+    pub(crate) cluster: Option<String>,
     /// Evaluate only this number of problems, from the first.
     #[arg(long, value_name = "PROBLEMS")]
-    pub limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
 
     /// The paper's prompts for a model family [default: the boxed prompt for math and choice, none elsewhere].
     #[arg(long, value_parser = named::<Family>(), help_heading = "Prompt")]
-    pub preset: Option<Family>,
+    pub(crate) preset: Option<Family>,
     /// System prompt, instead of the preset's; empty for none.
     #[arg(long, help_heading = "Prompt")]
-    pub system: Option<String>,
+    pub(crate) system: Option<String>,
     /// Thinking mode of the chat template, instead of the preset's.
     #[arg(long, value_enum, help_heading = "Prompt")]
-    pub thinking: Option<Switch>,
+    pub(crate) thinking: Option<Switch>,
 
-    /// How tokens are drawn.
     #[command(flatten)]
     #[serde(flatten)]
-    pub sampling: sampling::Flags,
+    pub(crate) sampling: sampling::Flags,
     /// Maximum response length in tokens; a checkpoint's context may end it earlier [default: 8192; 4096
     /// with --preset qwen3; 180 for mazes].
     #[arg(long, help_heading = "Sampling")]
-    pub max_tokens: Option<usize>,
+    pub(crate) max_tokens: Option<usize>,
     /// A text that ends a response; repeatable.
     #[arg(long, help_heading = "Sampling")]
-    pub stop: Option<Vec<String>>,
+    pub(crate) stop: Option<Vec<String>>,
     /// Seed of the sampling [default: the training configuration's, or 0]. A server gets seeds, one per sample, only with this flag.
     #[arg(long, help_heading = "Sampling")]
-    pub seed: Option<u64>,
-    /// Where the engine computes.
+    pub(crate) seed: Option<u64>,
     #[command(flatten)]
     #[serde(flatten)]
-    pub compute: compute::Flags,
+    pub(crate) compute: compute::Flags,
 
     /// The server's interface [default: chat].
     #[arg(long, value_parser = named::<Api>(), help_heading = "Server")]
-    pub api: Option<Api>,
+    pub(crate) api: Option<Api>,
     /// The server software, which decides the sampling fields that it is sent [default: those of vLLM, SGLang and llama.cpp together].
     #[arg(long, value_parser = named::<ServerApi>(), help_heading = "Server")]
-    pub server_api: Option<ServerApi>,
+    pub(crate) server_api: Option<ServerApi>,
     /// Number of concurrent requests [default: 32].
     #[arg(long, help_heading = "Server")]
-    pub concurrency: Option<usize>,
+    pub(crate) concurrency: Option<usize>,
     /// Samples per request, if the server supports several [default: 8].
     #[arg(long, help_heading = "Server")]
-    pub per_request: Option<u64>,
+    pub(crate) per_request: Option<u64>,
     /// Timeout of one attempt, in seconds [default: 1800].
     #[arg(long, value_name = "SECONDS", help_heading = "Server")]
-    pub timeout: Option<f64>,
+    pub(crate) timeout: Option<f64>,
     /// Number of retries [default: 10].
     #[arg(long, help_heading = "Server")]
-    pub retries: Option<u32>,
+    pub(crate) retries: Option<u32>,
     /// Seconds before the first retry; doubles with each retry, up to 30 [default: 0.5].
     #[arg(long, value_name = "SECONDS", help_heading = "Server")]
-    pub retry_wait: Option<f64>,
+    pub(crate) retry_wait: Option<f64>,
     /// Environment variable with the API key [default: OPENAI_API_KEY, if it is set].
     #[arg(long, value_name = "VARIABLE", help_heading = "Server")]
-    pub key_env: Option<String>,
+    pub(crate) key_env: Option<String>,
 
-    /// How to grade.
     #[command(flatten)]
     #[serde(flatten)]
-    pub grading: grading::Flags,
+    pub(crate) grading: grading::Flags,
     /// Score all samples again.
     #[arg(long, help_heading = "Scoring")]
-    pub rescore: bool,
+    pub(crate) rescore: bool,
     /// Don't sample, and don't read --samples; score and report the stored samples.
     #[arg(long, help_heading = "Scoring")]
-    pub score_only: bool,
+    pub(crate) score_only: bool,
     /// Largest share of unscorable samples; with more, the exit code is 1 [default: 0.01].
     #[arg(long, value_name = "SHARE", help_heading = "Scoring")]
-    pub max_unscorable: Option<f64>,
+    pub(crate) max_unscorable: Option<f64>,
 
     /// Size of the mazes [default: 17].
     #[arg(long, help_heading = "Maze")]
-    pub maze_size: Option<usize>,
+    pub(crate) maze_size: Option<usize>,
     /// Seed of the mazes [default: 0].
     #[arg(long, help_heading = "Maze")]
-    pub maze_seed: Option<u64>,
+    pub(crate) maze_seed: Option<u64>,
     /// Number of held-out mazes [default: 256].
     #[arg(long, help_heading = "Maze", value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub maze_problems: Option<u64>,
+    pub(crate) maze_problems: Option<u64>,
     /// What counts as correct [default: exact].
     #[arg(long, value_enum, help_heading = "Maze")]
-    pub maze_reward: Option<RewardFlag>,
+    pub(crate) maze_reward: Option<RewardFlag>,
 
     /// Values of k in the report [default: 1, 2, 4, ... up to 256 and the number of samples].
     #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',', help_heading = "Report")]
     #[serde(rename = "k")]
-    pub ks: Option<Vec<u64>>,
+    pub(crate) ks: Option<Vec<u64>>,
     /// Print one JSON value.
     #[arg(long, help_heading = "Report")]
-    pub json: bool,
+    pub(crate) json: bool,
     /// How to print [default: text].
     #[arg(long, value_enum, help_heading = "Report")]
-    pub format: Option<Format>,
+    pub(crate) format: Option<Format>,
 }
 
 /// When a maze completion is correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum RewardFlag {
+pub(crate) enum RewardFlag {
     /// It equals the shortest path.
     Exact,
     /// It walks to the goal.
@@ -183,7 +178,7 @@ pub enum RewardFlag {
 
 /// Where samples come from.
 #[derive(Debug, Clone)]
-pub enum Source {
+pub(crate) enum Source {
     /// A server's address.
     Server(String),
     /// A checkpoint folder or a .gguf file.
@@ -210,7 +205,7 @@ fn columns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<C
 
 impl Flags {
     /// Flags given as words, for commands that share some of them.
-    pub fn of_words(words: &[String]) -> anyhow::Result<Self> {
+    pub(crate) fn of_words(words: &[String]) -> anyhow::Result<Self> {
         let line = std::iter::once("fgrpo eval").chain(words.iter().map(String::as_str));
         match Alone::try_parse_from(line) {
             Ok(parsed) => Ok(parsed.flags),
@@ -220,7 +215,7 @@ impl Flags {
 
     /// These flags completed by those of a TOML file; or the training configuration, if the file is one. Hub names become
     /// local paths.
-    pub fn resolved(&self) -> anyhow::Result<(Self, Option<Config>)> {
+    pub(crate) fn resolved(&self) -> anyhow::Result<(Self, Option<Config>)> {
         let Some(path) = &self.config else { return Ok((self.clone().in_places()?, None)) };
         let text = builtin::text(path).with_context(|| path.display().to_string()).or_bad_input()?;
         let table: Table = match text.parse() {
@@ -275,7 +270,7 @@ impl Flags {
     }
 
     /// Where samples come from.
-    pub fn source(&self) -> anyhow::Result<Source> {
+    pub(crate) fn source(&self) -> anyhow::Result<Source> {
         if self.server.is_some() && self.samples.is_some() {
             bad_input!("--server: found with --samples, wanted one source of samples");
         }
@@ -295,7 +290,7 @@ impl Flags {
     }
 
     /// The first flag about requests to a server.
-    pub fn of_server(&self) -> Option<&'static str> {
+    pub(crate) fn of_server(&self) -> Option<&'static str> {
         let flags = [
             ("--api", self.api.is_some()),
             ("--server-api", self.server_api.is_some()),
@@ -310,7 +305,7 @@ impl Flags {
     }
 
     /// Checks the ranges of numbers.
-    pub fn check(&self) -> anyhow::Result<()> {
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
         let in_range = |name: &str, value: Option<f64>, low: f64, high: f64| -> anyhow::Result<()> {
             match value {
                 Some(value) if !(low..=high).contains(&value) => {
@@ -336,7 +331,7 @@ impl Flags {
     }
 
     /// A prompt's settings, overridden by the flags.
-    pub fn prompting(&self, base: Prompting) -> Prompting {
+    pub(crate) fn prompting(&self, base: Prompting) -> Prompting {
         // Another family's prompt replaces all of it.
         let base = match self.preset {
             Some(family) => Prompting { preset: Some(family), ..Prompting::default() },
@@ -350,27 +345,26 @@ impl Flags {
     }
 
     /// The server's interface.
-    pub fn api(&self) -> Api {
+    pub(crate) fn api(&self) -> Api {
         self.api.unwrap_or(Api::Chat)
     }
 
-    /// How results are printed.
-    pub fn format(&self) -> Format {
+    pub(crate) fn format(&self) -> Format {
         if self.json { Format::Json } else { self.format.unwrap_or_default() }
     }
 
     /// Largest share of unscorable samples.
-    pub fn max_unscorable(&self) -> f64 {
+    pub(crate) fn max_unscorable(&self) -> f64 {
         self.max_unscorable.unwrap_or(MOST_UNSCORABLE)
     }
 
     /// Whether any flag is about the prompt.
-    pub fn asks_for_a_prompt(&self) -> bool {
+    pub(crate) fn asks_for_a_prompt(&self) -> bool {
         self.preset.is_some() || self.system.is_some() || self.thinking.is_some()
     }
 
     /// The retry policy of requests.
-    pub fn retry(&self) -> RetryPolicy {
+    pub(crate) fn retry(&self) -> RetryPolicy {
         RetryPolicy::of(
             self.timeout.unwrap_or(1800.0),
             self.retries.unwrap_or(10),

@@ -11,7 +11,6 @@ use crate::commands::dry_run::rejected;
 use crate::commands::eval;
 use crate::output::table::{Format, Render};
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::canonical;
 use fgrpo_eval::dataset;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
@@ -29,42 +28,40 @@ use files::{Checked, check, check_training};
 
 const SAMPLES: u64 = 1_024;
 
-/// The suites that there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Suite {
+pub(crate) enum Suite {
     /// AIME24, AIME25, AMC23, MATH500, Minerva Math, OlympiadBench, IFEval, SynLogic and GPQA Diamond.
     Paper,
 }
 
-/// The flags of a suite.
 #[derive(Debug, clap::Args)]
 #[group(id = "suite-flags")]
-pub struct Flags {
+pub(crate) struct Flags {
     /// All benchmarks of the paper, each as its table of settings has it: 1,024 samples per problem and the family's prompts, unless -n or --preset say otherwise.
     #[arg(long, value_enum, requires = "data_root", help_heading = "Suite")]
-    pub suite: Option<Suite>,
+    pub(crate) suite: Option<Suite>,
     /// Folder of the suite's files, which are found by their usual names.
     #[arg(long, value_name = "DIR", requires = "suite", help_heading = "Suite")]
-    pub data_root: Option<PathBuf>,
+    pub(crate) data_root: Option<PathBuf>,
     /// A checkpoint folder and its name; repeatable. A name like Qwen2.5-7B/F-GRPO is a row of the paper's tables.
     #[arg(long, value_name = "NAME=DIR", value_parser = named_path, requires = "suite", conflicts_with_all = ["model", "server"], help_heading = "Suite")]
-    pub models: Vec<(String, PathBuf)>,
+    pub(crate) models: Vec<(String, PathBuf)>,
     /// Only these benchmarks of the suite.
     #[arg(long = "benchmark", value_name = "NAME", requires = "suite", help_heading = "Suite")]
-    pub only: Vec<String>,
+    pub(crate) only: Vec<String>,
     /// Evaluate files that hold other numbers of problems than the paper's.
     #[arg(long, requires = "suite", help_heading = "Suite")]
-    pub accept_counts: bool,
+    pub(crate) accept_counts: bool,
     /// Check the files: report which are found, missing or of another size. Sample nothing.
     #[arg(long, requires = "suite", help_heading = "Suite")]
-    pub dry_run: bool,
+    pub(crate) dry_run: bool,
     /// With --dry-run: write every rejected row to this file of JSON lines, with its file, row, reason and what was found.
     #[arg(long, value_name = "FILE", requires = "dry_run", help_heading = "Suite")]
-    pub rejected: Option<PathBuf>,
+    pub(crate) rejected: Option<PathBuf>,
 }
 
 /// Evaluates every model on every benchmark, each with the flags of `common`.
-pub fn run(args: &Flags, common: &eval::Flags, root: &Path) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Flags, common: &eval::Flags, root: &Path) -> anyhow::Result<()> {
     refuse_single(common)?;
     if !root.is_dir() {
         bad_input!("--data-root: found no folder {}, wanted the folder of the suite's files", root.display());

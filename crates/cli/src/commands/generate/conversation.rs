@@ -2,7 +2,6 @@
 
 use super::Generator;
 use fgrpo_core::rng::Key;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::Message;
 use fgrpo_eval::io::interrupt;
 use fgrpo_files::PROMPT;

@@ -1,7 +1,5 @@
 //! The runs of a sweep as changes of its configuration: `--grid` multiplies, `--alternative` adds.
 
-use fgrpo_eval::bad_input;
-
 /// One run of a sweep.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Combination {

@@ -5,14 +5,13 @@ use fgrpo_core::advantage::Advantage;
 use fgrpo_core::group::{Group, Rewards as Meaning};
 use fgrpo_core::theory::mass::{Policy, Rewards, Step, subset_change};
 use fgrpo_core::theory::sampled;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// A categorical policy on the command line.
 #[derive(Debug, clap::Args)]
-pub struct PolicyArgs {
+pub(crate) struct PolicyArgs {
     /// Probability of every action; they add up to 1.
     #[arg(
         long,
@@ -22,19 +21,19 @@ pub struct PolicyArgs {
         conflicts_with = "logits",
         allow_negative_numbers = true
     )]
-    pub probabilities: Vec<f64>,
+    probabilities: Vec<f64>,
     /// Logit of every action, instead.
     #[arg(long, value_name = "Z,...", value_delimiter = ',', allow_negative_numbers = true)]
-    pub logits: Vec<f64>,
+    logits: Vec<f64>,
     /// The correct actions.
     #[arg(long, value_name = "ACTION,...", value_delimiter = ',', required = true)]
-    pub correct: Vec<usize>,
+    correct: Vec<usize>,
     /// Reward of a correct action.
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
-    pub reward_correct: f64,
+    reward_correct: f64,
     /// Reward of a wrong action.
     #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
-    pub reward_wrong: f64,
+    reward_wrong: f64,
 }
 
 impl PolicyArgs {

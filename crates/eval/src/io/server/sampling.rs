@@ -3,7 +3,6 @@
 //! Every setting is sent, even neutral ones. For a missing field a server uses its own default (llama.cpp: `top_k` 40
 //! and `min_p` 0.05) or the model's `generation_config.json` (vLLM).
 
-use crate::bad_input;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 

@@ -344,152 +344,50 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
     }))
 }
 
-/// Programs for the kernel (seccomp), each as hexadecimal digits: what a Python program without files, processes and
-/// network calls.
+/// The calls of a Python program without files, processes and network.
+#[cfg(target_os = "linux")]
+const CALLS: &str = "read write readv writev pread64 pwrite64 openat close lseek fstat newfstatat statx getdents64 getcwd \
+    chdir readlinkat faccessat faccessat2 mkdirat unlinkat renameat2 ftruncate fsync fdatasync dup dup3 pipe2 fcntl mmap \
+    munmap mprotect mremap madvise brk futex rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack getrandom clock_gettime \
+    clock_getres clock_nanosleep nanosleep gettimeofday times getrusage sysinfo uname getpid gettid getppid getuid geteuid \
+    getgid getegid sched_yield sched_getaffinity set_robust_list rseq set_tid_address restart_syscall setitimer ppoll \
+    pselect6 epoll_create1 epoll_ctl epoll_pwait eventfd2 recvfrom exit exit_group statfs fstatfs membarrier clone3";
+/// Those that only x86-64 has.
+#[cfg(target_os = "linux")]
+const OLDER_CALLS: &str = "open stat lstat access readlink mkdir rmdir unlink rename dup2 pipe poll select epoll_wait time \
+    getrlimit arch_prctl";
+
+/// Programs for the kernel (seccomp), each as hexadecimal digits: one for threads, one for all calls.
 #[cfg(target_os = "linux")]
 fn filters() -> anyhow::Result<Vec<String>> {
-    use seccompiler::SeccompCmpArgLen::{Dword, Qword};
-    use seccompiler::SeccompCmpOp::{Eq, MaskedEq};
-    use seccompiler::{BpfProgram, SeccompAction, SeccompCondition as Condition, SeccompFilter, SeccompRule};
-    use std::collections::BTreeMap;
-
-    let plain = [
-        libc::SYS_read,
-        libc::SYS_write,
-        libc::SYS_readv,
-        libc::SYS_writev,
-        libc::SYS_pread64,
-        libc::SYS_pwrite64,
-        libc::SYS_openat,
-        libc::SYS_close,
-        libc::SYS_lseek,
-        libc::SYS_fstat,
-        libc::SYS_newfstatat,
-        libc::SYS_statx,
-        libc::SYS_getdents64,
-        libc::SYS_getcwd,
-        libc::SYS_chdir,
-        libc::SYS_readlinkat,
-        libc::SYS_faccessat,
-        libc::SYS_faccessat2,
-        libc::SYS_mkdirat,
-        libc::SYS_unlinkat,
-        libc::SYS_renameat2,
-        libc::SYS_ftruncate,
-        libc::SYS_fsync,
-        libc::SYS_fdatasync,
-        libc::SYS_dup,
-        libc::SYS_dup3,
-        libc::SYS_pipe2,
-        libc::SYS_fcntl,
-        libc::SYS_mmap,
-        libc::SYS_munmap,
-        libc::SYS_mprotect,
-        libc::SYS_mremap,
-        libc::SYS_madvise,
-        libc::SYS_brk,
-        libc::SYS_futex,
-        libc::SYS_rt_sigaction,
-        libc::SYS_rt_sigprocmask,
-        libc::SYS_rt_sigreturn,
-        libc::SYS_sigaltstack,
-        libc::SYS_getrandom,
-        libc::SYS_clock_gettime,
-        libc::SYS_clock_getres,
-        libc::SYS_clock_nanosleep,
-        libc::SYS_nanosleep,
-        libc::SYS_gettimeofday,
-        libc::SYS_times,
-        libc::SYS_getrusage,
-        libc::SYS_sysinfo,
-        libc::SYS_uname,
-        libc::SYS_getpid,
-        libc::SYS_gettid,
-        libc::SYS_getppid,
-        libc::SYS_getuid,
-        libc::SYS_geteuid,
-        libc::SYS_getgid,
-        libc::SYS_getegid,
-        libc::SYS_sched_yield,
-        libc::SYS_sched_getaffinity,
-        libc::SYS_set_robust_list,
-        libc::SYS_rseq,
-        libc::SYS_set_tid_address,
-        libc::SYS_restart_syscall,
-        libc::SYS_setitimer,
-        libc::SYS_ppoll,
-        libc::SYS_pselect6,
-        libc::SYS_epoll_create1,
-        libc::SYS_epoll_ctl,
-        libc::SYS_epoll_pwait,
-        libc::SYS_eventfd2,
-        libc::SYS_recvfrom,
-        libc::SYS_exit,
-        libc::SYS_exit_group,
-        libc::SYS_statfs,
-        libc::SYS_fstatfs,
-        libc::SYS_membarrier,
-        // The other filter answers this one.
-        libc::SYS_clone3,
-    ];
-    #[cfg(target_arch = "x86_64")]
-    let older = [
-        libc::SYS_open,
-        libc::SYS_stat,
-        libc::SYS_lstat,
-        libc::SYS_access,
-        libc::SYS_readlink,
-        libc::SYS_mkdir,
-        libc::SYS_rmdir,
-        libc::SYS_unlink,
-        libc::SYS_rename,
-        libc::SYS_dup2,
-        libc::SYS_pipe,
-        libc::SYS_poll,
-        libc::SYS_select,
-        libc::SYS_epoll_wait,
-        libc::SYS_time,
-        libc::SYS_getrlimit,
-        libc::SYS_arch_prctl,
-    ];
-    #[cfg(not(target_arch = "x86_64"))]
-    let older = [];
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        plain.into_iter().chain(older).map(|call| (call, Vec::new())).collect();
-    let when = |conditions: Vec<Condition>| anyhow::Ok(SeccompRule::new(conditions)?);
+    let call = |name: &str| json!({"syscall": name});
+    let when = |name: &str, index: u8, length: &str, op: Value, value: u64| json!({"syscall": name, "args": [{"index": index, "type": length, "op": op, "val": value}]});
+    let older = if cfg!(target_arch = "x86_64") { OLDER_CALLS } else { "" };
+    let mut calls: Vec<Value> = CALLS.split(' ').chain(older.split_whitespace()).map(call).collect();
     let thread = libc::CLONE_THREAD as u64;
-    rules.insert(libc::SYS_clone, vec![when(vec![Condition::new(0, Qword, MaskedEq(thread), thread)?])?]);
-    // Whether a file is a terminal, and what Python asks of each file that it opens.
-    let asked = [0x5401, 0x5451, 0x5450]; // TCGETS, FIOCLEX, FIONCLEX
-    let asked: anyhow::Result<Vec<_>> =
-        asked.iter().map(|&ask| when(vec![Condition::new(1, Dword, Eq, ask)?])).collect();
-    rules.insert(libc::SYS_ioctl, asked?);
+    calls.push(when("clone", 0, "qword", json!({"masked_eq": thread}), thread));
+    // Whether a file is a terminal, and what Python asks of each file that it opens: TCGETS, FIOCLEX, FIONCLEX.
+    calls.extend([0x5401, 0x5451, 0x5450].map(|asked| when("ioctl", 1, "dword", json!("eq"), asked)));
     // Only one's own limits; to a connected socket alone; pairs of sockets within the process.
-    rules.insert(libc::SYS_prlimit64, vec![when(vec![Condition::new(0, Dword, Eq, 0)?])?]);
-    rules.insert(libc::SYS_sendto, vec![when(vec![Condition::new(4, Qword, Eq, 0)?])?]);
-    rules
-        .insert(libc::SYS_socketpair, vec![when(vec![Condition::new(0, Dword, Eq, libc::AF_UNIX as u64)?])?]);
-
-    let refuse = |errno: i32| SeccompAction::Errno(errno as u32);
+    calls.push(when("prlimit64", 0, "dword", json!("eq"), 0));
+    calls.push(when("sendto", 4, "qword", json!("eq"), 0));
+    calls.push(when("socketpair", 0, "dword", json!("eq"), libc::AF_UNIX as u64));
+    let refused = |errno: i32| json!({"errno": errno});
+    let filters = json!({
+        // A C library that finds no clone3 makes threads by clone, whose flags a filter can see.
+        "threads": {"mismatch_action": "allow", "match_action": refused(libc::ENOSYS), "filter": [call("clone3")]},
+        "calls": {"mismatch_action": refused(libc::EPERM), "match_action": "allow", "filter": calls},
+    });
     let arch = std::env::consts::ARCH.try_into()?;
-    // A C library that finds no clone3 makes threads by clone, whose flags a filter can see.
-    let threads = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    [
-        SeccompFilter::new(threads, SeccompAction::Allow, refuse(libc::ENOSYS), arch)?,
-        SeccompFilter::new(rules, refuse(libc::EPERM), SeccompAction::Allow, arch)?,
-    ]
-    .into_iter()
-    .map(|filter| {
-        let program: BpfProgram = filter.try_into()?;
-        Ok(program
-            .iter()
-            .map(|i| {
-                let [code, k] = [i.code.to_ne_bytes().to_vec(), i.k.to_ne_bytes().to_vec()];
-                [code, vec![i.jt, i.jf], k].concat().iter().map(|b| format!("{b:02x}")).collect::<String>()
-            })
-            .collect())
-    })
-    .collect()
+    let compiled = seccompiler::compile_from_json(filters.to_string().as_bytes(), arch)?;
+    let digits = |program: &seccompiler::BpfProgram| -> String {
+        let bytes = program.iter().flat_map(|i| {
+            let [code, k] = [i.code.to_ne_bytes().to_vec(), i.k.to_ne_bytes().to_vec()];
+            [code, vec![i.jt, i.jf], k].concat()
+        });
+        bytes.map(|b| format!("{b:02x}")).collect()
+    };
+    Ok(["threads", "calls"].map(|name| digits(&compiled[name])).into())
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -1,13 +1,10 @@
 //! Tables of results: one value, printed as aligned text, CSV, Markdown, LaTeX or JSON.
 
-mod text;
-
 use clap::ValueEnum;
 use fgrpo_eval::table::{Cell, Part, Table};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
-use text::aligned;
 
 /// How results are printed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -39,10 +36,7 @@ pub trait Render {
 impl Render for Table {
     fn render(&self, format: Format) -> String {
         match format {
-            Format::Text => {
-                let terminal = std::io::stdout().is_terminal();
-                aligned(self, terminal, terminal.then(terminal_width).flatten())
-            }
+            Format::Text => aligned(self, std::io::stdout().is_terminal()),
             Format::Csv => csv(self),
             Format::Markdown => markdown(self),
             Format::Latex => latex(self),
@@ -62,6 +56,40 @@ impl Render for Table {
         }
         parts.join("; ")
     }
+}
+
+/// Aligned columns: names and words to the left, numbers to the right.
+fn aligned(table: &Table, styled: bool) -> String {
+    const GAP: &str = "  ";
+    let length = |text: &str| text.chars().count();
+    let mut widths: Vec<usize> = table.header.iter().map(|h| length(h)).collect();
+    let visible = |c: &Cell| length(&if styled { unmarked(c) } else { shown(c, false) });
+    for row in &table.rows {
+        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = (*width).max(visible(cell)));
+    }
+    let line = |cells: Vec<(String, usize)>| {
+        let cell = |(column, (text, used)): (usize, (String, usize))| {
+            let space = " ".repeat(widths[column].saturating_sub(used));
+            let left = table.words || column < table.names;
+            if left { text + &space } else { space + &text }
+        };
+        let cells: Vec<String> = cells.into_iter().enumerate().map(cell).collect();
+        format!("{}\n", cells.join(GAP).trim_end())
+    };
+    let gaps = GAP.len() * widths.len().saturating_sub(1);
+    let rule = "-".repeat(widths.iter().sum::<usize>() + gaps) + "\n";
+    let mut out = line(table.header.iter().map(|h| (h.clone(), length(h))).collect()) + &rule;
+    for row in &table.rows {
+        out += &line(row.iter().map(|c| (shown(c, styled), visible(c))).collect());
+    }
+    out
+}
+
+/// A cell with its marks as escapes of a terminal, or as characters.
+fn shown(cell: &Cell, styled: bool) -> String {
+    let [bold, underline] =
+        if styled { [["\x1b[1m", "\x1b[0m"], ["\x1b[4m", "\x1b[0m"]] } else { [["*"; 2], ["_"; 2]] };
+    marked(cell, str::to_owned, bold, underline, "/")
 }
 
 fn csv(table: &Table) -> String {
@@ -121,11 +149,6 @@ fn json(table: &Table) -> String {
         })
         .collect();
     serde_json::Value::Array(rows).to_string() + "\n"
-}
-
-/// The width in characters of the terminal that stdout is connected to.
-fn terminal_width() -> Option<usize> {
-    terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0))
 }
 
 /// A cell with what begins and ends bold and underlined parts, and what stands `between` its parts.
@@ -248,12 +271,12 @@ mod tests {
 
     #[test]
     fn text_columns_line_up_with_and_without_colour() {
-        let plain = aligned(&marked(), false, None);
+        let plain = aligned(&marked(), false);
         let lines: Vec<&str> = plain.lines().collect();
         assert_eq!(lines[0].chars().count(), lines[2].chars().count(), "{plain}");
         assert!(plain.contains("_*15.9*_/*46.2*"), "{plain}");
-        let colour = aligned(&marked(), true, None);
-        assert!(colour.contains("\x1b[1;4m15.9\x1b[0m"), "{colour}");
+        let colour = aligned(&marked(), true);
+        assert!(colour.contains("\x1b[4m\x1b[1m15.9\x1b[0m\x1b[0m/"), "{colour}");
     }
 
     #[test]

@@ -52,14 +52,13 @@ impl Averages {
 
     /// Fails unless each further average can be formed over the benchmarks `names` and has a name of its own.
     pub fn require(&self, names: &[&str]) -> anyhow::Result<()> {
-        let canonical: Vec<String> = names.iter().map(|n| self::canonical(n)).collect();
         for average in &self.further {
             let name = &average.name;
-            for member in &average.members {
-                match canonical.iter().filter(|c| *c == member).count() {
+            for (member, places) in average.members.iter().zip(average.places(names)) {
+                match places.len() {
                     1 => {}
                     0 => {
-                        let near = |n: &&&str| strsim::damerau_levenshtein(&self::canonical(n), member);
+                        let near = |n: &&&str| strsim::damerau_levenshtein(&canonical(n), member);
                         let nearest = names.iter().min_by_key(near).copied().unwrap_or_default();
                         bad_input!(
                             "--average {name}: found no benchmark {member}; did you mean {nearest}? There are {}",
@@ -71,8 +70,7 @@ impl Averages {
                     ),
                 }
             }
-            let formed = self.all().into_iter().filter(|a| a.name == *name && a.among(names).is_some());
-            if formed.count() > 1 {
+            if self.all().iter().filter(|a| a.name == *name && a.among(names).is_some()).count() > 1 {
                 bad_input!("--average {name}: found another average of this name, wanted another name");
             }
         }
@@ -151,29 +149,23 @@ pub fn parse(text: &str) -> Result<Average, String> {
 }
 
 impl Average {
-    /// Where its members stand among `names`; nothing unless each is there once.
-    pub fn among(&self, names: &[&str]) -> Option<Vec<usize>> {
+    /// Where each of its members stands among `names`.
+    fn places(&self, names: &[&str]) -> Vec<Vec<usize>> {
         let canonical: Vec<String> = names.iter().map(|n| self::canonical(n)).collect();
-        let place = |m: &String| {
-            let mut places = canonical.iter().enumerate().filter(|(_, c)| *c == m).map(|(i, _)| i);
-            places.next().filter(|_| places.next().is_none())
-        };
-        self.members.iter().map(place).collect()
+        let of = |member: &String| (0..names.len()).filter(|&i| canonical[i] == *member).collect();
+        self.members.iter().map(of).collect()
     }
 
-    /// The first member that occurs more than once, if no member is missing.
-    fn repeated(&self, names: &[&str]) -> Option<&str> {
-        let count = |m: &String| names.iter().filter(|n| canonical(n) == *m).count();
-        let counts: Vec<usize> = self.members.iter().map(count).collect();
-        let at = counts.iter().position(|&n| n > 1).filter(|_| !counts.contains(&0))?;
-        Some(&self.members[at])
+    /// Where its members stand among `names`; nothing unless each is there once.
+    pub fn among(&self, names: &[&str]) -> Option<Vec<usize>> {
+        self.places(names).iter().map(|places| (places.len() == 1).then(|| places[0])).collect()
     }
 
     /// The members that `names` lack, where two or more are there: an average that a reader would look for.
     pub fn lacking(&self, names: &[&str]) -> Option<Vec<&str>> {
-        let canonical: Vec<String> = names.iter().map(|n| self::canonical(n)).collect();
+        let each = self.members.iter().zip(self.places(names));
         let missing: Vec<&str> =
-            self.members.iter().filter(|m| !canonical.contains(m)).map(String::as_str).collect();
+            each.filter(|(_, places)| places.is_empty()).map(|(m, _)| m.as_str()).collect();
         (!missing.is_empty() && missing.len() + 2 <= self.members.len()).then_some(missing)
     }
 }
@@ -181,8 +173,10 @@ impl Average {
 /// A sentence for each average that can't be formed, with what it lacks.
 pub fn incomplete(averages: &[Average], names: &[&str]) -> Vec<String> {
     let sentence = |a: &Average| {
-        if let Some(member) = a.repeated(names) {
-            return Some(format!("no average {}: found several benchmarks {member}", a.name));
+        let places = a.places(names);
+        let repeated = places.iter().position(|p| p.len() > 1).filter(|_| !places.contains(&Vec::new()));
+        if let Some(at) = repeated {
+            return Some(format!("no average {}: found several benchmarks {}", a.name, a.members[at]));
         }
         let missing = a.lacking(names)?.join(", ");
         Some(format!("no average {}: missing {missing} (it is the mean of {})", a.name, a.members.join(", ")))

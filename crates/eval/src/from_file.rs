@@ -141,45 +141,41 @@ fn each(
     let mut called: HashMap<usize, (String, usize)> = HashMap::new();
     let mut next: HashMap<usize, u64> = HashMap::new();
     rows::each(path, |number, row| {
+        let at_line = || format!("{} line {number}", path.display());
         let Some(name) = PROBLEM.iter().find_map(|key| row.get(*key).and_then(plain_text)) else {
-            bad_input!("{} line {number}: found no \"problem\"", path.display());
+            bad_input!("{}: found no \"problem\"", at_line());
         };
         let listed = TEXTS.iter().find_map(|key| row.get(*key).and_then(Value::as_array));
         let single = TEXT.iter().find_map(|key| row.get(*key).and_then(Value::as_str));
-        let texts: Vec<&str> = match (listed, single) {
-            (Some(list), _) => match list.iter().map(Value::as_str).collect::<Option<Vec<_>>>() {
-                Some(texts) => texts,
-                None => {
-                    bad_input!("{} line {number}: found a list with an element that isn't a text, wanted texts", path.display())
-                }
-            },
-            (None, Some(text)) => vec![text],
+        let texts: Option<Vec<&str>> = match (listed, single) {
+            (Some(list), _) => list.iter().map(Value::as_str).collect(),
+            (None, Some(text)) => Some(vec![text]),
             (None, None) => bad_input!(
-                "{} line {number}: found no text, wanted \"text\", \"response\", \"completion\" or \"output\"",
-                path.display()
+                "{}: found no text, wanted \"text\", \"response\", \"completion\" or \"output\"",
+                at_line()
             ),
+        };
+        let Some(texts) = texts else {
+            bad_input!("{}: found a list with an element that isn't a text, wanted texts", at_line())
         };
         let at = match names.of.get(&name) {
             Some(Some(at)) => *at,
             Some(None) => bad_input!(
-                "{} line {number}: problem: found {}, which names several problems, wanted the hash of one (prompts.jsonl in the evaluation folder has them)",
-                path.display(),
+                "{}: problem: found {}, which names several problems, wanted the hash of one (prompts.jsonl in the evaluation folder has them)",
+                at_line(),
                 shown_text(&name)
             ),
-            None if names.numbers && name.parse::<u64>().is_ok() => {
-                counts.no_problem += texts.len();
-                return Ok(());
-            }
             None => {
-                counts.foreign += texts.len();
+                let is_number = names.numbers && name.parse::<u64>().is_ok();
+                *(if is_number { &mut counts.no_problem } else { &mut counts.foreign }) += texts.len();
                 return Ok(());
             }
         };
         let (first, before) = called.entry(at).or_insert_with(|| (name.clone(), number));
         if *first != name {
             bad_input!(
-                "{} line {number}: found {} for the problem that is {} in line {before}, wanted one name for each problem",
-                path.display(),
+                "{}: found {} for the problem that is {} in line {before}, wanted one name for each problem",
+                at_line(),
                 shown_text(&name),
                 shown_text(first)
             );
@@ -191,39 +187,33 @@ fn each(
             Some(value) => match integer(value).filter(|n| *n < MOST_SAMPLES) {
                 Some(index) => Some(index),
                 None => bad_input!(
-                    "{} line {number}: sample: found {value}, wanted a whole number from 0 to {}",
-                    path.display(),
+                    "{}: sample: found {value}, wanted a whole number from 0 to {}",
+                    at_line(),
                     MOST_SAMPLES - 1
                 ),
             },
         };
         let tokens = row.get("tokens").and_then(integer).filter(|_| texts.len() == 1);
+        let finish = row.get("finish").or_else(|| row.get("finish_reason")).and_then(Value::as_str);
         for (j, text) in texts.iter().enumerate() {
             let free = next.entry(at).or_default();
             let sample = stated.map_or(*free, |s| s + j as u64);
             if sample >= MOST_SAMPLES {
                 bad_input!(
-                    "{} line {number}: found sample {sample} of a problem, wanted at most {MOST_SAMPLES} samples",
-                    path.display()
+                    "{}: found sample {sample} of a problem, wanted at most {MOST_SAMPLES} samples",
+                    at_line()
                 );
             }
             *free = (*free).max(sample + 1);
             if let Some(before) = given.insert((at, sample), number) {
-                bad_input!(
-                    "{} line {number}: sample {sample} of problem {name} is also in line {before}",
-                    path.display()
-                );
+                bad_input!("{}: sample {sample} of problem {name} is also in line {before}", at_line());
             }
             let generation = Generation {
                 problem: problems[at].id.clone(),
                 sample,
                 text: (*text).to_owned(),
                 reasoning: None,
-                finish: row
-                    .get("finish")
-                    .or_else(|| row.get("finish_reason"))
-                    .and_then(Value::as_str)
-                    .map(str::to_owned),
+                finish: finish.map(str::to_owned),
                 tokens,
                 graded: None,
             };

@@ -126,7 +126,6 @@ impl Verifier for Unusable {
 mod tests {
     use super::*;
     use crate::program;
-    use serde_json::json;
 
     fn math_truth(gold: String) -> Truth {
         Truth::Math(kind::math::Truth { gold })
@@ -177,20 +176,6 @@ mod tests {
         let graded = grader.grade(&bad, "x");
         assert_eq!(graded.verdict, Verdict::Unscorable);
         assert!(graded.reason.starts_with("bad_puzzle: task"), "{}", graded.reason);
-    }
-
-    #[test]
-    fn a_command_gives_graded_rewards() {
-        let mut command = program::Settings::parse("python3 -u -c").unwrap();
-        command.command.push(
-            "import sys, json\nfor l in sys.stdin: print(json.dumps({'score': json.loads(l)['problem']['worth']}))".into(),
-        );
-        let settings = Settings { command: Some(command), ..Settings::default() };
-        let grader = Grader::new(TaskKind::Command, settings).unwrap();
-        let graded =
-            grader.grade(&problem(Truth::Command(kind::command::Truth { row: json!({"worth": 0.25}) })), "x");
-        assert_eq!((graded.verdict, graded.reward), (Verdict::Wrong, Some(0.25)));
-        assert!(Grader::new(TaskKind::Command, Settings::default()).is_err());
     }
 
     #[test]

@@ -41,58 +41,39 @@ const LONGEST_WAIT_S: f64 = 86_400.0;
 /// How to run the program. Kind `command` has a command, kind `python` a function.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// The program and its arguments: a text, which is split at white space, or a list.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "text_or_list")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "text_or_list")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::text_or_list"))]
     pub command: Vec<String>,
     /// The function, as `"grade.py:reward"`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
     /// Time limit for one answer, in seconds.
-    #[serde(default = "Settings::default_timeout")]
     pub timeout_s: f64,
     /// Additional seconds for the first answer of a process.
-    #[serde(default = "Settings::default_startup")]
     pub startup_s: f64,
     /// Lowest score that counts as correct.
-    #[serde(default = "Settings::default_correct_from")]
     pub correct_from: f64,
 }
 
+impl Default for Settings {
+    fn default() -> Self {
+        Self { command: Vec::new(), function: None, timeout_s: 10.0, startup_s: 30.0, correct_from: 1.0 }
+    }
+}
+
 impl Settings {
-    const fn default_timeout() -> f64 {
-        10.0
-    }
-
-    const fn default_startup() -> f64 {
-        30.0
-    }
-
-    const fn default_correct_from() -> f64 {
-        1.0
-    }
-
-    fn of(command: Vec<String>, function: Option<String>) -> Self {
-        Self {
-            command,
-            function,
-            timeout_s: Self::default_timeout(),
-            startup_s: Self::default_startup(),
-            correct_from: Self::default_correct_from(),
-        }
-    }
-
     /// Settings from a command line, split at white space; quotes keep white space together.
     /// Fails if the command line is empty, or a quote isn't closed.
     pub fn parse(line: &str) -> anyhow::Result<Self> {
-        Ok(Self::of(words(line)?, None))
+        Ok(Self { command: words(line)?, ..Self::default() })
     }
 
     /// Settings for a Python function, as `grade.py:reward`.
     pub fn of_function(function: &str) -> Self {
-        Self::of(Vec::new(), Some(function.to_owned()))
+        Self { function: Some(function.to_owned()), ..Self::default() }
     }
 
     /// Reads a command as a text, a list or a table with limits.
@@ -153,7 +134,8 @@ impl<'de> Visitor<'de> for TextOrTable {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Settings, A::Error> {
-        Ok(Settings::of(Vec::deserialize(SeqAccessDeserializer::new(list))?, None))
+        let command = Vec::deserialize(SeqAccessDeserializer::new(list))?;
+        Ok(Settings { command, ..Settings::default() })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<Settings, A::Error> {

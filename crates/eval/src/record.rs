@@ -205,7 +205,7 @@ impl Evaluation {
             Average::Parts if mixed => parts.iter().enumerate().map(|(i, (_, p))| (&p[..], own(i))).collect(),
             _ => vec![(&all, together)],
         };
-        let Estimate { pass_at_k, interval } = estimate(&sets, &plan.ks);
+        let (pass_at_k, interval) = estimate(&sets, &plan.ks);
         let whole = part(&all, plan, together);
         let tokens =
             all.iter().map(|p| p.tokens).fold((0, 0), |(t, n), (tokens, said)| (t + tokens, n + said));
@@ -235,7 +235,7 @@ impl Evaluation {
 
 /// The counts of one set of problems.
 fn part(problems: &[&ProblemCounts], plan: &Plan, key: Key) -> PartEvaluation {
-    let Estimate { pass_at_k, interval } = estimate(&[(problems, key)], &plan.ks);
+    let (pass_at_k, interval) = estimate(&[(problems, key)], &plan.ks);
     let all_scored = problems.iter().all(|p| p.samples == plan.n);
     let few = |k: u64| problems.iter().filter(|p| p.samples < k).count();
     PartEvaluation {
@@ -253,17 +253,13 @@ fn part(problems: &[&ProblemCounts], plan: &Plan, key: Key) -> PartEvaluation {
 }
 
 /// pass@k by k, and its 95 % interval.
-#[derive(Default)]
-struct Estimate {
-    pass_at_k: BTreeMap<usize, f64>,
-    interval: BTreeMap<usize, [f64; 2]>,
-}
+type Estimate = (BTreeMap<usize, f64>, BTreeMap<usize, [f64; 2]>);
 
 /// pass@k with its interval: the mean over the sets of the mean over each set's problems. Absent if no problem of a
 /// set has k scored samples, because then there is no unbiased estimate. The bootstrap resamples problems within each
 /// set; the sets are fixed.
 fn estimate(sets: &[(&[&ProblemCounts], Key)], ks: &[u64]) -> Estimate {
-    let Estimate { mut pass_at_k, mut interval } = Estimate::default();
+    let (mut pass_at_k, mut interval) = Estimate::default();
     for &k in ks {
         let measured = sets.iter().map(|(set, key)| {
             let enough: Counts<'_> = set.iter().copied().filter(|p| p.samples >= k).collect();
@@ -274,7 +270,7 @@ fn estimate(sets: &[(&[&ProblemCounts], Key)], ks: &[u64]) -> Estimate {
         pass_at_k.insert(k as usize, mean.value);
         interval.insert(k as usize, mean.interval);
     }
-    Estimate { pass_at_k, interval }
+    (pass_at_k, interval)
 }
 
 impl Evaluation {
@@ -474,7 +470,7 @@ mod tests {
         let estimated = |sets: &[&[&ProblemCounts]]| {
             let sets: Vec<_> =
                 sets.iter().enumerate().map(|(i, set)| (*set, resamples(0, i as u64))).collect();
-            let Estimate { pass_at_k, interval } = estimate(&sets, &[2]);
+            let (pass_at_k, interval) = estimate(&sets, &[2]);
             (pass_at_k.get(&2).copied(), interval.get(&2).copied())
         };
         let (pooled, [low, high]) = match estimated(&[&all]) {

@@ -60,28 +60,21 @@ pub fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
 /// Brings B's problems of one benchmark into A's order.
 /// Fails on other problems, other reference answers, another grader or other clusters.
 pub fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matched> {
-    let in_b: HashMap<&str, usize> = b.problems.iter().enumerate().map(|(i, p)| (p.id.as_str(), i)).collect();
-    let in_a: HashMap<&str, usize> = a.problems.iter().enumerate().map(|(i, p)| (p.id.as_str(), i)).collect();
-    let missing_b: Vec<&String> =
-        a.problems.iter().map(|p| &p.id).filter(|id| !in_b.contains_key(id.as_str())).collect();
-    let missing_a: Vec<&String> =
-        b.problems.iter().map(|p| &p.id).filter(|id| !in_a.contains_key(id.as_str())).collect();
-    if !missing_a.is_empty() || !missing_b.is_empty() {
-        let mut parts = Vec::new();
-        for (side, missing) in [(&a, &missing_b), (b, &missing_a)] {
-            if !missing.is_empty() {
-                parts.push(format!(
-                    "{} only in {}: {}",
-                    missing.len(),
-                    side.path.display(),
-                    list(missing.iter().copied())
-                ));
-            }
-        }
+    let by_id = |side: &'_ Benchmark| -> HashMap<String, usize> {
+        side.problems.iter().enumerate().map(|(i, p)| (p.id.clone(), i)).collect()
+    };
+    let (in_a, in_b) = (by_id(&a), by_id(b));
+    let only = |side: &Benchmark, other: &HashMap<String, usize>| {
+        let missing: Vec<&String> =
+            side.problems.iter().map(|p| &p.id).filter(|id| !other.contains_key(*id)).collect();
+        let listed = list(missing.iter().copied());
+        (!missing.is_empty()).then(|| format!("{} only in {}: {listed}", missing.len(), side.path.display()))
+    };
+    let parts: Vec<String> = [only(&a, &in_b), only(b, &in_a)].into_iter().flatten().collect();
+    if !parts.is_empty() {
         bad_input!("the two sides have different problems; {}", parts.join("; "));
     }
-    let problems: Vec<ProblemCounts> =
-        a.problems.iter().map(|p| b.problems[in_b[p.id.as_str()]].clone()).collect();
+    let problems: Vec<ProblemCounts> = a.problems.iter().map(|p| b.problems[in_b[&p.id]].clone()).collect();
     // Names may be mere numbers, which every data set has.
     for (p, q) in a.problems.iter().zip(&problems) {
         if let (Some(x), Some(y)) = (&p.reference, &q.reference)

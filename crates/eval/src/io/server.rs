@@ -545,6 +545,7 @@ fn message_of(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::failure::exit_code;
+    use serde_json::json;
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
@@ -558,7 +559,7 @@ mod tests {
     }
 
     /// Serves the given raw answers, one per connection, and then closes.
-    fn scripted(answers: Vec<&'static str>) -> (String, std::thread::JoinHandle<usize>) {
+    fn scripted(answers: Vec<String>) -> (String, std::thread::JoinHandle<usize>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let thread = std::thread::spawn(move || {
@@ -590,24 +591,22 @@ mod tests {
         (url, thread)
     }
 
-    const GOOD: &str = "HTTP/1.1 200 OK\r\ncontent-length: 8\r\nconnection: close\r\n\r\n{\"x\": 7}";
+    /// A raw answer.
+    fn http(status: &str, body: &str) -> String {
+        format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+    }
 
-    #[test]
-    fn faults_are_tried_again_until_an_answer_comes() {
-        for fault in [
-            "HTTP/1.1 500 Oops\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}",
-            "HTTP/1.1 429 Slow\r\nretry-after: 0\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-            "HTTP/1.1 200 OK\r\ncontent-length: 100\r\nconnection: close\r\n\r\n{\"x\": ",
-            "HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: close\r\n\r\n{\"x\": ",
-            "HTTP/1.1 200 OK\r\ncontent-length: 17\r\nconnection: close\r\n\r\n{\"error\": \"busy\"}",
-            "",
-        ] {
-            let (url, thread) = scripted(vec![fault, fault, GOOD]);
-            let server = Server::new(&url, None, retry()).unwrap();
-            let answer = server.post("completions", &serde_json::json!({}), &AtomicBool::new(false), 1);
-            assert_eq!(answer, Ok(serde_json::json!({"x": 7})), "{fault}");
-            assert_eq!((thread.join().unwrap(), server.faults()), (3, 2), "{fault}");
-        }
+    fn good() -> String {
+        http("200 OK", "{\"x\": 7}")
+    }
+
+    /// An address at which nobody listens: a port that was just released.
+    fn nobody() -> String {
+        format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
+    }
+
+    fn post(server: &Server, path: &str, body: &Value) -> Result<Value, Failure> {
+        server.post(path, body, &AtomicBool::new(false), 1)
     }
 
     #[test]
@@ -637,11 +636,7 @@ mod tests {
 
     #[test]
     fn fields_that_a_model_refuses_are_left_out_or_go_by_their_newer_name() {
-        let refusal = |message: &str| -> &'static str {
-            let body = serde_json::json!({"error": {"message": message}}).to_string();
-            format!("HTTP/1.1 400 No\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
-                .leak()
-        };
+        let refusal = |message: &str| http("400 No", &json!({"error": {"message": message}}).to_string());
         let newer = refusal(
             "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
         );
@@ -649,19 +644,18 @@ mod tests {
         let heat = refusal(
             "Unsupported value: 'temperature' does not support 0.5 with this model. Only the default (1) value is supported.",
         );
-        let body = serde_json::json!({"max_tokens": 9, "top_p": 1.0, "temperature": 0.5, "messages": []});
-        let (url, thread) = scripted(vec![newer, top_p, GOOD, GOOD, heat]);
+        let body = json!({"max_tokens": 9, "top_p": 1.0, "temperature": 0.5, "messages": []});
+        let (url, thread) = scripted(vec![newer, top_p, good(), good(), heat]);
         let server = Server::new(&url, None, retry()).unwrap();
-        let post = || server.post("chat/completions", &body, &AtomicBool::new(false), 1);
-        assert_eq!(post(), Ok(serde_json::json!({"x": 7})));
+        assert_eq!(post(&server, "x", &body), Ok(json!({"x": 7})));
         assert_eq!(
             server.accepted(&body),
-            serde_json::json!({"max_completion_tokens": 9, "temperature": 0.5, "messages": []})
+            json!({"max_completion_tokens": 9, "temperature": 0.5, "messages": []})
         );
-        assert_eq!(post(), Ok(serde_json::json!({"x": 7})), "a later request needs no refusal");
+        assert_eq!(post(&server, "x", &body), Ok(json!({"x": 7})), "a later request needs no refusal");
         // A value that changes the answer is never left out.
-        let Err(Failure::Refused { status: 400, message, .. }) = post() else { panic!("wanted a refusal") };
-        assert!(message.contains("does not support 0.5"), "{message}");
+        let failure = post(&server, "x", &body).unwrap_err().to_string();
+        assert!(failure.contains("answered 400") && failure.contains("does not support 0.5"), "{failure}");
         assert_eq!((thread.join().unwrap(), server.faults()), (5, 0));
     }
 
@@ -671,13 +665,9 @@ mod tests {
         other.set_nonblocking(true).unwrap();
         let to = format!("http://{}/v1/completions", other.local_addr().unwrap());
         for status in [301, 302, 303, 307, 308] {
-            let head = format!(
-                "HTTP/1.1 {status} Elsewhere\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-            );
-            let (url, thread) = scripted(vec![head.leak()]);
+            let (url, thread) = scripted(vec![http(&format!("{status} Elsewhere\r\nlocation: {to}"), "")]);
             let server = Server::new(&url, None, retry()).unwrap();
-            let body = serde_json::json!({"prompt": "a secret"});
-            let failure = server.post("completions", &body, &AtomicBool::new(false), 1).unwrap_err();
+            let failure = post(&server, "completions", &json!({"prompt": "a secret"})).unwrap_err();
             let Failure::Refused { status: found, message, .. } = &failure else { panic!("{failure}") };
             assert!(*found == status && message.contains(&to), "{failure}");
             assert_eq!(thread.join().unwrap(), 1);
@@ -687,104 +677,67 @@ mod tests {
 
     #[test]
     fn what_a_server_says_is_shown_without_the_key_and_without_control_characters() {
-        let (url, thread) = scripted(vec![
-            "HTTP/1.1 400 No\r\ncontent-length: 55\r\nconnection: close\r\n\r\n{\"message\":\"\\u001b]0;title\\u0007\\u009b2J got s3cret key\"}",
-        ]);
+        let said = "{\"message\":\"\\u001b]0;title\\u0007\\u009b2J got s3cret key\"}";
+        let (url, thread) = scripted(vec![http("400 No", said)]);
         let mut server = Server::new(&url, None, retry()).unwrap();
         server.key = Some("s3cret".into());
-        let failure = server.post("x", &Value::Null, &AtomicBool::new(false), 1).unwrap_err().to_string();
+        let failure = post(&server, "x", &Value::Null).unwrap_err().to_string();
         assert!(failure.contains("got [key] key") && !failure.contains("s3cret"), "{failure:?}");
         assert!(!failure.contains(char::is_control), "{failure:?}");
-        thread.join().unwrap();
-        let error = Server::new("http://me:hunter2@x", None, retry()).unwrap_err();
-        assert_eq!(exit_code(&error), 2);
-        assert!(!format!("{error:#}").contains("hunter2"), "{error:#}");
+        assert_eq!(thread.join().unwrap(), 1, "a refusal is not tried again");
     }
 
     #[test]
     fn an_answer_is_read_as_far_as_the_request_explains() {
         let asked = |body: Value| longest_answer(&body);
-        let small = asked(serde_json::json!({"prompt": [1, 2], "max_tokens": 10, "n": 1, "logprobs": 1}));
+        let small = asked(json!({"prompt": [1, 2], "max_tokens": 10, "n": 1, "logprobs": 1}));
         assert!(small < 2 << 20, "{small}");
-        let text = asked(serde_json::json!({"messages": [], "max_tokens": 8192, "n": 8}));
+        let text = asked(json!({"messages": [], "max_tokens": 8192, "n": 8}));
         assert!((16 << 20..64 << 20).contains(&text), "{text}");
-        let scored = asked(serde_json::json!({"messages": [], "max_tokens": 8192, "n": 8, "logprobs": 1}));
+        let scored = asked(json!({"messages": [], "max_tokens": 8192, "n": 8, "logprobs": 1}));
         assert!(scored > 2 * text);
-        assert_eq!(asked(serde_json::json!({"n": u64::MAX, "max_tokens": u64::MAX})), u64::MAX);
+        assert_eq!(asked(json!({"n": u64::MAX, "max_tokens": u64::MAX})), u64::MAX);
         // A longer body gives an error that says so.
-        let body = format!("{{\"x\": \"{}\"}}", "y".repeat(2 << 20));
-        let good =
-            format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
-        let (url, thread) = scripted(vec![good.leak()]);
+        let (url, thread) =
+            scripted(vec![http("200 OK", &format!("{{\"x\": \"{}\"}}", "y".repeat(2 << 20)))]);
         let server = Server::new(&url, None, RetryPolicy { retries: 0, ..retry() }).unwrap();
-        let body = serde_json::json!({"prompt": "x", "max_tokens": 4});
-        let failure = server.post("x", &body, &AtomicBool::new(false), 1).unwrap_err().to_string();
+        let failure = post(&server, "x", &json!({"prompt": "x", "max_tokens": 4})).unwrap_err().to_string();
         assert!(failure.contains("more than was asked for"), "{failure}");
         let _ = thread.join();
     }
 
     #[test]
-    fn refusals_are_not_tried_again() {
-        let (url, thread) = scripted(vec![
-            "HTTP/1.1 404 No\r\ncontent-length: 34\r\nconnection: close\r\n\r\n{\"error\":{\"message\":\"no model x\"}} ",
-        ]);
-        let server = Server::new(&url, None, retry()).unwrap();
-        let failure = server.post("completions", &Value::Null, &AtomicBool::new(false), 1).unwrap_err();
-        let wanted = Failure::Refused {
-            url: format!("{url}/v1/completions"),
-            status: 404,
-            message: "no model x".into(),
-        };
-        assert_eq!(failure, wanted);
-        assert_eq!(thread.join().unwrap(), 1);
-    }
-
-    #[test]
-    fn patience_ends_and_says_what_it_met() {
-        // Nobody listens on a port that was just released.
-        let url = format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
-        let server = Server::new(&url, None, retry()).unwrap();
-        let failure = server.post("x", &Value::Null, &AtomicBool::new(false), 1).unwrap_err();
-        assert!(matches!(failure, Failure::Exhausted { attempts: 4, .. }), "{failure}");
-        let error = server.models().unwrap_err();
-        assert_eq!(exit_code(&error), 2, "{error:#}");
-        assert!(error.to_string().contains(&url), "{error:#}");
-    }
-
-    #[test]
-    fn a_missing_key_and_a_wrong_address_are_bad_input() {
-        for (url, key) in
-            [("localhost:8000", None), ("http://", None), ("http://x", Some("FGRPO_NO_SUCH_VARIABLE"))]
-        {
-            let error = Server::new(url, key, retry()).unwrap_err();
+    fn wrong_addresses_are_bad_input_and_a_password_is_not_repeated() {
+        for url in ["localhost:8000", "http://", "http://me:hunter2@x"] {
+            let error = Server::new(url, None, retry()).unwrap_err();
             assert_eq!(exit_code(&error), 2, "{error:#}");
+            assert!(!format!("{error:#}").contains("hunter2"), "{error:#}");
         }
-        let (url, thread) = scripted(vec![
-            "HTTP/1.1 401 No\r\ncontent-length: 20\r\nconnection: close\r\n\r\n{\"detail\":\"no key\"}  ",
-        ]);
-        let error = Server::new(&url, None, retry()).unwrap().models().unwrap_err();
-        assert_eq!(exit_code(&error), 2);
-        assert!(error.to_string().contains("OPENAI_API_KEY"), "{error:#}");
-        thread.join().unwrap();
     }
 
     #[test]
     fn a_server_that_fails_over_its_list_of_models_is_reached_all_the_same() {
-        let bad = "HTTP/1.1 500 Oops\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
-        let (url, thread) = scripted(vec![bad; 4]);
-        assert!(Server::new(&url, None, retry()).unwrap().reach().unwrap().is_empty());
-        assert_eq!(thread.join().unwrap(), 4);
-        let (url, thread) = scripted(vec![bad; 4]);
+        let bad = || vec![http("500 Oops", "{}"); 4];
+        let (url, thread) = scripted(bad());
+        let server = Server::new(&url, None, retry()).unwrap();
+        assert!(server.reach().unwrap().is_empty());
+        assert_eq!((thread.join().unwrap(), server.faults()), (4, 4));
+        let (url, thread) = scripted(bad());
         assert_eq!(exit_code(&Server::new(&url, None, retry()).unwrap().models().unwrap_err()), 2);
         thread.join().unwrap();
-        let nobody = format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
-        assert_eq!(exit_code(&Server::new(&nobody, None, retry()).unwrap().reach().unwrap_err()), 2);
+        let nobody = nobody();
+        let server = Server::new(&nobody, None, retry()).unwrap();
+        let failure = post(&server, "x", &Value::Null).unwrap_err();
+        assert!(matches!(failure, Failure::Exhausted { attempts: 4, .. }), "{failure}");
+        for error in [server.models().unwrap_err(), server.reach().unwrap_err()] {
+            assert_eq!(exit_code(&error), 2);
+            assert!(error.to_string().contains(&nobody), "{error:#}");
+        }
     }
 
     #[test]
     fn a_stop_ends_the_waiting() {
-        let url = format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
-        let server = Server::new(&url, None, retry()).unwrap();
+        let server = Server::new(&nobody(), None, retry()).unwrap();
         assert_eq!(server.post("x", &Value::Null, &AtomicBool::new(true), 1), Err(Failure::Stopped));
     }
 }

@@ -5,44 +5,10 @@ use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use fgrpo_train::config;
 
-/// Flags that other programs have, and ours for the same thing.
-const ELSEWHERE: [(&str, &str); 30] = [
-    ("url", "server"),
-    ("base-url", "server"),
-    ("api-base", "server"),
-    ("endpoint", "server"),
-    ("host", "server"),
-    ("api-key", "key-env"),
-    ("model-path", "model"),
-    ("model-name-or-path", "model"),
-    ("checkpoint", "model"),
-    ("pretrained", "model"),
-    ("lora", "adapter"),
-    ("lora-path", "adapter"),
-    ("dataset", "data"),
-    ("data-path", "data"),
-    ("benchmark", "data"),
-    ("tasks", "task"),
-    ("output", "out"),
-    ("output-dir", "out"),
-    ("output-path", "out"),
-    ("max-new-tokens", "max-tokens"),
-    ("max-gen-toks", "max-tokens"),
-    ("max-length", "max-tokens"),
-    ("num-samples", "n"),
-    ("num-return-sequences", "n"),
-    ("n-samples", "n"),
-    ("temp", "temperature"),
-    ("system-prompt", "system"),
-    ("resume-from-checkpoint", "resume"),
-    ("overrides", "set"),
-    ("num-threads", "threads"),
-];
-
 /// Commands whose configuration `--set` changes.
 const WITH_CONFIGURATION: [&str; 3] = ["train", "sft", "sweep"];
 
-/// The error with a tip, where one is known: another flag of the command, or the key for `--set`; or, for a number that
+/// The error with a tip, where one is known: the key for `--set`; or, for a number that
 /// can't be read, with what was wanted.
 pub fn with_tip(mut error: clap::Error) -> clap::Error {
     if error.kind() == ErrorKind::ValueValidation {
@@ -101,30 +67,9 @@ fn tip(words: &[String], flag: &str) -> Option<String> {
     if let Some([_, key, value]) = apart {
         return Some(format!("one argument changes a key: '--set {key}={value}'"));
     }
-    // The flag of one letter too: `-m`.
-    let name = flag.trim_start_matches('-');
-    let mut command = Cli::command();
-    let mut called = Vec::new();
-    for word in words {
-        let Some(inner) = command.find_subcommand(word) else { break };
-        called.push(word.clone());
-        command = inner.clone();
-    }
-    let ours = ELSEWHERE.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| *ours);
-    let has = |wanted: &str| {
-        command.get_arguments().find(|a| a.get_long() == Some(wanted)).map(|a| match a.get_short() {
-            Some(short) if wanted.len() == 1 => format!("-{short}"),
-            _ => format!("--{wanted}"),
-        })
-    };
-    if let Some(found) = ours.and_then(has) {
-        return Some(format!("`{}` has '{found}' for this", called.join(" ")));
-    }
-    if !WITH_CONFIGURATION.contains(&called.first()?.as_str()) {
-        return None;
-    }
-    let mut keys = config::suggestions(name);
-    if called[0] == "sft" {
+    let command = words.first().filter(|word| WITH_CONFIGURATION.contains(&word.as_str()))?;
+    let mut keys = config::suggestions(flag.trim_start_matches('-'));
+    if command == "sft" {
         keys.sort_by_key(|key| !key.starts_with("sft."));
     }
     let (first, others) = keys.split_first()?;
@@ -140,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_of_other_programs_lead_to_ours() {
+    fn flags_of_other_programs_lead_to_keys() {
         let said = |line: &str, flag: &str| {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             tip(&words, flag)
@@ -150,9 +95,6 @@ mod tests {
             "keys of the configuration are changed by '--set update.lr=VALUE' (or sft.lr)"
         );
         assert!(said("sft a.toml --lr 1", "--lr").unwrap().contains("sft.lr=VALUE"));
-        assert_eq!(said("eval --url x", "--url").unwrap(), "`eval` has '--server' for this");
-        assert_eq!(said("eval --num-samples 4", "--num-samples").unwrap(), "`eval` has '-n' for this");
-        assert_eq!(said("train --output-dir x", "--output-dir").unwrap(), "`train` has '--out' for this");
         assert_eq!(
             said("train a.toml --set steps 5", "5").unwrap(),
             "one argument changes a key: '--set steps=5'"

@@ -85,8 +85,7 @@ pub(crate) enum Formula {
     },
     /// One surrogate step on a categorical policy: where the mass goes, term by term.
     #[command(
-        after_help = "Example:\n  fgrpo theory mass --probabilities 0.6,0.1,0.3 --correct 0,1 --sample 0,2 --lr 0.1\n  \
-        fgrpo theory mass --probabilities 0.6,0.1,0.3 --correct 0,1 --sample 0,0,1,2 --power 0.5,-0.5\n\n\
+        after_help = "Example:\n  fgrpo theory mass --probabilities 0.6,0.1,0.3 --correct 0,1 --sample 0,2 --lr 0.1\n\n\
         Actions are numbered from 0. A repeated action in --sample counts for N but adds no mass."
     )]
     Mass {
@@ -95,15 +94,6 @@ pub(crate) enum Formula {
         /// The actions drawn, repeats included.
         #[arg(long, value_delimiter = ',', required = true)]
         sample: Vec<usize>,
-        /// Exponents of the estimator `power`: the drawn actions get its advantages in place of the rewards.
-        #[arg(
-            long,
-            value_name = "A,B",
-            value_delimiter = ',',
-            allow_hyphen_values = true,
-            conflicts_with_all = ["reward_correct", "reward_wrong"]
-        )]
-        power: Vec<f64>,
         /// Learning rate.
         #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
         lr: f64,
@@ -162,19 +152,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Formula::Peak { mu, tau, output } => {
             let peak = tail_miss::peak(*mu, *tau).or_bad_input()?;
             plot(output, || figures::tail_miss_curve(*mu, *tau))?;
-            let value = json!({"n": peak.n, "tail_miss": peak.tail_miss});
-            say(output, value, ["n", "tail miss"], [[peak.n.to_string(), number(peak.tail_miss)]])
+            say(output, 0, &["n", "tail_miss"], &[vec![json!(peak.n), json!(peak.tail_miss)]])
         }
-        Formula::Mass { policy, sample, power, lr, subset, output } => {
-            mass::mass(policy, sample, power, *lr, subset, output)
+        Formula::Mass { policy, sample, lr, subset, output } => {
+            mass::mass(policy, sample, *lr, subset, output)
         }
         Formula::SampledMass { policy, n, k, output } => mass::sampled_masses(policy, *n, k, output),
         Formula::Advantage { success_rate, gamma, n, output } => advantages(success_rate, gamma, *n, output),
         Formula::LowLr { gamma, output } => {
-            let rows = each(gamma, |&g| Ok((g, advantage::low_lr_multiplier(g).or_bad_input()?)))?;
+            let multiplier =
+                |&g: &f64| Ok(vec![json!(g), json!(advantage::low_lr_multiplier(g).or_bad_input()?)]);
+            let rows = each(gamma, multiplier)?;
             plot(output, || figures::low_lr(gamma))?;
-            let value = one_or_list(&rows, |(_, m)| json!({"multiplier": m}), |(g, _)| json!({"gamma": g}));
-            say(output, value, ["gamma", "multiplier"], rows.iter().map(|(g, m)| [g.to_string(), number(*m)]))
+            say(output, 1, &["gamma", "multiplier"], &rows)
         }
     }
 }
@@ -184,7 +174,8 @@ fn tail_misses(mu: &[f64], tau: Option<f64>, n: &[u64], rho: &[f64], output: &Ou
         (mu, Some(tau)) if mu.len() == 1 => {
             let rows = each(n, |&n| {
                 let active = tail_miss::active_probability(mu[0], n).or_bad_input()?;
-                Ok((n, active, tail_miss::tail_miss_probability(mu[0], tau, n).or_bad_input()?))
+                let miss = tail_miss::tail_miss_probability(mu[0], tau, n).or_bad_input()?;
+                Ok(vec![json!(n), json!(active), json!(miss)])
             })?;
             plot(output, || figures::tail_miss_curve(mu[0], tau))?;
             rows
@@ -201,30 +192,17 @@ fn tail_misses(mu: &[f64], tau: Option<f64>, n: &[u64], rho: &[f64], output: &Ou
             bad_input!("--tau: missing; wanted --mu, --tau and --n, or --plot FILE for the paper's panels")
         }
     };
-    if rows.is_empty() {
-        if output.plot.is_none() {
-            bad_input!("--n: missing; wanted group sizes, such as --n 2,8,32");
-        }
-        return Ok(());
+    if rows.is_empty() && output.plot.is_none() {
+        bad_input!("--n: missing; wanted group sizes, such as --n 2,8,32");
     }
-    let value = one_or_list(
-        &rows,
-        |(_, active, miss)| json!({"active": active, "tail_miss": miss}),
-        |(n, ..)| json!({"n": n}),
-    );
-    say(
-        output,
-        value,
-        ["n", "active", "tail miss"],
-        rows.iter().map(|(n, active, miss)| [n.to_string(), number(*active), number(*miss)]),
-    )
+    say(output, 1, &["n", "active", "tail_miss"], &rows)
 }
 
 fn actives(mu: f64, n: &[u64], output: &Output) -> anyhow::Result<()> {
-    let rows = each(n, |&n| Ok((n, tail_miss::active_probability(mu, n).or_bad_input()?)))?;
+    let active = |&n: &u64| Ok(vec![json!(n), json!(tail_miss::active_probability(mu, n).or_bad_input()?)]);
+    let rows = each(n, active)?;
     plot(output, || figures::active_curve(mu))?;
-    let value = one_or_list(&rows, |(_, p)| json!({"active": p}), |(n, _)| json!({"n": n}));
-    say(output, value, ["n", "active"], rows.iter().map(|(n, p)| [n.to_string(), number(*p)]))
+    say(output, 1, &["n", "active"], &rows)
 }
 
 fn advantages(rates: &[f64], gammas: &[f64], n: Option<u64>, output: &Output) -> anyhow::Result<()> {
@@ -238,22 +216,11 @@ fn advantages(rates: &[f64], gammas: &[f64], n: Option<u64>, output: &Output) ->
             Some(n) => advantage::group_advantage(rate, n, gamma),
             None => advantage::population_advantage(rate, gamma),
         };
-        Ok((rate, gamma, found.or_bad_input()?))
+        let found = found.or_bad_input()?;
+        Ok([rate, gamma, found.correct, found.wrong, found.weight].map(Value::from).into())
     })?;
     plot(output, || figures::advantage_magnitude(&drawn, n))?;
-    let value = one_or_list(
-        &rows,
-        |(.., a)| json!({"correct": a.correct, "wrong": a.wrong, "weight": a.weight}),
-        |(rate, gamma, _)| json!({"success_rate": rate, "gamma": gamma}),
-    );
-    say(
-        output,
-        value,
-        ["success rate", "gamma", "correct", "wrong", "weight"],
-        rows.iter().map(|(rate, gamma, a)| {
-            [rate.to_string(), gamma.to_string(), number(a.correct), number(a.wrong), number(a.weight)]
-        }),
-    )
+    say(output, 2, &["success_rate", "gamma", "correct", "wrong", "weight"], &rows)
 }
 
 fn each<A, B>(all: &[A], value: impl Fn(&A) -> anyhow::Result<B>) -> anyhow::Result<Vec<B>> {
@@ -268,39 +235,26 @@ fn plot(output: &Output, figure: impl FnOnce() -> anyhow::Result<Figure>) -> any
     Ok(())
 }
 
-/// One row as its object alone; several as a list of objects that begin with what tells them apart.
-fn one_or_list<T>(rows: &[T], value: impl Fn(&T) -> Value, key: impl Fn(&T) -> Value) -> Value {
+/// Prints rows with these columns, of which the first `keys` tell rows apart: as JSON one row is an object without them, and
+/// several are a list of objects with them. Prints nothing where a figure was all that was asked for.
+fn say(output: &Output, keys: usize, columns: &[&str], rows: &[Vec<Value>]) -> anyhow::Result<()> {
+    let object = |row: &Vec<Value>, from: usize| -> Value {
+        let cells = columns.iter().zip(row).skip(from);
+        Value::Object(cells.map(|(name, cell)| ((*name).to_owned(), cell.clone())).collect())
+    };
     match rows {
-        [row] => value(row),
-        rows => rows
-            .iter()
-            .map(|row| {
-                let mut all = key(row);
-                all.as_object_mut()
-                    .expect("keys are objects")
-                    .extend(value(row).as_object().expect("values are objects").clone());
-                all
-            })
-            .collect(),
-    }
-}
-
-/// Prints the JSON value or the rows; nothing where a figure was all that was asked for.
-fn say<const N: usize>(
-    output: &Output,
-    value: Value,
-    header: [&str; N],
-    rows: impl IntoIterator<Item = [String; N]>,
-) -> anyhow::Result<()> {
-    let mut table = Table::new(header);
-    rows.into_iter().for_each(|row| table.push(row));
-    if table.rows.is_empty() {
-        return Ok(());
-    }
-    if output.json {
-        outln!("{value}");
-    } else {
-        out!("{}", table.render(Format::Text));
+        [] => {}
+        [row] if output.json => outln!("{}", object(row, keys)),
+        rows if output.json => outln!("{}", rows.iter().map(|row| object(row, 0)).collect::<Value>()),
+        rows => {
+            let mut table = Table::new(columns.iter().map(|name| name.replace('_', " ")));
+            let cell = |(i, cell): (usize, &Value)| match cell.as_f64() {
+                Some(x) if i >= keys && cell.is_f64() => number(x),
+                x => x.unwrap_or(f64::NAN).to_string(),
+            };
+            rows.iter().for_each(|row| table.push(row.iter().enumerate().map(cell)));
+            out!("{}", table.render(Format::Text));
+        }
     }
     Ok(())
 }

@@ -60,19 +60,6 @@ fn mass_terms_add_up_to_the_subsets_change() {
     // Action 1 is the only correct one not drawn.
     let (a, b) = (&value["delta_q_unsampled_pos"]["total"], &value["delta_subset"]["total"]);
     assert!((a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-16);
-    // The exponents of Dr. GRPO: one of three correct gets 2/3, a wrong one -1/3.
-    let step = ["theory", "mass", "--logits", "2,0,0,1", "--correct", "0,1", "--sample", "0,3,3", "--json"];
-    let power = json(&[&step[..], &["--power", "0,0"]].concat());
-    let third = (1.0f64 / 3.0).to_string();
-    let twice = (2.0f64 / 3.0).to_string();
-    let plain =
-        json(&[&step[..], &["--reward-correct", &twice, "--reward-wrong", &format!("-{third}")]].concat());
-    let total = |value: &Value| value["delta_q_pos"]["total"].as_f64().unwrap();
-    assert!((total(&power) - total(&plain)).abs() < 1e-15 && total(&power) > 0.0, "{power} {plain}");
-    refused(
-        &["theory", "mass", "--logits", "1,2", "--correct", "0", "--sample", "0", "--power", "1,0"],
-        "without both",
-    );
     let rows = json(&["theory", "sampled-mass", "--logits", "1,0,0", "--correct", "0", "--n", "3", "--json"]);
     assert_eq!(rows.as_array().unwrap().len(), 4);
 }

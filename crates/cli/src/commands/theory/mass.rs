@@ -1,11 +1,11 @@
 //! The mass of a categorical policy in one surrogate step: `fgrpo theory mass` and `sampled-mass`.
 
-use super::{Output, each, figures, number, plot, say};
-use fgrpo_core::advantage::Advantage;
-use fgrpo_core::group::{Group, Rewards as Meaning};
+use super::{Output, each, figures, number, plot};
+use crate::output::table::{Format, Render};
 use fgrpo_core::theory::mass::{Policy, Rewards, Step, subset_change};
 use fgrpo_core::theory::sampled;
 use fgrpo_eval::failure::OrBadInput;
+use fgrpo_eval::table::Table;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -61,42 +61,14 @@ fn members(name: &str, indices: &[usize], actions: usize) -> anyhow::Result<Vec<
     Ok(member)
 }
 
-/// The advantages of a drawn correct and a drawn wrong action under the estimator `power`.
-fn advantages(policy: &Policy, sample: &[usize], power: &[f64]) -> anyhow::Result<Rewards> {
-    let &[a, b] = power else { bad_input!("--power: found {} numbers, wanted A,B", power.len()) };
-    let correct = |&i: &usize| policy.correct().get(i).copied().unwrap_or(false);
-    let rewards: Vec<f64> = sample.iter().map(|i| f64::from(u8::from(correct(i)))).collect();
-    let n = sample.len();
-    let group = Group {
-        rewards: &rewards,
-        lengths: &vec![1; n],
-        mean_old_logp: &vec![0.0; n],
-        scored: &vec![true; n],
-        parts: &[],
-        clusters: &[],
-    };
-    let estimator = Advantage::Power { a, b, delta: 1.0 };
-    estimator.check(n.max(2)).or_bad_input()?;
-    let found = estimator.advantages(&group, &Meaning::default()).or_bad_input()?;
-    let of = |correct: f64| rewards.iter().position(|&r| r == correct).map(|i| found[i]);
-    match (of(1.0), of(0.0)) {
-        (Some(correct), Some(wrong)) => Ok(Rewards { correct, wrong }),
-        _ => bad_input!(
-            "--power: found a sample without both, wanted correct and wrong actions: else all advantages are 0"
-        ),
-    }
-}
-
 pub(super) fn mass(
     policy: &PolicyArgs,
     sample: &[usize],
-    power: &[f64],
     lr: f64,
     subset: &[usize],
     output: &Output,
 ) -> anyhow::Result<()> {
     let (policy, rewards) = policy.policy()?;
-    let rewards = if power.is_empty() { rewards } else { advantages(&policy, sample, power)? };
     let step = Step::new(&policy, sample, rewards, lr).or_bad_input()?;
     let (balance, change) = (step.mass_balance(), step.unsampled_correct());
     let mut value = json!({
@@ -233,14 +205,17 @@ pub(super) fn sampled_masses(policy: &PolicyArgs, n: u64, k: &[u64], output: &Ou
     };
     let rows = each(&all, |&k| Ok((k, sampled::sampled_mass(&policy, n, k, rewards).or_bad_input()?)))?;
     plot(output, || figures::sampled_mass(&rows))?;
-    let list = rows
-        .iter()
-        .map(|(k, m)| json!({"k": k, "p_pos": m.correct, "p_neg": m.wrong, "s_r": m.baseline}))
-        .collect();
-    say(
-        output,
-        Value::Array(list),
-        ["k", "E[P_pos|X=k]", "E[P_neg|X=k]", "E[S_R|X=k]"],
-        rows.iter().map(|(k, m)| [k.to_string(), number(m.correct), number(m.wrong), number(m.baseline)]),
-    )
+    if output.json {
+        let each = rows.iter();
+        let list =
+            each.map(|(k, m)| json!({"k": k, "p_pos": m.correct, "p_neg": m.wrong, "s_r": m.baseline}));
+        outln!("{}", list.collect::<Value>());
+        return Ok(());
+    }
+    let mut table = Table::new(["k", "E[P_pos|X=k]", "E[P_neg|X=k]", "E[S_R|X=k]"]);
+    for (k, m) in &rows {
+        table.push([k.to_string(), number(m.correct), number(m.wrong), number(m.baseline)]);
+    }
+    out!("{}", table.render(Format::Text));
+    Ok(())
 }

@@ -63,9 +63,7 @@ fn flags_of_other_programs_get_the_tip_that_leads_on() {
         (&["sweep", "a.toml", "--num-generations", "8"], "--set rollout.group_size=VALUE"),
         (&["train", "a.toml", "--set", "steps", "5"], "'--set steps=5'"),
         (&["sweep", "--set", "steps", "5", "a.toml"], "'--set steps=5'"),
-        (&["eval", "--url", "http://localhost:1"], "'--server'"),
         (&["eval", "--max-new-tokens", "8"], "'--max-tokens'"),
-        (&["generate", "--lora", "x"], "'--adapter'"),
     ] {
         let (_, said, code) = run(fgrpo().args(words));
         assert_eq!(code, 2, "{said}");

@@ -1,6 +1,6 @@
 //! Differences of pass@k between evaluations, paired by problem.
 
-use super::input::Eval;
+use super::input::Run;
 use super::runs::{Group, Runs};
 use crate::output::format::{points, signed};
 use fgrpo_eval::estimate::{Measured, change};
@@ -37,25 +37,14 @@ pub(super) fn paired(a: Option<Vec<Option<f64>>>, b: Option<Vec<Option<f64>>>) -
     Some(Difference { mean, low, high })
 }
 
-/// Which of a set's evaluations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum When {
-    First,
-    Last,
-}
-
-/// pass@k of each problem at one evaluation of each run, meaned over a group's seeds; none for a problem that one run
-/// has too few scored samples of.
-fn per_problem(runs: &Runs, group: &Group, set: &str, k: usize, when: When) -> Option<Vec<Option<f64>>> {
-    let each = runs.of(group).map(|run| {
-        let mut evals = run.evals_of(set);
-        let eval = match when {
-            When::First => evals.next(),
-            When::Last => evals.next_back(),
-        };
-        eval.and_then(|e: &Eval| e.problems_at(k))
-    });
-    let values: Vec<Vec<Option<f64>>> = each.collect::<Option<_>>()?;
+/// pass@k of each problem at the evaluation that `of` picks of each run, meaned over a group's seeds; none for a problem that
+/// one run has too few scored samples of.
+fn per_problem(
+    runs: &Runs,
+    group: &Group,
+    of: impl Fn(&Run) -> Option<Vec<Option<f64>>>,
+) -> Option<Vec<Option<f64>>> {
+    let values: Vec<Vec<Option<f64>>> = runs.of(group).map(of).collect::<Option<_>>()?;
     let count = values[0].len();
     if values.iter().any(|v| v.len() != count) {
         return None;
@@ -68,12 +57,13 @@ fn per_problem(runs: &Runs, group: &Group, set: &str, k: usize, when: When) -> O
 /// graders at its end.
 pub(super) fn since_start(runs: &Runs, group: &Group, set: &str, k: usize) -> Option<Difference> {
     let trained = runs.of(group).all(|run| run.start_of(set).is_some());
-    let at = |when| per_problem(runs, group, set, k, when).filter(|_| trained);
-    paired(at(When::First), at(When::Last))
+    let first = per_problem(runs, group, |run| run.evals_of(set).next()?.problems_at(k));
+    let last = per_problem(runs, group, |run| run.evals_of(set).next_back()?.problems_at(k));
+    paired(first.filter(|_| trained), last)
 }
 
 /// How a group's last pass@k differs from that of `base`.
 pub(super) fn at_end(runs: &Runs, base: &Group, group: &Group, set: &str, k: usize) -> Option<Difference> {
-    let last = |group| per_problem(runs, group, set, k, When::Last);
+    let last = |group| per_problem(runs, group, |run| run.evals_of(set).next_back()?.problems_at(k));
     paired(last(base), last(group))
 }

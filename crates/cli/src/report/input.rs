@@ -253,13 +253,7 @@ impl Run {
 
     /// The evaluated sets' names, in alphabetical order.
     pub(super) fn sets(&self) -> Vec<&str> {
-        let mut sets: Vec<&str> = Vec::new();
-        for eval in &self.evals {
-            if !sets.contains(&eval.set.as_str()) {
-                sets.push(&eval.set);
-            }
-        }
-        sets
+        distinct(self.evals.iter().map(|eval| eval.set.as_str()))
     }
 
     /// The evaluations of a set, by step.
@@ -293,6 +287,17 @@ impl Run {
         let name = method_name(advantage, loss, gamma);
         Some(if gamma > 0.0 { format!("{name} gamma {gamma}") } else { name })
     }
+}
+
+/// Each item once, in the order of their first places.
+pub(super) fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut all = Vec::new();
+    for item in items {
+        if !all.contains(&item) {
+            all.push(item);
+        }
+    }
+    all
 }
 
 /// Hands over every record of a file of the run; a missing file has none. A torn last line becomes a note.

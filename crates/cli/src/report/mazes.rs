@@ -11,9 +11,6 @@ use std::collections::HashSet;
 
 const SHOWN: usize = 10;
 
-/// So many mazes in common, and compared runs are shown on those.
-const ENOUGH_SHARED: usize = 3;
-
 const SINGLE: usize = 6;
 
 /// What `mazes.html` shows.
@@ -41,20 +38,15 @@ struct Drawn {
 
 /// The section; none unless a run is on the maze task and has kept completions.
 pub(super) fn section(runs: &Runs) -> Option<Mazes<'_>> {
-    let shown: Vec<&Group> = runs.groups.iter().take(SINGLE).collect();
-    let candidates: Vec<Vec<&RolloutLine>> = shown.iter().map(|g| latest_of_each(runs.first(g))).collect();
-    let shared = shared(&candidates);
     let mut groups = Vec::new();
-    for (group, mut rollouts) in shown.into_iter().zip(candidates) {
-        if shared.len() >= ENOUGH_SHARED {
-            rollouts = shared
-                .iter()
-                .filter_map(|id| rollouts.iter().find(|r| r.prompt_id == *id).copied())
-                .collect();
-        } else {
-            balance(&mut rollouts, if runs.several() { SHOWN / 2 + 1 } else { SHOWN });
-        }
+    for group in runs.groups.iter().take(SINGLE) {
         let run = runs.first(group);
+        let mut rollouts = latest_of_each(run);
+        match runs.several() {
+            // Runs that are compared were evaluated on the same mazes.
+            true => rollouts.truncate(SHOWN / 2 + 1),
+            false => balance(&mut rollouts),
+        }
         let mazes: Vec<Drawn> = rollouts.iter().filter_map(|r| drawn(run, r)).collect();
         if !mazes.is_empty() {
             groups.push(OfGroup { group, held_out: rollouts.iter().any(|r| is_held_out(r)), mazes });
@@ -76,30 +68,12 @@ fn latest_of_each(run: &Run) -> Vec<&RolloutLine> {
     kept.filter(|r| seen.insert(r.prompt_id)).take(4 * SHOWN * SHOWN).collect()
 }
 
-/// The mazes that all runs have, when several are compared: at most six, those first on which the runs disagree.
-fn shared(candidates: &[Vec<&RolloutLine>]) -> Vec<u64> {
-    let [first, others @ ..] = candidates else { return Vec::new() };
-    if others.is_empty() {
-        return Vec::new();
-    }
-    let mut shared: Vec<(bool, u64)> = Vec::new();
-    for rollout in first {
-        let found: Vec<_> =
-            others.iter().filter_map(|o| o.iter().find(|r| r.prompt_id == rollout.prompt_id)).collect();
-        if found.len() == others.len() {
-            shared.push((found.iter().all(|r| r.is_correct() == rollout.is_correct()), rollout.prompt_id));
-        }
-    }
-    shared.sort_by_key(|s| s.0);
-    shared.into_iter().take(6).map(|s| s.1).collect()
-}
-
-/// Keeps `shown` completions, half of them wrong as far as there are, the correct ones first.
-fn balance(rollouts: &mut Vec<&RolloutLine>, shown: usize) {
+/// Keeps [`SHOWN`] completions, half of them wrong as far as there are, the correct ones first.
+fn balance(rollouts: &mut Vec<&RolloutLine>) {
     let (mut good, mut bad): (Vec<&RolloutLine>, Vec<&RolloutLine>) =
         rollouts.iter().partition(|r| r.is_correct());
-    bad.truncate((shown / 2).max(shown.saturating_sub(good.len())));
-    good.truncate(shown - bad.len());
+    bad.truncate((SHOWN / 2).max(SHOWN.saturating_sub(good.len())));
+    good.truncate(SHOWN - bad.len());
     good.append(&mut bad);
     *rollouts = good;
 }

@@ -1,7 +1,7 @@
 //! The runs of one page beside each other: what they are called, which differ in their seed alone, and what they were
 //! all evaluated on.
 
-use super::input::{Eval, Run};
+use super::input::{Eval, Run, distinct};
 use fgrpo_eval::figure::{Colour, Curve};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -196,13 +196,7 @@ fn without_seeds(run: &Run) -> BTreeMap<&str, &str> {
 }
 
 fn sets(runs: &[Run]) -> Vec<&str> {
-    let mut sets: Vec<&str> = Vec::new();
-    for set in runs.iter().flat_map(Run::sets) {
-        if !sets.contains(&set) {
-            sets.push(set);
-        }
-    }
-    sets
+    distinct(runs.iter().flat_map(Run::sets))
 }
 
 /// The settings that decide which problems a run is evaluated on, for files whose evaluations don't say it.
@@ -226,12 +220,7 @@ fn tell_sets_apart(runs: &mut [Run]) -> Vec<String> {
             })
         };
         let of_run: Vec<Option<String>> = runs.iter().map(said).collect();
-        let mut kinds: Vec<&String> = Vec::new();
-        for kind in of_run.iter().flatten() {
-            if !kinds.contains(&kind) {
-                kinds.push(kind);
-            }
-        }
+        let kinds: Vec<&String> = distinct(of_run.iter().flatten());
         if kinds.len() < 2 {
             continue;
         }

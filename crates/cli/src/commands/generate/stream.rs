@@ -14,11 +14,7 @@ pub(super) struct Stream<'a> {
 
 #[derive(Default)]
 struct State {
-    /// Tokens before this one are printed and no longer needed for decoding.
-    from: usize,
-    /// Tokens before this one are printed.
-    shown: usize,
-    /// The text printed so far, if texts can end an answer.
+    /// The text printed so far.
     text: String,
     /// The output was closed.
     closed: bool,
@@ -33,11 +29,7 @@ impl<'a> Stream<'a> {
     pub(super) fn show(&self, tokens: &[u32]) -> bool {
         let tokens = &tokens[..self.language.settled(tokens)];
         let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
-        let new = match self.language.stop_texts().is_empty() {
-            true => state.grown(self.language, tokens),
-            // A possible beginning of a text that ends the answer waits for the rest.
-            false => state.whole(self.language, tokens, true),
-        };
+        let new = state.grown(self.language, tokens, true);
         state.print(&new);
         !state.closed
     }
@@ -45,37 +37,16 @@ impl<'a> Stream<'a> {
     /// Prints the rest of a finished completion, and a line end.
     pub(super) fn end(&self, tokens: &[u32]) {
         let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
-        let new = match self.language.stop_texts().is_empty() {
-            true => {
-                let text = |range: &[u32]| self.language.answer(range).unwrap_or_default();
-                let old = text(&tokens[state.from..state.shown.min(tokens.len())]);
-                text(&tokens[state.from..]).strip_prefix(&old).unwrap_or_default().to_owned()
-            }
-            false => state.whole(self.language, tokens, false),
-        };
+        let new = state.grown(self.language, tokens, false);
         state.print(&new);
         state.print("\n");
     }
 }
 
 impl State {
-    /// The text of the tokens after those printed; `None` while its last character is incomplete.
-    fn grown(&mut self, language: &Language, tokens: &[u32]) -> String {
-        let text = |range: &[u32]| language.answer(range).unwrap_or_default();
-        // A token's text may depend on the one before it, so the last printed tokens are decoded too.
-        let old = text(&tokens[self.from..self.shown]);
-        let all = text(&tokens[self.from..]);
-        match all.strip_prefix(&old) {
-            Some(new) if !new.is_empty() && !new.ends_with('\u{fffd}') => {
-                (self.from, self.shown) = (self.shown, tokens.len());
-                new.to_owned()
-            }
-            _ => String::new(),
-        }
-    }
-
-    /// The same, decoded from all tokens, up to a text that ends the answer.
-    fn whole(&mut self, language: &Language, tokens: &[u32], growing: bool) -> String {
+    /// The new part of the tokens' text. While it grows, an incomplete last character and a possible beginning of a text that
+    /// ends the answer wait for the rest.
+    fn grown(&mut self, language: &Language, tokens: &[u32], growing: bool) -> String {
         let all = language.answer(tokens).unwrap_or_default();
         let mut end = all.len();
         if growing {

@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 /// Settings of a measurement.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// Evaluation folders, one per model.
     pub folders: Vec<PathBuf>,
@@ -52,12 +52,8 @@ pub struct Settings {
     pub ngram: usize,
     /// Requests under way at once.
     pub concurrency: usize,
-    /// Files of the data sets: a judge sees the problem beside its solutions.
-    pub data: Vec<PathBuf>,
-    /// What they hold.
-    pub task: TaskKind,
-    /// Their columns.
-    pub columns: Columns,
+    /// What the problems ask, by their ids ([`statements`]): a judge sees the problem beside its solutions.
+    pub problems: HashMap<String, String>,
     /// The judge's server software; none: the fields of all of them.
     pub server_api: Option<ServerApi>,
     /// Environment variable that holds the server's key.
@@ -67,31 +63,16 @@ pub struct Settings {
 impl Settings {
     /// The usual character n-grams of these folders.
     pub fn ngrams(folders: Vec<PathBuf>) -> Self {
-        Self {
-            folders,
-            by: Measure::Ngram,
-            server: None,
-            model: None,
-            files: Vec::new(),
-            max_tokens: None,
-            only: Vec::new(),
-            averages: Averages::default(),
-            ngram: 4,
-            concurrency: 16,
-            data: Vec::new(),
-            task: TaskKind::Math,
-            columns: Columns::default(),
-            server_api: None,
-            key_env: None,
-        }
+        Self { folders, ngram: 4, concurrency: 16, ..Self::default() }
     }
 }
 
 crate::named! {
     /// What is measured.
-    #[derive(Serialize)]
+    #[derive(Default, Serialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Measure {
+        #[default]
         Ngram = "ngram": "Cosine distance of character n-gram counts: wording, not ideas",
         Embeddings = "embeddings": "Cosine distance of embeddings",
         Judge = "judge": "A judge's rubric, 0 to 3, over groups of eight",
@@ -214,10 +195,9 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Diversity> {
     if server.is_some() {
         interrupt::listen();
     }
-    let problems = match settings.by {
-        Measure::Judge => statements(settings)?,
-        _ => HashMap::new(),
-    };
+    if settings.by == Measure::Judge && settings.problems.is_empty() {
+        bad_input!("--data: found none, wanted the data sets' files: a judge sees the problem");
+    }
     let mut sides = Vec::new();
     let mut length = None;
     for (i, folder) in settings.folders.iter().enumerate() {
@@ -252,7 +232,7 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Diversity> {
     let mut caches = Vec::new();
     for side in &sides {
         caches.push(match &server {
-            Some(server) => Some(asked(settings, server, side, &common, &problems)?),
+            Some(server) => Some(asked(settings, server, side, &common)?),
             None => None,
         });
     }
@@ -288,18 +268,16 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Diversity> {
     })
 }
 
-/// What the problems of `--data` ask, by their ids.
-fn statements(settings: &Settings) -> anyhow::Result<HashMap<String, String>> {
-    if settings.data.is_empty() {
-        bad_input!("--data: found none, wanted the data sets' files: a judge sees the problem");
-    }
+/// What the problems of data sets ask, by their ids.
+pub fn statements(
+    data: &[PathBuf],
+    task: TaskKind,
+    columns: &Columns,
+) -> anyhow::Result<HashMap<String, String>> {
     let mut found = HashMap::new();
-    for path in &settings.data {
-        let (problems, _) = dataset::load(path, settings.task, &settings.columns)?;
-        let text = |p: &dataset::Problem| {
-            p.conversation(None).iter().map(|m| m.content.as_str()).collect::<Vec<_>>().join("\n\n")
-        };
-        found.extend(problems.iter().map(|p| (p.id.clone(), text(p))));
+    for path in data {
+        let (problems, _) = dataset::load(path, task, columns)?;
+        found.extend(problems.into_iter().map(|p| (p.id.clone(), p.text(None))));
     }
     Ok(found)
 }
@@ -310,7 +288,6 @@ fn asked(
     server: &Server,
     side: &Side,
     common: &BTreeMap<String, Vec<String>>,
-    problems: &HashMap<String, String>,
 ) -> anyhow::Result<Cache> {
     let model = settings.model.clone().unwrap_or_default();
     let judging = settings.by == Measure::Judge;
@@ -322,7 +299,7 @@ fn asked(
         for id in ids {
             let samples = &side.correct[benchmark][id];
             if judging {
-                let Some(problem) = problems.get(id) else {
+                let Some(problem) = settings.problems.get(id) else {
                     bad_input!(
                         "--data: found no problem {id} of {benchmark}, wanted the file it was evaluated with"
                     );

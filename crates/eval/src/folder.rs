@@ -73,7 +73,10 @@ impl Folder {
         if let Some(fields) = comparable.as_object_mut() {
             fields.remove(ANSWERS_AS);
         }
-        let differences = differences(&comparable, identity);
+        let words = |(name, found, wanted): (String, Value, Value)| {
+            format!("{name}: the folder has {found}, this command has {wanted}")
+        };
+        let differences: Vec<String> = differences(&comparable, identity).into_iter().map(words).collect();
         if !differences.is_empty() {
             bad_input!(
                 "{}: the samples in this folder were made with other settings: {}; choose another --out",
@@ -115,19 +118,16 @@ impl Folder {
     }
 }
 
-/// Lists each leaf that differs, as `name: the folder has X, this command has Y`.
-fn differences(found: &Value, wanted: &Value) -> Vec<String> {
+/// The leaves in which two identities differ, with the value of each; null where there is none.
+pub fn differences(found: &Value, wanted: &Value) -> Vec<(String, Value, Value)> {
     let [found, wanted] = [found, wanted].map(|side| json::leaves(side, "."));
     let of = |side: &[(String, &Value)], name: &String| {
         side.iter().find(|leaf| leaf.0 == *name).map_or(Value::Null, |leaf| leaf.1.clone())
     };
     let new = wanted.iter().filter(|leaf| found.iter().all(|other| other.0 != leaf.0));
     let names = found.iter().chain(new).map(|leaf| &leaf.0);
-    let pairs = names.map(|name| (name, of(&found, name), of(&wanted, name)));
-    pairs
-        .filter(|(_, found, wanted)| found != wanted)
-        .map(|(name, found, wanted)| format!("{name}: the folder has {found}, this command has {wanted}"))
-        .collect()
+    let pairs = names.map(|name| (name.clone(), of(&found, name), of(&wanted, name)));
+    pairs.filter(|(_, found, wanted)| found != wanted).collect()
 }
 
 #[cfg(test)]

@@ -64,16 +64,4 @@ impl Flags {
         }
         devices::named(self.device.unwrap_or_default(), &self.settings(config))
     }
-
-    /// The first flag that is given, by its name.
-    pub(crate) fn given(&self) -> Option<&'static str> {
-        let flags = [
-            ("--device", self.device.is_some()),
-            ("--threads", self.threads.is_some()),
-            ("--products", self.products.is_some()),
-            ("--precision", self.precision.is_some()),
-            ("--exact", self.exact),
-        ];
-        flags.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
-    }
 }

@@ -19,6 +19,14 @@ pub(crate) fn named_with<T: Named>(
         .map(|name| T::from_name(&name).expect("the parser takes the names alone"))
 }
 
+/// A flag's value by one of these names.
+pub(crate) fn among<T: Copy + Send + Sync + 'static, const N: usize>(
+    named: [(&'static str, T); N],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(named.map(|(name, _)| name))
+        .map(move |given| named.into_iter().find(|(name, _)| *name == given).expect("one of the names").1)
+}
+
 /// A flag's value of the form NAME=PATH.
 pub(crate) fn named_path(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {

@@ -131,11 +131,9 @@ fn place(
 }
 
 /// The local path of a model: of a run folder its newest checkpoint, of a hub name the folder in the cache.
-pub fn model(key: &str, written: PathBuf) -> anyhow::Result<PathBuf> {
-    if !written.exists() {
-        interrupt::listen();
-    }
-    model_for_library(key, written)
+pub fn model(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
+    in_place(key, &mut written, (Kind::Model, Use::Training), None, true)?;
+    Ok(written)
 }
 
 /// [`model`] for a caller with signal handlers of its own, which a download then leaves as they are.
@@ -210,26 +208,16 @@ fn in_place(
             None => of_run(key, path, ("a checkpoint", ""), &["checkpoints"])?,
         }
     }
-    let found =
-        if load { listening(key, path, kind, pinned)? } else { place(key, path, kind, pinned, false)? };
+    // Ctrl-C ends a download in order.
+    if load && !path.exists() {
+        interrupt::listen();
+    }
+    let found = place(key, path, kind, pinned, load)?;
     let there = found.is_some();
     if let Some(found) = found {
         *path = found;
     }
     Ok(there)
-}
-
-/// Loads, and lets Ctrl-C end a download in order.
-fn listening(
-    key: &str,
-    path: &Path,
-    kind: (Kind, Use),
-    pinned: Option<&str>,
-) -> anyhow::Result<Option<PathBuf>> {
-    if !path.exists() {
-        interrupt::listen();
-    }
-    place(key, path, kind, pinned, true)
 }
 
 /// Turns the names in a training configuration into local paths, which contain their commits. A run that is resumed,
@@ -271,6 +259,18 @@ fn task(task_: &mut TaskConfig, pinned: Option<&str>, loading: Loading) -> anyho
     tokenizer(&mut text.tokenizer)?;
     *task_ = TaskConfig::of_text(kind, text).expect("it is a task with problems from files");
     Ok(())
+}
+
+/// The folder and the name of a model that is to be written, which must be new. `what` is what its name may be of.
+pub(crate) fn new_place<'a>(out: &'a Path, what: &str) -> anyhow::Result<(&'a Path, &'a str)> {
+    if out.exists() {
+        bad_input!("--out: {} exists already, wanted a new {what}", out.display());
+    }
+    let Some(name) = out.file_name() else {
+        bad_input!("--out: found {}, wanted the name of a {what}", out.display())
+    };
+    let Some(name) = name.to_str() else { bad_input!("--out: found {name:?}, wanted a name in UTF-8") };
+    Ok((out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")), name))
 }
 
 #[cfg(test)]

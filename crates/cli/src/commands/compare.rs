@@ -11,13 +11,12 @@ use fgrpo_eval::clusters;
 use fgrpo_eval::compare::{Comparison, Matched, Method, Settings, compare, list, matched};
 use fgrpo_eval::dumps;
 use fgrpo_eval::estimate::resamples;
-use fgrpo_eval::folder::IDENTITY;
+use fgrpo_eval::folder::{IDENTITY, differences};
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::json;
 use fgrpo_eval::pass_at_k::powers_of_two;
 use fgrpo_eval::samples::MOST_UNSCORABLE;
 use fgrpo_eval::table::{Cell, Part, Table, bound, percent, points};
-use fgrpo_train::run::folder::differences;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -250,30 +249,20 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
 
 /// How two evaluation folders differ apart from the model: prompts and sampling change what is compared.
 fn sampled_otherwise(a: &Path, b: &Path) -> anyhow::Result<Option<String>> {
-    let identity = |folder: &Path| -> anyhow::Result<Option<toml::Table>> {
+    let identity = |folder: &Path| -> anyhow::Result<Option<Value>> {
         let path = folder.join(IDENTITY);
-        if !path.is_file() {
-            return Ok(None);
-        }
-        let mut value: Value = json::read(&path)?;
-        if let Some(map) = value.as_object_mut() {
-            ["format", "source", "model", "api"].iter().for_each(|key| drop(map.remove(*key)));
-        }
-        without_nulls(&mut value);
-        Ok(toml::Table::try_from(value).ok())
+        path.is_file().then(|| json::read(&path)).transpose()
     };
     let (Some(a), Some(b)) = (identity(a)?, identity(b)?) else { return Ok(None) };
-    let differing = differences(&a, &b);
+    let shown = |value: Value| if value.is_null() { "absent".to_owned() } else { value.to_string() };
+    let mut differing: Vec<String> = differences(&a, &b)
+        .into_iter()
+        .filter(|(name, ..)| !["format", "source", "model", "api"].contains(&name.as_str()))
+        .map(|(name, a, b)| format!("{name}: {} -> {}", shown(a), shown(b)))
+        .collect();
+    differing.sort();
     Ok((!differing.is_empty())
         .then(|| format!("A and B were sampled otherwise, A -> B: {}", differing.join("; "))))
-}
-
-/// TOML has no null.
-fn without_nulls(value: &mut Value) {
-    if let Some(map) = value.as_object_mut() {
-        map.retain(|_, v| !v.is_null());
-        map.values_mut().for_each(without_nulls);
-    }
 }
 
 /// Short names of the two sides: file stems or folder names where they tell them apart.

@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use clap::Command;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap_complete::{Generator, Shell, generate};
 use clap_mangen::Man;
 use fgrpo_eval::io::files::write_whole;
@@ -16,43 +17,24 @@ use std::path::{Path, PathBuf};
   fgrpo completions man --out ~/.local/share/man/man1    # then: man fgrpo-train")]
 pub(crate) struct Args {
     /// The shell, or the manual pages.
-    #[arg(value_enum)]
-    what: What,
+    #[arg(value_parser = what())]
+    what: String,
     /// A folder to write into: the shell's file under its usual name, or a manual page for each command. Without it
     /// the file, or the first manual page, goes to standard output.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-#[value(rename_all = "lower")]
-pub(crate) enum What {
-    Bash,
-    Zsh,
-    Fish,
-    Elvish,
-    PowerShell,
-    /// Manual pages.
-    Man,
-}
-
-impl What {
-    fn shell(self) -> Option<Shell> {
-        match self {
-            Self::Bash => Some(Shell::Bash),
-            Self::Zsh => Some(Shell::Zsh),
-            Self::Fish => Some(Shell::Fish),
-            Self::Elvish => Some(Shell::Elvish),
-            Self::PowerShell => Some(Shell::PowerShell),
-            Self::Man => None,
-        }
-    }
+fn what() -> PossibleValuesParser {
+    let shells = ["bash", "zsh", "fish", "elvish", "powershell"].map(PossibleValue::new).into_iter();
+    PossibleValuesParser::new(shells.chain([PossibleValue::new("man").help("Manual pages")]))
 }
 
 /// Runs the command; `program` is the command line that is completed and described.
 pub(crate) fn run(args: &Args, program: Command) -> anyhow::Result<()> {
+    let shell = args.what.parse::<Shell>().ok();
     let Some(folder) = &args.out else {
-        let text = match args.what.shell() {
+        let text = match shell {
             Some(shell) => script(shell, program),
             None => page(program)?,
         };
@@ -60,7 +42,7 @@ pub(crate) fn run(args: &Args, program: Command) -> anyhow::Result<()> {
         return Ok(());
     };
     std::fs::create_dir_all(folder).with_context(|| format!("--out: creating {}", folder.display()))?;
-    match args.what.shell() {
+    match shell {
         Some(shell) => {
             let path = folder.join(shell.file_name(NAME));
             write_whole(&path, &script(shell, program))?;

@@ -5,10 +5,11 @@ use crate::args::named::named;
 use crate::args::places;
 use crate::output::table::{Format, Render};
 use fgrpo_eval::dataset::columns::Columns;
-use fgrpo_eval::diversity::{Measure, Settings, measure};
+use fgrpo_eval::diversity::{Measure, Settings, measure, statements};
 use fgrpo_eval::io::server::sampling::ServerApi;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::table::Table;
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// Diversity of correct solutions.
@@ -74,6 +75,8 @@ impl Args {
     /// The flags as the library takes them.
     fn settings(&self) -> anyhow::Result<Settings> {
         let data = |path| places::data("--data", path);
+        let data: Vec<PathBuf> = self.data.iter().cloned().map(data).collect::<anyhow::Result<_>>()?;
+        let columns = self.columns.clone().unwrap_or_default();
         Ok(Settings {
             folders: self.folders.clone(),
             by: self.by,
@@ -85,9 +88,11 @@ impl Args {
             averages: self.averages.averages(),
             ngram: self.ngram as usize,
             concurrency: self.concurrency,
-            data: self.data.iter().cloned().map(data).collect::<anyhow::Result<_>>()?,
-            task: self.task,
-            columns: self.columns.clone().unwrap_or_default(),
+            problems: if self.by == Measure::Judge {
+                statements(&data, self.task, &columns)?
+            } else {
+                HashMap::new()
+            },
             server_api: self.server_api,
             key_env: self.key_env.clone(),
         })

@@ -149,6 +149,11 @@ fn say_rejected(reports: &[&FilterReport], all_rejected: Option<&Path>) -> anyho
     }
 }
 
+/// A row of the needs.
+fn say_row(name: &str, value: &str, note: &str) {
+    say!("{}", format!("{name:<22}{value:>12}  {note}").trim_end());
+}
+
 /// `cached` are the tokens of the cache.
 fn say_memory(
     config: &Config,
@@ -157,9 +162,7 @@ fn say_memory(
     device: DeviceName,
     room: &Result<Room, String>,
 ) {
-    let say = |name: &str, n: u64, note: &str| {
-        say!("{}", format!("{name:<22}{:>12}  {note}", bytes(n)).trim_end());
-    };
+    let say = |name: &str, n: u64, note: &str| say_row(name, &bytes(n), note);
     let engine = &memory.engine;
     let several = device.gpus().is_some_and(|gpus| gpus.count() > 1);
     let place = several.then(|| "on each GPU, as all up to the key/value cache".to_owned());
@@ -218,42 +221,37 @@ fn say_both_memories(memory: &Memory, device: DeviceName, found: &Result<Room, S
             format!("at most{}; not compared with a GPU: {why}", if several { " on each" } else { "" })
         }
     };
-    say!("{:<22}{:>12}  {note}", "GPU memory", bytes(needed));
+    say_row("GPU memory", &bytes(needed), &note);
     let note = match memory.engine.offloaded {
         0 => String::new(),
         moments => format!("; of it {} for the moments, page-locked", bytes(moments)),
     };
-    say!("{:<22}{:>12}  at most, of this machine{note}", "memory", bytes(memory.on_host()));
+    say_row("memory", &bytes(memory.on_host()), &format!("at most, of this machine{note}"));
 }
 
 fn say_disk(config: &Config, disk: &Disk) {
-    say!(
-        "{:<22}{:>12}  at most: {} checkpoints of {}, the best one, and the optimizer's state of the newest; fewer with save.keep",
-        "disk",
-        bytes(disk.total),
+    let note = format!(
+        "at most: {} checkpoints of {}, the best one, and the optimizer's state of the newest; fewer with save.keep",
         disk.checkpoints,
         bytes(disk.policy)
     );
+    say_row("disk", &bytes(disk.total), &note);
     if disk.evaluations > 0 {
         let what = match config.eval.keep_texts {
             true => "samples and scores; less with eval.keep_texts = false",
             false => "scores",
         };
-        say!("{:<22}{:>12}  of it: {what}", "  evaluations", bytes(disk.evaluations));
+        say_row("  evaluations", &bytes(disk.evaluations), &format!("of it: {what}"));
     }
 }
 
 fn say_tokens(config: &Config, lengths: &Lengths) {
-    say!(
-        "tokens per step       {:>12}  prompts once per group, completions of full length at most",
-        tokens_per_step(config, lengths)
-    );
+    let tokens = tokens_per_step(config, lengths).to_string();
+    say_row("tokens per step", &tokens, "prompts once per group, completions of full length at most");
 }
 
 fn say_time(config: &Config, lengths: &Lengths, time: &Time, rate: f64) {
-    let say = |name: &str, seconds: f64, note: &str| {
-        say!("{name:<22}{:>12}  {note}", format!("~{}", duration(seconds)));
-    };
+    let say = |name: &str, seconds: f64, note: &str| say_row(name, &format!("~{}", duration(seconds)), note);
     if time.sft > 0.0 {
         say("time of sft", time.sft, "once; runs with the same start share it");
     }

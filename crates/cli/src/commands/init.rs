@@ -1,5 +1,7 @@
 //! `fgrpo init`: a randomly initialised Hugging Face checkpoint, for tests and first steps.
 
+use crate::args::named::among;
+use crate::args::places;
 use anyhow::Context;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::failure::OrBadInput;
@@ -9,7 +11,7 @@ use fgrpo_nn::config::{Architecture, Config, RopeScaling};
 use fgrpo_nn::weights::{Dtype, write_checkpoint};
 use fgrpo_nn::{Device, Engine, Error};
 use fgrpo_train::language::{Language, copy_files};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Create a randomly initialised Hugging Face checkpoint.
 #[derive(Debug, clap::Args)]
@@ -18,8 +20,8 @@ use std::path::{Path, PathBuf};
   fgrpo init --arch llama --hidden-size 256 --layers 6 --heads 8 --kv-heads 2 --dtype bf16 --out models/small")]
 pub(crate) struct Args {
     /// Family.
-    #[arg(long, value_enum)]
-    arch: Arch,
+    #[arg(long, value_parser = among(ARCHITECTURES))]
+    arch: Architecture,
     /// Size of the vocabulary [default: the tokenizer's, or 512 without one].
     #[arg(long)]
     vocab_size: Option<usize>,
@@ -57,8 +59,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 0.02)]
     std: f32,
     /// Number format of the weights.
-    #[arg(long, value_enum, default_value_t = DtypeName::F32)]
-    dtype: DtypeName,
+    #[arg(long, default_value = "f32", value_parser = among(DTYPES))]
+    dtype: Dtype,
     /// Seed of the weights.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -70,34 +72,12 @@ pub(crate) struct Args {
     out: PathBuf,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub(crate) enum Arch {
-    Qwen2,
-    Qwen3,
-    Llama,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub(crate) enum DtypeName {
-    F32,
-    Bf16,
-    F16,
-}
-
-impl DtypeName {
-    pub(crate) fn dtype(self) -> Dtype {
-        match self {
-            Self::F32 => Dtype::F32,
-            Self::Bf16 => Dtype::BF16,
-            Self::F16 => Dtype::F16,
-        }
-    }
-}
+const ARCHITECTURES: [(&str, Architecture); 3] =
+    [("qwen2", Architecture::Qwen2), ("qwen3", Architecture::Qwen3), ("llama", Architecture::Llama)];
+const DTYPES: [(&str, Dtype); 3] = [("f32", Dtype::F32), ("bf16", Dtype::BF16), ("f16", Dtype::F16)];
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    if args.out.exists() {
-        bad_input!("--out: {} exists already, wanted a new folder", args.out.display());
-    }
+    let (parent, name) = places::new_place(&args.out, "folder")?;
     if args.heads == 0 {
         bad_input!("--heads: found 0, wanted at least 1");
     }
@@ -111,19 +91,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !(args.std.is_finite() && args.std >= 0.0) {
         bad_input!("--std: found {}, wanted a number of at least 0", args.std);
     }
-    let Some(name) = args.out.file_name() else {
-        bad_input!("--out: found {}, wanted the name of a folder", args.out.display())
-    };
-    let Some(name) = name.to_str() else {
-        bad_input!("--out: found {name:?}, wanted a name in UTF-8");
-    };
     let (vocab_size, language) = vocabulary(args)?;
     let config = Config {
-        architecture: match args.arch {
-            Arch::Qwen2 => Architecture::Qwen2,
-            Arch::Qwen3 => Architecture::Qwen3,
-            Arch::Llama => Architecture::Llama,
-        },
+        architecture: args.arch,
         vocab_size,
         hidden_size: args.hidden_size,
         intermediate_size: args.intermediate_size.unwrap_or(args.hidden_size.saturating_mul(3)),
@@ -152,10 +122,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let engine =
         Engine::init(&config, args.std, &|i| key.nth_normal(i), &Device::cpu(threads)).or_bad_input()?;
-    let parent = args.out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
     publish(parent, name, Existing::Replace, |dir| {
-        write_checkpoint(dir, &config, engine.tensors(), args.dtype.dtype(), 5 << 30)?;
+        write_checkpoint(dir, &config, engine.tensors(), args.dtype, 5 << 30)?;
         if let Some(from) = &args.tokenizer {
             copy_files(from, dir)?;
         }

@@ -8,7 +8,7 @@ use fgrpo_nn::Device;
 use fgrpo_nn::weights::{Dtype, Gguf, GgufType, Item, write_checkpoint, write_gguf};
 use fgrpo_train::language::{Language, copy_files};
 use fgrpo_train::policy;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Merge a LoRA adapter into its base model.
 #[derive(Debug, clap::Args)]
@@ -56,15 +56,7 @@ pub(crate) enum Format {
 
 /// Runs the command; the folder's path goes to stdout.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    if args.out.exists() {
-        bad_input!("--out: {} exists already, wanted a new name", args.out.display());
-    }
-    let Some(name) = args.out.file_name() else {
-        bad_input!("--out: found {}, wanted the name of a folder or file", args.out.display())
-    };
-    let Some(name) = name.to_str() else {
-        bad_input!("--out: found {name:?}, wanted a name in UTF-8");
-    };
+    let (parent, name) = places::new_place(&args.out, "folder or file")?;
     let threads = match args.threads {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
         n => n,
@@ -84,7 +76,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         (false, _) => None,
     };
     let engine = policy::open(&model, args.adapter.as_deref(), &Device::cpu(threads)).or_bad_input()?;
-    let parent = args.out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
     if let Some(kind) = gguf {
         let mut about = Language::read(&model, &[])?.gguf_metadata(engine.config().vocab_size)?;

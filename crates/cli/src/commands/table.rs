@@ -216,43 +216,42 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             benchmarks,
         })
         .collect();
-    let mut marks: HashMap<(usize, usize, usize), Part> = HashMap::new();
+    let part = |value: &Option<f64>| Part { text: value.map_or("--".to_owned(), percent), ..Part::default() };
+    let cells = |m: &Measured| m.values.iter().map(|of_k| of_k.iter().map(part).collect()).collect();
+    let mut parts: Parts = methods.iter().map(cells).collect();
     if args.pairs.is_empty() {
-        mark_columns(&methods, &columns, args, &mut marks);
-    } else {
-        for (a, b) in &args.pairs {
-            let at = |name: &String| methods.iter().position(|m| m.name == *name).unwrap_or_default();
-            mark_pair(&methods, (at(a), at(b)), &columns, &averages, args, &mut marks)?;
-        }
+        mark_columns(&methods, &mut parts);
     }
-    let table = table(&methods, &columns, &marks);
+    for (a, b) in &args.pairs {
+        let at = |name: &String| methods.iter().position(|m| m.name == *name).unwrap_or_default();
+        mark_pair(&methods, (at(a), at(b)), &columns, &averages, args, &mut parts)?;
+    }
+    let titles = columns.iter().map(|c| c.title.clone());
+    let mut table = Table::new(std::iter::once("Method".to_owned()).chain(titles));
+    for (m, row) in methods.iter().zip(parts) {
+        let cells = row.into_iter().map(|parts| Cell { parts });
+        table.rows.push(std::iter::once(Cell::from(m.name.clone())).chain(cells).collect());
+    }
     out!("{}", table.render(args.format));
     if args.format == Format::Text {
         let bold = if args.pairs.is_empty() { "best of the column" } else { "better of its pair" };
         let ks = args.ks.iter().map(|k| format!("pass@{k}")).collect::<Vec<_>>().join("/");
         let legend = table.legend(args.format, bold, "p < 0.05 by the subsampling test");
-        outln!("{ks} in percent{}", prefixed("; ", &legend));
+        outln!("{ks} in percent{}{legend}", if legend.is_empty() { "" } else { "; " });
     }
     Ok(())
 }
 
-fn prefixed(prefix: &str, text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!("{prefix}{text}") }
-}
+/// What is printed of each method, column and k.
+type Parts = Vec<Vec<Vec<Part>>>;
 
 /// Bold the best of each column, by what is printed.
-fn mark_columns(
-    methods: &[Measured],
-    columns: &[Column],
-    args: &Args,
-    marks: &mut HashMap<(usize, usize, usize), Part>,
-) {
-    for c in 0..columns.len() {
-        for k in 0..args.ks.len() {
+fn mark_columns(methods: &[Measured], parts: &mut Parts) {
+    for c in 0..methods[0].values.len() {
+        for k in 0..methods[0].values[c].len() {
             let best = methods.iter().filter_map(|m| m.values[c][k]).max_by(f64::total_cmp).map(percent);
-            for (row, m) in methods.iter().enumerate() {
-                let bold = methods.len() > 1 && best.is_some() && m.values[c][k].map(percent) == best;
-                marks.insert((row, c, k), Part { bold, ..Part::default() });
+            for row in parts.iter_mut() {
+                row[c][k].bold = methods.len() > 1 && best.as_ref() == Some(&row[c][k].text);
             }
         }
     }
@@ -265,7 +264,7 @@ fn mark_pair(
     columns: &[Column],
     averages: &[Average],
     args: &Args,
-    marks: &mut HashMap<(usize, usize, usize), Part>,
+    parts: &mut Parts,
 ) -> anyhow::Result<()> {
     let pairs = compare::matched(methods[a].benchmarks.clone(), methods[b].benchmarks.clone())?;
     let settings = Settings::test_alone(args.ks.clone(), args.m);
@@ -280,29 +279,9 @@ fn mark_pair(
             if percent(x) == percent(y) {
                 continue;
             }
-            let underline = significant.contains(&(column.key.clone(), k));
-            let part = Part { bold: true, underline, ..Part::default() };
-            marks.insert((if x > y { a } else { b }, c, i), part);
+            let better = &mut parts[if x > y { a } else { b }][c][i];
+            (better.bold, better.underline) = (true, significant.contains(&(column.key.clone(), k)));
         }
     }
     Ok(())
-}
-
-fn table(methods: &[Measured], columns: &[Column], marks: &HashMap<(usize, usize, usize), Part>) -> Table {
-    let mut table =
-        Table::new(std::iter::once("Method".to_owned()).chain(columns.iter().map(|c| c.title.clone())));
-    for (row, m) in methods.iter().enumerate() {
-        let cells = m.values.iter().enumerate().map(|(c, values)| Cell {
-            parts: values
-                .iter()
-                .enumerate()
-                .map(|(k, v)| Part {
-                    text: v.map_or_else(|| "--".to_owned(), percent),
-                    ..marks.get(&(row, c, k)).cloned().unwrap_or_default()
-                })
-                .collect(),
-        });
-        table.rows.push(std::iter::once(Cell::from(m.name.clone())).chain(cells).collect());
-    }
-    table
 }

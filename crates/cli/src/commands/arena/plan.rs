@@ -70,6 +70,11 @@ fn plan(
     Ok(Planned { config, folder, state, trial })
 }
 
+/// What tuning chose for a method on a task; nothing where it didn't.
+fn chosen_for<'a>(all: &'a [Choice], task: &str, method: &Method) -> &'a [String] {
+    all.iter().find(|c| c.task == task && c.method == method.name).map_or(&[], |c| &c.set)
+}
+
 /// The reported runs, seed by seed, so that every method has a run before one has two.
 pub(super) fn planned(
     wanted: &Wanted<'_>,
@@ -81,8 +86,7 @@ pub(super) fn planned(
     for task in wanted.tasks {
         for seed in 1..=seeds {
             for method in methods {
-                let chosen = tuned.into_iter().flatten().find(|c| c.task == *task && c.method == method.name);
-                let set = chosen.map_or(&[][..], |c| &c.set);
+                let set = chosen_for(tuned.map_or(&[], |all| all), task, method);
                 let label = if tuned.is_some() { TUNED } else { "" };
                 let folder = format!("{label}{}_seed-{seed}", method.name);
                 let run = plan(wanted, task, method, seed, (&folder, set))?;
@@ -106,8 +110,7 @@ pub(super) fn trials(
     let mut runs = Vec::new();
     for task in wanted.tasks {
         for method in methods {
-            let before = chosen.iter().find(|c| c.task == *task && c.method == method.name);
-            let before = before.map_or(&[][..], |c| &c.set);
+            let before = chosen_for(chosen, task, method);
             let changes: Vec<String> = match (round, &method.own) {
                 (Round::Rate, _) => {
                     let lr = method.config(&task::text(task)?, wanted.set, TUNING_SEED)?.update.lr;

@@ -13,7 +13,6 @@ use fgrpo_eval::table::{Table, percent, points};
 use fgrpo_train::config::Config;
 use fgrpo_train::run::{metrics, sessions};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
@@ -81,15 +80,6 @@ fn interval(value: &Value) -> [f64; 2] {
     [0, 1].map(|i| value[i].as_f64().unwrap_or(f64::NAN))
 }
 
-/// Means over a method's runs.
-#[derive(Default)]
-struct Costs {
-    /// Entropy of the sampled tokens' distributions in the last step, in nats.
-    entropy: f64,
-    /// Duration of all steps.
-    seconds: f64,
-}
-
 struct Run {
     method: String,
     seed: u64,
@@ -97,7 +87,10 @@ struct Run {
     end: Evaluation,
     /// What graded it, part by part; empty where its files don't say.
     graders: Vec<String>,
-    costs: Costs,
+    /// Entropy of the sampled tokens' distributions in the last step, in nats.
+    entropy: f64,
+    /// Duration of all steps.
+    seconds: f64,
 }
 
 /// Prints the table of every task in the folder.
@@ -156,7 +149,7 @@ pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standi
         }
         for (tuned, runs) in [false, true].into_iter().zip(runs) {
             if runs.iter().any(|run| run.method == baseline) {
-                all.push(ranked(files::name(&task), tuned, runs, baseline)?);
+                all.push(ranked(files::name(&task), tuned, &runs, baseline)?);
             } else if !runs.is_empty() {
                 without_baseline.push(of_task(&files::name(&task), tuned));
             }
@@ -245,19 +238,17 @@ fn run(folder: &Path, method: &str, seed: u64) -> anyhow::Result<Option<Run>> {
     let last = logged.last().filter(|m| m.step >= config.steps);
     let end = evaluations.iter().rposition(|e| e.step == config.steps);
     let (Some(last), Some(end)) = (last, end) else { return Ok(None) };
-    let costs = Costs {
-        entropy: last.entropy.0.unwrap_or(f64::NAN),
-        seconds: logged.iter().filter_map(|m| m.seconds.total.0).sum(),
-    };
+    let entropy = last.entropy.0.unwrap_or(f64::NAN);
+    let seconds = logged.iter().filter_map(|m| m.seconds.total.0).sum();
     let end = evaluations.swap_remove(end);
     let Some(start) = evaluations.into_iter().find(|e| e.step == 0) else {
         bad_input!("{}: found no evaluation before training, wanted one", folder.join("eval.jsonl").display())
     };
     let graders = sessions::graders(folder)?;
-    Ok(Some(Run { method: method.to_owned(), seed, start, end, graders, costs }))
+    Ok(Some(Run { method: method.to_owned(), seed, start, end, graders, entropy, seconds }))
 }
 
-fn ranked(task: String, tuned: bool, runs: Vec<Run>, baseline: &str) -> anyhow::Result<Standings> {
+fn ranked(task: String, tuned: bool, runs: &[Run], baseline: &str) -> anyhow::Result<Standings> {
     let first = &runs[0];
     if let Some(other) = runs.iter().find(|r| r.end.problem_set != first.end.problem_set) {
         bad_input!(
@@ -289,33 +280,31 @@ fn ranked(task: String, tuned: bool, runs: Vec<Run>, baseline: &str) -> anyhow::
         bad_input!("{task}: found no k that every run estimates, wanted one");
     };
     let began: Vec<&Evaluation> = runs.iter().filter(|r| r.method == baseline).map(|r| &r.start).collect();
-    let mean = |k: usize| began.iter().map(|e| e.pass_at_k[&k]).sum::<f64>() / began.len() as f64;
-    let start = [mean(1), mean(k)];
+    let before = |k: usize| began.iter().map(|e| e.pass_at_k[&k]).sum::<f64>() / began.len() as f64;
+    let start = [before(1), before(k)];
     let mut methods: Vec<Method> = Vec::new();
-    let mut costs: BTreeMap<String, Costs> = BTreeMap::new();
     for run in runs {
-        let sum = costs.entry(run.method.clone()).or_default();
-        sum.entropy += run.costs.entropy;
-        sum.seconds += run.costs.seconds;
         let trained = TrainedRun { seed: run.seed, start: run.start.counts(), end: run.end.counts() };
         match methods.iter_mut().find(|m| m.name == run.method) {
             Some(method) => method.runs.push(trained),
-            None => methods.push(Method { name: run.method, runs: vec![trained] }),
+            None => methods.push(Method { name: run.method.clone(), runs: vec![trained] }),
         }
     }
-    for method in &methods {
-        let costs = costs.get_mut(&method.name).expect("its runs were added");
-        costs.entropy /= method.runs.len() as f64;
-        costs.seconds /= method.runs.len() as f64;
-    }
+    let mean = |name: &str, of: fn(&Run) -> f64| {
+        let own: Vec<f64> = runs.iter().filter(|r| r.method == name).map(of).collect();
+        own.iter().sum::<f64>() / own.len() as f64
+    };
     let k = k as u64;
     let ranked = rank(&methods, baseline, &[1, k]);
-    let rows = ranked.iter().map(|r| Row(row(&task, tuned, r, &costs[&r.name]))).collect();
+    let rows = ranked
+        .iter()
+        .map(|r| Row(row(&task, tuned, r, [mean(&r.name, |r| r.entropy), mean(&r.name, |r| r.seconds)])))
+        .collect();
     Ok(Standings { task, tuned, k, rows, start: Some(start) })
 }
 
 /// A method's row as JSON.
-fn row(task: &str, tuned: bool, ranked: &Ranked, costs: &Costs) -> Map<String, Value> {
+fn row(task: &str, tuned: bool, ranked: &Ranked, [entropy, seconds]: [f64; 2]) -> Map<String, Value> {
     let mut row = Map::new();
     let mut put = |key: String, value: Value| {
         row.insert(key, value);
@@ -341,8 +330,8 @@ fn row(task: &str, tuned: bool, ranked: &Ranked, costs: &Costs) -> Map<String, V
         );
     }
     put("lost".into(), json!(ranked.lost));
-    put("entropy".into(), json!(costs.entropy));
-    put("seconds".into(), json!(costs.seconds));
+    put("entropy".into(), json!(entropy));
+    put("seconds".into(), json!(seconds));
     put("dominated_by".into(), json!(ranked.dominated_by));
     row
 }

@@ -3,18 +3,18 @@
 use crate::args::grading::Switch;
 use crate::args::named::named;
 use crate::args::places::{self, Loading};
+use fgrpo_eval::dataset;
 use fgrpo_eval::dataset::columns::Columns;
-use fgrpo_eval::dataset::presets::Family;
-use fgrpo_eval::dataset::{self, Problem};
+use fgrpo_eval::dataset::presets::{Family, Prompting};
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::harmless::harmless;
 use fgrpo_eval::kind::{TaskKind, Truth};
-use fgrpo_train::config::{Config, TextConfig};
+use fgrpo_train::config::Config;
 use fgrpo_train::language::Language;
 use fgrpo_train::language::chat::ChatTemplate;
 use fgrpo_train::problem::{Split, Task};
 use fgrpo_verify::verdict::Verdict;
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -63,7 +63,7 @@ pub(crate) struct Show {
     thinking: Option<Switch>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 struct Shown {
     /// The part of a mix that it belongs to.
     part: Option<String>,
@@ -86,7 +86,7 @@ pub(super) fn run(args: &Show) -> anyhow::Result<()> {
     let mut text = String::new();
     for (i, problem) in shown.iter().enumerate() {
         if args.json {
-            let _ = writeln!(text, "{}", problem.json());
+            let _ = writeln!(text, "{}", serde_json::to_string(problem)?);
         } else {
             let _ = write!(text, "{}", problem.text(i, all));
         }
@@ -115,31 +115,27 @@ fn of_data(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
     let columns = args.columns.clone().unwrap_or_default();
     let source = places::data("data show", args.source.clone())?;
     let (problems, report) = dataset::load(&source, args.task, &columns)?;
-    let Some(model) = &args.model else {
-        report.log();
-        let shown = problems.iter().take(args.limit as usize).map(|p| {
-            let system = args.system.as_deref().filter(|s| !s.is_empty());
-            let messages = p.conversation(system);
-            let prompt: Vec<String> = messages.iter().map(|m| format!("{}: {}", m.role, m.content)).collect();
-            let (gold, read_as) = reading(p);
-            Shown { part: None, prompt: prompt.join("\n"), tokens: None, gold, read_as }
-        });
-        return Ok((problems.len() as u64, shown.collect()));
+    let open = |model: &PathBuf| -> anyhow::Result<Language> {
+        Language::open(&places::model("--model", model.clone())?, &[]).or_bad_input()
     };
-    let mut text = TextConfig::of(args.task, &source);
-    text.columns = columns;
-    text.preset = args.preset;
-    text.system.clone_from(&args.system);
-    text.enable_thinking = args.thinking.map(Switch::on);
-    // Nothing is graded, so no grading program is needed.
-    let model = places::model("--model", model.clone())?;
-    let language = Language::open(&model, &[]).or_bad_input()?;
-    let prompting = text.prompting().of(args.task);
+    let language = args.model.as_ref().map(open).transpose()?;
+    let thinking = args.thinking.map(Switch::on);
+    let prompting = Prompting { preset: args.preset, system: args.system.clone(), thinking }.of(args.task);
     report.log();
     let shown = problems.iter().take(args.limit as usize).map(|p| {
-        let tokens = language.prompt(&p.conversation(prompting.system.as_deref()), prompting.thinking)?;
-        let (gold, read_as) = reading(p);
-        Ok(Shown { part: None, prompt: language.text(&tokens), tokens: Some(tokens.len()), gold, read_as })
+        let messages = p.conversation(prompting.system.as_deref());
+        let (prompt, tokens) = match &language {
+            Some(language) => {
+                let tokens = language.prompt(&messages, prompting.thinking)?;
+                (language.text(&tokens), Some(tokens.len()))
+            }
+            None => {
+                let each: Vec<String> =
+                    messages.iter().map(|m| format!("{}: {}", m.role, m.content)).collect();
+                (each.join("\n"), None)
+            }
+        };
+        Ok(Shown { part: None, prompt, tokens, gold: p.truth.gold(), read_as: p.truth.read_as() })
     });
     let shown = shown.collect::<anyhow::Result<Vec<_>>>()?;
     Ok((problems.len() as u64, shown))
@@ -150,12 +146,13 @@ fn of_task(task: &Task, split: Split, limit: u64) -> (u64, Vec<Shown>) {
     let language = &task.language;
     let shown = (0..all.min(limit)).map(|id| {
         let prompt = task.prompt(split, id);
-        let (gold, mut read_as) = reading(&prompt.problem);
+        let truth = &prompt.problem.truth;
+        let (gold, mut read_as) = (truth.gold(), truth.read_as());
         // Grade the reference answer with the configured verifier.
         let thoughts =
             language.template().and_then(ChatTemplate::tags).map_or(String::new(), |tags| tags.close);
         let boxed = gold.as_ref().and_then(|g| language.encode(&format!("{thoughts}\\boxed{{{g}}}")).ok());
-        if let (Truth::Math(_) | Truth::Choice(_), Some(tokens)) = (&prompt.problem.truth, boxed) {
+        if let (Truth::Math(_) | Truth::Choice(_), Some(tokens)) = (truth, boxed) {
             let graded = task.grade(&prompt, &tokens);
             let verdict = match graded.verdict {
                 Verdict::Correct => "correct",
@@ -177,11 +174,6 @@ fn of_task(task: &Task, split: Split, limit: u64) -> (u64, Vec<Shown>) {
     (all, shown.collect())
 }
 
-/// What decides whether an answer to a problem is correct, and how it is read.
-fn reading(problem: &Problem) -> (Option<String>, Option<String>) {
-    (problem.truth.gold(), problem.truth.read_as())
-}
-
 impl Shown {
     fn text(&self, number: usize, all: u64) -> String {
         let tokens = self.tokens.map_or_else(|| "no tokenizer".to_owned(), |n| format!("{n} tokens"));
@@ -194,9 +186,5 @@ impl Shown {
         }
         text.push('\n');
         harmless(&text)
-    }
-
-    fn json(&self) -> Value {
-        json!({"part": self.part, "prompt": self.prompt, "tokens": self.tokens, "gold": self.gold, "read_as": self.read_as})
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn plan(flags: &Flags, training: Option<&Config>, source: &Source) ->
         _ => None,
     };
     flags.check()?;
-    if let (None, Some(flag)) = (checkpoint, flags.compute.given()) {
+    if let (None, Some(flag)) = (checkpoint, flags.given("Compute")?) {
         bad_input!(
             "{flag}: found with --server or --samples, wanted it with a checkpoint (--model DIR): here nothing is computed"
         );
@@ -119,25 +119,13 @@ pub(crate) fn require_used(
     kinds.extend(beside);
     kinds.dedup();
     flags.grading.for_kinds(&kinds)?;
-    let mazes = [
-        ("--maze-size", flags.maze_size.is_some()),
-        ("--maze-seed", flags.maze_seed.is_some()),
-        ("--maze-problems", flags.maze_problems.is_some()),
-        ("--maze-reward", flags.maze_reward.is_some()),
-    ];
-    let prompts = [
-        ("--preset", flags.preset.is_some()),
-        ("--system", flags.system.is_some()),
-        ("--thinking", flags.thinking.is_some()),
-    ];
-    let given = |flags: &[(&'static str, bool)]| flags.iter().find(|f| f.1).map(|f| f.0);
-    if let (Some(flag), false) = (given(&mazes), kinds.contains(&TaskKind::Maze)) {
+    if let (Some(flag), false) = (flags.given("Maze")?, kinds.contains(&TaskKind::Maze)) {
         bad_input!("{flag}: found without mazes, wanted it with --task maze");
     }
-    if let (Some(flag), [TaskKind::Maze]) = (given(&prompts), kinds.as_slice()) {
+    if let (Some(flag), [TaskKind::Maze]) = (flags.given("Prompt")?, kinds.as_slice()) {
         bad_input!("{flag}: found with mazes, which have no such prompt");
     }
-    if let (Some(flag), false) = (flags.of_server(), matches!(source, Source::Server(_))) {
+    if let (Some(flag), false) = (flags.given("Server")?, matches!(source, Source::Server(_))) {
         bad_input!("{flag}: found without --server, whose requests it is about");
     }
     Ok(())

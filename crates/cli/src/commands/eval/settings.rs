@@ -289,19 +289,13 @@ impl Flags {
         })
     }
 
-    /// The first flag about requests to a server.
-    pub(crate) fn of_server(&self) -> Option<&'static str> {
-        let flags = [
-            ("--api", self.api.is_some()),
-            ("--server-api", self.server_api.is_some()),
-            ("--concurrency", self.concurrency.is_some()),
-            ("--per-request", self.per_request.is_some()),
-            ("--timeout", self.timeout.is_some()),
-            ("--retries", self.retries.is_some()),
-            ("--retry-wait", self.retry_wait.is_some()),
-            ("--key-env", self.key_env.is_some()),
-        ];
-        flags.into_iter().find(|f| f.1).map(|f| f.0)
+    /// The first flag under a heading of `--help` that is given, as `--name`.
+    pub(crate) fn given(&self, heading: &str) -> anyhow::Result<Option<String>> {
+        let given = Table::try_from(self).context("flags as a table")?;
+        let is_given = |name: &&str| given.get(*name).is_some_and(|value| *value != Value::Boolean(false));
+        let command = Alone::command();
+        let of_heading = command.get_arguments().filter(|arg| arg.get_help_heading() == Some(heading));
+        Ok(of_heading.filter_map(clap::Arg::get_long).find(is_given).map(|name| format!("--{name}")))
     }
 
     /// Checks the ranges of numbers.

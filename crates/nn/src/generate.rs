@@ -32,16 +32,17 @@ pub struct Prompt<'a> {
 }
 
 /// Why a completion ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Finish {
     /// A stop token or the caller's stop condition.
+    #[default]
     Stop,
     /// `max_new_tokens` were reached.
     Length,
 }
 
 /// One sample.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Completion {
     /// Index of its prompt in the request.
     pub prompt: usize,

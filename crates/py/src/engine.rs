@@ -43,12 +43,12 @@ type Sums = (f64, u64, [f64; 4], [f64; 2]);
 #[pyclass(frozen, module = "fgrpo._native")]
 pub(crate) struct Engine {
     jobs: Mutex<Sender<Job>>,
-    language: Arc<Language>,
+    pub(crate) language: Arc<Language>,
     process: u32,
     #[pyo3(get)]
     vocab_size: usize,
     #[pyo3(get)]
-    positions: usize,
+    pub(crate) positions: usize,
     #[pyo3(get)]
     parameters: usize,
     #[pyo3(get)]

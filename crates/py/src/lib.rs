@@ -12,6 +12,7 @@ mod call;
 mod command;
 mod credit;
 mod engine;
+mod episode;
 mod loss;
 mod statistics;
 mod theory;
@@ -46,6 +47,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(statistics::read_dump, m)?)?;
     m.add_function(wrap_pyfunction!(statistics::read_samples, m)?)?;
     m.add_class::<engine::Engine>()?;
+    m.add_class::<episode::Episode>()?;
     m.add("GRADER", train::GRADER)?;
     m.add_function(wrap_pyfunction!(train::train, m)?)?;
     m.add_function(wrap_pyfunction!(train::stop_training, m)?)?;

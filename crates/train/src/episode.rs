@@ -14,7 +14,6 @@ use fgrpo_eval::dataset::Problem;
 use fgrpo_eval::graded::Graded;
 use fgrpo_eval::kind::{Truth, environment};
 use fgrpo_eval::problems::ProblemSet;
-use fgrpo_eval::program::Program;
 use fgrpo_nn::{Completion, Engine, Finish, Sampling};
 use serde_json::{Value, json};
 
@@ -45,8 +44,10 @@ pub struct Episode {
 }
 
 /// The episodes of one problem.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Wanted<'a> {
+    /// How it is prompted, and what has its environments.
+    pub set: &'a ProblemSet,
     /// The problem.
     pub problem: &'a Problem,
     /// Its episodes' indices.
@@ -62,49 +63,35 @@ pub struct Wanted<'a> {
 pub fn play(
     engine: &mut Engine,
     language: &Language,
-    set: &ProblemSet,
     wanted: &[Wanted<'_>],
     sampling: &Sampling,
     go_on: &(dyn Fn() -> bool + Sync),
 ) -> anyhow::Result<Option<Vec<Vec<Episode>>>> {
-    let Some((program, max_turns)) = set.grader.environment() else {
-        bad_input!("task.environment: found none, wanted the class of the environment");
-    };
-    let Some(template) = language.template() else {
-        bad_input!(
-            "task.environment: found a model without a chat template, wanted one with it: a conversation needs one"
-        );
-    };
-    let rules = Rules { language, template, program, thinking: set.prompt.thinking };
     let positions = engine.config().context();
-    let mut games = Vec::new();
+    let mut players = Vec::new();
     for wanted in wanted {
         for sample in wanted.samples.clone() {
-            games.push(Game::begin(&rules, set, wanted, (games.len(), sample))?);
+            players.push(Player::begin(language, wanted, (players.len(), sample))?);
         }
     }
-    for turn in 0..max_turns {
+    for turn in 0.. {
         let mut requests: Vec<Request> = Vec::new();
         let mut asked: Vec<usize> = Vec::new();
-        for (at, game) in games.iter_mut().enumerate() {
-            let Some(part) = game.parts.last().filter(|_| game.playing) else { continue };
-            if part.tokens.len() >= positions {
-                game.end(Finish::Length);
-                continue;
-            }
+        for (at, player) in players.iter_mut().enumerate() {
+            let Some(tokens) = player.game.prompt(positions) else { continue };
             asked.push(at);
             let (samples, key) = match turn {
-                0 => (game.sample..game.sample + 1, game.key),
-                later => (0..1, game.key.with(game.sample as u64).with(later as u64)),
+                0 => (player.sample..player.sample + 1, player.key),
+                later => (0..1, player.key.with(player.sample as u64).with(later)),
             };
             match requests.last_mut() {
                 // Their prompt is computed once.
                 Some(last)
-                    if last.key == key && last.tokens == part.tokens && last.samples.end == samples.start =>
+                    if last.key == key && last.tokens == tokens && last.samples.end == samples.start =>
                 {
                     last.samples.end = samples.end;
                 }
-                _ => requests.push(Request { tokens: part.tokens.clone(), samples, key }),
+                _ => requests.push(Request { tokens: tokens.to_vec(), samples, key }),
             }
         }
         if asked.is_empty() {
@@ -113,131 +100,180 @@ pub fn play(
         let stop = (language, language.stop_texts());
         let Some(drawn) = draw(engine, &requests, sampling, stop, go_on)? else { return Ok(None) };
         for (at, completion) in asked.into_iter().zip(drawn.into_iter().flatten()) {
-            games[at].answer(&rules, completion, turn + 1 == max_turns)?;
+            players[at].answer(completion)?;
             if !go_on() {
                 return Ok(None);
             }
         }
     }
-    let mut ended = games.into_iter().map(|game| game.grade(language));
+    let mut ended = players.into_iter().map(|player| player.grade(language));
     let episodes = wanted.iter().map(|wanted| ended.by_ref().take(wanted.samples.len()).collect()).collect();
     Ok(go_on().then_some(episodes))
 }
 
-/// What all episodes share.
-struct Rules<'a> {
+/// An episode with the environment of its task.
+struct Player<'a> {
+    rules: Rules<'a>,
+    sample: usize,
+    key: Key,
+    max_turns: usize,
+    game: Game,
+    /// Its grade after it failed.
+    environment: Result<environment::Episode<'a>, Box<Graded>>,
+}
+
+impl<'a> Player<'a> {
+    fn begin(
+        language: &'a Language,
+        wanted: &Wanted<'a>,
+        (index, sample): (usize, usize),
+    ) -> anyhow::Result<Self> {
+        let Wanted { set, problem, key, .. } = *wanted;
+        let (Truth::Environment(environment::Truth { columns }), Some((program, max_turns))) =
+            (&problem.truth, set.grader.environment())
+        else {
+            unreachable!("the kind of the task is the kind of its problems")
+        };
+        let rules = Rules::new(language, set.prompt.thinking)?;
+        // A problem may come twice, so its id is no name.
+        let name = index.to_string();
+        let messages = json!(set.conversation(problem));
+        let begun = environment::Episode::begin(program, &name, columns, messages, rules.template.source());
+        let (game, environment) = match begun {
+            Ok((environment, begun)) => (Game::begin(&rules, begun)?, Ok(environment)),
+            Err(failed) => (Game::default(), Err(failed)),
+        };
+        Ok(Self { rules, sample, key, max_turns, game, environment })
+    }
+
+    fn answer(&mut self, turn: Completion) -> anyhow::Result<()> {
+        let Some(said) = self.game.hear(&self.rules, turn)? else { return Ok(()) };
+        let last = self.game.turns == self.max_turns as u64;
+        let environment =
+            self.environment.as_mut().expect("the policy has no turn in an episode that failed");
+        match environment.turn(&said, last) {
+            Ok(turned) => self.game.go_on(&self.rules, turned)?,
+            Err(failed) => {
+                self.game.end(Finish::Stop);
+                self.environment = Err(failed);
+            }
+        }
+        Ok(())
+    }
+
+    fn grade(self, language: &Language) -> Episode {
+        let Game { messages, parts, mut completion, turns, .. } = self.game;
+        completion.sample = self.sample;
+        let graded = match self.environment {
+            Ok(environment) => environment.reward(messages),
+            Err(failed) => *failed,
+        };
+        let first = parts.first().map_or(0, |part| part.sampled.first().map_or(part.tokens.len(), |&at| at));
+        let prompt = parts.first().map(|part| language.text(&part.tokens[..first])).unwrap_or_default();
+        let whole = parts.last().map(|part| language.text(&part.tokens)).unwrap_or_default();
+        let text = whole.strip_prefix(&prompt).unwrap_or(&whole).to_owned();
+        Episode { parts, completion, turns, prompt, text, graded }
+    }
+}
+
+/// How a conversation becomes tokens.
+pub struct Rules<'a> {
     language: &'a Language,
     template: &'a ChatTemplate,
-    program: &'a Program,
     thinking: Option<bool>,
 }
 
-impl Rules<'_> {
+impl<'a> Rules<'a> {
+    /// Those of a language. `thinking`: the template's switch for thoughts.
+    ///
+    /// # Errors
+    /// Bad input: a language without a chat template.
+    pub fn new(language: &'a Language, thinking: Option<bool>) -> anyhow::Result<Self> {
+        let Some(template) = language.template() else {
+            bad_input!(
+                "environment: found a model without a chat template, wanted one with it: a conversation needs one"
+            );
+        };
+        Ok(Self { language, template, thinking })
+    }
+
     fn render(&self, messages: &[Value], tools: &[Value]) -> anyhow::Result<String> {
         let options = ChatOptions { enable_thinking: self.thinking, ..ChatOptions::default() };
         self.template.render_values(&messages, &(!tools.is_empty()).then_some(tools), &options)
     }
 }
 
-/// An episode that is being played.
-struct Game<'a> {
-    sample: usize,
-    key: Key,
-    /// `None` after it failed.
-    environment: Option<environment::Episode<'a>>,
-    failed: Option<Graded>,
+/// An episode that is being played. Whoever plays it samples the turns, and asks the environment.
+#[derive(Debug, Clone, Default)]
+pub struct Game {
+    /// The conversation.
+    pub messages: Vec<Value>,
+    /// As [`Episode::parts`].
+    pub parts: Vec<Part>,
+    /// As [`Episode::completion`].
+    pub completion: Completion,
+    /// Turns of the policy.
+    pub turns: u64,
     playing: bool,
-    messages: Vec<Value>,
     /// What the template offers.
     tools: Vec<Value>,
     /// The text of the last part.
     text: String,
-    parts: Vec<Part>,
-    completion: Completion,
-    turns: u64,
 }
 
-impl<'a> Game<'a> {
-    fn begin(
-        rules: &Rules<'a>,
-        set: &ProblemSet,
-        wanted: &Wanted<'_>,
-        (index, sample): (usize, usize),
-    ) -> anyhow::Result<Self> {
-        let Wanted { problem, key, .. } = wanted;
-        let Truth::Environment(environment::Truth { columns }) = &problem.truth else {
-            unreachable!("the kind of the task is the kind of its problems")
-        };
-        let mut game = Self {
-            sample,
-            key: *key,
-            environment: None,
-            failed: None,
-            playing: false,
-            messages: Vec::new(),
-            tools: Vec::new(),
-            text: String::new(),
-            parts: Vec::new(),
-            completion: Completion {
-                prompt: 0,
-                sample,
-                tokens: Vec::new(),
-                logp: Vec::new(),
-                entropy: Vec::new(),
-                finish: Finish::Stop,
-                cached: 0,
-            },
-            turns: 0,
-        };
-        // A problem may come twice, so its id is no name.
-        let name = index.to_string();
-        let messages = json!(set.conversation(problem));
-        let begun =
-            environment::Episode::begin(rules.program, &name, columns, messages, rules.template.source());
-        match begun {
-            Ok((environment, begun)) => {
-                game.environment = Some(environment);
-                game.offer(rules, begun);
-                let text = rules.render(&game.messages, &game.tools)?;
-                game.start(rules, text)?;
+impl Game {
+    /// Begins an episode. The tools are offered by the template, else in its system message, or in the first message if it
+    /// knows none.
+    ///
+    /// # Errors
+    /// Bad input: a conversation that the template can't render.
+    pub fn begin(rules: &Rules<'_>, begun: environment::Begun) -> anyhow::Result<Self> {
+        let environment::Begun { mut messages, mut tools, offer } = begun;
+        if !tools.is_empty() && !rules.template.source().contains("tools") {
+            tools.clear();
+            let system = |content: &str| json!({"role": "system", "content": content});
+            if messages[0]["role"] != "system" {
+                let with: Vec<Value> =
+                    std::iter::once(system(&offer)).chain(messages.iter().cloned()).collect();
+                if rules.render(&with, &[]).is_ok() {
+                    messages.insert(0, system(""));
+                }
             }
-            Err(failed) => game.failed = Some(*failed),
+            let Some(first) = messages[0]["content"].as_str() else {
+                bad_input!("messages[0].content: found {}, wanted a text", messages[0]["content"]);
+            };
+            messages[0]["content"] = format!("{first}\n\n{offer}").trim().into();
         }
+        let text = rules.render(&messages, &tools)?;
+        let mut game = Self { messages, tools, playing: true, ..Self::default() };
+        game.start(rules, text)?;
         Ok(game)
-    }
-
-    /// Offers the tools: by the template, else in its system message, or in the first message if it knows none.
-    fn offer(&mut self, rules: &Rules<'_>, begun: environment::Begun) {
-        let environment::Begun { mut messages, tools, offer } = begun;
-        if tools.is_empty() || rules.template.source().contains("tools") {
-            (self.messages, self.tools) = (messages, tools);
-            return;
-        }
-        let system = |content: &str| json!({"role": "system", "content": content});
-        if messages[0]["role"] != "system" {
-            let with: Vec<Value> = std::iter::once(system(&offer)).chain(messages.iter().cloned()).collect();
-            if rules.render(&with, &[]).is_ok() {
-                messages.insert(0, system(""));
-            }
-        }
-        let first = messages[0]["content"].as_str().unwrap_or_default();
-        messages[0]["content"] = format!("{first}\n\n{offer}").trim().into();
-        self.messages = messages;
     }
 
     /// Begins a part with a conversation of which nothing is trained.
     fn start(&mut self, rules: &Rules<'_>, text: String) -> anyhow::Result<()> {
         self.parts.push(Part { tokens: rules.language.encode(&text)?, sampled: Vec::new() });
-        (self.text, self.playing) = (text, true);
+        self.text = text;
         Ok(())
+    }
+
+    /// The tokens before the policy's next turn. `None` if the episode has ended, as it does when they fill the model's positions.
+    pub fn prompt(&mut self, positions: usize) -> Option<&[u32]> {
+        if self.playing && self.parts.last()?.tokens.len() >= positions {
+            self.end(Finish::Length);
+        }
+        self.parts.last().filter(|_| self.playing).map(|part| part.tokens.as_slice())
     }
 
     fn end(&mut self, finish: Finish) {
         (self.playing, self.completion.finish) = (false, finish);
     }
 
-    /// Takes a turn of the policy, and has its calls answered.
-    fn answer(&mut self, rules: &Rules<'a>, turn: Completion, last: bool) -> anyhow::Result<()> {
+    /// Takes a turn of the policy. Returns what it said, which the environment answers; `None` if the turn was cut off.
+    ///
+    /// # Errors
+    /// Tokens that can't be decoded.
+    pub fn hear(&mut self, rules: &Rules<'_>, turn: Completion) -> anyhow::Result<Option<String>> {
         let (language, part) = (rules.language, self.parts.last_mut().expect("it was sampled from"));
         part.sampled.extend(part.tokens.len()..part.tokens.len() + turn.tokens.len());
         part.tokens.extend_from_slice(&turn.tokens);
@@ -251,27 +287,24 @@ impl<'a> Game<'a> {
         let opened = self.text.rfind("<think>").map_or("", |at| &self.text[at..]);
         let said = if opened.trim_end() == "<think>" { format!("{opened}{said}") } else { said };
         self.text += &language.decoded(&turn.tokens, true)?;
-        let message = json!({"role": "assistant", "content": said});
+        self.messages.push(json!({"role": "assistant", "content": said}));
         if turn.finish == Finish::Length {
-            self.messages.push(message);
             self.end(Finish::Length);
-            return Ok(());
+            return Ok(None);
         }
-        let Some(environment) = &mut self.environment else { return Ok(()) };
-        let turned = match environment.turn(&said, last) {
-            Ok(turned) => turned,
-            Err(failed) => {
-                (self.failed, self.environment) = (Some(*failed), None);
-                self.end(Finish::Stop);
-                return Ok(());
-            }
-        };
+        Ok(Some(said))
+    }
+
+    /// Goes on with what the environment answered to the turn.
+    ///
+    /// # Errors
+    /// Bad input: answers that the template can't render.
+    pub fn go_on(&mut self, rules: &Rules<'_>, turned: environment::Turned) -> anyhow::Result<()> {
         if turned.ways.is_empty() {
-            self.messages.push(message);
             self.end(if turned.called { Finish::Length } else { Finish::Stop });
             return Ok(());
         }
-        let before = self.messages.len();
+        let before = self.messages.len() - 1;
         let mut rendered = Err(anyhow::anyhow!("no form of the answers"));
         for way in turned.ways {
             self.messages.truncate(before);
@@ -283,25 +316,9 @@ impl<'a> Game<'a> {
         }
         let text = rendered.context("a conversation with answers of tools")?;
         let Some(more) = text.strip_prefix(&self.text) else { return self.start(rules, text) };
-        let answers = language.encode(more)?;
+        let answers = rules.language.encode(more)?;
         self.parts.last_mut().expect("as above").tokens.extend(answers);
         self.text = text;
         Ok(())
-    }
-
-    fn grade(mut self, language: &Language) -> Episode {
-        if self.playing {
-            self.end(Finish::Length);
-        }
-        let graded = match (self.failed, self.environment) {
-            (None, Some(environment)) => environment.reward(self.messages),
-            (failed, _) => failed.unwrap_or_else(|| Graded::unscorable("not_played")),
-        };
-        let first =
-            self.parts.first().map_or(0, |part| part.sampled.first().map_or(part.tokens.len(), |&at| at));
-        let prompt = self.parts.first().map(|part| language.text(&part.tokens[..first])).unwrap_or_default();
-        let whole = self.parts.last().map(|part| language.text(&part.tokens)).unwrap_or_default();
-        let text = whole.strip_prefix(&prompt).unwrap_or(&whole).to_owned();
-        Episode { parts: self.parts, completion: self.completion, turns: self.turns, prompt, text, graded }
     }
 }

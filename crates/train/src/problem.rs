@@ -227,14 +227,10 @@ impl Task {
         self.parts[prompt.part].set()
     }
 
-    /// Whether the policy talks to an environment. A mix has none.
-    pub fn has_environment(&self) -> bool {
-        self.parts[0].set().grader.environment().is_some()
-    }
-
     /// The most completions of an episode with an environment; otherwise 1.
     pub fn max_turns(&self) -> usize {
-        self.parts[0].set().grader.environment().map_or(1, |(_, turns)| turns)
+        let turns = |part: &Part| part.set().grader.environment().map_or(1, |(_, turns)| turns);
+        self.parts.iter().map(turns).max().unwrap_or(1)
     }
 
     /// The name of a problem's source, if there are several.

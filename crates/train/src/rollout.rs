@@ -81,7 +81,7 @@ impl Rollouts {
     }
 }
 
-/// Samples `group_size` completions of each prompt.
+/// Samples `group_size` completions of each prompt, or plays so many episodes where its task has an environment.
 ///
 /// The random draw at `position` of sample `i` of a prompt comes from `key.with(prompt id).with(i)`, so a sample
 /// depends neither on its batch nor on the other prompts. If a problem occurs twice in a batch, as in a small part of
@@ -100,9 +100,16 @@ pub fn sample(
     go_on: &(dyn Fn() -> bool + Sync),
 ) -> anyhow::Result<Option<Vec<Rollouts>>> {
     let keys = keys(&prompts, key);
-    if task.has_environment() {
-        return play(engine, task, prompts, &keys, group_size, sampling, go_on);
-    }
+    let (played, asked): (Vec<usize>, Vec<usize>) =
+        (0..prompts.len()).partition(|&p| task.set(&prompts[p]).grader.environment().is_some());
+    let wanted = |&p: &usize| {
+        let (set, problem) = (task.set(&prompts[p]), &prompts[p].problem);
+        Wanted { set, problem, samples: 0..group_size, key: keys[p] }
+    };
+    let wanted: Vec<Wanted<'_>> = played.iter().map(wanted).collect();
+    let Some(episodes) = episode::play(engine, &task.language, &wanted, sampling, go_on)? else {
+        return Ok(None);
+    };
     let language = &task.language;
     let texts = !language.stop_texts().is_empty();
     // A batch that was stopped early is never returned.
@@ -114,9 +121,10 @@ pub fn sample(
         stopped.load(Ordering::Relaxed) || texts && language.ended(completion)
     };
     let mut completions: Vec<Vec<Option<Completion>>> = vec![vec![None; group_size]; prompts.len()];
-    let lengths = prompts.iter().map(|p| (p.problem.id.as_str(), p.tokens.len()));
+    let lengths = asked.iter().map(|&p| (prompts[p].problem.id.as_str(), prompts[p].tokens.len()));
     let positions = engine.config().context();
     for (limit, members) in by_limit(lengths, sampling.max_new_tokens, positions)?.into_iter().rev() {
+        let members: Vec<usize> = members.into_iter().map(|at| asked[at]).collect();
         let request = |&p: &usize| EnginePrompt { tokens: &prompts[p].tokens, samples: 0..group_size };
         let requests: Vec<EnginePrompt<'_>> = members.iter().map(request).collect();
         engine.generate(
@@ -137,40 +145,16 @@ pub fn sample(
             return Ok(None);
         }
     }
-    Ok(Some(
-        prompts
-            .into_iter()
-            .zip(completions)
-            .map(|(prompt, completions)| {
-                let every = completions.into_iter().map(|c| c.expect("the engine returns every sample once"));
-                Rollouts::new(prompt, every.collect())
-            })
-            .collect(),
-    ))
-}
-
-/// Episodes with the task's environment in place of completions.
-fn play(
-    engine: &mut Engine,
-    task: &Task,
-    prompts: Vec<Prompt>,
-    keys: &[Key],
-    group_size: usize,
-    sampling: &Sampling,
-    go_on: &(dyn Fn() -> bool + Sync),
-) -> anyhow::Result<Option<Vec<Rollouts>>> {
-    let wanted: Vec<Wanted<'_>> = prompts
-        .iter()
-        .zip(keys)
-        .map(|(prompt, &key)| Wanted { problem: &prompt.problem, samples: 0..group_size, key })
-        .collect();
-    let set = task.set(&prompts[0]);
-    let played = episode::play(engine, &task.language, set, &wanted, sampling, go_on)?;
-    let rollouts = |(prompt, episodes): (Prompt, Vec<Episode>)| {
-        let completions = episodes.iter().map(|episode| episode.completion.clone()).collect();
-        Rollouts { episodes: Some(episodes), ..Rollouts::new(prompt, completions) }
+    let mut episodes: HashMap<usize, Vec<Episode>> = played.into_iter().zip(episodes).collect();
+    let rollouts = |(p, (prompt, completions)): (usize, (Prompt, Vec<Option<Completion>>))| {
+        if let Some(episodes) = episodes.remove(&p) {
+            let completions = episodes.iter().map(|episode| episode.completion.clone()).collect();
+            return Rollouts { episodes: Some(episodes), ..Rollouts::new(prompt, completions) };
+        }
+        let every = completions.into_iter().map(|c| c.expect("the engine returns every sample once"));
+        Rollouts::new(prompt, every.collect())
     };
-    Ok(played.map(|groups| prompts.into_iter().zip(groups).map(rollouts).collect()))
+    Ok(Some(prompts.into_iter().zip(completions).enumerate().map(rollouts).collect()))
 }
 
 /// The longest completion of a prompt: `most` tokens, or the `positions` of the model that it leaves.

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import json
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,16 +29,20 @@ class World:
             else:
                 messages.append({"role": "user", "content": str(observed)})
 
-    @property
-    def schemas(self) -> list[dict[str, Any]]:
-        return [tool_schema(method) for method in self.tools.values()]
-
-    @property
-    def offer(self) -> str:
-        """The tools in words, for a template that knows none."""
+    def begun(self) -> dict[str, Any]:
+        """The conversation, and the tools: their schemas, and in words for a template that knows none."""
+        schemas = [tool_schema(method) for method in self.tools.values()]
         how = '<tool_call>{"name": ..., "arguments": {...}}</tool_call>'
         head = f"You can call these tools. To call one, write {how}; its result follows.\n"
-        return head + "\n".join(json.dumps(schema) for schema in self.schemas)
+        return {"messages": self.messages, "tools": schemas, "offer": head + "\n".join(map(json.dumps, schemas))}
+
+    def turn(self, said: str, template: str, last: bool) -> dict[str, Any]:
+        """What follows a turn of the model. Its calls are made unless it is the last."""
+        calls = find_calls(said, template)
+        if not calls or last:
+            return {"called": bool(calls), "results": [], "ways": []}
+        results = self.results(calls)
+        return {"called": True, "results": results, "ways": ways(said, calls, results)}
 
     def reward(self, messages: list[Message]) -> Any:
         """Its ``reward()``, which may ask for the conversation as ``messages``."""
@@ -59,7 +64,7 @@ class World:
             call.arguments = {key: _typed(text, properties.get(key, {})) for key, text in (call.arguments or {}).items()}
             call.texts = False
         try:
-            return str(self.tools[call.name](**(call.arguments or {})))
+            return str(self.tools[call.name](**(call.arguments or {}))).encode("utf-8", "replace").decode()
         except Exception as error:
             return f"error: {type(error).__name__}: {error}"
 
@@ -93,9 +98,30 @@ def _typed(text: str, schema: Mapping[str, Any]) -> Any:
     if schema.get("type") == "string":
         return text
     try:
-        return json.loads(text)
+        return _read(text)
     except ValueError:
         return text
+
+
+def _read(text: str) -> Any:
+    """The value of a JSON text. What JSON's readers don't agree on is refused: a model can write anything."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        value = float("nan")
+    if not _plain(value):
+        raise ValueError("it has half a surrogate pair, a number that is not finite, or too many levels")
+    return value
+
+
+def _plain(value: Any, level: int = 0) -> bool:
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        return level < 64 and all(_plain(item, level + 1) for item in value)
+    if isinstance(value, str):
+        return not re.search("[\ud800-\udfff]", value)
+    return value is None or abs(value) <= sys.float_info.max
 
 
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object", type(None): "null"}
@@ -174,7 +200,7 @@ def find_calls(text: str, template: str) -> list[Call]:
 
 def _call(body: str) -> list[Call]:
     try:
-        found = json.loads(body)
+        found = _read(body)
     except ValueError as error:
         return [Call(wrong=f"found a call that is not JSON ({error}), wanted an object with name and arguments")]
     calls = []
@@ -184,7 +210,7 @@ def _call(body: str) -> list[Call]:
         arguments = inner.get("arguments", inner.get("parameters", {})) if isinstance(inner, dict) else None
         if isinstance(arguments, str):
             try:
-                arguments = json.loads(arguments)
+                arguments = _read(arguments)
             except ValueError:
                 arguments = None
         if not isinstance(name, str) or not isinstance(arguments, dict):
@@ -226,13 +252,9 @@ def answering(factory: Callable[[], Any]) -> Callable[[Mapping[str, Any]], Any]:
             if not callable(getattr(played.environment, "reward", None)):
                 raise TypeError(f"{type(played.environment).__name__} has no method reward")
             live[question["episode"]] = played, 0
-            return {"messages": played.messages, "tools": played.schemas, "offer": played.offer}
-        calls = find_calls(question["said"], question["template"])
-        if not calls or question["last"]:
-            live[question["episode"]] = played, len(question["history"])
-            return {"called": bool(calls), "results": [], "ways": []}
-        results = played.results(calls)
-        live[question["episode"]] = played, len(question["history"]) + 1
-        return {"called": True, "results": results, "ways": ways(question["said"], calls, results)}
+            return played.begun()
+        turned = played.turn(question["said"], question["template"], question["last"])
+        live[question["episode"]] = played, len(question["history"]) + bool(turned["ways"])
+        return turned
 
     return answer

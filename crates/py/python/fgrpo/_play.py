@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import json
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from . import _native
 from ._engine import Datum, Engine, Sample
-from ._environment import Message, World, find_calls, ways
+from ._environment import Message, World
 
 Finish = Literal["stop", "length", "turns", "error"]
 
@@ -98,131 +101,75 @@ def play(
     games = [_Game(engine, factory, row, index, thinking) for index, row in enumerate(table) for _ in range(n)]
     settings = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p}
     for turn in range(max_turns):
-        active = [i for i, game in enumerate(games) if game.prompt is not None]
-        if not active:
+        prompts = {i: prompt for i, game in enumerate(games) if (prompt := game.prompt()) is not None}
+        if not prompts:
             break
-        prompts = [games[i].prompt for i in active]
-        indices = [i * max_turns + turn for i in active]
-        samples = engine.sample(prompts, max_tokens=max_tokens, seed=seed, _indices=indices, **settings)  # type: ignore[arg-type]
-        for i, group in zip(active, samples, strict=True):
+        indices = [i * max_turns + turn for i in prompts]
+        samples = engine.sample(list(prompts.values()), max_tokens=max_tokens, seed=seed, _indices=indices, **settings)  # type: ignore[arg-type]
+        for i, group in zip(prompts, samples, strict=True):
             games[i].answer(group[0], last=turn + 1 == max_turns)
-    for game in games:
-        game.grade(reward)
+    episodes = [game.end(reward) for game in games]
     failed = [game.error for game in games if game.error is not None]
     if failed:
         warnings.warn(f"{len(failed)} of {len(games)} episodes are unscorable; the first raised:\n{failed[0]}", stacklevel=2)
-    episodes = [game.episode for game in games]
     return [episodes[i : i + n] for i in range(0, len(episodes), n)]
 
 
 class _Game:
-    """An episode that is being played."""
+    """An episode that is being played. Its rules are those of ``fgrpo train``, in Rust."""
 
     def __init__(self, engine: Engine, factory: Callable[[], Any], row: Mapping[str, Any], index: int, thinking: bool | None) -> None:
-        self.engine, self.row, self.thinking = engine, row, thinking
+        self.row, self.template = row, engine.tokenizer.template or ""
+        self.native: _native.Episode | None = None
         self.error: str | None = None
-        self.prompt: npt.NDArray[np.int32] | None = None
-        self.text = ""
-        messages = _conversation(row, index)
-        self.episode = Episode(messages)
+        self.out_of_turns = False
+        self.episode = Episode(_conversation(row, index))
         try:
-            self.world = World(factory, row, messages)
+            self.world = World(factory, row, self.episode.messages)
         except Exception:
-            self.fail()
+            self.error = traceback.format_exc()
             return
-        if not messages:
+        if not self.episode.messages:
             raise ValueError(f"rows[{index}]: found no prompt, and no text from reset; wanted one of them")
-        self.schemas = self.world.schemas
-        template = engine.tokenizer.template or ""
-        if self.schemas and "tools" not in template:
-            # A template that knows no tools has them in its system message, or in the first message if it knows none of those either.
-            offer, self.schemas = self.world.offer, []
-            if messages[0]["role"] != "system":
-                try:
-                    self.render([{"role": "system", "content": offer}, *messages])
-                    messages.insert(0, {"role": "system", "content": ""})
-                except ValueError:
-                    pass
-            messages[0] = {**messages[0], "content": f"{messages[0]['content']}\n\n{offer}".strip()}
-        self.begin(self.render(messages))
+        self.native = _native.Episode(engine._engine, json.dumps(self.world.begun()), thinking)
 
-    def render(self, messages: Sequence[Message]) -> str:
-        return self.engine.tokenizer.render(messages, tools=self.schemas, thinking=self.thinking)
-
-    def begin(self, text: str) -> None:
-        """Starts a sequence with a conversation of which nothing is trained."""
-        tokens = np.array(self.engine.tokenizer.encode(text), dtype=np.int32)
-        self.episode.parts.append(Part(tokens, np.zeros(tokens.size, np.bool_), np.zeros(tokens.size, np.float32)))
-        self.text = text
-        self.ask()
-
-    def ask(self) -> None:
-        self.prompt = self.episode.tokens
-        if self.prompt.size >= self.engine.positions:
-            self.end("length")
-
-    def append(self, tokens: npt.NDArray[Any], sampled: bool, logprobs: npt.NDArray[np.float32]) -> None:
-        part = self.episode.parts[-1]
-        part.tokens = np.concatenate([part.tokens, tokens.astype(np.int32)])
-        part.mask = np.concatenate([part.mask, np.full(tokens.size, sampled)])
-        part.logprobs = np.concatenate([part.logprobs, logprobs])
-
-    def end(self, finish: Finish) -> None:
-        self.prompt, self.episode.finish = None, finish
-
-    def fail(self) -> None:
-        self.error = traceback.format_exc()
-        self.end("error")
+    def prompt(self) -> list[int] | None:
+        return None if self.native is None or self.error is not None else self.native.prompt()
 
     def answer(self, sample: Sample, last: bool) -> None:
         """Takes the model's turn, and answers its calls."""
-        tokenizer, episode = self.engine.tokenizer, self.episode
-        self.append(sample.tokens, True, sample.logprobs)
-        episode.turns += 1
-        ended = sample.tokens.size > 0 and int(sample.tokens[-1]) in tokenizer.stop_tokens
-        said = tokenizer.decode(sample.tokens[: -1 if ended else None], special=True)
-        # Where the template opens the thoughts, the turn begins in them: no call in them is made.
-        _, mark, space = self.text.rpartition("<think>")
-        if mark and not space.strip():
-            said = mark + space + said
-        self.text += tokenizer.decode(sample.tokens, special=True)
-        calls = find_calls(said, tokenizer.template or "") if sample.finish == "stop" else []
-        if not calls or last:
-            episode.messages.append({"role": "assistant", "content": said})
-            self.end("length" if sample.finish == "length" else "turns" if calls else "stop")
+        assert self.native is not None
+        said = self.native.hear(sample.tokens.tolist(), sample.logprobs.tolist(), sample.finish == "length")
+        if said is None:
             return
         try:
-            results = self.world.results(calls)
-        except BaseException as error:
-            if not isinstance(error, Exception):
-                raise
-            self.fail()
-            return
-        forms = ways(said, calls, results)
-        for way in forms:
-            try:
-                text = self.render([*episode.messages, *way])
-                break
-            except ValueError:
-                if way is forms[-1]:
-                    raise
-        episode.messages += way
-        if not text.startswith(self.text):
-            self.begin(text)
-            return
-        tokens = np.array(tokenizer.encode(text[len(self.text) :]), dtype=np.int32)
-        self.append(tokens, False, np.zeros(tokens.size, np.float32))
-        self.text = text
-        self.ask()
-
-    def grade(self, reward: Callable[..., float] | None) -> None:
-        if self.error is not None:
-            return
-        try:
-            found = reward(self.episode, **self.row) if reward is not None else self.world.reward(self.episode.messages)
-            self.episode.reward = float("nan") if found is None else float(found)
+            turned = self.world.turn(said, self.template, last)
         except Exception:
             self.error = traceback.format_exc()
+            return
+        self.out_of_turns = last and turned["called"]
+        self.native.go_on(json.dumps(turned))
+
+    def end(self, reward: Callable[..., float] | None) -> Episode:
+        """The episode with its grade."""
+        episode = self.episode
+        if self.native is not None:
+            messages, episode.turns, limited, parts, logp = self.native.end()
+            episode.messages, logprobs = json.loads(messages), iter(logp)
+            for tokens, places in parts:
+                part = Part(np.array(tokens, np.int32), np.zeros(len(tokens), np.bool_), np.zeros(len(tokens), np.float32))
+                part.mask[places], part.logprobs[places] = True, list(itertools.islice(logprobs, len(places)))
+                episode.parts.append(part)
+            episode.finish = "turns" if self.out_of_turns else "length" if limited else "stop"
+        if self.error is not None:
+            episode.finish = "error"
+            return episode
+        try:
+            found = reward(episode, **self.row) if reward is not None else self.world.reward(episode.messages)
+            episode.reward = float("nan") if found is None else float(found)
+        except Exception:
+            self.error = traceback.format_exc()
+        return episode
 
 
 def _conversation(row: Mapping[str, Any], index: int) -> list[Message]:

@@ -54,7 +54,7 @@ pub fn generate(
     events: &mut dyn Events,
 ) -> anyhow::Result<Option<String>> {
     let problems = plan.problems();
-    let wanted: Vec<(usize, std::ops::Range<u64>)> = problems
+    let wanted: Vec<(usize, Range<u64>)> = problems
         .iter()
         .enumerate()
         .flat_map(|(at, (p, _))| runs(&store.missing(&p.id, plan.n)).into_iter().map(move |r| (at, r)))
@@ -69,11 +69,10 @@ pub fn generate(
     let mut sampling = Sampling { stop_tokens, max_cached_tokens, ..sampling(&plan.sampling) };
     let (longest, seed) = (plan.sampling.max_tokens, plan.seed.unwrap_or(0));
     let total: u64 = wanted.iter().map(|(_, r)| r.end - r.start).sum();
-    if let [set] = plan.parts.as_slice()
-        && set.grader.environment().is_some()
-    {
-        return play(engine, language, set, &wanted, (&sampling, seed, total), store, events);
-    }
+    let set_of = plan.parts.iter().flat_map(|set| std::iter::repeat_n(set, set.problems.len()));
+    let set_of: Vec<&ProblemSet> = set_of.collect();
+    let (played, wanted): (Vec<_>, Vec<_>) =
+        wanted.into_iter().partition(|(at, _)| set_of[*at].grader.environment().is_some());
     let mut encoded: Vec<Vec<u32>> = Vec::with_capacity(problems.len());
     let room = engine.config().context();
     for (problem, prompt) in &problems {
@@ -100,8 +99,38 @@ pub fn generate(
         );
     }
     let sampled = Sampled::new(total, events);
-    let mut pending: Vec<Generation> = Vec::with_capacity(BATCH);
     let mut stored = 0u64;
+    // Some at a time, so that an interruption loses little.
+    let at_a_time =
+        EPISODES.div_ceil(played.iter().map(|(_, r)| r.end - r.start).max().unwrap_or(1) as usize);
+    for some in played.chunks(at_a_time) {
+        let game = |(at, samples): &(usize, Range<u64>)| {
+            let (set, problem) = (set_of[*at], problems[*at].0);
+            let samples = samples.start as usize..samples.end as usize;
+            Wanted { set, problem, samples, key: problem_key(seed, &problem.id) }
+        };
+        let games: Vec<Wanted<'_>> = some.iter().map(game).collect();
+        let Some(ended) = episode::play(engine, language, &games, &sampling, &|| !interrupt::requested())?
+        else {
+            break;
+        };
+        let generation = |(game, episode): (&Wanted<'_>, Episode)| Generation {
+            problem: game.problem.id.clone(),
+            sample: episode.completion.sample as u64,
+            text: episode.text,
+            reasoning: None,
+            finish: Some(reason(episode.completion.finish)),
+            tokens: Some(episode.completion.tokens.len() as u64),
+            graded: Some(episode.graded),
+        };
+        let each = games.iter().zip(ended);
+        let episodes: Vec<Generation> = each
+            .flat_map(|(game, episodes)| episodes.into_iter().map(move |episode| generation((game, episode))))
+            .collect();
+        stored += store.append(&episodes)? as u64;
+        sampled.show(stored, 0, events);
+    }
+    let mut pending: Vec<Generation> = Vec::with_capacity(BATCH);
     let mut failure = None;
     for (limit, members) in limits.into_iter().rev() {
         if failure.is_some() || interrupt::requested() {
@@ -163,51 +192,4 @@ pub fn generate(
 /// The finish reason as servers name it.
 fn reason(finish: Finish) -> String {
     if finish == Finish::Stop { "stop" } else { "length" }.to_owned()
-}
-
-/// Episodes with an environment in place of completions, some at a time. `wanted`: problems by their place in the set, and the
-/// episodes of each.
-fn play(
-    engine: &mut Engine,
-    language: &Language,
-    set: &ProblemSet,
-    wanted: &[(usize, Range<u64>)],
-    (sampling, seed, total): (&Sampling, u64, u64),
-    store: &mut Generations,
-    events: &mut dyn Events,
-) -> anyhow::Result<Option<String>> {
-    let sampled = Sampled::new(total, events);
-    let mut stored = 0u64;
-    let at_a_time =
-        EPISODES.div_ceil(wanted.iter().map(|(_, r)| r.end - r.start).max().unwrap_or(1) as usize);
-    for some in wanted.chunks(at_a_time) {
-        let games: Vec<Wanted<'_>> = some
-            .iter()
-            .map(|(at, samples)| {
-                let problem = &set.problems[*at];
-                let samples = samples.start as usize..samples.end as usize;
-                Wanted { problem, samples, key: problem_key(seed, &problem.id) }
-            })
-            .collect();
-        let played = episode::play(engine, language, set, &games, sampling, &|| !interrupt::requested())?;
-        let Some(played) = played else { break };
-        let generation = |(game, episode): (&Wanted<'_>, Episode)| Generation {
-            problem: game.problem.id.clone(),
-            sample: episode.completion.sample as u64,
-            text: episode.text,
-            reasoning: None,
-            finish: Some(reason(episode.completion.finish)),
-            tokens: Some(episode.completion.tokens.len() as u64),
-            graded: Some(episode.graded),
-        };
-        let each = games.iter().zip(played);
-        let episodes: Vec<Generation> = each
-            .flat_map(|(game, episodes)| episodes.into_iter().map(move |episode| generation((game, episode))))
-            .collect();
-        stored += store.append(&episodes)? as u64;
-        sampled.show(stored, 0, events);
-    }
-    store.sync()?;
-    sampled.end(stored, 0, events);
-    Ok((stored < total).then(|| "stopped".to_owned()))
 }

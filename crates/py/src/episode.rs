@@ -1,0 +1,60 @@
+//! An episode of `fgrpo.play`: the game of `fgrpo train`, with turns that Python samples and an environment in Python.
+
+use crate::engine::{Engine, raised};
+use fgrpo_eval::io::json;
+use fgrpo_nn::{Completion, Finish};
+use fgrpo_train::episode::{Game, Rules};
+use fgrpo_train::language::Language;
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+#[pyclass(module = "fgrpo._native")]
+pub(crate) struct Episode {
+    language: Arc<Language>,
+    thinking: Option<bool>,
+    positions: usize,
+    game: Game,
+}
+
+impl Episode {
+    fn change<T>(&mut self, change: impl FnOnce(&mut Game, &Rules<'_>) -> anyhow::Result<T>) -> PyResult<T> {
+        let rules = Rules::new(&self.language, self.thinking);
+        rules.and_then(|rules| change(&mut self.game, &rules)).map_err(|error| raised(&error))
+    }
+}
+
+/// What the environment says is JSON.
+#[pymethods]
+impl Episode {
+    #[new]
+    fn begin(engine: &Engine, begun: &str, thinking: Option<bool>) -> PyResult<Self> {
+        let (language, positions) = (Arc::clone(&engine.language), engine.positions);
+        let mut new = Self { language, thinking, positions, game: Game::default() };
+        new.change(|game, rules| Ok(*game = Game::begin(rules, json::parse(begun.as_bytes())?)?))?;
+        Ok(new)
+    }
+
+    fn prompt(&mut self) -> Option<Vec<u32>> {
+        self.game.prompt(self.positions).map(<[u32]>::to_vec)
+    }
+
+    fn hear(&mut self, tokens: Vec<u32>, logp: Vec<f32>, cut: bool) -> PyResult<Option<String>> {
+        let finish = if cut { Finish::Length } else { Finish::Stop };
+        let turn = Completion { tokens, logp, finish, ..Completion::default() };
+        self.change(|game, rules| game.hear(rules, turn))
+    }
+
+    fn go_on(&mut self, turned: &str) -> PyResult<()> {
+        self.change(|game, rules| game.go_on(rules, json::parse(turned.as_bytes())?))
+    }
+
+    /// The conversation as JSON; the turns; whether a limit ended it; each sequence's tokens, and the places of those that were sampled;
+    /// their log-probabilities.
+    #[expect(clippy::type_complexity, reason = "Python takes it apart")]
+    fn end(&self) -> (String, u64, bool, Vec<(Vec<u32>, Vec<usize>)>, Vec<f32>) {
+        let Game { messages, parts, completion, turns, .. } = self.game.clone();
+        let parts = parts.into_iter().map(|part| (part.tokens, part.sampled)).collect();
+        let limited = completion.finish == Finish::Length;
+        (serde_json::Value::from(messages).to_string(), turns, limited, parts, completion.logp)
+    }
+}

@@ -327,15 +327,14 @@ impl Config {
             }
         }
         self.rollout.check()?;
-        let environment = self.task.text().is_some_and(|(_, text)| text.environment.is_some());
-        if environment && self.rollout.server.is_some() {
+        if self.task.has_environment() && self.rollout.server.is_some() {
             bad_input!(
                 "rollout.server: found beside task.environment, wanted one of them: episodes are played with the run's own engine"
             );
         }
-        if environment && self.sft.is_some() {
+        if self.task.has_environment() && self.sft.is_some() && !matches!(self.task, TaskConfig::Mix(_)) {
             bad_input!(
-                "sft: found beside task.environment, wanted a run of its own (`fgrpo sft`): demonstrations have no environment"
+                "sft: found beside task.environment, wanted a run of its own (`fgrpo sft`), or a mix with a part that has demonstrations: they are not played with an environment"
             );
         }
         self.algorithm.check(self.rollout.group_size, &self.task)?;

@@ -78,6 +78,14 @@ impl TaskConfig {
         })
     }
 
+    /// Whether the policy talks to an environment, in a mix in one of its parts.
+    pub fn has_environment(&self) -> bool {
+        match self {
+            Self::Mix(mix) => mix.parts.iter().any(|p| p.task.has_environment()),
+            other => other.text().is_some_and(|(_, text)| text.environment.is_some()),
+        }
+    }
+
     /// The name of its kind.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -203,13 +211,8 @@ impl MixConfig {
         let mut names = Vec::new();
         for (i, part) in self.parts.iter().enumerate() {
             let here = format!("task.parts, number {} ({})", i + 1, part.name());
-            let environment = part.task.text().is_some_and(|(_, text)| text.environment.is_some());
-            if environment || matches!(part.task, TaskConfig::Maze(_) | TaskConfig::Mix(_)) {
-                bad_input!(
-                    "{here}: kind: found {}, wanted a text task{}",
-                    part.task.kind(),
-                    if environment { " without an environment" } else { "" }
-                );
+            if matches!(part.task, TaskConfig::Maze(_) | TaskConfig::Mix(_)) {
+                bad_input!("{here}: kind: found {}, wanted a text task", part.task.kind());
             }
             if !(part.weight.is_finite() && part.weight >= 0.0) {
                 bad_input!("{here}: weight: found {}, wanted a number of at least 0", part.weight);

@@ -249,13 +249,14 @@ impl Part {
         (None, item.problem.clone(), item.tokens.clone())
     }
 
-    /// Whether problem `id` of a split has a demonstration.
+    /// Whether problem `id` of a split has a demonstration. None is played with an environment.
     pub(super) fn demonstrates(&self, split: Split, id: u64) -> bool {
-        match (split, &self.train) {
-            (Split::Train, Training::Mazes(..)) => true,
-            (Split::Train, Training::Listed(listed)) => listed.items[id as usize].problem.solution.is_some(),
-            (Split::HeldOut, _) => self.held_out.items[id as usize].problem.solution.is_some(),
-        }
+        let listed = match (split, &self.train) {
+            (Split::Train, Training::Mazes(..)) => return true,
+            (Split::Train, Training::Listed(listed)) => listed,
+            (Split::HeldOut, _) => &self.held_out,
+        };
+        self.set.grader.environment().is_none() && listed.items[id as usize].problem.solution.is_some()
     }
 
     pub(super) fn grade(&self, problem: &Problem, answer: &str) -> Graded {

@@ -58,6 +58,13 @@ impl Game {
     }
 }
 
+fn is_graded_by_the_sum(line: &Value) {
+    let (prompt, text) = (line["prompt"].as_str().unwrap(), line["completion"].as_str().unwrap());
+    let question = prompt.strip_prefix("<|user|>").and_then(|p| p.strip_suffix("<|end|><|assistant|>"));
+    let sum: u32 = question.unwrap().split(" + ").map(|number| number.parse::<u32>().unwrap()).sum();
+    assert_eq!(text.ends_with(&format!("It is {sum}.<|end|>")), line["reward"] == 1.0, "{line}");
+}
+
 #[test]
 fn a_policy_plays_and_is_trained_on_what_it_sampled() {
     let (out, said, code) = game().train(
@@ -73,12 +80,7 @@ fn a_policy_plays_and_is_trained_on_what_it_sampled() {
     }
     let rollouts = lines(&out.join("rollouts.jsonl"));
     assert_eq!(rollouts.len(), 16);
-    for line in &rollouts {
-        let (prompt, text) = (line["prompt"].as_str().unwrap(), line["completion"].as_str().unwrap());
-        let question = prompt.strip_prefix("<|user|>").and_then(|p| p.strip_suffix("<|end|><|assistant|>"));
-        let sum: u32 = question.unwrap().split(" + ").map(|number| number.parse::<u32>().unwrap()).sum();
-        assert_eq!(text.ends_with(&format!("It is {sum}.<|end|>")), line["reward"] == 1.0, "{line}");
-    }
+    rollouts.iter().for_each(is_graded_by_the_sum);
     assert!(rollouts.iter().any(|line| line["completion"].as_str().unwrap().contains("<|tool|>")));
     let evaluated = lines(&out.join("eval.jsonl"));
     assert_eq!(evaluated.len(), 2, "{evaluated:?}");
@@ -229,6 +231,94 @@ fn a_group_whose_every_episode_failed_to_begin_is_left_out() {
 }
 
 #[test]
+fn a_part_of_a_mix_is_played_and_the_demonstrations_of_another_come_first() {
+    let game = game();
+    let problems = "data = \"calculator/problems.jsonl\"\nheld_out = \"calculator/held-out.jsonl\"";
+    let mix = |demonstrations: &str, problems: &str| {
+        format!(
+            r#"
+            steps = 2
+            [task]
+            kind = "mix"
+            {demonstrations}
+            [[task.parts]]
+            name = "play"
+            kind = "python"
+            environment = "examples/calculator/calculator.py:Calculator"
+            max_turns = 4
+            {problems}
+            [model]
+            path = {:?}
+            [sft]
+            steps = 3
+            batch_size = 8
+            [rollout]
+            prompts = 4
+            group_size = 4
+            max_new_tokens = 12
+            [eval]
+            every = 2
+            problems = 4
+            samples = 2
+            k = [1, 2]
+            [log]
+            rollout_share = 1.0
+            "#,
+            game.policy
+        )
+    };
+    let turns = r#"
+            [[task.parts]]
+            name = "turns"
+            kind = "python"
+            grader = "examples/calculator/calculator.py:complete"
+            data = "calculator/turns.jsonl"
+    "#;
+    file(game.folder.path(), "mix.toml", &mix(turns, problems));
+    let command = |arguments: &[&str]| run(fgrpo().current_dir(&game.folder).args(arguments));
+    let (_, said, code) = command(&["train", "mix.toml", "--out", "mixed"]);
+    assert_eq!(code, 0, "{said}");
+    let out = game.folder.path().join("mixed");
+    assert_eq!(lines(&out.join("sft.jsonl")).len(), 3);
+    for step in lines(&out.join("metrics.jsonl")) {
+        assert!(step["logp_difference_max"].as_f64().unwrap() < 1e-4, "{step}");
+        assert!(step["turns_mean"].as_f64().unwrap() > 1.1, "{step}");
+    }
+    let rollouts = lines(&out.join("rollouts.jsonl"));
+    let (played, sampled): (Vec<&Value>, Vec<&Value>) =
+        rollouts.iter().partition(|line| line["part"] == "play");
+    assert_eq!([played.len(), sampled.len()], [16, 16]);
+    for line in &played {
+        is_graded_by_the_sum(line);
+    }
+    for line in &sampled {
+        let turn = line["completion"].as_str().unwrap().trim_end_matches("<|end|>");
+        assert!(!turn.contains("<|tool|>"), "{line}");
+        assert_eq!(turn.ends_with("</tool_call>") || turn.ends_with('.'), line["reward"] == 1.0, "{line}");
+    }
+    let last = lines(&out.join("eval.jsonl")).pop().unwrap();
+    let parts = last["parts"].as_object().unwrap();
+    assert_eq!(parts.keys().collect::<Vec<_>>(), ["play", "turns"], "{last}");
+    // Evaluated from outside, the same parts are played and sampled.
+    let evaluate = ["eval", "mix.toml", "--model", "mixed", "-n", "2", "-k", "1,2", "--limit", "4", "--json"];
+    let (found, said, code) = command(&[&evaluate[..], &["--out", "mix-evaluated"]].concat());
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(found.matches("\"samples\":8").count(), 2, "{found}");
+    // What a solution of a played problem would be prompted with isn't what the policy sees.
+    let one = "{\"prompt\": \"1 + 2 + 3\", \"answer\": 6, \"solution\": \"It is 6.\"}\n";
+    file(game.folder.path(), "solved.jsonl", one);
+    file(game.folder.path(), "alone.toml", &mix("", "data = \"solved.jsonl\""));
+    let (_, said, code) = command(&["train", "alone.toml", "--out", "never", "--set=eval.every=0"]);
+    assert!(
+        code == 2 && said.contains("none of the 1 training problems has a demonstration"),
+        "{code}: {said}"
+    );
+    let served = ["train", "mix.toml", "--out", "never", "--set=rollout.server.url=http://localhost:1/v1"];
+    let (_, said, code) = command(&served);
+    assert!(code == 2 && said.contains("rollout.server: found beside task.environment"), "{code}: {said}");
+}
+
+#[test]
 fn an_environment_that_cannot_work_is_refused_before_any_work() {
     let game = game();
     for (from, to, wanted) in [
@@ -253,6 +343,7 @@ fn an_environment_that_cannot_work_is_refused_before_any_work() {
         ),
         ("task.kind=math", "task.environment: found with task.kind math"),
         ("task.max_turns=0", "task.max_turns: found 0"),
+        ("sft.steps=1", "sft: found beside task.environment"),
         ("rollout.server.url=http://localhost:1/v1", "rollout.server: found beside task.environment"),
     ] {
         let (_, said, code) = game.train("never", &["--set", set]);

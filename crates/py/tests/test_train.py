@@ -1,7 +1,9 @@
 """``fgrpo.train`` against the command: the same bits, with the reward in this process."""
 
 import json
+import sys
 import threading
+import types
 
 import pytest
 
@@ -67,6 +69,37 @@ def test_a_run_is_that_of_the_command_bit_for_bit(command, model, grader, tmp_pa
     done = command("train", tmp_path / "run.toml", "--out", there)
     assert done.returncode == 0, done.stderr
     assert weights(out) == weights(there)
+
+
+def test_a_notebook_shows_the_curves_while_the_run_goes_on(model, grader, tmp_path, monkeypatch):
+    begun, shown = threading.Event(), []
+
+    def show(image, display_id=None):
+        shown.append((image, (tmp_path / "run" / "report.html").exists()))
+        begun.set()
+        return types.SimpleNamespace(update=show)
+
+    tools = types.SimpleNamespace(Image=lambda data, format: data, display=show)
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(display=tools, version_info=(9, 0)))
+    monkeypatch.setitem(sys.modules, "IPython.display", tools)
+
+    def reward(completion, sum, **columns):
+        if (tmp_path / "run" / "metrics.jsonl").exists() and len(steps_of(tmp_path / "run")) == 1:
+            assert begun.wait(60), "nothing was shown after the first step"
+        return grader[1](completion, sum)
+
+    run = fgrpo.train(config(model), reward=reward, data=ROWS, held_out=ROWS[:4], out=tmp_path / "run", plot=True)
+    assert [report for _, report in shown] in ([False, True], [False, False, True])
+    assert all(image.startswith(b"\x89PNG") for image, _ in shown) and shown[0][0] != shown[-1][0]
+    rewards, active, passes = run.plot().axes
+    assert rewards.lines[0].get_xydata().tolist() == [[row["step"], row["reward_mean"]] for row in run.metrics]
+    assert active.lines[0].get_ydata().tolist() == [row["active_fraction"] for row in run.metrics]
+    assert [line.get_label() for line in passes.lines] == ["k = 1", "k = 4"]
+    assert [line.get_ydata()[-1] for line in passes.lines] == list(run.pass_at_k.values())
+
+
+def steps_of(run):
+    return (run / "metrics.jsonl").read_text().splitlines()
 
 
 def test_ctrl_c_saves_and_a_resumed_run_has_the_same_bits(model, grader, tmp_path, ctrl_c):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib
 import inspect
+import io
 import json
 import signal
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike, fspath
@@ -24,7 +27,7 @@ Reward = Callable[..., Any]
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A finished run.
+    """A finished run, or what there is of one.
 
     path: its folder, which ``fgrpo report``, ``fgrpo eval --model`` and :class:`Engine` take. metrics: a dict for each step, as in
     ``metrics.jsonl``. pass_at_k: the last evaluation's, by k; None without one. report: its page.
@@ -34,6 +37,44 @@ class Run:
     metrics: list[dict[str, Any]] = dataclasses.field(repr=False)
     pass_at_k: dict[int, float] | None
     report: Path
+
+    def plot(self) -> Any:
+        """Its curves as a ``Figure`` of matplotlib: reward and active groups by step, pass@k of the evaluations."""
+        figure = importlib.import_module("matplotlib.figure").Figure(figsize=(11, 3.2), layout="constrained")
+        *left, right = figure.subplots(1, 3)
+        for axis, key in zip(left, ("reward_mean", "active_fraction"), strict=True):
+            axis.plot([row["step"] for row in self.metrics], [row[key] for row in self.metrics])
+            axis.set(xlabel="step", title=key)
+        evaluations = _lines(self.path / "eval.jsonl")
+        for k in self.pass_at_k or ():
+            # A full evaluation may have other k.
+            points = [(row["step"], row["pass_at_k"][str(k)]) for row in evaluations if str(k) in row["pass_at_k"]]
+            right.plot(*zip(*points, strict=True), "o-", label=f"k = {k}")
+            right.legend()
+        right.set(xlabel="step", title="pass@k")
+        return figure
+
+
+class _Curves:
+    """The curves of a run in a notebook, drawn again as they grow."""
+
+    def __init__(self) -> None:
+        importlib.import_module("matplotlib.figure")  # what is missing shows before the run begins
+        self.tools = importlib.import_module("IPython.display")
+        self.handle: Any = None
+        self.steps, self.due = 0, 0.0
+
+    def draw(self, run: Run) -> None:
+        if len(run.metrics) == self.steps:
+            return
+        image = io.BytesIO()
+        run.plot().savefig(image)
+        shown = self.tools.Image(image.getvalue(), format="png")
+        if self.handle is None:
+            self.handle = self.tools.display(shown, display_id=True)
+        else:
+            self.handle.update(shown)
+        self.steps, self.due = len(run.metrics), time.monotonic() + 2
 
 
 def train(
@@ -46,6 +87,7 @@ def train(
     out: str | PathLike[str],
     set: Mapping[str, Any] | None = None,
     on_step: Callable[[dict[str, Any]], Any] | None = None,
+    plot: bool = False,
     device: str = "cpu",
     if_exists: Literal["refuse", "resume", "restart"] = "refuse",
 ) -> Run:
@@ -63,6 +105,7 @@ def train(
     out: the run's folder.
     set: changes of the configuration by key, such as ``{"steps": 40, "algorithm.focal_gamma": 1.0}``.
     on_step: called with the metrics of each step, in this thread.
+    plot: draws the curves of :meth:`Run.plot` into the notebook while it trains. Needs matplotlib.
     if_exists: what to do with a run in the folder: refuse it, resume it with the same bits, or start over.
 
     Ctrl-C saves the state and raises ``KeyboardInterrupt``; ``if_exists="resume"`` continues.
@@ -88,8 +131,9 @@ def train(
     changes = [f"{key}={json.dumps(value)}" for key, value in keys.items()]
     arguments = (text, is_file, changes, fspath(folder), if_exists, device, answer)
     log, seen = folder / "metrics.jsonl", 0
-    if on_step and if_exists == "resume" and log.exists():
+    if on_step and if_exists == "resume":
         seen = len(_lines(log))
+    curves = _Curves() if plot else None
     result: dict[str, Any] = {}
 
     def work() -> None:
@@ -104,10 +148,12 @@ def train(
     while thread.is_alive():
         try:
             thread.join(0.1)
-            if on_step and not raised and log.exists():
+            if on_step and not raised:
                 for row in _lines(log)[seen:]:
                     seen += 1
                     on_step(row)
+            if curves and not raised and time.monotonic() > curves.due:
+                curves.draw(_run(folder))
         except BaseException as error:
             if raised is not None:
                 raise
@@ -121,19 +167,21 @@ def train(
     if on_step:
         for row in _lines(log)[seen:]:
             on_step(row)
-    return Run(folder, _lines(log), _pass_at_k(folder / "eval.jsonl"), folder / "report.html")
+    run = _run(folder)
+    if curves:
+        curves.draw(run)
+    return run
+
+
+def _run(folder: Path) -> Run:
+    evaluations = _lines(folder / "eval.jsonl")
+    pass_at_k = {int(k): value for k, value in evaluations[-1]["pass_at_k"].items()} if evaluations else None
+    return Run(folder, _lines(folder / "metrics.jsonl"), pass_at_k, folder / "report.html")
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     # A last line without its end is still being written.
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
-
-
-def _pass_at_k(path: Path) -> dict[int, float] | None:
-    if not path.exists():
-        return None
-    last = _lines(path)[-1]
-    return {int(k): value for k, value in last["pass_at_k"].items()}
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]] if path.exists() else []
 
 
 def _restore_handlers() -> None:

@@ -3,6 +3,7 @@
 import json
 import sys
 import threading
+import time
 import types
 
 import pytest
@@ -117,6 +118,15 @@ def test_ctrl_c_saves_and_a_resumed_run_has_the_same_bits(model, grader, tmp_pat
         fgrpo.train(config(model), **settings, out=tmp_path / "parts", if_exists="resume")  # another function
     fgrpo.train(config(model), **{**settings, **slow}, out=tmp_path / "parts", if_exists="resume")
     assert weights(whole.path) == weights(tmp_path / "parts")
+
+
+def test_a_run_that_is_started_over_reports_no_step_of_the_old_one(model, grader, tmp_path, monkeypatch):
+    settings = {"reward": grader[1], "data": ROWS, "held_out": ROWS[:4], "out": tmp_path / "run"}
+    fgrpo.train(config(model), **settings)
+    begin, steps = fgrpo._native.train, []
+    monkeypatch.setattr(fgrpo._native, "train", lambda *arguments: (time.sleep(0.5), begin(*arguments))[1])
+    run = fgrpo.train(config(model, steps=2), **settings, if_exists="restart", on_step=steps.append)
+    assert steps == run.metrics and [step["step"] for step in steps] == [1, 2]
 
 
 def test_a_reward_that_raises_is_shown_once_and_stops_a_run_that_nothing_grades(model, tmp_path, capfd):

@@ -134,6 +134,8 @@ def train(
     if on_step and if_exists == "resume":
         seen = len(_lines(log))
     curves = _Curves() if plot else None
+    # A run that is started over leaves the old one's log until it begins.
+    old = log.read_bytes() if if_exists == "restart" and log.exists() else None
     result: dict[str, Any] = {}
 
     def work() -> None:
@@ -148,11 +150,12 @@ def train(
     while thread.is_alive():
         try:
             thread.join(0.1)
-            if on_step and not raised:
+            begun = log.exists() and log.read_bytes() != old
+            if on_step and begun and not raised:
                 for row in _lines(log)[seen:]:
                     seen += 1
                     on_step(row)
-            if curves and not raised and time.monotonic() > curves.due:
+            if curves and begun and not raised and time.monotonic() > curves.due:
                 curves.draw(_run(folder))
         except BaseException as error:
             if raised is not None:

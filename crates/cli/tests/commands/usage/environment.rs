@@ -308,12 +308,12 @@ fn a_part_of_a_mix_is_played_and_the_demonstrations_of_another_come_first() {
     let one = "{\"prompt\": \"1 + 2 + 3\", \"answer\": 6, \"solution\": \"It is 6.\"}\n";
     file(game.folder.path(), "solved.jsonl", one);
     file(game.folder.path(), "alone.toml", &mix("", "data = \"solved.jsonl\""));
-    let (_, said, code) = command(&["train", "alone.toml", "--out", "never", "--set=eval.every=0"]);
+    let (_, said, code) = command(&["train", "alone.toml", "--out", "alone", "--set=eval.every=0"]);
     assert!(
         code == 2 && said.contains("none of the 1 training problems has a demonstration"),
         "{code}: {said}"
     );
-    let served = ["train", "mix.toml", "--out", "never", "--set=rollout.server.url=http://localhost:1/v1"];
+    let served = ["train", "mix.toml", "--out", "served", "--set=rollout.server.url=http://localhost:1/v1"];
     let (_, said, code) = command(&served);
     assert!(code == 2 && said.contains("rollout.server: found beside task.environment"), "{code}: {said}");
 }

@@ -3,6 +3,8 @@
 use crate::call::{bad, without_gil};
 use crate::credit::named;
 use fgrpo_core::loss::{Aggregation, Counts, PolicyLoss, covariance};
+use fgrpo_eval::io::json;
+use fgrpo_train::config::AlgorithmConfig;
 use numpy::ndarray::ArrayView2;
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -52,23 +54,11 @@ fn policy(
 }
 
 fn aggregation(name: &str, max_len: Option<usize>) -> PyResult<Aggregation> {
-    let found = match (name, max_len) {
-        ("token-mean", _) => Aggregation::TokenMean,
-        ("seq-mean-token-sum", _) => Aggregation::SeqMeanTokenSum,
-        ("seq-mean-token-mean", _) => Aggregation::SeqMeanTokenMean,
-        ("seq-mean-token-sum-norm", Some(max_len)) => Aggregation::SeqMeanTokenSumNorm { max_len },
-        ("seq-mean-token-sum-norm", None) => {
-            return Err(bad(
-                "max_len: found None, wanted the length that \"seq-mean-token-sum-norm\" divides by",
-            ));
-        }
-        _ => {
-            return Err(bad(format!(
-                "aggregation: found {name:?}, wanted \"token-mean\", \"seq-mean-token-sum\", \
-                 \"seq-mean-token-sum-norm\" or \"seq-mean-token-mean\""
-            )));
-        }
-    };
+    if name == "seq-mean-token-sum-norm" && max_len.is_none() {
+        return Err(bad(format!("max_len: found None, wanted the length that {name:?} divides by")));
+    }
+    let algorithm: AlgorithmConfig = json::of_value(json!({ "aggregation": name })).map_err(bad)?;
+    let found = algorithm.objective(max_len.unwrap_or(1)).aggregation;
     found.check().map_err(|e| bad(named(&e)))?;
     Ok(found)
 }

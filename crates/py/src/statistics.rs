@@ -3,7 +3,7 @@
 use crate::call::{bad, with_own_threads, without_gil};
 use fgrpo_core::stats::pass_at_k::PassAtK;
 use fgrpo_eval::benchmarks::{self, Domain};
-use fgrpo_eval::compare::{self as paired, Comparison, Method, Scope, Settings};
+use fgrpo_eval::compare::{self as paired, Method, Settings};
 use fgrpo_eval::dumps;
 use fgrpo_eval::group_size;
 use fgrpo_eval::samples::{self, Benchmark, ProblemCounts};
@@ -73,57 +73,7 @@ impl Columns {
     }
 }
 
-/// The fields of `fgrpo.Comparison`.
-#[derive(IntoPyObject)]
-pub(crate) struct Compared {
-    benchmark: String,
-    average_of: Vec<String>,
-    k: u64,
-    m: u64,
-    problems: usize,
-    a: f64,
-    b: f64,
-    difference: f64,
-    p_value: Option<f64>,
-    holm_p_value: Option<f64>,
-    interval: Option<(f64, f64)>,
-    p_bounds: Option<(f64, f64)>,
-    bootstrap_p_value: f64,
-    bootstrap_interval: (f64, f64),
-    gained: Vec<String>,
-    lost: Vec<String>,
-    verdict: String,
-}
-
-impl From<Comparison> for Compared {
-    fn from(c: Comparison) -> Self {
-        let (average_of, gained, lost) = match c.scope {
-            Scope::Benchmark { gained, lost } => (Vec::new(), gained, lost),
-            Scope::Average { average_of } => (average_of, Vec::new(), Vec::new()),
-        };
-        Self {
-            difference: c.difference,
-            verdict: c.verdict,
-            benchmark: c.name,
-            average_of,
-            k: c.k,
-            m: c.m,
-            problems: c.problems,
-            a: c.a,
-            b: c.b,
-            p_value: c.p_value,
-            holm_p_value: c.holm_p_value,
-            interval: c.interval,
-            p_bounds: c.p_bounds,
-            bootstrap_p_value: c.bootstrap.p_value,
-            bootstrap_interval: c.bootstrap.interval,
-            gained,
-            lost,
-        }
-    }
-}
-
-/// The paired test and the bootstrap of `fgrpo compare`.
+/// The paired test and the bootstrap of `fgrpo compare`, as the JSON that it writes.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the Python half names them")]
 pub(crate) fn compare(
@@ -137,7 +87,7 @@ pub(crate) fn compare(
     iterations: u64,
     resamples: u64,
     seed: u64,
-) -> PyResult<Vec<Compared>> {
+) -> PyResult<String> {
     let method = match method {
         "exact" => Method::Exact,
         "monte-carlo" => Method::MonteCarlo,
@@ -158,13 +108,13 @@ pub(crate) fn compare(
             if m.is_some() { "the subsample's size m" } else { "the smallest number of scored samples" };
         return Err(bad(format!("k: found {k}, wanted 1 to {most}, {whose}")));
     }
-    let found = with_own_threads(py, || {
+    with_own_threads(py, || {
         let pairs = paired::matched(a, b)?;
         let labels = ["A", "B"].map(str::to_owned);
         let settings = Settings { ks, m, method, iterations, resamples, seed, level, labels };
-        paired::compare(&pairs, &settings, &benchmarks::paper(Domain::Math))
-    })?;
-    Ok(found.into_iter().map(Compared::from).collect())
+        let found = paired::compare(&pairs, &settings, &benchmarks::paper(Domain::Math))?;
+        Ok(serde_json::to_string(&found)?)
+    })
 }
 
 /// For each group size, the share of active groups, of tail misses and of active groups that miss the tail; and the suggestion.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, overload
@@ -114,7 +115,15 @@ def compare(
     if min(ks) < 1:
         raise ValueError(f"k: found {min(ks)}, wanted at least 1")
     found = _native.compare(_columns(a), _columns(b), ks, m, method, level, iterations, resamples, seed)
-    return [Comparison(**row) for row in found]
+    return [_comparison(row) for row in json.loads(found)]
+
+
+def _comparison(row: dict[str, Any]) -> Comparison:
+    row.update({f"bootstrap_{key}": value for key, value in row["bootstrap"].items()})
+    for key in ("interval", "bootstrap_interval", "p_bounds"):
+        row[key] = tuple(row[key]) if row.get(key) else None
+    lists = {"average_of": [], "gained": [], "lost": [], **row}
+    return Comparison(*(lists[name] for name in Comparison._fields))
 
 
 class Plan(NamedTuple):

@@ -30,7 +30,10 @@ impl Episode {
     fn begin(engine: &Engine, begun: &str, thinking: Option<bool>) -> PyResult<Self> {
         let (language, positions) = (Arc::clone(&engine.language), engine.positions);
         let mut new = Self { language, thinking, positions, game: Game::default() };
-        new.change(|game, rules| Ok(*game = Game::begin(rules, json::parse(begun.as_bytes())?)?))?;
+        new.change(|game, rules| {
+            *game = Game::begin(rules, json::parse(begun.as_bytes())?)?;
+            Ok(())
+        })?;
         Ok(new)
     }
 

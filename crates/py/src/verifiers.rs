@@ -143,19 +143,15 @@ where
                 done.push((first, (first..n.min(first + BATCH)).map(one).collect::<Vec<Outcome>>()));
             }
         };
-        let mut batches = if threads == 1 {
-            worker()
-        } else {
-            std::thread::scope(|scope| {
-                let handles: Vec<_> = (1..threads).map(|_| scope.spawn(worker)).collect();
-                let mut all = worker();
-                for handle in handles {
-                    // A worker doesn't panic: each check is guarded.
-                    all.extend(handle.join().unwrap_or_default());
-                }
-                all
-            })
-        };
+        let mut batches = std::thread::scope(|scope| {
+            let handles: Vec<_> = (1..threads).map(|_| scope.spawn(worker)).collect();
+            let mut all = worker();
+            for handle in handles {
+                // A worker doesn't panic: each check is guarded.
+                all.extend(handle.join().unwrap_or_default());
+            }
+            all
+        });
         batches.sort_by_key(|batch| batch.0);
         batches.into_iter().flat_map(|batch| batch.1).collect::<Vec<Outcome>>()
     })?;

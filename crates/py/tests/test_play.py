@@ -1,13 +1,16 @@
 """Episodes with tools: what the model wrote is what is trained, whatever the template does with it."""
 
 import json
+import re
+import runpy
 import warnings
 
 import numpy as np
 import pytest
+from conftest import ROOT
 
 import fgrpo
-from fgrpo._environment import find_calls, tool_schema
+from fgrpo._environment import World, find_calls, tool_schema
 
 HERMES = (
     "{% if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}<tool_call> is how to call.<|im_end|>\n{% endif %}"
@@ -188,6 +191,13 @@ def test_a_turn_whose_thoughts_the_template_opens_begins_in_them(bytes_model, tm
         [[episode]] = fgrpo.play(engine, Calculator, [ROW], n=1)
         assert (episode.turns, episode.finish, len(episode.parts)) == (turns, "stop", 1), said
         assert episode.messages[-1]["content"].startswith("<think>\n")
+
+
+def test_the_example_of_a_chat_model_demonstrates_what_its_policy_sees():
+    folder = ROOT / "examples" / "calculator"
+    example = runpy.run_path(str(folder / "calculator.py"))
+    system = re.search(r"^system = \'\'\'(.*?)\'\'\'$", (folder / "smollm2-sft.toml").read_text(), re.M | re.S)
+    assert system[1] == World(example["Calculator"], {"answer": 1}, []).begun()["offer"]
 
 
 def test_arguments_that_are_written_as_texts_get_the_types_of_the_tool(bytes_model, tmp_path):

@@ -79,7 +79,7 @@ impl Inputs {
         let rl = stage == Stage::Rl;
         let path = config.model.path.as_deref();
         let read = path.filter(|_| config.lora.is_some() || (rl && config.algorithm.penalises_kl()));
-        let beside = read.map(|path| fingerprint::of_checkpoint(path)).transpose()?;
+        let beside = read.map(fingerprint::of_checkpoint).transpose()?;
         Ok(Self {
             graders: if rl { task.graders() } else { Vec::new() },
             estimator: if rl { estimator(config) } else { String::new() },

@@ -101,6 +101,7 @@ inline unsigned shared_add(unsigned* at, unsigned v) {
     return before;
 }
 inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
+inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
 
 inline void barrier_(int line) {
     emulator::now->state = emulator::AT_BARRIER;

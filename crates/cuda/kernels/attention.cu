@@ -1,16 +1,49 @@
 // Attention over a forest of segments. Which query sees which keys is a list of pieces per tile of 64: (first key, last key, first query,
 // last query with CAUSAL in the top bit), ends exclusive. A causal query sees keys up to its own row. A query's pieces come in the order of
-// its ancestors, so sums run in one order whatever else is in the batch.
+// its ancestors, so sums run in one order whatever else is in the batch. With a window a query sees only the latest keys of its path, its own among them.
 //
 // `q`, `out`: [queries, H, E]; `kv`: rows of keys [K, E], then values [K, E]; `lse`, `delta`: [queries, H].
 
 #define CAUSAL 0x80000000u
 #define TILE 64
 
+/// The window of a query that sees all keys of its path.
+#define NO_WINDOW 0xffffffffu
+
+/// Keys, or tokens, one after another.
+struct Keys {
+    unsigned first, count;
+
+    __device__ inline bool has(unsigned key) const { return key - first < count; }
+    __device__ inline unsigned end() const { return first + count; }
+};
+
 struct Plan {
     const unsigned* rows;
     const unsigned* tile_first;
     const uint4* pieces;
+    /// Of each row.
+    const unsigned* positions;
+    unsigned window;
+
+    /// The keys of a piece that a query sees, one of the piece's; `row` is the query's.
+    __device__ inline Keys seen(uint4 piece, unsigned row) const {
+        unsigned first = piece.x, end = piece.w & CAUSAL ? min(piece.y, row + 1) : piece.y;
+        if (window != NO_WINDOW) {
+            unsigned tokens = positions[row] + 1 - positions[piece.x];
+            if (tokens > window) first += tokens - window;
+        }
+        return Keys{first, end > first ? end - first : 0};
+    }
+    /// The first key of a piece that any of these queries of it sees.
+    __device__ inline unsigned first_seen(uint4 piece, unsigned query, unsigned last_query) const {
+        if (window == NO_WINDOW) return piece.x;
+        // Within a segment, the first query sees the earliest keys.
+        if (piece.w & CAUSAL) last_query = query + 1;
+        unsigned first = piece.y;
+        for (; query < last_query; query++) first = min(first, seen(piece, rows[query]).first);
+        return first;
+    }
 };
 
 /// The numbers of one head that a lane holds: element lane + 32 i.
@@ -72,8 +105,8 @@ __device__ inline void attention_rows(Plan plan, const T* q, const T* kv, T* out
     for (unsigned p = plan.tile_first[query / TILE]; p < plan.tile_first[query / TILE + 1]; p++) {
         uint4 piece = plan.pieces[p];
         if (query < piece.z || query >= (piece.w & ~CAUSAL)) continue;
-        unsigned last = piece.w & CAUSAL ? min(piece.y, row + 1) : piece.y;
-        for (unsigned key = piece.x; key < last; key++) {
+        Keys keys = plan.seen(piece, row);
+        for (unsigned key = keys.first; key < keys.end(); key++) {
             const T* k = kv + (uint64_t)key * stride + (uint64_t)key_head * size;
             seen.add(warp_sum(dot_part(own, k, size)), k + (uint64_t)key_heads * size, size);
         }
@@ -84,15 +117,15 @@ __device__ inline void attention_rows(Plan plan, const T* q, const T* kv, T* out
     }
     if (lane == 0) lse[index] = seen.most + logf(seen.total);
 }
-extern "C" __global__ void attention_f32(const unsigned* rows, const unsigned* tile_first, const uint4* pieces, const float* q, const float* kv,
+extern "C" __global__ void attention_f32(const unsigned* rows, const unsigned* tile_first, const uint4* pieces, const unsigned* positions, unsigned window, const float* q, const float* kv,
                                          float* out, float* lse, unsigned heads, unsigned key_heads, unsigned size, unsigned queries, float scale) {
-    attention_rows(Plan{rows, tile_first, pieces}, q, kv, out, lse, heads, key_heads, size, queries, scale);
+    attention_rows(Plan{rows, tile_first, pieces, positions, window}, q, kv, out, lse, heads, key_heads, size, queries, scale);
 }
 
 /// Heads of other sizes than tensor cores take.
-extern "C" __global__ void attention_bf16(const unsigned* rows, const unsigned* tile_first, const uint4* pieces, const bf16* q, const bf16* kv,
+extern "C" __global__ void attention_bf16(const unsigned* rows, const unsigned* tile_first, const uint4* pieces, const unsigned* positions, unsigned window, const bf16* q, const bf16* kv,
                                           bf16* out, float* lse, unsigned heads, unsigned key_heads, unsigned size, unsigned queries, float scale) {
-    attention_rows(Plan{rows, tile_first, pieces}, q, kv, out, lse, heads, key_heads, size, queries, scale);
+    attention_rows(Plan{rows, tile_first, pieces, positions, window}, q, kv, out, lse, heads, key_heads, size, queries, scale);
 }
 
 /// delta = dout · out of each (query, head), one warp each.
@@ -127,8 +160,8 @@ __device__ inline void attention_dq(Plan plan, const T* q, const T* kv, const fl
     for (unsigned p = plan.tile_first[query / TILE]; p < plan.tile_first[query / TILE + 1]; p++) {
         uint4 piece = plan.pieces[p];
         if (query < piece.z || query >= (piece.w & ~CAUSAL)) continue;
-        unsigned last = piece.w & CAUSAL ? min(piece.y, row + 1) : piece.y;
-        for (unsigned key = piece.x; key < last; key++) {
+        Keys keys = plan.seen(piece, row);
+        for (unsigned key = keys.first; key < keys.end(); key++) {
             const T* k = kv + (uint64_t)key * stride + (uint64_t)key_head * size;
             const T* v = k + (uint64_t)key_heads * size;
             float s = warp_sum(dot_part(own, k, size)), d = warp_sum(dot_part(up, v, size));
@@ -144,15 +177,15 @@ __device__ inline void attention_dq(Plan plan, const T* q, const T* kv, const fl
         if (e < size) put(dq + (uint64_t)index * size + e, sum[i]);
     }
 }
-extern "C" __global__ void attention_dq_f32(const unsigned* rows, const unsigned* tile_first, const uint4* pieces, const float* q, const float* kv,
+extern "C" __global__ void attention_dq_f32(const unsigned* rows, const unsigned* tile_first, const uint4* pieces, const unsigned* positions, unsigned window, const float* q, const float* kv,
                                             const float* lse, const float* delta, const float* dout, float* dq, unsigned heads, unsigned key_heads,
                                             unsigned size, unsigned queries, float scale) {
-    attention_dq(Plan{rows, tile_first, pieces}, q, kv, lse, delta, dout, dq, heads, key_heads, size, queries, scale);
+    attention_dq(Plan{rows, tile_first, pieces, positions, window}, q, kv, lse, delta, dout, dq, heads, key_heads, size, queries, scale);
 }
-extern "C" __global__ void attention_dq_bf16(const unsigned* rows, const unsigned* tile_first, const uint4* pieces, const bf16* q, const bf16* kv,
+extern "C" __global__ void attention_dq_bf16(const unsigned* rows, const unsigned* tile_first, const uint4* pieces, const unsigned* positions, unsigned window, const bf16* q, const bf16* kv,
                                              const float* lse, const float* delta, const bf16* dout, bf16* dq, unsigned heads, unsigned key_heads,
                                              unsigned size, unsigned queries, float scale) {
-    attention_dq(Plan{rows, tile_first, pieces}, q, kv, lse, delta, dout, dq, heads, key_heads, size, queries, scale);
+    attention_dq(Plan{rows, tile_first, pieces, positions, window}, q, kv, lse, delta, dout, dq, heads, key_heads, size, queries, scale);
 }
 
 /// dk and dv of each (key, key head), one warp each. The plan's tiles are of keys here.
@@ -175,7 +208,7 @@ __device__ inline void attention_dkv(Plan plan, const T* q, const T* kv, const f
         uint4 piece = plan.pieces[p];
         if (key < piece.x || key >= piece.y) continue;
         for (unsigned query = piece.z; query < (piece.w & ~CAUSAL); query++) {
-            if (piece.w & CAUSAL && plan.rows[query] < key) continue;
+            if (!plan.seen(piece, plan.rows[query]).has(key)) continue;
             for (unsigned g = 0; g < group; g++) {
                 uint64_t qi = (uint64_t)query * heads + key_head * group + g;
                 float s = 0, d = 0;
@@ -205,13 +238,13 @@ __device__ inline void attention_dkv(Plan plan, const T* q, const T* kv, const f
         }
     }
 }
-extern "C" __global__ void attention_dkv_f32(const unsigned* rows, const unsigned* tile_first, const uint4* pieces, const float* q, const float* kv,
+extern "C" __global__ void attention_dkv_f32(const unsigned* rows, const unsigned* tile_first, const uint4* pieces, const unsigned* positions, unsigned window, const float* q, const float* kv,
                                              const float* lse, const float* delta, const float* dout, float* dkv, unsigned heads,
                                              unsigned key_heads, unsigned size, unsigned keys, float scale) {
-    attention_dkv(Plan{rows, tile_first, pieces}, q, kv, lse, delta, dout, dkv, heads, key_heads, size, keys, scale);
+    attention_dkv(Plan{rows, tile_first, pieces, positions, window}, q, kv, lse, delta, dout, dkv, heads, key_heads, size, keys, scale);
 }
-extern "C" __global__ void attention_dkv_bf16(const unsigned* rows, const unsigned* tile_first, const uint4* pieces, const bf16* q, const bf16* kv,
+extern "C" __global__ void attention_dkv_bf16(const unsigned* rows, const unsigned* tile_first, const uint4* pieces, const unsigned* positions, unsigned window, const bf16* q, const bf16* kv,
                                               const float* lse, const float* delta, const bf16* dout, bf16* dkv, unsigned heads,
                                               unsigned key_heads, unsigned size, unsigned keys, float scale) {
-    attention_dkv(Plan{rows, tile_first, pieces}, q, kv, lse, delta, dout, dkv, heads, key_heads, size, keys, scale);
+    attention_dkv(Plan{rows, tile_first, pieces, positions, window}, q, kv, lse, delta, dout, dkv, heads, key_heads, size, keys, scale);
 }

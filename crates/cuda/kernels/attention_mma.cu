@@ -69,22 +69,28 @@ __device__ inline void add_rows(Fragment* to, const Fragment* weights, const bf1
 template <unsigned STEP>
 struct KeySteps {
     Plan plan;
-    unsigned last_piece, next_piece, end_query;
+    unsigned last_piece, next_piece, first_query, end_query;
     /// Those of a step: `base .. base + count()`, for queries `piece.z .. last_query`.
     uint4 piece;
     unsigned last_query, last_key, base;
 
     __device__ inline KeySteps(Plan plan, unsigned tile, unsigned end_query)
-        : plan(plan), last_piece(plan.tile_first[tile + 1]), next_piece(plan.tile_first[tile]), end_query(end_query), last_key(0), base(0) {}
+        : plan(plan),
+          last_piece(plan.tile_first[tile + 1]),
+          next_piece(plan.tile_first[tile]),
+          first_query(tile * TILE),
+          end_query(end_query),
+          last_key(0),
+          base(0) {}
     __device__ inline bool causal() const { return piece.w & CAUSAL; }
     __device__ inline unsigned count() const { return min(STEP, last_key - base); }
-    /// The end of the keys that a query with this row sees.
-    __device__ inline unsigned limit(unsigned query, unsigned row) const {
-        return query < piece.z || query >= last_query ? 0 : causal() ? min(last_key, row + 1) : last_key;
+    /// The keys that a query with this row sees.
+    __device__ inline Keys seen(unsigned query, unsigned row) const {
+        return query < piece.z || query >= last_query ? Keys{0, 0} : plan.seen(piece, row);
     }
     /// To the next step; false if there is none.
     __device__ inline bool next() {
-        for (base += STEP; base >= last_key; base = piece.x) {
+        for (base += STEP; base >= last_key; base = plan.first_seen(piece, max(piece.z, first_query), last_query)) {
             if (next_piece == last_piece) return false;
             piece = plan.pieces[next_piece++];
             last_query = min(piece.w & ~CAUSAL, end_query);
@@ -129,7 +135,8 @@ __device__ inline void attention_tile(Plan plan, const bf16* q, const bf16* kv, 
         // S = Q Kᵀ: 16 x 64 per warp.
         Fragment s[8];
         dot_rows<E, 8>(s, shared_q + warp * 16 * STRIDE, shared_k);
-        unsigned base = step.base, limit[2] = {step.limit(query[0], row[0]), step.limit(query[1], row[1])};
+        unsigned base = step.base;
+        Keys seen[2] = {step.seen(query[0], row[0]), step.seen(query[1], row[1])};
         more = step.next();
         barrier();
         if (more)
@@ -145,7 +152,7 @@ __device__ inline void attention_tile(Plan plan, const bf16* q, const bf16* kv, 
             for (int n = 0; n < 8; n++)
                 for (int i = 0; i < 2; i++) {
                     float& v = s[n][2 * h + i];
-                    v = base + n * 8 + lane % 4 * 2 + i < limit[h] ? v * scale : MINUS_INFINITY;
+                    v = seen[h].has(base + n * 8 + lane % 4 * 2 + i) ? v * scale : MINUS_INFINITY;
                     m = fmaxf(m, v);
                 }
             m = fmaxf(m, shfl_xor(m, 1));
@@ -185,12 +192,12 @@ __device__ inline void attention_tile(Plan plan, const bf16* q, const bf16* kv, 
 }
 /// Grid (tiles of queries, heads), 128 threads, 3 * 64 * (E + 8) * 2 bytes of shared memory.
 extern "C" __global__ __launch_bounds__(128) void attention_bf16_64(const unsigned* rows, const unsigned* tile_first, const uint4* pieces,
-                                                                    const bf16* q, const bf16* kv, bf16* out, float* lse, unsigned heads,
+                                                                    const unsigned* positions, unsigned window, const bf16* q, const bf16* kv, bf16* out, float* lse, unsigned heads,
                                                                     unsigned key_heads, unsigned queries, float scale) {
-    attention_tile<64>(Plan{rows, tile_first, pieces}, q, kv, out, lse, heads, key_heads, queries, scale);
+    attention_tile<64>(Plan{rows, tile_first, pieces, positions, window}, q, kv, out, lse, heads, key_heads, queries, scale);
 }
 extern "C" __global__ __launch_bounds__(128) void attention_bf16_128(const unsigned* rows, const unsigned* tile_first, const uint4* pieces,
-                                                                     const bf16* q, const bf16* kv, bf16* out, float* lse, unsigned heads,
+                                                                     const unsigned* positions, unsigned window, const bf16* q, const bf16* kv, bf16* out, float* lse, unsigned heads,
                                                                      unsigned key_heads, unsigned queries, float scale) {
-    attention_tile<128>(Plan{rows, tile_first, pieces}, q, kv, out, lse, heads, key_heads, queries, scale);
+    attention_tile<128>(Plan{rows, tile_first, pieces, positions, window}, q, kv, out, lse, heads, key_heads, queries, scale);
 }

@@ -69,10 +69,11 @@ __device__ inline void attention_dq_tile(Plan plan, const bf16* q, const bf16* k
         cp_async_wait<0>();
         // All have the step, and nobody reads the other half.
         barrier();
-        unsigned base = step.base, limit[2] = {step.limit(query[0], row[0]), step.limit(query[1], row[1])};
+        unsigned base = step.base;
+        Keys seen[2] = {step.seen(query[0], row[0]), step.seen(query[1], row[1])};
         // Rows ascend: the warp's last query of the piece, if it has one, sees most.
         unsigned last_own = min(step.last_query, own + 16) - 1;
-        bool concerned = own < step.last_query && base < step.limit(last_own, plan.rows[last_own]);
+        bool concerned = own < step.last_query && base < step.seen(last_own, plan.rows[last_own]).end();
         more = step.next();
         if (more) copy(step, half ^ 1);
         if (concerned) {
@@ -83,7 +84,7 @@ __device__ inline void attention_dq_tile(Plan plan, const bf16* q, const bf16* k
             for (int n = 0; n < STEP / 8; n++)
                 for (int i = 0; i < 4; i++) {
                     unsigned key = base + n * 8 + lane % 4 * 2 + i % 2;
-                    attention_weight(key < limit[i / 2], level[i / 2], minus[i / 2], scale, &s[n][i], &d[n][i]);
+                    attention_weight(seen[i / 2].has(key), level[i / 2], minus[i / 2], scale, &s[n][i], &d[n][i]);
                 }
             for (int n = 0; n < STEP / 16; n++) add_rows<E>(sum, d + 2 * n, k + n * 16 * STRIDE);
         }
@@ -130,8 +131,8 @@ struct QuerySteps {
                 first_key = piece.x > first ? piece.x : first, last_key = min(piece.y, end);
             }
             count = min(64u, last_query - base);
-            // Rows ascend: these queries all come before the tile's keys.
-        } while (causal() && plan.rows[base + count - 1] < first_key);
+            // Rows ascend: these queries all come before the tile's keys. Or their windows begin after them.
+        } while ((causal() && plan.rows[base + count - 1] < first_key) || plan.first_seen(piece, base, base + count) >= last_key);
         return true;
     }
 };
@@ -144,10 +145,11 @@ __device__ inline void attention_dkv_tile(Plan plan, const bf16* q, const bf16* 
     bf16* shared_v = shared_k + 64 * STRIDE;
     bf16* shared_q = shared_v + 64 * STRIDE;
     bf16* shared_dout = shared_q + 64 * STRIDE;
-    // Of each query in shared memory: lse, delta, and the end of the keys that it sees.
+    // Of each query in shared memory: lse, delta, and the keys of the tile that it sees, up to a limit.
     float* level = reinterpret_cast<float*>(shared_dout + 64 * STRIDE);
     float* minus = level + 64;
     unsigned* limit = reinterpret_cast<unsigned*>(minus + 64);
+    unsigned* start = limit + 64;
     unsigned tile = blockIdx.x, key_head = blockIdx.y, first = tile * TILE, here = min((unsigned)TILE, keys - first);
     unsigned warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, own = first + warp * 16;
     unsigned group = heads / key_heads, kv_stride = 2 * key_heads * E;
@@ -167,7 +169,11 @@ __device__ inline void attention_dkv_tile(Plan plan, const bf16* q, const bf16* 
         unsigned to = half * STEP + lane;
         if (warp == 0) level[to] = exists ? lse[at + (uint64_t)lane * heads] : 0.0f;
         if (warp == 1) minus[to] = exists ? delta[at + (uint64_t)lane * heads] : 0.0f;
-        if (warp == 2) limit[to] = !exists ? 0 : of.causal() ? min(of.last_key, plan.rows[from + lane] + 1) : of.last_key;
+        if (warp >= 2) {
+            Keys seen = exists ? plan.seen(of.piece, plan.rows[from + lane]) : Keys{0, 0};
+            if (warp == 2) limit[to] = min(of.last_key, seen.end());
+            if (warp == 3) start[to] = max(of.first_key, seen.first);
+        }
     };
     QuerySteps now(plan, tile, first, first + here, key_head * group, group);
     bool more = now.next();
@@ -190,7 +196,7 @@ __device__ inline void attention_dkv_tile(Plan plan, const bf16* q, const bf16* 
             for (int n = 0; n < STEP / 8; n++)
                 for (int i = 0; i < 4; i++) {
                     unsigned key = own + lane / 4 + 8 * (i / 2), query = of_half + n * 8 + lane % 4 * 2 + i % 2;
-                    bool seen = key >= now.first_key && key < limit[query];
+                    bool seen = key >= start[query] && key < limit[query];
                     attention_weight(seen, level[query], minus[query], scale, &s[n][i], &d[n][i]);
                 }
             for (int n = 0; n < STEP / 16; n++) {
@@ -209,27 +215,27 @@ __device__ inline void attention_dkv_tile(Plan plan, const bf16* q, const bf16* 
 
 /// Grid (tiles of queries, heads), 128 threads, 4 * 64 * (E + 8) * 2 bytes of shared memory.
 extern "C" __global__ __launch_bounds__(128) void attention_dq_bf16_64(const unsigned* rows, const unsigned* tile_first, const uint4* pieces,
-                                                                       const bf16* q, const bf16* kv, const float* lse, const float* delta,
+                                                                       const unsigned* positions, unsigned window, const bf16* q, const bf16* kv, const float* lse, const float* delta,
                                                                        const bf16* dout, bf16* dq, unsigned heads, unsigned key_heads,
                                                                        unsigned queries, float scale) {
-    attention_dq_tile<64>(Plan{rows, tile_first, pieces}, q, kv, lse, delta, dout, dq, heads, key_heads, queries, scale);
+    attention_dq_tile<64>(Plan{rows, tile_first, pieces, positions, window}, q, kv, lse, delta, dout, dq, heads, key_heads, queries, scale);
 }
 extern "C" __global__ __launch_bounds__(128) void attention_dq_bf16_128(const unsigned* rows, const unsigned* tile_first, const uint4* pieces,
-                                                                        const bf16* q, const bf16* kv, const float* lse, const float* delta,
+                                                                        const unsigned* positions, unsigned window, const bf16* q, const bf16* kv, const float* lse, const float* delta,
                                                                         const bf16* dout, bf16* dq, unsigned heads, unsigned key_heads,
                                                                         unsigned queries, float scale) {
-    attention_dq_tile<128>(Plan{rows, tile_first, pieces}, q, kv, lse, delta, dout, dq, heads, key_heads, queries, scale);
+    attention_dq_tile<128>(Plan{rows, tile_first, pieces, positions, window}, q, kv, lse, delta, dout, dq, heads, key_heads, queries, scale);
 }
-/// Grid (tiles of keys, key heads), 128 threads, 768 bytes more.
+/// Grid (tiles of keys, key heads), 128 threads, 1024 bytes more.
 extern "C" __global__ __launch_bounds__(128) void attention_dkv_bf16_64(const unsigned* rows, const unsigned* tile_first, const uint4* pieces,
-                                                                        const bf16* q, const bf16* kv, const float* lse, const float* delta,
+                                                                        const unsigned* positions, unsigned window, const bf16* q, const bf16* kv, const float* lse, const float* delta,
                                                                         const bf16* dout, bf16* dkv, unsigned heads, unsigned key_heads,
                                                                         unsigned keys, float scale) {
-    attention_dkv_tile<64>(Plan{rows, tile_first, pieces}, q, kv, lse, delta, dout, dkv, heads, key_heads, keys, scale);
+    attention_dkv_tile<64>(Plan{rows, tile_first, pieces, positions, window}, q, kv, lse, delta, dout, dkv, heads, key_heads, keys, scale);
 }
 extern "C" __global__ __launch_bounds__(128) void attention_dkv_bf16_128(const unsigned* rows, const unsigned* tile_first, const uint4* pieces,
-                                                                         const bf16* q, const bf16* kv, const float* lse, const float* delta,
+                                                                         const unsigned* positions, unsigned window, const bf16* q, const bf16* kv, const float* lse, const float* delta,
                                                                          const bf16* dout, bf16* dkv, unsigned heads, unsigned key_heads,
                                                                          unsigned keys, float scale) {
-    attention_dkv_tile<128>(Plan{rows, tile_first, pieces}, q, kv, lse, delta, dout, dkv, heads, key_heads, keys, scale);
+    attention_dkv_tile<128>(Plan{rows, tile_first, pieces, positions, window}, q, kv, lse, delta, dout, dkv, heads, key_heads, keys, scale);
 }

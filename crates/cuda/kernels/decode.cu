@@ -7,24 +7,27 @@
 // read them see them in a second launch.
 //
 // `cache`: [slots, 2, K, E]. `ranges`: (first slot, last slot). An item: (first range, last range, first row, last row). Ends are exclusive. Items without
-// rows and rows without parts fill up the bucket of a step; the result of such a row is 0.
+// rows and rows without parts fill up the bucket of a step; the result of such a row is 0. `starts`: the position of each item's first token. With a window,
+// a row has no parts of items before it.
 
 /// Lanes that share a key: each holds N numbers of a head, from N * lane on.
 #define KEY_LANES 8
 /// Keys that a block of 128 threads works on side by side.
 #define KEYS_AT_ONCE 16
 #define LOG2_E 1.4426950408889634f
+/// Tokens of an item, but for the last of a path.
+#define ITEM_KEYS 256
 
 /// What a head of a row becomes before attention: `to` has its numbers, rounded to T. One warp works on a head; all of a block call it, with no head where
 /// there is none left.
 template <class T>
-__device__ inline void place_head(const T* raw, const T* norm, bool normed, float eps, const float* angles, float* to, unsigned size) {
+__device__ inline void place_head(const T* raw, const T* norm, bool normed, float offset, float eps, const float* angles, float* to, unsigned size) {
     unsigned lane = threadIdx.x % WARP, half = size / 2;
     if (raw != nullptr) {
         float s = head_scale(raw, eps, size);
         for (unsigned e = lane; e < size; e += WARP) {
             float v = to_float(raw[e]);
-            to[e] = normed ? rounded<T>(v * s * to_float(norm[e])) : v;
+            to[e] = normed ? rounded<T>(v * s * (offset + to_float(norm[e]))) : v;
         }
     }
     barrier();
@@ -47,6 +50,9 @@ struct DecodeItem {
     float* parts;
     unsigned heads, key_heads, size, key_head;
     float scale;
+    /// Of rows, and of the item's first token.
+    const unsigned* positions;
+    unsigned start, window;
 
     /// The numbers of a slot.
     __device__ inline unsigned slot_width() const { return 2 * key_heads * size; }
@@ -58,6 +64,31 @@ struct DecodeItem {
     }
     /// The row of that pair.
     __device__ inline unsigned row(unsigned p) const { return item.z + p / (heads / key_heads); }
+    /// Which of the item's `tokens` a pair sees: those up to its row, from where its window begins.
+    __device__ inline Keys seen(unsigned pair, unsigned tokens) const {
+        unsigned end = positions[row(pair)] + 1 - start, first = end > window ? end - window : 0;
+        end = min(tokens, end);
+        return Keys{first, end > first ? end - first : 0};
+    }
+    /// Whether any of these pairs sees a token of the item.
+    __device__ inline bool any_seen(unsigned pair, unsigned last, unsigned tokens) const {
+        while (pair < last && seen(pair, tokens).count == 0) pair++;
+        return pair < last;
+    }
+};
+
+/// The items of a step or of a pass.
+struct Items {
+    const uint4* items;
+    const unsigned *place, *ranges, *positions, *starts;
+    unsigned window;
+
+    /// A block's.
+    template <class T>
+    __device__ inline DecodeItem<T> item(const T* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) const {
+        parts += (uint64_t)place[blockIdx.x] * heads * (size + 2);
+        return DecodeItem<T>{items[blockIdx.x], ranges, cache, parts, heads, key_heads, size, blockIdx.y, scale, positions, starts[blockIdx.x], window};
+    }
 };
 
 /// A decoding step's rows before attention: their positions and slots, the weights of the norms, the projections; and where their keys and values go.
@@ -67,7 +98,7 @@ struct StepRows {
     const float* angles;
     const T *q_norm, *k_norm;
     unsigned normed;
-    float eps;
+    float offset, eps;
     const T* qkv;
     T* cache;
 
@@ -89,7 +120,7 @@ struct StepRows {
             const T* keys = row + d.heads * size + d.key_head * size;
             const T* raw = query ? row + d.place(first + index) % d.heads * size : key ? keys : nullptr;
             float* head = queries + index * stride;
-            place_head(raw, query ? q_norm : k_norm, normed != 0, eps, angles + (uint64_t)positions[r] * size, head, size);
+            place_head(raw, query ? q_norm : k_norm, normed != 0, offset, eps, angles + (uint64_t)positions[r] * size, head, size);
             if (!key) continue;
             T* to = cache + (uint64_t)slots[r] * d.slot_width() + d.key_head * size;
             // A lane has rotated the pairs that it reads.
@@ -100,14 +131,11 @@ struct StepRows {
             for (unsigned e = threadIdx.x % WARP; e < size; e += WARP) to[d.key_heads * size + e] = keys[d.key_heads * size + e];
         }
     }
-    /// How many of the item's tokens a pair sees.
-    __device__ inline unsigned seen(const DecodeItem<T>&, unsigned, unsigned tokens) const { return tokens; }
 };
 
-/// A pass's rows: queries that are normed and rotated, as the keys are. A row sees the tokens up to its own.
+/// A pass's rows: queries that are normed and rotated, as the keys are.
 template <class T>
 struct PassRows {
-    const unsigned *positions, *starts;
     const T* q;
 
     __device__ inline bool end(const DecodeItem<T>&) const { return false; }
@@ -117,10 +145,6 @@ struct PassRows {
             const T* head = q + ((uint64_t)d.item.z * d.heads + d.place(first + index)) * d.size;
             for (unsigned e = threadIdx.x % WARP; e < d.size; e += WARP) queries[index * stride + e] = to_float(head[e]);
         }
-    }
-    /// `starts`: the position of each item's first token.
-    __device__ inline unsigned seen(const DecodeItem<T>& d, unsigned pair, unsigned tokens) const {
-        return min(tokens, positions[d.row(pair)] + 1 - starts[blockIdx.x]);
     }
 };
 
@@ -135,13 +159,13 @@ __device__ inline void decode_pairs(const DecodeItem<T>& d, const Rows& rows, un
     float* heads = merged + 4 * PAIRS * (size + 2);
     rows.template place<PAIRS>(d, first, own_key, heads, size);
     barrier();
-    unsigned seen[PAIRS];
+    Keys seen[PAIRS];
     float own[PAIRS][N], sum[PAIRS][N], most[PAIRS], total[PAIRS];
 #pragma unroll
     for (unsigned p = 0; p < PAIRS; p++) {
         most[p] = MINUS_INFINITY;
         total[p] = 0;
-        seen[p] = rows.seen(d, first + p, tokens);
+        seen[p] = d.seen(first + p, tokens);
 #pragma unroll
         for (unsigned i = 0; i < N; i++) own[p][i] = lane + i < size ? times(heads[p * size + lane + i], d.scale * LOG2_E) : 0.0f, sum[p][i] = 0;
     }
@@ -171,7 +195,7 @@ __device__ inline void decode_pairs(const DecodeItem<T>& d, const Rows& rows, un
 #pragma unroll
                 for (unsigned i = 0; i < N; i++) dot = fmaf(own[p][i], k[j].at(i), dot);
                 for (int mask = KEY_LANES / 2; mask > 0; mask >>= 1) dot += shfl_xor(dot, mask);
-                score[j] = start + KEYS_AT_ONCE * j < seen[p] ? dot : MINUS_INFINITY;
+                score[j] = seen[p].has(start + KEYS_AT_ONCE * j) ? dot : MINUS_INFINITY;
                 above = fmaxf(above, score[j]);
             }
             float keep = exp2f(most[p] - above);
@@ -181,7 +205,7 @@ __device__ inline void decode_pairs(const DecodeItem<T>& d, const Rows& rows, un
             for (unsigned i = 0; i < N; i++) sum[p][i] = times(sum[p][i], keep);
 #pragma unroll
             for (unsigned j = 0; j < KEYS; j++) {
-                float weight = start + KEYS_AT_ONCE * j < seen[p] ? exp2f(score[j] - above) : 0.0f;
+                float weight = seen[p].has(start + KEYS_AT_ONCE * j) ? exp2f(score[j] - above) : 0.0f;
                 total[p] += weight;
 #pragma unroll
                 for (unsigned i = 0; i < N; i++) sum[p][i] = fmaf(weight, v[j].at(i), sum[p][i]);
@@ -228,105 +252,108 @@ __device__ inline void decode_pairs(const DecodeItem<T>& d, const Rows& rows, un
 /// A block per (item, head of keys): grid (items, key heads), 128 threads, 4 * 2 * (E + 2) + 3 * E numbers of shared memory. `parts`: [place, H, E + 2] = sum,
 /// maximum, total, the maximum in base 2, where `place[item] + row - first row` counts an item's rows. Heads of up to 8 N numbers.
 template <class T, class Rows, unsigned N, bool WHOLE, unsigned KEYS, unsigned PAIRS>
-__device__ inline void decode_parts(const uint4* items, const unsigned* place, const unsigned* ranges, const Rows& rows, const T* cache, float* parts,
-                                    unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    uint4 item = items[blockIdx.x];
-    if (item.w == item.z) return;
+__device__ inline void decode_parts(Items of, const Rows& rows, const T* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size,
+                                    float scale) {
+    DecodeItem<T> d = of.item(cache, parts, heads, key_heads, size, scale);
+    if (d.pairs() == 0) return;
     unsigned tokens = 0;
 #pragma unroll 1
-    for (unsigned range = item.x; range < item.y; range++) tokens += ranges[2 * range + 1] - ranges[2 * range];
-    DecodeItem<T> d{item, ranges, cache, parts + (uint64_t)place[blockIdx.x] * heads * (size + 2), heads, key_heads, size, blockIdx.y, scale};
+    for (unsigned range = d.item.x; range < d.item.y; range++) tokens += d.ranges[2 * range + 1] - d.ranges[2 * range];
     bool own_key = rows.end(d);
     unsigned p = 0, pairs = d.pairs();
 #pragma unroll 1
-    for (; p + PAIRS <= pairs; p += PAIRS, own_key = false) decode_pairs<T, Rows, N, WHOLE, KEYS, PAIRS>(d, rows, p, tokens, own_key);
+    for (; p + PAIRS <= pairs; p += PAIRS, own_key = false)
+        if (d.any_seen(p, p + PAIRS, tokens)) decode_pairs<T, Rows, N, WHOLE, KEYS, PAIRS>(d, rows, p, tokens, own_key);
 #pragma unroll 1
-    for (; p < pairs; p++, own_key = false) decode_pairs<T, Rows, N, WHOLE, KEYS, 1>(d, rows, p, tokens, own_key);
+    for (; p < pairs; p++, own_key = false)
+        if (d.any_seen(p, p + 1, tokens)) decode_pairs<T, Rows, N, WHOLE, KEYS, 1>(d, rows, p, tokens, own_key);
 }
 extern "C" __global__ __launch_bounds__(128, 5) void decode_parts_8_f32(
-    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const float* q_norm,
-    const float* k_norm, unsigned normed, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv, cache};
-    decode_parts<float, StepRows<float>, 8, true, 1, 2>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const unsigned* slots, const float* angles, const float* q_norm, const float* k_norm, unsigned normed, float offset, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    decode_parts<float, StepRows<float>, 8, true, 1, 2>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128) void decode_parts_16_f32(
-    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const float* q_norm,
-    const float* k_norm, unsigned normed, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv, cache};
-    decode_parts<float, StepRows<float>, 16, true, 1, 2>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const unsigned* slots, const float* angles, const float* q_norm, const float* k_norm, unsigned normed, float offset, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    decode_parts<float, StepRows<float>, 16, true, 1, 2>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
 }
 /// Heads of any size up to 256.
 extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_f32(
-    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const float* q_norm,
-    const float* k_norm, unsigned normed, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv, cache};
-    decode_parts<float, StepRows<float>, 32, false, 1, 1>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const unsigned* slots, const float* angles, const float* q_norm, const float* k_norm, unsigned normed, float offset, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    decode_parts<float, StepRows<float>, 32, false, 1, 1>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128, 5) void decode_parts_8_bf16(
-    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const bf16* q_norm,
-    const bf16* k_norm, unsigned normed, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv, cache};
-    decode_parts<bf16, StepRows<bf16>, 8, true, 2, 2>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const unsigned* slots, const float* angles, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    decode_parts<bf16, StepRows<bf16>, 8, true, 2, 2>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128) void decode_parts_16_bf16(
-    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const bf16* q_norm,
-    const bf16* k_norm, unsigned normed, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv, cache};
-    decode_parts<bf16, StepRows<bf16>, 16, true, 2, 2>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const unsigned* slots, const float* angles, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    decode_parts<bf16, StepRows<bf16>, 16, true, 2, 2>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
 }
 /// Heads of any size up to 256.
 extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_bf16(
-    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const bf16* q_norm,
-    const bf16* k_norm, unsigned normed, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv, cache};
-    decode_parts<bf16, StepRows<bf16>, 32, false, 1, 1>(items, place, ranges, rows, cache, parts, heads, key_heads, size, scale);
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const unsigned* slots, const float* angles, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    decode_parts<bf16, StepRows<bf16>, 32, false, 1, 1>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
 }
 
 /// Attention of a pass in decoding's bits. `kv` is its cache: the slots are rows.
 extern "C" __global__ __launch_bounds__(128, 5) void attention_parts_8_f32(
-    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, const float* q, const float* kv, float* parts,
-    unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    PassRows<float> rows{positions, starts, q};
-    decode_parts<float, PassRows<float>, 8, true, 1, 2>(items, place, ranges, rows, kv, parts, heads, key_heads, size, scale);
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const float* q, const float* kv, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    PassRows<float> rows{q};
+    decode_parts<float, PassRows<float>, 8, true, 1, 2>(Items{items, place, ranges, positions, starts, window}, rows, kv, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128) void attention_parts_16_f32(
-    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, const float* q, const float* kv, float* parts,
-    unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    PassRows<float> rows{positions, starts, q};
-    decode_parts<float, PassRows<float>, 16, true, 1, 2>(items, place, ranges, rows, kv, parts, heads, key_heads, size, scale);
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const float* q, const float* kv, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    PassRows<float> rows{q};
+    decode_parts<float, PassRows<float>, 16, true, 1, 2>(Items{items, place, ranges, positions, starts, window}, rows, kv, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128, 2) void attention_parts_f32(
-    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, const float* q, const float* kv, float* parts,
-    unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    PassRows<float> rows{positions, starts, q};
-    decode_parts<float, PassRows<float>, 32, false, 1, 1>(items, place, ranges, rows, kv, parts, heads, key_heads, size, scale);
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const float* q, const float* kv, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    PassRows<float> rows{q};
+    decode_parts<float, PassRows<float>, 32, false, 1, 1>(Items{items, place, ranges, positions, starts, window}, rows, kv, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128, 5) void attention_parts_8_bf16(
-    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, const bf16* q, const bf16* kv, float* parts,
-    unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    PassRows<bf16> rows{positions, starts, q};
-    decode_parts<bf16, PassRows<bf16>, 8, true, 2, 2>(items, place, ranges, rows, kv, parts, heads, key_heads, size, scale);
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const bf16* q, const bf16* kv, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    PassRows<bf16> rows{q};
+    decode_parts<bf16, PassRows<bf16>, 8, true, 2, 2>(Items{items, place, ranges, positions, starts, window}, rows, kv, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128) void attention_parts_16_bf16(
-    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, const bf16* q, const bf16* kv, float* parts,
-    unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    PassRows<bf16> rows{positions, starts, q};
-    decode_parts<bf16, PassRows<bf16>, 16, true, 2, 2>(items, place, ranges, rows, kv, parts, heads, key_heads, size, scale);
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const bf16* q, const bf16* kv, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    PassRows<bf16> rows{q};
+    decode_parts<bf16, PassRows<bf16>, 16, true, 2, 2>(Items{items, place, ranges, positions, starts, window}, rows, kv, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128, 2) void attention_parts_bf16(
-    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, const bf16* q, const bf16* kv, float* parts,
-    unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    PassRows<bf16> rows{positions, starts, q};
-    decode_parts<bf16, PassRows<bf16>, 32, false, 1, 1>(items, place, ranges, rows, kv, parts, heads, key_heads, size, scale);
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const bf16* q, const bf16* kv, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    PassRows<bf16> rows{q};
+    decode_parts<bf16, PassRows<bf16>, 32, false, 1, 1>(Items{items, place, ranges, positions, starts, window}, rows, kv, parts, heads, key_heads, size, scale);
 }
 
-/// out of each (row, head) from its parts, one warp each: `row_parts[row_first[r] .. row_first[r + 1]]`, in this order. For a pass also log Σ exp.
+/// out of each (row, head) from its parts, one warp each: `row_parts[row_first[r] .. row_first[r + 1]]`, in this order, but for those before its window. For a
+/// pass also log Σ exp.
 template <class T>
-__device__ inline void decode_merge(const unsigned* row_first, const unsigned* row_parts, const float* parts, T* out, float* lse, unsigned of_pass,
+__device__ inline void decode_merge(const unsigned* row_first, const unsigned* row_parts, const unsigned* positions, unsigned window, const float* parts, T* out, float* lse, unsigned of_pass,
                                     unsigned heads, unsigned size, unsigned rows) {
     unsigned index = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
     if (index >= rows * heads) return;
-    unsigned row = index / heads, head = index % heads, first = row_first[row], last = row_first[row + 1];
+    unsigned row = index / heads, head = index % heads, first = row_first[row], last = row_first[row + 1], end = positions[row] + 1;
+    if (end > window) first += (end - window) / ITEM_KEYS;
     float sum[HELD] = {}, most = MINUS_INFINITY, total = 0;
     for (unsigned p = first; p < last; p++) {
         const float* part = parts + ((uint64_t)row_parts[p] * heads + head) * (size + 2);
@@ -344,11 +371,11 @@ __device__ inline void decode_merge(const unsigned* row_first, const unsigned* r
     }
     if (of_pass && lane == 0) lse[index] = (most + log2f(total)) / LOG2_E;
 }
-extern "C" __global__ void decode_merge_f32(const unsigned* row_first, const unsigned* row_parts, const float* parts, float* out, float* lse, unsigned of_pass,
+extern "C" __global__ void decode_merge_f32(const unsigned* row_first, const unsigned* row_parts, const unsigned* positions, unsigned window, const float* parts, float* out, float* lse, unsigned of_pass,
                                             unsigned heads, unsigned size, unsigned rows) {
-    decode_merge(row_first, row_parts, parts, out, lse, of_pass, heads, size, rows);
+    decode_merge(row_first, row_parts, positions, window, parts, out, lse, of_pass, heads, size, rows);
 }
-extern "C" __global__ void decode_merge_bf16(const unsigned* row_first, const unsigned* row_parts, const float* parts, bf16* out, float* lse, unsigned of_pass,
+extern "C" __global__ void decode_merge_bf16(const unsigned* row_first, const unsigned* row_parts, const unsigned* positions, unsigned window, const float* parts, bf16* out, float* lse, unsigned of_pass,
                                             unsigned heads, unsigned size, unsigned rows) {
-    decode_merge(row_first, row_parts, parts, out, lse, of_pass, heads, size, rows);
+    decode_merge(row_first, row_parts, positions, window, parts, out, lse, of_pass, heads, size, rows);
 }

@@ -6,7 +6,6 @@
 // The numbers of a query and a key may be multiplied in any order, and so may the keys of weights and values: the orders here are those in which a lane's
 // 16 bytes are its operands.
 
-#define ITEM_KEYS 256
 /// Pairs of a product.
 #define PAIRS_AT_ONCE 8
 /// Numbers between the weights of two pairs.
@@ -51,9 +50,8 @@ __device__ inline void decode_eight_pairs(const DecodeItem<bf16>& d, const Rows&
 
     // Every fourth 16 keys are a warp's. A lane has two keys of them and two pairs.
     float above[2] = {MINUS_INFINITY, MINUS_INFINITY};
-    // How many of the tokens a pair sees.
-    unsigned seen[2];
-    for (unsigned c = 0; c < 2; c++) seen[c] = first + 2 * lane + c < pairs ? rows.seen(d, first + 2 * lane + c, tokens) : tokens;
+    Keys seen[2];
+    for (unsigned c = 0; c < 2; c++) seen[c] = first + 2 * lane + c < pairs ? d.seen(first + 2 * lane + c, tokens) : Keys{0, tokens};
     Fragment scores[KEYS];
 #pragma unroll
     for (unsigned i = 0; i < KEYS; i++) {
@@ -72,7 +70,7 @@ __device__ inline void decode_eight_pairs(const DecodeItem<bf16>& d, const Rows&
 #pragma unroll
         for (unsigned n = 0; n < 4; n++) {
             float& v = scores[i][n];
-            v = key + n / 2 < seen[n % 2] ? times(v, d.scale * LOG2_E) : MINUS_INFINITY;
+            v = seen[n % 2].has(key + n / 2) ? times(v, d.scale * LOG2_E) : MINUS_INFINITY;
             above[n % 2] = fmaxf(above[n % 2], v);
         }
     }
@@ -141,46 +139,46 @@ __device__ inline void decode_eight_pairs(const DecodeItem<bf16>& d, const Rows&
 
 /// A block per (item, head of keys) as in `decode_parts`, with (ITEM_KEYS + 4 * WEIGHT_STRIDE + 8 * 8 + 9 * (E + 4)) * 4 bytes of shared memory.
 template <unsigned E, class Rows>
-__device__ inline void decode_parts_mma(const uint4* items, const unsigned* place, const unsigned* ranges, const Rows& rows, const bf16* cache, float* parts,
-                                        unsigned heads, unsigned key_heads, float scale) {
-    DecodeItem<bf16> d{items[blockIdx.x], ranges, cache, parts + (uint64_t)place[blockIdx.x] * heads * (E + 2), heads, key_heads, E, blockIdx.y, scale};
+__device__ inline void decode_parts_mma(Items of, const Rows& rows, const bf16* cache, float* parts, unsigned heads, unsigned key_heads, float scale) {
+    DecodeItem<bf16> d = of.item(cache, parts, heads, key_heads, E, scale);
     if (d.pairs() == 0) return;
     SHARED(unsigned, slots);
     unsigned tokens = 0;
 #pragma unroll 1
     for (unsigned range = d.item.x; range < d.item.y; range++) {
-        unsigned from = ranges[2 * range], count = ranges[2 * range + 1] - from;
+        unsigned from = d.ranges[2 * range], count = d.ranges[2 * range + 1] - from;
         for (unsigned i = threadIdx.x; i < count; i += blockDim.x) slots[tokens + i] = from + i;
         tokens += count;
     }
     // Beyond the item, some key, which gets no weight.
-    if (tokens + threadIdx.x < padded(tokens)) slots[tokens + threadIdx.x] = ranges[2 * d.item.x];
+    if (tokens + threadIdx.x < padded(tokens)) slots[tokens + threadIdx.x] = d.ranges[2 * d.item.x];
     bool own_key = rows.end(d);
 #pragma unroll 1
-    for (unsigned p = 0; p < d.pairs(); p += PAIRS_AT_ONCE, own_key = false) decode_eight_pairs<E>(d, rows, p, slots, tokens, own_key);
+    for (unsigned p = 0; p < d.pairs(); p += PAIRS_AT_ONCE, own_key = false)
+        if (d.any_seen(p, min(p + PAIRS_AT_ONCE, d.pairs()), tokens)) decode_eight_pairs<E>(d, rows, p, slots, tokens, own_key);
 }
 extern "C" __global__ __launch_bounds__(128, 4) void decode_parts_mma_bf16_64(
-    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const bf16* q_norm,
-    const bf16* k_norm, unsigned normed, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned, float scale) {
-    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv, cache};
-    decode_parts_mma<64>(items, place, ranges, rows, cache, parts, heads, key_heads, scale);
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const unsigned* slots, const float* angles, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned, float scale) {
+    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    decode_parts_mma<64>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, scale);
 }
 extern "C" __global__ __launch_bounds__(128, 4) void decode_parts_mma_bf16_128(
-    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* slots, const float* angles, const bf16* q_norm,
-    const bf16* k_norm, unsigned normed, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned, float scale) {
-    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, eps, qkv, cache};
-    decode_parts_mma<128>(items, place, ranges, rows, cache, parts, heads, key_heads, scale);
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const unsigned* slots, const float* angles, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned, float scale) {
+    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    decode_parts_mma<128>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, scale);
 }
 /// Attention of a pass in the bits of these.
 extern "C" __global__ __launch_bounds__(128, 4) void attention_parts_mma_bf16_64(
-    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, const bf16* q, const bf16* kv, float* parts,
-    unsigned heads, unsigned key_heads, unsigned, float scale) {
-    PassRows<bf16> rows{positions, starts, q};
-    decode_parts_mma<64>(items, place, ranges, rows, kv, parts, heads, key_heads, scale);
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const bf16* q, const bf16* kv, float* parts, unsigned heads, unsigned key_heads, unsigned, float scale) {
+    PassRows<bf16> rows{q};
+    decode_parts_mma<64>(Items{items, place, ranges, positions, starts, window}, rows, kv, parts, heads, key_heads, scale);
 }
 extern "C" __global__ __launch_bounds__(128, 4) void attention_parts_mma_bf16_128(
-    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, const bf16* q, const bf16* kv, float* parts,
-    unsigned heads, unsigned key_heads, unsigned, float scale) {
-    PassRows<bf16> rows{positions, starts, q};
-    decode_parts_mma<128>(items, place, ranges, rows, kv, parts, heads, key_heads, scale);
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const bf16* q, const bf16* kv, float* parts, unsigned heads, unsigned key_heads, unsigned, float scale) {
+    PassRows<bf16> rows{q};
+    decode_parts_mma<128>(Items{items, place, ranges, positions, starts, window}, rows, kv, parts, heads, key_heads, scale);
 }

@@ -1,4 +1,4 @@
-// Rotary embedding, a thread per pair; sums, a thread per number; SwiGLU, a thread per 16 bytes of its result.
+// Rotary embedding, a thread per pair; sums and multiples, a thread per number; gated activations, a thread per 16 bytes of their result.
 
 /// Rotates pairs (i, i + size / 2) of each head in place by the row's position; sign -1 rotates back.
 /// `table`: cosines of a position's size / 2 angles, then their sines.
@@ -34,7 +34,26 @@ __device__ inline void add(const T* x, T* y, unsigned count) {
 extern "C" __global__ void add_f32(const float* x, float* y, unsigned count) { add(x, y, count); }
 extern "C" __global__ void add_bf16(const bf16* x, bf16* y, unsigned count) { add(x, y, count); }
 
+template <class T>
+__device__ inline void scale(T* y, float factor, unsigned count) {
+    unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+    if (index < count) put(y + index, to_float(y[index]) * factor);
+}
+/// y *= factor.
+extern "C" __global__ void scale_f32(float* y, float factor, unsigned count) { scale(y, factor, count); }
+extern "C" __global__ void scale_bf16(bf16* y, float factor, unsigned count) { scale(y, factor, count); }
+
 __device__ inline float sigmoid(float v) { return 1.0f / (1.0f + expf(-v)); }
+
+/// An activation is g sigmoid(z) of a gate g: SiLU has z = g, GELU by its approximation with a tanh z = 2 sqrt(2 / pi) (g + 0.044715 g^3). `slope`: dz / dg.
+struct Activation {
+    float z, slope;
+
+    __device__ inline Activation(float g, unsigned gelu) : z(g), slope(1.0f) {
+        const float GELU = 1.5957691216057308f, GELU_CUBE = 0.044715f * GELU;
+        if (gelu) z = g * (GELU + GELU_CUBE * g * g), slope = GELU + 3.0f * GELU_CUBE * g * g;
+    }
+};
 
 /// A thread's numbers of `rows` rows of `width`: their row, and the first of them in it.
 template <class T, class Body>
@@ -44,29 +63,29 @@ __device__ inline void lines(unsigned width, unsigned rows, Body body) {
 }
 
 template <class T, bool WHOLE>
-__device__ inline void swiglu_by(const T* gate_up, T* act, unsigned width, unsigned rows) {
+__device__ inline void gated_by(const T* gate_up, T* act, unsigned width, unsigned rows, unsigned gelu) {
     const unsigned N = Line<T>::N;
     lines<T>(width, rows, [=](uint64_t row, unsigned first) {
         const T* from = gate_up + row * 2 * width;
         Packed<T, N> gate = load<T, N, WHOLE>(from, first, width), up = load<T, N, WHOLE>(from + width, first, width);
 #pragma unroll
-        for (unsigned j = 0; j < N; j++) gate.put(j, gate.at(j) * sigmoid(gate.at(j)) * up.at(j));
+        for (unsigned j = 0; j < N; j++) gate.put(j, gate.at(j) * sigmoid(Activation(gate.at(j), gelu).z) * up.at(j));
         store<T, N, WHOLE>(act + row * width, first, width, gate);
     });
 }
-/// act = silu(gate) up; a row of gate_up holds the gate's `width` numbers, then up's.
+/// act = activation(gate) up, SiLU or GELU; a row of gate_up holds the gate's `width` numbers, then up's.
 template <class T>
-__device__ inline void swiglu(const T* gate_up, T* act, unsigned width, unsigned rows) {
+__device__ inline void gated(const T* gate_up, T* act, unsigned width, unsigned rows, unsigned gelu) {
     if (width % Line<T>::N == 0)
-        swiglu_by<T, true>(gate_up, act, width, rows);
+        gated_by<T, true>(gate_up, act, width, rows, gelu);
     else
-        swiglu_by<T, false>(gate_up, act, width, rows);
+        gated_by<T, false>(gate_up, act, width, rows, gelu);
 }
-extern "C" __global__ void swiglu_f32(const float* gate_up, float* act, unsigned width, unsigned rows) { swiglu(gate_up, act, width, rows); }
-extern "C" __global__ void swiglu_bf16(const bf16* gate_up, bf16* act, unsigned width, unsigned rows) { swiglu(gate_up, act, width, rows); }
+extern "C" __global__ void gated_f32(const float* gate_up, float* act, unsigned width, unsigned rows, unsigned gelu) { gated(gate_up, act, width, rows, gelu); }
+extern "C" __global__ void gated_bf16(const bf16* gate_up, bf16* act, unsigned width, unsigned rows, unsigned gelu) { gated(gate_up, act, width, rows, gelu); }
 
 template <class T, bool WHOLE>
-__device__ inline void swiglu_backward_by(T* gate_up, T* dact, unsigned width, unsigned rows) {
+__device__ inline void gated_backward_by(T* gate_up, T* dact, unsigned width, unsigned rows, unsigned gelu) {
     const unsigned N = Line<T>::N;
     lines<T>(width, rows, [=](uint64_t row, unsigned first) {
         T* own = gate_up + row * 2 * width;
@@ -74,10 +93,11 @@ __device__ inline void swiglu_backward_by(T* gate_up, T* dact, unsigned width, u
                      act = load<T, N, WHOLE>(dact + row * width, first, width);
 #pragma unroll
         for (unsigned j = 0; j < N; j++) {
-            float g = gate.at(j), u = up.at(j), d = act.at(j), s = sigmoid(g), silu = g * s;
-            gate.put(j, d * u * (s + silu * (1.0f - s)));
-            up.put(j, d * silu);
-            act.put(j, silu * u);
+            Activation of(gate.at(j), gelu);
+            float u = up.at(j), d = act.at(j), s = sigmoid(of.z), active = gate.at(j) * s;
+            gate.put(j, d * u * (s + active * of.slope * (1.0f - s)));
+            up.put(j, d * active);
+            act.put(j, active * u);
         }
         store<T, N, WHOLE>(own, first, width, gate);
         store<T, N, WHOLE>(own + width, first, width, up);
@@ -86,11 +106,11 @@ __device__ inline void swiglu_backward_by(T* gate_up, T* dact, unsigned width, u
 }
 /// In place: gate_up becomes its own derivative, dact becomes act again.
 template <class T>
-__device__ inline void swiglu_backward(T* gate_up, T* dact, unsigned width, unsigned rows) {
+__device__ inline void gated_backward(T* gate_up, T* dact, unsigned width, unsigned rows, unsigned gelu) {
     if (width % Line<T>::N == 0)
-        swiglu_backward_by<T, true>(gate_up, dact, width, rows);
+        gated_backward_by<T, true>(gate_up, dact, width, rows, gelu);
     else
-        swiglu_backward_by<T, false>(gate_up, dact, width, rows);
+        gated_backward_by<T, false>(gate_up, dact, width, rows, gelu);
 }
-extern "C" __global__ void swiglu_backward_f32(float* gate_up, float* dact, unsigned width, unsigned rows) { swiglu_backward(gate_up, dact, width, rows); }
-extern "C" __global__ void swiglu_backward_bf16(bf16* gate_up, bf16* dact, unsigned width, unsigned rows) { swiglu_backward(gate_up, dact, width, rows); }
+extern "C" __global__ void gated_backward_f32(float* gate_up, float* dact, unsigned width, unsigned rows, unsigned gelu) { gated_backward(gate_up, dact, width, rows, gelu); }
+extern "C" __global__ void gated_backward_bf16(bf16* gate_up, bf16* dact, unsigned width, unsigned rows, unsigned gelu) { gated_backward(gate_up, dact, width, rows, gelu); }

@@ -106,9 +106,6 @@ pub(crate) type NormalFn<'a> = dyn Fn(u64) -> f64 + Sync + 'a;
 pub(crate) trait Backend: Sized {
     type Executor: Executor;
 
-    /// Whether attention may have a sliding window that is shorter than a sequence.
-    const WINDOWS: bool;
-
     /// Executors, and the relative speed of each.
     fn executors(&self) -> Vec<usize>;
 

@@ -232,24 +232,21 @@ impl Config {
         self.validate_at("configuration")
     }
 
-    /// The most tokens of a sequence that a device computes as the model does, which may have sliding `windows`, and the setting that says so; `None` if
-    /// there is no limit.
-    pub(crate) fn longest_sequence(&self, windows: bool) -> Option<(usize, &'static str)> {
-        let scaled = match self.rope_scaling {
+    /// The most tokens of a sequence that passes here compute as the model does, and the setting that says so; `None` if there is no limit.
+    pub(crate) fn longest_sequence(&self) -> Option<(usize, &'static str)> {
+        match self.rope_scaling {
             RopeScaling::Yarn {
                 llama_4_scaling_beta: Some(_),
                 original_max_position_embeddings: length,
                 ..
             } => Some((length, "rope_parameters.original_max_position_embeddings")),
             _ => None,
-        };
-        let window = self.sliding_window.filter(|_| !windows);
-        window.map(|window| (window, "sliding_window")).into_iter().chain(scaled).min()
+        }
     }
 
     /// The most tokens of a sequence: those that the model has positions for, and of which the passes here compute what it computes.
     pub fn context(&self) -> usize {
-        let longest = self.longest_sequence(true).map_or(usize::MAX, |(tokens, _)| tokens);
+        let longest = self.longest_sequence().map_or(usize::MAX, |(tokens, _)| tokens);
         self.max_position_embeddings.min(longest)
     }
 

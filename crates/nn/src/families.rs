@@ -174,12 +174,6 @@ impl Config {
             "the recurrent mixer of gated DeltaNet"
         } else if any(&|layer| layer.output_gate) {
             "attention's output gate"
-        } else if any(&|layer| layer.activation == Activation::GeluTanh) {
-            "GELU in the MLP"
-        } else if self.architecture.family().norm_offset != 0.0 {
-            "norms by 1 + weight"
-        } else if any(&|layer| layer.rope == Some(Theta::Local)) {
-            "two bases of rotary frequencies"
         } else if self.head_dim > LARGEST_HEAD {
             &head
         } else {

@@ -149,7 +149,8 @@ impl Needs {
             }
         };
         let own = 1 + usize::from(config.rope_local_base_freq.is_some());
-        let tables = precision.map_or(own, |_| gpu::rope_tables(config));
+        let on_gpu = gpu::rope_tables(config).into_iter().filter(|table| *table).count();
+        let tables = if precision.is_some() { on_gpu } else { own };
         let mut needs = Needs {
             // With the table of angles.
             weights: weights + bytes(tables * positions * config.rotary_dim()),

@@ -144,9 +144,7 @@ fn a_base_of_4_bits_fits_7b_on_24_gb_and_3b_on_12_gb_with_a_context_of_4096_and_
 #[test]
 fn a_dry_run_refuses_a_model_that_gpus_do_not_compute() {
     let folder = tempfile::tempdir().unwrap();
-    for (model, part) in
-        [("gemma3_text", "GELU in the MLP"), ("qwen3_5_text", "the recurrent mixer of gated DeltaNet")]
-    {
+    for (model, part) in [("qwen3_5_text", "the recurrent mixer of gated DeltaNet")] {
         let path = format!("{}/../nn/tests/golden/{model}", env!("CARGO_MANIFEST_DIR"));
         let text =
             format!("steps = 1\n[task]\nkind = \"math\"\ndata = \"none.jsonl\"\n[model]\npath = {path:?}\n");

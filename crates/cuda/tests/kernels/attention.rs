@@ -16,14 +16,21 @@ struct Laid {
     keys: usize,
     /// The row of each query, ascending.
     rows: Vec<u32>,
+    /// The position of each row.
+    positions: Vec<u32>,
+    /// The latest keys of its path that a query sees.
+    window: u32,
     /// (first key, last key, first query, last query, causal), by ancestors' order.
     pieces: Vec<[u32; 4]>,
     /// The keys of each query.
     seen: Vec<Vec<usize>>,
 }
 
+/// All keys.
+const NO_WINDOW: u32 = u32::MAX;
+
 /// Segments come depth first; a row is a query if `asks` says so.
-fn lay_out(forest: &[(Option<usize>, usize)], asks: impl Fn(usize) -> bool) -> Laid {
+fn lay_out(forest: &[(Option<usize>, usize)], window: u32, asks: impl Fn(usize) -> bool) -> Laid {
     let mut first = Vec::new();
     let mut keys = 0;
     for (_, len) in forest {
@@ -57,7 +64,19 @@ fn lay_out(forest: &[(Option<usize>, usize)], asks: impl Fn(usize) -> bool) -> L
             below.extend(own.clone());
         }
     }
-    Laid { keys, rows, pieces, seen }
+    let before = |s: usize| -> usize {
+        std::iter::successors(forest[s].0, |&above| forest[above].0).map(|above| forest[above].1).sum()
+    };
+    let positions = (0..forest.len()).flat_map(|s| (before(s)..before(s) + forest[s].1).map(|p| p as u32));
+    let latest = |seen: &Vec<usize>| seen[seen.len().saturating_sub(window as usize)..].to_vec();
+    Laid {
+        keys,
+        rows,
+        positions: positions.collect(),
+        window,
+        pieces,
+        seen: seen.iter().map(latest).collect(),
+    }
 }
 
 /// The pieces of each tile of 64 queries (or keys), in their order.
@@ -75,6 +94,12 @@ fn tiles(laid: &Laid, by_keys: bool) -> (Vec<u32>, Vec<[u32; 4]>) {
         first.push(list.len() as u32);
     }
     (first, list)
+}
+
+/// Queries that see these keys.
+fn seeing(keys: usize, seen: Vec<Vec<usize>>) -> Laid {
+    let queries = seen.len();
+    Laid { seen, ..lay_out(&[(None, keys)], NO_WINDOW, |row| row < queries) }
 }
 
 struct Sizes {
@@ -132,7 +157,11 @@ fn wide(x: &[f32]) -> Vec<f64> {
 
 #[test]
 fn attention_and_its_derivatives_are_by_definition() {
-    let laid = lay_out(&FOREST, |_| true);
+    [NO_WINDOW, 33, 1].into_iter().for_each(attention_with_a_window_is_by_definition);
+}
+
+fn attention_with_a_window_is_by_definition(window: u32) {
+    let laid = lay_out(&FOREST, window, |_| true);
     let tokens = laid.keys;
     let s = Sizes { heads: 4, key_heads: 2, size: 20 };
     let (q, kv) = (numbers(40, tokens * 4 * 20), numbers(41, tokens * 4 * 20));
@@ -140,7 +169,8 @@ fn attention_and_its_derivatives_are_by_definition() {
     let (by_query, by_key) = (tiles(&laid, false), tiles(&laid, true));
     let scale = 1.0 / 20f32.sqrt();
     let (out, lse, dq, dkv) = in_every_order(|d| {
-        let rows = memory(d, &laid.rows);
+        let (rows, positions) = (memory(d, &laid.rows), memory(d, &laid.positions));
+        let (places, window) = (Argument::from(&positions), Argument::from(window));
         let [mq, mkv, mdout] = [&q, &kv, &dout].map(|v| memory(d, v));
         let [first_q, first_k] = [&by_query.0, &by_key.0].map(|v| memory(d, v));
         let [pieces_q, pieces_k] = [&by_query.1, &by_key.1].map(|v| memory(d, v));
@@ -151,8 +181,8 @@ fn attention_and_its_derivatives_are_by_definition() {
         let sizes: [Argument; 5] =
             [4u32.into(), 2u32.into(), 20u32.into(), (tokens as u32).into(), scale.into()];
         let shape = Shape::of((tokens * 4).div_ceil(4), 128, 0);
-        let plan: [Argument; 5] =
-            [(&rows).into(), (&first_q).into(), (&pieces_q).into(), (&mq).into(), (&mkv).into()];
+        let [q, kv] = [&mq, &mkv].map(Argument::from);
+        let plan = [(&rows).into(), (&first_q).into(), (&pieces_q).into(), places, window, q, kv];
         launch(d, "attention_f32", shape, &[&plan[..], &[(&out).into(), (&lse).into()], &sizes].concat());
         let count = Argument::U32((tokens * 4) as u32);
         launch(
@@ -163,8 +193,7 @@ fn attention_and_its_derivatives_are_by_definition() {
         );
         let saved: [Argument; 3] = [(&lse).into(), (&delta).into(), (&mdout).into()];
         launch(d, "attention_dq_f32", shape, &[&plan[..], &saved, &[(&dq).into()], &sizes].concat());
-        let plan: [Argument; 5] =
-            [(&rows).into(), (&first_k).into(), (&pieces_k).into(), (&mq).into(), (&mkv).into()];
+        let plan = [(&rows).into(), (&first_k).into(), (&pieces_k).into(), places, window, q, kv];
         let shape = Shape::of((tokens * 2).div_ceil(4), 128, 0);
         launch(d, "attention_dkv_f32", shape, &[&plan[..], &saved, &[(&dkv).into()], &sizes].concat());
         (out.read().unwrap(), lse.read().unwrap(), dq.read().unwrap(), dkv.read().unwrap())
@@ -198,6 +227,8 @@ struct Step {
     items: Vec<[u32; 4]>,
     ranges: Vec<[u32; 2]>,
     place: Vec<u32>,
+    /// The position of each item's first token.
+    starts: Vec<u32>,
     row_first: Vec<u32>,
     row_parts: Vec<u32>,
     positions: Vec<u32>,
@@ -225,6 +256,7 @@ fn three_rows() -> Step {
         ],
         ranges: RANGES.to_vec(),
         place: vec![0, 2, 4, 5, 6, 7, 0, 0],
+        starts: vec![0, 256, 300, 300, 556, 0, 0, 0],
         row_first: vec![0, 3, 7, 8, 8],
         row_parts: vec![0, 2, 4, 1, 3, 5, 6, 7],
         positions: POSITIONS.to_vec(),
@@ -237,6 +269,7 @@ fn second_row() -> Step {
     Step {
         items: vec![[0, 1, 1, 2], [1, 2, 1, 2], [3, 5, 1, 2], [5, 6, 1, 2]],
         place: vec![0, 1, 2, 3],
+        starts: vec![0, 256, 300, 556],
         row_first: vec![0, 0, 4, 4, 4],
         row_parts: vec![0, 1, 2, 3],
         ..three_rows()
@@ -245,7 +278,7 @@ fn second_row() -> Step {
 
 /// The slots of the rows' newest tokens, of which only the projections are there, and the rows' positions. Row 3 fills up a bucket.
 const OWN: [u32; 4] = [304, 615, 659, u32::MAX];
-const POSITIONS: [u32; 4] = [5, 2, 0, 0];
+const POSITIONS: [u32; 4] = [304, 589, 9, 0];
 
 /// Rows of a step before attention: projections, norms of heads, and the table of angles.
 struct Rows<T> {
@@ -257,6 +290,8 @@ struct Rows<T> {
 }
 
 const EPS: f32 = 1e-5;
+/// What is added to the weights of norms.
+const OFFSET: f32 = 0.25;
 
 impl Rows<f32> {
     /// What becomes of head `from` of row `row`, rounded by `round` after each operation.
@@ -265,7 +300,7 @@ impl Rows<f32> {
         let squares: f64 = from.iter().map(|&v| f64::from(v).powi(2)).sum();
         let scale = 1.0 / (squares / size as f64 + f64::from(EPS)).sqrt();
         let normed = |(v, w): (&f32, &f32)| {
-            if self.normed { round((f64::from(*v) * scale * f64::from(*w)) as f32) } else { *v }
+            if self.normed { round((f64::from(*v) * scale * f64::from(*w + OFFSET)) as f32) } else { *v }
         };
         let head: Vec<f32> = from.iter().zip(norm).map(normed).collect();
         let (cos, sin) = self.angles[POSITIONS[row] as usize * size..][..size].split_at(size / 2);
@@ -322,7 +357,8 @@ fn decode<T: Copy + Default + PartialEq + std::fmt::Debug>(
     let Sizes { heads, key_heads, size } = *s;
     in_every_order(|d| {
         let (items, ranges) = (memory(d, &step.items), memory(d, &step.ranges));
-        let [place, positions, slots] = [&step.place, &step.positions, &step.slots].map(|v| memory(d, v));
+        let [place, positions, starts, slots] =
+            [&step.place, &step.positions, &step.starts, &step.slots].map(|v| memory(d, v));
         let angles = memory(d, &rows.angles);
         let [q_norm, k_norm, qkv, cache] =
             [&rows.q_norm, &rows.k_norm, &rows.qkv, cache].map(|v| memory(d, v));
@@ -332,16 +368,19 @@ fn decode<T: Copy + Default + PartialEq + std::fmt::Debug>(
         let sizes: [Argument; 3] = [(heads as u32).into(), (key_heads as u32).into(), (size as u32).into()];
         let grid = [step.items.len() as u32, key_heads as u32, 1];
         let shape = Shape { grid, threads: 128, shared: shared(parts, size) };
-        let before: [Argument; 13] = [
+        let before: [Argument; 16] = [
             (&items).into(),
             (&place).into(),
             (&ranges).into(),
             (&positions).into(),
+            (&starts).into(),
+            NO_WINDOW.into(),
             (&slots).into(),
             (&angles).into(),
             (&q_norm).into(),
             (&k_norm).into(),
             u32::from(rows.normed).into(),
+            OFFSET.into(),
             EPS.into(),
             (&qkv).into(),
             (&cache).into(),
@@ -353,6 +392,8 @@ fn decode<T: Copy + Default + PartialEq + std::fmt::Debug>(
         let arguments = [
             (&first).into(),
             (&list).into(),
+            (&positions).into(),
+            NO_WINDOW.into(),
             (&between).into(),
             (&out).into(),
             (&between).into(),
@@ -382,20 +423,20 @@ fn decoding_in_parts_of_a_tree_equals_attention_over_all_keys_and_stores_the_row
         (0..300).chain(310..400).chain(416..616).collect(),
         (650..660).collect(),
     ];
-    let laid = Laid { keys: SLOTS, rows: vec![0, 1, 2], pieces: Vec::new(), seen: seen.to_vec() };
+    let laid = seeing(SLOTS, seen.to_vec());
     let in_16_bits = |values: &[f32]| from_bf16(&to_bf16(values));
     for (f32_kernel, bf16_kernel, sizes) in DECODE_PARTS {
         for (index, &[size, group]) in sizes.iter().enumerate() {
             let s = Sizes { heads: 2 * group, key_heads: 2, size };
             let weights = |seed| numbers(seed, size).iter().map(|v| 1.0 + 0.5 * v).collect::<Vec<f32>>();
-            let angle = |i: usize| (i / size) as f32 * 0.3 / (1.0 + (i % (size / 2)) as f32);
+            let angle = |i: usize| (i / size % 7) as f32 * 0.3 / (1.0 + (i % (size / 2)) as f32);
             let turn = |i: usize| if i % size < size / 2 { angle(i).cos() } else { angle(i).sin() };
             let rows = Rows {
                 qkv: in_16_bits(&numbers(45, 4 * (s.heads + 2 * s.key_heads) * size)),
                 q_norm: in_16_bits(&weights(47)),
                 k_norm: in_16_bits(&weights(48)),
                 normed: index % 2 == 0,
-                angles: (0..6 * size).map(turn).collect(),
+                angles: (0..590 * size).map(turn).collect(),
             };
             let row = s.heads * size;
             let width = 2 * s.key_heads * size;
@@ -428,7 +469,7 @@ fn pass<T: Copy + Default + PartialEq + std::fmt::Debug>(
     s: &Sizes,
     parts: &'static str,
     merge: &'static str,
-    positions: &[u32],
+    (positions, window): (&[u32], u32),
     (q, kv): (&[T], &[T]),
 ) -> (Vec<T>, Vec<f32>) {
     let Sizes { heads, key_heads, size } = *s;
@@ -442,21 +483,24 @@ fn pass<T: Copy + Default + PartialEq + std::fmt::Debug>(
             (Memory::<T>::new(d, 5 * heads * size).unwrap(), Memory::<f32>::new(d, 5 * heads).unwrap());
         let [h, k, e] = [heads, key_heads, size].map(|n| Argument::U32(n as u32));
         let shape = Shape { grid: [2, key_heads as u32, 1], threads: 128, shared: shared(parts, size) };
-        let before: [Argument; 8] = [
+        let before: [Argument; 9] = [
             (&items).into(),
             (&place).into(),
             (&ranges).into(),
             (&positions).into(),
             (&starts).into(),
+            window.into(),
             (&q).into(),
             (&kv).into(),
             (&between).into(),
         ];
         launch(d, parts, shape, &[&before[..], &[h, k, e, Argument::F32(s.scale() as f32)]].concat());
         let (first, list) = (memory(d, &[0u32, 1, 2, 3, 5, 7]), memory(d, &[0u32, 1, 2, 3, 5, 4, 6]));
-        let arguments: [Argument; 9] = [
+        let arguments: [Argument; 11] = [
             (&first).into(),
             (&list).into(),
+            (&positions).into(),
+            window.into(),
             (&between).into(),
             (&out).into(),
             (&lse).into(),
@@ -477,18 +521,21 @@ const PASS_RANGES: [[usize; 2]; 3] = [[10, 200], [300, 366], [366, 400]];
 fn a_pass_by_decodings_kernels_equals_attention_over_the_keys_up_to_each_row() {
     let positions = [3u32, 200, 255, 256, 289];
     let path: Vec<usize> = PASS_RANGES.iter().flat_map(|&[first, last]| first..last).collect();
-    let seen = positions.map(|position| path[..=position as usize].to_vec());
-    let laid = Laid { keys: 400, rows: vec![0, 1, 2, 3, 4], pieces: Vec::new(), seen: seen.to_vec() };
-    for (f32_kernel, bf16_kernel, sizes) in PASS_PARTS {
+    let windows =
+        PASS_PARTS.into_iter().flat_map(|kernels| [NO_WINDOW, 100, 7].map(|window| (kernels, window)));
+    for ((f32_kernel, bf16_kernel, sizes), window) in windows {
+        let latest = |position: u32| (position + 1).saturating_sub(window) as usize..=position as usize;
+        let laid = seeing(400, positions.map(|position| path[latest(position)].to_vec()).to_vec());
+        let positions = (&positions[..], window);
         let s = Sizes { heads: 6, key_heads: 2, size: sizes };
         let lengths = s.lengths(&laid);
         let [q, kv] = [0, 1].map(|i| from_bf16(&to_bf16(&numbers(60 + i as u64, lengths[i]))));
         let (wanted, wanted_lse) = reference(&laid, &s, &wide(&q), &wide(&kv));
-        let (out, lse) = pass(&s, f32_kernel, "decode_merge_f32", &positions, (&q, &kv));
+        let (out, lse) = pass(&s, f32_kernel, "decode_merge_f32", positions, (&q, &kv));
         close(&out, &wanted, 2e-5, f32_kernel);
         close(&lse, &wanted_lse, 1e-5, f32_kernel);
         let halves = (&to_bf16(&q)[..], &to_bf16(&kv)[..]);
-        let (out, lse) = pass(&s, bf16_kernel, "decode_merge_bf16", &positions, halves);
+        let (out, lse) = pass(&s, bf16_kernel, "decode_merge_bf16", positions, halves);
         close(&from_bf16(&out), &wanted, 8e-3, bf16_kernel);
         close(&lse, &wanted_lse, 1e-5, bf16_kernel);
     }

@@ -1,4 +1,4 @@
-//! Rows, norms, rotary embedding, SwiGLU, products.
+//! Rows, norms, rotary embedding, gated activations, products.
 
 use super::*;
 
@@ -81,9 +81,12 @@ fn equal_tokens_add_to_one_row_of_the_embedding() {
     close(&found, &wanted, 1e-6, "gradient");
 }
 
+/// What is added to the weights of norms.
+const OFFSET: f32 = 1.0;
+
 fn norm(x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
     let scale = 1.0 / (x.iter().map(|v| v * v).sum::<f64>() / x.len() as f64 + eps).sqrt();
-    x.iter().zip(weight).map(|(v, w)| v * scale * w).collect()
+    x.iter().zip(weight).map(|(v, w)| v * scale * (f64::from(OFFSET) + w)).collect()
 }
 
 fn wide(x: &[f32]) -> Vec<f64> {
@@ -124,19 +127,19 @@ fn rms_norm_of_rows_is_by_definition(width: usize) {
             d,
             "rms_norm_f32",
             shape,
-            &[(&mx).into(), (&mw).into(), eps.into(), (&y).into(), (&scale).into(), n],
+            &[(&mx).into(), (&mw).into(), OFFSET.into(), eps.into(), (&y).into(), (&scale).into(), n],
         );
         launch(
             d,
             "rms_norm_again_f32",
             shape,
-            &[(&mx).into(), (&mw).into(), (&scale).into(), (&again).into(), n],
+            &[(&mx).into(), (&mw).into(), OFFSET.into(), (&scale).into(), (&again).into(), n],
         );
         launch(
             d,
             "rms_norm_backward_f32",
             shape,
-            &[(&mx).into(), (&mw).into(), (&scale).into(), (&mdy).into(), (&mdx).into(), n],
+            &[(&mx).into(), (&mw).into(), OFFSET.into(), (&scale).into(), (&mdy).into(), (&mdx).into(), n],
         );
         let columns = Shape { grid: [4, 2, 1], threads: 256, shared: 1024 };
         let arguments = [
@@ -167,7 +170,7 @@ fn rms_norm_of_rows_is_by_definition(width: usize) {
         let own = derivative(&row, &up, |x| norm(x, &wide(&w), eps));
         let wanted: Vec<f64> = own.iter().zip(&before[at.clone()]).map(|(d, b)| d + f64::from(*b)).collect();
         close(&dx[at], &wanted, 1e-4, "dx");
-        let unit = norm(&row, &vec![1.0; width], eps);
+        let unit = norm(&row, &vec![1.0 - f64::from(OFFSET); width], eps);
         for i in 0..width {
             wanted_dw[i] += up[i] * unit[i];
         }
@@ -187,11 +190,11 @@ fn heads_are_normed_inside_wider_rows() {
         let sizes = [heads, stride, size, count].map(|v| Argument::U32(v as u32));
         let shape = Shape::of(count.div_ceil(4), 128, 0);
         let mut forward: Vec<Argument> =
-            vec![(&mw).into(), 1e-6f32.into(), (&mx).into(), (&raw).into(), (&scale).into()];
+            vec![(&mw).into(), OFFSET.into(), 1e-6f32.into(), (&mx).into(), (&raw).into(), (&scale).into()];
         forward.extend(sizes);
         launch(d, "head_norm_f32", shape, &forward);
         let mut backward: Vec<Argument> =
-            vec![(&mw).into(), (&raw).into(), (&scale).into(), (&mdy).into(), (&share).into()];
+            vec![(&mw).into(), OFFSET.into(), (&raw).into(), (&scale).into(), (&mdy).into(), (&share).into()];
         backward.extend(sizes);
         launch(d, "head_norm_backward_f32", shape, &backward);
         (mx.read().unwrap(), mdy.read().unwrap(), share.read().unwrap())
@@ -206,7 +209,7 @@ fn heads_are_normed_inside_wider_rows() {
             let (head, up) = (wide(&x[at.clone()]), wide(&dy[at.clone()]));
             close(&y[at.clone()], &norm(&head, &wide(&w), 1e-6), 1e-5, "y");
             close(&dx[at], &derivative(&head, &up, |x| norm(x, &wide(&w), 1e-6)), 1e-4, "dx");
-            let unit = norm(&head, &vec![1.0; size], 1e-6);
+            let unit = norm(&head, &vec![1.0 - f64::from(OFFSET); size], 1e-6);
             let wanted: Vec<f64> = unit.iter().zip(&up).map(|(u, d)| u * d).collect();
             close(&share[(r * heads + h) * size..][..size], &wanted, 1e-5, "share");
         }
@@ -266,38 +269,44 @@ fn rotation_is_by_definition_and_goes_back() {
 }
 
 #[test]
-fn swiglu_and_its_derivative_are_by_definition() {
+fn gated_activations_and_their_derivatives_are_by_definition() {
+    let silu = |g: f64| g / (1.0 + (-g).exp());
+    let root = std::f64::consts::FRAC_2_PI.sqrt();
+    let gelu = |g: f64| g / 2.0 * (1.0 + (root * (g + 0.044715 * g * g * g)).tanh());
     // In 16 bytes, or number by number.
-    [40, 37].into_iter().for_each(swiglu_of_rows_is_by_definition);
+    for width in [40, 37] {
+        a_gated_activation_of_rows_is_by_definition(width, 0, silu);
+        a_gated_activation_of_rows_is_by_definition(width, 1, gelu);
+    }
 }
 
-fn swiglu_of_rows_is_by_definition(width: usize) {
+fn a_gated_activation_of_rows_is_by_definition(width: usize, gelu: u32, activation: impl Fn(f64) -> f64) {
     let rows = 3;
     let (x, d) = (numbers(11, rows * 2 * width), numbers(12, rows * width));
+    let x: Vec<f32> = x.iter().map(|x| 3.0 * x).collect();
     let count = rows * width;
     let (act, dx, again) = in_every_order(|driver| {
         let (mx, md, out) =
             (memory(driver, &x), memory(driver, &d), Memory::<f32>::new(driver, count).unwrap());
-        let sizes = [Argument::U32(width as u32), Argument::U32(rows as u32)];
+        let sizes = [width as u32, rows as u32, gelu].map(Argument::U32);
         let shape = Shape::covering(rows * width.div_ceil(4), 32);
-        launch(driver, "swiglu_f32", shape, &[(&mx).into(), (&out).into(), sizes[0], sizes[1]]);
-        launch(driver, "swiglu_backward_f32", shape, &[(&mx).into(), (&md).into(), sizes[0], sizes[1]]);
+        launch(driver, "gated_f32", shape, &[&[(&mx).into(), (&out).into()], &sizes[..]].concat());
+        launch(driver, "gated_backward_f32", shape, &[&[(&mx).into(), (&md).into()], &sizes[..]].concat());
         (out.read().unwrap(), mx.read().unwrap(), md.read().unwrap())
     });
-    let swiglu = |row: &[f64]| -> Vec<f64> {
-        (0..width).map(|i| row[i] / (1.0 + (-row[i]).exp()) * row[width + i]).collect()
-    };
+    let gated =
+        |row: &[f64]| -> Vec<f64> { (0..width).map(|i| activation(row[i]) * row[width + i]).collect() };
     close(&again, &wide(&act), 1e-6, "act again");
     for r in 0..rows {
         let row = wide(&x[r * 2 * width..][..2 * width]);
-        close(&act[r * width..][..width], &swiglu(&row), 1e-6, "act");
-        let wanted = derivative(&row, &wide(&d[r * width..][..width]), swiglu);
+        close(&act[r * width..][..width], &gated(&row), 1e-6, "act");
+        let wanted = derivative(&row, &wide(&d[r * width..][..width]), gated);
         close(&dx[r * 2 * width..][..2 * width], &wanted, 1e-5, "dgate_up");
     }
 }
 
 #[test]
-fn norms_and_swiglu_in_16_bits_are_those_in_32_of_the_same_numbers_rounded() {
+fn norms_and_gated_activations_in_16_bits_are_those_in_32_of_the_same_numbers_rounded() {
     for width in [40, 37] {
         let rows = 3;
         let narrow = |seed, count| to_bf16(&numbers(seed, count));
@@ -315,15 +324,24 @@ fn norms_and_swiglu_in_16_bits_are_those_in_32_of_the_same_numbers_rounded() {
                 let name = |name: [&'static str; 2]| name[usize::from(half)];
                 let (n, m) = (Argument::U32(width as u32), Argument::U32(rows as u32));
                 let lines = Shape::covering(rows * width.div_ceil(if half { 8 } else { 4 }), 32);
-                let norm = [(&x).into(), (&w).into(), 1e-6f32.into(), (&y).into(), (&scale).into(), n];
+                let norm = [
+                    (&x).into(),
+                    (&w).into(),
+                    OFFSET.into(),
+                    1e-6f32.into(),
+                    (&y).into(),
+                    (&scale).into(),
+                    n,
+                ];
                 launch(d, name(["rms_norm_f32", "rms_norm_bf16"]), Shape::of(rows, 32, 8), &norm);
-                let back = [(&x).into(), (&w).into(), (&scale).into(), (&dy).into(), (&dx).into(), n];
+                let back =
+                    [(&x).into(), (&w).into(), OFFSET.into(), (&scale).into(), (&dy).into(), (&dx).into(), n];
                 let kernel = name(["rms_norm_backward_f32", "rms_norm_backward_bf16"]);
                 launch(d, kernel, Shape::of(rows, 32, 8), &back);
-                let arguments = [(&gate_up).into(), (&act).into(), n, m];
-                launch(d, name(["swiglu_f32", "swiglu_bf16"]), lines, &arguments);
-                let arguments = [(&gate_up).into(), (&dact).into(), n, m];
-                launch(d, name(["swiglu_backward_f32", "swiglu_backward_bf16"]), lines, &arguments);
+                let arguments = [(&gate_up).into(), (&act).into(), n, m, 1u32.into()];
+                launch(d, name(["gated_f32", "gated_bf16"]), lines, &arguments);
+                let arguments = [(&gate_up).into(), (&dact).into(), n, m, 1u32.into()];
+                launch(d, name(["gated_backward_f32", "gated_backward_bf16"]), lines, &arguments);
                 [y, dx, act, gate_up, dact].map(|memory| {
                     let bytes = memory.read().unwrap();
                     let (words, halves) = (bytes.as_chunks::<4>().0, bytes.as_chunks::<2>().0);

@@ -211,7 +211,6 @@ impl CpuBackend {
 
 impl Backend for CpuBackend {
     type Executor = CpuExecutor;
-    const WINDOWS: bool = true;
 
     fn executors(&self) -> Vec<usize> {
         self.teams.iter().map(Team::size).collect()

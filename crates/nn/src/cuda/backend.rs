@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::exchange::{others, share_parameters, sum_gradients};
 use super::executor::CudaExecutor;
 use super::needs;
-use super::needs::rope_tables;
+use super::needs::{ROPES, rope_tables};
 use super::replica::Replica;
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
@@ -22,7 +22,6 @@ use crate::cache::{PAGE, numbers_per_token};
 use crate::config::Config;
 use crate::engine::Precision;
 use crate::error::Error;
-use crate::families::Theta;
 use crate::layout::{Layout, Span};
 use crate::lora::AdapterLayout;
 use crate::quantized::Quantized;
@@ -30,13 +29,13 @@ use crate::rope::Rope;
 
 /// Numbers that are transferred through host memory at a time.
 const STAGED: usize = 1 << 22;
-/// The least number of positions in the table of angles.
+/// The least number of positions in the tables of angles.
 pub(crate) const POSITIONS: usize = 512;
 
 /// The GPUs.
 pub(crate) struct CudaBackend {
     config: Config,
-    /// Number of positions in the table of angles.
+    /// Number of positions in the tables of angles.
     positions: usize,
     precision: Precision,
     exact: bool,
@@ -46,20 +45,19 @@ pub(crate) struct CudaBackend {
     accumulated: bool,
 }
 
-/// The table of angles: by position, cosines and then sines. Where layers have no rotary embedding, as many of the angle 0 follow.
-fn angles(config: &Config, positions: usize) -> Vec<f32> {
-    let rope = Rope::new(config, positions);
-    let rows = (0..positions).flat_map(|position| {
-        let (cos, sin) = rope.at(Theta::Global, position);
-        cos.iter().chain(sin)
-    });
-    let mut table: Vec<f32> = rows.copied().collect();
-    if rope_tables(config) == 2 {
-        let half = config.head_dim / 2;
-        let row = || std::iter::repeat_n(1.0, half).chain(std::iter::repeat_n(0.0, half));
-        table.extend((0..positions).flat_map(|_| row()));
-    }
-    table
+/// The tables of angles for [`ROPES`]: by position, cosines and then sines.
+fn angles(config: &Config, positions: usize) -> [Vec<f32>; 3] {
+    let (rope, half) = (Rope::new(config, positions), config.head_dim / 2);
+    let (one, zero) = (vec![1.0; half], vec![0.0; half]);
+    let mut tables = rope_tables(config).into_iter();
+    ROPES.map(|of| {
+        let positions = if tables.next() == Some(true) { positions } else { 0 };
+        let row = |position| {
+            let (cos, sin) = of.map_or((&one[..], &zero[..]), |theta| rope.at(theta, position));
+            cos.iter().chain(sin).copied()
+        };
+        (0..positions).flat_map(row).collect()
+    })
 }
 
 /// The moment of a store, if it is one.
@@ -152,7 +150,6 @@ impl CudaBackend {
 
 impl Backend for CudaBackend {
     type Executor = CudaExecutor;
-    const WINDOWS: bool = false;
 
     fn executors(&self) -> Vec<usize> {
         vec![1; self.replicas.len()]

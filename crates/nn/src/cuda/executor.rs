@@ -16,11 +16,12 @@ use super::decoding::Decoding;
 use super::graphs::Graphs;
 use super::launches::{FULL, THREADS, args, kernel, row_shape, row_threads, warp_shape};
 use super::lists::{List, Lists};
-use super::needs::{LOGITS, MOVED, SUMMED_ROWS, pass_logits};
+use super::needs::{LOGITS, MOVED, ROPES, SUMMED_ROWS, pass_logits};
 use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use crate::engine::Precision;
 use crate::executor::{Holds, Memory, MixerOps};
+use crate::families::Theta;
 use crate::layout::Write;
 use crate::segments::Chunk;
 
@@ -31,8 +32,8 @@ pub(crate) struct CudaExecutor {
     pub(super) precision: Precision,
     /// Whether decoding and passes compute a row in the same bits.
     exact: bool,
-    /// By position: cosines, then sines.
-    angles: Buffer,
+    /// By position, cosines and then sines: of the two bases of frequencies, and of the angle 0. Those that no layer has are empty.
+    angles: [Buffer; 3],
     /// Of rows that are sampled from.
     pub(super) logits: Buffer,
     /// Largest number of logits that a pass keeps. If there are more, this many are computed at a time.
@@ -71,22 +72,22 @@ enum Columns<'a> {
 }
 
 impl CudaExecutor {
-    /// `rows` is the table of angles.
+    /// `angles` are the tables.
     pub(super) fn new(
         stream: Arc<Stream>,
         precision: Precision,
         exact: bool,
-        rows: &[f32],
+        angles: &[Vec<f32>; 3],
         graphs: Graphs,
     ) -> CudaExecutor {
-        let [angles, logits, parts, delta, partials, shares, low_rank, values, moved, moved_full] =
-            [(); 10].map(|()| Buffer::default());
+        let [logits, parts, delta, partials, shares, low_rank, values, moved, moved_full] =
+            [(); 9].map(|()| Buffer::default());
         let pass_logits = pass_logits(stream.memory().map(|memory| memory.total as u64));
         let mut executor = CudaExecutor {
             stream,
             precision,
             exact,
-            angles,
+            angles: Default::default(),
             logits,
             pass_logits,
             parts,
@@ -99,19 +100,26 @@ impl CudaExecutor {
             moved_full,
             graphs,
         };
-        executor.set_angles(rows);
+        executor.set_angles(angles);
         executor
     }
 
-    /// Numbers of the table of angles.
-    pub(super) fn table_len(&self) -> usize {
-        self.angles.len()
+    /// Numbers of the tables of angles.
+    pub(super) fn tables_len(&self) -> usize {
+        self.angles.iter().map(Buffer::len).sum()
     }
 
-    /// Replaces the table of angles by a larger one.
-    pub(super) fn set_angles(&mut self, rows: &[f32]) {
-        self.angles.reserve(&self.stream, FULL, rows.len(), Purpose::Model);
-        self.angles.write(&self.stream, 0, rows);
+    /// Replaces the tables of angles by larger ones.
+    pub(super) fn set_angles(&mut self, angles: &[Vec<f32>; 3]) {
+        for (table, rows) in self.angles.iter_mut().zip(angles).filter(|(_, rows)| !rows.is_empty()) {
+            table.reserve(&self.stream, FULL, rows.len(), Purpose::Model);
+            table.write(&self.stream, 0, rows);
+        }
+    }
+
+    /// The angles by which a layer rotates.
+    fn table(&self, rope: Option<Theta>) -> &Buffer {
+        &self.angles[ROPES.iter().position(|&of| of == rope).expect("all of them")]
     }
 
     /// Frees the buffers that grow when they are needed.

@@ -181,8 +181,6 @@ pub(super) struct PassItems {
     pub(super) parts: usize,
     /// Rows count from the first; slots are rows of the keys.
     pub(super) items: Items,
-    /// The position of each item's first token.
-    pub(super) starts: List,
 }
 
 /// Items of a pass while they are collected.
@@ -234,11 +232,11 @@ impl Collected {
             items: Items {
                 items: words.put(self.items.into_iter().flatten()),
                 place: words.put(self.place),
+                starts: words.put(self.starts),
                 row_first: words.put(row_first),
                 row_parts: words.put(row_parts),
                 ranges: words.put(self.ranges.into_iter().flatten()),
             },
-            starts: words.put(self.starts),
         }
     }
 }
@@ -353,6 +351,8 @@ pub(super) struct Items {
     pub(super) items: List,
     /// The first part of each item; it has one for each of its rows.
     pub(super) place: List,
+    /// The position of each item's first token.
+    pub(super) starts: List,
     pub(super) row_first: List,
     pub(super) row_parts: List,
     /// The slots of an item's tokens: two words each, first and last slot.
@@ -393,12 +393,15 @@ impl Lists {
         step: &Step,
         changes: &DecodeChanges,
     ) -> (Bucket, Items, DrawLists) {
-        let (mut items, mut place, mut ranges, mut parts) = (Vec::new(), Vec::new(), Vec::new(), 0u32);
+        let [mut place, mut starts] = [const { Vec::new() }; 2];
+        let (mut items, mut ranges, mut parts) = (Vec::new(), Vec::new(), 0u32);
         let mut of_row: Vec<Vec<u32>> = vec![Vec::new(); step.rows()];
         for (rows, slots) in step.blocks(ITEM_KEYS) {
             let range = ranges.len() as u32;
             items.push([range, range + slots.len() as u32, rows.start as u32, rows.end as u32]);
             place.push(parts);
+            // The blocks before it have as many tokens.
+            starts.push((of_row[rows.start].len() * ITEM_KEYS) as u32);
             ranges.extend(slots.into_iter().map(|slots| [slots.start as u32, slots.end as u32]));
             for row in rows {
                 of_row[row].push(parts);
@@ -427,6 +430,7 @@ impl Lists {
         let items = Items {
             items: words.put_padded(items.into_iter().flatten(), 4 * bucket.items, 0),
             place: words.put_padded(place, bucket.items, 0),
+            starts: words.put_padded(starts, bucket.items, 0),
             row_first: words.put_padded(row_first, bucket.rows + 1, parts),
             row_parts: words.put_padded(row_parts, bucket.parts, 0),
             // The last lists: their lengths move no other one.

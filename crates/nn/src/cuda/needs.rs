@@ -7,6 +7,7 @@ use crate::cache::{PAGE, numbers_per_token};
 use crate::config::Config;
 use crate::decoder::Keep;
 use crate::engine::Precision;
+use crate::families::Theta;
 use crate::layout::Layout;
 use crate::quantized::{BaseFormat, NF4, dynamic_map};
 
@@ -44,10 +45,12 @@ pub(crate) fn listed(rows: usize, exact_parts: usize) -> u64 {
     4 * (20 * rows + 2 * 4 * exact_parts).next_power_of_two() as u64
 }
 
-/// Tables of angles: another where layers have no rotary embedding.
-pub(crate) fn rope_tables(config: &Config) -> usize {
-    let rotate = (0..config.num_hidden_layers).all(|layer| config.layer(layer).rope.is_some());
-    if rotate { 1 } else { 2 }
+/// What layers rotate by: without rotary embedding, by the angle 0.
+pub(super) const ROPES: [Option<Theta>; 3] = [Some(Theta::Global), Some(Theta::Local), None];
+
+/// For which of [`ROPES`] there is a table of angles: those that layers have.
+pub(crate) fn rope_tables(config: &Config) -> [bool; 3] {
+    ROPES.map(|of| (0..config.num_hidden_layers).any(|layer| config.layer(layer).rope == of))
 }
 
 /// Parts of exact attention of a pass over so many rows of paths of up to `longest` tokens; none if it isn't `exact`.
@@ -150,7 +153,7 @@ pub(crate) fn decoding(config: &Config, rollout: &Rollout, exact_parts: usize) -
     let pages = prompts * prompt_tokens.div_ceil(PAGE) + samples * new_tokens.div_ceil(PAGE);
     // The block of a row's path in which its prompt ends has pages of both.
     let pages = pages.min(cached_tokens.div_ceil(PAGE)) + samples * (ITEM_KEYS / PAGE);
-    // By row: token, position, slot, draws and parts before it, uniform number. By part at most: an item, its place, the part's number.
-    let words = (7 * rows + 6 * parts + 2 * pages).next_power_of_two() + (3 * rows).next_power_of_two();
+    // By row: token, position, slot, draws and parts before it, uniform number. By part at most: an item, its place and start, the part's number.
+    let words = (7 * rows + 7 * parts + 2 * pages).next_power_of_two() + (3 * rows).next_power_of_two();
     part_bytes(config, parts).max(exact_bytes(config, exact_parts)) + 4 * words as u64
 }

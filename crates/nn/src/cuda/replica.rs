@@ -57,7 +57,7 @@ pub(super) struct Replica {
 
 impl Replica {
     /// The replica at a place among so many, with weights of 0. `gpu` is its number where messages should name it; `moments` the number type of AdamW's
-    /// moments; `exact` whether decoding and passes compute in the same bits; `rows` the table of angles.
+    /// moments; `exact` whether decoding and passes compute in the same bits; `angles` the tables of angles.
     pub(super) fn new(
         driver: Arc<dyn Driver>,
         gpu: Option<usize>,
@@ -66,11 +66,11 @@ impl Replica {
         precision: Precision,
         moments: Precision,
         exact: bool,
-        rows: &[f32],
+        angles: &[Vec<f32>; 3],
     ) -> Result<Replica, Error> {
         let graphs = Graphs::new(graphs::wanted()?);
         let stream = Arc::new(Stream::new(driver, gpu));
-        let executor = CudaExecutor::new(Arc::clone(&stream), precision, exact, rows, graphs);
+        let executor = CudaExecutor::new(Arc::clone(&stream), precision, exact, angles, graphs);
         let partials = stream.allocate(NORM_BLOCKS, Purpose::Model);
         let weights = match layout.base {
             None => Weights::zeros(&stream, precision, layout.len),
@@ -173,7 +173,7 @@ impl Replica {
         let weights = self.weights.bytes() + self.quantized_bytes as usize;
         let used = weights
             + factors
-            + 4 * self.executor.table_len()
+            + 4 * self.executor.tables_len()
             + self.moments.bytes_on_device(self.slice().len())
             + 8 * NORM_BLOCKS;
         let by_others = memory.total.saturating_sub(memory.free + memory.allocated);
@@ -193,9 +193,9 @@ impl Replica {
         self.executor.free_buffers();
     }
 
-    /// Replaces the table of angles; returns whether there was memory for it.
-    pub(super) fn set_angles(&mut self, rows: &[f32]) -> bool {
-        self.executor.set_angles(rows);
+    /// Replaces the tables of angles; returns whether there was memory for them.
+    pub(super) fn set_angles(&mut self, angles: &[Vec<f32>; 3]) -> bool {
+        self.executor.set_angles(angles);
         self.stream.check().is_ok()
     }
 

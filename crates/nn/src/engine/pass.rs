@@ -127,7 +127,7 @@ impl<D: Backend> EngineOn<D> {
     /// Extends the rotary tables to sequences of so many tokens.
     /// Fails if they are longer than what is computed as the model computes it.
     pub(super) fn reach(&mut self, tokens: usize) -> Result<(), Error> {
-        if let Some((most, setting)) = self.decoder.config.longest_sequence(D::WINDOWS)
+        if let Some((most, setting)) = self.decoder.config.longest_sequence()
             && tokens > most
         {
             return Err(Error::request(

@@ -1,5 +1,5 @@
 //! Gemma 3, text alone: norms before and after attention and MLP, by `1 + weight`, of each head's query and key, too; a window with frequencies of its own in most
-//! layers; GELU; an embedding that is scaled. GPUs don't compute it yet.
+//! layers; GELU; an embedding that is scaled.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

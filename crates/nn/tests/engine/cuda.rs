@@ -10,7 +10,9 @@ use fgrpo_nn::{
 };
 
 use crate::lora::adapted;
-use crate::reference::{BASES, Numbers, configs, engine_on, engine_with_base, forest, seven_heads};
+use crate::reference::{
+    BASES, GEMMA, MISTRAL, Numbers, configs, engine_on, engine_with_base, forest, seven_heads,
+};
 
 const CPU: Device = Device::cpu(1);
 const GPU: Device = Device::emulated(Gpus::one(0), 1 << 30, Precision::F32);
@@ -189,17 +191,17 @@ fn too_little_memory_names_the_setting_to_lower() {
 
 #[test]
 fn adapters_on_both_devices_are_equal_to_rounding() {
-    for base in BASES {
-        let [cpu, gpu] = [CPU, GPU].map(|device| trained(base, &device));
+    for (form, base) in BASES.map(|base| (0, base)).into_iter().chain([(GEMMA, BASES[1])]) {
+        let [cpu, gpu] = [CPU, GPU].map(|device| trained(form, base, &device));
         // What a base keeps is the same on both, bit for bit.
-        assert_eq!(bits(&cpu.0), bits(&gpu.0), "{base:?}");
+        assert_eq!(bits(&cpu.0), bits(&gpu.0), "{form}, {base:?}");
         near(&gpu.1, &cpu.1, 1e-3, "merged weights");
     }
 }
 
 /// The weights without adapters, and after three steps with them.
-fn trained(base: Option<BaseFormat>, device: &Device) -> (Vec<f32>, Vec<f32>) {
-    let (_, config) = configs().swap_remove(0);
+fn trained(form: usize, base: Option<BaseFormat>, device: &Device) -> (Vec<f32>, Vec<f32>) {
+    let (_, config) = configs().swap_remove(form);
     let lora = LoraConfig { rank: 3, alpha: 6.0, ..LoraConfig::default() };
     let mut engine = engine_with_base(&config, 11, base, device);
     let base = weights(&engine);
@@ -266,15 +268,10 @@ fn in_bf16_weights_stay_exact_and_steps_agree_to_the_rounding_of_16_bits() {
 
 #[test]
 fn in_bf16_gradients_through_tensor_cores_are_those_of_f32_to_the_rounding_of_16_bits() {
-    let (_, config) = configs().swap_remove(1);
-    for (head_dim, num_attention_heads) in [(64, 4), (128, 2)] {
-        let config = Config {
-            head_dim,
-            num_attention_heads,
-            num_key_value_heads: 2,
-            num_hidden_layers: 2,
-            ..config.clone()
-        };
+    for (form, head_dim, num_attention_heads) in [(1, 64, 4), (1, 128, 2), (MISTRAL, 64, 4)] {
+        let (_, config) = configs().swap_remove(form);
+        let config =
+            Config { head_dim, num_attention_heads, num_key_value_heads: 2, num_hidden_layers: 2, ..config };
         // Trees with segments of up to 30 tokens: several tiles of attention.
         let batch = forest(&mut Numbers::new(31), config.vocab_size, 3, 4, 30);
         let [exact, half] = [CPU, GPU_BF16].map(|device| {
@@ -292,7 +289,7 @@ fn in_bf16_gradients_through_tensor_cores_are_those_of_f32_to_the_rounding_of_16
             let norm = |x: &mut dyn Iterator<Item = f32>| x.map(|v| f64::from(v).powi(2)).sum::<f64>().sqrt();
             let off =
                 norm(&mut exact.iter().zip(half).map(|(a, b)| a - b)) / norm(&mut exact.iter().copied());
-            assert!(off < 0.03, "heads of {head_dim}: {name}: {off} of its norm off");
+            assert!(off < 0.03, "{form}, heads of {head_dim}: {name}: {off} of its norm off");
         }
     }
 }
@@ -726,7 +723,8 @@ fn in_bf16_sampled_and_scored_log_probabilities_agree_to_the_rounding_of_16_bits
     let config = Config { head_dim: 64, num_hidden_layers: 2, ..config };
     let few = BASES.map(|base| (config.clone(), base));
     let many = [(seven_heads().1, None), (Config { num_attention_heads: 8, head_dim: 128, ..config }, None)];
-    for (config, base) in few.into_iter().chain(many) {
+    let windowed = [(configs().swap_remove(GEMMA).1, Some(BaseFormat::Nf4))];
+    for (config, base) in few.into_iter().chain(many).chain(windowed) {
         let mut engine = engine_with_base(&config, 13, base, &GPU_BF16);
         if base.is_some() {
             let lora = LoraConfig { rank: 3, alpha: 6.0, ..LoraConfig::default() };

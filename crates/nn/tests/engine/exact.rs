@@ -13,7 +13,7 @@ use fgrpo_nn::{
 use crate::device::device;
 use crate::generation::{Samples, fed, sample};
 use crate::lora::adapted;
-use crate::reference::{Numbers, configs, engine_with_base, seven_heads};
+use crate::reference::{GEMMA, MISTRAL, Numbers, configs, engine_with_base, seven_heads};
 
 fn emulated(precision: Precision, exact: bool) -> Device {
     match device(1) {
@@ -29,10 +29,12 @@ fn faked(precision: Precision, exact: bool) -> Device {
     Device::Cuda { gpus: Gpus::one(0), precision, moments: Precision::F32, exact }
 }
 
-/// A form of a model: Qwen2, with biases and, in bf16, tensor cores for passes that aren't exact; Qwen3, with norms of heads.
+/// A form of a model: Qwen2, with biases and, in bf16, tensor cores for passes that aren't exact; Qwen3, with norms of heads; those with a window, of three tokens, so
+/// that some rows see none of the first 256.
 fn engine(form: usize, head_dim: usize, base: Option<BaseFormat>, device: &Device) -> Engine {
     let (_, config) = configs().swap_remove(form);
-    engine_with_base(&Config { head_dim, num_hidden_layers: 2, ..config }, 90, base, device)
+    let sliding_window = config.sliding_window.map(|_| 3);
+    engine_with_base(&Config { head_dim, num_hidden_layers: 2, sliding_window, ..config }, 90, base, device)
 }
 
 fn with_adapters(engine: Engine) -> Engine {
@@ -132,6 +134,9 @@ fn compare_all(device: &dyn Fn(Precision, bool) -> Device, models: &[(Precision,
             "qwen2, seven heads" => engine_with_base(&seven_heads().1, 90, None, &device),
             "qwen2, nf4" => with_adapters(engine(0, 8, Some(BaseFormat::Nf4), &device)),
             "qwen3, adapters" => with_adapters(engine(1, 8, None, &device)),
+            "gemma, adapters" => with_adapters(engine(GEMMA, 8, None, &device)),
+            "gemma, nf4" => with_adapters(engine(GEMMA, 256, Some(BaseFormat::Nf4), &device)),
+            "mistral" => engine(MISTRAL, 64, None, &device),
             "qwen3, nf4, odd head size" => with_adapters(engine(1, 10, Some(BaseFormat::Nf4), &device)),
             _ => panic!("{model}"),
         }
@@ -153,16 +158,14 @@ fn compare_all(device: &dyn Fn(Precision, bool) -> Device, models: &[(Precision,
 
 #[test]
 fn sampled_scored_and_trained_log_probabilities_have_the_same_bits_in_f32() {
-    let models = ["qwen3, adapters", "qwen3, nf4, odd head size"];
+    let models = ["qwen3, adapters", "qwen3, nf4, odd head size", "gemma, adapters"];
     compare_all(&emulated, &models.map(|model| (Precision::F32, model)));
 }
 
 #[test]
 fn sampled_scored_and_trained_log_probabilities_have_the_same_bits_in_bf16() {
-    compare_all(
-        &emulated,
-        &["qwen2", "qwen2, seven heads", "qwen2, nf4"].map(|model| (Precision::Bf16, model)),
-    );
+    let models = ["qwen2", "qwen2, seven heads", "qwen2, nf4", "mistral", "gemma, nf4"];
+    compare_all(&emulated, &models.map(|model| (Precision::Bf16, model)));
 }
 
 #[test]

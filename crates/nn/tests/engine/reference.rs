@@ -103,19 +103,19 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
             Config { architecture: Architecture::Olmo2, tie_word_embeddings: false, ..base.clone() },
         ),
     ];
+    let window = Config { sliding_window: Some(5), ..base };
+    let mistral = Config { architecture: Architecture::Mistral, ..window.clone() };
+    configs.push(("mistral, a window of five tokens", mistral));
+    let gemma = Config {
+        architecture: Architecture::Gemma3Text,
+        layer_types: vec![LayerType::SlidingAttention, LayerType::FullAttention],
+        rope_local_base_freq: Some(30.0),
+        query_pre_attn_scalar: Some(9),
+        ..window.clone()
+    };
+    configs.push(("gemma3_text, a window in one layer", gemma));
     // The tests of emulated GPUs compare with these on the processor.
     if !cfg!(feature = "cuda-emulator") {
-        let window = Config { sliding_window: Some(5), ..base };
-        let mistral = Config { architecture: Architecture::Mistral, ..window.clone() };
-        configs.push(("mistral, a window of five tokens", mistral));
-        let gemma = Config {
-            architecture: Architecture::Gemma3Text,
-            layer_types: vec![LayerType::SlidingAttention, LayerType::FullAttention],
-            rope_local_base_freq: Some(30.0),
-            query_pre_attn_scalar: Some(9),
-            ..window.clone()
-        };
-        configs.push(("gemma3_text, a window in one layer", gemma));
         let (linear, full) = (LayerType::LinearAttention, LayerType::FullAttention);
         let sizes = GatedDeltaNet {
             linear_conv_kernel_dim: 4,
@@ -158,6 +158,12 @@ pub(crate) fn with_recurrent(index: usize) -> Vec<(&'static str, Config)> {
         all.split_off(all.iter().position(|(_, c)| c.linear_attention.is_some()).unwrap_or(all.len()));
     [all.swap_remove(index)].into_iter().chain(recurrent).collect()
 }
+
+/// Mistral's and Gemma 3's places among the configurations.
+#[cfg(feature = "cuda-emulator")]
+pub(crate) const MISTRAL: usize = 6;
+#[cfg(feature = "cuda-emulator")]
+pub(crate) const GEMMA: usize = 7;
 
 /// Seven query heads of 64 numbers on a key head, which tensor cores take in bf16, also while decoding.
 #[cfg(feature = "cuda-emulator")]

@@ -16,9 +16,13 @@ fn rows_of(ranges: &[&[[u32; 2]]]) -> Step {
         items: (0..).zip(ranges).map(item).collect(),
         ranges: ranges.concat(),
         place: (0..count).collect(),
+        starts: vec![0; ranges.len()],
         row_first: (0..=count).collect(),
         row_parts: (0..count).collect(),
-        positions: vec![0; ranges.len()],
+        positions: ranges
+            .iter()
+            .map(|ranges| ranges.iter().map(|[from, to]| to - from).sum::<u32>() - 1)
+            .collect(),
         slots: vec![u32::MAX; ranges.len()],
     }
 }
@@ -32,7 +36,7 @@ fn attend(step: &Step, s: &Sizes, kernel: &'static str, q: &[u16], cache: &[u16]
         q_norm: vec![0; s.size],
         k_norm: vec![0; s.size],
         normed: false,
-        angles: (0..s.size).map(|i| f32::from(u8::from(i < s.size / 2))).collect(),
+        angles: (0..256 * s.size).map(|i| f32::from(u8::from(i % s.size < s.size / 2))).collect(),
     };
     decode(step, s, kernel, "decode_merge_bf16", &rows, cache).0
 }
@@ -45,12 +49,7 @@ fn items_of_every_length_are_attention_by_definition() {
     let step = rows_of(&ranges.iter().map(|ranges| &ranges[..]).collect::<Vec<_>>());
     let (q, cache) = (to_bf16(&numbers(100, 256 * 4 * size)), to_bf16(&numbers(101, 259 * 2 * size)));
     let out = attend(&step, &s, kernel, &q, &cache);
-    let laid = Laid {
-        keys: 259,
-        rows: Vec::new(),
-        pieces: Vec::new(),
-        seen: (1..=256).map(|len| (3..3 + len).collect()).collect(),
-    };
+    let laid = seeing(259, (1..=256).map(|len| (3..3 + len).collect()).collect());
     let (wanted, _) = reference(&laid, &s, &wide(&from_bf16(&q)), &wide(&from_bf16(&cache)));
     close(&from_bf16(&out), &wanted, 6e-3, kernel);
 }
@@ -67,7 +66,7 @@ fn a_pair_depends_neither_on_its_place_among_pairs_nor_on_the_others() {
             // All rows see one item.
             let mut step = rows_of(&vec![&[[5, 140]][..]; rows]);
             step.items = vec![[0, 1, 0, rows as u32]];
-            step.place = vec![0];
+            (step.place, step.starts) = (vec![0], vec![0]);
             attend(&step, &s, kernel, &q, &cache)[place * size..][..size].to_vec()
         };
         let wanted = out(4, 1, 0);

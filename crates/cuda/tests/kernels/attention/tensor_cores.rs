@@ -3,7 +3,7 @@
 use super::*;
 
 /// Trees depth first, whose segments have 1 to `longest` tokens, and some of whose rows are queries.
-fn random_forest(seed: u64, longest: usize, queries: f32) -> Laid {
+fn random_forest(seed: u64, longest: usize, window: u32, queries: f32) -> Laid {
     let mut drawn = numbers(seed, 2000).into_iter().map(|v| (v + 1.0) / 2.0);
     let mut below = |n: usize| (drawn.next().expect("enough of them") * n as f32) as usize;
     let (mut forest, mut path): (Vec<(Option<usize>, usize)>, Vec<usize>) = Default::default();
@@ -14,7 +14,7 @@ fn random_forest(seed: u64, longest: usize, queries: f32) -> Laid {
         path.push(segment);
     }
     let asks = numbers(seed + 1, forest.iter().map(|(_, len)| len).sum());
-    lay_out(&forest, |row| (asks[row] + 1.0) / 2.0 < queries)
+    lay_out(&forest, window, |row| (asks[row] + 1.0) / 2.0 < queries)
 }
 
 /// What kernels of one kind give.
@@ -74,7 +74,7 @@ fn run(
         sizes.extend([Argument::U32(count as u32), Argument::F32(s.scale() as f32)]);
         sizes
     };
-    let rows = memory(d, &laid.rows);
+    let (rows, positions) = (memory(d, &laid.rows), memory(d, &laid.positions));
     let [by_query, by_key] = [false, true].map(|by_keys| {
         let (first, pieces) = tiles(laid, by_keys);
         (memory(d, &first), memory(d, &pieces))
@@ -84,7 +84,8 @@ fn run(
     let [lse, delta] = [0; 2].map(|_| Memory::<f32>::new(d, queries * s.heads).unwrap());
     let dkv = Memory::<u16>::new(d, kv.len()).unwrap();
     let plan = |(first, pieces): &(Memory<u32>, Memory<[u32; 4]>)| -> Vec<Argument> {
-        vec![(&rows).into(), first.into(), pieces.into(), (&mq).into(), (&mkv).into()]
+        let (places, window) = ((&positions).into(), laid.window.into());
+        vec![(&rows).into(), first.into(), pieces.into(), places, window, (&mq).into(), (&mkv).into()]
     };
     let results = [(&out).into(), (&lse).into()];
     let arguments = [plan(&by_query), results.to_vec(), sizes(queries)].concat();
@@ -96,7 +97,7 @@ fn run(
     let arguments = [plan(&by_query), saved(&dq), sizes(queries)].concat();
     launch(d, for_dq, shape(queries, s.heads, 4, 0), &arguments);
     let arguments = [plan(&by_key), saved(&dkv), sizes(keys)].concat();
-    launch(d, for_dkv, shape(keys, s.key_heads, 4, 768), &arguments);
+    launch(d, for_dkv, shape(keys, s.key_heads, 4, 1024), &arguments);
     Found {
         out: out.read().unwrap(),
         lse: lse.read().unwrap(),
@@ -123,16 +124,19 @@ fn near(found: &[u16], wanted: &[f64], what: &str) {
 fn tensor_cores_give_attention_and_its_derivatives_to_the_rounding_of_16_bits() {
     let of_64 = ["attention_bf16_64", "attention_dq_bf16_64", "attention_dkv_bf16_64"];
     let of_128 = ["attention_bf16_128", "attention_dq_bf16_128", "attention_dkv_bf16_128"];
-    // Longest segment, share of rows that are queries.
-    for (seed, heads, key_heads, kernels, longest, share) in [
-        (50, 2, 2, of_64, 70, 1.0),
-        (60, 4, 1, of_64, 30, 0.6),
-        (70, 6, 2, of_64, 8, 0.9),
-        (80, 2, 1, of_128, 20, 1.0),
-        (90, 3, 1, of_128, 50, 0.3),
+    // Longest segment, window, share of rows that are queries.
+    for (seed, heads, key_heads, kernels, longest, window, share) in [
+        (50, 2, 2, of_64, 70, NO_WINDOW, 1.0),
+        (60, 4, 1, of_64, 30, NO_WINDOW, 0.6),
+        (70, 6, 2, of_64, 8, NO_WINDOW, 0.9),
+        (80, 2, 1, of_128, 20, NO_WINDOW, 1.0),
+        (90, 3, 1, of_128, 50, NO_WINDOW, 0.3),
+        (55, 2, 1, of_64, 150, 40, 1.0),
+        (65, 4, 2, of_64, 60, 90, 0.5),
+        (75, 2, 1, of_128, 90, 2, 0.8),
     ] {
         let s = Sizes { heads, key_heads, size: if kernels == of_64 { 64 } else { 128 } };
-        let laid = random_forest(seed, longest, share);
+        let laid = random_forest(seed, longest, window, share);
         let [queries, keys] = s.lengths(&laid);
         // Scores of some size, so that weights differ.
         let draw = |seed: u64, count: usize, most: f32| {
@@ -147,7 +151,8 @@ fn tensor_cores_give_attention_and_its_derivatives_to_the_rounding_of_16_bits() 
         let (out, lse) = reference(&laid, &s, &q, &kv);
         let [dq, dkv] = derivatives(&laid, &s, &q, &kv, &dout);
         for (found, of) in [(&found, "tensor cores"), (&plain, "plain")] {
-            let what = |name| format!("{of}, {heads} heads over {key_heads} of {}: {name}", s.size);
+            let what =
+                |name| format!("{of}, {heads} heads over {key_heads} of {}, window {window}: {name}", s.size);
             close(&found.lse, &lse, 1e-5, &what("lse"));
             near(&found.out, &out, &what("out"));
             near(&found.dq, &dq, &what("dq"));

@@ -3,7 +3,7 @@
 use fgrpo_cuda::{Argument, Shape};
 
 use super::super::buffer::Buffer;
-use super::super::lists::{Lists, PassItems, Plan, TILE};
+use super::super::lists::{Lists, PassItems, Plan, TILE, Tiles};
 use super::super::stream::Purpose;
 use super::decoding::parts_kernels;
 use super::{Cache, CudaExecutor, FULL, args, kernel, warp_shape};
@@ -28,34 +28,56 @@ fn tile_shape(rows: usize, heads: usize, held: usize, size: usize, more: usize) 
     Shape { grid: [rows.div_ceil(TILE) as u32, heads as u32, 1], threads: 128, shared }
 }
 
-impl CudaExecutor {
-    fn attention_arguments(lists: &Lists, plan: &Plan) -> [Argument; 3] {
-        [plan.rows, plan.by_query.first, plan.by_query.pieces].map(|list| lists.words.at(list, 0).into())
-    }
+/// Latest tokens that a query sees, for the kernels.
+pub(super) fn window(tokens: Option<usize>) -> u32 {
+    tokens.and_then(|tokens| u32::try_from(tokens).ok()).unwrap_or(u32::MAX)
+}
 
+/// A kernel's arguments: the plan of these tiles, buffers, and sizes, of which kernels on tensor cores know that of a head; `count` rows, of queries or keys.
+fn kernel_arguments(
+    lists: &Lists,
+    plan: &Plan,
+    tiles: &Tiles,
+    latest: Option<usize>,
+    buffers: &[Argument],
+    heads: Heads,
+    on_tensor_cores: Option<[&'static str; 3]>,
+    count: usize,
+) -> Vec<Argument> {
+    let at = |list| Argument::from(lists.words.at(list, 0));
+    let plan = [at(plan.rows), at(tiles.first), at(tiles.pieces), at(lists.positions), window(latest).into()];
+    let Heads { queries, keys, size, scale } = heads;
+    let size = on_tensor_cores.is_none().then_some(size);
+    let sizes = [Some(queries), Some(keys), size, Some(count)].into_iter().flatten();
+    let sizes = sizes.map(|size| Argument::U32(size as u32)).chain([scale.into()]);
+    plan.into_iter().chain(buffers.iter().copied()).chain(sizes).collect()
+}
+
+impl CudaExecutor {
     /// The same by decoding's kernels, cut where decoding cuts, so that a row gets its bits.
     fn exact_attention(
         &mut self,
-        Attention { heads, lists, rows, .. }: Attention<'_, Lists>,
+        Attention { heads, lists, rows, window: latest, .. }: Attention<'_, Lists>,
         q: &Buffer,
         kv: &Buffer,
         out: &Buffer,
         lse: &Buffer,
     ) {
         let Heads { queries, keys, size, scale } = heads;
-        let (words, plan) = (&lists.words, lists.plan(rows));
+        let (words, plan, window) = (&lists.words, lists.plan(rows), window(latest));
         let parts = plan.exact.iter().map(|batch| batch.parts).max().unwrap_or(0);
         self.parts.reserve(&self.stream, FULL, parts * queries * (size + 2), Purpose::Pass);
-        for &PassItems { first, rows, items, starts, .. } in &plan.exact {
+        for &PassItems { first, rows, items, .. } in &plan.exact {
             let ([_, kernel], shape) = parts_kernels(self.precision, heads, items.place.len);
             let [of, place, ranges, starts] =
-                [items.items, items.place, items.ranges, starts].map(|list| words.at(list, 0));
+                [items.items, items.place, items.ranges, items.starts].map(|list| words.at(list, 0));
             let (positions, q) = (words.at(plan.positions, first), q.at(first * heads.query_width()));
             let [h, k, e] = [queries, keys, size].map(|n| n as u32);
-            let arguments = args![of, place, ranges, positions, starts, q, kv, &self.parts, h, k, e, scale];
+            let arguments =
+                args![of, place, ranges, positions, starts, window, q, kv, &self.parts, h, k, e, scale];
             self.stream.launch(kernel, shape, arguments);
             let (out, lse) = (out.at(first * heads.query_width()), lse.at(first * queries));
-            self.merge(heads, words, &items, rows, out, Some(lse));
+            self.merge(heads, words, &items, (positions, window), rows, out, Some(lse));
         }
     }
 }
@@ -72,67 +94,47 @@ impl AttentionOps<Buffer, Cache, Lists> for CudaExecutor {
         if self.exact {
             return self.exact_attention(of, q, kv, out, lse);
         }
-        let Attention { heads: Heads { queries, keys, size, scale }, lists, rows, .. } = of;
-        let plan = lists.plan(rows);
-        let count = plan.rows.len;
-        let [rows, first, pieces] = Self::attention_arguments(lists, plan);
-        let sizes = [queries, keys, size, count].map(|n| Argument::U32(n as u32));
-        let [heads, key_heads, size_, count_] = sizes;
-        if let Some([kernel, ..]) = on_tensor_cores(self.precision, size) {
-            let shape = tile_shape(count, queries, 3, size, 0);
-            let arguments = args![rows, first, pieces, q, kv, &*out, &*lse, heads, key_heads, count_, scale];
-            return self.stream.launch(kernel, shape, arguments);
-        }
-        self.stream.launch(
-            kernel!(self.precision, "attention"),
-            warp_shape(count * queries),
-            args![rows, first, pieces, q, kv, &*out, &*lse, heads, key_heads, size_, count_, scale],
-        );
+        let Attention { heads, lists, rows, window, .. } = of;
+        let (plan, on) = (lists.plan(rows), on_tensor_cores(self.precision, heads.size));
+        let (count, buffers) = (plan.rows.len, args![q, kv, &*out, &*lse]);
+        let arguments = kernel_arguments(lists, plan, &plan.by_query, window, buffers, heads, on, count);
+        let (kernel, shape) = match on {
+            Some([kernel, ..]) => (kernel, tile_shape(count, heads.queries, 3, heads.size, 0)),
+            None => (kernel!(self.precision, "attention"), warp_shape(count * heads.queries)),
+        };
+        self.stream.launch(kernel, shape, &arguments);
     }
 
     fn attention_backward(&mut self, of: Attention<'_, Lists>, from: [&Buffer; 5], to: [&mut Buffer; 2]) {
-        let Attention { heads, lists, rows, keys, .. } = of;
+        let Attention { heads, lists, rows, keys, window } = of;
         let ([q, kv, out, lse, dout], [dq, dkv]) = (from, to);
-        let plan = lists.plan(rows);
+        let (plan, on) = (lists.plan(rows), on_tensor_cores(self.precision, heads.size));
         let (count, size) = (plan.rows.len, heads.size);
-        self.delta.reserve(&self.stream, FULL, count * heads.queries, Purpose::Pass);
         let each = count * heads.queries;
+        self.delta.reserve(&self.stream, FULL, each, Purpose::Pass);
         self.stream.launch(
             kernel!(self.precision, "attention_delta"),
             warp_shape(each),
             args![out, dout, &self.delta, size as u32, each as u32],
         );
-        let scale = heads.scale;
-        let [h, k, e] = [heads.queries, heads.keys, size].map(|n| n as u32);
-        let [at, first, pieces] = Self::attention_arguments(lists, plan);
-        let [first_by_key, pieces_by_key] =
-            [plan.by_key.first, plan.by_key.pieces].map(|list| Argument::from(lists.words.at(list, 0)));
-        if let Some([_, by_q, by_kv]) = on_tensor_cores(self.precision, size) {
-            self.stream.launch(
-                by_q,
-                tile_shape(count, heads.queries, 4, size, 0),
-                args![at, first, pieces, q, kv, lse, &self.delta, dout, &*dq, h, k, count as u32, scale],
-            );
-            let (first, pieces) = (first_by_key, pieces_by_key);
-            // lse, delta and the last key of each query.
-            let more = 3 * TILE * 4;
-            return self.stream.launch(
-                by_kv,
-                tile_shape(keys, heads.keys, 4, size, more),
-                args![at, first, pieces, q, kv, lse, &self.delta, dout, &*dkv, h, k, keys as u32, scale],
-            );
-        }
-        self.stream.launch(
-            kernel!(self.precision, "attention_dq"),
-            warp_shape(each),
-            args![at, first, pieces, q, kv, lse, &self.delta, dout, &*dq, h, k, e, count as u32, scale],
-        );
-        let (first, pieces) = (first_by_key, pieces_by_key);
-        self.stream.launch(
-            kernel!(self.precision, "attention_dkv"),
-            warp_shape(keys * heads.keys),
-            args![at, first, pieces, q, kv, lse, &self.delta, dout, &*dkv, h, k, e, keys as u32, scale],
-        );
+        let arguments = |tiles: &Tiles, to: &Buffer, count: usize| {
+            let buffers = args![q, kv, lse, &self.delta, dout, to];
+            kernel_arguments(lists, plan, tiles, window, buffers, heads, on, count)
+        };
+        // lse, delta, and the first key and the end of those that each query sees.
+        let more = 4 * TILE * 4;
+        let [(by_q, shape_q), (by_kv, shape_kv)] = match on {
+            Some([_, by_q, by_kv]) => [
+                (by_q, tile_shape(count, heads.queries, 4, size, 0)),
+                (by_kv, tile_shape(keys, heads.keys, 4, size, more)),
+            ],
+            None => [
+                (kernel!(self.precision, "attention_dq"), warp_shape(each)),
+                (kernel!(self.precision, "attention_dkv"), warp_shape(keys * heads.keys)),
+            ],
+        };
+        self.stream.launch(by_q, shape_q, &arguments(&plan.by_query, dq, count));
+        self.stream.launch(by_kv, shape_kv, &arguments(&plan.by_key, dkv, keys));
     }
 
     fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Cache, slots: usize, most: usize) {

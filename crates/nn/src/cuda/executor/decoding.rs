@@ -8,6 +8,7 @@ use super::super::launches::decodes_on_tensor_cores;
 use super::super::lists::{ITEM_KEYS, Items, Lists, Words};
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
+use super::attention::window;
 use super::{Cache, CudaExecutor, FULL, THREADS, args, kernel, warp_shape};
 use crate::engine::Precision;
 use crate::error::Error;
@@ -49,6 +50,7 @@ impl CudaExecutor {
         heads: Heads,
         words: &Words,
         items: &Items,
+        (positions, window): (Address, u32),
         rows: usize,
         out: Address,
         lse: Option<Address>,
@@ -59,7 +61,7 @@ impl CudaExecutor {
         self.stream.launch(
             kernel!(self.precision, "decode_merge"),
             warp_shape(rows * queries),
-            args![first, parts, &self.parts, out, to, u32::from(lse.is_some()), h, e, n],
+            args![first, parts, positions, window, &self.parts, out, to, u32::from(lse.is_some()), h, e, n],
         );
     }
 }
@@ -92,27 +94,28 @@ impl DecodeOps<Buffer, Weights, Cache, Lists> for CudaExecutor {
         let StepAttention { weights, heads, layer, .. } = of;
         let cache = &cache.layers[layer];
         let Heads { queries, keys, size, scale } = heads;
-        let (Items { items, place, ranges, .. }, lists) = (decoding.items, &decoding.lists);
+        let (Items { items, place, starts, ranges, .. }, lists) = (decoding.items, &decoding.lists);
         let words = &lists.words;
         let room = decoding.bucket.parts * queries * (size + 2);
         self.parts.reserve(&self.stream, FULL, room, Purpose::Pass);
-        let norm = |norm: Option<Span>| norm.map_or(self.angles.at(0), |norm| weights.at(norm.offset));
-        // Without rotary embedding, by the angle 0: the second table.
-        let angles = self.angles.at(if of.rope.is_some() { 0 } else { self.angles.len() / 2 });
+        let (angles, window) = (self.table(of.rope), window(of.window));
+        let norm = |norm: Option<Span>| norm.map_or(angles.at(0), |norm| weights.at(norm.offset));
         let ([parts, _], shape) = parts_kernels(self.precision, heads, place.len);
-        let [items, place, ranges, positions, slots] =
-            [items, place, ranges, lists.positions, lists.slots].map(|list| words.at(list, 0));
+        let [items, place, ranges, positions, starts, slots] =
+            [items, place, ranges, lists.positions, starts, lists.slots].map(|list| words.at(list, 0));
         let (normed, [h, k, e]) = (u32::from(of.q_norm.is_some()), [queries, keys, size].map(|n| n as u32));
-        let ([q_norm, k_norm], eps, to) = ([of.q_norm, of.k_norm].map(norm), of.eps, &self.parts);
+        let ([q_norm, k_norm], offset, eps) = ([of.q_norm, of.k_norm].map(norm), of.offset, of.eps);
+        let to = &self.parts;
         let arguments = args![
-            items, place, ranges, positions, slots, angles, q_norm, k_norm, normed, eps, qkv, cache, to, h,
-            k, e, scale
+            items, place, ranges, positions, starts, window, slots, angles, q_norm, k_norm, normed, offset,
+            eps, qkv, cache, to, h, k, e, scale
         ];
         // Blocks run in any order, so rows that attend to keys which others of them store do so once all are there.
         for _ in 0..if decoding.reads_its_own() { 2 } else { 1 } {
             self.stream.launch(parts, shape, arguments);
         }
-        self.merge(heads, words, &decoding.items, decoding.bucket.rows, out.at(0), None);
+        let rows = decoding.bucket.rows;
+        self.merge(heads, words, &decoding.items, (positions, window), rows, out.at(0), None);
     }
 
     fn stage_draws(&mut self, rows: usize, draws: &[Draw], decoding: &mut Decoding) {

@@ -8,15 +8,15 @@ use crate::executor::{HeadRows, Norm, NormOps};
 
 impl NormOps<Buffer, Weights, Buffer> for CudaExecutor {
     fn rms_norm(&mut self, norm: Norm<'_, Weights>, x: &Buffer, y: &mut Buffer, scale: &mut Buffer) {
-        let Norm { weights, weight, eps, rows, .. } = norm;
-        let arguments = args![x, weights.at(weight.offset), eps, &*y, &*scale, weight.len as u32];
+        let Norm { weights, weight, offset, eps, rows } = norm;
+        let arguments = args![x, weights.at(weight.offset), offset, eps, &*y, &*scale, weight.len as u32];
         let shape = row_shape(rows, self.lines(weight.len));
         self.stream.launch(kernel!(self.precision, "rms_norm"), shape, arguments);
     }
 
     fn rms_norm_again(&mut self, norm: Norm<'_, Weights>, x: &Buffer, scale: &Buffer, y: &mut Buffer) {
-        let Norm { weights, weight, rows, .. } = norm;
-        let arguments = args![x, weights.at(weight.offset), scale, &*y, weight.len as u32];
+        let Norm { weights, weight, offset, rows, .. } = norm;
+        let arguments = args![x, weights.at(weight.offset), offset, scale, &*y, weight.len as u32];
         let shape = row_shape(rows, self.lines(weight.len));
         self.stream.launch(kernel!(self.precision, "rms_norm_again"), shape, arguments);
     }
@@ -30,12 +30,12 @@ impl NormOps<Buffer, Weights, Buffer> for CudaExecutor {
         dy: &Buffer,
         dx: &mut Buffer,
     ) {
-        let Norm { weights, weight, rows, .. } = norm;
+        let Norm { weights, weight, offset, rows, .. } = norm;
         if let Some(gradient) = gradient {
             let to = gradient.at(weight.offset).into();
             self.sum_columns(Columns::Norm { x, scale, dy }, rows, weight.len, to);
         }
-        let arguments = args![x, weights.at(weight.offset), scale, dy, &*dx, weight.len as u32];
+        let arguments = args![x, weights.at(weight.offset), offset, scale, dy, &*dx, weight.len as u32];
         let shape = row_shape(rows, self.lines(weight.len));
         self.stream.launch(kernel!(self.precision, "rms_norm_backward"), shape, arguments);
     }
@@ -48,11 +48,11 @@ impl NormOps<Buffer, Weights, Buffer> for CudaExecutor {
         raw: &mut Buffer,
         scale: &mut Buffer,
     ) {
-        let Norm { weights, weight, eps, .. } = norm;
+        let Norm { weights, weight, offset, eps, .. } = norm;
         let HeadRows { rows, first, stride, count, size } = heads;
         let (each, weight) = (rows * count, weights.at(weight.offset));
         let [n, stride, size, all] = [count, stride, size, each].map(|n| n as u32);
-        let arguments = args![weight, eps, x.at(first), &*raw, &*scale, n, stride, size, all];
+        let arguments = args![weight, offset, eps, x.at(first), &*raw, &*scale, n, stride, size, all];
         self.stream.launch(kernel!(self.precision, "head_norm"), warp_shape(each), arguments);
     }
 
@@ -65,14 +65,14 @@ impl NormOps<Buffer, Weights, Buffer> for CudaExecutor {
         scale: &Buffer,
         dx: &mut Buffer,
     ) {
-        let Norm { weights, weight, .. } = norm;
+        let Norm { weights, weight, offset, .. } = norm;
         let HeadRows { rows, first, stride, count, size } = heads;
         let each = rows * count;
         let mut shares = std::mem::take(&mut self.shares);
         shares.reserve(&self.stream, FULL, each * size, Purpose::Pass);
         let [n, stride, e, all] = [count, stride, size, each].map(|n| n as u32);
         let arguments =
-            args![weights.at(weight.offset), raw, scale, dx.at(first), &shares, n, stride, e, all];
+            args![weights.at(weight.offset), offset, raw, scale, dx.at(first), &shares, n, stride, e, all];
         self.stream.launch(kernel!(self.precision, "head_norm_backward"), warp_shape(each), arguments);
         if let Some(gradient) = gradient {
             self.sum_columns(Columns::Full(&shares), each, size, gradient.at(weight.offset).into());

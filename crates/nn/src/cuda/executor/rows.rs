@@ -14,6 +14,10 @@ use crate::executor::{HeadRows, Rotation, RowOps, Rows};
 use crate::families::Activation;
 use crate::layout::Span;
 
+fn is_gelu(kind: Activation) -> u32 {
+    u32::from(kind == Activation::GeluTanh)
+}
+
 impl RowOps<Buffer, Weights, Buffer, Lists> for CudaExecutor {
     fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
         let rows = lists.plan(Rows::Predicting).rows;
@@ -89,35 +93,36 @@ impl RowOps<Buffer, Weights, Buffer, Lists> for CudaExecutor {
         let positions = lists.words.at(lists.plan(rows).positions, 0);
         let pairs = count * per_row * size / 2;
         let [n, stride, size, all] = [per_row, stride, size, pairs].map(|n| n as u32);
-        let arguments = args![&self.angles, positions, x.at(first), n, stride, size, rotation.sign, all];
+        let angles = self.table(Some(rotation.theta));
+        let arguments = args![angles, positions, x.at(first), n, stride, size, rotation.sign, all];
         self.stream.launch(kernel!(self.precision, "rotate"), Shape::covering(pairs, THREADS), arguments);
     }
 
-    /// Only models that are refused before need it.
-    fn scale(&mut self, _: usize, factor: f32, _: &mut Buffer) {
-        unreachable!("an embedding times {factor}");
+    fn scale(&mut self, len: usize, factor: f32, y: &mut Buffer) {
+        let shape = Shape::covering(len, THREADS);
+        self.stream.launch(kernel!(self.precision, "scale"), shape, args![&*y, factor, len as u32]);
     }
 
-    fn gated(&mut self, _: Activation, rows: usize, width: usize, gate_up: &Buffer, act: &mut Buffer) {
+    fn gated(&mut self, kind: Activation, rows: usize, width: usize, gate_up: &Buffer, act: &mut Buffer) {
         self.stream.launch(
-            kernel!(self.precision, "swiglu"),
+            kernel!(self.precision, "gated"),
             self.line_shape(rows, width),
-            args![gate_up, &*act, width as u32, rows as u32],
+            args![gate_up, &*act, width as u32, rows as u32, is_gelu(kind)],
         );
     }
 
     fn gated_backward(
         &mut self,
-        _: Activation,
+        kind: Activation,
         rows: usize,
         width: usize,
         gate_up: &mut Buffer,
         dact: &mut Buffer,
     ) {
         self.stream.launch(
-            kernel!(self.precision, "swiglu_backward"),
+            kernel!(self.precision, "gated_backward"),
             self.line_shape(rows, width),
-            args![&*gate_up, &*dact, width as u32, rows as u32],
+            args![&*gate_up, &*dact, width as u32, rows as u32, is_gelu(kind)],
         );
     }
 }

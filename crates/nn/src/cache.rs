@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::config::Config;
+use crate::engine::Precision;
 
 /// Tokens per page.
 pub(crate) const PAGE: usize = 16;
@@ -11,18 +12,18 @@ pub(crate) const PAGE: usize = 16;
 pub(crate) const KEPT_BYTES: usize = 64 << 20;
 
 /// A token's keys and values in all layers, in numbers.
-pub(crate) fn numbers_per_token(config: &Config) -> usize {
+pub fn numbers_per_token(config: &Config) -> usize {
     let attends = |&layer: &usize| config.layer(layer).mixer.is_none();
     let layers = (0..config.num_hidden_layers).filter(attends).count();
     // A bound on cached tokens needs something to bound.
     (2 * config.num_key_value_heads * config.head_dim * layers).max(1)
 }
 
-/// As many pages as a sequence's states in all layers take the memory of; 0 if it has none.
-pub(crate) fn state_pages(config: &Config) -> usize {
+/// As many pages as a sequence's states in all layers, which are f32, take the memory of; 0 if it has none. `precision` is that of keys and values.
+pub(crate) fn state_pages(config: &Config, precision: Precision) -> usize {
     let state = |layer: usize| config.layer(layer).mixer.map_or(0, |mixer| mixer.state());
-    let states = (0..config.num_hidden_layers).map(state).sum::<usize>();
-    states.div_ceil(PAGE * numbers_per_token(config))
+    let bytes = 4 * (0..config.num_hidden_layers).map(state).sum::<usize>();
+    bytes.div_ceil(PAGE * numbers_per_token(config) * precision.bytes())
 }
 
 /// Allocates pages, the lowest free one first, so that a sequence's pages tend to be adjacent.

@@ -227,6 +227,19 @@ impl Config {
         self.partial_rotary_factor.map_or(self.head_dim, |share| (self.head_dim as f64 * share) as usize)
     }
 
+    /// The same with recurrent layers as its family has them by default, but for their heads of values; as it is where the family has none.
+    pub fn with_recurrent_layers(mut self, linear_num_value_heads: usize) -> Config {
+        let family = self.architecture.family();
+        let mut settings = fields::object((family.defaults)());
+        let heads = settings.insert("linear_num_value_heads".into(), linear_num_value_heads.into());
+        if heads.is_some() {
+            let fields = fields::Fields { place: "defaults", map: &settings };
+            (family.read)(&fields, &mut self).expect("a family's defaults");
+            self.partial_rotary_factor = settings["partial_rotary_factor"].as_f64();
+        }
+        self
+    }
+
     /// Refuses impossible sizes, naming the field.
     pub fn validate(&self) -> Result<(), Error> {
         self.validate_at("configuration")
@@ -251,7 +264,10 @@ impl Config {
     }
 
     /// [`Config::validate`] with the file of the values.
-    pub(crate) fn validate_at(&self, place: &str) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// Names place and field.
+    pub fn validate_at(&self, place: &str) -> Result<(), Error> {
         self.validate_sizes(place)?;
         self.check_family(place)
     }

@@ -170,7 +170,7 @@ impl Config {
     pub fn check_on_gpus(&self) -> Result<(), Error> {
         let any = |is: &dyn Fn(Layer) -> bool| (0..self.num_hidden_layers).any(|layer| is(self.layer(layer)));
         let head = format!("head_dim {} (above {LARGEST_HEAD})", self.head_dim);
-        let part = if any(&|layer| layer.mixer.is_some()) {
+        let part = if self.is_recurrent() {
             "the recurrent mixer of gated DeltaNet"
         } else if any(&|layer| layer.output_gate) {
             "attention's output gate"
@@ -181,6 +181,11 @@ impl Config {
         };
         let found = format!("a GPU for {}", self.architecture.model_type());
         Err(Error::request("device", found, format!("cpu: {part} is not computed on GPUs yet")))
+    }
+
+    /// Whether it has recurrent layers.
+    pub fn is_recurrent(&self) -> bool {
+        (0..self.num_hidden_layers).any(|layer| self.layer(layer).mixer.is_some())
     }
 
     /// Name and shape of every tensor of a checkpoint with this configuration, under Hugging Face names, in file order.

@@ -16,6 +16,7 @@ use std::time::Duration;
 use crate::cache::{PAGE, state_pages};
 use crate::checks::Stage;
 use crate::decoder::{Decoder, Keep, Parameters, Pass, Workspace};
+use crate::engine::Precision;
 use crate::error::Error;
 use crate::executor::{DecodeChanges, DecodeRow, Executor, Holds, StepTokens};
 use crate::sampling::{Draw, Drawn, Sampling};
@@ -212,7 +213,7 @@ pub(crate) fn generate<X: Executor>(
     request: &Request<'_>,
     emit: &mut dyn FnMut(Completion) -> ControlFlow<()>,
 ) -> Result<(), Error> {
-    g.tree.state_pages = state_pages(&g.decoder.config);
+    g.tree.state_pages = state_pages(&g.decoder.config, Precision::F32);
     let mut scheduler = Scheduler::<X> {
         most_slots,
         jobs: jobs.to_vec(),

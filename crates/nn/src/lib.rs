@@ -41,6 +41,7 @@ mod tree;
 
 pub use adamw::{AdamW, UpdateReport};
 pub use backend::GraphCounts;
+pub use cache::numbers_per_token;
 pub use checks::CHECK_LAYERS;
 pub use engine::{
     DEFAULT_CHUNK_TOKENS, Device, DeviceName, Engine, FamilyScores, Gpus, NamedTensor, OptimizerState,

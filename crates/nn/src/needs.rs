@@ -201,7 +201,7 @@ impl Needs {
             if let Some(Replicas { precision, memory, .. }) = workload.gpu {
                 if let (Some(memory), None) = (memory, workload.max_cached_tokens) {
                     let room = memory.saturating_sub(gpu::reserved(memory, 0) + needs.kept());
-                    let state = state_pages(config);
+                    let state = state_pages(config, precision);
                     let least = pages_needed(state, workload.prompt_tokens, 1, workload.new_tokens);
                     let pages = gpu::cached_pages(config, precision, exact, &rollout, room).max(least);
                     cached = cached.min(PAGE * pages);
@@ -227,17 +227,20 @@ impl Needs {
         } else {
             beside += gpu::exact_bytes(config, exact_parts);
         }
+        let (tree, keep) = match training {
+            true => (workload.family_tokens, Keep::Inputs),
+            false => (workload.prompt_tokens, Keep::Nothing),
+        };
         needs.activations = of_activations(executors * buffers.iter().sum::<usize>())
             + bytes(executors * logits)
             + match precision {
-                Some(_) => beside + gpu::listed(listed, exact_parts) + 8 * NORM_BLOCKS as u64,
-                None => {
-                    let (tree, keep) = match training {
-                        true => (workload.family_tokens, Keep::Inputs),
-                        false => (workload.prompt_tokens, Keep::Nothing),
-                    };
-                    bytes(threads * (panels::SCRATCH + mixer_scratch(config, tree, keep)))
+                // All heads of a mixer are computed at the same time.
+                Some(_) => {
+                    let heads = config.linear_attention.map_or(0, |of| of.linear_num_value_heads);
+                    let states = heads * mixer_scratch(config, listed, keep);
+                    beside + gpu::listed(listed, exact_parts) + bytes(states) + 8 * NORM_BLOCKS as u64
                 }
+                None => bytes(threads * (panels::SCRATCH + mixer_scratch(config, tree, keep))),
             };
         needs
     }
@@ -275,15 +278,23 @@ impl Workload {
     }
 }
 
-/// The smallest key/value cache in which so many executors can each complete a prompt of this length, in tokens, without recurrent states.
-pub fn least_cached_tokens(prompt_tokens: usize, new_tokens: usize, executors: usize) -> usize {
-    pages_needed(0, prompt_tokens, 1, new_tokens) * executors * PAGE
+/// The smallest key/value cache in which so many executors can each complete a prompt of this length, in tokens. `config` is the model's, whose recurrent
+/// states are there, too.
+pub fn least_cached_tokens(
+    config: Option<&Config>,
+    prompt_tokens: usize,
+    new_tokens: usize,
+    executors: usize,
+) -> usize {
+    let state = config.map_or(0, |config| state_pages(config, Precision::F32));
+    pages_needed(state, prompt_tokens, 1, new_tokens) * executors * PAGE
 }
 
 /// Largest number of cached tokens over all executors.
 fn cached_tokens(workload: &Workload, executors: usize, config: &Config, cache_bytes: usize) -> usize {
     let Workload { prompts, prompt_tokens, samples, new_tokens, .. } = *workload;
-    let (state, token_bytes) = (state_pages(config), 4 * numbers_per_token(config));
+    let precision = workload.gpu.map_or(Precision::F32, |gpu| gpu.precision);
+    let (state, token_bytes) = (state_pages(config, precision), 4 * numbers_per_token(config));
     let wanted = match workload.gpu {
         // Made at once.
         Some(_) => {

@@ -102,15 +102,14 @@ pub(crate) fn run(
     fgrpo_train::run::needs::refuse_uncountable(config, &model, &lengths)?;
     say!("parameters            {:>12}", model.parameters());
     device::check_run(device, &config.compute)?;
-    if device.gpus().is_some() {
-        model.check_on_gpus().or_bad_input()?;
-    }
     let room = flags.gpu.clone().map_or_else(|| Room::of(device), Ok);
     let fit = Fit { model: &model, lengths: &lengths, device, room: room.as_ref().ok() };
     let config = &fit.decided(config);
     out!("{}", config.to_toml());
     let memory = fit.memory(config);
     let cached = memory.engine.cache / token_bytes(&model, config.compute.precision);
+    let states = if model.is_recurrent() { ", or states in the place of some" } else { "" };
+    let cached = &format!("{cached} tokens{states}");
     say_memory(config, &memory, cached, device, &room);
     let shortage = fit.shortage(config);
     if let Some(shortage) = &shortage {
@@ -122,6 +121,8 @@ pub(crate) fn run(
         say!("warning: {costly}");
     }
     if device.gpus().is_some() {
+        // What the model would take is known, and was said.
+        model.check_on_gpus().or_bad_input()?;
         say!("time                  not estimated: the first steps of a run tell it");
         // A GPU's memory is what it is, where a machine's is what is left at the moment.
         if shortage.is_some() {
@@ -154,11 +155,11 @@ fn say_row(name: &str, value: &str, note: &str) {
     say!("{}", format!("{name:<22}{value:>12}  {note}").trim_end());
 }
 
-/// `cached` are the tokens of the cache.
+/// `cached` says what the cache holds.
 fn say_memory(
     config: &Config,
     memory: &Memory,
-    cached: u64,
+    cached: &str,
     device: DeviceName,
     room: &Result<Room, String>,
 ) {
@@ -193,7 +194,7 @@ fn say_memory(
         Some(_) => "; instead of gradient and activations if there is too little memory for both",
         None => "; rollout.max_cached_tokens bounds it",
     };
-    say("key/value cache", engine.cache, &format!("at most, {cached} tokens{place}"));
+    say("key/value cache", engine.cache, &format!("at most, {cached}{place}"));
     say("batch", memory.batch, "at most: completions on their way to the update");
     if memory.program > 0 {
         say("program and data", memory.program, "");

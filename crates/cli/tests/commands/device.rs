@@ -144,16 +144,27 @@ fn a_base_of_4_bits_fits_7b_on_24_gb_and_3b_on_12_gb_with_a_context_of_4096_and_
 #[test]
 fn a_dry_run_refuses_a_model_that_gpus_do_not_compute() {
     let folder = tempfile::tempdir().unwrap();
-    for (model, part) in [("qwen3_5_text", "the recurrent mixer of gated DeltaNet")] {
+    for (model, code) in [("gemma3_text", 0), ("qwen3_5_text", 2)] {
         let path = format!("{}/../nn/tests/golden/{model}", env!("CARGO_MANIFEST_DIR"));
         let text =
             format!("steps = 1\n[task]\nkind = \"math\"\ndata = \"none.jsonl\"\n[model]\npath = {path:?}\n");
         let config = file(folder.path(), &format!("{model}.toml"), &text);
         let plan = ["train", config.to_str().unwrap(), "--dry-run"];
-        let said = ends_with(2, &[&plan[..], &["--device", "cuda", "--gpu", "h100"]].concat());
-        assert!(said.contains(&format!("{part} is not computed on GPUs yet")), "{said}");
+        let said = ends_with(code, &[&plan[..], &["--device", "cuda", "--gpu", "h100"]].concat());
+        let refusal = "the recurrent mixer of gated DeltaNet is not computed on GPUs yet";
+        assert_eq!(said.contains(refusal), code == 2, "{said}");
+        // What it takes of memory is said all the same.
+        assert!(said.lines().any(|line| line.starts_with("GPU memory")), "{said}");
         ends_with(0, &plan);
     }
+    // By the table of usual models: 4 bits a number of the layers, at a context of 4,096 tokens.
+    let text = "steps = 1\n[task]\nkind = \"math\"\ndata = \"none.jsonl\"\nmax_prompt_tokens = 1024\n[model]\npath = \"Qwen/Qwen3.5-4B\"\n\
+        [lora]\nrank = 16\nbase = \"nf4\"\n[rollout]\nmax_new_tokens = 3072\n[compute]\nprecision = \"bf16\"\n";
+    let config = file(folder.path(), "qwen3.5.toml", text);
+    let plan = ["train", config.to_str().unwrap(), "--dry-run", "--device", "cuda", "--gpu", "rtx-4090"];
+    let said = ends_with(2, &plan);
+    assert!(said.contains("parameters              4205751296") && said.contains("on GPUs yet"), "{said}");
+    assert!(said.contains("matrices in nf4") && !said.contains("doesn't fit"), "{said}");
 }
 
 #[test]

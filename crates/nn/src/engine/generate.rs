@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use super::adapters::unmerged;
-use super::{EngineOn, Worker};
+use super::{EngineOn, Precision, Worker};
 use crate::backend::{Backend, Lane, Rollout, Work};
 use crate::cache::{KEPT_BYTES, PAGE, state_pages};
 use crate::error::Error;
@@ -53,7 +53,8 @@ impl<D: Backend> EngineOn<D> {
         on_done: &mut dyn FnMut(Completion) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         sampling.check()?;
-        let (executors, state) = (self.backend.fed_executors(), state_pages(&self.decoder.config));
+        let (executors, state) =
+            (self.backend.fed_executors(), state_pages(&self.decoder.config, Precision::F32));
         let working = AtomicUsize::new(executors);
         let uniform = |prompt: usize, sample: usize, position: usize| feed.uniform(prompt, sample, position);
         let ended = |prompt: usize, tokens: &[u32]| feed.ended(prompt, tokens);
@@ -93,7 +94,7 @@ impl<D: Backend> EngineOn<D> {
         on_done: &mut dyn FnMut(Completion) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let (sampling, executors, state) =
-            (request.sampling, shares.len(), state_pages(&self.decoder.config));
+            (request.sampling, shares.len(), state_pages(&self.decoder.config, Precision::F32));
         let (reach, needed) = match request.feed {
             Some(_) => (longest, generate::pages_needed(state, longest, 1, 1) + 1),
             None => (

@@ -57,8 +57,7 @@ pub(super) const FAMILY: Family = Family {
     },
     // No size says which layers are recurrent.
     refused: |config| {
-        let wanted =
-            "linear_attention or full_attention for each layer, as a checkpoint's config.json has it";
+        let wanted = "linear_attention or full_attention for each layer: a checkpoint's config.json has it, and [model.size] with linear_num_value_heads";
         config.layer_types.is_empty().then(|| ("layer_types", "nothing".into(), wanted.into()))
     },
     whole: Some(Whole { model_type: "qwen3_5", left_out: &["model.visual.", "mtp."] }),

@@ -41,7 +41,7 @@ pub struct ModelConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SizeConfig {
-    /// Family of the checkpoint; not `qwen3_5_text`, whose recurrent layers only its `config.json` describes.
+    /// Family of the checkpoint.
     #[schemars(schema_with = "schema::word::<Architecture>")]
     pub architecture: Architecture,
     /// Rows of the embedding.
@@ -59,6 +59,9 @@ pub struct SizeConfig {
     /// Size of a head; without it, `hidden_size / num_attention_heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_dim: Option<usize>,
+    /// Heads of values in recurrent layers: of `qwen3_5_text`, where these are three of four layers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linear_num_value_heads: Option<usize>,
     /// Whether the output layer shares the embedding's weights.
     pub tie_word_embeddings: bool,
 }
@@ -66,7 +69,7 @@ pub struct SizeConfig {
 impl SizeConfig {
     /// A decoder of these sizes with this number of positions.
     pub fn config(&self) -> fgrpo_nn::config::Config {
-        fgrpo_nn::config::Config {
+        let config = fgrpo_nn::config::Config {
             architecture: self.architecture,
             vocab_size: self.vocab_size,
             hidden_size: self.hidden_size,
@@ -84,6 +87,10 @@ impl SizeConfig {
             eos_token_id: Vec::new(),
             pad_token_id: None,
             ..fgrpo_nn::config::Config::default()
+        };
+        match self.linear_num_value_heads {
+            Some(heads) => config.with_recurrent_layers(heads),
+            None => config,
         }
     }
 
@@ -98,6 +105,7 @@ impl SizeConfig {
                 ("num_attention_heads", self.num_attention_heads as u64, HEADS),
                 ("num_key_value_heads", self.num_key_value_heads as u64, HEADS),
                 ("head_dim", self.head_dim.unwrap_or(1) as u64, HEADS),
+                ("linear_num_value_heads", self.linear_num_value_heads.unwrap_or(1) as u64, HEADS),
             ],
         )?;
         let head_dim = self.head_dim.unwrap_or(self.hidden_size / self.num_attention_heads);
@@ -108,8 +116,19 @@ impl SizeConfig {
                 self.hidden_size
             );
         }
-        self.config().check_family(table).or_bad_input()?;
-        if self.config().checked_parameters().is_none_or(|parameters| parameters > PARAMETERS) {
+        let config = self.config();
+        if let Some(heads) = self.linear_num_value_heads {
+            if !config.is_recurrent() {
+                let family = self.architecture.model_type();
+                bad_input!(
+                    "{table}.linear_num_value_heads: found {heads} for {family}, which has no recurrent layers, wanted nothing"
+                );
+            }
+            let sizes = fgrpo_nn::config::Config { max_position_embeddings: 1, ..config.clone() };
+            sizes.validate_at(table).or_bad_input()?;
+        }
+        config.check_family(table).or_bad_input()?;
+        if config.checked_parameters().is_none_or(|parameters| parameters > PARAMETERS) {
             bad_input!("{table}: found sizes of more than {PARAMETERS:e} parameters");
         }
         Ok(())
@@ -130,6 +149,7 @@ impl ModelConfig {
                 ("num_attention_heads", c.num_attention_heads),
                 ("num_key_value_heads", c.num_key_value_heads),
                 ("head_dim", c.head_dim),
+                ("linear_num_value_heads", c.linear_attention.map_or(0, |of| of.linear_num_value_heads)),
                 ("tie_word_embeddings", usize::from(c.tie_word_embeddings)),
             ]
         };
@@ -211,6 +231,7 @@ impl InitConfig {
             num_attention_heads: self.num_attention_heads,
             num_key_value_heads: self.num_key_value_heads,
             head_dim: self.head_dim,
+            linear_num_value_heads: None,
             tie_word_embeddings: self.tie_word_embeddings,
         }
     }

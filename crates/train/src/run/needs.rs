@@ -18,9 +18,9 @@ use crate::problem::text::MAX_NEW_TOKENS;
 use crate::problem::{Split, Task};
 use fgrpo_eval::dataset;
 use fgrpo_eval::failure::OrBadInput;
-use fgrpo_nn::Precision;
 use fgrpo_nn::config::Config as ModelConfig;
 use fgrpo_nn::weights::Checkpoint;
+use fgrpo_nn::{Precision, numbers_per_token};
 use std::path::PathBuf;
 
 /// Number of problems sampled to estimate typical lengths.
@@ -147,7 +147,7 @@ pub fn tokens_per_step(config: &Config, lengths: &Lengths) -> u64 {
 
 /// Bytes of a token's keys and values in all layers.
 pub fn token_bytes(c: &ModelConfig, precision: Precision) -> u64 {
-    (2 * c.num_hidden_layers * c.num_key_value_heads * c.head_dim * precision.bytes()) as u64
+    (numbers_per_token(c) * precision.bytes()) as u64
 }
 
 #[cfg(test)]
@@ -207,6 +207,16 @@ mod tests {
         let refused = |set: &str| format!("{:#}", Config::parse(text, &[set.to_owned()]).unwrap_err());
         assert!(refused("model.size.vocab_size=0").contains("model.size.vocab_size: found 0"));
         assert!(refused("model.size.layers=3").contains("layers"));
+        let recurrent = "model.size.linear_num_value_heads";
+        assert!(refused(&format!("{recurrent}=16")).contains(&format!("{recurrent}: found 16 for qwen3")));
+        let set = |heads: usize| {
+            let set = ["model.size.architecture=\"qwen3_5_text\"".to_owned(), format!("{recurrent}={heads}")];
+            Config::parse(text, &set)
+        };
+        assert!(format!("{:#}", set(17).unwrap_err()).contains("linear_num_value_heads: found 17"));
+        let error = format!("{:#}", set(16).unwrap().model.check_size(&right).unwrap_err());
+        assert!(error.contains("model.size.architecture"), "{error}");
+        assert!(refused("model.size.architecture=\"qwen3_5_text\"").contains("linear_num_value_heads"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::rollout::ServerRollouts;
 use crate::run::checkpoint::{self, TrainerState};
 use crate::run::folder::RunDir;
 use crate::run::metrics::{self, not_finite};
+use crate::run::needs;
 use crate::run::tensorboard::TensorBoard;
 use crate::sft;
 use crate::update::{LossSettings, UpdateState};
@@ -37,10 +38,11 @@ pub fn check_cache(config: &Config, task: &Task, device: DeviceName) -> anyhow::
     let batches = device.gpus().map_or(config.threads().min(2), |gpus| gpus.count());
     let prompt = task.longest_prompt();
     let completion = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens());
-    let wanted = least_cached_tokens(prompt, completion, batches);
+    let model = needs::model(config, Some(task))?;
+    let wanted = least_cached_tokens(model.as_ref(), prompt, completion, batches);
     if found < wanted {
         bad_input!(
-            "rollout.max_cached_tokens: found {found}, wanted at least {wanted}: a prompt of {prompt} tokens and a completion of {completion} in whole pages, and a spare page, for each of {batches} batches side by side"
+            "rollout.max_cached_tokens: found {found}, wanted at least {wanted}: a prompt of {prompt} tokens and a completion of {completion} in whole pages, a spare page and recurrent states, for each of {batches} batches side by side"
         );
     }
     Ok(())
@@ -217,17 +219,24 @@ fn replay(
 mod tests {
     use super::*;
     use fgrpo_nn::Prompt;
+    use fgrpo_nn::weights::Checkpoint;
     use std::ops::ControlFlow;
 
     #[test]
     fn the_smallest_cache_is_the_one_that_the_engine_accepts() {
-        for threads in [1, 2, 3] {
+        // Qwen3.5's recurrent states are in the cache, too.
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../nn/tests/golden/qwen3_5_text");
+        for (threads, path) in [(1, None), (2, None), (3, None), (2, Some(golden))] {
             let text = include_str!("../../../../configs/maze-quick.toml");
             let set = ["task.held_out=2", "rollout.max_new_tokens=20", "rollout.max_cached_tokens=1"];
             let mut set = set.map(str::to_owned).to_vec();
             set.push(format!("compute.threads={threads}"));
             let mut config = Config::parse(text, &set).unwrap();
             let task = Task::open(&config).unwrap();
+            let open = path.map(|path| Checkpoint::open(path).unwrap());
+            if path.is_some() {
+                (config.model.path, config.model.init) = (path.map(Into::into), None);
+            }
             let refused = check_cache(&config, &task, DeviceName::Cpu).unwrap_err().to_string();
             let wanted = refused.split("wanted at least ").nth(1).and_then(|rest| rest.split(':').next());
             let wanted: usize = wanted.unwrap().parse().unwrap();
@@ -240,7 +249,10 @@ mod tests {
                 config.compute.moments,
                 config.compute.exact,
             );
-            let mut engine = policy::fresh(&config, &task, &device).unwrap();
+            let mut engine = match &open {
+                Some(checkpoint) => Engine::open(checkpoint, &device).unwrap(),
+                None => policy::fresh(&config, &task, &device).unwrap(),
+            };
             let prompt = task.prompt(crate::problem::Split::Train, 0);
             let mut generate = |tokens| {
                 let mut sampling = sampling(&config, &task, 20);

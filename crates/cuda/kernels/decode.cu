@@ -280,6 +280,12 @@ extern "C" __global__ __launch_bounds__(128) void decode_parts_16_f32(
     StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
     decode_parts<float, StepRows<float>, 16, true, 1, 2>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
 }
+extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_32_f32(
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const unsigned* slots, const float* angles, const float* q_norm, const float* k_norm, unsigned normed, float offset, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    decode_parts<float, StepRows<float>, 32, true, 1, 1>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
+}
 /// Heads of any size up to 256.
 extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_f32(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
@@ -298,6 +304,12 @@ extern "C" __global__ __launch_bounds__(128) void decode_parts_16_bf16(
     const unsigned* slots, const float* angles, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
     StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
     decode_parts<bf16, StepRows<bf16>, 16, true, 2, 2>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
+}
+extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_32_bf16(
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const unsigned* slots, const float* angles, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    decode_parts<bf16, StepRows<bf16>, 32, true, 1, 1>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
 }
 /// Heads of any size up to 256.
 extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_bf16(
@@ -320,6 +332,12 @@ extern "C" __global__ __launch_bounds__(128) void attention_parts_16_f32(
     PassRows<float> rows{q};
     decode_parts<float, PassRows<float>, 16, true, 1, 2>(Items{items, place, ranges, positions, starts, window}, rows, kv, parts, heads, key_heads, size, scale);
 }
+extern "C" __global__ __launch_bounds__(128, 2) void attention_parts_32_f32(
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const float* q, const float* kv, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    PassRows<float> rows{q};
+    decode_parts<float, PassRows<float>, 32, true, 1, 1>(Items{items, place, ranges, positions, starts, window}, rows, kv, parts, heads, key_heads, size, scale);
+}
 extern "C" __global__ __launch_bounds__(128, 2) void attention_parts_f32(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
     const float* q, const float* kv, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
@@ -337,6 +355,12 @@ extern "C" __global__ __launch_bounds__(128) void attention_parts_16_bf16(
     const bf16* q, const bf16* kv, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
     PassRows<bf16> rows{q};
     decode_parts<bf16, PassRows<bf16>, 16, true, 2, 2>(Items{items, place, ranges, positions, starts, window}, rows, kv, parts, heads, key_heads, size, scale);
+}
+extern "C" __global__ __launch_bounds__(128, 2) void attention_parts_32_bf16(
+    const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
+    const bf16* q, const bf16* kv, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    PassRows<bf16> rows{q};
+    decode_parts<bf16, PassRows<bf16>, 32, true, 1, 1>(Items{items, place, ranges, positions, starts, window}, rows, kv, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128, 2) void attention_parts_bf16(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,

@@ -408,10 +408,11 @@ fn decode<T: Copy + Default + PartialEq + std::fmt::Debug>(
 }
 
 /// Kernels for f32 and for bf16, with head sizes that they take, and query heads of a key head: mostly odd, as then are pairs of a row and a head.
-const DECODE_PARTS: [(&str, &str, &[[usize; 2]]); 5] = [
+const DECODE_PARTS: [(&str, &str, &[[usize; 2]]); 6] = [
     ("decode_parts_8_f32", "decode_parts_8_bf16", &[[8, 3], [24, 3], [64, 3]]),
     ("decode_parts_16_f32", "decode_parts_16_bf16", &[[80, 3], [128, 3]]),
-    ("decode_parts_f32", "decode_parts_bf16", &[[20, 3], [250, 3], [256, 3]]),
+    ("decode_parts_32_f32", "decode_parts_32_bf16", &[[192, 3], [256, 3]]),
+    ("decode_parts_f32", "decode_parts_bf16", &[[20, 3], [250, 3]]),
     ("decode_parts_8_f32", "decode_parts_mma_bf16_64", &[[64, 7], [64, 8]]),
     ("decode_parts_16_f32", "decode_parts_mma_bf16_128", &[[128, 4], [128, 7], [128, 11]]),
 ];
@@ -542,9 +543,10 @@ fn a_pass_by_decodings_kernels_equals_attention_over_the_keys_up_to_each_row() {
 }
 
 /// A kernel per number of a lane, with a head size that it takes.
-const PASS_PARTS: [(&str, &str, usize); 5] = [
+const PASS_PARTS: [(&str, &str, usize); 6] = [
     ("attention_parts_8_f32", "attention_parts_8_bf16", 24),
     ("attention_parts_16_f32", "attention_parts_16_bf16", 80),
+    ("attention_parts_32_f32", "attention_parts_32_bf16", 256),
     ("attention_parts_f32", "attention_parts_bf16", 20),
     ("attention_parts_8_f32", "attention_parts_mma_bf16_64", 64),
     ("attention_parts_16_f32", "attention_parts_mma_bf16_128", 128),

@@ -30,10 +30,11 @@ pub(super) fn parts_kernels(precision: Precision, heads: Heads, items: usize) ->
         // Slots; weights of eight pairs of a row and a head, in bf16; maxima and sums of four warps; queries and a key.
         (kernels, ITEM_KEYS + 8 * (ITEM_KEYS + 8) / 2 + 2 * 4 * 8 + 9 * (size + 4))
     } else {
-        // A key lies over eight lanes with 8 or 16 numbers each, loaded by 16 bytes; other sizes number by number.
-        let kernels = match [8, 16].into_iter().find(|n| size.is_multiple_of(*n) && size <= 8 * n) {
+        // A key lies over eight lanes with 8, 16 or 32 numbers each, loaded by 16 bytes; other sizes number by number.
+        let kernels = match [8, 16, 32].into_iter().find(|n| size.is_multiple_of(*n) && size <= 8 * n) {
             Some(8) => [kernel!(precision, "decode_parts_8"), kernel!(precision, "attention_parts_8")],
             Some(16) => [kernel!(precision, "decode_parts_16"), kernel!(precision, "attention_parts_16")],
+            Some(32) => [kernel!(precision, "decode_parts_32"), kernel!(precision, "attention_parts_32")],
             _ => [kernel!(precision, "decode_parts"), kernel!(precision, "attention_parts")],
         };
         // For two pairs of a row and a head, the sums of four warps and a query; and a key.

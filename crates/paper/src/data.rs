@@ -1,7 +1,6 @@
 //! The paper as data: every table cell by cell, what its figures state, and what makes either. `numbers.toml` holds it and
 //! explains its fields. The code knows no table or figure by its number.
 
-use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::Domain;
 use fgrpo_eval::dataset::presets::Family;
 use fgrpo_eval::kind::TaskKind;

@@ -9,7 +9,6 @@ use super::rows::Rows;
 use super::simulate::Sweep;
 use super::theory;
 use fgrpo_core::theory::tail_miss;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, PALETTE, Panel, Scale, ordered_colour, smoothed};
 use fgrpo_eval::record::Evaluation;
 use fgrpo_eval::samples::{Benchmark, ProblemCounts};

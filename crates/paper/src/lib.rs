@@ -4,6 +4,9 @@
 //! be trained and evaluated; training is the caller's. Either way [`made::Made`] comes out, which the caller prints and
 //! draws. [`theory`] and [`simulate`] are the paper's theory and its categorical simulation.
 
+#[macro_use]
+extern crate fgrpo_eval;
+
 mod checks;
 pub mod data;
 mod figures;

@@ -7,7 +7,6 @@ use super::results::Results;
 use super::rows::{MAZE, Rows};
 use super::{config_text, figures, settings, table};
 use fgrpo_eval::amounts::duration;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::canonical;
 use fgrpo_eval::dataset::format::FileFormat;
 use fgrpo_eval::dataset::presets::Family;

@@ -3,7 +3,6 @@
 use super::data::{Measure, Setting};
 use super::settings;
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::require_distinct;
 use fgrpo_eval::dataset;
 use fgrpo_eval::dumps::{self, Scored};

@@ -6,7 +6,6 @@ use super::data::{Item, Quantity, Setting, StandIn, paper};
 use super::measured::{Estimate, pass_at_k};
 use super::results::{Found, Results};
 use super::settings::{self, named};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::{Average, canonical, paper as averages};
 use fgrpo_eval::compare::{self, Settings};
 use fgrpo_eval::io::files;

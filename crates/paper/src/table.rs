@@ -5,7 +5,6 @@ use super::data::{Fill, Item, Measure, Model, Quantity, Setting, paper, parts};
 use super::made::{Made, signed};
 use super::measured::Estimate;
 use super::rows::Rows;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::canonical;
 use fgrpo_eval::compare::LEVEL;
 use fgrpo_eval::dataset::presets::{Family, Preset};

@@ -3,7 +3,6 @@
 use fgrpo_core::theory::mass::Step;
 use fgrpo_core::theory::sampled::SampledMass;
 use fgrpo_core::theory::{advantage, tail_miss};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::figure::{Axis, Curve, Figure, Key, Legend, PALETTE, Panel, Scale, Tile, ordered_colour};
 

@@ -4,7 +4,6 @@
 //! key or value gives the same error message wherever it came from.
 
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_nn::{Engine, Precision, Products};
 use ranges::{STEPS, THREADS, whole};

@@ -5,7 +5,6 @@ use crate::estimator::Estimator;
 use crate::rollout::Rollouts;
 use fgrpo_core::credit::{Assigned, Credit};
 use fgrpo_core::group::{Group, Part};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::graded::Graded;
 use fgrpo_nn::{Completion, Finish};
 use fgrpo_verify::verdict::Verdict;

@@ -1,7 +1,6 @@
 //! The device of a run, and its number formats.
 
 use crate::config::{ComputeConfig, Config};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::events::Events;
 pub use fgrpo_nn::DeviceName;
 use fgrpo_nn::{Device, Precision, Products};

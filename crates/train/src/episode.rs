@@ -9,7 +9,6 @@ use crate::language::Language;
 use crate::language::chat::{ChatOptions, ChatTemplate};
 use anyhow::Context;
 use fgrpo_core::rng::Key;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::Problem;
 use fgrpo_eval::graded::Graded;
 use fgrpo_eval::kind::{Truth, environment};

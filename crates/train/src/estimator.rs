@@ -4,7 +4,6 @@ use crate::config::Config;
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::Credit;
 use fgrpo_core::group::Group;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::kind::python;
 use fgrpo_eval::program::{Program, Settings};

@@ -16,7 +16,6 @@ use crate::language::files::{files_of, optional};
 use crate::language::stop::StopTexts;
 use anyhow::Context;
 use fgrpo_core::maze::tokens;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::{Message, plain_text_of};
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::confined::{self, Limits};

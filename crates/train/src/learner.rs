@@ -18,7 +18,6 @@ use crate::update::TokenSums;
 use anyhow::Context;
 use fgrpo_core::loss::{Counts, Objective, PolicyLoss, Tokens, covariance};
 use fgrpo_core::rng::Key;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::{Existing, publish, write_whole};
 use fgrpo_eval::io::json;

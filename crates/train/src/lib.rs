@@ -26,6 +26,9 @@
 //!
 //! Instead of `()`, pass your own [`Events`](fgrpo_eval::events::Events) to receive the run's events.
 
+#[macro_use]
+extern crate fgrpo_eval;
+
 mod cached;
 pub mod config;
 pub mod credit;

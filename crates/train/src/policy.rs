@@ -5,7 +5,6 @@ use crate::problem::Task;
 use crate::run::checkpoint;
 use crate::run::seeds;
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::machine::fits;
 use fgrpo_nn::config::Config as ModelConfig;

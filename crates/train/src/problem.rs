@@ -11,7 +11,6 @@ pub mod words;
 use crate::config::{Config, TaskConfig};
 use crate::language::Language;
 use fgrpo_core::rng::Key;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::{self, FilterReport, Problem};
 use fgrpo_eval::graded::Graded;
 use fgrpo_eval::problems::{ProblemSet, keyed};

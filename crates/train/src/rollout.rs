@@ -9,7 +9,6 @@ use crate::episode::{self, Episode, Part, Wanted};
 use crate::problem::{Prompt, Task};
 use crate::shared_prefix::share_all;
 use fgrpo_core::rng::Key;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::graded::Graded;
 use fgrpo_eval::io::interrupt;
 use fgrpo_nn::{Batch, Completion, Engine, Prompt as EnginePrompt, Sampling, StopFn};

@@ -18,7 +18,6 @@ use crate::run::sessions::{self, Inputs};
 use crate::run::tensorboard::TensorBoard;
 use crate::trainer::Ending;
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::io::files::{Existing, clear_partial, copy, publish, write_whole};
 use fgrpo_eval::io::lines;

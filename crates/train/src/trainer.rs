@@ -22,7 +22,6 @@ use crate::run::sessions::{self, Inputs};
 use crate::run::tensorboard::TensorBoard;
 use crate::update::{LossSettings, Sums, check_skipped, reference_logp, update};
 use fgrpo_core::credit::{Anchor, Credit, Shaping};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::lines::JsonLines;

@@ -2,7 +2,6 @@
 
 use anyhow::Context;
 use fgrpo_core::sim::{Setup, Simulation};
-use fgrpo_eval::bad_input;
 use fgrpo_train::config::{Override, read, typed};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};

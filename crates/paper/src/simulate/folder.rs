@@ -6,7 +6,6 @@
 use super::config::Config;
 use anyhow::Context;
 use fgrpo_core::sim::Metrics;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::io::files::{lock, stray_file, write_whole};
 use fgrpo_eval::io::lines::to_bytes;
 use fgrpo_train::run::folder::differences;

@@ -10,7 +10,6 @@ use fgrpo_core::credit::{Credit, Overlong, Shaping};
 use fgrpo_core::focal::DEFAULT_GAMMA;
 use fgrpo_core::group::Rewards;
 use fgrpo_core::loss::{Aggregation, Correction, Kl, Objective, PolicyLoss};
-use fgrpo_eval::bad_input;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

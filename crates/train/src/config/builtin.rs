@@ -1,7 +1,6 @@
 //! The configurations of the repository's `configs/`, which the program carries: `fgrpo train maze-quick` runs one in
 //! any folder.
 
-use fgrpo_eval::bad_input;
 use fgrpo_files as input;
 use std::path::Path;
 

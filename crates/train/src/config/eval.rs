@@ -4,7 +4,6 @@ use super::ranges::{MANY, within};
 use super::rollout::COLDEST;
 use super::schema;
 use super::{Every, TaskConfig};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::io::server::sampling::RequestSampling;
 use fgrpo_eval::record::{Average, FULL, USUAL};
 use schemars::JsonSchema;

@@ -2,7 +2,6 @@
 
 use super::Config;
 use super::schema::forms;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::io::harmless::shortened;
 use fgrpo_eval::io::json::{self, Misfit};
 use fgrpo_eval::io::objects::Objects;
@@ -12,81 +11,11 @@ use strsim::damerau_levenshtein;
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
-/// Names that other trainers use for our keys. Sources: TRL's `GRPOConfig` and verl's `ppo_trainer.yaml`.
-const ELSEWHERE: [(&str, &str); 71] = [
-    ("learning_rate", "update.lr"),
-    ("num_generations", "rollout.group_size"),
-    ("n", "rollout.group_size"),
-    ("num_samples", "rollout.group_size"),
-    ("max_completion_length", "rollout.max_new_tokens"),
-    ("max_response_length", "rollout.max_new_tokens"),
-    ("response_length", "rollout.max_new_tokens"),
-    ("max_new_tokens", "rollout.max_new_tokens"),
-    ("max_tokens", "rollout.max_new_tokens"),
-    ("max_prompt_length", "task.max_prompt_tokens"),
-    ("beta", "algorithm.kl_coef"),
-    ("kl_loss_coef", "algorithm.kl_coef"),
-    ("epsilon", "algorithm.loss.clip"),
-    ("epsilon_low", "algorithm.loss.clip"),
-    ("epsilon_high", "algorithm.loss.clip"),
-    ("clip_ratio", "algorithm.loss.clip"),
-    ("clip_ratio_low", "algorithm.loss.clip"),
-    ("clip_ratio_high", "algorithm.loss.clip"),
-    ("clip_ratio_c", "algorithm.loss.dual_clip"),
-    ("entropy_coeff", "algorithm.entropy_coef"),
-    ("adv_estimator", "algorithm.advantage"),
-    // Most of TRL's are ways to aggregate; cispo is a loss.
-    ("loss_type", "algorithm.aggregation"),
-    ("loss_type", "algorithm.loss"),
-    ("loss_agg_mode", "algorithm.aggregation"),
-    ("gamma", "algorithm.focal_gamma"),
-    ("mask_truncated_completions", "algorithm.truncated"),
-    ("max_completion_len", "algorithm.overlong.length"),
-    ("soft_punish_cache", "algorithm.overlong.cache"),
-    ("overlong_buffer", "algorithm.overlong.length"),
-    ("overlong_buffer", "algorithm.overlong.cache"),
-    ("kl_loss_type", "algorithm.kl"),
-    ("filter_groups", "algorithm.drop_inactive_groups"),
-    ("train_batch_size", "rollout.prompts"),
-    ("per_device_train_batch_size", "rollout.prompts"),
-    ("generation_batch_size", "rollout.prompts"),
-    ("ppo_mini_batch_size", "update.mini_batch"),
-    ("mini_batch_size", "update.mini_batch"),
-    ("ppo_epochs", "update.epochs"),
-    ("num_iterations", "update.epochs"),
-    ("max_token_len_per_gpu", "update.micro_batch_tokens"),
-    ("grad_clip", "update.max_grad_norm"),
-    ("lr_scheduler_type", "update.schedule"),
-    ("lr_warmup_steps", "update.warmup_steps"),
-    ("gradient_checkpointing", "compute.checkpoint_activations"),
-    ("offload_optimizer", "compute.optimizer_offload"),
-    ("num_train_epochs", "epochs"),
-    ("total_epochs", "epochs"),
-    ("max_steps", "steps"),
-    ("total_training_steps", "steps"),
-    ("test_freq", "eval.every"),
-    ("eval_steps", "eval.every"),
-    ("save_freq", "save.every"),
-    ("save_steps", "save.every"),
-    ("save_total_limit", "save.keep"),
-    ("scale_rewards", "algorithm.advantage"),
-    ("importance_sampling_level", "algorithm.loss"),
-    ("delta", "algorithm.loss.dual_clip"),
-    ("gradient_accumulation_steps", "update.micro_batch_tokens"),
-    ("steps_per_generation", "update.mini_batch"),
-    ("warmup_ratio", "update.warmup_steps"),
-    ("adam_beta1", "update.betas"),
-    ("adam_beta2", "update.betas"),
-    ("bf16", "compute.precision"),
-    ("use_vllm", "rollout.server.url"),
-    ("peft_config", "lora.rank"),
-    ("r", "lora.rank"),
-    ("lora_alpha", "lora.alpha"),
-    ("target_modules", "lora.targets"),
-    ("reward_funcs", "task.grader"),
-    ("train_dataset", "task.data"),
-    ("eval_dataset", "task.held_out"),
-];
+/// Names that other trainers use, each with the key of ours.
+fn elsewhere() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lines = include_str!("elsewhere.txt").lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(' '))
+}
 
 /// A small configuration that resolves to all the keys suggested in messages.
 const SMALLEST: &str =
@@ -99,7 +28,7 @@ pub fn suggestions(name: &str) -> Vec<String> {
     let known = known();
     let last = |key: &str| key.rsplit('.').next().unwrap_or(key).to_owned();
     let same: Vec<String> = known.iter().filter(|key| last(key) == name || **key == name).cloned().collect();
-    let elsewhere = ELSEWHERE.iter().filter(|(other, _)| *other == name).map(|(_, ours)| (*ours).to_owned());
+    let elsewhere = elsewhere().filter(|(other, _)| *other == name).map(|(_, ours)| ours.to_owned());
     let mut all: Vec<String> = if same.is_empty() { elsewhere.collect() } else { same };
     if all.is_empty() {
         all = known.into_iter().filter(|key| near(&last(key), &name)).collect();
@@ -456,7 +385,7 @@ mod tests {
     #[test]
     fn other_trainers_names_lead_to_keys_of_the_page() {
         let page = include_str!("../../../../docs/configuration.md");
-        for (theirs, ours) in ELSEWHERE {
+        for (theirs, ours) in elsewhere() {
             assert!(page.contains(&format!("| `{ours}` |")), "{ours}");
             assert!(!suggestions(theirs).is_empty(), "{theirs}");
         }

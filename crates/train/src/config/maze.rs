@@ -3,7 +3,6 @@
 use super::ranges::{MANY, whole};
 use super::schema;
 use fgrpo_core::maze::{self, HeldOut, Scoring};
-use fgrpo_eval::bad_input;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

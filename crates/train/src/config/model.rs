@@ -3,7 +3,6 @@
 use super::defaults;
 use super::ranges::{positive, whole};
 use super::schema;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_nn::config::{Architecture, RopeScaling};
 use schemars::JsonSchema;

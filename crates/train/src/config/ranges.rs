@@ -3,7 +3,6 @@
 //! Each whole number is a size: of memory, of a loop, or as a factor in a product. The maximum is far above any
 //! sensible value and low enough that no computation with such numbers overflows.
 
-use fgrpo_eval::bad_input;
 use fgrpo_eval::graded::LARGEST_REWARD;
 use std::ops::RangeInclusive;
 

@@ -2,7 +2,6 @@
 
 use super::ranges::{COMPLETIONS, GROUP, MANY, TOKENS, TOKENS_AT_ONCE, whole, within};
 use super::server::{LogprobsOf, ServerConfig};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::io::server::sampling::RequestSampling;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

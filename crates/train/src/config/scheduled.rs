@@ -3,7 +3,6 @@
 //! A value is a function of the step alone, so a resumed run has the values of the uninterrupted one.
 
 use super::ranges::{STEPS, within};
-use fgrpo_eval::bad_input;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};

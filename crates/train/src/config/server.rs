@@ -1,7 +1,6 @@
 //! A server that samples completions instead of the embedded engine.
 
 use super::schema;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::io::server::sampling::ServerApi;
 use fgrpo_eval::io::server::{RetryPolicy, check_address};
 use schemars::JsonSchema;

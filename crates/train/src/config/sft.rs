@@ -2,7 +2,6 @@
 
 use super::pair::pair;
 use super::ranges::{MANY, STEPS, betas, learning_rate, not_negative, positive, whole};
-use fgrpo_eval::bad_input;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

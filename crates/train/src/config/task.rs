@@ -4,7 +4,6 @@ use super::defaults;
 use super::maze::MazeConfig;
 use super::text::{ArithmeticConfig, PuzzlesConfig, TextConfig};
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::names::Named;
 use schemars::JsonSchema;

@@ -3,7 +3,6 @@
 use super::defaults;
 use super::ranges::{MANY, TOKENS, whole, within};
 use super::schema;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
 use fgrpo_eval::kind::TaskKind;

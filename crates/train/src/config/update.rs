@@ -4,7 +4,6 @@ use super::Schedule;
 use super::pair::pair;
 use super::ranges::{STEPS, TOKENS_AT_ONCE, betas, learning_rate, not_negative, positive, whole};
 use fgrpo_core::theory::advantage::low_lr_multiplier;
-use fgrpo_eval::bad_input;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

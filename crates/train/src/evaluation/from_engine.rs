@@ -5,7 +5,6 @@ use crate::language::Language;
 use crate::rollout::by_limit;
 use anyhow::Context;
 use fgrpo_core::rng::Key;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::Problem;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::from_server::{Sampled, runs};
@@ -75,7 +74,12 @@ pub fn generate(
         wanted.into_iter().partition(|(at, _)| set_of[*at].grader.environment().is_some());
     let mut encoded: Vec<Vec<u32>> = Vec::with_capacity(problems.len());
     let room = engine.config().context();
-    for (problem, prompt) in &problems {
+    for ((problem, prompt), set) in problems.iter().zip(&set_of) {
+        // An episode begins with what its environment says.
+        if set.grader.environment().is_some() {
+            encoded.push(Vec::new());
+            continue;
+        }
         let ids = language
             .prompt(&problem.conversation(prompt.system.as_deref()), prompt.thinking)
             .with_context(|| format!("the prompt of problem {}", problem.id))?;

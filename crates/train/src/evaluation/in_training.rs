@@ -4,7 +4,6 @@ use super::from_engine::{self, Policy};
 use crate::config::{Config, EvalConfig, TaskConfig};
 use crate::problem::{Split, Task};
 use crate::run::folder::{EVALUATIONS, FULL_EVALUATIONS};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::evaluate::{Evaluated, Source, evaluate};
 use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::Stopped;

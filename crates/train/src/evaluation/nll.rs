@@ -7,7 +7,6 @@
 
 use crate::language::Language;
 use fgrpo_core::maze::tokens;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::folder::{IDENTITY, PROMPTS};
 use fgrpo_eval::io::json;

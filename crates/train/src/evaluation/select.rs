@@ -12,7 +12,6 @@ use crate::config::Config;
 use crate::run::folder::missing_steps;
 use crate::run::metrics::{self, Logged};
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::table::percent;
 use folders::Folders;

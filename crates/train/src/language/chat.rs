@@ -11,7 +11,6 @@
 use crate::language::files::files_of;
 use anyhow::Context;
 use chrono::{NaiveDate, NaiveTime};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::Message;
 use fgrpo_eval::dataset::presets::Preset;
 use fgrpo_eval::failure::{BadInput, OrBadInput};

@@ -2,7 +2,6 @@
 
 use crate::language::gguf;
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::{copy, write_whole};
 use fgrpo_files as input;

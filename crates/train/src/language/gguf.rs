@@ -4,7 +4,6 @@
 //! scores: a pair is merged before another if the piece it makes has the higher score.
 
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_nn::weights::{Gguf, Item};
 use serde_json::{Map, Value, json};

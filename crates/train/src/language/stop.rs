@@ -4,7 +4,6 @@
 //! Whether a completion has ended depends only on its own tokens.
 
 use crate::language::decode;
-use fgrpo_eval::bad_input;
 use tokenizers::Tokenizer;
 
 /// Extra tokens to decode beyond a text's length: a tokenizer may decode the first token differently, and the first

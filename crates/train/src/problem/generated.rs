@@ -7,7 +7,6 @@ use crate::config::TaskConfig;
 use crate::language::Language;
 use crate::language::chat::ChatTemplate;
 use fgrpo_core::rng::Key;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::Problem;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::verifier::Settings;

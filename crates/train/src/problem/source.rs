@@ -7,7 +7,6 @@ use crate::language::Language;
 use crate::language::chat::ChatTemplate;
 use anyhow::Context;
 use fgrpo_core::maze::{HeldOut, Maze, tokens};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::presets::Prompting;
 use fgrpo_eval::dataset::{FilterReport, Problem};
 use fgrpo_eval::grade::Grader;

@@ -5,7 +5,6 @@
 use crate::config::TextConfig;
 use crate::language::Language;
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::dataset::presets::Preset;
 use fgrpo_eval::dataset::{self, FilterReport, Problem};
 use fgrpo_eval::kind::TaskKind;

@@ -12,7 +12,6 @@ use crate::problem::{Prompt, Task};
 use crate::run::folder::ANSWERS;
 use anyhow::{Context, bail};
 use fgrpo_core::rng::Key;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::lines::{self, JsonLines};
 use fgrpo_eval::io::process_group::ProcessGroup;

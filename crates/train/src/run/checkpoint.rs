@@ -7,7 +7,6 @@ use crate::config::{Config, Keep};
 use crate::problem::Task;
 use crate::update::UpdateState;
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::{BadInput, exit_code, in_one_line};
 use fgrpo_eval::io::files::{Existing, Prepared, prepare, publish, remove_folder, sync_folder, write_whole};
 use fgrpo_eval::io::json;

@@ -2,7 +2,6 @@
 //! tokens. Blocks are hashed in parallel.
 
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files;
 use fgrpo_nn::weights::Gguf;

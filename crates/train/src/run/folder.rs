@@ -4,7 +4,6 @@ use crate::config::Config;
 use crate::run::checkpoint::{self, Stage};
 use crate::run::sessions::SESSIONS;
 use anyhow::{Context, bail};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::{clear_partial, is_lock_of, lock, remove_folder, stray_file, write_whole};
 use fgrpo_eval::io::lines;

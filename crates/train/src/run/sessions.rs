@@ -5,7 +5,6 @@ use super::fingerprint;
 use crate::config::Config;
 use crate::problem::Task;
 use fgrpo_core::advantage::Advantage;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::lines::{self, JsonLines};

@@ -7,7 +7,6 @@ use crate::run::folder::changed_keys;
 use crate::run::metrics::{self, Logged};
 use crate::run::sessions;
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::record::{self, Evaluation};
 use std::path::Path;
 

@@ -2,7 +2,6 @@
 
 use crate::problem::{Split, Task};
 use fgrpo_core::rng::Key;
-use fgrpo_eval::bad_input;
 use fgrpo_nn::Batch;
 
 /// The problems of a split with a demonstration.

@@ -20,7 +20,6 @@ use crate::sft;
 use crate::update::{LossSettings, UpdateState};
 use anyhow::Context;
 use fgrpo_core::credit::{Anchor, Shaping};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::lines::{self, JsonLines};

@@ -6,7 +6,6 @@ use crate::config::Config;
 use crate::run::checkpoint::{self, ADAPTER};
 use crate::run::fingerprint;
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::benchmarks::{self, Average, Domain, canonical};
 use fgrpo_eval::estimate::Tables;
 use fgrpo_eval::failure::OrBadInput;

@@ -3,7 +3,6 @@
 use super::{Candidate, Candidates, Settings, require_once};
 use crate::config::{Config, Every};
 use crate::run::checkpoint;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::record::{self, Evaluation};
 use std::path::Path;

@@ -2,7 +2,6 @@
 
 use super::Lengths;
 use crate::config::{Config, EvalConfig};
-use fgrpo_eval::bad_input;
 use fgrpo_eval::io::machine::resident;
 use fgrpo_nn::config::Config as ModelConfig;
 use fgrpo_nn::{DEFAULT_CHUNK_TOKENS, Needs, Replicas, Workload};

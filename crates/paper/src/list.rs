@@ -3,7 +3,6 @@
 use super::data::{Fill, Item, paper};
 use super::plan::{Options, Plan, Scale, words};
 use fgrpo_eval::table::Table;
-use fgrpo_train::run::duration::Estimator;
 use std::fmt::Write;
 
 /// The time of the simulation on two cores, measured; the rest without training takes no time.
@@ -14,24 +13,17 @@ pub fn time_without_training(item: &Item) -> String {
     words(if item.fill == Fill::Simulation { SIMULATION } else { 0.0 })
 }
 
-/// The list: for each item its title, and what makes it at either scale; with `times` also how long that takes here.
-pub fn table(options: &Options, times: bool) -> anyhow::Result<Table> {
-    let mut estimator = Estimator::default();
+/// The list: for each item its title, and what makes it at either scale.
+pub fn table(options: &Options) -> anyhow::Result<Table> {
     let mut table = Table::new(["name", "", ""]).of_words();
     for item in paper().items() {
         table.push([&item.name, "shows", &item.title]);
         if !item.trains() {
-            let time = if times { time_without_training(item) } else { "any".to_owned() };
-            table.push(["", &time, &item.made_by.replace('`', "")]);
+            table.push(["", "any", &item.made_by.replace('`', "")]);
             continue;
         }
         for (scale, name) in [(Scale::Laptop, "laptop"), (Scale::Full, "full")] {
-            let plan = Plan::of(item, scale, options)?;
-            let time = match times {
-                true => format!(" {}", words(plan.seconds(&mut estimator)?.iter().flatten().sum())),
-                false => String::new(),
-            };
-            table.push(["", &format!("{name}{time}"), &plan.in_words()]);
+            table.push(["", name, &Plan::of(item, scale, options)?.in_words()]);
         }
     }
     Ok(table)
@@ -40,7 +32,7 @@ pub fn table(options: &Options, times: bool) -> anyhow::Result<Table> {
 /// The part of PAPER.md that this command writes.
 pub fn markdown(options: &Options) -> anyhow::Result<String> {
     let mut text = String::from(
-        "## Tables and figures\n\nEach is made by `fgrpo paper NAME` and put beside the paper's numbers; `fgrpo paper list --times` says how long it takes on your machine, and [docs/paper.md](docs/paper.md) how to use your own results. Written by `fgrpo paper list --markdown`.\n\n|paper|name|shows|made by|laptop|full needs|\n|---|---|---|---|---|---|\n",
+        "## Tables and figures\n\nEach is made by `fgrpo paper NAME` and put beside the paper's numbers; `fgrpo paper NAME --dry-run` says how long it takes on your machine, and [docs/paper.md](docs/paper.md) how to use your own results. Written by `fgrpo paper list --markdown`.\n\n|paper|name|shows|made by|laptop|full needs|\n|---|---|---|---|---|---|\n",
     );
     for item in paper().items() {
         let (small, large) = match item.trains() {

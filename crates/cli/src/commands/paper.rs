@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fgrpo paper list                                              # every table and figure, and what makes it\n  \
-    fgrpo paper list --times                                      # and how long that takes here\n  \
     fgrpo paper figure-3                                          # theory: at once; figure-2 simulates for about 20 s\n  \
     fgrpo paper table-5 --scale laptop --out runs/paper           # small runs here, resumable\n  \
     fgrpo paper table-1 --from evaluations/                       # evaluations/Qwen2.5-7B/F-GRPO/..., as eval made them\n  \
@@ -50,9 +49,6 @@ pub(crate) struct Args {
     /// Say what would be done and how long it takes; do nothing.
     #[arg(long)]
     dry_run: bool,
-    /// With `list`: how long each takes on this machine, by its measured speed.
-    #[arg(long)]
-    times: bool,
     /// Print the list as PAPER.md has it.
     #[arg(long)]
     markdown: bool,
@@ -63,10 +59,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.name == "list" {
         return print_list(args, &options);
     }
-    for (flag, given) in [("--markdown", args.markdown), ("--times", args.times)] {
-        if given {
-            bad_input!("{flag}: found with {}, wanted with `list`", args.name);
-        }
+    if args.markdown {
+        bad_input!("--markdown: found with {}, wanted with `list`", args.name);
     }
     let item = data::item(&args.name)?;
     if !args.from.is_empty() && args.scale.is_some() {
@@ -101,16 +95,8 @@ fn print_list(args: &Args, options: &Options) -> anyhow::Result<()> {
         return Ok(());
     }
     // Without a heading: the columns say what they are.
-    let text = list::table(options, args.times)?.render(Format::Text);
+    let text = list::table(options)?.render(Format::Text);
     out!("{}", text.splitn(3, '\n').nth(2).unwrap_or_default());
-    if !args.times {
-        say!("`fgrpo paper list --times` says how long each takes on this machine");
-        return Ok(());
-    }
-    say!(
-        "times are of training on this machine when it does nothing else, as --dry-run estimates them; at full scale of language models every completion has the longest length; finished runs in {} are left out",
-        args.out.display()
-    );
     Ok(())
 }
 

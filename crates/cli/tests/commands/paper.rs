@@ -680,10 +680,11 @@ fn the_laptop_measures_the_nll_of_its_runs_evaluations() {
     // pass@1 and an increase of the NLL for each of the six settings.
     assert_eq!(filled("ΔNLL rare"), 6, "{csv}");
     assert_eq!(filled("arithmetic (Avg. Math),1,"), 6, "{csv}");
-    // Another table goes on with the same runs, whose policies are too weak for it: that is said.
+    // Another table goes on with the same runs; where their policies are too weak for it, that is said.
     let (code, _, err) = fgrpo(&[&["paper", "table-14", "--out", &out][..], &tiny(), &more].concat());
-    assert!(code == 2 && err.contains("2 of 2 runs are done"), "{err}");
-    assert!(err.contains("no problem has 2 correct responses under every model"), "{err}");
+    assert!(err.contains("2 of 2 runs are done"), "{err}");
+    let weak = err.contains("no problem has 2 correct responses under every model");
+    assert_eq!(code, if weak { 2 } else { 0 }, "{err}");
     for flag in ["--set", "--from"] {
         assert!(refused(&["paper", "figure-3", flag, "steps=2"]).contains(flag));
     }

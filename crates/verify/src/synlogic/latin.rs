@@ -2,7 +2,7 @@
 
 use super::extract::{first_block, grid, last_group};
 use super::game::{self, Game};
-use super::placement::{cells, place};
+use super::placement::{cells, number, place};
 use super::python;
 use super::value::{Value, rows, sequences};
 use super::{Checked, Error, Mode, correct, unparsed, wrong};
@@ -193,11 +193,6 @@ impl Calcudoko {
         }
         found.iter().map(|row| Some(self.fit(words(row).map(number).collect::<Option<Vec<_>>>()?))).collect()
     }
-}
-
-/// An integer; one that is too large for a cell becomes an out-of-range value. `None` if Python refuses it.
-pub(super) fn number(word: &str) -> Option<i64> {
-    python::int(word).map(|n| i64::try_from(n).unwrap_or(i64::MAX))
 }
 
 impl Cage {

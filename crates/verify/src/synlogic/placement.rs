@@ -4,12 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::extract::{bracketed, first_block, grid, grid_pattern, only, only_list};
 use super::game::{self, Game};
-use super::latin::number;
 use super::python;
 use super::value::{Value, rows};
 use super::{Checked, Error, Mode, correct, json, unparsed, wrong};
 use crate::python_text::regex;
 use crate::verdict::Outcome;
+
+/// An integer; one that is too large for a cell becomes an out-of-range value. `None` if Python refuses it.
+pub(super) fn number(word: &str) -> Option<i64> {
+    python::int(word).map(|n| i64::try_from(n).unwrap_or(i64::MAX))
+}
 
 /// Tents beside trees.
 pub(crate) struct Campsite {

@@ -291,7 +291,9 @@ impl Flags {
 
     /// The first flag under a heading of `--help` that is given, as `--name`.
     pub(crate) fn given(&self, heading: &str) -> anyhow::Result<Option<String>> {
-        let given = Table::try_from(self).context("flags as a table")?;
+        // Paths have no heading, and may not be text.
+        let rest = Self { adapter: None, samples: None, data: None, out: None, ..self.clone() };
+        let given = Table::try_from(rest).context("flags as a table")?;
         let is_given = |name: &&str| given.get(*name).is_some_and(|value| *value != Value::Boolean(false));
         let command = Alone::command();
         let of_heading = command.get_arguments().filter(|arg| arg.get_help_heading() == Some(heading));

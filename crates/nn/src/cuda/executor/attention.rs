@@ -5,7 +5,7 @@ use fgrpo_cuda::{Argument, Shape};
 use super::super::buffer::Buffer;
 use super::super::lists::{Lists, PassItems, Plan, TILE, Tiles};
 use super::super::stream::Purpose;
-use super::decoding::parts_kernels;
+use super::decoding::{parts_kernels, window};
 use super::{Cache, CudaExecutor, FULL, args, kernel, warp_shape};
 use crate::engine::Precision;
 use crate::executor::{Attention, AttentionOps, Heads};
@@ -26,11 +26,6 @@ fn on_tensor_cores(precision: Precision, size: usize) -> Option<[&'static str; 3
 fn tile_shape(rows: usize, heads: usize, held: usize, size: usize, more: usize) -> Shape {
     let shared = (held * TILE * (size + 8) * 2 + more) as u32;
     Shape { grid: [rows.div_ceil(TILE) as u32, heads as u32, 1], threads: 128, shared }
-}
-
-/// Latest tokens that a query sees, for the kernels.
-pub(super) fn window(tokens: Option<usize>) -> u32 {
-    tokens.and_then(|tokens| u32::try_from(tokens).ok()).unwrap_or(u32::MAX)
 }
 
 /// A kernel's arguments: the plan of these tiles, buffers, and sizes, of which kernels on tensor cores know that of a head; `count` rows, of queries or keys.

@@ -8,7 +8,6 @@ use super::super::launches::decodes_on_tensor_cores;
 use super::super::lists::{ITEM_KEYS, Items, Lists, Words};
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
-use super::attention::window;
 use super::{Cache, CudaExecutor, FULL, THREADS, args, kernel, warp_shape};
 use crate::engine::Precision;
 use crate::error::Error;
@@ -18,6 +17,11 @@ use crate::sampling::{Draw, Drawn, Sampling};
 
 /// Bytes of shared memory of a sampling block: 768 numbers of 8 bytes, a histogram of three times 2,048 words, a list of 2,048, and its length.
 const SHARED: usize = 768 * 8 + (4 * 2048 + 2) * 4;
+
+/// Latest tokens that a query sees, for the kernels.
+pub(super) fn window(tokens: Option<usize>) -> u32 {
+    tokens.and_then(|tokens| u32::try_from(tokens).ok()).unwrap_or(u32::MAX)
+}
 
 /// The kernels of a decoding step and of a pass for these heads, and their blocks: one per item and head of keys.
 pub(super) fn parts_kernels(precision: Precision, heads: Heads, items: usize) -> ([&'static str; 2], Shape) {

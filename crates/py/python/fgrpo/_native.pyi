@@ -1,7 +1,7 @@
 # What the extension module offers to the package's own modules; people import names from `fgrpo`.
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import Any, Literal
+from typing import Any
 
 from typing_extensions import Self
 

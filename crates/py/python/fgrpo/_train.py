@@ -136,6 +136,7 @@ def train(
     curves = _Curves() if plot else None
     # A run that is started over leaves the old one's log until it begins.
     old = log.read_bytes() if if_exists == "restart" and log.exists() else None
+    begun = old is None
     result: dict[str, Any] = {}
 
     def work() -> None:
@@ -150,12 +151,14 @@ def train(
     while thread.is_alive():
         try:
             thread.join(0.1)
-            begun = log.exists() and log.read_bytes() != old
-            if on_step and begun and not raised:
-                for row in _lines(log)[seen:]:
+            if raised or not (on_step or curves):
+                continue
+            begun = begun or (log.exists() and log.read_bytes() != old)
+            if on_step and begun:
+                for row in _lines(log, seen):
                     seen += 1
                     on_step(row)
-            if curves and begun and not raised and time.monotonic() > curves.due:
+            if curves and begun and time.monotonic() > curves.due:
                 curves.draw(_run(folder))
         except BaseException as error:
             if raised is not None:
@@ -168,7 +171,7 @@ def train(
     if raised is not None or result["stopped"]:
         raise raised or KeyboardInterrupt
     if on_step:
-        for row in _lines(log)[seen:]:
+        for row in _lines(log, seen):
             on_step(row)
     run = _run(folder)
     if curves:
@@ -182,9 +185,9 @@ def _run(folder: Path) -> Run:
     return Run(folder, _lines(folder / "metrics.jsonl"), pass_at_k, folder / "report.html")
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def _lines(path: Path, first: int = 0) -> list[dict[str, Any]]:
     # A last line without its end is still being written.
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]] if path.exists() else []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[first:-1]] if path.exists() else []
 
 
 def _restore_handlers() -> None:

@@ -254,10 +254,23 @@ impl Flags {
             }
             flags.insert(key, value);
         }
-        let given = Table::try_from(self).context("flags as a table")?;
-        flags.extend(given.into_iter().filter(|(_, value)| *value != Value::Boolean(false)));
+        flags.extend(self.given_as_table()?);
         let flags: Self = flags.try_into().context("flags of a table")?;
-        Ok(Self { config: self.config.clone(), ..flags })
+        Ok(Self {
+            config: self.config.clone(),
+            adapter: self.adapter.clone().or(flags.adapter),
+            samples: self.samples.clone().or(flags.samples),
+            data: self.data.clone().or(flags.data),
+            out: self.out.clone().or(flags.out),
+            ..flags
+        })
+    }
+
+    /// The flags that are given, but for paths, which may not be text.
+    fn given_as_table(&self) -> anyhow::Result<Table> {
+        let rest = Self { adapter: None, samples: None, data: None, out: None, ..self.clone() };
+        let all = Table::try_from(rest).context("flags as a table")?;
+        Ok(all.into_iter().filter(|(_, value)| *value != Value::Boolean(false)).collect())
     }
 
     /// With local paths in place of hub names.
@@ -291,13 +304,13 @@ impl Flags {
 
     /// The first flag under a heading of `--help` that is given, as `--name`.
     pub(crate) fn given(&self, heading: &str) -> anyhow::Result<Option<String>> {
-        // Paths have no heading, and may not be text.
-        let rest = Self { adapter: None, samples: None, data: None, out: None, ..self.clone() };
-        let given = Table::try_from(rest).context("flags as a table")?;
-        let is_given = |name: &&str| given.get(*name).is_some_and(|value| *value != Value::Boolean(false));
+        let given = self.given_as_table()?;
         let command = Alone::command();
         let of_heading = command.get_arguments().filter(|arg| arg.get_help_heading() == Some(heading));
-        Ok(of_heading.filter_map(clap::Arg::get_long).find(is_given).map(|name| format!("--{name}")))
+        Ok(of_heading
+            .filter_map(clap::Arg::get_long)
+            .find(|name| given.contains_key(*name))
+            .map(|name| format!("--{name}")))
     }
 
     /// Checks the ranges of numbers.

@@ -149,6 +149,8 @@ __device__ inline float warp_max(float v) {
     return v;
 }
 
+__device__ inline float sigmoid(float v) { return 1.0f / (1.0f + expf(-v)); }
+
 /// 1 / rms of a head's numbers, over the lanes of a warp. It, and the rotation below, are spelled out, so that a head has the same bits in every kernel.
 template <class T>
 __device__ inline float head_scale(const T* head, float eps, unsigned size) {

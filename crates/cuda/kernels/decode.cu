@@ -21,8 +21,9 @@
 /// What a head of a row becomes before attention: `to` has its numbers, rounded to T. One warp works on a head; all of a block call it, with no head where
 /// there is none left.
 template <class T>
-__device__ inline void place_head(const T* raw, const T* norm, bool normed, float offset, float eps, const float* angles, float* to, unsigned size) {
-    unsigned lane = threadIdx.x % WARP, half = size / 2;
+__device__ inline void place_head(const T* raw, const T* norm, bool normed, float offset, float eps, const float* angles, unsigned rotary, float* to,
+                                  unsigned size) {
+    unsigned lane = threadIdx.x % WARP, half = rotary / 2;
     if (raw != nullptr) {
         float s = head_scale(raw, eps, size);
         for (unsigned e = lane; e < size; e += WARP) {
@@ -96,6 +97,7 @@ template <class T>
 struct StepRows {
     const unsigned *positions, *slots;
     const float* angles;
+    unsigned rotary;
     const T *q_norm, *k_norm;
     unsigned normed;
     float offset, eps;
@@ -120,14 +122,18 @@ struct StepRows {
             const T* keys = row + d.heads * size + d.key_head * size;
             const T* raw = query ? row + d.place(first + index) % d.heads * size : key ? keys : nullptr;
             float* head = queries + index * stride;
-            place_head(raw, query ? q_norm : k_norm, normed != 0, offset, eps, angles + (uint64_t)positions[r] * size, head, size);
+            place_head(raw, query ? q_norm : k_norm, normed != 0, offset, eps, angles + (uint64_t)positions[r] * rotary, rotary, head, size);
             if (!key) continue;
             T* to = cache + (uint64_t)slots[r] * d.slot_width() + d.key_head * size;
             // A lane has rotated the pairs that it reads.
-            for (unsigned pair = threadIdx.x % WARP; pair < size / 2; pair += WARP) {
+#pragma unroll 1
+            for (unsigned pair = threadIdx.x % WARP; pair < rotary / 2; pair += WARP) {
                 put(to + pair, head[pair]);
-                put(to + size / 2 + pair, head[size / 2 + pair]);
+                put(to + rotary / 2 + pair, head[rotary / 2 + pair]);
             }
+#pragma unroll 1
+            for (unsigned e = rotary + threadIdx.x % WARP; e < size; e += WARP) put(to + e, head[e]);
+#pragma unroll 1
             for (unsigned e = threadIdx.x % WARP; e < size; e += WARP) to[d.key_heads * size + e] = keys[d.key_heads * size + e];
         }
     }
@@ -270,52 +276,52 @@ __device__ inline void decode_parts(Items of, const Rows& rows, const T* cache, 
 }
 extern "C" __global__ __launch_bounds__(128, 5) void decode_parts_8_f32(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
-    const unsigned* slots, const float* angles, const float* q_norm, const float* k_norm, unsigned normed, float offset, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    const unsigned* slots, const float* angles, unsigned rotary, const float* q_norm, const float* k_norm, unsigned normed, float offset, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<float> rows{positions, slots, angles, rotary, q_norm, k_norm, normed, offset, eps, qkv, cache};
     decode_parts<float, StepRows<float>, 8, true, 1, 2>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128) void decode_parts_16_f32(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
-    const unsigned* slots, const float* angles, const float* q_norm, const float* k_norm, unsigned normed, float offset, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    const unsigned* slots, const float* angles, unsigned rotary, const float* q_norm, const float* k_norm, unsigned normed, float offset, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<float> rows{positions, slots, angles, rotary, q_norm, k_norm, normed, offset, eps, qkv, cache};
     decode_parts<float, StepRows<float>, 16, true, 1, 2>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_32_f32(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
-    const unsigned* slots, const float* angles, const float* q_norm, const float* k_norm, unsigned normed, float offset, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    const unsigned* slots, const float* angles, unsigned rotary, const float* q_norm, const float* k_norm, unsigned normed, float offset, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<float> rows{positions, slots, angles, rotary, q_norm, k_norm, normed, offset, eps, qkv, cache};
     decode_parts<float, StepRows<float>, 32, true, 1, 1>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
 }
 /// Heads of any size up to 256.
 extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_f32(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
-    const unsigned* slots, const float* angles, const float* q_norm, const float* k_norm, unsigned normed, float offset, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<float> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    const unsigned* slots, const float* angles, unsigned rotary, const float* q_norm, const float* k_norm, unsigned normed, float offset, float eps, const float* qkv, float* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<float> rows{positions, slots, angles, rotary, q_norm, k_norm, normed, offset, eps, qkv, cache};
     decode_parts<float, StepRows<float>, 32, false, 1, 1>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128, 5) void decode_parts_8_bf16(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
-    const unsigned* slots, const float* angles, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    const unsigned* slots, const float* angles, unsigned rotary, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<bf16> rows{positions, slots, angles, rotary, q_norm, k_norm, normed, offset, eps, qkv, cache};
     decode_parts<bf16, StepRows<bf16>, 8, true, 2, 2>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128) void decode_parts_16_bf16(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
-    const unsigned* slots, const float* angles, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    const unsigned* slots, const float* angles, unsigned rotary, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<bf16> rows{positions, slots, angles, rotary, q_norm, k_norm, normed, offset, eps, qkv, cache};
     decode_parts<bf16, StepRows<bf16>, 16, true, 2, 2>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
 }
 extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_32_bf16(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
-    const unsigned* slots, const float* angles, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    const unsigned* slots, const float* angles, unsigned rotary, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<bf16> rows{positions, slots, angles, rotary, q_norm, k_norm, normed, offset, eps, qkv, cache};
     decode_parts<bf16, StepRows<bf16>, 32, true, 1, 1>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
 }
 /// Heads of any size up to 256.
 extern "C" __global__ __launch_bounds__(128, 2) void decode_parts_bf16(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
-    const unsigned* slots, const float* angles, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
-    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    const unsigned* slots, const float* angles, unsigned rotary, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned size, float scale) {
+    StepRows<bf16> rows{positions, slots, angles, rotary, q_norm, k_norm, normed, offset, eps, qkv, cache};
     decode_parts<bf16, StepRows<bf16>, 32, false, 1, 1>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, size, scale);
 }
 

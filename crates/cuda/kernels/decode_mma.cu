@@ -159,14 +159,14 @@ __device__ inline void decode_parts_mma(Items of, const Rows& rows, const bf16* 
 }
 extern "C" __global__ __launch_bounds__(128, 4) void decode_parts_mma_bf16_64(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
-    const unsigned* slots, const float* angles, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned, float scale) {
-    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    const unsigned* slots, const float* angles, unsigned rotary, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned, float scale) {
+    StepRows<bf16> rows{positions, slots, angles, rotary, q_norm, k_norm, normed, offset, eps, qkv, cache};
     decode_parts_mma<64>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, scale);
 }
 extern "C" __global__ __launch_bounds__(128, 4) void decode_parts_mma_bf16_128(
     const uint4* items, const unsigned* place, const unsigned* ranges, const unsigned* positions, const unsigned* starts, unsigned window,
-    const unsigned* slots, const float* angles, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned, float scale) {
-    StepRows<bf16> rows{positions, slots, angles, q_norm, k_norm, normed, offset, eps, qkv, cache};
+    const unsigned* slots, const float* angles, unsigned rotary, const bf16* q_norm, const bf16* k_norm, unsigned normed, float offset, float eps, const bf16* qkv, bf16* cache, float* parts, unsigned heads, unsigned key_heads, unsigned, float scale) {
+    StepRows<bf16> rows{positions, slots, angles, rotary, q_norm, k_norm, normed, offset, eps, qkv, cache};
     decode_parts_mma<128>(Items{items, place, ranges, positions, starts, window}, rows, cache, parts, heads, key_heads, scale);
 }
 /// Attention of a pass in the bits of these.

@@ -1,14 +1,14 @@
 // Rotary embedding, a thread per pair; sums and multiples, a thread per number; gated activations, a thread per 16 bytes of their result.
 
-/// Rotates pairs (i, i + size / 2) of each head in place by the row's position; sign -1 rotates back.
-/// `table`: cosines of a position's size / 2 angles, then their sines.
+/// Rotates pairs (i, i + rotary / 2) of the first `rotary` numbers of each head in place by the row's position; sign -1 rotates back.
+/// `table`: cosines of a position's rotary / 2 angles, then their sines.
 template <class T>
-__device__ inline void rotate(const float* table, const unsigned* positions, T* x, unsigned heads, unsigned stride, unsigned size, float sign,
+__device__ inline void rotate(const float* table, const unsigned* positions, T* x, unsigned heads, unsigned stride, unsigned size, unsigned rotary, float sign,
                               unsigned count) {
-    unsigned index = blockIdx.x * blockDim.x + threadIdx.x, half = size / 2;
+    unsigned index = blockIdx.x * blockDim.x + threadIdx.x, half = rotary / 2;
     if (index >= count) return;
     unsigned pair = index % half, head = index / half % heads, row = index / half / heads;
-    const float* angles = table + (uint64_t)positions[row] * size;
+    const float* angles = table + (uint64_t)positions[row] * rotary;
     float c = angles[pair], s = angles[half + pair] * sign;
     T* at = x + (uint64_t)row * stride + (uint64_t)head * size + pair;
     float low = to_float(at[0]), high = to_float(at[half]);
@@ -17,12 +17,12 @@ __device__ inline void rotate(const float* table, const unsigned* positions, T* 
     put(at + half, high);
 }
 extern "C" __global__ void rotate_f32(const float* table, const unsigned* positions, float* x, unsigned heads, unsigned stride, unsigned size,
-                                      float sign, unsigned count) {
-    rotate(table, positions, x, heads, stride, size, sign, count);
+                                      unsigned rotary, float sign, unsigned count) {
+    rotate(table, positions, x, heads, stride, size, rotary, sign, count);
 }
 extern "C" __global__ void rotate_bf16(const float* table, const unsigned* positions, bf16* x, unsigned heads, unsigned stride, unsigned size,
-                                       float sign, unsigned count) {
-    rotate(table, positions, x, heads, stride, size, sign, count);
+                                       unsigned rotary, float sign, unsigned count) {
+    rotate(table, positions, x, heads, stride, size, rotary, sign, count);
 }
 
 template <class T>
@@ -42,8 +42,6 @@ __device__ inline void scale(T* y, float factor, unsigned count) {
 /// y *= factor.
 extern "C" __global__ void scale_f32(float* y, float factor, unsigned count) { scale(y, factor, count); }
 extern "C" __global__ void scale_bf16(bf16* y, float factor, unsigned count) { scale(y, factor, count); }
-
-__device__ inline float sigmoid(float v) { return 1.0f / (1.0f + expf(-v)); }
 
 /// An activation is g sigmoid(z) of a gate g: SiLU has z = g, GELU by its approximation with a tanh z = 2 sqrt(2 / pi) (g + 0.044715 g^3). `slope`: dz / dg.
 struct Activation {

@@ -131,6 +131,9 @@ pub(crate) trait Backend: Sized {
     /// Returns the first failure on the device so far. Operations themselves return no status, because a device reports failures late.
     fn check(&self) -> Result<(), Error>;
 
+    /// As many pages of keys and values as a sequence's recurrent states take the memory of.
+    fn state_pages(&self) -> usize;
+
     /// Tokens whose keys and values each of so many executors has memory for, if a request sets no limit.
     fn cached_tokens(&self, executors: usize, rollout: &Rollout) -> usize;
 

@@ -26,6 +26,13 @@ pub(crate) fn state_pages(config: &Config, precision: Precision) -> usize {
     bytes.div_ceil(PAGE * numbers_per_token(config) * precision.bytes())
 }
 
+/// Of so many pages, the most that hold keys and values of sequences of up to `longest` tokens, each with a state of `state` pages.
+pub(crate) fn pages_of_keys(pages: usize, state: usize, longest: usize) -> usize {
+    // A sequence's last page may not be full.
+    let most = longest.div_ceil(PAGE) + 1;
+    if state == 0 { pages } else { (pages * most).div_ceil(most + state) }
+}
+
 /// Allocates pages, the lowest free one first, so that a sequence's pages tend to be adjacent.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {

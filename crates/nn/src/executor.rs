@@ -346,34 +346,23 @@ pub(crate) trait AttentionOps<B, C, L> {
     fn store_cache(&mut self, heads: Heads, cache: &mut C, layer: usize, lists: &L, kv: &B);
 }
 
-/// Gates, and recurrent mixers with their states. `D` is the state of decoding. A device without them has none: `Config::check_on_gpus` refuses its models.
-#[expect(unused_variables, reason = "of devices without these operations")]
+/// Gates, and recurrent mixers with their states. `D` is the state of decoding.
 pub(crate) trait MixerOps<B, W: ?Sized, G: ?Sized, C, L, D> {
     /// Divides rows that begin with heads of twice `size`: rows of `first` have the first halves and what follows the heads, those of `second` the second halves.
-    fn split_heads(&mut self, heads: HeadRows, x: &B, first: &mut B, second: &mut B) {
-        unreachable!("a model that is refused");
-    }
+    fn split_heads(&mut self, heads: HeadRows, x: &B, first: &mut B, second: &mut B);
 
     /// The opposite, where nothing follows the heads.
-    fn join_heads(&mut self, heads: HeadRows, first: &B, second: &B, x: &mut B) {
-        unreachable!("a model that is refused");
-    }
+    fn join_heads(&mut self, heads: HeadRows, first: &B, second: &B, x: &mut B);
 
     /// `y[..len] = kind(gate) * x`.
-    fn gate(&mut self, kind: Gate, len: usize, gate: &B, x: &B, y: &mut B) {
-        unreachable!("a model that is refused");
-    }
+    fn gate(&mut self, kind: Gate, len: usize, gate: &B, x: &B, y: &mut B);
 
     /// In place: `gate` becomes its derivative, `dy` that of `x`; `y` is computed again.
-    fn gate_backward(&mut self, kind: Gate, len: usize, gate: &mut B, x: &B, dy: &mut B, y: &mut B) {
-        unreachable!("a model that is refused");
-    }
+    fn gate_backward(&mut self, kind: Gate, len: usize, gate: &mut B, x: &B, dy: &mut B, y: &mut B);
 
     /// A causal convolution of the first columns of rows of `x` over their paths, and SiLU, in rows of `y`.
     /// A cache gets the latest inputs of each tree whose node the lists have.
-    fn convolve(&mut self, of: Mixer<'_, W>, lists: &L, cache: Option<&mut C>, x: &B, y: &mut B) {
-        unreachable!("a model that is refused");
-    }
+    fn convolve(&mut self, of: Mixer<'_, W>, lists: &L, cache: Option<&mut C>, x: &B, y: &mut B);
 
     /// The first columns of `dx` (replaced) from the derivative `dy` of the result, which is overwritten.
     fn convolve_backward(
@@ -384,37 +373,31 @@ pub(crate) trait MixerOps<B, W: ?Sized, G: ?Sized, C, L, D> {
         x: &B,
         dy: &mut B,
         dx: &mut B,
-    ) {
-        unreachable!("a model that is refused");
-    }
+    );
 
     /// The gated delta rule along paths: `out` of these rows from `mixed`, the convolution's result, and the last columns of `x`, `b` and `a` of each head.
     /// Queries and keys in `mixed` are normalised in place. A cache gets the last state of each tree whose node the lists have.
     fn delta_rule(
         &mut self,
         of: Mixer<'_, W>,
-        (lists, rows): (&L, Rows),
+        lists: (&L, Rows),
         cache: Option<&mut C>,
         x: &B,
         mixed: &mut B,
         out: &mut B,
-    ) {
-        unreachable!("a model that is refused");
-    }
+    );
 
     /// In place: `mixed`, as the convolution leaves it, becomes its derivative; the last columns of `dx` (replaced) are that of `x`.
     fn delta_rule_backward(
         &mut self,
         of: Mixer<'_, W>,
         gradient: Option<&mut G>,
-        (lists, rows): (&L, Rows),
+        lists: (&L, Rows),
         x: &B,
         dout: &B,
         mixed: &mut B,
         dx: &mut B,
-    ) {
-        unreachable!("a model that is refused");
-    }
+    );
 
     /// Convolution and delta rule of a decoding step's rows, whose states they change.
     fn step_mixer(
@@ -425,12 +408,10 @@ pub(crate) trait MixerOps<B, W: ?Sized, G: ?Sized, C, L, D> {
         x: &B,
         mixed: &mut B,
         out: &mut B,
-    ) {
-        unreachable!("a model that is refused");
-    }
+    );
 
     /// Makes room for the states of `nodes` nodes, of such lengths by layer with a state; their content stays.
-    fn grow_states(&mut self, states: &mut dyn Iterator<Item = usize>, cache: &mut C, nodes: usize) {}
+    fn grow_states(&mut self, states: &mut dyn Iterator<Item = usize>, cache: &mut C, nodes: usize);
 }
 
 /// The vocabulary head of a pass.

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::config::fields::Fields;
 use crate::config::{Architecture, Config, GatedDeltaNet};
+use crate::cuda::paths::TAPS;
 use crate::error::Error;
 
 /// A family. Those that differ little from Llama are its values but for some.
@@ -44,7 +45,7 @@ pub(crate) struct Family {
     layer: fn(&Config, usize) -> Layer,
 }
 
-/// A model with a vision tower, say: its text part's settings are its `text_config`, and the names of its tensors have `language_model.` after `model.`.
+/// A model with a vision tower, say: its text part's settings are its `text_config`, and the names of its tensors have `language_model.` after `model.` or before it.
 #[derive(Clone, Copy)]
 pub(crate) struct Whole {
     /// Its `model_type`.
@@ -156,6 +157,8 @@ impl Architecture {
 
 /// The largest head size of the GPUs' attention kernels.
 const LARGEST_HEAD: usize = 256;
+/// Likewise of a recurrent mixer.
+const LARGEST_MIXER_HEAD: usize = 128;
 
 impl Config {
     /// What the layer of an index consists of.
@@ -168,19 +171,20 @@ impl Config {
     /// # Errors
     /// Names what they don't.
     pub fn check_on_gpus(&self) -> Result<(), Error> {
-        let any = |is: &dyn Fn(Layer) -> bool| (0..self.num_hidden_layers).any(|layer| is(self.layer(layer)));
-        let head = format!("head_dim {} (above {LARGEST_HEAD})", self.head_dim);
-        let part = if self.is_recurrent() {
-            "the recurrent mixer of gated DeltaNet"
-        } else if any(&|layer| layer.output_gate) {
-            "attention's output gate"
-        } else if self.head_dim > LARGEST_HEAD {
-            &head
-        } else {
-            return Ok(());
-        };
+        let mut sizes = vec![("head_dim", self.head_dim, 1, LARGEST_HEAD)];
+        if let Some(of) = self.linear_attention.filter(|_| self.is_recurrent()) {
+            sizes.extend([
+                ("linear_key_head_dim", of.linear_key_head_dim, 4, LARGEST_MIXER_HEAD),
+                ("linear_value_head_dim", of.linear_value_head_dim, 4, LARGEST_MIXER_HEAD),
+                ("linear_conv_kernel_dim", of.linear_conv_kernel_dim, 1, TAPS),
+            ]);
+        }
+        let refused = |&&(_, size, of, most): &&(_, usize, usize, usize)| size > most || size % of != 0;
+        let Some((name, size, of, most)) = sizes.iter().find(refused) else { return Ok(()) };
         let found = format!("a GPU for {}", self.architecture.model_type());
-        Err(Error::request("device", found, format!("cpu: {part} is not computed on GPUs yet")))
+        let multiple = if *of > 1 { format!(", and multiples of {of}") } else { String::new() };
+        let wanted = format!("cpu: {name} {size} is not computed on GPUs, which take up to {most}{multiple}");
+        Err(Error::request("device", found, wanted))
     }
 
     /// Whether it has recurrent layers.

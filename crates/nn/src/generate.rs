@@ -13,10 +13,9 @@ use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::cache::{PAGE, state_pages};
+use crate::cache::PAGE;
 use crate::checks::Stage;
 use crate::decoder::{Decoder, Keep, Parameters, Pass, Workspace};
-use crate::engine::Precision;
 use crate::error::Error;
 use crate::executor::{DecodeChanges, DecodeRow, Executor, Holds, StepTokens};
 use crate::sampling::{Draw, Drawn, Sampling};
@@ -213,7 +212,6 @@ pub(crate) fn generate<X: Executor>(
     request: &Request<'_>,
     emit: &mut dyn FnMut(Completion) -> ControlFlow<()>,
 ) -> Result<(), Error> {
-    g.tree.state_pages = state_pages(&g.decoder.config, Precision::F32);
     let mut scheduler = Scheduler::<X> {
         most_slots,
         jobs: jobs.to_vec(),
@@ -659,6 +657,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             && self.leaves.iter().all(goes_on)
             && self.tree.used + self.new_pages() <= self.limit
             && self.startable() == 0
+            // What is kept must not have the state after a token that it doesn't have.
+            && !(self.tree.keep && self.tree.state_pages > 0)
     }
 
     /// Continues the samples of all rows with what a step drew, where `step` has each row's first draw. Returns the row that each row now was.

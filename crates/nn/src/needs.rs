@@ -234,11 +234,9 @@ impl Needs {
         needs.activations = of_activations(executors * buffers.iter().sum::<usize>())
             + bytes(executors * logits)
             + match precision {
-                // All heads of a mixer are computed at the same time.
                 Some(_) => {
-                    let heads = config.linear_attention.map_or(0, |of| of.linear_num_value_heads);
-                    let states = heads * mixer_scratch(config, listed, keep);
-                    beside + gpu::listed(listed, exact_parts) + bytes(states) + 8 * NORM_BLOCKS as u64
+                    let states = gpu::mixer_numbers(config, listed, training);
+                    beside + gpu::listed(config, listed, exact_parts) + bytes(states) + 8 * NORM_BLOCKS as u64
                 }
                 None => bytes(threads * (panels::SCRATCH + mixer_scratch(config, tree, keep))),
             };

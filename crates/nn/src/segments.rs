@@ -383,6 +383,14 @@ impl Chunk {
         }
     }
 
+    /// The row before each row on its path; `u32::MAX` at a root.
+    pub(crate) fn previous(&self) -> impl Iterator<Item = u32> + '_ {
+        self.stretches.iter().flat_map(|Stretch { rows, parent, .. }| {
+            let before = parent.map_or(u32::MAX, |parent| self.stretches[parent].rows.end as u32 - 1);
+            std::iter::once(before).chain(rows.start as u32..rows.end as u32 - 1)
+        })
+    }
+
     /// Adds the stretches of a tree's segments: (first row, length, _, depth) in depth-first order.
     fn lay_out_stretches(&mut self, segments: &[(usize, usize, u32, usize)]) {
         let first = self.stretches.len();

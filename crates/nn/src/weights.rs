@@ -27,7 +27,7 @@ use fgrpo_files as input;
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 /// How the names of a text part's tensors begin in a model with other parts.
-const INNER: &str = "model.language_model.";
+const INNER: [&str; 2] = ["model.language_model.", "language_model.model."];
 
 /// An opened checkpoint, after a check that all tensors exist with the right shape and a supported type.
 #[derive(Debug)]
@@ -68,11 +68,12 @@ impl Checkpoint {
             config.eos_token_id = ids;
         }
         let (mut files, place) = open_files(dir)?;
+        let begins = |inner: &&str| place.keys().any(|name| name.starts_with(inner));
         let whole = config.architecture.family().whole;
-        let place = match whole.filter(|_| place.keys().any(|name| name.starts_with(INNER))) {
+        let place = match whole.and_then(|_| INNER.into_iter().find(begins)) {
             None => place,
-            Some(_) => {
-                files.iter_mut().for_each(|file| file.rename(INNER));
+            Some(inner) => {
+                files.iter_mut().for_each(|file| file.rename(inner));
                 let files = files.iter().enumerate();
                 files.flat_map(|(i, file)| file.names().map(move |name| (name.to_string(), i))).collect()
             }

@@ -77,23 +77,42 @@ fn message(dir: &Path) -> String {
 /// A folder as that of a whole model: the text part's settings and tensors are inside, and beside them are a vision tower's and those of a head for several tokens.
 #[test]
 fn the_text_part_of_a_whole_model_is_read_and_the_rest_left_out() {
-    let config = config(Architecture::Qwen3_5Text, false);
-    let (dir, tensors) = (tempfile::tempdir().unwrap(), tensors(&config));
-    write(dir.path(), &config, &tensors, Dtype::F32, 1 << 20).unwrap();
+    let qwen = ["model.language_model.", "model.visual.patch_embed.proj.weight", "mtp.fc.weight"];
+    let gemma = [
+        "language_model.model.",
+        "vision_tower.post_layernorm.weight",
+        "multi_modal_projector.mm_input_projection_weight",
+    ];
+    for (architecture, tied, whole, class, [inner, left_out @ ..]) in [
+        (Architecture::Qwen3_5Text, false, "qwen3_5", "Qwen3_5ForConditionalGeneration", qwen),
+        (Architecture::Gemma3Text, true, "gemma3", "Gemma3ForConditionalGeneration", gemma),
+    ] {
+        read_of_a_whole_model(&config(architecture, tied), (whole, class), inner, left_out);
+    }
+}
+
+fn read_of_a_whole_model(
+    config: &Config,
+    (model_type, class): (&str, &str),
+    inner: &str,
+    left_out: [&str; 2],
+) {
+    let (dir, tensors) = (tempfile::tempdir().unwrap(), tensors(config));
+    write(dir.path(), config, &tensors, Dtype::F32, 1 << 20).unwrap();
     let plain = Checkpoint::open(dir.path()).unwrap();
     let whole = tempfile::tempdir().unwrap();
     edit_into(
         &dir.path().join("config.json"),
         &whole.path().join("config.json"),
-        |text| json!({"model_type": "qwen3_5", "architectures": ["Qwen3_5ForConditionalGeneration"], "text_config": text}),
+        |text| json!({"model_type": model_type, "architectures": [class], "text_config": text}),
     );
-    let inner = |name: &str| match name.strip_prefix("model.") {
-        Some(rest) => format!("model.language_model.{rest}"),
+    let renamed = |name: &str| match name.strip_prefix("model.") {
+        Some(rest) => format!("{inner}{rest}"),
         None => name.to_string(),
     };
     let mut all: Vec<Tensor> =
-        tensors.iter().map(|(name, s, v)| (inner(name), s.clone(), v.clone())).collect();
-    for name in ["model.visual.patch_embed.proj.weight", "mtp.fc.weight"] {
+        tensors.iter().map(|(name, s, v)| (renamed(name), s.clone(), v.clone())).collect();
+    for name in left_out {
         all.push((name.into(), vec![2], vec![1.0, 2.0]));
     }
     let save = |all: &[Tensor]| {
@@ -111,7 +130,7 @@ fn the_text_part_of_a_whole_model_is_read_and_the_rest_left_out() {
         assert_eq!(opened.tensor(&name).unwrap(), plain.tensor(&name).unwrap(), "{name}");
     }
     // Any other is a part that nobody accounts for.
-    all.push(("model.language_model.layers.0.mlp.experts.weight".into(), vec![1], vec![1.0]));
+    all.push((format!("{inner}layers.0.mlp.experts.weight"), vec![1], vec![1.0]));
     save(&all);
     assert_names(&message(whole.path()), &["mlp.experts.weight", "does not account for"]);
 }

@@ -43,20 +43,6 @@ fn pack(sequences: &[Sequence], packing: Packing) -> (Batch, Vec<usize>) {
     (batch, stands_for)
 }
 
-/// The cases that the device computes.
-fn cases() -> impl Iterator<Item = &'static str> {
-    golden::CASES.into_iter().filter(|&case| device::on_cpu() || case != golden::NOT_ON_GPUS)
-}
-
-#[test]
-fn a_gpu_refuses_what_it_does_not_compute_by_name() {
-    let case = golden::NOT_ON_GPUS;
-    if !device::on_cpu() {
-        let message = Engine::open(&golden::checkpoint(case), &device(2)).unwrap_err().to_string();
-        assert!(message.contains(case) && message.contains("wanted"), "{message}");
-    }
-}
-
 fn temperature(file: &TensorFile) -> f32 {
     golden::numbers(file, "temperature")[0] as f32
 }
@@ -75,7 +61,7 @@ fn assert_near(what: &str, found: &[f32], wanted: &[f32], off: f32) {
 
 #[test]
 fn logits_equal_transformers_for_every_architecture_packed_either_way() {
-    for case in cases() {
+    for case in golden::CASES {
         let (checkpoint, expected) = (golden::checkpoint(case), golden::expected(case));
         let mut engine = Engine::open(&checkpoint, &device(2)).unwrap();
         for packing in [Packing::Separate, Packing::Tree] {
@@ -92,7 +78,7 @@ fn logits_equal_transformers_for_every_architecture_packed_either_way() {
 
 #[test]
 fn log_probabilities_and_entropies_equal_pytorchs_for_every_architecture() {
-    for case in cases() {
+    for case in golden::CASES {
         let expected = golden::expected(case);
         let mut engine = Engine::open(&golden::checkpoint(case), &device(2)).unwrap();
         for packing in [Packing::Separate, Packing::Tree] {
@@ -133,7 +119,7 @@ fn accumulate(engine: &mut Engine, expected: &TensorFile, packing: Packing) -> f
 
 #[test]
 fn gradients_equal_pytorchs_tensor_by_tensor_packed_either_way() {
-    for case in cases() {
+    for case in golden::CASES {
         let (checkpoint, expected) = (golden::checkpoint(case), golden::expected(case));
         let mut engine = Engine::open(&checkpoint, &device(2)).unwrap();
         for packing in [Packing::Separate, Packing::Tree] {
@@ -173,7 +159,7 @@ fn gradients_equal_pytorchs_tensor_by_tensor_packed_either_way() {
 #[test]
 fn four_clipped_adamw_steps_follow_pytorchs_losses_norms_and_weights() {
     let optimized = ["qwen2_tied", "qwen3_ratio_4", "olmo2", "gemma3_text", "qwen3_5_text"];
-    for case in cases().filter(|case| optimized.contains(case)) {
+    for case in golden::CASES.into_iter().filter(|case| optimized.contains(case)) {
         let expected = golden::expected(case);
         let mut engine = Engine::open(&golden::checkpoint(case), &device(2)).unwrap();
         let [lr, beta1, beta2, eps, weight_decay] = golden::numbers(&expected, "adamw")[..] else {
@@ -202,7 +188,7 @@ fn four_clipped_adamw_steps_follow_pytorchs_losses_norms_and_weights() {
 
 #[test]
 fn checkpoint_written_after_updates_reopens_with_the_same_logits_bit_for_bit() {
-    for case in cases() {
+    for case in golden::CASES {
         let expected = golden::expected(case);
         let mut engine = Engine::open(&golden::checkpoint(case), &device(2)).unwrap();
         accumulate(&mut engine, &expected, Packing::Tree);

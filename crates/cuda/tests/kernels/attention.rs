@@ -151,10 +151,6 @@ fn reference(laid: &Laid, s: &Sizes, q: &[f64], kv: &[f64]) -> (Vec<f64>, Vec<f6
     (out, lse)
 }
 
-fn wide(x: &[f32]) -> Vec<f64> {
-    x.iter().map(|&v| f64::from(v)).collect()
-}
-
 #[test]
 fn attention_and_its_derivatives_are_by_definition() {
     [NO_WINDOW, 33, 1].into_iter().for_each(attention_with_a_window_is_by_definition);
@@ -286,6 +282,8 @@ struct Rows<T> {
     q_norm: Vec<T>,
     k_norm: Vec<T>,
     normed: bool,
+    /// The numbers of a head that are rotated, by these angles.
+    rotary: usize,
     angles: Vec<f32>,
 }
 
@@ -303,9 +301,13 @@ impl Rows<f32> {
             if self.normed { round((f64::from(*v) * scale * f64::from(*w + OFFSET)) as f32) } else { *v }
         };
         let head: Vec<f32> = from.iter().zip(norm).map(normed).collect();
-        let (cos, sin) = self.angles[POSITIONS[row] as usize * size..][..size].split_at(size / 2);
+        let (turned, half) = (self.rotary, self.rotary / 2);
+        let (cos, sin) = self.angles[POSITIONS[row] as usize * turned..][..turned].split_at(half);
         let turned = |i: usize| {
-            let (pair, half) = (i % (size / 2), size / 2);
+            if i >= 2 * half {
+                return head[i];
+            }
+            let pair = i % half;
             let (c, s) = (cos[pair], sin[pair]);
             round(if i < half { head[i] * c - head[i + half] * s } else { head[i] * c + head[pair] * s })
         };
@@ -332,7 +334,7 @@ impl Rows<f32> {
 
     fn in_16_bits(&self) -> Rows<u16> {
         let [qkv, q_norm, k_norm] = [&self.qkv, &self.q_norm, &self.k_norm].map(|v| to_bf16(v));
-        Rows { qkv, q_norm, k_norm, normed: self.normed, angles: self.angles.clone() }
+        Rows { qkv, q_norm, k_norm, normed: self.normed, rotary: self.rotary, angles: self.angles.clone() }
     }
 }
 
@@ -368,7 +370,7 @@ fn decode<T: Copy + Default + PartialEq + std::fmt::Debug>(
         let sizes: [Argument; 3] = [(heads as u32).into(), (key_heads as u32).into(), (size as u32).into()];
         let grid = [step.items.len() as u32, key_heads as u32, 1];
         let shape = Shape { grid, threads: 128, shared: shared(parts, size) };
-        let before: [Argument; 16] = [
+        let before: [Argument; 17] = [
             (&items).into(),
             (&place).into(),
             (&ranges).into(),
@@ -377,6 +379,7 @@ fn decode<T: Copy + Default + PartialEq + std::fmt::Debug>(
             NO_WINDOW.into(),
             (&slots).into(),
             (&angles).into(),
+            (rows.rotary as u32).into(),
             (&q_norm).into(),
             (&k_norm).into(),
             u32::from(rows.normed).into(),
@@ -430,14 +433,16 @@ fn decoding_in_parts_of_a_tree_equals_attention_over_all_keys_and_stores_the_row
         for (index, &[size, group]) in sizes.iter().enumerate() {
             let s = Sizes { heads: 2 * group, key_heads: 2, size };
             let weights = |seed| numbers(seed, size).iter().map(|v| 1.0 + 0.5 * v).collect::<Vec<f32>>();
-            let angle = |i: usize| (i / size % 7) as f32 * 0.3 / (1.0 + (i % (size / 2)) as f32);
-            let turn = |i: usize| if i % size < size / 2 { angle(i).cos() } else { angle(i).sin() };
+            let rotary = if index % 2 == 0 { size } else { size / 4 * 2 };
+            let angle = |i: usize| (i / rotary % 7) as f32 * 0.3 / (1.0 + (i % (rotary / 2)) as f32);
+            let turn = |i: usize| if i % rotary < rotary / 2 { angle(i).cos() } else { angle(i).sin() };
             let rows = Rows {
                 qkv: in_16_bits(&numbers(45, 4 * (s.heads + 2 * s.key_heads) * size)),
                 q_norm: in_16_bits(&weights(47)),
                 k_norm: in_16_bits(&weights(48)),
                 normed: index % 2 == 0,
-                angles: (0..590 * size).map(turn).collect(),
+                rotary,
+                angles: (0..590 * rotary).map(turn).collect(),
             };
             let row = s.heads * size;
             let width = 2 * s.key_heads * size;

@@ -4,6 +4,7 @@
 mod attention;
 mod checks;
 mod head;
+mod mixer;
 mod optimizer;
 mod pointwise;
 mod poisoned;
@@ -76,6 +77,10 @@ fn from_bf16(values: &[u16]) -> Vec<f32> {
 
 fn memory<T: Copy>(driver: &Arc<dyn Driver>, values: &[T]) -> Memory<T> {
     Memory::from(driver, values).expect("memory")
+}
+
+fn wide(x: &[f32]) -> Vec<f64> {
+    x.iter().map(|&v| f64::from(v)).collect()
 }
 
 fn close(found: &[f32], wanted: &[f64], tolerance: f64, what: &str) {

@@ -89,10 +89,6 @@ fn norm(x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
     x.iter().zip(weight).map(|(v, w)| v * scale * (f64::from(OFFSET) + w)).collect()
 }
 
-fn wide(x: &[f32]) -> Vec<f64> {
-    x.iter().map(|&v| f64::from(v)).collect()
-}
-
 /// d (Σ dy f(x)) / dx by central differences.
 fn derivative(x: &[f64], dy: &[f64], f: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
     let loss = |x: &[f64]| f(x).iter().zip(dy).map(|(y, d)| y * d).sum::<f64>();
@@ -218,10 +214,15 @@ fn heads_are_normed_inside_wider_rows() {
 
 #[test]
 fn rotation_is_by_definition_and_goes_back() {
+    // All of a head, or its first quarter.
+    [16, 4].into_iter().for_each(rotation_of_so_many_numbers_is_by_definition);
+}
+
+fn rotation_of_so_many_numbers_is_by_definition(rotary: usize) {
     let (rows, heads, size, stride) = (4usize, 3usize, 16usize, 50usize);
     let x = numbers(10, rows * stride);
     let positions = [0u32, 7, 2, 9];
-    let half = size / 2;
+    let half = rotary / 2;
     let angle =
         |position: u32, pair: usize| f64::from(position) * 10_000f64.powf(-(pair as f64) / half as f64);
     let table: Vec<f32> = (0..10u32)
@@ -241,6 +242,7 @@ fn rotation_is_by_definition_and_goes_back() {
                 (heads as u32).into(),
                 (stride as u32).into(),
                 (size as u32).into(),
+                (rotary as u32).into(),
                 sign.into(),
                 (count as u32).into(),
             ]
@@ -264,6 +266,8 @@ fn rotation_is_by_definition_and_goes_back() {
                     "turned",
                 );
             }
+            let rest = r * stride + h * size + rotary..r * stride + (h + 1) * size;
+            assert_eq!(turned[rest.clone()], x[rest]);
         }
     }
 }

@@ -16,8 +16,9 @@ use super::team::{Shared, Team};
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
 use crate::backend::{Backend, FillFn, Lane, NormalFn, Rollout, Store, Work};
-use crate::cache::numbers_per_token;
+use crate::cache::{numbers_per_token, state_pages};
 use crate::config::Config;
+use crate::engine::Precision;
 use crate::engine::device::Products;
 use crate::error::Error;
 use crate::executor::Head;
@@ -273,6 +274,10 @@ impl Backend for CpuBackend {
 
     fn check(&self) -> Result<(), Error> {
         Ok(())
+    }
+
+    fn state_pages(&self) -> usize {
+        state_pages(&self.config, Precision::F32)
     }
 
     fn cached_tokens(&self, executors: usize, _: &Rollout) -> usize {

@@ -28,7 +28,7 @@ use crate::executor::{Holds, Memory};
 use crate::layout::Span;
 use crate::rope::Rope;
 use crate::sampling::Drawn;
-use crate::segments::{Chunk, Stretch};
+use crate::segments::Chunk;
 
 /// Scratch of one thread.
 #[derive(Default)]
@@ -187,12 +187,7 @@ impl Memory for CpuExecutor {
         lists.stretches.clone_from(&chunk.stretches);
         lists.nodes.clone_from(&chunk.nodes);
         lists.previous.clear();
-        for Stretch { rows, parent, .. } in &chunk.stretches {
-            lists
-                .previous
-                .push(parent.map_or(u32::MAX, |parent| chunk.stretches[parent].rows.end as u32 - 1));
-            lists.previous.extend(rows.start as u32..rows.end as u32 - 1);
-        }
+        lists.previous.extend(chunk.previous());
         lists.query_positions.clear();
         let positions = chunk.predicting.rows.iter().map(|&row| chunk.positions[row as usize]);
         lists.query_positions.extend(positions);

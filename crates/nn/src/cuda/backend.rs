@@ -18,7 +18,7 @@ use super::replica::Replica;
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
 use crate::backend::{Backend, FillFn, GraphCounts, Lane, NormalFn, Rollout, Store, Work};
-use crate::cache::{PAGE, numbers_per_token};
+use crate::cache::{PAGE, numbers_per_token, state_pages};
 use crate::config::Config;
 use crate::engine::Precision;
 use crate::error::Error;
@@ -47,7 +47,7 @@ pub(crate) struct CudaBackend {
 
 /// The tables of angles for [`ROPES`]: by position, cosines and then sines.
 fn angles(config: &Config, positions: usize) -> [Vec<f32>; 3] {
-    let (rope, half) = (Rope::new(config, positions), config.head_dim / 2);
+    let (rope, half) = (Rope::new(config, positions), config.rotary_dim() / 2);
     let (one, zero) = (vec![1.0; half], vec![0.0; half]);
     let mut tables = rope_tables(config).into_iter();
     ROPES.map(|of| {
@@ -85,7 +85,7 @@ impl CudaBackend {
         let (rows, count) = (angles(config, positions), gpus.len());
         let replica = |(place, (number, driver))| {
             let named = (count > 1).then_some(number);
-            Replica::new(driver, named, (place, count), layout, precision, moments, exact, &rows)
+            Replica::new(driver, named, (place, count), config, layout, precision, moments, exact, &rows)
         };
         let replicas = gpus.into_iter().enumerate().map(replica).collect::<Result<_, _>>()?;
         Ok(CudaBackend { config: config.clone(), positions, precision, exact, replicas, accumulated: false })
@@ -184,6 +184,10 @@ impl Backend for CudaBackend {
         self.replicas.iter().try_for_each(|replica| replica.stream.check())
     }
 
+    fn state_pages(&self) -> usize {
+        state_pages(&self.config, self.precision)
+    }
+
     fn cached_tokens(&self, executors: usize, rollout: &Rollout) -> usize {
         let room = self.replicas[..executors].iter().map(Replica::room).min().unwrap_or(0);
         PAGE * needs::cached_pages(&self.config, self.precision, self.exact, rollout, room)
@@ -192,7 +196,9 @@ impl Backend for CudaBackend {
     fn fits(&self, executors: usize, rollout: &Rollout) -> bool {
         let Rollout { samples, cached_tokens, .. } = *rollout;
         let rollout = Rollout { samples: samples.min(cached_tokens / PAGE), ..*rollout };
-        let cached = needs::bytes_of(self.precision, cached_tokens * numbers_per_token(&self.config));
+        let pages =
+            needs::pages_with_states(&self.config, self.precision, &rollout, cached_tokens.div_ceil(PAGE));
+        let cached = needs::bytes_of(self.precision, pages * PAGE * numbers_per_token(&self.config));
         let wanted = cached + needs::rollout_bytes(&self.config, self.precision, self.exact, &rollout);
         self.replicas[..executors].iter().all(|replica| wanted <= replica.free_bytes())
     }

@@ -70,6 +70,15 @@ impl Buffer {
         }
     }
 
+    /// Grows to at least `len` and keeps its content.
+    pub(super) fn extend(&mut self, stream: &Stream, precision: Precision, len: usize, purpose: Purpose) {
+        if len > self.len() {
+            let longer = Buffer::new(stream, precision, len, purpose);
+            stream.copy(self.at(0), longer.at(0), self.bytes(self.len()));
+            *self = longer;
+        }
+    }
+
     /// The address of number `index`. Without memory it is null; the stream then has a failure and ignores further work.
     pub(super) fn at(&self, index: usize) -> Address {
         match &self.0 {

@@ -66,14 +66,14 @@ impl Draws {
 }
 
 impl Decoding {
-    /// Applies changes, builds the next step and transfers its lists.
-    pub(super) fn begin(&mut self, stream: &Stream, changes: &DecodeChanges) {
+    /// Applies changes, builds the next step and transfers its lists, with those of sequences' states if there are any.
+    pub(super) fn begin(&mut self, stream: &Stream, changes: &DecodeChanges, has_states: bool) {
         if let StepTokens::Known(_) = changes.tokens {
             self.results.pending.clear();
         }
         self.step.begin(changes);
         let lists;
-        (self.bucket, self.items, lists) = self.lists.stage_step(stream, &self.step, changes);
+        (self.bucket, self.items, lists) = self.lists.stage_step(stream, &self.step, changes, has_states);
         if let Some(results) = &self.draws.results {
             // Tokens that the host has not read, before they are overwritten: a copy of 32-bit words, which never become numbers.
             let Lists { words, sampled, tokens, .. } = &self.lists;

@@ -4,12 +4,15 @@ mod attention;
 mod decoding;
 mod head;
 mod linear;
+mod mixer;
 mod norms;
 mod rows;
 
+use mixer::MixerScratch;
+
 use std::sync::Arc;
 
-use fgrpo_cuda::{Argument, Matrix, Numbers, Product, Shape};
+use fgrpo_cuda::{Address, Argument, Matrix, Numbers, Product, Shape};
 
 use super::buffer::Buffer;
 use super::decoding::Decoding;
@@ -19,8 +22,9 @@ use super::lists::{List, Lists};
 use super::needs::{LOGITS, MOVED, ROPES, SUMMED_ROWS, pass_logits};
 use super::stream::{Purpose, Stream};
 use super::weights::Weights;
+use crate::config::Config;
 use crate::engine::Precision;
-use crate::executor::{Holds, Memory, MixerOps};
+use crate::executor::{Holds, Memory};
 use crate::families::Theta;
 use crate::layout::Write;
 use crate::segments::Chunk;
@@ -52,6 +56,11 @@ pub(crate) struct CudaExecutor {
     /// Buffers for compacting rows: of activations, and of statistics.
     moved: Buffer,
     moved_full: Buffer,
+    /// Inputs that the convolution of a recurrent mixer sees, if there is one.
+    taps: Option<usize>,
+    /// How many of a head's numbers rotary embedding turns.
+    rotary: usize,
+    mixer: MixerScratch,
     pub(super) graphs: Graphs,
 }
 
@@ -66,15 +75,18 @@ enum Columns<'a> {
     /// Rows of activations.
     Of(&'a Buffer),
     /// Rows in f32.
-    Full(&'a Buffer),
+    Full(Address),
     /// `dy x scale`.
     Norm { x: &'a Buffer, scale: &'a Buffer, dy: &'a Buffer },
+    /// Of a convolution along paths, whose `sizes` are channels, inputs that it sees, and the width of a row of `x`.
+    Filter { x: &'a Buffer, previous: Address, dy: &'a Buffer, sizes: [u32; 3] },
 }
 
 impl CudaExecutor {
     /// `angles` are the tables.
     pub(super) fn new(
         stream: Arc<Stream>,
+        config: &Config,
         precision: Precision,
         exact: bool,
         angles: &[Vec<f32>; 3],
@@ -98,6 +110,12 @@ impl CudaExecutor {
             values,
             moved,
             moved_full,
+            taps: config
+                .linear_attention
+                .filter(|_| config.is_recurrent())
+                .map(|of| of.linear_conv_kernel_dim),
+            rotary: config.rotary_dim(),
+            mixer: MixerScratch::default(),
             graphs,
         };
         executor.set_angles(angles);
@@ -128,6 +146,7 @@ impl CudaExecutor {
         for buffer in [logits, parts, delta, partials, shares, low_rank, moved, moved_full] {
             *buffer = Buffer::default();
         }
+        self.mixer = MixerScratch::default();
     }
 
     /// The 16 bytes of a row of activations that a thread takes at a time: how many there are.
@@ -201,6 +220,10 @@ impl CudaExecutor {
                 let arguments = args![x, scale, dy, &self.partials, count, of, each];
                 self.stream.launch(kernel!(self.precision, "rms_norm_weight"), shape, arguments);
             }
+            Columns::Filter { x, previous, dy, sizes: [channels, taps, stride] } => {
+                let arguments = args![x, previous, dy, &self.partials, channels, taps, stride, count, each];
+                self.stream.launch(kernel!(self.precision, "convolve_weight"), shape, arguments);
+            }
         }
         let shape = Shape::covering(width, 128);
         self.stream.launch("add_partials", shape, args![&self.partials, to, blocks as u32, of]);
@@ -227,7 +250,7 @@ impl Memory for CudaExecutor {
     }
 
     fn stage(&mut self, chunk: &Chunk, slots: &[u32], lists: &mut Lists) {
-        lists.stage(&self.stream, chunk, slots, self.exact);
+        lists.stage(&self.stream, chunk, slots, self.exact, self.taps);
     }
 
     fn first_non_finite(&mut self, len: usize, x: &Buffer) -> Option<(usize, f32)> {
@@ -235,11 +258,10 @@ impl Memory for CudaExecutor {
     }
 }
 
-/// None of them: models with these are refused.
-impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor {}
-
 /// Keys and values by slot: per layer, rows as the key/value projection makes them.
 #[derive(Default)]
 pub(crate) struct Cache {
     layers: Vec<Buffer>,
+    /// States by node, in f32: per layer that has one, of all heads, then the convolution's inputs, the latest first.
+    states: Vec<Buffer>,
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use fgrpo_cuda::{Address, Memory};
 
 use super::messages::Messages;
+use super::paths::Paths;
 use super::stream::{Purpose, Stream};
 use crate::decoding::Step;
 use crate::executor::{DecodeChanges, Rows, StepTokens};
@@ -123,6 +124,8 @@ pub(crate) struct Lists {
     pub(super) distinct: List,
     pub(super) starts: List,
     pub(super) order: List,
+    /// For recurrent mixers, where there are any.
+    pub(super) paths: Paths,
 }
 
 impl Lists {
@@ -130,8 +133,15 @@ impl Lists {
         if rows == Rows::All { &self.all } else { &self.predicting }
     }
 
-    /// The lists of a pass over a chunk, with those of attention in decoding's bits if it is `exact`.
-    pub(super) fn stage(&mut self, stream: &Stream, chunk: &Chunk, slots: &[u32], exact: bool) {
+    /// The lists of a pass over a chunk, with those of attention in decoding's bits if it is `exact`, and those of recurrent mixers whose convolution sees `taps` inputs.
+    pub(super) fn stage(
+        &mut self,
+        stream: &Stream,
+        chunk: &Chunk,
+        slots: &[u32],
+        exact: bool,
+        taps: Option<usize>,
+    ) {
         let words = &mut self.words;
         words.clear();
         self.tokens = words.put(chunk.tokens.iter().copied());
@@ -156,6 +166,7 @@ impl Lists {
         starts.push(keys as u32);
         self.starts = words.put(starts);
         self.order = words.put(order);
+        self.paths = taps.map_or_else(Paths::default, |taps| Paths::put(words, chunk, taps));
         words.stage(stream);
     }
 }
@@ -392,6 +403,7 @@ impl Lists {
         stream: &Stream,
         step: &Step,
         changes: &DecodeChanges,
+        has_states: bool,
     ) -> (Bucket, Items, DrawLists) {
         let [mut place, mut starts] = [const { Vec::new() }; 2];
         let (mut items, mut ranges, mut parts) = (Vec::new(), Vec::new(), 0u32);
@@ -427,6 +439,8 @@ impl Lists {
         self.all = Plan { positions: self.positions, ..Plan::default() };
         self.slots = words.put_padded(step.slots.iter().copied(), bucket.rows, NO_ROW);
         let draws = DrawLists::put(words, &changes.draws, step.rows(), bucket.rows, bucket.draws);
+        self.paths =
+            if has_states { Paths::put_step(words, &step.states, bucket.rows) } else { Paths::default() };
         let items = Items {
             items: words.put_padded(items.into_iter().flatten(), 4 * bucket.items, 0),
             place: words.put_padded(place, bucket.items, 0),

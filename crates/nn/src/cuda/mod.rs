@@ -15,6 +15,7 @@ pub(crate) mod lists;
 mod messages;
 pub(crate) mod moments;
 pub(crate) mod needs;
+pub(crate) mod paths;
 mod quantized;
 pub(crate) mod replica;
 mod sequence;

@@ -3,13 +3,14 @@
 use super::lists::{ITEM_KEYS, PASS_PARTS, bucket};
 use crate::activations::{activations, largest, prefill};
 use crate::backend::Rollout;
-use crate::cache::{PAGE, numbers_per_token};
+use crate::cache::{PAGE, numbers_per_token, pages_of_keys, state_pages};
 use crate::config::Config;
 use crate::decoder::Keep;
 use crate::engine::Precision;
 use crate::families::Theta;
 use crate::layout::Layout;
 use crate::quantized::{BaseFormat, NF4, dynamic_map};
+use crate::segments::STRETCH;
 
 /// Rows of a column that a block sums.
 pub(super) const SUMMED_ROWS: usize = 256;
@@ -39,10 +40,49 @@ pub(crate) fn pass_logits(memory: Option<u64>) -> usize {
     LOGITS.max((memory.unwrap_or(0) / 64) as usize)
 }
 
-/// The index lists of a pass over so many rows: about 20 words a row. For exact attention of all layers but the last, and of that, `exact_parts` parts each:
+/// Numbers of states that a recurrent mixer's passes keep at the same time, in f32: 256 MiB. Heads whose states are more take turns.
+const MIXER_NUMBERS: usize = 1 << 26;
+
+/// How many of `heads` heads, of which each takes `each` numbers, are computed at the same time.
+pub(crate) fn mixer_heads(heads: usize, each: usize) -> usize {
+    (MIXER_NUMBERS / each.max(1)).clamp(1, heads)
+}
+
+/// Numbers that recurrent mixers take besides activations in passes over so many rows: a state, and in the backward pass its derivative, for each stretch, which no run is
+/// shorter than by much.
+pub(crate) fn mixer_numbers(config: &Config, rows: usize, trains: bool) -> usize {
+    let Some(of) = config.linear_attention.filter(|_| config.is_recurrent() && rows > 0) else { return 0 };
+    let stretches = rows.div_ceil(STRETCH);
+    let (heads, each) = match trains {
+        true => {
+            (of.linear_num_key_heads, of.head_state() * (3 * stretches + 2) + rows * of.linear_value_head_dim)
+        }
+        false => (of.linear_num_value_heads, of.head_state() * stretches.div_ceil(4)),
+    };
+    // With each row's gates, lengths, and derivatives.
+    let (values, keys) = (of.linear_num_value_heads, of.linear_num_key_heads);
+    mixer_heads(heads, each) * each + rows * (if trains { 6 } else { 2 } * values + 2 * keys)
+}
+
+/// Pages of keys and values whose memory a cache of so many takes at most, with the recurrent states: both are made for the most that they can be.
+pub(crate) fn pages_with_states(
+    config: &Config,
+    precision: Precision,
+    rollout: &Rollout,
+    pages: usize,
+) -> usize {
+    let state = state_pages(config, precision);
+    let keys = pages_of_keys(pages, state, rollout.prompt_tokens + rollout.new_tokens);
+    // A sequence has a page at least; each sample has one, and where two part there is another.
+    let sequences = (pages / (1 + state)).min(2 * rollout.samples + rollout.prompts);
+    keys + sequences * state
+}
+
+/// The index lists of a pass over so many rows: about 20 words a row, and six more for recurrent mixers. For exact attention of all layers but the last, and of that, `exact_parts` parts each:
 /// its number and its share of an item, of its place and of its slots: about 4 words.
-pub(crate) fn listed(rows: usize, exact_parts: usize) -> u64 {
-    4 * (20 * rows + 2 * 4 * exact_parts).next_power_of_two() as u64
+pub(crate) fn listed(config: &Config, rows: usize, exact_parts: usize) -> u64 {
+    let words = if config.is_recurrent() { 26 } else { 20 };
+    4 * (words * rows + 2 * 4 * exact_parts).next_power_of_two() as u64
 }
 
 /// What layers rotate by: without rotary embedding, by the angle 0.
@@ -77,8 +117,9 @@ pub(crate) fn prefilled_parts(exact: bool, rollout: &Rollout) -> usize {
 pub(crate) fn rollout_bytes(config: &Config, precision: Precision, exact: bool, rollout: &Rollout) -> u64 {
     let prefilled = prefilled_parts(exact, rollout);
     bytes_of(precision, rollout_buffers(config, rollout).iter().sum())
+        + 4 * mixer_numbers(config, rollout.prefilled(), false) as u64
         + 4 * sampled_logits(config, rollout) as u64
-        + listed(rollout.prefilled(), prefilled)
+        + listed(config, rollout.prefilled(), prefilled)
         + decoding(config, rollout, prefilled)
 }
 
@@ -113,6 +154,7 @@ pub(crate) fn cached_pages(
     let fits = |pages: usize| {
         let rollout =
             Rollout { samples: rollout.samples.min(pages), cached_tokens: PAGE * pages, ..*rollout };
+        let pages = pages_with_states(config, precision, &rollout, pages);
         rollout_bytes(config, precision, exact, &rollout) + pages as u64 * page <= room
     };
     let (mut fitting, mut most) = (0, usize::try_from(room / page).unwrap_or(usize::MAX));

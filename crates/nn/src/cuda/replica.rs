@@ -17,6 +17,7 @@ use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
 use crate::backend::{GraphCounts, Lane, Store, Work};
+use crate::config::Config;
 use crate::engine::Precision;
 use crate::error::Error;
 use crate::layout::{Layout, Span};
@@ -62,6 +63,7 @@ impl Replica {
         driver: Arc<dyn Driver>,
         gpu: Option<usize>,
         (place, replicas): (usize, usize),
+        config: &Config,
         layout: &Layout,
         precision: Precision,
         moments: Precision,
@@ -70,7 +72,7 @@ impl Replica {
     ) -> Result<Replica, Error> {
         let graphs = Graphs::new(graphs::wanted()?);
         let stream = Arc::new(Stream::new(driver, gpu));
-        let executor = CudaExecutor::new(Arc::clone(&stream), precision, exact, angles, graphs);
+        let executor = CudaExecutor::new(Arc::clone(&stream), config, precision, exact, angles, graphs);
         let partials = stream.allocate(NORM_BLOCKS, Purpose::Model);
         let weights = match layout.base {
             None => Weights::zeros(&stream, precision, layout.len),

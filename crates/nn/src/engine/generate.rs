@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use super::adapters::unmerged;
-use super::{EngineOn, Precision, Worker};
+use super::{EngineOn, Worker};
 use crate::backend::{Backend, Lane, Rollout, Work};
-use crate::cache::{KEPT_BYTES, PAGE, state_pages};
+use crate::cache::{KEPT_BYTES, PAGE, pages_of_keys};
 use crate::error::Error;
 use crate::executor::AttentionOps;
 use crate::generate::{self, Completion, Fed, Feed, Generator, Job, Prompt, Request, StopFn, UniformFn};
@@ -53,8 +53,7 @@ impl<D: Backend> EngineOn<D> {
         on_done: &mut dyn FnMut(Completion) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         sampling.check()?;
-        let (executors, state) =
-            (self.backend.fed_executors(), state_pages(&self.decoder.config, Precision::F32));
+        let (executors, state) = (self.backend.fed_executors(), self.backend.state_pages());
         let working = AtomicUsize::new(executors);
         let uniform = |prompt: usize, sample: usize, position: usize| feed.uniform(prompt, sample, position);
         let ended = |prompt: usize, tokens: &[u32]| feed.ended(prompt, tokens);
@@ -93,8 +92,7 @@ impl<D: Backend> EngineOn<D> {
         request: &Request<'_>,
         on_done: &mut dyn FnMut(Completion) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let (sampling, executors, state) =
-            (request.sampling, shares.len(), state_pages(&self.decoder.config, Precision::F32));
+        let (sampling, executors, state) = (request.sampling, shares.len(), self.backend.state_pages());
         let (reach, needed) = match request.feed {
             Some(_) => (longest, generate::pages_needed(state, longest, 1, 1) + 1),
             None => (
@@ -168,9 +166,11 @@ impl<D: Backend> EngineOn<D> {
             let Lane { executor, weights, factors, .. } = lane;
             let parameters = decoder.parameters(weights, factors.zip(unmerged));
             let most_slots = match request.feed {
+                // The same for all requests, whose keys and values stay.
                 Some(_) => limit * PAGE,
-                None => generate::slots_needed(jobs).min(limit * PAGE),
+                None => generate::slots_needed(jobs).min(PAGE * pages_of_keys(limit, state, reach)),
             };
+            tree.state_pages = state;
             if tree.keep {
                 tree.limit = limit;
             }

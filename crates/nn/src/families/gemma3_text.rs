@@ -1,10 +1,10 @@
-//! Gemma 3, text alone: norms before and after attention and MLP, by `1 + weight`, of each head's query and key, too; a window with frequencies of its own in most
+//! Gemma 3, the text part; a checkpoint's vision tower is left out. Norms before and after attention and MLP, by `1 + weight`, of each head's query and key, too; a window with frequencies of its own in most
 //! layers; GELU; an embedding that is scaled.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Activation, Family, Layer, Norms, QkNorm, Theta, llama};
+use super::{Activation, Family, Layer, Norms, QkNorm, Theta, Whole, llama};
 use crate::config::fields::Fields;
 use crate::config::{Config, LayerType, RopeScaling};
 use crate::error::Error;
@@ -41,6 +41,15 @@ pub(super) const FAMILY: Family = Family {
         own["rope_local_base_freq"] = json!(config.rope_local_base_freq.unwrap_or(config.rope_theta));
         own
     },
+    whole: Some(Whole {
+        model_type: "gemma3",
+        left_out: &[
+            "vision_tower.",
+            "multi_modal_projector.",
+            "model.vision_tower.",
+            "model.multi_modal_projector.",
+        ],
+    }),
     norm_offset: 1.0,
     embedding_scale: |config| (config.hidden_size as f64).sqrt() as f32,
     layer: |config, layer| Layer {

@@ -13,7 +13,7 @@ use fgrpo_nn::{
 use crate::device::device;
 use crate::generation::{Samples, fed, sample};
 use crate::lora::adapted;
-use crate::reference::{GEMMA, MISTRAL, Numbers, configs, engine_with_base, seven_heads};
+use crate::reference::{GEMMA, MISTRAL, Numbers, QWEN3_5, configs, engine_with_base, seven_heads};
 
 fn emulated(precision: Precision, exact: bool) -> Device {
     match device(1) {
@@ -137,6 +137,7 @@ fn compare_all(device: &dyn Fn(Precision, bool) -> Device, models: &[(Precision,
             "gemma, adapters" => with_adapters(engine(GEMMA, 8, None, &device)),
             "gemma, nf4" => with_adapters(engine(GEMMA, 256, Some(BaseFormat::Nf4), &device)),
             "mistral" => engine(MISTRAL, 64, None, &device),
+            "qwen3.5" => engine(QWEN3_5, 8, None, &device),
             "qwen3, nf4, odd head size" => with_adapters(engine(1, 10, Some(BaseFormat::Nf4), &device)),
             _ => panic!("{model}"),
         }
@@ -158,13 +159,13 @@ fn compare_all(device: &dyn Fn(Precision, bool) -> Device, models: &[(Precision,
 
 #[test]
 fn sampled_scored_and_trained_log_probabilities_have_the_same_bits_in_f32() {
-    let models = ["qwen3, adapters", "qwen3, nf4, odd head size", "gemma, adapters"];
+    let models = ["qwen3, adapters", "qwen3, nf4, odd head size", "gemma, adapters", "qwen3.5"];
     compare_all(&emulated, &models.map(|model| (Precision::F32, model)));
 }
 
 #[test]
 fn sampled_scored_and_trained_log_probabilities_have_the_same_bits_in_bf16() {
-    let models = ["qwen2", "qwen2, seven heads", "qwen2, nf4", "mistral", "gemma, nf4"];
+    let models = ["qwen2", "qwen2, seven heads", "qwen2, nf4", "mistral", "gemma, nf4", "qwen3.5"];
     compare_all(&emulated, &models.map(|model| (Precision::Bf16, model)));
 }
 

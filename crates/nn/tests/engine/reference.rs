@@ -114,40 +114,35 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
         ..window.clone()
     };
     configs.push(("gemma3_text, a window in one layer", gemma));
-    // The tests of emulated GPUs compare with these on the processor.
-    if !cfg!(feature = "cuda-emulator") {
-        let (linear, full) = (LayerType::LinearAttention, LayerType::FullAttention);
-        let sizes = GatedDeltaNet {
-            linear_conv_kernel_dim: 4,
-            linear_key_head_dim: 9,
-            linear_value_head_dim: 7,
-            linear_num_key_heads: 3,
-            linear_num_value_heads: 6,
-        };
-        let qwen = Config {
-            architecture: Architecture::Qwen3_5Text,
-            sliding_window: None,
-            // A norm of nearly nothing would make much of rounding.
-            rms_norm_eps: 5e-2,
-            layer_types: vec![linear, full],
-            head_dim: 8,
-            partial_rotary_factor: Some(0.5),
-            linear_attention: Some(sizes),
-            ..window
-        };
-        configs.push(("qwen3_5_text, a recurrent layer first", qwen.clone()));
-        let last = Config {
-            layer_types: vec![full, linear],
-            tie_word_embeddings: false,
-            linear_attention: Some(GatedDeltaNet {
-                linear_conv_kernel_dim: 2,
-                linear_num_key_heads: 2,
-                ..sizes
-            }),
-            ..qwen
-        };
-        configs.push(("qwen3_5_text, untied, a recurrent layer last", last));
-    }
+    let (linear, full) = (LayerType::LinearAttention, LayerType::FullAttention);
+    // GPUs take multiples of four.
+    let [key, value] = if cfg!(feature = "cuda-emulator") { [12, 8] } else { [9, 7] };
+    let sizes = GatedDeltaNet {
+        linear_conv_kernel_dim: 4,
+        linear_key_head_dim: key,
+        linear_value_head_dim: value,
+        linear_num_key_heads: 3,
+        linear_num_value_heads: 6,
+    };
+    let qwen = Config {
+        architecture: Architecture::Qwen3_5Text,
+        sliding_window: None,
+        // A norm of nearly nothing would make much of rounding.
+        rms_norm_eps: 5e-2,
+        layer_types: vec![linear, full],
+        head_dim: 8,
+        partial_rotary_factor: Some(0.5),
+        linear_attention: Some(sizes),
+        ..window
+    };
+    configs.push(("qwen3_5_text, a recurrent layer first", qwen.clone()));
+    let last = Config {
+        layer_types: vec![full, linear],
+        tie_word_embeddings: false,
+        linear_attention: Some(GatedDeltaNet { linear_conv_kernel_dim: 2, linear_num_key_heads: 2, ..sizes }),
+        ..qwen
+    };
+    configs.push(("qwen3_5_text, untied, a recurrent layer last", last));
     configs
 }
 
@@ -159,11 +154,13 @@ pub(crate) fn with_recurrent(index: usize) -> Vec<(&'static str, Config)> {
     [all.swap_remove(index)].into_iter().chain(recurrent).collect()
 }
 
-/// Mistral's and Gemma 3's places among the configurations.
+/// Mistral's, Gemma 3's and Qwen3.5's places among the configurations.
 #[cfg(feature = "cuda-emulator")]
 pub(crate) const MISTRAL: usize = 6;
 #[cfg(feature = "cuda-emulator")]
 pub(crate) const GEMMA: usize = 7;
+#[cfg(feature = "cuda-emulator")]
+pub(crate) const QWEN3_5: usize = 8;
 
 /// Seven query heads of 64 numbers on a key head, which tensor cores take in bf16, also while decoding.
 #[cfg(feature = "cuda-emulator")]

@@ -24,9 +24,6 @@ pub(crate) const CASES: [&str; 14] = [
     "qwen3_5_text",
 ];
 
-/// The case of a model that a GPU refuses by this name.
-pub(crate) const NOT_ON_GPUS: &str = "qwen3_5_text";
-
 /// The folder of the golden files.
 pub(crate) fn folder() -> PathBuf {
     // From this crate and from its neighbours, whose tests use the files too. Cargo names the folder while tests run; a test that was carried to another

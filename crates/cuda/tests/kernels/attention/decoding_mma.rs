@@ -36,7 +36,8 @@ fn attend(step: &Step, s: &Sizes, kernel: &'static str, q: &[u16], cache: &[u16]
         q_norm: vec![0; s.size],
         k_norm: vec![0; s.size],
         normed: false,
-        angles: (0..256 * s.size).map(|i| f32::from(u8::from(i % s.size < s.size / 2))).collect(),
+        rotary: 0,
+        angles: vec![0.0],
     };
     decode(step, s, kernel, "decode_merge_bf16", &rows, cache).0
 }

@@ -142,8 +142,9 @@ impl AttentionOps<Buffer, Cache, Lists> for CudaExecutor {
     }
 
     fn shrink_cache(&mut self, cache: &mut Cache, bytes: usize) {
-        if cache.layers.iter().map(|layer| layer.bytes(layer.len())).sum::<usize>() > bytes {
-            cache.layers.clear();
+        let held = cache.layers.iter().chain(&cache.states);
+        if held.map(|buffer| buffer.bytes(buffer.len())).sum::<usize>() > bytes {
+            *cache = Cache::default();
         }
     }
 

@@ -75,7 +75,7 @@ impl DecodeOps<Buffer, Weights, Cache, Lists> for CudaExecutor {
     const RUNS_AHEAD: bool = true;
 
     fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Decoding) {
-        decoding.begin(&self.stream, changes);
+        decoding.begin(&self.stream, changes, self.taps.is_some());
         let ahead = matches!(changes.tokens, StepTokens::Sampled(_));
         self.graphs.begin(&self.stream, decoding.bucket, ahead);
     }
@@ -110,10 +110,10 @@ impl DecodeOps<Buffer, Weights, Cache, Lists> for CudaExecutor {
             [items, place, ranges, lists.positions, starts, lists.slots].map(|list| words.at(list, 0));
         let (normed, [h, k, e]) = (u32::from(of.q_norm.is_some()), [queries, keys, size].map(|n| n as u32));
         let ([q_norm, k_norm], offset, eps) = ([of.q_norm, of.k_norm].map(norm), of.offset, of.eps);
-        let to = &self.parts;
+        let (to, rotary) = (&self.parts, self.rotary as u32);
         let arguments = args![
-            items, place, ranges, positions, starts, window, slots, angles, q_norm, k_norm, normed, offset,
-            eps, qkv, cache, to, h, k, e, scale
+            items, place, ranges, positions, starts, window, slots, angles, rotary, q_norm, k_norm, normed,
+            offset, eps, qkv, cache, to, h, k, e, scale
         ];
         // Blocks run in any order, so rows that attend to keys which others of them store do so once all are there.
         for _ in 0..if decoding.reads_its_own() { 2 } else { 1 } {

@@ -75,7 +75,7 @@ impl NormOps<Buffer, Weights, Buffer> for CudaExecutor {
             args![weights.at(weight.offset), offset, raw, scale, dx.at(first), &shares, n, stride, e, all];
         self.stream.launch(kernel!(self.precision, "head_norm_backward"), warp_shape(each), arguments);
         if let Some(gradient) = gradient {
-            self.sum_columns(Columns::Full(&shares), each, size, gradient.at(weight.offset).into());
+            self.sum_columns(Columns::Full(shares.at(0)), each, size, gradient.at(weight.offset).into());
         }
         self.shares = shares;
     }

@@ -91,10 +91,10 @@ impl RowOps<Buffer, Weights, Buffer, Lists> for CudaExecutor {
     fn rotate(&mut self, rotation: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
         let HeadRows { rows: count, first, stride, count: per_row, size } = heads;
         let positions = lists.words.at(lists.plan(rows).positions, 0);
-        let pairs = count * per_row * size / 2;
-        let [n, stride, size, all] = [per_row, stride, size, pairs].map(|n| n as u32);
+        let pairs = count * per_row * self.rotary / 2;
+        let [n, stride, size, rotary, all] = [per_row, stride, size, self.rotary, pairs].map(|n| n as u32);
         let angles = self.table(Some(rotation.theta));
-        let arguments = args![angles, positions, x.at(first), n, stride, size, rotation.sign, all];
+        let arguments = args![angles, positions, x.at(first), n, stride, size, rotary, rotation.sign, all];
         self.stream.launch(kernel!(self.precision, "rotate"), Shape::covering(pairs, THREADS), arguments);
     }
 

@@ -16,7 +16,7 @@ use crate::cuda::backend::{NORM_BLOCKS, POSITIONS};
 use crate::cuda::moments::staged_len;
 use crate::cuda::needs as gpu;
 use crate::decoder::Keep;
-use crate::engine::device::{Precision, Products};
+use crate::engine::device::{DeviceName, Precision, Products};
 use crate::generate::pages_needed;
 use crate::layout::Layout;
 use crate::lora::{AdapterLayout, LoraConfig};
@@ -255,6 +255,13 @@ impl Needs {
                 self.kept() + (update + cache).max(rollout + self.cache)
             }
         }
+    }
+}
+
+impl DeviceName {
+    /// The batches that it samples at the same time: two on a CPU that has a thread for each.
+    pub fn batches(self, threads: usize) -> usize {
+        if self.is_gpu() { 1 } else { executors(threads) }
     }
 }
 

@@ -5,7 +5,6 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cpu::backend::executors;
 use crate::cpu::bf16::Unit;
 use crate::error::Error;
 
@@ -169,11 +168,6 @@ impl DeviceName {
     /// Whether it is a GPU.
     pub fn is_gpu(self) -> bool {
         self != DeviceName::Cpu
-    }
-
-    /// The batches that it samples at the same time: two on a CPU that has a thread for each.
-    pub fn batches(self, threads: usize) -> usize {
-        if self.is_gpu() { 1 } else { executors(threads) }
     }
 
     /// The device: the CPU with this number of threads and these products, or a GPU with this precision, moments of this number type, and `exact` or not.

@@ -13,7 +13,6 @@
 #include <atomic>
 #include <map>
 #include <mutex>
-#include <set>
 #include <unistd.h>
 
 extern "C" const Entry fgrpo_emulator_kernels[];
@@ -23,14 +22,13 @@ extern "C" void fgrpo_emulator_free(void*, size_t);
 
 using namespace fake;
 enum { SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, INVALID_PTX = 218, UNSUPPORTED_PTX = 222, INVALID_HANDLE = 400,
-       NOT_FOUND = 500, ILLEGAL_ADDRESS = 700, PEER_ENABLED = 704, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_WRONG_THREAD = 908 };
+       NOT_FOUND = 500, ILLEGAL_ADDRESS = 700, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_WRONG_THREAD = 908 };
 const int DEVICES = 2, SHARED_MEMORY = 227 << 10, DRIVER = 12000;
 const double PTX = 8.0;
 
 struct Context {
-    int device, references = 0;
+    int references = 0;
     std::atomic<int> broken{SUCCESS};
-    std::set<int> peers;
     size_t used = 0;
 };
 struct fake::Stream {
@@ -244,7 +242,6 @@ API int cuDeviceGetAttribute(int* value, int attribute, int) {
 API int cuDevicePrimaryCtxRetain(Context** context, int device) {
     ENTER();
     Lock lock(mutex);
-    contexts[device].device = device;
     contexts[device].references++;
     *context = &contexts[device];
     return SUCCESS;
@@ -265,18 +262,6 @@ API int cuCtxGetCurrent(Context** context) {
     *context = current;
     return SUCCESS;
 }
-API int cuDeviceCanAccessPeer(int* can, int one, int other) {
-    ENTER();
-    *can = one != other;
-    return SUCCESS;
-}
-API int cuCtxEnablePeerAccess(Context* other, unsigned flags) {
-    IN_CONTEXT();
-    WANT(other != current && !flags, INVALID_VALUE, "itself, or flags");
-    Lock lock(mutex);
-    return current->peers.insert(other->device).second ? SUCCESS : PEER_ENABLED;
-}
-
 API int cuStreamCreate(Stream** stream, unsigned flags) {
     IN_CONTEXT();
     WANT(flags == 1, INVALID_VALUE, "a stream that waits for the default one");
@@ -436,11 +421,6 @@ API int cuMemcpyAsync(Pointer to, Pointer from, size_t bytes, Stream* stream) {
     IN_CONTEXT();
     auto known = [&](Pointer at) { return on(current, at, bytes) || within(pinned, at, bytes); };
     WANT(known(to) && known(from), INVALID_VALUE, "neither this device's memory nor page-locked");
-    return submit_copy(__func__, stream, to, from, bytes);
-}
-API int cuMemcpyPeerAsync(Pointer to, Context* there, Pointer from, Context* here, size_t bytes, Stream* stream) {
-    IN_CONTEXT();
-    WANT(on(there, to, bytes) && on(here, from, bytes), INVALID_VALUE, "not in that device's memory");
     return submit_copy(__func__, stream, to, from, bytes);
 }
 API int cuMemsetD8Async(Pointer at, unsigned char value, size_t bytes, Stream* stream) {

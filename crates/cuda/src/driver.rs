@@ -34,9 +34,6 @@ pub struct DeviceMemory {
 }
 
 /// A device that runs kernels. Any thread may submit work; the work of [`Queue::Compute`] runs in submission order.
-///
-/// Devices that are opened together are connected: each can wait for work of the others and copy from their memory. A device is named by its index in
-/// the list of opened devices.
 pub trait Driver: Send + Sync + std::fmt::Debug {
     /// The limits of a block on this device.
     fn limits(&self) -> Limits;
@@ -98,13 +95,6 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
 
     /// Waits until the work marked with a number is done, if there is any.
     fn wait_here(&self, event: usize) -> Result<(), Error>;
-
-    /// [`Driver::wait`] for work that a connected device has marked.
-    fn wait_for(&self, queue: Queue, device: usize, event: usize) -> Result<(), Error>;
-
-    /// Copies `bytes` bytes from the memory of a connected device, in order with launches on this one. It is ordered with work of the other device only
-    /// by [`Driver::wait_for`].
-    fn copy_from(&self, device: usize, from: Address, to: Address, bytes: usize) -> Result<(), Error>;
 
     /// Waits for all work of all queues.
     fn synchronize(&self) -> Result<(), Error>;

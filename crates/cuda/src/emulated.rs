@@ -1,6 +1,6 @@
 //! The kernels on this machine's CPU. Work waits in its queue until something is read, as on a GPU, so a host that forgets to synchronise reads
-//! poison. The queues, of all connected devices, take turns at running as far as they can, so one that doesn't wait for another is found. Fresh memory
-//! is poisoned, the pages before and after every allocation are inaccessible, and a kernel's arguments must be in its device's memory.
+//! poison. The queues take turns at running as far as they can, so one that doesn't wait for another is found. Fresh memory is poisoned, the pages
+//! before and after every allocation are inaccessible, and a kernel's arguments must be in the device's memory.
 
 use crate::driver::{DeviceMemory, Driver, Queue};
 use crate::launch::{Address, Argument, Error, Launch, Limits, Shape};
@@ -9,7 +9,7 @@ use crate::product::Product;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[repr(C)]
 struct Entry {
@@ -69,31 +69,9 @@ enum Work {
     },
 }
 
-/// A planted fault, for tests of the code that must detect it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// A device is lost after this number of launches.
-    Lost {
-        /// Its place.
-        device: usize,
-        /// Launches that it still runs.
-        launches: u64,
-    },
-    /// One of every `of` calls of [`Driver::wait_for`] does nothing.
-    ForgottenWait {
-        /// Its number, from 0.
-        number: u64,
-        /// The calls that are counted.
-        of: u64,
-    },
-}
-
 /// The emulator as a device.
 pub struct Emulated {
-    /// Of all connected devices.
-    work: Arc<Mutex<Pending>>,
-    /// Its place among them.
-    place: usize,
+    work: Mutex<Pending>,
     /// Order in which a block's threads run: 0 ascending, 1 descending, others shuffled.
     order: u32,
     /// Bytes that may be allocated, and bytes that are allocated.
@@ -111,56 +89,37 @@ struct Line {
     done: u64,
 }
 
-/// The queues of all connected devices.
+/// The device's queues.
+#[derive(Default)]
 struct Pending {
-    /// Each device has one for each of its queues.
-    lines: Vec<Line>,
-    /// By device and number: a line, and the work submitted to it when it was marked.
-    events: HashMap<(usize, usize), (usize, u64)>,
+    /// By queue.
+    lines: [Line; Queue::ALL.len()],
+    /// By number: a line, and the work submitted to it when it was marked.
+    events: HashMap<usize, (usize, u64)>,
     /// How often the host has waited.
     turns: u64,
-    /// By device: kernels run so far, and the first failure.
-    launched: Vec<u64>,
-    failures: Vec<Option<Error>>,
-    fault: Option<Fault>,
-    /// Calls of `wait_for`.
-    waits: u64,
+    /// Kernels run so far.
+    launched: u64,
+    /// The first one.
+    failure: Option<Error>,
+    /// The launches after which the device is lost.
+    lost_after: Option<u64>,
     /// By number.
     graphs: HashMap<u64, Vec<Work>>,
     captured: u64,
 }
 
 impl Pending {
-    fn new(devices: usize, fault: Option<Fault>) -> Self {
-        Self {
-            lines: (0..devices * Queue::ALL.len()).map(|_| Line::default()).collect(),
-            events: HashMap::new(),
-            turns: 0,
-            launched: vec![0; devices],
-            failures: vec![None; devices],
-            fault,
-            waits: 0,
-            graphs: HashMap::new(),
-            captured: 0,
-        }
-    }
-
     /// A pseudo-random number that decides what runs next.
     fn turn(&mut self, order: u32) -> u64 {
         self.turns += 1;
         self.turns.wrapping_add(u64::from(order)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
     }
 
-    fn submit(&mut self, line: usize, work: Work) {
-        let line = &mut self.lines[line];
+    fn submit(&mut self, queue: Queue, work: Work) {
+        let line = &mut self.lines[queue as usize];
         line.submitted += 1;
         line.work.push_back(work);
-    }
-
-    fn wait(&mut self, line: usize, device: usize, event: usize) {
-        if let Some(&(other, until)) = self.events.get(&(device, event)) {
-            self.submit(line, Work::Wait { line: other, until });
-        }
     }
 }
 
@@ -196,22 +155,13 @@ impl Emulated {
 
     /// A device with this many bytes of memory.
     pub fn with_memory(order: u32, total: usize) -> Self {
-        Self::connected(1, order, total, None).remove(0)
+        Self { work: Mutex::default(), order, total, used: AtomicUsize::new(0), owned: Mutex::default() }
     }
 
-    /// Connected devices, each with this many bytes of memory.
-    pub fn connected(devices: usize, order: u32, total: usize, fault: Option<Fault>) -> Vec<Self> {
-        let work = Arc::new(Mutex::new(Pending::new(devices, fault)));
-        (0..devices)
-            .map(|place| Self {
-                work: Arc::clone(&work),
-                place,
-                order,
-                total,
-                used: AtomicUsize::new(0),
-                owned: Mutex::default(),
-            })
-            .collect()
+    /// The device, which is lost after this number of launches, if one is given: for tests of the code that must notice.
+    pub fn lost_after(self, launches: Option<u64>) -> Self {
+        self.work().lost_after = launches;
+        self
     }
 
     fn work(&self) -> MutexGuard<'_, Pending> {
@@ -222,12 +172,8 @@ impl Emulated {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn line(&self, queue: Queue) -> usize {
-        self.place * Queue::ALL.len() + queue as usize
-    }
-
     fn queue(&self, work: Work) {
-        self.work().submit(self.line(Queue::Compute), work);
+        self.work().submit(Queue::Compute, work);
     }
 
     /// Whether an address is in this device's memory, or null.
@@ -239,21 +185,19 @@ impl Emulated {
 
     /// Runs a line until this amount of its work is done, and the work of other lines that it waits for.
     fn advance(&self, pending: &mut Pending, line: usize, until: u64) {
-        let device = line / Queue::ALL.len();
         while pending.lines[line].done < until {
             let work = pending.lines[line].work.pop_front().expect("work that was submitted");
             match work {
                 Work::Wait { line: other, until } => self.advance(pending, other, until),
                 // SAFETY: the address and size of an allocation that nobody uses any more.
                 Work::Free { at, bytes } => unsafe { fgrpo_emulator_free(at.0 as *mut c_void, bytes) },
-                _ if pending.failures[device].is_some() => {}
+                _ if pending.failure.is_some() => {}
                 work => {
                     let launch = matches!(work, Work::Launch { .. });
-                    let lost = matches!(pending.fault, Some(Fault::Lost { device: lost, launches })
-                        if launch && lost == device && pending.launched[device] >= launches);
-                    pending.launched[device] += u64::from(launch);
+                    let lost = launch && pending.lost_after.is_some_and(|most| pending.launched >= most);
+                    pending.launched += u64::from(launch);
                     let done = if lost { Err(lost_gpu()) } else { self.perform(work) };
-                    pending.failures[device] = done.err();
+                    pending.failure = done.err();
                 }
             }
             pending.lines[line].done += 1;
@@ -284,7 +228,7 @@ impl Emulated {
 
     /// Number of kernels run so far.
     pub fn launched(&self) -> u64 {
-        self.work().launched[self.place]
+        self.work().launched
     }
 
     /// The names of all kernels.
@@ -345,7 +289,7 @@ impl Emulated {
     }
 }
 
-/// The planted failure of a device.
+/// The planted failure.
 fn lost_gpu() -> Error {
     Error::Failed { call: "running a kernel".to_owned(), why: "the GPU was lost, as planted".to_owned() }
 }
@@ -456,7 +400,7 @@ impl Driver for Emulated {
                 return refused(format!("the memory at {:#x} of its node {index} was freed", at.0));
             }
         }
-        work.into_iter().for_each(|work| pending.submit(self.line(Queue::Compute), work));
+        work.into_iter().for_each(|work| pending.submit(Queue::Compute, work));
         Ok(())
     }
 
@@ -479,30 +423,21 @@ impl Driver for Emulated {
     }
 
     fn transfer(&self, queue: Queue, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
-        self.work().submit(self.line(queue), Work::Copy { from, to, bytes });
+        self.work().submit(queue, Work::Copy { from, to, bytes });
         Ok(())
     }
 
     fn record(&self, queue: Queue, event: usize) -> Result<(), Error> {
         let mut pending = self.work();
-        let line = self.line(queue);
-        let submitted = pending.lines[line].submitted;
-        pending.events.insert((self.place, event), (line, submitted));
+        let submitted = pending.lines[queue as usize].submitted;
+        pending.events.insert(event, (queue as usize, submitted));
         Ok(())
     }
 
     fn wait(&self, queue: Queue, event: usize) -> Result<(), Error> {
-        self.work().wait(self.line(queue), self.place, event);
-        Ok(())
-    }
-
-    fn wait_for(&self, queue: Queue, device: usize, event: usize) -> Result<(), Error> {
         let mut pending = self.work();
-        let number = pending.waits;
-        pending.waits += 1;
-        match pending.fault {
-            Some(Fault::ForgottenWait { number: forgotten, of }) if number % of == forgotten => {}
-            _ => pending.wait(self.line(queue), device, event),
+        if let Some(&(line, until)) = pending.events.get(&event) {
+            pending.submit(queue, Work::Wait { line, until });
         }
         Ok(())
     }
@@ -510,35 +445,25 @@ impl Driver for Emulated {
     fn wait_here(&self, event: usize) -> Result<(), Error> {
         let mut pending = self.work();
         let choice = pending.turn(self.order);
-        let Some(&(line, until)) = pending.events.get(&(self.place, event)) else { return Ok(()) };
+        let Some(&(line, until)) = pending.events.get(&event) else { return Ok(()) };
         self.advance(&mut pending, line, until);
-        let failure = pending.failures[self.place].clone();
+        let failure = pending.failure.clone();
         // A device is at times far ahead of what the host waits for.
         drop(pending);
         if choice.is_multiple_of(2) { self.synchronize() } else { failure.map_or(Ok(()), Err) }
     }
 
-    fn copy_from(&self, _device: usize, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
-        self.copy(from, to, bytes)
-    }
-
     fn synchronize(&self) -> Result<(), Error> {
         let mut pending = self.work();
-        // Each line is the first at some time: it then runs before all that it doesn't wait for. Those of other devices run before some of ours, or later.
+        // Each line is the first at some time: it then runs before all that it doesn't wait for.
         let lines = pending.lines.len();
         let first = pending.turn(self.order) as usize % lines;
-        let own = self.line(Queue::Compute)..self.line(Queue::Compute) + Queue::ALL.len();
-        let mut missing = own.len();
         for line in (first..first + lines).map(|line| line % lines) {
             let until = pending.lines[line].submitted;
             self.advance(&mut pending, line, until);
-            missing -= usize::from(own.contains(&line));
-            if missing == 0 {
-                break;
-            }
         }
         // As on a GPU, a failure is found when somebody waits, and stays.
-        pending.failures[self.place].clone().map_or(Ok(()), Err)
+        pending.failure.clone().map_or(Ok(()), Err)
     }
 }
 

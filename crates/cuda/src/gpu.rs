@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::{CStr, CString, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// The kernels for compute capability 8.0 and higher as PTX; the driver compiles them for the GPU.
@@ -176,9 +176,8 @@ pub struct Gpu {
     context: sys::CUcontext,
     /// By queue.
     streams: [sys::CUstream; 3],
-    /// Its place among the connected GPUs.
-    place: usize,
-    connected: Arc<Connected>,
+    /// By number; made when they are first recorded.
+    events: Mutex<HashMap<usize, sys::CUevent>>,
     module: sys::CUmodule,
     functions: Mutex<HashMap<&'static str, sys::CUfunction>>,
     /// Bytes that were allocated and not freed.
@@ -194,22 +193,10 @@ pub struct Gpu {
     load_ms: f64,
 }
 
-/// State shared by GPUs that were opened together.
-struct Connected {
-    /// By place.
-    contexts: Vec<sys::CUcontext>,
-    /// By place and number; made when they are first recorded.
-    events: Mutex<HashMap<(usize, usize), sys::CUevent>>,
-}
-
 // SAFETY: the driver's handles may be used from any thread that has made the context current, which every call does; the maps are locked.
 unsafe impl Send for Gpu {}
 // SAFETY: as above.
 unsafe impl Sync for Gpu {}
-// SAFETY: as above.
-unsafe impl Send for Connected {}
-// SAFETY: as above.
-unsafe impl Sync for Connected {}
 
 thread_local! {
     /// The context that is current on this thread.
@@ -226,49 +213,6 @@ impl Gpu {
     /// Opens a GPU by its number. `ptx` replaces the binary's kernels.
     /// Fails as [`probe`], or if the GPU doesn't exist or can't be used.
     pub fn open(ordinal: usize, ptx: Option<&str>) -> Result<Self, Error> {
-        Ok(Self::open_connected(&[ordinal], ptx)?.remove(0))
-    }
-
-    /// Opens GPUs by their numbers and connects them: where the machine allows it, copies between them don't pass through the host's memory.
-    pub fn open_connected(ordinals: &[usize], ptx: Option<&str>) -> Result<Vec<Self>, Error> {
-        let mut gpus =
-            ordinals.iter().map(|&ordinal| Self::open_alone(ordinal, ptx)).collect::<Result<Vec<_>, _>>()?;
-        let contexts = gpus.iter().map(|gpu| gpu.context).collect();
-        let connected = Arc::new(Connected { contexts, events: Mutex::default() });
-        for (place, gpu) in gpus.iter_mut().enumerate() {
-            (gpu.place, gpu.connected) = (place, Arc::clone(&connected));
-        }
-        for gpu in &gpus {
-            for other in gpus.iter().filter(|other| other.place != gpu.place) {
-                gpu.reach(other)?;
-            }
-        }
-        Ok(gpus)
-    }
-
-    /// Allows direct copies from another GPU where the machine can do them.
-    fn reach(&self, other: &Self) -> Result<(), Error> {
-        use sys::CUresult as R;
-        let mut can = 0;
-        // SAFETY: writes one number.
-        unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, self.device, other.device) }
-            .result()
-            .map_err(|e| failed("asking whether GPUs can access each other", e))?;
-        if can == 0 {
-            return Ok(());
-        }
-        self.enter()?;
-        // SAFETY: both contexts are retained.
-        match unsafe { sys::cuCtxEnablePeerAccess(other.context, 0) } {
-            // By another engine on these GPUs, or by more GPUs than connect directly, which copy through the host.
-            R::CUDA_SUCCESS | R::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED | R::CUDA_ERROR_TOO_MANY_PEERS => {
-                Ok(())
-            }
-            other => other.result().map_err(|e| failed("letting GPUs access each other", e)),
-        }
-    }
-
-    fn open_alone(ordinal: usize, ptx: Option<&str>) -> Result<Self, Error> {
         let gpu = find(ordinal)?;
         let device = result::device::get(ordinal as i32).map_err(|e| failed("opening a device", e))?;
         let ptx = CString::new(ptx.unwrap_or(PTX))
@@ -284,8 +228,7 @@ impl Gpu {
                 device,
                 context,
                 streams: [std::ptr::null_mut(); 3],
-                place: 0,
-                connected: Arc::new(Connected { contexts: vec![context], events: Mutex::default() }),
+                events: Mutex::default(),
                 module: std::ptr::null_mut(),
                 functions: Mutex::default(),
                 allocated: AtomicUsize::new(0),
@@ -525,8 +468,8 @@ impl Driver for Gpu {
 
     fn record(&self, queue: Queue, event: usize) -> Result<(), Error> {
         self.enter()?;
-        let mut events = self.connected.events.lock().unwrap_or_else(PoisonError::into_inner);
-        let event = match events.entry((self.place, event)) {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let event = match events.entry(event) {
             Entry::Occupied(made) => *made.get(),
             Entry::Vacant(place) => {
                 let kind = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
@@ -538,35 +481,22 @@ impl Driver for Gpu {
     }
 
     fn wait(&self, queue: Queue, event: usize) -> Result<(), Error> {
-        self.wait_for(queue, self.place, event)
-    }
-
-    fn wait_for(&self, queue: Queue, device: usize, event: usize) -> Result<(), Error> {
         self.enter()?;
-        let events = self.connected.events.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(&event) = events.get(&(device, event)) else { return Ok(()) };
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(&event) = events.get(&event) else { return Ok(()) };
         let how = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-        // SAFETY: the stream is this GPU's; it may wait for any GPU's event.
+        // SAFETY: event and stream are this GPU's.
         unsafe { result::stream::wait_event(self.stream(queue), event, how) }
             .map_err(|e| failed("making a stream wait", e))
     }
 
     fn wait_here(&self, event: usize) -> Result<(), Error> {
         self.enter()?;
-        let events = self.connected.events.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(event) = events.get(&(self.place, event)).copied() else { return Ok(()) };
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(event) = events.get(&event).copied() else { return Ok(()) };
         drop(events);
-        // SAFETY: an event of this GPU, which lives as long as the connection.
+        // SAFETY: an event of this GPU, which lives as long as `self`.
         unsafe { result::event::synchronize(event) }.map_err(|e| failed("waiting for the device", e))
-    }
-
-    fn copy_from(&self, device: usize, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
-        self.enter()?;
-        let source = self.connected.contexts[device];
-        // SAFETY: the caller's places hold that many bytes, each in the memory of its GPU.
-        unsafe { sys::cuMemcpyPeerAsync(to.0, self.context, from.0, source, bytes, self.compute()) }
-            .result()
-            .map_err(|e| failed("copying from another GPU", e))
     }
 
     fn synchronize(&self) -> Result<(), Error> {
@@ -595,8 +525,8 @@ impl Drop for Gpu {
             if !self.module.is_null() {
                 let _ = result::module::unload(self.module);
             }
-            let mut events = self.connected.events.lock().unwrap_or_else(PoisonError::into_inner);
-            for (_, event) in events.extract_if(|(place, _), _| *place == self.place) {
+            let events = self.events.get_mut().unwrap_or_else(PoisonError::into_inner);
+            for (_, event) in events.drain() {
                 let _ = result::event::destroy(event);
             }
             for stream in streams() {

@@ -1,6 +1,6 @@
 //! The emulator finds mistakes that don't show on a GPU.
 
-use fgrpo_cuda::emulated::{Emulated, Fault};
+use fgrpo_cuda::emulated::Emulated;
 use fgrpo_cuda::{Argument, Driver, Error, Graph, Launch, Memory, Message, Node, Pinned, Queue, Shape};
 use std::sync::Arc;
 
@@ -95,38 +95,9 @@ fn a_message_waits_for_the_work_before_it_and_not_for_the_work_after_it() {
     assert!(unfinished > 0, "the first message never came before the second launch");
 }
 
-/// Connected devices.
-fn connected(devices: usize, fault: Option<Fault>) -> Vec<Arc<dyn Driver>> {
-    let devices = Emulated::connected(devices, 0, 1 << 20, fault);
-    devices.into_iter().map(|device| Arc::new(device) as Arc<dyn Driver>).collect()
-}
-
-#[test]
-fn a_device_that_does_not_wait_for_another_is_found() {
-    // The source writes, the other device copies, the source overwrites. Without the first wait a copy comes too early, without the second too late.
-    for missing in [None, Some(0), Some(1)] {
-        let devices = connected(2, missing.map(|number| Fault::ForgottenWait { number, of: 2 }));
-        let [source, to] = [0, 1].map(|device| Memory::from(&devices[device], &[0.0f32; 32]).unwrap());
-        let turns = (1..=24).map(|turn| {
-            source.write(0, &[turn as f32; 32]).unwrap();
-            devices[0].record(Queue::Compute, 0).unwrap();
-            devices[1].wait_for(Queue::Compute, 0, 0).unwrap();
-            devices[1].copy_from(0, source.address(), to.address(), 4 * 32).unwrap();
-            devices[1].record(Queue::Compute, 0).unwrap();
-            devices[0].wait_for(Queue::Compute, 1, 0).unwrap();
-            source.write(0, &[-1.0; 32]).unwrap();
-            if turn % 2 == 0 {
-                devices[0].synchronize().unwrap();
-            }
-            to.read().unwrap() == [turn as f32; 32]
-        });
-        assert_eq!(turns.collect::<Vec<_>>().contains(&false), missing.is_some(), "without {missing:?}");
-    }
-}
-
 #[test]
 fn memory_of_another_device_is_no_argument_of_a_kernel() {
-    let devices = connected(2, None);
+    let devices = [0, 1].map(device);
     let [own, other] = [0, 1].map(|device| Memory::from(&devices[device], &[0.0f32; 32]).unwrap());
     let row = Memory::from(&devices[0], &[0u32]).unwrap();
     let launch = |from: &Memory<f32>| {
@@ -139,17 +110,15 @@ fn memory_of_another_device_is_no_argument_of_a_kernel() {
 }
 
 #[test]
-fn a_lost_device_fails_and_the_others_go_on() {
-    let devices = connected(2, Some(Fault::Lost { device: 1, launches: 1 }));
-    for (device, fails) in devices.iter().zip([false, true]) {
-        let memory = Memory::from(device, &[1.0f32; 32]).unwrap();
-        let row = Memory::from(device, &[0u32]).unwrap();
-        let to = Memory::from(device, &[0.0f32; 32]).unwrap();
-        for turn in 0..3 {
-            let arguments = [(&memory).into(), (&row).into(), (&to).into(), 32u32.into()];
-            device.launch("gather_f32", Shape::of(1, 32, 0), &arguments).unwrap();
-            assert_eq!(to.read().is_err(), fails && turn > 0);
-        }
+fn a_lost_device_fails_from_the_launch_after_the_last_one_on() {
+    let device: Arc<dyn Driver> = Arc::new(Emulated::new(0).lost_after(Some(1)));
+    let memory = Memory::from(&device, &[1.0f32; 32]).unwrap();
+    let row = Memory::from(&device, &[0u32]).unwrap();
+    let to = Memory::from(&device, &[0.0f32; 32]).unwrap();
+    for turn in 0..3 {
+        let arguments = [(&memory).into(), (&row).into(), (&to).into(), 32u32.into()];
+        device.launch("gather_f32", Shape::of(1, 32, 0), &arguments).unwrap();
+        assert_eq!(to.read().is_err(), turn > 0);
     }
 }
 

@@ -14,8 +14,8 @@ use std::time::Instant;
 use fgrpo_nn::config::{Architecture, Config};
 use fgrpo_nn::kernels::small_decoder;
 use fgrpo_nn::{
-    AdamW, Batch, Completion, Device, Engine, Flops, Gpus, GraphCounts, LoraConfig, Precision, Products,
-    Prompt, Sampling,
+    AdamW, Batch, Completion, Device, Engine, Flops, GraphCounts, LoraConfig, Precision, Products, Prompt,
+    Sampling,
 };
 use serde_json::json;
 
@@ -371,7 +371,7 @@ impl Bench {
 
 /// The first GPU, with moments in f32.
 fn gpu(precision: Precision) -> Device {
-    Device::Cuda { gpus: Gpus::one(0), precision, moments: Precision::F32, exact: false }
+    Device::Cuda { gpu: 0, precision, moments: Precision::F32, exact: false }
 }
 
 fn main() {

@@ -83,19 +83,6 @@ pub struct GraphCounts {
     pub nodes: usize,
 }
 
-impl GraphCounts {
-    /// Of two devices.
-    pub(crate) fn plus(self, other: GraphCounts) -> GraphCounts {
-        GraphCounts {
-            steps: self.steps + other.steps,
-            captured: self.captured + other.captured,
-            replayed: self.replayed + other.replayed,
-            ahead: self.ahead + other.ahead,
-            nodes: self.nodes.max(other.nodes),
-        }
-    }
-}
-
 /// What writes the numbers of a tensor.
 pub(crate) type FillFn<'a> = dyn FnMut(&mut [f32]) -> Result<(), Error> + 'a;
 
@@ -138,7 +125,7 @@ pub(crate) trait Backend: Sized {
     fn cached_tokens(&self, executors: usize, rollout: &Rollout) -> usize;
 
     /// Whether a rollout fits beside the gradient and the buffers of passes.
-    fn fits(&self, _executors: usize, _rollout: &Rollout) -> bool {
+    fn fits(&self, _rollout: &Rollout) -> bool {
         true
     }
 
@@ -210,7 +197,9 @@ pub(crate) trait Backend: Sized {
     fn zero_gradient(&mut self);
 
     /// Sums the gradient over the executors and returns its norm.
-    fn reduce(&mut self) -> f64;
+    fn reduce(&mut self) -> f64 {
+        self.gradient_norm()
+    }
 
     /// One step of AdamW on the trained parameters, after [`Backend::reduce`]; resets the gradient. `runs` are (offset, length, whether weights
     /// decay).

@@ -1,13 +1,12 @@
 //! The engine: one decoder on one device, its weights, gradient and optimizer.
 //!
 //! On the same device with the same number of threads, results repeat bit for bit. With more than one thread, gradients are summed in two parts and
-//! differ from those of one thread by rounding. The same holds for the number of GPUs.
+//! differ from those of one thread by rounding.
 
 mod adapters;
 mod any;
 pub(crate) mod device;
 mod generate;
-mod gpus;
 mod pass;
 mod state;
 mod update;
@@ -31,7 +30,6 @@ use crate::weights::bitsandbytes::{self, Tensor};
 use adapters::Adapters;
 pub use any::Engine;
 pub use device::{Device, DeviceName, Precision, Products};
-pub use gpus::Gpus;
 pub use state::TrainingState;
 
 /// A family (a tree of segments) of a batch, as a loss gets it: scores of its predictions, and the place of the loss's derivatives by them. All slices

@@ -61,10 +61,8 @@ pub enum Error {
         remedy: String,
     },
     /// A GPU that is missing, failed, or has too little memory.
-    #[error("{}{source}; {remedy}", gpu.map_or_else(String::new, |gpu| format!("GPU {gpu}: ")))]
+    #[error("{source}; {remedy}")]
     Device {
-        /// Its number, if the engine is on several.
-        gpu: Option<usize>,
         /// The driver's message.
         source: fgrpo_cuda::Error,
         /// Advice for the user.

@@ -44,15 +44,15 @@ pub use backend::GraphCounts;
 pub use cache::numbers_per_token;
 pub use checks::CHECK_LAYERS;
 pub use engine::{
-    DEFAULT_CHUNK_TOKENS, Device, DeviceName, Engine, FamilyScores, Gpus, NamedTensor, OptimizerState,
-    Precision, Products, Scores, TrainingState,
+    DEFAULT_CHUNK_TOKENS, Device, DeviceName, Engine, FamilyScores, NamedTensor, OptimizerState, Precision,
+    Products, Scores, TrainingState,
 };
 pub use error::Error;
 pub use fgrpo_cuda::{Found as Gpu, probe as gpus, products_library};
 pub use flops::{Flops, measure_flops};
 pub use generate::{Arrival, Completion, Feed, Finish, Prompt, StopFn, UniformFn};
 pub use lora::LoraConfig;
-pub use needs::{Needs, Replicas, Workload, least_cached_tokens};
+pub use needs::{GpuSettings, Needs, Workload, least_cached_tokens};
 pub use quantized::BaseFormat;
 pub use sampling::Sampling;
 pub use segments::{Batch, Prediction, Segment};

@@ -12,30 +12,26 @@ use crate::cpu::backend::executors;
 use crate::cpu::executor::{rows_at_a_time, tile_rows};
 use crate::cpu::memory::cache_bytes;
 use crate::cpu::{head, panels};
-use crate::cuda::backend::POSITIONS;
+use crate::cuda::backend::{NORM_BLOCKS, POSITIONS};
 use crate::cuda::moments::staged_len;
 use crate::cuda::needs as gpu;
-use crate::cuda::replica::NORM_BLOCKS;
-use crate::cuda::slices::{inbox_len, slice_len};
 use crate::decoder::Keep;
-use crate::engine::device::{Precision, Products};
+use crate::engine::device::{DeviceName, Precision, Products};
 use crate::generate::pages_needed;
 use crate::layout::Layout;
 use crate::lora::{AdapterLayout, LoraConfig};
 use crate::quantized::BaseFormat;
 
-/// GPUs, each with a replica of the weights.
+/// What a GPU's needs depend on, beside the work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Replicas {
-    /// How many, at least 1.
-    pub gpus: usize,
+pub struct GpuSettings {
     /// Of weights and activations.
     pub precision: Precision,
     /// Of AdamW's two moments.
     pub moments: Precision,
     /// Whether passes compute attention as decoding does.
     pub exact: bool,
-    /// Bytes of memory of the smallest, if known: keys and values take no more than it has room for.
+    /// Bytes of its memory, if known: keys and values take no more than it has room for.
     pub memory: Option<u64>,
 }
 
@@ -46,8 +42,8 @@ pub struct Workload {
     pub threads: usize,
     /// Of the CPU.
     pub products: Products,
-    /// The GPUs, if the device isn't the CPU.
-    pub gpu: Option<Replicas>,
+    /// The GPU, if the device isn't the CPU.
+    pub gpu: Option<GpuSettings>,
     /// As given to [`Engine::set_chunk_tokens`](crate::Engine::set_chunk_tokens).
     pub chunk_tokens: usize,
     /// As given to [`Engine::set_checkpointing`](crate::Engine::set_checkpointing).
@@ -77,10 +73,10 @@ pub struct Workload {
     pub max_cached_tokens: Option<usize>,
 }
 
-/// Bytes by purpose; on GPUs, of each of them.
+/// Bytes by purpose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// The weights: in f32 (on GPUs in bf16 in two halves of 16 bits), or, if the layers' matrices are in a format, these with the values of those that
+    /// The weights: in f32 (on a GPU in bf16 in two halves of 16 bits), or, if the layers' matrices are in a format, these with the values of those that
     /// are in use, and other numbers in the network's precision.
     pub weights: u64,
     /// LoRA's copy of the adapted matrices without their update: half of this where the checkpoint is bfloat16.
@@ -91,7 +87,7 @@ pub struct Needs {
     pub gradient: u64,
     /// AdamW's two moments, or the buffers through which those of host memory pass, and LoRA's factors.
     pub optimizer: u64,
-    /// AdamW's two moments in host memory, of all GPUs together.
+    /// AdamW's two moments in host memory.
     pub offloaded: u64,
     /// AdamW's two moments in f32, whatever they are in memory: the optimizer's state in a checkpoint.
     pub moments: u64,
@@ -99,7 +95,7 @@ pub struct Needs {
     pub activations: u64,
     /// Keys and values.
     pub cache: u64,
-    /// On GPUs, a rollout's other buffers. If there is too little memory for everything, a rollout takes the place of gradient and activations.
+    /// On a GPU, a rollout's other buffers. If there is too little memory for everything, a rollout takes the place of gradient and activations.
     /// `None` on the CPU, where all is in memory at the same time.
     pub rollout: Option<u64>,
 }
@@ -108,14 +104,11 @@ impl Needs {
     /// The needs of a workload.
     ///
     /// # Panics
-    /// If the workload has no threads, or GPUs that are none.
+    /// If the workload has no threads.
     pub fn of(config: &Config, workload: &Workload) -> Needs {
         let Workload { threads, chunk_tokens, .. } = *workload;
         assert!(threads > 0, "a workload of 0 threads");
-        let (precision, replicas) =
-            (workload.gpu.map(|gpu| gpu.precision), workload.gpu.map_or(1, |g| g.gpus));
-        assert!(replicas > 0, "a workload of 0 GPUs");
-        let workload = &workload.share(replicas);
+        let precision = workload.gpu.map(|gpu| gpu.precision);
         let layout = Layout::new(config, workload.base);
         let adapters = workload.lora.as_ref().map(|lora| AdapterLayout::new(&layout, lora));
         let merged = adapters.iter().filter(|adapters| adapters.merged);
@@ -132,7 +125,6 @@ impl Needs {
         if precision.is_some() {
             positions = positions.max(POSITIONS);
         }
-        let (slice, inbox) = (slice_len(trained, replicas).min(trained), inbox_len(trained, replicas));
         let of_moments = workload.gpu.map_or(Precision::F32, |gpu| gpu.moments);
         let held = |numbers: usize| if training { gpu::bytes_of(of_moments, numbers) } else { 0 };
         let offload = workload.optimizer_offload && precision.is_some();
@@ -155,8 +147,8 @@ impl Needs {
             // With the table of angles.
             weights: weights + bytes(tables * positions * config.rotary_dim()),
             base_weights: bytes(base),
-            gradient: if training { bytes(trained * executors + inbox) } else { 0 },
-            optimizer: held(if offload { staged_len(slice) } else { 2 * slice })
+            gradient: if training { bytes(trained * executors) } else { 0 },
+            optimizer: held(if offload { staged_len(trained) } else { 2 * trained })
                 + bytes(adapters.map_or(0, |adapters| adapters.len)),
             offloaded: if offload { held(2 * trained) } else { 0 },
             moments: if training { bytes(2 * trained) } else { 0 },
@@ -198,7 +190,7 @@ impl Needs {
             let mut cached = cached_tokens(workload, executors, config, bound);
             listed = listed.max(rollout.prefilled());
             exact_parts = exact_parts.max(gpu::prefilled_parts(exact, &rollout));
-            if let Some(Replicas { precision, memory, .. }) = workload.gpu {
+            if let Some(GpuSettings { precision, memory, .. }) = workload.gpu {
                 if let (Some(memory), None) = (memory, workload.max_cached_tokens) {
                     let room = memory.saturating_sub(gpu::reserved(memory, 0) + needs.kept());
                     let state = state_pages(config, precision);
@@ -249,7 +241,7 @@ impl Needs {
         weights + base_weights + decode_copies + optimizer
     }
 
-    /// The total of the device. On GPUs a rollout with its keys and values may take the place of gradient and
+    /// The total of the device. On a GPU a rollout with its keys and values may take the place of gradient and
     /// activations; on the CPU, from the second step on, everything is in memory while completions are generated.
     pub fn total(&self) -> u64 {
         let update = self.gradient + self.activations;
@@ -264,15 +256,10 @@ impl Needs {
     }
 }
 
-impl Workload {
-    /// The part of the largest of so many replicas.
-    fn share(&self, replicas: usize) -> Workload {
-        Workload {
-            prompts: self.prompts.div_ceil(replicas),
-            samples: self.samples.div_ceil(replicas),
-            max_cached_tokens: self.max_cached_tokens.map(|tokens| tokens / replicas),
-            ..self.clone()
-        }
+impl DeviceName {
+    /// The batches that it samples at the same time: two on a CPU that has a thread for each.
+    pub fn batches(self, threads: usize) -> usize {
+        if self.is_gpu() { 1 } else { executors(threads) }
     }
 }
 
@@ -340,8 +327,8 @@ mod tests {
         );
         assert_eq!(Needs { weights: low.weights, base_weights: low.base_weights, ..small }, low);
         // Moments in host memory leave a GPU 8 bytes per parameter, but for two buffers of a sixteenth each.
-        let gpus = |gpus| Some(Replicas { gpus, precision: Precision::Bf16, ..Replicas::default() });
-        let gpu = Workload { gpu: gpus(1), ..Workload { lora: None, ..train } };
+        let gpu = Some(GpuSettings { precision: Precision::Bf16, ..GpuSettings::default() });
+        let gpu = Workload { gpu, ..Workload { lora: None, ..train } };
         let offload = Workload { optimizer_offload: true, ..gpu.clone() };
         let [kept, offloaded] = [&gpu, &offload].map(|workload| Needs::of(&maze(), workload));
         assert_eq!((kept.offloaded, offloaded.offloaded), (0, kept.optimizer));
@@ -349,28 +336,12 @@ mod tests {
         assert_eq!(kept.total() - offloaded.total(), kept.optimizer - offloaded.optimizer);
         // Moments in bf16 take half of that, wherever they are, but not in a checkpoint.
         let half = |workload: &Workload| {
-            let gpu = workload.gpu.map(|gpu| Replicas { moments: Precision::Bf16, ..gpu });
+            let gpu = workload.gpu.map(|gpu| GpuSettings { moments: Precision::Bf16, ..gpu });
             Needs::of(&maze(), &Workload { gpu, ..workload.clone() })
         };
         let [half_kept, half_offloaded] = [&gpu, &offload].map(half);
         assert_eq!(half_kept, Needs { optimizer: kept.optimizer / 2, ..kept });
         let halves = (offloaded.optimizer / 2, offloaded.offloaded / 2);
         assert_eq!(half_offloaded, Needs { optimizer: halves.0, offloaded: halves.1, ..offloaded });
-        // Of several GPUs each has half of the moments and of the completions, and a buffer for a part of the other's
-        // gradient.
-        let generating =
-            Workload { prompts: 10, prompt_tokens: 20, samples: 80, new_tokens: 30, ..gpu.clone() };
-        let one = Needs::of(&maze(), &generating);
-        let two = Needs::of(&maze(), &Workload { gpu: gpus(2), ..generating.clone() });
-        assert!(two.optimizer.abs_diff(one.optimizer / 2) < 1024);
-        assert_eq!((two.cache, two.moments, two.weights), (one.cache / 2, one.moments, one.weights));
-        assert!((two.gradient - one.gradient).abs_diff(one.gradient / 32) < 1024);
-        // Where only one completion is asked for, each GPU may be the one that has it.
-        let single = Workload { prompts: 1, samples: 1, ..generating };
-        let cache = |workload: Workload| Needs::of(&maze(), &workload).cache;
-        assert_eq!(cache(single.clone()), cache(Workload { gpu: gpus(2), ..single }));
-        // Moments in host memory are those of all GPUs.
-        let both = Needs::of(&maze(), &Workload { optimizer_offload: true, gpu: gpus(2), ..gpu });
-        assert_eq!(both.offloaded, offloaded.offloaded);
     }
 }

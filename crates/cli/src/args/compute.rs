@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[command(next_help_heading = "Compute")]
 #[group(id = "compute")]
 pub(crate) struct Flags {
-    /// Where to compute: cpu, cuda, cuda:N for the GPU with number N, or cuda:0,1 for several [default: cpu].
+    /// Where to compute: cpu, cuda, or cuda:N for the GPU with number N [default: cpu].
     #[arg(long)]
     #[serde(serialize_with = "as_text", deserialize_with = "device")]
     pub(crate) device: Option<DeviceName>,

@@ -26,7 +26,7 @@ pub(crate) struct Flags {
     /// found.
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     pub(crate) rejected: Option<PathBuf>,
-    /// With --dry-run --device cuda: compare with the memory of GPUs of this kind instead of those of this machine.
+    /// With --dry-run --device cuda: compare with the memory of a GPU of this kind instead of this machine's.
     #[arg(long, value_name = "KIND", requires = "dry_run", value_parser = gpu_kind())]
     pub(crate) gpu: Option<Room>,
     /// With --dry-run: mean numbers of tokens of a prompt and of a completion, for the time [default: from the data,
@@ -120,7 +120,7 @@ pub(crate) fn run(
     if let Some(costly) = costly_evaluation(config, &lengths) {
         say!("warning: {costly}");
     }
-    if device.gpus().is_some() {
+    if device.is_gpu() {
         // What the model would take is known, and was said.
         model.check_on_gpus().or_bad_input()?;
         say!("time                  not estimated: the first steps of a run tell it");
@@ -165,16 +165,13 @@ fn say_memory(
 ) {
     let say = |name: &str, n: u64, note: &str| say_row(name, &bytes(n), note);
     let engine = &memory.engine;
-    let several = device.gpus().is_some_and(|gpus| gpus.count() > 1);
-    let place = several.then(|| "on each GPU, as all up to the key/value cache".to_owned());
     let base = config.lora.as_ref().and_then(|lora| lora.base);
-    let format = base.map(|base| format!("the layers' matrices in {}", base.name()));
-    let about = place.into_iter().chain(format).collect::<Vec<_>>().join("; ");
-    say("weights", engine.weights, &about);
+    let about = base.map(|base| format!("the layers' matrices in {}", base.name()));
+    say("weights", engine.weights, &about.unwrap_or_default());
     if engine.base_weights > 0 {
         say("base weights", engine.base_weights, "the adapted matrices without their adapters, at most");
     }
-    let on_gpu = device.gpus().is_some();
+    let on_gpu = device.is_gpu();
     if !on_gpu {
         say("decode copies", engine.decode_copies, "the weights in the order in which decoding reads them");
     }
@@ -200,7 +197,7 @@ fn say_memory(
         say("program and data", memory.program, "");
     }
     if on_gpu {
-        return say_both_memories(memory, device, room);
+        return say_both_memories(memory, room);
     }
     let total = memory.total();
     let note = room
@@ -209,18 +206,12 @@ fn say_memory(
     say("memory", total, &format!("at most{note}"));
 }
 
-/// The memory of the GPUs and of the machine, each against what is there.
-fn say_both_memories(memory: &Memory, device: DeviceName, found: &Result<Room, String>) {
+/// The memory of the GPU and of the machine, each against what is there.
+fn say_both_memories(memory: &Memory, found: &Result<Room, String>) {
     let needed = memory.on_device();
-    let several = device.gpus().is_some_and(|gpus| gpus.count() > 1);
     let note = match found {
-        Ok(gpu) if several => {
-            format!("at most on each, of {} that the smallest has: {}", bytes(gpu.memory), gpu.name)
-        }
         Ok(gpu) => format!("at most, of {} that {} has", bytes(gpu.memory), gpu.name),
-        Err(why) => {
-            format!("at most{}; not compared with a GPU: {why}", if several { " on each" } else { "" })
-        }
+        Err(why) => format!("at most; not compared with a GPU: {why}"),
     };
     say_row("GPU memory", &bytes(needed), &note);
     let note = match memory.engine.offloaded {

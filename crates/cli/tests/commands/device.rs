@@ -47,10 +47,8 @@ fn a_gpu_that_is_not_there_is_refused_with_the_reason_before_anything_is_written
         assert!(said.contains("--device cuda:99") && said.contains("--device cpu"), "{said}");
         assert!(!out.exists());
     }
-    for device in ["cuda:99", "cuda:99,100"] {
-        let said = ends_with(2, &["score", "--model", "nowhere", "-", "--device", device]);
-        assert!(said.contains(&format!("--device {device}")), "{said}");
-    }
+    let said = ends_with(2, &["score", "--model", "nowhere", "-", "--device", "cuda:99"]);
+    assert!(said.contains("--device cuda:99"), "{said}");
 }
 
 #[test]
@@ -58,11 +56,11 @@ fn names_that_are_no_device_and_precisions_that_a_device_lacks_are_refused() {
     let config = config();
     let said = ends_with(2, &["train", &config, "--dry-run", "--device", "gpu"]);
     assert!(said.contains("gpu") && said.contains("cuda:N"), "{said}");
-    for (device, wanted) in
-        [("cuda:0-3", "cuda:0,1"), ("cuda:all", "cuda:0,1"), ("cuda:1,0,1", "GPU 1 twice")]
-    {
-        let said = ends_with(2, &["train", &config, "--dry-run", "--device", device]);
-        assert!(said.contains("--device") && said.contains(wanted), "{said}");
+    for device in ["cuda:0,1", "cuda:0-3", "cuda:all"] {
+        let said = ends_with(2, &["train", &config, "--dry-run", "--device", device, "--gpu", "h200"]);
+        for part in ["--device", device, "one GPU, as in cuda:0", "CUDA_VISIBLE_DEVICES"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
     }
     let bf16 = ["--set", "compute.precision=bf16"];
     let said = ends_with(2, &[&["train", config.as_str(), "--dry-run"][..], &bf16].concat());
@@ -102,15 +100,6 @@ fn a_dry_run_says_what_a_gpu_needs_without_one() {
     let full = activations("compute.exact=false");
     assert_ne!(full, activations("compute.precision=bf16"), "they take half");
     assert_ne!(full, activations("compute.exact=true"), "parts of attention");
-    // Each of two GPUs has half of the moments and of the cache, and the whole of the rest.
-    let two = ends_with(0, &["train", &config, "--dry-run", "--device", "cuda:0,1"]);
-    assert!(
-        line(&two, "GPU memory").contains("on each") && line(&two, "weights").contains("on each"),
-        "{two}"
-    );
-    for (name, equal) in [("optimizer", false), ("key/value cache", false), ("batch", true), ("disk", true)] {
-        assert_eq!(line(&two, name) == line(&said, name), equal, "{name}: {two}");
-    }
     let offload = ["--dry-run", "--device", "cuda", "--set", "compute.optimizer_offload=true"];
     let said = ends_with(0, &[&["train", config.as_str()][..], &offload].concat());
     assert!(said.contains("buffers; the moments are in this machine's memory"), "{said}");
@@ -203,8 +192,6 @@ fn a_dry_run_plans_for_a_gpu_that_is_not_there() {
     };
     assert!(cached(&small) < 100_000 && cached(&large) > 500_000, "{small}{large}");
     assert!(line(&large, "time").contains("not estimated"), "{large}");
-    let two = plan(0, &["--gpu", "h200", "--device", "cuda:0,1", "--set", "compute.precision=bf16"]);
-    assert!(line(&two, "GPU memory").contains("on each"), "{two}");
 
     let said = plan(2, &["--gpu", "h200"]);
     assert!(said.contains("--gpu: found h200 with --device cpu, wanted --device cuda"), "{said}");
@@ -287,20 +274,17 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
     let config = config();
     let folder = tempfile::tempdir().unwrap();
     let out = |device: &str| folder.path().join(device);
-    let two = "cuda-emulated:0,1";
-    for device in ["cpu", "cuda-emulated", two] {
+    for device in ["cpu", "cuda-emulated"] {
         let folder = out(device);
         let place = ["train", config.as_str(), "--out", folder.to_str().unwrap(), "--device", device];
         fgrpo().args(place).args(tiny()).assert().success();
     }
-    for device in ["cuda-emulated", two] {
-        for file in ["sft.jsonl", "metrics.jsonl", "eval.jsonl"] {
-            let (found, wanted) = (numbers(&out(device).join(file)), numbers(&out("cpu").join(file)));
-            assert!(!wanted.is_empty());
-            assert_eq!(found.len(), wanted.len());
-            for (line, (found, wanted)) in found.into_iter().zip(wanted).enumerate() {
-                near(&found.into(), &wanted.into(), &format!("{device}: {file}:{line}"));
-            }
+    for file in ["sft.jsonl", "metrics.jsonl", "eval.jsonl"] {
+        let (found, wanted) = (numbers(&out("cuda-emulated").join(file)), numbers(&out("cpu").join(file)));
+        assert!(!wanted.is_empty());
+        assert_eq!(found.len(), wanted.len());
+        for (line, (found, wanted)) in found.into_iter().zip(wanted).enumerate() {
+            near(&found.into(), &wanted.into(), &format!("{file}:{line}"));
         }
     }
     // It goes on to the same bits with the moments on the GPU and in host memory.
@@ -346,16 +330,11 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
     let last = trained.join("checkpoints/step-000002");
     let words = ["eval", resolved.to_str().unwrap(), "--model", last.to_str().unwrap(), "--device", "cpu"];
     done(&[&words[..], &["--out", evaluated.to_str().unwrap()]].concat());
-    // What the GPU saved goes on on the processor, what two saved on one and then on two, and it is scored on both.
-    for (folder, device, steps) in
-        [("cuda-emulated", "cpu", 3), (two, "cuda-emulated", 3), (two, two, 4), (two, "cpu", 5)]
-    {
-        let (folder, steps) = (out(folder), format!("steps={steps}"));
-        let more = ["--resume", "--accept-changes", "--device", device, "--set", &steps];
-        let place = ["train", config.as_str(), "--out", folder.to_str().unwrap()];
-        fgrpo().args(place).args(tiny()).args(more).assert().success();
-    }
+    // What the GPU saved goes on on the processor, and is scored on both.
     let folder = out("cuda-emulated");
+    let more = ["--resume", "--accept-changes", "--device", "cpu", "--set", "steps=3"];
+    let place = ["train", config.as_str(), "--out", folder.to_str().unwrap()];
+    fgrpo().args(place).args(tiny()).args(more).assert().success();
     let policy = folder.join("checkpoints/step-000002");
     let scored = |device: &str| -> Value {
         let command = ["score", "--model", policy.to_str().unwrap(), "-", "--device", device];

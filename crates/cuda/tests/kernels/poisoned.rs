@@ -83,13 +83,6 @@ impl Driver for Poisoned {
     fn wait_here(&self, event: usize) -> Result<(), Error> {
         self.0.wait_here(event)
     }
-    fn wait_for(&self, queue: Queue, device: usize, event: usize) -> Result<(), Error> {
-        self.0.wait_for(queue, device, event)
-    }
-
-    fn copy_from(&self, device: usize, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
-        self.0.copy_from(device, from, to, bytes)
-    }
 
     fn synchronize(&self) -> Result<(), Error> {
         self.0.synchronize()

@@ -1,20 +1,20 @@
-//! The GPUs of an engine, each with a replica of the weights and an executor.
-//!
-//! With several, each replica has the gradient of its own share of a batch. At an update each sums and updates one slice of the parameters, whose
-//! moments only it has, and sends it to the others.
+//! A GPU: the parameters in its memory, their gradient and moments, and the executor that works with them.
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use fgrpo_cuda::Driver;
+use fgrpo_cuda::{Argument, Driver, Memory, Product, Shape};
 use rayon::prelude::*;
 
-use super::exchange::{others, share_parameters, sum_gradients};
-use super::executor::CudaExecutor;
+use super::buffer::Buffer;
+use super::executor::{CudaExecutor, numbers};
+use super::graphs::{self, Graphs};
+use super::launches::{args, kernel};
+use super::moments::Moments;
 use super::needs;
 use super::needs::{ROPES, rope_tables};
-use super::replica::Replica;
+use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
 use crate::backend::{Backend, FillFn, GraphCounts, Lane, NormalFn, Rollout, Store, Work};
@@ -31,18 +31,36 @@ use crate::rope::Rope;
 const STAGED: usize = 1 << 22;
 /// The least number of positions in the tables of angles.
 pub(crate) const POSITIONS: usize = 512;
+/// Number of blocks that sum squares.
+pub(crate) const NORM_BLOCKS: usize = 1024;
+/// Threads per such block.
+const NORM_THREADS: u32 = 256;
 
-/// The GPUs.
+/// LoRA's factors, and the base weights of the adapted matrices, one after another, if they are merged.
+struct Adapters {
+    values: Weights,
+    base: Option<Weights>,
+}
+
+/// The GPU.
 pub(crate) struct CudaBackend {
     config: Config,
     /// Number of positions in the tables of angles.
     positions: usize,
     precision: Precision,
     exact: bool,
-    /// In the order of the GPUs' numbers.
-    replicas: Vec<Replica>,
+    stream: Arc<Stream>,
+    executor: CudaExecutor,
+    weights: Weights,
+    /// Of quantized matrices, and of the values of the largest.
+    quantized_bytes: u64,
+    adapters: Option<Adapters>,
+    /// Empty until needed.
+    gradient: Buffer,
     /// Whether the gradient may be other than 0.
     accumulated: bool,
+    moments: Moments,
+    partials: Memory<f64>,
 }
 
 /// The tables of angles for [`ROPES`]: by position, cosines and then sines.
@@ -60,18 +78,8 @@ fn angles(config: &Config, positions: usize) -> [Vec<f32>; 3] {
     })
 }
 
-/// The moment of a store, if it is one.
-fn moment_of(store: Store) -> Option<usize> {
-    match store {
-        Store::FirstMoment => Some(0),
-        Store::SecondMoment => Some(1),
-        Store::Weights | Store::Factors | Store::Gradient => None,
-    }
-}
-
 impl CudaBackend {
-    /// A device of GPUs, by number and in this order, with weights of 0. `moments`: the number type of AdamW's moments; `exact`: whether decoding and
-    /// passes compute in the same bits.
+    /// A GPU with weights of 0. `moments`: the number type of AdamW's moments; `exact`: whether decoding and passes compute in the same bits.
     /// Fails if the model doesn't fit.
     pub(crate) fn new(
         config: &Config,
@@ -79,65 +87,86 @@ impl CudaBackend {
         precision: Precision,
         moments: Precision,
         exact: bool,
-        gpus: Vec<(usize, Arc<dyn Driver>)>,
+        driver: Arc<dyn Driver>,
     ) -> Result<CudaBackend, Error> {
-        let positions = POSITIONS;
-        let (rows, count) = (angles(config, positions), gpus.len());
-        let replica = |(place, (number, driver))| {
-            let named = (count > 1).then_some(number);
-            Replica::new(driver, named, (place, count), config, layout, precision, moments, exact, &rows)
+        let graphs = Graphs::new(graphs::wanted()?);
+        let (positions, stream) = (POSITIONS, Arc::new(Stream::new(driver)));
+        let rows = angles(config, positions);
+        let executor = CudaExecutor::new(Arc::clone(&stream), config, precision, exact, &rows, graphs);
+        let partials = stream.allocate(NORM_BLOCKS, Purpose::Model);
+        let weights = match layout.base {
+            None => Weights::zeros(&stream, precision, layout.len),
+            // Only factors are trained.
+            Some(_) => Weights::frozen(&stream, precision, layout.len),
         };
-        let replicas = gpus.into_iter().enumerate().map(replica).collect::<Result<_, _>>()?;
-        Ok(CudaBackend { config: config.clone(), positions, precision, exact, replicas, accumulated: false })
+        stream.check()?;
+        Ok(CudaBackend {
+            config: config.clone(),
+            positions,
+            precision,
+            exact,
+            stream,
+            executor,
+            weights,
+            quantized_bytes: needs::quantized_bytes(layout, precision),
+            adapters: None,
+            gradient: Buffer::default(),
+            accumulated: false,
+            moments: Moments::new(moments),
+            partials: partials.expect("memory, or a failure"),
+        })
     }
 
-    fn make(&mut self, store: Store) {
-        self.replicas.iter_mut().for_each(|replica| replica.make(store));
+    /// The trained parameters: all, or LoRA's factors.
+    fn trained(&self) -> &Weights {
+        self.adapters.as_ref().map_or(&self.weights, |adapters| &adapters.values)
     }
 
-    /// The parts of trained parameters by the replica that updates them.
-    fn owners(&self, range: Range<usize>) -> Vec<(usize, Range<usize>)> {
-        let part = |(place, slice): (usize, Range<usize>)| {
-            let part = range.start.max(slice.start)..range.end.min(slice.end);
-            (!part.is_empty()).then_some((place, part))
-        };
-        self.replicas.iter().map(Replica::slice).enumerate().filter_map(part).collect()
-    }
-
-    /// The sum over all replicas, in the order of [`sum_gradients`].
-    fn read_gradient(&self, range: Range<usize>) -> Vec<f32> {
-        let mut values = vec![0.0; range.len()];
-        for (place, part) in self.owners(range.clone()) {
-            let read = |replica: &Replica, to: &mut [f32]| {
-                // Zeros if there is none yet.
-                replica.gradient.read(&replica.stream, part.start, to);
-            };
-            let own = &mut values[part.start - range.start..part.end - range.start];
-            read(&self.replicas[place], own);
-            if self.replicas.len() > 1 {
-                let [mut sum, mut one] = [0; 2].map(|_| vec![0.0; part.len()]);
-                for other in others(place, self.replicas.len()) {
-                    read(&self.replicas[other], &mut one);
-                    sum.iter_mut().zip(&one).for_each(|(sum, x)| *sum += x);
-                }
-                own.iter_mut().zip(&sum).for_each(|(own, sum)| *own += sum);
-            }
+    /// The parameters of a store: all, or LoRA's factors.
+    fn parameters(&self, store: Store) -> &Weights {
+        match store {
+            Store::Factors => &self.adapters.as_ref().expect("an engine with adapters").values,
+            _ => &self.weights,
         }
-        values
     }
 
-    /// Whether all replicas have the same parameters, bit for bit.
-    pub(crate) fn replicas_are_equal(&self) -> bool {
-        let bits = |replica: &Replica| {
-            let read = |weights: &Weights| {
-                let mut values = vec![0.0; weights.len()];
-                weights.read(&replica.stream, 0, &mut values);
-                values.into_iter().map(f32::to_bits).collect::<Vec<_>>()
-            };
-            [replica.parameters(Store::Weights), replica.trained_weights()].map(read)
-        };
-        let first = bits(&self.replicas[0]);
-        self.replicas[1..].iter().all(|replica| bits(replica) == first)
+    /// Allocates a store of zeros if there is none yet.
+    fn make(&mut self, store: Store) {
+        let trained = self.trained().len();
+        match store {
+            Store::Gradient if self.gradient.is_empty() => {
+                self.gradient = Buffer::zeros(&self.stream, Precision::F32, trained, Purpose::Model);
+            }
+            Store::FirstMoment => self.moments.make(&self.stream, 0, trained),
+            Store::SecondMoment => self.moments.make(&self.stream, 1, trained),
+            _ => {}
+        }
+    }
+
+    /// Drops gradient and moments: other parameters are trained.
+    fn forget_update(&mut self) {
+        self.moments.forget();
+        self.gradient = Buffer::default();
+        self.accumulated = false;
+    }
+
+    /// Bytes for a rollout if everything goes that a rollout doesn't use: gradient and buffers of passes. It depends on nothing that is there only
+    /// at times, so that a resumed run has the same bound on its cache.
+    fn room(&self) -> u64 {
+        let Some(memory) = self.stream.memory() else { return 0 };
+        let factors = self
+            .adapters
+            .as_ref()
+            .map_or(0, |adapters| adapters.values.bytes() + adapters.base.as_ref().map_or(0, Weights::bytes));
+        let weights = self.weights.bytes() + self.quantized_bytes as usize;
+        let used = weights
+            + factors
+            + 4 * self.executor.tables_len()
+            + self.moments.bytes_on_device(self.trained().len())
+            + 8 * NORM_BLOCKS;
+        let by_others = memory.total.saturating_sub(memory.free + memory.allocated);
+        let reserved = needs::reserved(memory.total as u64, by_others as u64);
+        (memory.total as u64).saturating_sub(reserved + used as u64)
     }
 
     /// Panics if the device has failed, because the values could end up in a checkpoint.
@@ -152,7 +181,7 @@ impl Backend for CudaBackend {
     type Executor = CudaExecutor;
 
     fn executors(&self) -> Vec<usize> {
-        vec![1; self.replicas.len()]
+        vec![1]
     }
 
     fn passes_need_cache(&self) -> bool {
@@ -166,14 +195,19 @@ impl Backend for CudaBackend {
         body: &(dyn Fn(Lane<'_, CudaExecutor>, &mut T) + Sync),
         meanwhile: &mut dyn FnMut(),
     ) {
-        assert!(tasks.len() <= self.replicas.len(), "{} tasks", tasks.len());
+        assert!(tasks.len() <= 1, "{} tasks", tasks.len());
         if work == Work::Accumulate {
             self.make(Store::Gradient);
             self.accumulated = true;
         }
+        let lane = Lane {
+            executor: &mut self.executor,
+            weights: &self.weights,
+            factors: self.adapters.as_ref().map(|adapters| &adapters.values),
+            gradient: (work == Work::Accumulate).then_some(&mut self.gradient),
+        };
         std::thread::scope(|scope| {
-            for (replica, task) in self.replicas.iter_mut().zip(tasks) {
-                let lane = replica.lane(work);
+            if let Some(task) = tasks.first_mut() {
                 scope.spawn(move || body(lane, task));
             }
             meanwhile();
@@ -181,43 +215,45 @@ impl Backend for CudaBackend {
     }
 
     fn check(&self) -> Result<(), Error> {
-        self.replicas.iter().try_for_each(|replica| replica.stream.check())
+        self.stream.check()
     }
 
     fn state_pages(&self) -> usize {
         state_pages(&self.config, self.precision)
     }
 
-    fn cached_tokens(&self, executors: usize, rollout: &Rollout) -> usize {
-        let room = self.replicas[..executors].iter().map(Replica::room).min().unwrap_or(0);
-        PAGE * needs::cached_pages(&self.config, self.precision, self.exact, rollout, room)
+    fn cached_tokens(&self, _: usize, rollout: &Rollout) -> usize {
+        PAGE * needs::cached_pages(&self.config, self.precision, self.exact, rollout, self.room())
     }
 
-    fn fits(&self, executors: usize, rollout: &Rollout) -> bool {
+    fn fits(&self, rollout: &Rollout) -> bool {
         let Rollout { samples, cached_tokens, .. } = *rollout;
         let rollout = Rollout { samples: samples.min(cached_tokens / PAGE), ..*rollout };
         let pages =
             needs::pages_with_states(&self.config, self.precision, &rollout, cached_tokens.div_ceil(PAGE));
         let cached = needs::bytes_of(self.precision, pages * PAGE * numbers_per_token(&self.config));
         let wanted = cached + needs::rollout_bytes(&self.config, self.precision, self.exact, &rollout);
-        self.replicas[..executors].iter().all(|replica| wanted <= replica.free_bytes())
+        // Without a small rest for the driver and its libraries.
+        let free = |memory: fgrpo_cuda::DeviceMemory| memory.free.saturating_sub(memory.total / 64) as u64;
+        wanted <= self.stream.memory().map_or(0, free)
     }
 
     fn free_update(&mut self) {
         if !self.accumulated {
-            self.replicas.iter_mut().for_each(Replica::free_update);
+            self.gradient = Buffer::default();
+            self.executor.free_buffers();
         }
     }
 
     fn has_gradient(&self) -> bool {
-        !self.replicas[0].gradient.is_empty()
+        !self.gradient.is_empty()
     }
 
     fn reach(&mut self, positions: usize) {
         if positions > self.positions {
             let positions = positions.next_power_of_two();
-            let rows = angles(&self.config, positions);
-            if self.replicas.iter_mut().all(|replica| replica.set_angles(&rows)) {
+            self.executor.set_angles(&angles(&self.config, positions));
+            if self.check().is_ok() {
                 self.positions = positions;
             }
         }
@@ -226,60 +262,46 @@ impl Backend for CudaBackend {
     fn set_decode_copies(&mut self, _: bool) {}
 
     fn set_graphs(&mut self, wanted: bool) {
-        self.replicas.iter_mut().for_each(|replica| replica.set_graphs(wanted));
+        self.executor.graphs.set(wanted);
     }
 
     fn graph_counts(&self) -> GraphCounts {
-        self.replicas.iter().map(Replica::graph_counts).fold(GraphCounts::default(), GraphCounts::plus)
+        self.executor.graphs.counts
     }
 
     fn set_optimizer_offload(&mut self, wanted: bool) {
-        self.replicas.iter_mut().for_each(|replica| replica.set_offload(wanted));
+        self.moments.set_offload(&self.stream, wanted);
     }
 
     fn write(&mut self, store: Store, span: Span, values: &[f32]) {
         self.make(store);
-        let Span { offset, len } = span;
-        match (store, moment_of(store)) {
-            (_, Some(moment)) => {
-                for (place, part) in self.owners(offset..offset + len) {
-                    let own = &values[part.start - offset..part.end - offset];
-                    self.replicas[place].write_moment(moment, part, own);
-                }
+        match store {
+            Store::Weights | Store::Factors => {
+                self.parameters(store).write(&self.stream, span.offset, values);
             }
-            (Store::Gradient, _) => {
+            Store::Gradient => {
                 self.accumulated = true;
-                for (place, Replica { stream, gradient, .. }) in self.replicas.iter().enumerate() {
-                    match place {
-                        0 => gradient.write(stream, offset, values),
-                        _ => stream.zero(gradient.at(offset), gradient.bytes(len)),
-                    }
-                }
+                self.gradient.write(&self.stream, span.offset, values);
             }
-            _ => {
-                for replica in &self.replicas {
-                    replica.parameters(store).write(&replica.stream, offset, values);
-                }
-            }
+            Store::FirstMoment => self.moments.write(&self.stream, 0, span.offset, values),
+            Store::SecondMoment => self.moments.write(&self.stream, 1, span.offset, values),
         }
     }
 
     fn read(&self, store: Store, span: Span) -> Cow<'_, [f32]> {
-        let range = span.offset..span.offset + span.len;
-        let found = match (store, moment_of(store)) {
-            (_, Some(moment)) => {
-                let part = |(place, part): (usize, _)| self.replicas[place].read_moment(moment, part);
-                let mut parts: Vec<Cow<'_, [f32]>> = self.owners(range).into_iter().map(part).collect();
-                match parts.len() {
-                    1 => parts.remove(0),
-                    _ => Cow::Owned(parts.concat()),
-                }
-            }
-            (Store::Gradient, _) => Cow::Owned(self.read_gradient(range)),
-            _ => {
+        let (stream, all) = (&*self.stream, span.offset..span.offset + span.len);
+        let found = match store {
+            Store::FirstMoment => self.moments.read(stream, 0, all),
+            Store::SecondMoment => self.moments.read(stream, 1, all),
+            Store::Gradient => {
+                // Zeros if there is none yet.
                 let mut values = vec![0.0; span.len];
-                let first = &self.replicas[0];
-                first.parameters(store).read(&first.stream, span.offset, &mut values);
+                self.gradient.read(stream, span.offset, &mut values);
+                Cow::Owned(values)
+            }
+            Store::Weights | Store::Factors => {
+                let mut values = vec![0.0; span.len];
+                self.parameters(store).read(stream, span.offset, &mut values);
                 Cow::Owned(values)
             }
         };
@@ -295,11 +317,11 @@ impl Backend for CudaBackend {
     }
 
     fn put_quantized(&mut self, span: Span, matrix: Quantized) {
-        self.replicas.iter_mut().for_each(|replica| replica.put_quantized(span, &matrix));
+        self.weights.quantized.put(&self.stream, span, &matrix);
     }
 
     fn quantized(&self, span: Span) -> Cow<'_, Quantized> {
-        let found = self.replicas[0].quantized(span);
+        let found = self.weights.quantized.read(&self.stream, span);
         self.demand();
         Cow::Owned(found.expect("a matrix, or a failure"))
     }
@@ -314,48 +336,115 @@ impl Backend for CudaBackend {
     }
 
     fn forget_moments(&mut self) {
-        self.replicas.iter_mut().for_each(Replica::forget_moments);
+        self.moments.forget();
     }
 
     fn adapt(&mut self, layout: &AdapterLayout) {
-        self.accumulated = false;
-        self.replicas.iter_mut().for_each(|replica| replica.adapt(layout));
+        let stream = &self.stream;
+        let base = layout.merged.then(|| {
+            let len = layout.adapted.iter().map(|adapted| adapted.weight.len).sum();
+            let base = Weights::zeros(stream, self.precision, len);
+            let mut at = 0;
+            for adapted in &layout.adapted {
+                self.weights.copy(stream, adapted.weight.offset, &base, at, adapted.weight.len);
+                at += adapted.weight.len;
+            }
+            base
+        });
+        self.adapters = Some(Adapters { values: Weights::zeros(stream, self.precision, layout.len), base });
+        self.forget_update();
     }
 
     fn remove_adapters(&mut self) {
-        self.accumulated = false;
-        self.replicas.iter_mut().for_each(Replica::remove_adapters);
+        self.adapters = None;
+        self.forget_update();
     }
 
     fn merge(&mut self, layout: &AdapterLayout, applied: bool) {
-        self.replicas.iter().for_each(|replica| replica.merge(layout, applied));
+        let Adapters { values, base } = self.adapters.as_ref().expect("an engine with adapters");
+        let base = base.as_ref().expect("adapters that are merged");
+        let mut at = 0;
+        for adapted in &layout.adapted {
+            let Span { offset, len } = adapted.weight;
+            base.copy(&self.stream, at, &self.weights, offset, len);
+            at += len;
+            if applied {
+                // The sum is rounded to what the network reads; base and factors are exact.
+                self.weights.forget_rest(&self.stream, offset, len);
+                self.stream.product(&Product {
+                    m: adapted.outputs,
+                    n: adapted.inputs,
+                    k: adapted.rank,
+                    a: values.rows(adapted.b.offset, adapted.rank),
+                    b: values.rows(adapted.a.offset, adapted.inputs),
+                    c: self.weights.at(offset),
+                    c_stride: adapted.inputs,
+                    alpha: layout.scale,
+                    onto: Some(self.weights.at(offset)),
+                    bias: None,
+                    numbers: numbers(self.precision),
+                    exact: false,
+                });
+            }
+        }
     }
 
     fn gradient_norm(&self) -> f64 {
-        if self.replicas[0].gradient.is_empty() {
+        let len = self.gradient.len();
+        if len == 0 {
             return 0.0;
         }
-        sum_gradients(&self.replicas);
-        let blocks: Vec<usize> = self.replicas.iter().map(Replica::square).collect();
-        let sums = self.replicas.iter().zip(blocks).flat_map(|(replica, blocks)| replica.squares(blocks));
-        sums.sum::<f64>().sqrt()
+        let blocks = len.div_ceil(4 * NORM_THREADS as usize).min(NORM_BLOCKS);
+        self.stream.launch(
+            "square_sum",
+            Shape::of(blocks, NORM_THREADS, NORM_THREADS as usize * 8),
+            args![&self.gradient, &self.partials, len as u64],
+        );
+        let mut sums = vec![f64::NAN; blocks];
+        self.stream.read(&self.partials, 0, &mut sums);
+        sums.into_iter().sum::<f64>().sqrt()
     }
 
     fn zero_gradient(&mut self) {
-        self.replicas.iter().for_each(Replica::zero_gradient);
+        self.stream.zero(self.gradient.at(0), 4 * self.gradient.len());
         self.accumulated = false;
-    }
-
-    fn reduce(&mut self) -> f64 {
-        self.gradient_norm()
     }
 
     fn adamw(&mut self, runs: &[(usize, usize, bool)], step: &AdamWStep) {
         for store in [Store::Gradient, Store::FirstMoment, Store::SecondMoment] {
             self.make(store);
         }
-        self.replicas.iter_mut().for_each(|replica| replica.adamw(runs, step));
         self.accumulated = false;
-        share_parameters(&self.replicas);
+        let CudaBackend { stream, precision, weights, adapters, gradient, moments, .. } = self;
+        let values = adapters.as_ref().map_or(&*weights, |adapters| &adapters.values);
+        let AdamWStep { number, clip, take1, beta2, take2, eps, decay, rate, root } = *step;
+        let of_moments = moments.precision();
+        moments.step(stream, values.len(), |part: Range<usize>, moments| {
+            for &(offset, len, decays) in runs {
+                let (first, last) = (offset.max(part.start), (offset + len).min(part.end));
+                if first >= last {
+                    continue;
+                }
+                let decay = if decays { decay } else { 1.0 };
+                let mut arguments = vec![values.at(first).into()];
+                if *precision == Precision::Bf16 {
+                    arguments.push(values.rest_at(first).into());
+                }
+                arguments.push(gradient.at(first).into());
+                let before = of_moments.bytes() * (first - part.start);
+                arguments.extend(moments.map(|moment| Argument::from(moment.plus(before))));
+                arguments.extend([clip, take1, beta2, take2, eps, decay, rate, root].map(Argument::F32));
+                arguments.push(((last - first) as u64).into());
+                let kernel = match of_moments {
+                    Precision::F32 => kernel!(*precision, "adamw"),
+                    Precision::Bf16 => {
+                        // How they are rounded.
+                        arguments.extend([number, first as u64].map(Argument::U64));
+                        kernel!(*precision, "adamw_rounded")
+                    }
+                };
+                stream.launch(kernel, Shape::covering(last - first, 256), &arguments);
+            }
+        });
     }
 }

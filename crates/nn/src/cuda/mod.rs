@@ -1,4 +1,4 @@
-//! NVIDIA GPUs, in f32 or bf16: on each a stream on which all work runs in order, and an executor that submits it.
+//! An NVIDIA GPU, in f32 or bf16: a stream on which all work runs in order, and an executor that submits it.
 //!
 //! All code here uses only a [`fgrpo_cuda::Driver`], so the emulated driver of the tests runs the same code as a GPU. The host transfers the lists of
 //! a pass in one copy and waits only for results: scores, samples, norms. A decoding step that repeats an earlier one is submitted as a graph, and where
@@ -7,7 +7,6 @@
 pub(crate) mod backend;
 mod buffer;
 mod decoding;
-mod exchange;
 pub(crate) mod executor;
 pub(crate) mod graphs;
 mod launches;
@@ -17,8 +16,6 @@ pub(crate) mod moments;
 pub(crate) mod needs;
 pub(crate) mod paths;
 mod quantized;
-pub(crate) mod replica;
 mod sequence;
-pub(crate) mod slices;
 mod stream;
 mod weights;

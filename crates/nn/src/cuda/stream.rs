@@ -49,16 +49,14 @@ struct Failure {
 #[derive(Debug)]
 pub(super) struct Stream {
     driver: Arc<dyn Driver>,
-    /// Its number, if the engine is on several.
-    gpu: Option<usize>,
     failure: Mutex<Option<Failure>>,
     /// The work of a step, while it is recorded.
     recording: Mutex<Option<Sequence>>,
 }
 
 impl Stream {
-    pub(super) fn new(driver: Arc<dyn Driver>, gpu: Option<usize>) -> Stream {
-        Stream { driver, gpu, failure: Mutex::default(), recording: Mutex::default() }
+    pub(super) fn new(driver: Arc<dyn Driver>) -> Stream {
+        Stream { driver, failure: Mutex::default(), recording: Mutex::default() }
     }
 
     fn recording(&self) -> MutexGuard<'_, Option<Sequence>> {
@@ -150,7 +148,7 @@ impl Stream {
     /// The first failure so far, without waiting.
     pub(super) fn check(&self) -> Result<(), Error> {
         match self.failure() {
-            Some(Failure { source, remedy }) => Err(Error::Device { gpu: self.gpu, source, remedy }),
+            Some(Failure { source, remedy }) => Err(Error::Device { source, remedy }),
             None => Ok(()),
         }
     }
@@ -227,23 +225,6 @@ impl Stream {
     /// Makes further work of a queue wait for what is marked.
     pub(super) fn wait(&self, queue: Queue, event: usize) {
         self.ask(|| self.driver.wait(queue, event));
-    }
-
-    /// Makes further work wait for what another GPU's stream has marked.
-    pub(super) fn wait_for(&self, gpu: usize, event: usize) {
-        self.ask(|| self.driver.wait_for(Queue::Compute, gpu, event));
-    }
-
-    /// Copies from another GPU's memory.
-    pub(super) fn copy_from(&self, gpu: usize, from: Address, to: Address, bytes: usize) {
-        if bytes > 0 {
-            self.ask(|| self.driver.copy_from(gpu, from, to, bytes));
-        }
-    }
-
-    /// Waits for all work.
-    pub(super) fn synchronize(&self) {
-        self.ask(|| self.driver.synchronize());
     }
 
     pub(super) fn write<T: Copy>(&self, memory: &Memory<T>, first: usize, values: &[T]) {

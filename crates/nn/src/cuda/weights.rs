@@ -69,15 +69,6 @@ impl Weights {
         }
     }
 
-    /// Copies `len` numbers from number `first` on from the same place of another GPU's weights.
-    pub(super) fn copy_from(&self, stream: &Stream, gpu: usize, from: &Weights, first: usize, len: usize) {
-        for (own, other) in [(&self.values, &from.values), (&self.rest, &from.rest)] {
-            if !own.is_empty() {
-                stream.copy_from(gpu, other.at(first), own.at(first), own.bytes(len));
-            }
-        }
-    }
-
     /// Rounds `len` numbers to the network's precision.
     pub(super) fn forget_rest(&self, stream: &Stream, first: usize, len: usize) {
         if !self.rest.is_empty() {

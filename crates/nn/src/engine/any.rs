@@ -199,7 +199,7 @@ impl Engine {
             config.check_on_gpus()?;
         }
         let decoder = Decoder::new(config, base);
-        let (gpus, drivers, numbers): (_, Vec<Arc<dyn fgrpo_cuda::Driver>>, _) = match *device {
+        let (driver, precision, moments, exact): (Arc<dyn fgrpo_cuda::Driver>, _, _, _) = match *device {
             Device::Cpu { threads, products } => {
                 assert!(threads > 0, "a device of 0 threads");
                 crate::cpu::level::check()?;
@@ -207,31 +207,24 @@ impl Engine {
                 let backend = CpuBackend::new(config, &decoder.layout, decoder.head(), threads, products)?;
                 return Ok(Engine(Any::Cpu(EngineOn::new(decoder, backend))));
             }
-            Device::Cuda { gpus, precision, moments, exact } => {
-                let numbers: Vec<usize> = gpus.numbers().collect();
-                let opened = fgrpo_cuda::Gpu::open_connected(&numbers, None)
-                    .map_err(|source| Error::Device { gpu: None, source, remedy: NO_GPU })?;
-                (
-                    gpus,
-                    opened.into_iter().map(|gpu| Arc::new(gpu) as _).collect(),
-                    (precision, moments, exact),
-                )
+            Device::Cuda { gpu, precision, moments, exact } => {
+                let opened = fgrpo_cuda::Gpu::open(gpu, None)
+                    .map_err(|source| Error::Device { source, remedy: NO_GPU })?;
+                (Arc::new(opened), precision, moments, exact)
             }
             #[cfg(feature = "cuda-emulator")]
-            Device::CudaEmulated { gpus, memory, precision, moments, exact, fault } => {
-                let made = fgrpo_cuda::emulated::Emulated::connected(gpus.count(), 0, memory, fault);
-                (gpus, made.into_iter().map(|gpu| Arc::new(gpu) as _).collect(), (precision, moments, exact))
+            Device::CudaEmulated { memory, precision, moments, exact, lost_after } => {
+                let made = fgrpo_cuda::emulated::Emulated::with_memory(0, memory).lost_after(lost_after);
+                (Arc::new(made), precision, moments, exact)
             }
         };
         EngineOn::<CudaBackend>::check(config);
-        let gpus = gpus.numbers().zip(drivers).collect();
-        let (precision, moments, exact) = numbers;
         if precision == Precision::F32 && decoder.layout.len >= LARGE {
             tracing::warn!(
                 "compute.precision is \"f32\": products of this model run 10 to 15 times faster in \"bf16\", on tensor cores"
             );
         }
-        let backend = CudaBackend::new(config, &decoder.layout, precision, moments, exact, gpus)?;
+        let backend = CudaBackend::new(config, &decoder.layout, precision, moments, exact, driver)?;
         Ok(Engine(Any::Cuda(EngineOn::new(decoder, backend))))
     }
 
@@ -321,15 +314,6 @@ impl Engine {
             out.copy_from_slice(&state.tensors[index].2);
             Ok(())
         })
-    }
-
-    /// Whether all GPUs have the same parameters, bit for bit. For tests.
-    #[doc(hidden)]
-    pub fn replicas_are_equal(&self) -> bool {
-        match &self.0 {
-            Any::Cpu(_) => true,
-            Any::Cuda(engine) => engine.backend.replicas_are_equal(),
-        }
     }
 
     /// LoRA's factors under PEFT's names, `A` before `B`, in the order of the checkpoint; none without adapters.

@@ -5,11 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::gpus::Gpus;
 use crate::cpu::bf16::Unit;
 use crate::error::Error;
-#[cfg(feature = "cuda-emulator")]
-use fgrpo_cuda::emulated::Fault;
 
 /// The names of an enum's variants.
 macro_rules! named {
@@ -44,10 +41,10 @@ pub enum Device {
         /// The products of linear maps and the vocabulary head.
         products: Products,
     },
-    /// NVIDIA GPUs of this machine, each with a replica of the weights.
+    /// An NVIDIA GPU of this machine.
     Cuda {
-        /// Their numbers.
-        gpus: Gpus,
+        /// Its number.
+        gpu: usize,
         /// Of weights and activations.
         precision: Precision,
         /// Of AdamW's two moments. In bf16 they take half of the memory. They are rounded stochastically after each step: the mean is the exact number, and
@@ -57,21 +54,19 @@ pub enum Device {
         /// one algorithm of cuBLASLt computes a row alike among any number of rows.
         exact: bool,
     },
-    /// GPUs emulated on the CPU, for tests: slow and strict.
+    /// A GPU emulated on the CPU, for tests: slow and strict.
     #[cfg(feature = "cuda-emulator")]
     CudaEmulated {
-        /// Their numbers.
-        gpus: Gpus,
-        /// Bytes of memory of each.
+        /// Bytes of memory.
         memory: usize,
         /// Of weights and activations.
         precision: Precision,
         /// Of AdamW's two moments.
         moments: Precision,
-        /// As on GPUs.
+        /// As on a GPU.
         exact: bool,
-        /// What goes wrong.
-        fault: Option<Fault>,
+        /// The launches after which it is lost, if it is.
+        lost_after: Option<u64>,
     },
 }
 
@@ -100,10 +95,10 @@ impl Device {
         Device::Cpu { threads, products: Products::F32 }
     }
 
-    /// Emulated GPUs, each with so many bytes of memory. The moments are f32.
+    /// An emulated GPU with so many bytes of memory. The moments are f32.
     #[cfg(feature = "cuda-emulator")]
-    pub const fn emulated(gpus: Gpus, memory: usize, precision: Precision) -> Device {
-        Device::CudaEmulated { gpus, memory, precision, moments: Precision::F32, exact: false, fault: None }
+    pub const fn emulated(memory: usize, precision: Precision) -> Device {
+        Device::CudaEmulated { memory, precision, moments: Precision::F32, exact: false, lost_after: None }
     }
 }
 
@@ -139,19 +134,21 @@ impl Products {
 
 named!(Products, "products", "f32, bf16x3 or bf16", F32 = "f32", Bf16x3 = "bf16x3", Bf16 = "bf16");
 
-/// A device by name, without the number of CPU threads: `cpu`, `cuda`, `cuda:1`, `cuda:0,1`.
+/// A device by name, without the number of CPU threads: `cpu`, `cuda`, `cuda:1`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceName {
     /// `cpu`.
     #[default]
     Cpu,
-    /// `cuda` or `cuda:0`, `cuda:1`, `cuda:0,1` and so on.
-    Cuda(Gpus),
-    /// `cuda-emulated`, or `cuda-emulated:0,1` and so on.
+    /// `cuda` or `cuda:0`, `cuda:1` and so on.
+    Cuda(usize),
+    /// `cuda-emulated`.
     #[cfg(feature = "cuda-emulator")]
-    CudaEmulated(Gpus),
+    CudaEmulated,
 }
+
+const NAMES: &str = "cpu, cuda, or cuda:N for the GPU with number N";
 
 /// Advice without a GPU.
 pub(super) const NO_GPU: &str = "`fgrpo devices` lists what is found; --device cpu works everywhere";
@@ -161,25 +158,19 @@ impl DeviceName {
     /// Fails if there is no driver or an old one, or no such GPU that can be used.
     pub fn check(self) -> Result<(), Error> {
         match self {
-            DeviceName::Cuda(gpus) => gpus
-                .numbers()
-                .try_for_each(|number| fgrpo_cuda::find(number).map(drop))
-                .map_err(|source| Error::Device { gpu: None, source, remedy: NO_GPU }),
+            DeviceName::Cuda(gpu) => {
+                fgrpo_cuda::find(gpu).map(drop).map_err(|source| Error::Device { source, remedy: NO_GPU })
+            }
             _ => Ok(()),
         }
     }
 
-    /// The GPUs, if it isn't the CPU.
-    pub fn gpus(self) -> Option<Gpus> {
-        match self {
-            DeviceName::Cpu => None,
-            DeviceName::Cuda(gpus) => Some(gpus),
-            #[cfg(feature = "cuda-emulator")]
-            DeviceName::CudaEmulated(gpus) => Some(gpus),
-        }
+    /// Whether it is a GPU.
+    pub fn is_gpu(self) -> bool {
+        self != DeviceName::Cpu
     }
 
-    /// The device: the CPU with this number of threads and these products, or GPUs with this precision, moments of this number type, and `exact` or not.
+    /// The device: the CPU with this number of threads and these products, or a GPU with this precision, moments of this number type, and `exact` or not.
     pub fn device(
         self,
         threads: usize,
@@ -190,10 +181,10 @@ impl DeviceName {
     ) -> Device {
         match self {
             DeviceName::Cpu => Device::Cpu { threads, products },
-            DeviceName::Cuda(gpus) => Device::Cuda { gpus, precision, moments, exact },
+            DeviceName::Cuda(gpu) => Device::Cuda { gpu, precision, moments, exact },
             #[cfg(feature = "cuda-emulator")]
-            DeviceName::CudaEmulated(gpus) => {
-                Device::CudaEmulated { gpus, memory: 4 << 30, precision, moments, exact, fault: None }
+            DeviceName::CudaEmulated => {
+                Device::CudaEmulated { memory: 4 << 30, precision, moments, exact, lost_after: None }
             }
         }
     }
@@ -203,9 +194,9 @@ impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DeviceName::Cpu => f.pad("cpu"),
-            DeviceName::Cuda(gpus) => f.pad(&format!("cuda:{gpus}")),
+            DeviceName::Cuda(gpu) => f.pad(&format!("cuda:{gpu}")),
             #[cfg(feature = "cuda-emulator")]
-            DeviceName::CudaEmulated(gpus) => f.pad(&format!("cuda-emulated:{gpus}")),
+            DeviceName::CudaEmulated => f.pad("cuda-emulated"),
         }
     }
 }
@@ -215,21 +206,25 @@ impl FromStr for DeviceName {
 
     fn from_str(name: &str) -> Result<DeviceName, Error> {
         let wrong = |wanted: &str| Err(Error::request("device", name.to_string(), wanted));
-        let (kind, gpus) = match name.split_once(':') {
-            Some((kind, gpus)) => (kind, Some(gpus)),
-            None => (name, None),
-        };
-        let gpus = || gpus.map_or(Ok(Gpus::one(0)), str::parse);
-        match kind {
-            "cpu" if name == kind => Ok(DeviceName::Cpu),
-            "cuda" => gpus().map(DeviceName::Cuda),
+        match name {
+            "cpu" => return Ok(DeviceName::Cpu),
+            "cuda" => return Ok(DeviceName::Cuda(0)),
             #[cfg(feature = "cuda-emulator")]
-            "cuda-emulated" => gpus().map(DeviceName::CudaEmulated),
+            "cuda-emulated" => return Ok(DeviceName::CudaEmulated),
             #[cfg(not(feature = "cuda-emulator"))]
             "cuda-emulated" => {
-                wrong("cpu or cuda: this build has no emulator (feature cuda-emulator, for tests)")
+                return wrong("cpu or cuda: this build has no emulator (feature cuda-emulator, for tests)");
             }
-            _ => wrong("cpu, cuda, cuda:N for the GPU with number N, or cuda:0,1 for several"),
+            _ => {}
+        }
+        match name.strip_prefix("cuda:") {
+            Some(number) if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                number.parse().map(DeviceName::Cuda).or_else(|_| wrong(NAMES))
+            }
+            Some(numbers) if numbers == "all" || numbers.contains([',', '-']) => wrong(
+                "one GPU, as in cuda:0: a process uses one. Several seeds or settings run side by side, each process with its own: CUDA_VISIBLE_DEVICES=1 fgrpo ... --device cuda",
+            ),
+            _ => wrong(NAMES),
         }
     }
 }
@@ -240,18 +235,20 @@ mod tests {
 
     #[test]
     fn names_of_devices_are_read_and_written_and_others_refused() {
-        for (name, written) in
-            [("cpu", "cpu"), ("cuda", "cuda:0"), ("cuda:3", "cuda:3"), ("cuda:2,0", "cuda:0,2")]
-        {
+        for (name, written) in [("cpu", "cpu"), ("cuda", "cuda:0"), ("cuda:3", "cuda:3")] {
             let device: DeviceName = name.parse().unwrap();
             assert_eq!(device.to_string(), written);
             assert_eq!(written.parse::<DeviceName>().unwrap(), device);
         }
-        for name in
-            ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:0,", "cuda:0-3", "cuda:all", "CPU", "cpu:0"]
-        {
+        let many = "9".repeat(30);
+        for name in ["", "gpu", "cuda:", "cuda:+1", "cuda:x", "CPU", "cpu:0", &format!("cuda:{many}")] {
             let message = name.parse::<DeviceName>().unwrap_err().to_string();
             assert!(message.contains("cuda:N"), "{message}");
+        }
+        for name in ["cuda:0,1", "cuda:0,", "cuda:0-3", "cuda:all"] {
+            let message = name.parse::<DeviceName>().unwrap_err().to_string();
+            assert!(message.contains(name), "{message}");
+            assert!(message.contains("one GPU, as in cuda:0") && message.contains("CUDA_VISIBLE_DEVICES"));
         }
         let emulated = "cuda-emulated".parse::<DeviceName>();
         assert_eq!(emulated.is_ok(), cfg!(feature = "cuda-emulator"), "{emulated:?}");

@@ -130,7 +130,7 @@ impl<D: Backend> EngineOn<D> {
             _ => limit,
         };
         rollout.cached_tokens = rollout.cached_tokens.min(limit * PAGE);
-        if kept == 0 && !self.backend.fits(executors, &rollout) {
+        if kept == 0 && !self.backend.fits(&rollout) {
             // Gradient and activations of an update are not needed now: keys and values take their place.
             let keep = self.workers.first().is_some_and(|worker| worker.tree.keep);
             self.workers.iter_mut().for_each(|worker| *worker = Worker::default());
@@ -186,10 +186,6 @@ impl<D: Backend> EngineOn<D> {
                 chunk_tokens,
             };
             *result = generate::generate(&mut generator, jobs, (limit, most_slots), request, &mut emit);
-            // After a failed GPU the others need not go on.
-            if matches!(result, Err(Error::Device { .. })) {
-                cancelled.store(true, Ordering::Relaxed);
-            }
             if !tree.keep {
                 executor.shrink_cache(cache, KEPT_BYTES);
             } else if tree.is_empty() {

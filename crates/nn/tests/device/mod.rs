@@ -1,7 +1,7 @@
 //! The device that the engine's tests run on, so that each is written once.
 //!
 //! `FGRPO_TEST_PRODUCTS=bf16x3` (or `bf16`) is how the processor multiplies. `FGRPO_TEST_DEVICE=cuda-emulated` selects the emulated GPU (feature
-//! `cuda-emulator`), `cuda` a real one, and `cuda:0,1` or `cuda-emulated:0,1` two. If unset, it is the CPU.
+//! `cuda-emulator`), and `cuda` or `cuda:1` a real one. If unset, it is the CPU.
 
 use fgrpo_nn::{Device, DeviceName, Precision, Products};
 

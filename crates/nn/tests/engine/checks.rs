@@ -86,9 +86,9 @@ fn a_weight_that_is_not_finite_is_named_with_layer_operation_and_tensor() {
 #[cfg(feature = "cuda-emulator")]
 #[test]
 fn a_number_of_16_bits_is_named_too() {
-    use fgrpo_nn::{Device, Gpus, Precision};
+    use fgrpo_nn::{Device, Precision};
     let config = config();
-    let device = Device::emulated(Gpus::one(0), 1 << 30, Precision::Bf16);
+    let device = Device::emulated(1 << 30, Precision::Bf16);
     let mut engine = crate::reference::engine_on(&config, 70, &device);
     engine.set_layer_checks(true);
     generate(&mut engine, &[1, 2]).unwrap();

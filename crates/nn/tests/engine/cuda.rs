@@ -1,12 +1,13 @@
 //! The emulated GPU compared with the CPU: the same numbers to rounding, state that moves between them, and its own faults.
 
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use fgrpo_nn::config::Config;
 use fgrpo_nn::{
-    AdamW, BaseFormat, Batch, Device, Engine, Error, Gpus, LoraConfig, Needs, OptimizerState, Precision,
-    Products, Prompt, Replicas, Sampling, StopFn, Workload,
+    AdamW, BaseFormat, Batch, Device, Engine, Error, GpuSettings, LoraConfig, Needs, OptimizerState,
+    Precision, Products, Prompt, Sampling, StopFn, Workload,
 };
 
 use crate::lora::adapted;
@@ -15,19 +16,15 @@ use crate::reference::{
 };
 
 const CPU: Device = Device::cpu(1);
-const GPU: Device = Device::emulated(Gpus::one(0), 1 << 30, Precision::F32);
-const GPU_BF16: Device = Device::emulated(Gpus::one(0), 1 << 30, Precision::Bf16);
+const GPU: Device = Device::emulated(1 << 30, Precision::F32);
+const GPU_BF16: Device = Device::emulated(1 << 30, Precision::Bf16);
 
 /// A GPU with moments in bf16.
-pub(crate) fn with_rounded_moments(device: Device) -> Device {
-    let moments = Precision::Bf16;
-    match device {
-        Device::Cuda { gpus, precision, .. } => Device::Cuda { gpus, precision, moments, exact: false },
-        Device::CudaEmulated { gpus, memory, precision, fault, .. } => {
-            Device::CudaEmulated { gpus, memory, precision, moments, exact: false, fault }
-        }
-        _ => panic!("a GPU, not {device:?}"),
-    }
+fn with_rounded_moments(device: Device) -> Device {
+    let Device::CudaEmulated { memory, precision, exact, lost_after, .. } = device else {
+        panic!("the emulated GPU, not {device:?}")
+    };
+    Device::CudaEmulated { memory, precision, moments: Precision::Bf16, exact, lost_after }
 }
 
 fn adamw() -> AdamW {
@@ -35,7 +32,7 @@ fn adamw() -> AdamW {
 }
 
 /// One step on a batch of its own: the scores and the gradient's norm.
-pub(crate) fn step(engine: &mut Engine, number: u64) -> (Vec<f32>, f64) {
+fn step(engine: &mut Engine, number: u64) -> (Vec<f32>, f64) {
     let batch: Batch = forest(&mut Numbers::new(100 + number), engine.config().vocab_size, 3, 5, 5);
     let (scores, _) = engine
         .accumulate(&batch, 0.8, &|family| {
@@ -50,12 +47,12 @@ pub(crate) fn step(engine: &mut Engine, number: u64) -> (Vec<f32>, f64) {
     (scores.logp, report.gradient_norm)
 }
 
-pub(crate) fn weights(engine: &Engine) -> Vec<f32> {
+fn weights(engine: &Engine) -> Vec<f32> {
     engine.tensors().flat_map(|(_, _, values)| values.into_owned()).collect()
 }
 
 /// A state of its own, as a checkpoint keeps it.
-pub(crate) fn state(engine: &Engine) -> OptimizerState<'static> {
+fn state(engine: &Engine) -> OptimizerState<'static> {
     let OptimizerState { step, tensors } = engine.optimizer_state();
     let own = |(name, shape, values): (String, Vec<usize>, std::borrow::Cow<'_, [f32]>)| {
         (name, shape, values.into_owned().into())
@@ -64,7 +61,7 @@ pub(crate) fn state(engine: &Engine) -> OptimizerState<'static> {
 }
 
 /// An engine on a device with what another one holds.
-pub(crate) fn copy_to(device: &Device, from: &Engine) -> Engine {
+fn copy_to(device: &Device, from: &Engine) -> Engine {
     let mut to = Engine::init(from.config(), 0.0, &|_| 0.0, device).unwrap();
     for (name, _, values) in from.tensors() {
         to.set_tensor(name, &values).unwrap();
@@ -73,11 +70,11 @@ pub(crate) fn copy_to(device: &Device, from: &Engine) -> Engine {
     to
 }
 
-pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
+fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|v| v.to_bits()).collect()
 }
 
-pub(crate) fn near(found: &[f32], wanted: &[f32], tolerance: f32, what: &str) {
+fn near(found: &[f32], wanted: &[f32], tolerance: f32, what: &str) {
     assert_eq!(found.len(), wanted.len(), "{what}");
     for (i, (f, w)) in found.iter().zip(wanted).enumerate() {
         assert!((f - w).abs() <= tolerance * (1.0 + w.abs()), "{what}[{i}]: found {f}, wanted {w}");
@@ -155,12 +152,12 @@ fn too_little_memory_names_the_setting_to_lower() {
         assert!(message.contains("out of memory"), "{message}");
         message
     };
-    let few = Device::emulated(Gpus::one(0), 2 * parameters, Precision::F32);
+    let few = Device::emulated(2 * parameters, Precision::F32);
     let error = Engine::init(&config, 0.1, &|_| 0.1, &few).unwrap_err();
     assert!(message(error).contains("[lora]"));
 
     // Room for weights, gradient and moments, but not for a pass.
-    let some = Device::emulated(Gpus::one(0), 16 * parameters + (300 << 10), Precision::F32);
+    let some = Device::emulated(16 * parameters + (300 << 10), Precision::F32);
     let mut engine = Engine::init(&config, 0.1, &|_| 0.1, &some).unwrap();
     let mut batch = Batch::default();
     batch.push_segment(&Numbers::new(10).tokens(3000, config.vocab_size), None);
@@ -170,7 +167,7 @@ fn too_little_memory_names_the_setting_to_lower() {
     // What failed stays failed, and nothing is taken for numbers.
     assert!(engine.score(&batch, 1.0).is_err());
     assert!(engine.update(&adamw(), None).is_err());
-    let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| weights(&engine)));
+    let read = catch_unwind(AssertUnwindSafe(|| weights(&engine)));
     assert!(read.is_err());
 
     let mut engine = Engine::init(&config, 0.1, &|_| 0.1, &some).unwrap();
@@ -229,12 +226,7 @@ fn heads_beyond_the_kernels_and_devices_that_are_not_there_are_refused_by_name()
             &config,
             0.1,
             &|_| 0.1,
-            &Device::Cuda {
-                gpus: Gpus::one(63),
-                precision: Precision::F32,
-                moments: Precision::F32,
-                exact: false,
-            },
+            &Device::Cuda { gpu: 63, precision: Precision::F32, moments: Precision::F32, exact: false },
         )
         .unwrap_err()
         .to_string();
@@ -384,8 +376,8 @@ fn moments_in_host_memory_give_the_same_bits_and_spare_the_device_8_bytes_per_pa
     // The least memory in which a step runs.
     let least = |moments: Precision, offload: bool| {
         let fits = |memory: usize| {
-            let (gpus, precision) = (Gpus::one(0), Precision::F32);
-            let device = Device::CudaEmulated { gpus, memory, precision, moments, exact: false, fault: None };
+            let (precision, lost_after) = (Precision::F32, None);
+            let device = Device::CudaEmulated { memory, precision, moments, exact: false, lost_after };
             let Ok(mut engine) = Engine::init(&config, 0.1, &|_| 0.1, &device) else { return false };
             engine.set_optimizer_offload(offload);
             let mut batch = Batch::default();
@@ -460,7 +452,7 @@ fn computed_needs_are_what_the_device_holds() {
         let workload = Workload {
             threads: 1,
             products: Products::F32,
-            gpu: Some(Replicas { gpus: 1, precision, moments, exact, memory: None }),
+            gpu: Some(GpuSettings { precision, moments, exact, memory: None }),
             chunk_tokens: 360,
             checkpointing: false,
             decode_copies: true,
@@ -481,8 +473,8 @@ fn computed_needs_are_what_the_device_holds() {
         let computed = needs.total();
         let overlaid = needs.cache > 64 << 20;
         let run = |memory: u64| -> Result<(), Error> {
-            let (gpus, memory) = (Gpus::one(0), memory as usize);
-            let device = Device::CudaEmulated { gpus, memory, precision, moments, exact, fault: None };
+            let (memory, lost_after) = (memory as usize, None);
+            let device = Device::CudaEmulated { memory, precision, moments, exact, lost_after };
             let number = |i: u64| (i % 17) as f64 / 8.0 - 1.0;
             let mut engine = Engine::init_with_base(&config, 0.1, &number, base, &device)?;
             if let Some(lora) = &lora {
@@ -560,13 +552,7 @@ fn a_base_in_a_format_takes_the_memory_computed_within_10_percent() {
             let workload = Workload {
                 threads: 1,
                 products: Products::F32,
-                gpu: Some(Replicas {
-                    gpus: 1,
-                    precision,
-                    moments: Precision::F32,
-                    exact: false,
-                    memory: None,
-                }),
+                gpu: Some(GpuSettings { precision, moments: Precision::F32, exact: false, memory: None }),
                 chunk_tokens: 1,
                 checkpointing: false,
                 decode_copies: false,
@@ -583,9 +569,8 @@ fn a_base_in_a_format_takes_the_memory_computed_within_10_percent() {
             };
             let computed = Needs::of(&config, &workload).total();
             let run = |memory: u64| -> Result<(), Error> {
-                let (gpus, memory, moments) = (Gpus::one(0), memory as usize, Precision::F32);
-                let device =
-                    Device::CudaEmulated { gpus, memory, precision, moments, exact: false, fault: None };
+                let (memory, moments, lost_after) = (memory as usize, Precision::F32, None);
+                let device = Device::CudaEmulated { memory, precision, moments, exact: false, lost_after };
                 let number = |i: u64| (i % 17) as f64 / 8.0 - 1.0;
                 let mut engine = Engine::init_with_base(&config, 0.1, &number, Some(base), &device)?;
                 engine.adapt(&lora, &mut || 0.5)?;
@@ -636,7 +621,7 @@ fn round(
 /// A small engine in so much memory.
 fn engine_in(memory: usize, lora: bool) -> Result<Engine, Error> {
     let (_, config) = configs().swap_remove(1);
-    let device = Device::emulated(Gpus::one(0), memory, Precision::F32);
+    let device = Device::emulated(memory, Precision::F32);
     let mut engine = Engine::init(&config, 0.2, &|i| (i % 17) as f64 / 8.0 - 1.0, &device)?;
     if lora {
         let mut numbers = Numbers::new(12);
@@ -668,7 +653,7 @@ fn a_resumed_engine_samples_the_same_bits_where_memory_bounds_the_cache() {
     let round = |engine: &mut Engine, number| round(engine, number, true, 30, None).unwrap();
     // Room for the longest sample of all, but not for thirty.
     let memory = 1 << 20;
-    let device = Device::emulated(Gpus::one(0), memory, Precision::F32);
+    let device = Device::emulated(memory, Precision::F32);
     let mut engine = engine_in(memory, false).unwrap();
     // The bound is at work: with more memory there are fewer steps. The samples share other sequences then, which changes no bit.
     let mut roomy = engine_in(1 << 26, false).unwrap();
@@ -686,7 +671,7 @@ fn without_a_bound_the_free_memory_holds_keys_and_values_in_their_precision() {
     let sampling = Sampling { max_new_tokens: 64, ..Sampling::default() };
     // How many samples run when the first one ends.
     let [full, half] = [Precision::F32, Precision::Bf16].map(|precision| {
-        let device = Device::emulated(Gpus::one(0), 4 << 20, precision);
+        let device = Device::emulated(4 << 20, precision);
         let mut engine = engine_on(&config, 16, &device);
         let (started, running) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let uniform = |_: usize, sample: usize, position: usize| {
@@ -767,4 +752,43 @@ fn agree_to_16_bits(mut engine: Engine) {
         let scored: Vec<f32> = indices[0].iter().map(|&index| scores.logp[index]).collect();
         near(&completion.logp, &scored, 0.05, "log-probabilities");
     }
+}
+
+#[test]
+fn a_gpu_lost_at_any_launch_ends_the_work_and_nothing_is_taken_for_numbers() {
+    let (_, config) = configs().swap_remove(0);
+    // The norm of each step, the error that ended them, and the engine.
+    let train = |lost_after: Option<u64>| {
+        let [precision, moments] = [Precision::F32; 2];
+        let device = Device::CudaEmulated { memory: 1 << 30, precision, moments, exact: false, lost_after };
+        let mut engine = engine_on(&config, 3, &device);
+        let mut norms = Vec::new();
+        for seed in 0..3 {
+            let batch = forest(&mut Numbers::new(seed), config.vocab_size, 4, 2, 3);
+            let updated = engine
+                .accumulate(&batch, 1.0, &|family| family.dlogp.fill(1.0))
+                .and_then(|_| engine.update(&adamw(), None));
+            match updated {
+                Ok(report) => norms.push(report.gradient_norm),
+                Err(error) => return (norms, Some(error), engine),
+            }
+        }
+        (norms, None, engine)
+    };
+    let (wanted, error, engine) = train(None);
+    assert!(error.is_none() && wanted.len() == 3, "{error:?}");
+    let wanted_weights = bits(&weights(&engine));
+    let mut failed = 0;
+    for launches in (0..).step_by(37) {
+        let (norms, error, mut engine) = train(Some(launches));
+        assert_eq!(norms[..], wanted[..norms.len()], "lost after {launches} launches");
+        if let Ok(found) = catch_unwind(AssertUnwindSafe(|| bits(&weights(&engine)))) {
+            assert!(error.is_none() && found == wanted_weights, "lost after {launches} launches: {error:?}");
+            break;
+        }
+        failed += 1;
+        assert!(error.is_none_or(|error| error.to_string().contains("--resume")));
+        assert!(engine.update(&adamw(), None).is_err());
+    }
+    assert!(failed > 3, "{failed} runs with a lost GPU");
 }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use fgrpo_cuda::fake;
 use fgrpo_nn::config::Config;
 use fgrpo_nn::{
-    AdamW, BaseFormat, Batch, Completion, Device, Engine, Gpus, LoraConfig, Precision, Prompt, Sampling,
+    AdamW, BaseFormat, Batch, Completion, Device, Engine, LoraConfig, Precision, Prompt, Sampling,
 };
 
 use crate::device::device;
@@ -17,16 +17,16 @@ use crate::reference::{GEMMA, MISTRAL, Numbers, QWEN3_5, configs, engine_with_ba
 
 fn emulated(precision: Precision, exact: bool) -> Device {
     match device(1) {
-        Device::Cuda { gpus, moments, .. } => Device::Cuda { gpus, precision, moments, exact },
+        Device::Cuda { gpu, moments, .. } => Device::Cuda { gpu, precision, moments, exact },
         _ => {
-            let (gpus, moments) = (Gpus::one(0), Precision::F32);
-            Device::CudaEmulated { gpus, memory: 1 << 30, precision, moments, exact, fault: None }
+            let moments = Precision::F32;
+            Device::CudaEmulated { memory: 1 << 30, precision, moments, exact, lost_after: None }
         }
     }
 }
 
 fn faked(precision: Precision, exact: bool) -> Device {
-    Device::Cuda { gpus: Gpus::one(0), precision, moments: Precision::F32, exact }
+    Device::Cuda { gpu: 0, precision, moments: Precision::F32, exact }
 }
 
 /// A form of a model: Qwen2, with biases and, in bf16, tensor cores for passes that aren't exact; Qwen3, with norms of heads; those with a window, of three tokens, so

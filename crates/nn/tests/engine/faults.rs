@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fgrpo_cuda::fake;
-use fgrpo_nn::{AdamW, Completion, Device, Engine, Error, Gpus, Precision, Prompt, Sampling};
+use fgrpo_nn::{AdamW, Completion, Device, Engine, Error, Precision, Prompt, Sampling};
 
 use crate::reference::{Numbers, configs, forest};
 
@@ -13,8 +13,8 @@ const REFUSED: i32 = 999;
 const CAPTURE_INVALIDATED: i32 = 901;
 const LIBRARY_FAILED: i32 = 14;
 
-fn gpu(count: usize, precision: Precision) -> Device {
-    Device::Cuda { gpus: Gpus::first(count), precision, moments: Precision::F32, exact: false }
+fn gpu(gpu: usize, precision: Precision) -> Device {
+    Device::Cuda { gpu, precision, moments: Precision::F32, exact: false }
 }
 
 /// An engine from nothing to samples: two steps, one of them with moments in host memory, and rollouts with graphs.
@@ -85,7 +85,7 @@ fn an_error_in_any_call_ends_the_work_with_its_message_and_leaves_nothing_behind
         return;
     }
     let mut wrong = Vec::new();
-    for device in [gpu(1, Precision::Bf16), gpu(2, Precision::F32)] {
+    for device in [gpu(0, Precision::Bf16), gpu(1, Precision::F32)] {
         let (calls, samples) = undisturbed(&device);
         for (call, count) in calls {
             let code = if call.starts_with("cublasLt") { LIBRARY_FAILED } else { REFUSED };
@@ -120,7 +120,7 @@ fn too_little_memory_at_any_allocation_names_a_setting_and_leaves_nothing_behind
     ) {
         return;
     }
-    for device in [gpu(1, Precision::F32), gpu(2, Precision::Bf16)] {
+    for device in [gpu(0, Precision::F32), gpu(1, Precision::Bf16)] {
         let (calls, _) = undisturbed(&device);
         for (call, count) in calls.into_iter().filter(|(call, _)| call.contains("Alloc")) {
             for number in 0..count {
@@ -144,7 +144,7 @@ fn a_graph_that_the_driver_refuses_changes_no_sample() {
     if !fake::is_here("faults::a_graph_that_the_driver_refuses_changes_no_sample", true, &[]) {
         return;
     }
-    let device = gpu(1, Precision::F32);
+    let device = gpu(0, Precision::F32);
     let (_, samples) = undisturbed(&device);
     let captures = "cuStreamBeginCapture_v2";
     let before = fake::report().calls[captures];

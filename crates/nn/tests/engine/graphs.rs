@@ -5,8 +5,7 @@ use std::ops::ControlFlow;
 
 use fgrpo_nn::config::{Architecture, Config};
 use fgrpo_nn::{
-    AdamW, Batch, Completion, Device, Engine, Gpus, GraphCounts, LoraConfig, Precision, Prompt, Sampling,
-    StopFn,
+    AdamW, Batch, Completion, Device, Engine, GraphCounts, LoraConfig, Precision, Prompt, Sampling, StopFn,
 };
 
 use crate::device::device;
@@ -14,18 +13,16 @@ use crate::reference::{Numbers, configs, engine_on, seven_heads};
 
 fn devices() -> [Device; 2] {
     [Precision::F32, Precision::Bf16].map(|precision| match device(1) {
-        Device::Cuda { gpus, moments, .. } => Device::Cuda { gpus, precision, moments, exact: false },
-        _ => Device::emulated(Gpus::one(0), 1 << 30, precision),
+        Device::Cuda { gpu, moments, .. } => Device::Cuda { gpu, precision, moments, exact: false },
+        _ => Device::emulated(1 << 30, precision),
     })
 }
 
 fn exact_device(device: Device) -> Device {
     match device {
-        Device::Cuda { gpus, precision, moments, .. } => {
-            Device::Cuda { gpus, precision, moments, exact: true }
-        }
-        Device::CudaEmulated { gpus, memory, precision, moments, fault, .. } => {
-            Device::CudaEmulated { gpus, memory, precision, moments, exact: true, fault }
+        Device::Cuda { gpu, precision, moments, .. } => Device::Cuda { gpu, precision, moments, exact: true },
+        Device::CudaEmulated { memory, precision, moments, lost_after, .. } => {
+            Device::CudaEmulated { memory, precision, moments, exact: true, lost_after }
         }
         _ => panic!("a GPU, not {device:?}"),
     }

@@ -19,7 +19,6 @@ mod lora;
 mod optimizer;
 mod reference;
 #[cfg(feature = "cuda-emulator")]
-mod replicas;
 mod teams;
 
 #[test]

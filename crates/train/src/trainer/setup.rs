@@ -33,8 +33,7 @@ use serde_json::Value;
 /// Bad input: names `rollout.max_cached_tokens` and its smallest value.
 pub fn check_cache(config: &Config, task: &Task, device: DeviceName) -> anyhow::Result<()> {
     let Some(found) = config.rollout.max_cached_tokens else { return Ok(()) };
-    // A CPU samples two batches at the same time, if it has a thread for each.
-    let batches = device.gpus().map_or(config.threads().min(2), |gpus| gpus.count());
+    let batches = device.batches(config.threads());
     let prompt = task.longest_prompt();
     let completion = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens());
     let model = needs::model(config, Some(task))?;

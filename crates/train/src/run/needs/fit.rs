@@ -6,7 +6,7 @@ use crate::problem::Task;
 use fgrpo_eval::amounts::bytes;
 use fgrpo_eval::io::machine::{available, resident};
 use fgrpo_nn::config::Config as ModelConfig;
-use fgrpo_nn::{DeviceName, Replicas, least_cached_tokens};
+use fgrpo_nn::{DeviceName, GpuSettings, least_cached_tokens};
 
 /// Kinds of GPUs that a run can be planned for, and the bytes of their memory by NVIDIA's data sheets. A100, H100 and
 /// H200 are the SXM modules.
@@ -25,7 +25,7 @@ const SMALL: usize = 8192;
 /// Memory in bytes, and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
-    /// Of one GPU, the smallest of several; or what this machine has left, this process included.
+    /// Of the GPU, or what this machine has left, this process included.
     pub memory: u64,
     /// The GPU's name, or "this machine".
     pub name: String,
@@ -34,14 +34,12 @@ pub struct Room {
 impl Room {
     /// The memory that a run on this device has.
     pub fn of(device: DeviceName) -> Result<Self, String> {
-        if let DeviceName::Cuda(gpus) = device {
+        if let DeviceName::Cuda(number) = device {
             let found = fgrpo_nn::gpus().map_err(|why| why.to_string())?;
-            let one = |number: usize| found.get(number).ok_or_else(|| format!("no GPU with number {number}"));
-            let all = gpus.numbers().map(one).collect::<Result<Vec<_>, _>>()?;
-            let least = all.into_iter().min_by_key(|gpu| gpu.memory).expect("a set of GPUs has one");
-            return Ok(Self { memory: least.memory as u64, name: least.name.clone() });
+            let gpu = found.get(number).ok_or_else(|| format!("no GPU with number {number}"))?;
+            return Ok(Self { memory: gpu.memory as u64, name: gpu.name.clone() });
         }
-        if device.gpus().is_some() {
+        if device.is_gpu() {
             return Err("it is emulated".to_owned());
         }
         let memory = available().ok_or("this system doesn't say what memory it has left")?;
@@ -64,20 +62,20 @@ pub struct Fit<'a> {
 impl Fit<'_> {
     /// The memory that a configuration needs.
     pub fn memory(&self, config: &Config) -> Memory {
-        Memory::of(config, self.model, self.lengths, self.replicas(config))
+        Memory::of(config, self.model, self.lengths, self.gpu(config))
     }
 
-    /// The GPUs, if it is on some.
-    pub fn replicas(&self, config: &Config) -> Option<Replicas> {
+    /// The GPU, if it is on one.
+    pub fn gpu(&self, config: &Config) -> Option<GpuSettings> {
         let ComputeConfig { precision, moments, exact, .. } = config.compute;
         let memory = self.room.map(|room| room.memory);
-        self.device.gpus().map(|gpus| Replicas { gpus: gpus.count(), precision, moments, exact, memory })
+        self.device.is_gpu().then_some(GpuSettings { precision, moments, exact, memory })
     }
 
     /// What a configuration needs of the room, in bytes.
     fn needed(&self, config: &Config) -> u64 {
         let memory = self.memory(config);
-        if self.device.gpus().is_some() { memory.on_device() } else { memory.total() }
+        if self.device.is_gpu() { memory.on_device() } else { memory.total() }
     }
 
     /// The configuration with a size of micro-batches and with or without checkpointing of activations, where it leaves
@@ -128,7 +126,7 @@ impl Fit<'_> {
     /// The fewest settings that make it fit, at most three, and what it needs with them. Those that cost least come first.
     fn remedy(&self, config: &Config, room: u64) -> Option<(Vec<String>, u64)> {
         let (prompt, completion) = (self.lengths.prompt_longest, self.lengths.completion_longest);
-        let batches = self.device.gpus().map_or(config.threads().min(2), |gpus| gpus.count());
+        let batches = self.device.batches(config.threads());
         // Eight sequences at the same time.
         let cached = 8 * least_cached_tokens(Some(self.model), prompt, completion, batches);
         let mut settings = vec![
@@ -138,9 +136,9 @@ impl Fit<'_> {
             "lora.rank=16".to_owned(),
             "lora.base=\"nf4\"".to_owned(),
         ];
-        if self.device.gpus().is_some() {
-            let of_gpus = ["precision=\"bf16\"", "optimizer_offload=true", "moments=\"bf16\""];
-            settings.splice(0..0, of_gpus.map(|set| format!("compute.{set}")));
+        if self.device.is_gpu() {
+            let of_gpu = ["precision=\"bf16\"", "optimizer_offload=true", "moments=\"bf16\""];
+            settings.splice(0..0, of_gpu.map(|set| format!("compute.{set}")));
         }
         let text = config.to_toml();
         let with = |sets: &[usize]| {

@@ -4,7 +4,7 @@ use super::Lengths;
 use crate::config::{Config, EvalConfig};
 use fgrpo_eval::io::machine::resident;
 use fgrpo_nn::config::Config as ModelConfig;
-use fgrpo_nn::{DEFAULT_CHUNK_TOKENS, Needs, Replicas, Workload};
+use fgrpo_nn::{DEFAULT_CHUNK_TOKENS, GpuSettings, Needs, Workload};
 
 /// Bytes per token of a rollout batch outside the engine: ids, log-probabilities, entropies and their copies on the
 /// way to the update.
@@ -48,8 +48,8 @@ pub fn refuse_uncountable(config: &Config, model: &ModelConfig, lengths: &Length
 }
 
 impl Memory {
-    /// The estimate for a configuration and a model, on the CPU or on GPUs.
-    pub fn of(config: &Config, model: &ModelConfig, lengths: &Lengths, gpu: Option<Replicas>) -> Self {
+    /// The estimate for a configuration and a model, on the CPU or on a GPU.
+    pub fn of(config: &Config, model: &ModelConfig, lengths: &Lengths, gpu: Option<GpuSettings>) -> Self {
         // With an adapter on the model that RL starts from, the reference model is already in the engine.
         let reference = match (!config.algorithm.penalises_kl(), &config.lora, &config.sft) {
             (true, ..) | (_, Some(_), None) => 0,
@@ -60,10 +60,10 @@ impl Memory {
             }
         };
         let left = |memory: u64| memory.saturating_sub(reference);
-        let gpu = gpu.map(|gpu| Replicas { memory: gpu.memory.map(left), ..gpu });
+        let gpu = gpu.map(|gpu| GpuSettings { memory: gpu.memory.map(left), ..gpu });
         let [rollout, mut evaluation] = workloads(config, lengths, gpu);
         let a = Needs::of(model, &rollout);
-        if let Some(Replicas { memory: Some(memory), .. }) = &mut evaluation.gpu {
+        if let Some(GpuSettings { memory: Some(memory), .. }) = &mut evaluation.gpu {
             *memory = memory.saturating_sub(a.optimizer);
         }
         let b = Needs::of(model, &evaluation);
@@ -88,7 +88,7 @@ impl Memory {
         self.on_device() + self.on_host()
     }
 
-    /// Memory of the models; on GPUs, this is the memory of each.
+    /// Memory of the models.
     pub fn on_device(&self) -> u64 {
         self.engine.total() + self.reference
     }
@@ -100,7 +100,7 @@ impl Memory {
 }
 
 /// The engine's work in a step and in an evaluation.
-fn workloads(config: &Config, lengths: &Lengths, gpu: Option<Replicas>) -> [Workload; 2] {
+fn workloads(config: &Config, lengths: &Lengths, gpu: Option<GpuSettings>) -> [Workload; 2] {
     let r = &config.rollout;
     let (prompt, new) = (lengths.prompt_longest, lengths.completion_longest);
     let group = prompt + r.group_size * new;

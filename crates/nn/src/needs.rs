@@ -263,15 +263,15 @@ impl DeviceName {
     }
 }
 
-/// The smallest key/value cache in which so many executors can each complete a prompt of this length, in tokens. `config` is the model's, whose recurrent
-/// states are there, too.
+/// The smallest key/value cache in which so many executors can each complete a prompt of this length, in tokens. `model` has recurrent
+/// states there, too; the precision is that of keys and values.
 pub fn least_cached_tokens(
-    config: Option<&Config>,
+    model: Option<(&Config, Precision)>,
     prompt_tokens: usize,
     new_tokens: usize,
     executors: usize,
 ) -> usize {
-    let state = config.map_or(0, |config| state_pages(config, Precision::F32));
+    let state = model.map_or(0, |(config, precision)| state_pages(config, precision));
     pages_needed(state, prompt_tokens, 1, new_tokens) * executors * PAGE
 }
 

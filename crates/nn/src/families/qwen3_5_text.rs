@@ -1,6 +1,6 @@
 //! Qwen3.5, the dense text part: gated DeltaNet, a recurrent mixer, in three of four layers; in the fourth attention with an output gate, norms of each head's query
 //! and key, and rotary embedding of a quarter of a head. Norms are by `1 + weight` but for the mixer's. A checkpoint's vision tower and its head for several
-//! tokens are left out. GPUs don't compute it yet.
+//! tokens are left out.
 
 use serde::Deserialize;
 use serde_json::json;

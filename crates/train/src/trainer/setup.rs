@@ -37,7 +37,8 @@ pub fn check_cache(config: &Config, task: &Task, device: DeviceName) -> anyhow::
     let prompt = task.longest_prompt();
     let completion = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens());
     let model = needs::model(config, Some(task))?;
-    let wanted = least_cached_tokens(model.as_ref(), prompt, completion, batches);
+    let model = model.as_ref().map(|model| (model, config.compute.precision));
+    let wanted = least_cached_tokens(model, prompt, completion, batches);
     if found < wanted {
         bad_input!(
             "rollout.max_cached_tokens: found {found}, wanted at least {wanted}: a prompt of {prompt} tokens and a completion of {completion} in whole pages, a spare page and recurrent states, for each of {batches} batches side by side"

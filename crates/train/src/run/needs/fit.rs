@@ -128,7 +128,12 @@ impl Fit<'_> {
         let (prompt, completion) = (self.lengths.prompt_longest, self.lengths.completion_longest);
         let batches = self.device.batches(config.threads());
         // Eight sequences at the same time.
-        let cached = 8 * least_cached_tokens(Some(self.model), prompt, completion, batches);
+        let cached = 8 * least_cached_tokens(
+            Some((self.model, config.compute.precision)),
+            prompt,
+            completion,
+            batches,
+        );
         let mut settings = vec![
             "compute.checkpoint_activations=true".to_owned(),
             format!("update.micro_batch_tokens={}", prompt + completion),

@@ -11,7 +11,7 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use fgrpo_nn::config::{Architecture, Config};
+use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, LayerType};
 use fgrpo_nn::kernels::small_decoder;
 use fgrpo_nn::{
     AdamW, Batch, Completion, Device, Engine, Flops, GraphCounts, LoraConfig, Precision, Products, Prompt,
@@ -72,6 +72,31 @@ fn qwen(size: &str) -> Config {
         num_key_value_heads,
         head_dim: 128,
         tie_word_embeddings: qwen3,
+        ..language()
+    }
+}
+
+/// The shapes of Qwen3.5-0.8B in 4 of its 24 layers, and a sixth of its vocabulary.
+fn recurrent() -> Config {
+    let (linear, full) = (LayerType::LinearAttention, LayerType::FullAttention);
+    Config {
+        architecture: Architecture::Qwen3_5Text,
+        vocab_size: 41_387,
+        hidden_size: 1024,
+        intermediate_size: 3584,
+        num_hidden_layers: 4,
+        num_attention_heads: 8,
+        num_key_value_heads: 2,
+        head_dim: 256,
+        layer_types: vec![linear, linear, linear, full],
+        partial_rotary_factor: Some(0.25),
+        linear_attention: Some(GatedDeltaNet {
+            linear_conv_kernel_dim: 4,
+            linear_key_head_dim: 128,
+            linear_value_head_dim: 128,
+            linear_num_key_heads: 16,
+            linear_num_value_heads: 16,
+        }),
         ..language()
     }
 }
@@ -417,6 +442,8 @@ fn main() {
         "qwen3-1.7b-step",
         "qwen2.5-7b-decode",
         "qwen2.5-7b-train",
+        "qwen3.5-0.8b-train",
+        "qwen3.5-0.8b-prefill",
     ];
     let named = |case: &&str| wanted.iter().any(|name| name == case);
     let all = wanted.is_empty();
@@ -477,6 +504,8 @@ fn main() {
                 let lengths = if small { 4..16 } else { 100..1025 };
                 bench.serve(case, &shape(qwen("0.6b")), of(256, 4), lengths);
             }
+            "qwen3.5-0.8b-train" => train(bench, recurrent(), 2, 512, None),
+            "qwen3.5-0.8b-prefill" => prefill(bench, recurrent(), 2, 512),
             "qwen3-0.6b-step" => step(bench, qwen("0.6b"), 8, 128, 256, 1.0),
             "qwen3-1.7b-step" => step(bench, qwen("1.7b"), 8, 128, 256, 1.0),
             "qwen2.5-7b-decode" => decode(bench, qwen("7b"), 512, 100, 64),

@@ -4,7 +4,6 @@ use crate::backend::Rollout;
 use crate::config::Config;
 use crate::decoder::Keep;
 use crate::families::{Layer, QkNorm};
-use crate::segments::STRETCH;
 
 /// Lengths of one executor's buffers for a pass over `n` rows of which `m` predict: shared ones, inputs of layers, then
 /// what each layer keeps.
@@ -100,16 +99,6 @@ impl Kept {
             of_keys_shared: 0,
         }
     }
-}
-
-/// Numbers of a thread's scratch for a mixer over trees of so many rows: what each stretch begins with, with its derivative, and the states in one.
-pub(crate) fn mixer_scratch(config: &Config, rows: usize, keep: Keep) -> usize {
-    let sizes = (0..config.num_hidden_layers).find_map(|layer| config.layer(layer).mixer);
-    let states = match keep {
-        Keep::Nothing => rows.div_ceil(STRETCH) + 1,
-        _ => 2 * rows.div_ceil(STRETCH) + STRETCH + 2,
-    };
-    sizes.map_or(0, |sizes| states * sizes.head_state())
 }
 
 /// Those of a rollout's passes over its prompts.

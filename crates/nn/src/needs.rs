@@ -4,12 +4,12 @@
 //! for the largest chunk that an executor takes through the network. Not counted: the program itself, the batch,
 //! tokenizer and data.
 
-use crate::activations::{activations, largest, mixer_scratch, prefill};
+use crate::activations::{activations, largest, prefill};
 use crate::backend::Rollout;
 use crate::cache::{KEPT_BYTES, PAGE, numbers_per_token, state_pages};
 use crate::config::Config;
 use crate::cpu::backend::executors;
-use crate::cpu::executor::{rows_at_a_time, tile_rows};
+use crate::cpu::executor::{rows_at_a_time, scratch_len, tile_rows};
 use crate::cpu::memory::cache_bytes;
 use crate::cpu::{head, panels};
 use crate::cuda::backend::{NORM_BLOCKS, POSITIONS};
@@ -21,6 +21,7 @@ use crate::generate::pages_needed;
 use crate::layout::Layout;
 use crate::lora::{AdapterLayout, LoraConfig};
 use crate::quantized::BaseFormat;
+use crate::segments::STRETCH;
 
 /// What a GPU's needs depend on, beside the work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -219,10 +220,6 @@ impl Needs {
         } else {
             beside += gpu::exact_bytes(config, exact_parts);
         }
-        let (tree, keep) = match training {
-            true => (workload.family_tokens, Keep::Inputs),
-            false => (workload.prompt_tokens, Keep::Nothing),
-        };
         needs.activations = of_activations(executors * buffers.iter().sum::<usize>())
             + bytes(executors * logits)
             + match precision {
@@ -230,7 +227,13 @@ impl Needs {
                     let states = gpu::mixer_numbers(config, listed, training);
                     beside + gpu::listed(config, listed, exact_parts) + bytes(states) + 8 * NORM_BLOCKS as u64
                 }
-                None => bytes(threads * (panels::SCRATCH + mixer_scratch(config, tree, keep))),
+                None => {
+                    let mixer = config.linear_attention.as_ref();
+                    let tree = if training { workload.family_tokens } else { workload.prompt_tokens };
+                    let slots = tree.div_ceil(STRETCH);
+                    let mixer = mixer.map_or(0, |sizes| scratch_len(sizes, slots, training));
+                    bytes(threads * (panels::SCRATCH + mixer))
+                }
             };
         needs
     }

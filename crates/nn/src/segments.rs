@@ -272,7 +272,7 @@ pub(crate) struct AttentionPlan {
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// Most rows of a [`Stretch`]: the states of as many tokens are in memory while their derivatives are computed.
+/// Most rows of a [`Stretch`]: more make larger matrices of pairs of rows, fewer more of the states between stretches.
 pub(crate) const STRETCH: usize = 32;
 
 /// Rows of a segment that follow each other, by which recurrent mixers go through a chunk.

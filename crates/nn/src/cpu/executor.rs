@@ -9,6 +9,7 @@ mod norms;
 mod rows;
 
 pub(crate) use linear::tile_rows;
+pub(crate) use mixer::scratch_len;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use super::attention::Scratch as AttentionScratch;
 use super::buffer::Buffer;
 use super::decoding::Decoding;
+use super::delta_rule::DeltaRule;
 use super::head::Scratch as HeadScratch;
 use super::lists::Lists;
 use super::packed_weights::PackedWeights;
@@ -36,8 +38,10 @@ struct Scratch {
     attention: AttentionScratch,
     sampler: sampler::Scratch,
     drawn: Vec<Drawn>,
-    /// Of a recurrent mixer's head.
+    /// Of a recurrent mixer's head: states, a stretch, and the derivative of its results.
     states: Buffer,
+    rule: DeltaRule,
+    dout: Vec<f32>,
 }
 
 /// A team and its memory.

@@ -7,6 +7,7 @@ pub(crate) mod backend;
 pub(crate) mod bf16;
 pub(crate) mod buffer;
 pub(crate) mod decoding;
+pub(crate) mod delta_rule;
 pub(crate) mod executor;
 pub(crate) mod format;
 pub(crate) mod head;

@@ -395,42 +395,6 @@ vectorised! {
         }
     }
 
-    /// The derivatives of [`delta_step`], from the states before and after it and `[q, k, error, dout]`: `dstate` becomes that of the state before, those of query and key
-    /// are added to `dq` and `dk`, and `dv` is replaced. Returns those of `[write, keep]`.
-    fn delta_step_backward(before: &[f32], after: &[f32], dstate: &mut [f32], token: [&[f32]; 4], gates: [f32; 2], dq: &mut [f32], dk: &mut [f32], dv: &mut [f32]) -> [f32; 2] {
-        let ([q, k, error, dout], [write, keep]) = (token, gates);
-        let n = error.len();
-        let (dout, dv) = (&dout[..n], &mut dv[..n]);
-        // First the derivative of `write * error`.
-        dv.fill(0.0);
-        for (row, dstate) in dstate.chunks_exact_mut(n).enumerate() {
-            let (after, q, k) = (&after[row * n..][..n], q[row], k[row]);
-            for i in 0..n {
-                dstate[i] = fma::<FMA>(q, dout[i], dstate[i]);
-                dv[i] = fma::<FMA>(k, dstate[i], dv[i]);
-            }
-            dq[row] += lanes!(n, |i| after[i] * dout[i]);
-            dk[row] += write * lanes!(n, |i| dstate[i] * error[i]);
-        }
-        let dwrite = lanes!(n, |i| dv[i] * error[i]);
-        for dv in dv.iter_mut() {
-            *dv *= write;
-        }
-        let mut dkeep = 0.0;
-        for (row, dstate) in dstate.chunks_exact_mut(n).enumerate() {
-            let (before, k) = (&before[row * n..][..n], k[row]);
-            dk[row] -= keep * lanes!(n, |i| before[i] * dv[i]);
-            for i in 0..n {
-                dstate[i] = fma::<FMA>(-k, dv[i], dstate[i]);
-            }
-            dkeep += lanes!(n, |i| dstate[i] * before[i]);
-            for dstate in dstate.iter_mut() {
-                *dstate *= keep;
-            }
-        }
-        [dwrite, dkeep]
-    }
-
     /// `x = exp(x * factor - offset)`; returns the sum.
     fn exp_sum(x: &mut [f32], factor: f32, offset: f32) -> f32 {
         let mut sums = [0.0f32; LANES];

@@ -1,19 +1,20 @@
 //! Gates, and gated DeltaNet: a causal convolution, then a state per head that each token decays, corrects and reads. Both go along the paths of a forest: a stretch
 //! of rows begins with the state after the one it continues, and in the backward pass that one's gets the sum of the derivatives.
 //!
-//! States are computed token by token, one head per thread at a time. The backward pass keeps those after stretches that others continue, and computes the ones in a
-//! stretch again.
+//! A pass takes states from stretch to stretch ([`delta_rule`]), decoding from token to token; one head per thread at a time. The backward pass computes the states after
+//! stretches that others continue again.
 
 use super::super::buffer::Buffer;
 use super::super::decoding::Decoding;
+use super::super::delta_rule::{self, DeltaRule, Token};
 use super::super::lists::Lists;
 use super::super::simd;
 use super::super::team::Shared;
 use super::super::weights::Weights;
-use super::{Cache, CpuExecutor, part};
+use super::{Cache, CpuExecutor, Scratch, part};
 use crate::config::GatedDeltaNet;
 use crate::executor::{Gate, HeadRows, Mixer, MixerOps, Rows};
-use crate::segments::{STRETCH, Stretch};
+use crate::segments::Stretch;
 use std::ops::Range;
 
 /// Added to the square of the length that queries and keys are divided by.
@@ -40,15 +41,6 @@ struct Inputs<'a> {
     gates: &'a [f32],
 }
 
-/// A head's share of a row.
-struct Token<'a> {
-    q: &'a [f32],
-    k: &'a [f32],
-    v: &'a [f32],
-    write: f32,
-    keep: f32,
-}
-
 impl<'a> Inputs<'a> {
     /// The columns of a value head's query, key and value.
     fn columns(&self, head: usize) -> [Range<usize>; 3] {
@@ -70,11 +62,38 @@ impl<'a> Inputs<'a> {
         Token { q, k, v, write: gates[head], keep: gates[heads + head] }
     }
 
-    /// Takes a head's state through a stretch.
-    fn advance(&self, stretch: &Stretch, head: usize, state: &mut [f32], [error, out]: [&mut [f32]; 2]) {
-        for row in stretch.rows.clone() {
-            let Token { q, k, v, write, keep } = self.token(row, head);
-            simd::delta_step(state, q, k, v, write, keep, error, out);
+    /// Numbers of a key, and of a value.
+    fn of_head(&self) -> [usize; 2] {
+        [self.sizes.linear_key_head_dim, self.sizes.linear_value_head_dim]
+    }
+
+    /// Takes a head's state through a tree, with those after stretches that others continue in `kept`, and after the last stretches if `to_end`.
+    /// `visit` gets each stretch when its errors are known, with the state before it.
+    fn advance(
+        &self,
+        stretches: &[Stretch],
+        (tree, head, to_end): (Range<usize>, usize, bool),
+        (rule, state, kept): (&mut DeltaRule, &mut [f32], &mut [f32]),
+        mut visit: impl FnMut(&Stretch, &mut DeltaRule, &[f32]),
+    ) {
+        let numbers = state.len();
+        for index in tree {
+            let stretch = &stretches[index];
+            match place_before(stretches, stretch, numbers) {
+                None => state.fill(0.0),
+                // Unless what it continues was last.
+                Some(place) if stretch.parent != Some(index - 1) => state.copy_from_slice(&kept[place]),
+                Some(_) => {}
+            }
+            rule.load(self.of_head(), stretch.rows.clone().map(|row| self.token(row, head)));
+            rule.errors(state);
+            visit(stretch, rule, state);
+            if to_end || stretch.kept.is_some() {
+                rule.advance(state);
+            }
+            if let Some(slot) = stretch.kept {
+                kept[slot * numbers..][..numbers].copy_from_slice(state);
+            }
         }
     }
 }
@@ -110,12 +129,16 @@ fn place_before(stretches: &[Stretch], stretch: &Stretch, numbers: usize) -> Opt
     Some(slot * numbers..(slot + 1) * numbers)
 }
 
-/// Sets the state that a stretch begins with.
-fn begin(state: &mut [f32], kept: &[f32], before: Option<Range<usize>>) {
-    match before {
-        None => state.fill(0.0),
-        Some(place) => state.copy_from_slice(&kept[place]),
-    }
+/// The number of states of a tree that others continue.
+fn slots(stretches: &[Stretch]) -> usize {
+    stretches.iter().filter_map(|stretch| stretch.kept).max().map_or(0, |last| last + 1)
+}
+
+/// Numbers of a thread's scratch where so many states of a tree are continued.
+pub(crate) fn scratch_len(sizes: &GatedDeltaNet, slots: usize, backward: bool) -> usize {
+    let states = if backward { 2 * slots + 2 } else { slots + 1 };
+    let of_head = [sizes.linear_key_head_dim, sizes.linear_value_head_dim];
+    states * sizes.head_state() + delta_rule::scratch_len(of_head, backward)
 }
 
 impl CpuExecutor {
@@ -349,43 +372,33 @@ impl MixerOps<Buffer, Weights, [f32], Cache, Lists, Decoding> for CpuExecutor {
         let (queries, stretches) = (&lists.plan(rows).rows, &lists.stretches);
         let (heads, size, numbers) =
             (sizes.linear_num_value_heads, sizes.linear_value_head_dim, sizes.head_state());
-        let slots = stretches.iter().filter_map(|stretch| stretch.kept).max().map_or(0, |last| last + 1);
+        let slots = slots(stretches);
         let inputs = Inputs { sizes, mixed, gates: &self.mixer.gates };
         let out = Shared::new(out);
         let states = cache.map(|cache| Shared::new(&mut cache.states[of.place]));
         self.team.split(heads, 1, count * heads * numbers, |part, own| {
-            let scratch = &mut self.scratch(part).states;
-            scratch.reserve((slots + 1) * numbers + 2 * size);
-            let (state, rest) = scratch.split_at_mut(numbers);
-            let (kept, rest) = rest.split_at_mut(slots * numbers);
-            let (error, rest) = rest.split_at_mut(size);
-            let unread = &mut rest[..size];
+            let Scratch { states: scratch, rule, .. } = &mut *self.scratch(part);
+            scratch.reserve((slots + 1) * numbers);
+            let (state, kept) = scratch.split_at_mut(numbers);
             for head in own {
                 let mut next = 0;
                 for (tree, own) in trees(stretches).enumerate() {
-                    for index in own {
-                        let stretch = &stretches[index];
-                        // Unless what it continues was last.
-                        if stretch.parent.is_none_or(|parent| parent + 1 < index) {
-                            begin(state, kept, place_before(stretches, stretch, numbers));
+                    let whole = (own, head, states.is_some());
+                    inputs.advance(stretches, whole, (rule, state, kept), |stretch, rule, state| {
+                        let Range { start, end } = stretch.rows;
+                        let wanted = queries[next..].partition_point(|&row| (row as usize) < end);
+                        if wanted == 0 {
+                            return;
                         }
-                        for row in stretch.rows.clone() {
-                            let wanted = queries.get(next) == Some(&(row as u32));
-                            let to = if wanted {
-                                let at = (next * heads + head) * size;
-                                next += 1;
-                                // SAFETY: each head is one thread's.
-                                unsafe { out.part(at..at + size) }
-                            } else {
-                                &mut *unread
-                            };
-                            let Token { q, k, v, write, keep } = inputs.token(row, head);
-                            simd::delta_step(state, q, k, v, write, keep, error, to);
+                        let results = rule.out(state);
+                        for (at, &row) in queries.iter().enumerate().skip(next).take(wanted) {
+                            let to = (at * heads + head) * size;
+                            // SAFETY: each head is one thread's.
+                            let to = unsafe { out.part(to..to + size) };
+                            to.copy_from_slice(&results[(row as usize - start) * size..][..size]);
                         }
-                        if let Some(slot) = stretch.kept {
-                            kept[slot * numbers..][..numbers].copy_from_slice(state);
-                        }
-                    }
+                        next += wanted;
+                    });
                     if let (Some(states), Some(node)) = (&states, lists.nodes.get(tree)) {
                         let at = node * sizes.state() + head * numbers;
                         // SAFETY: each head is one thread's.
@@ -414,7 +427,7 @@ impl MixerOps<Buffer, Weights, [f32], Cache, Lists, Decoding> for CpuExecutor {
             (sizes.linear_key_head_dim, sizes.linear_value_head_dim, sizes.head_state());
         let (channels, stride) = (sizes.channels(), sizes.input_width());
         let (a_log, dt_bias) = (part(of.weights, of.layout.a_log), part(of.weights, of.layout.dt_bias));
-        let slots = stretches.iter().filter_map(|stretch| stretch.kept).max().map_or(0, |last| last + 1);
+        let slots = slots(stretches);
         let mut derivative = std::mem::take(&mut self.mixer.derivative);
         derivative.reserve(count * channels);
         let inputs = Inputs { sizes, mixed, gates: &self.mixer.gates };
@@ -422,17 +435,12 @@ impl MixerOps<Buffer, Weights, [f32], Cache, Lists, Decoding> for CpuExecutor {
         let (dmixed, dx) = (Shared::new(&mut derivative), Shared::new(dx));
         let gradient = gradient.map(Shared::new);
         self.team.split(keys, 1, count * heads * numbers, |part, own| {
-            let scratch = &mut self.scratch(part).states;
-            scratch.reserve((2 * slots + STRETCH + 2) * numbers + (STRETCH + 3) * size);
+            let Scratch { states: scratch, rule, dout: of_rows, .. } = &mut *self.scratch(part);
+            scratch.reserve((2 * slots + 2) * numbers);
             let (kept, rest) = scratch.split_at_mut(slots * numbers);
             let (dkept, rest) = rest.split_at_mut(slots * numbers);
-            let (inner, rest) = rest.split_at_mut((STRETCH + 1) * numbers);
             let (dstate, rest) = rest.split_at_mut(numbers);
-            let (errors, rest) = rest.split_at_mut(STRETCH * size);
-            let (unread, rest) = rest.split_at_mut(size);
-            let (sums, rest) = rest.split_at_mut(size);
-            let zeros = &mut rest[..size];
-            zeros.fill(0.0);
+            let state = &mut rest[..numbers];
             for key in own {
                 let of_head = |row: usize, columns: &Range<usize>| {
                     // SAFETY: each key head, and each of its value heads, is one thread's.
@@ -449,61 +457,53 @@ impl MixerOps<Buffer, Weights, [f32], Cache, Lists, Decoding> for CpuExecutor {
                     let rate = -a_log[head].exp();
                     let (mut da_log, mut ddt_bias) = (0.0f64, 0.0f64);
                     for tree in trees(stretches) {
-                        // The states after stretches that others continue.
-                        for index in tree.clone() {
-                            let stretch = &stretches[index];
-                            let Some(slot) = stretch.kept else { continue };
-                            let state = &mut inner[..numbers];
-                            begin(state, kept, place_before(stretches, stretch, numbers));
-                            inputs.advance(stretch, head, state, [&mut *sums, &mut *unread]);
-                            kept[slot * numbers..][..numbers].copy_from_slice(state);
-                            dkept[slot * numbers..][..numbers].fill(0.0);
-                        }
+                        // The errors meanwhile lie where the derivatives of values will.
+                        let whole = (tree.clone(), head, false);
+                        inputs.advance(stretches, whole, (rule, state, kept), |stretch, rule, _| {
+                            for (row, error) in stretch.rows.clone().zip(rule.errors.chunks_exact(size)) {
+                                of_head(row, &v_columns).copy_from_slice(error);
+                            }
+                        });
+                        state.fill(0.0);
+                        dkept.fill(0.0);
                         for index in tree.rev() {
                             let stretch = &stretches[index];
-                            let Stretch { rows, kept: own, .. } = stretch;
+                            let rows = stretch.rows.clone();
                             let before = place_before(stretches, stretch, numbers);
-                            begin(&mut inner[..numbers], kept, before.clone());
-                            for (at, row) in rows.clone().enumerate() {
-                                inner.copy_within(at * numbers..(at + 1) * numbers, (at + 1) * numbers);
-                                let state = &mut inner[(at + 1) * numbers..(at + 2) * numbers];
-                                let Token { q, k, v, write, keep } = inputs.token(row, head);
-                                let error = &mut errors[at * size..][..size];
-                                simd::delta_step(state, q, k, v, write, keep, error, unread);
-                            }
-                            match own {
+                            match stretch.kept {
                                 None => dstate.fill(0.0),
                                 Some(slot) => dstate.copy_from_slice(&dkept[slot * numbers..][..numbers]),
                             }
-                            for (at, row) in rows.clone().enumerate().rev() {
-                                let dout = match queries.binary_search(&(row as u32)) {
-                                    Ok(query) => &dout[(query * heads + head) * size..][..size],
-                                    Err(_) => &*zeros,
-                                };
-                                let token = inputs.token(row, head);
-                                let [dwrite, dkeep] = simd::delta_step_backward(
-                                    &inner[at * numbers..(at + 1) * numbers],
-                                    &inner[(at + 1) * numbers..(at + 2) * numbers],
-                                    dstate,
-                                    [token.q, token.k, &errors[at * size..][..size], dout],
-                                    [token.write, token.keep],
-                                    of_head(row, &q_columns),
-                                    of_head(row, &k_columns),
-                                    of_head(row, &v_columns),
-                                );
+                            of_rows.clear();
+                            for row in rows.clone() {
+                                match queries.binary_search(&(row as u32)) {
+                                    Ok(at) => {
+                                        of_rows.extend_from_slice(&dout[(at * heads + head) * size..][..size])
+                                    }
+                                    Err(_) => of_rows.resize(of_rows.len() + size, 0.0),
+                                }
+                            }
+                            let token =
+                                |row| Token { v: of_head(row, &v_columns), ..inputs.token(row, head) };
+                            rule.load(inputs.of_head(), rows.clone().map(token));
+                            let state = before.clone().map_or(&*state, |place| &kept[place]);
+                            rule.backward(state, of_rows, dstate);
+                            for (at, row) in rows.enumerate() {
+                                simd::add(&rule.dq[at * key_size..][..key_size], of_head(row, &q_columns));
+                                simd::add(&rule.dk[at * key_size..][..key_size], of_head(row, &k_columns));
+                                of_head(row, &v_columns).copy_from_slice(&rule.dv[at * size..][..size]);
                                 let b = row * stride + channels + head;
                                 let a = b + heads;
-                                // Of the logarithm of what is kept: a rate times a softplus.
-                                let log = dkeep * token.keep;
+                                // What is kept has for logarithm a rate times a softplus.
                                 let step = x[a] + dt_bias[head];
-                                let da = log * rate * sigmoid(step);
+                                let da = rule.dkeep[at] * rate * sigmoid(step);
                                 // SAFETY: each head is one thread's.
                                 unsafe {
-                                    dx.part(b..b + 1)[0] = dwrite * token.write * (1.0 - token.write);
+                                    dx.part(b..b + 1)[0] = rule.dwrite[at];
                                     dx.part(a..a + 1)[0] = da;
                                 }
                                 ddt_bias += f64::from(da);
-                                da_log += f64::from(log * rate * softplus(step));
+                                da_log += f64::from(rule.dkeep[at] * rate * softplus(step));
                             }
                             if let Some(slot) = before {
                                 simd::add(dstate, &mut dkept[slot]);

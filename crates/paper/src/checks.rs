@@ -78,8 +78,7 @@ pub(super) fn attenuation() -> anyhow::Result<Findings> {
     Ok(findings([("gamma-attenuates", words, shrinks), ("low-lr", format!("{multiplier:.4}"), near)]))
 }
 
-pub(super) fn one_action() -> anyhow::Result<Findings> {
-    let (mu, tau) = SIMULATED;
+pub(super) fn one_action(mu: f64, tau: f64) -> anyhow::Result<Findings> {
     let miss = |n: u64| tail_miss::tail_miss_probability(mu, tau, n);
     let (largest, peak) = (miss(131_072)?, tail_miss::peak(mu, tau)?);
     let (at, later) = (miss(1 << 12)?, miss(1 << 16)?);

@@ -23,8 +23,9 @@ pub(super) struct Paper {
     pub(super) data: BTreeMap<String, Data>,
     #[serde(rename = "benchmark")]
     pub(super) benchmarks: Vec<Benchmark>,
+    /// What is trained on a laptop, by its benchmark.
     #[serde(rename = "stand_in")]
-    stand_ins: Vec<StandIn>,
+    pub(super) stand_ins: Vec<StandIn>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -82,12 +83,8 @@ pub(super) enum Fill {
     /// A table of measured values: samples, and reports.
     #[default]
     Samples,
-    /// A table without counterpart here.
+    /// A table of constants or words.
     Words,
-    /// A table of keys of the configurations.
-    Configuration,
-    /// A table of prompts.
-    Prompts,
     /// Figures of the theory.
     TailMissPanels,
     AdvantageMagnitude,
@@ -178,8 +175,9 @@ pub(super) struct Row {
     /// Parts of its cells, if they aren't the table's.
     #[serde(default)]
     parts: Vec<Fixed>,
-    /// The keys of a configuration that it is about.
+    /// Of constants: the keys of a configuration that have them.
     #[serde(default)]
+    #[cfg(test)]
     pub(super) keys: Vec<String>,
     #[serde(flatten)]
     pub(super) fixed: Fixed,
@@ -198,19 +196,17 @@ pub(super) struct Fixed {
     pub(super) measure: Option<Measure>,
 }
 
-/// What a value measures.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Measure {
-    /// pass@k in percent.
-    #[default]
-    Pass,
-    /// Increase of the NLL of correct solutions that are rare under the base model.
-    Nll,
-    /// Mean pairwise cosine distance of embeddings.
-    Embeddings,
-    /// A judge's score from 0 to 3.
-    Judge,
+fgrpo_eval::named! {
+    /// What a value measures. All but samples are given by name, `NAME=FILE`, as these commands print them.
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub(super) enum Measure {
+        #[default]
+        Pass = "pass": "samples",
+        Nll = "nll": "`fgrpo nll --json`",
+        Embeddings = "embeddings": "`fgrpo diversity --by embeddings --json`",
+        Judge = "judge": "`fgrpo diversity --by judge --json`",
+    }
 }
 
 /// What one value of the paper is of.
@@ -262,11 +258,22 @@ pub(super) struct Comparison {
     pub(super) is: Relation,
 }
 
-/// GRPO with this focal exponent; without a group size, at each.
+/// A focal exponent and a group size, without one each; through training, at which of its evaluations.
 #[derive(Debug, Deserialize)]
 pub(super) struct Side {
     pub(super) gamma: f64,
     pub(super) n: Option<u64>,
+    #[serde(default)]
+    pub(super) at: At,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum At {
+    First,
+    Lowest,
+    #[default]
+    Last,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -314,11 +321,6 @@ impl Paper {
         self.tables.iter().chain(&self.figures)
     }
 
-    /// What is trained on a laptop, by its benchmark.
-    pub(super) fn stand_ins(&self) -> impl Iterator<Item = &StandIn> {
-        self.stand_ins.iter()
-    }
-
     pub(super) fn item(&self, name: &str) -> &Item {
         self.items().find(|i| i.name == name).expect("the paper has this item")
     }
@@ -339,10 +341,6 @@ impl Item {
         self.fill == Fill::Simulation
     }
 
-    pub(super) fn kind(&self) -> &'static str {
-        if self.is_table() { "table" } else { "figure" }
-    }
-
     /// Whether it is a table.
     pub fn is_table(&self) -> bool {
         !self.columns.is_empty()
@@ -355,7 +353,7 @@ impl Item {
     /// What is trained on a laptop for it.
     pub(super) fn stand_in(&self) -> &'static StandIn {
         let of = if self.is_maze() { "maze" } else { "arithmetic" };
-        paper().stand_ins().find(|s| s.of == of).expect("the data has both")
+        paper().stand_ins.iter().find(|s| s.of == of).expect("the data has both")
     }
 
     /// The benchmark or average in the domain of training, which a single benchmark of ours replaces.
@@ -370,15 +368,6 @@ impl Item {
     /// The table with the numbers of what it shows; its own where there is no other.
     pub(super) fn table(&self) -> &Self {
         self.settings_of.as_ref().map_or(self, |name| paper().item(name))
-    }
-
-    /// Number and title.
-    pub(super) fn heading(&self) -> String {
-        if self.numbered.contains(' ') {
-            format!("{}: {}", self.numbered, self.title)
-        } else {
-            self.title.clone()
-        }
     }
 
     /// What a part of a cell is of, by the narrowest of these that says it.
@@ -428,20 +417,6 @@ impl Item {
                 Some(parts(cell).nth(at)?.parse().ok())
             })
         })?
-    }
-}
-
-impl Measure {
-    /// How a value that isn't of samples is given.
-    pub(super) fn how(self) -> &'static str {
-        match self {
-            Self::Pass => "there are no samples",
-            Self::Nll => "no --from nll=FILE has what `fgrpo nll --json` printed",
-            Self::Embeddings => {
-                "no --from embeddings=FILE has what `fgrpo diversity --by embeddings --json` printed"
-            }
-            Self::Judge => "no --from judge=FILE has what `fgrpo diversity --by judge --json` printed",
-        }
     }
 }
 

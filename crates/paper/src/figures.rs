@@ -13,6 +13,7 @@ use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, PALETTE, Panel, Scale, ord
 use fgrpo_eval::record::Evaluation;
 use fgrpo_eval::samples::{Benchmark, ProblemCounts};
 use fgrpo_eval::table::Table;
+use fgrpo_train::run::metrics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -112,7 +113,7 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
                 true => (format!("{}-N{n}", item.name), format!("N = {n}: ")),
                 false => (item.name.clone(), String::new()),
             };
-            let rewards = rewards(&settings, n, rows, format!("{before}training reward"));
+            let rewards = rewards(&settings, n, rows, format!("{before}training reward"))?;
             let of_k = |&k: &u64| {
                 panel(format!("{before}pass@{k}"), &shown(&|p| (p.of.setting.n, p.of.k) == (n, k)), false)
             };
@@ -318,12 +319,13 @@ fn panel(title: String, points: &[&Point], log: bool) -> Option<Panel> {
 
 /// The mean reward over the seeds of each setting at a group size, at the steps that all have, with the paper's smoothing
 /// over the values themselves. None without a log.
-fn rewards(settings: &[&Setting], n: u64, rows: &Rows, title: String) -> Option<Panel> {
+fn rewards(settings: &[&Setting], n: u64, rows: &Rows, title: String) -> anyhow::Result<Option<Panel>> {
     let mut all: Vec<(&Setting, Vec<(f64, f64)>)> = Vec::new();
     for &setting in settings.iter().filter(|s| s.n == n) {
         let runs = runs(rows, setting);
         let mut sums: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
-        for line in runs.iter().flat_map(|(_, run)| &run.metrics) {
+        let logs = runs.iter().map(|(found, _)| found.path.join("metrics.jsonl")).filter(|log| log.is_file());
+        for line in logs.map(|log| metrics::read(&log)).collect::<Result<Vec<_>, _>>()?.iter().flatten() {
             if let Some(value) = line.reward_mean.0 {
                 let entry = sums.entry(line.step).or_default();
                 *entry = (entry.0 + value, entry.1 + 1);
@@ -351,7 +353,7 @@ fn rewards(settings: &[&Setting], n: u64, rows: &Rows, title: String) -> Option<
         curves.push(curve(name, colour, &smoothed(points)));
     }
     let (x, y) = (horizontal(&curves, true), around("mean reward, smoothed", &curves, f64::INFINITY));
-    (!curves.is_empty()).then(|| Panel::new(title, x, y, curves))
+    Ok((!curves.is_empty()).then(|| Panel::new(title, x, y, curves)))
 }
 
 /// What was found of a difference: at its group size, or at each where the statement gives none. It doesn't hold if it

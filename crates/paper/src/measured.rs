@@ -101,38 +101,17 @@ pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64, index: u64) -> Result<Esti
 mod tests {
     use super::*;
 
-    fn benchmark(correct: &[u64]) -> Benchmark {
-        let problem = |(i, &c): (usize, &u64)| ProblemCounts::counted(i.to_string(), 10, c);
-        let problems = correct.iter().enumerate().map(problem).collect();
-        Benchmark { name: "x".into(), path: "x".into(), problems }
-    }
-
     #[test]
-    fn values_are_means_over_problems_and_seeds_and_differences_are_of_the_same_draws() {
-        let found = pass_at_k(&[&benchmark(&[0, 10]), &benchmark(&[5, 5])], 1, 0).unwrap();
-        let (value, (low, high)) = found.percent();
-        assert!((value - 50.0).abs() < 1e-9 && low < 50.0 && high > 50.0);
+    fn a_difference_is_of_the_same_draws() {
+        let value = |correct: [u64; 3]| {
+            let problem = |(i, c): (usize, u64)| ProblemCounts::counted(i.to_string(), 10, c);
+            let problems = correct.into_iter().enumerate().map(problem).collect();
+            pass_at_k(&[&Benchmark { name: "x".into(), path: "x".into(), problems }], 1, 0).unwrap()
+        };
         // Each problem is better by one sample of ten: the difference has no spread, though the values have.
-        let value = |correct: &[u64]| pass_at_k(&[&benchmark(correct)], 1, 0).unwrap();
-        let (difference, (low, high)) = value(&[1, 5, 10]).minus(&value(&[0, 4, 9])).unwrap().percent();
+        let (difference, (low, high)) = value([1, 5, 10]).minus(&value([0, 4, 9])).unwrap().percent();
         for bound in [difference, low, high] {
             assert!((bound - 10.0).abs() < 1e-9, "{bound}");
-        }
-        let why = value(&[1]).minus(&value(&[1, 2])).unwrap_err();
-        assert_eq!(why, "different problems: x (1 and 2 problems, 1 in both)");
-    }
-
-    #[test]
-    fn what_has_no_value_says_why() {
-        let (a, mut uneven) = (benchmark(&[1, 2]), benchmark(&[1, 2]));
-        uneven.problems[1].samples = 7;
-        for (seeds, k, wanted) in [
-            (vec![&a], 11, "needs 11 scored samples"),
-            (vec![&a, &benchmark(&[1])], 1, "different problems"),
-            (vec![&uneven], 1, "problem 0 has 10 samples and problem 1 has 7"),
-        ] {
-            let why = pass_at_k(&seeds, k, 0).unwrap_err();
-            assert!(why.contains(wanted), "{why}");
         }
     }
 }

@@ -9,7 +9,6 @@ use super::{config_text, figures, settings, table};
 use fgrpo_eval::amounts::duration;
 use fgrpo_eval::benchmarks::canonical;
 use fgrpo_eval::dataset::format::FileFormat;
-use fgrpo_eval::dataset::presets::Family;
 use fgrpo_eval::diversity;
 use fgrpo_eval::io::files;
 use fgrpo_eval::io::shell::quoted;
@@ -137,7 +136,7 @@ impl Plan {
             let (root, data) = (plan.options.root.clone(), plan.options.root.join("data"));
             for model in plan.models() {
                 plan.need(root.join("models").join(&model.name), &model.home);
-                plan.need(root.join(&model.data), &paper().data[&model.data].home);
+                plan.need(root.join(&model.data), &paper().data[&model.data].1);
             }
             for benchmark in &asked {
                 let usual = || data.join(format!("{}.jsonl", benchmark.name));
@@ -175,7 +174,7 @@ impl Plan {
             few @ ([_] | [_, _]) => few.join(" and "),
             all => format!("{} benchmarks", all.len()),
         };
-        let trained_on = &paper().data[&models[0].data].name;
+        let trained_on = &paper().data[&models[0].data].0;
         format!("{}; {trained_on}, {benchmarks}; {runs} trainings", names.join(", "))
     }
 
@@ -201,17 +200,9 @@ impl Plan {
             false => "without evaluations, every completion of the longest length",
         };
         lines.push(format!("  {} in all on this machine, {evaluations}", words(total)));
-        if self.runs.iter().any(|run| run.config.task.kind() == "synlogic") {
-            lines.push(format!(
-                "  steps and times are for {DEEPSCALER} training problems, DeepScaleR's: the paper doesn't say how many of SynLogic it has"
-            ));
-        }
+        let notes = if laptop { &self.item.laptop } else { &self.item.full };
+        lines.extend(notes.iter().map(|note| format!("  {note}")));
         if laptop {
-            let also = [
-                (Measure::Nll, "fgrpo nll of the start's evaluation under each model, --leave-out-long"),
-                (Measure::Embeddings, "fgrpo diversity of the runs' last evaluations"),
-            ];
-            lines.extend(also.iter().filter(|m| self.measures(m.0)).map(|m| format!("then {}", m.1)));
             return Ok(lines);
         }
         if let Some((commands, then)) = self.commands_after() {
@@ -319,18 +310,16 @@ impl Plan {
         };
         let named =
             |s: &Setting, checkpoint: &Path| quoted(&format!("{}={}", self.name(s), checkpoint.display()));
-        let command = |(s, checkpoint): (&Setting, PathBuf)| {
-            let model = s.model.as_deref().and_then(|name| paper().model(name));
-            let family = model.map_or(Family::Qwen25, |m| m.family);
-            let (data, model, out) = (quoted_path(&data), named(s, &checkpoint), quoted_path(&out));
-            format!(
-                "fgrpo eval --suite paper --data-root {data} --models {model} --preset {family}{some} --out {out}"
-            )
-        };
         let shown = self.item.settings();
         let bases = shown.iter().filter(|s| s.method == "Base").map(|s| (s, base(s)));
-        let mut lines: Vec<String> =
-            bases.chain(self.runs.iter().map(|run| (&run.setting, run.chosen()))).map(command).collect();
+        let all: Vec<_> = bases.chain(self.runs.iter().map(|run| (&run.setting, run.chosen()))).collect();
+        let command = |model: &&Model| {
+            let own = all.iter().filter(|(s, _)| s.model.as_ref() == Some(&model.name));
+            let checkpoints: String = own.map(|(s, of)| format!(" --models {}", named(s, of))).collect();
+            let (data, out) = (quoted_path(&data), quoted_path(&out));
+            format!("fgrpo eval --suite paper --data-root {data}{checkpoints}{some} --out {out}")
+        };
+        let mut lines: Vec<String> = self.models().iter().map(command).collect();
         let of_runs =
             |of: &dyn Fn(&Training) -> String| self.runs.iter().map(of).collect::<Vec<_>>().join(" ");
         let places = [

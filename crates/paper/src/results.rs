@@ -11,7 +11,6 @@ use fgrpo_eval::names::Named;
 use fgrpo_eval::record::{self, Evaluation};
 use fgrpo_eval::samples::{self, Benchmark};
 use fgrpo_train::config::Config;
-use fgrpo_train::run::metrics::{self, Logged};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -29,7 +28,7 @@ pub(super) struct Found {
     pub(super) benchmark: Option<Benchmark>,
     /// A value that isn't of samples, and its benchmark or average; no name stands for any.
     pub(super) reported: Option<(Measure, String, f64)>,
-    /// Of a run folder: its configuration, log and evaluations.
+    /// Of a run folder: its configuration and evaluations.
     pub(super) run: Option<Run>,
 }
 
@@ -38,8 +37,6 @@ pub(super) struct Run {
     /// What it trains.
     pub(super) setting: Setting,
     pub(super) config: Config,
-    /// One line a step.
-    pub(super) metrics: Vec<Logged>,
     /// The evaluations that decide which checkpoint is best, in the order of their steps.
     pub(super) evaluations: Vec<Evaluation>,
     /// Those of `[eval]`; the same where there is no `[eval.full]`.
@@ -219,8 +216,6 @@ impl Results {
             if some.is_empty() { all.clone() } else { some }
         };
         let (evaluations, frequent) = (of_set(config.eval.deciding_set()), of_set(record::USUAL));
-        let log = path.join("metrics.jsonl");
-        let metrics = if log.is_file() { metrics::read(&log)? } else { Vec::new() };
         let Some(last) = evaluations.last() else { return Ok(()) };
         // An earlier evaluation would pass for the one at the end.
         if config.evaluates_at_the_end() && last.step < config.steps {
@@ -233,7 +228,7 @@ impl Results {
         let held_out = config.task.text().and_then(|(_, t)| t.held_out.as_ref()).map(|p| dataset::name(p));
         let of = held_out.unwrap_or_else(|| config.task.kind().to_owned());
         let benchmark = Some(counted(&of, path, last));
-        let run = Some(Run { setting: settings::of(&config), config, metrics, evaluations, frequent });
+        let run = Some(Run { setting: settings::of(&config), config, evaluations, frequent });
         self.all.push(Found { benchmark, run, ..Found::new(name, path) });
         Ok(())
     }

@@ -20,21 +20,8 @@ use std::path::Path;
 pub(super) const MAZE: &str = "maze-17.toml";
 /// Keys that may differ between the runs of one row: seeds, and what changes only where results lie, how many they are or
 /// how fast they come. So may those of `eval`, except its temperature.
-const FREE: [&str; 13] = [
-    "seed",
-    "sft.seed",
-    "sft.eval_every",
-    "sft.eval_problems",
-    "sft.save_every",
-    "rollout.max_cached_tokens",
-    "rollout.server",
-    "update.micro_batch_tokens",
-    "update.max_skipped",
-    "grade",
-    "save",
-    "log",
-    "compute",
-];
+const FREE: &str = "seed sft.seed sft.eval_every sft.eval_problems sft.save_every rollout.max_cached_tokens \
+    rollout.server update.micro_batch_tokens update.max_skipped grade save log compute";
 /// Files and folders, which may stand elsewhere on another machine.
 pub(super) const PLACES: [(&str, &str); 3] = [("model", "path"), ("task", "data"), ("task", "held_out")];
 
@@ -150,18 +137,38 @@ impl Rows {
             replacement,
             notes: results.notes,
         };
+        let table = item.table();
+        let fixed = table.columns.iter().map(|c| &c.fixed).chain(table.rows.iter().map(|r| &r.fixed));
+        let own = fixed.chain([&item.fixed]).filter_map(|f| f.of.as_ref()).chain(&item.benchmarks);
+        let wanted = own.chain(rows.averages.iter().flat_map(|a| &a.members)).map(|of| canonical(of));
+        let wanted: BTreeSet<String> = wanted.collect();
         for found in results.all {
-            rows.add(found)?;
+            let said =
+                found.benchmark.as_ref().map(|b| (b.name.clone(), b.path.clone(), b.unscorable_share()));
+            let row = rows.add(found)?;
+            let Some((of, path, unscorable)) = said.filter(|_| row) else { continue };
+            if !wanted.contains(&canonical(&of)) {
+                rows.note(format!("not used: samples of {of}, which {} has no place for", item.name));
+            }
+            if unscorable > 0.0 {
+                let (share, path) = (percent(unscorable), path.display());
+                rows.note(format!("{of}: {share} % of the samples are unscorable and left out ({path})"));
+            }
         }
         for (setting, row) in rows.settings.iter().zip(&rows.found) {
             require_one_configuration(&rows.name(setting), row)?;
         }
-        rows.note_unused(item);
         Ok(rows)
     }
 
-    /// Adds a result to its row, or notes that it has none.
-    fn add(&mut self, found: Found) -> anyhow::Result<()> {
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// Adds a result to its row, or notes that it has none. Returns whether it has one.
+    fn add(&mut self, found: Found) -> anyhow::Result<bool> {
         let (name, path) = (&found.name, found.path.display());
         let fits: Vec<Setting> = named(name, &found.path, &self.settings).into_iter().cloned().collect();
         let rows = fits.iter().map(|s| self.name(s)).collect::<Vec<_>>().join(", ");
@@ -188,7 +195,7 @@ impl Rows {
         };
         if let Some(at) = own.and_then(|own| self.at(&own)) {
             self.found[at].push(found);
-            return Ok(());
+            return Ok(true);
         }
         if fits.len() > 1 && found.given {
             bad_input!("--from {name}={path}: the name fits several rows, {rows}; wanted one of them");
@@ -199,34 +206,8 @@ impl Rows {
             ),
             false => format!("not used: {name} ({path}), which is no row"),
         };
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
-        }
-        Ok(())
-    }
-
-    /// Notes benchmarks that the item has no place for, and samples that could not be scored.
-    fn note_unused(&mut self, item: &Item) {
-        let table = item.table();
-        let fixed = table.columns.iter().map(|c| &c.fixed).chain(table.rows.iter().map(|r| &r.fixed));
-        let own = fixed.chain([&item.fixed]).filter_map(|f| f.of.as_ref());
-        let wanted = own.chain(self.averages.iter().flat_map(|a| &a.members)).chain(&item.benchmarks);
-        let wanted: Vec<String> = wanted.map(|of| canonical(of)).collect();
-        let mut unknown = BTreeSet::new();
-        for b in self.found.iter().flatten().filter_map(|f| f.benchmark.as_ref()) {
-            if !wanted.contains(&canonical(&b.name)) {
-                unknown
-                    .insert(format!("not used: samples of {}, which {} has no place for", b.name, item.name));
-            }
-            let (path, share) = (b.path.display(), b.unscorable_share());
-            if share > 0.0 {
-                let share = percent(share);
-                let said =
-                    format!("{}: {share} % of the samples are unscorable and left out ({path})", b.name);
-                self.notes.push(said);
-            }
-        }
-        self.notes.extend(unknown);
+        self.note(note);
+        Ok(false)
     }
 
     fn at(&self, setting: &Setting) -> Option<usize> {
@@ -340,7 +321,7 @@ impl Rows {
 fn require_one_configuration(row: &str, found: &[Found]) -> anyhow::Result<()> {
     let table = |config: &Config| -> anyhow::Result<toml::Table> {
         let mut table: toml::Table = config.to_toml().parse()?;
-        for key in FREE {
+        for key in FREE.split(' ') {
             match key.split_once('.') {
                 Some((section, key)) => {
                     drop(table.get_mut(section).and_then(|t| t.as_table_mut()?.remove(key)))

@@ -97,9 +97,8 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
         lines.retain(|line| line.cells.iter().any(is_here));
         columns.retain(|&i| lines.iter().any(|line| is_here(&line.cells[i])));
     }
-    let pairs = pairs(item, &mut lines, rows);
     let mut notes: Vec<String> = rows.replacement.iter().map(|own| own.note(item)).collect();
-    let effects = effects(item, &columns, &lines, rows, &pairs, &mut notes);
+    let effects = effects(item, &columns, &mut lines, rows, &mut notes);
     notes.extend(said);
     let title = |&c: &usize| {
         let column = &item.columns[c];
@@ -154,15 +153,23 @@ fn lines(item: &Item, rows: &Rows) -> Vec<Line> {
     lines
 }
 
-/// A focal setting with what it is compared with, and the p-values of the paired test.
-type Pair = (Setting, Setting, BTreeMap<(String, u64), f64>);
-
-/// Each focal setting with its baseline; where the paper's table has no baseline, with every setting that has no focal
-/// weight. The cells get the p-values against their baselines.
-fn pairs(item: &Item, lines: &mut [Line], rows: &Rows) -> Vec<Pair> {
+/// What the focal weight changes, in the averages of a large table and in all columns of a small one. Rows on different
+/// problems are noted instead. Each focal setting is compared with its baseline, whose p-values its cells get; where the
+/// paper's table has no baseline, with every setting that has no focal weight.
+fn effects(
+    item: &Item,
+    columns: &[usize],
+    lines: &mut [Line],
+    rows: &Rows,
+    notes: &mut Vec<String>,
+) -> Table {
+    let is_average = |&&c: &&usize| matches!(item.columns[c].fixed.of.as_deref(), Some("Math" | "OOD"));
+    let small = columns.len() <= 2 || item.is_maze();
+    let columns: Vec<usize> = columns.iter().filter(|c| small || is_average(c)).copied().collect();
     let ks: BTreeSet<u64> = cells(lines).filter(|c| c.of.measure == Measure::Pass).map(|c| c.of.k).collect();
-    let ks = Vec::from_iter(ks);
-    let (printed, mut all) = (item.settings(), Vec::new());
+    let (ks, printed, mut unlike) = (Vec::from_iter(ks), item.settings(), BTreeSet::new());
+    let heads = ["effect", "on", "here", "95 % interval", "p", "paper", "same sign"];
+    let mut table = Table::new(heads).named_by(2);
     for focal in rows.settings.iter().filter(|s| s.gamma > 0.0) {
         let baseline = focal.baseline();
         let alone = !printed.contains(&baseline);
@@ -172,60 +179,38 @@ fn pairs(item: &Item, lines: &mut [Line], rows: &Rows) -> Vec<Pair> {
             **s == baseline || alone && comparable
         };
         for other in rows.settings.iter().filter(is_other) {
-            let found = rows.p_values(other, focal, &ks);
+            let p_values = rows.p_values(other, focal, &ks);
+            let p_value = |of: &Quantity| p_values.get(&(canonical(&of.of), of.k)).copied();
             for cell in cells(lines).filter(|c| c.of.setting == *focal && *other == baseline) {
-                let p_value = found.get(&(canonical(&cell.of.of), cell.of.k)).copied();
-                cell.p_value = p_value.filter(|_| cell.here.is_some() && cell.of.measure == Measure::Pass);
+                let tested = cell.here.is_some() && cell.of.measure == Measure::Pass;
+                cell.p_value = p_value(&cell.of).filter(|_| tested);
             }
-            all.push((focal.clone(), other.clone(), found));
-        }
-    }
-    all
-}
-
-/// What the focal weight changes, in the averages of a large table and in all columns of a small one. Rows on different
-/// problems are noted instead.
-fn effects(
-    item: &Item,
-    columns: &[usize],
-    lines: &[Line],
-    rows: &Rows,
-    pairs: &[Pair],
-    notes: &mut Vec<String>,
-) -> Table {
-    let is_average = |&&c: &&usize| matches!(item.columns[c].fixed.of.as_deref(), Some("Math" | "OOD"));
-    let small = columns.len() <= 2 || item.is_maze();
-    let columns = columns.iter().filter(|c| small || is_average(c));
-    let asked: Vec<&Cell> = columns.flat_map(|&c| lines.iter().flat_map(move |l| &l.cells[c])).collect();
-    let estimate = |of: &Quantity| asked.iter().find(|c| c.of == *of)?.here.as_ref()?.1.as_ref();
-    let mut unlike = BTreeSet::new();
-    let heads = ["effect", "on", "here", "95 % interval", "p", "paper", "same sign"];
-    let mut table = Table::new(heads).named_by(2);
-    for (focal, other, p_values) in pairs {
-        let names = format!("{} against {}", rows.name(focal), rows.name(other));
-        for of in asked.iter().map(|c| &c.of).filter(|of| of.setting == *focal) {
-            let reference = Quantity { setting: other.clone(), ..of.clone() };
-            let Some((a, b)) = estimate(&reference).zip(estimate(of)) else { continue };
-            let (value, (low, high)) = match b.minus(a) {
-                Ok(difference) => difference.percent(),
-                Err(why) => {
-                    unlike.insert(format!("{names} is not compared: {why}"));
-                    continue;
-                }
-            };
-            let place = rows.replacement.as_ref().and_then(|own| own.place(&of.of)).unwrap_or(&of.of);
-            let p_value = p_values.get(&(canonical(&of.of), of.k));
-            let p_text = |p: &f64| if *p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") };
-            let papers = item.value(of).zip(item.value(&reference)).map(|(f, r)| f - r);
-            table.push([
-                names.clone(),
-                format!("{place}, pass@{}", of.k),
-                signed(value, 1),
-                format!("{} to {}", signed(low, 1), signed(high, 1)),
-                p_value.map_or_else(|| "--".to_owned(), p_text),
-                papers.map_or_else(|| "--".to_owned(), |p| signed(p, 1)),
-                same_sign((low, high), papers).to_owned(),
-            ]);
+            let asked = || columns.iter().flat_map(|&c| lines.iter().flat_map(move |l| &l.cells[c]));
+            let estimate = |of: &Quantity| asked().find(|c| c.of == *of)?.here.as_ref()?.1.as_ref();
+            let names = format!("{} against {}", rows.name(focal), rows.name(other));
+            for of in asked().map(|c| &c.of).filter(|of| of.setting == *focal) {
+                let reference = Quantity { setting: other.clone(), ..of.clone() };
+                let Some((a, b)) = estimate(&reference).zip(estimate(of)) else { continue };
+                let (value, (low, high)) = match b.minus(a) {
+                    Ok(difference) => difference.percent(),
+                    Err(why) => {
+                        unlike.insert(format!("{names} is not compared: {why}"));
+                        continue;
+                    }
+                };
+                let place = rows.replacement.as_ref().and_then(|own| own.place(&of.of)).unwrap_or(&of.of);
+                let p_text = |p| if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") };
+                let papers = item.value(of).zip(item.value(&reference)).map(|(f, r)| f - r);
+                table.push([
+                    names.clone(),
+                    format!("{place}, pass@{}", of.k),
+                    signed(value, 1),
+                    format!("{} to {}", signed(low, 1), signed(high, 1)),
+                    p_value(of).map_or_else(|| "--".to_owned(), p_text),
+                    papers.map_or_else(|| "--".to_owned(), |p| signed(p, 1)),
+                    same_sign((low, high), papers).to_owned(),
+                ]);
+            }
         }
     }
     notes.extend(unlike);
@@ -269,66 +254,6 @@ pub(super) fn of_words(item: &'static Item) -> Made {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config_text;
-    use crate::data::{Model, paper};
-    use fgrpo_eval::dataset::presets::{Family, Preset};
-    use fgrpo_eval::kind::TaskKind;
-    use fgrpo_eval::names::Named;
-    use fgrpo_train::config::Config;
-
-    /// A prompt in the words of the paper's table. Llama's chat template writes its header by itself.
-    fn prompt(kind: &str, family: Family) -> String {
-        let preset = Preset::paper(family, TaskKind::from_name(kind).unwrap());
-        let system = preset.system.unwrap_or_default();
-        let thinking = if preset.thinking == Some(true) { "Thinking: on." } else { "Thinking: off." };
-        let header = r"Cutting Knowledge Date: December 2023\nToday Date: [date]";
-        match (family, system.as_str()) {
-            (Family::Qwen25, _) => system,
-            (Family::Qwen3, "") => format!("No system prompt. {thinking}"),
-            (Family::Qwen3, _) => format!("System: {system} {thinking}"),
-            (Family::Llama32, "") => header.to_owned(),
-            (Family::Llama32, _) => format!(r"{header}\n{system}"),
-        }
-    }
-
-    /// A model's value of a configuration's key, as the paper prints it.
-    fn constant(model: &Model, key: &str) -> String {
-        let table: toml::Table =
-            Config::parse(config_text(&model.config), &[]).unwrap().to_toml().parse().unwrap();
-        let value = key.split('.').try_fold(toml::Value::Table(table), |v, part| v.get(part).cloned());
-        match value.unwrap() {
-            // Off, which the paper writes as -1.
-            toml::Value::Integer(0) if key.ends_with("top_k") => "-1".to_owned(),
-            toml::Value::Array(all) => all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-            toml::Value::Float(value) if value < 1e-3 => format!("{value:e}"),
-            toml::Value::Float(value) if value == 1.0 => "1.0".to_owned(),
-            toml::Value::String(text) => text,
-            value => value.to_string(),
-        }
-    }
-
-    #[test]
-    fn configurations_and_prompts_have_the_papers_constants() {
-        let mut seen = 0;
-        for item in ["table-6", "table-7", "table-8"].map(|name| paper().item(name)) {
-            for (row, column, text) in
-                item.rows.iter().flat_map(|r| item.columns.iter().zip(&r.cells).map(move |(c, t)| (r, c, t)))
-            {
-                let is_of = |m: &&Model| column.title == "Value" || column.title.contains(&m.name);
-                for model in paper().models.iter().filter(is_of) {
-                    let found = match &row.fixed.of {
-                        Some(kind) => prompt(kind, model.family),
-                        None if row.keys.is_empty() => continue,
-                        None => row.keys.iter().map(|k| constant(model, k)).collect::<Vec<_>>().join(", "),
-                    };
-                    let wanted = text.trim_matches(['(', ')']);
-                    assert!(found.eq_ignore_ascii_case(wanted), "{}: {found}, {wanted}", model.name);
-                    seen += 1;
-                }
-            }
-        }
-        assert_eq!(seen, 12 * 4 + 2 * 4 * 4);
-    }
 
     #[test]
     fn an_effect_is_open_while_its_interval_holds_zero() {

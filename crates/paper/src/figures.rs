@@ -89,14 +89,14 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
     let mut reasons = BTreeSet::new();
     for Point { of, step, seeds, here, paper } in &points {
         let Setting { n, gamma, .. } = &of.setting;
+        if let Err(why) = here {
+            reasons.insert(format!("left out: {}: {why}", rows.name(&of.setting)));
+        }
+        if here.is_err() && paper.is_none() {
+            continue;
+        }
         let head = [title(&of.of), n.to_string(), gamma.to_string(), of.k.to_string(), seeds.to_string()];
-        let found = match here {
-            Ok(here) => numbers(here.percent()),
-            Err(why) => {
-                reasons.insert(format!("left out: {}: {why}", rows.name(&of.setting)));
-                Default::default()
-            }
-        };
+        let found = here.as_ref().map_or_else(|_| Default::default(), |here| numbers(here.percent()));
         let last = [paper.map(|p| p.to_string()), step.map(|s| s.to_string())].map(Option::unwrap_or_default);
         table.push(head.into_iter().chain(found).chain(last));
     }

@@ -130,27 +130,23 @@ impl Plan {
     pub fn of(item: &'static Item, scale: Scale, options: &Options) -> anyhow::Result<Self> {
         let (runs, options) = (trainings(item, scale, options)?, options.clone());
         let mut plan = Self { item, scale, options, runs, paths: Vec::new(), benchmarks: Vec::new() };
-        if scale == Scale::Full {
-            let asked: Vec<&'static Benchmark> =
-                paper().benchmarks.iter().filter(|b| item.benchmarks.contains(&b.name)).collect();
-            let (root, data) = (plan.options.root.clone(), plan.options.root.join("data"));
-            for model in plan.models() {
-                plan.need(root.join("models").join(&model.name), &model.home);
-                plan.need(root.join(&model.data), &paper().data[&model.data].1);
-            }
-            for benchmark in &asked {
-                let usual = || data.join(format!("{}.jsonl", benchmark.name));
-                plan.need(locate(&data, &benchmark.files)?.unwrap_or_else(usual), &benchmark.home);
-            }
-            plan.benchmarks = asked.into_iter().filter(|_| item.fill != Fill::Training).collect();
+        if scale == Scale::Laptop {
+            return Ok(plan);
         }
+        plan.benchmarks = paper().benchmarks.iter().filter(|b| item.benchmarks.contains(&b.name)).collect();
+        let (root, data) = (&plan.options.root, plan.options.root.join("data"));
+        for model in plan.models() {
+            plan.paths.push((root.join("models").join(&model.name), &model.home));
+            let trained_on = (root.join(&model.data), paper().data[&model.data].1.as_str());
+            plan.paths.extend((!plan.paths.contains(&trained_on)).then_some(trained_on));
+        }
+        for benchmark in &plan.benchmarks {
+            let usual = || data.join(format!("{}.jsonl", benchmark.name));
+            let path = locate(&data, &benchmark.files)?.unwrap_or_else(usual);
+            plan.paths.push((path, &benchmark.home));
+        }
+        plan.benchmarks.retain(|_| item.fill != Fill::Training);
         Ok(plan)
-    }
-
-    fn need(&mut self, path: PathBuf, home: &'static str) {
-        if !self.paths.iter().any(|p| p.0 == path) {
-            self.paths.push((path, home));
-        }
     }
 
     fn models(&self) -> Vec<&'static Model> {
@@ -378,38 +374,4 @@ fn places(text: &str, root: &Path) -> anyhow::Result<Vec<String>> {
         Some(format!("{section}.{key}={:?}", path.display().to_string()))
     });
     Ok(paths.collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_are_found_by_their_usual_names_and_two_of_one_benchmark_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let put = |name: &str| std::fs::write(folder.path().join(name), "").unwrap();
-        for name in
-            ["aime_2024.parquet", "MATH-500.jsonl.gz", "gpqa_diamond.csv", "synlogic.parquet", "notes.txt"]
-        {
-            put(name);
-        }
-        std::fs::create_dir(folder.path().join("OlympiadBench")).unwrap();
-        let found = |name: &str| {
-            let benchmark = paper().benchmarks.iter().find(|b| b.name == name).unwrap();
-            locate(folder.path(), &benchmark.files)
-        };
-        // SynLogic's training problems are not its validation problems.
-        for (name, there) in [
-            ("aime24", true),
-            ("math500", true),
-            ("gpqa", true),
-            ("olympiad", true),
-            ("synlogic", false),
-            ("aime25", false),
-        ] {
-            assert_eq!(found(name).unwrap().is_some(), there, "{name}");
-        }
-        put("aime24.jsonl");
-        assert!(found("aime24").unwrap_err().to_string().contains("wanted one of them"));
-    }
 }

@@ -55,20 +55,18 @@ pub struct Results {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Report {
-    models: Vec<ModelNll>,
+    models: Vec<Entry>,
     folders: Vec<String>,
-    diversity: Vec<DiversityRow>,
+    diversity: Vec<Entry>,
 }
 
+/// A model's increase, or a benchmark's value in each folder.
 #[derive(Deserialize)]
-struct ModelNll {
-    model: String,
-    increase: Option<f64>,
-}
-
-#[derive(Deserialize)]
-struct DiversityRow {
+struct Entry {
+    #[serde(alias = "model")]
     benchmark: String,
+    increase: Option<f64>,
+    #[serde(default)]
     values: Vec<Option<f64>>,
 }
 
@@ -166,8 +164,8 @@ impl Results {
             self.all
                 .push(Found { reported: Some((measure, of.to_owned(), value)), ..Found::new(name, path) });
         };
-        for ModelNll { model, increase } in &report.models {
-            add(model, path, "", *increase);
+        for model in &report.models {
+            add(&model.benchmark, path, "", model.increase);
         }
         for (i, folder) in report.folders.iter().enumerate() {
             for row in &report.diversity {

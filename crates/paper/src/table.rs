@@ -1,6 +1,6 @@
 //! A table of the paper: each value found here beside the paper's, and the effects of the focal weight.
 
-use super::data::{Item, Measure, Quantity, Setting, parts};
+use super::data::{Item, Measure, Quantity, Row, Setting};
 use super::made::{Made, signed};
 use super::measured::Estimate;
 use super::rows::Rows;
@@ -78,7 +78,7 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
     }
     let joined = |names: BTreeSet<String>| Vec::from_iter(names).join(", ");
     let said = said.into_iter().map(|(what, rows)| format!("{what}: {}", joined(rows)));
-    let said: Vec<String> = said.chain(rows.notes.iter().cloned()).collect();
+    let said: Vec<String> = rows.notes.iter().cloned().chain(said).collect();
     if cells(&mut lines).all(|c| c.here.is_none()) {
         let names: Vec<String> = item.settings().iter().map(|s| rows.name(s)).collect();
         // That other rows have no results explains nothing, unless none has.
@@ -130,21 +130,14 @@ fn cells(lines: &mut [Line]) -> impl Iterator<Item = &mut Cell> {
 
 /// The table's rows, then one for each further setting that was trained in place of the paper's models.
 fn lines(item: &Item, rows: &Rows) -> Vec<Line> {
-    let line = |row: &super::data::Row| {
-        let cell = |(column, text): (_, &String)| {
-            item.quantities(row, column)
-                .into_iter()
-                .zip(parts(text))
-                .map(|(of, text)| Cell::new(of, text))
-                .collect()
-        };
-        Line {
-            head: row.head.clone(),
-            source: row.line,
-            cells: item.columns.iter().zip(&row.cells).map(cell).collect(),
-        }
+    let empty = |row: &Row| {
+        let cells = item.columns.iter().map(|_| Vec::new()).collect();
+        Line { head: row.head.clone(), source: row.line, cells }
     };
-    let mut lines: Vec<Line> = item.rows.iter().map(line).collect();
+    let mut lines: Vec<Line> = item.rows.iter().map(empty).collect();
+    for (row, column, of, text) in item.printed() {
+        lines[row].cells[column].push(Cell::new(of, text));
+    }
     for setting in rows.settings.iter().skip(item.settings().len()).filter(|_| item.heads == ["Method"]) {
         let as_here = |c: &Cell| Cell::new(Quantity { setting: setting.clone(), ..c.of.clone() }, "--");
         let cells = lines[0].cells.iter().map(|parts| parts.iter().map(as_here).collect()).collect();

@@ -8,7 +8,7 @@ use fgrpo_eval::figure::{Axis, Curve, Figure, Key, Legend, PALETTE, Panel, Scale
 
 /// A panel with nothing but curves and a legend.
 pub(super) fn panel(title: impl Into<String>, x: Axis, y: Axis, curves: Vec<Curve>, legend: Legend) -> Panel {
-    Panel { title: title.into(), x, y, curves, legend, ..Panel::default() }
+    Panel { legend, ..Panel::new(title, x, y, curves) }
 }
 
 fn alone(panel: Panel) -> Figure {

@@ -50,7 +50,13 @@ fn the_list_has_a_row_for_every_table_and_figure() {
 }
 
 #[test]
-fn an_unknown_name_is_refused_with_the_nearest() {
+fn names_are_found_in_every_spelling_and_the_nearest_is_suggested() {
+    for (name, wanted) in
+        [("Table 9", "table-9"), ("fig3", "figure-3"), ("fig:tailmiss_detailed", "figure-3")]
+    {
+        let text = done(&["paper", name, "--dry-run"]);
+        assert!(text.starts_with(&format!("{wanted}: ")), "{text}");
+    }
     assert!(refused(&["paper", "figur-2"]).contains("did you mean figure-2?"));
     assert!(refused(&["paper", "table-1", "--markdown"]).contains("--markdown"));
 }
@@ -290,6 +296,20 @@ fn full_scale_lists_all_that_is_missing_and_resolves_for_all_models() {
     ] {
         assert!(err.contains(missing), "{missing}: {err}");
     }
+    // Files are found by their usual names, and two of one benchmark are refused.
+    let put = |name: &str| std::fs::write(folder.path().join("data").join(name), "").unwrap();
+    std::fs::create_dir_all(folder.path().join("data/OlympiadBench")).unwrap();
+    for name in
+        ["aime_2024.parquet", "MATH-500.jsonl.gz", "gpqa_diamond.csv", "synlogic.parquet", "notes.txt"]
+    {
+        put(name);
+    }
+    let plan = ["paper", "table-1", "--scale", "full", "--dry-run", "--root", root];
+    let text = done(&plan);
+    // SynLogic's training problems are not its validation problems.
+    assert!(text.matches("  there: ").count() == 4 && text.contains("data/synlogic.jsonl from"), "{text}");
+    put("aime24.jsonl");
+    assert!(refused(&plan).contains("wanted one of them"));
     for (item, model, trainings) in [
         ("table-1", "qwen2.5-7b-math.toml", 18),
         ("table-3", "qwen3-1.7b-synlogic.toml", 6),
@@ -303,7 +323,7 @@ fn full_scale_lists_all_that_is_missing_and_resolves_for_all_models() {
     }
     // The base model has a row, and two tables need more than samples.
     for (item, wanted) in [
-        ("table-4", "--models Base=./models/Qwen2.5-7B "),
+        ("table-4", "--models Base=./models/Qwen2.5-7B --models "),
         ("table-2", "then: fgrpo paper table-2 --from runs/paper/full-evaluations/Qwen2.5-7B --from nll="),
         ("table-2", " --limit 256 -n 800 "),
         ("table-14", "then: fgrpo paper table-14 --from embeddings="),

@@ -70,16 +70,10 @@ fn curves_by_step(config: &Config, lines: &[Line], value: fn(&Line) -> f64) -> V
 }
 
 fn spread_curve(name: Option<String>, points: &[(f64, Spread)], colour: Colour, dashed: bool) -> Curve {
-    Curve {
-        name,
-        dashed,
-        // Every metric drawn lies in [0, 1].
-        band: points
-            .iter()
-            .map(|(_, s)| ((s.mean - s.deviation).max(0.0), (s.mean + s.deviation).min(1.0)))
-            .collect(),
-        ..Curve::new("", colour, points.iter().map(|(x, s)| (*x, s.mean)).collect())
-    }
+    // Every metric drawn lies in [0, 1].
+    let band = |s: &Spread| ((s.mean - s.deviation).max(0.0), (s.mean + s.deviation).min(1.0));
+    let band = points.iter().map(|(_, s)| band(s)).collect();
+    Curve { name, dashed, band, ..Curve::new("", colour, points.iter().map(|(x, s)| (*x, s.mean)).collect()) }
 }
 
 fn axis_of_group_sizes(config: &Config) -> Axis {

@@ -158,7 +158,7 @@ fn by_size(item: &Item, rows: &Rows, settings: &[&Setting]) -> (Vec<u64>, Vec<Po
         for (&k, &setting) in ks.iter().flat_map(|k| settings.iter().map(move |s| (k, s))) {
             let of = Quantity { setting: setting.clone(), of: of.clone(), k, measure: Measure::Pass };
             let paper = item.value(&of).filter(|_| rows.replacement.is_none());
-            let seeds = rows.seeds(setting, &of.of).count();
+            let seeds = rows.seeds(setting, &of.of).len();
             points.push(Point { step: None, seeds, here: rows.pass(&of), paper, of });
         }
     }
@@ -366,7 +366,7 @@ fn compared(asked: &Comparison, points: &[Point], k: u64) -> Option<Finding> {
         match at {
             At::First => by_step.next(),
             At::Lowest => by_step.min_by(|a, b| a.value().total_cmp(&b.value())),
-            At::Last => by_step.last(),
+            At::Last => by_step.next_back(),
         }
     };
     let (mut words, mut all) = (Vec::new(), Vec::new());

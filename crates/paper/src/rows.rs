@@ -176,7 +176,7 @@ impl Rows {
             None => fits.first().cloned().filter(|_| fits.len() == 1),
             Some(run) => {
                 let mut own = run.setting.clone();
-                if !own.model.as_deref().is_some_and(|m| paper().model(m).is_some()) {
+                if own.model.as_deref().is_none_or(|m| paper().model(m).is_none()) {
                     let of_models = self.settings.first().is_some_and(|s| s.model.is_some());
                     own.model = settings::model_of(name, &found.path).filter(|_| of_models).cloned();
                 }
@@ -235,9 +235,9 @@ impl Rows {
     }
 
     /// The samples of a setting on a benchmark, by seed.
-    pub(super) fn seeds<'a>(&'a self, setting: &Setting, of: &'a str) -> impl Iterator<Item = &'a Benchmark> {
+    pub(super) fn seeds(&self, setting: &Setting, of: &str) -> Vec<&Benchmark> {
         let all = self.results(setting).iter().filter_map(|f| f.benchmark.as_ref());
-        all.filter(move |b| canonical(&b.name) == canonical(of))
+        all.filter(|b| canonical(&b.name) == canonical(of)).collect()
     }
 
     /// The canonical names of the benchmarks behind a benchmark or an average, itself where `has` it.
@@ -251,14 +251,12 @@ impl Rows {
         if self.results(setting).is_empty() {
             return Err("no results".to_owned());
         }
-        let members = self.members(of, |of| self.seeds(setting, of).next().is_some());
-        let each = members.iter().enumerate().map(|(i, member)| {
-            let seeds: Vec<&Benchmark> = self.seeds(setting, member).collect();
-            if seeds.is_empty() {
-                return Err(format!("no samples of {member}"));
-            }
-            pass_at_k(&seeds, *k, i as u64).map_err(|why| format!("{member}: {why}"))
-        });
+        let members = self.members(of, |of| !self.seeds(setting, of).is_empty());
+        let each =
+            members.iter().enumerate().map(|(i, member)| match self.seeds(setting, member).as_slice() {
+                [] => Err(format!("no samples of {member}")),
+                seeds => pass_at_k(seeds, *k, i as u64).map_err(|why| format!("{member}: {why}")),
+            });
         Ok(Estimate::mean(&each.collect::<Result<Vec<_>, _>>()?))
     }
 
@@ -296,14 +294,10 @@ impl Rows {
     /// p-values of the paper's paired subsampling test between two settings, by benchmark or average and k, where it can
     /// be computed: it needs the same problems, one model on each side, and twice as many samples as k.
     pub(super) fn p_values(&self, a: &Setting, b: &Setting, ks: &[u64]) -> BTreeMap<(String, u64), f64> {
-        let only = |setting: &Setting, of: &str| {
-            let mut seeds = self.seeds(setting, of);
-            seeds.next().filter(|_| seeds.next().is_none()).cloned()
-        };
         let all = self.results(a).iter().filter_map(|f| Some(canonical(&f.benchmark.as_ref()?.name)));
-        let paired = |name: String| {
-            let (a, b) = (only(a, &name)?, only(b, &name)?);
-            compare::align(name.clone(), Benchmark { name, ..a }, &b).ok()
+        let paired = |name: String| match (self.seeds(a, &name).as_slice(), self.seeds(b, &name).as_slice()) {
+            (&[a], &[b]) => compare::align(name.clone(), Benchmark { name, ..a.clone() }, b).ok(),
+            _ => None,
         };
         let pairs: Vec<_> = all.collect::<BTreeSet<_>>().into_iter().filter_map(paired).collect();
         let fewest = pairs.iter().map(|p| p.a.fewest().min(p.b.fewest())).min().unwrap_or(0);

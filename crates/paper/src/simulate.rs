@@ -62,14 +62,10 @@ impl Sweep {
 
     /// Writes the values as CSV into a folder.
     fn write(&self, out: &Path) -> anyhow::Result<()> {
-        let mut values = "n,active,tail_miss\n".to_owned();
-        for (n, active, tail_miss) in figures::tail_miss(&self.config)?.1 {
-            values += &format!("{n},{active},{tail_miss}\n");
-        }
         let ends = self.lines.iter().filter(|l| l.step == self.config.steps);
         write_whole(&out.join("final.csv"), folder::csv(ends).as_bytes())?;
         write_whole(&out.join("curves.csv"), folder::csv(self.lines.iter()).as_bytes())?;
-        write_whole(&out.join("tail-miss.csv"), values.as_bytes())
+        write_whole(&out.join("tail-miss.csv"), figures::tail_miss(&self.config)?.1.as_bytes())
     }
 }
 
@@ -181,8 +177,11 @@ fn simulate(config: &Config, run: Run, stepped: impl Fn(u64) -> bool) -> anyhow:
             lines.push(Line::of(run, step, policy.metrics()));
         }
         let last = step == config.steps;
-        if (step % 16 == 0 || last) && !stepped((step - 1) % 16 + 1) && !last {
-            return Ok(None);
+        if last || step % 16 == 0 {
+            let goes_on = stepped((step - 1) % 16 + 1);
+            if !goes_on && !last {
+                return Ok(None);
+            }
         }
     }
     Ok(Some(lines))

@@ -162,8 +162,8 @@ fn concentration_zone(config: &Config, finals: &[Final]) -> Option<Zone> {
 }
 
 /// Tail-miss probability of one correct action that is no anchor, under the start policy, on the sweep's
-/// axis of group sizes: the figure, and for each of the sweep's sizes the active and the tail-miss probability.
-pub(super) fn tail_miss(config: &Config) -> anyhow::Result<(Figure, Vec<(u64, f64, f64)>)> {
+/// axis of group sizes: the figure, and its values at the sweep's sizes as CSV.
+pub(super) fn tail_miss(config: &Config) -> anyhow::Result<(Figure, String)> {
     let start = config.setup.start();
     let (mu, tau) = (start.q_pos.min(1.0), start.correct.min(start.q_pos));
     let mut figure = tail_miss_curve(mu, tau)?;
@@ -175,11 +175,12 @@ pub(super) fn tail_miss(config: &Config) -> anyhow::Result<(Figure, Vec<(u64, f6
         curve.points.retain(|p| (from..=to).contains(&p.0));
         curve.star = curve.star.filter(|p| (from..=to).contains(&p.0));
     }
-    let rows = config.group_sizes.iter().map(|&n| {
+    let mut values = "n,active,tail_miss\n".to_owned();
+    for &n in &config.group_sizes {
         let active = active_probability(mu, n).or_bad_input()?;
-        Ok((n, active, tail_miss_probability(mu, tau, n).or_bad_input()?))
-    });
-    Ok((figure, rows.collect::<anyhow::Result<_>>()?))
+        values += &format!("{n},{active},{}\n", tail_miss_probability(mu, tau, n).or_bad_input()?);
+    }
+    Ok((figure, values))
 }
 
 #[cfg(test)]

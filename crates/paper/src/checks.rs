@@ -38,16 +38,11 @@ pub(super) fn table(item: &Item, found: impl Fn(&Statement) -> Option<Finding>) 
 }
 
 pub(super) fn peaks() -> anyhow::Result<Findings> {
-    let (mut between, mut rarer) = (true, true);
-    let mut words = Vec::new();
+    let (mut between, mut rarer, mut words) = (true, true, Vec::new());
     for mu in MU {
         let peaks: Vec<_> = RHO.iter().map(|r| tail_miss::peak(mu, mu * r)).collect::<Result<_, _>>()?;
-        for (peak, rho) in peaks.iter().zip(RHO) {
-            // Less at the smallest group that can be active, and at one that holds the tail surely.
-            for n in [2, (50.0 / (mu * rho)) as u64] {
-                between &= tail_miss::tail_miss_probability(mu, mu * rho, n)? < peak.tail_miss;
-            }
-        }
+        // No group of 1 is active, and that of 2 is the smallest that can be.
+        between &= peaks.iter().all(|p| p.n > 2);
         rarer &= peaks.windows(2).all(|w| w[0].n < w[1].n && w[0].tail_miss < w[1].tail_miss);
         let sizes: Vec<String> = peaks.iter().map(|p| p.n.to_string()).collect();
         words.push(format!("\u{3bc} = {mu}: N = {}", sizes.join(", ")));
@@ -61,25 +56,19 @@ pub(super) fn attenuation() -> anyhow::Result<Findings> {
         let of = |gamma| advantage::population_advantage(rate, gamma).map(|a| a.correct);
         Ok(of(gamma)? / of(0.0)?)
     };
-    let mut shrinks = true;
+    let (mut shrinks, mut quarters) = (true, Vec::new());
     for &gamma in &GAMMAS[1..] {
-        for i in 1..99 {
-            shrinks &= kept(f64::from(i + 1) / 100.0, gamma)? < kept(f64::from(i) / 100.0, gamma)?;
-        }
+        let all = (1..100).map(|i| kept(f64::from(i) / 100.0, gamma)).collect::<Result<Vec<_>, _>>()?;
+        shrinks &= all.windows(2).all(|w| w[1] < w[0]);
+        quarters.push(format!("{:.2}", kept(0.75, gamma)?));
     }
-    let words = format!(
-        "a group with 3 of 4 correct keeps {:.2}, {:.2}, {:.2} at \u{3b3} = 0.5, 1, 2",
-        kept(0.75, 0.5)?,
-        kept(0.75, 1.0)?,
-        kept(0.75, 2.0)?
-    );
+    let words = format!("a group with 3 of 4 correct keeps {} at \u{3b3} = 0.5, 1, 2", quarters.join(", "));
     let multiplier = advantage::low_lr_multiplier(0.5)?;
     let near = (multiplier - 0.68).abs() < 0.005;
     Ok(findings([("gamma-attenuates", words, shrinks), ("low-lr", format!("{multiplier:.4}"), near)]))
 }
 
-pub(super) fn one_action() -> anyhow::Result<Findings> {
-    let (mu, tau) = SIMULATED;
+pub(super) fn one_action(mu: f64, tau: f64) -> anyhow::Result<Findings> {
     let miss = |n: u64| tail_miss::tail_miss_probability(mu, tau, n);
     let (largest, peak) = (miss(131_072)?, tail_miss::peak(mu, tau)?);
     let (at, later) = (miss(1 << 12)?, miss(1 << 16)?);
@@ -94,26 +83,25 @@ pub(super) fn one_action() -> anyhow::Result<Findings> {
 }
 
 pub(super) fn simulation(config: &Config, lines: &[Line]) -> Findings {
-    let at = |n: u64, gamma: f64, step: u64, of: fn(&Line) -> f64| {
-        let own = lines.iter().filter(|l| (l.n, l.gamma, l.step) == (n, gamma, step)).map(of);
-        let own: Vec<f64> = own.collect();
-        own.iter().sum::<f64>() / own.len() as f64
+    let sizes = &config.group_sizes;
+    let at = |gamma: f64, step: u64, of: fn(&Line) -> f64| -> Vec<f64> {
+        let mean = |&n: &u64| {
+            let own = lines.iter().filter(|l| (l.n, l.gamma, l.step) == (n, gamma, step));
+            own.clone().map(of).sum::<f64>() / own.count() as f64
+        };
+        sizes.iter().map(mean).collect()
     };
-    let (last, sizes) = (config.steps, &config.group_sizes);
-    let retained = |gamma| sizes.iter().map(|&n| at(n, gamma, last, |l| l.retained)).collect::<Vec<f64>>();
-    let (kept, focal) = (retained(0.0), retained(1.0));
+    let (kept, focal) = (at(0.0, config.steps, |l| l.retained), at(1.0, config.steps, |l| l.retained));
     let zone: Vec<usize> = (0..sizes.len()).filter(|&i| kept[i] < 0.5).collect();
     let better = zone.iter().filter(|&&i| focal[i] > kept[i]).count();
-    let rises = sizes.iter().filter(|&&n| at(n, 0.0, last, |l| l.q_pos) > at(n, 0.0, 0, |l| l.q_pos)).count();
+    let q_pos = at(0.0, 0, |l| l.q_pos).into_iter().zip(at(0.0, config.steps, |l| l.q_pos));
+    let rises = q_pos.filter(|(first, last)| last > first).count();
     let start = config.setup.start();
     let (q_pos, anchor, leaf) = (start.q_pos, start.anchor, start.correct);
     let lowest = kept.iter().copied().fold(1.0, f64::min);
-    let (first, end) = (kept[0], kept[kept.len() - 1]);
-    let regimes = format!(
-        "{first:.3} at N = {}, {lowest:.3} at the lowest, {end:.3} at N = {}",
-        sizes[0],
-        sizes[sizes.len() - 1]
-    );
+    let ((first, end), (small, large)) =
+        ((kept[0], kept[kept.len() - 1]), (sizes[0], sizes[sizes.len() - 1]));
+    let regimes = format!("{first:.3} at N = {small}, {lowest:.3} at the lowest, {end:.3} at N = {large}");
     let near = |here: f64, paper: f64, digits: usize| signed(here, digits) == signed(paper, digits);
     let of_zone = format!("at {better} of the {} group sizes that keep less than half", zone.len());
     findings([

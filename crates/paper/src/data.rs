@@ -2,7 +2,6 @@
 //! explains its fields. The code knows no table or figure by its number.
 
 use fgrpo_eval::benchmarks::Domain;
-use fgrpo_eval::dataset::presets::Family;
 use fgrpo_eval::kind::TaskKind;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -19,12 +18,13 @@ pub(super) struct Paper {
     pub(super) models: Vec<Model>,
     /// What each method changes in a configuration, KEY=VALUE.
     pub(super) methods: BTreeMap<String, String>,
-    /// Files of training data.
-    pub(super) data: BTreeMap<String, Data>,
+    /// Files of training data: their name in short, and where each is found.
+    pub(super) data: BTreeMap<String, (String, String)>,
     #[serde(rename = "benchmark")]
     pub(super) benchmarks: Vec<Benchmark>,
+    /// What is trained on a laptop, by its benchmark.
     #[serde(rename = "stand_in")]
-    stand_ins: Vec<StandIn>,
+    pub(super) stand_ins: Vec<StandIn>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -33,17 +33,10 @@ pub(super) struct Model {
     pub(super) name: String,
     /// Its configuration under configs/.
     pub(super) config: String,
-    pub(super) family: Family,
     /// Where its checkpoint is found.
     pub(super) home: String,
     /// What it is trained on.
     pub(super) data: String,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Data {
-    pub(super) name: String,
-    pub(super) home: String,
 }
 
 /// A benchmark of the paper.
@@ -82,12 +75,8 @@ pub(super) enum Fill {
     /// A table of measured values: samples, and reports.
     #[default]
     Samples,
-    /// A table without counterpart here.
+    /// A table of constants or words.
     Words,
-    /// A table of keys of the configurations.
-    Configuration,
-    /// A table of prompts.
-    Prompts,
     /// Figures of the theory.
     TailMissPanels,
     AdvantageMagnitude,
@@ -138,8 +127,9 @@ pub struct Item {
     pub(super) legend: Option<String>,
     /// What a reader must know.
     pub(super) note: Option<String>,
-    /// What a reader must know of its runs on a laptop.
+    /// What a reader must know of its runs on a laptop, and of those at full scale.
     pub(super) laptop: Option<String>,
+    pub(super) full: Option<String>,
     /// The benchmarks that it needs.
     #[serde(default)]
     pub(super) benchmarks: Vec<String>,
@@ -178,9 +168,6 @@ pub(super) struct Row {
     /// Parts of its cells, if they aren't the table's.
     #[serde(default)]
     parts: Vec<Fixed>,
-    /// The keys of a configuration that it is about.
-    #[serde(default)]
-    pub(super) keys: Vec<String>,
     #[serde(flatten)]
     pub(super) fixed: Fixed,
 }
@@ -198,19 +185,17 @@ pub(super) struct Fixed {
     pub(super) measure: Option<Measure>,
 }
 
-/// What a value measures.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Measure {
-    /// pass@k in percent.
-    #[default]
-    Pass,
-    /// Increase of the NLL of correct solutions that are rare under the base model.
-    Nll,
-    /// Mean pairwise cosine distance of embeddings.
-    Embeddings,
-    /// A judge's score from 0 to 3.
-    Judge,
+fgrpo_eval::named! {
+    /// What a value measures. All but samples are given by name, `NAME=FILE`, as these commands print them.
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub(super) enum Measure {
+        #[default]
+        Pass = "pass": "samples",
+        Nll = "nll": "`fgrpo nll --json`",
+        Embeddings = "embeddings": "`fgrpo diversity --by embeddings --json`",
+        Judge = "judge": "`fgrpo diversity --by judge --json`",
+    }
 }
 
 /// What one value of the paper is of.
@@ -262,11 +247,22 @@ pub(super) struct Comparison {
     pub(super) is: Relation,
 }
 
-/// GRPO with this focal exponent; without a group size, at each.
+/// A focal exponent and a group size, without one each; through training, at which of its evaluations.
 #[derive(Debug, Deserialize)]
 pub(super) struct Side {
     pub(super) gamma: f64,
     pub(super) n: Option<u64>,
+    #[serde(default)]
+    pub(super) at: At,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum At {
+    First,
+    Lowest,
+    #[default]
+    Last,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -314,11 +310,6 @@ impl Paper {
         self.tables.iter().chain(&self.figures)
     }
 
-    /// What is trained on a laptop, by its benchmark.
-    pub(super) fn stand_ins(&self) -> impl Iterator<Item = &StandIn> {
-        self.stand_ins.iter()
-    }
-
     pub(super) fn item(&self, name: &str) -> &Item {
         self.items().find(|i| i.name == name).expect("the paper has this item")
     }
@@ -339,10 +330,6 @@ impl Item {
         self.fill == Fill::Simulation
     }
 
-    pub(super) fn kind(&self) -> &'static str {
-        if self.is_table() { "table" } else { "figure" }
-    }
-
     /// Whether it is a table.
     pub fn is_table(&self) -> bool {
         !self.columns.is_empty()
@@ -355,7 +342,7 @@ impl Item {
     /// What is trained on a laptop for it.
     pub(super) fn stand_in(&self) -> &'static StandIn {
         let of = if self.is_maze() { "maze" } else { "arithmetic" };
-        paper().stand_ins().find(|s| s.of == of).expect("the data has both")
+        paper().stand_ins.iter().find(|s| s.of == of).expect("the data has both")
     }
 
     /// The benchmark or average in the domain of training, which a single benchmark of ours replaces.
@@ -370,15 +357,6 @@ impl Item {
     /// The table with the numbers of what it shows; its own where there is no other.
     pub(super) fn table(&self) -> &Self {
         self.settings_of.as_ref().map_or(self, |name| paper().item(name))
-    }
-
-    /// Number and title.
-    pub(super) fn heading(&self) -> String {
-        if self.numbered.contains(' ') {
-            format!("{}: {}", self.numbered, self.title)
-        } else {
-            self.title.clone()
-        }
     }
 
     /// What a part of a cell is of, by the narrowest of these that says it.
@@ -398,19 +376,28 @@ impl Item {
         }
     }
 
-    /// What the values of a cell are of; none for words.
-    pub(super) fn quantities(&self, row: &Row, column: &Column) -> Vec<Quantity> {
-        let own = [&row.parts, &column.parts].into_iter().find(|p| !p.is_empty()).unwrap_or(&self.parts);
-        own.iter().map(|part| self.quantity(&[part, &row.fixed, &column.fixed])).collect()
+    /// The values that it prints: row, column, what each is of, and its text.
+    pub(super) fn printed(&self) -> impl Iterator<Item = (usize, usize, Quantity, &str)> {
+        let cells = self.rows.iter().enumerate().flat_map(move |(i, row)| {
+            self.columns
+                .iter()
+                .zip(&row.cells)
+                .enumerate()
+                .map(move |(j, (column, cell))| (i, row, j, column, cell))
+        });
+        cells.flat_map(move |(i, row, j, column, cell)| {
+            let own = [&row.parts, &column.parts].into_iter().find(|p| !p.is_empty()).unwrap_or(&self.parts);
+            let of = move |part: &Fixed| self.quantity(&[part, &row.fixed, &column.fixed]);
+            own.iter().zip(cell.split('/')).map(move |(part, text)| (i, j, of(part), text))
+        })
     }
 
     /// The trained models that it shows, each once, in the order of their rows.
     pub(super) fn settings(&self) -> Vec<Setting> {
         let table = self.table();
-        let cells = table.rows.iter().flat_map(|r| table.columns.iter().flat_map(|c| table.quantities(r, c)));
         let parts = table.parts.iter().map(|part| table.quantity(&[part])).filter(|_| table.rows.is_empty());
         let mut found: Vec<Setting> = Vec::new();
-        for quantity in cells.chain(parts) {
+        for quantity in table.printed().map(|p| p.2).chain(parts) {
             if !found.contains(&quantity.setting) {
                 found.push(quantity.setting);
             }
@@ -420,28 +407,7 @@ impl Item {
 
     /// The value that the paper prints, wherever in the table it stands.
     pub(super) fn value(&self, of: &Quantity) -> Option<f64> {
-        let table = self.table();
-        table.rows.iter().find_map(|row| {
-            let cells = table.columns.iter().zip(&row.cells);
-            cells.into_iter().find_map(|(column, cell)| {
-                let at = table.quantities(row, column).iter().position(|q| q == of)?;
-                Some(parts(cell).nth(at)?.parse().ok())
-            })
-        })?
-    }
-}
-
-impl Measure {
-    /// How a value that isn't of samples is given.
-    pub(super) fn how(self) -> &'static str {
-        match self {
-            Self::Pass => "there are no samples",
-            Self::Nll => "no --from nll=FILE has what `fgrpo nll --json` printed",
-            Self::Embeddings => {
-                "no --from embeddings=FILE has what `fgrpo diversity --by embeddings --json` printed"
-            }
-            Self::Judge => "no --from judge=FILE has what `fgrpo diversity --by judge --json` printed",
-        }
+        self.table().printed().find(|p| p.2 == *of)?.3.parse().ok()
     }
 }
 
@@ -463,31 +429,10 @@ impl Setting {
     }
 }
 
-/// The parts of a cell.
-pub(super) fn parts(cell: &str) -> impl Iterator<Item = &str> {
-    cell.split('/')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use fgrpo_eval::benchmarks::paper as averages;
-
-    /// All values of a table with what they are of.
-    fn values(number: u32) -> Vec<(Quantity, f64)> {
-        let table = paper().item(&format!("table-{number}"));
-        let mut all = Vec::new();
-        for row in &table.rows {
-            for (column, cell) in table.columns.iter().zip(&row.cells) {
-                let quantities = table.quantities(row, column);
-                assert_eq!(quantities.len(), parts(cell).count(), "table {number} line {}: {cell}", row.line);
-                all.extend(
-                    quantities.into_iter().zip(parts(cell)).filter_map(|(q, p)| Some((q, p.parse().ok()?))),
-                );
-            }
-        }
-        all
-    }
 
     #[test]
     fn every_table_and_figure_stands_in_its_place_and_has_full_rows() {
@@ -499,94 +444,57 @@ mod tests {
             let lines = std::iter::once(item.line).chain(item.rows.iter().map(|r| r.line));
             assert!(lines.is_sorted_by(|a, b| a < b), "{}", item.label);
             for row in &item.rows {
-                let lengths = (row.head.len(), row.cells.len());
-                assert_eq!(
-                    lengths,
-                    (item.heads.len(), item.columns.len()),
-                    "{} line {}",
-                    item.label,
-                    row.line
-                );
+                let found = (row.head.len(), row.cells.len());
+                assert_eq!(found, (item.heads.len(), item.columns.len()), "{} line {}", item.label, row.line);
             }
+            let values: usize =
+                item.rows.iter().flat_map(|r| &r.cells).map(|cell| cell.split('/').count()).sum();
+            assert!(!item.is_table() || !item.trains() || item.printed().count() == values, "{}", item.label);
             let known = |b: &String| benchmarks().iter().any(|known| known.name == *b);
             assert!(item.benchmarks.iter().all(known), "{}", item.label);
             assert_eq!(item.settings().is_empty(), !item.trains(), "{}", item.label);
         }
-        assert_eq!(
-            paper().tables.iter().map(|t| t.rows.len()).collect::<Vec<_>>(),
-            [18, 6, 6, 8, 6, 13, 4, 4, 4, 12, 12, 6, 8, 7, 27, 27, 27, 44]
-        );
-        assert!(paper().models.iter().all(|m| paper().data.contains_key(&m.data)));
+        let rows: Vec<usize> = paper().tables.iter().map(|t| t.rows.len()).collect();
+        assert_eq!(rows, [18, 6, 6, 8, 6, 13, 4, 4, 4, 12, 12, 6, 8, 7, 27, 27, 27, 44]);
     }
 
     #[test]
-    fn names_are_found_in_every_spelling_and_the_nearest_is_suggested() {
-        for (name, wanted) in [
-            ("Table 5", "table-5"),
-            ("tab:maze_final_passk", "table-5"),
-            ("fig2", "figure-2"),
-            ("fig:main", "figure-1"),
-        ] {
-            assert_eq!(item(name).unwrap().name, wanted, "{name}");
-        }
-        let error = item("tabel-5").unwrap_err();
-        assert!(error.to_string().contains("did you mean table-5?"), "{error}");
-    }
-
-    #[test]
-    fn the_papers_averages_are_the_means_of_its_benchmarks() {
-        let mut seen = 0;
+    fn averages_are_means_tables_agree_and_pass_at_k_never_falls_with_k() {
+        let values = |n| {
+            let printed = paper().item(&format!("table-{n}")).printed();
+            printed.filter_map(|p| Some((p.2, p.3.parse::<f64>().ok()?))).collect::<Vec<_>>()
+        };
+        let all: Vec<_> = (1..=17).map(values).collect();
+        let (mut averaged, mut compared) = (0, 0);
         for number in [1, 11, 12, 13] {
-            let all = values(number);
+            let own = &all[number - 1];
             let averages = averages(paper().item(&format!("table-{number}")).trained_on);
-            for (quantity, value) in &all {
+            for (quantity, value) in own {
                 let Some(average) = averages.iter().find(|a| a.name == quantity.of) else { continue };
                 let of = |member: &String| {
                     let quantity = Quantity { of: member.clone(), ..quantity.clone() };
-                    all.iter().find(|(q, _)| *q == quantity).expect("the table has every benchmark").1
+                    own.iter().find(|(q, _)| *q == quantity).expect("the table has every benchmark").1
                 };
                 let mean = average.members.iter().map(of).sum::<f64>() / average.members.len() as f64;
                 // Both sides are rounded to one decimal.
-                assert!(
-                    (mean - value).abs() < 0.1 + 1e-9,
-                    "table {number}: {quantity:?}: {mean} and {value}"
-                );
-                seen += 1;
+                assert!((mean - value).abs() < 0.1 + 1e-9, "table {number}: {quantity:?}: {mean}, {value}");
+                averaged += 1;
             }
         }
-        assert_eq!(seen, 2 * (2 * 18 + 12 + 2 * 6 + 2 * 8));
-    }
-
-    #[test]
-    fn tables_agree_where_they_report_the_same_value_and_pass_at_k_never_falls_with_k() {
         let pairs = [(2, 12), (4, 13), (3, 11), (10, 1), (15, 1), (16, 1), (17, 1), (12, 1), (13, 1)];
-        let mut compared = 0;
         for (small, large) in pairs {
-            let (all, others) = (values(small), values(large));
-            for (quantity, value) in &all {
-                for (_, other) in others.iter().filter(|(q, _)| q == quantity) {
+            for (quantity, value) in &all[small - 1] {
+                for (_, other) in all[large - 1].iter().filter(|(q, _)| q == quantity) {
                     assert_eq!(value, other, "tables {small} and {large}: {quantity:?}");
                     compared += 1;
                 }
                 let next = Quantity { k: 2 * quantity.k, ..quantity.clone() };
-                let more = all.iter().find(|(q, _)| *q == next).map_or(*value, |(_, more)| *more);
+                let more = all[small - 1].iter().find(|(q, _)| *q == next).map_or(*value, |(_, more)| *more);
                 assert!(more >= *value || quantity.measure != Measure::Pass, "table {small}: {quantity:?}");
             }
         }
+        assert_eq!(averaged, 2 * (2 * 18 + 12 + 2 * 6 + 2 * 8));
         // 2/12 24, 4/13 32, 3/11 24, 10/1 72, 15 to 17/1 324, 12/1 44, 13/1 22.
         assert_eq!(compared, 24 + 32 + 24 + 72 + 324 + 44 + 22);
-    }
-
-    #[test]
-    fn selected_exponents_are_those_of_the_rows() {
-        for row in &paper().item("table-9").rows {
-            let model = row.head[0].replace(" (SynLogic)", "");
-            let settings = paper().item(if model == "Qwen3-1.7B" { "table-3" } else { "table-1" }).settings();
-            for (method, cell) in ["GRPO", "DAPO", "CISPO"].iter().zip(&row.cells) {
-                let gamma: f64 = cell.parse().unwrap();
-                let of = |s: &Setting| s.model.as_deref() == Some(&model) && s.method == **method;
-                assert!(settings.iter().any(|s| of(s) && s.gamma == gamma), "{model} {method}");
-            }
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! The figures: of the theory, of the simulation, and of trained models by group size and by step.
 
 use super::checks::{self, Finding};
-use super::data::{Comparison, Fill, Item, Measure, Quantity, Relation, Setting, Side, Statement};
+use super::data::{At, Comparison, Fill, Item, Measure, Quantity, Relation, Setting, Side, Statement};
 use super::made::{Made, signed};
 use super::measured::{Estimate, Percent, pass_at_k};
 use super::results::{Found, Run, counted};
@@ -13,6 +13,7 @@ use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, PALETTE, Panel, Scale, ord
 use fgrpo_eval::record::Evaluation;
 use fgrpo_eval::samples::{Benchmark, ProblemCounts};
 use fgrpo_eval::table::Table;
+use fgrpo_train::run::metrics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -25,14 +26,13 @@ const VISIBLE: usize = 250;
 
 /// Makes a figure that needs no trained model; `simulated` is the folder of the finished simulation.
 pub(super) fn from_theory(item: &'static Item, simulated: &Path) -> anyhow::Result<Made> {
+    let (mu, tau) = checks::SIMULATED;
     let (drawn, found) = match item.fill {
         Fill::TailMissPanels => (theory::tail_miss_panels(&checks::MU, &checks::RHO)?, checks::peaks()?),
         Fill::AdvantageMagnitude => {
             (theory::advantage_magnitude(&checks::GAMMAS, None)?, checks::attenuation()?)
         }
-        Fill::TailMissCurve => {
-            (theory::tail_miss_curve(checks::SIMULATED.0, checks::SIMULATED.1)?, checks::one_action()?)
-        }
+        Fill::TailMissCurve => (theory::tail_miss_curve(mu, tau)?, checks::one_action(mu, tau)?),
         _ => {
             let sweep = Sweep::read(simulated)?;
             (sweep.figure(), checks::simulation(&sweep.config, &sweep.lines))
@@ -59,15 +59,161 @@ fn made(
     Made { figures, table, legend, values: files, ..Made::new(item) }
 }
 
-/// Makes a figure from results.
+/// pass@k of one setting at the end of training or at a step, here and in the paper.
+struct Point {
+    of: Quantity,
+    step: Option<u64>,
+    seeds: usize,
+    here: Result<Estimate, String>,
+    paper: Option<f64>,
+}
+
+/// Makes a figure from results: pass@k by group size, or by step.
 pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<Made> {
-    let mut made = match item.fill {
-        Fill::GroupSizes => by_size(item, rows)?,
-        _ => by_step(item, rows)?,
+    let mut table = Table::new(["on", "N", "gamma", "k", "seeds", "here", "low", "high", "paper", "step"]);
+    let method = &item.settings()[0].method;
+    let mut settings: Vec<&Setting> = rows.settings.iter().filter(|s| s.method == *method).collect();
+    let mut notes = Vec::new();
+    let (ks, points) = match item.fill {
+        Fill::GroupSizes => by_size(item, rows, &settings),
+        _ => {
+            settings.sort_by(|a, b| a.n.cmp(&b.n).then(a.gamma.total_cmp(&b.gamma)));
+            by_step(item, rows, &settings, &mut notes)
+        }
     };
-    let shown = rows.replacement.iter().map(|own| own.note(item));
-    made.notes = shown.chain(made.notes).chain(rows.notes.iter().cloned()).collect();
-    Ok(made)
+    let title = |of: &str| {
+        let column = item.table().columns.iter().find(|c| c.fixed.of.as_deref() == Some(of));
+        let own = rows.replacement.as_ref().and_then(|own| own.place(of));
+        own.or(column.map(|c| c.title.as_str())).unwrap_or(of).to_owned()
+    };
+    let mut reasons = BTreeSet::new();
+    for Point { of, step, seeds, here, paper } in &points {
+        let Setting { n, gamma, .. } = &of.setting;
+        if let Err(why) = here {
+            reasons.insert(format!("left out: {}: {why}", rows.name(&of.setting)));
+        }
+        if here.is_err() && paper.is_none() {
+            continue;
+        }
+        let head = [title(&of.of), n.to_string(), gamma.to_string(), of.k.to_string(), seeds.to_string()];
+        let found = here.as_ref().map_or_else(|_| Default::default(), |here| numbers(here.percent()));
+        let last = [paper.map(|p| p.to_string()), step.map(|s| s.to_string())].map(Option::unwrap_or_default);
+        table.push(head.into_iter().chain(found).chain(last));
+    }
+    if points.iter().all(|p| p.here.is_err()) {
+        let reasons: Vec<String> = rows.notes.iter().cloned().chain(reasons).take(4).collect();
+        bad_input!("--from: nothing of {} can be made: {}", item.name, reasons.join("; "));
+    }
+    let shown = |by: &dyn Fn(&Point) -> bool| points.iter().filter(|p| by(p)).collect::<Vec<&Point>>();
+    let mut figures = Vec::new();
+    if item.fill == Fill::Training {
+        let trained = distinct(points.iter().filter(|p| p.here.is_ok()).map(|p| p.of.setting.n));
+        for &n in &trained {
+            let (name, before) = match item.is_maze() || trained.len() > 1 {
+                true => (format!("{}-N{n}", item.name), format!("N = {n}: ")),
+                false => (item.name.clone(), String::new()),
+            };
+            let rewards = rewards(&settings, n, rows, format!("{before}training reward"))?;
+            let of_k = |&k: &u64| {
+                panel(format!("{before}pass@{k}"), &shown(&|p| (p.of.setting.n, p.of.k) == (n, k)), false)
+            };
+            figures.push((
+                name,
+                Figure { panels: rewards.into_iter().chain(ks.iter().filter_map(of_k)).collect() },
+            ));
+        }
+    } else if item.is_maze() {
+        let of_k = |&k: &u64| panel(format!("K = {k}"), &shown(&|p| p.of.k == k), true);
+        figures.push((item.name.clone(), Figure { panels: ks.iter().filter_map(of_k).collect() }));
+    } else {
+        let mut panels = theory::tail_miss_panels(&[0.5], &[0.1, 0.01])?.panels;
+        panels.extend(
+            item.benchmarks.iter().filter_map(|of| panel(title(of), &shown(&|p| p.of.of == *of), false)),
+        );
+        panels.extend(rows.replacement.as_ref().and_then(|_| lost(&settings, rows, &mut table)));
+        figures.push((item.name.clone(), Figure { panels }));
+    }
+    let peak = tail_miss::peak(0.5, 0.05)?;
+    let found = |s: &Statement| match &s.compare {
+        // The largest k stands for one of which there are too few samples.
+        Some(compare) => compared(compare, &points, *ks.iter().rfind(|k| **k <= compare.k)?),
+        None => Some(Finding(format!("one peak, at N = {} for \u{3c4} = 0.05", peak.n), Some(peak.n > 2))),
+    };
+    let notes = rows.replacement.iter().map(|own| own.note(item)).chain(notes).chain(reasons);
+    let notes = notes.chain(rows.notes.iter().cloned()).collect();
+    Ok(Made { notes, ..made(item, figures, Some(table), found) })
+}
+
+/// The benchmarks that a figure is of.
+fn benchmarks(item: &Item) -> Vec<String> {
+    if item.is_maze() { vec!["maze".to_owned()] } else { item.benchmarks.clone() }
+}
+
+/// The values of k that a figure shows, and its points at the end of training.
+fn by_size(item: &Item, rows: &Rows, settings: &[&Setting]) -> (Vec<u64>, Vec<Point>) {
+    let samples = settings.iter().flat_map(|s| rows.results(s)).filter_map(|f| f.benchmark.as_ref());
+    let ks = allowed(&item.ks, samples.map(Benchmark::fewest).min().unwrap_or(u64::MAX));
+    let mut points = Vec::new();
+    for of in benchmarks(item) {
+        for (&k, &setting) in ks.iter().flat_map(|k| settings.iter().map(move |s| (k, s))) {
+            let of = Quantity { setting: setting.clone(), of: of.clone(), k, measure: Measure::Pass };
+            let paper = item.value(&of).filter(|_| rows.replacement.is_none());
+            let seeds = rows.seeds(setting, &of.of).len();
+            points.push(Point { step: None, seeds, here: rows.pass(&of), paper, of });
+        }
+    }
+    (ks, points)
+}
+
+/// The same through training, at the steps that all runs of a setting evaluated: of the frequent evaluations, or of the full
+/// ones where the frequent ones have fewer samples than k.
+fn by_step(
+    item: &Item,
+    rows: &Rows,
+    settings: &[&Setting],
+    notes: &mut Vec<String>,
+) -> (Vec<u64>, Vec<Point>) {
+    let fewest = |all: &[Evaluation]| all.iter().map(|e| e.samples as u64).min().unwrap_or(u64::MAX);
+    let all = || settings.iter().flat_map(|s| runs(rows, s)).map(|(_, run)| run);
+    let samples = all().map(|r| fewest(&r.frequent).max(fewest(&r.evaluations))).min().unwrap_or(1);
+    let ks = allowed(&item.ks, samples);
+    let mut points = Vec::new();
+    for (&setting, &k) in settings.iter().flat_map(|s| ks.iter().map(move |k| (s, k))) {
+        let runs = runs(rows, setting);
+        let of = benchmarks(item).swap_remove(0);
+        let of = Quantity { setting: setting.clone(), of, k, measure: Measure::Pass };
+        let mut push = |step, here| {
+            points.push(Point { of: of.clone(), step, seeds: runs.len(), here, paper: None });
+        };
+        let Some((_, first)) = runs.first() else {
+            push(None, Err("no run folder".to_owned()));
+            continue;
+        };
+        let frequent = runs.iter().all(|(_, run)| fewest(&run.frequent) >= k);
+        let evaluations =
+            |run: &'_ Run| if frequent { run.frequent.clone() } else { run.evaluations.clone() };
+        for step in evaluations(first).iter().map(|e| e.step) {
+            let own = |(found, run): &(&Found, &Run)| {
+                evaluations(run).iter().find(|e| e.step == step).map(|e| counted("x", &found.path, e))
+            };
+            if let Some(each) = runs.iter().map(own).collect::<Option<Vec<Benchmark>>>() {
+                push(Some(step), pass_at_k(&each.iter().collect::<Vec<_>>(), k, 0));
+            }
+        }
+    }
+    for k in &ks {
+        if let Some(few) = all().map(|r| fewest(&r.frequent)).find(|few| few < k) {
+            notes.push(format!(
+                "pass@{k} is of the evaluations in full (eval.full), which are at fewer steps: those of eval.every have {few} samples"
+            ));
+        }
+    }
+    (ks, points)
+}
+
+/// The run folders of a setting.
+fn runs<'a>(rows: &'a Rows, setting: &Setting) -> Vec<(&'a Found, &'a Run)> {
+    rows.results(setting).iter().filter_map(|f| Some((f, f.run.as_ref()?))).collect()
 }
 
 /// Values by x with their band.
@@ -83,16 +229,14 @@ fn numbers((value, (low, high)): Percent) -> [String; 3] {
     [value, low, high].map(|v| format!("{v:.3}"))
 }
 
-/// The axis of group sizes, in powers of two, that holds every point.
-fn sizes_axis(curves: &[Curve]) -> Axis {
+/// The axis that holds every point: of steps, or of group sizes in powers of two.
+fn horizontal(curves: &[Curve], steps: bool) -> Axis {
     let xs = || curves.iter().flat_map(|c| &c.points).map(|p| p.0);
+    if steps {
+        return Axis::new("Step", Scale::Linear, 0.0, xs().fold(1.0, f64::max));
+    }
     let (low, high) = (xs().fold(f64::INFINITY, f64::min), xs().fold(2.0, f64::max));
     Axis::new("Group size N", Scale::Log2, low.min(high) / 1.19, high * 1.19)
-}
-
-fn steps_axis(curves: &[Curve]) -> Axis {
-    let last = curves.iter().flat_map(|c| &c.points).map(|p| p.0).fold(1.0, f64::max);
-    Axis::new("Step", Scale::Linear, 0.0, last)
 }
 
 /// An axis that holds every point and band of the curves with some room, and at least 2 % of the highest value, so that
@@ -100,9 +244,8 @@ fn steps_axis(curves: &[Curve]) -> Axis {
 fn around(label: impl Into<String>, curves: &[Curve], at_most: f64) -> Axis {
     let bands = curves.iter().flat_map(|c| &c.band).flat_map(|b| [b.0, b.1]);
     let all = curves.iter().flat_map(|c| &c.points).map(|p| p.1).chain(bands);
-    let all: Vec<f64> = all.filter(|v| v.is_finite()).collect();
-    let low = all.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let finite = all.filter(|v| v.is_finite());
+    let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
     let (height, least) = (high - low, (0.02 * high.abs()).max(1e-3));
     let room = (0.08 * height).max((least - height) / 2.0);
     Axis::new(label, Scale::Linear, (low - room).max(0.0), (high + room).min(at_most))
@@ -113,8 +256,8 @@ fn colour(i: usize, n: usize) -> Colour {
     if n <= PALETTE.len() { PALETTE[i] } else { ordered_colour(i, n) }
 }
 
-fn curve_name(gamma: f64) -> String {
-    if gamma == 0.0 { "GRPO".to_owned() } else { format!("F-GRPO \u{3b3} = {gamma}") }
+fn curve_name(method: &str, gamma: f64) -> String {
+    if gamma == 0.0 { method.to_owned() } else { format!("F-{method} \u{3b3} = {gamma}") }
 }
 
 /// -ln of a percentage; pass@k of 0 is drawn as that of a tenth of a percent.
@@ -122,152 +265,132 @@ fn minus_log(percent: f64) -> f64 {
     -(percent.max(0.1) / 100.0).ln()
 }
 
-/// The largest k up to `k` that these numbers of samples allow: `k` itself, or a power of two.
-fn allowed(k: u64, samples: u64) -> u64 {
-    if k <= samples { k } else { 1 << samples.max(1).ilog2() }
+/// The largest k up to each of these that the numbers of samples allow: k itself, or a power of two.
+fn allowed(ks: &[u64], samples: u64) -> Vec<u64> {
+    distinct(ks.iter().map(|&k| if k <= samples { k } else { 1 << samples.max(1).ilog2() }))
 }
 
 fn distinct<T: Ord>(all: impl Iterator<Item = T>) -> Vec<T> {
-    all.collect::<BTreeSet<T>>().into_iter().collect()
+    Vec::from_iter(all.collect::<BTreeSet<T>>())
 }
 
-/// pass@k of GRPO at one setting, here and in the paper.
-struct Point {
-    of: Quantity,
-    here: Result<Estimate, String>,
-    paper: Option<f64>,
-}
-
-/// pass@k by group size, a panel for each benchmark, or of mazes for each k; beside the theory's curve and the paper's points.
-fn by_size(item: &'static Item, rows: &Rows) -> anyhow::Result<Made> {
-    let settings: Vec<&Setting> = rows.settings.iter().filter(|s| s.method == "GRPO").collect();
-    let samples = settings.iter().flat_map(|s| rows.results(s)).flat_map(|f| &f.benchmarks);
-    let samples = samples.map(Benchmark::fewest).min().unwrap_or(u64::MAX);
-    let ks = distinct(item.ks.iter().map(|&k| allowed(k, samples)));
-    let title = |of: &str| {
-        let column = item.table().columns.iter().find(|c| c.fixed.of.as_deref() == Some(of));
-        let own = rows.replacement.as_ref().and_then(|own| own.place(of));
-        own.or(column.map(|c| c.title.as_str())).unwrap_or(of).to_owned()
+/// A panel of points, a curve for each k and focal exponent; `log` draws -log pass@k. None without a point here.
+fn panel(title: String, points: &[&Point], log: bool) -> Option<Panel> {
+    let scaled = |(value, (low, high)): Percent| match log {
+        true => (minus_log(value), (minus_log(high), minus_log(low))),
+        false => (value, (low, high)),
     };
-    let benchmarks = if item.is_maze() { vec!["maze".to_owned()] } else { item.benchmarks.clone() };
-    let mut points = Vec::new();
-    for of in &benchmarks {
-        for (&k, setting) in ks.iter().flat_map(|k| settings.iter().map(move |s| (k, *s))) {
-            let of = Quantity { setting: setting.clone(), of: of.clone(), k, measure: Measure::Pass };
-            let paper = item.value(&of).filter(|_| rows.replacement.is_none());
-            points.push(Point { here: rows.pass(&of), of, paper });
-        }
-    }
-    let mut table = Table::new(["on", "N", "gamma", "k", "seeds", "here", "low", "high", "paper"]);
-    let mut reasons = BTreeSet::new();
-    for Point { of, here, paper } in &points {
-        let Setting { n, gamma, .. } = &of.setting;
-        let seeds = rows.results(&of.setting).len().to_string();
-        let head = [title(&of.of), n.to_string(), gamma.to_string(), of.k.to_string(), seeds];
-        if let Err(why) = here {
-            reasons.insert(format!("left out: {}: {why}", rows.name(&of.setting)));
-        }
-        let found = here.as_ref().map_or_else(|_| Default::default(), |e| numbers(e.percent()));
-        table.push(head.into_iter().chain(found).chain([paper.map_or_else(String::new, |p| p.to_string())]));
-    }
-    if points.iter().all(|p| p.here.is_err()) {
-        let reasons: Vec<String> = rows.notes.iter().cloned().chain(reasons).take(4).collect();
-        bad_input!("--from: nothing of {} can be made: {}", item.name, reasons.join("; "));
-    }
-    let mut panels = match item.is_maze() {
-        true => ks
-            .chunks(1)
-            .filter_map(|k| size_panel(format!("K = {}", k[0]), "maze", k, &points, true))
-            .collect(),
-        false => theory::tail_miss_panels(&[0.5], &[0.1, 0.01])?.panels,
-    };
-    if !item.is_maze() {
-        panels.extend(benchmarks.iter().filter_map(|of| size_panel(title(of), of, &ks, &points, false)));
-        panels.extend(rows.replacement.as_ref().and_then(|_| lost(&settings, rows, &mut table)));
-    }
-    let peak = tail_miss::peak(0.5, 0.05)?;
-    let found = |s: &Statement| match &s.compare {
-        Some(compare) => compared(compare, &points, allowed(compare.k, samples)),
-        None => Some(Finding(format!("one peak, at N = {} for \u{3c4} = 0.05", peak.n), Some(peak.n > 2))),
-    };
-    let figures = vec![(item.name.clone(), Figure { panels })];
-    Ok(Made { notes: reasons.into_iter().collect(), ..made(item, figures, Some(table), found) })
-}
-
-/// A panel of one benchmark by group size, a curve for each k and focal exponent; `log` draws -log pass@k. None without a point.
-fn size_panel(title: String, of: &str, ks: &[u64], points: &[Point], log: bool) -> Option<Panel> {
-    let scale = |percent: f64| if log { minus_log(percent) } else { percent };
-    let gammas = distinct(points.iter().map(|p| p.of.setting.gamma.to_bits()));
+    let here = points.iter().filter(|p| p.here.is_ok());
+    let gammas = distinct(here.map(|p| p.of.setting.gamma.to_bits()));
+    let ks = distinct(points.iter().map(|p| p.of.k));
     let mut curves = Vec::new();
     for (j, &k) in ks.iter().enumerate() {
-        let own: Vec<&Point> = points.iter().filter(|p| (p.of.of.as_str(), p.of.k) == (of, k)).collect();
+        let of_gamma = |gamma: f64| {
+            let own = points.iter().filter(move |p| (p.of.k, p.of.setting.gamma) == (k, gamma));
+            own.map(|p| (p.step.unwrap_or(p.of.setting.n) as f64, p))
+        };
         for (i, gamma) in gammas.iter().map(|&bits| f64::from_bits(bits)).enumerate() {
-            let of_gamma = own.iter().filter(|p| p.of.setting.gamma == gamma);
-            let mut values: Vec<(u64, Percent)> =
-                of_gamma.filter_map(|p| Some((p.of.setting.n, p.here.as_ref().ok()?.percent()))).collect();
-            values.sort_by_key(|v| v.0);
-            let drawn: Vec<(f64, Percent)> = values
-                .into_iter()
-                .map(|(n, (value, (low, high)))| {
-                    let (a, b) = (scale(low), scale(high));
-                    (n as f64, (scale(value), (a.min(b), a.max(b))))
-                })
-                .collect();
-            let name = curve_name(gamma);
+            let drawn =
+                of_gamma(gamma).filter_map(|(x, p)| Some((x, scaled(p.here.as_ref().ok()?.percent()))));
+            let mut drawn: Vec<(f64, Percent)> = drawn.collect();
+            drawn.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let name = curve_name(&points[0].of.setting.method, gamma);
             let name = if ks.len() == 1 { name } else { format!("{name} pass@{k}") };
             let curve = banded(name, colour(i * ks.len() + j, gammas.len() * ks.len()), &drawn);
             // A single point of a focal setting, as in the paper, has a star.
             let star = curve.points.first().copied().filter(|_| gamma > 0.0 && drawn.len() == 1);
             curves.extend((!drawn.is_empty()).then_some(Curve { star, ..curve }));
         }
-        let papers = own.iter().filter(|p| p.of.setting.gamma == 0.0);
-        let papers: Vec<_> = papers.filter_map(|p| Some((p.of.setting.n as f64, scale(p.paper?)))).collect();
+        let papers = of_gamma(0.0).filter_map(|(x, p)| Some((x, scaled((p.paper?, (0.0, 0.0))).0)));
+        let papers: Vec<(f64, f64)> = papers.collect();
         if !papers.is_empty() {
             let name = format!("paper, pass@{k}");
             curves.push(Curve { dashed: true, ..Curve::new(name, PALETTE[j], papers) });
         }
     }
-    let label = if log { format!("-log pass@{}", ks[0]) } else { "pass@k, %".to_owned() };
-    let y = around(label, &curves, if log { f64::INFINITY } else { 105.0 });
-    let measured = curves.iter().any(|c| !c.dashed);
-    measured.then(|| Panel::new(title, sizes_axis(&curves), y, curves))
+    let (label, at_most) = match ks.as_slice() {
+        [k] if log => (format!("-log pass@{k}"), f64::INFINITY),
+        [k] => (format!("pass@{k}, %"), 105.0),
+        _ => ("pass@k, %".to_owned(), 105.0),
+    };
+    let (x, y) = (horizontal(&curves, points[0].step.is_some()), around(label, &curves, at_most));
+    curves.iter().any(|c| !c.dashed).then(|| Panel::new(title, x, y, curves))
+}
+
+/// The mean reward over the seeds of each setting at a group size, at the steps that all have, with the paper's smoothing
+/// over the values themselves. None without a log.
+fn rewards(settings: &[&Setting], n: u64, rows: &Rows, title: String) -> anyhow::Result<Option<Panel>> {
+    let mut all: Vec<(&Setting, Vec<(f64, f64)>)> = Vec::new();
+    for &setting in settings.iter().filter(|s| s.n == n) {
+        let runs = runs(rows, setting);
+        let mut sums: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
+        let logs = runs.iter().map(|(found, _)| found.path.join("metrics.jsonl")).filter(|log| log.is_file());
+        for line in logs.map(|log| metrics::read(&log)).collect::<Result<Vec<_>, _>>()?.iter().flatten() {
+            if let Some(value) = line.reward_mean.0 {
+                let entry = sums.entry(line.step).or_default();
+                *entry = (entry.0 + value, entry.1 + 1);
+            }
+        }
+        sums.retain(|_, (_, count)| *count == runs.len());
+        let means = sums.into_iter().map(|(step, (sum, count))| (step as f64, sum / count as f64)).collect();
+        all.extend((!runs.is_empty()).then_some((setting, means)));
+    }
+    // Means over windows, so that noise stays a line.
+    let window = all.iter().map(|a| a.1.len()).max().unwrap_or(0).div_ceil(VISIBLE).max(1);
+    let mean = |window: &[(f64, f64)]| {
+        let n = window.len() as f64;
+        let (x, y) = window.iter().fold((0.0, 0.0), |(x, y), p| (x + p.0, y + p.1));
+        (x / n, y / n)
+    };
+    let curve = |name: String, colour, points: &[(f64, f64)]| {
+        Curve::new(name, colour, points.chunks(window).map(mean).collect())
+    };
+    let mut curves = Vec::new();
+    for (i, (setting, points)) in all.iter().enumerate().filter(|(_, (_, points))| !points.is_empty()) {
+        let colour = colour(i, all.len());
+        let name = curve_name(&setting.method, setting.gamma);
+        curves.insert(0, Curve { name: None, faint: true, ..curve(String::new(), colour, points) });
+        curves.push(curve(name, colour, &smoothed(points)));
+    }
+    let (x, y) = (horizontal(&curves, true), around("mean reward, smoothed", &curves, f64::INFINITY));
+    Ok((!curves.is_empty()).then(|| Panel::new(title, x, y, curves)))
 }
 
 /// What was found of a difference: at its group size, or at each where the statement gives none. It doesn't hold if it
 /// fails at one size, and is open if it is open at one.
 fn compared(asked: &Comparison, points: &[Point], k: u64) -> Option<Finding> {
     let own = || points.iter().filter(|p| (&p.of.of, p.of.k) == (&asked.of, k));
-    let find = |side: &Side, n: u64| {
-        let is = |s: &Setting| (s.gamma, s.n) == (side.gamma, side.n.unwrap_or(n));
-        own().find(|p| is(&p.of.setting))?.here.as_ref().ok()
+    let find = |Side { gamma, n: own_n, at }: &Side, n: u64| {
+        let is = |s: &Setting| (s.gamma, s.n) == (*gamma, own_n.unwrap_or(n));
+        let mut by_step = own().filter(|p| is(&p.of.setting)).filter_map(|p| p.here.as_ref().ok());
+        match at {
+            At::First => by_step.next(),
+            At::Lowest => by_step.min_by(|a, b| a.value().total_cmp(&b.value())),
+            At::Last => by_step.next_back(),
+        }
     };
-    let sizes = match asked.a.n {
-        Some(n) => vec![n],
-        None => distinct(own().map(|p| p.of.setting.n)),
-    };
-    let (mut words, mut holds) = (Vec::new(), Some(true));
-    for n in sizes {
+    let (mut words, mut all) = (Vec::new(), Vec::new());
+    for n in asked.a.n.map_or_else(|| distinct(own().map(|p| p.of.setting.n)), |n| vec![n]) {
         let Some((a, b)) = find(&asked.a, n).zip(find(&asked.b, n)) else { continue };
-        let at = if asked.a.n.is_none() { format!("N = {n}: ") } else { String::new() };
-        let here = match a.minus(b) {
-            Err(why) => {
-                words.push(format!("{at}{why}"));
-                None
-            }
+        let (said, holds) = match a.minus(b) {
+            Err(why) => (why, None),
             Ok(difference) => {
-                let (low, high) = difference.interval();
-                let numbers = [difference.value(), low, high].map(|v| signed(v, 1));
-                words.push(format!("{at}{} ({} to {})", numbers[0], numbers[1], numbers[2]));
+                let (value, (low, high)) = difference.percent();
+                let [value, from, to] = [value, low, high].map(|v| signed(v, 1));
                 let higher = (low > 0.0 || high < 0.0).then_some(low > 0.0);
-                match asked.is {
+                let holds = match asked.is {
                     Relation::Higher => higher,
                     Relation::Lower => higher.map(|higher| !higher),
                     Relation::Same => Some(higher.is_none()),
-                }
+                };
+                (format!("{value} ({from} to {to})"), holds)
             }
         };
-        holds = if holds == Some(false) || here == Some(false) { Some(false) } else { holds.and(here) };
+        words.push(if asked.a.n.is_none() { format!("N = {n}: {said}") } else { said });
+        all.push(holds);
     }
+    let open = all.contains(&None) && !all.contains(&Some(false));
+    let holds = (!open).then(|| !all.contains(&Some(false)));
     (!words.is_empty()).then(|| Finding(format!("pass@{k}: {}", words.join("; ")), holds))
 }
 
@@ -277,236 +400,55 @@ fn compared(asked: &Comparison, points: &[Point], k: u64) -> Option<Finding> {
 ///
 /// None unless every run evaluated its start, there are two group sizes, and every start solves some problem.
 fn lost(settings: &[&Setting], rows: &Rows, table: &mut Table) -> Option<Panel> {
-    let by_size = |gamma: f64| -> BTreeMap<u64, &[Found]> {
-        let own = settings.iter().filter(|s| s.gamma == gamma).map(|s| (s.n, rows.results(s)));
-        own.filter(|(_, found)| !found.is_empty()).collect()
-    };
-    let (plain, focal) = (by_size(0.0), by_size(0.5));
-    let all = || plain.values().chain(focal.values()).copied().flatten();
-    let starts: Vec<Benchmark> = all().filter_map(Found::start).collect();
-    if plain.len() < 2 || starts.len() < all().count() {
+    let shown = settings.iter().filter(|s| [0.0, 0.5].contains(&s.gamma)).map(|&s| (s, rows.results(s)));
+    let mut shown: Vec<(&Setting, &[Found])> = shown.filter(|(_, found)| !found.is_empty()).collect();
+    shown.sort_by_key(|(s, _)| s.n);
+    let starts: Vec<Benchmark> = shown.iter().flat_map(|s| s.1).filter_map(Found::start).collect();
+    let sizes: Vec<u64> = shown.iter().filter(|(s, _)| s.gamma == 0.0).map(|(s, _)| s.n).collect();
+    if sizes.len() < 2 || starts.len() < shown.iter().map(|s| s.1.len()).sum() {
         return None;
     }
     let solved = |b: &Benchmark| -> BTreeSet<String> {
         b.problems.iter().filter(|p| p.correct > 0).map(|p| p.id.clone()).collect()
     };
     let in_all = starts.iter().map(solved).reduce(|a, b| &a & &b).filter(|all| !all.is_empty())?;
-    let mut push = |on: &str, n: u64, [gamma, k, seeds]: [String; 3], found: [String; 3]| {
-        let head = [on.to_owned(), n.to_string(), gamma, k, seeds];
-        table.push(head.into_iter().chain(found).chain([String::new()]));
+    let mut push = |on: &str, n: u64, of: [String; 3], found: [String; 3]| {
+        let head = [on.to_owned(), n.to_string()].into_iter().chain(of);
+        table.push(head.chain(found).chain([String::new(), String::new()]));
     };
     let mut curves = Vec::new();
-    for (gamma, colour, sizes) in [(0.0, PALETTE[1], &plain), (0.5, PALETTE[3], &focal)] {
+    for (gamma, colour) in [(0.0, PALETTE[1]), (0.5, PALETTE[3])] {
         let mut points = Vec::new();
-        for (&n, seeds) in sizes {
-            let of_these = |found: &Found| {
-                let all = &found.benchmarks[0];
-                let kept = all.problems.iter().filter(|p| in_all.contains(&p.id)).cloned();
-                Benchmark { problems: kept.collect(), ..all.clone() }
-            };
-            let ends: Vec<Benchmark> = seeds.iter().map(of_these).collect();
+        for (Setting { n, .. }, seeds) in shown.iter().filter(|(s, _)| s.gamma == gamma) {
+            let mut ends: Vec<Benchmark> = seeds.iter().filter_map(|f| f.benchmark.clone()).collect();
+            ends.iter_mut().for_each(|end| end.problems.retain(|p| in_all.contains(&p.id)));
             let samples = ends.iter().map(Benchmark::fewest).min()?;
-            let lost = pass_at_k(&ends.iter().collect::<Vec<_>>(), samples, 0).ok()?.lost();
+            let kept = pass_at_k(&ends.iter().collect::<Vec<_>>(), samples, 0).ok()?;
+            let (value, (low, high)) = kept.percent();
+            let lost = (100.0 - value, (100.0 - high, 100.0 - low));
             let of = [gamma.to_string(), samples.to_string(), seeds.len().to_string()];
-            push("lost of the start", n, of, numbers(lost));
-            points.push((n as f64, lost));
+            push("lost of the start", *n, of, numbers(lost));
+            points.push((*n as f64, lost));
         }
-        if !points.is_empty() {
-            curves.push(banded(format!("lost by {}", curve_name(gamma)), colour, &points));
-        }
+        let curve = banded(format!("lost by {}", curve_name("GRPO", gamma)), colour, &points);
+        curves.extend((!points.is_empty()).then_some(curve));
     }
     // The same problem under several starts counts once for each. One that is always or never solved is never active.
     let rate = |p: &ProblemCounts| p.correct as f64 / (p.samples as f64).max(1.0);
     let rates = starts.iter().flat_map(|b| &b.problems).map(rate);
     let rates: Vec<f64> = rates.filter(|rate| *rate > 0.0 && *rate < 1.0).collect();
     let mut theory = Vec::new();
-    let (smallest, largest) = (*plain.keys().next()?, *plain.keys().next_back()?);
-    for n in (0..=20).map(|i| 1u64 << i).filter(|n| (smallest.max(2)..=largest).contains(n)) {
+    for n in (1..=20).map(|i| 1u64 << i).filter(|n| (sizes[0]..=sizes[sizes.len() - 1]).contains(n)) {
         let misses = rates.iter().map(|&mu| tail_miss::tail_miss_probability(mu, TAIL * mu, n));
         let mean = 100.0 * misses.sum::<Result<f64, _>>().ok()? / rates.len() as f64;
-        push(
-            "tail miss, theory",
-            n,
-            Default::default(),
-            [format!("{mean:.3}"), String::new(), String::new()],
-        );
+        let number = [format!("{mean:.3}"), String::new(), String::new()];
+        push("tail miss, theory", n, Default::default(), number);
         theory.push((n as f64, mean));
     }
     curves.push(Curve { dashed: true, dots: true, ..Curve::new("tail miss, theory", PALETTE[6], theory) });
     let y = around("probability, share of problems, %", &curves, 105.0);
     let title = format!("lost of {} problems solved at the start", in_all.len());
-    Some(Panel::new(title, sizes_axis(&curves), Axis { range: (0.0, y.range.1), ..y }, curves))
-}
-
-/// Runs of one setting with their curve's name and colour.
-struct Group<'a> {
-    name: String,
-    colour: Colour,
-    runs: Vec<(&'a Found, &'a Run)>,
-}
-
-impl Group<'_> {
-    /// The mean reward over seeds, at the steps that all have.
-    fn reward(&self) -> Vec<(f64, f64)> {
-        let mut sums: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
-        for line in self.runs.iter().flat_map(|(_, run)| &run.metrics) {
-            if let Some(value) = line.reward_mean.0 {
-                let entry = sums.entry(line.step).or_default();
-                *entry = (entry.0 + value, entry.1 + 1);
-            }
-        }
-        let full = sums.into_iter().filter(|(_, (_, n))| *n == self.runs.len());
-        full.map(|(step, (sum, n))| (step as f64, sum / n as f64)).collect()
-    }
-
-    /// pass@k by step over seeds, at the steps that all evaluated: of the frequent evaluations, or of the full ones where
-    /// the frequent ones have fewer samples than k.
-    fn pass(&self, k: u64) -> Vec<(f64, Estimate)> {
-        let frequent = self.runs.iter().all(|(_, run)| fewest(&run.frequent) >= k);
-        let of = |run: &'_ Run| if frequent { run.frequent.clone() } else { run.evaluations.clone() };
-        let Some((_, first)) = self.runs.first() else { return Vec::new() };
-        let at = |step: u64| -> Option<(f64, Estimate)> {
-            let each = self.runs.iter().map(|(found, run)| {
-                of(run).iter().find(|e| e.step == step).map(|e| counted("x", &found.path, e))
-            });
-            let each: Vec<Benchmark> = each.collect::<Option<_>>()?;
-            Some((step as f64, pass_at_k(&each.iter().collect::<Vec<_>>(), k, 0).ok()?))
-        };
-        of(first).iter().filter_map(|e| at(e.step)).collect()
-    }
-}
-
-/// Samples of each problem in the evaluation with fewest.
-fn fewest(evaluations: &[Evaluation]) -> u64 {
-    evaluations.iter().map(|e| e.samples as u64).min().unwrap_or(u64::MAX)
-}
-
-/// Means over windows of an axis of `steps`, so that noise stays a line.
-fn window_means(points: &[(f64, f64)], steps: usize) -> Vec<(f64, f64)> {
-    let mean = |window: &[(f64, f64)]| {
-        let n = window.len() as f64;
-        let (x, y) = window.iter().fold((0.0, 0.0), |(x, y), p| (x + p.0, y + p.1));
-        (x / n, y / n)
-    };
-    points.chunks(steps.div_ceil(VISIBLE).max(1)).map(mean).collect()
-}
-
-/// Reward, pass@1 and pass@k by step: one panel each, one curve for each group of runs. The reward has the paper's
-/// smoothing over the values themselves.
-fn training_panels(groups: &[Group<'_>], ks: &[u64], title: &str) -> Vec<Panel> {
-    let all: Vec<Vec<(f64, f64)>> = groups.iter().map(Group::reward).collect();
-    let steps = all.iter().map(Vec::len).max().unwrap_or(0);
-    let mut rewards = Vec::new();
-    for (group, raw) in groups.iter().zip(all) {
-        let smooth = window_means(&smoothed(&raw), steps);
-        let raw = Curve::new("", group.colour, window_means(&raw, steps));
-        rewards.insert(0, Curve { name: None, faint: true, ..raw });
-        rewards.push(Curve::new(group.name.clone(), group.colour, smooth));
-    }
-    let mut panels =
-        vec![("training reward".to_owned(), "mean reward, smoothed".to_owned(), f64::INFINITY, rewards)];
-    panels.extend(ks.iter().map(|&k| {
-        let curve = |group: &Group<'_>| {
-            let points: Vec<_> = group.pass(k).into_iter().map(|(step, e)| (step, e.percent())).collect();
-            banded(group.name.clone(), group.colour, &points)
-        };
-        (format!("pass@{k}"), format!("pass@{k}, %"), 100.0, groups.iter().map(curve).collect())
-    }));
-    let drawn = panels.into_iter().filter_map(|(name, label, at_most, mut curves)| {
-        curves.retain(|c| !c.points.is_empty());
-        let y = (!curves.is_empty()).then(|| around(label, &curves, at_most))?;
-        Some(Panel::new(format!("{title}{name}"), steps_axis(&curves), y, curves))
-    });
-    drawn.collect()
-}
-
-/// Training by step: of mazes a figure for each group size, its runs by gamma; of the others one figure.
-fn by_step(item: &'static Item, rows: &Rows) -> anyhow::Result<Made> {
-    let asked: Vec<Setting> = match item.is_maze() {
-        true => rows.settings.iter().filter(|s| s.method == "GRPO").cloned().collect(),
-        false => item.settings(),
-    };
-    let runs = |setting: &Setting| -> Vec<(&Found, &Run)> {
-        rows.results(setting).iter().filter_map(|f| Some((f, f.run.as_ref()?))).collect()
-    };
-    let trained: Vec<&Setting> = asked.iter().filter(|s| !runs(s).is_empty()).collect();
-    let untrained: Vec<String> =
-        asked.iter().filter(|s| !trained.contains(s)).map(|s| rows.name(s)).collect();
-    let mut notes: Vec<String> = untrained.iter().map(|name| format!("left out: no run of {name}")).collect();
-    if trained.is_empty() {
-        let (item, names) = (&item.name, untrained.join(" or "));
-        bad_input!("--from: nothing of {item} can be made: found no run folder of {names}");
-    }
-    let all = || trained.iter().flat_map(|s| runs(s)).map(|(_, run)| run);
-    let samples = all().map(|r| fewest(&r.frequent).max(fewest(&r.evaluations))).min().unwrap_or(1);
-    let ks = distinct(item.ks.iter().map(|&k| allowed(k, samples)));
-    for &k in &ks {
-        if let Some(few) = all().map(|r| fewest(&r.frequent)).find(|&few| few < k) {
-            notes.push(format!(
-                "pass@{k} is of the evaluations in full (eval.full), which are at fewer steps: those of eval.every have {few} samples"
-            ));
-        }
-    }
-    let mut table = Table::new(["setting", "seeds", "step", "k", "here", "low", "high"]);
-    let mut figures = Vec::new();
-    let mut courses = Vec::new();
-    for n in distinct(trained.iter().map(|s| s.n)) {
-        let mut own: Vec<&Setting> = trained.iter().copied().filter(|s| s.n == n).collect();
-        own.sort_by(|a, b| a.gamma.total_cmp(&b.gamma));
-        let group = |(i, s): (usize, &&Setting)| {
-            let name = if item.is_maze() { curve_name(s.gamma) } else { s.method() };
-            Group { name, colour: colour(i, own.len()), runs: runs(s) }
-        };
-        let groups: Vec<Group<'_>> = own.iter().enumerate().map(group).collect();
-        for (setting, group) in own.iter().zip(&groups) {
-            for &k in &ks {
-                for (step, e) in group.pass(k) {
-                    let head =
-                        [rows.name(setting), group.runs.len().to_string(), step.to_string(), k.to_string()];
-                    table.push(head.into_iter().chain(numbers(e.percent())));
-                }
-            }
-        }
-        let (name, title) = match item.is_maze() {
-            true => (format!("{}-N{n}", item.name), format!("N = {n}: ")),
-            false => (item.name.clone(), String::new()),
-        };
-        figures.push((name, Figure { panels: training_panels(&groups, &ks, &title) }));
-        courses.extend(course(n, &own, &groups, ks[ks.len() - 1]));
-    }
-    let large = ks[ks.len() - 1];
-    let found = |s: &Statement| {
-        let own: Vec<_> = courses.iter().filter(|c| c.0 == s.check).collect();
-        let words: Vec<&str> = own.iter().map(|c| c.2.as_str()).collect();
-        let words = format!("pass@{large}: {}", words.join("; "));
-        (!own.is_empty()).then(|| Finding(words, Some(own.iter().all(|c| c.1))))
-    };
-    Ok(Made { notes, ..made(item, figures, Some(table), found) })
-}
-
-/// What runs of one group size, GRPO first, do by step: by the name of a check, whether it holds and in which words.
-fn course(n: u64, settings: &[&Setting], groups: &[Group<'_>], k: u64) -> Vec<(&'static str, bool, String)> {
-    // The lowest point below the start, and how much of that came back.
-    let lowest = |curve: &[(f64, Estimate)]| {
-        let low = curve.iter().min_by(|a, b| a.1.value().total_cmp(&b.1.value()))?;
-        Some((low.1.minus(&curve.first()?.1).ok()?, curve.last()?.1.minus(&low.1).ok()?, low.0))
-    };
-    let mut found = Vec::new();
-    let mut base: Option<Estimate> = None;
-    for (setting, group) in settings.iter().zip(groups) {
-        let Some((drop, back, step)) = lowest(&group.pass(k)) else { continue };
-        if setting.gamma == 0.0 {
-            let (down, up) = (signed(drop.value(), 1), signed(back.value(), 1));
-            found.push(("early-drop", drop.interval().1 < 0.0, format!("N = {n}: {down} at step {step}")));
-            found.push(("recovery", back.interval().0 > 0.0, format!("N = {n}: {up} by the end")));
-            base = Some(drop);
-        } else if let Some(less) = base.as_ref().and_then(|base| drop.minus(base).ok()) {
-            let (gamma, points) = (setting.gamma, signed(less.value(), 1));
-            let words = format!("N = {n}, \u{3b3} = {gamma}: {points} points less");
-            found.push(("focal-softens", less.interval().0 > 0.0, words));
-        }
-    }
-    found
+    Some(Panel::new(title, horizontal(&curves, false), Axis { range: (0.0, y.range.1), ..y }, curves))
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ fn config_text(file: &str) -> &'static str {
 /// Makes a table or figure behind which there are no trained models; `simulated` is the folder of the finished simulation,
 /// where it is one.
 pub fn without_results(item: &'static data::Item, simulated: &Path) -> anyhow::Result<made::Made> {
-    if item.is_table() { table::from_constants(item) } else { figures::from_theory(item, simulated) }
+    if item.is_table() { Ok(table::of_words(item)) } else { figures::from_theory(item, simulated) }
 }
 
 /// Says what was found, and which rows of the item it is of, a line for each.

@@ -28,7 +28,7 @@ impl Made {
     pub(super) fn new(item: &'static Item) -> Self {
         Self {
             item,
-            heading: item.heading(),
+            heading: format!("{}: {}", item.numbered, item.title),
             figures: Vec::new(),
             table: Table::default(),
             legend: String::new(),

@@ -34,29 +34,18 @@ impl Estimate {
         (self.value(), self.interval())
     }
 
-    /// 100 minus the value, with its interval.
-    pub(super) fn lost(&self) -> Percent {
-        let (low, high) = self.interval();
-        (100.0 - self.value(), (100.0 - high, 100.0 - low))
-    }
-
-    /// This minus another, resample by resample.
+    /// This minus another, resample by resample; the reason where they are on different problems.
     pub(super) fn minus(&self, other: &Self) -> Result<Self, String> {
-        let unlike = self.unlike(other);
-        if !unlike.is_empty() {
-            return Err(format!("different problems: {}", unlike.join(", ")));
-        }
-        Ok(Self { measured: self.measured.minus(&other.measured), problems: self.problems.clone() })
-    }
-
-    /// The benchmarks on which this and another have different problems, with their numbers.
-    fn unlike(&self, other: &Self) -> Vec<String> {
         let differing = self.problems.iter().zip(&other.problems).filter(|((_, a), (_, b))| a != b);
         let said = differing.map(|((of, a), (_, b))| {
             let both = a.intersection(b).count();
             format!("{of} ({} and {} problems, {both} in both)", a.len(), b.len())
         });
-        said.collect()
+        let unlike: Vec<String> = said.collect();
+        if !unlike.is_empty() {
+            return Err(format!("different problems: {}", unlike.join(", ")));
+        }
+        Ok(Self { measured: self.measured.minus(&other.measured), problems: self.problems.clone() })
     }
 
     /// The paper's benchmarks in this that have another number of problems than in the paper.
@@ -76,28 +65,23 @@ impl Estimate {
     }
 }
 
-/// pass@k of one benchmark over seeds, or the reason why it is missing. `index` is its place in an average.
+/// pass@k of one benchmark over seeds, of which there is one at least, or the reason why it is missing. `index` is its
+/// place in an average.
 pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64, index: u64) -> Result<Estimate, String> {
-    let Some(first) = seeds.first() else { return Err("no samples".to_owned()) };
-    let by_id = |b: &&'_ Benchmark| -> BTreeMap<String, ProblemCounts> {
+    let in_order = |b: &&'_ Benchmark| -> BTreeMap<String, ProblemCounts> {
         b.problems.iter().map(|p| (p.id.clone(), p.clone())).collect()
     };
-    let problems: Vec<BTreeMap<String, ProblemCounts>> = seeds.iter().map(by_id).collect();
-    if let Some(at) = problems.iter().position(|m| !m.keys().eq(problems[0].keys())) {
-        let (a, b) = (first.path.display(), seeds[at].path.display());
-        return Err(format!("{a} and {b} hold different problems"));
-    }
-    for b in seeds {
-        let planned = |p: &&ProblemCounts| p.planned();
-        let ends = b.problems.iter().min_by_key(planned).zip(b.problems.iter().max_by_key(planned));
-        if let Some((few, many)) = ends.filter(|(few, many)| few.planned() < many.planned()) {
+    let problems: Vec<BTreeMap<String, ProblemCounts>> = seeds.iter().map(in_order).collect();
+    for (b, own) in seeds.iter().zip(&problems) {
+        let path = b.path.display();
+        if !own.keys().eq(problems[0].keys()) {
+            return Err(format!("{} and {path} hold different problems", seeds[0].path.display()));
+        }
+        let (first, planned) = (&b.problems[0], b.problems[0].planned());
+        if let Some(other) = b.problems.iter().find(|p| p.planned() != planned) {
+            let (first, other, found) = (&first.id, &other.id, other.planned());
             return Err(format!(
-                "{}: problem {} has {} samples and problem {} has {}, wanted equal numbers: finish the evaluation",
-                b.path.display(),
-                few.id,
-                few.planned(),
-                many.id,
-                many.planned()
+                "{path}: problem {first} has {planned} samples and problem {other} has {found}, wanted equal numbers: finish the evaluation"
             ));
         }
     }
@@ -105,55 +89,29 @@ pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64, index: u64) -> Result<Esti
     if fewest < k {
         return Err(format!("pass@{k} needs {k} scored samples of every problem, found {fewest}"));
     }
-    let in_order: Vec<Vec<&ProblemCounts>> = problems.iter().map(|m| m.values().collect()).collect();
-    let mut found = Curve::over_seeds(&first.name, &in_order, &[k], RESAMPLES, resamples(0, index));
+    let counts: Vec<Vec<&ProblemCounts>> = problems.iter().map(|m| m.values().collect()).collect();
+    let name = &seeds[0].name;
+    let mut found = Curve::over_seeds(name, &counts, &[k], RESAMPLES, resamples(0, index));
     let measured = found.points.remove(&k).expect("it was asked for");
     let ids = Rc::new(problems[0].keys().cloned().collect());
-    Ok(Estimate { measured, problems: vec![(canonical(&first.name), ids)] })
+    Ok(Estimate { measured, problems: vec![(canonical(name), ids)] })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn benchmark(correct: &[u64]) -> Benchmark {
-        let problem = |(i, &c): (usize, &u64)| ProblemCounts::counted(i.to_string(), 10, c);
-        let problems = correct.iter().enumerate().map(problem).collect();
-        Benchmark { name: "x".into(), path: "x".into(), problems }
-    }
-
-    fn value(correct: &[u64]) -> Estimate {
-        pass_at_k(&[&benchmark(correct)], 1, 0).unwrap()
-    }
-
-    #[test]
-    fn values_are_means_over_problems_and_seeds() {
-        let (a, b) = (benchmark(&[0, 10]), benchmark(&[5, 5]));
-        let found = pass_at_k(&[&a, &b], 1, 0).unwrap();
-        assert!((found.value() - 50.0).abs() < 1e-9);
-        let (low, high) = found.interval();
-        assert!(low < 50.0 && high > 50.0);
-    }
-
     #[test]
     fn a_difference_is_of_the_same_draws() {
+        let value = |correct: [u64; 3]| {
+            let problem = |(i, c): (usize, u64)| ProblemCounts::counted(i.to_string(), 10, c);
+            let problems = correct.into_iter().enumerate().map(problem).collect();
+            pass_at_k(&[&Benchmark { name: "x".into(), path: "x".into(), problems }], 1, 0).unwrap()
+        };
         // Each problem is better by one sample of ten: the difference has no spread, though the values have.
-        let difference = value(&[1, 5, 10]).minus(&value(&[0, 4, 9])).unwrap();
-        let (low, high) = difference.interval();
-        for bound in [difference.value(), low, high] {
+        let (difference, (low, high)) = value([1, 5, 10]).minus(&value([0, 4, 9])).unwrap().percent();
+        for bound in [difference, low, high] {
             assert!((bound - 10.0).abs() < 1e-9, "{bound}");
         }
-        let why = value(&[1]).minus(&value(&[1, 2])).unwrap_err();
-        assert_eq!(why, "different problems: x (1 and 2 problems, 1 in both)");
-    }
-
-    #[test]
-    fn what_has_no_value_says_why() {
-        let (a, mut uneven) = (benchmark(&[1, 2]), benchmark(&[1, 2]));
-        assert!(pass_at_k(&[&a], 11, 0).unwrap_err().contains("needs 11 scored samples"));
-        assert!(pass_at_k(&[&a, &benchmark(&[1])], 1, 0).unwrap_err().contains("different problems"));
-        uneven.problems[1].samples = 7;
-        let why = pass_at_k(&[&uneven], 1, 0).unwrap_err();
-        assert!(why.contains("problem 1 has 7 samples and problem 0 has 10"), "{why}");
     }
 }

@@ -1,15 +1,14 @@
 //! The trainings and evaluations that make an item: on a laptop those that stand in for the paper's models, at full scale the
 //! paper's own; the files that they need, and how long training takes.
 
-use super::data::{Benchmark, Fill, Item, Measure, Model, Setting, StandIn, paper};
+use super::data::{Benchmark, Fill, Item, Measure, Model, Setting, paper};
 use super::made::Made;
 use super::results::Results;
-use super::rows::{MAZE, Rows};
+use super::rows::{MAZE, PLACES, Rows};
 use super::{config_text, figures, settings, table};
 use fgrpo_eval::amounts::duration;
 use fgrpo_eval::benchmarks::canonical;
 use fgrpo_eval::dataset::format::FileFormat;
-use fgrpo_eval::dataset::presets::Family;
 use fgrpo_eval::diversity;
 use fgrpo_eval::io::files;
 use fgrpo_eval::io::shell::quoted;
@@ -50,10 +49,8 @@ pub struct Training {
     setting: Setting,
     /// Its configuration.
     pub config: Config,
-    /// What is changed in the file.
-    set: Vec<String>,
-    /// The file under configs/.
-    file: &'static str,
+    /// The command that trains it.
+    command: String,
     /// Its run folder. Items that need the same run share it.
     pub folder: PathBuf,
 }
@@ -65,8 +62,6 @@ pub struct Plan {
     options: Options,
     /// The trainings.
     pub runs: Vec<Training>,
-    /// What is trained on a laptop.
-    stand: StandIn,
     /// At full scale: files and folders with where they are found, each once.
     paths: Vec<(PathBuf, &'static str)>,
     /// At full scale: what the trained models are evaluated on. Training dynamics are of the evaluations while training.
@@ -113,23 +108,12 @@ pub fn from_results(item: &'static Item, results: Results) -> anyhow::Result<Mad
     made(item, results, None)
 }
 
-fn made(item: &'static Item, results: Results, stand: Option<&StandIn>) -> anyhow::Result<Made> {
-    let rows = Rows::of(item, results, stand)?;
+fn made(item: &'static Item, results: Results, trained: Option<&str>) -> anyhow::Result<Made> {
+    let rows = Rows::of(item, results, trained)?;
     if item.is_table() { table::from_results(item, &rows) } else { figures::from_results(item, &rows) }
 }
 
 impl Training {
-    fn command(&self) -> String {
-        let sets: String = self.set.iter().map(|s| format!(" --set {}", quoted(s))).collect();
-        format!("fgrpo train configs/{}{sets} --out {}", self.file, quoted_path(&self.folder))
-    }
-
-    /// The configuration in steps. The paper doesn't say how many problems of SynLogic it trains on; as many as of DeepScaleR
-    /// are assumed.
-    fn counted(&self) -> anyhow::Result<Config> {
-        self.config.resolved(DEEPSCALER)
-    }
-
     fn evaluation(&self, step: u64) -> PathBuf {
         checkpoint::path(&self.folder.join(EVALUATIONS), step)
     }
@@ -138,52 +122,31 @@ impl Training {
     fn chosen(&self) -> PathBuf {
         self.folder.join("checkpoints/STEP")
     }
-
-    fn last(&self) -> PathBuf {
-        checkpoint::path(&self.folder.join("checkpoints"), self.config.steps)
-    }
 }
 
 impl Plan {
     /// The plan of an item.
     /// Fails on changes that aren't settings, and on two files of one benchmark.
     pub fn of(item: &'static Item, scale: Scale, options: &Options) -> anyhow::Result<Self> {
-        let mut stand = item.stand_in().clone();
-        if !options.set.is_empty() {
-            stand.what += &format!("; here with {}", options.set.join(", "));
+        let (runs, options) = (trainings(item, scale, options)?, options.clone());
+        let mut plan = Self { item, scale, options, runs, paths: Vec::new(), benchmarks: Vec::new() };
+        if scale == Scale::Laptop {
+            return Ok(plan);
         }
-        let runs = trainings(item, scale, options)?;
-        let mut plan = Self {
-            item,
-            scale,
-            options: options.clone(),
-            runs,
-            stand,
-            paths: Vec::new(),
-            benchmarks: Vec::new(),
-        };
-        if scale == Scale::Full {
-            let asked: Vec<&'static Benchmark> =
-                paper().benchmarks.iter().filter(|b| item.benchmarks.contains(&b.name)).collect();
-            for model in plan.models() {
-                plan.need(options.root.join("models").join(&model.name), &model.home);
-                plan.need(options.root.join(&model.data), &paper().data[&model.data].home);
-            }
-            let data = options.root.join("data");
-            for benchmark in &asked {
-                let file = locate(&data, &benchmark.files)?;
-                let usual = || data.join(format!("{}.jsonl", benchmark.name));
-                plan.need(file.unwrap_or_else(usual), &benchmark.home);
-            }
-            plan.benchmarks = asked.into_iter().filter(|_| item.fill != Fill::Training).collect();
+        plan.benchmarks = paper().benchmarks.iter().filter(|b| item.benchmarks.contains(&b.name)).collect();
+        let (root, data) = (&plan.options.root, plan.options.root.join("data"));
+        for model in plan.models() {
+            plan.paths.push((root.join("models").join(&model.name), &model.home));
+            let trained_on = (root.join(&model.data), paper().data[&model.data].1.as_str());
+            plan.paths.extend((!plan.paths.contains(&trained_on)).then_some(trained_on));
         }
+        for benchmark in &plan.benchmarks {
+            let usual = || data.join(format!("{}.jsonl", benchmark.name));
+            let path = locate(&data, &benchmark.files)?.unwrap_or_else(usual);
+            plan.paths.push((path, &benchmark.home));
+        }
+        plan.benchmarks.retain(|_| item.fill != Fill::Training);
         Ok(plan)
-    }
-
-    fn need(&mut self, path: PathBuf, home: &'static str) {
-        if !self.paths.iter().any(|p| p.0 == path) {
-            self.paths.push((path, home));
-        }
     }
 
     fn models(&self) -> Vec<&'static Model> {
@@ -196,7 +159,7 @@ impl Plan {
     pub(super) fn in_words(&self) -> String {
         let runs = self.runs.len();
         if self.scale == Scale::Laptop {
-            return format!("{runs} runs of {}", self.stand.config);
+            return format!("{runs} runs of {}", self.item.stand_in().config);
         }
         if self.item.is_maze() {
             return format!("nothing but time: {runs} trainings of {MAZE}");
@@ -204,66 +167,39 @@ impl Plan {
         let models = self.models();
         let names: Vec<&str> = models.iter().map(|m| m.name.as_str()).collect();
         let benchmarks = match self.item.benchmarks.as_slice() {
-            [_] => "AIME25".to_owned(),
-            [_, _] => "AIME25 and IFEval".to_owned(),
+            few @ ([_] | [_, _]) => few.join(" and "),
             all => format!("{} benchmarks", all.len()),
         };
-        let trained_on = &paper().data[&models[0].data].name;
+        let trained_on = &paper().data[&models[0].data].0;
         format!("{}; {trained_on}, {benchmarks}; {runs} trainings", names.join(", "))
-    }
-
-    /// Seconds of each training on this machine. On the laptop finished trainings are left out.
-    pub(super) fn seconds(&self, estimator: &mut Estimator) -> anyhow::Result<Vec<Option<f64>>> {
-        let mut starts = HashSet::new();
-        let seconds = |run: &Training| {
-            Ok(match self.scale {
-                Scale::Laptop if state(&run.config, &run.folder)? == State::Finished => None,
-                Scale::Laptop => Some(estimator.seconds(&run.config, &mut starts)?),
-                Scale::Full => Some(estimator.seconds(&run.counted()?, &mut starts)?),
-            })
-        };
-        self.runs.iter().map(seconds).collect()
     }
 
     /// What would be done as commands, what is needed, and how long the training takes, a line for each.
     /// Fails on a task or model that can't be read, and on a folder that holds another run.
     pub fn lines(&self) -> anyhow::Result<Vec<String>> {
-        let all = self.seconds(&mut Estimator::default())?;
-        let total = words(all.iter().flatten().sum());
-        let mut lines = match self.scale {
-            Scale::Laptop => Vec::new(),
-            Scale::Full => vec![format!("{}: {}\n\ntrainings", self.item.numbered, self.item.title)],
-        };
-        for (run, seconds) in self.runs.iter().zip(&all) {
-            let took = seconds.map_or_else(|| "done".to_owned(), words);
-            lines.push(match self.scale {
-                Scale::Laptop => format!("{}    # {took}", run.command()),
-                Scale::Full => {
-                    format!("  {}    # {} steps, {took} here", run.command(), run.counted()?.steps)
-                }
-            });
+        let laptop = self.scale == Scale::Laptop;
+        let mut lines = vec![format!("{}: {}\n\ntrainings", self.item.numbered, self.item.title)];
+        let (mut estimator, mut starts, mut total) = (Estimator::default(), HashSet::new(), 0.0);
+        for run in &self.runs {
+            let config = run.config.resolved(DEEPSCALER)?;
+            let took = if laptop && state(&run.config, &run.folder)? == State::Finished {
+                "done".to_owned()
+            } else {
+                let seconds = estimator.seconds(&config, &mut starts)?;
+                total += seconds;
+                format!("{} here", words(seconds))
+            };
+            lines.push(format!("  {}    # {} steps, {took}", run.command, config.steps));
         }
-        if self.scale == Scale::Laptop {
-            if self.measures(Measure::Nll) {
-                lines.push(
-                    "fgrpo nll of the start's evaluation under each model, --leave-out-long".to_owned(),
-                );
-            }
-            if self.measures(Measure::Embeddings) {
-                lines.push("fgrpo diversity of the runs' last evaluations".to_owned());
-            }
-            lines.push(format!("{total} of training in all on this machine, when it does nothing else"));
-            return Ok(lines);
-        }
-        let evaluations = match self.item.is_maze() {
+        let evaluations = match laptop || self.item.is_maze() {
             true => "with the evaluations",
             false => "without evaluations, every completion of the longest length",
         };
-        lines.push(format!("  {total} in all on this machine, {evaluations}"));
-        if self.runs.iter().any(|run| run.config.task.kind() == "synlogic") {
-            lines.push(format!(
-                "  steps and times are for {DEEPSCALER} training problems, DeepScaleR's: the paper doesn't say how many of SynLogic it has"
-            ));
+        lines.push(format!("  {} in all on this machine, {evaluations}", words(total)));
+        let notes = if laptop { &self.item.laptop } else { &self.item.full };
+        lines.extend(notes.iter().map(|note| format!("  {note}")));
+        if laptop {
+            return Ok(lines);
         }
         if let Some((commands, then)) = self.commands_after() {
             lines.push(
@@ -277,9 +213,7 @@ impl Plan {
         let there = self.paths.iter().filter(|(p, _)| p.exists());
         lines.extend(there.map(|(path, _)| format!("  there: {}", path.display())));
         lines.extend(self.missing().iter().map(|line| format!("  missing: {line}")));
-        if self.paths.is_empty() {
-            lines.push("  none are needed".to_owned());
-        }
+        lines.extend(self.paths.is_empty().then(|| "  none are needed".to_owned()));
         Ok(lines)
     }
 
@@ -308,7 +242,7 @@ impl Plan {
         let from: Vec<String> = self.runs.iter().map(|r| r.folder.display().to_string()).collect();
         let mut results = Results::open(&from)?;
         if self.scale == Scale::Full {
-            return made(self.item, results, None);
+            return from_results(self.item, results);
         }
         if self.measures(Measure::Embeddings) {
             let folders = self.runs.iter().map(|run| run.evaluation(run.config.steps)).collect();
@@ -317,14 +251,19 @@ impl Plan {
             results.add_measured(Measure::Embeddings, &found)?;
         }
         if self.measures(Measure::Nll) {
-            let models = self.runs.iter().map(|run| (self.name(&run.setting), run.last())).collect();
+            let last = |run: &Training| checkpoint::path(&run.folder.join("checkpoints"), run.config.steps);
+            let models = self.runs.iter().map(|run| (self.name(&run.setting), last(run))).collect();
             let folder = self.runs[0].evaluation(0);
             let prompts = nll::prompts(&folder)?;
             let settings = nll::Settings::new(folder, self.start()?, models);
             let found = nll::measure(&nll::Settings { leave_out_long: true, ..settings }, &prompts)?;
             results.add_measured(Measure::Nll, &found)?;
         }
-        made(self.item, results, Some(&self.stand))
+        let mut what = self.item.stand_in().what.clone();
+        if !self.options.set.is_empty() {
+            what += &format!("; here with {}", self.options.set.join(", "));
+        }
+        made(self.item, results, Some(&what))
     }
 
     fn name(&self, setting: &Setting) -> String {
@@ -332,15 +271,13 @@ impl Plan {
     }
 
     fn measures(&self, measure: Measure) -> bool {
-        let mut parts = self.item.columns.iter().flat_map(|c| &c.parts);
-        parts.any(|f| f.measure == Some(measure))
+        self.item.columns.iter().flat_map(|c| &c.parts).any(|f| f.measure == Some(measure))
     }
 
     /// The start of a laptop's runs, which share a supervised stage.
     fn start(&self) -> anyhow::Result<PathBuf> {
         let cache = self.runs[0].folder.with_file_name("sft-cache");
-        let entries = std::fs::read_dir(&cache).into_iter().flatten();
-        let mut found: Vec<PathBuf> = entries.filter_map(|e| e.ok().map(|e| e.path())).collect();
+        let mut found = files::listed(&cache)?;
         found.retain(|p| p.join("model.safetensors").is_file());
         match found.as_slice() {
             [only] => Ok(only.clone()),
@@ -350,51 +287,41 @@ impl Plan {
         }
     }
 
-    /// What the trained models are evaluated into at full scale. Where the rows don't name their model, the folder does.
-    fn evaluations(&self) -> PathBuf {
-        let all = self.options.out.join("full-evaluations");
-        if let [only] = self.models().as_slice() { all.join(&only.name) } else { all }
-    }
-
-    fn base(&self, setting: &Setting) -> PathBuf {
-        self.options.root.join("models").join(setting.model.as_deref().unwrap_or_default())
-    }
-
     /// At full scale, the commands that evaluate the base and the trained models, and the one that makes the item from what
     /// they write; `None` if the trainings are enough.
     pub fn commands_after(&self) -> Option<(Vec<String>, String)> {
         if self.benchmarks.is_empty() {
             return None;
         }
-        let (data, out) = (self.options.root.join("data"), self.evaluations());
-        let family = |s: &Setting| {
-            let model = s.model.as_deref().and_then(|name| paper().model(name));
-            model.map_or(Family::Qwen25, |m| m.family)
-        };
+        let (data, mut out) = (self.options.root.join("data"), self.options.out.join("full-evaluations"));
+        // Where the rows don't name their model, the folder does.
+        if let [only] = self.models().as_slice() {
+            out.push(&only.name);
+        }
+        let base =
+            |s: &Setting| self.options.root.join("models").join(s.model.as_deref().unwrap_or_default());
         let some: String = match self.benchmarks.len() < paper().benchmarks.len() {
             true => self.benchmarks.iter().map(|b| format!(" --benchmark {}", b.name)).collect(),
             false => String::new(),
         };
-        let command = |s: &Setting, checkpoint: &Path| {
-            let model = quoted(&format!("{}={}", self.name(s), checkpoint.display()));
-            let (data, family, out) = (quoted_path(&data), family(s), quoted_path(&out));
-            format!(
-                "fgrpo eval --suite paper --data-root {data} --models {model} --preset {family}{some} --out {out}"
-            )
-        };
+        let named =
+            |s: &Setting, checkpoint: &Path| quoted(&format!("{}={}", self.name(s), checkpoint.display()));
         let shown = self.item.settings();
-        let bases = shown.iter().filter(|s| s.method == "Base");
-        let mut lines: Vec<String> = bases.map(|s| command(s, &self.base(s))).collect();
-        let trained = self.runs.iter().map(|run| command(&run.setting, &run.chosen()));
-        lines.extend(trained);
-        let checkpoint =
-            |run: &Training| quoted(&format!("{}={}", self.name(&run.setting), run.chosen().display()));
-        let models = self.runs.iter().map(|run| format!("--model {}", checkpoint(run)));
-        let folders = self.runs.iter().map(|run| quoted_path(&out.join(self.name(&run.setting))));
+        let bases = shown.iter().filter(|s| s.method == "Base").map(|s| (s, base(s)));
+        let all: Vec<_> = bases.chain(self.runs.iter().map(|run| (&run.setting, run.chosen()))).collect();
+        let command = |model: &&Model| {
+            let own = all.iter().filter(|(s, _)| s.model.as_ref() == Some(&model.name));
+            let checkpoints: String = own.map(|(s, of)| format!(" --models {}", named(s, of))).collect();
+            let (data, out) = (quoted_path(&data), quoted_path(&out));
+            format!("fgrpo eval --suite paper --data-root {data}{checkpoints}{some} --out {out}")
+        };
+        let mut lines: Vec<String> = self.models().iter().map(command).collect();
+        let of_runs =
+            |of: &dyn Fn(&Training) -> String| self.runs.iter().map(of).collect::<Vec<_>>().join(" ");
         let places = [
-            ("{base}", quoted_path(&self.base(&self.runs[0].setting))),
-            ("{models}", models.collect::<Vec<_>>().join(" ")),
-            ("{folders}", folders.collect::<Vec<_>>().join(" ")),
+            ("{base}", quoted_path(&base(&self.runs[0].setting))),
+            ("{models}", of_runs(&|run| format!("--model {}", named(&run.setting, &run.chosen())))),
+            ("{folders}", of_runs(&|run| quoted_path(&out.join(self.name(&run.setting))))),
             ("{data}", quoted_path(&data)),
             ("{out}", quoted_path(&out)),
         ];
@@ -407,31 +334,29 @@ impl Plan {
 }
 
 fn trainings(item: &'static Item, scale: Scale, options: &Options) -> anyhow::Result<Vec<Training>> {
-    let stand = item.stand_in();
-    let shown = item.settings();
-    let first = shown.first().and_then(|s| s.model.clone());
+    let (stand, shown) = (item.stand_in(), item.settings());
     let mut runs = Vec::new();
-    for setting in shown {
-        let Some(own) = settings::overrides(&setting) else { continue };
-        let model = setting.model.as_deref().and_then(|name| paper().model(name));
+    for setting in &shown {
+        let Some(mut set) = settings::overrides(setting) else { continue };
         let is_small = stand.group_sizes.as_ref().is_none_or(|sizes| sizes.contains(&setting.n));
-        let (file, folder) = match scale {
-            Scale::Laptop if setting.model != first || !is_small => continue,
-            Scale::Laptop => (stand.config.as_str(), options.out.join("laptop").join(&stand.of)),
+        let name = setting.model.as_deref();
+        let (file, below) = match scale {
+            Scale::Laptop if setting.model != shown[0].model || !is_small => continue,
+            Scale::Laptop => (stand.config.as_str(), format!("laptop/{}", stand.of)),
             Scale::Full => {
-                let below = options.out.join("full").join(setting.model.as_deref().unwrap_or("maze-17"));
-                (model.map_or(MAZE, |m| &m.config), below)
+                let model = name.and_then(|name| paper().model(name));
+                (model.map_or(MAZE, |m| &m.config), format!("full/{}", name.unwrap_or("maze-17")))
             }
         };
-        let text = config_text(file);
-        let set: Vec<String> = match scale {
-            Scale::Laptop => {
-                stand.set.iter().cloned().chain(own).chain(options.set.iter().cloned()).collect()
-            }
-            Scale::Full => own.into_iter().chain(places(&Config::parse(text, &[])?, &options.root)).collect(),
-        };
-        let (config, folder) = (Config::parse(text, &set)?, folder.join(setting.folder()));
-        runs.push(Training { setting, config, set, file, folder });
+        match scale {
+            Scale::Laptop => set = [&stand.set, &set, &options.set].into_iter().flatten().cloned().collect(),
+            Scale::Full => set.extend(places(config_text(file), &options.root)?),
+        }
+        let (config, folder) =
+            (Config::parse(config_text(file), &set)?, options.out.join(below).join(setting.folder()));
+        let sets: String = set.iter().map(|s| format!(" --set {}", quoted(s))).collect();
+        let command = format!("fgrpo train configs/{file}{sets} --out {}", quoted_path(&folder));
+        runs.push(Training { setting: setting.clone(), config, command, folder });
     }
     if scale == Scale::Laptop {
         // Small groups are fast, so a mistake shows early.
@@ -441,43 +366,12 @@ fn trainings(item: &'static Item, scale: Scale, options: &Options) -> anyhow::Re
 }
 
 /// What `--set` takes to read models and data below `--root`.
-fn places(config: &Config, root: &Path) -> Vec<String> {
-    let text = config.task.text().map(|(_, text)| text);
-    let paths = [
-        ("model.path", config.model.path.as_ref()),
-        ("task.data", text.map(|t| &t.data)),
-        ("task.held_out", text.and_then(|t| t.held_out.as_ref())),
-    ];
+fn places(text: &str, root: &Path) -> anyhow::Result<Vec<String>> {
+    let table: toml::Table = text.parse()?;
     let here = root == Path::new(".");
-    let paths = paths.into_iter().filter_map(|(key, path)| Some((key, path.filter(|_| !here)?)));
-    paths.map(|(key, path)| format!("{key}={:?}", root.join(path).display().to_string())).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use fgrpo_eval::io::files;
-
-    #[test]
-    fn files_are_found_by_their_usual_names_and_two_of_one_benchmark_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        for name in
-            ["aime_2024.parquet", "MATH-500.jsonl.gz", "gpqa_diamond.csv", "synlogic.parquet", "notes.txt"]
-        {
-            std::fs::write(at(name), "").unwrap();
-        }
-        std::fs::create_dir(at("OlympiadBench")).unwrap();
-        let found = |name: &str| {
-            let benchmark = paper().benchmarks.iter().find(|b| b.name == name).unwrap();
-            locate(folder.path(), &benchmark.files).map(|p| p.map(|p| files::stem(&p)))
-        };
-        assert!(found("aime24").unwrap().is_some() && found("math500").unwrap().is_some());
-        assert!(found("gpqa").unwrap().is_some() && found("olympiad").unwrap().is_some());
-        // SynLogic's training problems are not its validation problems.
-        assert_eq!(found("synlogic").unwrap(), None);
-        assert_eq!(found("aime25").unwrap(), None);
-        std::fs::write(at("aime24.jsonl"), "").unwrap();
-        assert!(found("aime24").unwrap_err().to_string().contains("wanted one of them"));
-    }
+    let paths = PLACES.into_iter().filter_map(|(section, key)| {
+        let path = root.join(table.get(section)?.get(key)?.as_str().filter(|_| !here)?);
+        Some(format!("{section}.{key}={:?}", path.display().to_string()))
+    });
+    Ok(paths.collect())
 }

@@ -2,13 +2,14 @@
 //! quantity.
 
 use super::config_text;
-use super::data::{Item, Quantity, Setting, StandIn, paper};
+use super::data::{Item, Measure, Quantity, Setting, paper};
 use super::measured::{Estimate, pass_at_k};
-use super::results::{Found, Results};
+use super::results::{Found, Results, Run};
 use super::settings::{self, named};
 use fgrpo_eval::benchmarks::{Average, canonical, paper as averages};
 use fgrpo_eval::compare::{self, Settings};
 use fgrpo_eval::io::files;
+use fgrpo_eval::names::Named;
 use fgrpo_eval::samples::Benchmark;
 use fgrpo_eval::table::percent;
 use fgrpo_train::config::{Config, TaskConfig};
@@ -17,33 +18,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 pub(super) const MAZE: &str = "maze-17.toml";
-/// Keys that may differ between the runs of one row: seeds, and what changes only where results lie, how many they are or how fast they
-/// come. A key includes those below it.
-const FREE: [&str; 14] = [
-    "seed",
-    "sft.seed",
-    "sft.eval_every",
-    "sft.eval_problems",
-    "sft.save_every",
-    "rollout.max_cached_tokens",
-    "rollout.server",
-    "update.micro_batch_tokens",
-    "update.max_skipped",
-    "grade",
-    "eval",
-    "save",
-    "log",
-    "compute",
-];
-/// Below a free key, but what is measured depends on it.
-const FIXED: &str = "eval.temperature";
+/// Keys that may differ between the runs of one row: seeds, and what changes only where results lie, how many they are or
+/// how fast they come. So may those of `eval`, except its temperature.
+const FREE: &str = "seed sft.seed sft.eval_every sft.eval_problems sft.save_every rollout.max_cached_tokens \
+    rollout.server update.micro_batch_tokens update.max_skipped grade save log compute";
 /// Files and folders, which may stand elsewhere on another machine.
-const PLACES: [(&str, &str); 3] = [("model", "path"), ("task", "data"), ("task", "held_out")];
+pub(super) const PLACES: [(&str, &str); 3] = [("model", "path"), ("task", "data"), ("task", "held_out")];
 
 /// Runs of our own tasks in place of the paper's models.
 pub(super) struct Replacement {
     /// What was trained, in words.
-    pub(super) what: String,
+    what: String,
     /// The paper's benchmark or average, and ours in its place; none for mazes in place of mazes.
     place: Option<(String, String)>,
 }
@@ -64,26 +49,25 @@ pub(super) struct Rows {
 impl Replacement {
     /// What these results replace; none if they are of the paper's own models and mazes.
     fn of(item: &Item, results: &Results) -> anyhow::Result<Option<Self>> {
-        let runs: Vec<_> = results.all.iter().filter_map(|f| Some((f, f.run.as_ref()?))).collect();
-        let Some((first, _)) = runs.first() else { return Ok(None) };
+        let runs: Vec<&Run> = results.all.iter().filter_map(|f| f.run.as_ref()).collect();
+        let names = || results.all.iter().filter_map(|f| Some(&f.benchmark.as_ref()?.name));
+        let own = paper().stand_ins.iter().find(|s| !runs.is_empty() && names().all(|name| *name == s.of));
+        let Some(of) = own.map(|s| s.of.clone()).filter(|of| !item.is_maze() || of == "maze") else {
+            return Ok(None);
+        };
         let count = runs.len();
-        if item.is_maze() {
-            let size = |config: &Config| match &config.task {
-                TaskConfig::Maze(maze) => Some((maze.size, config.steps)),
-                _ => None,
-            };
-            let papers = size(&Config::parse(config_text(MAZE), &[])?);
-            let found: BTreeSet<_> = runs.iter().filter_map(|(_, run)| size(&run.config)).collect();
-            let each = found.iter().map(|(size, steps)| format!("{size}x{size} mazes after {steps} steps"));
-            let what = format!("{} ({count} runs)", each.collect::<Vec<_>>().join(", "));
-            let other = found.iter().any(|size| Some(*size) != papers);
-            return Ok(other.then_some(Self { what, place: None }));
+        if !item.is_maze() {
+            let (what, place) = (format!("{count} runs on {of}"), Some((item.in_domain().to_owned(), of)));
+            return Ok(Some(Self { what, place }));
         }
-        let of = first.benchmarks[0].name.as_str();
-        let Some(stand) = paper().stand_ins().find(|s| s.of == of) else { return Ok(None) };
-        let mut names = results.all.iter().flat_map(|f| &f.benchmarks).map(|b| &b.name);
-        let place = Some((item.in_domain().to_owned(), stand.of.clone()));
-        Ok(names.all(|name| *name == stand.of).then(|| Self { what: format!("{count} runs on {of}"), place }))
+        let size = |config: &Config| match &config.task {
+            TaskConfig::Maze(maze) => format!("{0}x{0} mazes after {1} steps", maze.size, config.steps),
+            _ => String::new(),
+        };
+        let found: BTreeSet<String> = runs.iter().map(|run| size(&run.config)).collect();
+        let papers = BTreeSet::from([size(&Config::parse(config_text(MAZE), &[])?)]);
+        let what = format!("{} ({count} runs)", Vec::from_iter(found.clone()).join(", "));
+        Ok((found != papers).then_some(Self { what, place: None }))
     }
 
     /// Our benchmark in place of the paper's, if there is one.
@@ -93,14 +77,13 @@ impl Replacement {
 
     /// Names the paper's benchmarks and models in results of our own.
     fn rename(&self, results: &mut Results, model: Option<&String>) {
-        let rename = |name: &mut String| {
-            if let Some((papers, _)) = self.place.as_ref().filter(|p| p.1 == *name) {
-                name.clone_from(papers);
-            }
-        };
         for found in &mut results.all {
-            found.benchmarks.iter_mut().for_each(|b| rename(&mut b.name));
-            found.reported.iter_mut().for_each(|r| rename(&mut r.1));
+            let benchmark = found.benchmark.iter_mut().map(|b| &mut b.name);
+            for name in benchmark.chain(found.reported.iter_mut().map(|r| &mut r.1)) {
+                if let Some((papers, _)) = self.place.as_ref().filter(|p| p.1 == *name) {
+                    name.clone_from(papers);
+                }
+            }
             if let Some(run) = &mut found.run {
                 run.setting.model = model.cloned();
             }
@@ -122,36 +105,30 @@ impl Replacement {
 }
 
 impl Rows {
-    /// Finds the setting of each result; `stand` is what was trained in place of the paper's models.
-    pub(super) fn of(item: &Item, mut results: Results, stand: Option<&StandIn>) -> anyhow::Result<Self> {
+    /// Finds the setting of each result; `trained` says what was trained in place of the paper's models.
+    pub(super) fn of(item: &Item, mut results: Results, trained: Option<&str>) -> anyhow::Result<Self> {
         let mut settings = item.settings();
-        let model = settings.first().and_then(|s| s.model.clone());
         let mut replacement = Replacement::of(item, &results)?;
-        if let (Some(replacement), Some(stand)) = (&mut replacement, stand) {
-            replacement.what.clone_from(&stand.what);
-        }
-        if let Some(replacement) = &replacement {
-            replacement.rename(&mut results, model.as_ref());
+        if let Some(replacement) = &mut replacement {
+            replacement.what = trained.map_or(replacement.what.clone(), str::to_owned);
+            replacement.rename(&mut results, settings.first().and_then(|s| s.model.as_ref()));
             // What runs evaluated before their first step is the base model.
             if let Some(base) = settings.iter().find(|s| s.method == "Base")
                 && let Some(start) = results.all.iter().find_map(Found::start)
             {
-                let (name, path) = (settings::name(base, &settings), start.path.clone());
-                results.all.push(Found { benchmarks: vec![start], ..Found::new(&name, &path) });
+                let found = Found::new(&settings::name(base, &settings), &start.path);
+                results.all.push(Found { benchmark: Some(start), ..found });
             }
         }
         if replacement.is_some() || item.is_maze() {
             let runs = results.all.iter().filter_map(|f| f.run.as_ref());
-            let mut further: Vec<Setting> = Vec::new();
-            for setting in runs.map(|r| &r.setting).filter(|s| !settings.contains(s)) {
-                if !further.contains(setting) {
-                    further.push(setting.clone());
-                }
-            }
+            let mut further: Vec<&Setting> =
+                runs.map(|r| &r.setting).filter(|s| !settings.contains(s)).collect();
             further.sort_by(|a, b| {
                 a.method.cmp(&b.method).then(a.gamma.total_cmp(&b.gamma)).then(a.n.cmp(&b.n))
             });
-            settings.extend(further);
+            further.dedup();
+            settings.extend(further.into_iter().cloned().collect::<Vec<_>>());
         }
         let mut rows = Self {
             found: settings.iter().map(|_| Vec::new()).collect(),
@@ -160,18 +137,38 @@ impl Rows {
             replacement,
             notes: results.notes,
         };
+        let table = item.table();
+        let fixed = table.columns.iter().map(|c| &c.fixed).chain(table.rows.iter().map(|r| &r.fixed));
+        let own = fixed.chain([&item.fixed]).filter_map(|f| f.of.as_ref()).chain(&item.benchmarks);
+        let wanted = own.chain(rows.averages.iter().flat_map(|a| &a.members)).map(|of| canonical(of));
+        let wanted: BTreeSet<String> = wanted.collect();
         for found in results.all {
-            rows.add(found)?;
+            let said =
+                found.benchmark.as_ref().map(|b| (b.name.clone(), b.path.clone(), b.unscorable_share()));
+            let row = rows.add(found)?;
+            let Some((of, path, unscorable)) = said.filter(|_| row) else { continue };
+            if !wanted.contains(&canonical(&of)) {
+                rows.note(format!("not used: samples of {of}, which {} has no place for", item.name));
+            }
+            if unscorable > 0.0 {
+                let (share, path) = (percent(unscorable), path.display());
+                rows.note(format!("{of}: {share} % of the samples are unscorable and left out ({path})"));
+            }
         }
         for (setting, row) in rows.settings.iter().zip(&rows.found) {
             require_one_configuration(&rows.name(setting), row)?;
         }
-        rows.note_unused(item);
         Ok(rows)
     }
 
-    /// Adds a result to its row, or notes that it has none.
-    fn add(&mut self, found: Found) -> anyhow::Result<()> {
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// Adds a result to its row, or notes that it has none. Returns whether it has one.
+    fn add(&mut self, found: Found) -> anyhow::Result<bool> {
         let (name, path) = (&found.name, found.path.display());
         let fits: Vec<Setting> = named(name, &found.path, &self.settings).into_iter().cloned().collect();
         let rows = fits.iter().map(|s| self.name(s)).collect::<Vec<_>>().join(", ");
@@ -179,12 +176,9 @@ impl Rows {
             None => fits.first().cloned().filter(|_| fits.len() == 1),
             Some(run) => {
                 let mut own = run.setting.clone();
-                let known = own.model.as_deref().is_some_and(|m| paper().model(m).is_some());
-                if !known {
-                    own.model = match self.settings.first().and_then(|s| s.model.as_ref()) {
-                        Some(_) => settings::model_of(name, &found.path).cloned(),
-                        None => None,
-                    };
+                if own.model.as_deref().is_none_or(|m| paper().model(m).is_none()) {
+                    let of_models = self.settings.first().is_some_and(|s| s.model.is_some());
+                    own.model = settings::model_of(name, &found.path).filter(|_| of_models).cloned();
                 }
                 if let ([named], true) = (fits.as_slice(), found.given)
                     && *named != own
@@ -199,44 +193,21 @@ impl Rows {
                 Some(own)
             }
         };
-        match own.and_then(|own| self.at(&own)) {
-            Some(at) => self.found[at].push(found),
-            None if fits.len() > 1 && found.given => {
-                bad_input!("--from {name}={path}: the name fits several rows, {rows}; wanted one of them")
-            }
-            None if fits.len() > 1 && found.run.is_none() => self.notes.push(format!(
+        if let Some(at) = own.and_then(|own| self.at(&own)) {
+            self.found[at].push(found);
+            return Ok(true);
+        }
+        if fits.len() > 1 && found.given {
+            bad_input!("--from {name}={path}: the name fits several rows, {rows}; wanted one of them");
+        }
+        let note = match fits.len() > 1 && found.run.is_none() {
+            true => format!(
                 "not used: {name} ({path}), whose name fits several rows; NAME=PATH says which: {rows}"
-            )),
-            None => self.notes.push(format!("not used: {name} ({path}), which is no row")),
-        }
-        Ok(())
-    }
-
-    /// Notes benchmarks that the item has no place for, and samples that could not be scored.
-    fn note_unused(&mut self, item: &Item) {
-        let table = item.table();
-        let fixed = table.columns.iter().map(|c| &c.fixed).chain(table.rows.iter().map(|r| &r.fixed));
-        let mut wanted: Vec<String> = fixed.chain([&item.fixed]).filter_map(|f| f.of.clone()).collect();
-        wanted.extend(self.averages.iter().flat_map(|a| a.members.clone()).chain(item.benchmarks.clone()));
-        let wanted: Vec<String> = wanted.iter().map(|of| canonical(of)).collect();
-        let mut unknown = BTreeSet::new();
-        for b in self.found.iter().flatten().flat_map(|f| &f.benchmarks) {
-            if !wanted.contains(&canonical(&b.name)) {
-                unknown.insert(format!(
-                    "not used: samples of {}, which the {} has no place for",
-                    b.name,
-                    item.kind()
-                ));
-            }
-            let share = b.unscorable_share();
-            if share > 0.0 {
-                let (path, share) = (b.path.display(), percent(share));
-                let said =
-                    format!("{}: {share} % of the samples are unscorable and left out ({path})", b.name);
-                self.notes.push(said);
-            }
-        }
-        self.notes.extend(unknown);
+            ),
+            false => format!("not used: {name} ({path}), which is no row"),
+        };
+        self.note(note);
+        Ok(false)
     }
 
     fn at(&self, setting: &Setting) -> Option<usize> {
@@ -255,11 +226,18 @@ impl Rows {
     /// A line for each setting: where its results are.
     pub(super) fn lines(&self) -> Vec<String> {
         let line = |(setting, found): (&Setting, &Vec<Found>)| {
-            let places: Vec<String> = found.iter().map(|f| f.path.display().to_string()).collect();
+            let mut places: Vec<String> = found.iter().map(|f| f.path.display().to_string()).collect();
+            places.dedup();
             let places = if places.is_empty() { "nothing".to_owned() } else { places.join(", ") };
             format!("{}: {places}", self.name(setting))
         };
         self.settings.iter().zip(&self.found).map(line).chain(self.notes.iter().cloned()).collect()
+    }
+
+    /// The samples of a setting on a benchmark, by seed.
+    pub(super) fn seeds(&self, setting: &Setting, of: &str) -> Vec<&Benchmark> {
+        let all = self.results(setting).iter().filter_map(|f| f.benchmark.as_ref());
+        all.filter(|b| canonical(&b.name) == canonical(of)).collect()
     }
 
     /// The canonical names of the benchmarks behind a benchmark or an average, itself where `has` it.
@@ -268,38 +246,32 @@ impl Rows {
         average.map_or_else(|| vec![canonical(of)], |a| a.members.clone())
     }
 
-    /// pass@k in percent, or why it is missing.
-    pub(super) fn pass(&self, quantity: &Quantity) -> Result<Estimate, String> {
-        let found = self.results(&quantity.setting);
-        if found.is_empty() {
+    /// pass@k, or why it is missing.
+    pub(super) fn pass(&self, Quantity { setting, of, k, .. }: &Quantity) -> Result<Estimate, String> {
+        if self.results(setting).is_empty() {
             return Err("no results".to_owned());
         }
-        let all = |of: &str| -> Vec<&Benchmark> {
-            let benchmarks = found.iter().flat_map(|f| &f.benchmarks);
-            benchmarks.filter(|b| canonical(&b.name) == canonical(of)).collect()
-        };
-        let members = self.members(&quantity.of, |of| !all(of).is_empty());
-        let each = members.iter().enumerate().map(|(i, member)| {
-            let seeds = all(member);
-            if seeds.is_empty() {
-                return Err(format!("no samples of {member}"));
-            }
-            pass_at_k(&seeds, quantity.k, i as u64).map_err(|why| format!("{member}: {why}"))
-        });
+        let members = self.members(of, |of| !self.seeds(setting, of).is_empty());
+        let each =
+            members.iter().enumerate().map(|(i, member)| match self.seeds(setting, member).as_slice() {
+                [] => Err(format!("no samples of {member}")),
+                seeds => pass_at_k(seeds, *k, i as u64).map_err(|why| format!("{member}: {why}")),
+            });
         Ok(Estimate::mean(&each.collect::<Result<Vec<_>, _>>()?))
     }
 
     /// A value that doesn't come from samples, or why it is missing. An average that no report has is the mean over its benchmarks.
     pub(super) fn reported(&self, quantity: &Quantity) -> Result<f64, String> {
-        let found = self.results(&quantity.setting);
+        let measure = quantity.measure;
         let all = |of: &str| -> Vec<f64> {
-            let all = found.iter().flat_map(|f| &f.reported).filter(|r| r.0 == quantity.measure);
-            all.filter(|r| r.1.is_empty() || canonical(&r.1) == canonical(of)).map(|r| r.2).collect()
+            let all = self.results(&quantity.setting).iter().filter_map(|f| f.reported.as_ref());
+            let own = all.filter(|r| r.0 == measure && (r.1.is_empty() || canonical(&r.1) == canonical(of)));
+            own.map(|r| r.2).collect()
         };
         let (mut sum, mut count) = (0.0, 0.0);
         for member in self.members(&quantity.of, |of| !all(of).is_empty()) {
             match all(&member).as_slice() {
-                [] => return Err(quantity.measure.how().to_owned()),
+                [] => return Err(format!("no --from {measure}=FILE has what {} printed", measure.about())),
                 [first, rest @ ..] if rest.iter().all(|v| v == first) => {
                     (sum, count) = (sum + first, count + 1.0)
                 }
@@ -311,25 +283,23 @@ impl Rows {
         Ok(sum / count)
     }
 
+    /// A value, and what its interval is of if it is of samples; or why it is missing.
+    pub(super) fn value(&self, of: &Quantity) -> Result<(f64, Option<Estimate>), String> {
+        match of.measure {
+            Measure::Pass => self.pass(of).map(|e| (e.value(), Some(e))),
+            _ => Ok((self.reported(of)?, None)),
+        }
+    }
+
     /// p-values of the paper's paired subsampling test between two settings, by benchmark or average and k, where it can
     /// be computed: it needs the same problems, one model on each side, and twice as many samples as k.
     pub(super) fn p_values(&self, a: &Setting, b: &Setting, ks: &[u64]) -> BTreeMap<(String, u64), f64> {
-        let once = |setting: &Setting| -> BTreeMap<String, Benchmark> {
-            let mut all: BTreeMap<String, Vec<&Benchmark>> = BTreeMap::new();
-            for b in self.results(setting).iter().flat_map(|f| &f.benchmarks) {
-                all.entry(canonical(&b.name)).or_default().push(b);
-            }
-            let named = |(name, seeds): (String, Vec<&Benchmark>)| match seeds.as_slice() {
-                [only] => Some((name.clone(), Benchmark { name, ..(*only).clone() })),
-                _ => None,
-            };
-            all.into_iter().filter_map(named).collect()
+        let all = self.results(a).iter().filter_map(|f| Some(canonical(&f.benchmark.as_ref()?.name)));
+        let paired = |name: String| match (self.seeds(a, &name).as_slice(), self.seeds(b, &name).as_slice()) {
+            (&[a], &[b]) => compare::align(name.clone(), Benchmark { name, ..a.clone() }, b).ok(),
+            _ => None,
         };
-        let (mut a, mut b) = (once(a), once(b));
-        a.retain(|name, _| b.contains_key(name));
-        b.retain(|name, _| a.contains_key(name));
-        let aligned = a.into_iter().zip(b.into_values());
-        let pairs: Vec<_> = aligned.filter_map(|((name, a), b)| compare::align(name, a, &b).ok()).collect();
+        let pairs: Vec<_> = all.collect::<BTreeSet<_>>().into_iter().filter_map(paired).collect();
         let fewest = pairs.iter().map(|p| p.a.fewest().min(p.b.fewest())).min().unwrap_or(0);
         let ks: Vec<u64> = ks.iter().copied().filter(|k| 2 * k <= fewest).collect();
         if ks.is_empty() {
@@ -341,18 +311,23 @@ impl Rows {
     }
 }
 
-fn is_free(key: &str) -> bool {
-    let below =
-        |free: &str| key.strip_prefix(free).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    key != FIXED && FREE.into_iter().any(below)
-}
-
 /// Fails if runs of one row, of which the mean is shown, were trained by different configurations.
 fn require_one_configuration(row: &str, found: &[Found]) -> anyhow::Result<()> {
     let table = |config: &Config| -> anyhow::Result<toml::Table> {
         let mut table: toml::Table = config.to_toml().parse()?;
-        for (of, key) in PLACES {
-            if let Some(toml::Value::String(path)) = table.get_mut(of).and_then(|t| t.get_mut(key)) {
+        for key in FREE.split(' ') {
+            match key.split_once('.') {
+                Some((section, key)) => {
+                    drop(table.get_mut(section).and_then(|t| t.as_table_mut()?.remove(key)))
+                }
+                None => drop(table.remove(key)),
+            }
+        }
+        if let Some(toml::Value::Table(eval)) = table.get_mut("eval") {
+            eval.retain(|key, _| key == "temperature");
+        }
+        for (section, key) in PLACES {
+            if let Some(toml::Value::String(path)) = table.get_mut(section).and_then(|t| t.get_mut(key)) {
                 *path = files::name(Path::new(path));
             }
         }
@@ -360,10 +335,8 @@ fn require_one_configuration(row: &str, found: &[Found]) -> anyhow::Result<()> {
     };
     let mut runs = found.iter().filter_map(|f| Some((f.path.display(), &f.run.as_ref()?.config)));
     let Some((first, config)) = runs.next() else { return Ok(()) };
-    let wanted = table(config)?;
-    for (other, config) in runs {
-        let mut differing = differences(&wanted, &table(config)?);
-        differing.retain(|d| !is_free(d.split(':').next().unwrap_or_default()));
+    for (other, own) in runs {
+        let differing = differences(&table(config)?, &table(own)?);
         if !differing.is_empty() {
             bad_input!(
                 "{row}: {first} and {other} would be seeds of one row, but their configurations differ in more than the seed: {}; give the runs of one configuration, or --from for each alone",
@@ -372,19 +345,4 @@ fn require_one_configuration(row: &str, found: &[Found]) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seeds_and_bookkeeping_may_differ_and_nothing_else() {
-        for free in ["seed", "sft.seed", "eval.every", "eval.full.k", "save.keep", "compute.threads"] {
-            assert!(is_free(free), "{free}");
-        }
-        for fixed in ["steps", "task.seed", "update.lr", "eval.temperature", "algorithm.aggregation"] {
-            assert!(!is_free(fixed), "{fixed}");
-        }
-    }
 }

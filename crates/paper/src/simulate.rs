@@ -9,8 +9,9 @@ mod finals;
 mod folder;
 
 pub use config::Config;
+pub use figures::beside;
 pub use finals::{Final, Spread};
-pub use folder::Line;
+pub(crate) use folder::Line;
 
 use anyhow::Context;
 use fgrpo_core::sim::Simulation;
@@ -20,17 +21,17 @@ use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::interrupt;
 use finals::final_values;
 use folder::{Folder, Run};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Instant;
 
 /// A finished sweep.
 pub struct Sweep {
     /// Its configuration.
     pub config: Config,
     /// The recorded steps of all runs.
-    pub lines: Vec<Line>,
+    pub(crate) lines: Vec<Line>,
     /// The policies at the end, over their seeds.
     pub finals: Vec<Final>,
 }
@@ -61,25 +62,11 @@ impl Sweep {
 
     /// Writes the values as CSV into a folder.
     fn write(&self, out: &Path) -> anyhow::Result<()> {
-        let mut values = "n,active,tail_miss\n".to_owned();
-        for r in figures::tail_miss(&self.config)?.1 {
-            values += &format!("{},{},{}\n", r.n, r.active, r.tail_miss);
-        }
         let ends = self.lines.iter().filter(|l| l.step == self.config.steps);
-        write_whole(&out.join("final.csv"), csv(ends).as_bytes())?;
-        write_whole(&out.join("curves.csv"), csv(self.lines.iter()).as_bytes())?;
-        write_whole(&out.join("tail-miss.csv"), values.as_bytes())
+        write_whole(&out.join("final.csv"), folder::csv(ends).as_bytes())?;
+        write_whole(&out.join("curves.csv"), folder::csv(self.lines.iter()).as_bytes())?;
+        write_whole(&out.join("tail-miss.csv"), figures::tail_miss(&self.config)?.1.as_bytes())
     }
-}
-
-/// The final values of several sweeps by group size, one colour each, named after their folders.
-pub fn beside(sweeps: &[(PathBuf, Sweep)]) -> Figure {
-    let all = sweeps.iter().map(|(path, s)| (path.as_path(), s.finals.as_slice(), &s.config));
-    figures::beside(&all.collect::<Vec<_>>())
-}
-
-fn csv<'a>(lines: impl Iterator<Item = &'a Line>) -> String {
-    lines.fold(format!("{}\n", Line::HEADER), |text, l| text + &l.csv() + "\n")
 }
 
 /// How a sweep ended.
@@ -142,43 +129,35 @@ fn sweep(
     let all = todo.len();
     events.say(&format!("{all} runs of {} steps on {threads} threads{before}", config.steps));
     events.begin("simulate", 0, all as u64 * config.steps);
-    let started = Instant::now();
-    let (next, steps, failed) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
-    let stop = || interrupt::requested() || failed.load(Ordering::Relaxed);
+    let (started, next) = (Instant::now(), AtomicUsize::new(0));
     let finished = std::thread::scope(|scope| {
         let (sender, results) = mpsc::channel();
         for _ in 0..threads {
-            let (sender, next, steps, stop) = (sender.clone(), &next, &steps, &stop);
+            let (sender, next) = (sender.clone(), &next);
             scope.spawn(move || {
                 while let Some(&run) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let Some(result) = simulate(config, run, steps, stop).transpose() else { break };
-                    if sender.send(result).is_err() {
+                    // Nobody listens once results can't be written.
+                    let stepped = |n| sender.send(Ok((n, None))).is_ok() && !interrupt::requested();
+                    let Some(result) = simulate(config, run, stepped).transpose() else { break };
+                    if sender.send(result.map(|lines| (0, Some(lines)))).is_err() {
                         break;
                     }
                 }
             });
         }
         drop(sender);
-        let mut finished = 0;
-        loop {
-            match results.recv_timeout(Duration::from_millis(200)) {
-                Err(RecvTimeoutError::Disconnected) => return Ok(finished),
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(result) => {
-                    let kept = result.and_then(|run: Vec<Line>| {
-                        folder.append(&run)?;
-                        lines.extend(run);
-                        Ok(())
-                    });
-                    if let Err(error) = kept {
-                        failed.store(true, Ordering::Relaxed);
-                        return Err(error);
-                    }
-                    finished += 1;
-                }
+        let (mut finished, mut steps) = (0, 0);
+        for message in results {
+            let (stepped, run): (u64, Option<Vec<Line>>) = message?;
+            if let Some(run) = run {
+                folder.append(&run)?;
+                lines.extend(run);
+                finished += 1;
             }
-            events.progress(steps.load(Ordering::Relaxed), format!("{finished}/{all} runs"));
+            steps += stepped;
+            events.progress(steps, format!("{finished}/{all} runs"));
         }
+        anyhow::Ok(finished)
     });
     events.end();
     let finished = finished?;
@@ -187,26 +166,20 @@ fn sweep(
     Ok(finished)
 }
 
-/// One run's recorded lines; nothing if it was stopped.
-fn simulate(
-    config: &Config,
-    run: Run,
-    steps: &AtomicU64,
-    stop: &dyn Fn() -> bool,
-) -> anyhow::Result<Option<Vec<Line>>> {
+/// One run's recorded lines; nothing if it was stopped, because `stepped`, which is told of steps taken, returned false.
+fn simulate(config: &Config, run: Run, stepped: impl Fn(u64) -> bool) -> anyhow::Result<Option<Vec<Line>>> {
     let Run { n, gamma, seed } = run;
     let mut policy = Simulation::new(&config.setup, n, gamma, seed)?;
     let mut lines = vec![Line::of(run, 0, policy.metrics())];
-    let mut shown = 0;
     for step in 1..=config.steps {
         policy.step().with_context(|| format!("group size {n}, gamma {gamma}, seed {seed}"))?;
         if config.records(step) {
             lines.push(Line::of(run, step, policy.metrics()));
         }
-        if step % 16 == 0 || step == config.steps {
-            steps.fetch_add(step - shown, Ordering::Relaxed);
-            shown = step;
-            if stop() && step < config.steps {
+        let last = step == config.steps;
+        if last || step % 16 == 0 {
+            let goes_on = stepped((step - 1) % 16 + 1);
+            if !goes_on && !last {
                 return Ok(None);
             }
         }

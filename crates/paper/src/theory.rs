@@ -8,7 +8,7 @@ use fgrpo_eval::figure::{Axis, Curve, Figure, Key, Legend, PALETTE, Panel, Scale
 
 /// A panel with nothing but curves and a legend.
 pub(super) fn panel(title: impl Into<String>, x: Axis, y: Axis, curves: Vec<Curve>, legend: Legend) -> Panel {
-    Panel { title: title.into(), x, y, curves, legend, ..Panel::default() }
+    Panel { legend, ..Panel::new(title, x, y, curves) }
 }
 
 fn alone(panel: Panel) -> Figure {
@@ -145,14 +145,14 @@ pub fn mass_terms(step: &Step) -> anyhow::Result<Figure> {
             opacity: 0.85,
             title: name.to_owned(),
         };
-        let (mut sum, mut low, mut high) = (0.0f64, 0.0f64, 0.0f64);
-        let mut tiles = Vec::new();
+        let (mut sum, mut tiles) = (0.0f64, Vec::new());
         for (i, (name, term)) in terms.iter().enumerate() {
             tiles.push(bar(i, name, PALETTE[i], sum, sum + term));
             sum += term;
-            (low, high) = (low.min(sum), high.max(sum));
         }
         tiles.push(bar(terms.len(), "total", PALETTE[6], 0.0, sum));
+        let low = tiles.iter().fold(0.0, |low, t| t.y.0.min(low));
+        let high = tiles.iter().fold(0.0, |high, t| t.y.1.max(high));
         let places = terms.len() as f64 + 1.0;
         let curves = vec![unnamed(6, vec![(0.0, 0.0), (places, 0.0)])];
         let keys = tiles.iter().map(|t| Key::new(&t.title, t.colour, false)).collect();

@@ -2,6 +2,10 @@
 
 use crate::support::{self, done, sets};
 use assert_cmd::Command;
+use fgrpo_eval::dataset::presets::{Family, Preset};
+use fgrpo_eval::kind::TaskKind;
+use fgrpo_eval::names::Named;
+use fgrpo_train::config::Config;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -46,7 +50,13 @@ fn the_list_has_a_row_for_every_table_and_figure() {
 }
 
 #[test]
-fn an_unknown_name_is_refused_with_the_nearest() {
+fn names_are_found_in_every_spelling_and_the_nearest_is_suggested() {
+    for (name, wanted) in
+        [("Table 9", "table-9"), ("fig3", "figure-3"), ("fig:tailmiss_detailed", "figure-3")]
+    {
+        let text = done(&["paper", name, "--dry-run"]);
+        assert!(text.starts_with(&format!("{wanted}: ")), "{text}");
+    }
     assert!(refused(&["paper", "figur-2"]).contains("did you mean figure-2?"));
     assert!(refused(&["paper", "table-1", "--markdown"]).contains("--markdown"));
 }
@@ -69,11 +79,79 @@ fn figures_of_the_theory_come_at_once_with_what_the_paper_states_of_them() {
 fn constants_stand_beside_those_of_the_configurations() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().to_str().unwrap();
-    let text = done(&["paper", "table-6", "--out", out]);
-    assert!(text.contains("13 of 13 values here are the paper's"), "{text}");
-    let text = done(&["paper", "table-8", "--out", out]);
-    assert!(text.contains("12 of 12 values here are the paper's"), "{text}");
+    for name in ["table-6", "table-7", "table-8"] {
+        let text = done(&["paper", name, "--out", out]);
+        assert!(text.contains("here: the same, "), "{text}");
+    }
     assert!(done(&["paper", "notation", "--out", out]).contains("focal_weight"));
+}
+
+/// A prompt of ours in the words of the paper's table. Llama's chat template writes its header by itself.
+fn prompt(kind: &str, family: Family) -> String {
+    let preset = Preset::paper(family, TaskKind::from_name(kind).unwrap());
+    let system = preset.system.unwrap_or_default();
+    let thinking = if preset.thinking == Some(true) { "Thinking: on." } else { "Thinking: off." };
+    let header = r"Cutting Knowledge Date: December 2023\nToday Date: [date]";
+    match (family, system.as_str()) {
+        (Family::Qwen25, _) => system,
+        (Family::Qwen3, "") => format!("No system prompt. {thinking}"),
+        (Family::Qwen3, _) => format!("System: {system} {thinking}"),
+        (Family::Llama32, "") => header.to_owned(),
+        (Family::Llama32, _) => format!(r"{header}\n{system}"),
+    }
+}
+
+/// The value of a configuration's key, as the paper prints it.
+fn constant(config: &toml::Table, key: &str) -> String {
+    let whole = toml::Value::Table(config.clone());
+    match key.split('.').fold(&whole, |value, part| &value[part]).clone() {
+        // Off, which the paper writes as -1.
+        toml::Value::Integer(0) if key.ends_with("top_k") => "-1".to_owned(),
+        toml::Value::Array(all) => all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        toml::Value::Float(value) if value < 1e-3 => format!("{value:e}"),
+        toml::Value::String(text) => text,
+        value => value.to_string(),
+    }
+}
+
+#[test]
+fn configurations_and_prompts_have_the_papers_constants() {
+    let numbers: toml::Table = include_str!("../../../paper/src/numbers.toml").parse().unwrap();
+    let list = |of: &toml::Value| of.as_array().cloned().unwrap_or_default();
+    let word = |of: &toml::Value| of.as_str().unwrap().to_owned();
+    let mut seen = 0;
+    for table in &list(&numbers["table"])[5..8] {
+        let (columns, rows) = (list(&table["columns"]), list(&table["rows"]));
+        for (row, i) in rows.iter().flat_map(|row| (0..columns.len()).map(move |i| (row, i))) {
+            let (title, text) = (word(&columns[i]["title"]), word(&list(&row["cells"])[i]));
+            for model in list(&numbers["model"]) {
+                if title != "Value" && !title.contains(model["name"].as_str().unwrap()) {
+                    continue;
+                }
+                let found = match (row.get("of"), row.get("keys")) {
+                    (Some(kind), _) => {
+                        prompt(&word(kind), Family::from_name(&word(&model["family"])).unwrap())
+                    }
+                    (None, None) => continue,
+                    (None, Some(keys)) => {
+                        let path = format!(
+                            "{}/../../configs/{}",
+                            env!("CARGO_MANIFEST_DIR"),
+                            word(&model["config"])
+                        );
+                        let config = Config::load(Path::new(&path), &[]).unwrap().to_toml().parse().unwrap();
+                        let all: Vec<String> =
+                            list(keys).iter().map(|key| constant(&config, &word(key))).collect();
+                        all.join(", ")
+                    }
+                };
+                let wanted = text.trim_matches(['(', ')']);
+                assert!(found.eq_ignore_ascii_case(wanted), "{title}: {found}, {wanted}");
+                seen += 1;
+            }
+        }
+    }
+    assert_eq!(seen, 12 * 4 + 2 * 4 * 4);
 }
 
 fn sources(folder: &Path) -> String {
@@ -218,6 +296,20 @@ fn full_scale_lists_all_that_is_missing_and_resolves_for_all_models() {
     ] {
         assert!(err.contains(missing), "{missing}: {err}");
     }
+    // Files are found by their usual names, and two of one benchmark are refused.
+    let put = |name: &str| std::fs::write(folder.path().join("data").join(name), "").unwrap();
+    std::fs::create_dir_all(folder.path().join("data/OlympiadBench")).unwrap();
+    for name in
+        ["aime_2024.parquet", "MATH-500.jsonl.gz", "gpqa_diamond.csv", "synlogic.parquet", "notes.txt"]
+    {
+        put(name);
+    }
+    let plan = ["paper", "table-1", "--scale", "full", "--dry-run", "--root", root];
+    let text = done(&plan);
+    // SynLogic's training problems are not its validation problems.
+    assert!(text.matches("  there: ").count() == 4 && text.contains("data/synlogic.jsonl from"), "{text}");
+    put("aime24.jsonl");
+    assert!(refused(&plan).contains("wanted one of them"));
     for (item, model, trainings) in [
         ("table-1", "qwen2.5-7b-math.toml", 18),
         ("table-3", "qwen3-1.7b-synlogic.toml", 6),
@@ -231,7 +323,7 @@ fn full_scale_lists_all_that_is_missing_and_resolves_for_all_models() {
     }
     // The base model has a row, and two tables need more than samples.
     for (item, wanted) in [
-        ("table-4", "--models Base=./models/Qwen2.5-7B "),
+        ("table-4", "--models Base=./models/Qwen2.5-7B --models "),
         ("table-2", "then: fgrpo paper table-2 --from runs/paper/full-evaluations/Qwen2.5-7B --from nll="),
         ("table-2", " --limit 256 -n 800 "),
         ("table-14", "then: fgrpo paper table-14 --from embeddings="),
@@ -264,7 +356,7 @@ fn the_laptop_plans_runs_as_commands() {
     let plan = done(&["paper", "table-5", "--dry-run", "--out", out]);
     assert_eq!(plan.matches("fgrpo train configs/maze-long.toml").count(), 9, "{plan}");
     let plan = done(&["paper", "table-14", "--dry-run", "--out", out]);
-    assert!(plan.contains("fgrpo diversity of the runs' last evaluations"), "{plan}");
+    assert!(plan.contains("`fgrpo diversity` of the runs' last evaluations"), "{plan}");
 }
 
 #[test]
@@ -473,7 +565,9 @@ fn rows_on_different_problems_are_not_compared_and_numbers_of_problems_other_tha
     assert!(note.unwrap().contains("aime24 (5 and 30 problems, 5 in both)"), "{text}");
     assert!(!text.contains("F-GRPO against GRPO-KL  "), "{text}");
     assert!(
-        text.contains("on other problems than the paper's values: aime24 (5 problems, the paper 30), aime25"),
+        text.contains(
+            "on other problems than the paper's values: aime24 (5 problems, the paper 30): F-GRPO\n"
+        ),
         "{text}"
     );
     let row = |name: &str| text.lines().find(|l| l.starts_with(name)).unwrap();
@@ -667,7 +761,7 @@ fn the_laptop_measures_the_nll_of_its_runs_evaluations() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out").display().to_string();
     let plan = done(&["paper", "table-2", "--out", &out, "--dry-run"]);
-    assert!(plan.contains("fgrpo nll of the start's evaluation"), "{plan}");
+    assert!(plan.contains("of the start's evaluation under each model"), "{plan}");
     // Weak policies have a correct sample among this many.
     let more = ["--set", "eval.samples=128", "--set", "task.held_out=32"];
     let text = done(&[&["paper", "table-2", "--out", &out][..], &tiny(), &more].concat());

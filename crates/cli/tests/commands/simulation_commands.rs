@@ -211,12 +211,25 @@ fn bad_simulations_end_with_two() {
     let out = out.to_str().unwrap();
     let with =
         |set: &str, message: &str| refused(&["simulate", &config, "--out", out, "--set", set], message);
-    with("correct=3001", "correct: found 3001");
-    with("group_sizes=0", "group_sizes");
-    with("group_sizes=[0]", "group_size: found 0");
-    with("lr=nan", "lr: found NaN");
-    with("gammas=[-1.0]", "gamma: found -1");
-    with("rate=1", "unknown key `rate`");
+    for (set, message) in [
+        ("correct=3001", "correct: found 3001"),
+        ("group_sizes=0", "group_sizes"),
+        ("group_sizes=0,2", "group_size: found 0"),
+        ("group_sizes=[]", "group_sizes: found an empty list"),
+        ("lr=nan", "lr: found NaN"),
+        ("lr=fast", "lr"),
+        ("lr", "wanted key=value"),
+        ("gammas=nan", "gammas"),
+        ("gammas=[-1.0]", "gamma: found -1"),
+        ("seeds=[1,1]", "seeds: found a value twice"),
+        ("seeds=-1", "seeds"),
+        ("steps=0", "steps: found 0"),
+        ("record_every=0", "record_every: found 0"),
+        ("surrogate=log", "surrogate"),
+        ("rate=1", "unknown key `rate`"),
+    ] {
+        with(set, message);
+    }
     assert!(!Path::new(out).exists(), "nothing is written for a configuration that is refused");
     refused(&["simulate", "missing.toml"], "missing.toml");
     fgrpo(&["simulate", &config, "--out", out]).assert().success();
@@ -254,13 +267,22 @@ fn finished_sweeps_are_drawn_beside_each_other() {
 }
 
 #[test]
-fn dry_run_prints_the_resolved_configuration() {
+fn dry_run_prints_the_resolved_configuration_which_reads_back_as_itself() {
     let folder = tempfile::tempdir().unwrap();
     let config = small(folder.path());
-    let run = fgrpo(&["simulate", &config, "--dry-run", "--set", "lr=1e-3"]).assert().success();
-    let text = String::from_utf8_lossy(&run.get_output().stdout).into_owned();
+    let set = ["lr=3e-3", "surrogate=probability", "group_sizes=2,4", "optimizer=\"sgd\""];
+    let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
+    let printed = |args: &[&str]| {
+        let run = fgrpo(&["simulate", "--dry-run"]).args(args).assert().success();
+        String::from_utf8_lossy(&run.get_output().stdout).into_owned()
+    };
+    let text = printed(&[&[config.as_str()], &set[..]].concat());
     let table: toml::Table = text.parse().unwrap();
-    assert_eq!(table["lr"].as_float(), Some(1e-3));
-    assert_eq!(table["optimizer"].as_str(), Some("adamw"));
-    assert_eq!(table["seeds"].as_array().unwrap().len(), 2);
+    assert_eq!((table["lr"].as_float(), table["optimizer"].as_str()), (Some(3e-3), Some("sgd")));
+    assert_eq!(table["record_every"].as_integer(), Some(10));
+    for key in ["seeds", "group_sizes"] {
+        assert_eq!(table[key].as_array().unwrap().len(), 2, "{key}");
+    }
+    std::fs::write(&config, &text).unwrap();
+    assert_eq!(printed(&[&config]), text);
 }

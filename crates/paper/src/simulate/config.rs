@@ -137,12 +137,6 @@ fn seeds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Erro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fgrpo_core::sim::Optimizer;
-
-    fn refuse(text: &str, overrides: &[&str]) -> String {
-        let overrides: Vec<String> = overrides.iter().map(|s| (*s).to_owned()).collect();
-        format!("{:#}", Config::parse(text, &overrides).unwrap_err())
-    }
 
     #[test]
     fn the_configuration_in_the_repository_is_the_default() {
@@ -158,39 +152,5 @@ mod tests {
         let setup = Setup { lr: 1e-3, ..Setup::default() };
         let wanted = Config { setup, steps: 50_000, record_every: found.record_every, ..Config::default() };
         assert_eq!(found, wanted);
-    }
-
-    #[test]
-    fn a_resolved_configuration_reads_back_as_itself() {
-        let set: Vec<String> =
-            ["lr=3e-3", "surrogate=probability", "group_sizes=2,4", "seeds=[7]", "optimizer=\"sgd\""]
-                .map(str::to_owned)
-                .to_vec();
-        let config = Config::parse("steps = 5", &set).unwrap();
-        assert_eq!((config.setup.lr, config.steps, config.setup.optimizer), (3e-3, 5, Optimizer::Sgd));
-        assert_eq!(
-            (config.group_sizes.as_slice(), config.seeds.as_slice()),
-            ([2, 4].as_slice(), [7].as_slice())
-        );
-        assert_eq!(Config::parse(&config.to_toml(), &[]).unwrap(), config);
-        assert_eq!(Config::parse("seeds = 3", &[]).unwrap().seeds, [0, 1, 2]);
-    }
-
-    #[test]
-    fn mistakes_are_named() {
-        assert!(refuse("learning_rate = 1", &[]).contains("learning_rate"));
-        assert!(refuse("lr = nan", &[]).contains("lr: found NaN"));
-        assert!(refuse("", &["correct=128001"]).contains("correct: found 128001"));
-        assert!(refuse("", &["group_sizes=0,2"]).contains("group_size: found 0"));
-        assert!(refuse("", &["group_sizes=[]"]).contains("group_sizes: found an empty list"));
-        assert!(refuse("", &["gammas=nan"]).contains("gammas"));
-        assert!(refuse("", &["gammas=[-1]"]).contains("gamma: found -1"));
-        assert!(refuse("", &["seeds=[1,1]"]).contains("seeds: found a value twice"));
-        assert!(refuse("", &["steps=0"]).contains("steps: found 0"));
-        assert!(refuse("", &["record_every=0"]).contains("record_every: found 0"));
-        assert!(refuse("", &["surrogate=log"]).contains("surrogate"));
-        assert!(refuse("", &["lr"]).contains("wanted key=value"));
-        assert!(refuse("", &["lr=fast"]).contains("lr"));
-        assert!(refuse("seeds = -1", &[]).contains("seeds"));
     }
 }

@@ -1,5 +1,6 @@
 //! The simulation's three panels and its tail-miss curve.
 
+use super::Sweep;
 use super::config::Config;
 use super::finals::{Final, Spread};
 use super::folder::Line;
@@ -9,7 +10,7 @@ use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::figure::{
     Axis, Colour, Curve, Figure, Key, Legend, PALETTE, Panel, Scale, Zone, ordered_colour,
 };
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Curves by step are drawn for at most this many group sizes.
 const SHOWN: usize = 7;
@@ -69,16 +70,10 @@ fn curves_by_step(config: &Config, lines: &[Line], value: fn(&Line) -> f64) -> V
 }
 
 fn spread_curve(name: Option<String>, points: &[(f64, Spread)], colour: Colour, dashed: bool) -> Curve {
-    Curve {
-        name,
-        dashed,
-        // Every metric drawn lies in [0, 1].
-        band: points
-            .iter()
-            .map(|(_, s)| ((s.mean - s.deviation).max(0.0), (s.mean + s.deviation).min(1.0)))
-            .collect(),
-        ..Curve::new("", colour, points.iter().map(|(x, s)| (*x, s.mean)).collect())
-    }
+    // Every metric drawn lies in [0, 1].
+    let band = |s: &Spread| ((s.mean - s.deviation).max(0.0), (s.mean + s.deviation).min(1.0));
+    let band = points.iter().map(|(_, s)| band(s)).collect();
+    Curve { name, dashed, band, ..Curve::new("", colour, points.iter().map(|(x, s)| (*x, s.mean)).collect()) }
 }
 
 fn axis_of_group_sizes(config: &Config) -> Axis {
@@ -120,12 +115,12 @@ fn by_group_size(config: &Config, finals: &[Final]) -> Panel {
     }
 }
 
-/// Final values of several sweeps by group size, one colour each, named after their folders.
-pub(super) fn beside(sweeps: &[(&Path, &[Final], &Config)]) -> Figure {
-    let widest = sweeps.iter().max_by_key(|s| s.2.group_sizes.iter().max()).map(|s| s.2);
+/// The final values of several sweeps by group size, one colour each, named after their folders.
+pub fn beside(sweeps: &[(PathBuf, Sweep)]) -> Figure {
+    let widest = sweeps.iter().map(|s| &s.1.config).max_by_key(|config| config.group_sizes.iter().max());
     let panel = |title: &str, label: &str, value: fn(&Final) -> Spread, named: bool| {
         let mut curves = Vec::new();
-        for (i, (path, finals, config)) in sweeps.iter().enumerate() {
+        for (i, (path, Sweep { config, finals, .. })) in sweeps.iter().enumerate() {
             let name = path.file_name().unwrap_or(path.as_os_str()).display().to_string();
             let (name, colour) = (named.then_some(name), PALETTE[i % PALETTE.len()]);
             curves.extend(curves_by_size(config, finals, value, name, colour));
@@ -166,16 +161,9 @@ fn concentration_zone(config: &Config, finals: &[Final]) -> Option<Zone> {
     })
 }
 
-/// What the theory says of one of the sweep's group sizes.
-pub(super) struct TailMiss {
-    pub(super) n: u64,
-    pub(super) active: f64,
-    pub(super) tail_miss: f64,
-}
-
 /// Tail-miss probability of one correct action that is no anchor, under the start policy, on the sweep's
-/// axis of group sizes: the figure, and the values for the sweep's sizes.
-pub(super) fn tail_miss(config: &Config) -> anyhow::Result<(Figure, Vec<TailMiss>)> {
+/// axis of group sizes: the figure, and its values at the sweep's sizes as CSV.
+pub(super) fn tail_miss(config: &Config) -> anyhow::Result<(Figure, String)> {
     let start = config.setup.start();
     let (mu, tau) = (start.q_pos.min(1.0), start.correct.min(start.q_pos));
     let mut figure = tail_miss_curve(mu, tau)?;
@@ -187,11 +175,12 @@ pub(super) fn tail_miss(config: &Config) -> anyhow::Result<(Figure, Vec<TailMiss
         curve.points.retain(|p| (from..=to).contains(&p.0));
         curve.star = curve.star.filter(|p| (from..=to).contains(&p.0));
     }
-    let rows = config.group_sizes.iter().map(|&n| {
+    let mut values = "n,active,tail_miss\n".to_owned();
+    for &n in &config.group_sizes {
         let active = active_probability(mu, n).or_bad_input()?;
-        Ok(TailMiss { n, active, tail_miss: tail_miss_probability(mu, tau, n).or_bad_input()? })
-    });
-    Ok((figure, rows.collect::<anyhow::Result<_>>()?))
+        values += &format!("{n},{active},{}\n", tail_miss_probability(mu, tau, n).or_bad_input()?);
+    }
+    Ok((figure, values))
 }
 
 #[cfg(test)]
@@ -219,19 +208,5 @@ mod tests {
         assert!(concentration_zone(&config, &finals(&[1.0, 0.9])).is_none());
         let open = concentration_zone(&config, &finals(&[0.1, 0.9])).unwrap();
         assert_eq!(open.names, ["", "II", "III"]);
-    }
-
-    #[test]
-    fn the_figure_names_its_panels_and_regimes() {
-        let config =
-            Config::parse("group_sizes = [2, 4, 8]\ngammas = [0.0]\nsteps = 1\nseeds = [0]", &[]).unwrap();
-        let line = |n, step| Line { n, gamma: 0.0, seed: 0, step, q_pos: 0.7, retained: 0.9, entropy: 1.0 };
-        let lines: Vec<Line> = [2, 4, 8].iter().flat_map(|&n| [line(n, 0), line(n, 1)]).collect();
-        let drawn = panels(&config, &lines, &finals(&[0.9, 0.2, 0.9])).panels;
-        let titles: Vec<&str> = drawn.iter().map(|p| p.title.as_str()).collect();
-        let wanted = ["(a) Total correct mass", "(b) Retained positive mass", "(c) After 1 steps"];
-        assert_eq!(titles, wanted);
-        assert_eq!(drawn[2].zone.as_ref().unwrap().names[1], "II");
-        assert!(drawn[0].curves.iter().any(|c| c.name.as_deref() == Some("N = 8")));
     }
 }

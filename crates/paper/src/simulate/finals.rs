@@ -67,15 +67,3 @@ pub(super) fn final_values(config: &Config, lines: &[Line]) -> Vec<Final> {
     }
     finals
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spread_is_the_sample_deviation() {
-        let found = Spread::of(&[1.0, 2.0, 3.0, 6.0]);
-        assert_eq!((found.mean, found.deviation), (3.0, (14.0f64 / 3.0).sqrt()));
-        assert_eq!(Spread::of(&[5.0]), Spread { mean: 5.0, deviation: 0.0, seeds: 1 });
-    }
-}

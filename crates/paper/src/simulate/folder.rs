@@ -7,7 +7,7 @@ use super::config::Config;
 use anyhow::Context;
 use fgrpo_core::sim::Metrics;
 use fgrpo_eval::io::files::{lock, stray_file, write_whole};
-use fgrpo_eval::io::lines::to_bytes;
+use fgrpo_eval::io::lines::{self, to_bytes};
 use fgrpo_train::run::folder::differences;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,44 +23,36 @@ pub(super) struct Run {
     pub(super) seed: u64,
 }
 
-/// A recorded step of a run.
+/// A recorded step of a run: the policy after `step` steps.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Line {
-    /// Group size.
-    pub n: u64,
-    /// Focal exponent.
-    pub gamma: f64,
-    /// Seed.
-    pub seed: u64,
-    /// Steps taken.
-    pub step: u64,
-    /// Total correct mass.
-    pub q_pos: f64,
-    /// Retained positive mass.
-    pub retained: f64,
-    /// Entropy in nats.
-    pub entropy: f64,
+pub(crate) struct Line {
+    pub(crate) n: u64,
+    pub(crate) gamma: f64,
+    pub(crate) seed: u64,
+    pub(crate) step: u64,
+    pub(crate) q_pos: f64,
+    pub(crate) retained: f64,
+    pub(crate) entropy: f64,
 }
 
 impl Line {
-    /// First line of a CSV file of lines.
-    pub const HEADER: &str = "n,gamma,seed,step,q_pos,retained,entropy";
-
     pub(super) fn of(run: Run, step: u64, m: Metrics) -> Self {
         let Run { n, gamma, seed } = run;
         Self { n, gamma, seed, step, q_pos: m.q_pos, retained: m.retained, entropy: m.entropy }
-    }
-
-    /// The line of a CSV file.
-    pub fn csv(&self) -> String {
-        let Self { n, gamma, seed, step, q_pos, retained, entropy } = self;
-        format!("{n},{gamma},{seed},{step},{q_pos},{retained},{entropy}")
     }
 
     /// Sorts by group size, gamma, seed and step; gammas are not negative.
     fn key(&self) -> (u64, u64, u64, u64) {
         (self.n, self.gamma.to_bits(), self.seed, self.step)
     }
+}
+
+/// Lines as a CSV file.
+pub(super) fn csv<'a>(lines: impl Iterator<Item = &'a Line>) -> String {
+    lines.fold("n,gamma,seed,step,q_pos,retained,entropy\n".to_owned(), |text, l| {
+        let Line { n, gamma, seed, step, q_pos, retained, entropy } = l;
+        text + &format!("{n},{gamma},{seed},{step},{q_pos},{retained},{entropy}\n")
+    })
 }
 
 /// An open folder, locked against other processes.
@@ -151,21 +143,15 @@ pub(super) fn read(path: &Path) -> anyhow::Result<(Config, Vec<Line>)> {
 /// The lines of whole runs of `config`. Runs that are torn, partial or spoiled by a power cut are dropped and simulated
 /// again.
 fn complete_runs(path: &Path, config: &Config) -> anyhow::Result<Vec<Line>> {
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
-    };
     let mut runs: BTreeMap<_, Vec<Line>> = BTreeMap::new();
     let mut unreadable = Vec::new();
-    for (i, line) in bytes.split_inclusive(|&b| b == b'\n').enumerate() {
-        match serde_json::from_slice::<Line>(line) {
-            // The last one may be torn.
-            _ if !line.ends_with(b"\n") => {}
+    lines::complete(path, |line| {
+        match serde_json::from_slice::<Line>(line.text) {
             Ok(line) => runs.entry((line.n, line.gamma.to_bits(), line.seed)).or_default().push(line),
-            Err(_) => unreadable.push(i + 1),
+            Err(_) => unreadable.push(line.number),
         }
-    }
+        Ok(())
+    })?;
     if let Some(first) = unreadable.first() {
         tracing::warn!(
             "{}: {} lines that are no recorded steps were dropped, the first is line {first}; their runs are simulated again",

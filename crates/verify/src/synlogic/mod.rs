@@ -21,7 +21,6 @@ mod game;
 pub mod generate;
 pub mod json;
 mod latin;
-mod operation;
 mod placement;
 pub mod python;
 pub mod rational;
@@ -104,12 +103,9 @@ macro_rules! tasks {
 
             /// Decodes a problem's data.
             fn rules(self, game: &game::Game) -> Result<Rules, Error> {
-                Ok(match self {
-                    $(Task::$variant => {
-                        let rules = <$rules>::parse(game)?;
-                        Box::new(move |text, mode| rules.check(text, mode))
-                    })*
-                })
+                match self {
+                    $(Task::$variant => $rules(game),)*
+                }
             }
 
             /// Its generator, if it has one.
@@ -123,77 +119,77 @@ macro_rules! tasks {
 }
 
 tasks! {
-    ArcAgi "arc_agi" external::ArcAgi:
+    ArcAgi "arc_agi" external::arc_agi:
         "Transform a grid of colours as shown. Also `arc_agi_2`.",
-    ArrowMaze "arrow_maze" fill::ArrowMaze, generate::fill::arrow_maze:
+    ArrowMaze "arrow_maze" fill::arrow_maze, generate::fill::arrow_maze:
         "Fill a grid with arrows so that rays from numbers have their length.",
-    BooleanExpressions "boolean_expressions" boxed::BooleanExpressions, generate::stories::boolean_expressions:
+    BooleanExpressions "boolean_expressions" boxed::boolean_expressions, generate::stories::boolean_expressions:
         "Name the true expressions.",
-    BuggyTables "buggy_tables" arithmetic::BuggyTables, generate::tables::buggy_tables:
+    BuggyTables "buggy_tables" arithmetic::buggy_tables, generate::tables::buggy_tables:
         "Compute from a table whose damage is described.",
-    Calcudoko "calcudoko" latin::Calcudoko, generate::latin::calcudoko:
+    Calcudoko "calcudoko" latin::calcudoko, generate::latin::calcudoko:
         "A latin square with cages.",
-    Campsite "campsite" placement::Campsite, generate::placement::campsite:
+    Campsite "campsite" placement::campsite, generate::placement::campsite:
         "Tents beside trees.",
-    Cipher "cipher" external::Cipher:
+    Cipher "cipher" external::cipher:
         "Encode or decode a text.",
-    Cryptarithm "cryptarithm" arithmetic::Cryptarithm, generate::arithmetic::cryptarithm:
+    Cryptarithm "cryptarithm" arithmetic::cryptarithm, generate::arithmetic::cryptarithm:
         "Digits for letters in an equation.",
-    DyckLanguage "dyck_language" brackets::DyckLanguage, generate::brackets::dyck_language:
+    DyckLanguage "dyck_language" brackets::dyck_language, generate::brackets::dyck_language:
         "Close all brackets.",
-    DyckLanguageErrors "dyck_language_errors" brackets::DyckErrors, generate::brackets::dyck_language_errors:
+    DyckLanguageErrors "dyck_language_errors" brackets::dyck_errors, generate::brackets::dyck_language_errors:
         "Find the first wrong bracket.",
-    DyckLanguageReasoningErrors "dyck_language_reasoning_errors" brackets::DyckReasoningErrors, generate::brackets::dyck_language_reasoning_errors:
+    DyckLanguageReasoningErrors "dyck_language_reasoning_errors" brackets::dyck_reasoning_errors, generate::brackets::dyck_language_reasoning_errors:
         "Find the wrong steps of a stack trace.",
-    Futoshiki "futoshiki" latin::Futoshiki, generate::latin::futoshiki:
+    Futoshiki "futoshiki" latin::futoshiki, generate::latin::futoshiki:
         "A latin square with signs of inequality.",
-    GameOf24 "game_of_24" arithmetic::GameOf24, generate::arithmetic::game_of_24:
+    GameOf24 "game_of_24" arithmetic::game_of_2_4, generate::arithmetic::game_of_24:
         "Make a number from numbers. In the reference's dispatch: `mathador`.",
-    GoodsExchange "goods_exchange" stories::GoodsExchange, generate::stories::goods_exchange:
+    GoodsExchange "goods_exchange" stories::goods_exchange, generate::stories::goods_exchange:
         "Who owns what after some exchanges.",
-    GpqaDiamond "gpqa_diamond" boxed::Gpqa:
+    GpqaDiamond "gpqa_diamond" boxed::gpqa:
         "Multiple choice, by the reference's loose comparison. Not one of the 35.",
-    Kukurasu "kukurasu" placement::Kukurasu, generate::placement::kukurasu:
+    Kukurasu "kukurasu" placement::kukurasu, generate::placement::kukurasu:
         "Ones with weights.",
-    MathPath "math_path" arithmetic::MathPath, generate::arithmetic::math_path:
+    MathPath "math_path" arithmetic::math_path, generate::arithmetic::math_path:
         "Restore the digits of an equation.",
-    Minesweeper "minesweeper" placement::Minesweeper, generate::placement::minesweeper:
+    Minesweeper "minesweeper" placement::minesweeper, generate::placement::minesweeper:
         "Name the cells that must be mines.",
-    Norinori "norinori" placement::Norinori, generate::regions::norinori:
+    Norinori "norinori" placement::norinori, generate::regions::norinori:
         "Dominoes, two cells of each region.",
-    NumberWall "number_wall" fill::NumberWall, generate::fill::number_wall:
+    NumberWall "number_wall" fill::number_wall, generate::fill::number_wall:
         "Islands of a number's size between walls.",
-    Numbrix "numbrix" fill::Numbrix, generate::fill::numbrix:
+    Numbrix "numbrix" fill::numbrix, generate::fill::numbrix:
         "A path of consecutive numbers.",
-    ObjectCounting "object_counting" boxed::Count, generate::stories::object_counting:
+    ObjectCounting "object_counting" boxed::count, generate::stories::object_counting:
         "Count things told of in a story.",
-    ObjectProperties "object_properties" boxed::Count, generate::stories::object_properties:
+    ObjectProperties "object_properties" boxed::count, generate::stories::object_properties:
         "Count things by their properties after changes.",
-    Operation "operation" operation::Operation, generate::arithmetic::operation:
+    Operation "operation" arithmetic::operation, generate::arithmetic::operation:
         "Evaluate an expression with newly defined operators.",
-    SkyscraperPuzzle "skyscraper_puzzle" latin::Skyscraper, generate::latin::skyscraper_puzzle:
+    SkyscraperPuzzle "skyscraper_puzzle" latin::skyscraper, generate::latin::skyscraper_puzzle:
         "A latin square with numbers of buildings seen.",
-    SpaceReasoning "space_reasoning" boxed::SpaceReasoning, generate::space::space_reasoning:
+    SpaceReasoning "space_reasoning" boxed::space_reasoning, generate::space::space_reasoning:
         "Follow a walk on a map.",
-    SpaceReasoningTree "space_reasoning_tree" boxed::SpaceReasoningTree, generate::space::space_reasoning_tree:
+    SpaceReasoningTree "space_reasoning_tree" boxed::space_reasoning_tree, generate::space::space_reasoning_tree:
         "Relations in a tree.",
-    StarPlacementPuzzle "star_placement_puzzle" placement::StarPlacement, generate::regions::star_placement_puzzle:
+    StarPlacementPuzzle "star_placement_puzzle" placement::star_placement, generate::regions::star_placement_puzzle:
         "Stars in rows, columns and regions.",
-    Sudoku "sudoku" latin::Sudoku, generate::latin::sudoku:
+    Sudoku "sudoku" latin::sudoku, generate::latin::sudoku:
         "Sudoku.",
-    Survo "survo" fill::Survo, generate::fill::survo:
+    Survo "survo" fill::survo, generate::fill::survo:
         "A matrix with row and column sums.",
-    TimeSequence "time_sequence" stories::TimeSequence, generate::tables::time_sequence:
+    TimeSequence "time_sequence" stories::time_sequence, generate::tables::time_sequence:
         "The longest common meeting.",
-    WebOfLies "web_of_lies" stories::WebOfLies, generate::stories::web_of_lies:
+    WebOfLies "web_of_lies" stories::web_of_lies, generate::stories::web_of_lies:
         "Who tells the truth.",
-    WordSorting "word_sorting" boxed::WordSorting, generate::sorting::word_sorting:
+    WordSorting "word_sorting" boxed::word_sorting, generate::sorting::word_sorting:
         "Sort words by an unusual alphabet.",
-    WordSortingMistake "word_sorting_mistake" boxed::WordSortingMistake, generate::sorting::word_sorting_mistake:
+    WordSortingMistake "word_sorting_mistake" boxed::word_sorting_mistake, generate::sorting::word_sorting_mistake:
         "Find the wrong step of a sort.",
-    Wordscapes "wordscapes" stories::Wordscapes, generate::words::wordscapes:
+    Wordscapes "wordscapes" stories::wordscapes, generate::words::wordscapes:
         "Words crossing on a grid.",
-    ZebraPuzzle "zebra_puzzle" external::ZebraPuzzle:
+    ZebraPuzzle "zebra_puzzle" external::zebra_puzzle:
         "Who owns the zebra.",
 }
 
@@ -272,6 +268,11 @@ pub fn check(task: &str, game_data_str: &str, response: &str, options: &Options)
 
 /// The outcome of a check; also an error if the check ends early.
 type Checked = Result<Outcome, Outcome>;
+
+/// The outcome of a comparison with the stored answer.
+const fn exact(same: bool) -> Outcome {
+    if same { correct("exact") } else { wrong("mismatch") }
+}
 
 const fn correct(reason: &'static str) -> Outcome {
     Outcome::new(Verdict::Correct, reason)

@@ -89,16 +89,14 @@ impl Arguments<'_> {
         })
     }
 
-    /// A list of keywords; a single string is the list of its characters, as in Python iteration.
-    pub(super) fn keywords(&self, name: &'static str) -> Result<Vec<String>, Error> {
-        let wanted = "a list of texts";
-        match self.get(name) {
-            Some(Value::String(text)) => Ok(text.chars().map(String::from).collect()),
-            Some(Value::Array(list)) => list
-                .iter()
-                .map(|v| v.as_str().map(str::to_owned).ok_or_else(|| self.error(name, wanted)))
-                .collect(),
-            _ => Err(self.error(name, wanted)),
-        }
+    /// Keywords as patterns between two others; a single string is the list of its characters, as in Python iteration.
+    pub(super) fn patterns(&self, name: &'static str, edge: &str) -> Result<Vec<Pattern>, Error> {
+        let keywords: Option<Vec<String>> = match self.get(name) {
+            Some(Value::String(text)) => Some(text.chars().map(String::from).collect()),
+            Some(Value::Array(list)) => list.iter().map(|v| v.as_str().map(str::to_owned)).collect(),
+            _ => None,
+        };
+        let keywords = keywords.ok_or_else(|| self.error(name, "a list of texts"))?;
+        keywords.iter().map(|keyword| self.pattern(&format!("{edge}{keyword}{edge}"), true)).collect()
     }
 }

@@ -99,19 +99,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
             (pattern(r"\\[,;:! ]|\\q?quad\b|~|\s+"), " "),
         ]
     });
-    const AROUND: [(&str, &str); 11] = [
-        ("$", "$"),
-        ("\\(", "\\)"),
-        ("\\[", "\\]"),
-        ("**", "**"),
-        ("*", "*"),
-        ("__", "__"),
-        ("_", "_"),
-        ("`", "`"),
-        ("\"", "\""),
-        ("'", "'"),
-        ("“", "”"),
-    ];
+    const AROUND: &str = r#"$ $   \( \)   \[ \]   ** **   * *   __ __   _ _   ` `   " "   ' '   “ ”"#;
     if text.len() > LONGEST {
         return Cow::Borrowed(text);
     }
@@ -129,7 +117,8 @@ pub fn plain(text: &str) -> Cow<'_, str> {
         {
             next = inside.as_str().to_owned();
         }
-        for (open, close) in AROUND {
+        let mut marks = AROUND.split_whitespace();
+        while let (Some(open), Some(close)) = (marks.next(), marks.next()) {
             if let Some(inside) = next.strip_prefix(open).and_then(|t| t.strip_suffix(close))
                 && !inside.contains(open)
                 && !inside.contains(close)

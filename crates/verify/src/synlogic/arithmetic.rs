@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 /// Numbers to combine into a result.
 /// Quirk: in parity mode the value is not compared with the target; any expression that has a value passes.
-pub(crate) fn game_of_2_4(game: &Game) -> Result<Rules, Error> {
+pub(crate) fn game_of_24(game: &Game) -> Result<Rules, Error> {
     let numbers = game.list("numbers", "a list of whole numbers", |v| Some(v.as_i64()?.to_string()))?;
     let operators = game.list("operators", "a list of operators", super::game::cell)?;
     let result = python::whole(game.field("result")?).map(RBig::from);

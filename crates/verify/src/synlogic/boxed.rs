@@ -38,7 +38,10 @@ fn letters(text: &str) -> BTreeSet<char> {
     text.chars().filter(char::is_ascii_alphabetic).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// An integer (object_counting, object_properties).
+pub(crate) use count as object_counting;
+pub(crate) use count as object_properties;
+
+/// An integer.
 pub(crate) fn count(game: &Game) -> Result<Rules, Error> {
     let wanted = game::int(&game.answer).ok_or_else(|| game.error("answer", "a whole number"))?;
     Ok(Box::new(move |text, mode| {
@@ -115,7 +118,7 @@ pub(crate) fn word_sorting_mistake(game: &Game) -> Result<Rules, Error> {
 }
 
 /// The letter of an option, or its content.
-pub(crate) fn gpqa(game: &Game) -> Result<Rules, Error> {
+pub(crate) fn gpqa_diamond(game: &Game) -> Result<Rules, Error> {
     let wanted = strip(&game.answer_text()?).to_lowercase();
     Ok(Box::new(move |text, mode| {
         let lower = strip(text).to_lowercase();

@@ -43,7 +43,7 @@ fn unescaped(text: &str) -> String {
 
 /// The position of the first error, -1 for none.
 /// Quirk: in parity mode a text with "valid" or "correct" anywhere, so also "invalid", means -1.
-pub(crate) fn dyck_errors(game: &Game) -> Result<Rules, Error> {
+pub(crate) fn dyck_language_errors(game: &Game) -> Result<Rules, Error> {
     let wanted = if game.field("is_valid")?.truthy() {
         None
     } else {
@@ -86,7 +86,7 @@ const NO_ERRORS: [&str; 7] =
 /// The numbers of the wrong steps.
 /// Quirk: in parity mode only digits and commas are kept, so `[1, 2]` and `1a2,3` are read too (the latter as 12 and 3),
 /// and any text without digits says that there is no error.
-pub(crate) fn dyck_reasoning_errors(game: &Game) -> Result<Rules, Error> {
+pub(crate) fn dyck_language_reasoning_errors(game: &Game) -> Result<Rules, Error> {
     let indices = game.list("error_indices", "a list of whole numbers", |v| match v {
         Value::Int(n) => Some(n.clone()),
         _ => None,

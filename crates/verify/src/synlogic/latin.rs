@@ -282,7 +282,7 @@ pub(super) fn visible(heights: impl IntoIterator<Item = i64>) -> i64 {
 
 /// The number of visible buildings from each side.
 /// Quirk: in parity mode the first code block counts, in strict mode the last grid.
-pub(crate) fn skyscraper(game: &Game) -> Result<Rules, Error> {
+pub(crate) fn skyscraper_puzzle(game: &Game) -> Result<Rules, Error> {
     let n = game.size("n")?;
     let side = |field: &'static str| {
         let clues = game.ints(field)?;

@@ -255,7 +255,7 @@ fn lenient_dominoes(text: &str) -> Option<Vec<[(i64, i64); 2]>> {
 /// Stars in rows, columns and regions.
 /// Quirk: in parity mode the first code block counts, region names in the answer are ignored and a cell may be
 /// named twice; in strict mode the last block counts and each cell must lie in the region it is listed under.
-pub(crate) fn star_placement(game: &Game) -> Result<Rules, Error> {
+pub(crate) fn star_placement_puzzle(game: &Game) -> Result<Rules, Error> {
     let n = game.size("n")?;
     let regions =
         game.square("region_grid", |v| matches!(v, Value::Str(_) | Value::Int(_)).then(|| v.clone()))?;

@@ -40,6 +40,7 @@ pub(super) struct Answer {
 
 const EXACTLY_EQUAL: Answer = Answer { equal: true, evidence: Evidence::Exact };
 const EXACTLY_DIFFERENT: Answer = Answer { equal: false, evidence: Evidence::Exact };
+const SURELY_DIFFERENT: Answer = Answer { equal: false, evidence: Evidence::Certified };
 
 type Compared = Result<Answer, Exhausted>;
 

@@ -381,10 +381,7 @@ impl Reading {
     }
 
     fn option(self) -> Option<char> {
-        match self {
-            Self::Letter(option) | Self::Content(option) => Some(option),
-            _ => None,
-        }
+        if let Self::Letter(option) | Self::Content(option) = self { Some(option) } else { None }
     }
 }
 

@@ -91,10 +91,7 @@ const TABLE: [(&str, &[Needs], Follows); 58] = [
     }),
     ("count:punctuation", &[], |text, _| {
         let marks = ["?!", "!?", "‽"];
-        let rest = match text.contains("?!") {
-            true => text.replacen("?!", "", 1),
-            false => text.replacen("!?", "", 1),
-        };
+        let rest = if text.contains("?!") { text.replacen("?!", "", 1) } else { text.replacen("!?", "", 1) };
         marks.iter().any(|mark| text.contains(mark)) && ".,!?;:".chars().all(|mark| rest.contains(mark))
     }),
     ("count:pronouns", &[Number("N")], |text, given| {

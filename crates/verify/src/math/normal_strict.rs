@@ -16,20 +16,14 @@ use crate::python_text::regex;
 
 /// Commands without effect on the value, by the number of groups that follow them and go too. Some wrap a group, which
 /// stays.
-const DROPPED: [&[&str]; 3] = [
-    &[
-        "left", "right", "middle", "big", "Big", "bigg", "Bigg", "bigl", "bigr", "bigm", "Bigl", "Bigr",
-        "Bigm", "biggl", "biggr", "Biggl", "Biggr", "displaystyle", "textstyle", "scriptstyle", "tiny",
-        "small", "normalsize", "large", "Large", "LARGE", "huge", "Huge", "bf", "bfseries", "rm", "it",
-        "limits", "nolimits", "centering", "noindent", "nonumber", "notag", "strut", "hfill", "thinspace",
-        "enspace", "boxed", "fbox", "framebox", "underline", "uline", "ensuremath", "boldsymbol", "bm",
-        "pmb", "bold", "mathsf", "mathtt", "mathnormal", "emph", "mathstrut", "therefore",
-    ],
-    &[
-        "color", "hspace", "vspace", "phantom", "hphantom", "vphantom", "label", "tag", "textcolor",
-        "colorbox",
-    ],
-    &["fcolorbox"],
+const DROPPED: [&str; 3] = [
+    "left right middle big Big bigg Bigg bigl bigr bigm Bigl Bigr Bigm biggl biggr Biggl Biggr \
+     displaystyle textstyle scriptstyle tiny small normalsize large Large LARGE huge Huge bf bfseries rm \
+     it limits nolimits centering noindent nonumber notag strut hfill thinspace enspace boxed fbox \
+     framebox underline uline ensuremath boldsymbol bm pmb bold mathsf mathtt mathnormal emph mathstrut \
+     therefore",
+    "color hspace vspace phantom hphantom vphantom label tag textcolor colorbox",
+    "fcolorbox",
 ];
 
 /// Commands whose group is text.
@@ -595,7 +589,7 @@ impl Writer {
             self.separator(after);
             return after;
         }
-        if let Some(groups) = DROPPED.iter().position(|names| names.contains(&name)) {
+        if let Some(groups) = DROPPED.iter().position(|names| names.split(' ').any(|known| known == name)) {
             let mut after = after;
             if matches!(name, "left" | "right") {
                 after = after.trim_start().strip_prefix('.').unwrap_or(after);

@@ -319,8 +319,5 @@ fn lenient_stars(text: &str) -> Result<Vec<(Value, Value)>, Outcome> {
 
 /// The values that a loop over cells accepts.
 fn sequence(v: &Value) -> Option<&[Value]> {
-    match v {
-        Value::List(v) | Value::Tuple(v) | Value::Set(v) => Some(v),
-        _ => None,
-    }
+    if let Value::List(v) | Value::Tuple(v) | Value::Set(v) = v { Some(v) } else { None }
 }

@@ -296,18 +296,12 @@ pub(super) fn root(radicand: Expr, index: Option<Expr>) -> Expr {
 }
 
 pub(super) fn raised(value: Expr, power: Option<Expr>) -> Expr {
-    match power {
-        Some(power) => Expr::pow(value, power),
-        None => value,
-    }
+    if let Some(power) = power { Expr::pow(value, power) } else { value }
 }
 
 fn binomial(upper: Expr, lower: Expr) -> Expr {
     let call = Expr::Call(Function::Binomial, vec![upper, lower]);
-    match exact::rational(&call, &mut Fuel::new()) {
-        Ok(Some(value)) => Expr::Number(value),
-        _ => call,
-    }
+    if let Ok(Some(value)) = exact::rational(&call, &mut Fuel::new()) { Expr::Number(value) } else { call }
 }
 
 pub(super) fn inverse(function: Function) -> Option<Function> {

@@ -1,8 +1,34 @@
-//! The arguments of an instruction, as its checks take them.
+//! The arguments of an instruction and the response, as checks take them.
 
 use super::Error;
-use super::pattern::Pattern;
+use super::pattern::{Pattern, PatternError};
 use serde_json::{Map, Value};
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+/// Whether a response that is not blank follows an instruction.
+pub(super) type Check = Arc<dyn Fn(&Response<'_>) -> Result<bool, PatternError> + Send + Sync>;
+
+/// A response in the forms that the checks need, each computed once on first use.
+pub(super) struct Response<'a> {
+    pub(super) text: &'a str,
+    chars: OnceCell<Vec<char>>,
+    lower: OnceCell<String>,
+}
+
+impl<'a> Response<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { text, chars: OnceCell::new(), lower: OnceCell::new() }
+    }
+
+    pub(super) fn chars(&self) -> &[char] {
+        self.chars.get_or_init(|| self.text.chars().collect())
+    }
+
+    pub(super) fn lower(&self) -> &str {
+        self.lower.get_or_init(|| self.text.to_lowercase())
+    }
+}
 
 /// `less than` or `at least` a threshold.
 #[derive(Debug, Clone, Copy, PartialEq)]

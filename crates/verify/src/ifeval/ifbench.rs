@@ -4,9 +4,8 @@
 //! frequent verbs here) and the number of syllables (a dictionary there, spelling alone here). An argument that the reference would draw at random, and
 //! one on which it would fail, refuses the problem. A response on which it would raise an exception doesn't follow the constraint.
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, Check};
 use super::characters::{is_lower, is_upper, is_word};
-use super::instruction::Check;
 use super::pattern::Pattern;
 use super::{Error, punkt, treebank};
 use crate::python_text::{decimal, is_digit, is_space, regex, strip, words as split};

@@ -1,38 +1,13 @@
 //! IFEval's 25 instruction types: their arguments and their checks.
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, Check};
 use super::characters::{is_lower, is_upper};
 use super::pattern::{Pattern, PatternError};
 use super::{Error, ifbench, language, punkt, treebank};
 use crate::python_text::{is_space, regex, strip};
 use crate::synlogic::json;
 use serde_json::{Map, Value};
-use std::cell::OnceCell;
 use std::sync::Arc;
-
-/// A response in the forms that the checks need, each computed once on first use.
-pub(super) struct Response<'a> {
-    pub(super) text: &'a str,
-    chars: OnceCell<Vec<char>>,
-    lower: OnceCell<String>,
-}
-
-impl<'a> Response<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
-        Self { text, chars: OnceCell::new(), lower: OnceCell::new() }
-    }
-
-    fn chars(&self) -> &[char] {
-        self.chars.get_or_init(|| self.text.chars().collect())
-    }
-
-    fn lower(&self) -> &str {
-        self.lower.get_or_init(|| self.text.to_lowercase())
-    }
-}
-
-/// Whether a response that is not blank follows an instruction.
-pub(super) type Check = Arc<dyn Fn(&Response<'_>) -> Result<bool, PatternError> + Send + Sync>;
 
 /// Parses one instruction.
 pub(super) fn parse(id: &str, given: &Map<String, Value>) -> Result<Check, Error> {

@@ -16,7 +16,7 @@ mod treebank;
 
 use crate::python_text::strip;
 use crate::verdict::{Outcome, Verdict};
-use instruction::{Check, Response};
+use arguments::{Check, Response};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;

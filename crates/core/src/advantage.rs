@@ -654,10 +654,7 @@ fn spread(group: &Group<'_>, value: impl Fn(usize) -> f64) -> Vec<f64> {
 /// `f(R - mean)`, and exactly 0 if all rewards are equal. (The mean of equal rewards may have a rounding error, which a
 /// small `eps` would amplify.)
 fn centred(group: &Group<'_>, mean: f64, f: impl Fn(f64) -> f64) -> Vec<f64> {
-    match equal(group) {
-        true => vec![0.0; group.len()],
-        false => spread(group, |i| f(group.rewards[i] - mean)),
-    }
+    if equal(group) { vec![0.0; group.len()] } else { spread(group, |i| f(group.rewards[i] - mean)) }
 }
 
 /// Shares the credit of a group's `m` correct completions out by `v`: each advantage times `1 - share + share m v / sum v`.

@@ -93,9 +93,8 @@ impl Anchor {
 /// DAPO's soft overlong punishment (arXiv 2503.14476, equation 13), which is added to a completion's reward: 0 up to
 /// `length - cache` tokens, then linearly down to -1 at `length` tokens, and -1 above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Overlong {
     /// Tokens of a completion from which on the punishment is -1.
     pub length: usize,
@@ -318,7 +317,9 @@ fn unlikely_rewards(group: &Group<'_>, correct: &[bool], beta: f64) -> Vec<f64> 
 
 #[cfg(test)]
 mod tests {
+    use super::Shaping::{HaDw, Smoothing, Unlikely};
     use super::*;
+    use crate::advantage::Advantage::*;
     use proptest::prelude::*;
 
     const PLAIN: Credit = Credit {
@@ -347,7 +348,7 @@ mod tests {
     #[test]
     fn shaping_that_passes_the_check_gives_credit() {
         let g = group(&[1.0, 1.0, 0.0, 0.0], &[-1.0, -2.0, -1.0, -2.0]);
-        let shaping = Shaping::Unlikely { beta: 0.25 };
+        let shaping = Unlikely { beta: 0.25 };
         let all = Advantage::ALL.map(|advantage| Credit { advantage, shaping, ..PLAIN });
         let passed: Vec<&Credit> = all.iter().filter(|credit| credit.check(4).is_ok()).collect();
         passed.iter().for_each(|credit| drop(credit.assign(&g).unwrap()));
@@ -382,8 +383,7 @@ mod tests {
         let g = group(&[1.0, 1.0, 1.0, 0.0], &[-2.0, -1.0, -4.0, -3.0]);
         let correct = PLAIN.rewards.correct(&g).unwrap();
         assert_eq!(unlikely_rewards(&g, &correct, 0.25), [1.0 - 0.125, 1.0 - 0.1875, 1.0, 0.0]);
-        let shaped =
-            Credit { advantage: Advantage::DrGrpo, shaping: Shaping::Unlikely { beta: 0.25 }, ..PLAIN };
+        let shaped = Credit { advantage: DrGrpo, shaping: Unlikely { beta: 0.25 }, ..PLAIN };
         let mean = (0.875 + 0.8125 + 1.0) / 4.0;
         assert_eq!(shaped.assign(&g).unwrap().advantages, [0.875 - mean, 0.8125 - mean, 1.0 - mean, -mean]);
     }
@@ -399,11 +399,7 @@ mod tests {
     #[test]
     fn smoothing_moves_correct_and_wrong_completions_in_opposite_directions() {
         let g = group(&[1.0, 0.0], &[-2.0, -4.0]);
-        let credit = Credit {
-            advantage: Advantage::DrGrpo,
-            shaping: Shaping::Smoothing { correct: 0.05, wrong: 0.05 },
-            ..PLAIN
-        };
+        let credit = Credit { advantage: DrGrpo, shaping: Smoothing { correct: 0.05, wrong: 0.05 }, ..PLAIN };
         assert_eq!(credit.assign(&g).unwrap().advantages, [0.5 + 0.1, -0.5 - 0.2]);
     }
 
@@ -440,8 +436,7 @@ mod tests {
     #[test]
     fn overlong_punishment_moves_advantages_but_no_success_rate() {
         let g = Group { lengths: &[4, 16, 20, 4], ..group(&[1.0, 1.0, 0.0, 0.0], &[-1.0; 4]) };
-        let credit =
-            Credit { advantage: Advantage::DrGrpo, overlong: Some(OVERLONG), focal_gamma: 1.0, ..PLAIN };
+        let credit = Credit { advantage: DrGrpo, overlong: Some(OVERLONG), focal_gamma: 1.0, ..PLAIN };
         // Rewards 1, 0.5, -1, 0 with the mean 0.125; half are correct.
         let found = credit.assign(&g).unwrap();
         assert_eq!((found.success_rate, found.focal_weight), (Some(0.5), 0.5));
@@ -458,29 +453,22 @@ mod tests {
         };
         for cache in [0, 21] {
             let said = refused(Advantage::GRPO, Overlong { cache, ..OVERLONG });
-            assert!(
-                said.contains(&format!("overlong.cache: found {cache}, wanted 1 to overlong.length, 20")),
-                "{said}"
-            );
+            let wanted = format!("overlong.cache: found {cache}, wanted 1 to overlong.length, 20");
+            assert!(said.contains(&wanted), "{said}");
         }
-        for advantage in [
-            Advantage::MaxRl,
-            Advantage::Pkpo { k: 2 },
-            Advantage::Avspo { eps: 1e-4 },
-            Advantage::Gdpo { eps: 1e-4 },
-        ] {
+        for advantage in [MaxRl, Pkpo { k: 2 }, Avspo { eps: 1e-4 }, Gdpo { eps: 1e-4 }] {
             let said = refused(advantage, OVERLONG);
             assert!(said.starts_with("advantage: found "), "{said}");
         }
     }
 
-    const HA_DW: Shaping = Shaping::HaDw { scale: 1.3, eta: 0.1, window: 50, anchor: None };
+    const HA_DW: Shaping = HaDw { scale: 1.3, eta: 0.1, window: 50, anchor: None };
 
     #[test]
     fn difficulty_weighting_favours_correct_completions_of_hard_prompts_and_wrong_ones_of_easy_prompts() {
         let (hard, easy) =
             (group(&[1.0, 0.0, 0.0, 0.0], &[-1.0; 4]), group(&[1.0, 1.0, 1.0, 0.0], &[-1.0; 4]));
-        let credit = |shaping| Credit { advantage: Advantage::DrGrpo, shaping, ..PLAIN };
+        let credit = |shaping| Credit { advantage: DrGrpo, shaping, ..PLAIN };
         // Half of the batch is correct: p - anchor is -1/4 and 1/4.
         let (up, down) = (1.3 * 0.25f64.exp(), 1.3 * (-0.25f64).exp());
         let wanted = [
@@ -494,15 +482,15 @@ mod tests {
         };
         close(&credit(HA_DW).assign_batch(&[hard, easy]).unwrap());
         // An anchor that is set doesn't ask the batch.
-        let set = Shaping::HaDw { scale: 1.3, eta: 0.1, window: 50, anchor: Some(0.5) };
+        let set = HaDw { scale: 1.3, eta: 0.1, window: 50, anchor: Some(0.5) };
         close(&[credit(set).assign(&hard).unwrap(), credit(set).assign(&easy).unwrap()]);
         let graded = credit(HA_DW).assign(&group(&[1.0, 0.5], &[-1.0; 2])).unwrap_err();
         assert!(graded.to_string().contains("threshold"), "{graded}");
         for (name, shaping) in [
-            ("scale", Shaping::HaDw { scale: 0.0, eta: 0.1, window: 50, anchor: None }),
-            ("eta", Shaping::HaDw { scale: 1.0, eta: 1.5, window: 50, anchor: None }),
-            ("window", Shaping::HaDw { scale: 1.0, eta: 0.1, window: 0, anchor: None }),
-            ("anchor", Shaping::HaDw { scale: 1.0, eta: 0.1, window: 50, anchor: Some(-0.1) }),
+            ("scale", HaDw { scale: 0.0, eta: 0.1, window: 50, anchor: None }),
+            ("eta", HaDw { scale: 1.0, eta: 1.5, window: 50, anchor: None }),
+            ("window", HaDw { scale: 1.0, eta: 0.1, window: 0, anchor: None }),
+            ("anchor", HaDw { scale: 1.0, eta: 0.1, window: 50, anchor: Some(-0.1) }),
         ] {
             let error = credit(shaping).check(8).unwrap_err().to_string();
             assert!(error.starts_with(&format!("shaping.{name}: found")), "{error}");
@@ -530,16 +518,10 @@ mod tests {
 
     #[test]
     fn shaping_that_the_estimator_cannot_see_is_refused() {
-        let credit =
-            Credit { advantage: Advantage::MaxRl, shaping: Shaping::Unlikely { beta: 0.25 }, ..PLAIN };
+        let credit = Credit { advantage: MaxRl, shaping: Unlikely { beta: 0.25 }, ..PLAIN };
         assert!(credit.check(8).unwrap_err().to_string().starts_with("advantage: found max_rl"));
-        assert!(
-            Credit { focal_gamma: -0.5, ..PLAIN }
-                .check(8)
-                .unwrap_err()
-                .to_string()
-                .starts_with("focal_gamma")
-        );
+        let error = Credit { focal_gamma: -0.5, ..PLAIN }.check(8).unwrap_err();
+        assert!(error.to_string().starts_with("focal_gamma"));
         assert!(PLAIN.check(8).is_ok());
     }
 
@@ -568,7 +550,7 @@ mod tests {
             let logp: Vec<f64> = completions.iter().map(|c| -f64::from(c.1)).collect();
             let k = rotate % rewards.len();
             let turned = |v: &[f64]| { let mut v = v.to_vec(); v.rotate_left(k); v };
-            for shaping in [Shaping::None, Shaping::Unlikely { beta: 0.25 }, Shaping::Smoothing { correct: 0.05, wrong: 0.05 }, HA_DW] {
+            for shaping in [Shaping::None, Unlikely { beta: 0.25 }, Smoothing { correct: 0.05, wrong: 0.05 }, HA_DW] {
                 let credit = Credit { focal_gamma: gamma, shaping, ..PLAIN };
                 let wanted = turned(&credit.assign(&group(&rewards, &logp)).unwrap().advantages);
                 let found = credit.assign(&group(&turned(&rewards), &turned(&logp))).unwrap().advantages;

@@ -246,10 +246,7 @@ async fn result(ledger: &Ledger, number: u64) -> Option<Outcome> {
         }
         notified.await;
     }
-    match ledger.find(number) {
-        Found::Done(outcome) => Some(outcome),
-        _ => None,
-    }
+    if let Found::Done(outcome) = ledger.find(number) { Some(outcome) } else { None }
 }
 
 fn gauges(server: &Server) -> [Gauge; 3] {

@@ -419,10 +419,7 @@ impl Table {
                 json!({"sampling_session_id": sampler.id, "type": "create_sampling_session"})
             }
             Work::Create { model, user_metadata, .. } | Work::CreateFrom { model, user_metadata, .. } => {
-                let lora = match work {
-                    Work::Create { lora, .. } => Some(lora.clone()),
-                    _ => None,
-                };
+                let lora = if let Work::Create { lora, .. } = work { Some(lora.clone()) } else { None };
                 let entry = ModelEntry {
                     lora,
                     user_metadata: user_metadata.clone(),

@@ -469,10 +469,7 @@ fn choice(
     if ask.hidden {
         (tokens, logp, finish) = (Vec::new(), Vec::new(), "length");
     }
-    let name = |token: u32| match ask.named_ids {
-        true => format!("token_id:{token}"),
-        false => language.text(&[token]),
-    };
+    let name = |token: u32| if ask.named_ids { format!("token_id:{token}") } else { language.text(&[token]) };
     let list = |topk: Option<&crate::wire::TopkLogprobs>, most: usize| -> Vec<Vec<(u32, f32)>> {
         let Some(topk) = topk else { return Vec::new() };
         let pairs: Vec<(u32, f32)> = ids(&topk.token_ids).into_iter().zip(numbers(&topk.logprobs)).collect();

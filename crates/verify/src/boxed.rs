@@ -37,22 +37,15 @@ fn closed<'a>(text: &'a str, commands: &[&str]) -> Vec<(Range<usize>, &'a str)> 
     found
 }
 
-/// The position of the brace that closes the one at `open`.
-pub(crate) fn closing_brace(text: &str, open: usize) -> Option<usize> {
-    let mut depth = 0usize;
-    for (at, byte) in text.as_bytes()[open..].iter().enumerate() {
-        match byte {
-            b'{' => depth += 1,
-            b'}' => {
-                depth -= 1;
-                if depth == 0 {
-                    return Some(open + at);
-                }
-            }
-            _ => {}
-        }
-    }
-    None
+/// The position of the bracket that closes the one at `open`.
+pub(crate) fn closing(text: &str, open: usize, pair: &[u8; 2]) -> Option<usize> {
+    let mut depth = 0_usize;
+    let closes = |byte: &u8| {
+        depth += usize::from(*byte == pair[0]);
+        depth -= usize::from(*byte == pair[1]);
+        depth == 0
+    };
+    text.as_bytes()[open..].iter().position(closes).map(|at| open + at)
 }
 
 /// What stands in the last of these commands whose braces close; inside another box, the inner one.
@@ -106,19 +99,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
             (pattern(r"\\[,;:! ]|\\q?quad\b|~|\s+"), " "),
         ]
     });
-    const AROUND: [(&str, &str); 11] = [
-        ("$", "$"),
-        ("\\(", "\\)"),
-        ("\\[", "\\]"),
-        ("**", "**"),
-        ("*", "*"),
-        ("__", "__"),
-        ("_", "_"),
-        ("`", "`"),
-        ("\"", "\""),
-        ("'", "'"),
-        ("“", "”"),
-    ];
+    const AROUND: &str = r#"$ $   \( \)   \[ \]   ** **   * *   __ __   _ _   ` `   " "   ' '   “ ”"#;
     if text.len() > LONGEST {
         return Cow::Borrowed(text);
     }
@@ -132,11 +113,12 @@ pub fn plain(text: &str) -> Cow<'_, str> {
         if let Some(inside) = regex!(&format!(r"(?s)^(?:{STYLE})?\{{(.*)\}}$"))
             .captures(&next)
             .and_then(|found| found.get(1))
-            .filter(|inside| balanced(inside.as_str()))
+            .filter(|inside| closing(&next, inside.start() - 1, b"{}") == Some(inside.end()))
         {
             next = inside.as_str().to_owned();
         }
-        for (open, close) in AROUND {
+        let mut marks = AROUND.split_whitespace();
+        while let (Some(open), Some(close)) = (marks.next(), marks.next()) {
             if let Some(inside) = next.strip_prefix(open).and_then(|t| t.strip_suffix(close))
                 && !inside.contains(open)
                 && !inside.contains(close)
@@ -151,18 +133,4 @@ pub fn plain(text: &str) -> Cow<'_, str> {
         text = next.to_owned();
     }
     Cow::Owned(text)
-}
-
-/// Whether no brace of a text closes one outside it.
-fn balanced(text: &str) -> bool {
-    let mut open = 0_usize;
-    let closes = |c: char| match c {
-        '{' => {
-            open += 1;
-            true
-        }
-        '}' => open.checked_sub(1).map(|rest| open = rest).is_some(),
-        _ => true,
-    };
-    text.chars().all(closes) && open == 0
 }

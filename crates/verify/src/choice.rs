@@ -381,10 +381,7 @@ impl Reading {
     }
 
     fn option(self) -> Option<char> {
-        match self {
-            Self::Letter(option) | Self::Content(option) => Some(option),
-            _ => None,
-        }
+        if let Self::Letter(option) | Self::Content(option) = self { Some(option) } else { None }
     }
 }
 
@@ -426,65 +423,39 @@ const CALLED_CORRECT: &str = r"((?-i:(?:\b[A-Z]\b[)\]*]*\s*(?:,|/|or|and)\s*[(\[
 /// What makes a statement a supposition or a denial.
 const NO_STATEMENT: &str = r"(?:\b(?:not|never|cannot|if|whether|suppos\w*|assum\w*|unless|could|might|may|wrong|incorrect|false|unlikely|why|neither|nor|none)\b|n't\b|n’t\b|不)";
 
-type Lazy = LazyLock<Regex>;
-
-/// A pattern that ignores case.
-macro_rules! pattern {
-    ($name:ident, $source:expr) => {
-        static $name: Lazy = LazyLock::new(|| match Regex::new(&format!("(?i){}", $source)) {
+/// Patterns that ignore case.
+macro_rules! patterns {
+    ($($name:ident = $source:expr;)*) => {
+        $(static $name: LazyLock<Regex> = LazyLock::new(|| match Regex::new(&format!("(?i){}", $source)) {
             Ok(regex) => regex,
             Err(error) => panic!("{error}"),
-        });
+        });)*
     };
 }
-pattern!(ANNOUNCEMENT, ANNOUNCED.join("|"));
-pattern!(
-    ELSEWHERE,
-    format!(
-        r"\b(?:{ANSWER})\b(?:(?:\s+\pL+){{0,3}}?\s*(?:(?:{JOINS})(?:\b|[\s*(])\s*:?)|\s*)|(?:{ANSWER_IN_OTHER_SCRIPTS})(?:(?:\s*[\pL\pM--\p{{Latin}}]+){{0,2}}?\s*(?:{JOINS_IN_OTHER_SCRIPTS})\s*:?|\s*)"
-    )
-);
-pattern!(DOUBT_ELSEWHERE, NO_STATEMENT_ELSEWHERE);
-pattern!(CORRECT, CALLED_CORRECT);
-pattern!(DOUBT, NO_STATEMENT);
-pattern!(TAGGED, r"(?s)<answer>(.*?)</answer>");
-pattern!(BOLD_END, r"\*\*([^*]+)\*\*[.!。]*$");
-pattern!(
-    FILLERS,
-    r"^(?:(?:the|option|choice|answer|letter|is|be|clearly|definitely|likely|most|probably|therefore|thus|indeed|correct|choosing|la|el|le|die|der|das|den|l['’]option|opción|opcion|opção|opzione|opsi|pilihan|letra|lettre|lettera|buchstabe|huruf|phương án|вариант|буква|选项|選項|विकल्प|বিকল্প|الخيار|گزینہ|گزینه|ตัวเลือก|选|번)\b\W*)+"
-);
-pattern!(
-    LETTER,
-    r#"^(?:\\[(\[]|[(\[*"“「『《【$])*([a-z])(?:$|\\[)\]]|[,:;!?)\]*"”」』》】$/&|–—\n。、।؛،]|\.(?:\W|$)|['’](?:d[ıiuü]r|t[ıiuü]r)\b|\s*[\pL\pM--\p{Latin}]|(?-i)\s+(?:[(–—-]|(?:because|since|as|for|which|and|or|but|not|rather|instead|with|due|given)(?:\W|$)))"#
-);
-pattern!(
-    REFUSED,
-    r"^\s*(?:\?|(?:is|would be|seems|looks)\s+(?:wrong|incorrect|false|not|impossible)\b|[\pL\pM--\p{Latin}]{0,4}\s*(?:不|错|錯|誤|間違|ではな|じゃな|ではあり|아니|아닙|틀|नहीं|ग़?लत|नाही|নয়|ভুল|కాదు|தவறு|இல்லை|ليس|خطأ|خاطئ|غلط|نیست|نہیں|не|ไม่|ผิด|לא|שגוי)|değil|yanlış)"
-);
-// The words that offer an option beside another, and its letter; what shows that the letter is offered and isn't told of.
-pattern!(
-    ALSO,
-    r"^\W*((?:(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|answer|alternatively|(?-i:y|o|e|и)|et|ou|und|oder|of|en|dan|atau|và|hoặc|ve|veya|или)\b|和|或者?|以及|と|または|및|또는|और|या|এবং|বা|و|أو)\W*)*)([a-z])(?:$|[^\p{Latin}\d_'’]|['’][dt])"
-);
-pattern!(ENDED, r"^\W*$|^\s*[,;:.!?)\]*/&|]|^\s+(?:and|or)\b|^['’]|^\s*[\pL--\p{Latin}]");
-pattern!(
-    SUBJECT,
-    r"^[)\]*\x22”$]*\s+(?:is|are|was|were|be|being|has|have|can|cannot|could|would|will|does|do|did|fails?|seems?|looks?|contradicts?|violates?|[a-z]+n['’]t)\b"
-);
-// "C. Actually, D", "C, no wait, it is D".
-pattern!(
-    CORRECTED,
-    r"(?:\b(?:actually|correction|sorry|wait|instead|but)\b|\bno\s*[,;:—–-]|\bno\s+wait\b)\W*(?:(?:actually|no|wait|it|is|it['’]s|now|the|answer|option|should|must|be|make|that)\b\W*)*([a-z])(?:\W*$|\s*[,.;!])"
-);
-pattern!(LISTED, r"^\W*(?:(?:and|or|also|maybe|perhaps|possibly)\b\W*)*([a-z])[).:]\s");
-pattern!(
-    ONLY_LETTERS,
-    r"^\W*(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|alternatively|[a-z])\b\W*)+$"
-);
-pattern!(SINGLE, r"\b[a-z]\b");
-pattern!(MARKED, r"(?:^|[\s(])([a-z])[).:](?:\s|$)");
-pattern!(SENTENCE_END, r"[.!?](?:\s|$)|[。；;]");
-pattern!(REASON, r",?\s+(?:because|since|as|which|due)\b");
+patterns! {
+    ANNOUNCEMENT = ANNOUNCED.join("|");
+    ELSEWHERE = format!(r"\b(?:{ANSWER})\b(?:(?:\s+\pL+){{0,3}}?\s*(?:(?:{JOINS})(?:\b|[\s*(])\s*:?)|\s*)|(?:{ANSWER_IN_OTHER_SCRIPTS})(?:(?:\s*[\pL\pM--\p{{Latin}}]+){{0,2}}?\s*(?:{JOINS_IN_OTHER_SCRIPTS})\s*:?|\s*)");
+    DOUBT_ELSEWHERE = NO_STATEMENT_ELSEWHERE;
+    CORRECT = CALLED_CORRECT;
+    DOUBT = NO_STATEMENT;
+    TAGGED = r"(?s)<answer>(.*?)</answer>";
+    BOLD_END = r"\*\*([^*]+)\*\*[.!。]*$";
+    FILLERS = r"^(?:(?:the|option|choice|answer|letter|is|be|clearly|definitely|likely|most|probably|therefore|thus|indeed|correct|choosing|la|el|le|die|der|das|den|l['’]option|opción|opcion|opção|opzione|opsi|pilihan|letra|lettre|lettera|buchstabe|huruf|phương án|вариант|буква|选项|選項|विकल्प|বিকল্প|الخيار|گزینہ|گزینه|ตัวเลือก|选|번)\b\W*)+";
+    LETTER = r#"^(?:\\[(\[]|[(\[*"“「『《【$])*([a-z])(?:$|\\[)\]]|[,:;!?)\]*"”」』》】$/&|–—\n。、।؛،]|\.(?:\W|$)|['’](?:d[ıiuü]r|t[ıiuü]r)\b|\s*[\pL\pM--\p{Latin}]|(?-i)\s+(?:[(–—-]|(?:because|since|as|for|which|and|or|but|not|rather|instead|with|due|given)(?:\W|$)))"#;
+    REFUSED = r"^\s*(?:\?|(?:is|would be|seems|looks)\s+(?:wrong|incorrect|false|not|impossible)\b|[\pL\pM--\p{Latin}]{0,4}\s*(?:不|错|錯|誤|間違|ではな|じゃな|ではあり|아니|아닙|틀|नहीं|ग़?लत|नाही|নয়|ভুল|కాదు|தவறு|இல்லை|ليس|خطأ|خاطئ|غلط|نیست|نہیں|не|ไม่|ผิด|לא|שגוי)|değil|yanlış)";
+    // The words that offer an option beside another, and its letter; what shows that the letter is offered and isn't told of.
+    ALSO = r"^\W*((?:(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|answer|alternatively|(?-i:y|o|e|и)|et|ou|und|oder|of|en|dan|atau|và|hoặc|ve|veya|или)\b|和|或者?|以及|と|または|및|또는|और|या|এবং|বা|و|أو)\W*)*)([a-z])(?:$|[^\p{Latin}\d_'’]|['’][dt])";
+    ENDED = r"^\W*$|^\s*[,;:.!?)\]*/&|]|^\s+(?:and|or)\b|^['’]|^\s*[\pL--\p{Latin}]";
+    SUBJECT = r"^[)\]*\x22”$]*\s+(?:is|are|was|were|be|being|has|have|can|cannot|could|would|will|does|do|did|fails?|seems?|looks?|contradicts?|violates?|[a-z]+n['’]t)\b";
+    // "C. Actually, D", "C, no wait, it is D".
+    CORRECTED = r"(?:\b(?:actually|correction|sorry|wait|instead|but)\b|\bno\s*[,;:—–-]|\bno\s+wait\b)\W*(?:(?:actually|no|wait|it|is|it['’]s|now|the|answer|option|should|must|be|make|that)\b\W*)*([a-z])(?:\W*$|\s*[,.;!])";
+    LISTED = r"^\W*(?:(?:and|or|also|maybe|perhaps|possibly)\b\W*)*([a-z])[).:]\s";
+    ONLY_LETTERS = r"^\W*(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|alternatively|[a-z])\b\W*)+$";
+    SINGLE = r"\b[a-z]\b";
+    MARKED = r"(?:^|[\s(])([a-z])[).:](?:\s|$)";
+    SENTENCE_END = r"[.!?](?:\s|$)|[。；;]";
+    REASON = r",?\s+(?:because|since|as|which|due)\b";
+}
 
 /// The statements of a response, in no order.
 fn statements(response: &str) -> Vec<Statement> {

@@ -1,3 +1,4 @@
+use super::Advantage::*;
 use super::*;
 use crate::group::group;
 use proptest::prelude::*;
@@ -31,29 +32,26 @@ fn estimators_match_values_worked_by_hand() {
         &[0.75 / 0.500001, -0.25 / 0.500001, -0.25 / 0.500001, -0.25 / 0.500001],
     );
     let third = 1.0 / 3f64.sqrt();
-    assert_close(&of(Advantage::Grpo { eps: 0.0, ddof: 0 }, &r, &s), &[3.0 * third, -third, -third, -third]);
-    assert_close(&of(Advantage::DrGrpo, &r, &s), &[0.75, -0.25, -0.25, -0.25]);
-    assert_close(&of(Advantage::Rloo, &r, &s), &[1.0, -1.0 / 3.0, -1.0 / 3.0, -1.0 / 3.0]);
+    assert_close(&of(Grpo { eps: 0.0, ddof: 0 }, &r, &s), &[3.0 * third, -third, -third, -third]);
+    assert_close(&of(DrGrpo, &r, &s), &[0.75, -0.25, -0.25, -0.25]);
+    assert_close(&of(Rloo, &r, &s), &[1.0, -1.0 / 3.0, -1.0 / 3.0, -1.0 / 3.0]);
     let d = 0.250001;
-    assert_close(&of(Advantage::MaxRl, &r, &s), &[0.75 / d, -0.25 / d, -0.25 / d, -0.25 / d]);
+    assert_close(&of(MaxRl, &r, &s), &[0.75 / d, -0.25 / d, -0.25 / d, -0.25 / d]);
     // Two correct of four, k = 3: C(2,2)/C(3,2) = 1/3. k = 2: C(2,1)/C(3,1) = 2/3. k = 4: none.
     let r = [1.0, 0.0, 1.0, 0.0];
-    assert_close(&of(Advantage::Pkpo { k: 3 }, &r, &s), &[1.0 / 3.0, 0.0, 1.0 / 3.0, 0.0]);
-    assert_close(&of(Advantage::Pkpo { k: 2 }, &r, &s), &[2.0 / 3.0, 0.0, 2.0 / 3.0, 0.0]);
-    assert_close(&of(Advantage::Pkpo { k: 4 }, &r, &s), &[0.0; 4]);
+    assert_close(&of(Pkpo { k: 3 }, &r, &s), &[1.0 / 3.0, 0.0, 1.0 / 3.0, 0.0]);
+    assert_close(&of(Pkpo { k: 2 }, &r, &s), &[2.0 / 3.0, 0.0, 2.0 / 3.0, 0.0]);
+    assert_close(&of(Pkpo { k: 4 }, &r, &s), &[0.0; 4]);
 }
 
 #[test]
 fn a_virtual_reward_gives_groups_of_equal_verdicts_an_advantage() {
-    let avspo = Advantage::Avspo { eps: 0.0 };
+    let avspo = Avspo { eps: 0.0 };
     // Three of four: mean 3/4, deviation 1/2.
     assert_close(&of(&avspo, &[1.0; 3], &[true; 3]), &[0.5; 3]);
     assert_close(&of(&avspo, &[0.0; 3], &[true; 3]), &[-0.5; 3]);
     let mixed = [1.0, 0.0, 0.0, 0.0];
-    assert_eq!(
-        of(Advantage::Avspo { eps: 1e-6 }, &mixed, &[true; 4]),
-        of(Advantage::GRPO, &mixed, &[true; 4])
-    );
+    assert_eq!(of(Avspo { eps: 1e-6 }, &mixed, &[true; 4]), of(Advantage::GRPO, &mixed, &[true; 4]));
     // The virtual reward is of a completion of this task: wrong ones have -1 here.
     let group = group(&[1.0; 3]);
     let meaning = Rewards { wrong: -1.0, ..Rewards::default() };
@@ -63,7 +61,7 @@ fn a_virtual_reward_gives_groups_of_equal_verdicts_an_advantage() {
 #[test]
 fn rloo_is_the_reward_less_the_mean_of_the_others() {
     let r = [0.3, 0.9, -0.4, 1.0, 0.0];
-    let found = of(Advantage::Rloo, &r, &[true; 5]);
+    let found = of(Rloo, &r, &[true; 5]);
     for i in 0..5 {
         let others = (r.iter().sum::<f64>() - r[i]) / 4.0;
         assert!((found[i] - (r[i] - others)).abs() < 1e-12);
@@ -73,15 +71,10 @@ fn rloo_is_the_reward_less_the_mean_of_the_others() {
 #[test]
 fn group_with_equal_rewards_gets_zero_advantage() {
     // 0.1 three times: the rounded mean differs from 0.1.
-    for estimator in
-        [Advantage::Grpo { eps: 0.0, ddof: 1 }, Advantage::GRPO, Advantage::DrGrpo, Advantage::Rloo]
-    {
+    for estimator in [Grpo { eps: 0.0, ddof: 1 }, Advantage::GRPO, DrGrpo, Rloo] {
         assert_eq!(of(&estimator, &[0.1; 3], &[true; 3]), [0.0; 3]);
     }
-    let alone = |e: &Advantage| {
-        use Advantage::{Avspo, Bbg, GrpoLead, WReinforce};
-        !matches!(e, WReinforce { .. } | GrpoLead { .. } | Avspo { .. } | Bbg { .. })
-    };
+    let alone = |e: &Advantage| !matches!(e, WReinforce { .. } | GrpoLead { .. } | Avspo { .. } | Bbg { .. });
     for estimator in Advantage::ALL.into_iter().filter(alone) {
         assert_eq!(of(&estimator, &[1.0; 3], &[true; 3]), [0.0; 3], "{estimator:?}, all correct");
         assert_eq!(of(&estimator, &[0.0; 3], &[true; 3]), [0.0; 3], "{estimator:?}, none correct");
@@ -99,10 +92,7 @@ fn unscorable_completions_leave_the_statistics_and_get_zero() {
 
 #[test]
 fn group_shrunk_to_one_gets_zero_advantage() {
-    for estimator in
-        [Advantage::ALL.as_slice(), &[Advantage::Grpo { eps: 1e-6, ddof: 0 }, Advantage::Pkpo { k: 1 }]]
-            .concat()
-    {
+    for estimator in [Advantage::ALL.as_slice(), &[Grpo { eps: 1e-6, ddof: 0 }, Pkpo { k: 1 }]].concat() {
         assert_eq!(of(&estimator, &[1.0, 1.0, 0.0], &[true, false, false]), [0.0; 3], "{estimator:?}");
         assert_eq!(of(&estimator, &[1.0, 1.0, 0.0], &[false; 3]), [0.0; 3], "{estimator:?}");
     }
@@ -111,15 +101,15 @@ fn group_shrunk_to_one_gets_zero_advantage() {
 #[test]
 fn group_shrunk_below_k_has_no_pass_at_k_estimate() {
     let scored = [true, true, true, false];
-    assert_eq!(of(Advantage::Pkpo { k: 4 }, &[1.0, 0.0, 0.0, 0.0], &scored), [0.0; 4]);
-    assert_eq!(of(Advantage::Pkpo { k: 3 }, &[1.0, 0.0, 0.0, 0.0], &scored), [1.0, 0.0, 0.0, 0.0]);
+    assert_eq!(of(Pkpo { k: 4 }, &[1.0, 0.0, 0.0, 0.0], &scored), [0.0; 4]);
+    assert_eq!(of(Pkpo { k: 3 }, &[1.0, 0.0, 0.0, 0.0], &scored), [1.0, 0.0, 0.0, 0.0]);
 }
 
 #[test]
 fn max_rl_reads_correctness_so_a_negative_wrong_reward_changes_nothing() {
     let signed = Rewards { wrong: -1.0, ..Rewards::default() };
-    let found = Advantage::MaxRl.advantages(&group(&[1.0, -1.0, -1.0]), &signed).unwrap();
-    assert_eq!(found, of(Advantage::MaxRl, &[1.0, 0.0, 0.0], &[true; 3]));
+    let found = MaxRl.advantages(&group(&[1.0, -1.0, -1.0]), &signed).unwrap();
+    assert_eq!(found, of(MaxRl, &[1.0, 0.0, 0.0], &[true; 3]));
 }
 
 /// MaxRL's expected weight of a correct completion, over the outcomes of the others, is the population weight (1 -
@@ -133,7 +123,7 @@ fn max_rl_has_the_population_weight_in_expectation() {
         let probability = p.powi(c as i32) * (1.0 - p).powi((n as u32 - 1 - c) as i32);
         let rewards: Vec<f64> =
             (0..n).map(|i| if i == 0 { 1.0 } else { f64::from(others >> (i - 1) & 1) }).collect();
-        correct += probability * (of(Advantage::MaxRl, &rewards, &[true; 6])[0] + 1.0);
+        correct += probability * (of(MaxRl, &rewards, &[true; 6])[0] + 1.0);
     }
     let wanted = (1.0 - (1.0 - p).powi(n as i32)) / p;
     assert!((correct - wanted).abs() < 1e-4, "found {correct}, wanted {wanted}");
@@ -149,7 +139,7 @@ fn pkpo_is_an_unbiased_gradient_of_pass_at_k() {
         let c = outcome.count_ones() as i32;
         let probability = p.powi(c) * (1.0 - p).powi(n as i32 - c);
         let rewards: Vec<f64> = (0..n).map(|i| f64::from(outcome >> i & 1)).collect();
-        mean += probability * of(Advantage::Pkpo { k }, &rewards, &[true; 5]).iter().sum::<f64>() / n as f64;
+        mean += probability * of(Pkpo { k }, &rewards, &[true; 5]).iter().sum::<f64>() / n as f64;
     }
     let wanted = p * (1.0 - p).powi(k as i32 - 1);
     assert!((mean - wanted).abs() < 1e-12, "found {mean}, wanted {wanted}");
@@ -159,29 +149,23 @@ fn pkpo_is_an_unbiased_gradient_of_pass_at_k() {
 fn impossible_settings_are_refused_by_name() {
     let message = |a: Advantage, n| a.check(n).unwrap_err().to_string();
     assert!(message(Advantage::GRPO, 1).starts_with("group_size: found 1, wanted at least 2"));
-    assert_eq!(message(Advantage::Pkpo { k: 9 }, 8), "advantage.k: found 9, wanted 1 to the group size, 8");
-    assert!(message(Advantage::Grpo { eps: -1.0, ddof: 1 }, 8).starts_with("advantage.eps"));
-    assert!(message(Advantage::Grpo { eps: 0.0, ddof: 2 }, 8).starts_with("advantage.ddof"));
+    assert_eq!(message(Pkpo { k: 9 }, 8), "advantage.k: found 9, wanted 1 to the group size, 8");
+    assert!(message(Grpo { eps: -1.0, ddof: 1 }, 8).starts_with("advantage.eps"));
+    assert!(message(Grpo { eps: 0.0, ddof: 2 }, 8).starts_with("advantage.ddof"));
     for (estimator, key) in [
-        (
-            Advantage::Power { a: 9.0, b: 0.5, delta: 1.0 },
-            "advantage.a: found 9, wanted a number from -1024 to 8",
-        ),
-        (Advantage::Power { a: 0.5, b: f64::NAN, delta: 1.0 }, "advantage.b"),
-        (
-            Advantage::Power { a: 0.5, b: 0.5, delta: 0.0 },
-            "advantage.delta: found 0, wanted a finite number above 0",
-        ),
-        (Advantage::PasskTraining { k: 0 }, "advantage.k"),
-        (Advantage::Bbg { k: 0, tau: 0.01, positive: 1.0 }, "advantage.k"),
-        (Advantage::Bbg { k: 16, tau: 1.5, positive: 1.0 }, "advantage.tau"),
-        (Advantage::CueGrpo { alpha: 1.5 }, "advantage.alpha: found 1.5, wanted a number from 0 to 1"),
-        (Advantage::Ucpo { tau: -0.1 }, "advantage.tau"),
-        (Advantage::GrpoPassk { eps: -1.0 }, "advantage.eps"),
+        (Power { a: 9.0, b: 0.5, delta: 1.0 }, "advantage.a: found 9, wanted a number from -1024 to 8"),
+        (Power { a: 0.5, b: f64::NAN, delta: 1.0 }, "advantage.b"),
+        (Power { a: 0.5, b: 0.5, delta: 0.0 }, "advantage.delta: found 0, wanted a finite number above 0"),
+        (PasskTraining { k: 0 }, "advantage.k"),
+        (Bbg { k: 0, tau: 0.01, positive: 1.0 }, "advantage.k"),
+        (Bbg { k: 16, tau: 1.5, positive: 1.0 }, "advantage.tau"),
+        (CueGrpo { alpha: 1.5 }, "advantage.alpha: found 1.5, wanted a number from 0 to 1"),
+        (Ucpo { tau: -0.1 }, "advantage.tau"),
+        (GrpoPassk { eps: -1.0 }, "advantage.eps"),
         (Advantage::WReinforce { positive: -0.1, negative: 1.0 }, "advantage.positive"),
         (Advantage::WReinforce { positive: 0.0, negative: 0.0 }, "advantage.positive"),
-        (Advantage::RsGrpo { beta: f64::INFINITY }, "advantage.beta"),
-        (Advantage::Dgpo { temperature: -1.0 }, "advantage.temperature"),
+        (RsGrpo { beta: f64::INFINITY }, "advantage.beta"),
+        (Dgpo { temperature: -1.0 }, "advantage.temperature"),
     ] {
         let said = message(estimator, 8);
         assert!(said.starts_with(key), "{said}");
@@ -221,7 +205,7 @@ proptest! {
     #[test]
     fn centred_estimators_sum_to_zero(rewards in prop::collection::vec(-2.0f64..2.0, 2..20)) {
         let scored = vec![true; rewards.len()];
-        for estimator in [Advantage::GRPO, Advantage::DrGrpo, Advantage::Rloo] {
+        for estimator in [Advantage::GRPO, DrGrpo, Rloo] {
             prop_assert!(of(&estimator, &rewards, &scored).iter().sum::<f64>().abs() < 1e-9);
         }
     }
@@ -231,7 +215,7 @@ proptest! {
         rewards in prop::collection::vec(-1.0f64..1.0, 3..10), shift in -3.0f64..3.0, scale in 0.5f64..4.0,
     ) {
         let scored = vec![true; rewards.len()];
-        let estimator = Advantage::Grpo { eps: 0.0, ddof: 1 };
+        let estimator = Grpo { eps: 0.0, ddof: 1 };
         let moved: Vec<f64> = rewards.iter().map(|r| r * scale + shift).collect();
         for (a, b) in of(&estimator, &rewards, &scored).iter().zip(of(&estimator, &moved, &scored)) {
             prop_assert!((a - b).abs() < 1e-6 * (1.0 + a.abs()));
@@ -257,22 +241,22 @@ fn power_reproduces_the_named_methods() {
         for c in 0..=n {
             let r = binary(n, c);
             let p = c as f64 / n as f64;
-            let power = |a, b| of(Advantage::Power { a, b, delta: 1.0 }, &r, &s);
-            assert_near(&power(0.0, 0.0), of(Advantage::DrGrpo, &r, &s), 1e-15);
-            let rloo = of(Advantage::Rloo, &r, &s);
+            let power = |a, b| of(Power { a, b, delta: 1.0 }, &r, &s);
+            assert_near(&power(0.0, 0.0), of(DrGrpo, &r, &s), 1e-15);
+            let rloo = of(Rloo, &r, &s);
             assert_near(&power(0.0, 0.0), rloo.into_iter().map(|a| a * (n - 1) as f64 / n as f64), 1e-15);
-            let grpo = of(Advantage::Grpo { eps: 0.0, ddof: 0 }, &r, &s);
+            let grpo = of(Grpo { eps: 0.0, ddof: 0 }, &r, &s);
             assert_near(&power(0.5, 0.5), grpo.clone(), 1e-13);
             for gamma in [0.5, 1.0, 2.0] {
                 let weight = crate::focal::focal_weight(p, gamma);
                 assert_near(&power(0.5, 0.5 - gamma), grpo.iter().map(|a| a * weight), 1e-13);
             }
             // MaxRL adds 1e-6 to its denominator.
-            let max_rl = of(Advantage::MaxRl, &r, &s);
+            let max_rl = of(MaxRl, &r, &s);
             let without = if c == 0 { 0.0 } else { (p + 1e-6) / p };
             assert_near(&power(1.0, 0.0), max_rl.into_iter().map(|a| a * without), 1e-13);
             // DGPO adds 1e-4 to its denominator, which is 2 n p (1 - p).
-            let dgpo = of(Advantage::Dgpo { temperature: 0.0 }, &r, &s);
+            let dgpo = of(Dgpo { temperature: 0.0 }, &r, &s);
             let extent = 2.0 * n as f64 * p * (1.0 - p);
             let without = if c == 0 || c == n { 0.0 } else { 2.0 * (extent + 1e-4) / extent };
             assert_near(&power(1.0, 1.0), dgpo.into_iter().map(|a| a * without), 1e-12);
@@ -285,9 +269,9 @@ fn power_is_pkpo_less_its_mean_for_many_completions() {
     let (n, s) = (1 << 14, vec![true; 1 << 14]);
     for (c, k) in [(2000, 2), (9000, 4), (3000, 8)] {
         let r = binary(n, c);
-        let pkpo = of(Advantage::Pkpo { k }, &r, &s);
+        let pkpo = of(Pkpo { k }, &r, &s);
         let mean = pkpo.iter().sum::<f64>() / n as f64;
-        let power = of(Advantage::Power { a: 0.0, b: 1.0 - k as f64, delta: 1.0 }, &r, &s);
+        let power = of(Power { a: 0.0, b: 1.0 - k as f64, delta: 1.0 }, &r, &s);
         for i in [0, n - 1] {
             let wanted = pkpo[i] - mean;
             assert!((power[i] / wanted - 1.0).abs() < 5e-3, "k {k}: found {}, wanted {wanted}", power[i]);
@@ -298,7 +282,7 @@ fn power_is_pkpo_less_its_mean_for_many_completions() {
 #[test]
 fn power_refuses_graded_rewards_without_a_threshold() {
     let group = group(&[1.0, 0.4, 0.0]);
-    let power = Advantage::Power { a: 0.5, b: 0.5, delta: 1.0 };
+    let power = Power { a: 0.5, b: 0.5, delta: 1.0 };
     assert!(matches!(power.advantages(&group, &Rewards::default()), Err(Error::GradedReward { .. })));
     let graded = Rewards { threshold: Some(0.4), ..Rewards::default() };
     assert_close(&power.advantages(&group, &graded).unwrap(), &of(power, &[1.0, 1.0, 0.0], &[true; 3]));
@@ -314,7 +298,7 @@ fn passk_training_is_the_mean_over_all_groups_of_k() {
         let mean = groups.iter().map(|&g| reward(g)).sum::<f64>() / groups.len() as f64;
         let deviation =
             (groups.iter().map(|&g| (reward(g) - mean).powi(2)).sum::<f64>() / groups.len() as f64).sqrt();
-        let found = of(Advantage::PasskTraining { k }, &binary(n, c), &vec![true; n]);
+        let found = of(PasskTraining { k }, &binary(n, c), &vec![true; n]);
         for (i, found) in found.into_iter().enumerate() {
             let own: Vec<f64> =
                 groups.iter().filter(|&&g| g >> i & 1 == 1).map(|&g| reward(g) - mean).collect();
@@ -335,20 +319,20 @@ fn batch_estimators_match_values_worked_by_hand() {
         group(&[1.0], &[9]),
     ];
     let batch = |estimator: Advantage| estimator.of_batch(&groups, &Rewards::default()).unwrap();
-    let gpg = batch(Advantage::Gpg);
+    let gpg = batch(Gpg);
     assert_eq!(gpg, [vec![1.5, -1.5], vec![0.0; 2], vec![0.0; 2], vec![0.0]]);
     // Rewards 1 0 1 1 0 0: mean 1/2, squares 6/4, deviation sqrt(3/10).
     let scale = 0.3f64.sqrt() + 1e-6;
-    let lite = batch(Advantage::LitePpo);
+    let lite = batch(LitePpo);
     assert_close(&lite[0], &[0.5 / scale, -0.5 / scale]);
     assert_eq!(lite[1..], [vec![0.0; 2], vec![0.0; 2], vec![0.0]]);
     // Over ten tokens x is 1/2 once, -1/2 three times, else 0: mean -1/10, squares 1 - 10/100.
-    let plus = batch(Advantage::ReinforcePlusPlusBaseline);
+    let plus = batch(ReinforcePlusPlusBaseline);
     let scale = (0.9 / 9.0 + 1e-8f64).sqrt();
     assert_close(&plus[0], &[0.6 / scale, -0.4 / scale]);
     assert_close(&plus[1], &[0.1 / scale; 2]);
     assert_eq!(plus[3], [0.0]);
-    let opo = batch(Advantage::Opo);
+    let opo = batch(Opo);
     assert_eq!(opo[0], [0.75, -0.25]);
 }
 
@@ -356,7 +340,7 @@ fn batch_estimators_match_values_worked_by_hand() {
 fn dgpo_weights_unequal_groups_by_difficulty_and_the_weights_have_mean_one() {
     let (easy, hard) = (binary(4, 3), binary(4, 1));
     let groups = [group(&easy), group(&hard), group(&[1.0; 4])];
-    let of = |temperature| Advantage::Dgpo { temperature }.of_batch(&groups, &Rewards::default()).unwrap();
+    let of = |temperature| Dgpo { temperature }.of_batch(&groups, &Rewards::default()).unwrap();
     let (plain, weighed) = (of(0.0), of(0.5));
     let weights = [0, 1].map(|g| weighed[g][0] / plain[g][0]);
     // exp(-3/2) and exp(-1/2) over their mean.
@@ -369,14 +353,11 @@ fn dgpo_weights_unequal_groups_by_difficulty_and_the_weights_have_mean_one() {
 fn risk_seeking_lifts_rare_success_and_large_exponents_stay_finite() {
     let r = [1.0, 0.0, 0.0, 0.0];
     let mean = (2f64.exp() + 3.0) / 4.0;
-    let found = of(Advantage::RsGrpo { beta: 2.0 }, &r, &[true; 4]);
+    let found = of(RsGrpo { beta: 2.0 }, &r, &[true; 4]);
     let wrong = (1.0 / mean - 1.0) / 2.0;
     assert_close(&found, &[(2f64.exp() / mean - 1.0) / 2.0, wrong, wrong, wrong]);
-    assert_close(
-        &of(Advantage::RsGrpo { beta: 0.0 }, &r, &[true; 4]),
-        &of(Advantage::DrGrpo, &r, &[true; 4]),
-    );
-    let far = of(Advantage::RsGrpo { beta: 100.0 }, &[50.0, 0.0], &[true; 2]);
+    assert_close(&of(RsGrpo { beta: 0.0 }, &r, &[true; 4]), &of(DrGrpo, &r, &[true; 4]));
+    let far = of(RsGrpo { beta: 100.0 }, &[50.0, 0.0], &[true; 2]);
     assert!(far.iter().all(|a| a.is_finite()), "{far:?}");
 }
 
@@ -389,15 +370,15 @@ fn w_reinforce_has_no_baseline() {
 
 #[test]
 fn grpo_passk_rewards_the_only_best_completion() {
-    let found = of(Advantage::GrpoPassk { eps: 0.0 }, &[0.5, 2.0, 0.0, 1.5], &[true; 4]);
+    let found = of(GrpoPassk { eps: 0.0 }, &[0.5, 2.0, 0.0, 1.5], &[true; 4]);
     let deviation = (2.5f64 / 3.0).sqrt();
     assert_close(&found, &[0.0, 0.5 / deviation, 0.0, 0.0]);
-    assert_eq!(of(Advantage::GrpoPassk { eps: 0.0 }, &[1.0, 1.0, 0.0], &[true; 3]), [0.0; 3]);
+    assert_eq!(of(GrpoPassk { eps: 0.0 }, &[1.0, 1.0, 0.0], &[true; 3]), [0.0; 3]);
 }
 
 #[test]
 fn gdpo_normalises_each_reward_and_leaves_out_what_is_unscorable() {
-    let gdpo = Advantage::Gdpo { eps: 0.0 };
+    let gdpo = Gdpo { eps: 0.0 };
     // The second reward is a thousand times the first: each has the same say.
     let (small, large) = ([0.0, 0.001, f64::NAN], [1.0, 0.0, f64::NAN]);
     let parts = [(&small, 2.0), (&large, 1.0)].map(|(rewards, weight)| Part { rewards, weight });
@@ -417,7 +398,7 @@ fn gdpo_normalises_each_reward_and_leaves_out_what_is_unscorable() {
 #[test]
 fn delta_is_the_weight_of_correct_completions_over_that_of_wrong_ones() {
     // p = 1/4: a correct completion has (1 - p)^2, a wrong one -p (1 - p) / delta.
-    let power = |delta| of(Advantage::Power { a: 0.0, b: -1.0, delta }, &binary(4, 1), &[true; 4]);
+    let power = |delta| of(Power { a: 0.0, b: -1.0, delta }, &binary(4, 1), &[true; 4]);
     assert_close(&power(0.5), &[0.5625, -0.375, -0.375, -0.375]);
     assert_close(&power(1.0), &[0.5625, -0.1875, -0.1875, -0.1875]);
 }
@@ -428,7 +409,7 @@ fn curve_rl_weighs_a_group_by_the_share_of_its_rate_among_those_at_most_as_high(
     let of = |rows: &[([f64; 4], usize)]| {
         let groups: Vec<Group<'_>> =
             rows.iter().map(|(rewards, row)| Group { scored: &scored[*row], ..group(rewards) }).collect();
-        Advantage::CurveRl.of_batch(&groups, &Rewards::default()).unwrap()
+        CurveRl.of_batch(&groups, &Rewards::default()).unwrap()
     };
     let (one, three) = ([1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]);
     // Two of two groups have at most 1/4; one of three has at most 3/4.
@@ -445,7 +426,7 @@ fn curve_rl_weighs_a_group_by_the_share_of_its_rate_among_those_at_most_as_high(
 
 #[test]
 fn bbg_weighs_a_group_by_the_mean_derivative_of_pass_at_k_after_its_successes() {
-    let bbg = |tau| Advantage::Bbg { k: 2, tau, positive: 0.5 };
+    let bbg = |tau| Bbg { k: 2, tau, positive: 0.5 };
     // With k = 2 and n = 4 the weight is (5 - c) / 3; below tau (n + 1) it is 0.
     assert_close(&of(bbg(0.0), &binary(4, 1), &[true; 4]), &[2.0 / 3.0, -4.0 / 3.0, -4.0 / 3.0, -4.0 / 3.0]);
     assert_close(&of(bbg(0.0), &binary(4, 0), &[true; 4]), &[-5.0 / 3.0; 4]);
@@ -459,7 +440,7 @@ fn bbg_weighs_a_group_by_the_mean_derivative_of_pass_at_k_after_its_successes() 
             (0..steps).map(|i| x(i).powi(c as i32) * (1.0 - x(i)).powi(power as i32)).sum::<f64>()
         };
         let wanted = k as f64 * at(n - c + k - 1) / at(n - c);
-        let found = of(Advantage::Bbg { k, tau: 0.0, positive: 1.0 }, &binary(n, c), &vec![true; n]);
+        let found = of(Bbg { k, tau: 0.0, positive: 1.0 }, &binary(n, c), &vec![true; n]);
         assert!((found[0].abs() - wanted).abs() < 1e-6, "c {c}: found {}, wanted {wanted}", found[0]);
     }
 }
@@ -476,19 +457,19 @@ fn credit_that_is_shared_out_keeps_its_sum() {
     let of = |estimator: Advantage| estimator.advantages(&group, &Rewards::default()).unwrap();
     let grpo = of(Advantage::GRPO);
     let (right, wrong) = (grpo[0], grpo[3]);
-    assert_eq!(of(Advantage::CueGrpo { alpha: 0.0 }), grpo);
+    assert_eq!(of(CueGrpo { alpha: 0.0 }), grpo);
     // Of the three correct ones, two are alike: 1/2, 1/2 and 1 over their mean, 2/3.
-    let cue = of(Advantage::CueGrpo { alpha: 1.0 });
+    let cue = of(CueGrpo { alpha: 1.0 });
     assert_close(&cue, &[0.75 * right, 0.75 * right, 1.5 * right, wrong, 0.0]);
     let none = Group { clusters: &[], ..group };
-    let error = Advantage::CueGrpo { alpha: 1.0 }.advantages(&none, &Rewards::default()).unwrap_err();
+    let error = CueGrpo { alpha: 1.0 }.advantages(&none, &Rewards::default()).unwrap_err();
     assert!(error.to_string().starts_with("clusters: found none"), "{error}");
     // q is 3/5, 1/5 and 1/5: 5/3, 5 and 5 over their mean, 35/9.
-    let grpo = of(Advantage::Grpo { eps: 1e-8, ddof: 1 });
+    let grpo = of(Grpo { eps: 1e-8, ddof: 1 });
     let (right, wrong) = (grpo[0], grpo[3]);
-    assert_eq!(of(Advantage::Ucpo { tau: 0.0 }), grpo);
+    assert_eq!(of(Ucpo { tau: 0.0 }), grpo);
     let (likely, rare) = (3.0 / 7.0 * right, 9.0 / 7.0 * right);
-    assert_close(&of(Advantage::Ucpo { tau: 1.0 }), &[likely, rare, rare, wrong, 0.0]);
+    assert_close(&of(Ucpo { tau: 1.0 }), &[likely, rare, rare, wrong, 0.0]);
     let half = |a: f64| 0.5 * right + 0.5 * a;
-    assert_close(&of(Advantage::Ucpo { tau: 0.5 }), &[half(likely), half(rare), half(rare), wrong, 0.0]);
+    assert_close(&of(Ucpo { tau: 0.5 }), &[half(likely), half(rare), half(rare), wrong, 0.0]);
 }

@@ -2,8 +2,7 @@
 
 /// An estimator of KL(policy || reference), as a penalty in the loss; `x = clamp(ref_logp - logp, -20, 20)` for `K3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
 pub enum Kl {
     /// `logp - ref_logp`: unbiased, may be negative. Its own derivative, 1 for every token, has mean 0 over the policy's
     /// samples and so pulls nowhere; the penalty has that of `K2` (a straight-through estimator, `k1+` in verl).

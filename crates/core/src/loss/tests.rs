@@ -1,30 +1,28 @@
 //! The losses against hand-worked values, finite differences, and cuts into micro-batches.
 
+use super::Aggregation::*;
+use super::PolicyLoss::*;
 use super::*;
 use proptest::prelude::*;
 
 const LOSSES: [PolicyLoss; 13] = [
     PolicyLoss::GRPO,
-    PolicyLoss::Grpo { clip: [0.2, 0.2], dual_clip: 0.0 },
+    Grpo { clip: [0.2, 0.2], dual_clip: 0.0 },
     PolicyLoss::DAPO,
     PolicyLoss::CISPO,
-    PolicyLoss::CispoCap { cap: 5.0 },
-    PolicyLoss::Cispo { clip: [0.5, 0.5] },
-    PolicyLoss::Gspo { clip: [0.2, 0.3] },
-    PolicyLoss::Sapo { tau: [1.0, 1.05] },
-    PolicyLoss::Gmpo { clip: [0.3, 0.4] },
-    PolicyLoss::DppoTv { clip: [0.1, 0.2], cap: 3.0 },
-    PolicyLoss::DppoKl { clip: [0.02, 0.05], cap: 20.0 },
+    CispoCap { cap: 5.0 },
+    Cispo { clip: [0.5, 0.5] },
+    Gspo { clip: [0.2, 0.3] },
+    Sapo { tau: [1.0, 1.05] },
+    Gmpo { clip: [0.3, 0.4] },
+    DppoTv { clip: [0.1, 0.2], cap: 3.0 },
+    DppoKl { clip: [0.02, 0.05], cap: 20.0 },
     PolicyLoss::KL_COV,
     PolicyLoss::CLIP_COV,
 ];
 
-const MODES: [Aggregation; 4] = [
-    Aggregation::TokenMean,
-    Aggregation::SeqMeanTokenSum,
-    Aggregation::SeqMeanTokenSumNorm { max_len: 9 },
-    Aggregation::SeqMeanTokenMean,
-];
+const MODES: [Aggregation; 4] =
+    [TokenMean, SeqMeanTokenSum, SeqMeanTokenSumNorm { max_len: 9 }, SeqMeanTokenMean];
 
 fn close(found: f64, wanted: f64) {
     assert!((found - wanted).abs() < 1e-9 * (1.0 + wanted.abs()), "found {found}, wanted {wanted}");
@@ -49,11 +47,8 @@ fn clip_matches_values_worked_by_hand() {
         close(found.loss, loss);
         close(found.dlogp, dlogp);
         close(found.ratio, ratio);
-        assert_eq!(
-            [found.clipped_low, found.clipped_high, found.clipped_dual],
-            clipped,
-            "ratio {ratio}, A {advantage}"
-        );
+        let found = [found.clipped_low, found.clipped_high, found.clipped_dual];
+        assert_eq!(found, clipped, "ratio {ratio}, A {advantage}");
     }
 }
 
@@ -65,11 +60,11 @@ fn cispo_matches_values_worked_by_hand() {
     close(around.loss, -6.0 * 2.0 * high);
     close(around.dlogp, -12.0);
     assert!(around.clipped_high && !around.clipped_low);
-    close(PolicyLoss::CispoCap { cap: 5.0 }.token(high, -3.0, 2.0).dlogp, -10.0);
+    close(CispoCap { cap: 5.0 }.token(high, -3.0, 2.0).dlogp, -10.0);
     let low = PolicyLoss::CISPO.token(0.5f64.ln() - 3.0, -3.0, -1.0);
     close(low.dlogp, 0.5);
     assert!(!low.clipped_high && !low.clipped_low);
-    let narrow = PolicyLoss::Cispo { clip: [0.2, 5.0] };
+    let narrow = Cispo { clip: [0.2, 5.0] };
     let clipped = narrow.token(0.5f64.ln() - 3.0, -3.0, -1.0);
     close(clipped.dlogp, 0.8);
     assert!(clipped.clipped_low);
@@ -78,7 +73,7 @@ fn cispo_matches_values_worked_by_hand() {
 #[test]
 fn gspo_uses_one_ratio_for_the_whole_sequence() {
     // Differences 0.3 and -0.1: mean 0.1, s = exp(0.1); both tokens carry it.
-    let gspo = PolicyLoss::Gspo { clip: [0.2, 0.3] };
+    let gspo = Gspo { clip: [0.2, 0.3] };
     let found: Vec<_> = gspo.completion(&[-0.7, -1.1], &[-1.0, -1.0], 1.5).collect();
     for token in &found {
         close(token.ratio, 0.1f64.exp());
@@ -95,7 +90,7 @@ fn gspo_uses_one_ratio_for_the_whole_sequence() {
 #[test]
 fn gmpo_clips_each_token_inside_the_geometric_mean() {
     // Differences 0.6, -0.6 and 0.1, clipped above at 0.4 for a positive advantage: mean -1/30.
-    let gmpo = PolicyLoss::Gmpo { clip: [0.4, 0.4] };
+    let gmpo = Gmpo { clip: [0.4, 0.4] };
     let found: Vec<_> = gmpo.completion(&[-0.4, -1.6, -0.9], &[-1.0; 3], 2.0).collect();
     let ratio = (-0.1f64 / 3.0).exp();
     for (token, dlogp) in found.iter().zip([0.0, -2.0 * ratio, -2.0 * ratio]) {
@@ -111,7 +106,7 @@ fn gmpo_clips_each_token_inside_the_geometric_mean() {
 
 #[test]
 fn dppo_masks_tokens_that_moved_far_enough_in_the_direction_of_the_advantage() {
-    let tv = PolicyLoss::DppoTv { clip: [0.1, 0.2], cap: 20.0 };
+    let tv = DppoTv { clip: [0.1, 0.2], cap: 20.0 };
     let token = |p: f64, q: f64, advantage| tv.token(p.ln(), q.ln(), advantage);
     // 0.5 -> 0.65 is within 0.2, 0.5 -> 0.75 is not, but may be lowered again.
     close(token(0.65, 0.5, 2.0).dlogp, -2.0 * 1.3);
@@ -122,7 +117,7 @@ fn dppo_masks_tokens_that_moved_far_enough_in_the_direction_of_the_advantage() {
     // A rare token may grow a hundredfold, up to the cap.
     close(token(0.1, 0.001, 1.0).dlogp, -20.0);
     // 0.5 ln(0.5 / 0.6) + 0.5 ln(0.5 / 0.4) = 0.0204 for 0.6, and 0.1116 for 0.8.
-    let kl = PolicyLoss::DppoKl { clip: [0.05, 0.05], cap: 20.0 };
+    let kl = DppoKl { clip: [0.05, 0.05], cap: 20.0 };
     close(kl.token(f64::ln(0.6), f64::ln(0.5), 1.0).dlogp, -1.2);
     assert!(kl.token(f64::ln(0.8), f64::ln(0.5), 1.0).clipped_high);
     assert!(!kl.token(f64::ln(0.8), f64::ln(0.5), -1.0).clipped_low);
@@ -130,7 +125,7 @@ fn dppo_masks_tokens_that_moved_far_enough_in_the_direction_of_the_advantage() {
 
 #[test]
 fn selected_tokens_are_held_back_or_dropped() {
-    let kl = PolicyLoss::KlCov { share: 0.1, coef: 0.5 };
+    let kl = KlCov { share: 0.1, coef: 0.5 };
     let of = |logp: f64| kl.of_selected(kl.token(logp, -1.0, 2.0), logp, -1.0);
     let token = of(-0.7);
     close(token.loss, -2.0 * 0.3f64.exp() + 0.5 * 0.3);
@@ -147,7 +142,7 @@ fn selected_tokens_are_held_back_or_dropped() {
 
 #[test]
 fn ratio_beyond_twenty_is_clamped_with_derivative_zero() {
-    let plain = PolicyLoss::Grpo { clip: [0.2, 0.2], dual_clip: 0.0 };
+    let plain = Grpo { clip: [0.2, 0.2], dual_clip: 0.0 };
     let up = plain.token(-1.0, -22.0, -1.0);
     close(up.ratio, 20f64.exp());
     assert_eq!(up.dlogp, 0.0);
@@ -173,23 +168,17 @@ fn on_policy_every_loss_has_the_policy_gradient() {
 /// The function whose derivative is `dlogp`, with stop-gradients frozen at `at`.
 fn frozen(loss: PolicyLoss, at: &[f64], old: &[f64], moved: &[f64], advantage: f64) -> f64 {
     match loss {
-        PolicyLoss::Grpo { .. }
-        | PolicyLoss::Dapo { .. }
-        | PolicyLoss::Sapo { .. }
-        | PolicyLoss::Gmpo { .. }
-        | PolicyLoss::KlCov { .. }
-        | PolicyLoss::ClipCov { .. } => loss.completion(moved, old, advantage).map(|t| t.loss).sum(),
-        PolicyLoss::Cispo { .. }
-        | PolicyLoss::CispoCap { .. }
-        | PolicyLoss::DppoTv { .. }
-        | PolicyLoss::DppoKl { .. } => {
+        Grpo { .. } | Dapo { .. } | Sapo { .. } | Gmpo { .. } | KlCov { .. } | ClipCov { .. } => {
+            loss.completion(moved, old, advantage).map(|t| t.loss).sum()
+        }
+        Cispo { .. } | CispoCap { .. } | DppoTv { .. } | DppoKl { .. } => {
             // loss / logp is the frozen weight.
             loss.completion(at, old, advantage)
                 .zip(at.iter().zip(moved))
                 .map(|(t, (a, m))| t.loss / a * m)
                 .sum()
         }
-        PolicyLoss::Gspo { clip: [low, high] } => {
+        Gspo { clip: [low, high] } => {
             let d: f64 = at.iter().zip(old).map(|(a, b)| a - b).sum::<f64>() / at.len() as f64;
             let token = |a: f64, m: f64| {
                 let ratio = (d + m - a).min(10.0).exp();
@@ -230,7 +219,7 @@ proptest! {
 
     #[test]
     fn dual_clip_only_lowers_the_loss_of_negative_advantages(d in -3.0f64..3.0, advantage in -2.0f64..2.0) {
-        let single = PolicyLoss::Grpo { clip: [0.2, 0.2], dual_clip: 0.0 }.token(d - 5.0, -5.0, advantage);
+        let single = Grpo { clip: [0.2, 0.2], dual_clip: 0.0 }.token(d - 5.0, -5.0, advantage);
         let dual = PolicyLoss::GRPO.token(d - 5.0, -5.0, advantage);
         prop_assert!(dual.loss <= single.loss);
         if advantage >= 0.0 { prop_assert_eq!(dual, single); }
@@ -289,7 +278,7 @@ fn aggregation_modes_match_their_printed_formula() {
 
 const OBJECTIVE: Objective = Objective {
     policy: PolicyLoss::GRPO,
-    aggregation: Aggregation::TokenMean,
+    aggregation: TokenMean,
     entropy_coef: 0.5,
     kl: Some((Kl::K1, 0.25)),
     correction: Correction::Off,
@@ -346,13 +335,12 @@ fn missing_reference_is_a_bug_and_not_a_zero() {
 #[test]
 fn bounds_that_make_no_sense_are_refused_by_name() {
     let refused = |p: PolicyLoss| p.check().unwrap_err().to_string();
-    assert!(
-        refused(PolicyLoss::Grpo { clip: [-0.1, 0.2], dual_clip: 0.0 })
-            .starts_with("loss.clip, low: found -0.1")
-    );
-    assert!(
-        refused(PolicyLoss::Grpo { clip: [0.1, 0.2], dual_clip: 1.0 }).starts_with("loss.dual_clip: found 1")
-    );
-    assert!(refused(PolicyLoss::CispoCap { cap: f64::NAN }).starts_with("loss.cap"));
+    for (loss, wanted) in [
+        (Grpo { clip: [-0.1, 0.2], dual_clip: 0.0 }, "loss.clip, low: found -0.1"),
+        (Grpo { clip: [0.1, 0.2], dual_clip: 1.0 }, "loss.dual_clip: found 1"),
+        (CispoCap { cap: f64::NAN }, "loss.cap"),
+    ] {
+        assert!(refused(loss).starts_with(wanted));
+    }
     assert!(LOSSES.iter().all(|l| l.check().is_ok()));
 }

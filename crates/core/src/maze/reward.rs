@@ -4,8 +4,7 @@ use super::{Maze, Token, tokens};
 
 /// What counts as correct.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Scoring {
     /// The completion must be the shortest path and DONE, token for token. The paper's rule.
     #[default]

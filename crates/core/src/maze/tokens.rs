@@ -1,5 +1,7 @@
 //! The maze's vocabulary of 32 tokens: prompts, targets, and parsing of completions.
 
+use std::sync::LazyLock;
+
 use super::{Cell, Maze, Move};
 
 /// A token of the vocabulary, by its number.
@@ -43,40 +45,12 @@ pub enum Token {
 }
 
 /// The spelling of every token, by number; those from 17 are reserved.
-pub const VOCABULARY: [&str; 32] = [
-    "<pad>",
-    "<bos>",
-    "<eos>",
-    "<unk>",
-    "GRID_START",
-    "GRID_END",
-    "PATH_START",
-    "DONE",
-    "PATH",
-    "WALL",
-    "GOAL",
-    "START",
-    "NEWLINE",
-    "UP",
-    "DOWN",
-    "LEFT",
-    "RIGHT",
-    "<reserved_17>",
-    "<reserved_18>",
-    "<reserved_19>",
-    "<reserved_20>",
-    "<reserved_21>",
-    "<reserved_22>",
-    "<reserved_23>",
-    "<reserved_24>",
-    "<reserved_25>",
-    "<reserved_26>",
-    "<reserved_27>",
-    "<reserved_28>",
-    "<reserved_29>",
-    "<reserved_30>",
-    "<reserved_31>",
-];
+pub static VOCABULARY: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    const WORDS: &str = "<pad> <bos> <eos> <unk> GRID_START GRID_END PATH_START DONE PATH WALL GOAL START NEWLINE UP DOWN \
+        LEFT RIGHT <reserved_17> <reserved_18> <reserved_19> <reserved_20> <reserved_21> <reserved_22> <reserved_23> \
+        <reserved_24> <reserved_25> <reserved_26> <reserved_27> <reserved_28> <reserved_29> <reserved_30> <reserved_31>";
+    WORDS.split(' ').collect()
+});
 
 /// The tokens that end a completion.
 pub const STOP: [u32; 2] = [Token::Done as u32, Token::Eos as u32];

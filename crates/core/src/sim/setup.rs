@@ -4,8 +4,7 @@ use crate::error::{Error, require};
 
 /// The surrogate objective that every step increases. `p` is the policy, `a_j` the advantage of draw `j`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
 pub enum Surrogate {
     /// `(1/N) sum_j a_j p_j / stopgrad(p_j)`: the gradient of a drawn action doesn't depend on its probability.
     Ratio,
@@ -15,8 +14,7 @@ pub enum Surrogate {
 
 /// The optimizer of the logits. Weight decay is decoupled in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
 pub enum Optimizer {
     /// AdamW with bias correction.
     AdamW,
@@ -26,8 +24,7 @@ pub enum Optimizer {
 
 /// A simulated policy's start and its update rule.
 #[derive(Debug, Clone, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct Setup {
     /// Number of actions.
     pub actions: usize,

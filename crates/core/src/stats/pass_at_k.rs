@@ -171,10 +171,7 @@ mod tests {
                     let wanted = (all - binomial(n - c, k)) as f64 / all as f64;
                     let direct = pass_at_k(n as usize, c as usize, k as usize);
                     for found in [direct, table.at(c as usize)] {
-                        assert!(
-                            (found - wanted).abs() <= 4e-15 * wanted,
-                            "n {n}, c {c}, k {k}: {found}, wanted {wanted}"
-                        );
+                        assert!((found - wanted).abs() <= 4e-15 * wanted, "{n} {c} {k}: {found}, {wanted}");
                     }
                 }
             }
@@ -200,10 +197,7 @@ mod tests {
                 let (all, wrong) = (falling(n), falling(n - c));
                 let wanted = (all - wrong) as f64 / all as f64;
                 for found in [pass_at_k(n as usize, c as usize, k as usize), table.at(c as usize)] {
-                    assert!(
-                        (found - wanted).abs() <= 1e-13 * wanted,
-                        "c {c}, k {k}: {found}, wanted {wanted}"
-                    );
+                    assert!((found - wanted).abs() <= 1e-13 * wanted, "c {c}, k {k}: {found}, {wanted}");
                 }
             }
         }

@@ -121,11 +121,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn close(found: f64, wanted: f64, relative: f64) {
-        assert!(
-            (found - wanted).abs() <= relative * wanted.abs(),
-            "found {found:e}, wanted {wanted:e}, relative error {:e}",
-            (found - wanted).abs() / wanted.abs()
-        );
+        let error = (found - wanted).abs() / wanted.abs();
+        assert!(error <= relative, "found {found:e}, wanted {wanted:e}, relative error {error:e}");
     }
 
     /// (active, tail miss) by enumerating every sequence of n completions, each in one of the three regions: target,
@@ -198,12 +195,14 @@ mod tests {
     fn bad_arguments_are_refused_by_name() {
         let text = |r: Result<f64, Error>| r.unwrap_err().to_string();
         assert_eq!(text(active_probability(1.5, 2)), "mu: found 1.5, wanted a probability in [0, 1]");
-        assert!(text(active_probability(f64::NAN, 2)).starts_with("mu: found NaN"));
-        assert!(text(active_probability(0.5, 0)).starts_with("n: found 0"));
-        assert!(text(tail_miss_probability(0.5, -0.1, 2)).starts_with("tau: found -0.1"));
-        assert!(
-            text(tail_miss_probability(0.5, 0.6, 2)).starts_with("tau: found 0.6, wanted at most mu = 0.5")
-        );
+        for (found, wanted) in [
+            (active_probability(f64::NAN, 2), "mu: found NaN"),
+            (active_probability(0.5, 0), "n: found 0"),
+            (tail_miss_probability(0.5, -0.1, 2), "tau: found -0.1"),
+            (tail_miss_probability(0.5, 0.6, 2), "tau: found 0.6, wanted at most mu = 0.5"),
+        ] {
+            assert!(text(found).starts_with(wanted));
+        }
         for (mu, tau) in [(0.5, 0.0), (0.5, 0.5), (1.0, 0.5)] {
             assert!(peak(mu, tau).unwrap_err().to_string().ends_with("has no peak"), "{mu} {tau}");
         }
@@ -226,12 +225,9 @@ mod tests {
     #[test]
     fn a_smaller_rare_fraction_moves_the_peak_right_and_up() {
         for mu in [0.8, 0.5, 0.2] {
-            let peaks: Vec<Peak> =
-                [0.3, 0.1, 0.01, 1e-3, 1e-6].map(|rho| peak(mu, mu * rho).unwrap()).to_vec();
-            assert!(
-                peaks.windows(2).all(|w| w[0].n < w[1].n && w[0].tail_miss < w[1].tail_miss),
-                "{peaks:?}"
-            );
+            let peaks = [0.3, 0.1, 0.01, 1e-3, 1e-6].map(|rho| peak(mu, mu * rho).unwrap());
+            let rises = |w: &[Peak]| w[0].n < w[1].n && w[0].tail_miss < w[1].tail_miss;
+            assert!(peaks.windows(2).all(rises), "{peaks:?}");
         }
     }
 

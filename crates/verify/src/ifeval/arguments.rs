@@ -1,8 +1,34 @@
-//! The arguments of an instruction, as its checks take them.
+//! The arguments of an instruction and the response, as checks take them.
 
 use super::Error;
-use super::pattern::Pattern;
+use super::pattern::{Pattern, PatternError};
 use serde_json::{Map, Value};
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+/// Whether a response that is not blank follows an instruction.
+pub(super) type Check = Arc<dyn Fn(&Response<'_>) -> Result<bool, PatternError> + Send + Sync>;
+
+/// A response in the forms that the checks need, each computed once on first use.
+pub(super) struct Response<'a> {
+    pub(super) text: &'a str,
+    chars: OnceCell<Vec<char>>,
+    lower: OnceCell<String>,
+}
+
+impl<'a> Response<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { text, chars: OnceCell::new(), lower: OnceCell::new() }
+    }
+
+    pub(super) fn chars(&self) -> &[char] {
+        self.chars.get_or_init(|| self.text.chars().collect())
+    }
+
+    pub(super) fn lower(&self) -> &str {
+        self.lower.get_or_init(|| self.text.to_lowercase())
+    }
+}
 
 /// `less than` or `at least` a threshold.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -89,16 +115,14 @@ impl Arguments<'_> {
         })
     }
 
-    /// A list of keywords; a single string is the list of its characters, as in Python iteration.
-    pub(super) fn keywords(&self, name: &'static str) -> Result<Vec<String>, Error> {
-        let wanted = "a list of texts";
-        match self.get(name) {
-            Some(Value::String(text)) => Ok(text.chars().map(String::from).collect()),
-            Some(Value::Array(list)) => list
-                .iter()
-                .map(|v| v.as_str().map(str::to_owned).ok_or_else(|| self.error(name, wanted)))
-                .collect(),
-            _ => Err(self.error(name, wanted)),
-        }
+    /// Keywords as patterns between two others; a single string is the list of its characters, as in Python iteration.
+    pub(super) fn patterns(&self, name: &'static str, edge: &str) -> Result<Vec<Pattern>, Error> {
+        let keywords: Option<Vec<String>> = match self.get(name) {
+            Some(Value::String(text)) => Some(text.chars().map(String::from).collect()),
+            Some(Value::Array(list)) => list.iter().map(|v| v.as_str().map(str::to_owned)).collect(),
+            _ => None,
+        };
+        let keywords = keywords.ok_or_else(|| self.error(name, "a list of texts"))?;
+        keywords.iter().map(|keyword| self.pattern(&format!("{edge}{keyword}{edge}"), true)).collect()
     }
 }

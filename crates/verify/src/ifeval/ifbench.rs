@@ -4,14 +4,14 @@
 //! frequent verbs here) and the number of syllables (a dictionary there, spelling alone here). An argument that the reference would draw at random, and
 //! one on which it would fail, refuses the problem. A response on which it would raise an exception doesn't follow the constraint.
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, Check};
 use super::characters::{is_lower, is_upper, is_word};
-use super::pattern::{Pattern, PatternError};
+use super::pattern::Pattern;
 use super::{Error, punkt, treebank};
 use crate::python_text::{decimal, is_digit, is_space, regex, strip, words as split};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::Hash;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use unicode_normalization_alignments::UnicodeNormalization;
 
 /// An argument of a constraint.
@@ -28,60 +28,48 @@ enum Needs {
 use Needs::{Number, Text, Whole, Word};
 
 /// The arguments of a constraint, each kind in the order of its table.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Given {
+#[derive(Default)]
+struct Given {
     numbers: Vec<f64>,
     texts: Vec<String>,
     word: Option<Pattern>,
 }
 
-type Check = fn(&str, &Given) -> bool;
-
-/// A constraint with its arguments.
-#[derive(Debug, Clone)]
-pub(super) struct Constraint {
-    check: Check,
-    given: Given,
-}
-
-impl Constraint {
-    /// The constraint of this name; `None` if it is none of IFBench's.
-    pub(super) fn new(id: &str, arguments: &Arguments<'_>) -> Result<Option<Self>, Error> {
-        let Some((_, needs, check)) = TABLE.iter().find(|(name, ..)| *name == id) else { return Ok(None) };
-        let mut given = Given::default();
-        for need in *needs {
-            match *need {
-                Number(name) => given.numbers.push(arguments.number(name)?),
-                Whole(name, least) => {
-                    let n = arguments.number(name)?;
-                    if n.fract() != 0.0 || n < least {
-                        return Err(arguments.error(name, "a whole number in its range"));
-                    }
-                    given.numbers.push(n);
+/// Parses the constraint of this name; `None` if it is none of IFBench's.
+pub(super) fn parse(id: &str, arguments: &Arguments<'_>) -> Result<Option<Check>, Error> {
+    let Some((_, needs, follows)) = TABLE.iter().find(|(name, ..)| *name == id) else { return Ok(None) };
+    let mut given = Given::default();
+    for need in *needs {
+        match *need {
+            Number(name) => given.numbers.push(arguments.number(name)?),
+            Whole(name, least) => {
+                let n = arguments.number(name)?;
+                if n.fract() != 0.0 || n < least {
+                    return Err(arguments.error(name, "a whole number in its range"));
                 }
-                Text(name) => given.texts.push(arguments.text(name)?.to_owned()),
-                Word(name) => {
-                    let word = regex::escape(arguments.text(name)?);
-                    given.word = Some(arguments.pattern(&format!(r"\b{word}\b"), true)?);
-                }
+                given.numbers.push(n);
+            }
+            Text(name) => given.texts.push(arguments.text(name)?.to_owned()),
+            Word(name) => {
+                let word = regex::escape(arguments.text(name)?);
+                given.word = Some(arguments.pattern(&format!(r"\b{word}\b"), true)?);
             }
         }
-        Ok(Some(Self { check: *check, given }))
     }
-
-    pub(super) fn is_followed(&self, text: &str) -> Result<bool, PatternError> {
+    Ok(Some(Arc::new(move |response| match &given.word {
         // The only constraint with a pattern.
-        if let Some(word) = &self.given.word {
-            let sentences = sentences(text);
-            let at = self.given.numbers[0] as usize - 1;
-            return sentences.get(at).map_or(Ok(false), |sentence| word.is_found(sentence));
+        Some(word) => {
+            let sentence = sentences(response.text).into_iter().nth(given.numbers[0] as usize - 1);
+            sentence.map_or(Ok(false), |sentence| word.is_found(&sentence))
         }
-        Ok((self.check)(text, &self.given))
-    }
+        None => Ok(follows(response.text, &given)),
+    })))
 }
 
+type Follows = fn(&str, &Given) -> bool;
+
 /// Name, arguments and check of each constraint.
-const TABLE: [(&str, &[Needs], Check); 58] = [
+const TABLE: [(&str, &[Needs], Follows); 58] = [
     ("count:word_count_range", &[Number("min_words"), Number("max_words")], |text, given| {
         let n = regex!(r"\w+").find_iter(text).count() as f64;
         given.numbers[0] <= n && n <= given.numbers[1]
@@ -102,10 +90,7 @@ const TABLE: [(&str, &[Needs], Check); 58] = [
     }),
     ("count:punctuation", &[], |text, _| {
         let marks = ["?!", "!?", "‽"];
-        let rest = match text.contains("?!") {
-            true => text.replacen("?!", "", 1),
-            false => text.replacen("!?", "", 1),
-        };
+        let rest = if text.contains("?!") { text.replacen("?!", "", 1) } else { text.replacen("!?", "", 1) };
         marks.iter().any(|mark| text.contains(mark)) && ".,!?;:".chars().all(|mark| rest.contains(mark))
     }),
     ("count:pronouns", &[Number("N")], |text, given| {
@@ -155,7 +140,7 @@ const TABLE: [(&str, &[Needs], Check); 58] = [
         let runs = sentences(text).into_iter().map(|sentence| alliteration(&sentence.to_lowercase()));
         is_rising(runs)
     }),
-    // Its word is looked for in `Constraint::is_followed`.
+    // Its word is looked for in `parse`.
     ("sentence:keyword", &[Word("word"), Whole("N", 1.0)], |_, _| false),
     ("sentence:increment", &[Number("small_n")], |text, given| {
         let counts: Vec<f64> = sentences(text).iter().map(|s| split(&bare(s)).count() as f64).collect();
@@ -561,19 +546,9 @@ fn is_verb(word: &str) -> bool {
             include_str!("../../data/english_verbs.txt").lines().filter(|line| !line.starts_with('#'));
         lines.flat_map(str::split_whitespace).collect()
     });
-    const ENDINGS: [(&str, &str); 10] = [
-        ("", ""),
-        ("s", ""),
-        ("es", ""),
-        ("ies", "y"),
-        ("ed", ""),
-        ("ed", "e"),
-        ("ied", "y"),
-        ("ing", ""),
-        ("ing", "e"),
-        ("ying", "ie"),
-    ];
-    ENDINGS.iter().any(|(ending, instead)| {
+    // Each ending, and what stands in its place.
+    const ENDINGS: &str = "- s- es- ies-y ed- ed-e ied-y ing- ing-e ying-ie";
+    ENDINGS.split(' ').filter_map(|rule| rule.split_once('-')).any(|(ending, instead)| {
         let Some(stem) = word.strip_suffix(ending) else { return false };
         // `stopped`, `running`
         let single = stem

@@ -1,230 +1,137 @@
 //! IFEval's 25 instruction types: their arguments and their checks.
 
-use super::arguments::{Arguments, Bound};
+use super::arguments::{Arguments, Check};
 use super::characters::{is_lower, is_upper};
-use super::ifbench::Constraint;
 use super::pattern::{Pattern, PatternError};
-use super::{Error, language, punkt, treebank};
+use super::{Error, ifbench, language, punkt, treebank};
 use crate::python_text::{is_space, regex, strip};
 use crate::synlogic::json;
 use serde_json::{Map, Value};
-use std::cell::OnceCell;
+use std::sync::Arc;
 
-/// One instruction with its arguments.
-#[derive(Debug, Clone)]
-pub(super) enum Instruction {
-    KeywordsExist(Vec<Pattern>),
-    KeywordFrequency(Pattern, Bound),
-    ForbiddenWords(Vec<Pattern>),
-    LetterFrequency(char, Bound),
-    Language(String),
-    Sentences(Bound),
-    Paragraphs(f64),
-    Words(Bound),
-    ParagraphFirstWord { paragraphs: f64, nth: usize, word: String },
-    Placeholders(f64),
-    Postscript(Postscript),
-    Bullets(f64),
-    ConstrainedResponse,
-    Highlights(f64),
-    Sections(Pattern, f64),
-    Json,
-    Title,
-    TwoResponses,
-    RepeatPrompt(String),
-    EndPhrase(String),
-    CapitalWords(Bound),
-    AllCapital,
-    AllLowercase,
-    NoComma,
-    Quotation,
-    IfBench(Constraint),
-}
-
-/// The mark of a postscript.
-#[derive(Debug, Clone)]
-pub(super) enum Postscript {
-    /// `P.P.S`
-    Pps,
-    /// `P.S.`
-    Ps,
-    /// Any other, as a pattern.
-    Other(Box<Pattern>),
-}
-
-/// A response in the forms that the checks need, each computed once on first use.
-pub(super) struct Response<'a> {
-    text: &'a str,
-    chars: OnceCell<Vec<char>>,
-    lower: OnceCell<String>,
-}
-
-impl<'a> Response<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
-        Self { text, chars: OnceCell::new(), lower: OnceCell::new() }
-    }
-
-    fn chars(&self) -> &[char] {
-        self.chars.get_or_init(|| self.text.chars().collect())
-    }
-
-    fn lower(&self) -> &str {
-        self.lower.get_or_init(|| self.text.to_lowercase())
-    }
-}
-
-impl Instruction {
-    /// Parses one instruction.
-    pub(super) fn new(id: &str, given: &Map<String, Value>) -> Result<Self, Error> {
-        let a = &Arguments { instruction: id, given };
-        Ok(match id {
-            "keywords:existence" => Self::KeywordsExist(
-                a.keywords("keywords")?.iter().map(|k| a.pattern(k, true)).collect::<Result<_, _>>()?,
-            ),
-            "keywords:frequency" => Self::KeywordFrequency(
-                a.pattern(strip(a.text("keyword")?), true)?,
-                a.bound("frequency", "relation")?,
-            ),
-            "keywords:forbidden_words" => Self::ForbiddenWords(
-                a.keywords("forbidden_words")?
-                    .iter()
-                    .map(|k| a.pattern(&format!(r"\b{k}\b"), true))
-                    .collect::<Result<_, _>>()?,
-            ),
-            "keywords:letter_frequency" => {
-                let letter = a.text("letter")?;
-                let mut chars = letter.chars();
-                let (Some(c), None) = (chars.next(), chars.next()) else {
-                    return Err(a.error("letter", "one character"));
-                };
-                let lower = c.to_lowercase().next().unwrap_or(c);
-                Self::LetterFrequency(lower, a.bound("let_frequency", "let_relation")?)
+/// Parses one instruction.
+pub(super) fn parse(id: &str, given: &Map<String, Value>) -> Result<Check, Error> {
+    let a = &Arguments { instruction: id, given };
+    Ok(match id {
+        "keywords:existence" => {
+            let keywords = a.patterns("keywords", "")?;
+            Arc::new(move |r| each(&keywords, r.text, true))
+        }
+        "keywords:frequency" => {
+            let keyword = a.pattern(strip(a.text("keyword")?), true)?;
+            let bound = a.bound("frequency", "relation")?;
+            Arc::new(move |r| Ok(bound.holds(keyword.count(r.text, bound.most())?)))
+        }
+        "keywords:forbidden_words" => {
+            let words = a.patterns("forbidden_words", r"\b")?;
+            Arc::new(move |r| each(&words, r.text, false))
+        }
+        "keywords:letter_frequency" => {
+            let letter = a.text("letter")?;
+            let mut chars = letter.chars();
+            let (Some(c), None) = (chars.next(), chars.next()) else {
+                return Err(a.error("letter", "one character"));
+            };
+            let letter = c.to_lowercase().next().unwrap_or(c);
+            let bound = a.bound("let_frequency", "let_relation")?;
+            Arc::new(move |r| Ok(bound.holds(r.lower().chars().filter(|c| *c == letter).count())))
+        }
+        "language:response_language" => {
+            let code = a.text("language")?.to_owned();
+            if !language::is_known(&code) {
+                return Err(a.error("language", "a code of langdetect, such as de, zh-cn or zh-tw"));
             }
-            "language:response_language" => match a.text("language")? {
-                code if language::is_known(code) => Self::Language(code.to_owned()),
-                _ => return Err(a.error("language", "a code of langdetect, such as de, zh-cn or zh-tw")),
-            },
-            "length_constraints:number_sentences" => Self::Sentences(a.bound("num_sentences", "relation")?),
-            "length_constraints:number_paragraphs" => Self::Paragraphs(a.count("num_paragraphs")?),
-            "length_constraints:number_words" => Self::Words(a.bound("num_words", "relation")?),
-            "length_constraints:nth_paragraph_first_word" => {
-                let paragraphs = a.count("num_paragraphs")?;
-                let nth = a.count("nth_paragraph")?;
-                if nth > paragraphs || nth.fract() != 0.0 {
-                    return Err(a.error("nth_paragraph", "a whole number up to num_paragraphs"));
-                }
-                Self::ParagraphFirstWord {
-                    paragraphs,
-                    nth: nth as usize,
-                    word: a.text("first_word")?.to_lowercase(),
-                }
+            Arc::new(move |r| Ok(is_language(r.text, &code)))
+        }
+        "length_constraints:number_sentences" => {
+            let bound = a.bound("num_sentences", "relation")?;
+            Arc::new(move |r| Ok(bound.holds(punkt::sentences(r.chars()).len())))
+        }
+        "length_constraints:number_paragraphs" => {
+            let wanted = a.count("num_paragraphs")?;
+            Arc::new(move |r| Ok(paragraphs(r.text).is_some_and(|n| n as f64 == wanted)))
+        }
+        "length_constraints:number_words" => {
+            let bound = a.bound("num_words", "relation")?;
+            Arc::new(move |r| Ok(bound.holds(regex!(r"\w+").find_iter(r.text).count())))
+        }
+        "length_constraints:nth_paragraph_first_word" => {
+            let paragraphs = a.count("num_paragraphs")?;
+            let nth = a.count("nth_paragraph")?;
+            if nth > paragraphs || nth.fract() != 0.0 {
+                return Err(a.error("nth_paragraph", "a whole number up to num_paragraphs"));
             }
-            "detectable_content:number_placeholders" => Self::Placeholders(a.count("num_placeholders")?),
-            "detectable_content:postscript" => Self::Postscript(match strip(a.text("postscript_marker")?) {
-                "P.P.S" => Postscript::Pps,
-                "P.S." => Postscript::Ps,
-                other => {
-                    let pattern = format!(r"(?m)\s*{}.*$", other.to_lowercase());
-                    Postscript::Other(Box::new(a.pattern(&pattern, false)?))
-                }
-            }),
-            "detectable_format:number_bullet_lists" => Self::Bullets(a.count("num_bullets")?),
-            "detectable_format:constrained_response" => Self::ConstrainedResponse,
-            "detectable_format:number_highlighted_sections" => Self::Highlights(a.count("num_highlights")?),
-            "detectable_format:multiple_sections" => {
-                let splitter = strip(a.text("section_spliter")?);
-                let pattern = format!(r"\s?{splitter}\s?\d+\s?");
-                Self::Sections(a.pattern(&pattern, false)?, a.count("num_sections")?)
+            let word = a.text("first_word")?.to_lowercase();
+            Arc::new(move |r| Ok(first_word_of_paragraph(r.text, paragraphs, nth as usize, &word)))
+        }
+        "detectable_content:number_placeholders" => {
+            let least = a.count("num_placeholders")?;
+            Arc::new(move |r| Ok(regex!(r"\[.*?\]").find_iter(r.text).count() as f64 >= least))
+        }
+        "detectable_content:postscript" => match strip(a.text("postscript_marker")?) {
+            "P.P.S" => Arc::new(|r| Ok(regex!(r"p\.\s?p\.\s?s").is_match(r.lower()))),
+            "P.S." => Arc::new(|r| Ok(regex!(r"p\.\s?s\.").is_match(r.lower()))),
+            other => {
+                let mark = a.pattern(&format!(r"(?m)\s*{}.*$", other.to_lowercase()), false)?;
+                Arc::new(move |r| mark.is_found(r.lower()))
             }
-            "detectable_format:json_format" => Self::Json,
-            "detectable_format:title" => Self::Title,
-            "combination:two_responses" => Self::TwoResponses,
-            "combination:repeat_prompt" => {
-                Self::RepeatPrompt(strip(a.text("prompt_to_repeat")?).to_lowercase())
-            }
-            "startend:end_checker" => Self::EndPhrase(strip(a.text("end_phrase")?).to_lowercase()),
-            "startend:quotation" => Self::Quotation,
-            "change_case:capital_word_frequency" => {
-                Self::CapitalWords(a.bound("capital_frequency", "capital_relation")?)
-            }
-            "change_case:english_capital" => Self::AllCapital,
-            "change_case:english_lowercase" => Self::AllLowercase,
-            "punctuation:no_comma" => Self::NoComma,
-            _ => match Constraint::new(id, a)? {
-                Some(constraint) => Self::IfBench(constraint),
-                None => return Err(Error::Unknown(id.to_owned())),
-            },
-        })
-    }
-
-    /// Whether a response that is not blank follows the instruction.
-    pub(super) fn is_followed(&self, response: &Response<'_>) -> Result<bool, PatternError> {
-        let text = response.text;
-        Ok(match self {
-            Self::KeywordsExist(keywords) => {
-                for keyword in keywords {
-                    if !keyword.is_found(text)? {
-                        return Ok(false);
-                    }
-                }
-                true
-            }
-            Self::KeywordFrequency(keyword, bound) => bound.holds(keyword.count(text, bound.most())?),
-            Self::ForbiddenWords(words) => {
-                for word in words {
-                    if word.is_found(text)? {
-                        return Ok(false);
-                    }
-                }
-                true
-            }
-            Self::LetterFrequency(letter, bound) => {
-                bound.holds(response.lower().chars().filter(|c| c == letter).count())
-            }
-            Self::Language(code) => is_language(text, code),
-            Self::Sentences(bound) => bound.holds(punkt::sentences(response.chars()).len()),
-            Self::Paragraphs(wanted) => paragraphs(text).is_some_and(|n| n as f64 == *wanted),
-            Self::Words(bound) => bound.holds(regex!(r"\w+").find_iter(text).count()),
-            Self::ParagraphFirstWord { paragraphs, nth, word } => {
-                first_word_of_paragraph(text, *paragraphs, *nth, word)
-            }
-            Self::Placeholders(least) => regex!(r"\[.*?\]").find_iter(text).count() as f64 >= *least,
-            Self::Postscript(mark) => match mark {
-                Postscript::Pps => regex!(r"p\.\s?p\.\s?s").is_match(response.lower()),
-                Postscript::Ps => regex!(r"p\.\s?s\.").is_match(response.lower()),
-                Postscript::Other(pattern) => pattern.is_found(response.lower())?,
-            },
-            Self::Bullets(wanted) => bullets(text) as f64 == *wanted,
-            Self::ConstrainedResponse => ["My answer is yes.", "My answer is no.", "My answer is maybe."]
+        },
+        "detectable_format:number_bullet_lists" => {
+            let wanted = a.count("num_bullets")?;
+            Arc::new(move |r| Ok(bullets(r.text) as f64 == wanted))
+        }
+        "detectable_format:constrained_response" => Arc::new(|r| {
+            Ok(["yes", "no", "maybe"]
                 .iter()
-                .any(|option| text.contains(option)),
-            Self::Highlights(least) => highlights(text) as f64 >= *least,
-            Self::Sections(pattern, least) => {
-                // `re.split` returns the groups of the separator as pieces too.
-                let pieces = pattern.count(text, least.ceil() as usize)? * (1 + pattern.groups());
-                pieces as f64 >= *least
-            }
-            Self::Json => is_json_block(text),
-            Self::Title => has_title(text),
-            Self::TwoResponses => two_responses(text),
-            Self::RepeatPrompt(prompt) => strip(text).to_lowercase().starts_with(prompt.as_str()),
-            Self::EndPhrase(phrase) => {
-                strip(text).trim_matches('"').to_lowercase().ends_with(phrase.as_str())
-            }
-            Self::CapitalWords(bound) => {
-                let words = treebank::words(response.chars());
-                bound.holds(words.iter().filter(|word| is_upper(word)).count())
-            }
-            Self::AllCapital => is_upper(text) && is_language(text, "en"),
-            Self::AllLowercase => is_lower(text) && is_language(text, "en"),
-            Self::NoComma => !text.contains(','),
-            Self::IfBench(constraint) => constraint.is_followed(text)?,
-            Self::Quotation => {
-                let text = strip(text);
-                text.len() > 1 && text.starts_with('"') && text.ends_with('"')
-            }
-        })
+                .any(|option| r.text.contains(&format!("My answer is {option}."))))
+        }),
+        "detectable_format:number_highlighted_sections" => {
+            let least = a.count("num_highlights")?;
+            Arc::new(move |r| Ok(highlights(r.text) as f64 >= least))
+        }
+        "detectable_format:multiple_sections" => {
+            let splitter = strip(a.text("section_spliter")?);
+            let splitter = a.pattern(&format!(r"\s?{splitter}\s?\d+\s?"), false)?;
+            let least = a.count("num_sections")?;
+            // `re.split` returns the groups of the separator as pieces too.
+            let pieces = 1 + splitter.groups();
+            Arc::new(move |r| Ok((splitter.count(r.text, least.ceil() as usize)? * pieces) as f64 >= least))
+        }
+        "detectable_format:json_format" => Arc::new(|r| Ok(is_json_block(r.text))),
+        "detectable_format:title" => Arc::new(|r| Ok(has_title(r.text))),
+        "combination:two_responses" => Arc::new(|r| Ok(two_responses(r.text))),
+        "combination:repeat_prompt" => {
+            let prompt = strip(a.text("prompt_to_repeat")?).to_lowercase();
+            Arc::new(move |r| Ok(strip(r.text).to_lowercase().starts_with(&prompt)))
+        }
+        "startend:end_checker" => {
+            let phrase = strip(a.text("end_phrase")?).to_lowercase();
+            Arc::new(move |r| Ok(strip(r.text).trim_matches('"').to_lowercase().ends_with(&phrase)))
+        }
+        "startend:quotation" => Arc::new(|r| {
+            let text = strip(r.text);
+            Ok(text.len() > 1 && text.starts_with('"') && text.ends_with('"'))
+        }),
+        "change_case:capital_word_frequency" => {
+            let bound = a.bound("capital_frequency", "capital_relation")?;
+            let is_capital = |word: &&String| is_upper(word);
+            Arc::new(move |r| Ok(bound.holds(treebank::words(r.chars()).iter().filter(is_capital).count())))
+        }
+        "change_case:english_capital" => Arc::new(|r| Ok(is_upper(r.text) && is_language(r.text, "en"))),
+        "change_case:english_lowercase" => Arc::new(|r| Ok(is_lower(r.text) && is_language(r.text, "en"))),
+        "punctuation:no_comma" => Arc::new(|r| Ok(!r.text.contains(','))),
+        _ => ifbench::parse(id, a)?.ok_or_else(|| Error::Unknown(id.to_owned()))?,
+    })
+}
+
+/// Whether each pattern is found, or none of them.
+fn each(patterns: &[Pattern], text: &str, found: bool) -> Result<bool, PatternError> {
+    for pattern in patterns {
+        if pattern.is_found(text)? != found {
+            return Ok(false);
+        }
     }
+    Ok(true)
 }
 
 /// A text whose language can't be detected counts as being in the language, as in the reference.

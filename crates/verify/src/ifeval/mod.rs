@@ -16,9 +16,10 @@ mod treebank;
 
 use crate::python_text::strip;
 use crate::verdict::{Outcome, Verdict};
-use instruction::{Instruction, Response};
+use arguments::{Check, Response};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::fmt;
 use thiserror::Error;
 
 /// Why a problem's instructions cannot be checked.
@@ -84,10 +85,16 @@ pub struct Checked {
 }
 
 /// The verifier of one prompt: its parsed instructions, which can check any number of responses.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Verifier {
     ids: Vec<String>,
-    instructions: Vec<Instruction>,
+    instructions: Vec<Check>,
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verifier").field("ids", &self.ids).finish_non_exhaustive()
+    }
 }
 
 impl Verifier {
@@ -97,9 +104,9 @@ impl Verifier {
         if ids.len() != kwargs.len() {
             return Err(Error::Length { found: kwargs.len(), wanted: ids.len() });
         }
-        let instruction = |(id, given): (&S, &Value)| match given {
-            Value::Object(given) => Instruction::new(id.as_ref(), given),
-            Value::Null => Instruction::new(id.as_ref(), &Map::new()),
+        let check = |(id, given): (&S, &Value)| match given {
+            Value::Object(given) => instruction::parse(id.as_ref(), given),
+            Value::Null => instruction::parse(id.as_ref(), &Map::new()),
             other => Err(Error::Argument {
                 instruction: id.as_ref().to_owned(),
                 argument: "all of them",
@@ -107,7 +114,7 @@ impl Verifier {
                 wanted: "an object",
             }),
         };
-        let instructions = ids.iter().zip(kwargs).map(instruction).collect::<Result<_, _>>()?;
+        let instructions = ids.iter().zip(kwargs).map(check).collect::<Result<_, _>>()?;
         Ok(Self { ids: ids.iter().map(|id| id.as_ref().to_owned()).collect(), instructions })
     }
 
@@ -148,7 +155,7 @@ impl Verifier {
             return Ok(vec![false; self.instructions.len()]);
         }
         let response = Response::new(response);
-        self.instructions.iter().map(|i| i.is_followed(&response)).collect()
+        self.instructions.iter().map(|i| i(&response)).collect()
     }
 
     fn loose(&self, response: &str, strict: &[bool]) -> Result<Vec<bool>, pattern::PatternError> {
@@ -164,7 +171,7 @@ impl Verifier {
                 if *followed {
                     break;
                 }
-                *followed = instruction.is_followed(form)?;
+                *followed = instruction(form)?;
             }
         }
         Ok(loose)

@@ -61,17 +61,11 @@ impl Pattern {
         let translated = |exact_edges| {
             let mut translation = Translation::new(pattern, ignore_case, exact_edges);
             translation.either(true)?;
-            match translation.peek() {
-                Some(_) => refuse("unbalanced parenthesis"),
-                None => Ok(translation),
-            }
+            if translation.peek().is_some() { refuse("unbalanced parenthesis") } else { Ok(translation) }
         };
         let Translation { out, has_edges, backtracks, .. } = translated(false)?;
         let regex = compile(&out).map_err(|e| PatternError::Syntax(e.to_string()))?;
-        let at_marks = match has_edges {
-            true => Some((translated(true)?.out, OnceLock::new())),
-            false => None,
-        };
+        let at_marks = if has_edges { Some((translated(true)?.out, OnceLock::new())) } else { None };
         Ok(Self { regex, at_marks, backtracks })
     }
 

@@ -439,10 +439,7 @@ fn last_formula(text: &str, latex: bool, plain: bool) -> Answer<'_> {
             hedged: strange || offers_another(&text[..start], &text[end..]),
         };
     }
-    match last {
-        Some(last) => formula(text, &last.found, last.start, last.end),
-        None => Answer::default(),
-    }
+    if let Some(last) = last { formula(text, &last.found, last.start, last.end) } else { Answer::default() }
 }
 
 #[cfg(test)]

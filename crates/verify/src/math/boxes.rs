@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use super::budget::MAX_CANDIDATES;
 use super::candidate::{Candidate, Found};
 use super::environments::{Ahead, environment, joined};
-use crate::boxed::closing_brace;
+use crate::boxed::closing;
 use crate::python_text::regex;
 
 const OPENING: &str = "\\boxed{";
@@ -47,7 +47,7 @@ pub(super) fn contents(text: &str, which: Which) -> Vec<&str> {
         if open >= limit {
             break;
         }
-        let closed = if text.as_bytes()[open] == b'{' { closing_brace(&text[..limit], open) } else { None };
+        let closed = if text.as_bytes()[open] == b'{' { closing(&text[..limit], open, b"{}") } else { None };
         let Some(end) = closed else {
             if found.is_empty() {
                 found.push(&text[open..]);

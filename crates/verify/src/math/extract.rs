@@ -278,10 +278,7 @@ fn found_by<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Option<Found<'a>> {
 
 /// The text up to `limit` characters, cut at a character.
 fn clip(text: &str, limit: usize) -> &str {
-    match text.char_indices().nth(limit) {
-        Some((end, _)) => &text[..end],
-        None => text,
-    }
+    if let Some((end, _)) = text.char_indices().nth(limit) { &text[..end] } else { text }
 }
 
 /// The ends of " is" after "final answer", in order.

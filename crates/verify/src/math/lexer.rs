@@ -131,110 +131,48 @@ const GREEK: &str = "\
     ϱ varrho σ sigma Σ Sigma ς varsigma τ tau υ upsilon Υ Upsilon φ phi Φ Phi ϕ varphi χ chi ψ psi Ψ Psi \
     ω omega Ω Omega";
 
-/// Other commands, by their token. `None` is white space.
-const COMMANDS: &[(Option<Token>, &str)] = &[
-    (Some(Token::Approaches), "longrightarrow Longrightarrow rightarrow Rightarrow to"),
-    (Some(Token::EulerE), "exponentialE"),
-    (Some(Token::Operatorname), "operatorname"),
-    (Some(Token::Greek("varnothing")), "varnothing"),
-    // Dots, which only strict mode keeps.
-    (Some(Token::Greek("ldots")), "ldots"),
-    (Some(Token::Greek("nabla")), "nabla"),
-    (Some(Token::Greek("prime")), "prime"),
-    (Some(Token::Greek("angle")), "angle"),
-    (Some(Token::Greek("triangle")), "triangle"),
-    (Some(Token::Greek("hbar")), "hbar"),
-    (Some(Token::Greek("ell")), "ell"),
-    (Some(Token::Greek("re")), "Re"),
-    (Some(Token::Greek("im")), "Im"),
-    (Some(Token::Function(Function::Asinh)), "arcsinh arsinh"),
-    (Some(Token::Function(Function::Acosh)), "arccosh arcosh"),
-    (Some(Token::Function(Function::Atanh)), "arctanh artanh"),
-    (Some(Token::Function(Function::Asin)), "arcsin"),
-    (Some(Token::Function(Function::Acos)), "arccos"),
-    (Some(Token::Function(Function::Atan)), "arctan"),
-    (Some(Token::Function(Function::Acsc)), "arccsc"),
-    (Some(Token::Function(Function::Asec)), "arcsec"),
-    (Some(Token::Function(Function::Acot)), "arccot"),
-    (Some(Token::Function(Function::Sinh)), "sinh"),
-    (Some(Token::Function(Function::Cosh)), "cosh"),
-    (Some(Token::Function(Function::Tanh)), "tanh"),
-    (Some(Token::Function(Function::Sin)), "sin"),
-    (Some(Token::Function(Function::Cos)), "cos"),
-    (Some(Token::Function(Function::Tan)), "tan"),
-    (Some(Token::Function(Function::Csc)), "csc"),
-    (Some(Token::Function(Function::Sec)), "sec"),
-    (Some(Token::Function(Function::Cot)), "cot"),
-    (Some(Token::Function(Function::Floor)), "floor"),
-    (Some(Token::Function(Function::Ceiling)), "ceil"),
-    (Some(Token::Function(Function::Max)), "max"),
-    (Some(Token::Function(Function::Min)), "min"),
-    (Some(Token::Function(Function::Gcd)), "gcd"),
-    (Some(Token::Function(Function::Lcm)), "lcm"),
-    (Some(Token::Log), "log"),
-    (Some(Token::Ln), "ln"),
-    (Some(Token::Exp), "exp"),
-    (Some(Token::Frac), "frac"),
-    (Some(Token::Binom), "dbinom tbinom binom"),
-    (Some(Token::Choose), "choose"),
-    (Some(Token::Over), "over"),
-    (Some(Token::Sqrt), "sqrt"),
-    (Some(Token::Sum), "sum"),
-    (Some(Token::Product), "prod"),
-    (Some(Token::Integral), "int"),
-    (Some(Token::Limit), "lim"),
-    (Some(Token::Infinity), "infty"),
-    (Some(Token::EmptySet), "emptyset"),
-    (Some(Token::Relation(Relation::LessEqual)), "leqslant leqq leq le"),
-    (Some(Token::Relation(Relation::GreaterEqual)), "geqslant geqq geq ge"),
-    (Some(Token::Relation(Relation::NotEqual)), "neq ne"),
-    (Some(Token::Relation(Relation::Equal)), "equiv"),
-    (Some(Token::Approximately), "approx"),
-    (Some(Token::SubsetEq), "subseteq"),
-    (Some(Token::SupersetEq), "supseteq"),
-    (Some(Token::NotElement), "notin"),
-    (Some(Token::Union), "cup"),
-    (Some(Token::Intersection), "cap"),
-    (Some(Token::SetMinus), "setminus"),
-    (Some(Token::And), "land"),
-    (Some(Token::Or), "lor"),
-    (Some(Token::Times), "times cdot"),
-    (Some(Token::Divide), "div"),
-    (Some(Token::Modulo), "mod"),
-    (Some(Token::Circle), "circ degree"),
-    (Some(Token::OpenFloor), "lfloor llcorner"),
-    (Some(Token::CloseFloor), "rfloor lrcorner"),
-    (Some(Token::OpenCeiling), "lceil ulcorner"),
-    (Some(Token::CloseCeiling), "rceil urcorner"),
-    (Some(Token::OpenBar), "lvert"),
-    (Some(Token::CloseBar), "rvert"),
-    (Some(Token::Bar), "vert"),
-    (Some(Token::OpenSet), "lbrace"),
-    (Some(Token::CloseSet), "rbrace"),
-    (Some(Token::OpenParen), "lgroup"),
-    (Some(Token::CloseParen), "rgroup"),
-    (Some(Token::OpenBracket), "lbrack"),
-    (Some(Token::CloseBracket), "rbrack"),
-    (None, "mleft mright left right qquad quad limits"),
-    (Some(Token::Wrapper), "boxed fbox"),
-    (Some(Token::Accent("vec")), "overrightarrow vec"),
-    (Some(Token::Accent("boldsymbol")), "boldsymbol"),
-    (Some(Token::Accent("bar")), "overline bar"),
-    (Some(Token::Accent("math")), "mathcal mathscr mathfrak mathring mathop mathsf mathtt"),
-    (Some(Token::Accent("hat")), "widehat hat"),
-    (Some(Token::Accent("tilde")), "widetilde tilde"),
-    (Some(Token::Accent("acute")), "acute"),
-    (Some(Token::Accent("breve")), "breve"),
-    (Some(Token::Accent("check")), "check"),
-    (Some(Token::Accent("grave")), "grave"),
-    (Some(Token::Accent("ddot")), "ddot"),
-    (Some(Token::Accent("dot")), "dot"),
-    (Some(Token::Partial), "partial"),
-    (Some(Token::PlusMinus), "pm mp"),
-    (Some(Token::Relation(Relation::Less)), "lt"),
-    (Some(Token::Relation(Relation::Greater)), "gt"),
-    (Some(Token::Element), "in"),
-];
+/// Commands that are names by themselves. Only strict mode keeps the dots.
+const NAMED: &str = "varnothing ldots nabla prime angle triangle hbar ell";
+/// Commands of accents with no other name.
+const ACCENTS: &str = "boldsymbol acute breve check grave ddot dot";
+
+macro_rules! table {
+    ($kind:ident: $($name:ident $(($inner:expr))? $commands:literal,)*) => {
+        &[$(($kind::$name$(($inner))?, $commands)),*]
+    };
+}
+
+/// Functions, each before its commands.
+const FUNCTIONS: &[(Function, &str)] = table! {
+    Function:
+    Asinh "arcsinh arsinh", Acosh "arccosh arcosh", Atanh "arctanh artanh", Asin "arcsin", Acos "arccos", Atan "arctan",
+    Acsc "arccsc", Asec "arcsec", Acot "arccot", Sinh "sinh", Cosh "cosh", Tanh "tanh", Sin "sin", Cos "cos", Tan "tan",
+    Csc "csc", Sec "sec", Cot "cot", Floor "floor", Ceiling "ceil", Max "max", Min "min", Gcd "gcd", Lcm "lcm",
+};
+
+/// Other tokens, each before its commands.
+const COMMANDS: &[(Token, &str)] = table! {
+    Token:
+    Approaches "longrightarrow Longrightarrow rightarrow Rightarrow to", EulerE "exponentialE",
+    Operatorname "operatorname", Greek("re") "Re", Greek("im") "Im", Log "log", Ln "ln", Exp "exp",
+    Frac "frac", Binom "dbinom tbinom binom", Choose "choose", Over "over", Sqrt "sqrt", Sum "sum",
+    Product "prod", Integral "int", Limit "lim", Infinity "infty", EmptySet "emptyset",
+    Relation(Relation::LessEqual) "leqslant leqq leq le",
+    Relation(Relation::GreaterEqual) "geqslant geqq geq ge", Relation(Relation::NotEqual) "neq ne",
+    Relation(Relation::Equal) "equiv", Approximately "approx", SubsetEq "subseteq", SupersetEq "supseteq",
+    NotElement "notin", Union "cup", Intersection "cap", SetMinus "setminus", And "land", Or "lor",
+    Times "times cdot", Divide "div", Modulo "mod", Circle "circ degree", OpenFloor "lfloor llcorner",
+    CloseFloor "rfloor lrcorner", OpenCeiling "lceil ulcorner", CloseCeiling "rceil urcorner",
+    OpenBar "lvert", CloseBar "rvert", Bar "vert", OpenSet "lbrace", CloseSet "rbrace", OpenParen "lgroup",
+    CloseParen "rgroup", OpenBracket "lbrack", CloseBracket "rbrack", Wrapper "boxed fbox",
+    Accent("vec") "overrightarrow vec", Accent("bar") "overline bar",
+    Accent("math") "mathcal mathscr mathfrak mathring mathop mathsf mathtt", Accent("hat") "widehat hat",
+    Accent("tilde") "widetilde tilde", Partial "partial", PlusMinus "pm mp", Relation(Relation::Less) "lt",
+    Relation(Relation::Greater) "gt", Element "in",
+};
+
+/// Commands that are white space.
+const SPACES: &str = "mleft mright left right qquad quad limits";
 
 /// The tokens of commands, and the commands of Greek letters.
 struct Names {
@@ -255,9 +193,16 @@ static NAMES: LazyLock<Names> = LazyLock::new(|| {
         ),
     };
     let of_letters = letters.iter().map(|(_, command)| (*command, Some(token(command))));
-    let others =
-        COMMANDS.iter().flat_map(|(token, names)| names.split(' ').map(|name| (name, token.clone())));
-    Names { tokens: of_letters.chain(others).collect(), letters }
+    let mut tokens: Vec<(&str, Option<Token>)> = of_letters.collect();
+    let mut add = |names: &'static str, token: &dyn Fn(&'static str) -> Option<Token>| {
+        tokens.extend(names.split(' ').map(|name| (name, token(name))));
+    };
+    add(NAMED, &|name| Some(Token::Greek(name)));
+    add(ACCENTS, &|name| Some(Token::Accent(name)));
+    add(SPACES, &|_| None);
+    FUNCTIONS.iter().for_each(|(function, names)| add(names, &|_| Some(Token::Function(*function))));
+    COMMANDS.iter().for_each(|(token, names)| add(names, &|_| Some(token.clone())));
+    Names { tokens, letters }
 });
 
 /// The command for a Greek letter.

@@ -540,18 +540,3 @@ fn has_lone_i(text: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices('i').any(|(at, _)| !text[..at].ends_with(part) && !text[at + 1..].starts_with(part))
 }
-
-impl Verifier {
-    /// The parsed values of the gold and of a completion, for debugging disagreements.
-    #[doc(hidden)]
-    pub fn explain(&self, response: &str) -> String {
-        let shown = |reading: &Reading| {
-            let value = reading
-                .subject
-                .as_ref()
-                .map(|subject| format!("{:?} complex={}", subject.expr, subject.complex));
-            format!("{} ~ {:?}", value.unwrap_or_else(|| "-".to_owned()), reading.text)
-        };
-        format!("{}  <>  {}", shown(&self.gold), shown(&self.read_response(response)))
-    }
-}

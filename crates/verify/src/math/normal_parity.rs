@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use crate::boxed::closing_brace;
+use crate::boxed::closing;
 use crate::python_text::regex;
 
 /// A text with all matches of a constant pattern replaced.
@@ -136,7 +136,7 @@ fn bare_fractions(text: &str) -> String {
     let before = parts.next().unwrap_or_default().to_owned();
     parts.fold(before, |before, part| {
         let part = part.trim_start();
-        let close = part.starts_with('{').then(|| closing_brace(part, 0)).flatten();
+        let close = part.starts_with('{').then(|| closing(part, 0, b"{}")).flatten();
         let end = close.map_or(0, |close| close + 1);
         let denominator = replaced!(&part[end..], r"^\s*([0-9])", "{$1}");
         format!("{before}\\frac{}{denominator}", &part[..end])

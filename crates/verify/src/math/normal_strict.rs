@@ -11,24 +11,19 @@ use dashu_int::IBig;
 use super::budget::MAX_ANSWER;
 use super::normal_parity;
 use super::units;
+use crate::boxed::closing;
 use crate::python_text::regex;
 
 /// Commands without effect on the value, by the number of groups that follow them and go too. Some wrap a group, which
 /// stays.
-const DROPPED: [&[&str]; 3] = [
-    &[
-        "left", "right", "middle", "big", "Big", "bigg", "Bigg", "bigl", "bigr", "bigm", "Bigl", "Bigr",
-        "Bigm", "biggl", "biggr", "Biggl", "Biggr", "displaystyle", "textstyle", "scriptstyle", "tiny",
-        "small", "normalsize", "large", "Large", "LARGE", "huge", "Huge", "bf", "bfseries", "rm", "it",
-        "limits", "nolimits", "centering", "noindent", "nonumber", "notag", "strut", "hfill", "thinspace",
-        "enspace", "boxed", "fbox", "framebox", "underline", "uline", "ensuremath", "boldsymbol", "bm",
-        "pmb", "bold", "mathsf", "mathtt", "mathnormal", "emph", "mathstrut", "therefore",
-    ],
-    &[
-        "color", "hspace", "vspace", "phantom", "hphantom", "vphantom", "label", "tag", "textcolor",
-        "colorbox",
-    ],
-    &["fcolorbox"],
+const DROPPED: [&str; 3] = [
+    "left right middle big Big bigg Bigg bigl bigr bigm Bigl Bigr Bigm biggl biggr Biggl Biggr \
+     displaystyle textstyle scriptstyle tiny small normalsize large Large LARGE huge Huge bf bfseries rm \
+     it limits nolimits centering noindent nonumber notag strut hfill thinspace enspace boxed fbox \
+     framebox underline uline ensuremath boldsymbol bm pmb bold mathsf mathtt mathnormal emph mathstrut \
+     therefore",
+    "color hspace vspace phantom hphantom vphantom label tag textcolor colorbox",
+    "fcolorbox",
 ];
 
 /// Commands whose group is text.
@@ -37,35 +32,13 @@ const TEXTS: &[&str] = &[
     "mathit", "mbox", "hbox",
 ];
 
-/// Commands with another spelling, or with a meaning that the parser knows under another name.
-const SPELLINGS: &[(&str, &str)] = &[
-    ("dfrac", "\\frac"),
-    ("tfrac", "\\frac"),
-    ("cfrac", "\\frac"),
-    ("degree", "^\\circ "),
-    ("langle", "("),
-    ("rangle", ")"),
-    ("lparen", "("),
-    ("rparen", ")"),
-    ("varnothing", "\\emptyset "),
-    ("backslash", "\\setminus "),
-    ("infinity", "\\infty "),
-    ("bmod", "\\mod "),
-    ("vee", "\\lor "),
-    ("wedge", "\\land "),
-    ("dots", "\\ldots "),
-    ("dotsc", "\\ldots "),
-    ("cdots", "\\ldots "),
-    ("ldots", "\\ldots "),
-    ("colon", ":"),
-    ("lt", "<"),
-    ("gt", ">"),
-    ("mid", "|"),
-    ("imath", "i"),
-    ("ast", "*"),
-];
+/// Commands with another spelling, or with a meaning that the parser knows under another name, each before that.
+const SPELLINGS: &str = r"
+    dfrac \frac   tfrac \frac   cfrac \frac   degree ^\circ   langle (   rangle )   lparen (   rparen )
+    varnothing \emptyset   backslash \setminus   infinity \infty   bmod \mod   vee \lor   wedge \land
+    dots \ldots   dotsc \ldots   cdots \ldots   ldots \ldots   colon :   lt <   gt >   mid |   imath i   ast *";
 
-/// Characters, each before its spelling in LaTeX. What ends in a command needs a space behind it.
+/// Characters, each before its spelling in LaTeX.
 const CHARACTERS: &str = r"
     − -   – -   ‒ -   ‑ -   ‐ -   ﹣ -   × \times   · \cdot   ⋅ \cdot   ∙ \cdot   ÷ \div   ∕ /   ∗ *
     ° ^\circ   º ^\circ   ∞ \infty   ∈ \in   ℝ \mathbb{R}   ℤ \mathbb{Z}   ℕ \mathbb{N}
@@ -129,15 +102,10 @@ const STATEMENTS: &[&str] = &[
 
 const CURRENCIES: &[(char, &str)] = &[('€', "euro"), ('£', "sterling"), ('¥', "yen"), ('₹', "rupee")];
 
-/// The spelling of a character in LaTeX.
-fn spelling(c: char) -> Option<&'static str> {
-    let mut words = CHARACTERS.split_whitespace();
-    while let (Some(known), Some(spelling)) = (words.next(), words.next()) {
-        if known.starts_with(c) {
-            return Some(spelling);
-        }
-    }
-    None
+/// The word after a word of a table.
+fn spelling(table: &'static str, known: &str) -> Option<&'static str> {
+    let mut words = table.split_whitespace();
+    std::iter::from_fn(|| words.next().zip(words.next())).find(|pair| pair.0 == known).map(|pair| pair.1)
 }
 
 /// A base written as digits or as a word.
@@ -285,15 +253,7 @@ fn command_name(text: &str) -> Option<&str> {
 
 /// What stands in the parentheses that start a text, and what follows them.
 fn parenthesized(text: &str) -> Option<(&str, &str)> {
-    let mut depth = 0usize;
-    let end = text.bytes().position(|byte| {
-        match byte {
-            b'(' => depth += 1,
-            b')' => depth -= 1,
-            _ => {}
-        }
-        depth == 0
-    })?;
+    let end = closing(text, 0, b"()")?;
     Some((&text[1..end], &text[end + 1..]))
 }
 
@@ -435,6 +395,14 @@ impl Writer {
         self.out.push_str(text);
     }
 
+    /// A command that a group needn't follow has a space behind it.
+    fn push_spelling(&mut self, spelling: &str) {
+        self.push(spelling);
+        if spelling.contains('\\') && self.ends_in_command() && spelling != "\\frac" {
+            self.out.push(' ');
+        }
+    }
+
     fn space(&mut self) {
         if self.words.is_empty() { &mut self.out } else { &mut self.words }.push(' ');
     }
@@ -526,13 +494,8 @@ impl Writer {
             '-' | '−' | '–' if is_set(after) && !self.written().is_empty() => self.push("\\setminus "),
             '&' if self.statements > 0 && self.matrices == 0 => self.push(" "),
             '\u{200b}' => {}
-            _ => match spelling(c) {
-                Some(spelling) => {
-                    self.push(spelling);
-                    if spelling.contains('\\') && spelling.ends_with(|c: char| c.is_ascii_alphabetic()) {
-                        self.out.push(' ');
-                    }
-                }
+            _ => match spelling(CHARACTERS, c.encode_utf8(&mut [0; 4])) {
+                Some(spelling) => self.push_spelling(spelling),
                 None => self.script_or_other(c),
             },
         }
@@ -626,7 +589,7 @@ impl Writer {
             self.separator(after);
             return after;
         }
-        if let Some(groups) = DROPPED.iter().position(|names| names.contains(&name)) {
+        if let Some(groups) = DROPPED.iter().position(|names| names.split(' ').any(|known| known == name)) {
             let mut after = after;
             if matches!(name, "left" | "right") {
                 after = after.trim_start().strip_prefix('.').unwrap_or(after);
@@ -660,10 +623,10 @@ impl Writer {
             return after;
         }
         self.flush(rest);
-        match SPELLINGS.iter().find(|(known, _)| *known == name) {
+        match spelling(SPELLINGS, name) {
             // A decimal that goes on.
-            Some((_, "\\ldots ")) if self.ends_in_decimal() => {}
-            Some((_, spelling)) => self.push(spelling),
+            Some("\\ldots") if self.ends_in_decimal() => {}
+            Some(spelling) => self.push_spelling(spelling),
             None => self.push(&rest[..1 + length]),
         }
         after

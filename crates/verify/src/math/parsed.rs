@@ -72,28 +72,12 @@ impl Words {
 /// An answer that was parsed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Value {
-    notation: Notation,
+    /// How the texts are read: "latex", "boxed", "expression" or "number".
+    notation: &'static str,
     /// The texts that were read, each with or without a percent sign; a number's are its two parts.
     parts: Vec<(String, bool)>,
     subject: Subject,
 }
-
-/// How the text of a value is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Notation {
-    Latex,
-    Boxed,
-    Expression,
-    Number,
-}
-
-/// The kinds of [`Notation`], for storage.
-const NOTATIONS: [(&str, Notation); 4] = [
-    ("latex", Notation::Latex),
-    ("boxed", Notation::Boxed),
-    ("expression", Notation::Expression),
-    ("number", Notation::Number),
-];
 
 /// What a text says.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -236,36 +220,33 @@ impl Value {
     fn new(found: &Found<'_>, subject: Subject) -> Self {
         let plain = |text: &str| (text.to_owned(), false);
         let (notation, parts) = match found {
-            Found::Latex(parts) => (
-                Notation::Latex,
-                parts.iter().map(|(part, percent)| ((*part).to_owned(), *percent)).collect(),
-            ),
-            Found::Boxed(contents) => (Notation::Boxed, contents.iter().map(|text| plain(text)).collect()),
-            Found::Number(whole, fraction, percent) => {
-                (Notation::Number, vec![((*whole).to_owned(), *percent), plain(fraction)])
+            Found::Latex(parts) => {
+                ("latex", parts.iter().map(|(part, percent)| ((*part).to_owned(), *percent)).collect())
             }
-            Found::Expression(text) | Found::Broken(text) => (Notation::Expression, vec![plain(text)]),
-            Found::Oversized => (Notation::Expression, Vec::new()),
+            Found::Boxed(contents) => ("boxed", contents.iter().map(|text| plain(text)).collect()),
+            Found::Number(whole, fraction, percent) => {
+                ("number", vec![((*whole).to_owned(), *percent), plain(fraction)])
+            }
+            Found::Expression(text) | Found::Broken(text) => ("expression", vec![plain(text)]),
+            Found::Oversized => ("expression", Vec::new()),
         };
         Self { notation, parts, subject }
     }
 
     /// What [`Value::restored`] takes: the notation and the texts, each with or without a percent sign.
     pub fn parts(&self) -> (&'static str, &[(String, bool)]) {
-        let name = NOTATIONS.iter().find(|(_, notation)| *notation == self.notation);
-        (name.map_or("", |(name, _)| name), &self.parts)
+        (self.notation, &self.parts)
     }
 
     /// The value that had these parts.
     pub fn restored(notation: &str, parts: &[(String, bool)]) -> Option<Self> {
-        let (_, notation) = NOTATIONS.iter().find(|(name, _)| *name == notation)?;
         let found = match (notation, parts) {
-            (Notation::Latex, parts) => {
+            ("latex", parts) => {
                 Found::Latex(parts.iter().map(|(part, percent)| (&**part, *percent)).collect())
             }
-            (Notation::Boxed, parts) => Found::Boxed(parts.iter().map(|(part, _)| &**part).collect()),
-            (Notation::Expression, [(text, _)]) => Found::Expression(text),
-            (Notation::Number, [(whole, percent), (fraction, _)]) => Found::Number(whole, fraction, *percent),
+            ("boxed", parts) => Found::Boxed(parts.iter().map(|(part, _)| &**part).collect()),
+            ("expression", [(text, _)]) => Found::Expression(text),
+            ("number", [(whole, percent), (fraction, _)]) => Found::Number(whole, fraction, *percent),
             _ => return None,
         };
         let subject = read_candidate(&found).0.ok()?;

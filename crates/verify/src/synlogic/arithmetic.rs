@@ -1,36 +1,23 @@
-//! Arithmetic: game_of_24 (mathador), math_path, cryptarithm, buggy_tables.
+//! Arithmetic: game_of_24 (mathador), math_path, cryptarithm, buggy_tables, operation.
 
-use std::collections::HashMap;
-
-use dashu_int::IBig;
-use dashu_ratio::RBig;
-
-use super::extract::only;
+use super::extract::{only, only_statement, undressed};
 use super::game::Game;
 use super::python::{self, EvalError};
 use super::value::Value;
-use super::{Checked, Error, Mode, correct, rational, unparsed, unscorable, wrong};
+use super::{Error, Mode, Rules, correct, exact, rational, unparsed, unscorable, wrong};
+use crate::math::{self, MatchTypes};
 use crate::python_text::{is_space, regex, strip};
-use crate::verdict::Outcome;
+use crate::verdict::{Outcome, Verdict};
+use dashu_ratio::RBig;
+use std::collections::HashMap;
 
 /// Numbers to combine into a result.
-pub(crate) struct GameOf24 {
-    numbers: Vec<String>,
-    operators: Vec<String>,
-    result: Option<IBig>,
-}
-
-impl GameOf24 {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        Ok(Self {
-            numbers: game.list("numbers", "a list of whole numbers", |v| Some(v.as_i64()?.to_string()))?,
-            operators: game.list("operators", "a list of operators", super::game::cell)?,
-            result: python::whole(game.field("result")?),
-        })
-    }
-
-    /// Quirk: in parity mode the value is not compared with the target; any expression that has a value passes.
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+/// Quirk: in parity mode the value is not compared with the target; any expression that has a value passes.
+pub(crate) fn game_of_24(game: &Game) -> Result<Rules, Error> {
+    let numbers = game.list("numbers", "a list of whole numbers", |v| Some(v.as_i64()?.to_string()))?;
+    let operators = game.list("operators", "a list of operators", super::game::cell)?;
+    let result = python::whole(game.field("result")?).map(RBig::from);
+    Ok(Box::new(move |text, mode| {
         let blocks = regex!(r"(?s)```python.*?```").find_iter(text);
         let bare = |block: &str| strip(&block.replace("```python", "").replace("```", "")).to_owned();
         let mut blocks: Vec<_> = blocks.map(|m| (m.range(), bare(m.as_str()))).collect();
@@ -49,20 +36,20 @@ impl GameOf24 {
                 || crate::python_text::is_space(c)
                 || c == '('
                 || c == ')'
-                || self.operators.iter().any(|op| op.len() == c.len_utf8() && op.starts_with(c))
+                || operators.iter().any(|op| op.len() == c.len_utf8() && op.starts_with(c))
         };
         if !expression.chars().all(allowed) {
             return Err(wrong("unknown_character"));
         }
         if mode == Mode::Strict {
-            let given = |op: &str| self.operators.iter().any(|given| given == op);
+            let given = |op: &str| operators.iter().any(|given| given == op);
             let double = ["**", "//"].iter().any(|op| expression.contains(op) && !given(op));
             if double || regex!(r"[-+]\s*[-+]").is_match(&expression) {
                 return Err(wrong("unknown_operator"));
             }
         }
-        let available = |number: &str| self.numbers.iter().filter(|n| *n == number).count();
-        if count != self.numbers.len() || found.iter().any(|(number, n)| *n > available(number)) {
+        let available = |number: &str| numbers.iter().filter(|n| *n == number).count();
+        if count != numbers.len() || found.iter().any(|(number, n)| *n > available(number)) {
             return Err(wrong("numbers"));
         }
         Ok(match mode {
@@ -72,16 +59,16 @@ impl GameOf24 {
                 Err(_) => wrong("no_value"),
             },
             Mode::Strict => {
-                let wanted = self.result.as_ref().ok_or(unscorable("problem"))?;
+                let wanted = result.as_ref().ok_or(unscorable("problem"))?;
                 match rational::evaluate(&expression) {
-                    Ok(value) if value == RBig::from(wanted.clone()) => correct("exact"),
+                    Ok(value) if value == *wanted => correct("exact"),
                     Ok(_) => wrong("value"),
                     Err(EvalError::Budget) => wrong("budget"),
                     Err(_) => wrong("no_value"),
                 }
             }
         })
-    }
+    }))
 }
 
 /// `abs(x - x) < 1e-10`: true for every number but infinities and NaN.
@@ -95,11 +82,6 @@ fn finite(value: &Value) -> Outcome {
     if holds { correct("any_value") } else { wrong("no_value") }
 }
 
-/// An equation with missing digits.
-pub(crate) struct MathPath {
-    query: String,
-}
-
 fn digits(text: &str) -> impl Iterator<Item = char> + '_ {
     text.chars().filter(|c| c.is_ascii_digit() || *c == '?')
 }
@@ -108,26 +90,24 @@ fn symbols(text: &str) -> impl Iterator<Item = char> + '_ {
     text.chars().filter(|c| "+-*/%".contains(*c))
 }
 
-impl MathPath {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        Ok(Self { query: game.text("query_expr")?.replace(' ', "") })
-    }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+/// An equation with missing digits.
+pub(crate) fn math_path(game: &Game) -> Result<Rules, Error> {
+    let query = game.text("query_expr")?.replace(' ', "");
+    Ok(Box::new(move |text, mode| {
         let found = regex!(r"\[\[(.*?)\]\]").captures_iter(text);
         let found = found.filter_map(|c| Some((c.get(0)?.range(), c.get(1)?.as_str().replace(' ', ""))));
         let mut found: Vec<_> = found.collect();
         if mode == Mode::Strict {
-            return Ok(self.strict(strip(&only(text, found)?)));
+            return Ok(restored(&query, strip(&only(text, found)?)));
         }
         let (_, answer) = found.pop().ok_or(unparsed("no_brackets"))?;
         let answer = strip(&answer);
         let (wanted, given): (Vec<char>, Vec<char>) =
-            (digits(&self.query).collect(), answer.chars().filter(char::is_ascii_digit).collect());
+            (digits(&query).collect(), answer.chars().filter(char::is_ascii_digit).collect());
         if wanted.len() != given.len() || wanted.iter().zip(&given).any(|(w, g)| *w != '?' && w != g) {
             return Err(wrong("digits"));
         }
-        if !symbols(&self.query).eq(symbols(answer)) {
+        if !symbols(&query).eq(symbols(answer)) {
             return Err(wrong("operators"));
         }
         Ok(match python::evaluate(&answer.replace('=', "==")) {
@@ -136,38 +116,29 @@ impl MathPath {
             Err(EvalError::Budget) => wrong("budget"),
             Err(_) => wrong("no_value"),
         })
-    }
+    }))
+}
 
-    /// The answer is the query with a digit for each question mark, and both sides are equal as rationals.
-    fn strict(&self, answer: &str) -> Outcome {
-        let fits = self.query.chars().count() == answer.chars().count()
-            && self
-                .query
-                .chars()
-                .zip(answer.chars())
-                .all(|(q, a)| if q == '?' { a.is_ascii_digit() } else { q == a });
-        if !fits {
-            return wrong("changed");
-        }
-        let Some((left, right)) = answer.split_once('=') else { return wrong("no_equation") };
-        match (rational::evaluate(left), rational::evaluate(right)) {
-            (Ok(a), Ok(b)) if a == b => correct("equation_holds"),
-            (Ok(_), Ok(_)) => wrong("equation_fails"),
-            (Err(EvalError::Budget), _) | (_, Err(EvalError::Budget)) => wrong("budget"),
-            _ => wrong("no_value"),
-        }
+/// For strict mode: the answer is the query with a digit for each question mark, and both sides are equal as rationals.
+fn restored(query: &str, answer: &str) -> Outcome {
+    let fits = query.chars().count() == answer.chars().count()
+        && query.chars().zip(answer.chars()).all(|(q, a)| if q == '?' { a.is_ascii_digit() } else { q == a });
+    if !fits {
+        return wrong("changed");
+    }
+    let Some((left, right)) = answer.split_once('=') else { return wrong("no_equation") };
+    match (rational::evaluate(left), rational::evaluate(right)) {
+        (Ok(a), Ok(b)) if a == b => correct("equation_holds"),
+        (Ok(_), Ok(_)) => wrong("equation_fails"),
+        (Err(EvalError::Budget), _) | (_, Err(EvalError::Budget)) => wrong("budget"),
+        _ => wrong("no_value"),
     }
 }
 
 /// An equation of digits for letters.
-pub(crate) struct Cryptarithm(String);
-
-impl Cryptarithm {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        Ok(Self(game.answer_text()?.replace(' ', "")))
-    }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+pub(crate) fn cryptarithm(game: &Game) -> Result<Rules, Error> {
+    let wanted = game.answer_text()?.replace(' ', "");
+    Ok(Box::new(move |text, mode| {
         let pattern = regex!(r"\d+(?:\s*(?:\+|\-|\*)\s*\d+)+\s*=\s*-?\d+");
         let answer = match mode {
             Mode::Parity => {
@@ -195,26 +166,18 @@ impl Cryptarithm {
                 only(text, found.map(|m| (m.range(), bare(m))).collect())?
             }
         };
-        Ok(if answer == self.0 { correct("exact") } else { wrong("mismatch") })
-    }
+        Ok(exact(answer == wanted))
+    }))
 }
 
 /// A number with two decimals.
-pub(crate) struct BuggyTables {
-    expected: String,
-    empty: bool,
-}
-
-impl BuggyTables {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        let answer = game.answer_text()?;
-        Ok(Self { expected: two_decimals(&answer).to_owned(), empty: answer.is_empty() })
-    }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+pub(crate) fn buggy_tables(game: &Game) -> Result<Rules, Error> {
+    let answer = game.answer_text()?;
+    let expected = two_decimals(&answer).to_owned();
+    Ok(Box::new(move |text, mode| {
         let found = match mode {
-            Mode::Parity if self.empty && text.is_empty() => return Ok(correct("empty")),
-            Mode::Strict if self.expected.is_empty() => return Err(unscorable("problem")),
+            Mode::Parity if answer.is_empty() && text.is_empty() => return Ok(correct("empty")),
+            Mode::Strict if expected.is_empty() => return Err(unscorable("problem")),
             Mode::Parity => two_decimals(text).to_owned(),
             Mode::Strict => {
                 // A number ends where no digit, letter or separator continues it.
@@ -227,14 +190,14 @@ impl BuggyTables {
                 only(text, numbers.collect())?
             }
         };
-        Ok(if found == self.expected {
+        Ok(if found == expected {
             correct("exact")
         } else if last_two_decimals(text).is_some() {
             wrong("mismatch")
         } else {
             unparsed("no_number")
         })
-    }
+    }))
 }
 
 /// The last number with exactly two decimals, or the stripped text.
@@ -260,4 +223,42 @@ fn last_two_decimals(text: &str) -> Option<&str> {
         }
     }
     last
+}
+
+/// The value of an expression, compared by the math verifier.
+/// Quirk: in parity mode the response and the stored answer are swapped in the comparison, as in the reference;
+/// both are parsed in either notation.
+pub(crate) fn operation(game: &Game) -> Result<Rules, Error> {
+    let answer = match &game.answer {
+        Value::Int(n) => n.to_string(),
+        Value::Float(x) => x.to_string(),
+        _ => game.answer_text()?,
+    };
+    let options = math::Options { mode: math::Mode::Strict, ..math::Options::default() };
+    let strict = math::Verifier::new(&answer, &options);
+    Ok(Box::new(move |text, mode| {
+        Ok(match mode {
+            Mode::Parity => {
+                let types = MatchTypes { latex: true, expr: true };
+                let options = math::Options { match_types: Some(types), ..math::Options::default() };
+                let swapped = math::Verifier::new(text, &options).check(&answer);
+                match swapped.verdict {
+                    // The response stands in the gold's place: that it can't be read or computed is its own fault.
+                    Verdict::Unscorable if swapped.reason == "gold" => unparsed("no_answer"),
+                    Verdict::Unscorable => wrong("budget"),
+                    _ => swapped,
+                }
+            }
+            Mode::Strict => {
+                let stated = undressed(only_statement(text)?);
+                let boxed = format!("\\boxed{{{stated}}}");
+                if regex!(r"(?:^|[^\w.,])0\d|\d_\d|[\d&&[^0-9]]|[-+−]\s*[-+−]").is_match(&stated) {
+                    return Err(wrong("not_plain"));
+                }
+                // A number alone is the answer, wherever it stands; the math verifier finds others.
+                let alone = regex!(r"^[-+−]?\d[\d.,]*$").is_match(&stated);
+                strict.check(if alone { &boxed } else { text })
+            }
+        })
+    }))
 }

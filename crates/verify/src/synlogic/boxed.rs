@@ -3,36 +3,27 @@
 
 use std::collections::BTreeSet;
 
-use dashu_int::IBig;
-
 use super::extract::{last_boxed, last_boxed_simple, only_boxed, undressed};
 use super::game::{self, Game};
 use super::value::Value;
-use super::{Checked, Error, Mode, correct, python, unparsed, wrong};
+use super::{Checked, Error, Mode, Rules, exact, python, unparsed};
 use crate::python_text::{plain_int, regex, strip};
 use crate::verdict::Outcome;
 
 const NO_BOX: Outcome = unparsed("no_box");
 
 fn equal(equal: bool) -> Checked {
-    Ok(if equal { correct("exact") } else { wrong("mismatch") })
+    Ok(exact(equal))
 }
 
 /// The letters of the true options.
-pub(crate) struct BooleanExpressions(BTreeSet<char>);
-
-impl BooleanExpressions {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        Ok(Self(letters(&game.answer_text()?)))
-    }
-
-    /// Quirk: in parity mode every letter in the box counts, including those of `\text`.
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
-        match mode {
-            Mode::Parity => equal(letters(last_boxed(text).ok_or(NO_BOX)?) == self.0),
-            Mode::Strict => equal(plain_letters(&only_boxed(text)?) == Some(self.0.clone())),
-        }
-    }
+/// Quirk: in parity mode every letter in the box counts, including those of `\text`.
+pub(crate) fn boolean_expressions(game: &Game) -> Result<Rules, Error> {
+    let wanted = letters(&game.answer_text()?);
+    Ok(Box::new(move |text, mode| match mode {
+        Mode::Parity => equal(letters(last_boxed(text).ok_or(NO_BOX)?) == wanted),
+        Mode::Strict => equal(plain_letters(&only_boxed(text)?).as_ref() == Some(&wanted)),
+    }))
 }
 
 /// For strict mode: letters with only punctuation and "and" between them, or capital letters in a row.
@@ -47,56 +38,44 @@ fn letters(text: &str) -> BTreeSet<char> {
     text.chars().filter(char::is_ascii_alphabetic).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// An integer (object_counting, object_properties).
-pub(crate) struct Count(IBig);
+pub(crate) use count as object_counting;
+pub(crate) use count as object_properties;
 
-impl Count {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        game::int(&game.answer).map(Self).ok_or_else(|| game.error("answer", "a whole number"))
-    }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+/// An integer.
+pub(crate) fn count(game: &Game) -> Result<Rules, Error> {
+    let wanted = game::int(&game.answer).ok_or_else(|| game.error("answer", "a whole number"))?;
+    Ok(Box::new(move |text, mode| {
         let number = match mode {
             Mode::Parity => python::int(last_boxed_simple(text).ok_or(NO_BOX)?),
             Mode::Strict => plain_int(&only_boxed(text)?),
         };
-        equal(number.ok_or(unparsed("not_an_integer"))? == self.0)
-    }
+        equal(number.ok_or(unparsed("not_an_integer"))? == wanted)
+    }))
 }
 
 /// A name, compared without case.
-pub(crate) struct SpaceReasoning(String);
-
-impl SpaceReasoning {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        Ok(Self(game.answer_text()?.to_lowercase()))
-    }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+pub(crate) fn space_reasoning(game: &Game) -> Result<Rules, Error> {
+    let wanted = game.answer_text()?.to_lowercase();
+    Ok(Box::new(move |text, mode| {
         equal(match mode {
-            Mode::Parity => last_boxed(text).ok_or(NO_BOX)?.to_lowercase() == self.0,
-            Mode::Strict => only_boxed(text)?.to_lowercase() == undressed(&self.0),
+            Mode::Parity => last_boxed(text).ok_or(NO_BOX)?.to_lowercase() == wanted,
+            Mode::Strict => only_boxed(text)?.to_lowercase() == undressed(&wanted),
         })
-    }
+    }))
 }
 
 /// A set of names.
-pub(crate) struct SpaceReasoningTree(BTreeSet<String>);
-
-impl SpaceReasoningTree {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        Ok(Self(name_set(&game.answer_text()?)))
-    }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+pub(crate) fn space_reasoning_tree(game: &Game) -> Result<Rules, Error> {
+    let wanted = name_set(&game.answer_text()?);
+    Ok(Box::new(move |text, mode| {
         equal(match mode {
-            Mode::Parity => name_set(last_boxed(text).ok_or(NO_BOX)?) == self.0,
+            Mode::Parity => name_set(last_boxed(text).ok_or(NO_BOX)?) == wanted,
             Mode::Strict => {
                 let names = name_set(&only_boxed(text)?.replace(" and ", ",").to_lowercase());
-                names == self.0.iter().map(|name| name.to_lowercase()).collect()
+                names == wanted.iter().map(|name| name.to_lowercase()).collect()
             }
         })
-    }
+    }))
 }
 
 fn name_set(text: &str) -> BTreeSet<String> {
@@ -104,19 +83,14 @@ fn name_set(text: &str) -> BTreeSet<String> {
 }
 
 /// A list of words in order.
-pub(crate) struct WordSorting(Vec<String>);
-
-impl WordSorting {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        Ok(Self(word_list(&game.answer_text()?)))
-    }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+pub(crate) fn word_sorting(game: &Game) -> Result<Rules, Error> {
+    let wanted = word_list(&game.answer_text()?);
+    Ok(Box::new(move |text, mode| {
         equal(match mode {
-            Mode::Parity => word_list(last_boxed_simple(text).ok_or(NO_BOX)?) == self.0,
-            Mode::Strict => word_list(&only_boxed(text)?) == self.0,
+            Mode::Parity => word_list(last_boxed_simple(text).ok_or(NO_BOX)?) == wanted,
+            Mode::Strict => word_list(&only_boxed(text)?) == wanted,
         })
-    }
+    }))
 }
 
 fn word_list(text: &str) -> Vec<String> {
@@ -124,54 +98,44 @@ fn word_list(text: &str) -> Vec<String> {
 }
 
 /// A step's number, or text such as "No".
-pub(crate) struct WordSortingMistake(Value);
-
-impl WordSortingMistake {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        match &game.answer {
-            Value::None => Ok(Self(Value::Str("No".into()))),
-            answer @ (Value::Str(_) | Value::Int(_)) => Ok(Self(answer.clone())),
-            _ => Err(game.error("answer", "a number, text or null")),
-        }
-    }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+pub(crate) fn word_sorting_mistake(game: &Game) -> Result<Rules, Error> {
+    let wanted = match &game.answer {
+        Value::None => Value::Str("No".into()),
+        answer @ (Value::Str(_) | Value::Int(_)) => answer.clone(),
+        _ => return Err(game.error("answer", "a number, text or null")),
+    };
+    Ok(Box::new(move |text, mode| {
         let content = match mode {
             Mode::Parity => last_boxed_simple(text).ok_or(NO_BOX)?.to_owned(),
             Mode::Strict => only_boxed(text)?,
         };
         if !content.is_empty() && content.chars().all(|c| crate::python_text::decimal(c).is_some()) {
             let number = if mode == Mode::Parity { python::int(&content) } else { plain_int(&content) };
-            return equal(number.is_some() && number == game::int(&self.0));
+            return equal(number.is_some() && number == game::int(&wanted));
         }
-        equal(matches!(&self.0, Value::Str(s) if content.to_lowercase() == s.to_lowercase()))
-    }
+        equal(matches!(&wanted, Value::Str(s) if content.to_lowercase() == s.to_lowercase()))
+    }))
 }
 
 /// The letter of an option, or its content.
-pub(crate) struct Gpqa(String);
-
-impl Gpqa {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        Ok(Self(strip(&game.answer_text()?).to_lowercase()))
-    }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+pub(crate) fn gpqa_diamond(game: &Game) -> Result<Rules, Error> {
+    let wanted = strip(&game.answer_text()?).to_lowercase();
+    Ok(Box::new(move |text, mode| {
         let lower = strip(text).to_lowercase();
         match mode {
             // Without a box the reference compares the empty text.
             Mode::Parity => {
                 let content = last_boxed_simple(&lower);
-                let same = fuzzy(content.unwrap_or(""), &self.0);
+                let same = fuzzy(content.unwrap_or(""), &wanted);
                 if content.is_none() && !same { Err(NO_BOX) } else { equal(same) }
             }
             Mode::Strict => {
                 let bare =
                     |s: &str| s.strip_prefix('(').and_then(|s| s.strip_suffix(')')).unwrap_or(s).to_owned();
-                equal(bare(&only_boxed(&lower)?) == bare(&undressed(&self.0)))
+                equal(bare(&only_boxed(&lower)?) == bare(&undressed(&wanted)))
             }
         }
-    }
+    }))
 }
 
 /// The reference's loose equality: letters in parentheses, numbers, quotes, brackets, a question mark.

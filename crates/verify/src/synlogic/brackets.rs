@@ -7,18 +7,14 @@ use dashu_int::IBig;
 use super::extract::{only_statement, undressed};
 use super::game::{self, Game};
 use super::value::Value;
-use super::{Checked, Error, Mode, correct, python, unparsed, wrong};
+use super::{Error, Mode, Rules, correct, exact, python, unparsed, wrong};
 use crate::python_text::{is_space, plain_int, strip};
+use crate::verdict::Outcome;
 
 /// The whole sequence with all brackets closed.
-pub(crate) struct DyckLanguage(String);
-
-impl DyckLanguage {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        Ok(Self(game.text("full_sequence")?))
-    }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+pub(crate) fn dyck_language(game: &Game) -> Result<Rules, Error> {
+    let wanted = game.text("full_sequence")?;
+    Ok(Box::new(move |text, mode| {
         let answer = match mode {
             Mode::Parity => unescaped(text),
             Mode::Strict => {
@@ -30,14 +26,8 @@ impl DyckLanguage {
                 answer.chars().filter(|c| !is_space(*c)).collect()
             }
         };
-        Ok(if answer.is_empty() {
-            unparsed("empty")
-        } else if answer == self.0 {
-            correct("exact")
-        } else {
-            wrong("mismatch")
-        })
-    }
+        Ok(if answer.is_empty() { unparsed("empty") } else { exact(answer == wanted) })
+    }))
 }
 
 /// A text without blanks, escaped blanks and a pair of quotes around it.
@@ -52,19 +42,15 @@ fn unescaped(text: &str) -> String {
 }
 
 /// The position of the first error, -1 for none.
-pub(crate) struct DyckErrors(Option<IBig>);
-
-impl DyckErrors {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        if game.field("is_valid")?.truthy() {
-            return Ok(Self(None));
-        }
+/// Quirk: in parity mode a text with "valid" or "correct" anywhere, so also "invalid", means -1.
+pub(crate) fn dyck_language_errors(game: &Game) -> Result<Rules, Error> {
+    let wanted = if game.field("is_valid")?.truthy() {
+        None
+    } else {
         let position = game::int(game.field("first_error_pos")?);
-        position.map(|n| Self(Some(n))).ok_or_else(|| game.error("first_error_pos", "a whole number"))
-    }
-
-    /// Quirk: in parity mode a text with "valid" or "correct" anywhere, so also "invalid", means -1.
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+        Some(position.ok_or_else(|| game.error("first_error_pos", "a whole number"))?)
+    };
+    Ok(Box::new(move |text, mode| {
         let (answer, found) = match mode {
             Mode::Parity => {
                 let lower = text.to_lowercase();
@@ -81,7 +67,7 @@ impl DyckErrors {
                 (answer, found)
             }
         };
-        let same = match (&self.0, mode) {
+        let same = match (&wanted, mode) {
             (None, Mode::Parity) => answer == "-1",
             (None, Mode::Strict) => found == Some(IBig::from(-1)),
             (Some(position), _) => found.as_ref() == Some(position),
@@ -91,33 +77,28 @@ impl DyckErrors {
             (false, Some(_)) => wrong("mismatch"),
             (false, None) => unparsed("not_an_integer"),
         })
-    }
+    }))
 }
-
-/// The numbers of the wrong steps.
-pub(crate) struct DyckReasoningErrors(BTreeSet<IBig>);
 
 const NO_ERRORS: [&str; 7] =
     ["无问题", "no", "无错误", "no error", "no errors", "no mistakes", "all correct"];
 
-impl DyckReasoningErrors {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        let indices = game.list("error_indices", "a list of whole numbers", |v| match v {
-            Value::Int(n) => Some(n.clone()),
-            _ => None,
-        })?;
-        Ok(Self(indices.into_iter().collect()))
-    }
-
-    /// Quirk: in parity mode only digits and commas are kept, so `[1, 2]` and `1a2,3` are read too (the latter as 12 and 3),
-    /// and any text without digits says that there is no error.
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+/// The numbers of the wrong steps.
+/// Quirk: in parity mode only digits and commas are kept, so `[1, 2]` and `1a2,3` are read too (the latter as 12 and 3),
+/// and any text without digits says that there is no error.
+pub(crate) fn dyck_language_reasoning_errors(game: &Game) -> Result<Rules, Error> {
+    let indices = game.list("error_indices", "a list of whole numbers", |v| match v {
+        Value::Int(n) => Some(n.clone()),
+        _ => None,
+    })?;
+    let wanted: BTreeSet<IBig> = indices.into_iter().collect();
+    Ok(Box::new(move |text, mode| {
         if text.contains("不确定") || text.contains("不知道") || text.to_lowercase().contains("unclear")
         {
             return Err(wrong("uncertain"));
         }
         if mode == Mode::Strict {
-            return self.strict(&undressed(only_statement(text)?));
+            return Ok(stated_steps(&undressed(only_statement(text)?), &wanted));
         }
         let none = strip(text).is_empty() || NO_ERRORS.contains(&text.to_lowercase().as_str());
         let kept: String = if none {
@@ -128,30 +109,27 @@ impl DyckReasoningErrors {
                 .filter(|c| c.is_ascii_digit() || *c == ',')
                 .collect()
         };
-        if self.0.is_empty() && kept.is_empty() {
+        if wanted.is_empty() && kept.is_empty() {
             return Ok(correct("exact"));
         }
         // A number too long for Python empties the whole set.
         let numbers: Option<BTreeSet<IBig>> =
             kept.split(',').filter(|s| !s.is_empty()).map(python::int).collect();
-        Ok(if numbers.unwrap_or_default() == self.0 { correct("exact") } else { wrong("mismatch") })
-    }
+        Ok(exact(numbers.unwrap_or_default() == wanted))
+    }))
+}
 
-    fn strict(&self, text: &str) -> Checked {
-        // The public data's questions ask for an empty text in quotes where no step is wrong.
-        let trimmed = text.trim_matches('"');
-        let found = if trimmed.is_empty() || NO_ERRORS.contains(&trimmed.to_lowercase().as_str()) {
-            Some(Vec::new())
-        } else {
-            let list = trimmed.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(trimmed);
-            list.split([',', '，']).map(plain_int).collect::<Option<Vec<_>>>()
-        };
-        Ok(match found {
-            Some(list) if list.len() == self.0.len() && self.0.iter().all(|n| list.contains(n)) => {
-                correct("exact")
-            }
-            Some(_) => wrong("mismatch"),
-            None => unparsed("not_a_list"),
-        })
-    }
+/// For strict mode: whether a list names the wrong steps.
+fn stated_steps(text: &str, wanted: &BTreeSet<IBig>) -> Outcome {
+    // The public data's questions ask for an empty text in quotes where no step is wrong.
+    let trimmed = text.trim_matches('"');
+    let found = if trimmed.is_empty() || NO_ERRORS.contains(&trimmed.to_lowercase().as_str()) {
+        Some(Vec::new())
+    } else {
+        let list = trimmed.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(trimmed);
+        list.split([',', '，']).map(plain_int).collect::<Option<Vec<_>>>()
+    };
+    found.map_or(unparsed("not_a_list"), |list| {
+        exact(list.len() == wanted.len() && wanted.iter().all(|n| list.contains(n)))
+    })
 }

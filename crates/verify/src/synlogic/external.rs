@@ -4,7 +4,7 @@ use super::extract::{bracketed, only};
 use super::game::Game;
 use super::python::{self, EvalError};
 use super::value::Value;
-use super::{Checked, Error, Mode, correct, json, unparsed, wrong};
+use super::{Error, Mode, Rules, exact, json, unparsed, wrong};
 use crate::python_text::strip;
 use crate::verdict::Outcome;
 
@@ -19,19 +19,14 @@ fn refused(error: EvalError) -> Outcome {
 }
 
 /// A text inside two lists.
-pub(crate) struct Cipher(Value);
-
-impl Cipher {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        let answer = game.answer_text()?;
-        let chars: Vec<char> = answer.chars().collect();
-        let inner: String =
-            chars.get(2..chars.len().saturating_sub(2).max(2)).unwrap_or_default().iter().collect();
-        Ok(Self(nested(&inner)))
-    }
-
-    /// In strict mode `[[TEXT]]` without quotes is accepted too.
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+/// In strict mode `[[TEXT]]` without quotes is accepted too.
+pub(crate) fn cipher(game: &Game) -> Result<Rules, Error> {
+    let answer = game.answer_text()?;
+    let chars: Vec<char> = answer.chars().collect();
+    let inner: String =
+        chars.get(2..chars.len().saturating_sub(2).max(2)).unwrap_or_default().iter().collect();
+    let wanted = nested(&inner);
+    Ok(Box::new(move |text, mode| {
         let value = match mode {
             Mode::Parity => python::evaluate(after_last(text, "```python")).map_err(refused)?,
             Mode::Strict => {
@@ -43,8 +38,8 @@ impl Cipher {
                 only(text, bracketed(text, read))?
             }
         };
-        Ok(if value == self.0 { correct("exact") } else { wrong("mismatch") })
-    }
+        Ok(exact(value == wanted))
+    }))
 }
 
 /// A text inside two lists.
@@ -53,31 +48,26 @@ fn nested(text: &str) -> Value {
 }
 
 /// A grid of colours.
-pub(crate) struct ArcAgi(Value);
-
-impl ArcAgi {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        match &game.answer {
-            Value::None => Err(game.error("answer", "a grid")),
-            answer => Ok(Self(answer.clone())),
-        }
+/// In strict mode the value must be written plainly; nothing is computed.
+pub(crate) fn arc_agi(game: &Game) -> Result<Rules, Error> {
+    let wanted = game.answer.clone();
+    if wanted == Value::None {
+        return Err(game.error("answer", "a grid"));
     }
-
-    /// In strict mode the value must be written plainly; nothing is computed.
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+    Ok(Box::new(move |text, mode| {
         let same = match mode {
             Mode::Parity => {
                 let text = strip(text).to_lowercase();
-                json_or_expression(after_last(&text, "```json"))? == self.0
+                json_or_expression(after_last(&text, "```json"))? == wanted
             }
             Mode::Strict => {
                 let list =
                     |source: &str| python::plain(source).ok().filter(|value| value.as_list().is_some());
-                same_types(&only(text, bracketed(text, list))?, &self.0)
+                same_types(&only(text, bracketed(text, list))?, &wanted)
             }
         };
-        Ok(if same { correct("exact") } else { wrong("mismatch") })
-    }
+        Ok(exact(same))
+    }))
 }
 
 /// A value in JSON, or computed from a Python expression.
@@ -85,41 +75,31 @@ fn json_or_expression(source: &str) -> Result<Value, Outcome> {
     json::parse(source).map_or_else(|| python::evaluate(source).map_err(refused), Ok)
 }
 
-/// A table as a JSON object, or a text.
-pub(crate) enum ZebraPuzzle {
-    /// The answer is an object: values and their types must agree.
-    Object(Value),
-    /// The answer is compared as text.
-    Text(String),
-}
-
-impl ZebraPuzzle {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        match &game.answer {
-            Value::Str(text) => Ok(match json::parse(text) {
-                Some(value @ Value::Dict(_)) => Self::Object(value),
-                _ => Self::Text(text.clone()),
-            }),
-            value @ Value::Dict(_) => Ok(Self::Object(value.clone())),
-            _ => Err(game.error("answer", "text or an object")),
-        }
-    }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+/// A table as a JSON object, whose values and their types must agree, or a text.
+pub(crate) fn zebra_puzzle(game: &Game) -> Result<Rules, Error> {
+    let wanted = match &game.answer {
+        Value::Str(text) => json::parse(text).filter(is_object).unwrap_or_else(|| game.answer.clone()),
+        value if is_object(value) => value.clone(),
+        _ => return Err(game.error("answer", "text or an object")),
+    };
+    Ok(Box::new(move |text, mode| {
         let source = after_last(text, "```json");
-        let same = match (self, mode) {
-            (Self::Text(wanted), _) => wanted == source,
-            (Self::Object(wanted), Mode::Parity) => same_types(wanted, &json_or_expression(source)?),
-            (Self::Object(wanted), Mode::Strict) => {
+        let same = match (&wanted, mode) {
+            (Value::Str(wanted), _) => wanted == source,
+            (wanted, Mode::Parity) => same_types(wanted, &json_or_expression(source)?),
+            (wanted, Mode::Strict) => {
                 let object = |source: &str| {
-                    let value = json::parse(source).or_else(|| python::plain(source).ok())?;
-                    matches!(value, Value::Dict(_)).then_some(value)
+                    json::parse(source).or_else(|| python::plain(source).ok()).filter(is_object)
                 };
                 same_types(wanted, &only(text, bracketed(text, object))?)
             }
         };
-        Ok(if same { correct("exact") } else { wrong("mismatch") })
-    }
+        Ok(exact(same))
+    }))
+}
+
+fn is_object(value: &Value) -> bool {
+    matches!(value, Value::Dict(_))
 }
 
 /// Deep equality of values and of their types.

@@ -36,7 +36,7 @@ pub fn answer_text(response: &str) -> &str {
 /// The stripped content of the last `\boxed{`, with balanced braces. `None` without a box or if it does not close.
 pub fn last_boxed(text: &str) -> Option<&str> {
     let open = text.rfind("\\boxed{")? + "\\boxed".len();
-    boxed::closing_brace(text, open).map(|end| strip(&text[open + 1..end]))
+    boxed::closing(text, open, b"{}").map(|end| strip(&text[open + 1..end]))
 }
 
 /// The stripped content of the last `\boxed{` up to the first `}`. `None` without a box or if it does not close.

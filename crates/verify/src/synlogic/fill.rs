@@ -8,14 +8,9 @@ use super::extract::{grid, grid_pattern, last_group, only_grid};
 use super::game::{self, Game};
 use super::placement::{cells, neighbours4};
 use super::value::{Value, rows};
-use super::{Checked, Error, Mode, correct, json, python, unparsed, wrong};
+use super::{Error, Mode, Rules, correct, json, python, unparsed, wrong};
 use crate::python_text::{decimal, plain_int, regex, strip};
 use crate::verdict::Outcome;
-
-/// Rays of arrows from numbers.
-pub(crate) struct ArrowMaze {
-    maze: Vec<Vec<String>>,
-}
 
 /// The arrows and the direction of each, as steps down and right.
 pub(super) const ARROWS: [(&str, i64, i64); 8] = [
@@ -33,13 +28,11 @@ fn is_number(cell: &str) -> bool {
     !cell.is_empty() && cell.chars().all(|c| decimal(c).is_some())
 }
 
-impl ArrowMaze {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        Ok(Self { maze: game.grid("maze", "a grid of text", game::cell)? })
-    }
-
-    /// Quirk: in parity mode an empty cell may be filled with a number, for example "0" without a ray.
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+/// Rays of arrows from numbers.
+/// Quirk: in parity mode an empty cell may be filled with a number, for example "0" without a ray.
+pub(crate) fn arrow_maze(game: &Game) -> Result<Rules, Error> {
+    let maze = game.grid("maze", "a grid of text", game::cell)?;
+    Ok(Box::new(move |text, mode| {
         let grid = match mode {
             Mode::Parity => {
                 let grid = extract_lists(text).ok_or(unparsed("no_grid"))?;
@@ -50,13 +43,13 @@ impl ArrowMaze {
                     Value::Int(n) => Some(n.to_string()),
                     v => game::cell(v),
                 };
-                only_grid(text, (self.maze.len(), self.maze.first().map_or(0, Vec::len)), cell)?
+                only_grid(text, (maze.len(), maze.first().map_or(0, Vec::len)), cell)?
             }
         };
-        if grid.len() != self.maze.len() || grid.iter().zip(&self.maze).any(|(a, b)| a.len() != b.len()) {
+        if grid.len() != maze.len() || grid.iter().zip(&maze).any(|(a, b)| a.len() != b.len()) {
             return Err(wrong("shape"));
         }
-        for (cell, given) in grid.iter().flatten().zip(self.maze.iter().flatten()) {
+        for (cell, given) in grid.iter().flatten().zip(maze.iter().flatten()) {
             let arrow = ARROWS.iter().any(|a| a.0 == cell);
             let fits = if given == "X" {
                 cell != "X" && (arrow || (mode == Mode::Parity && is_number(cell)))
@@ -68,7 +61,7 @@ impl ArrowMaze {
             }
         }
         Ok(rays(&grid))
-    }
+    }))
 }
 
 fn rays(grid: &[Vec<String>]) -> Outcome {
@@ -120,24 +113,14 @@ fn extract_lists(text: &str) -> Option<Value> {
 }
 
 /// A path of consecutive numbers.
-pub(crate) struct Numbrix {
-    clues: Vec<(usize, usize, i64)>,
-    n: usize,
-}
-
-impl Numbrix {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        let grid = game.square("grid", |v| match v {
-            Value::Str(s) if s == "X" => Some(None),
-            v => v.as_i64().map(Some),
-        })?;
-        let n = grid.len();
-        let clues = cells(n, n).filter_map(|(r, c)| Some((r, c, grid[r][c]?)));
-        Ok(Self { clues: clues.collect(), n })
-    }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
-        let n = self.n;
+pub(crate) fn numbrix(game: &Game) -> Result<Rules, Error> {
+    let given = game.square("grid", |v| match v {
+        Value::Str(s) if s == "X" => Some(None),
+        v => v.as_i64().map(Some),
+    })?;
+    let n = given.len();
+    let clues: Vec<_> = cells(n, n).filter_map(|(r, c)| Some((r, c, given[r][c]?))).collect();
+    Ok(Box::new(move |text, mode| {
         let grid = grid(text, mode, (n, n), Value::number, || {
             let found = regex!(r"(?s)\[\s*\[\s*\d+.*?\]\s*\]").find_iter(text).last();
             let source = found.ok_or(unparsed("no_grid"))?.as_str().replace(['\'', '"'], "");
@@ -153,18 +136,13 @@ impl Numbrix {
                 return Err(wrong("repeated"));
             }
         }
-        if self.clues.iter().any(|&(r, c, v)| grid[r][c] != v) {
+        if clues.iter().any(|&(r, c, v)| grid[r][c] != v) {
             return Err(wrong("clues"));
         }
         let places: Vec<(usize, usize)> = places.into_iter().flatten().collect();
         let adjacent = |w: &[(usize, usize)]| w[0].0.abs_diff(w[1].0) + w[0].1.abs_diff(w[1].1) == 1;
         Ok(if places.windows(2).all(adjacent) { correct("rules") } else { wrong("path") })
-    }
-}
-
-/// Islands of a number's size between walls.
-pub(crate) struct NumberWall {
-    grid: Vec<Vec<Option<i64>>>,
+    }))
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -176,21 +154,18 @@ enum Cell {
 
 const WALL_CELL: &str = r#"(?:"[XA]"|'[XA]'|[0-9]+|"[0-9]+"|'[0-9]+')"#;
 
-impl NumberWall {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        let grid = game.square("grid", |v| match v {
-            Value::Int(_) => v.as_i64().map(Some),
-            Value::Str(_) => Some(None),
-            _ => None,
-        })?;
-        if grid.len() != game.size("n")? {
-            return Err(game.error("grid", "n rows of n cells"));
-        }
-        Ok(Self { grid })
+/// Islands of a number's size between walls.
+pub(crate) fn number_wall(game: &Game) -> Result<Rules, Error> {
+    let clues = game.square("grid", |v| match v {
+        Value::Int(_) => v.as_i64().map(Some),
+        Value::Str(_) => Some(None),
+        _ => None,
+    })?;
+    let n = clues.len();
+    if n != game.size("n")? {
+        return Err(game.error("grid", "n rows of n cells"));
     }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
-        let n = self.grid.len();
+    Ok(Box::new(move |text, mode| {
         let number = |n: &IBig| Cell::Number(i64::try_from(n).unwrap_or(i64::MAX));
         let cell = |v: &Value| match v {
             Value::Str(s) if s == "X" => Some(Cell::Land),
@@ -208,11 +183,11 @@ impl NumberWall {
             let value = json::parse(source).or_else(|| python::literal(source).ok());
             rows(&value.ok_or(unparsed("not_a_literal"))?, cell).ok_or(unparsed("not_cells"))
         })?;
-        if cells(n, n).any(|(r, c)| self.grid[r][c].is_some_and(|v| grid[r][c] != Cell::Number(v))) {
+        if cells(n, n).any(|(r, c)| clues[r][c].is_some_and(|v| grid[r][c] != Cell::Number(v))) {
             return Err(wrong("clues"));
         }
         Ok(judge_islands(&grid))
-    }
+    }))
 }
 
 fn judge_islands(grid: &[Vec<Cell>]) -> Outcome {
@@ -264,31 +239,18 @@ fn judge_islands(grid: &[Vec<Cell>]) -> Outcome {
 }
 
 /// A matrix with row and column sums.
-pub(crate) struct Survo {
-    matrix: Vec<Vec<f64>>,
-    candidates: Vec<f64>,
-    n: usize,
-}
-
-impl Survo {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        let matrix = game.grid("original_matrix", "a matrix of numbers", Value::as_f64)?;
-        let n = game.size("n")?;
-        if matrix.len() < n
-            || n == 0
-            || matrix.iter().any(|row| row.len() < n || row.len() != matrix[0].len())
-        {
-            return Err(game.error("original_matrix", "at least n rows and columns"));
-        }
-        let mut candidates = game.list("candidate_numbers", "numbers", Value::as_f64)?;
-        candidates.sort_by(f64::total_cmp);
-        Ok(Self { matrix, candidates, n })
+pub(crate) fn survo(game: &Game) -> Result<Rules, Error> {
+    let puzzle = game.grid("original_matrix", "a matrix of numbers", Value::as_f64)?;
+    let n = game.size("n")?;
+    let width = puzzle.first().map_or(0, Vec::len);
+    if n == 0 || puzzle.len() < n || width < n || puzzle.iter().any(|row| row.len() != width) {
+        return Err(game.error("original_matrix", "at least n rows and columns"));
     }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
-        let (n, width) = (self.n, self.matrix[0].len());
+    let mut candidates = game.list("candidate_numbers", "numbers", Value::as_f64)?;
+    candidates.sort_by(f64::total_cmp);
+    Ok(Box::new(move |text, mode| {
         let number = |v: &Value| v.as_f64().filter(|x| x.is_finite());
-        let matrix = grid(text, mode, (self.matrix.len(), width), number, || {
+        let matrix = grid(text, mode, (puzzle.len(), width), number, || {
             let source = super::latin::last_python_block(text)
                 .or_else(|| last_group(regex!(r"```([\s\S]*?)```"), text))
                 .or_else(|| last_group(regex!(r"(?s)(\[\s*\[.*?\]\s*\])"), text));
@@ -297,7 +259,7 @@ impl Survo {
         })?;
         let mut filled = Vec::new();
         let inner = |m: &[Vec<f64>]| m[..n].iter().flat_map(|row| row[..n].to_vec()).collect::<Vec<f64>>();
-        for (given, value) in inner(&self.matrix).into_iter().zip(inner(&matrix)) {
+        for (given, value) in inner(&puzzle).into_iter().zip(inner(&matrix)) {
             if given == 0.0 {
                 filled.push(value);
             } else if given != value {
@@ -305,7 +267,7 @@ impl Survo {
             }
         }
         filled.sort_by(f64::total_cmp);
-        if filled.len() != self.candidates.len() || filled.iter().zip(&self.candidates).any(|(a, b)| a != b) {
+        if filled.len() != candidates.len() || filled.iter().zip(&candidates).any(|(a, b)| a != b) {
             return Err(wrong("candidates"));
         }
         let sums = (0..n - 1).all(|i| {
@@ -313,5 +275,5 @@ impl Survo {
                 && (0..n - 1).map(|r| matrix[r][i]).sum::<f64>() == matrix[n - 1][i]
         });
         Ok(if sums { correct("rules") } else { wrong("sums") })
-    }
+    }))
 }

@@ -96,10 +96,7 @@ impl Game {
 
 /// A cell `[row, column]` of a JSON list.
 pub(crate) fn pair(v: &Value) -> Option<(i64, i64)> {
-    match v.as_sequence()? {
-        [a, b] => Some((a.as_i64()?, b.as_i64()?)),
-        _ => None,
-    }
+    if let [a, b] = v.as_sequence()? { Some((a.as_i64()?, b.as_i64()?)) } else { None }
 }
 
 /// Text of a cell.

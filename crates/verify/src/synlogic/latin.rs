@@ -5,7 +5,7 @@ use super::game::{self, Game};
 use super::placement::{cells, number, place};
 use super::python;
 use super::value::{Value, rows, sequences};
-use super::{Checked, Error, Mode, correct, unparsed, wrong};
+use super::{Error, Mode, Rules, correct, unparsed, wrong};
 use crate::python_text::{is_digit, is_space, regex, strip, words};
 
 /// Whether every row and column contains 1 to n once.
@@ -34,24 +34,16 @@ fn last_tuples(text: &str) -> Option<&str> {
 }
 
 /// Nine by nine, boxes of three by three.
-pub(crate) struct Sudoku {
-    clues: Vec<(usize, usize, i64)>,
-}
-
-impl Sudoku {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        let grid = game.grid("original_sudoku", "nine rows of nine digits or X", |v| match v {
-            Value::Str(s) if s == "X" || s == "x" => Some(0),
-            v => game::int(v).and_then(|n| i64::try_from(n).ok()),
-        })?;
-        if grid.len() != 9 || grid.iter().any(|row| row.len() != 9) {
-            return Err(game.error("original_sudoku", "nine rows of nine digits or X"));
-        }
-        let clues = cells(9, 9).map(|(r, c)| (r, c, grid[r][c])).filter(|(_, _, v)| *v != 0);
-        Ok(Self { clues: clues.collect() })
+pub(crate) fn sudoku(game: &Game) -> Result<Rules, Error> {
+    let given = game.grid("original_sudoku", "nine rows of nine digits or X", |v| match v {
+        Value::Str(s) if s == "X" || s == "x" => Some(0),
+        v => game::int(v).and_then(|n| i64::try_from(n).ok()),
+    })?;
+    if given.len() != 9 || given.iter().any(|row| row.len() != 9) {
+        return Err(game.error("original_sudoku", "nine rows of nine digits or X"));
     }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+    let clues: Vec<_> = cells(9, 9).map(|(r, c)| (r, c, given[r][c])).filter(|(_, _, v)| *v != 0).collect();
+    Ok(Box::new(move |text, mode| {
         let grid = grid(text, mode, (9, 9), Value::number, || {
             let answer = last_python_block(text).or_else(|| last_tuples(text)).ok_or(unparsed("no_grid"))?;
             let value = python::literal(answer).map_err(|_| unparsed("not_a_literal"))?;
@@ -67,12 +59,12 @@ impl Sudoku {
         });
         Ok(if !is_latin(&grid) || !boxes {
             wrong("rules")
-        } else if self.clues.iter().any(|&(r, c, v)| grid[r][c] != v) {
+        } else if clues.iter().any(|&(r, c, v)| grid[r][c] != v) {
             wrong("clues")
         } else {
             correct("rules")
         })
-    }
+    }))
 }
 
 struct Cage {
@@ -82,117 +74,101 @@ struct Cage {
 }
 
 /// Cages with a sum, difference, product or quotient.
-pub(crate) struct Calcudoko {
-    n: usize,
-    cages: Vec<Cage>,
-}
-
-impl Calcudoko {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        let n = match game.get("grid_size") {
-            None => 4,
-            Some(_) => game.size("grid_size")?,
+/// Quirks of parity mode: the first `[[...]]` counts, a row that is too short is padded with ones, a missing row is
+/// a row of ones, and text that does not parse becomes a default grid (which never satisfies the puzzle).
+pub(crate) fn calcudoko(game: &Game) -> Result<Rules, Error> {
+    let n = match game.get("grid_size") {
+        None => 4,
+        Some(_) => game.size("grid_size")?,
+    };
+    const WANTED: &str = "regions with cells inside the grid, a target and an operator";
+    let cell = |v: &Value| -> Option<(usize, usize)> {
+        let (r, c) = match v {
+            Value::Str(s) => {
+                let found = regex!(r"\((\d+)\s*,\s*(\d+)\)").captures(s)?;
+                let int = |i: usize| i64::try_from(python::int(found.get(i)?.as_str())?).ok();
+                (int(1)?, int(2)?)
+            }
+            v => game::pair(v)?,
         };
-        const WANTED: &str = "regions with cells inside the grid, a target and an operator";
-        let cell = |v: &Value| -> Option<(usize, usize)> {
-            let (r, c) = match v {
-                Value::Str(s) => {
-                    let found = regex!(r"\((\d+)\s*,\s*(\d+)\)").captures(s)?;
-                    let int = |i: usize| i64::try_from(python::int(found.get(i)?.as_str())?).ok();
-                    (int(1)?, int(2)?)
-                }
-                v => game::pair(v)?,
-            };
-            Some((place(r, n)?, place(c, n)?))
-        };
-        let cages = game.list("regions", WANTED, |region| {
-            Some(Cage {
-                cells: region.get("cells")?.as_list()?.iter().map(cell).collect::<Option<Vec<_>>>()?,
-                target: region.get("target").filter(|t| t.as_f64().is_some())?.clone(),
-                operator: region.get("operator")?.as_str()?.to_owned(),
-            })
-        })?;
-        Ok(Self { n, cages })
-    }
-
-    /// Quirks of parity mode: the first `[[...]]` counts, a row that is too short is padded with ones, a missing row is
-    /// a row of ones, and text that does not parse becomes a default grid (which never satisfies the puzzle).
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
-        let lenient = || self.lenient(text).ok_or(unparsed("no_grid"));
-        let grid = grid(text, mode, (self.n, self.n), Value::number, lenient)?;
+        Some((place(r, n)?, place(c, n)?))
+    };
+    let cages = game.list("regions", WANTED, |region| {
+        Some(Cage {
+            cells: region.get("cells")?.as_list()?.iter().map(cell).collect::<Option<Vec<_>>>()?,
+            target: region.get("target").filter(|t| t.as_f64().is_some())?.clone(),
+            operator: region.get("operator")?.as_str()?.to_owned(),
+        })
+    })?;
+    Ok(Box::new(move |text, mode| {
+        let lenient = || lenient_rows(text, n).ok_or(unparsed("no_grid"));
+        let grid = grid(text, mode, (n, n), Value::number, lenient)?;
         Ok(if !is_latin(&grid) {
             wrong("rules")
-        } else if self.cages.iter().all(|cage| cage.holds(&grid)) {
+        } else if cages.iter().all(|cage| cage.holds(&grid)) {
             correct("rules")
         } else {
             wrong("cages")
         })
-    }
+    }))
+}
 
-    fn lenient(&self, text: &str) -> Option<Vec<Vec<i64>>> {
-        let bracketed = regex!(r"\[\[(.*?)\]\]").captures(text).and_then(|c| c.get(1)).map(|m| m.as_str());
-        self.rows(text, bracketed).or_else(|| {
-            // The second try reads the brackets as they stand; without them only the default grid is left.
-            let rows = bracketed?.split(',').map(|row| words(row).map(number).collect::<Option<Vec<_>>>());
-            let rows = rows.map(|row| Some(self.fit(row?))).collect::<Option<Vec<_>>>()?;
-            Some(self.fit_rows(rows))
-        })
-    }
+/// As in the reference: the rows in the brackets, those written out, or a default.
+fn lenient_rows(text: &str, n: usize) -> Option<Vec<Vec<i64>>> {
+    let bracketed = regex!(r"\[\[(.*?)\]\]").captures(text).and_then(|c| c.get(1)).map(|m| m.as_str());
+    let mut rows = described_or_split(text, bracketed, n).or_else(|| {
+        // The second try reads the brackets as they stand; without them only the default grid is left.
+        bracketed?.split(',').map(|row| fitted(row, n)).collect()
+    })?;
+    rows.resize(n, vec![1; n]);
+    Some(rows)
+}
 
-    /// A row, cut or padded with ones to the grid's size.
-    fn fit(&self, mut row: Vec<i64>) -> Vec<i64> {
-        row.resize(self.n, 1);
-        row
-    }
+/// A row's numbers, cut or padded with ones to the grid's size.
+fn fitted(row: &str, n: usize) -> Option<Vec<i64>> {
+    let mut row = words(row).map(number).collect::<Option<Vec<_>>>()?;
+    row.resize(n, 1);
+    Some(row)
+}
 
-    fn fit_rows(&self, mut rows: Vec<Vec<i64>>) -> Vec<Vec<i64>> {
-        rows.resize(self.n, vec![1; self.n]);
-        rows
-    }
-
-    fn rows(&self, text: &str, bracketed: Option<&str>) -> Option<Vec<Vec<i64>>> {
-        let answer = bracketed
-            .unwrap_or_else(|| last_python_block(text).or_else(|| last_tuples(text)).unwrap_or(text));
-        let kept: String =
-            answer.chars().filter(|c| is_digit(*c) || "[],".contains(*c) || is_space(*c)).collect();
-        let mut rows = Vec::new();
-        let mut described: Option<Vec<Vec<i64>>> = None;
-        for row in kept.trim_matches(['[', ']']).split(',') {
-            let numbers = words(row).map(number).collect::<Option<Vec<_>>>()?;
-            if numbers.len() < self.n {
-                if described.is_none() {
-                    described = Some(self.described_rows(text)?);
-                }
-                if let Some(found) = described.as_ref().filter(|d| d.len() == self.n) {
-                    rows = found.clone();
-                    break;
-                }
+fn described_or_split(text: &str, bracketed: Option<&str>, n: usize) -> Option<Vec<Vec<i64>>> {
+    let answer =
+        bracketed.unwrap_or_else(|| last_python_block(text).or_else(|| last_tuples(text)).unwrap_or(text));
+    let kept: String =
+        answer.chars().filter(|c| is_digit(*c) || "[],".contains(*c) || is_space(*c)).collect();
+    let mut rows = Vec::new();
+    let mut described: Option<Vec<Vec<i64>>> = None;
+    for row in kept.trim_matches(['[', ']']).split(',') {
+        let fitted = fitted(row, n)?;
+        if words(row).count() < n {
+            if described.is_none() {
+                described = Some(described_rows(text, n)?);
             }
-            rows.push(self.fit(numbers));
+            if let Some(found) = described.as_ref().filter(|d| d.len() == n) {
+                return Some(found.clone());
+            }
         }
-        Some(self.fit_rows(rows))
+        rows.push(fitted);
     }
+    Some(rows)
+}
 
-    /// Rows written out as "Row 1: 1 2 3", fitted to the grid's size.
-    fn described_rows(&self, text: &str) -> Option<Vec<Vec<i64>>> {
-        let patterns = [
-            regex!(r"第\s*\d+\s*行\s*[:：]\s*([\d\s]+)"),
-            regex!(r"行\s*\d+\s*[:：]\s*([\d\s]+)"),
-            regex!(r"Row\s*\d+\s*[:：]\s*([\d\s]+)"),
-            regex!(r"- 第\d+行[:：]?\s*([\d\s]+)"),
-            regex!(r"- 行\d+[:：]?\s*([\d\s]+)"),
-            regex!(r"- Row\d+[:：]?\s*([\d\s]+)"),
-        ];
-        let found: Vec<&str> = patterns
-            .iter()
-            .flat_map(|p| p.captures_iter(text))
-            .filter_map(|c| c.get(1).map(|m| m.as_str()))
-            .collect();
-        if found.len() != self.n {
-            return Some(Vec::new());
-        }
-        found.iter().map(|row| Some(self.fit(words(row).map(number).collect::<Option<Vec<_>>>()?))).collect()
+/// Rows written out as "Row 1: 1 2 3", fitted to the grid's size.
+fn described_rows(text: &str, n: usize) -> Option<Vec<Vec<i64>>> {
+    let patterns = [
+        regex!(r"第\s*\d+\s*行\s*[:：]\s*([\d\s]+)"),
+        regex!(r"行\s*\d+\s*[:：]\s*([\d\s]+)"),
+        regex!(r"Row\s*\d+\s*[:：]\s*([\d\s]+)"),
+        regex!(r"- 第\d+行[:：]?\s*([\d\s]+)"),
+        regex!(r"- 行\d+[:：]?\s*([\d\s]+)"),
+        regex!(r"- Row\d+[:：]?\s*([\d\s]+)"),
+    ];
+    let found = patterns.iter().flat_map(|p| p.captures_iter(text)).filter_map(|c| c.get(1));
+    let found: Vec<_> = found.collect();
+    if found.len() != n {
+        return Some(Vec::new());
     }
+    found.iter().map(|row| fitted(row.as_str(), n)).collect()
 }
 
 impl Cage {
@@ -221,64 +197,48 @@ impl Cage {
 }
 
 /// Signs of inequality between cells.
-pub(crate) struct Futoshiki {
-    n: usize,
-    /// As in the reference: only rows of the question with an X count as rows.
-    quirky_clues: Vec<(usize, usize, i64)>,
-    clues: Vec<(usize, usize, i64)>,
-    /// (greater, smaller)
-    signs: Vec<((usize, usize), (usize, usize))>,
-}
-
-impl Futoshiki {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        let n = game.size("grid_size")?;
-        let inside = |v: &Value| {
-            let (r, c) = game::pair(v)?;
-            Some((usize::try_from(r).ok().filter(|r| *r < n)?, usize::try_from(c).ok().filter(|c| *c < n)?))
-        };
-        let prefilled = game.list("prefilled_coords", "cells inside the grid", inside)?;
-        let signs =
-            game.list("constraints", "two cells inside the grid and < or >", |v| match v.as_sequence()? {
-                [a, b, sign] => match sign.as_str()? {
-                    ">" => Some((inside(a)?, inside(b)?)),
-                    "<" => Some((inside(b)?, inside(a)?)),
-                    _ => None,
-                },
+pub(crate) fn futoshiki(game: &Game) -> Result<Rules, Error> {
+    let n = game.size("grid_size")?;
+    let inside = |v: &Value| {
+        let (r, c) = game::pair(v)?;
+        Some((usize::try_from(r).ok().filter(|r| *r < n)?, usize::try_from(c).ok().filter(|c| *c < n)?))
+    };
+    let prefilled = game.list("prefilled_coords", "cells inside the grid", inside)?;
+    // Of each pair, the greater is first.
+    let signs =
+        game.list("constraints", "two cells inside the grid and < or >", |v| match v.as_sequence()? {
+            [a, b, sign] => match sign.as_str()? {
+                ">" => Some((inside(a)?, inside(b)?)),
+                "<" => Some((inside(b)?, inside(a)?)),
                 _ => None,
-            })?;
-        let clue = |rows: &[&str], (r, c): (usize, usize)| {
-            let word = words(rows.get(r)?).nth(c)?;
-            Some((r, c, i64::try_from(python::int(word)?).ok()?))
-        };
-        let quirky = quirky_rows(&game.question);
-        let rows = question_rows(&game.question, n);
-        Ok(Self {
-            n,
-            quirky_clues: prefilled.iter().filter_map(|p| clue(&quirky, *p)).collect(),
-            clues: prefilled.iter().filter_map(|p| clue(&rows, *p)).collect(),
-            signs,
-        })
-    }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
-        let grid = grid(text, mode, (self.n, self.n), Value::number, || {
+            },
+            _ => None,
+        })?;
+    let clue = |rows: &[&str], (r, c): (usize, usize)| {
+        let word = words(rows.get(r)?).nth(c)?;
+        Some((r, c, i64::try_from(python::int(word)?).ok()?))
+    };
+    let clues = |rows: &[&str]| prefilled.iter().filter_map(|p| clue(rows, *p)).collect::<Vec<_>>();
+    let quirky_clues = clues(&quirky_rows(&game.question));
+    let clues = clues(&question_rows(&game.question, n));
+    Ok(Box::new(move |text, mode| {
+        let grid = grid(text, mode, (n, n), Value::number, || {
             let found = regex!(r"\[\[([^\]]+)\]\]").captures_iter(strip(text)).last();
             let row = |row: &str| regex!(r"\d+").find_iter(row).map(|m| number(m.as_str())).collect();
             let grid = found.and_then(|c| c[1].split(',').map(row).collect::<Option<Vec<Vec<i64>>>>());
             grid.ok_or(unparsed("no_grid"))
         })?;
-        let clues = if mode == Mode::Parity { &self.quirky_clues } else { &self.clues };
+        let clues = if mode == Mode::Parity { &quirky_clues } else { &clues };
         Ok(if !is_latin(&grid) {
             wrong("rules")
         } else if clues.iter().any(|&(r, c, v)| grid[r][c] != v) {
             wrong("clues")
-        } else if self.signs.iter().any(|&((gr, gc), (sr, sc))| grid[gr][gc] <= grid[sr][sc]) {
+        } else if signs.iter().any(|&((gr, gc), (sr, sc))| grid[gr][gc] <= grid[sr][sc]) {
             wrong("signs")
         } else {
             correct("rules")
         })
-    }
+    }))
 }
 
 /// The lines after "Current puzzle:" with an X, up to the first line without one.
@@ -309,15 +269,6 @@ fn question_rows(question: &str, n: usize) -> Vec<&str> {
     start.map_or(Vec::new(), |at| lines[at..at + n].to_vec())
 }
 
-/// The number of visible buildings from each side.
-pub(crate) struct Skyscraper {
-    n: usize,
-    top: Vec<i64>,
-    bottom: Vec<i64>,
-    left: Vec<i64>,
-    right: Vec<i64>,
-}
-
 /// The number of buildings higher than all before them.
 pub(super) fn visible(heights: impl IntoIterator<Item = i64>) -> i64 {
     let mut highest = 0;
@@ -329,19 +280,16 @@ pub(super) fn visible(heights: impl IntoIterator<Item = i64>) -> i64 {
     heights.into_iter().filter(|height| is_seen(height)).count() as i64
 }
 
-impl Skyscraper {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        let n = game.size("n")?;
-        let side = |field: &'static str| {
-            let clues = game.ints(field)?;
-            if clues.len() < n { Err(game.error(field, "a clue for each line")) } else { Ok(clues) }
-        };
-        Ok(Self { n, top: side("top")?, bottom: side("bottom")?, left: side("left")?, right: side("right")? })
-    }
-
-    /// Quirk: in parity mode the first code block counts, in strict mode the last grid.
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
-        let n = self.n;
+/// The number of visible buildings from each side.
+/// Quirk: in parity mode the first code block counts, in strict mode the last grid.
+pub(crate) fn skyscraper_puzzle(game: &Game) -> Result<Rules, Error> {
+    let n = game.size("n")?;
+    let side = |field: &'static str| {
+        let clues = game.ints(field)?;
+        if clues.len() < n { Err(game.error(field, "a clue for each line")) } else { Ok(clues) }
+    };
+    let (top, bottom, left, right) = (side("top")?, side("bottom")?, side("left")?, side("right")?);
+    Ok(Box::new(move |text, mode| {
         let grid = grid(text, mode, (n, n), Value::number, || {
             let block = first_block(text)?;
             // A block that can't be read is read without its comments.
@@ -353,11 +301,11 @@ impl Skyscraper {
             return Ok(wrong("rules"));
         }
         let seen = (0..n).all(|i| {
-            visible((0..n).map(|r| grid[r][i])) == self.top[i]
-                && visible((0..n).rev().map(|r| grid[r][i])) == self.bottom[i]
-                && visible(grid[i].iter().copied()) == self.left[i]
-                && visible(grid[i].iter().rev().copied()) == self.right[i]
+            visible((0..n).map(|r| grid[r][i])) == top[i]
+                && visible((0..n).rev().map(|r| grid[r][i])) == bottom[i]
+                && visible(grid[i].iter().copied()) == left[i]
+                && visible(grid[i].iter().rev().copied()) == right[i]
         });
         Ok(if seen { correct("rules") } else { wrong("clues") })
-    }
+    }))
 }

@@ -21,7 +21,6 @@ mod game;
 pub mod generate;
 pub mod json;
 mod latin;
-mod operation;
 mod placement;
 pub mod python;
 pub mod rational;
@@ -83,8 +82,9 @@ pub enum Error {
 type Rules =
     Box<dyn Fn(&str, Mode) -> Checked + Send + Sync + std::panic::UnwindSafe + std::panic::RefUnwindSafe>;
 
+/// Each task with the module of its rules and that of its generator, in which functions have its name.
 macro_rules! tasks {
-    ($($variant:ident $name:literal $rules:path $(, $maker:path)?: $doc:literal,)*) => {
+    ($($variant:ident $rules:ident::$name:ident $(, $maker:ident)?: $doc:literal,)*) => {
         /// A SynLogic task.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Task {
@@ -93,29 +93,26 @@ macro_rules! tasks {
 
         impl Task {
             /// Every task, in alphabetical order.
-            pub const ALL: [Task; [$($name),*].len()] = [$(Task::$variant),*];
+            pub const ALL: [Task; [$(stringify!($name)),*].len()] = [$(Task::$variant),*];
 
             /// The name in data files.
             pub const fn name(self) -> &'static str {
                 match self {
-                    $(Task::$variant => $name,)*
+                    $(Task::$variant => stringify!($name),)*
                 }
             }
 
             /// Decodes a problem's data.
             fn rules(self, game: &game::Game) -> Result<Rules, Error> {
-                Ok(match self {
-                    $(Task::$variant => {
-                        let rules = <$rules>::parse(game)?;
-                        Box::new(move |text, mode| rules.check(text, mode))
-                    })*
-                })
+                match self {
+                    $(Task::$variant => $rules::$name(game),)*
+                }
             }
 
             /// Its generator, if it has one.
             fn maker(self) -> Option<generate::Maker> {
                 match self {
-                    $(Task::$variant => None$(.or(Some($maker as generate::Maker)))?,)*
+                    $(Task::$variant => None$(.or(Some(generate::$maker::$name as generate::Maker)))?,)*
                 }
             }
         }
@@ -123,78 +120,42 @@ macro_rules! tasks {
 }
 
 tasks! {
-    ArcAgi "arc_agi" external::ArcAgi:
-        "Transform a grid of colours as shown. Also `arc_agi_2`.",
-    ArrowMaze "arrow_maze" fill::ArrowMaze, generate::fill::arrow_maze:
-        "Fill a grid with arrows so that rays from numbers have their length.",
-    BooleanExpressions "boolean_expressions" boxed::BooleanExpressions, generate::stories::boolean_expressions:
-        "Name the true expressions.",
-    BuggyTables "buggy_tables" arithmetic::BuggyTables, generate::tables::buggy_tables:
-        "Compute from a table whose damage is described.",
-    Calcudoko "calcudoko" latin::Calcudoko, generate::latin::calcudoko:
-        "A latin square with cages.",
-    Campsite "campsite" placement::Campsite, generate::placement::campsite:
-        "Tents beside trees.",
-    Cipher "cipher" external::Cipher:
-        "Encode or decode a text.",
-    Cryptarithm "cryptarithm" arithmetic::Cryptarithm, generate::arithmetic::cryptarithm:
-        "Digits for letters in an equation.",
-    DyckLanguage "dyck_language" brackets::DyckLanguage, generate::brackets::dyck_language:
-        "Close all brackets.",
-    DyckLanguageErrors "dyck_language_errors" brackets::DyckErrors, generate::brackets::dyck_language_errors:
-        "Find the first wrong bracket.",
-    DyckLanguageReasoningErrors "dyck_language_reasoning_errors" brackets::DyckReasoningErrors, generate::brackets::dyck_language_reasoning_errors:
-        "Find the wrong steps of a stack trace.",
-    Futoshiki "futoshiki" latin::Futoshiki, generate::latin::futoshiki:
-        "A latin square with signs of inequality.",
-    GameOf24 "game_of_24" arithmetic::GameOf24, generate::arithmetic::game_of_24:
-        "Make a number from numbers. In the reference's dispatch: `mathador`.",
-    GoodsExchange "goods_exchange" stories::GoodsExchange, generate::stories::goods_exchange:
-        "Who owns what after some exchanges.",
-    GpqaDiamond "gpqa_diamond" boxed::Gpqa:
-        "Multiple choice, by the reference's loose comparison. Not one of the 35.",
-    Kukurasu "kukurasu" placement::Kukurasu, generate::placement::kukurasu:
-        "Ones with weights.",
-    MathPath "math_path" arithmetic::MathPath, generate::arithmetic::math_path:
-        "Restore the digits of an equation.",
-    Minesweeper "minesweeper" placement::Minesweeper, generate::placement::minesweeper:
-        "Name the cells that must be mines.",
-    Norinori "norinori" placement::Norinori, generate::regions::norinori:
-        "Dominoes, two cells of each region.",
-    NumberWall "number_wall" fill::NumberWall, generate::fill::number_wall:
-        "Islands of a number's size between walls.",
-    Numbrix "numbrix" fill::Numbrix, generate::fill::numbrix:
-        "A path of consecutive numbers.",
-    ObjectCounting "object_counting" boxed::Count, generate::stories::object_counting:
-        "Count things told of in a story.",
-    ObjectProperties "object_properties" boxed::Count, generate::stories::object_properties:
-        "Count things by their properties after changes.",
-    Operation "operation" operation::Operation, generate::arithmetic::operation:
-        "Evaluate an expression with newly defined operators.",
-    SkyscraperPuzzle "skyscraper_puzzle" latin::Skyscraper, generate::latin::skyscraper_puzzle:
-        "A latin square with numbers of buildings seen.",
-    SpaceReasoning "space_reasoning" boxed::SpaceReasoning, generate::space::space_reasoning:
-        "Follow a walk on a map.",
-    SpaceReasoningTree "space_reasoning_tree" boxed::SpaceReasoningTree, generate::space::space_reasoning_tree:
-        "Relations in a tree.",
-    StarPlacementPuzzle "star_placement_puzzle" placement::StarPlacement, generate::regions::star_placement_puzzle:
-        "Stars in rows, columns and regions.",
-    Sudoku "sudoku" latin::Sudoku, generate::latin::sudoku:
-        "Sudoku.",
-    Survo "survo" fill::Survo, generate::fill::survo:
-        "A matrix with row and column sums.",
-    TimeSequence "time_sequence" stories::TimeSequence, generate::tables::time_sequence:
-        "The longest common meeting.",
-    WebOfLies "web_of_lies" stories::WebOfLies, generate::stories::web_of_lies:
-        "Who tells the truth.",
-    WordSorting "word_sorting" boxed::WordSorting, generate::sorting::word_sorting:
-        "Sort words by an unusual alphabet.",
-    WordSortingMistake "word_sorting_mistake" boxed::WordSortingMistake, generate::sorting::word_sorting_mistake:
-        "Find the wrong step of a sort.",
-    Wordscapes "wordscapes" stories::Wordscapes, generate::words::wordscapes:
-        "Words crossing on a grid.",
-    ZebraPuzzle "zebra_puzzle" external::ZebraPuzzle:
-        "Who owns the zebra.",
+    ArcAgi external::arc_agi: "Transform a grid of colours as shown. Also `arc_agi_2`.",
+    ArrowMaze fill::arrow_maze, fill: "Fill a grid with arrows so that rays from numbers have their length.",
+    BooleanExpressions boxed::boolean_expressions, stories: "Name the true expressions.",
+    BuggyTables arithmetic::buggy_tables, tables: "Compute from a table whose damage is described.",
+    Calcudoko latin::calcudoko, latin: "A latin square with cages.",
+    Campsite placement::campsite, placement: "Tents beside trees.",
+    Cipher external::cipher: "Encode or decode a text.",
+    Cryptarithm arithmetic::cryptarithm, arithmetic: "Digits for letters in an equation.",
+    DyckLanguage brackets::dyck_language, brackets: "Close all brackets.",
+    DyckLanguageErrors brackets::dyck_language_errors, brackets: "Find the first wrong bracket.",
+    DyckLanguageReasoningErrors brackets::dyck_language_reasoning_errors, brackets: "Find the wrong steps of a stack trace.",
+    Futoshiki latin::futoshiki, latin: "A latin square with signs of inequality.",
+    GameOf24 arithmetic::game_of_24, arithmetic: "Make a number from numbers. In the reference's dispatch: `mathador`.",
+    GoodsExchange stories::goods_exchange, stories: "Who owns what after some exchanges.",
+    GpqaDiamond boxed::gpqa_diamond: "Multiple choice, by the reference's loose comparison. Not one of the 35.",
+    Kukurasu placement::kukurasu, placement: "Ones with weights.",
+    MathPath arithmetic::math_path, arithmetic: "Restore the digits of an equation.",
+    Minesweeper placement::minesweeper, placement: "Name the cells that must be mines.",
+    Norinori placement::norinori, regions: "Dominoes, two cells of each region.",
+    NumberWall fill::number_wall, fill: "Islands of a number's size between walls.",
+    Numbrix fill::numbrix, fill: "A path of consecutive numbers.",
+    ObjectCounting boxed::object_counting, stories: "Count things told of in a story.",
+    ObjectProperties boxed::object_properties, stories: "Count things by their properties after changes.",
+    Operation arithmetic::operation, arithmetic: "Evaluate an expression with newly defined operators.",
+    SkyscraperPuzzle latin::skyscraper_puzzle, latin: "A latin square with numbers of buildings seen.",
+    SpaceReasoning boxed::space_reasoning, space: "Follow a walk on a map.",
+    SpaceReasoningTree boxed::space_reasoning_tree, space: "Relations in a tree.",
+    StarPlacementPuzzle placement::star_placement_puzzle, regions: "Stars in rows, columns and regions.",
+    Sudoku latin::sudoku, latin: "Sudoku.",
+    Survo fill::survo, fill: "A matrix with row and column sums.",
+    TimeSequence stories::time_sequence, tables: "The longest common meeting.",
+    WebOfLies stories::web_of_lies, stories: "Who tells the truth.",
+    WordSorting boxed::word_sorting, sorting: "Sort words by an unusual alphabet.",
+    WordSortingMistake boxed::word_sorting_mistake, sorting: "Find the wrong step of a sort.",
+    Wordscapes stories::wordscapes, words: "Words crossing on a grid.",
+    ZebraPuzzle external::zebra_puzzle: "Who owns the zebra.",
 }
 
 impl fmt::Display for Task {
@@ -272,6 +233,11 @@ pub fn check(task: &str, game_data_str: &str, response: &str, options: &Options)
 
 /// The outcome of a check; also an error if the check ends early.
 type Checked = Result<Outcome, Outcome>;
+
+/// The outcome of a comparison with the stored answer.
+const fn exact(same: bool) -> Outcome {
+    if same { correct("exact") } else { wrong("mismatch") }
+}
 
 const fn correct(reason: &'static str) -> Outcome {
     Outcome::new(Verdict::Correct, reason)

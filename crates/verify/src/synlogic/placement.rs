@@ -6,7 +6,7 @@ use super::extract::{bracketed, first_block, grid, grid_pattern, only, only_list
 use super::game::{self, Game};
 use super::python;
 use super::value::{Value, rows};
-use super::{Checked, Error, Mode, correct, json, unparsed, wrong};
+use super::{Error, Mode, Rules, correct, exact, json, unparsed, wrong};
 use crate::python_text::regex;
 use crate::verdict::Outcome;
 
@@ -16,31 +16,20 @@ pub(super) fn number(word: &str) -> Option<i64> {
 }
 
 /// Tents beside trees.
-pub(crate) struct Campsite {
-    trees: Vec<Vec<bool>>,
-    width: usize,
-    rows: Vec<i64>,
-    columns: Vec<i64>,
-}
-
-impl Campsite {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        let (n, m) = (game.size("n")?, game.size("m")?);
-        let trees = game.grid("grid", "n rows of m cells", |v| Some(v.as_str()? == "T"))?;
-        if trees.len() != n || trees.iter().any(|row| row.len() != m) {
-            return Err(game.error("grid", "n rows of m cells"));
-        }
-        let (rows, columns) = (game.ints("row_constraints")?, game.ints("col_constraints")?);
-        if rows.len() < n || columns.len() < m {
-            return Err(game.error("row_constraints", "a number for each row and column"));
-        }
-        Ok(Self { trees, width: m, rows, columns })
+/// Quirk: in parity mode the first `[[...]]` counts and an empty cell may contain anything.
+pub(crate) fn campsite(game: &Game) -> Result<Rules, Error> {
+    let (n, m) = (game.size("n")?, game.size("m")?);
+    let trees = game.grid("grid", "n rows of m cells", |v| Some(v.as_str()? == "T"))?;
+    if trees.len() != n || trees.iter().any(|row| row.len() != m) {
+        return Err(game.error("grid", "n rows of m cells"));
     }
-
-    /// Quirk: in parity mode the first `[[...]]` counts and an empty cell may contain anything.
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+    let (rows, columns) = (game.ints("row_constraints")?, game.ints("col_constraints")?);
+    if rows.len() < n || columns.len() < m {
+        return Err(game.error("row_constraints", "a number for each row and column"));
+    }
+    Ok(Box::new(move |text, mode| {
         let cell = |cell: &Value| letter(cell).filter(|letter| "TCX".contains(*letter)).map(Some);
-        let grid = grid(text, mode, (self.trees.len(), self.width), cell, || {
+        let grid = grid(text, mode, (n, m), cell, || {
             let found = regex!(r"(?s)\[\s*\[.*?\]\s*\]").find(text);
             let value = found.and_then(|m| python::literal(m.as_str()).ok());
             let value = value.ok_or(unparsed("no_grid"))?;
@@ -50,39 +39,38 @@ impl Campsite {
         let marked = |letter: char| -> Vec<Vec<bool>> {
             grid.iter().map(|row| row.iter().map(|cell| *cell == Some(letter)).collect()).collect()
         };
-        Ok(if marked('T') == self.trees { self.judge(&marked('C')) } else { wrong("trees") })
-    }
-
-    fn judge(&self, tents: &[Vec<bool>]) -> Outcome {
-        let (n, m) = (tents.len(), self.width);
+        if marked('T') != trees {
+            return Err(wrong("trees"));
+        }
+        let tents = marked('C');
         let count = |cells: &mut dyn Iterator<Item = bool>| cells.filter(|t| *t).count() as i64;
-        if (0..n).any(|r| count(&mut tents[r].iter().copied()) != self.rows[r])
-            || (0..m).any(|c| count(&mut (0..n).map(|r| tents[r][c])) != self.columns[c])
+        if (0..n).any(|r| count(&mut tents[r].iter().copied()) != rows[r])
+            || (0..m).any(|c| count(&mut (0..n).map(|r| tents[r][c])) != columns[c])
         {
-            return wrong("counts");
+            return Err(wrong("counts"));
         }
-        if touch(tents) {
-            return wrong("adjacent");
+        if touch(&tents) {
+            return Err(wrong("adjacent"));
         }
-        if self.matches_trees(tents) { correct("rules") } else { wrong("matching") }
-    }
+        Ok(if match_trees(&tents, &trees) { correct("rules") } else { wrong("matching") })
+    }))
+}
 
-    /// Whether each tent has a tree of its own beside it. As no two tents touch, a tree is beside at most two of them. So
-    /// tents and trees that hang together can be paired if they are equally many.
-    fn matches_trees(&self, tents: &[Vec<bool>]) -> bool {
-        let (n, m) = (tents.len(), self.width);
-        let mut seen = vec![vec![false; m]; n];
-        cells(n, m).all(|start| {
-            let (mut surplus, mut open) = (0, vec![start]);
-            while let Some((r, c)) = open.pop() {
-                if (tents[r][c] || self.trees[r][c]) && !std::mem::replace(&mut seen[r][c], true) {
-                    surplus += if tents[r][c] { 1 } else { -1 };
-                    open.extend(neighbours4(r, c, n, m).filter(|&(y, x)| tents[y][x] != tents[r][c]));
-                }
+/// Whether each tent has a tree of its own beside it. As no two tents touch, a tree is beside at most two of them. So
+/// tents and trees that hang together can be paired if they are equally many.
+fn match_trees(tents: &[Vec<bool>], trees: &[Vec<bool>]) -> bool {
+    let (n, m) = (tents.len(), tents.first().map_or(0, Vec::len));
+    let mut seen = vec![vec![false; m]; n];
+    cells(n, m).all(|start| {
+        let (mut surplus, mut open) = (0, vec![start]);
+        while let Some((r, c)) = open.pop() {
+            if (tents[r][c] || trees[r][c]) && !std::mem::replace(&mut seen[r][c], true) {
+                surplus += if tents[r][c] { 1 } else { -1 };
+                open.extend(neighbours4(r, c, n, m).filter(|&(y, x)| tents[y][x] != tents[r][c]));
             }
-            surplus == 0
-        })
-    }
+        }
+        surplus == 0
+    })
 }
 
 /// The cells of a row: of a list or a tuple, or the characters of a text. A cell that is not a single letter is `None`.
@@ -125,30 +113,16 @@ pub(super) fn neighbours8(r: usize, c: usize, n: usize, m: usize) -> impl Iterat
 }
 
 /// Ones with weights.
-pub(crate) struct Kukurasu {
-    rows: Vec<i64>,
-    columns: Vec<i64>,
-    n: usize,
-    m: usize,
-}
-
-impl Kukurasu {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        Ok(Self {
-            rows: game.ints("row_sums")?,
-            columns: game.ints("col_sums")?,
-            n: game.size("n")?,
-            m: game.size("m")?,
-        })
-    }
-
-    /// Quirk: in parity mode the first grid counts and quotes are double, in strict mode the last and of any kind.
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+/// Quirk: in parity mode the first grid counts and quotes are double, in strict mode the last and of any kind.
+pub(crate) fn kukurasu(game: &Game) -> Result<Rules, Error> {
+    let wanted = (game.ints("row_sums")?, game.ints("col_sums")?);
+    let (n, m) = (game.size("n")?, game.size("m")?);
+    Ok(Box::new(move |text, mode| {
         let one = |cell: &Value| match cell {
             Value::Str(text) => ["1", "X"].contains(&text.as_str()).then(|| text == "1"),
             cell => (cell.number() == Some(1)).then_some(true),
         };
-        let ones = grid(text, mode, (self.n, self.m), one, || {
+        let ones = grid(text, mode, (n, m), one, || {
             let found = regex!(&grid_pattern(r#""[X1]""#)).find(text);
             let grid = found.and_then(|m| json::parse(m.as_str()));
             grid.and_then(|grid| rows(&grid, one)).ok_or(unparsed("no_grid"))
@@ -156,34 +130,24 @@ impl Kukurasu {
         let weigh = |cells: &mut dyn Iterator<Item = bool>| -> i64 {
             cells.enumerate().filter(|(_, one)| *one).map(|(i, _)| i as i64 + 1).sum()
         };
-        let rows: Vec<i64> = ones.iter().map(|row| weigh(&mut row.iter().copied())).collect();
-        let columns: Vec<i64> = (0..self.m).map(|c| weigh(&mut ones.iter().map(|row| row[c]))).collect();
-        Ok(if rows == self.rows && columns == self.columns { correct("rules") } else { wrong("sums") })
-    }
+        let rows = ones.iter().map(|row| weigh(&mut row.iter().copied())).collect();
+        let columns = (0..m).map(|c| weigh(&mut ones.iter().map(|row| row[c]))).collect();
+        Ok(if (rows, columns) == wanted { correct("rules") } else { wrong("sums") })
+    }))
 }
 
 /// Cells that must be mines.
-pub(crate) struct Minesweeper(BTreeSet<(i64, i64)>);
-
-impl Minesweeper {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        Ok(Self(game.list("current_mines", "cells", game::pair)?.into_iter().collect()))
-    }
-
-    /// Quirk: in parity mode any two numbers are a cell if nothing looks like a list of cells.
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+/// Quirk: in parity mode any two numbers are a cell if nothing looks like a list of cells.
+pub(crate) fn minesweeper(game: &Game) -> Result<Rules, Error> {
+    let wanted: BTreeSet<_> = game.list("current_mines", "cells", game::pair)?.into_iter().collect();
+    Ok(Box::new(move |text, mode| {
         let mines = match mode {
             Mode::Parity => lenient_cells(text)?,
             Mode::Strict => only_list(text, cell)?.into_iter().collect(),
         };
-        Ok(if mines == self.0 {
-            correct("exact")
-        } else if mines.is_empty() {
-            unparsed("no_cells")
-        } else {
-            wrong("mismatch")
-        })
-    }
+        let same = mines == wanted;
+        Ok(if mines.is_empty() && !same { unparsed("no_cells") } else { exact(same) })
+    }))
 }
 
 /// A cell of plainly written numbers.
@@ -217,18 +181,11 @@ fn lenient_cells(text: &str) -> Result<BTreeSet<(i64, i64)>, Outcome> {
 }
 
 /// Dominoes, two cells of each region.
-pub(crate) struct Norinori {
-    regions: Vec<Vec<String>>,
-}
-
-impl Norinori {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        Ok(Self { regions: game.square("region_grid", game::cell)? })
-    }
-
-    /// Quirk: in parity mode a region without a domino is not checked, so an answer without dominoes passes if no cell
-    /// is shaded.
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+/// Quirk: in parity mode a region without a domino is not checked, so an answer without dominoes passes if no cell
+/// is shaded.
+pub(crate) fn norinori(game: &Game) -> Result<Rules, Error> {
+    let regions = game.square("region_grid", game::cell)?;
+    Ok(Box::new(move |text, mode| {
         let dominoes = match mode {
             Mode::Parity => lenient_dominoes(text).ok_or(unparsed("number_too_long"))?,
             Mode::Strict => only_list(text, |value| match value.as_sequence()? {
@@ -239,47 +196,47 @@ impl Norinori {
         if dominoes.is_empty() && mode == Mode::Strict {
             return Err(unparsed("no_dominoes"));
         }
-        Ok(self.judge(&dominoes, mode))
-    }
+        Ok(judge_dominoes(&regions, &dominoes, mode))
+    }))
+}
 
-    fn judge(&self, dominoes: &[[(i64, i64); 2]], mode: Mode) -> Outcome {
-        let n = self.regions.len();
-        let touching = |a: (i64, i64), b: (i64, i64)| {
-            (a.0 == b.0 && a.1.abs_diff(b.1) == 1) || (a.1 == b.1 && a.0.abs_diff(b.0) == 1)
-        };
-        if dominoes.iter().any(|[a, b]| !touching(*a, *b)) {
-            return wrong("shape");
-        }
-        let mut covered: Vec<Vec<Option<usize>>> = vec![vec![None; n]; n];
-        for (index, domino) in dominoes.iter().enumerate() {
-            for &(r, c) in domino {
-                let (Some(r), Some(c)) = (place(r, n), place(c, n)) else { return wrong("outside") };
-                if covered[r][c].replace(index).is_some() {
-                    return wrong("overlap");
-                }
-            }
-        }
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for (r, c) in cells(n, n) {
-            let region = self.regions[r][c].as_str();
-            match covered[r][c] {
-                Some(index) => {
-                    if neighbours4(r, c, n, n).any(|(y, x)| covered[y][x].is_some_and(|i| i != index)) {
-                        return wrong("adjacent");
-                    }
-                    if region != "X" {
-                        *counts.entry(region).or_default() += 1;
-                    }
-                }
-                None if region == "X" => return wrong("shaded_cell"),
-                None if mode == Mode::Strict => {
-                    counts.entry(region).or_default();
-                }
-                None => {}
-            }
-        }
-        if counts.values().all(|count| *count == 2) { correct("rules") } else { wrong("regions") }
+fn judge_dominoes(regions: &[Vec<String>], dominoes: &[[(i64, i64); 2]], mode: Mode) -> Outcome {
+    let n = regions.len();
+    let touching = |a: (i64, i64), b: (i64, i64)| {
+        (a.0 == b.0 && a.1.abs_diff(b.1) == 1) || (a.1 == b.1 && a.0.abs_diff(b.0) == 1)
+    };
+    if dominoes.iter().any(|[a, b]| !touching(*a, *b)) {
+        return wrong("shape");
     }
+    let mut covered: Vec<Vec<Option<usize>>> = vec![vec![None; n]; n];
+    for (index, domino) in dominoes.iter().enumerate() {
+        for &(r, c) in domino {
+            let (Some(r), Some(c)) = (place(r, n), place(c, n)) else { return wrong("outside") };
+            if covered[r][c].replace(index).is_some() {
+                return wrong("overlap");
+            }
+        }
+    }
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (r, c) in cells(n, n) {
+        let region = regions[r][c].as_str();
+        match covered[r][c] {
+            Some(index) => {
+                if neighbours4(r, c, n, n).any(|(y, x)| covered[y][x].is_some_and(|i| i != index)) {
+                    return wrong("adjacent");
+                }
+                if region != "X" {
+                    *counts.entry(region).or_default() += 1;
+                }
+            }
+            None if region == "X" => return wrong("shaded_cell"),
+            None if mode == Mode::Strict => {
+                counts.entry(region).or_default();
+            }
+            None => {}
+        }
+    }
+    if counts.values().all(|count| *count == 2) { correct("rules") } else { wrong("regions") }
 }
 
 /// The dominoes in square brackets, or else all pairs of cells. `None` if Python refuses a number.
@@ -296,25 +253,17 @@ fn lenient_dominoes(text: &str) -> Option<Vec<[(i64, i64); 2]>> {
 }
 
 /// Stars in rows, columns and regions.
-pub(crate) struct StarPlacement {
-    k: usize,
-    regions: Vec<Vec<Value>>,
-}
-
-impl StarPlacement {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        let n = game.size("n")?;
-        let regions =
-            game.square("region_grid", |v| matches!(v, Value::Str(_) | Value::Int(_)).then(|| v.clone()))?;
-        if regions.len() != n {
-            return Err(game.error("region_grid", "n rows of n cells"));
-        }
-        Ok(Self { k: game.size("k")?, regions })
+/// Quirk: in parity mode the first code block counts, region names in the answer are ignored and a cell may be
+/// named twice; in strict mode the last block counts and each cell must lie in the region it is listed under.
+pub(crate) fn star_placement_puzzle(game: &Game) -> Result<Rules, Error> {
+    let n = game.size("n")?;
+    let regions =
+        game.square("region_grid", |v| matches!(v, Value::Str(_) | Value::Int(_)).then(|| v.clone()))?;
+    if regions.len() != n {
+        return Err(game.error("region_grid", "n rows of n cells"));
     }
-
-    /// Quirk: in parity mode the first code block counts, region names in the answer are ignored and a cell may be
-    /// named twice; in strict mode the last block counts and each cell must lie in the region it is listed under.
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+    let k = game.size("k")?;
+    Ok(Box::new(move |text, mode| {
         let stars = match mode {
             Mode::Parity => lenient_stars(text)?,
             Mode::Strict => {
@@ -322,36 +271,30 @@ impl StarPlacement {
                 only(text, bracketed(text, read))?
             }
         };
-        let n = self.regions.len();
         let mut grid = vec![vec![false; n]; n];
         for (region, cells) in &stars {
             for cell in sequence(cells).ok_or(unparsed("not_cells"))? {
                 let (r, c) = game::pair(cell).ok_or(unparsed("not_cells"))?;
                 let (Some(r), Some(c)) = (place(r, n), place(c, n)) else { return Err(wrong("outside")) };
-                if mode == Mode::Strict && (grid[r][c] || self.regions[r][c] != *region) {
+                if mode == Mode::Strict && (grid[r][c] || regions[r][c] != *region) {
                     return Err(wrong("listed_region"));
                 }
                 grid[r][c] = true;
             }
         }
-        Ok(self.judge(&grid))
-    }
-
-    fn judge(&self, grid: &[Vec<bool>]) -> Outcome {
-        let n = grid.len();
-        let full = |cells: &mut dyn Iterator<Item = bool>| cells.filter(|s| *s).count() == self.k;
+        let full = |cells: &mut dyn Iterator<Item = bool>| cells.filter(|s| *s).count() == k;
         if (0..n).any(|i| !full(&mut grid[i].iter().copied()) || !full(&mut grid.iter().map(|row| row[i]))) {
-            return wrong("lines");
+            return Err(wrong("lines"));
         }
-        let mut regions: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
-        for (region, star) in self.regions.iter().flatten().zip(grid.iter().flatten()) {
-            *regions.entry(region.key().unwrap_or_default()).or_default() += usize::from(*star);
+        let mut counts: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+        for (region, star) in regions.iter().flatten().zip(grid.iter().flatten()) {
+            *counts.entry(region.key().unwrap_or_default()).or_default() += usize::from(*star);
         }
-        if regions.values().any(|stars| *stars != self.k) {
-            return wrong("regions");
+        if counts.values().any(|stars| *stars != k) {
+            return Err(wrong("regions"));
         }
-        if touch(grid) { wrong("adjacent") } else { correct("rules") }
-    }
+        Ok(if touch(&grid) { wrong("adjacent") } else { correct("rules") })
+    }))
 }
 
 /// The entries of a dictionary, if there are any.
@@ -376,8 +319,5 @@ fn lenient_stars(text: &str) -> Result<Vec<(Value, Value)>, Outcome> {
 
 /// The values that a loop over cells accepts.
 fn sequence(v: &Value) -> Option<&[Value]> {
-    match v {
-        Value::List(v) | Value::Tuple(v) | Value::Set(v) => Some(v),
-        _ => None,
-    }
+    if let Value::List(v) | Value::Tuple(v) | Value::Set(v) = v { Some(v) } else { None }
 }

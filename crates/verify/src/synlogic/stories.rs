@@ -5,26 +5,18 @@ use std::collections::{HashMap, HashSet};
 use super::extract::{Listed, bracketed, last_group, listed, only, only_grid, only_statement, undressed};
 use super::game::{self, Game};
 use super::value::Value;
-use super::{Checked, Error, Mode, correct, json, python, unparsed, wrong};
+use super::{Error, Mode, Rules, correct, exact, json, python, unparsed, wrong};
 use crate::python_text::{regex, strip, words};
 use crate::verdict::Outcome;
 
 /// Who owns which thing in the end.
-pub(crate) struct GoodsExchange {
-    /// Persons and their goods, both in lower case.
-    owns: Vec<(String, String)>,
-}
-
-impl GoodsExchange {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        let owns = ownership(&game.text("owns_after")?);
-        if owns.is_empty() {
-            return Err(game.error("owns_after", "pairs of a person and a thing"));
-        }
-        Ok(Self { owns: owns.into_iter().map(|(p, t)| (p.to_lowercase(), t.to_lowercase())).collect() })
+pub(crate) fn goods_exchange(game: &Game) -> Result<Rules, Error> {
+    let owns = ownership(&game.text("owns_after")?);
+    if owns.is_empty() {
+        return Err(game.error("owns_after", "pairs of a person and a thing"));
     }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+    let owns: Vec<_> = owns.into_iter().map(lowered).collect();
+    Ok(Box::new(move |text, mode| {
         let found = match mode {
             Mode::Parity => {
                 let answer = last_group(regex!(r"(?s)```python\s*\n(.*?)\n```"), text);
@@ -36,14 +28,16 @@ impl GoodsExchange {
         if found.is_empty() {
             return Err(unparsed("no_pairs"));
         }
-        if found.len() != self.owns.len() {
+        if found.len() != owns.len() {
             return Err(wrong("count"));
         }
-        let found: HashMap<String, String> =
-            found.into_iter().map(|(p, t)| (p.to_lowercase(), t.to_lowercase())).collect();
-        let same = self.owns.iter().all(|(person, thing)| found.get(person) == Some(thing));
-        Ok(if same { correct("exact") } else { wrong("mismatch") })
-    }
+        let found: HashMap<String, String> = found.into_iter().map(lowered).collect();
+        Ok(exact(owns.iter().all(|(person, thing)| found.get(person) == Some(thing))))
+    }))
+}
+
+fn lowered((person, thing): (String, String)) -> (String, String) {
+    (person.to_lowercase(), thing.to_lowercase())
 }
 
 /// For strict mode: pairs of text in brackets, with or without quotes.
@@ -141,27 +135,17 @@ fn pair_by_hand(pair: &str, pairs: &mut Vec<(String, String)>) {
 }
 
 /// Who tells the truth, in the order of the questions.
-pub(crate) struct WebOfLies(Vec<bool>);
-
-impl WebOfLies {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        Ok(Self(truths(&game.answer_text()?.to_lowercase())))
-    }
-
-    /// Quirk: in parity mode yes and no count inside other words ("know" says no); in strict mode only as words.
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+/// Quirk: in parity mode yes and no count inside other words ("know" says no); in strict mode only as words.
+pub(crate) fn web_of_lies(game: &Game) -> Result<Rules, Error> {
+    let wanted = truths(&game.answer_text()?.to_lowercase());
+    Ok(Box::new(move |text, mode| {
         let found = match mode {
             Mode::Parity => truths(&truth_text(text).ok_or(unparsed("no_answer"))?.to_lowercase()),
             Mode::Strict => only_truths(text)?,
         };
-        Ok(if found == self.0 {
-            correct("exact")
-        } else if found.is_empty() {
-            unparsed("no_truths")
-        } else {
-            wrong("mismatch")
-        })
-    }
+        let same = found == wanted;
+        Ok(if found.is_empty() && !same { unparsed("no_truths") } else { exact(same) })
+    }))
 }
 
 fn truths(text: &str) -> Vec<bool> {
@@ -223,22 +207,13 @@ fn truth_text(text: &str) -> Option<String> {
 }
 
 /// The longest meeting and the number of such meetings.
-pub(crate) struct TimeSequence {
-    longest: Value,
-    count: Value,
-}
-
-impl TimeSequence {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        let answers = game.field("records")?.get("answers");
-        let field = |name: &str| answers.and_then(|a| a.get(name)).cloned();
-        match (field("answer_maxLen"), field("answer_nums")) {
-            (Some(longest), Some(count)) => Ok(Self { longest, count }),
-            _ => Err(game.error("records", "answers with answer_maxLen and answer_nums")),
-        }
-    }
-
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+pub(crate) fn time_sequence(game: &Game) -> Result<Rules, Error> {
+    let answers = game.field("records")?.get("answers");
+    let field = |name: &str| answers.and_then(|a| a.get(name)).cloned();
+    let wanted = field("answer_maxLen").zip(field("answer_nums"));
+    let (longest, count) =
+        wanted.ok_or_else(|| game.error("records", "answers with answer_maxLen and answer_nums"))?;
+    Ok(Box::new(move |text, mode| {
         let list = match mode {
             Mode::Parity => {
                 let found = regex!(r"(?s)\[.*?\]").find_iter(text).last();
@@ -254,54 +229,39 @@ impl TimeSequence {
             }
         };
         Ok(match list.as_list() {
-            Some([longest, count, ..]) if *longest == self.longest && *count == self.count => {
-                correct("exact")
-            }
-            Some([_, _, ..]) => wrong("mismatch"),
+            Some([first, second, ..]) => exact(*first == longest && *second == count),
             _ => wrong("shape"),
         })
-    }
+    }))
 }
 
 /// Words crossing on a grid.
-pub(crate) struct Wordscapes {
-    /// A cell with a letter, an empty cell, or anything.
-    grid: Vec<Vec<Option<bool>>>,
-    across: Vec<String>,
-    down: Vec<String>,
-}
-
-impl Wordscapes {
-    pub(crate) fn parse(game: &Game) -> Result<Self, Error> {
-        let grid = game.grid("grid", "a grid of X and 0", |v| {
-            Some(match v.as_str()? {
-                "X" => Some(true),
-                "0" => Some(false),
-                _ => None,
-            })
-        })?;
-        let list =
-            |field: &'static str| game.list(field, "words", |v| game::cell(v).map(|w| w.to_lowercase()));
-        Ok(Self { grid, across: list("across_words")?, down: list("down_words")? })
-    }
-
-    /// Quirk: in parity mode a word may be part of a longer run of letters and a cell may hold several; the first grid counts.
-    /// In strict mode each word must be a whole run, each cell one letter, and the last grid counts.
-    pub(crate) fn check(&self, text: &str, mode: Mode) -> Checked {
+/// Quirk: in parity mode a word may be part of a longer run of letters and a cell may hold several; the first grid counts.
+/// In strict mode each word must be a whole run, each cell one letter, and the last grid counts.
+pub(crate) fn wordscapes(game: &Game) -> Result<Rules, Error> {
+    // Of each cell: whether it holds a letter, if that is known.
+    let grid = game.grid("grid", "a grid of X and 0", |v| {
+        Some(match v.as_str()? {
+            "X" => Some(true),
+            "0" => Some(false),
+            _ => None,
+        })
+    })?;
+    let list = |field: &'static str| game.list(field, "words", |v| game::cell(v).map(|w| w.to_lowercase()));
+    let (across, down) = (list("across_words")?, list("down_words")?);
+    Ok(Box::new(move |text, mode| {
         let cells = match mode {
             Mode::Parity => extract_cells(text).ok_or(unparsed("no_grid"))?,
-            Mode::Strict => {
-                only_grid(text, (self.grid.len(), self.grid.first().map_or(0, Vec::len)), |cell| {
-                    let letter = strip(cell.as_str()?);
-                    (letter.chars().count() <= 1)
-                        .then(|| if letter.is_empty() || letter == "0" { " " } else { letter }.to_owned())
-                })?
-            }
+            Mode::Strict => only_grid(text, (grid.len(), grid.first().map_or(0, Vec::len)), |cell| {
+                let letter = strip(cell.as_str()?);
+                (letter.chars().count() <= 1)
+                    .then(|| if letter.is_empty() || letter == "0" { " " } else { letter }.to_owned())
+            })?,
         };
-        if cells.len() != self.grid.len() || cells.iter().zip(&self.grid).any(|(a, b)| a.len() != b.len()) {
+        if cells.len() != grid.len() || cells.iter().zip(&grid).any(|(a, b)| a.len() != b.len()) {
             return Err(wrong("shape"));
         }
-        for (cell, letter) in cells.iter().flatten().zip(self.grid.iter().flatten()) {
+        for (cell, letter) in cells.iter().flatten().zip(grid.iter().flatten()) {
             let filled = !strip(cell).is_empty();
             if letter.is_some_and(|l| l != filled) {
                 return Err(wrong("cells"));
@@ -320,14 +280,14 @@ impl Wordscapes {
         };
         let (rows, columns): (Vec<String>, Vec<String>) =
             (cells.iter().map(join).collect(), columns.iter().map(join).collect());
-        Ok(if !self.across.iter().filter(|w| !w.is_empty()).all(|word| has(&rows, word)) {
+        Ok(if !across.iter().filter(|w| !w.is_empty()).all(|word| has(&rows, word)) {
             wrong("across")
-        } else if !self.down.iter().filter(|w| !w.is_empty()).all(|word| has(&columns, word)) {
+        } else if !down.iter().filter(|w| !w.is_empty()).all(|word| has(&columns, word)) {
             wrong("down")
         } else {
             correct("rules")
         })
-    }
+    }))
 }
 
 /// The cells of the first grid.

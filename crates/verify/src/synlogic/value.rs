@@ -64,26 +64,17 @@ impl Value {
 
     /// The text of a string.
     pub fn as_str(&self) -> Option<&str> {
-        match self {
-            Self::Str(s) => Some(s),
-            _ => None,
-        }
+        if let Self::Str(s) = self { Some(s) } else { None }
     }
 
     /// The elements of a list.
     pub fn as_list(&self) -> Option<&[Value]> {
-        match self {
-            Self::List(v) => Some(v),
-            _ => None,
-        }
+        if let Self::List(v) = self { Some(v) } else { None }
     }
 
     /// The elements of a list or a tuple.
     pub fn as_sequence(&self) -> Option<&[Value]> {
-        match self {
-            Self::List(v) | Self::Tuple(v) => Some(v),
-            _ => None,
-        }
+        if let Self::List(v) | Self::Tuple(v) = self { Some(v) } else { None }
     }
 
     /// The entry under a text key of a dictionary.

@@ -40,6 +40,7 @@ pub(super) struct Answer {
 
 const EXACTLY_EQUAL: Answer = Answer { equal: true, evidence: Evidence::Exact };
 const EXACTLY_DIFFERENT: Answer = Answer { equal: false, evidence: Evidence::Exact };
+const SURELY_DIFFERENT: Answer = Answer { equal: false, evidence: Evidence::Certified };
 
 type Compared = Result<Answer, Exhausted>;
 
@@ -285,10 +286,7 @@ fn last_side(expr: &Expr) -> &Expr {
 }
 
 fn last_of(links: &[Expr]) -> &Expr {
-    match links.last() {
-        Some(Expr::Relation(_, pair)) => &pair[1],
-        _ => &links[0],
-    }
+    if let Some(Expr::Relation(_, pair)) = links.last() { &pair[1] } else { &links[0] }
 }
 
 fn is_collection(expr: &Expr) -> bool {

@@ -199,10 +199,7 @@ fn ordered(expr: &Expr) -> Option<Vec<Expr>> {
 
 /// The values of a list: as written, or by name.
 fn listed(expr: &Expr) -> Option<Vec<Expr>> {
-    match expr {
-        Expr::Set(values) => Some(named(expr).unwrap_or_else(|| values.clone())),
-        _ => None,
-    }
+    if let Expr::Set(values) = expr { Some(named(expr).unwrap_or_else(|| values.clone())) } else { None }
 }
 
 /// The values of assignments to different names: coordinates in their order, others as written.

@@ -8,7 +8,7 @@ use dashu_ratio::RBig;
 
 use super::difference::{Difference, Place, is_stepped};
 use super::floating;
-use super::{Answer, Compared, Comparer, EXACTLY_DIFFERENT, EXACTLY_EQUAL, Evidence};
+use super::{Answer, Compared, Comparer, EXACTLY_DIFFERENT, EXACTLY_EQUAL, Evidence, SURELY_DIFFERENT};
 use crate::math::Mode;
 use crate::math::ball::{Complex, Precision};
 use crate::math::budget::{Exhausted, MAX_DIGITS, known};
@@ -264,7 +264,7 @@ impl Comparer<'_> {
                 self.unresolved(gold, answer)
             }
             Difference::Zero => Ok(Answer { equal: true, evidence: Evidence::Probabilistic }),
-            Difference::Apart { .. } => Ok(Answer { equal: false, evidence: Evidence::Certified }),
+            Difference::Apart { .. } => Ok(SURELY_DIFFERENT),
             Difference::Unresolved => self.unresolved(gold, answer),
         }
     }
@@ -462,9 +462,7 @@ impl Comparer<'_> {
                 Ok(Difference::Apart { size, scale }) if noisy && self.parity() && size < scale - 52.5 => {
                     agreed += 1;
                 }
-                Ok(Difference::Apart { .. }) => {
-                    return Ok(Answer { equal: false, evidence: Evidence::Certified });
-                }
+                Ok(Difference::Apart { .. }) => return Ok(SURELY_DIFFERENT),
                 Ok(Difference::Undefined | Difference::Unresolved) => {}
                 // A point too far out for this expression says nothing, unless nothing is left for the others.
                 Err(Exhausted) if !self.fuel.is_empty() => {}
@@ -477,9 +475,7 @@ impl Comparer<'_> {
         while field == Field::Natural && agreed < ENOUGH_POINTS && seed < points + MORE_POINTS {
             match self.difference(gold, answer, &Place { field, seed, levels: (0, 2), margin: 60.0 }) {
                 Ok(Difference::Zero) => agreed += 1,
-                Ok(Difference::Apart { .. }) => {
-                    return Ok(Answer { equal: false, evidence: Evidence::Certified });
-                }
+                Ok(Difference::Apart { .. }) => return Ok(SURELY_DIFFERENT),
                 Err(Exhausted) if self.fuel.is_empty() => return Err(Exhausted),
                 _ => {}
             }
@@ -493,7 +489,7 @@ impl Comparer<'_> {
         }
         let closely = Place { field, seed: 0, levels: (2, 2), margin: 300.0 };
         if !noisy && matches!(self.difference(gold, answer, &closely), Ok(Difference::Apart { .. })) {
-            return Ok(Answer { equal: false, evidence: Evidence::Certified });
+            return Ok(SURELY_DIFFERENT);
         }
         Ok(Answer { equal: true, evidence: Evidence::Probabilistic })
     }

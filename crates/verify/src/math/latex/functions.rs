@@ -105,9 +105,7 @@ impl Parser<'_> {
 
     pub(super) fn parenthesized(&mut self) -> Parsed<Expr> {
         self.expect(&Token::OpenParen)?;
-        let value = self.enclosed(|parser| parser.additive())?;
-        self.expect(&Token::CloseParen)?;
-        arithmetic(value)
+        self.closed(&Token::CloseParen)
     }
 
     pub(super) fn function(&mut self, function: Function) -> Parsed<Expr> {
@@ -200,9 +198,7 @@ impl Parser<'_> {
                     _ => return Err(ParseError::Syntax),
                 };
                 self.expect(&Token::Relation(Relation::Equal))?;
-                let from = arithmetic(self.enclosed(|parser| parser.additive())?)?;
-                self.expect(&Token::CloseBrace)?;
-                lower = Some((variable, from));
+                lower = Some((variable, self.closed(&Token::CloseBrace)?));
             } else if self.accept(&Token::Caret) {
                 upper = Some(self.script()?);
             }
@@ -260,13 +256,8 @@ impl Parser<'_> {
         };
         self.expect(&Token::Approaches)?;
         let mut from_left = false;
-        let point = arithmetic(self.enclosed(|parser| {
-            let mut point = parser.unary(false);
-            if point.is_err() {
-                point = Err(ParseError::Syntax);
-            }
-            point
-        })?)?;
+        let point = self.enclosed(|parser| parser.unary(false).map_err(|_| ParseError::Syntax))?;
+        let point = arithmetic(point)?;
         // A one-sided limit: `3^{-}`.
         if self.accept(&Token::Caret) {
             self.expect(&Token::OpenBrace)?;
@@ -282,9 +273,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn delimited(&mut self, function: Function, close: &Token) -> Parsed<Expr> {
-        let inside = self.enclosed(|parser| parser.additive())?;
-        self.expect(close)?;
-        Ok(Expr::Call(function, vec![arithmetic(inside)?]))
+        Ok(Expr::Call(function, vec![self.closed(close)?]))
     }
 }
 
@@ -307,18 +296,12 @@ pub(super) fn root(radicand: Expr, index: Option<Expr>) -> Expr {
 }
 
 pub(super) fn raised(value: Expr, power: Option<Expr>) -> Expr {
-    match power {
-        Some(power) => Expr::pow(value, power),
-        None => value,
-    }
+    if let Some(power) = power { Expr::pow(value, power) } else { value }
 }
 
 fn binomial(upper: Expr, lower: Expr) -> Expr {
     let call = Expr::Call(Function::Binomial, vec![upper, lower]);
-    match exact::rational(&call, &mut Fuel::new()) {
-        Ok(Some(value)) => Expr::Number(value),
-        _ => call,
-    }
+    if let Ok(Some(value)) = exact::rational(&call, &mut Fuel::new()) { Expr::Number(value) } else { call }
 }
 
 pub(super) fn inverse(function: Function) -> Option<Function> {

@@ -543,8 +543,13 @@ impl Parser<'_> {
     /// `{` expression `}`.
     fn group(&mut self) -> Parsed<Expr> {
         self.expect(&Token::OpenBrace)?;
+        self.closed(&Token::CloseBrace)
+    }
+
+    /// A value, and the token that closes its group.
+    fn closed(&mut self, close: &Token) -> Parsed<Expr> {
         let value = self.enclosed(|parser| parser.additive())?;
-        self.expect(&Token::CloseBrace)?;
+        self.expect(close)?;
         arithmetic(value)
     }
 
@@ -633,15 +638,9 @@ impl Parser<'_> {
                 self.choose(upper, lower).into()
             }
             Token::Sqrt => {
-                let index = if self.accept(&Token::OpenBracket) {
-                    let index = self.enclosed(|parser| parser.additive())?;
-                    self.expect(&Token::CloseBracket)?;
-                    Some(arithmetic(index)?)
-                } else {
-                    None
-                };
-                let radicand = self.group()?;
-                root(radicand, index).into()
+                let indexed = self.accept(&Token::OpenBracket);
+                let index = if indexed { Some(self.closed(&Token::CloseBracket)?) } else { None };
+                root(self.group()?, index).into()
             }
             Token::Function(function) => self.function(function)?.into(),
             Token::Ln => self.logarithm(Some(Expr::Constant(Constant::E)))?.into(),
@@ -673,11 +672,7 @@ impl Parser<'_> {
                 self.expect(&Token::CloseBrace)?;
                 value.into()
             }
-            Token::OpenGroup => {
-                let value = arithmetic(self.enclosed(|parser| parser.additive())?)?;
-                self.expect(&Token::CloseGroup)?;
-                value.into()
-            }
+            Token::OpenGroup => self.closed(&Token::CloseGroup)?.into(),
             Token::OpenParen | Token::OpenBracket => self.parentheses(token == Token::OpenParen)?.into(),
             Token::OpenBrace | Token::OpenSet => self.braces(token == Token::OpenSet)?,
             Token::Begin(environment) => self.matrix(&environment)?.into(),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::super::rational;
-use super::{Draft, Source, python_block};
+use super::{Draft, Source, python_block, values};
 
 pub(crate) fn cryptarithm(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let length = 3 + difficulty / 3;
@@ -32,11 +32,7 @@ pub(crate) fn cryptarithm(difficulty: usize, source: &mut Source<'_>) -> Option<
     let given = if clues.is_empty() { given } else { format!(" Given are {given}.") };
     let answer = format!("{first} {operator} {second} = {third}");
     Some(Draft {
-        question: format!(
-            "In {shown} each letter stands for a digit, different letters for different digits, and no number begins with \
-             0.{given} Which digits make the equation true? End with the line \"The answer is\" followed by the equation in digits, for \
-             example: The answer is 12 + 34 = 46"
-        ),
+        values: values![shown, given],
         metadata: json!({"words": [word(first), word(second), word(third)], "operators": [operator], "equation": shown}),
         solution: format!("The answer is {answer}"),
         answer: json!(answer),
@@ -97,19 +93,14 @@ pub(crate) fn game_of_24(difficulty: usize, source: &mut Source<'_>) -> Option<D
             continue;
         }
         let list = numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
-        return Some(Draft {
-            question: format!(
-                "Use each of the numbers {list} exactly once, with +, -, *, / and parentheses, to make {value}. End with the \
-                 expression alone in a Python code block, such as\n{}",
-                python_block("(1 + 2) * 3")
-            ),
-            metadata: json!({
+        return Some(Draft::solved(
+            python_block(&expression),
+            values![list, value],
+            json!({
                 "numbers": numbers, "operators": ["+", "-", "*", "/"], "result": value, "num_of_numbers": count,
                 "solution": expression,
             }),
-            answer: json!(""),
-            solution: python_block(&expression),
-        });
+        ));
     }
     None
 }
@@ -158,11 +149,7 @@ pub(crate) fn math_path(difficulty: usize, source: &mut Source<'_>) -> Option<Dr
     }
     let (reference, query) = (format!("{text} = {value}"), format!("{query} = {value}"));
     Some(Draft {
-        question: format!(
-            "Each question mark in {query} hides one digit from 0 to 9. % is the remainder of a division, and division need not \
-             come out whole. Find digits that make the equation true and write the whole equation between [[ and ]], such as \
-             [[2 + 4 * 3 - 4 = 10]]."
-        ),
+        values: values![query],
         metadata: json!({"ref_expr": reference, "query_expr": query, "n": 3 + difficulty / 2, "x_prob": 0.25}),
         solution: format!("[[{reference}]]"),
         answer: json!(reference),
@@ -288,13 +275,9 @@ pub(crate) fn operation(difficulty: usize, source: &mut Source<'_>) -> Option<Dr
     let order =
         if count == 1 { "Do".to_owned() } else { format!("Operations are done in the order {order};") };
     let answer = values[0];
-    Some(Draft {
-        question: format!(
-            "New operations on whole numbers are defined:\n{rules}.\n{order} several of one kind from left to right. What is \
-             {shown}? Put the number in \\boxed{{}}.",
-        ),
-        metadata: json!({"expression": shown, "symbol_definitions": rules, "result": answer}),
-        solution: format!("\\boxed{{{answer}}}"),
-        answer: json!(answer.to_string()),
-    })
+    Some(Draft::boxed(
+        answer,
+        values![rules, order, shown],
+        json!({"expression": shown, "symbol_definitions": rules, "result": answer}),
+    ))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Draft, Source};
+use super::{Draft, Source, values};
 
 const PAIRS: [(char, char); 4] = [('(', ')'), ('[', ']'), ('{', '}'), ('<', '>')];
 
@@ -51,20 +51,14 @@ pub(crate) fn dyck_language(difficulty: usize, source: &mut Source<'_>) -> Optio
     }
     let fill: String = stack.iter().rev().collect();
     let full = format!("{prefix}{fill}");
-    Some(Draft {
-        question: format!(
-            "This sequence of brackets ({}) has been cut off:\n{prefix}\nAdd closing brackets at its end so that every bracket \
-             is closed in the right order, with as few as possible. Answer with the whole sequence and nothing else, for \
-             example [<>]{{()}}",
-            kinds(types)
-        ),
-        metadata: json!({
+    Some(Draft::plain(
+        &full,
+        values![kinds = kinds(types), prefix],
+        json!({
             "full_sequence": full, "question_sequence": prefix, "n_types": types, "total_length": full.len(),
             "fill_length": fill.len(), "nesting_depth": 0,
         }),
-        answer: json!(full),
-        solution: full,
-    })
+    ))
 }
 
 /// The position, from 1, of the first bracket that closes nothing or the wrong one; the position after the end if
@@ -116,22 +110,14 @@ pub(crate) fn dyck_language_errors(difficulty: usize, source: &mut Source<'_>) -
     let answer = error.map_or("-1".to_owned(), |at| at.to_string());
     let pairs: Vec<_> =
         PAIRS[..types].iter().map(|(a, b)| json!({"open": a.to_string(), "close": b.to_string()})).collect();
-    Some(Draft {
-        question: format!(
-            "Read this sequence of brackets ({}) from the left: {text}\nAt which position, counted from 1, does it first go \
-             wrong, by closing a bracket that is not the last one still open? If that never happens but brackets stay open at \
-             the end, the answer is the position after the last one ({}). If the sequence is valid, the answer is -1. Answer \
-             with the number and nothing else.",
-            kinds(types),
-            sequence.len() + 1
-        ),
-        metadata: json!({
+    Some(Draft::plain(
+        &answer,
+        values![kinds = kinds(types), text, end = sequence.len() + 1],
+        json!({
             "bracket_string": text, "first_error_pos": error, "is_valid": error.is_none(), "n_types": types,
             "total_length": sequence.len(), "bracket_pairs": pairs,
         }),
-        answer: json!(answer),
-        solution: answer,
-    })
+    ))
 }
 
 pub(crate) fn dyck_language_reasoning_errors(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
@@ -180,19 +166,12 @@ pub(crate) fn dyck_language_reasoning_errors(difficulty: usize, source: &mut Sou
         .push(format!("Thought {}: That was the last bracket, and the stack is empty.", thoughts.len() + 1));
     let numbers: Vec<usize> = errors.iter().map(|at| at + 3).collect();
     let answer = numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-    Some(Draft {
-        question: format!(
-            "Someone checks whether the brackets in {sequence} are closed properly and notes the stack of open brackets after \
-             each one, the latest on the right. Each note is to be judged by itself, against what the stack should be at that \
-             point.\n{}\nWhich thoughts are wrong? Answer with their numbers, separated by commas (such as 4,9), and nothing \
-             else; if none is wrong, answer no errors.",
-            thoughts.join("\n")
-        ),
-        metadata: json!({
+    Some(Draft::plain(
+        &answer,
+        values![sequence, thoughts = thoughts.join("\n")],
+        json!({
             "dyck_sequence": sequence, "thoughts": thoughts, "error_indices": numbers, "n_types": types,
             "total_length": sequence.len(), "n_errors": numbers.len(),
         }),
-        solution: answer.clone(),
-        answer: json!(answer),
-    })
+    ))
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::fill::ARROWS;
 use super::super::placement::{cells, neighbours4, neighbours8};
-use super::{Draft, Source, listed, python_block, table};
+use super::{Draft, Source, listed, python_block, table, values};
 
 pub(crate) fn arrow_maze(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 4 + difficulty / 2;
@@ -67,19 +67,11 @@ pub(crate) fn arrow_maze(difficulty: usize, source: &mut Source<'_>) -> Option<D
         solution[r][c] = length.to_string();
         maze[r][c] = length.to_string();
     }
-    Some(Draft {
-        question: format!(
-            "Fill every X of this grid with an arrow (↑ ↓ ← → ↖ ↗ ↘ ↙):\n{}\nA ray is a straight run of equal arrows that \
-             starts next to a number and points away from it. Every arrow must lie on a ray, and the rays that start at a \
-             number have as many arrows together as the number says. What is given stays. End with the finished grid as a \
-             list of row lists of text in a Python code block, such as\n{}",
-            table(&maze),
-            python_block("[[\"2\", \"→\", \"→\"], [\"↓\", \"1\", \"↑\"]]")
-        ),
-        metadata: json!({"maze": maze, "solution": solution, "width": n, "height": n}),
-        answer: json!(""),
-        solution: python_block(&listed(&solution)),
-    })
+    Some(Draft::solved(
+        python_block(&listed(&solution)),
+        values![grid = table(&maze)],
+        json!({"maze": maze, "solution": solution, "width": n, "height": n}),
+    ))
 }
 
 pub(crate) fn numbrix(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
@@ -108,18 +100,11 @@ pub(crate) fn numbrix(difficulty: usize, source: &mut Source<'_>) -> Option<Draf
             grid[r][c] = json!(solution[r][c]);
         }
     }
-    Some(Draft {
-        question: format!(
-            "Fill the cells marked X with numbers so that this {n}x{n} grid holds 1 to {} once each and every two consecutive \
-             numbers are neighbours, above, below, left or right:\n{}\nThe given numbers stay. Write the finished grid as a \
-             Python list of row lists, such as [[1, 2], [4, 3]].",
-            n * n,
-            table(&shown)
-        ),
-        metadata: json!({"grid": grid, "solution": solution, "n": n, "fill_rate": (14 - difficulty) as f64 / 24.0}),
-        answer: json!(""),
-        solution: listed(&solution),
-    })
+    Some(Draft::solved(
+        listed(&solution),
+        values![n, last = n * n, grid = table(&shown)],
+        json!({"grid": grid, "solution": solution, "n": n, "fill_rate": (14 - difficulty) as f64 / 24.0}),
+    ))
 }
 
 pub(crate) fn number_wall(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
@@ -177,19 +162,11 @@ pub(crate) fn number_wall(difficulty: usize, source: &mut Source<'_>) -> Option<
         .map(|row| row.iter().map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).collect())
         .collect();
     let rows: Vec<String> = solution.iter().map(|row| format!("    {}", Value::from(row.clone()))).collect();
-    Some(Draft {
-        question: format!(
-            "Divide this {n}x{n} grid into islands and wall:\n{}\nEvery island is a group of cells joined by their sides and \
-             contains exactly one number, which is its size. Two islands touch neither by sides nor by corners: wall lies \
-             between them. No 2x2 block is all wall. Write the finished grid as a list of row lists in a Python code block, \
-             with \"A\" for wall, \"X\" for island cells and the given numbers in their places, such as\n{}",
-            table(&shown),
-            python_block("[[\"X\", \"A\"], [2, \"A\"]]")
-        ),
-        metadata: json!({"grid": grid, "solution": solution, "n": n, "number_rate": sizes.len() as f64 / (n * n) as f64}),
-        answer: json!(""),
-        solution: python_block(&format!("[\n{}\n]", rows.join(",\n"))),
-    })
+    Some(Draft::solved(
+        python_block(&format!("[\n{}\n]", rows.join(",\n"))),
+        values![n, grid = table(&shown)],
+        json!({"grid": grid, "solution": solution, "n": n, "number_rate": sizes.len() as f64 / (n * n) as f64}),
+    ))
 }
 
 pub(crate) fn survo(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
@@ -210,18 +187,12 @@ pub(crate) fn survo(difficulty: usize, source: &mut Source<'_>) -> Option<Draft>
     let shown = |v: &i64| if *v == 0 { "X".to_owned() } else { v.to_string() };
     let shown: Vec<Vec<String>> = original.iter().map(|row| row.iter().map(shown).collect()).collect();
     Some(Draft {
-        question: format!(
-            "In this {n}x{n} matrix the last number of each row and of each column is the sum of the others in it:\n{}\nPut \
-             each of the numbers {candidates:?} into one of the places marked X so that all sums are right. End with the \
-             finished matrix, and nothing else, as a list of row lists in a Python code block, such as\n{}",
-            table(&shown),
-            python_block("[[1, 2, 3], [4, 5, 9], [5, 7, 12]]")
-        ),
+        values: values![n, grid = table(&shown), candidates = format!("{candidates:?}")],
         metadata: json!({
             "original_matrix": original, "filled_matrix": filled, "candidate_numbers": candidates, "n": n,
             "x": candidates.len(), "min_num": least, "max_num": most,
         }),
-        answer: json!(Value::from(filled.clone()).to_string()),
         solution: python_block(&listed(&filled)),
+        answer: json!(Value::from(filled.clone()).to_string()),
     })
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::latin::visible;
 use super::super::placement::{cells, neighbours4};
-use super::{Draft, Source, listed, python_block, table};
+use super::{Draft, Source, listed, python_block, table, values};
 
 /// A random latin square: a cyclic one with shuffled rows, columns and symbols.
 fn latin(n: usize, source: &mut Source<'_>) -> Vec<Vec<usize>> {
@@ -20,9 +20,6 @@ fn latin(n: usize, source: &mut Source<'_>) -> Vec<Vec<usize>> {
 fn double_brackets(grid: &[Vec<usize>]) -> String {
     format!("[[{}]]", table(grid).replace('\n', ","))
 }
-
-const FORM: &str = "Write each row's numbers from left to right with a blank between them, separate the rows by commas, and \
-    put the whole in double square brackets, like [[1 2 3,2 3 1,3 1 2]].";
 
 pub(crate) fn sudoku(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     // A cyclic sudoku, its digits, bands, stacks, rows and columns shuffled.
@@ -66,12 +63,7 @@ pub(crate) fn sudoku(difficulty: usize, source: &mut Source<'_>) -> Option<Draft
     let tuple = |row: &Vec<u8>| format!("({})", row.iter().map(u8::to_string).collect::<Vec<_>>().join(", "));
     let answer = format!("({})", complete.iter().map(tuple).collect::<Vec<_>>().join(", "));
     Some(Draft {
-        question: format!(
-            "Complete this sudoku. X marks a cell to fill; every row, every column and every 3x3 box must contain each of the \
-             digits 1 to 9 once.\n{}\nEnd with the finished grid as a tuple of nine row tuples in a Python code block, such as\n{}",
-            table(&shown),
-            python_block("((1,2,3,4,5,6,7,8,9),(4,5,6,7,8,9,1,2,3),...)")
-        ),
+        values: values![grid = table(&shown)],
         metadata: json!({
             "original_sudoku": stored, "complete_sudoku": complete, "difficulty": difficulty, "unique_solution": true,
         }),
@@ -156,16 +148,7 @@ pub(crate) fn calcudoko(difficulty: usize, source: &mut Source<'_>) -> Option<Dr
         regions.push(json!({"cells": cells, "target": target, "operator": operator}));
     }
     let answer = double_brackets(&grid);
-    Some(Draft {
-        question: format!(
-            "Fill a {n}x{n} grid with the numbers 1 to {n}, each once in every row and every column, and none twice in a cage. \
-             A cage is a group of cells (row,column) with a target and an operation: the numbers of the cage must give the \
-             target by that operation (for - and ÷ in either order). The cages:\n{lines}{FORM}"
-        ),
-        metadata: json!({"grid_size": n, "regions": regions}),
-        solution: answer.clone(),
-        answer: json!(answer),
-    })
+    Some(Draft::plain(&answer, values![n, lines], json!({"grid_size": n, "regions": regions})))
 }
 
 /// Each cell with the one to its right and the one below.
@@ -203,12 +186,7 @@ pub(crate) fn futoshiki(difficulty: usize, source: &mut Source<'_>) -> Option<Dr
         constraints.push(json!([[a.0, a.1], [b.0, b.1], sign]));
     }
     Some(Draft {
-        question: format!(
-            "Solve this {n}x{n} futoshiki: every row and every column holds each of the numbers 1 to {n} once, given numbers \
-             stay, and the inequalities between cells hold. Cells are (row,column), counted from 1; X is a cell to fill.\n\
-             Current puzzle:\n{}\n\nInequalities:\n{lines}{FORM}",
-            table(&shown)
-        ),
+        values: values![n, grid = table(&shown), lines],
         metadata: json!({
             "grid_size": n, "num_inequality_signs": constraints.len(), "num_prefilled_coords": prefilled.len(),
             "prefilled_coords": prefilled, "constraints": constraints,
@@ -226,18 +204,10 @@ pub(crate) fn skyscraper_puzzle(difficulty: usize, source: &mut Source<'_>) -> O
     let bottom: Vec<i64> = (0..n).map(|c| visible((0..n).rev().map(|r| height(r, c)))).collect();
     let left: Vec<i64> = (0..n).map(|r| visible((0..n).map(|c| height(r, c)))).collect();
     let right: Vec<i64> = (0..n).map(|r| visible((0..n).rev().map(|c| height(r, c)))).collect();
-    let solution = python_block(&listed(&grid));
-    Some(Draft {
-        question: format!(
-            "On a {n}x{n} grid stand buildings of heights 1 to {n}, each height once in every row and every column. A building \
-             hides all lower ones behind it. The numbers of buildings seen are, looking down each column from the top: \
-             {top:?}; looking up each column from the bottom: {bottom:?}; looking along each row from the left: {left:?}; \
-             from the right: {right:?}. Find the heights. End with a Python code block that holds nothing but the grid as a \
-             list of row lists, such as\n{}",
-            python_block("[\n    [1, 2, 3],\n    [2, 3, 1],\n    [3, 1, 2]\n]")
-        ),
-        metadata: json!({"n": n, "grid": grid, "top": top, "bottom": bottom, "left": left, "right": right}),
-        answer: json!(""),
-        solution,
-    })
+    let side = |seen: &[i64]| format!("{seen:?}");
+    Some(Draft::solved(
+        python_block(&listed(&grid)),
+        values![n, top = side(&top), bottom = side(&bottom), left = side(&left), right = side(&right)],
+        json!({"n": n, "grid": grid, "top": top, "bottom": bottom, "left": left, "right": right}),
+    ))
 }

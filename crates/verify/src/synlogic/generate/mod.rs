@@ -90,6 +90,7 @@ pub fn generate(
     let mut source = Source { random };
     for _ in 0..ATTEMPTS {
         let Some(draft) = maker(difficulty as usize, &mut source) else { continue };
+        let Some(question) = question(task, &draft.values) else { continue };
         let mut metadata = json!({ "trace_id": format!("{task}-{difficulty}-{index}") });
         if let (Some(target), Value::Object(fields)) = (metadata.as_object_mut(), draft.metadata) {
             target.extend(fields);
@@ -97,7 +98,7 @@ pub fn generate(
         let made = Generated {
             task,
             difficulty,
-            question: draft.question,
+            question,
             answer: draft.answer,
             metadata,
             solution: draft.solution,
@@ -114,10 +115,63 @@ pub fn generate(
 
 /// The result of a generator.
 pub(super) struct Draft {
-    question: String,
+    /// What the names in the task's question stand for.
+    values: Values,
     answer: Value,
     metadata: Value,
     solution: String,
+}
+
+impl Draft {
+    /// A problem whose answer is the response.
+    fn plain(answer: &str, values: Values, metadata: Value) -> Self {
+        Self { answer: json!(answer), solution: answer.to_owned(), values, metadata }
+    }
+
+    /// A problem whose answer is boxed in the response.
+    fn boxed(answer: impl ToString, values: Values, metadata: Value) -> Self {
+        let answer = answer.to_string();
+        Self { solution: format!("\\boxed{{{answer}}}"), answer: json!(answer), values, metadata }
+    }
+
+    /// A problem that is judged by its metadata alone.
+    fn solved(solution: String, values: Values, metadata: Value) -> Self {
+        Self { answer: json!(""), solution, values, metadata }
+    }
+}
+
+type Values = Vec<(&'static str, String)>;
+
+/// Variables by name, with another value after `=`, as texts.
+macro_rules! values {
+    ($($name:ident $(= $value:expr)?),*) => {
+        vec![$((stringify!($name), values!(@ $name $($value)?).to_string())),*]
+    };
+    (@ $name:ident) => { $name };
+    (@ $name:ident $value:expr) => { $value };
+}
+use values;
+
+/// A section of the data.
+fn section(name: &str) -> Option<&'static str> {
+    let mut sections = include_str!("../../../data/puzzles.txt").split("\n\n# ");
+    sections.find_map(|section| section.strip_prefix(name)?.strip_prefix('\n')).map(str::trim_end)
+}
+
+fn words(name: &str) -> Vec<&'static str> {
+    section(name).unwrap_or_default().split_whitespace().collect()
+}
+
+/// A task's question, with values for its names.
+fn question(task: Task, values: &Values) -> Option<String> {
+    let mut parts = section(task.name())?.split("{{");
+    let mut question = parts.next()?.to_owned();
+    for part in parts {
+        let (name, text) = part.split_once("}}")?;
+        question += &values.iter().find(|value| value.0 == name)?.1;
+        question += text;
+    }
+    Some(question)
 }
 
 /// Makes a problem of a difficulty, or gives up on these random numbers.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::placement::{cells, neighbours4, neighbours8};
-use super::{Draft, Source, table};
+use super::{Draft, Source, table, values};
 
 pub(crate) fn campsite(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 4 + difficulty / 2;
@@ -35,21 +35,14 @@ pub(crate) fn campsite(difficulty: usize, source: &mut Source<'_>) -> Option<Dra
     let columns: Vec<usize> = (0..n).map(|c| grid.iter().filter(|row| row[c] == "C").count()).collect();
     let puzzle: Vec<Vec<&str>> =
         grid.iter().map(|row| row.iter().map(|c| if *c == "C" { "X" } else { c }).collect()).collect();
-    Some(Draft {
-        question: format!(
-            "A camp is {n} by {n} cells; T is a tree, X an empty cell:\n{}\nPitch tents (C) on empty cells so that tents and \
-             trees can be paired, each tent beside its own tree (above, below, left or right), and no two tents touch, not even \
-             by a corner. The numbers of tents in the rows, from the top, are {rows:?}, in the columns, from the left, \
-             {columns:?}. Answer with the finished grid as a Python list of row lists, such as [['T', 'C'], ['X', 'X']].",
-            table(&puzzle)
-        ),
-        metadata: json!({
+    Some(Draft::solved(
+        quoted_rows(&grid),
+        values![n, grid = table(&puzzle), rows = format!("{rows:?}"), columns = format!("{columns:?}")],
+        json!({
             "grid": puzzle, "solution": grid, "row_constraints": rows, "col_constraints": columns, "n": n, "m": n,
             "tree_density": placed as f64 / (n * n) as f64,
         }),
-        answer: json!(""),
-        solution: quoted_rows(&grid),
-    })
+    ))
 }
 
 /// A list of lists of text, in double quotes.
@@ -68,20 +61,14 @@ pub(crate) fn kukurasu(difficulty: usize, source: &mut Source<'_>) -> Option<Dra
     };
     let rows: Vec<usize> = grid.iter().map(|row| weigh(&mut row.iter().copied())).collect();
     let columns: Vec<usize> = (0..n).map(|c| weigh(&mut grid.iter().map(|row| row[c]))).collect();
-    Some(Draft {
-        question: format!(
-            "Kukurasu on {n} by {n} cells: write 1 into some cells and X into the others. In a row, the 1 in the first column \
-             counts 1, in the second column 2, and so on; in a column, the 1 in the first row counts 1, in the second row 2, \
-             and so on. The rows, from the top, must count {rows:?}; the columns, from the left, {columns:?}. Answer with the \
-             finished grid as a list of row lists of text in double quotes, such as [[\"X\", \"1\"], [\"1\", \"X\"]]."
-        ),
-        metadata: json!({
+    Some(Draft::solved(
+        quoted_rows(&grid),
+        values![n, rows = format!("{rows:?}"), columns = format!("{columns:?}")],
+        json!({
             "grid": vec![vec!["X"; n]; n], "row_sums": rows, "col_sums": columns, "solution": grid, "n": n, "m": n,
             "ones_probability": 0.4,
         }),
-        answer: json!(""),
-        solution: quoted_rows(&grid),
-    })
+    ))
 }
 
 pub(crate) fn minesweeper(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
@@ -102,20 +89,14 @@ pub(crate) fn minesweeper(difficulty: usize, source: &mut Source<'_>) -> Option<
         .map(|r| (0..n).map(|c| if mines[r][c] { "M".to_owned() } else { count(r, c).to_string() }).collect())
         .collect();
     let list: Vec<String> = certain.iter().map(|(r, c)| format!("({r}, {c})")).collect();
-    Some(Draft {
-        question: format!(
-            "A minefield, as far as it is uncovered; a number says how many of the up to eight cells around it hold a mine, X is \
-             covered:\n{}\nWhich covered cells must hold a mine, whatever the others hold? List all of them as (row, column), \
-             both counted from 0, such as [(0, 1), (2, 3)].",
-            table(&grid)
-        ),
-        metadata: json!({
+    Some(Draft::solved(
+        format!("[{}]", list.join(", ")),
+        values![grid = table(&grid)],
+        json!({
             "full_grid": full, "revealed_grid": grid, "current_mines": certain, "n": n, "mine_den": 0.2,
             "reveal_frac": reveal as f64 / 100.0,
         }),
-        answer: json!(""),
-        solution: format!("[{}]", list.join(", ")),
-    })
+    ))
 }
 
 /// The covered cells that have a mine in every arrangement; `None` if the search is too long.

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::placement::{cells, neighbours4, neighbours8};
 use super::latin::pairs;
-use super::{Draft, Source, python_block, table};
+use super::{Draft, Source, python_block, table, values};
 
 /// Divides the grid into connected regions of `per_region` marked cells each. `start` gives marked cells that may stay
 /// together.
@@ -109,21 +109,14 @@ pub(crate) fn norinori(difficulty: usize, source: &mut Source<'_>) -> Option<Dra
     let one = |d: &Vec<(usize, usize)>| d.iter().map(|(r, c)| [r + 1, c + 1]).collect::<Vec<_>>();
     let solution: Vec<_> = dominoes.iter().map(one).collect();
     let show = |d: &Vec<[usize; 2]>| format!("[({},{}), ({},{})]", d[0][0], d[0][1], d[1][0], d[1][1]);
-    Some(Draft {
-        question: format!(
-            "Lay dominoes (1x2 or 2x1) on this {n}x{n} grid of regions:\n{}\nEvery region has exactly two cells covered, and a \
-             domino may lie across regions. Dominoes don't touch by their sides; by corners they may. Cells marked X belong to \
-             no region and must all be covered. Answer with all dominoes as pairs of cells (row,column), counted from 1, in the \
-             form [[(r1,c1), (r2,c2)], [(r3,c3), (r4,c4)], ...].",
-            table(&grid)
-        ),
-        metadata: json!({
+    Some(Draft::solved(
+        format!("[{}]", solution.iter().map(show).collect::<Vec<_>>().join(", ")),
+        values![n, grid = table(&grid)],
+        json!({
             "region_grid": grid, "solution": solution, "n": n, "region_nums": dominoes.len() - shaded_dominoes,
             "shadow_ratio": blocked.len() as f64 / (n * n) as f64,
         }),
-        answer: json!(""),
-        solution: format!("[{}]", solution.iter().map(show).collect::<Vec<_>>().join(", ")),
-    })
+    ))
 }
 
 pub(crate) fn star_placement_puzzle(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
@@ -147,18 +140,11 @@ pub(crate) fn star_placement_puzzle(difficulty: usize, source: &mut Source<'_>) 
     };
     let dict = names.iter().map(cells).collect::<Vec<_>>().join(",\n");
     let star = if k == 1 { "star" } else { "stars" };
-    Some(Draft {
-        question: format!(
-            "Place stars on this {n}x{n} grid of regions:\n{}\nEvery row, every column and every region holds exactly {k} {star}, \
-             and no two stars touch, not even by a corner. End with a Python code block that holds a dictionary from each \
-             region's letter to the list of its stars' cells (row, column), counted from 1, such as\n{}",
-            table(&grid),
-            python_block("{\n    \"A\": [(1, 3)],\n    \"B\": [(2, 1)]\n}")
-        ),
-        metadata: json!({"n": n, "k": k, "region_grid": grid, "solution": stars}),
-        answer: json!(""),
-        solution: python_block(&format!("{{\n{dict}\n}}")),
-    })
+    Some(Draft::solved(
+        python_block(&format!("{{\n{dict}\n}}")),
+        values![n, grid = table(&grid), k, star],
+        json!({"n": n, "k": k, "region_grid": grid, "solution": stars}),
+    ))
 }
 
 /// Stars row by row, `k` in each row and column, none touching; `None` if the steps run out.

@@ -2,11 +2,10 @@
 
 use serde_json::json;
 
-use super::words::WORDS;
-use super::{Draft, Source};
+use super::{Draft, Source, values, words};
 
 pub(crate) fn word_sorting(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
-    let mut words = source.sample(&WORDS, 4 + 2 * difficulty);
+    let mut words = source.sample(&words("words"), 4 + 2 * difficulty);
     let letters: Vec<char> = ('a'..='z').collect();
     let front = source.sample(&letters, 1 + difficulty.div_ceil(2));
     let rank = |c: char| match front.iter().position(|f| *f == c) {
@@ -21,19 +20,13 @@ pub(crate) fn word_sorting(difficulty: usize, source: &mut Source<'_>) -> Option
     }
     let answer = words.join(",");
     let front_text = front.iter().map(char::to_string).collect::<Vec<_>>().join(", ");
-    Some(Draft {
-        question: format!(
-            "In a changed alphabet the letters {front_text} come first, in this order, and the others follow in their usual \
-             order. Sort these words by it, {}: {shown}. Put the sorted list, separated by commas, in \\boxed{{}}, such as \
-             \\boxed{{word1,word2,word3}}.",
-            if descending { "the last first" } else { "the first first" }
-        ),
-        metadata: json!({
+    Some(Draft::boxed(
+        answer,
+        values![front_text, order = if descending { "the last first" } else { "the first first" }, shown],
+        json!({
             "original_words": shown, "front_letters": front_text, "order": if descending { "decreasing" } else { "increasing" },
         }),
-        solution: format!("\\boxed{{{answer}}}"),
-        answer: json!(answer),
-    })
+    ))
 }
 
 /// The thoughts of somebody who puts each word into a list, after comparing it with the list's words from the left. One
@@ -68,7 +61,7 @@ fn insertion_sort(words: &[&str], wrong: Option<usize>, source: &mut Source<'_>)
 }
 
 pub(crate) fn word_sorting_mistake(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
-    let words = source.sample(&WORDS, 13 + difficulty / 2);
+    let words = source.sample(&words("words"), 13 + difficulty / 2);
     // So many thoughts that none is likely to be the first wrong one, and few sorts without a mistake.
     let steps = insertion_sort(&words, None, source).len();
     let wrong = if source.chance(1, 60) { None } else { Some(1 + source.below(steps - 1)) };
@@ -79,15 +72,9 @@ pub(crate) fn word_sorting_mistake(difficulty: usize, source: &mut Source<'_>) -
         .map(|(at, thought)| format!("Thought {}: {thought}", at + 1))
         .collect();
     let answer = wrong.map_or("No".to_owned(), |at| (at + 2).to_string());
-    Some(Draft {
-        question: format!(
-            "Somebody sorts the words {} alphabetically, so that the list is in order each time a word was put in:\n{}\nIs \
-             there a mistake? Put the number of the first thought that is wrong in \\boxed{{}}, or \\boxed{{No}} if all are right.",
-            words.join(", "),
-            thoughts.join("\n")
-        ),
-        metadata: json!({"words": words, "thoughts": thoughts}),
-        solution: format!("\\boxed{{{answer}}}"),
-        answer: json!(answer),
-    })
+    Some(Draft::boxed(
+        answer,
+        values![words = words.join(", "), thoughts = thoughts.join("\n")],
+        json!({"words": words, "thoughts": thoughts}),
+    ))
 }

@@ -2,16 +2,7 @@
 
 use serde_json::json;
 
-use super::{Draft, Source};
-
-const ITEMS: [&str; 60] = [
-    "anchor", "apron", "bell", "bicycle", "blanket", "bottle", "broom", "bucket", "button", "candle",
-    "carpet", "chain", "comb", "compass", "cushion", "drum", "envelope", "fan", "feather", "flag", "fork",
-    "globe", "hammer", "harp", "helmet", "jar", "kettle", "key", "ladder", "lantern", "lock", "magnet",
-    "map", "mask", "medal", "needle", "net", "oar", "paddle", "pebble", "pillow", "plate", "watch", "puzzle",
-    "ribbon", "rope", "ruler", "saddle", "sail", "scissors", "shell", "sled", "spoon", "stamp", "sword",
-    "teapot", "tent", "umbrella", "vase", "whistle",
-];
+use super::{Draft, Source, values, words};
 
 const DIRECTIONS: [(&str, i64, i64); 4] =
     [("north", 0, 1), ("south", 0, -1), ("east", 1, 0), ("west", -1, 0)];
@@ -23,7 +14,7 @@ fn steps(count: i64, direction: &str) -> String {
 pub(crate) fn space_reasoning(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let side = 3 + difficulty as i64 / 2;
     let found = 3 + difficulty;
-    let items = source.sample(&ITEMS, found);
+    let items = source.sample(&words("things"), found);
     let mut at = (source.range(0, side - 1), source.range(0, side - 1));
     let mut places = vec![(at, items[0])];
     let mut story = vec![format!("you see the {}", items[0])];
@@ -79,22 +70,16 @@ pub(crate) fn space_reasoning(difficulty: usize, source: &mut Source<'_>) -> Opt
         }
     }
     let answer = places.iter().find(|(p, _)| *p == target).map_or("unknown", |(_, item)| item);
-    Some(Draft {
-        question: format!(
-            "You walk on a square grid. First {}. {from}, go {}: what did you see there? Put the name, as it was given, in \
-             \\boxed{{}}, or \\boxed{{unknown}} if you saw nothing there.",
-            story.join("; "),
-            legs.join(", then ")
-        ),
-        metadata: json!({"shape": "build_square_network", "language": "en", "num_waypoints": found, "n": side}),
-        solution: format!("\\boxed{{{answer}}}"),
-        answer: json!(answer),
-    })
+    Some(Draft::boxed(
+        answer,
+        values![story = story.join("; "), from, legs = legs.join(", then ")],
+        json!({"shape": "build_square_network", "language": "en", "num_waypoints": found, "n": side}),
+    ))
 }
 
 pub(crate) fn space_reasoning_tree(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let count = 6 + 4 * difficulty;
-    let names = source.sample(&ITEMS, count);
+    let names = source.sample(&words("things"), count);
     let mut parent: Vec<Option<usize>> = vec![None];
     for node in 1..count {
         // Parents with room, the early ones first, so that the tree is neither a line nor a star.
@@ -141,17 +126,11 @@ pub(crate) fn space_reasoning_tree(difficulty: usize, source: &mut Source<'_>) -
     let mut answer: Vec<&str> = found.iter().map(|n| names[*n]).collect();
     answer.sort_unstable();
     let answer = if answer.is_empty() { "unknown".to_owned() } else { answer.join(", ") };
-    Some(Draft {
-        question: format!(
-            "These things form a tree:\n{}\nName all {relation} of {}. Put the names in alphabetical order, separated by commas, \
-             in \\boxed{{}}, such as \\boxed{{bell, drum}}, or \\boxed{{unknown}} if there are none.",
-            lines.join("\n"),
-            names[node]
-        ),
-        metadata: json!({
+    Some(Draft::boxed(
+        answer,
+        values![lines = lines.join("\n"), relation, thing = names[node]],
+        json!({
             "language": "en", "num_nodes": count, "depth": (0..count).map(depth).max(), "asked": names[node],
         }),
-        solution: format!("\\boxed{{{answer}}}"),
-        answer: json!(answer),
-    })
+    ))
 }

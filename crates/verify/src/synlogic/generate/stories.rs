@@ -1,40 +1,16 @@
 //! Generators of stories: boolean_expressions, goods_exchange, object_counting, object_properties, web_of_lies.
 
+use std::sync::LazyLock;
+
 use serde_json::json;
 
-use super::{Draft, Source, python_block};
+use super::{Draft, Source, python_block, section, values, words};
 
-const NAMES: [&str; 24] = [
-    "Ada", "Ben", "Clara", "David", "Elena", "Felix", "Greta", "Hugo", "Irene", "Jonas", "Karin", "Leo",
-    "Mona", "Nils", "Olga", "Paul", "Rosa", "Simon", "Tilda", "Ulrich", "Vera", "Walter", "Yara", "Zeno",
-];
-
-const FACTS: [(&str, bool); 24] = [
-    ("Water freezes at 0 degrees Celsius", true),
-    ("The Moon is larger than the Earth", false),
-    ("A triangle has three sides", true),
-    ("Whales are fish", false),
-    ("Berlin is the capital of Germany", true),
-    ("Lisbon is the capital of Spain", false),
-    ("Iron is a metal", true),
-    ("Spiders have six legs", false),
-    ("The Pacific is an ocean", true),
-    ("Mercury is farther from the Sun than Neptune", false),
-    ("Bees make honey", true),
-    ("Sound travels faster than light", false),
-    ("A year has twelve months", true),
-    ("Bats are birds", false),
-    ("Helium is lighter than air", true),
-    ("The Sahara is a lake", false),
-    ("Oxygen is a gas at room temperature", true),
-    ("A square has five corners", false),
-    ("The Nile flows through Egypt", true),
-    ("Penguins live at the North Pole", false),
-    ("Copper conducts electricity", true),
-    ("Mushrooms are animals", false),
-    ("Tokyo lies in Japan", true),
-    ("An hour has a hundred minutes", false),
-];
+/// Statements, each with whether it is true.
+static FACTS: LazyLock<Vec<(&str, bool)>> = LazyLock::new(|| {
+    let facts = section("facts").unwrap_or_default().lines().filter_map(|line| line.rsplit_once(": "));
+    facts.map(|(text, value)| (text, value == "true")).collect()
+});
 
 /// An expression of at most this depth; if `whole`, it is not a single statement.
 fn boolean(depth: usize, whole: bool, source: &mut Source<'_>) -> (String, bool) {
@@ -101,15 +77,7 @@ pub(crate) fn boolean_expressions(difficulty: usize, source: &mut Source<'_>) ->
         return None;
     }
     let answer = right.join(",");
-    Some(Draft {
-        question: format!(
-            "Which of these expressions are true?\n{lines}Put the letters of all that are true, separated by commas, in \
-             \\boxed{{}}, such as \\boxed{{A,C}}."
-        ),
-        metadata: json!({}),
-        solution: format!("\\boxed{{{answer}}}"),
-        answer: json!(answer),
-    })
+    Some(Draft::boxed(answer, values![lines], json!({})))
 }
 
 const COLORS: [&str; 8] = ["red", "blue", "green", "yellow", "black", "white", "grey", "brown"];
@@ -117,7 +85,7 @@ const THINGS: [&str; 10] =
     ["cup", "scarf", "book", "lamp", "hat", "pen", "clock", "basket", "mirror", "kite"];
 
 pub(crate) fn goods_exchange(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
-    let people = source.sample(&NAMES, 3 + difficulty / 2);
+    let people = source.sample(&words("names"), 3 + difficulty / 2);
     let n = people.len();
     let all: Vec<String> =
         COLORS.iter().flat_map(|c| THINGS.iter().map(move |t| format!("{c} {t}"))).collect();
@@ -154,13 +122,7 @@ pub(crate) fn goods_exchange(difficulty: usize, source: &mut Source<'_>) -> Opti
     let owns_before: serde_json::Map<String, serde_json::Value> =
         (0..n).map(|p| (people[p].to_owned(), json!(goods[before[p]]))).collect();
     Some(Draft {
-        question: format!(
-            "At first, {}. Then the following happens, in this order:\n{}\nWho has what in the end? End with a Python code block \
-             that holds a tuple of pairs of a person and a thing, such as\n{}",
-            start.join(", "),
-            steps.join("\n"),
-            python_block("(('Ada','red cup'),('Ben','blue hat'))")
-        ),
+        values: values![start = start.join(", "), steps = steps.join("\n")],
         metadata: json!({
             "num_people": n, "operator_num": steps.len(), "names": people, "objects": goods, "owns_before": owns_before,
             "operations": steps, "owns_after": after, "is_chinese": false,
@@ -227,16 +189,11 @@ pub(crate) fn object_counting(difficulty: usize, source: &mut Source<'_>) -> Opt
     }
     let kinds: Vec<String> =
         KINDS.iter().map(|(kind, items)| format!("{kind}: {}", items.join(", "))).collect();
-    Some(Draft {
-        question: format!(
-            "{}\n{question} (The kinds are {}.) Put the number in \\boxed{{}}.",
-            lines.join(" "),
-            kinds.join("; ")
-        ),
-        metadata: json!({"used_categories": [first, second], "language": "en"}),
-        solution: format!("\\boxed{{{answer}}}"),
-        answer: json!(answer.to_string()),
-    })
+    Some(Draft::boxed(
+        answer,
+        values![story = lines.join(" "), question, kinds = kinds.join("; ")],
+        json!({"used_categories": [first, second], "language": "en"}),
+    ))
 }
 
 const SIZES: [&str; 3] = ["small", "medium", "large"];
@@ -318,25 +275,16 @@ pub(crate) fn object_properties(difficulty: usize, source: &mut Source<'_>) -> O
     if answer == 0 {
         return None;
     }
-    Some(Draft {
-        question: format!(
-            "In a box are {}. {} {question} Put the number in \\boxed{{}}.",
-            first.join(", "),
-            story.join(" ")
-        ),
-        metadata: json!({
+    Some(Draft::boxed(
+        answer,
+        values![things = first.join(", "), story = story.join(" "), question],
+        json!({
             "story": story, "question": question, "answer": answer, "initial_collection": first,
             "final_collection": box_.iter().map(describe).collect::<Vec<_>>(), "language": "en",
         }),
-        solution: format!("\\boxed{{{answer}}}"),
-        answer: json!(answer.to_string()),
-    })
+    ))
 }
 
-const PLACES: [&str; 12] = [
-    "library", "market", "harbour", "museum", "station", "park", "theatre", "school", "bakery", "bridge",
-    "castle", "tower",
-];
 /// Questions of each problem: with six, each list of answers is right for one problem in 64.
 const ASKED: usize = 6;
 
@@ -359,8 +307,8 @@ impl Claim {
 
 pub(crate) fn web_of_lies(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = ASKED + 1 + difficulty / 2;
-    let people = source.sample(&NAMES, n);
-    let places = source.sample(&PLACES, n);
+    let people = source.sample(&words("names"), n);
+    let places = source.sample(&words("places"), n);
     let truth = source.below(1 << n) as u32;
     // One person is known, the others follow from what is said: of all worlds one is left.
     let known = source.below(n);
@@ -416,12 +364,7 @@ pub(crate) fn web_of_lies(difficulty: usize, source: &mut Source<'_>) -> Option<
     let answers: Vec<&str> = asked.iter().map(|p| if truth >> p & 1 == 1 { "yes" } else { "no" }).collect();
     let answer = answers.join(", ");
     Some(Draft {
-        question: format!(
-            "Each of {n} people either always tells the truth or always lies.\n{}\n{}\nEnd with one line that gives the answers \
-             in bold, in the order of the questions, such as: The answer is **yes, no**.",
-            lines.join(" "),
-            questions.join(" ")
-        ),
+        values: values![n, statements = lines.join(" "), questions = questions.join(" ")],
         metadata: json!({"num_person": n, "difficulty": difficulty, "statements": lines, "use_chinese": false}),
         solution: format!("The answer is **{answer}**."),
         answer: json!(answer),

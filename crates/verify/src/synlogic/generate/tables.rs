@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Draft, Source};
+use super::{Draft, Source, values};
 
 const COLUMNS: [&str; 6] = ["price", "weight", "stock", "rating", "sales", "returns"];
 
@@ -40,6 +40,7 @@ pub(crate) fn buggy_tables(difficulty: usize, source: &mut Source<'_>) -> Option
         }
     };
     let asked = source.sample(&(0..columns).collect::<Vec<_>>(), 3);
+    let [first, second, third] = [0, 1, 2].map(|i| names[asked[i]]);
     let limit = source.range(20, 70);
     let chosen: Vec<&Vec<i64>> = original.iter().filter(|row| row[asked[2]] > limit).collect();
     if chosen.is_empty() {
@@ -68,20 +69,14 @@ pub(crate) fn buggy_tables(difficulty: usize, source: &mut Source<'_>) -> Option
         )
         .collect::<Vec<_>>()
         .join("\n");
-    Some(Draft {
-        question: format!(
-            "This table was damaged: {told}.\n{shown}\nRestore it. Then, over the rows whose {} is above {limit}, by how much do \
-             the {statistic} of {} and the {statistic} of {} differ? Give the absolute difference, rounded to two decimals and \
-             always with two decimals, such as 4.50.",
-            names[asked[2]], names[asked[0]], names[asked[1]]
-        ),
-        metadata: json!({
+    Some(Draft::plain(
+        &answer,
+        values![told, shown, third, limit, statistic, first, second],
+        json!({
             "num_rows": rows, "bug_description": told, "original_table": original, "buggy_table": buggy,
             "target_answer": answer,
         }),
-        solution: answer.clone(),
-        answer: json!(answer),
-    })
+    ))
 }
 
 fn ordinal(n: usize) -> &'static str {
@@ -144,14 +139,7 @@ pub(crate) fn time_sequence(difficulty: usize, source: &mut Source<'_>) -> Optio
     }
     let answer = [longest, count];
     Some(Draft {
-        question: format!(
-            "{} work from 9:00 to 17:00 and want to meet for one uninterrupted stretch of a day when all of them are free. The \
-             days are {}. Their times:\n{text}A meeting must begin at a full or half hour. How many minutes can the longest \
-             possible meeting last, and how many starting times allow a meeting of that length? End with the two numbers in \
-             square brackets, such as [45, 3]; if no meeting is possible, with [0, 0].",
-            people.join(", "),
-            DAYS[..days].join(", ")
-        ),
+        values: values![people = people.join(", "), days = DAYS[..days].join(", "), text],
         metadata: json!({
             "n": people.len(), "rule_prob": 0.5,
             "records": {

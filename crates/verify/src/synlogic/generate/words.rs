@@ -1,34 +1,8 @@
-//! A list of words, and the generator of wordscapes.
+//! The generator of wordscapes.
 
 use serde_json::json;
 
-use super::{Draft, Source, listed, table};
-
-/// Common English words of three to nine letters.
-pub(super) const WORDS: [&str; 217] = [
-    "able", "acorn", "actor", "admire", "advice", "after", "again", "agree", "airport", "album", "alive",
-    "almost", "amber", "anchor", "angle", "animal", "answer", "apple", "april", "arena", "arrow", "artist",
-    "aspect", "august", "autumn", "avenue", "awake", "badge", "balance", "banana", "barrel", "basket",
-    "beach", "beauty", "before", "begin", "bench", "better", "beyond", "birth", "blanket", "bloom", "board",
-    "border", "bottle", "branch", "bread", "breeze", "bridge", "bright", "broad", "bucket", "butter",
-    "cabin", "camera", "candle", "canyon", "carbon", "castle", "cattle", "center", "chain", "chalk",
-    "cherry", "circle", "cloud", "coast", "coffee", "collar", "comet", "copper", "corner", "cotton",
-    "cousin", "cradle", "cream", "create", "cross", "crown", "curtain", "dance", "danger", "desert",
-    "detail", "dinner", "doctor", "dozen", "dragon", "dream", "drift", "eager", "eagle", "early", "earth",
-    "easel", "effort", "elbow", "ember", "empire", "engine", "enjoy", "envelope", "escape", "evening",
-    "expert", "fabric", "family", "farmer", "feather", "fence", "festival", "field", "finger", "flame",
-    "flower", "forest", "fossil", "fresh", "friend", "frost", "future", "galaxy", "garden", "gentle",
-    "giant", "ginger", "glacier", "glass", "golden", "grape", "gravel", "guitar", "habit", "hammer",
-    "harbor", "harvest", "hazel", "hello", "herald", "honest", "horizon", "humble", "island", "ivory",
-    "jacket", "jungle", "kettle", "kitchen", "ladder", "lantern", "laurel", "leader", "lemon", "letter",
-    "linen", "lively", "magnet", "maple", "marble", "meadow", "melody", "mirror", "moment", "monkey",
-    "morning", "museum", "napkin", "nature", "needle", "night", "noble", "north", "ocean", "olive", "onion",
-    "orange", "orchard", "oyster", "paddle", "palace", "pebble", "pencil", "pepper", "planet", "pocket",
-    "prairie", "quiet", "quilt", "rabbit", "raven", "ribbon", "river", "rocket", "saddle", "salmon",
-    "season", "shadow", "silver", "simple", "spirit", "spring", "stone", "summer", "sunset", "table",
-    "temple", "thread", "tiger", "timber", "travel", "tunnel", "valley", "velvet", "violin", "walnut",
-    "winter", "yellow",
-];
+use super::{Draft, Source, listed, table, values, words};
 
 /// Letters by cell, and the direction of each word.
 struct Crossword {
@@ -70,7 +44,7 @@ impl Crossword {
 pub(crate) fn wordscapes(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let wanted = 3 + difficulty;
     let mut puzzle = Crossword { letters: std::collections::BTreeMap::new(), words: Vec::new() };
-    for word in source.sample(&WORDS, WORDS.len()) {
+    for word in source.sample(&words("words"), usize::MAX) {
         if puzzle.words.len() == wanted {
             break;
         }
@@ -108,19 +82,11 @@ pub(crate) fn wordscapes(difficulty: usize, source: &mut Source<'_>) -> Option<D
     let (mut across, mut down) = (of(true), of(false));
     source.shuffle(&mut across);
     source.shuffle(&mut down);
-    Some(Draft {
-        question: format!(
-            "Write these words into the grid, whose X are letters and whose 0 stay empty:\n{}\nAcross, from left to right: {}. \
-             Down, from the top: {}. Words share letters where they cross. Answer with the grid as a list of row lists of text, \
-             one letter a cell and \"0\" where it stays empty, such as [[\"c\", \"a\", \"t\"], [\"a\", \"0\", \"0\"], [\"r\", \"0\", \"0\"]].",
-            table(&grid),
-            across.join(", "),
-            down.join(", ")
-        ),
-        metadata: json!({
+    Some(Draft::solved(
+        listed(&solution),
+        values![grid = table(&grid), across = across.join(", "), down = down.join(", ")],
+        json!({
             "grid": grid, "across_words": across, "down_words": down, "solution": solution, "num_words": wanted,
         }),
-        answer: json!(""),
-        solution: listed(&solution),
-    })
+    ))
 }

@@ -135,6 +135,12 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
         linear_attention: Some(sizes),
         ..window
     };
+    if cfg!(feature = "cuda-emulator") {
+        // One model with both, since the emulator takes its time.
+        let layers = Config { num_hidden_layers: 3, layer_types: vec![linear, full, linear], ..qwen };
+        configs.push(("qwen3_5_text, recurrent layers first and last", layers));
+        return configs;
+    }
     configs.push(("qwen3_5_text, a recurrent layer first", qwen.clone()));
     let last = Config {
         layer_types: vec![full, linear],

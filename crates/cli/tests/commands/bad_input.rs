@@ -544,6 +544,23 @@ fn mazes_that_repeat_are_evaluated_once_and_few_training_mazes_are_told() {
 }
 
 #[test]
+fn a_new_model_with_a_tokenizer_has_its_vocabulary_and_its_end_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tokenizer, out) = (model().to_str().unwrap(), folder.path().join("new"));
+    let out = out.to_str().unwrap();
+    let init = ["init", "--arch", "qwen3", "--tokenizer", tokenizer, "--out", out, "--layers", "1"];
+    let said = support::ends_with(2, &[&init[..], &["--vocab-size", "300"]].concat());
+    assert!(said.contains("--vocab-size: found 300, wanted at least the tokenizer's 320"), "{said}");
+    support::ends_with(0, &init);
+    let config = |folder: &str| -> Value {
+        serde_json::from_slice(&std::fs::read(Path::new(folder).join("config.json")).unwrap()).unwrap()
+    };
+    let (made, given) = (config(out), config(tokenizer));
+    assert_eq!((&made["vocab_size"], &made["num_hidden_layers"]), (&320.into(), &1.into()));
+    assert!(!made["eos_token_id"].is_null() && made["eos_token_id"] == given["eos_token_id"], "{made}");
+}
+
+#[test]
 fn impossible_sizes_of_a_new_model_are_refused_by_flag() {
     let folder = tempfile::tempdir().unwrap();
     for (flags, says) in [

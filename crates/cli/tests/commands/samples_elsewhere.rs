@@ -360,6 +360,8 @@ fn flags_that_would_change_nothing_are_refused() {
         (&["--command", "./yes.py"][..], "--command: found with math, wanted it with command"),
         (&["--choice", "letter-or-content"], "--choice: found with math, wanted it with choice"),
         (&["--format-gate", "off"], "--format-gate: found with math"),
+        (&["--percent-as-number", "on"], "--percent-as-number: found with mode parity"),
+        (&["--accept-unfinished", "off"], "--accept-unfinished: found with mode parity"),
         (&["--maze-size", "9"], "--maze-size: found without mazes"),
         (&["--per-request", "2"], "--per-request: found without --server"),
         (&["--key-env", "KEY"], "--key-env: found without --server"),
@@ -369,7 +371,13 @@ fn flags_that_would_change_nothing_are_refused() {
         assert!(said.contains(wanted), "{flags:?}: {said}");
         assert!(!root.join("out").exists(), "{flags:?}");
     }
-    let (found, said, code) = eval(root, "samples.jsonl", 1, "out", &["--mode", "strict"]);
+    let (found, said, code) = eval(
+        root,
+        "samples.jsonl",
+        1,
+        "out",
+        &["--mode", "strict", "--percent-as-number", "on", "--accept-unfinished", "off"],
+    );
     assert_eq!((found, code), (Some(1.0), 0), "{said}");
 }
 

@@ -286,6 +286,12 @@ fn data_and_tokenizers_that_cannot_be_used_are_refused_by_file_and_column() {
     );
     refused(&of(&row(1)), "max_prompt_tokens = 2", &["longer than 2 tokens", "max_prompt_tokens"]);
     refused(&of(&row(1)), "columns = { answer = \"final\" }", &["problems.jsonl", "final"]);
+    refused(&of(&row(1)), "stop = [\"\"]", &["task.stop: found an empty text"]);
+    refused(
+        &of(&row(1)),
+        &format!("held_out = {:?}", folder.path().join("problems.jsonl")),
+        &["all of its problems are also in task.held_out", "more problems, or a file of other problems"],
+    );
 
     // A model without a tokenizer, and a tokenizer without a template.
     let rows = of(&row(1));
@@ -294,6 +300,28 @@ fn data_and_tokenizers_that_cannot_be_used_are_refused_by_file_and_column() {
         std::fs::remove_file(good.join(file)).unwrap();
         refused(&rows, "", &[good.to_str().unwrap(), says]);
         std::fs::write(good.join(file), kept).unwrap();
+    }
+
+    // Problems of another kind, and no model to take a tokenizer from.
+    let path = config(folder.path(), good, &problems(folder.path(), &rows), "");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let sizes = &MAZE[MAZE.find("hidden_size").unwrap()..MAZE.find("[rollout]").unwrap()];
+    for (from, to, says) in [
+        ("kind = \"math\"", "kind = \"synlogic\"".to_owned(), "task.data"),
+        (
+            &*format!("[model]\npath = {good:?}\n"),
+            format!("[model.init]\n{sizes}"),
+            "task.tokenizer: found nothing",
+        ),
+    ] {
+        std::fs::write(&path, text.replace(from, &to)).unwrap();
+        fgrpo()
+            .arg("train")
+            .arg(&path)
+            .arg("--dry-run")
+            .assert()
+            .code(2)
+            .stderr(predicate::str::contains(says));
     }
 
     // A vocabulary too small for the tokenizer's tokens.

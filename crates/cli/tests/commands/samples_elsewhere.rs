@@ -106,6 +106,24 @@ fn the_number_of_a_problem_is_that_of_its_row_with_rejected_rows_counted() {
 }
 
 #[test]
+fn the_page_of_an_evaluation_begins_with_what_came_out_and_escapes_what_others_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    file(root, "data.jsonl", &lines([json!({"problem": "1<2?", "answer": "yes"})]));
+    file(root, "made.jsonl", &lines([json!({"problem": 0, "sample": 0, "text": "<no>"})]));
+    let (share, said, code) = eval(root, "made.jsonl", 1, "a<b", &[]);
+    assert_eq!((share, code), (Some(0.0), 0), "{said}");
+    let html = std::fs::read_to_string(root.join("a<b/report.html")).unwrap();
+    for part in ["a&lt;b", "1&lt;2?", "&lt;no&gt;"] {
+        assert!(html.contains(part), "{part} is missing: {html}");
+    }
+    let places = ["pass@1 is ", "<thead>", "<svg"].map(|part| html.find(part).expect(part));
+    assert!(places.is_sorted(), "what came out comes first: {places:?}");
+    let outside = html.replace("http://www.w3.org", "");
+    assert!(!outside.contains("http://") && !outside.contains("<no>"), "{html}");
+}
+
+#[test]
 fn numbers_of_rows_name_no_problem_where_the_data_has_ids() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();

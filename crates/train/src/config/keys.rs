@@ -346,11 +346,11 @@ fn nearest(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::tests::parse;
     use fgrpo_core::advantage::Advantage;
 
     fn said(text: &str, set: &[&str]) -> String {
-        let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-        format!("{:#}", Config::parse(text, &set).unwrap_err())
+        format!("{:#}", parse(text, set).unwrap_err())
     }
 
     #[test]
@@ -361,8 +361,8 @@ mod tests {
             said(text, &["algorithm.advantage.k=3"]),
             "--set algorithm.advantage.k=3: unknown key `k` for this algorithm.advantage, wanted algorithm.advantage.kind = \"pkpo\" or \"passk_training\" or \"bbg\", which has it"
         );
-        let remedy = ["algorithm.advantage.kind=pkpo", "algorithm.advantage.k=3"].map(str::to_owned);
-        assert_eq!(Config::parse(text, &remedy).unwrap().algorithm.advantage, Advantage::Pkpo { k: 3 });
+        let remedy = ["algorithm.advantage.kind=pkpo", "algorithm.advantage.k=3"];
+        assert_eq!(parse(text, &remedy).unwrap().algorithm.advantage, Advantage::Pkpo { k: 3 });
         for (set, wanted) in [
             ("algorithm.loss.cap=3", "algorithm.loss.kind = \"cispo_cap\""),
             ("algorithm.shaping.beta=0.5", "algorithm.shaping.kind = \"unlikely\""),

@@ -282,7 +282,7 @@ fn programs_are_found_in_every_fence_and_with_the_usual_imports() {
         "```py\r\ndef f(): return 1\r\n```\r\n",
         "```python\ndef f(): return 1",
         "Sure:\ndef f(): return 1\n```\nThis is f.",
-        "def f(): return 1\n```\nFor example:\n```python\nf()\n```\n",
+        "def f(): return 1\n```\nFor example:\n```\nf()\n```\n",
         "```\n\n```\n```python\ndef f(): return 1\n```",
         "<answer>\n```py\ndef f(): return int(0 < 2)\n```\n</answer>",
         "1. So:\n\n   ```python\n   def f():\n       return 1\n   ```",

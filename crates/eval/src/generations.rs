@@ -154,25 +154,6 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_last_line_is_cut_off_wherever_it_tears() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("g.jsonl");
-        let mut store = Generations::open(&path).unwrap();
-        store.append(&[sample("a", 0), sample("a", 1)]).unwrap();
-        drop(store);
-        let whole = std::fs::read(&path).unwrap();
-        let first = whole.iter().position(|&b| b == b'\n').unwrap() + 1;
-        for cut in first..whole.len() {
-            std::fs::write(&path, &whole[..cut]).unwrap();
-            let mut store = Generations::open(&path).unwrap();
-            assert_eq!(store.missing("a", 2), vec![1], "cut at {cut}");
-            store.append(&[sample("a", 1)]).unwrap();
-            drop(store);
-            assert_eq!(std::fs::read(&path).unwrap(), whole, "cut at {cut}");
-        }
-    }
-
-    #[test]
     fn a_key_is_stored_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("g.jsonl");

@@ -449,4 +449,4 @@ fn set(table: &mut toml::Table, change: &Override<'_>) -> anyhow::Result<()> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

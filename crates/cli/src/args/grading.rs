@@ -193,20 +193,3 @@ impl Flags {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn flags_of_strict_mode_are_refused_in_parity_mode() {
-        let percent = Flags { percent_as_number: Some(Switch::On), ..Flags::default() };
-        let unfinished = Flags { accept_unfinished: Some(Switch::Off), ..Flags::default() };
-        for (flags, name) in [(percent, "--percent-as-number"), (unfinished, "--accept-unfinished")] {
-            let said = flags.over(TaskKind::Math.reference_settings()).unwrap_err().to_string();
-            assert!(said.starts_with(name) && said.contains("mode parity"), "{said}");
-            let strictly = Flags { mode: Some(Mode::Strict), ..flags };
-            assert!(strictly.over(TaskKind::Math.reference_settings()).is_ok(), "{name}");
-        }
-    }
-}

@@ -5,7 +5,7 @@ use crate::output::progress::Console;
 use fgrpo_eval::dataset;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::Stopped;
-use fgrpo_eval::io::interrupt;
+use fgrpo_eval::io::{files, interrupt};
 use fgrpo_eval::samples::SCORED;
 use fgrpo_hub::{Error, Hub, Kind, Name, Watch};
 use fgrpo_train::config::{Config, SizeConfig, TaskConfig};
@@ -270,7 +270,7 @@ pub(crate) fn new_place<'a>(out: &'a Path, what: &str) -> anyhow::Result<(&'a Pa
         bad_input!("--out: found {}, wanted the name of a {what}", out.display())
     };
     let Some(name) = name.to_str() else { bad_input!("--out: found {name:?}, wanted a name in UTF-8") };
-    Ok((out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")), name))
+    Ok((files::parent(out), name))
 }
 
 #[cfg(test)]

@@ -79,26 +79,3 @@ fn tip(words: &[String], flag: &str) -> Option<String> {
     };
     Some(format!("keys of the configuration are changed by '--set {first}=VALUE'{others}"))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn flags_of_other_programs_lead_to_keys() {
-        let said = |line: &str, flag: &str| {
-            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            tip(&words, flag)
-        };
-        assert_eq!(
-            said("train a.toml --lr 1", "--lr").unwrap(),
-            "keys of the configuration are changed by '--set update.lr=VALUE' (or sft.lr)"
-        );
-        assert!(said("sft a.toml --lr 1", "--lr").unwrap().contains("sft.lr=VALUE"));
-        assert_eq!(
-            said("train a.toml --set steps 5", "5").unwrap(),
-            "one argument changes a key: '--set steps=5'"
-        );
-        assert_eq!(said("verify math --colour", "--colour"), None);
-    }
-}

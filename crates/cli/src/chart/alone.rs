@@ -405,16 +405,4 @@ mod tests {
         let lines: Vec<[f64; 4]> = lines.filter(|line| line[3] != grpo.y).collect();
         assert!(!lines.is_empty() && !lines.iter().any(|&line| crossed(line)), "{svg}");
     }
-
-    #[test]
-    fn another_ending_is_refused_before_anything_is_drawn() {
-        for (name, says) in
-            [("figure.pdf", "wanted .svg"), ("a/figure.png", "write a/figure.svg and convert it")]
-        {
-            let error = write(&figure(), Path::new(name)).unwrap_err();
-            assert_eq!(fgrpo_eval::failure::exit_code(&error), 2);
-            assert!(error.to_string().contains(says), "{error}");
-        }
-        assert!(write(&figure(), Path::new("/nonexistent/figure.svg")).is_err());
-    }
 }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::dataset::Problem;
 use fgrpo_eval::failure::OrBadInput;
-use fgrpo_eval::io::files::partial_file;
+use fgrpo_eval::io::files::{parent, partial_file};
 use fgrpo_verify::synlogic::{Generated, Task, generate, has_generator};
 use rayon::prelude::*;
 use serde_json::{Value, json};
@@ -169,10 +169,7 @@ impl Sink {
 
 fn synlogic(args: &SynLogic) -> anyhow::Result<()> {
     let tasks = tasks(&args.task)?;
-    let folder = match args.out.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    let folder = parent(&args.out);
     // The file gets its name when it is complete.
     let temporary = partial_file(folder)
         .with_context(|| format!("--out: {}: the folder can't be written to", folder.display()))
@@ -230,6 +227,3 @@ fn fingerprint(made: &Generated) -> u64 {
     (made.task.name(), &made.question).hash(&mut hasher);
     hasher.finish()
 }
-
-#[cfg(test)]
-mod tests;

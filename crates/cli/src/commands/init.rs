@@ -165,38 +165,3 @@ fn vocabulary(args: &Args) -> anyhow::Result<(usize, Option<Language>)> {
     }
     Ok((size, Some(language)))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-    use fgrpo_nn::weights::Checkpoint;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
-
-    #[test]
-    fn a_model_with_a_tokenizer_has_its_vocabulary_and_its_end_token() {
-        let folder = tempfile::tempdir().unwrap();
-        let task =
-            fgrpo_train::problem::generated::language(&fgrpo_train::config::ArithmeticConfig::default(), &[])
-                .unwrap();
-        task.write(folder.path()).unwrap();
-        let (tokenizer, out) = (folder.path().display().to_string(), folder.path().join("model"));
-        let line = |more: &[&str]| {
-            let out = out.display().to_string();
-            let first =
-                ["init", "--arch", "qwen3", "--tokenizer", &tokenizer, "--out", &out, "--layers", "1"];
-            run(&Line::parse_from(first.iter().chain(more)).args)
-        };
-        let error = format!("{:#}", line(&["--vocab-size", "300"]).unwrap_err());
-        assert!(error.contains("--vocab-size: found 300, wanted at least the tokenizer's 320"), "{error}");
-        line(&[]).unwrap();
-        let made = Checkpoint::open(&out).unwrap();
-        assert_eq!(made.config().vocab_size, 320);
-        assert_eq!(made.config().eos_token_id, task.stop_tokens());
-    }
-}

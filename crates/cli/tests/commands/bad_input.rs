@@ -286,6 +286,12 @@ fn data_and_tokenizers_that_cannot_be_used_are_refused_by_file_and_column() {
     );
     refused(&of(&row(1)), "max_prompt_tokens = 2", &["longer than 2 tokens", "max_prompt_tokens"]);
     refused(&of(&row(1)), "columns = { answer = \"final\" }", &["problems.jsonl", "final"]);
+    refused(&of(&row(1)), "stop = [\"\"]", &["task.stop: found an empty text"]);
+    refused(
+        &of(&row(1)),
+        &format!("held_out = {:?}", folder.path().join("problems.jsonl")),
+        &["all of its problems are also in task.held_out", "more problems, or a file of other problems"],
+    );
 
     // A model without a tokenizer, and a tokenizer without a template.
     let rows = of(&row(1));
@@ -294,6 +300,28 @@ fn data_and_tokenizers_that_cannot_be_used_are_refused_by_file_and_column() {
         std::fs::remove_file(good.join(file)).unwrap();
         refused(&rows, "", &[good.to_str().unwrap(), says]);
         std::fs::write(good.join(file), kept).unwrap();
+    }
+
+    // Problems of another kind, and no model to take a tokenizer from.
+    let path = config(folder.path(), good, &problems(folder.path(), &rows), "");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let sizes = &MAZE[MAZE.find("hidden_size").unwrap()..MAZE.find("[rollout]").unwrap()];
+    for (from, to, says) in [
+        ("kind = \"math\"", "kind = \"synlogic\"".to_owned(), "task.data"),
+        (
+            &*format!("[model]\npath = {good:?}\n"),
+            format!("[model.init]\n{sizes}"),
+            "task.tokenizer: found nothing",
+        ),
+    ] {
+        std::fs::write(&path, text.replace(from, &to)).unwrap();
+        fgrpo()
+            .arg("train")
+            .arg(&path)
+            .arg("--dry-run")
+            .assert()
+            .code(2)
+            .stderr(predicate::str::contains(says));
     }
 
     // A vocabulary too small for the tokenizer's tokens.
@@ -541,6 +569,23 @@ fn mazes_that_repeat_are_evaluated_once_and_few_training_mazes_are_told() {
         .arg("--out")
         .arg(folder.path().join("e"));
     command.assert().code(2).stderr(predicate::str::contains("line 3: found a maze of an earlier line"));
+}
+
+#[test]
+fn a_new_model_with_a_tokenizer_has_its_vocabulary_and_its_end_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tokenizer, out) = (model().to_str().unwrap(), folder.path().join("new"));
+    let out = out.to_str().unwrap();
+    let init = ["init", "--arch", "qwen3", "--tokenizer", tokenizer, "--out", out, "--layers", "1"];
+    let said = support::ends_with(2, &[&init[..], &["--vocab-size", "300"]].concat());
+    assert!(said.contains("--vocab-size: found 300, wanted at least the tokenizer's 320"), "{said}");
+    support::ends_with(0, &init);
+    let config = |folder: &str| -> Value {
+        serde_json::from_slice(&std::fs::read(Path::new(folder).join("config.json")).unwrap()).unwrap()
+    };
+    let (made, given) = (config(out), config(tokenizer));
+    assert_eq!((&made["vocab_size"], &made["num_hidden_layers"]), (&320.into(), &1.into()));
+    assert!(!made["eos_token_id"].is_null() && made["eos_token_id"] == given["eos_token_id"], "{made}");
 }
 
 #[test]

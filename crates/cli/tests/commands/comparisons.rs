@@ -419,6 +419,14 @@ fn keys_that_vary_together_and_alternatives_make_one_sweep_from_one_start() {
             && unequal.contains("rollout.group_size and rollout.prompts"),
         "{unequal}"
     );
+    for bad in ["seed", "seed=", "=1", "seed=1,,2", "a,=1:2", "a,b=1:", "a,b=1", "a,b=1:2:3", "a,a=1:2"] {
+        let said = refused(&["--grid", bad]);
+        assert!(said.contains(&format!("--grid {bad}: found")), "{said}");
+    }
+    for first in ["seed=1", "a,seed=1:1"] {
+        let twice = refused(&["--grid", first, "--grid", "seed=2"]);
+        assert!(twice.contains("--grid seed=2: found seed, which another --grid sets"), "{twice}");
+    }
     let twice = refused(&["--grid", "seed=1,2", "--alternative", "seed=3"]);
     assert!(twice.contains("--alternative seed=3: found seed, which another --grid sets"), "{twice}");
     let same = refused(&["--alternative", "algorithm.kl_coef=0.0"]);

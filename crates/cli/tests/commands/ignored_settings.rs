@@ -88,6 +88,19 @@ fn a_key_set_for_all_runs_and_by_the_grid_is_refused() {
     let twice = ["--set", "algorithm.focal_gamma=2", "--grid", "algorithm.focal_gamma=0,1"];
     let said = ends_with(2, &[&sweep[..], &twice].concat());
     assert!(said.contains("found algorithm.focal_gamma, which --set sets too"), "{said}");
+    // The name of a kind replaces its table.
+    for twice in [
+        &["--set", "algorithm.loss.dual_clip=2", "--grid", "algorithm.loss=grpo,dapo"][..],
+        &["--grid", "algorithm.loss.clip=1,2", "--grid", "algorithm.loss=grpo,dapo"],
+        &["--grid", "update.lr=1,2", "--alternative", "update.lr=3"],
+    ] {
+        let said = ends_with(2, &[&sweep[..], twice].concat());
+        assert!(said.contains(" sets too"), "{said}");
+    }
+    done(&[&sweep[..], &["--set", "algorithm.loss=dapo", "--grid", "algorithm.loss.dual_clip=2,3"]].concat());
+    let begins_alike = ["--set", "algorithm.loss=dapo", "--grid", "algorithm.loss_x=0,3"];
+    let said = ends_with(2, &[&sweep[..], &begins_alike].concat());
+    assert!(said.contains("unknown key `loss_x`"), "{said}");
     let other = ["--set", "algorithm.focal_gamma=0", "--grid", "seed=1"];
     let alternative = ["--alternative", "algorithm.focal_gamma=0.5"];
     let folders = done(&[&sweep[..], &other, &alternative].concat());

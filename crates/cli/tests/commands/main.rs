@@ -7,6 +7,7 @@ mod bad_input;
 mod changes;
 mod chat;
 mod comparisons;
+mod data;
 mod device;
 mod durable;
 mod eval_config;

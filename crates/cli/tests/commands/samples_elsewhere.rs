@@ -106,6 +106,24 @@ fn the_number_of_a_problem_is_that_of_its_row_with_rejected_rows_counted() {
 }
 
 #[test]
+fn the_page_of_an_evaluation_begins_with_what_came_out_and_escapes_what_others_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    file(root, "data.jsonl", &lines([json!({"problem": "1<2?", "answer": "yes"})]));
+    file(root, "made.jsonl", &lines([json!({"problem": 0, "sample": 0, "text": "<no>"})]));
+    let (share, said, code) = eval(root, "made.jsonl", 1, "a<b", &[]);
+    assert_eq!((share, code), (Some(0.0), 0), "{said}");
+    let html = std::fs::read_to_string(root.join("a<b/report.html")).unwrap();
+    for part in ["a&lt;b", "1&lt;2?", "&lt;no&gt;"] {
+        assert!(html.contains(part), "{part} is missing: {html}");
+    }
+    let places = ["pass@1 is ", "<thead>", "<svg"].map(|part| html.find(part).expect(part));
+    assert!(places.is_sorted(), "what came out comes first: {places:?}");
+    let outside = html.replace("http://www.w3.org", "");
+    assert!(!outside.contains("http://") && !outside.contains("<no>"), "{html}");
+}
+
+#[test]
 fn numbers_of_rows_name_no_problem_where_the_data_has_ids() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
@@ -360,6 +378,8 @@ fn flags_that_would_change_nothing_are_refused() {
         (&["--command", "./yes.py"][..], "--command: found with math, wanted it with command"),
         (&["--choice", "letter-or-content"], "--choice: found with math, wanted it with choice"),
         (&["--format-gate", "off"], "--format-gate: found with math"),
+        (&["--percent-as-number", "on"], "--percent-as-number: found with mode parity"),
+        (&["--accept-unfinished", "off"], "--accept-unfinished: found with mode parity"),
         (&["--maze-size", "9"], "--maze-size: found without mazes"),
         (&["--per-request", "2"], "--per-request: found without --server"),
         (&["--key-env", "KEY"], "--key-env: found without --server"),
@@ -369,7 +389,13 @@ fn flags_that_would_change_nothing_are_refused() {
         assert!(said.contains(wanted), "{flags:?}: {said}");
         assert!(!root.join("out").exists(), "{flags:?}");
     }
-    let (found, said, code) = eval(root, "samples.jsonl", 1, "out", &["--mode", "strict"]);
+    let (found, said, code) = eval(
+        root,
+        "samples.jsonl",
+        1,
+        "out",
+        &["--mode", "strict", "--percent-as-number", "on", "--accept-unfinished", "off"],
+    );
     assert_eq!((found, code), (Some(1.0), 0), "{said}");
 }
 

@@ -296,6 +296,34 @@ fn a_run_that_was_stopped_within_an_evaluation_stands_for_the_one_before() {
 }
 
 #[test]
+fn lines_of_samples_and_of_counts_say_the_same_by_verdict_and_benchmark() {
+    let dir = Folder::new();
+    let found = |text: &str| {
+        let file = dir.text("s.jsonl", text);
+        json(&["pass-at-k", file.to_str().unwrap(), "-k", "1", "--json", "--by-problem"])
+    };
+    let counts = |report: &Value| {
+        let problem = &report["by_problem"][0];
+        [&problem["n"], &problem["c"], &report["unscorable"], &report["samples"]].map(|n| n.as_u64().unwrap())
+    };
+    let lines = "{\"problem\":\"a\",\"sample\":0,\"correct\":true}\n\n{\"problem\":\"a\",\"sample\":2,\"correct\":0}\n{\"problem\":\"a\",\"sample\":1,\"correct\":null}\n";
+    assert_eq!(counts(&found(lines)), [2, 1, 1, 3]);
+    assert_eq!(counts(&found("{\"problem\":\"a\",\"n\":2,\"c\":1,\"unscorable\":1}")), [2, 1, 1, 3]);
+    // A verdict decides before `correct`, and a failure of the verifier is no wrong answer.
+    let report = found(
+        "{\"problem\":1,\"sample\":0,\"correct\":false,\"verdict\":\"unscorable\"}\n{\"problem\":\"1\",\"sample\":1,\"verdict\":\"unparsed\",\"answer\":null,\"tokens\":7,\"finish\":\"length\"}\n",
+    );
+    assert_eq!((counts(&report), &report["truncated"]), ([1, 0, 1, 2], &1.0.into()));
+    assert!(report.get("maj_at_k").is_none() && report.get("tokens_per_problem").is_none(), "{report}");
+    let report = found(
+        "{\"benchmark\":\"x\",\"problem\":1,\"n\":4,\"c\":1}\n{\"benchmark\":\"y\",\"problem\":1,\"n\":4,\"c\":2}\n",
+    );
+    let of =
+        |i: usize| (&report["benchmarks"][i]["benchmark"], &report["benchmarks"][i]["by_problem"][0]["c"]);
+    assert_eq!([of(0), of(1)], [(&"x".into(), &1.into()), (&"y".into(), &2.into())]);
+}
+
+#[test]
 fn bad_samples_end_with_two_and_say_where() {
     let dir = Folder::new();
     let good = dir.counts("good.jsonl", &problems(4, &[1, 2]));
@@ -310,6 +338,24 @@ fn bad_samples_end_with_two_and_say_where() {
             "problem 2 has 5",
         ),
         ("e.jsonl", "", vec![], "found no samples"),
+        ("l.jsonl", "{\"problem\":1,\"sample\":0}", vec![], "line 1: found neither \"correct\" nor"),
+        ("l.jsonl", "{\"problem\":1,\"sample\":0,\"correct\":0.5}", vec![], "line 1: correct: found 0.5"),
+        (
+            "l.jsonl",
+            "{\"problem\":1,\"correct\":true}\n{\"problem\":1,\"sample\":1,\"correct\":true}",
+            vec![],
+            "found lines with \"sample\" and without",
+        ),
+        ("l.jsonl", "{\"problem\":1,\"n\":4}", vec![], "only one of"),
+        ("l.jsonl", "{\"problem\":1,\"sam", vec![], "line 1: found JSON that is cut off at byte 17"),
+        ("l.jsonl", "{\"sample\":1,\"correct\":true}", vec![], "line 1: problem: found no such field"),
+        (
+            "l.jsonl",
+            "{\"problem\":1,\"n\":4,\"c\":1}\n{\"problem\":1,\"n\":4,\"c\":1}",
+            vec![],
+            "problem 1 appears twice",
+        ),
+        ("l.jsonl", "{\"problem\":1,\"n\":0,\"c\":0}", vec![], "problem 1 has no samples"),
         ("z.jsonl", "{\"problem\":1,\"n\":4,\"c\":1}", vec!["-k", "0"], "-k: found 0"),
         (
             "d.jsonl",

@@ -32,10 +32,7 @@ pub(super) fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         return Ok(vec![path.to_owned()]);
     }
     let name = files::name(path);
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let parent = files::parent(path);
     if !parent.is_dir() {
         bad_input!("{}: no such file or folder", path.display());
     }
@@ -210,68 +207,6 @@ mod tests {
         ] {
             assert_eq!(name(Path::new(path)), wanted, "{path}");
         }
-    }
-
-    fn layout(names: &[&str]) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        for name in names {
-            let path = folder.path().join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, "").unwrap();
-        }
-        folder
-    }
-
-    fn found(folder: &Path, path: &str) -> Result<Vec<String>, String> {
-        let files = files(&folder.join(path)).map_err(|e| format!("{e:#}"))?;
-        Ok(files.iter().map(|f| f.strip_prefix(folder).unwrap().display().to_string()).collect())
-    }
-
-    #[test]
-    fn a_repository_of_hugging_face_is_read_by_split() {
-        let repository = layout(&[
-            "README.md",
-            "dataset_infos.json",
-            ".cache/x.json",
-            "data/train-00000-of-00002.parquet",
-            "data/train-00001-of-00002.parquet",
-            "data/test-00000-of-00001.parquet",
-        ]);
-        let folder = repository.path();
-        let train = vec![
-            "data/train-00000-of-00002.parquet".to_owned(),
-            "data/train-00001-of-00002.parquet".to_owned(),
-        ];
-        for path in ["train", "data/train", "train-*", "data/train-*.parquet"] {
-            assert_eq!(found(folder, path).as_ref(), Ok(&train), "{path}");
-        }
-        let several = found(folder, "").unwrap_err();
-        assert!(several.contains("several splits") && several.contains("data/test"), "{several}");
-        let none = found(folder, "dev").unwrap_err();
-        assert!(
-            none.contains("no such file, folder or split") && none.contains("train-00000-of-00002"),
-            "{none}"
-        );
-        std::fs::remove_file(folder.join(&train[0])).unwrap();
-        let lacks = found(folder, "train").unwrap_err();
-        assert!(lacks.contains("1 of the 2 shards of train, without train-00000-of-00002"), "{lacks}");
-    }
-
-    #[test]
-    fn configurations_and_plain_folders() {
-        let gsm8k = layout(&[
-            "README.md",
-            "main/train-00000-of-00001.parquet",
-            "socratic/train-00000-of-00001.parquet",
-        ]);
-        let several = found(gsm8k.path(), "").unwrap_err();
-        assert!(several.contains("several folders") && several.contains("socratic"), "{several}");
-        assert_eq!(found(gsm8k.path(), "main").unwrap(), ["main/train-00000-of-00001.parquet"]);
-        let plain = layout(&["b.jsonl.gz", "a.csv", "notes.txt"]);
-        assert_eq!(found(plain.path(), "").unwrap(), ["a.csv", "b.jsonl.gz"]);
-        let named = layout(&["train.jsonl.zst", "test.jsonl.zst"]);
-        assert_eq!(found(named.path(), "train").unwrap(), ["train.jsonl.zst"]);
-        assert!(found(plain.path(), "nowhere/x").unwrap_err().contains("no such file or folder"));
     }
 
     #[test]

@@ -127,19 +127,6 @@ fn copies_with_conflicting_answers_are_rejected_whole_and_explained() {
 }
 
 #[test]
-fn a_missing_column_is_bad_input_that_names_found_and_wanted() {
-    let (_folder, path) = file("d.jsonl", &lines(&[json!({"problem": "a", "result": "1"})]));
-    let error = load(&path, TaskKind::Math, &Columns::default()).unwrap_err();
-    assert_eq!(crate::failure::exit_code(&error), 2);
-    let message = format!("{error:#}");
-    assert!(message.contains("found problem, result") && message.contains("final_answer"), "{message}");
-    let columns: Columns = "answer=result".parse().unwrap();
-    assert_eq!(load(&path, TaskKind::Math, &columns).unwrap().0.len(), 1);
-    let wrong: Columns = "answer=reslt".parse().unwrap();
-    assert_eq!(crate::failure::exit_code(&load(&path, TaskKind::Math, &wrong).unwrap_err()), 2);
-}
-
-#[test]
 fn gpqa_options_are_shuffled_by_the_question_and_the_order_is_stored() {
     let row = json!({"Question": "Q?", "Correct Answer": "right", "Incorrect Answer 1": "w1",
         "Incorrect Answer 2": "w2", "Incorrect Answer 3": "w3", "Subdomain": "Optics"});
@@ -328,28 +315,6 @@ fn a_rejected_row_of_a_folder_is_named_by_its_file_and_long_values_are_shortened
     let first =
         format!("equals row 2 of {}: \"b\"", folder.path().join("train-00000-of-00002.jsonl").display());
     assert_eq!(found, [(1, "answer: null"), (3, shortened.as_str()), (2, first.as_str())]);
-}
-
-#[test]
-fn broken_files_are_bad_input_with_their_place() {
-    for (name, text, wanted) in [
-        ("a.jsonl", "{\"problem\": 1}\n{oops\n", "line 2"),
-        ("a.json", "[1]", "entry 1"),
-        ("a.json", "[{]", "found no JSON at byte 3"),
-        ("a.jsonl", "\n\n", "no rows"),
-        ("a.parquet", "nope", "Parquet"),
-        ("a.txt", "x", "format not recognised"),
-        ("a.csv", "problem,answer\n1\n", "CSV error"),
-        ("a.csv", "problem,answer\n\"a\n", "line 2: found a quoted field without its closing quote"),
-    ] {
-        let (_folder, path) = file(name, text);
-        let error = load(&path, TaskKind::Math, &Columns::default()).unwrap_err();
-        let message = format!("{error:#}");
-        assert!(message.contains(wanted), "{name}: {message}");
-        assert_eq!(crate::failure::exit_code(&error), 2, "{message}");
-    }
-    let missing = load(Path::new("/no/such/file.jsonl"), TaskKind::Math, &Columns::default());
-    assert_eq!(crate::failure::exit_code(&missing.unwrap_err()), 2);
 }
 
 proptest::proptest! {

@@ -81,7 +81,8 @@ pub fn listed(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn parent(path: &Path) -> &Path {
+/// The folder of a file; here for a name alone.
+pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -1,6 +1,7 @@
 //! The configurations of the repository's `configs/`, which the program carries: `fgrpo train maze-quick` runs one in
 //! any folder.
 
+use fgrpo_eval::io::files;
 use fgrpo_files as input;
 use std::path::Path;
 
@@ -38,8 +39,7 @@ pub fn text(path: &Path) -> anyhow::Result<String> {
             return Ok(text.to_owned());
         }
         let stem = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let files = folder.read_dir().into_iter().flatten().flatten().map(|e| e.path());
+        let files = files::parent(path).read_dir().into_iter().flatten().flatten().map(|e| e.path());
         let files = files.filter(|p| p.extension().is_some_and(|e| e == "toml"));
         let here: Vec<String> =
             files.map(|p| p.strip_prefix(".").unwrap_or(&p).display().to_string()).collect();

@@ -346,22 +346,23 @@ fn nearest(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::tests::parse;
     use fgrpo_core::advantage::Advantage;
+
+    fn said(text: &str, set: &[&str]) -> String {
+        format!("{:#}", parse(text, set).unwrap_err())
+    }
 
     #[test]
     fn a_key_of_another_kind_leads_to_that_kind() {
-        let said = |text: &str, set: &[&str]| {
-            let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-            format!("{:#}", Config::parse(text, &set).unwrap_err())
-        };
         let text =
             "steps = 1\n[task]\nkind = \"maze\"\n[algorithm]\nfocal_gamma = 0.5\n[model]\npath = \"m\"\n";
         assert_eq!(
             said(text, &["algorithm.advantage.k=3"]),
             "--set algorithm.advantage.k=3: unknown key `k` for this algorithm.advantage, wanted algorithm.advantage.kind = \"pkpo\" or \"passk_training\" or \"bbg\", which has it"
         );
-        let remedy = ["algorithm.advantage.kind=pkpo", "algorithm.advantage.k=3"].map(str::to_owned);
-        assert_eq!(Config::parse(text, &remedy).unwrap().algorithm.advantage, Advantage::Pkpo { k: 3 });
+        let remedy = ["algorithm.advantage.kind=pkpo", "algorithm.advantage.k=3"];
+        assert_eq!(parse(text, &remedy).unwrap().algorithm.advantage, Advantage::Pkpo { k: 3 });
         for (set, wanted) in [
             ("algorithm.loss.cap=3", "algorithm.loss.kind = \"cispo_cap\""),
             ("algorithm.shaping.beta=0.5", "algorithm.shaping.kind = \"unlikely\""),
@@ -399,10 +400,6 @@ mod tests {
     #[test]
     fn an_unknown_key_is_named_with_its_own_line_and_the_nearest_key() {
         let text = "steps = 1\n\n[task]\nkind = \"maze\"\n[algorithm]\n# focal_gama is no key\nfocal_gama = 0.5\n[model]\npath = \"m\"\n";
-        let said = |text: &str, set: &[&str]| {
-            let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-            format!("{:#}", Config::parse(text, &set).unwrap_err())
-        };
         let several = "stepps = 1\n[task]\nkind = \"maze\"\nheldout = 3\n[model]\npath = \"m\"\n[rollout]\nnum_generations = 4\n";
         assert_eq!(
             said(several, &["learning_rate=1"]),
@@ -411,48 +408,45 @@ mod tests {
              line 1: unknown key `stepps`; did you mean `steps`?\n  \
              line 4: unknown key `heldout`; did you mean `held_out`?"
         );
+        let good = &text.replace("\nfocal_gama", "\nfocal_gamma");
+        let with = |key: &str, more: &str| good.replace(key, &format!("{key}\n{more}"));
         let wanted = "line 7: unknown key `focal_gama`; did you mean `focal_gamma`?";
-        assert_eq!(said(text, &[]), wanted);
-        assert_eq!(said(text, &["update.lr=1e-5"]), wanted);
-        let good = text.replace("\nfocal_gama", "\nfocal_gamma");
-        assert_eq!(
-            said(&good, &["steps=2", "algorithm.focal_gama=1"]),
-            "--set algorithm.focal_gama=1: unknown key `focal_gama`; did you mean `focal_gamma`?"
-        );
-        assert_eq!(
-            said(&good, &["lr=1"]),
-            "--set lr=1: unknown key `lr`; did you mean `update.lr` or `sft.lr`?"
-        );
-        assert!(
-            said(&good, &["update.lr=fast"])
-                .starts_with("--set update.lr=fast: found \"fast\", wanted a number"),
-            "{}",
-            said(&good, &["update.lr=fast"])
-        );
-        // A table that is read as a whole because it has a kind, and one that is read key by key.
-        let task = good.replace("kind = \"maze\"", "kind = \"maze\"\nsize = 9\nseed = nan");
-        assert_eq!(
-            said(&task, &[]),
-            "line 6: task.seed: found nan, wanted a whole number from 0 to 2^64 - 1"
-        );
-        let steps = good.replace("steps = 1", "steps = \"two\"");
-        assert_eq!(
-            said(&steps, &["update.lr=1e-5"]),
-            "line 1: steps: found \"two\", wanted a whole number from 0 to 2^64 - 1"
-        );
-        assert!(said(&good, &["update=[1]"]).contains("found a list of 1, wanted a table"));
-        let clip = good.replace("[algorithm]", "[algorithm]\nloss = { kind = \"dapo\", clip = \"x\" }");
-        assert!(
-            said(&clip, &[]).contains("algorithm.loss.clip: found \"x\", wanted a list"),
-            "{}",
-            said(&clip, &[])
-        );
-        // In a table that is read as a whole because it has a kind.
-        let task = good.replace("kind = \"maze\"", "kind = \"maze\"\nheldout = 5");
-        assert_eq!(said(&task, &[]), "line 5: unknown key `heldout`; did you mean `held_out`?");
-        let said_of_penalty = said(&good, &["rollout.repetition_penalty=1.1"]);
-        assert!(said_of_penalty.contains("not the policy that is trained"), "{said_of_penalty}");
-        let loss = good.replace("[model]", "loss = \"dappo\"\n[model]");
-        assert!(said(&loss, &[]).contains("did you mean `dapo`?"), "{}", said(&loss, &[]));
+        for (text, set, wanted) in [
+            (text, &[][..], wanted),
+            (text, &["update.lr=1e-5"], wanted),
+            (
+                good,
+                &["steps=2", "algorithm.focal_gama=1"],
+                "--set algorithm.focal_gama=1: unknown key `focal_gama`; did you mean `focal_gamma`?",
+            ),
+            (good, &["lr=1"], "--set lr=1: unknown key `lr`; did you mean `update.lr` or `sft.lr`?"),
+            (good, &["update.lr=fast"], "--set update.lr=fast: found \"fast\", wanted a number"),
+            (good, &["update=[1]"], "--set update=[1]: found a list of 1, wanted a table"),
+            (good, &["rollout.repetition_penalty=1.1"], "not the policy that is trained"),
+            (
+                &good.replace("steps = 1", "steps = \"two\""),
+                &["update.lr=1e-5"],
+                "line 1: steps: found \"two\", wanted a whole number from 0 to 2^64 - 1",
+            ),
+            (
+                &with("[algorithm]", "loss = { kind = \"dapo\", clip = \"x\" }"),
+                &[],
+                "algorithm.loss.clip: found \"x\", wanted a list",
+            ),
+            (&with("[algorithm]", "loss = \"dappo\""), &[], "did you mean `dapo`?"),
+            // In a table that is read as a whole because it has a kind.
+            (
+                &with("kind = \"maze\"", "size = 9\nseed = nan"),
+                &[],
+                "line 6: task.seed: found nan, wanted a whole number from 0 to 2^64 - 1",
+            ),
+            (
+                &with("kind = \"maze\"", "heldout = 5"),
+                &[],
+                "line 5: unknown key `heldout`; did you mean `held_out`?",
+            ),
+        ] {
+            assert!(said(text, set).contains(wanted), "{set:?}: {}", said(text, set));
+        }
     }
 }

@@ -26,6 +26,11 @@ fn minimal(kind: &str) -> String {
     }
 }
 
+/// A configuration with some keys set as by `--set`.
+pub(crate) fn parse(text: &str, set: &[&str]) -> anyhow::Result<Config> {
+    Config::parse(text, &set.iter().map(|&s| s.to_owned()).collect::<Vec<_>>())
+}
+
 #[test]
 fn every_estimator_is_in_the_list_of_all() {
     // Serde's own list of the variants.
@@ -117,11 +122,14 @@ fn controls_out_of_range_are_refused_by_their_keys() {
         ),
         ("algorithm.correction=mask algorithm.correction.high=0.25", "correction.high: found 0.5, 0.25"),
         ("algorithm.correction=tis algorithm.correction.cap=0.0", "correction.cap: found 0"),
+        ("save.every=weekly", "a number of steps or \"epoch\""),
+        ("save.every=-1", "a number of steps or"),
+        ("epochs=0", "epochs: found 0, wanted at least 1"),
         ("update.low_lr_gamma=-0.5", "update.low_lr_gamma: found -0.5"),
     ] {
-        let overrides: Vec<String> = set.split(' ').map(str::to_owned).collect();
-        let error = format!("{:#}", Config::parse(&minimal("maze"), &overrides).unwrap_err());
-        assert!(error.contains(says), "{set}: {error}");
+        let set: Vec<&str> = set.split(' ').collect();
+        let error = format!("{:#}", parse(&minimal("maze"), &set).unwrap_err());
+        assert!(error.contains(says), "{set:?}: {error}");
     }
 }
 
@@ -144,8 +152,7 @@ fn a_threshold_outside_the_rewards_of_verdicts_is_refused() {
     // Scores of the user's own program may lie anywhere, and its verdicts say from where on they are correct.
     assert_eq!(parsed("command", &["correct_threshold=0"]), Ok(()));
     let threshold = |set: &[&str]| {
-        let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-        let config = Config::parse(&minimal("command"), &set).unwrap();
+        let config = parse(&minimal("command"), set).unwrap();
         config.algorithm.credit(&config.task).rewards.threshold
     };
     assert_eq!(threshold(&[]), Some(1.0));
@@ -158,8 +165,7 @@ fn a_threshold_outside_the_rewards_of_verdicts_is_refused() {
     assert!(said.contains("algorithm.correct_threshold: found NaN"), "{said}");
     let part = "\n[[task.parts]]\nkind = \"command\"\ndata = \"d\"\n[task.parts.verifier.command]\ncommand = [\"x\"]\n";
     let mix = minimal("mix").replace("[model.init]", &format!("{part}[model.init]"));
-    let set = |more: &[&str]| more.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
-    assert!(Config::parse(&mix, &set(&["algorithm.correct_threshold=0"])).is_err());
+    assert!(parse(&mix, &["algorithm.correct_threshold=0"]).is_err());
     let second = part
         .replace("[\"x\"]", "[\"y\"]\ncorrect_from = 0.5")
         .replace("\"d\"\n", "\"e\"\nname = \"second\"\n");
@@ -170,15 +176,14 @@ fn a_threshold_outside_the_rewards_of_verdicts_is_refused() {
         "{said}"
     );
     let only = ["algorithm.correct_threshold=0", "task.parts.0.weight=0", "task.parts.1.weight=0"];
-    assert!(Config::parse(&mix, &set(&only)).is_ok(), "the other parts are only evaluated");
+    assert!(parse(&mix, &only).is_ok(), "the other parts are only evaluated");
 }
 
 #[test]
 fn epochs_become_steps_when_the_problems_are_counted() {
     let config = |keys: &str, set: &[&str]| {
         let text = minimal("maze").replace("steps = 1\n[task]", &format!("{keys}\n[task]"));
-        let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-        Config::parse(&text, &set).unwrap()
+        parse(&text, set).unwrap()
     };
     // The paper's run: 39,202 problems, 256 prompts, ten epochs.
     let paper =
@@ -197,29 +202,16 @@ fn epochs_become_steps_when_the_problems_are_counted() {
         error.contains("rollout.prompts: found 256, wanted at most the 255 training problems"),
         "{error}"
     );
-    let refused =
-        |set: &str| format!("{:#}", Config::parse(&minimal("maze"), &[set.to_owned()]).unwrap_err());
-    assert!(
-        refused("save.every=weekly").contains("a number of steps or \"epoch\""),
-        "{}",
-        refused("save.every=weekly")
-    );
-    assert!(refused("save.every=-1").contains("a number of steps or"));
-    assert!(refused("epochs=0").contains("epochs: found 0, wanted at least 1"));
 }
 
 #[test]
 fn a_table_of_a_list_is_set_by_its_place() {
-    let set = |assignment: &str| Config::parse(&minimal("mix"), &[assignment.to_owned()]);
+    let set = |assignment: &str| parse(&minimal("mix"), &[assignment]);
     let TaskConfig::Mix(mix) = set("task.parts.1.weight=3").unwrap().task else { panic!("a mix") };
     assert_eq!((mix.parts[0].weight, mix.parts[1].weight), (1.0, 3.0));
     let refused = |assignment: &str| format!("{:#}", set(assignment).unwrap_err());
     assert!(refused("task.parts.2.weight=3").contains("`parts` is a list of 2, and `2` is not an index"));
-    assert!(
-        refused("task.parts.weight=3").contains("`weight` is not an index"),
-        "{}",
-        refused("task.parts.weight=3")
-    );
+    assert!(refused("task.parts.weight=3").contains("`weight` is not an index"));
 }
 
 #[test]
@@ -232,8 +224,7 @@ fn a_kind_stands_by_its_name_or_as_a_table_and_resolves_to_the_same() {
     ];
     let parsed = forms.map(|(keys, set)| {
         let text = minimal("maze").replace("[sft]", &format!("[algorithm]\n{keys}\n[sft]"));
-        let overrides: Vec<String> = set.split(' ').filter(|s| !s.is_empty()).map(str::to_owned).collect();
-        Config::parse(&text, &overrides).unwrap()
+        parse(&text, &set.split_whitespace().collect::<Vec<_>>()).unwrap()
     });
     assert_eq!(parsed[0].algorithm.advantage, fgrpo_core::advantage::Advantage::Pkpo { k: 2 });
     for other in &parsed {

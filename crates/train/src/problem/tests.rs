@@ -133,15 +133,6 @@ fn held_out_problems_are_not_trained_on_and_long_prompts_are_dropped() {
 }
 
 #[test]
-fn a_held_out_file_with_all_training_problems_is_blamed() {
-    let folder = model();
-    let file = data(folder.path(), &[HALF, SUM]);
-    let config = TextConfig { held_out: Some(file.clone()), ..config(&file, "") };
-    let error = open(TaskKind::Math, &config, Some(folder.path())).err().unwrap().to_string();
-    assert!(error.contains("also in task.held_out") && !error.contains("held_out_share"), "{error}");
-}
-
-#[test]
 fn a_share_held_out_by_hash_stays_when_the_file_grows() {
     let folder = model();
     let lines: Vec<String> =
@@ -159,30 +150,6 @@ fn a_share_held_out_by_hash_stays_when_the_file_grows() {
     let (few, many) = (questions(100), questions(200));
     assert!(!few.is_empty() && many.len() < 100, "{} {}", few.len(), many.len());
     assert_eq!(few[..], many[..few.len()]);
-}
-
-#[test]
-fn what_is_missing_is_named() {
-    let folder = model();
-    let path = folder.path().to_owned();
-    let error = |config: &TextConfig, kind, model: Option<&PathBuf>| {
-        format!("{:#}", open(kind, config, model.map(PathBuf::as_path)).err().unwrap())
-    };
-    let file = data(&path, &[SUM]);
-    let good = config(&file, "");
-    assert!(error(&good, TaskKind::Math, None).contains("task.tokenizer"));
-    let nowhere = PathBuf::from("/nonexistent/model");
-    assert!(error(&good, TaskKind::Math, Some(&nowhere)).contains("/nonexistent/model: found no folder"));
-    assert!(error(&good, TaskKind::SynLogic, Some(&path)).contains("task.data"));
-    let stop = config(&file, "stop = [\"\"]");
-    assert!(error(&stop, TaskKind::Math, Some(&path)).contains("task.stop: found an empty text"));
-    let short = config(&file, "max_prompt_tokens = 1");
-    assert!(error(&short, TaskKind::Math, Some(&path)).contains("longer than 1 tokens"));
-    std::fs::remove_file(path.join("chat_template.jinja")).unwrap();
-    assert!(error(&good, TaskKind::Math, Some(&path)).contains("no chat template"));
-    std::fs::remove_file(path.join("tokenizer.json")).unwrap();
-    std::fs::write(path.join("chat_template.jinja"), generated::TEMPLATE).unwrap();
-    assert!(error(&good, TaskKind::Math, Some(&path)).contains("no tokenizer.json"));
 }
 
 #[test]

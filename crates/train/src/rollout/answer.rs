@@ -245,6 +245,13 @@ mod tests {
         json!({"choices": [choice]})
     }
 
+    fn refused(read: Result<Answer, Unusable>, says: &str) {
+        match read {
+            Err(Unusable::Form(what)) => assert!(what.contains(says), "{what}, wanted {says}"),
+            other => panic!("{other:?}, wanted {says}"),
+        }
+    }
+
     fn ids_and_logp(answer: &Answer) -> (Vec<u32>, Vec<Option<f64>>) {
         (answer.tokens.clone(), answer.logp.clone())
     }
@@ -313,10 +320,7 @@ mod tests {
         assert_eq!(umlaut.len(), 2);
         let whole = reader.read("r", &[5], &given(json!(["ä", ""]))).unwrap();
         assert_eq!(whole.tokens, umlaut);
-        match reader.read("r", &[5], &given(json!(["\u{fffd}", "\u{fffd}"]))) {
-            Err(Unusable::Form(what)) => assert!(what.contains("wanted token ids"), "{what}"),
-            other => panic!("{other:?}"),
-        }
+        refused(reader.read("r", &[5], &given(json!(["\u{fffd}", "\u{fffd}"]))), "wanted token ids");
     }
 
     #[test]
@@ -349,10 +353,7 @@ mod tests {
             read(&whole, "12 + 3", "stop", n + 2),
             read(&words, "12 + 3", "length", n - 1),
         ] {
-            match bad {
-                Err(Unusable::Form(what)) => assert!(what.contains("where usage counts"), "{what}"),
-                other => panic!("{other:?}"),
-            }
+            refused(bad, "where usage counts");
         }
     }
 
@@ -360,33 +361,19 @@ mod tests {
     fn answers_that_cannot_be_trained_on_are_refused_with_what_is_wrong() {
         let language = language();
         let reader = Reader::new(&language, ServerApi::Vllm, language.stop_tokens(), 50);
+        let of = |ids: Value, logp: Value| json!({"token_ids": ids, "logprobs": {"token_logprobs": logp}, "finish_reason": "stop"});
         for (given, says) in [
             (json!({"text": "7", "finish_reason": "stop"}), "must return log-probabilities"),
-            (
-                json!({"token_ids": [5], "logprobs": {"token_logprobs": [null]}, "finish_reason": "stop"}),
-                "null as a log-probability",
-            ),
-            (
-                json!({"token_ids": [5], "logprobs": {"token_logprobs": [0.7]}, "finish_reason": "stop"}),
-                "0.7 as a log-probability",
-            ),
-            (
-                json!({"token_ids": [5, 6], "logprobs": {"token_logprobs": [-1.0]}, "finish_reason": "stop"}),
-                "2 token ids with 1",
-            ),
-            (
-                json!({"token_ids": [999_999], "logprobs": {"token_logprobs": [-1.0]}, "finish_reason": "stop"}),
-                "token 999999",
-            ),
+            (of(json!([5]), json!([null])), "null as a log-probability"),
+            (of(json!([5]), json!([0.7])), "0.7 as a log-probability"),
+            (of(json!([5, 6]), json!([-1.0])), "2 token ids with 1"),
+            (of(json!([999_999]), json!([-1.0])), "token 999999"),
             (
                 json!({"prompt_token_ids": [1, 5], "finish_reason": "stop"}),
                 "another prompt (of 2 tokens) than the one sent",
             ),
         ] {
-            match reader.read("r", &[5], &choice(given)) {
-                Err(Unusable::Form(what)) => assert!(what.contains(says), "{what}, wanted {says}"),
-                other => panic!("{other:?}, wanted {says}"),
-            }
+            refused(reader.read("r", &[5], &choice(given)), says);
         }
         for given in [json!({"choices": []}), choice(json!({"finish_reason": "abort"}))] {
             assert!(matches!(reader.read("r", &[5], &given), Err(Unusable::Transient(_))), "{given}");

@@ -154,6 +154,7 @@ pub fn token_bytes(c: &ModelConfig, precision: Precision) -> u64 {
 mod tests {
     use super::*;
     use crate::config::Every;
+    use crate::config::tests::parse;
     use fgrpo_nn::DeviceName;
 
     #[test]
@@ -204,14 +205,13 @@ mod tests {
             error.contains("model.size.num_hidden_layers: found 36 in models/Qwen3-1.7B, wanted 28"),
             "{error}"
         );
-        let refused = |set: &str| format!("{:#}", Config::parse(text, &[set.to_owned()]).unwrap_err());
+        let refused = |set: &str| format!("{:#}", parse(text, &[set]).unwrap_err());
         assert!(refused("model.size.vocab_size=0").contains("model.size.vocab_size: found 0"));
         assert!(refused("model.size.layers=3").contains("layers"));
         let recurrent = "model.size.linear_num_value_heads";
         assert!(refused(&format!("{recurrent}=16")).contains(&format!("{recurrent}: found 16 for qwen3")));
         let set = |heads: usize| {
-            let set = ["model.size.architecture=\"qwen3_5_text\"".to_owned(), format!("{recurrent}={heads}")];
-            Config::parse(text, &set)
+            parse(text, &["model.size.architecture=\"qwen3_5_text\"", &format!("{recurrent}={heads}")])
         };
         assert!(format!("{:#}", set(17).unwrap_err()).contains("linear_num_value_heads: found 17"));
         let error = format!("{:#}", set(16).unwrap().model.check_size(&right).unwrap_err());
@@ -226,20 +226,18 @@ mod tests {
         let lengths = Lengths::of(&config, None);
         let model = model(&config, None).unwrap().unwrap();
         let device = "cuda".parse().unwrap();
-        let said = |gigabytes: u64| {
+        let said = |gigabytes: u64, config: &Config| {
             let room = Room { memory: gigabytes * 1_000_000_000, name: "it".to_owned() };
-            Fit { model: &model, lengths: &lengths, device, room: Some(&room) }.shortage(&config)
+            Fit { model: &model, lengths: &lengths, device, room: Some(&room) }.shortage(config)
         };
-        assert_eq!(said(2000), None);
-        assert!(said(1).unwrap().contains("no three settings make it fit"), "{:?}", said(1));
-        let text = said(24).unwrap();
-        let sets: Vec<String> =
-            text.split("--set ").skip(1).map(|set| set.split(' ').next().unwrap().to_owned()).collect();
+        assert_eq!(said(2000, &config), None);
+        assert!(said(1, &config).unwrap().contains("no three settings make it fit"));
+        let text = said(24, &config).unwrap();
+        let sets: Vec<&str> =
+            text.split("--set ").skip(1).map(|set| set.split(' ').next().unwrap()).collect();
         assert!((1..=3).contains(&sets.len()), "{text}");
-        let changed = Config::parse(&config.to_toml(), &sets).unwrap();
-        let room = Room { memory: 24_000_000_000, name: "it".to_owned() };
-        let fit = Fit { model: &model, lengths: &lengths, device, room: Some(&room) };
-        assert_eq!(fit.shortage(&changed), None, "{text}");
+        let changed = parse(&config.to_toml(), &sets).unwrap();
+        assert_eq!(said(24, &changed), None, "{text}");
     }
 
     #[test]
@@ -247,18 +245,13 @@ mod tests {
         // GSM8K's held-out part.
         let lengths = |config: &Config| Lengths { held_out: Some(1319), ..Lengths::of(config, None) };
         let said = |set: &[&str]| {
-            let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
             let text = "steps = 9\n[task]\nkind = \"math\"\ndata = \"x.jsonl\"\n[model]\npath = \"m\"\n[rollout]\nprompts = 256\ngroup_size = 8\n";
-            let config = Config::parse(text, &set).unwrap();
+            let config = parse(text, set).unwrap();
             costly_evaluation(&config, &lengths(&config))
         };
         let text = said(&[]).unwrap();
-        assert!(
-            text.contains(
-                "84416 completions (1319 problems x 64) every 25 steps, in which training samples 51200"
-            ),
-            "{text}"
-        );
+        let says = "84416 completions (1319 problems x 64) every 25 steps, in which training samples 51200";
+        assert!(text.contains(says), "{text}");
         let set = text.split("--set ").nth(1).unwrap().split(' ').next().unwrap();
         assert_eq!(set, "eval.problems=160");
         assert_eq!(said(&[set]), None);
@@ -271,8 +264,7 @@ mod tests {
     }
 
     fn small(set: &[&str]) -> (Config, ModelConfig, Lengths) {
-        let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-        let config = Config::parse(include_str!("../../../../configs/maze-quick.toml"), &set).unwrap();
+        let config = parse(include_str!("../../../../configs/maze-quick.toml"), set).unwrap();
         let task = Task::open(&config).unwrap();
         let model = model_config(config.model.init.as_ref().unwrap(), &task, None);
         let lengths = Lengths::of(&config, Some(&task));
@@ -312,12 +304,11 @@ mod tests {
         };
         assert_eq!(decided(&config, u64::MAX), (true, 1 << 16, false));
         let needed = |tokens: usize, checkpointing: bool| {
-            let sets = [
-                "compute.threads=2".to_owned(),
+            let (tokens, checkpointing) = (
                 format!("update.micro_batch_tokens={tokens}"),
                 format!("compute.checkpoint_activations={checkpointing}"),
-            ];
-            let config = small(&sets.each_ref().map(String::as_str)).0;
+            );
+            let config = small(&["compute.threads=2", &tokens, &checkpointing]).0;
             Memory::of(&config, &model, &lengths, None).total()
         };
         let least = lengths.prompt_longest + lengths.completion_longest;
@@ -364,8 +355,7 @@ mod tests {
     fn adapters_spare_gradient_optimizer_reference_and_time() {
         let text = include_str!("../../../../configs/llama-3.2-3b-math.toml");
         let needs = |set: &[&str]| {
-            let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-            let config = Config::parse(text, &set).unwrap();
+            let config = parse(text, set).unwrap();
             let lengths = Lengths::of(&config, None);
             let model = model(&config, None).unwrap().unwrap();
             (Memory::of(&config, &model, &lengths, None), Time::of(&config, &model, &lengths, 1e12))

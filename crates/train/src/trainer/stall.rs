@@ -192,15 +192,10 @@ mod tests {
         let (wrong, right) = (step(&[("wrong", 4)]), step(&[("correct", 1), ("wrong", 3)]));
         let mut stall = Stall::default();
         let mut warned = Vec::new();
-        for (i, m) in [&wrong, &wrong, &wrong, &wrong, &wrong, &wrong, &right]
-            .into_iter()
-            .chain(std::iter::repeat_n(&wrong, 5))
-            .enumerate()
-        {
+        for i in 1..=12 {
+            let m = if i == 7 { &right } else { &wrong };
             stall.step(m);
-            if stall.warnings(m).next().is_some() {
-                warned.push(i + 1);
-            }
+            warned.extend(stall.warnings(m).next().map(|_| i));
         }
         assert_eq!(warned, [5, 12]);
         assert_eq!(stall.at_end().unwrap().next(), None, "one step had a correct completion");

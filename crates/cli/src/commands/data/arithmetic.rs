@@ -1,7 +1,7 @@
 //! `fgrpo data arithmetic`: the problems of the arithmetic task as a data file.
 
 use fgrpo_eval::io::files::write_whole;
-use fgrpo_train::config::{ArithmeticConfig, Config, TaskConfig};
+use fgrpo_train::config::{Config, TaskConfig};
 use fgrpo_train::problem;
 use std::path::PathBuf;
 
@@ -40,38 +40,13 @@ pub(super) fn run(args: &Arithmetic) -> anyhow::Result<()> {
     let TaskConfig::Arithmetic(config) = Config::load(&args.config, &args.set)?.task else {
         bad_input!("{}: task.kind: wanted \"arithmetic\"", args.config.display());
     };
-    let lines = lines(&config, args.split, args.limit)?;
-    write_whole(&args.out, lines.as_bytes())?;
-    say!("{}: {} problems", args.out.display(), lines.lines().count());
-    Ok(())
-}
-
-fn lines(config: &ArithmeticConfig, split: SplitName, limit: Option<usize>) -> anyhow::Result<String> {
-    let (train, held_out) = problem::generated::problems(config)?;
-    let problems = match split {
+    let (train, held_out) = problem::generated::problems(&config)?;
+    let problems = match args.split {
         SplitName::Train => train,
         SplitName::HeldOut => held_out,
     };
-    Ok(super::lines(problems.iter().take(limit.unwrap_or(usize::MAX))))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use fgrpo_eval::dataset;
-    use fgrpo_eval::kind::TaskKind;
-
-    #[test]
-    fn the_file_reads_back_as_the_problems_of_the_task() {
-        let config: ArithmeticConfig = toml::from_str("train = 30\nheld_out = 5").unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("data.jsonl");
-        std::fs::write(&path, lines(&config, SplitName::Train, Some(20)).unwrap()).unwrap();
-        let (read, _) = dataset::load(&path, TaskKind::Math, &Default::default()).unwrap();
-        let (train, held_out) = problem::generated::problems(&config).unwrap();
-        assert_eq!((read.len(), held_out.len()), (20, 5));
-        for (a, b) in read.iter().zip(&train) {
-            assert_eq!((&a.id, &a.truth, &a.solution), (&b.id, &b.truth, &b.solution));
-        }
-    }
+    let problems = &problems[..problems.len().min(args.limit.unwrap_or(usize::MAX))];
+    write_whole(&args.out, super::lines(problems).as_bytes())?;
+    say!("{}: {} problems", args.out.display(), problems.len());
+    Ok(())
 }

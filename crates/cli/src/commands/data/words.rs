@@ -44,24 +44,3 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use fgrpo_eval::dataset::{self, Problem};
-    use fgrpo_eval::kind::TaskKind;
-
-    #[test]
-    fn the_files_read_back_as_the_problems_that_were_generated() {
-        let folder = tempfile::tempdir().unwrap();
-        let out = folder.path().join("words");
-        run(&Args { steps: 2, n: 50, held_out: 10, seed: 4, out: out.clone() }).unwrap();
-        let drawn = Words { steps: 2, problems: 60, seed: 4 }.draw().unwrap();
-        let known = |p: &Problem| (p.id.clone(), p.truth.clone(), p.solution.clone());
-        for (name, wanted) in [("held-out.jsonl", &drawn[..10]), ("train.jsonl", &drawn[10..])] {
-            let (read, report) = dataset::load(&out.join(name), TaskKind::Math, &Default::default()).unwrap();
-            assert_eq!(report.kept, wanted.len());
-            assert!(read.iter().map(known).eq(wanted.iter().map(known)));
-        }
-    }
-}

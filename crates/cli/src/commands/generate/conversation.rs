@@ -4,9 +4,11 @@ use super::Generator;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::dataset::Message;
 use fgrpo_eval::io::interrupt;
+use fgrpo_eval::program;
 use fgrpo_files::PROMPT;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 /// Starts the conversation over.
 const RESET: &str = "/reset";
@@ -85,7 +87,7 @@ impl Lines {
             if interrupt::requested() {
                 return Ok(None);
             }
-            if readable(io::stdin().as_raw_fd())? {
+            if program::wait(None, io::stdin().as_raw_fd(), Duration::from_millis(100))?.1 {
                 let mut buffer = [0; 1 << 14];
                 // A read of this size bypasses the buffer of standard input, which `poll` can't see.
                 let n = io::stdin().lock().read(&mut buffer)?;
@@ -94,16 +96,4 @@ impl Lines {
             }
         }
     }
-}
-
-/// Waits a tenth of a second for something to read.
-fn readable(fd: i32) -> io::Result<bool> {
-    let mut watched = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // SAFETY: the pointer is to one descriptor that outlives the call.
-    let n = unsafe { libc::poll(&mut watched, 1, 100) };
-    if n < 0 {
-        let error = io::Error::last_os_error();
-        return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
-    }
-    Ok(n > 0)
 }

@@ -207,36 +207,4 @@ mod tests {
         let loss = "algorithm.loss=grpo,{ kind = \"dapo\", clip = [0.1, 0.3] }";
         assert_eq!(names(&["eval.k=[1, 8]", loss], &[])[1], "k-1-8_loss-kind-dapo-clip-0.1-0.3");
     }
-
-    #[test]
-    fn a_key_that_has_its_value_from_two_flags_is_refused() {
-        let owned = |texts: &[&str]| texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
-        let made = |set: &[&str], grid: &[&str], alternatives: &[&str]| {
-            combinations(&owned(set), &owned(grid), &owned(alternatives)).map(drop).map_err(|e| e.to_string())
-        };
-        assert_eq!(
-            made(&["steps=2", "update.lr=1"], &["seed=1,2", "update.lr=2,3"], &[]),
-            Err("--grid update.lr=2,3: found update.lr, which --set sets too, wanted it in one place"
-                .to_owned())
-        );
-        // The name of a kind replaces its table.
-        assert!(made(&["algorithm.loss.dual_clip=0"], &["algorithm.loss=grpo,dapo"], &[]).is_err());
-        assert!(made(&[], &["algorithm.loss.clip=1,2", "algorithm.loss=grpo,dapo"], &[]).is_err());
-        assert_eq!(made(&["algorithm.loss=dapo"], &["algorithm.loss.dual_clip=0,3"], &[]), Ok(()));
-        assert_eq!(made(&["algorithm.loss=dapo"], &["algorithm.loss_x=0,3"], &[]), Ok(()));
-        // An alternative is to a value, which --set may say.
-        assert_eq!(made(&["update.lr=1"], &["seed=1,2"], &["update.lr=2"]), Ok(()));
-        assert!(made(&[], &["update.lr=1,2"], &["update.lr=3"]).is_err());
-    }
-
-    #[test]
-    fn a_grid_without_values_is_refused() {
-        let refused = |grid: &[&str]| {
-            combinations(&[], &grid.iter().map(|g| (*g).to_owned()).collect::<Vec<_>>(), &[]).is_err()
-        };
-        for bad in ["seed", "seed=", "=1", "seed=1,,2", "a,=1:2", "a,b=1:", "a,b=1", "a,b=1:2:3", "a,a=1:2"] {
-            assert!(refused(&[bad]), "{bad}");
-        }
-        assert!(refused(&["seed=1", "seed=2"]) && refused(&["a,seed=1:1", "seed=2"]));
-    }
 }

@@ -276,6 +276,15 @@ fn programs_are_found_in_every_fence_and_with_the_usual_imports() {
         "````python\ndef f(): return 1\n````",
         "```python title=\"f.py\"\ndef f(): return 1\n```",
         "```{.python .numberLines}\ndef f(): return 1\n```",
+        "```{python}\ndef f(): return 1\n```",
+        "``` Python3\ndef f(): return 1\n```",
+        "> ```py\n> def f(): return 1\n> ```\n",
+        "```py\r\ndef f(): return 1\r\n```\r\n",
+        "```python\ndef f(): return 1",
+        "Sure:\ndef f(): return 1\n```\nThis is f.",
+        "def f(): return 1\n```\nFor example:\n```\nf()\n```\n",
+        "```\n\n```\n```python\ndef f(): return 1\n```",
+        "<answer>\n```py\ndef f(): return int(0 < 2)\n```\n</answer>",
         "1. So:\n\n   ```python\n   def f():\n       return 1\n   ```",
         "So:\n    ```python\n    def f():\n        return 1\n    ```",
         "def f(): return 1\n```",
@@ -292,6 +301,8 @@ fn programs_are_found_in_every_fence_and_with_the_usual_imports() {
     let wrong = [
         "```python\ndef f(): return 1\n```\nNo:\n```python\ndef f(): return 2\n```",
         "```text\ndef f(): return 1\n```",
+        "So ```def f(): return 1``` here",
+        "```\n\n```",
         "```python\ndef g(): return 1\n```",
     ];
     all(&["code", "-"], &programs(&wrong), false);

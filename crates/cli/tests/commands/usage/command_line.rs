@@ -58,7 +58,8 @@ fn a_value_of_another_type_is_named_by_its_full_key_and_line() {
 #[test]
 fn flags_of_other_programs_get_the_tip_that_leads_on() {
     for (words, wanted) in [
-        (&["train", "a.toml", "--lr", "1e-6"][..], "--set update.lr=VALUE"),
+        (&["train", "a.toml", "--lr", "1e-6"][..], "'--set update.lr=VALUE' (or sft.lr)"),
+        (&["sft", "a.toml", "--lr", "1e-6"], "'--set sft.lr=VALUE'"),
         (&["sft", "a.toml", "--learning-rate=1e-6"], "VALUE"),
         (&["sweep", "a.toml", "--num-generations", "8"], "--set rollout.group_size=VALUE"),
         (&["train", "a.toml", "--set", "steps", "5"], "'--set steps=5'"),
@@ -69,6 +70,8 @@ fn flags_of_other_programs_get_the_tip_that_leads_on() {
         assert_eq!(code, 2, "{said}");
         assert!(said.contains("tip: ") && said.contains(wanted), "wanted {wanted:?} in: {said}");
     }
+    let (_, said, _) = run(fgrpo().args(["verify", "math", "-", "--colour"]));
+    assert!(said.contains("--colour") && !said.contains("--set"), "{said}");
 }
 
 #[test]

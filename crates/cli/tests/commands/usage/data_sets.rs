@@ -50,8 +50,30 @@ fn compressed_files_and_shards_as_hugging_face_lays_them_out_are_read() {
     file(&repository, "data/test-00000-of-00001.jsonl", &rows(6, 7));
     let several = found(&repository).unwrap_err();
     assert!(several.starts_with("2: ") && several.contains("several splits"), "{several}");
-    assert_eq!(found(&repository.join("train")), Ok(6));
+    for part in ["train", "data/train", "train-*", "data/train-*.jsonl"] {
+        assert_eq!(found(&repository.join(part)), Ok(6), "{part}");
+    }
     assert_eq!(found(&repository.join("test")), Ok(1));
+    let none = found(&repository.join("dev")).unwrap_err();
+    assert!(
+        none.contains("no such file, folder or split") && none.contains("train-00000-of-00002"),
+        "{none}"
+    );
+    std::fs::remove_file(repository.join("data/train-00000-of-00002.jsonl")).unwrap();
+    let lacks = found(&repository.join("train")).unwrap_err();
+    assert!(lacks.contains("1 of the 2 shards of train, without train-00000-of-00002"), "{lacks}");
+
+    let configurations = at("configurations");
+    file(&configurations, "README.md", "");
+    file(&configurations, "main/train-00000-of-00001.jsonl", &rows(0, 4));
+    file(&configurations, "socratic/train-00000-of-00001.jsonl", &rows(4, 6));
+    let several = found(&configurations).unwrap_err();
+    assert!(several.contains("several folders") && several.contains("socratic"), "{several}");
+    assert_eq!(found(&configurations.join("main")), Ok(4));
+    gz(&file(&at("named"), "train.jsonl.gz", ""), &rows(0, 2));
+    gz(&file(&at("named"), "test.jsonl.gz", ""), &rows(2, 3));
+    assert_eq!(found(&at("named/train")), Ok(2));
+    assert!(found(&at("nowhere/x")).unwrap_err().contains("no such file or folder"));
 
     let pointer = file(
         folder.path(),
@@ -61,6 +83,30 @@ fn compressed_files_and_shards_as_hugging_face_lays_them_out_are_read() {
     assert!(found(&pointer).unwrap_err().contains("git lfs pull"));
     std::fs::write(at("torn.jsonl.gz"), &std::fs::read(at("a.jsonl.gz")).unwrap()[..40]).unwrap();
     assert!(found(&at("torn.jsonl.gz")).unwrap_err().starts_with("2: "));
+}
+
+#[test]
+fn broken_files_are_refused_with_their_place_and_a_missing_column_with_those_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text, wanted) in [
+        ("a.jsonl", "{\"problem\": 1}\n{oops\n", "line 2"),
+        ("a.json", "[1]", "entry 1"),
+        ("a.json", "[{]", "found no JSON at byte 3"),
+        ("a.jsonl", "\n\n", "no rows"),
+        ("a.parquet", "nope", "Parquet"),
+        ("a.txt", "x", "format not recognised"),
+        ("a.csv", "problem,answer\n1\n", "CSV error"),
+        ("a.csv", "problem,answer\n\"a\n", "line 2: found a quoted field without its closing quote"),
+    ] {
+        let said = found(&file(folder.path(), name, text)).unwrap_err();
+        assert!(said.starts_with("2: ") && said.contains(wanted), "{name}: {said}");
+    }
+    assert!(found(&folder.path().join("missing.jsonl")).unwrap_err().starts_with("2: "));
+    let line = "{\"problem\": \"a\", \"result\": \"1\"}\n";
+    let said = shown(folder.path(), line, &[]).unwrap_err();
+    assert!(said.contains("found problem, result") && said.contains("final_answer"), "{said}");
+    assert_eq!(shown(folder.path(), line, &["--columns", "answer=result"]).unwrap().len(), 1);
+    assert!(shown(folder.path(), line, &["--columns", "answer=reslt"]).is_err());
 }
 
 #[test]

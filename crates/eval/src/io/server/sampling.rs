@@ -25,7 +25,7 @@ named! {
 }
 
 /// Sampling settings.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct RequestSampling {
     /// Sampling temperature.
     pub temperature: f64,
@@ -74,13 +74,10 @@ impl RequestSampling {
 
     /// The settings as a record, for a sampler without its own defaults.
     pub fn own_fields(&self) -> Map<String, Value> {
-        let mut fields = Map::new();
-        fields.insert("temperature".to_owned(), json!(self.temperature));
-        fields.insert("top_p".to_owned(), json!(self.top_p));
-        fields.insert("top_k".to_owned(), json!(self.top_k));
-        fields.insert("min_p".to_owned(), json!(self.min_p));
-        fields.insert("max_tokens".to_owned(), json!(self.max_tokens));
-        fields
+        match json!(self) {
+            Value::Object(fields) => fields,
+            other => unreachable!("a struct is an object, not {other}"),
+        }
     }
 
     /// The fields of a request. Without an `api`, includes the fields of vLLM, SGLang and llama.cpp together; each

@@ -80,10 +80,7 @@ impl Argument {
                 bytes[..4].copy_from_slice(&value.to_ne_bytes());
                 (bytes, 4)
             }
-            Argument::F32(value) => {
-                bytes[..4].copy_from_slice(&value.to_ne_bytes());
-                (bytes, 4)
-            }
+            Argument::F32(value) => Argument::U32(value.to_bits()).bytes(),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::fields::{Fields, Refusal, check};
 use crate::ledger::Rejection;
 use crate::metrics::Count;
 use crate::request::{Sample, Stop, check_sampling};
-use crate::server::{Handled, Server, error, read_body, reply};
+use crate::server::{Handled, Server, Shared, error, read_body, reply};
 use crate::storage::{self, Kind};
 use crate::wire::{SampleResponse, StopReason};
 use axum::Router;
@@ -23,10 +23,6 @@ use fgrpo_train::language::stop::StopTexts;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
-
-type Shared = Arc<Server>;
 
 /// Default maximum length of an answer in tokens.
 const COMPLETION_TOKENS: usize = 16;
@@ -377,7 +373,7 @@ fn of_rejection(rejection: Rejection) -> Response {
 
 /// The fields that every answer has.
 fn head(server: &Server, ask: &Ask, chat: bool, object: &str) -> Map<String, Value> {
-    let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let created = storage::now();
     let prefix = if chat { "chatcmpl" } else { "cmpl" };
     let id = format!("{prefix}-{}-{}", created, server.metrics.get(Count::Requests));
     let Value::Object(head) = json!({"id": id, "object": object, "created": created, "model": ask.model})

@@ -37,6 +37,9 @@ pub(crate) struct Server {
     pub(crate) reading: Semaphore,
 }
 
+/// What handlers get.
+pub(crate) type Shared = Arc<Server>;
+
 /// A handler's result; `Err` is the answer to a refused request.
 pub(crate) type Handled = Result<Response, Response>;
 

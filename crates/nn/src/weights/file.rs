@@ -1,6 +1,7 @@
 //! One safetensors file, memory-mapped.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
@@ -93,30 +94,12 @@ impl TensorFile {
     /// If `out` is not as long as the tensor.
     pub fn read_into(&self, name: &str, out: &mut [f32]) -> Result<(), Error> {
         let (bytes, dtype) = self.raw(name)?;
+        let (from, to) = self.info(name)?.data_offsets;
         let values = bytes.len() / dtype.size();
         assert_eq!(out.len(), values, "{name} has {values} values");
         let decoded = dtype.decode(bytes, out);
-        self.release(name)?;
+        release(&self.map, self.start + from..self.start + to);
         decoded.map_err(|at| self.refuse(name, format!("{} at index {at}", out[at]), "finite values".into()))
-    }
-
-    /// Releases the mapped pages of a tensor until they are read again, because they count as this process's memory.
-    fn release(&self, name: &str) -> Result<(), Error> {
-        let (from, to) = self.info(name)?.data_offsets;
-        #[cfg(unix)]
-        if from < to {
-            // SAFETY: the map is of a file and never written to, so that a page that is dropped is read again as it was.
-            let dropped = unsafe {
-                self.map.unchecked_advise_range(
-                    memmap2::UncheckedAdvice::DontNeed,
-                    self.start + from,
-                    to - from,
-                )
-            };
-            // A system that doesn't take the advice holds the pages a while longer.
-            drop(dropped);
-        }
-        Ok(())
     }
 
     /// A tensor as stored: little-endian bytes and their type.
@@ -128,17 +111,18 @@ impl TensorFile {
             safetensors::Dtype::F16 => Dtype::F16,
             other => return Err(self.refuse(name, format!("type {other}"), "F32, BF16 or F16".into())),
         };
-        let (from, to) = info.data_offsets;
-        Ok((&self.map[self.start + from..self.start + to], dtype))
+        Ok((self.data(info), dtype))
+    }
+
+    fn data(&self, info: &TensorInfo) -> &[u8] {
+        &self.map[self.start + info.data_offsets.0..self.start + info.data_offsets.1]
     }
 
     /// The bytes of a tensor of unsigned 8-bit integers.
     pub(super) fn bytes(&self, name: &str) -> Result<&[u8], Error> {
         let info = self.info(name)?;
         match info.dtype {
-            safetensors::Dtype::U8 => {
-                Ok(&self.map[self.start + info.data_offsets.0..self.start + info.data_offsets.1])
-            }
+            safetensors::Dtype::U8 => Ok(self.data(info)),
             other => Err(self.refuse(name, format!("type {other}"), "U8".into())),
         }
     }
@@ -146,7 +130,7 @@ impl TensorFile {
     /// A tensor of integers as `i64`, unsigned ones of 8 or 32 bits or signed ones of 64, such as codes or token ids of golden files.
     pub fn integers(&self, name: &str) -> Result<Vec<i64>, Error> {
         let info = self.info(name)?;
-        let bytes = &self.map[self.start + info.data_offsets.0..self.start + info.data_offsets.1];
+        let bytes = self.data(info);
         match info.dtype {
             safetensors::Dtype::U8 => Ok(bytes.iter().map(|&b| i64::from(b)).collect()),
             safetensors::Dtype::I64 => {
@@ -175,6 +159,18 @@ impl TensorFile {
 
     fn refuse(&self, tensor: &str, found: String, wanted: String) -> Error {
         Error::tensor(self.path.clone(), tensor, found, wanted)
+    }
+}
+
+/// Releases mapped pages until they are read again, because they count as this process's memory.
+pub(super) fn release(map: &Mmap, bytes: Range<usize>) {
+    #[cfg(unix)]
+    if !bytes.is_empty() {
+        let advice = memmap2::UncheckedAdvice::DontNeed;
+        // SAFETY: the map is of a file and never written to, so that a page that is dropped is read again as it was.
+        let dropped = unsafe { map.unchecked_advise_range(advice, bytes.start, bytes.len()) };
+        // A system that doesn't take the advice holds the pages a while longer.
+        drop(dropped);
     }
 }
 

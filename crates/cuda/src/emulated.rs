@@ -181,7 +181,11 @@ impl Emulated {
                     let launch = matches!(work, Work::Node(Node::Launch(_)));
                     let lost = launch && pending.lost_after.is_some_and(|most| pending.launched >= most);
                     pending.launched += u64::from(launch);
-                    let done = if lost { Err(lost_gpu()) } else { self.perform(work) };
+                    let planted = || Error::Failed {
+                        call: "running a kernel".to_owned(),
+                        why: "the GPU was lost, as planted".to_owned(),
+                    };
+                    let done = if lost { Err(planted()) } else { self.perform(work) };
                     pending.failure = done.err();
                 }
             }
@@ -277,11 +281,6 @@ impl Emulated {
         let why = unsafe { CStr::from_ptr(failed) }.to_string_lossy().into_owned();
         Err(Error::Failed { call: (*kernel).to_owned(), why })
     }
-}
-
-/// The planted failure.
-fn lost_gpu() -> Error {
-    Error::Failed { call: "running a kernel".to_owned(), why: "the GPU was lost, as planted".to_owned() }
 }
 
 fn entries() -> impl Iterator<Item = &'static Entry> {
@@ -402,7 +401,7 @@ impl Driver for Emulated {
         // SAFETY: it returns fresh memory or null.
         let at = unsafe { fgrpo_emulator_allocate(bytes) };
         if at.is_null() {
-            return Err(Error::OutOfHostMemory { wanted: bytes, why: "the emulator has none".to_owned() });
+            return Err(Error::host_memory(bytes, "the emulator has none".to_owned()));
         }
         Ok(Address(at as u64))
     }

@@ -451,7 +451,7 @@ impl Driver for Gpu {
         // SAFETY: the context is current on this thread.
         match unsafe { result::malloc_host(bytes.max(1), 0) } {
             Ok(at) => Ok(Address(at as u64)),
-            Err(e) => Err(Error::OutOfHostMemory { wanted: bytes, why: words(e) }),
+            Err(e) => Err(Error::host_memory(bytes, words(e))),
         }
     }
 

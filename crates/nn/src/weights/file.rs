@@ -31,13 +31,13 @@ impl TensorFile {
         let file = input::open(path).map_err(Error::io("open", path))?;
         let length = file.metadata().map_err(Error::io("open", path))?.len();
         if length < 8 {
-            return Err(broken(path, format!("{length} bytes"), "a safetensors file; copy it again"));
+            return Err(Error::file(path, format!("{length} bytes"), "a safetensors file; copy it again"));
         }
         // SAFETY: the file is opened for reading. Another process that shortens it while it is mapped can crash this one
         // (as any mapped reader); checkpoints are written under a temporary name and renamed, so ours never are.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
         if map.starts_with(b"version https://git-lfs") {
-            return Err(broken(path, "a Git LFS pointer".into(), "the file itself; run git lfs pull"));
+            return Err(Error::file(path, "a Git LFS pointer", "the file itself; run git lfs pull"));
         }
         let (header, metadata) =
             SafeTensors::read_metadata(&map).map_err(|error| header_error(path, &map, error))?;
@@ -174,10 +174,6 @@ pub(super) fn release(map: &Mmap, bytes: Range<usize>) {
     }
 }
 
-fn broken(path: &Path, found: String, wanted: &str) -> Error {
-    Error::file(path, found, wanted)
-}
-
 /// Explains a damaged header to the user.
 fn header_error(path: &Path, bytes: &[u8], error: SafeTensorError) -> Error {
     let header = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
@@ -191,14 +187,14 @@ fn header_error(path: &Path, bytes: &[u8], error: SafeTensorError) -> Error {
                 Some(n) => format!("{n} bytes as its header says"),
                 None => "the length its header says".into(),
             };
-            broken(path, format!("{} bytes", bytes.len()), &wanted)
+            Error::file(path, format!("{} bytes", bytes.len()), wanted)
         }
-        SafeTensorError::HeaderTooLarge | SafeTensorError::InvalidHeaderLength => broken(
+        SafeTensorError::HeaderTooLarge | SafeTensorError::InvalidHeaderLength => Error::file(
             path,
             format!("{} bytes that announce a header of {header}", bytes.len()),
             "a safetensors file; it is truncated or of another kind",
         ),
-        other => broken(path, format!("a broken header ({other})"), "a safetensors file; copy it again"),
+        other => Error::file(path, format!("a broken header ({other})"), "a safetensors file; copy it again"),
     }
 }
 

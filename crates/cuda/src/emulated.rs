@@ -38,26 +38,13 @@ unsafe extern "C" {
 }
 
 /// An entry of the queue.
-#[derive(Clone)]
 enum Work {
     Write {
         to: Address,
         bytes: Vec<u8>,
     },
-    Copy {
-        from: Address,
-        to: Address,
-        bytes: usize,
-    },
-    Zero {
-        at: Address,
-        bytes: usize,
-    },
-    Launch {
-        kernel: &'static Entry,
-        shape: Shape,
-        arguments: Vec<Argument>,
-    },
+    /// Checked, and without products.
+    Node(Node),
     Free {
         at: Address,
         bytes: usize,
@@ -105,7 +92,7 @@ struct Pending {
     /// The launches after which the device is lost.
     lost_after: Option<u64>,
     /// By number.
-    graphs: HashMap<u64, Vec<Work>>,
+    graphs: HashMap<u64, Vec<Node>>,
     captured: u64,
 }
 
@@ -123,21 +110,19 @@ impl Pending {
     }
 }
 
-impl Work {
-    /// The addresses of a graph's work.
-    fn addresses(&self) -> Vec<Address> {
-        match self {
-            Work::Launch { arguments, .. } => {
-                let address = |argument: &Argument| match argument {
-                    Argument::Address(at) => Some(*at),
-                    _ => None,
-                };
-                arguments.iter().filter_map(address).collect()
-            }
-            Work::Copy { from, to, .. } => vec![*from, *to],
-            Work::Zero { at, .. } => vec![*at],
-            Work::Write { .. } | Work::Free { .. } | Work::Wait { .. } => Vec::new(),
+/// The addresses of a graph's node.
+fn addresses(node: &Node) -> Vec<Address> {
+    match node {
+        Node::Launch(Launch { arguments, .. }) => {
+            let address = |argument: &Argument| match argument {
+                Argument::Address(at) => Some(*at),
+                _ => None,
+            };
+            arguments.iter().filter_map(address).collect()
         }
+        Node::Copy { from, to, .. } => vec![*from, *to],
+        Node::Zero { at, .. } => vec![*at],
+        Node::Product(_) => unreachable!("a launch in its place"),
     }
 }
 
@@ -172,8 +157,8 @@ impl Emulated {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn queue(&self, work: Work) {
-        self.work().submit(Queue::Compute, work);
+    fn queue(&self, node: Node) {
+        self.work().submit(Queue::Compute, Work::Node(node));
     }
 
     /// Whether an address is in this device's memory, or null.
@@ -193,10 +178,14 @@ impl Emulated {
                 Work::Free { at, bytes } => unsafe { fgrpo_emulator_free(at.0 as *mut c_void, bytes) },
                 _ if pending.failure.is_some() => {}
                 work => {
-                    let launch = matches!(work, Work::Launch { .. });
+                    let launch = matches!(work, Work::Node(Node::Launch(_)));
                     let lost = launch && pending.lost_after.is_some_and(|most| pending.launched >= most);
                     pending.launched += u64::from(launch);
-                    let done = if lost { Err(lost_gpu()) } else { self.perform(work) };
+                    let planted = || Error::Failed {
+                        call: "running a kernel".to_owned(),
+                        why: "the GPU was lost, as planted".to_owned(),
+                    };
+                    let done = if lost { Err(planted()) } else { self.perform(work) };
                     pending.failure = done.err();
                 }
             }
@@ -210,18 +199,20 @@ impl Emulated {
                 // SAFETY: as in `read`.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.0 as *mut u8, bytes.len()) };
             }
-            Work::Copy { from, to, bytes } => {
+            Work::Node(Node::Copy { from, to, bytes }) => {
                 let apart = from.0 + bytes as u64 <= to.0 || to.0 + bytes as u64 <= from.0;
                 assert!(apart, "a copy of {bytes} bytes from {from:?} to {to:?} overlaps");
                 // SAFETY: both places hold that many bytes, and they are apart.
                 unsafe { std::ptr::copy_nonoverlapping(from.0 as *const u8, to.0 as *mut u8, bytes) };
             }
-            Work::Zero { at, bytes } => {
+            Work::Node(Node::Zero { at, bytes }) => {
                 // SAFETY: the place holds that many bytes.
                 unsafe { std::ptr::write_bytes(at.0 as *mut u8, 0, bytes) };
             }
-            Work::Launch { kernel, shape, arguments } => return self.run(kernel, &shape, &arguments),
-            Work::Free { .. } | Work::Wait { .. } => unreachable!("done by `advance`"),
+            Work::Node(Node::Launch(launch)) => return self.run(&launch),
+            Work::Node(Node::Product(_)) | Work::Free { .. } | Work::Wait { .. } => {
+                unreachable!("launched, or done by `advance`")
+            }
         }
         Ok(())
     }
@@ -236,12 +227,20 @@ impl Emulated {
         entries().map(name_of).collect()
     }
 
-    /// A launch that has been checked.
-    fn launch_work(&self, kernel: &str, shape: Shape, arguments: &[Argument]) -> Result<Work, Error> {
+    /// Work that has been checked; a product becomes a launch.
+    fn checked(&self, node: Node) -> Result<Node, Error> {
+        let launch = match node {
+            Node::Product(product) => {
+                product.check()?;
+                product.launch()
+            }
+            Node::Launch(launch) => launch,
+            Node::Copy { .. } | Node::Zero { .. } => return Ok(node),
+        };
+        let Launch { kernel, shape, arguments } = &launch;
         shape.check(kernel, &self.limits())?;
-        let wrong = |why: String| Error::Launch { kernel: kernel.to_owned(), why };
-        let entry =
-            entries().find(|e| name_of(e) == kernel).ok_or_else(|| wrong("no such kernel".to_owned()))?;
+        let wrong = |why: String| Error::Launch { kernel: (*kernel).to_owned(), why };
+        let entry = entry(kernel).ok_or_else(|| wrong("no such kernel".to_owned()))?;
         // SAFETY: `sizes` has `count` elements.
         let sizes = unsafe { std::slice::from_raw_parts(entry.sizes, entry.count) };
         let given: Vec<usize> = arguments.iter().map(|a| a.bytes().1).collect();
@@ -253,25 +252,20 @@ impl Emulated {
                 return Err(wrong(format!("argument {index} is not in this device's memory")));
             }
         }
-        Ok(Work::Launch { kernel: entry, shape, arguments: arguments.to_vec() })
+        Ok(Node::Launch(launch))
     }
 
-    fn product_work(&self, product: &Product) -> Result<Work, Error> {
-        product.check()?;
-        let Launch { kernel, shape, arguments } = product.launch();
-        self.launch_work(kernel, shape, &arguments)
-    }
-
-    fn run(&self, kernel: &Entry, shape: &Shape, arguments: &[Argument]) -> Result<(), Error> {
+    fn run(&self, Launch { kernel, shape, arguments }: &Launch) -> Result<(), Error> {
+        let entry = entry(kernel).expect("a kernel that was checked");
         let mut values: Vec<[u8; 8]> = arguments.iter().map(|a| a.bytes().0).collect();
         let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|v| v.as_mut_ptr().cast()).collect();
-        let call = kernel.call.expect("the table's entries have one");
+        let call = entry.call.expect("the table's entries have one");
         let threads = [shape.threads, 1, 1];
-        // SAFETY: the argument list has the kernel's number and sizes of arguments (checked by `launch`); what the pointers in it reach is
+        // SAFETY: the argument list has the kernel's number and sizes of arguments (checked before); what the pointers in it reach is
         // fenced, so that a wrong access ends the process with a message.
         let failed = unsafe {
             fgrpo_emulator_launch(
-                kernel.name,
+                entry.name,
                 call,
                 pointers.as_mut_ptr(),
                 shape.grid.as_ptr(),
@@ -285,13 +279,8 @@ impl Emulated {
         }
         // SAFETY: the emulator returns a C string that lives until the next launch of this thread.
         let why = unsafe { CStr::from_ptr(failed) }.to_string_lossy().into_owned();
-        Err(Error::Failed { call: name_of(kernel).to_owned(), why })
+        Err(Error::Failed { call: (*kernel).to_owned(), why })
     }
-}
-
-/// The planted failure.
-fn lost_gpu() -> Error {
-    Error::Failed { call: "running a kernel".to_owned(), why: "the GPU was lost, as planted".to_owned() }
 }
 
 fn entries() -> impl Iterator<Item = &'static Entry> {
@@ -303,6 +292,11 @@ fn entries() -> impl Iterator<Item = &'static Entry> {
             unsafe { &*first.add(i) }
         })
         .take_while(|entry| !entry.name.is_null())
+}
+
+/// The entry of a kernel.
+fn entry(kernel: &str) -> Option<&'static Entry> {
+    entries().find(|entry| name_of(entry) == kernel)
 }
 
 fn name_of(entry: &Entry) -> &'static str {
@@ -339,11 +333,11 @@ impl Driver for Emulated {
     fn free(&self, at: Address, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
         self.owned().remove(&at.0);
-        self.queue(Work::Free { at, bytes });
+        self.work().submit(Queue::Compute, Work::Free { at, bytes });
     }
 
     fn write(&self, to: Address, from: &[u8]) -> Result<(), Error> {
-        self.queue(Work::Write { to, bytes: from.to_vec() });
+        self.work().submit(Queue::Compute, Work::Write { to, bytes: from.to_vec() });
         Ok(())
     }
 
@@ -355,33 +349,28 @@ impl Driver for Emulated {
     }
 
     fn copy(&self, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
-        self.queue(Work::Copy { from, to, bytes });
+        self.queue(Node::Copy { from, to, bytes });
         Ok(())
     }
 
     fn zero(&self, at: Address, bytes: usize) -> Result<(), Error> {
-        self.queue(Work::Zero { at, bytes });
+        self.queue(Node::Zero { at, bytes });
         Ok(())
     }
 
     fn product(&self, product: &Product) -> Result<(), Error> {
-        self.queue(self.product_work(product)?);
+        self.queue(self.checked(Node::Product(*product))?);
         Ok(())
     }
 
     fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error> {
-        self.queue(self.launch_work(kernel, shape, arguments)?);
+        self.queue(self.checked(Node::Launch(Launch { kernel, shape, arguments: arguments.to_vec() }))?);
         Ok(())
     }
 
     fn capture(&self, nodes: &[Node]) -> Result<u64, Error> {
-        let work = |node: &Node| match node {
-            Node::Launch(Launch { kernel, shape, arguments }) => self.launch_work(kernel, *shape, arguments),
-            Node::Product(product) => self.product_work(product),
-            &Node::Copy { from, to, bytes } => Ok(Work::Copy { from, to, bytes }),
-            &Node::Zero { at, bytes } => Ok(Work::Zero { at, bytes }),
-        };
-        let work = nodes.iter().map(work).collect::<Result<Vec<Work>, Error>>()?;
+        let work =
+            nodes.iter().map(|node| self.checked(node.clone())).collect::<Result<Vec<Node>, Error>>()?;
         let mut pending = self.work();
         pending.captured += 1;
         let number = pending.captured;
@@ -396,11 +385,11 @@ impl Driver for Emulated {
             return refused(format!("there is no graph {graph}"));
         };
         for (index, node) in work.iter().enumerate() {
-            if let Some(at) = node.addresses().into_iter().find(|&at| !self.owns(at)) {
+            if let Some(at) = addresses(node).into_iter().find(|&at| !self.owns(at)) {
                 return refused(format!("the memory at {:#x} of its node {index} was freed", at.0));
             }
         }
-        work.into_iter().for_each(|work| pending.submit(Queue::Compute, work));
+        work.into_iter().for_each(|node| pending.submit(Queue::Compute, Work::Node(node)));
         Ok(())
     }
 
@@ -412,7 +401,7 @@ impl Driver for Emulated {
         // SAFETY: it returns fresh memory or null.
         let at = unsafe { fgrpo_emulator_allocate(bytes) };
         if at.is_null() {
-            return Err(Error::OutOfHostMemory { wanted: bytes, why: "the emulator has none".to_owned() });
+            return Err(Error::host_memory(bytes, "the emulator has none".to_owned()));
         }
         Ok(Address(at as u64))
     }
@@ -423,7 +412,7 @@ impl Driver for Emulated {
     }
 
     fn transfer(&self, queue: Queue, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
-        self.work().submit(queue, Work::Copy { from, to, bytes });
+        self.work().submit(queue, Work::Node(Node::Copy { from, to, bytes }));
         Ok(())
     }
 

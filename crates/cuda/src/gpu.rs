@@ -43,15 +43,14 @@ pub struct Found {
 /// Fails with [`Error::Unavailable`]: no driver is installed, it is too old (with the version found and the one required), or it doesn't start.
 pub fn probe() -> Result<Vec<Found>, Error> {
     start()?;
-    let count = result::device::get_count().map_err(|e| failed("counting devices", e))?;
+    let count = result::device::get_count().during("counting devices")?;
     (0..count)
         .map(|ordinal| {
-            let device = result::device::get(ordinal).map_err(|e| failed("opening a device", e))?;
+            let device = result::device::get(ordinal).during("opening a device")?;
             let capability = capability(device)?;
             // SAFETY: the device was just opened.
-            let memory = unsafe { result::device::total_mem(device) }
-                .map_err(|e| failed("asking for its memory", e))?;
-            let name = result::device::get_name(device).map_err(|e| failed("asking for its name", e))?;
+            let memory = unsafe { result::device::total_mem(device) }.during("asking for its memory")?;
+            let name = result::device::get_name(device).during("asking for its name")?;
             let unusable = (capability < WANTED_CAPABILITY).then(|| {
                 format!(
                     "compute capability {}.{}, wanted at least {}.{}",
@@ -101,7 +100,7 @@ fn start() -> Result<(), Error> {
     // SAFETY: writes one number.
     unsafe { sys::cuDriverGetVersion(&raw mut version) }
         .result()
-        .map_err(|e| failed("asking for the driver's version", e))?;
+        .during("asking for the driver's version")?;
     if version < WANTED_DRIVER {
         let text = |v: i32| format!("{}.{}", v / 1000, v % 1000 / 10);
         return Err(Error::Unavailable(format!(
@@ -117,8 +116,7 @@ fn capability(device: sys::CUdevice) -> Result<(i32, i32), Error> {
     use sys::CUdevice_attribute_enum as Attribute;
     let ask = |what| {
         // SAFETY: the device was opened.
-        unsafe { result::device::get_attribute(device, what) }
-            .map_err(|e| failed("asking for its capability", e))
+        unsafe { result::device::get_attribute(device, what) }.during("asking for its capability")
     };
     Ok((
         ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
@@ -163,6 +161,17 @@ fn words(error: result::DriverError) -> String {
     match error.error_string() {
         Ok(text) => text.to_string_lossy().into_owned(),
         Err(_) => format!("{error:?}"),
+    }
+}
+
+/// What was being done when the driver refused a call.
+trait During<T> {
+    fn during(self, call: &str) -> Result<T, Error>;
+}
+
+impl<T> During<T> for Result<T, result::DriverError> {
+    fn during(self, call: &str) -> Result<T, Error> {
+        self.map_err(|error| failed(call, error))
     }
 }
 
@@ -214,15 +223,15 @@ impl Gpu {
     /// Fails as [`probe`], or if the GPU doesn't exist or can't be used.
     pub fn open(ordinal: usize, ptx: Option<&str>) -> Result<Self, Error> {
         let gpu = find(ordinal)?;
-        let device = result::device::get(ordinal as i32).map_err(|e| failed("opening a device", e))?;
+        let device = result::device::get(ordinal as i32).during("opening a device")?;
         let ptx = CString::new(ptx.unwrap_or(PTX))
             .map_err(|_| Error::Unavailable("the kernels hold a zero byte".to_owned()))?;
         let shared = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
         // SAFETY: the calls follow the driver's order: context, current, streams, module; each result is checked before the next.
         unsafe {
-            let shared = result::device::get_attribute(device, shared)
-                .map_err(|e| failed("asking for its shared memory", e))?;
-            let context = result::primary_ctx::retain(device).map_err(|e| failed("making a context", e))?;
+            let shared =
+                result::device::get_attribute(device, shared).during("asking for its shared memory")?;
+            let context = result::primary_ctx::retain(device).during("making a context")?;
             // From here on, what has been made so far is freed on an error.
             let mut made = Self {
                 device,
@@ -241,7 +250,7 @@ impl Gpu {
             made.enter()?;
             for stream in &mut made.streams {
                 *stream = result::stream::create(result::stream::StreamKind::NonBlocking)
-                    .map_err(|e| failed("making a stream", e))?;
+                    .during("making a stream")?;
             }
             let clock = Instant::now();
             made.module = load(&ptx)?;
@@ -262,15 +271,14 @@ impl Gpu {
             return Ok(());
         }
         // SAFETY: the stream is this GPU's.
-        unsafe { result::stream::synchronize(self.compute()) }.map_err(|e| failed(what, e))
+        unsafe { result::stream::synchronize(self.compute()) }.during(what)
     }
 
     /// Makes the context current on this thread.
     fn enter(&self) -> Result<(), Error> {
         if CURRENT.get() != self.context {
             // SAFETY: the context is retained until `self` is dropped.
-            unsafe { result::ctx::set_current(self.context) }
-                .map_err(|e| failed("making the context current", e))?;
+            unsafe { result::ctx::set_current(self.context) }.during("making the context current")?;
             CURRENT.set(self.context);
         }
         Ok(())
@@ -300,7 +308,7 @@ impl Gpu {
                 sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                 self.limits.shared as i32,
             )
-            .map_err(|e| failed("allowing shared memory", e))?;
+            .during("allowing shared memory")?;
             function
         };
         functions.insert(kernel, function);
@@ -315,7 +323,7 @@ impl Driver for Gpu {
 
     fn memory(&self) -> Result<DeviceMemory, Error> {
         self.enter()?;
-        let (free, total) = result::mem_get_info().map_err(|e| failed("asking for free memory", e))?;
+        let (free, total) = result::mem_get_info().during("asking for free memory")?;
         Ok(DeviceMemory { free, total, allocated: self.allocated.load(Ordering::Relaxed) })
     }
 
@@ -338,15 +346,13 @@ impl Driver for Gpu {
     fn write(&self, to: Address, from: &[u8]) -> Result<(), Error> {
         self.enter()?;
         // SAFETY: the caller's memory holds that many bytes. Pageable memory is copied out before the call returns.
-        unsafe { result::memcpy_htod_async(to.0, from, self.compute()) }
-            .map_err(|e| failed("copying to the device", e))
+        unsafe { result::memcpy_htod_async(to.0, from, self.compute()) }.during("copying to the device")
     }
 
     fn read(&self, from: Address, to: &mut [u8]) -> Result<(), Error> {
         self.enter()?;
         // SAFETY: as in `write`; the stream is waited for before `to` is looked at.
-        unsafe { result::memcpy_dtoh_async(to, from.0, self.compute()) }
-            .map_err(|e| failed("copying from the device", e))?;
+        unsafe { result::memcpy_dtoh_async(to, from.0, self.compute()) }.during("copying from the device")?;
         self.synchronize()
     }
 
@@ -354,14 +360,13 @@ impl Driver for Gpu {
         self.enter()?;
         // SAFETY: the caller's places hold that many bytes and are apart.
         unsafe { result::memcpy_dtod_async(to.0, from.0, bytes, self.compute()) }
-            .map_err(|e| failed("copying within the device", e))
+            .during("copying within the device")
     }
 
     fn zero(&self, at: Address, bytes: usize) -> Result<(), Error> {
         self.enter()?;
         // SAFETY: the caller's place holds that many bytes.
-        unsafe { result::memset_d8_async(at.0, 0, bytes, self.compute()) }
-            .map_err(|e| failed("setting memory to 0", e))
+        unsafe { result::memset_d8_async(at.0, 0, bytes, self.compute()) }.during("setting memory to 0")
     }
 
     fn product(&self, product: &Product) -> Result<(), Error> {
@@ -397,7 +402,7 @@ impl Driver for Gpu {
                 &mut pointers,
             )
         }
-        .map_err(|e| failed(kernel, e))?;
+        .during(kernel)?;
         self.launched(kernel)
     }
 
@@ -405,8 +410,7 @@ impl Driver for Gpu {
         self.enter()?;
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is this GPU's.
-        unsafe { result::stream::begin_capture(self.compute(), mode) }
-            .map_err(|e| failed("starting a capture", e))?;
+        unsafe { result::stream::begin_capture(self.compute(), mode) }.during("starting a capture")?;
         self.capturing.store(true, Ordering::Relaxed);
         let submitted = nodes.iter().try_for_each(|node| node.submit(self));
         self.capturing.store(false, Ordering::Relaxed);
@@ -417,9 +421,9 @@ impl Driver for Gpu {
         unsafe {
             // The first error is the cause.
             let made = submitted.and_then(|()| {
-                let graph = graph.map_err(|e| failed("ending a capture", e))?;
+                let graph = graph.during("ending a capture")?;
                 result::graph::instantiate(graph, sys::CUgraphInstantiate_flags_enum(0))
-                    .map_err(|e| failed("instantiating a graph", e))
+                    .during("instantiating a graph")
             });
             if let Ok(graph) = graph {
                 let _ = result::graph::destroy(graph);
@@ -432,7 +436,7 @@ impl Driver for Gpu {
         self.enter()?;
         // SAFETY: `capture` gave this number, and it isn't freed.
         unsafe { result::graph::launch(graph as sys::CUgraphExec, self.compute()) }
-            .map_err(|e| failed("launching a graph", e))
+            .during("launching a graph")
     }
 
     fn free_graph(&self, graph: u64) {
@@ -447,7 +451,7 @@ impl Driver for Gpu {
         // SAFETY: the context is current on this thread.
         match unsafe { result::malloc_host(bytes.max(1), 0) } {
             Ok(at) => Ok(Address(at as u64)),
-            Err(e) => Err(Error::OutOfHostMemory { wanted: bytes, why: words(e) }),
+            Err(e) => Err(Error::host_memory(bytes, words(e))),
         }
     }
 
@@ -463,7 +467,7 @@ impl Driver for Gpu {
         // SAFETY: the caller's places hold that many bytes; addresses of host and device are of one space.
         unsafe { sys::cuMemcpyAsync(to.0, from.0, bytes, self.stream(queue)) }
             .result()
-            .map_err(|e| failed("copying between host and device", e))
+            .during("copying between host and device")
     }
 
     fn record(&self, queue: Queue, event: usize) -> Result<(), Error> {
@@ -473,11 +477,11 @@ impl Driver for Gpu {
             Entry::Occupied(made) => *made.get(),
             Entry::Vacant(place) => {
                 let kind = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
-                *place.insert(result::event::create(kind).map_err(|e| failed("making an event", e))?)
+                *place.insert(result::event::create(kind).during("making an event")?)
             }
         };
         // SAFETY: event and stream are this GPU's.
-        unsafe { result::event::record(event, self.stream(queue)) }.map_err(|e| failed("marking a stream", e))
+        unsafe { result::event::record(event, self.stream(queue)) }.during("marking a stream")
     }
 
     fn wait(&self, queue: Queue, event: usize) -> Result<(), Error> {
@@ -486,8 +490,7 @@ impl Driver for Gpu {
         let Some(&event) = events.get(&event) else { return Ok(()) };
         let how = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: event and stream are this GPU's.
-        unsafe { result::stream::wait_event(self.stream(queue), event, how) }
-            .map_err(|e| failed("making a stream wait", e))
+        unsafe { result::stream::wait_event(self.stream(queue), event, how) }.during("making a stream wait")
     }
 
     fn wait_here(&self, event: usize) -> Result<(), Error> {
@@ -496,15 +499,14 @@ impl Driver for Gpu {
         let Some(event) = events.get(&event).copied() else { return Ok(()) };
         drop(events);
         // SAFETY: an event of this GPU, which lives as long as `self`.
-        unsafe { result::event::synchronize(event) }.map_err(|e| failed("waiting for the device", e))
+        unsafe { result::event::synchronize(event) }.during("waiting for the device")
     }
 
     fn synchronize(&self) -> Result<(), Error> {
         self.enter()?;
         for queue in Queue::ALL {
             // SAFETY: the stream is this GPU's.
-            unsafe { result::stream::synchronize(self.stream(queue)) }
-                .map_err(|e| failed("waiting for the device", e))?;
+            unsafe { result::stream::synchronize(self.stream(queue)) }.during("waiting for the device")?;
         }
         Ok(())
     }

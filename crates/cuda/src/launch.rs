@@ -24,14 +24,6 @@ pub enum Error {
         /// Total bytes of the device.
         total: usize,
     },
-    /// The host has too little memory that the device can copy from.
-    #[error("CUDA: out of host memory: {wanted} bytes wanted that the device can copy from: {why}")]
-    OutOfHostMemory {
-        /// Bytes requested.
-        wanted: usize,
-        /// The message of the driver.
-        why: String,
-    },
     /// A launch that no device can run.
     #[error("CUDA: launch of {kernel}: {why}")]
     Launch {
@@ -40,6 +32,14 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+}
+
+impl Error {
+    /// The host has too little memory that the device can copy from.
+    pub(crate) fn host_memory(wanted: usize, why: String) -> Self {
+        let call = format!("out of host memory: {wanted} bytes wanted that the device can copy from");
+        Error::Failed { call, why }
+    }
 }
 
 /// An address in a device's memory, or in page-locked memory of the host.
@@ -80,10 +80,7 @@ impl Argument {
                 bytes[..4].copy_from_slice(&value.to_ne_bytes());
                 (bytes, 4)
             }
-            Argument::F32(value) => {
-                bytes[..4].copy_from_slice(&value.to_ne_bytes());
-                (bytes, 4)
-            }
+            Argument::F32(value) => Argument::U32(value.to_bits()).bytes(),
         }
     }
 }

@@ -10,17 +10,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// Numbers in a device's memory, which is freed on drop.
+#[derive(Debug)]
 pub struct Memory<T: Copy> {
     driver: Arc<dyn Driver>,
     at: Address,
     len: usize,
     numbers: PhantomData<T>,
-}
-
-impl<T: Copy> std::fmt::Debug for Memory<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Memory").field("at", &self.at).field("len", &self.len).finish()
-    }
 }
 
 impl<T: Copy> Memory<T> {
@@ -117,17 +112,12 @@ fn bytes_of<T: Copy>(values: &[T]) -> &[u8] {
 }
 
 /// Numbers in page-locked memory of the host, which the device copies from and to while it computes. Freed on drop.
+#[derive(Debug)]
 pub struct Pinned<T: Copy> {
     driver: Arc<dyn Driver>,
     at: Address,
     len: usize,
     numbers: PhantomData<T>,
-}
-
-impl<T: Copy> std::fmt::Debug for Pinned<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pinned").field("at", &self.at).field("len", &self.len).finish()
-    }
 }
 
 impl<T: Copy + Default> Pinned<T> {

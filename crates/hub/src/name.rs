@@ -65,14 +65,7 @@ impl Name {
         if let Some(name) = Self::of_snapshot(text, kind) {
             return Ok(Some(name));
         }
-        let named = |repository: &str| Self {
-            kind,
-            repository: repository.to_owned(),
-            revision: None,
-            subset: None,
-            split: None,
-            files: None,
-        };
+        let named = |repository: &str| Self::of(kind, repository.to_owned());
         // ORG/NAME/FILE.gguf, whose file may lie in a folder of the repository.
         let one_file = |text: &str| {
             let mut parts = text.splitn(3, '/');
@@ -128,6 +121,11 @@ impl Name {
         }
     }
 
+    /// A repository as a whole.
+    fn of(kind: Kind, repository: String) -> Self {
+        Self { kind, repository, revision: None, subset: None, split: None, files: None }
+    }
+
     /// The name behind a path into a cache, of this machine or another.
     fn of_snapshot(text: &str, kind: Kind) -> Option<Self> {
         let (_, rest) = text.rsplit_once(&format!("/{}--", kind.plural()))?;
@@ -135,12 +133,9 @@ impl Name {
         let (commit, files) = rest.split_once('/').map_or((rest, None), |(a, b)| (a, Some(b)));
         let (organisation, name) = folder.split_once("--")?;
         (is_commit(commit) && is_part(organisation) && is_part(name)).then(|| Self {
-            kind,
-            repository: format!("{organisation}/{name}"),
             revision: Some(commit.to_owned()),
-            subset: None,
-            split: None,
             files: files.filter(|f| !f.is_empty()).map(str::to_owned),
+            ..Self::of(kind, format!("{organisation}/{name}"))
         })
     }
 

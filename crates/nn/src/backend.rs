@@ -89,6 +89,20 @@ pub(crate) type FillFn<'a> = dyn FnMut(&mut [f32]) -> Result<(), Error> + 'a;
 /// A standard normal number by its index.
 pub(crate) type NormalFn<'a> = dyn Fn(u64) -> f64 + Sync + 'a;
 
+/// Distributes work over executors of these speeds: the most expensive first, each to the executor that would finish first.
+pub(crate) fn deal<T>(mut work: Vec<T>, speeds: &[usize], cost: impl Fn(&T) -> u64) -> Vec<Vec<T>> {
+    work.sort_by_key(|part| std::cmp::Reverse(cost(part)));
+    let mut shares: Vec<Vec<T>> = speeds.iter().map(|_| Vec::new()).collect();
+    let mut loads = vec![0u64; speeds.len()];
+    for part in work {
+        let time = |&executor: &usize| u128::from(loads[executor]) * 1000 / speeds[executor] as u128;
+        let least = (0..speeds.len()).min_by_key(time).expect("there is an executor");
+        loads[least] += cost(&part);
+        shares[least].push(part);
+    }
+    shares
+}
+
 /// A device.
 pub(crate) trait Backend: Sized {
     type Executor: Executor;

@@ -150,7 +150,7 @@ pub(crate) struct Decoder {
     pub(crate) layout: Layout,
     /// Whether activations are searched for numbers that are not finite, for debugging.
     pub(crate) check_layers: bool,
-    heads: Heads,
+    pub(crate) heads: Heads,
     embedding_scale: f32,
 }
 
@@ -211,11 +211,6 @@ impl Decoder {
     /// The checks of a pass.
     pub(crate) fn checks(&self, stage: Stage) -> Checks {
         Checks::new(self.check_layers, stage)
-    }
-
-    /// Attention's sizes.
-    pub(crate) fn heads(&self) -> Heads {
-        self.heads
     }
 
     /// From tokens to the final norm of the predicting rows, in `w.hidden`.

@@ -114,18 +114,15 @@ pub(crate) struct EngineOn<D: Backend> {
     adapters: Option<Adapters>,
 }
 
-impl<D: Backend> EngineOn<D> {
-    /// Panics unless the sizes are possible.
-    pub(crate) fn check(config: &Config) {
-        let (h, k) = (config.num_attention_heads, config.num_key_value_heads);
-        assert!(k > 0 && h % k == 0, "{k} key/value heads for {h} heads");
-        assert!(config.head_dim > 0 && config.head_dim.is_multiple_of(2), "head_dim {}", config.head_dim);
-        assert!(
-            config.num_hidden_layers > 0 && config.vocab_size > 0 && config.hidden_size > 0,
-            "{config:?}"
-        );
-    }
+/// Panics unless the sizes are possible.
+fn check(config: &Config) {
+    let (h, k) = (config.num_attention_heads, config.num_key_value_heads);
+    assert!(k > 0 && h % k == 0, "{k} key/value heads for {h} heads");
+    assert!(config.head_dim > 0 && config.head_dim.is_multiple_of(2), "head_dim {}", config.head_dim);
+    assert!(config.num_hidden_layers > 0 && config.vocab_size > 0 && config.hidden_size > 0, "{config:?}");
+}
 
+impl<D: Backend> EngineOn<D> {
     /// The engine of a decoder whose weights are all 0.
     pub(crate) fn new(decoder: Decoder, backend: D) -> EngineOn<D> {
         let workers = backend.executors().iter().map(|_| Worker::default()).collect();
@@ -248,10 +245,6 @@ impl<D: Backend> EngineOn<D> {
             Some(adapters) => &adapters.layout.tensors,
             None => &self.decoder.layout.tensors,
         }
-    }
-
-    pub(crate) fn set_cuda_graphs(&mut self, wanted: bool) {
-        self.backend.set_graphs(wanted && !self.decoder.check_layers);
     }
 
     pub(crate) fn set_layer_checks(&mut self, wanted: bool) {

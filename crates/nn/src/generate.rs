@@ -270,7 +270,7 @@ impl<X: Executor> Generator<'_, X> {
     fn grow_cache(&mut self, tree: &Tree, most: usize) {
         let layout = &self.decoder.layout;
         let layers = layout.layers.len() - layout.states().count();
-        self.executor.grow_cache(self.decoder.heads(), layers, self.cache, tree.slots(), most);
+        self.executor.grow_cache(self.decoder.heads, layers, self.cache, tree.slots(), most);
         self.executor.grow_states(&mut layout.states(), self.cache, tree.nodes.len());
     }
 

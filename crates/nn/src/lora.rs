@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
+use crate::config::fields::read_object;
 use crate::cpu::product::{View, product};
 use crate::cpu::simd;
 use crate::error::Error;
 use crate::layout::{Kind, Layout, Linear, Span, TensorLayout, Write};
 use crate::quantized::BaseFormat;
 use crate::weights::TensorFile;
-use fgrpo_files as input;
 
 /// PEFT's file names of an adapter.
 pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
@@ -210,15 +210,7 @@ impl Adapter {
     /// The settings and the base model's name of a folder in PEFT's layout.
     pub(crate) fn read(dir: &Path) -> Result<(Adapter, Option<String>), Error> {
         let path = dir.join(ADAPTER_CONFIG);
-        let text = input::read(&path, input::SETTINGS).map_err(Error::io("read", &path))?;
-        let place = path.display().to_string();
-        let value: Value = serde_json::from_slice(&text).map_err(|error| {
-            Error::file(path.clone(), format!("broken JSON ({error})"), "PEFT's settings of an adapter")
-        })?;
-        let Some(fields) = value.as_object() else {
-            return Err(Error::file(path, "no object", "PEFT's settings"));
-        };
-        from_fields(fields, &place)
+        from_fields(&read_object(&path)?, &path.display().to_string())
     }
 
     /// Whether embedding and head differ in a model that ties them.

@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
+use crate::weights::is_layer_matrix;
 
 /// How the matrices of a frozen base model are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -48,7 +49,9 @@ impl BaseFormat {
 
     /// Number of the numbers that a model keeps in a format: those of its layers' matrices.
     pub fn parameters(self, config: &Config) -> u64 {
-        matrices(config).iter().map(|(rows, columns)| (rows * columns) as u64).sum()
+        let tensors = config.tensors();
+        let matrices = tensors.iter().filter(|(name, shape)| is_layer_matrix(name, shape));
+        matrices.map(|(_, shape)| shape.iter().product::<usize>() as u64).sum()
     }
 
     /// Bytes of a matrix with its scales.
@@ -62,16 +65,6 @@ impl BaseFormat {
         };
         bytes as u64
     }
-}
-
-/// Rows and columns of each matrix of the layers.
-fn matrices(config: &Config) -> Vec<(usize, usize)> {
-    let weights = (0..config.num_hidden_layers).flat_map(|layer| config.layer(layer).weights(config));
-    let matrix = |weight: crate::families::Weight| match weight.shape[..] {
-        [rows, columns] => Some((rows, columns)),
-        _ => None,
-    };
-    weights.filter_map(matrix).collect()
 }
 
 /// Numbers of NF4 that share a scale.

@@ -19,10 +19,10 @@ pub use gguf::{Gguf, GgufType, Item, write_gguf};
 pub(crate) use write::write_json;
 pub use write::{TensorWriter, write_checkpoint};
 
+use crate::config::fields::read_object;
 use crate::config::{Config, end_tokens};
 use crate::error::Error;
 use crate::quantized::{BaseFormat, Quantized};
-use fgrpo_files as input;
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -261,7 +261,8 @@ impl Checkpoint {
     }
 }
 
-fn is_layer_matrix(name: &str, shape: &[usize]) -> bool {
+/// Whether a tensor is one of the layers' matrices.
+pub(crate) fn is_layer_matrix(name: &str, shape: &[usize]) -> bool {
     name.starts_with("model.layers.") && shape.len() == 2
 }
 
@@ -342,10 +343,8 @@ fn open_files(dir: &Path) -> Result<(Vec<TensorFile>, BTreeMap<String, usize>), 
 
 fn weight_map(index: &Path) -> Result<BTreeMap<String, String>, Error> {
     let bad = |found: String, wanted: &str| Error::file(index, found, wanted);
-    let text = input::read(index, input::SETTINGS).map_err(Error::io("read", index))?;
-    let value: Value = serde_json::from_slice(&text)
-        .map_err(|error| bad(format!("broken JSON ({error})"), "an object with a weight_map"))?;
-    let Some(map) = value.get("weight_map").and_then(Value::as_object) else {
+    let fields = read_object(index)?;
+    let Some(map) = fields.get("weight_map").and_then(Value::as_object) else {
         return Err(bad("no weight_map".into(), "an object that gives each tensor's file"));
     };
     let mut result = BTreeMap::new();

@@ -189,9 +189,8 @@ impl Known<'_> {
     pub(crate) fn session(&self, id: &str) -> Result<u64, Refusal> {
         let number = id.strip_prefix("session-").and_then(|number| number.parse().ok());
         let most = self.catalogue.sessions.len() as u64;
-        number.filter(|number| (1..=most).contains(number)).ok_or_else(|| {
-            Refusal::Unknown(format!("session_id: found {id:?}, wanted a session of this server"))
-        })
+        let known = number.filter(|number| (1..=most).contains(number));
+        known.ok_or_else(|| Refusal::unknown("session_id", id, "a session of this server"))
     }
 
     /// The base model's name.
@@ -207,10 +206,8 @@ impl Known<'_> {
 
     /// A model that was asked for.
     pub(crate) fn model(&self, id: &str) -> Result<&ModelEntry, Refusal> {
-        self.catalogue
-            .models
-            .get(id)
-            .ok_or_else(|| Refusal::Unknown(format!("model_id: found {id:?}, wanted a model of this server")))
+        let found = self.catalogue.models.get(id);
+        found.ok_or_else(|| Refusal::unknown("model_id", id, "a model of this server"))
     }
 
     /// Weights and numbers (session, sampler) of a sampling session.
@@ -220,11 +217,8 @@ impl Known<'_> {
             let (session, number) = id.split_once(":sample:")?;
             Some((sampler.source.clone(), [self.session(session).ok()?, number.parse().ok()?]))
         };
-        find().ok_or_else(|| {
-            Refusal::Unknown(format!(
-                "sampling_session_id: found {id:?}, wanted a sampling session of this server"
-            ))
-        })
+        let wanted = "a sampling session of this server";
+        find().ok_or_else(|| Refusal::unknown("sampling_session_id", id, wanted))
     }
 
     /// Saved weights under a path of the API.

@@ -14,6 +14,13 @@ pub(crate) enum Refusal {
     Unknown(String),
 }
 
+impl Refusal {
+    /// Of a name that nothing has.
+    pub(crate) fn unknown(field: &str, found: &str, wanted: &str) -> Self {
+        Self::Unknown(format!("{field}: found {found:?}, wanted {wanted}"))
+    }
+}
+
 impl From<String> for Refusal {
     fn from(why: String) -> Self {
         Self::Bad(why)

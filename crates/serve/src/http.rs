@@ -9,7 +9,7 @@ use crate::metrics::{Count, Gauge};
 use crate::openai;
 use crate::page;
 use crate::request::{self, CREATE_SAMPLING_SESSION, CREATE_SESSION, SAMPLE};
-use crate::server::{Handled, Server, error, read_body, refusal, reply, unknown};
+use crate::server::{Handled, Server, Shared, error, read_body, refusal, reply, unknown};
 use crate::storage;
 use crate::wire;
 use axum::Router;
@@ -32,8 +32,6 @@ use tokio::time::timeout;
 const POLL: Duration = Duration::from_secs(30);
 /// How often a client asks for its dynamic settings, in seconds.
 const REFRESH: u64 = 300;
-
-type Shared = Arc<Server>;
 
 /// All routes.
 pub(crate) fn routes(server: Shared) -> Router {

@@ -544,16 +544,23 @@ mod tests {
         serde_json::json!({"model_id": "session-1:train:0", "seq_id": seq, "adam_params": {}})
     }
 
+    /// A session and the request for a model in it: its body, and its number.
+    fn create(ledger: &Ledger) -> (serde_json::Value, u64) {
+        accept(ledger, "create_session", "s", &serde_json::json!({}));
+        let body = serde_json::json!({
+            "session_id": "session-1", "model_seq_id": 0, "base_model": "base", "lora_config": {"rank": 2},
+        });
+        let number = accept(ledger, "create_model", "c", &body);
+        (body, number)
+    }
+
     #[test]
     fn a_shortened_journal_has_all_that_a_restart_needs() {
         let folder = tempfile::tempdir().unwrap();
         let (mut ledger, work, _jobs) = open(folder.path());
         assert!(work.is_empty());
-        accept(&ledger, "create_session", "s", &serde_json::json!({}));
-        let create = serde_json::json!({
-            "session_id": "session-1", "model_seq_id": 0, "base_model": "base", "lora_config": {"rank": 2},
-        });
-        let numbers: Vec<u64> = std::iter::once(accept(&ledger, "create_model", "c", &create))
+        let (create, made) = create(&ledger);
+        let numbers: Vec<u64> = std::iter::once(made)
             .chain((1..=4).map(|seq| accept(&ledger, "optim_step", &format!("k{seq}"), &step(seq))))
             .collect();
         let sampler = Sampler { id: "session-1:sample:3".into(), source: Source::Base };
@@ -600,11 +607,7 @@ mod tests {
     fn a_shortened_journal_has_what_a_restart_needs_and_clients_no_longer_do() {
         let folder = tempfile::tempdir().unwrap();
         let (mut ledger, _, _jobs) = open(folder.path());
-        accept(&ledger, "create_session", "s", &serde_json::json!({}));
-        let create = serde_json::json!({
-            "session_id": "session-1", "model_seq_id": 0, "base_model": "base", "lora_config": {"rank": 2},
-        });
-        let made = accept(&ledger, "create_model", "c", &create);
+        let (_, made) = create(&ledger);
         ledger.finish(made, Outcome::Json(b"{}".to_vec()), None);
         assert!(ledger.sync());
         // As an hour later.

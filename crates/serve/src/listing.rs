@@ -3,7 +3,7 @@
 use crate::catalogue::{ModelEntry, Served, session_id, session_of};
 use crate::fields::{Fields, Refusal, check};
 use crate::request::time_to_live;
-use crate::server::{Handled, Server, error, read_body, refusal, reply, unknown};
+use crate::server::{Handled, Server, Shared, error, read_body, refusal, reply, unknown};
 use crate::storage::{self, Kind};
 use axum::Router;
 use axum::body::Body;
@@ -13,9 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use chrono::DateTime;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
-type Shared = Arc<Server>;
 /// Model, kind and name of saved weights.
 type Place = (String, String, String);
 

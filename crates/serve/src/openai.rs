@@ -8,7 +8,7 @@ use crate::fields::{Fields, Refusal, check};
 use crate::ledger::Rejection;
 use crate::metrics::Count;
 use crate::request::{Sample, Stop, check_sampling};
-use crate::server::{Handled, Server, error, read_body, reply};
+use crate::server::{Handled, Server, Shared, error, read_body, reply};
 use crate::storage::{self, Kind};
 use crate::wire::{SampleResponse, StopReason};
 use axum::Router;
@@ -23,10 +23,6 @@ use fgrpo_train::language::stop::StopTexts;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
-
-type Shared = Arc<Server>;
 
 /// Default maximum length of an answer in tokens.
 const COMPLETION_TOKENS: usize = 16;
@@ -130,10 +126,8 @@ fn common(
     } else {
         let known = server.ledger.with(|known| known.sampler(&model).map(|(source, _)| source));
         known.map_err(|_| {
-            Refusal::Unknown(format!(
-                "model: found {model:?}, wanted {:?} or the path of saved weights, tinker://...",
-                served.name
-            ))
+            let wanted = format!("{:?} or the path of saved weights, tinker://...", served.name);
+            Refusal::unknown("model", &model, &wanted)
         })?
     };
     let texts: Vec<String> = match fields.take::<Value>("stop")? {
@@ -273,38 +267,31 @@ fn refused(status: StatusCode, message: &str) -> Response {
     response
 }
 
-fn of_refusal(refusal: Refusal) -> Response {
-    match refusal {
-        Refusal::Bad(why) => refused(StatusCode::BAD_REQUEST, &why),
-        Refusal::Unknown(why) => refused(StatusCode::NOT_FOUND, &why),
-    }
-}
-
-/// Reads a request's fields with `read` and refuses the rest.
-async fn asked(
-    server: &Server,
-    headers: &HeaderMap,
+/// Reads a request's fields with `read`, refuses the rest, and answers.
+async fn answered(
+    server: Shared,
+    headers: HeaderMap,
     body: Body,
     read: fn(&Server, &mut Fields) -> Result<Ask, Refusal>,
-) -> Result<Ask, Response> {
-    let body = read_body(server, headers, body).await?;
+    chat: bool,
+) -> Handled {
+    let body = read_body(&server, &headers, body).await?;
     let all = || {
         let mut fields = Fields::read(&body)?;
-        let ask = read(server, &mut fields)?;
+        let ask = read(&server, &mut fields)?;
         end(fields)?;
         Ok(ask)
     };
-    all().map_err(of_refusal)
+    let ask = all().map_err(|refusal| Rejection::Refused(refusal).answer(refused))?;
+    Ok(respond(server, ask, chat).await)
 }
 
 async fn completions(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Handled {
-    let ask = asked(&server, &headers, body, completion).await?;
-    Ok(respond(server, ask, false).await)
+    answered(server, headers, body, completion, false).await
 }
 
 async fn chat(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Handled {
-    let ask = asked(&server, &headers, body, conversation).await?;
-    Ok(respond(server, ask, true).await)
+    answered(server, headers, body, conversation, true).await
 }
 
 fn completion(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
@@ -367,17 +354,9 @@ fn conversation(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
     Ok(ask)
 }
 
-fn of_rejection(rejection: Rejection) -> Response {
-    match rejection {
-        Rejection::Refused(refusal) => of_refusal(refusal),
-        Rejection::Busy => refused(StatusCode::TOO_MANY_REQUESTS, "too many requests wait"),
-        Rejection::Stopped => refused(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
-    }
-}
-
 /// The fields that every answer has.
 fn head(server: &Server, ask: &Ask, chat: bool, object: &str) -> Map<String, Value> {
-    let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let created = storage::now();
     let prefix = if chat { "chatcmpl" } else { "cmpl" };
     let id = format!("{prefix}-{}-{}", created, server.metrics.get(Count::Requests));
     let Value::Object(head) = json!({"id": id, "object": object, "created": created, "model": ask.model})
@@ -395,7 +374,7 @@ async fn respond(server: Shared, ask: Ask, chat: bool) -> Response {
         ask.samples.iter().map(|sample| server.ledger.ask(sample.clone(), None)).collect();
     let waiting = match waiting {
         Ok(waiting) => waiting,
-        Err(rejection) => return of_rejection(rejection),
+        Err(rejection) => return rejection.answer(refused),
     };
     let mut choices = Vec::new();
     let (mut prompt_tokens, mut completion_tokens) = (0, 0);
@@ -403,7 +382,7 @@ async fn respond(server: Shared, ask: Ask, chat: bool) -> Response {
         let answer = match answer.await {
             Ok(Ok(answer)) => answer,
             Ok(Err(why)) => return error(StatusCode::INTERNAL_SERVER_ERROR, &why),
-            Err(_) => return of_rejection(Rejection::Stopped),
+            Err(_) => return Rejection::Stopped.answer(refused),
         };
         prompt_tokens += sample.prompt.len();
         for sequence in 0..answer.sequences.len() {
@@ -555,7 +534,7 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
     let sample = ask.samples[0].clone();
     let mut answer = match server.ledger.ask(sample, Some(pieces)) {
         Ok(answer) => answer,
-        Err(rejection) => return of_rejection(rejection),
+        Err(rejection) => return rejection.answer(refused),
     };
     let (lines, body) = tokio::sync::mpsc::channel::<Result<Vec<u8>, Infallible>>(64);
     tokio::spawn(async move {

@@ -410,29 +410,12 @@ fn list(rows: &[Vec<(u32, f32)>], k: usize) -> TopkLogprobs {
 mod tests {
     use super::*;
     use fgrpo_nn::Device;
-    use fgrpo_nn::config::{Architecture, Config, RopeScaling};
+    use fgrpo_nn::config::Config;
     use std::sync::mpsc::channel;
 
     fn engine(vocab_size: usize) -> Engine {
-        let config = Config {
-            architecture: Architecture::Qwen3,
-            vocab_size,
-            hidden_size: 16,
-            intermediate_size: 32,
-            num_hidden_layers: 2,
-            num_attention_heads: 2,
-            num_key_value_heads: 1,
-            head_dim: 8,
-            rms_norm_eps: 1e-6,
-            rope_theta: 1e4,
-            rope_scaling: RopeScaling::Default,
-            tie_word_embeddings: true,
-            max_position_embeddings: 64,
-            bos_token_id: None,
-            eos_token_id: Vec::new(),
-            pad_token_id: None,
-            ..Config::default()
-        };
+        let config =
+            Config { vocab_size, hidden_size: 16, head_dim: 4, ..fgrpo_nn::kernels::small_decoder(32) };
         Engine::init(&config, 0.3, &|i| Key::new(1).nth_normal(i), &Device::cpu(2)).unwrap()
     }
 

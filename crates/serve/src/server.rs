@@ -37,6 +37,9 @@ pub(crate) struct Server {
     pub(crate) reading: Semaphore,
 }
 
+/// What handlers get.
+pub(crate) type Shared = Arc<Server>;
+
 /// A handler's result; `Err` is the answer to a refused request.
 pub(crate) type Handled = Result<Response, Response>;
 
@@ -54,7 +57,7 @@ pub(crate) fn error(status: StatusCode, message: &str) -> Response {
 
 /// The error for something that doesn't exist.
 pub(crate) fn unknown(field: &str, found: &str, wanted: &str) -> Response {
-    error(StatusCode::NOT_FOUND, &format!("{field}: found {found:?}, wanted {wanted}"))
+    refusal(Refusal::unknown(field, found, wanted))
 }
 
 /// A refusal's error.
@@ -62,14 +65,21 @@ pub(crate) fn refusal(refusal: Refusal) -> Response {
     Rejection::Refused(refusal).into_response()
 }
 
+impl Rejection {
+    /// Its status and its message, in the form of either API.
+    pub(crate) fn answer(self, form: fn(StatusCode, &str) -> Response) -> Response {
+        match self {
+            Self::Refused(Refusal::Bad(why)) => form(StatusCode::BAD_REQUEST, &why),
+            Self::Refused(Refusal::Unknown(why)) => form(StatusCode::NOT_FOUND, &why),
+            Self::Busy => form(StatusCode::TOO_MANY_REQUESTS, "too many requests wait"),
+            Self::Stopped => form(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
+        }
+    }
+}
+
 impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
-        match self {
-            Self::Refused(Refusal::Bad(why)) => error(StatusCode::BAD_REQUEST, &why),
-            Self::Refused(Refusal::Unknown(why)) => error(StatusCode::NOT_FOUND, &why),
-            Self::Busy => error(StatusCode::TOO_MANY_REQUESTS, "too many requests wait"),
-            Self::Stopped => error(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
-        }
+        self.answer(error)
     }
 }
 

@@ -107,11 +107,6 @@ pub(crate) struct Worker {
     samples: VecDeque<Waiting>,
 }
 
-/// A refusal that is found only when the request's turn comes.
-fn refused(message: impl Into<String>) -> Outcome {
-    Outcome::refused(message.into())
-}
-
 /// The result of an engine's operation: a failure of the device ends the server, any other is the request's result.
 fn outcome<T>(result: Result<T, Error>, done: impl FnOnce(T) -> Outcome) -> anyhow::Result<Outcome> {
     match result {
@@ -192,7 +187,7 @@ impl Worker {
                     let next = model.next;
                     let message =
                         format!("seq_id: found {seq}, wanted {next} or a later one: its place has passed");
-                    self.done(number, finished, refused(message), None);
+                    self.done(number, finished, Outcome::refused(message), None);
                 }
             }
             Work::Create { model, lora, .. } => {
@@ -320,7 +315,7 @@ impl Worker {
             return Ok(());
         }
         if model.missing() {
-            self.done(number, finished, refused(format!("{id} could not be made")), None);
+            self.done(number, finished, Outcome::refused(format!("{id} could not be made")), None);
             return Ok(());
         }
         let started = Instant::now();
@@ -370,7 +365,7 @@ impl Worker {
                         let kind = if checkpoint { "save_weights" } else { "save_weights_for_sampler" };
                         answer(&json!({"path": path, "type": kind}))
                     }
-                    None => refused(format!(
+                    None => Outcome::refused(format!(
                         "path: found {name:?}, which exists; wanted another name, or overwrite"
                     )),
                 }
@@ -382,7 +377,7 @@ impl Worker {
                 answer(&json!({"sampling_session_id": name, "type": "save_weights_for_sampler"}))
             }
             Op::Load { path, optimizer } => match readable(&root, &path, optimizer, engine.lora()) {
-                Err(why) => refused(why),
+                Err(why) => Outcome::refused(why),
                 Ok(folder) => {
                     storage::read(&folder, engine, optimizer)?;
                     (model.version, model.accumulated) = (version + 1, false);
@@ -406,7 +401,7 @@ impl Worker {
         let root = self.setup.ledger.served().folder.clone();
         let folder = match readable(&root, path, optimizer, None) {
             Ok(folder) => folder,
-            Err(why) => return Ok(refused(why)),
+            Err(why) => return Ok(Outcome::refused(why)),
         };
         if folder.join(ADAPTER).is_dir() == self.setup.settings.full {
             let (found, wanted) = if self.setup.settings.full {
@@ -414,7 +409,9 @@ impl Worker {
             } else {
                 ("all weights", "an adapter")
             };
-            return Ok(refused(format!("{path}: found {found}, wanted {wanted}, as this server trains")));
+            return Ok(Outcome::refused(format!(
+                "{path}: found {found}, wanted {wanted}, as this server trains"
+            )));
         }
         self.enter(Resident::Base)?;
         storage::read(&folder, &mut self.setup.engine, optimizer)?;
@@ -483,7 +480,7 @@ impl Worker {
                 let Setup { ledger, .. } = &self.setup;
                 batch
                     .into_iter()
-                    .for_each(|waiting| answer_sample(ledger, waiting, Err(refused(why.clone()))));
+                    .for_each(|waiting| answer_sample(ledger, waiting, Err(Outcome::refused(why.clone()))));
                 return Ok(());
             }
         };

@@ -123,6 +123,15 @@ pub(crate) fn end_tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u32>,
     tokens(from).map(Option::unwrap_or_default)
 }
 
+/// Token ids as files have them: null, one, or a list.
+pub(crate) fn one_or_many(ids: &[u32]) -> Value {
+    match ids {
+        [] => Value::Null,
+        [one] => (*one).into(),
+        many => many.into(),
+    }
+}
+
 /// Reads a JSON object.
 pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>, Error> {
     let text = input::read(path, input::SETTINGS).map_err(Error::io("read", path))?;

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Config;
-use super::fields::{Fields, read_object, tokens};
+use super::fields::{Fields, object, one_or_many, read_object, tokens};
 use crate::error::Error;
 
 /// The end tokens that a file names; `None` if it names none or there is no such file: then `config.json` decides.
@@ -26,19 +26,12 @@ pub(crate) fn end_tokens(path: &Path) -> Result<Option<Vec<u32>>, Error> {
 
 /// The file to write for a configuration without one.
 pub(crate) fn generation_config(config: &Config) -> Value {
-    let mut map = Map::new();
-    if let Some(id) = config.bos_token_id {
-        map.insert("bos_token_id".into(), json!(id));
-    }
-    match config.eos_token_id.as_slice() {
-        [] => {}
-        [one] => drop(map.insert("eos_token_id".into(), json!(one))),
-        many => drop(map.insert("eos_token_id".into(), json!(many))),
-    }
-    if let Some(id) = config.pad_token_id {
-        map.insert("pad_token_id".into(), json!(id));
-    }
-    Value::Object(map)
+    let ids = json!({
+        "bos_token_id": config.bos_token_id,
+        "eos_token_id": one_or_many(&config.eos_token_id),
+        "pad_token_id": config.pad_token_id,
+    });
+    object(ids).into_iter().filter(|(_, id)| !id.is_null()).collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::fields::{Fields, object, read_object};
+use super::fields::{Fields, object, one_or_many, read_object};
 use super::{Architecture, Config, RopeScaling};
 use crate::error::Error;
 use crate::weights::Dtype;
@@ -132,16 +132,11 @@ impl Config {
         map.extend(share);
         map.extend(object((family.supported)()));
         map.extend(object((family.write)(self)));
-        let eos = match self.eos_token_id.as_slice() {
-            [] => Value::Null,
-            [one] => json!(one),
-            many => json!(many),
-        };
         map.extend(object(json!({
             "initializer_range": 0.02,
             "use_cache": true,
             "bos_token_id": self.bos_token_id,
-            "eos_token_id": eos,
+            "eos_token_id": one_or_many(&self.eos_token_id),
             "pad_token_id": self.pad_token_id,
             "torch_dtype": dtype.config_name(),
             "dtype": dtype.config_name(),

@@ -3,6 +3,7 @@
 //! With more than two threads, one gradient per thread would cost too much memory for the time it saves, so a team shares one.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
@@ -177,17 +178,6 @@ impl CpuBackend {
         self.gradients.iter().filter(|gradient| !gradient.is_empty()).map(|gradient| &gradient[..]).collect()
     }
 
-    /// Calls `body(block)` for the blocks of `len` numbers on all threads, and returns the results in order.
-    fn blocks<T: Send>(&self, len: usize, body: impl Fn(std::ops::Range<usize>) -> T + Sync) -> Vec<T> {
-        let count = len.div_ceil(BLOCK);
-        let parts: Vec<Mutex<Vec<T>>> = (0..self.whole.size()).map(|_| Mutex::default()).collect();
-        self.whole.split(count, 1, len, |part, blocks| {
-            let answers = blocks.map(|block| body(block * BLOCK..((block + 1) * BLOCK).min(len)));
-            *parts[part].lock().expect("no panic") = answers.collect();
-        });
-        parts.into_iter().flat_map(|part| part.into_inner().expect("no panic")).collect()
-    }
-
     /// Takes the panels of the current weights.
     fn take_packed(&mut self) -> Option<Arc<PackedWeights>> {
         if !self.packed.wanted {
@@ -208,6 +198,17 @@ impl CpuBackend {
         )
         .map(Arc::new)
     }
+}
+
+/// Calls `body(block)` for the blocks of `len` numbers on all threads of a team, and returns the results in order.
+fn blocks<T: Send>(team: &Team, len: usize, body: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
+    let count = len.div_ceil(BLOCK);
+    let parts: Vec<Mutex<Vec<T>>> = (0..team.size()).map(|_| Mutex::default()).collect();
+    team.split(count, 1, len, |part, blocks| {
+        let answers = blocks.map(|block| body(block * BLOCK..((block + 1) * BLOCK).min(len)));
+        *parts[part].lock().expect("no panic") = answers.collect();
+    });
+    parts.into_iter().flat_map(|part| part.into_inner().expect("no panic")).collect()
 }
 
 impl Backend for CpuBackend {
@@ -240,8 +241,8 @@ impl Backend for CpuBackend {
         }
         let packed = if work == Work::Generate { self.take_packed() } else { None };
         for (executor, team) in self.executors.iter_mut().zip(&self.teams) {
-            executor.set_team(if tasks.len() == 1 { self.whole.clone() } else { team.clone() });
-            executor.set_packed(packed.clone());
+            executor.team = if tasks.len() == 1 { self.whole.clone() } else { team.clone() };
+            executor.packed.clone_from(&packed);
         }
         let (weights, factors) = (&self.weights, self.adapters.as_ref().map(|a| &a.values));
         let mut lanes = self.executors.iter_mut().zip(&mut self.gradients).zip(tasks).map(
@@ -265,7 +266,7 @@ impl Backend for CpuBackend {
             _ => meanwhile(),
         }
         for executor in &mut self.executors {
-            executor.set_packed(None);
+            executor.packed = None;
         }
         if let Some(packed) = packed {
             self.packed.made = Arc::into_inner(packed);
@@ -288,7 +289,7 @@ impl Backend for CpuBackend {
         if positions > self.rope.positions() {
             self.rope = Arc::new(Rope::new(&self.config, positions.next_power_of_two()));
             for executor in &mut self.executors {
-                executor.set_rope(Arc::clone(&self.rope));
+                executor.rope = Arc::clone(&self.rope);
             }
         }
     }
@@ -341,15 +342,13 @@ impl Backend for CpuBackend {
     }
 
     fn normal(&mut self, span: Span, std: f32, normal: &NormalFn<'_>, first: u64) {
-        let mut weights = std::mem::take(&mut self.weights);
-        let shared = Shared::new(&mut weights[span.offset..span.offset + span.len]);
-        self.blocks(span.len, |block| {
+        let shared = Shared::new(&mut self.weights[span.offset..span.offset + span.len]);
+        blocks(&self.whole, span.len, |block| {
             // SAFETY: blocks are apart.
             for (number, index) in unsafe { shared.part(block.clone()) }.iter_mut().zip(block) {
                 *number = (normal(first + index as u64) * f64::from(std)) as f32;
             }
         });
-        self.weights = weights;
         self.packed.fresh = false;
     }
 
@@ -400,7 +399,7 @@ impl Backend for CpuBackend {
 
     fn gradient_norm(&self) -> f64 {
         let gradients = self.filled_gradients();
-        let sums = self.blocks(self.trained(), |block| {
+        let sums = blocks(&self.whole, self.trained(), |block| {
             let mut sum = vec![0.0f32; block.len()];
             for gradient in &gradients {
                 simd::add(&gradient[block.clone()], &mut sum);
@@ -411,23 +410,20 @@ impl Backend for CpuBackend {
     }
 
     fn zero_gradient(&mut self) {
-        let mut gradients = std::mem::take(&mut self.gradients);
-        for gradient in &mut gradients {
+        for gradient in &mut self.gradients {
             let len = gradient.len();
             let shared = Shared::new(gradient);
             // SAFETY: blocks are apart.
-            self.blocks(len, |block| unsafe { shared.part(block) }.fill(0.0));
+            blocks(&self.whole, len, |block| unsafe { shared.part(block) }.fill(0.0));
         }
-        self.gradients = gradients;
     }
 
     fn reduce(&mut self) -> f64 {
         let trained = self.trained();
         self.gradients[0].reserve(trained);
-        let mut gradients = std::mem::take(&mut self.gradients);
-        let parts: Vec<Shared<'_>> =
-            gradients.iter_mut().filter(|gradient| !gradient.is_empty()).map(|g| Shared::new(g)).collect();
-        let sums = self.blocks(trained, |block| {
+        let filled = self.gradients.iter_mut().filter(|gradient| !gradient.is_empty());
+        let parts: Vec<Shared<'_>> = filled.map(|gradient| Shared::new(gradient)).collect();
+        let sums = blocks(&self.whole, trained, |block| {
             // SAFETY: blocks are apart, and so are the gradients.
             let sum = unsafe { parts[0].part(block.clone()) };
             for other in &parts[1..] {
@@ -438,7 +434,6 @@ impl Backend for CpuBackend {
             }
             simd::square_sum(sum)
         });
-        self.gradients = gradients;
         sums.iter().sum::<f64>().sqrt()
     }
 
@@ -447,17 +442,12 @@ impl Backend for CpuBackend {
         self.moments.iter_mut().for_each(|moment| moment.reserve(trained));
         self.gradients[0].reserve(trained);
         self.packed.fresh = false;
-        let mut moments = std::mem::take(&mut self.moments);
-        let mut gradient = std::mem::take(&mut self.gradients[0]);
-        let mut values = match &mut self.adapters {
-            Some(adapters) => std::mem::take(&mut adapters.values),
-            None => std::mem::take(&mut self.weights),
-        };
-        let [m, v] = &mut moments;
-        let [w, g, m, v] = [&mut values[..], &mut gradient[..], &mut m[..], &mut v[..]].map(Shared::new);
+        let CpuBackend { whole, weights, adapters, gradients, moments: [m, v], .. } = self;
+        let values = adapters.as_mut().map_or(weights, |adapters| &mut adapters.values);
+        let [w, g, m, v] = [&mut values[..], &mut gradients[0][..], &mut m[..], &mut v[..]].map(Shared::new);
         for &(offset, len, decays) in runs {
             let step = AdamWStep { decay: if decays { step.decay } else { 1.0 }, ..*step };
-            self.blocks(len, |block| {
+            blocks(whole, len, |block| {
                 let range = offset + block.start..offset + block.end;
                 // SAFETY: blocks are apart, and the four are different buffers.
                 let [w, g, m, v] = unsafe {
@@ -466,11 +456,5 @@ impl Backend for CpuBackend {
                 simd::adamw(w, g, m, v, &step);
             });
         }
-        match &mut self.adapters {
-            Some(adapters) => adapters.values = values,
-            None => self.weights = values,
-        }
-        self.moments = moments;
-        self.gradients[0] = gradient;
     }
 }

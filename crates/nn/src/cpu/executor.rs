@@ -46,12 +46,12 @@ struct Scratch {
 
 /// A team and its memory.
 pub(crate) struct CpuExecutor {
-    team: Team,
+    pub(super) team: Team,
     /// Of linear maps and the head.
     products: Products,
-    rope: Arc<Rope>,
-    /// The panels of the weights in use, if there are any.
-    packed: Option<Arc<PackedWeights>>,
+    pub(super) rope: Arc<Rope>,
+    /// The panels of the weights in use in place of the matrices, if there are any.
+    pub(super) packed: Option<Arc<PackedWeights>>,
     /// One per part of an operation, so that threads don't share one.
     scratch: Vec<Mutex<Scratch>>,
     head: HeadScratch,
@@ -60,8 +60,6 @@ pub(crate) struct CpuExecutor {
     queries: Buffer,
     lse: Buffer,
     delta: Buffer,
-    /// Destination of derivatives that aren't needed.
-    spare: Vec<f32>,
     /// Intermediate rows times rank, between LoRA's factors.
     low_rank: Buffer,
     /// Values of some rows of a quantized matrix.
@@ -83,26 +81,10 @@ impl CpuExecutor {
             queries: Buffer::default(),
             lse: Buffer::default(),
             delta: Buffer::default(),
-            spare: Vec::new(),
             low_rank: Buffer::default(),
             tile: Buffer::default(),
             mixer: mixer::MixerScratch::default(),
         }
-    }
-
-    /// Switches to another team.
-    pub(super) fn set_team(&mut self, team: Team) {
-        self.team = team;
-    }
-
-    /// Uses these panels in place of the matrices from now on.
-    pub(super) fn set_packed(&mut self, packed: Option<Arc<PackedWeights>>) {
-        self.packed = packed;
-    }
-
-    /// Replaces the rotary tables by larger ones.
-    pub(super) fn set_rope(&mut self, rope: Arc<Rope>) {
-        self.rope = rope;
     }
 
     /// Calls `body(rows)` for ranges of `rows` rows, each touching about `width` numbers.

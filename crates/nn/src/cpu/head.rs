@@ -157,6 +157,20 @@ pub(crate) fn forward(
     }
 }
 
+/// Refuses scores that aren't finite; `rows` has each one's predicting row.
+pub(crate) fn check_scores(
+    logp: &[f32],
+    entropy: &[f32],
+    rows: impl IntoIterator<Item = u32>,
+) -> Result<(), Error> {
+    for ((&logp, &entropy), row) in logp.iter().zip(entropy).zip(rows) {
+        if let Some(found) = [logp, entropy].into_iter().find(|score| !score.is_finite()) {
+            return Err(non_finite(found, row as usize));
+        }
+    }
+    Ok(())
+}
+
 /// The error for a row whose softmax is invalid.
 pub(crate) fn non_finite(found: f32, row: usize) -> Error {
     Error::NonFinite {

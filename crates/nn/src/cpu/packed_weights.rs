@@ -29,26 +29,6 @@ pub(crate) struct PackedWeights {
     panels: Buffer,
 }
 
-/// The locations of the matrices' panels, and their total length.
-fn places(products: Products, layout: &Layout, head: Head) -> (Vec<Place>, usize) {
-    let linears = layout.layers.iter().flat_map(|layer| layer.linears());
-    let sizes = linears
-        .filter(|linear| !linear.weight.is_apart())
-        .map(|&Linear { weight, outputs, inputs, .. }| (weight.offset, outputs, inputs))
-        .chain([(head.weight.offset, head.vocabulary, head.width)]);
-    let mut len = 0;
-    let mut places: Vec<Place> = sizes
-        .map(|(weight, outputs, inputs)| {
-            let place =
-                Place { weight, outputs, inputs, panels: len, len: panels::len(products, outputs, inputs) };
-            len += place.len;
-            place
-        })
-        .collect();
-    places.sort_unstable_by_key(|place| place.weight);
-    (places, len)
-}
-
 impl PackedWeights {
     /// The panels of `weights`, into the memory of `old` ones; `None` where the processor has no use for them.
     pub(crate) fn of(
@@ -62,14 +42,22 @@ impl PackedWeights {
         if !panels::available(products) {
             return None;
         }
-        let (places, len) = places(products, layout, head);
+        let linears = layout.layers.iter().flat_map(|layer| layer.linears());
+        let sizes = linears
+            .filter(|linear| !linear.weight.is_apart())
+            .map(|&Linear { weight, outputs, inputs, .. }| (weight.offset, outputs, inputs))
+            .chain([(head.weight.offset, head.vocabulary, head.width)]);
+        let (mut places, mut len) = (Vec::new(), 0);
+        for (weight, outputs, inputs) in sizes {
+            let own = panels::len(products, outputs, inputs);
+            places.push(Place { weight, outputs, inputs, panels: len, len: own });
+            len += own;
+        }
         let mut panels = old.map(|old| old.panels).unwrap_or_default();
         panels.reserve(len);
         let mut parts = Vec::with_capacity(places.len());
-        let mut in_order = places.clone();
-        in_order.sort_unstable_by_key(|place| place.panels);
         let mut rest = &mut panels[..];
-        for place in in_order {
+        for &place in &places {
             let (part, others) = rest.split_at_mut(place.len);
             parts.push(Mutex::new((place, part)));
             rest = others;
@@ -82,6 +70,7 @@ impl PackedWeights {
             }
         });
         drop(parts);
+        places.sort_unstable_by_key(|place| place.weight);
         Some(PackedWeights { places, panels })
     }
 

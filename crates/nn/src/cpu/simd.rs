@@ -208,19 +208,7 @@ vectorised! {
         }
     }
 
-    /// `dx += ` the row's derivative, `dweight += dy * x / rms`.
-    fn rms_norm_backward(x: &[f32], weight: &[f32], scale: f32, dy: &[f32], dx: &mut [f32], dweight: &mut [f32]) {
-        let n = x.len();
-        let (weight, dy, dx, dweight) = (&weight[..n], &dy[..n], &mut dx[..n], &mut dweight[..n]);
-        let sum = lanes!(n, |i| dy[i] * weight[i] * x[i]);
-        let pull = sum * scale * scale * scale / n as f32;
-        for i in 0..n {
-            dweight[i] = fma::<FMA>(dy[i], x[i] * scale, dweight[i]);
-            dx[i] += fma::<FMA>(dy[i] * weight[i], scale, -(x[i] * pull));
-        }
-    }
-
-    /// The part of [`rms_norm_backward`] that concerns `dx`.
+    /// `dx += ` the row's derivative.
     fn rms_norm_backward_input(x: &[f32], weight: &[f32], scale: f32, dy: &[f32], dx: &mut [f32]) {
         let n = x.len();
         let (weight, dy, dx) = (&weight[..n], &dy[..n], &mut dx[..n]);
@@ -231,7 +219,7 @@ vectorised! {
         }
     }
 
-    /// The part of [`rms_norm_backward`] that concerns `dweight`, of some columns.
+    /// `dweight += dy * x / rms`, of some columns.
     fn rms_norm_backward_weight(x: &[f32], scale: f32, dy: &[f32], dweight: &mut [f32]) {
         let n = x.len();
         let (dy, dweight) = (&dy[..n], &mut dweight[..n]);
@@ -248,19 +236,6 @@ vectorised! {
         let pull = sum * scale * scale * scale / n as f32;
         for i in 0..n {
             dx[i] = fma::<FMA>(dx[i] * weight[i], scale, -(x[i] * pull));
-        }
-    }
-
-    /// As [`rms_norm_backward`], but `dy` becomes `dx`.
-    fn head_norm_backward(x: &[f32], weight: &[f32], scale: f32, dx: &mut [f32], dweight: &mut [f32]) {
-        let n = x.len();
-        let (weight, dx, dweight) = (&weight[..n], &mut dx[..n], &mut dweight[..n]);
-        let sum = lanes!(n, |i| dx[i] * weight[i] * x[i]);
-        let pull = sum * scale * scale * scale / n as f32;
-        for i in 0..n {
-            let dy = dx[i];
-            dweight[i] = fma::<FMA>(dy, x[i] * scale, dweight[i]);
-            dx[i] = fma::<FMA>(dy * weight[i], scale, -(x[i] * pull));
         }
     }
 

@@ -418,7 +418,7 @@ impl Backend for CudaBackend {
         let CudaBackend { stream, precision, weights, adapters, gradient, moments, .. } = self;
         let values = adapters.as_ref().map_or(&*weights, |adapters| &adapters.values);
         let AdamWStep { number, clip, take1, beta2, take2, eps, decay, rate, root } = *step;
-        let of_moments = moments.precision();
+        let of_moments = moments.precision;
         moments.step(stream, values.len(), |part: Range<usize>, moments| {
             for &(offset, len, decays) in runs {
                 let (first, last) = (offset.max(part.start), (offset + len).min(part.end));

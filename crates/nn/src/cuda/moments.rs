@@ -90,7 +90,7 @@ impl Host {
 /// The moments. They are missing until the first step.
 #[derive(Default)]
 pub(super) struct Moments {
-    precision: Precision,
+    pub(super) precision: Precision,
     offload: bool,
     device: [Buffer; 2],
     host: [Option<Host>; 2],
@@ -102,10 +102,6 @@ impl Moments {
     /// Moments of a number type, on the device.
     pub(super) fn new(precision: Precision) -> Moments {
         Moments { precision, ..Moments::default() }
-    }
-
-    pub(super) fn precision(&self) -> Precision {
-        self.precision
     }
 
     /// Keeps the moments in host memory, or on the device.

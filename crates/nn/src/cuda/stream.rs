@@ -175,46 +175,36 @@ impl Stream {
         self.node(Node::Product(*product));
     }
 
+    /// Makes something in memory; `None` if something has failed, or there is too little.
+    fn made<T>(
+        &self,
+        remedy: &'static str,
+        make: impl FnOnce(&Arc<dyn Driver>) -> Result<T, fgrpo_cuda::Error>,
+    ) -> Option<T> {
+        if self.failure().is_some() {
+            return None;
+        }
+        make(&self.driver).map_err(|source| self.keep(Err(source), remedy)).ok()
+    }
+
     /// Allocates `len` numbers; `None` if there is no memory.
     ///
     /// # Panics
     /// While the work of a step is recorded.
     pub(super) fn allocate<T: Copy>(&self, len: usize, purpose: Purpose) -> Option<Memory<T>> {
         assert!(self.recording().is_none(), "an allocation while work is recorded");
-        if self.failure().is_some() {
-            return None;
-        }
-        match Memory::new(&self.driver, len) {
-            Ok(memory) => Some(memory),
-            Err(source) => {
-                self.keep(Err(source), purpose.remedy());
-                None
-            }
-        }
+        self.made(purpose.remedy(), |driver| Memory::new(driver, len))
     }
 
     /// Allocates page-locked memory of the host for `len` zeros; `None` if there is none.
     pub(super) fn allocate_host<T: Copy + Default>(&self, len: usize) -> Option<Pinned<T>> {
-        if self.failure().is_some() {
-            return None;
-        }
-        Pinned::new(&self.driver, len)
-            .map_err(|source| {
-                self.keep(
-                    Err(source),
-                    "free memory of this machine, or set compute.optimizer_offload = false or compute.moments = \"bf16\"",
-                )
-            })
-            .ok()
+        let remedy = "free memory of this machine, or set compute.optimizer_offload = false or compute.moments = \"bf16\"";
+        self.made(remedy, |driver| Pinned::new(driver, len))
     }
 
     /// Allocates room for messages of at least `len` words; `None` if there is no memory.
     pub(super) fn allocate_message(&self, len: usize) -> Option<Message<u32>> {
-        if self.failure().is_some() {
-            return None;
-        }
-        let message = Message::new(&self.driver, len.next_power_of_two());
-        message.map_err(|source| self.keep(Err(source), "free memory of this machine")).ok()
+        self.made("free memory of this machine", |driver| Message::new(driver, len.next_power_of_two()))
     }
 
     /// Marks the work of a queue so far.

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::device::NO_GPU;
-use super::{Device, EngineOn, FamilyScores, NamedTensor, OptimizerState, Precision, Scores, TrainingState};
+use super::{
+    Device, EngineOn, FamilyScores, NamedTensor, OptimizerState, Precision, Scores, TrainingState, check,
+};
 use crate::adamw::{AdamW, UpdateReport};
 use crate::backend::{Backend, GraphCounts, Store};
 use crate::checks::CHECK_LAYERS;
@@ -198,12 +200,12 @@ impl Engine {
         if !matches!(device, Device::Cpu { .. }) {
             config.check_on_gpus()?;
         }
+        check(config);
         let decoder = Decoder::new(config, base);
         let (driver, precision, moments, exact): (Arc<dyn fgrpo_cuda::Driver>, _, _, _) = match *device {
             Device::Cpu { threads, products } => {
                 assert!(threads > 0, "a device of 0 threads");
                 crate::cpu::level::check()?;
-                EngineOn::<CpuBackend>::check(config);
                 let backend = CpuBackend::new(config, &decoder.layout, decoder.head(), threads, products)?;
                 return Ok(Engine(Any::Cpu(EngineOn::new(decoder, backend))));
             }
@@ -218,7 +220,6 @@ impl Engine {
                 (Arc::new(made), precision, moments, exact)
             }
         };
-        EngineOn::<CudaBackend>::check(config);
         if precision == Precision::F32 && decoder.layout.len >= LARGE {
             tracing::warn!(
                 "compute.precision is \"f32\": products of this model run 10 to 15 times faster in \"bf16\", on tensor cores"
@@ -391,7 +392,7 @@ impl Engine {
 
         /// Whether a GPU's decoding steps are submitted as CUDA graphs. They are at first, unless the environment variable `FGRPO_CUDA_GRAPHS` is `off`. Results
         /// are the same bits; for measuring. The CPU ignores it.
-        fn set_cuda_graphs(&mut self, wanted: bool) = engine => engine.set_cuda_graphs(wanted);
+        fn set_cuda_graphs(&mut self, wanted: bool) = engine => engine.backend.set_graphs(wanted && !engine.decoder.check_layers);
 
         /// Whether the results of all operations of a pass are searched for numbers that are not finite, so that the error names the layer and the operation, and
         /// an update with a gradient that is not finite is an error that names the tensor. For debugging: slower, CUDA graphs are turned off, results are the

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 
 use super::adapters::unmerged;
 use super::{EngineOn, Worker};
-use crate::backend::{Backend, Lane, Rollout, Work};
+use crate::backend::{Backend, Lane, Rollout, Work, deal};
 use crate::cache::{KEPT_BYTES, PAGE, pages_of_keys};
 use crate::error::Error;
 use crate::executor::AttentionOps;
@@ -237,15 +237,7 @@ fn share_prompts<'a>(prompts: &[Prompt<'a>], speeds: &[usize], max_new_tokens: u
         }
     }
     let cost = |job: &Job<'_>| job.tokens.len() + job.samples.len() * max_new_tokens;
-    jobs.sort_by_key(|job| std::cmp::Reverse(cost(job)));
-    let mut shares: Vec<Vec<Job<'a>>> = vec![Vec::new(); speeds.len()];
-    let mut loads = vec![0; speeds.len()];
-    for job in jobs {
-        let time = |&executor: &usize| loads[executor] * 1000 / speeds[executor];
-        let least = (0..speeds.len()).min_by_key(time).expect("there is an executor");
-        loads[least] += cost(&job);
-        shares[least].push(job);
-    }
+    let mut shares = deal(jobs, speeds, |job| cost(job) as u64);
     shares.retain(|share| !share.is_empty());
     shares
 }

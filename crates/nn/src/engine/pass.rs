@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::adapters::unmerged;
 use super::{EngineOn, FamilyScores, LossFn, Scores, Worker};
-use crate::backend::{Backend, Lane, Work};
+use crate::backend::{Backend, Lane, Work, deal};
 use crate::checks::Stage;
 use crate::decoder::{Decoder, Gradients, Keep, Pass, Workspace};
 use crate::error::Error;
@@ -49,7 +49,7 @@ impl<D: Backend> EngineOn<D> {
         batch.check(self.decoder.config.vocab_size);
         let families = batch.families();
         self.reach_families(&families)?;
-        let shares = self.deal(&families);
+        let shares = self.shares(&families);
         let keep = match (loss, self.checkpointing) {
             (None, _) => Keep::Nothing,
             (Some(_), true) => Keep::Inputs,
@@ -97,25 +97,14 @@ impl<D: Backend> EngineOn<D> {
         Ok(scores)
     }
 
-    /// Distributes families with predictions over the executors: the most expensive first, each to the executor that would finish first.
-    fn deal<'a>(&self, families: &'a [Family]) -> Vec<Vec<&'a Family>> {
+    /// Distributes families with predictions over the executors.
+    fn shares<'a>(&self, families: &'a [Family]) -> Vec<Vec<&'a Family>> {
         let config = &self.decoder.config;
         let per_token = self.decoder.layout.len as u64;
         let per_pair = (config.num_hidden_layers * config.num_attention_heads * config.head_dim * 2) as u64;
         let cost = |family: &Family| family.tokens as u64 * per_token + family.pairs as u64 * per_pair;
-        let mut order: Vec<&Family> =
-            families.iter().filter(|family| !family.predictions.is_empty()).collect();
-        order.sort_by_key(|family| std::cmp::Reverse(cost(family)));
-        let speeds = self.backend.executors();
-        let mut shares = vec![Vec::new(); speeds.len()];
-        let mut loads = vec![0u64; speeds.len()];
-        for family in order {
-            let time = |&i: &usize| u128::from(loads[i]) * 1000 / speeds[i] as u128;
-            let least = (0..loads.len()).min_by_key(time).expect("there is an executor");
-            loads[least] += cost(family);
-            shares[least].push(family);
-        }
-        shares
+        let predicting = families.iter().filter(|family| !family.predictions.is_empty()).collect();
+        deal(predicting, &self.backend.executors(), |family: &&Family| cost(family))
     }
 
     /// Extends the rotary tables to the positions of the families.

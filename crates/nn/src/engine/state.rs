@@ -6,18 +6,14 @@ use crate::error::Error;
 use crate::layout::{Span, TensorLayout};
 use crate::lora::LoraConfig;
 
-const MOMENTS: [Store; 2] = [Store::FirstMoment, Store::SecondMoment];
-
 /// Trained parameters, gradient and optimizer state of a model. With LoRA the parameters are the factors, so it is small.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainingState {
     lora: Option<LoraConfig>,
-    /// (name, values) of each trained tensor.
-    parameters: Vec<(String, Vec<f32>)>,
-    /// By tensor; empty if the gradient is 0.
-    gradient: Vec<Vec<f32>>,
-    /// First and second moments by tensor; empty before the first update.
-    moments: [Vec<Vec<f32>>; 2],
+    /// The names of the trained tensors.
+    names: Vec<String>,
+    /// By tensor: parameters; gradient, empty if it is 0; first and second moments, empty before the first update.
+    values: [Vec<Vec<f32>>; 4],
     step: u64,
 }
 
@@ -30,16 +26,20 @@ impl<D: Backend> EngineOn<D> {
         let read = |store: Store| -> Vec<Vec<f32>> {
             self.trained().iter().map(|tensor| self.backend.read(store, tensor.span).into_owned()).collect()
         };
-        let names = self.trained().iter().map(|tensor| tensor.name.clone());
         let mut gradient = if self.backend.has_gradient() { read(Store::Gradient) } else { Vec::new() };
         if gradient.iter().flatten().all(|&number| number == 0.0) {
             gradient.clear();
         }
+        let moments = |store| if self.step > 0 { read(store) } else { Vec::new() };
         TrainingState {
             lora: self.lora().cloned(),
-            parameters: names.zip(read(self.trained_store())).collect(),
-            gradient,
-            moments: MOMENTS.map(|store| if self.step > 0 { read(store) } else { Vec::new() }),
+            names: self.trained().iter().map(|tensor| tensor.name.clone()).collect(),
+            values: [
+                read(self.trained_store()),
+                gradient,
+                moments(Store::FirstMoment),
+                moments(Store::SecondMoment),
+            ],
             step: self.step,
         }
     }
@@ -53,26 +53,20 @@ impl<D: Backend> EngineOn<D> {
             }
         }
         let trained = self.trained();
-        if trained.len() != state.parameters.len() {
+        if trained.len() != state.names.len() {
             return Err(Error::request(
                 "training state",
-                format!("{} tensors", state.parameters.len()),
+                format!("{} tensors", state.names.len()),
                 format!("{}, as the engine has", trained.len()),
             ));
         }
-        let find = |(name, values): &(String, Vec<f32>)| Ok(find(trained, name, values.len())?.span);
-        let spans: Vec<Span> = state.parameters.iter().map(find).collect::<Result<_, Error>>()?;
+        let named = state.names.iter().zip(&state.values[0]);
+        let find = |(name, values): (&String, &Vec<f32>)| Ok(find(trained, name, values.len())?.span);
+        let spans: Vec<Span> = named.map(find).collect::<Result<_, Error>>()?;
         self.backend.forget_moments();
         self.backend.zero_gradient();
-        let parameters = self.trained_store();
-        let tensors = state.parameters.iter().map(|(_, values)| values);
-        for (&span, values) in spans.iter().zip(tensors) {
-            self.backend.write(parameters, span, values);
-        }
-        let [first, second] = &state.moments;
-        let stores =
-            [(Store::Gradient, &state.gradient), (Store::FirstMoment, first), (Store::SecondMoment, second)];
-        for (store, tensors) in stores {
+        let stores = [self.trained_store(), Store::Gradient, Store::FirstMoment, Store::SecondMoment];
+        for (store, tensors) in stores.into_iter().zip(&state.values) {
             for (&span, values) in spans.iter().zip(tensors) {
                 self.backend.write(store, span, values);
             }

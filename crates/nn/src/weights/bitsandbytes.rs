@@ -39,24 +39,12 @@ pub(super) fn state_name(matrix: &str) -> String {
     format!("{matrix}{STATE}nf4")
 }
 
-/// The scales of a matrix in its file.
-enum FileScales<'a> {
-    Full(Vec<f32>),
-    Nested { codes: &'a [u8], absmax: Vec<f32>, offset: f32 },
-}
-
 /// What gives the file of a tensor.
 type Files<'f, 'a> = &'f dyn Fn(&str) -> Result<&'a TensorFile, Error>;
 
 /// A matrix of a shape from its tensors.
 pub(super) fn read(matrix: &str, shape: &[usize], file: Files<'_, '_>) -> Result<Quantized, Error> {
     let (codes, scales) = find(matrix, shape, file)?;
-    let scales = match scales {
-        FileScales::Full(scales) => Scales::Full(scales),
-        FileScales::Nested { codes, absmax, offset } => {
-            Scales::Nested { codes: codes.to_vec(), absmax, offset }
-        }
-    };
     let numbers = Numbers::Nf4 { codes: codes.to_vec(), scales };
     Ok(Quantized { rows: shape[0], columns: shape[1], numbers })
 }
@@ -66,7 +54,7 @@ pub(super) fn check(matrix: &str, shape: &[usize], file: Files<'_, '_>) -> Resul
     find(matrix, shape, file).map(drop)
 }
 
-fn find<'a>(matrix: &str, shape: &[usize], file: Files<'_, 'a>) -> Result<(&'a [u8], FileScales<'a>), Error> {
+fn find<'a>(matrix: &str, shape: &[usize], file: Files<'_, 'a>) -> Result<(&'a [u8], Scales), Error> {
     let refuse = |tensor: &str, found: String, wanted: String| -> Result<(), Error> {
         let path = file(tensor)?.path().to_path_buf();
         Err(Error::tensor(path, tensor, found, wanted))
@@ -122,12 +110,12 @@ fn find<'a>(matrix: &str, shape: &[usize], file: Files<'_, 'a>) -> Result<(&'a [
     let codes = bytes(matrix, count.div_ceil(2))?;
     let blocks = count.div_ceil(BLOCK);
     let scales = match state.nested_offset {
-        None => FileScales::Full(numbers(".absmax", blocks)?),
+        None => Scales::Full(numbers(".absmax", blocks)?),
         Some(offset) => {
             same(".nested_quant_map", dynamic_map())?;
             let codes = bytes(&format!("{matrix}.absmax"), blocks)?;
             let absmax = numbers(".nested_absmax", blocks.div_ceil(NESTED_BLOCK))?;
-            FileScales::Nested { codes, absmax, offset }
+            Scales::Nested { codes: codes.to_vec(), absmax, offset }
         }
     };
     Ok((codes, scales))

@@ -1,6 +1,7 @@
 //! One safetensors file, memory-mapped.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
@@ -30,13 +31,13 @@ impl TensorFile {
         let file = input::open(path).map_err(Error::io("open", path))?;
         let length = file.metadata().map_err(Error::io("open", path))?.len();
         if length < 8 {
-            return Err(broken(path, format!("{length} bytes"), "a safetensors file; copy it again"));
+            return Err(Error::file(path, format!("{length} bytes"), "a safetensors file; copy it again"));
         }
         // SAFETY: the file is opened for reading. Another process that shortens it while it is mapped can crash this one
         // (as any mapped reader); checkpoints are written under a temporary name and renamed, so ours never are.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
         if map.starts_with(b"version https://git-lfs") {
-            return Err(broken(path, "a Git LFS pointer".into(), "the file itself; run git lfs pull"));
+            return Err(Error::file(path, "a Git LFS pointer", "the file itself; run git lfs pull"));
         }
         let (header, metadata) =
             SafeTensors::read_metadata(&map).map_err(|error| header_error(path, &map, error))?;
@@ -93,30 +94,12 @@ impl TensorFile {
     /// If `out` is not as long as the tensor.
     pub fn read_into(&self, name: &str, out: &mut [f32]) -> Result<(), Error> {
         let (bytes, dtype) = self.raw(name)?;
+        let (from, to) = self.info(name)?.data_offsets;
         let values = bytes.len() / dtype.size();
         assert_eq!(out.len(), values, "{name} has {values} values");
         let decoded = dtype.decode(bytes, out);
-        self.release(name)?;
+        release(&self.map, self.start + from..self.start + to);
         decoded.map_err(|at| self.refuse(name, format!("{} at index {at}", out[at]), "finite values".into()))
-    }
-
-    /// Releases the mapped pages of a tensor until they are read again, because they count as this process's memory.
-    fn release(&self, name: &str) -> Result<(), Error> {
-        let (from, to) = self.info(name)?.data_offsets;
-        #[cfg(unix)]
-        if from < to {
-            // SAFETY: the map is of a file and never written to, so that a page that is dropped is read again as it was.
-            let dropped = unsafe {
-                self.map.unchecked_advise_range(
-                    memmap2::UncheckedAdvice::DontNeed,
-                    self.start + from,
-                    to - from,
-                )
-            };
-            // A system that doesn't take the advice holds the pages a while longer.
-            drop(dropped);
-        }
-        Ok(())
     }
 
     /// A tensor as stored: little-endian bytes and their type.
@@ -128,17 +111,18 @@ impl TensorFile {
             safetensors::Dtype::F16 => Dtype::F16,
             other => return Err(self.refuse(name, format!("type {other}"), "F32, BF16 or F16".into())),
         };
-        let (from, to) = info.data_offsets;
-        Ok((&self.map[self.start + from..self.start + to], dtype))
+        Ok((self.data(info), dtype))
+    }
+
+    fn data(&self, info: &TensorInfo) -> &[u8] {
+        &self.map[self.start + info.data_offsets.0..self.start + info.data_offsets.1]
     }
 
     /// The bytes of a tensor of unsigned 8-bit integers.
     pub(super) fn bytes(&self, name: &str) -> Result<&[u8], Error> {
         let info = self.info(name)?;
         match info.dtype {
-            safetensors::Dtype::U8 => {
-                Ok(&self.map[self.start + info.data_offsets.0..self.start + info.data_offsets.1])
-            }
+            safetensors::Dtype::U8 => Ok(self.data(info)),
             other => Err(self.refuse(name, format!("type {other}"), "U8".into())),
         }
     }
@@ -146,7 +130,7 @@ impl TensorFile {
     /// A tensor of integers as `i64`, unsigned ones of 8 or 32 bits or signed ones of 64, such as codes or token ids of golden files.
     pub fn integers(&self, name: &str) -> Result<Vec<i64>, Error> {
         let info = self.info(name)?;
-        let bytes = &self.map[self.start + info.data_offsets.0..self.start + info.data_offsets.1];
+        let bytes = self.data(info);
         match info.dtype {
             safetensors::Dtype::U8 => Ok(bytes.iter().map(|&b| i64::from(b)).collect()),
             safetensors::Dtype::I64 => {
@@ -178,8 +162,16 @@ impl TensorFile {
     }
 }
 
-fn broken(path: &Path, found: String, wanted: &str) -> Error {
-    Error::file(path, found, wanted)
+/// Releases mapped pages until they are read again, because they count as this process's memory.
+pub(super) fn release(map: &Mmap, bytes: Range<usize>) {
+    #[cfg(unix)]
+    if !bytes.is_empty() {
+        let advice = memmap2::UncheckedAdvice::DontNeed;
+        // SAFETY: the map is of a file and never written to, so that a page that is dropped is read again as it was.
+        let dropped = unsafe { map.unchecked_advise_range(advice, bytes.start, bytes.len()) };
+        // A system that doesn't take the advice holds the pages a while longer.
+        drop(dropped);
+    }
 }
 
 /// Explains a damaged header to the user.
@@ -195,14 +187,14 @@ fn header_error(path: &Path, bytes: &[u8], error: SafeTensorError) -> Error {
                 Some(n) => format!("{n} bytes as its header says"),
                 None => "the length its header says".into(),
             };
-            broken(path, format!("{} bytes", bytes.len()), &wanted)
+            Error::file(path, format!("{} bytes", bytes.len()), wanted)
         }
-        SafeTensorError::HeaderTooLarge | SafeTensorError::InvalidHeaderLength => broken(
+        SafeTensorError::HeaderTooLarge | SafeTensorError::InvalidHeaderLength => Error::file(
             path,
             format!("{} bytes that announce a header of {header}", bytes.len()),
             "a safetensors file; it is truncated or of another kind",
         ),
-        other => broken(path, format!("a broken header ({other})"), "a safetensors file; copy it again"),
+        other => Error::file(path, format!("a broken header ({other})"), "a safetensors file; copy it again"),
     }
 }
 

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use self::blocks::Kind;
 pub use self::write::{GgufType, Item, write_gguf};
+use super::file::release;
 use crate::config::Config;
 use crate::error::Error;
 use fgrpo_files as input;
@@ -326,15 +327,7 @@ impl Gguf {
             let stored = head.map_or(row, |head| names::stored_row(row, head));
             kind.decode(&bytes[stored * row_bytes..][..row_bytes], out);
         });
-        #[cfg(unix)]
-        {
-            // SAFETY: the map is of a file and never written to, so that a page that is dropped is read again as it was.
-            let dropped = unsafe {
-                self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, *from, to - from)
-            };
-            // A system that doesn't take the advice holds the pages a while longer.
-            drop(dropped);
-        }
+        release(&self.map, *from..*to);
         match out.iter().position(|x| !x.is_finite()) {
             Some(at) => Err(self.refuse(name, format!("{} at index {at}", out[at]), "finite values".into())),
             None => Ok(()),

@@ -349,7 +349,8 @@ fn shards(tensors: &[Named], dtype: Dtype, max_bytes: u64) -> Vec<Vec<Named>> {
     let mut all: Vec<Vec<Named>> = vec![Vec::new()];
     let mut filled = 0;
     for tensor in tensors {
-        let bytes = bytes_of(&tensor.1, dtype);
+        let values = tensor.1.iter().map(|&n| n as u64).product();
+        let bytes = Content::Numbers(dtype).bytes(values);
         if filled > 0 && filled + bytes > max_bytes {
             all.push(Vec::new());
             filled = 0;
@@ -358,10 +359,6 @@ fn shards(tensors: &[Named], dtype: Dtype, max_bytes: u64) -> Vec<Vec<Named>> {
         filled += bytes;
     }
     all
-}
-
-fn bytes_of(shape: &[usize], dtype: Dtype) -> u64 {
-    shape.iter().map(|&n| n as u64).product::<u64>() * dtype.size() as u64
 }
 
 /// Writes a JSON file completely or not at all.

@@ -18,7 +18,6 @@ mod levels;
 mod lora;
 mod optimizer;
 mod reference;
-#[cfg(feature = "cuda-emulator")]
 mod teams;
 
 #[test]

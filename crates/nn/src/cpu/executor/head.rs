@@ -48,14 +48,7 @@ impl HeadOps<Buffer, Weights, [f32], Lists> for CpuExecutor {
         let count = lists.picks.len();
         logp.copy_from_slice(&scores[..count]);
         entropy.copy_from_slice(&scores[count..2 * count]);
-        for (index, pick) in lists.picks.iter().enumerate() {
-            for found in [logp[index], entropy[index]] {
-                if !found.is_finite() {
-                    return Err(head::non_finite(found, pick.slot as usize));
-                }
-            }
-        }
-        Ok(())
+        head::check_scores(logp, entropy, lists.picks.iter().map(|pick| pick.slot))
     }
 
     fn derivatives(&mut self, dlogp: &[f32], dentropy: &[f32], to: &mut Buffer) {

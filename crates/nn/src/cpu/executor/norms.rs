@@ -11,19 +11,6 @@ use super::{CpuExecutor, part, part_mut};
 use crate::executor::{HeadRows, Norm, NormOps};
 use crate::layout::Span;
 
-/// A norm's span in the gradient, or scratch memory if it isn't trained.
-fn norm_gradient<'a>(of: Option<&'a mut [f32]>, weight: Span, spare: &'a mut Vec<f32>) -> &'a mut [f32] {
-    match of {
-        Some(gradient) => part_mut(gradient, weight),
-        None => {
-            // Emptied each time: sums that nobody reads would grow until they are infinite, and those are slow.
-            spare.clear();
-            spare.resize(weight.len, 0.0);
-            spare
-        }
-    }
-}
-
 /// The weights of a norm, with what is added to them.
 pub(super) fn weight_of(weights: &Weights, weight: Span, offset: f32) -> Cow<'_, [f32]> {
     match part(weights, weight) {
@@ -72,39 +59,26 @@ impl NormOps<Buffer, Weights, [f32]> for CpuExecutor {
     ) {
         let Norm { weights, weight, offset, rows, .. } = norm;
         let width = weight.len;
-        let wanted = gradient.is_some();
-        let mut spare = std::mem::take(&mut self.spare);
-        let dweight = norm_gradient(gradient, weight, &mut spare);
-        let weight = &weight_of(weights, weight, offset);
-        if self.team.size() == 1 {
-            for row in 0..rows {
-                let at = row * width..(row + 1) * width;
-                let (x, dy) = (&x[at.clone()], &dy[at.clone()]);
-                simd::rms_norm_backward(x, weight, scale[row], dy, &mut dx[at], dweight);
-            }
-        } else {
-            let dx = Shared::new(dx);
-            self.rows(rows, width, |own| {
-                for row in own {
-                    let at = row * width..(row + 1) * width;
-                    // SAFETY: ranges of a split are apart.
-                    let to = unsafe { dx.part(at.clone()) };
-                    simd::rms_norm_backward_input(&x[at.clone()], weight, scale[row], &dy[at], to);
+        if let Some(gradient) = gradient {
+            let dweight = Shared::new(part_mut(gradient, weight));
+            self.columns(rows, width, |own| {
+                // SAFETY: each column is one thread's.
+                let dweight = unsafe { dweight.part(own.clone()) };
+                for row in 0..rows {
+                    let at = row * width + own.start..row * width + own.end;
+                    simd::rms_norm_backward_weight(&x[at.clone()], scale[row], &dy[at], dweight);
                 }
             });
-            if wanted {
-                let dweight = Shared::new(dweight);
-                self.columns(rows, width, |own| {
-                    // SAFETY: each column is one thread's.
-                    let dweight = unsafe { dweight.part(own.clone()) };
-                    for row in 0..rows {
-                        let at = row * width + own.start..row * width + own.end;
-                        simd::rms_norm_backward_weight(&x[at.clone()], scale[row], &dy[at], dweight);
-                    }
-                });
-            }
         }
-        self.spare = spare;
+        let (weight, dx) = (&weight_of(weights, weight, offset), Shared::new(dx));
+        self.rows(rows, width, |own| {
+            for row in own {
+                let at = row * width..(row + 1) * width;
+                // SAFETY: ranges of a split are apart.
+                let to = unsafe { dx.part(at.clone()) };
+                simd::rms_norm_backward_input(&x[at.clone()], weight, scale[row], &dy[at], to);
+            }
+        });
     }
 
     fn head_norm(
@@ -148,10 +122,6 @@ impl NormOps<Buffer, Weights, [f32]> for CpuExecutor {
         dx: &mut Buffer,
     ) {
         let Norm { weights, weight, offset, .. } = norm;
-        let wanted = gradient.is_some();
-        let mut spare = std::mem::take(&mut self.spare);
-        let dweight = norm_gradient(gradient, weight, &mut spare);
-        let weight = &weight_of(weights, weight, offset);
         let size = heads.size;
         let each = |own: Range<usize>, mut visit: Box<dyn FnMut(&[f32], f32, usize) + '_>| {
             for row in own {
@@ -165,34 +135,25 @@ impl NormOps<Buffer, Weights, [f32]> for CpuExecutor {
                 }
             }
         };
-        if self.team.size() == 1 {
-            let visit = |raw: &[f32], scale: f32, at: usize| {
-                simd::head_norm_backward(raw, weight, scale, &mut dx[at..at + size], dweight);
-            };
-            each(0..heads.rows, Box::new(visit));
-        } else {
-            if wanted {
-                let dweight = Shared::new(dweight);
-                let dx = &*dx;
-                self.columns(heads.rows * heads.count, size, |own| {
-                    // SAFETY: each column is one thread's.
-                    let dweight = unsafe { dweight.part(own.clone()) };
-                    let visit = |raw: &[f32], scale: f32, at: usize| {
-                        let dy = &dx[at + own.start..at + own.end];
-                        simd::rms_norm_backward_weight(&raw[own.clone()], scale, dy, dweight);
-                    };
-                    each(0..heads.rows, Box::new(visit));
-                });
-            }
-            let dx = Shared::new(dx);
-            self.rows(heads.rows, heads.count * size, |own| {
+        if let Some(gradient) = gradient {
+            let (dweight, dx) = (Shared::new(part_mut(gradient, weight)), &*dx);
+            self.columns(heads.rows * heads.count, size, |own| {
+                // SAFETY: each column is one thread's.
+                let dweight = unsafe { dweight.part(own.clone()) };
                 let visit = |raw: &[f32], scale: f32, at: usize| {
-                    // SAFETY: ranges of a split are apart.
-                    simd::head_norm_backward_input(raw, weight, scale, unsafe { dx.part(at..at + size) });
+                    let dy = &dx[at + own.start..at + own.end];
+                    simd::rms_norm_backward_weight(&raw[own.clone()], scale, dy, dweight);
                 };
-                each(own, Box::new(visit));
+                each(0..heads.rows, Box::new(visit));
             });
         }
-        self.spare = spare;
+        let (weight, dx) = (&weight_of(weights, weight, offset), Shared::new(dx));
+        self.rows(heads.rows, heads.count * size, |own| {
+            let visit = |raw: &[f32], scale: f32, at: usize| {
+                // SAFETY: ranges of a split are apart.
+                simd::head_norm_backward_input(raw, weight, scale, unsafe { dx.part(at..at + size) });
+            };
+            each(own, Box::new(visit));
+        });
     }
 }

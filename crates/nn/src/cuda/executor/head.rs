@@ -7,7 +7,7 @@ use super::super::lists::Lists;
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
 use super::{CudaExecutor, FULL, LOGITS, THREADS, args, kernel, row_shape, row_threads};
-use crate::cpu::head::non_finite;
+use crate::cpu::head::check_scores;
 use crate::error::Error;
 use crate::executor::{Head, HeadOps, HeadPass};
 use crate::layout::Write;
@@ -88,14 +88,7 @@ impl HeadOps<Buffer, Weights, Buffer, Lists> for CudaExecutor {
         self.stream.check()?;
         logp.copy_from_slice(&found[..count]);
         entropy.copy_from_slice(&found[count..]);
-        for (index, &row) in lists.words.host(lists.pick_rows).iter().enumerate() {
-            for found in [logp[index], entropy[index]] {
-                if !found.is_finite() {
-                    return Err(non_finite(found, row as usize));
-                }
-            }
-        }
-        Ok(())
+        check_scores(logp, entropy, lists.words.host(lists.pick_rows).iter().copied())
     }
 
     fn derivatives(&mut self, dlogp: &[f32], dentropy: &[f32], to: &mut Buffer) {

@@ -41,6 +41,11 @@ fn is_silu(kind: Gate) -> u32 {
     u32::from(kind == Gate::Silu)
 }
 
+/// Channels of the convolution, inputs that it sees, and the width of a row with them.
+fn widths(of: GatedDeltaNet) -> [u32; 3] {
+    [of.channels(), of.linear_conv_kernel_dim, of.input_width()].map(|n| n as u32)
+}
+
 /// The heads of a launch, as its last arguments: `count` heads, every `step`th from `first` on.
 fn heads(of: GatedDeltaNet, first: usize, step: usize) -> [Argument; 6] {
     let sizes = [
@@ -51,6 +56,16 @@ fn heads(of: GatedDeltaNet, first: usize, step: usize) -> [Argument; 6] {
     ];
     let [a, b, c, d] = sizes.map(|n| Argument::U32(n as u32));
     [a, b, c, d, Argument::U32(first as u32), Argument::U32(step as u32)]
+}
+
+/// A warp per row and head of queries or keys, or per 32 gates; the parameters of the gates; and the sizes, as the last arguments.
+fn by_unit(of: &Mixer<'_, Weights>, rows: usize) -> (Shape, [Address; 2], [Argument; 5]) {
+    let sizes = of.layout.of;
+    let (heads, keys) = (sizes.linear_num_value_heads, sizes.linear_num_key_heads);
+    let parameters = [of.layout.a_log, of.layout.dt_bias].map(|span| of.weights.at(span.offset));
+    let last = [heads, keys, sizes.linear_key_head_dim, sizes.channels(), rows];
+    let shape = warp_shape(rows * (2 * keys + heads.div_ceil(32)));
+    (shape, parameters, last.map(|n| Argument::U32(n as u32)))
 }
 
 /// A block per run, head and columns of values.
@@ -86,12 +101,10 @@ impl CudaExecutor {
         let MixerScratch { gates, lengths, .. } = &mut self.mixer;
         gates.reserve(&self.stream, FULL, rows * 2 * heads, Purpose::Pass);
         lengths.reserve(&self.stream, FULL, rows * 2 * keys, Purpose::Pass);
-        let [a_log, dt_bias] = [of.layout.a_log, of.layout.dt_bias].map(|span| of.weights.at(span.offset));
-        let shape = warp_shape(rows * (2 * keys + heads.div_ceil(32)));
-        let [h, k, e, c, n] =
-            [heads, keys, sizes.linear_key_head_dim, sizes.channels(), rows].map(|n| n as u32);
-        let arguments = args![x, a_log, dt_bias, mixed, &*lengths, &*gates, h, k, e, c, n];
-        self.stream.launch(kernel!(self.precision, "mixer_prepare"), shape, arguments);
+        let (shape, [a_log, dt_bias], last) = by_unit(of, rows);
+        let arguments = args![x, a_log, dt_bias, mixed, &*lengths, &*gates];
+        let arguments = [arguments, &last[..]].concat();
+        self.stream.launch(kernel!(self.precision, "mixer_prepare"), shape, &arguments);
     }
 }
 
@@ -138,8 +151,7 @@ impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor 
         let (filter, previous) =
             (of.weights.at(of.layout.filter.offset), lists.words.at(lists.paths.previous, 0));
         let count = lists.tokens.len * sizes.channels();
-        let [channels, taps, stride] =
-            [sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width()].map(|n| n as u32);
+        let [channels, taps, stride] = widths(sizes);
         let arguments = args![filter, x, previous, &*y, channels, taps, stride, count as u32];
         self.stream.launch(kernel!(self.precision, "convolve"), Shape::covering(count, THREADS), arguments);
         let Some(cache) = cache else { return };
@@ -169,8 +181,7 @@ impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor 
             .map(|list| lists.words.at(list, 0));
         let count = rows * sizes.channels();
         let shape = Shape::covering(count, THREADS);
-        let [channels, taps, stride, count] =
-            [sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width(), count].map(|n| n as u32);
+        let ([channels, taps, stride], count) = (widths(sizes), count as u32);
         let arguments = args![filter, x, previous, &*dy, channels, taps, stride, count];
         self.stream.launch(kernel!(self.precision, "convolve_silu_backward"), shape, arguments);
         let arguments = args![filter, &*dy, first, later, &*dx, channels, taps, stride, count];
@@ -197,28 +208,17 @@ impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor 
         let at_once = mixer_heads(all, paths.slots[0] * numbers);
         let MixerScratch { gates, states, .. } = &mut self.mixer;
         states.reserve(&self.stream, FULL, paths.slots[0] * at_once * numbers, Purpose::Pass);
-        let places = if rows == Rows::All { Address(0) } else { lists.words.at(paths.places, 0) };
-        let nodes = cache.map_or(Address(0), |cache| cache.states[of.place].at(0));
+        let (state, none) = (sizes.state() as u64, Address(0));
+        let places = if rows == Rows::All { none } else { lists.words.at(paths.places, 0) };
+        let nodes = cache.map_or(none, |cache| cache.states[of.place].at(0));
+        let (mixed, gates, states, out) = (&*mixed, &*gates, &*states, &*out);
         for first in (0..all).step_by(at_once) {
             let count = at_once.min(all - first);
             let slot = (count * numbers) as u64;
             for wave in &paths.waves {
                 let runs = lists.words.at(paths.runs[0], 5 * wave.start);
-                let none = Address(0);
-                let arguments = args![
-                    &*mixed,
-                    &*gates,
-                    none,
-                    runs,
-                    places,
-                    &*states,
-                    slot,
-                    nodes,
-                    sizes.state() as u64,
-                    &*out,
-                    none,
-                    0u32
-                ];
+                let arguments =
+                    args![mixed, gates, none, runs, places, states, slot, nodes, state, out, none, 0u32];
                 let arguments = [arguments, &heads(sizes, first, 1)[..]].concat();
                 let shape = delta_shape(wave.len(), count, sizes.linear_value_head_dim);
                 self.stream.launch(kernel!(self.precision, "delta_rule"), shape, &arguments);
@@ -256,7 +256,9 @@ impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor 
         states.reserve(stream, full, paths.slots[1] * at_once * numbers, pass);
         dstates.reserve(stream, full, 2 * runs * at_once * numbers, pass);
         errors.reserve(stream, full, count * at_once * values, pass);
-        let none = Address(0);
+        let (gates, dgates, lengths, dmixed) = (&*gates, &*dgates, &*lengths, &*derivative);
+        let (states, dstates, errors, none) = (&*states, &*dstates, &*errors, Address(0));
+        let from = mixed.at(0);
         let places = if rows == Rows::All { none } else { lists.words.at(paths.places, 0) };
         let (runs, children) =
             (|run: usize| lists.words.at(paths.runs[1], 5 * run), lists.words.at(paths.children, 0));
@@ -266,42 +268,18 @@ impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor 
                 let n = at_once.min(keys - first);
                 let (slot, heads) = ((n * numbers) as u64, heads(sizes, first * group + member, group));
                 for wave in &paths.waves {
-                    let every = STRETCH as u32;
-                    let arguments = args![
-                        &*mixed,
-                        &*gates,
-                        none,
-                        runs(wave.start),
-                        none,
-                        &*states,
-                        slot,
-                        none,
-                        0u64,
-                        none,
-                        &*errors,
-                        every
-                    ];
+                    let (runs, every) = (runs(wave.start), STRETCH as u32);
+                    let arguments =
+                        args![from, gates, none, runs, none, states, slot, none, 0u64, none, errors, every];
                     let shape = delta_shape(wave.len(), n, values);
                     let arguments = [arguments, &heads[..]].concat();
                     stream.launch(kernel!(self.precision, "delta_rule"), shape, &arguments);
                 }
                 for wave in paths.waves.iter().rev() {
-                    let (run, add) = (wave.start as u32, u32::from(member > 0));
+                    let (run, add, runs) = (wave.start as u32, u32::from(member > 0), runs(0));
                     let arguments = args![
-                        &*mixed,
-                        &*gates,
-                        runs(0),
-                        children,
-                        places,
-                        &*states,
-                        slot,
-                        &*dstates,
-                        &*errors,
-                        dout,
-                        &*derivative,
-                        &*dgates,
-                        run,
-                        add
+                        from, gates, runs, children, places, states, slot, dstates, errors, dout, dmixed,
+                        dgates, run, add
                     ];
                     let grid = [wave.len() as u32, n as u32, 1];
                     let shape = Shape { grid, threads: 256, shared: SHARED_BACKWARD as u32 };
@@ -310,26 +288,10 @@ impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor 
                 }
             }
         }
-        let [a_log, dt_bias] = [of.layout.a_log, of.layout.dt_bias].map(|span| of.weights.at(span.offset));
-        let [h, k, e, c, n] = [all, keys, sizes.linear_key_head_dim, channels, count].map(|n| n as u32);
-        let arguments = args![
-            x,
-            a_log,
-            dt_bias,
-            &*mixed,
-            &*lengths,
-            &*derivative,
-            &*dgates,
-            &shares,
-            &*dx,
-            h,
-            k,
-            e,
-            c,
-            n
-        ];
-        let shape = warp_shape(count * (2 * keys + all.div_ceil(32)));
-        stream.launch(kernel!(self.precision, "mixer_prepare_backward"), shape, arguments);
+        let (shape, [a_log, dt_bias], last) = by_unit(&of, count);
+        let arguments = args![x, a_log, dt_bias, from, lengths, dmixed, dgates, &shares, &*dx];
+        let arguments = [arguments, &last[..]].concat();
+        stream.launch(kernel!(self.precision, "mixer_prepare_backward"), shape, &arguments);
         std::mem::swap(mixed, derivative);
         if let Some(gradient) = gradient {
             for (place, span) in [of.layout.a_log, of.layout.dt_bias].into_iter().enumerate() {
@@ -353,8 +315,7 @@ impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor 
         let [groups, runs] = [lists.paths.groups, lists.paths.runs[0]].map(|list| lists.words.at(list, 0));
         let (states, state) = (&cache.states[of.place], sizes.state() as u64);
         let count = rows * sizes.channels();
-        let [channels, taps, stride] =
-            [sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width()].map(|n| n as u32);
+        let [channels, taps, stride] = widths(sizes);
         let filter = of.weights.at(of.layout.filter.offset);
         let arguments =
             args![filter, x, groups, runs, states, &*mixed, channels, taps, stride, state, count as u32];
@@ -364,21 +325,8 @@ impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor 
             arguments,
         );
         self.prepare(&of, rows, x, mixed);
-        let none = Address(0);
-        let arguments = args![
-            &*mixed,
-            &self.mixer.gates,
-            groups,
-            runs,
-            none,
-            states,
-            state,
-            none,
-            0u64,
-            &*out,
-            none,
-            0u32
-        ];
+        let (mixed, gates, none) = (&*mixed, &self.mixer.gates, Address(0));
+        let arguments = args![mixed, gates, groups, runs, none, states, state, none, 0u64, &*out, none, 0u32];
         let arguments = [arguments, &heads(sizes, 0, 1)[..]].concat();
         let shape = delta_shape(rows, sizes.linear_num_value_heads, sizes.linear_value_head_dim);
         self.stream.launch(kernel!(self.precision, "delta_rule"), shape, &arguments);

@@ -128,6 +128,11 @@ impl Weight {
     }
 }
 
+/// Whether a checkpoint's tensor is one of the layers' matrices.
+pub(crate) fn is_layer_matrix(name: &str, shape: &[usize]) -> bool {
+    name.starts_with("model.layers.") && shape.len() == 2
+}
+
 impl Architecture {
     pub(crate) fn family(self) -> &'static Family {
         match self {

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
-use crate::weights::is_layer_matrix;
+use crate::families::is_layer_matrix;
 
 /// How the matrices of a frozen base model are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

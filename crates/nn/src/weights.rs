@@ -22,6 +22,7 @@ pub use write::{TensorWriter, write_checkpoint};
 use crate::config::fields::read_object;
 use crate::config::{Config, end_tokens};
 use crate::error::Error;
+use crate::families::is_layer_matrix;
 use crate::quantized::{BaseFormat, Quantized};
 
 const SINGLE: &str = "model.safetensors";
@@ -259,11 +260,6 @@ impl Checkpoint {
         }
         Ok(())
     }
-}
-
-/// Whether a tensor is one of the layers' matrices.
-pub(crate) fn is_layer_matrix(name: &str, shape: &[usize]) -> bool {
-    name.starts_with("model.layers.") && shape.len() == 2
 }
 
 /// Refuses a path that is not a checkpoint folder, and says what it is.

@@ -562,3 +562,19 @@ fn a_matrix_of_bitsandbytes_that_cannot_be_read_is_refused_by_name() {
     let message = with(&state, &|_, _| false).unwrap_err();
     assert!(message.contains(matrix) && message.contains("shape"), "{message}");
 }
+
+#[test]
+fn gpus_refuse_heads_of_recurrent_layers_that_their_kernels_do_not_take() {
+    let of = |key: usize, value: usize, taps: usize| {
+        let mut config = config(Architecture::Qwen3_5Text, true);
+        let sizes = config.linear_attention.as_mut().unwrap();
+        sizes.linear_key_head_dim = key;
+        sizes.linear_value_head_dim = value;
+        sizes.linear_conv_kernel_dim = taps;
+        config.check_on_gpus().map_err(|error| error.to_string())
+    };
+    assert!(of(128, 4, 8).is_ok());
+    assert_names(&of(132, 4, 4).unwrap_err(), &["linear_key_head_dim 132", "up to 128", "multiples of 4"]);
+    assert_names(&of(8, 6, 4).unwrap_err(), &["linear_value_head_dim 6"]);
+    assert_names(&of(8, 8, 9).unwrap_err(), &["linear_conv_kernel_dim 9", "up to 8"]);
+}

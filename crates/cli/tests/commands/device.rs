@@ -133,24 +133,17 @@ fn a_base_of_4_bits_fits_7b_on_24_gb_and_3b_on_12_gb_with_a_context_of_4096_and_
 #[test]
 fn a_dry_run_refuses_a_model_that_gpus_do_not_compute() {
     let folder = tempfile::tempdir().unwrap();
-    let model = |name: &str, from: &str, to: &str| {
-        let path = folder.path().join(name);
-        std::fs::create_dir(&path).unwrap();
-        let source = format!("{}/../nn/tests/golden/qwen3_5_text", env!("CARGO_MANIFEST_DIR"));
-        let config = std::fs::read_to_string(format!("{source}/config.json")).unwrap();
-        assert!(config.contains(from));
-        std::fs::write(path.join("config.json"), config.replace(from, to)).unwrap();
-        let text =
-            format!("steps = 1\n[task]\nkind = \"math\"\ndata = \"none.jsonl\"\n[model]\npath = {path:?}\n");
-        file(folder.path(), &format!("{name}.toml"), &text)
-    };
-    let size = "\"linear_key_head_dim\": 8";
-    for (name, to, code) in [("known", size, 0), ("odd", "\"linear_key_head_dim\": 6", 2)] {
-        let config = model(name, size, to);
+    let text = "steps = 1\n[task]\nkind = \"math\"\ndata = \"none.jsonl\"\n[model]\n";
+    let golden = format!("{}/../nn/tests/golden/qwen3_5_text", env!("CARGO_MANIFEST_DIR"));
+    let wide = "path = \"some/one\"\n[model.size]\narchitecture = \"qwen3\"\nvocab_size = 1000\nhidden_size = 1024\n\
+        intermediate_size = 2048\nnum_hidden_layers = 2\nnum_attention_heads = 2\nnum_key_value_heads = 2\nhead_dim = 512\n\
+        tie_word_embeddings = true\n";
+    for (name, model, code) in [("qwen3.5", format!("path = {golden:?}\n"), 0), ("wide", wide.to_owned(), 2)]
+    {
+        let config = file(folder.path(), &format!("{name}.toml"), &format!("{text}{model}"));
         let plan = ["train", config.to_str().unwrap(), "--dry-run"];
         let said = ends_with(code, &[&plan[..], &["--device", "cuda", "--gpu", "h100"]].concat());
-        let refusal =
-            "linear_key_head_dim 6 is not computed on GPUs, which take up to 128, and multiples of 4";
+        let refusal = "head_dim 512 is not computed on GPUs, which take up to 256";
         assert_eq!(said.contains(refusal), code == 2, "{said}");
         // What it takes of memory is said all the same.
         assert!(said.lines().any(|line| line.starts_with("GPU memory")), "{said}");

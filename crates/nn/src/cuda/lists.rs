@@ -1,12 +1,10 @@
-//! The index lists of a pass or of a decoding step: built on the host, transferred to the device in one copy.
+//! The index lists of a pass or of a decoding step.
 
 use std::ops::Range;
 
-use fgrpo_cuda::{Address, Memory};
-
-use super::messages::Messages;
 use super::paths::Paths;
-use super::stream::{Purpose, Stream};
+use super::stream::Stream;
+use super::words::{List, Words};
 use crate::decoding::Step;
 use crate::executor::{DecodeChanges, Rows, StepTokens};
 use crate::sampling::Draw;
@@ -24,67 +22,6 @@ pub(crate) const ITEM_KEYS: usize = 256;
 pub(crate) const PASS_PARTS: usize = 4096;
 /// Rows of an item of a pass.
 const PASS_ROWS: usize = 16;
-
-/// A list: its first word in the memory, and its length.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct List {
-    first: usize,
-    pub(super) len: usize,
-}
-
-/// Words on the host and, after the transfer, on the device.
-#[derive(Debug, Default)]
-pub(super) struct Words {
-    host: Vec<u32>,
-    device: Option<Memory<u32>>,
-    messages: Messages,
-}
-
-impl Words {
-    pub(super) fn clear(&mut self) {
-        self.host.clear();
-    }
-
-    /// Appends a list, aligned to 16 bytes.
-    pub(super) fn put(&mut self, words: impl IntoIterator<Item = u32>) -> List {
-        self.host.resize(self.host.len().next_multiple_of(4), 0);
-        let first = self.host.len();
-        self.host.extend(words);
-        List { first, len: self.host.len() - first }
-    }
-
-    /// Appends a list, filled up to `len` words with `fill`.
-    ///
-    /// # Panics
-    /// If it is longer.
-    fn put_padded(&mut self, words: impl IntoIterator<Item = u32>, len: usize, fill: u32) -> List {
-        let list = self.put(words);
-        assert!(list.len <= len, "{} words in a bucket of {len}", list.len);
-        self.host.resize(list.first + len, fill);
-        List { len, ..list }
-    }
-
-    /// Transfers all lists to the device.
-    pub(super) fn stage(&mut self, stream: &Stream) {
-        if self.device.as_ref().is_none_or(|device| device.len() < self.host.len()) {
-            self.device = None;
-            self.device = stream.allocate(self.host.len().next_power_of_two(), Purpose::Pass);
-        }
-        if let Some(device) = &self.device {
-            self.messages.send(stream, &self.host, device.at(0));
-        }
-    }
-
-    /// The address of word `index` of a list.
-    pub(super) fn at(&self, list: List, index: usize) -> Address {
-        self.device.as_ref().map_or(Address(0), |device| device.at(list.first + index))
-    }
-
-    /// A list on the host.
-    pub(super) fn host(&self, list: List) -> &[u32] {
-        &self.host[list.first..list.first + list.len]
-    }
-}
 
 /// Pieces by tile: the start of each tile's pieces, and the pieces, with four words each.
 #[derive(Debug, Clone, Copy, Default)]

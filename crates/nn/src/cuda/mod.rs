@@ -19,3 +19,4 @@ mod quantized;
 mod sequence;
 mod stream;
 mod weights;
+mod words;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::lists::{List, Words};
+use super::words::{List, Words};
 use crate::segments::{Chunk, STRETCH};
 
 /// No row, slot or node.

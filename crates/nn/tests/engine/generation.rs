@@ -581,7 +581,7 @@ fn a_full_cache_forgets_what_was_not_needed_for_longest() {
         // Several at a time, some of which are the beginning of others.
         let mut prompts: Vec<Vec<u32>> = (1..6).map(|i| roots[0][..7 * i].to_vec()).collect();
         prompts.extend((1..4).map(|i| [&roots[1][..], &roots[0][..i]].concat()));
-        let found = fed_within(&mut bounded, &prompts, 4, 11, true, Some(bound));
+        let found = fed_within(&mut bounded, &prompts, 4, 4, true, Some(bound));
         assert_same(&found, &sample(&mut engine_of(), &requests(&prompts, 4), &settings()), "together");
     }
 }

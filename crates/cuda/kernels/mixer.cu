@@ -446,6 +446,23 @@ struct StretchMemory {
     }
     /// What is left at row t of what row i wrote.
     __device__ inline float decay(unsigned t, unsigned i) const { return expf(log[t] - log[i]); }
+    /// by_key and by_query, of each row and those before it: products of the row's numbers in `key` (with this sign) and in `query` with the earlier row's in `from`.
+    __device__ inline void pair(const float* key, const float* query, const float* from, float sign, unsigned width) const {
+        for (unsigned index = threadIdx.x; index < STRETCH * STRETCH; index += blockDim.x) {
+            unsigned t = index / STRETCH, i = index % STRETCH;
+            float of_key = 0, of_query = 0;
+            if (i <= t)
+                for (unsigned c = 0; c < width; c += 4) {
+                    Packed<float, 4> right = load<float, 4, true>(from + i * WIDE, c, width), left = load<float, 4, true>(key + t * WIDE, c, width),
+                                     read = load<float, 4, true>(query + t * WIDE, c, width);
+#pragma unroll
+                    for (unsigned j = 0; j < 4; j++) of_key = fmaf(left.at(j), right.at(j), of_key), of_query = fmaf(read.at(j), right.at(j), of_query);
+                }
+            float kept = i <= t ? decay(t, i) : 0.0f;
+            by_key[t * NARROW + i] = i < t ? sign * of_key * write[t] * kept : 0.0f;
+            by_query[t * NARROW + i] = of_query * kept;
+        }
+    }
 };
 
 template <class T>
@@ -490,20 +507,7 @@ __device__ inline void delta_rule_backward(const T* mixed, const float* gates, c
             s.write[t] = t < rows ? gates[(uint64_t)(start + t) * 2 * of.heads + head] : 0.0f;
         }
         barrier();
-        for (unsigned i = threadIdx.x; i < STRETCH * STRETCH; i += blockDim.x) {
-            unsigned t = i / STRETCH, from = i % STRETCH;
-            float by_key = 0, by_query = 0;
-            if (from <= t)
-                for (unsigned c = 0; c < keys; c += 4) {
-                    Packed<float, 4> k = load<float, 4, true>(s.k + from * WIDE, c, keys), own = load<float, 4, true>(s.k + t * WIDE, c, keys),
-                                     q = load<float, 4, true>(s.q + t * WIDE, c, keys);
-#pragma unroll
-                    for (unsigned j = 0; j < 4; j++) by_key = fmaf(own.at(j), k.at(j), by_key), by_query = fmaf(q.at(j), k.at(j), by_query);
-                }
-            float left = from <= t ? s.decay(t, from) : 0.0f;
-            s.by_key[t * NARROW + from] = from < t ? by_key * s.write[t] * left : 0.0f;
-            s.by_query[t * NARROW + from] = by_query * left;
-        }
+        s.pair(s.k, s.q, s.k, 1.0f, keys);
         barrier();
         // The derivative by what is written: by later rows' results, and by the state after the stretch.
         float last = s.log[STRETCH - 1];
@@ -532,20 +536,7 @@ __device__ inline void delta_rule_backward(const T* mixed, const float* gates, c
             for (unsigned t = 0; t < STRETCH; t++) s.dr[t * WIDE + threadIdx.x] = column[t];
         }
         barrier();
-        for (unsigned i = threadIdx.x; i < STRETCH * STRETCH; i += blockDim.x) {
-            unsigned t = i / STRETCH, from = i % STRETCH;
-            float by_key = 0, by_query = 0;
-            if (from <= t)
-                for (unsigned c = 0; c < values; c += 4) {
-                    Packed<float, 4> e = load<float, 4, true>(s.e + from * WIDE, c, values), r = load<float, 4, true>(s.dr + t * WIDE, c, values),
-                                     o = load<float, 4, true>(s.dout + t * WIDE, c, values);
-#pragma unroll
-                    for (unsigned j = 0; j < 4; j++) by_key = fmaf(-r.at(j), e.at(j), by_key), by_query = fmaf(o.at(j), e.at(j), by_query);
-                }
-            float left = from <= t ? s.decay(t, from) : 0.0f;
-            s.by_key[t * NARROW + from] = from < t ? by_key * s.write[t] * left : 0.0f;
-            s.by_query[t * NARROW + from] = by_query * left;
-        }
+        s.pair(s.dr, s.dout, s.e, -1.0f, values);
         // By values, and by how much is written.
         for (unsigned i = threadIdx.x; i < rows * values; i += blockDim.x) {
             unsigned t = i / values, c = i % values;

@@ -567,6 +567,18 @@ mod tests {
     }
 
     #[test]
+    fn a_child_that_dies_is_replaced_and_its_completion_unscorable() {
+        let verifier = python(
+            "import sys, json\nfor line in sys.stdin:\n if 'die' in line: sys.exit(3)\n print(json.dumps({'score': 0}))",
+        );
+        assert_eq!(reason(&verifier.grade(&Value::Null, "die")), "died");
+        assert_eq!(verifier.grade(&Value::Null, "x").reward, Some(0.0));
+        // The child has answered before, so the completion gets a second try, in which the child dies again.
+        assert_eq!(reason(&verifier.grade(&Value::Null, "die")), "died");
+        assert_eq!(verifier.grade(&Value::Null, "x").verdict, Verdict::Wrong);
+    }
+
+    #[test]
     fn a_child_that_left_between_two_completions_is_not_held_against_the_second() {
         let verifier =
             python("import sys, json\nline = sys.stdin.readline()\nprint(json.dumps({'score': 1}))");

@@ -87,11 +87,8 @@ impl CudaExecutor {
         let HeadRows { rows, count, size, .. } = heads;
         let [n, size, stride, all] = [count, size, stride, rows * stride].map(|n| n as u32);
         let arguments = args![x, first, second, n, size, stride, u32::from(join), all];
-        self.stream.launch(
-            kernel!(self.precision, "split_heads"),
-            Shape::covering(all as usize, THREADS),
-            arguments,
-        );
+        let shape = Shape::covering(all as usize, THREADS);
+        self.stream.launch(kernel!(self.precision, "split_heads"), shape, arguments);
     }
 
     /// Normalises queries and keys in place, and computes the gates.
@@ -132,11 +129,8 @@ impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor 
         y: &mut Buffer,
     ) {
         let arguments = args![&*gate, x, &*dy, &*y, is_silu(kind), len as u32];
-        self.stream.launch(
-            kernel!(self.precision, "gate_backward"),
-            Shape::covering(len, THREADS),
-            arguments,
-        );
+        let shape = Shape::covering(len, THREADS);
+        self.stream.launch(kernel!(self.precision, "gate_backward"), shape, arguments);
     }
 
     fn convolve(
@@ -159,11 +153,8 @@ impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor 
         let count = ends.len / 2 * sizes.channels();
         let (at, state) = (lists.words.at(ends, 0), sizes.state() as u64);
         let arguments = args![x, previous, at, states, channels, taps, stride, state, count as u32];
-        self.stream.launch(
-            kernel!(self.precision, "convolve_keep"),
-            Shape::covering(count, THREADS),
-            arguments,
-        );
+        let shape = Shape::covering(count, THREADS);
+        self.stream.launch(kernel!(self.precision, "convolve_keep"), shape, arguments);
     }
 
     fn convolve_backward(
@@ -319,11 +310,8 @@ impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor 
         let filter = of.weights.at(of.layout.filter.offset);
         let arguments =
             args![filter, x, groups, runs, states, &*mixed, channels, taps, stride, state, count as u32];
-        self.stream.launch(
-            kernel!(self.precision, "convolve_step"),
-            Shape::covering(count, THREADS),
-            arguments,
-        );
+        let shape = Shape::covering(count, THREADS);
+        self.stream.launch(kernel!(self.precision, "convolve_step"), shape, arguments);
         self.prepare(&of, rows, x, mixed);
         let (mixed, gates, none) = (&*mixed, &self.mixer.gates, Address(0));
         let arguments = args![mixed, gates, groups, runs, none, states, state, none, 0u64, &*out, none, 0u32];

@@ -1,19 +1,22 @@
-//! The single-solution maze: generator, shortest path, tokens, rewards.
+//! Mazes: generator, shortest paths, tokens, rewards.
 //!
 //! A maze is a function of (size, seed, index), so maze i never depends on how many were made before.
-//! Its corridors form a tree, so exactly one simple path leads from start to goal. The moves of that path are the only
-//! correct completion.
+//! In the paper's maze, the corridors form a tree, so exactly one simple path leads from start to goal, and the moves of that
+//! path are the only correct completion. [`Mazes`] also makes grids with several shortest paths, each of which is correct:
+//! there, the mass that a policy keeps on correct completions can be computed exactly.
 //!
 //! Source: F-GRPO, appendix "Maze Experiment Details", after arXiv 2602.02710, appendix E.1. Departures: sizes
-//! are settings; a training maze that equals a held-out one is drawn again ([`HeldOut`]).
+//! are settings; a training maze that equals a held-out one is drawn again ([`HeldOut`]); grids with several shortest paths.
 
 mod generate;
+mod mazes;
 mod reward;
 mod solve;
 mod split;
 pub mod tokens;
 
 pub use generate::generate;
+pub use mazes::{Mazes, Solutions};
 pub use reward::{Grade, Scoring, grade};
 pub use split::{HeldOut, Split};
 pub use tokens::Token;

@@ -6,7 +6,8 @@ use super::{Maze, Token, tokens};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Scoring {
-    /// The completion must be the shortest path and DONE, token for token. The paper's rule.
+    /// The completion must be a shortest path and DONE, token for token. The paper's rule, whose mazes have one shortest
+    /// path.
     #[default]
     Exact,
     /// The moves up to DONE must not enter a wall and must touch the goal. MaxRL's rule.
@@ -22,7 +23,7 @@ pub enum Grade {
     HitsWall,
     /// No move leads into a wall, but the walk does not touch the goal.
     MissesGoal,
-    /// The walk touches the goal but is not the shortest path (only with [`Scoring::Exact`]).
+    /// The walk touches the goal but is not a shortest path (only with [`Scoring::Exact`]).
     Detour,
     /// A token before DONE is not a move.
     NotAMove,
@@ -72,8 +73,8 @@ pub fn grade(maze: &Maze, completion: &[u32], scoring: Scoring) -> Grade {
     }
     match scoring {
         Scoring::ReachesGoal => Grade::Correct,
-        // The corridors are a tree: the shortest path is the walk that ends at the goal and enters no cell twice.
-        Scoring::Exact if maze.solve().is_some_and(|target| target == moves) => Grade::Correct,
+        // The walk touches the goal, so it can't be shorter than the shortest path, and if it is as long, it ends there.
+        Scoring::Exact if maze.shortest() == Some(moves.len()) => Grade::Correct,
         Scoring::Exact => Grade::Detour,
     }
 }

@@ -1,46 +1,106 @@
-//! The shortest path, by breadth-first search.
+//! Shortest paths, by breadth-first search from the goal.
 
 use super::{Maze, Move, Position};
 use std::collections::VecDeque;
 
 impl Maze {
-    /// The moves of the shortest path from start to goal: in a generated maze, the only simple path. `None` if there is
-    /// no path, which is possible only in a maze from a drawing.
+    /// Moves of a shortest path from start to goal: of several, the first in the order of [`Move::ALL`]. `None` if no path
+    /// exists, which is possible only in a maze from a drawing.
     pub fn solve(&self) -> Option<Vec<Move>> {
-        let at = |(row, column): Position| row * self.size + column;
-        let mut came: Vec<Option<Move>> = vec![None; self.size * self.size];
-        let mut queue = VecDeque::from([self.start()]);
-        while let Some(cell) = queue.pop_front() {
-            if cell == self.goal() {
-                return Some(self.backtrack(&came));
+        let distances = self.distances();
+        distances.distance(self.start())?;
+        let mut moves = Vec::new();
+        let mut cell = self.start();
+        while let Some((step, next)) = distances.closer(cell).next() {
+            moves.push(step);
+            cell = next;
+        }
+        Some(moves)
+    }
+
+    /// Length in moves of the shortest path from start to goal, or `None` if no path exists.
+    pub fn shortest(&self) -> Option<usize> {
+        self.distances().distance(self.start())
+    }
+
+    /// Number of shortest paths from start to goal: 0 if no path exists, and `u64::MAX` if that many or more do.
+    pub fn solution_count(&self) -> u64 {
+        let distances = self.distances();
+        let Some(length) = distances.distance(self.start()) else { return 0 };
+        // The paths from the start to each cell at the same distance from the goal, one distance after the other.
+        let mut paths = vec![0u64; self.size * self.size];
+        paths[self.index(self.start())] = 1;
+        let mut layer = vec![self.start()];
+        for _ in 0..length {
+            let mut next_layer = Vec::new();
+            for cell in layer {
+                let here = paths[self.index(cell)];
+                for (_, next) in distances.closer(cell) {
+                    let there = &mut paths[self.index(next)];
+                    if *there == 0 {
+                        next_layer.push(next);
+                    }
+                    *there = there.saturating_add(here);
+                }
             }
-            for step in Move::ALL {
-                if let Some(next) = step.from(cell, 1)
-                    && self.is_open(next)
-                    && next != self.start()
-                    && came[at(next)].is_none()
-                {
-                    came[at(next)] = Some(step);
-                    queue.push_back(next);
+            layer = next_layer;
+        }
+        paths[self.index(self.goal())]
+    }
+
+    /// Moves of every shortest path from start to goal, in the order of [`Move::ALL`]. Their number may grow exponentially
+    /// with the size; [`Maze::solution_count`] tells it first.
+    pub fn solutions(&self) -> Vec<Vec<Move>> {
+        let distances = self.distances();
+        let Some(length) = distances.distance(self.start()) else { return Vec::new() };
+        let mut paths = vec![(Vec::with_capacity(length), self.start())];
+        for _ in 0..length {
+            let longer = paths.iter().flat_map(|(moves, cell)| {
+                distances.closer(*cell).map(move |(step, next)| ([moves.as_slice(), &[step]].concat(), next))
+            });
+            paths = longer.collect();
+        }
+        paths.into_iter().map(|(moves, _)| moves).collect()
+    }
+
+    fn index(&self, (row, column): Position) -> usize {
+        row * self.size + column
+    }
+
+    fn distances(&self) -> Distances<'_> {
+        let mut moves: Vec<Option<usize>> = vec![None; self.size * self.size];
+        moves[self.index(self.goal())] = Some(0);
+        let mut queue = VecDeque::from([(self.goal(), 0)]);
+        while let Some((cell, distance)) = queue.pop_front() {
+            for next in Move::ALL.into_iter().filter_map(|step| step.from(cell, 1)) {
+                if self.is_open(next) && moves[self.index(next)].is_none() {
+                    moves[self.index(next)] = Some(distance + 1);
+                    queue.push_back((next, distance + 1));
                 }
             }
         }
-        None
+        Distances { maze: self, moves }
+    }
+}
+
+/// Distance of every cell from the goal.
+struct Distances<'a> {
+    maze: &'a Maze,
+    /// Distance of a cell in moves, by row and column; `None` for walls and for cells without a path to the goal.
+    moves: Vec<Option<usize>>,
+}
+
+impl Distances<'_> {
+    fn distance(&self, cell: Position) -> Option<usize> {
+        self.maze.is_open(cell).then(|| self.moves[self.maze.index(cell)]).flatten()
     }
 
-    fn backtrack(&self, came: &[Option<Move>]) -> Vec<Move> {
-        let mut moves = Vec::new();
-        let (mut row, mut column) = self.goal();
-        while let Some(step) = came[row * self.size + column] {
-            moves.push(step);
-            match step {
-                Move::Up => row += 1,
-                Move::Down => row -= 1,
-                Move::Left => column += 1,
-                Move::Right => column -= 1,
-            }
-        }
-        moves.reverse();
-        moves
+    /// Moves that lead from a cell to a cell one move closer to the goal, with those cells.
+    fn closer(&self, cell: Position) -> impl Iterator<Item = (Move, Position)> + '_ {
+        let here = self.distance(cell);
+        Move::ALL.into_iter().filter_map(move |step| {
+            let next = step.from(cell, 1)?;
+            (self.distance(next)? + 1 == here?).then_some((step, next))
+        })
     }
 }

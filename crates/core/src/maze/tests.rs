@@ -214,3 +214,95 @@ fn the_target_is_correct_and_every_other_short_completion_is_not() {
     }
     assert_eq!(correct, 1);
 }
+
+/// The settings of grids with several shortest paths in the tests.
+fn grids(size: usize) -> Mazes {
+    Mazes { size, seed: 4, solutions: Solutions::Many { walls: 0.3, min: 6, max: 40 } }
+}
+
+/// Every walk of a given number of moves that ends at the goal, by exhaustive search.
+fn walks_to_the_goal(maze: &Maze, moves: &mut Vec<Move>, length: usize, found: &mut HashSet<Vec<Move>>) {
+    if moves.len() == length {
+        let walk = maze.walk(moves);
+        if walk.len() == length + 1 && walk[length] == maze.goal() {
+            found.insert(moves.clone());
+        }
+        return;
+    }
+    for step in Move::ALL {
+        moves.push(step);
+        if maze.walk(moves).len() == moves.len() + 1 {
+            walks_to_the_goal(maze, moves, length, found);
+        }
+        moves.pop();
+    }
+}
+
+#[test]
+fn solutions_are_all_the_shortest_walks_to_the_goal_and_each_is_correct() {
+    let mazes = grids(7);
+    mazes.check().unwrap();
+    for index in 0..40 {
+        let maze = mazes.maze(index);
+        let solutions = maze.solutions();
+        assert!((6..=40).contains(&solutions.len()), "{} solutions", solutions.len());
+        assert_eq!(maze.solution_count(), solutions.len() as u64);
+        assert_eq!(maze.solve().as_ref(), solutions.first());
+        let length = maze.shortest().unwrap();
+        for shorter in 0..length {
+            let mut none = HashSet::new();
+            if shorter >= 8 {
+                walks_to_the_goal(&maze, &mut Vec::new(), shorter, &mut none);
+            }
+            assert!(none.is_empty());
+        }
+        let mut expected = HashSet::new();
+        walks_to_the_goal(&maze, &mut Vec::new(), length, &mut expected);
+        assert_eq!(solutions.iter().cloned().collect::<HashSet<_>>(), expected);
+        for moves in &solutions {
+            assert_eq!(grade(&maze, &tokens::completion(moves), Scoring::Exact), Grade::Correct);
+        }
+        // Longer walks reach the goal too, and earn nothing.
+        let back = [solutions[0].as_slice(), &[Move::Up, Move::Down]].concat();
+        let verdict = grade(&maze, &tokens::completion(&back), Scoring::Exact);
+        assert!(matches!(verdict, Grade::Detour | Grade::HitsWall), "{verdict:?}");
+    }
+}
+
+#[test]
+fn an_open_grid_has_the_binomial_number_of_shortest_paths() {
+    for (size, paths) in [(5, 6), (7, 70), (9, 924)] {
+        let open =
+            Mazes { size, seed: 1, solutions: Solutions::Many { walls: 0.0, min: 1, max: u64::MAX } }.maze(3);
+        assert_eq!((open.solution_count(), open.solutions().len()), (paths, paths as usize));
+    }
+}
+
+#[test]
+fn grids_depend_on_their_index_alone_and_are_rarely_equal() {
+    let mazes = grids(7);
+    let some: Vec<Maze> = (0..1_000).map(|index| mazes.maze(index)).collect();
+    assert_eq!(some[700], mazes.maze(700));
+    let distinct: HashSet<&Maze> = some.iter().collect();
+    assert!(distinct.len() > 900, "{} distinct of 1,000", distinct.len());
+}
+
+#[test]
+fn distributions_without_mazes_are_refused_before_one_is_drawn() {
+    let with =
+        |size, walls, min, max| Mazes { size, seed: 1, solutions: Solutions::Many { walls, min, max } };
+    let refused = [
+        with(6, 0.1, 1, 9),
+        with(7, 1.0, 1, 9),
+        with(7, f64::NAN, 1, 9),
+        with(7, -0.1, 1, 9),
+        with(7, 0.1, 0, 9),
+        with(7, 0.1, 9, 6),
+        // An interior of five by five has at most 70 shortest paths.
+        with(7, 0.1, 71, 90),
+        with(7, 0.9, 6, 40),
+    ];
+    for mazes in refused {
+        assert!(mazes.check().is_err(), "{mazes:?}");
+    }
+}

@@ -6,6 +6,7 @@
 //! - [`sampled`]: the distinct mass that a group samples, given its number of correct completions.
 //! - [`advantage`]: the size of focal-weighted advantages by success rate, and the learning-rate multiplier with the
 //!   same average effect.
+//! - [`solutions`]: the mass that a policy keeps on each correct completion, if all can be listed.
 //!
 //! Every function takes plain numbers and refuses invalid ones with [`Error`], which names the argument, what was found
 //! and what was expected.
@@ -13,6 +14,7 @@
 pub mod advantage;
 pub mod mass;
 pub mod sampled;
+pub mod solutions;
 pub mod tail_miss;
 
 pub use crate::error::Error;

@@ -8,7 +8,7 @@ use crate::listing;
 use crate::metrics::{Count, Gauge};
 use crate::openai;
 use crate::page;
-use crate::request::{self, CREATE_SAMPLING_SESSION, CREATE_SESSION, SAMPLE};
+use crate::request::{self, CREATE_SAMPLING_SESSION, CREATE_SESSION, Incoming, SAMPLE};
 use crate::server::{Handled, Server, Shared, error, read_body, refusal, reply, unknown};
 use crate::storage;
 use crate::wire;
@@ -22,10 +22,10 @@ use axum::routing::{get, post};
 use fgrpo_nn::LoraConfig;
 use fgrpo_train::learner::Bounds;
 use fgrpo_train::run::checkpoint::ADAPTER;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// How long a client waits for a result at a time; it gives up after 45 seconds.
@@ -52,7 +52,7 @@ pub(crate) fn routes(server: Shared) -> Router {
         .route("/get_info", post(get_info))
         .route("/weights_info", post(weights_info))
         .route("/retrieve_future", post(retrieve_future));
-    for (name, _) in request::ENDPOINTS {
+    for name in request::endpoints() {
         let handler = move |State(server): State<Shared>, headers: HeaderMap, body: Body| async move {
             accept(&server, name, &headers, body).await
         };
@@ -99,31 +99,25 @@ async fn check_key(State(server): State<Shared>, request: Request, next: Next) -
     response
 }
 
-async fn accept(server: &Server, endpoint: &str, headers: &HeaderMap, body: Body) -> Handled {
+async fn accept(server: &Server, endpoint: &'static str, headers: &HeaderMap, body: Body) -> Handled {
     let body = read_body(server, headers, body).await?;
-    // A sample's sequences are named before they are there.
-    let samples = if endpoint == SAMPLE { sample_count(&body) } else { 0 };
-    let key = headers.get("x-idempotency-key").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let number = server.ledger.accept(endpoint, key, body).await.map_err(IntoResponse::into_response)?;
+    let bounds = server.ledger.served().bounds;
+    let incoming = spawn_blocking(move || Incoming::new(endpoint, body, bounds)).await.expect("no panic");
+    let samples = incoming.samples();
+    let key = headers.get("x-idempotency-key").and_then(|value| value.to_str().ok());
+    let number = server.ledger.accept(key, incoming).await.map_err(IntoResponse::into_response)?;
     let id = ledger::request_id(number);
     Ok(match endpoint {
         CREATE_SESSION | CREATE_SAMPLING_SESSION => {
             result(&server.ledger, number).await.map_or_else(|| gone(&id), respond)
         }
         SAMPLE => {
+            // The sequences have names before they are sampled.
             let ids: Vec<String> = (0..samples).map(|sample| format!("{id}:{sample}")).collect();
             reply(json!({"request_id": id, "sample_sequence_ids": ids}))
         }
         _ => reply(json!({"request_id": id})),
     })
-}
-
-fn sample_count(body: &[u8]) -> usize {
-    #[derive(Deserialize)]
-    struct Count {
-        num_samples: Option<usize>,
-    }
-    serde_json::from_slice(body).map_or(0, |Count { num_samples }| num_samples.unwrap_or(1))
 }
 
 fn client_config() -> Value {

@@ -59,29 +59,29 @@ pub(crate) struct Accepted {
     /// The endpoint's name.
     #[prost(string, tag = "2")]
     pub(crate) endpoint: String,
-    /// The client's key for repetitions; empty if it sent none.
-    #[prost(string, tag = "3")]
-    pub(crate) key: String,
-    /// The request's own place, at which it can't come twice; empty if it has none.
-    #[prost(string, tag = "4")]
-    pub(crate) slot: String,
+    /// The client's key for repetitions, if it sent one.
+    #[prost(string, optional, tag = "3")]
+    pub(crate) key: Option<String>,
+    /// The request's place, at which no other request is accepted, if it has one.
+    #[prost(string, optional, tag = "4")]
+    pub(crate) slot: Option<String>,
     /// SHA-256 of endpoint and body.
     #[prost(bytes = "vec", tag = "5")]
     pub(crate) digest: Vec<u8>,
-    /// Empty in a shortened journal, for a finished request.
-    #[prost(bytes = "vec", tag = "6")]
-    pub(crate) body: Vec<u8>,
+    /// `None` in a shortened journal, for a finished request.
+    #[prost(bytes = "vec", optional, tag = "6")]
+    pub(crate) body: Option<Vec<u8>>,
     /// When, in seconds since 1970.
     #[prost(uint64, tag = "7")]
     pub(crate) time: u64,
 }
 
 impl Accepted {
-    /// What is kept in memory.
+    /// The request with its body left out, as memory and a shortened journal hold it.
     pub(crate) fn without_body(&self) -> Self {
         let Self { number, endpoint, key, slot, digest, body: _, time } = self;
         let (endpoint, key, slot, digest) = (endpoint.clone(), key.clone(), slot.clone(), digest.clone());
-        Self { number: *number, endpoint, key, slot, digest, body: Vec::new(), time: *time }
+        Self { number: *number, endpoint, key, slot, digest, body: None, time: *time }
     }
 }
 
@@ -92,9 +92,9 @@ pub(crate) struct Finished {
     pub(crate) number: u64,
     #[prost(oneof = "Outcome", tags = "2, 3, 4")]
     pub(crate) outcome: Option<Outcome>,
-    /// A sampler that it made, as JSON; empty otherwise.
-    #[prost(bytes = "vec", tag = "5")]
-    pub(crate) sampler: Vec<u8>,
+    /// The sampler that the request made, as JSON.
+    #[prost(bytes = "vec", optional, tag = "5")]
+    pub(crate) sampler: Option<Vec<u8>>,
 }
 
 /// What a client gets.
@@ -194,13 +194,15 @@ fn record(bytes: &[u8], at: usize) -> Option<(usize, Option<Entry>)> {
     Some((end, Record::decode(message).ok().and_then(|record| record.entry)))
 }
 
-/// What to do once the earlier records are on the disk.
+/// Called once the earlier records are on the disk.
 type After = Box<dyn FnOnce() + Send>;
+
+/// Makes the records of a shortened journal from all records so far.
+type Shorten = Box<dyn FnOnce(Vec<Entry>) -> Vec<Entry> + Send>;
 
 enum Order {
     Append(Vec<u8>, Option<After>),
-    /// Replaces all records.
-    Replace(Vec<u8>),
+    Shorten(Shorten),
 }
 
 /// The writing side. Dropping it ends the thread once everything is written.
@@ -213,14 +215,14 @@ pub(crate) struct Journal {
 impl Journal {
     /// Opens the journal of a folder for appending.
     pub(crate) fn open(folder: &Path) -> anyhow::Result<Self> {
-        let path = folder.join(FILE);
-        let file = append_to(&path)?;
+        let file = append_to(folder)?;
         files::sync_folder(folder)?;
+        let folder = folder.to_owned();
         let (orders, received) = channel();
         let failure = Arc::new(Mutex::new(None));
         let failed = Arc::clone(&failure);
         let thread = std::thread::Builder::new().name("journal".into()).spawn(move || {
-            if let Err(error) = write_all(&path, file, &received) {
+            if let Err(error) = write_all(&folder, file, &received) {
                 *failed.lock().unwrap_or_else(|e| e.into_inner()) = Some(format!("{error:#}"));
             }
         });
@@ -247,9 +249,9 @@ impl Journal {
         wait.recv().is_ok()
     }
 
-    /// Replaces all records by these.
-    pub(crate) fn replace(&self, entries: Vec<Entry>) {
-        self.order(Order::Replace(entries.into_iter().flat_map(frame).collect()));
+    /// Replaces all records so far by what `shorten` makes of them. The writing thread does it; nobody waits here.
+    pub(crate) fn shorten(&self, shorten: Shorten) {
+        self.order(Order::Shorten(shorten));
     }
 
     fn order(&self, order: Order) {
@@ -272,15 +274,18 @@ impl Drop for Journal {
     }
 }
 
-fn append_to(path: &Path) -> anyhow::Result<File> {
+fn append_to(folder: &Path) -> anyhow::Result<File> {
+    let path = folder.join(FILE);
     File::options()
         .append(true)
         .create(true)
-        .open(path)
+        .open(&path)
         .with_context(|| format!("opening {}", path.display()))
 }
 
-fn write_all(path: &Path, mut file: File, orders: &Receiver<Order>) -> anyhow::Result<()> {
+fn write_all(folder: &Path, mut file: File, orders: &Receiver<Order>) -> anyhow::Result<()> {
+    let path = folder.join(FILE);
+    let writing = || format!("writing {}", path.display());
     while let Ok(first) = orders.recv() {
         let mut bytes = Vec::new();
         let mut waiting = Vec::new();
@@ -291,19 +296,17 @@ fn write_all(path: &Path, mut file: File, orders: &Receiver<Order>) -> anyhow::R
                     bytes.extend(record);
                     waiting.extend(after);
                 }
-                Order::Replace(all) => {
-                    // The replacement contains what was appended before.
-                    bytes.clear();
-                    files::write_whole(path, &all)?;
-                    file = append_to(path)?;
+                Order::Shorten(shorten) => {
+                    file.write_all(&std::mem::take(&mut bytes)).with_context(writing)?;
+                    let shorter: Vec<u8> = shorten(read(folder)?).into_iter().flat_map(frame).collect();
+                    files::write_whole(&path, &shorter)?;
+                    file = append_to(folder)?;
                 }
             }
             next = orders.try_recv().ok();
         }
         if !bytes.is_empty() {
-            file.write_all(&bytes)
-                .and_then(|()| file.sync_data())
-                .with_context(|| format!("writing {}", path.display()))?;
+            file.write_all(&bytes).and_then(|()| file.sync_data()).with_context(writing)?;
         }
         waiting.into_iter().for_each(|after| after());
     }
@@ -316,7 +319,7 @@ mod tests {
 
     fn finished(number: u64) -> Entry {
         let outcome = Some(Outcome::Json(vec![b'x'; number as usize]));
-        Entry::Finished(Finished { number, outcome, sampler: Vec::new() })
+        Entry::Finished(Finished { number, outcome, sampler: None })
     }
 
     fn written(folder: &Path) -> Vec<Entry> {
@@ -360,13 +363,13 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_journal_has_the_new_records_alone_and_grows_on() {
+    fn a_shortened_journal_has_what_was_made_of_all_earlier_records_and_grows_on() {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(folder.path()).unwrap();
-        journal.append(finished(1), None);
-        journal.replace(vec![finished(7)]);
+        (1..=3).for_each(|number| journal.append(finished(number), None));
+        journal.shorten(Box::new(|mut all| vec![all.swap_remove(1), finished(all.len() as u64 + 5)]));
         journal.append(finished(8), None);
         drop(journal);
-        assert_eq!(read(folder.path()).unwrap(), [finished(7), finished(8)]);
+        assert_eq!(read(folder.path()).unwrap(), [finished(2), finished(7), finished(8)]);
     }
 }

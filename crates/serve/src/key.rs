@@ -1,7 +1,7 @@
 //! The key that clients show.
 
+use crate::settings::StartError;
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_files as input;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,9 +11,9 @@ use std::path::Path;
 /// The name of the key's file in the server's folder.
 pub(crate) const FILE: &str = "key";
 /// The prefix that clients require of a key.
-const PREFIX: &str = "tml-";
+pub(crate) const PREFIX: &str = "tml-";
 /// Minimum length of a key.
-const SHORTEST: usize = 16;
+pub(crate) const SHORTEST: usize = 16;
 
 /// A key. It has no `Debug`.
 pub(crate) struct Key(String);
@@ -21,15 +21,12 @@ pub(crate) struct Key(String);
 impl Key {
     /// Reads a key from a file.
     /// Fails on a file that can't be read or contains no key.
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text =
-            input::read_to_string(path, 4096).with_context(|| format!("--key-file {}", path.display()))?;
+    pub(crate) fn read(path: &Path) -> Result<Self, StartError> {
+        let text = input::read_to_string(path, 4096);
+        let text = text.map_err(|cause| StartError::KeyFile(path.to_owned(), cause))?;
         let key = text.trim();
         if !key.starts_with(PREFIX) || key.len() < SHORTEST || !key.chars().all(|c| c.is_ascii_graphic()) {
-            bad_input!(
-                "--key-file {}: found no key, wanted a line that begins with {PREFIX} and has at least {SHORTEST} characters, none of them a space",
-                path.display()
-            );
+            return Err(StartError::NoKey(path.to_owned()));
         }
         Ok(Self(key.to_owned()))
     }

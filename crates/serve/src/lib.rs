@@ -18,6 +18,7 @@ mod metrics;
 mod openai;
 mod page;
 mod request;
+mod sampled;
 mod sampling;
 mod server;
 mod settings;
@@ -28,14 +29,13 @@ mod worker;
 
 use anyhow::Context;
 use fgrpo_eval::events::Events;
-use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::interrupt;
 use fgrpo_nn::Engine;
 use fgrpo_train::language::Language;
 use fgrpo_train::policy;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-pub use settings::Settings;
+pub use settings::{Settings, StartError};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -48,8 +48,10 @@ const CONNECTIONS: usize = 4096;
 const HEAD_TIME: Duration = Duration::from_secs(30);
 
 /// Serves until a stop is requested.
-/// Fails on a folder that isn't a model's, an address that can't be used, a server's folder that is in use, exists without `resume`, or was made with other
-/// settings. Otherwise errors from the device or a file system; no accepted request is lost then.
+///
+/// # Errors
+/// [`StartError`] if the server can't start with these settings; bad input if the model's folder holds no model, or the server's folder is in use;
+/// otherwise an error from the device or a file system, after which no accepted request is lost.
 pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
     let out = &settings.out;
     let _lock = settings.prepare()?;
@@ -96,10 +98,9 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("starting the server's threads")?;
-    let listener = runtime
-        .block_on(TcpListener::bind(settings.listen))
-        .with_context(|| format!("--listen {}", settings.listen))
-        .or_bad_input()?;
+    let address = settings.listen;
+    let listener = runtime.block_on(TcpListener::bind(address));
+    let listener = listener.map_err(|cause| StartError::Address(address, cause))?;
     let address = listener.local_addr().context("the address of the server")?;
     let server = Arc::new(server::Server {
         ledger: Arc::clone(&ledger),

@@ -8,9 +8,9 @@ use crate::fields::{Fields, Refusal, check};
 use crate::ledger::Rejection;
 use crate::metrics::Count;
 use crate::request::{Sample, Stop, check_sampling};
+use crate::sampled::{Sampled, Sequence, TopK};
 use crate::server::{Handled, Server, Shared, error, read_body, reply};
 use crate::storage::{self, Kind};
-use crate::wire::{SampleResponse, StopReason};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -18,6 +18,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use fgrpo_eval::dataset::Message;
+use fgrpo_nn::Finish;
 use fgrpo_train::language::Language;
 use fgrpo_train::language::stop::StopTexts;
 use serde_json::{Map, Value, json};
@@ -408,14 +409,6 @@ fn tokens_used(prompt: usize, completion: usize) -> Value {
     json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion})
 }
 
-fn ids(bytes: &[u8]) -> Vec<u32> {
-    bytes.chunks_exact(4).map(|id| u32::from_le_bytes(id.try_into().expect("four bytes"))).collect()
-}
-
-fn numbers(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(4).map(|number| f32::from_le_bytes(number.try_into().expect("four bytes"))).collect()
-}
-
 /// The text of an answer's tokens, up to the first stop text.
 fn text_of(language: &Language, tokens: &[u32], ask: &Ask) -> Result<String, String> {
     let text = match ask.special || ask.ignore_eos {
@@ -426,8 +419,11 @@ fn text_of(language: &Language, tokens: &[u32], ask: &Ask) -> Result<String, Str
     text.and_then(cut).map_err(|why| format!("{why:#}"))
 }
 
-fn reason(sequence: &crate::wire::SampledSequence) -> &'static str {
-    if sequence.stop_reason == StopReason::Stop as i32 { "stop" } else { "length" }
+fn reason(sequence: &Sequence) -> &'static str {
+    match sequence.finish {
+        Finish::Stop => "stop",
+        Finish::Length => "length",
+    }
 }
 
 /// One answer and its number of tokens.
@@ -435,33 +431,29 @@ fn choice(
     server: &Server,
     ask: &Ask,
     sample: &Sample,
-    answer: &SampleResponse,
+    answer: &Sampled,
     sequence: usize,
     index: usize,
     chat: bool,
 ) -> Result<(Value, usize), String> {
     let language = &server.language;
     let sequence = &answer.sequences[sequence];
-    let (mut tokens, mut logp) =
-        (ids(&sequence.tokens), numbers(sequence.logprobs.as_deref().unwrap_or_default()));
-    let mut finish = reason(sequence);
-    if ask.hidden {
-        (tokens, logp, finish) = (Vec::new(), Vec::new(), "length");
-    }
-    let name = |token: u32| if ask.named_ids { format!("token_id:{token}") } else { language.text(&[token]) };
-    let list = |topk: Option<&crate::wire::TopkLogprobs>, most: usize| -> Vec<Vec<(u32, f32)>> {
-        let Some(topk) = topk else { return Vec::new() };
-        let pairs: Vec<(u32, f32)> = ids(&topk.token_ids).into_iter().zip(numbers(&topk.logprobs)).collect();
-        let row = |row: &[(u32, f32)]| row.iter().take(most).copied().filter(|pair| pair.1 > -9e4).collect();
-        pairs.chunks(topk.k as usize).map(row).collect()
+    let (tokens, logp, finish): (&[u32], &[f32], &str) = match ask.hidden {
+        true => (&[], &[], "length"),
+        false => (&sequence.tokens, &sequence.logp, reason(sequence)),
     };
+    let name = |token: u32| if ask.named_ids { format!("token_id:{token}") } else { language.text(&[token]) };
     let most = ask.logprobs.unwrap_or(0);
-    let top = list(sequence.topk_sampled_logprobs.as_ref(), most);
-    let text = text_of(language, &tokens, ask)?;
+    let rows = |topk: &Option<TopK>| -> Vec<Vec<(u32, f32)>> {
+        let row = |row: &Vec<(u32, f32)>| row[..most.min(row.len())].to_vec();
+        topk.iter().flat_map(|topk| &topk.rows).map(row).collect()
+    };
+    let top = rows(&sequence.topk);
+    let text = text_of(language, tokens, ask)?;
     let mut choice = if chat {
         let content = ask.logprobs.map(|_| {
             let entry = |token: u32, logp: f32| json!({"token": name(token), "logprob": logp, "bytes": language.token_bytes(token)});
-            let entries = tokens.iter().zip(&logp).enumerate().map(|(at, (&token, &logp))| {
+            let entries = tokens.iter().zip(logp).enumerate().map(|(at, (&token, &logp))| {
                 let mut own = entry(token, logp);
                 own["top_logprobs"] = top.get(at).map_or(json!([]), |row| row.iter().map(|&(t, l)| entry(t, l)).collect());
                 own["id"] = json!(token);
@@ -471,20 +463,20 @@ fn choice(
         });
         json!({"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": finish, "logprobs": content})
     } else {
-        let mut shown = tokens.clone();
+        let mut shown = tokens.to_vec();
         let mut values: Vec<Option<f32>> = logp.iter().copied().map(Some).collect();
         let mut best: Vec<Option<Vec<(u32, f32)>>> =
             (0..tokens.len()).map(|at| top.get(at).cloned()).collect();
         let mut whole = text;
         if ask.echo {
-            let scored = numbers(answer.prompt_logprobs.as_deref().unwrap_or_default());
+            let scored = answer.prompt.tokens.as_deref().unwrap_or_default();
             let before = sample
                 .prompt
                 .iter()
                 .enumerate()
                 .map(|(at, _)| scored.get(at).copied().filter(|l| l.is_finite()));
             values.splice(0..0, before);
-            let rows = list(answer.topk_prompt_logprobs.as_ref(), most);
+            let rows = rows(&answer.prompt_topk);
             best.splice(
                 0..0,
                 (0..sample.prompt.len()).map(|at| rows.get(at).filter(|row| !row.is_empty()).cloned()),
@@ -589,9 +581,8 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
         let last = match outcome {
             Ok(Ok(response)) => {
                 let sequence = &response.sequences[0];
-                let tokens = ids(&sequence.tokens);
-                used = Some(tokens.len());
-                match text_of(&server.language, &tokens, &ask) {
+                used = Some(sequence.tokens.len());
+                match text_of(&server.language, &sequence.tokens, &ask) {
                     Ok(text) => match text.strip_prefix(sent.as_str()) {
                         Some(piece) => chunk(piece, first, Some(reason(sequence))),
                         None => {

@@ -1,4 +1,4 @@
-//! What clients ask for: requests read from their bodies and checked, before they are accepted.
+//! Requests of clients, read from their bodies and checked before they are accepted.
 
 use crate::catalogue::{
     Known, LoraRequest, ModelId, Sampler, Session, Source, model_id, sampler_id, session_of,
@@ -13,18 +13,34 @@ use fgrpo_train::learner::Bounds;
 use prost::Message;
 use serde::Deserialize;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 /// Maximum number of samples per request.
 const SAMPLES: usize = 4096;
 /// Maximum length of a top-k list.
 const TOPK: usize = 1024;
 
-/// An incoming request: its work, and its place, which only one request can have.
+/// An incoming request with its body hashed and parsed, which takes a while for a large body and needs no lock.
+pub(crate) struct Incoming {
+    pub(crate) endpoint: &'static str,
+    pub(crate) body: Vec<u8>,
+    /// SHA-256 of endpoint and body.
+    pub(crate) digest: Vec<u8>,
+    pub(crate) content: Result<Content, Refusal>,
+}
+
+/// A parsed body.
+pub(crate) enum Content {
+    Fields(Fields),
+    Pass { model: ModelId, seq: i64, pass: Result<Pass, Refusal> },
+}
+
+/// A checked request: its work, and its place, which only one request can have.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) work: Work,
-    /// As `train:MODEL:SEQ`; empty if it has none.
-    pub(crate) slot: String,
+    /// As `train:MODEL:SEQ`, if it has a place.
+    pub(crate) slot: Option<String>,
 }
 
 /// A request's work.
@@ -120,61 +136,89 @@ pub(crate) enum Stop {
     DefaultAnd(Vec<String>),
 }
 
-/// Reads a request's body.
-type Read = fn(&[u8], Known<'_>) -> Result<Asked, Refusal>;
+/// Reads the fields of a request.
+type Read = fn(&mut Fields, Known<'_>) -> Result<Asked, Refusal>;
 
-/// The endpoints of requests with results, each with the function that reads its body.
-pub(crate) const ENDPOINTS: [(&str, Read); 9] = [
-    (CREATE_SESSION, |body, known| json(body, known, create_session)),
-    (CREATE_SAMPLING_SESSION, |body, known| json(body, known, create_sampling_session)),
-    ("create_model", |body, known| json(body, known, create_model)),
-    (FORWARD_BACKWARD, forward_backward),
-    ("optim_step", |body, known| json(body, known, optim_step)),
-    ("save_weights", |body, known| json(body, known, save)),
-    ("save_weights_for_sampler", |body, known| json(body, known, save_for_sampler)),
-    ("load_weights", |body, known| json(body, known, load)),
-    (SAMPLE, |body, known| json(body, known, sample)),
+/// The endpoints whose requests are JSON objects and have results.
+const READERS: [(&str, Read); 8] = [
+    (CREATE_SESSION, create_session),
+    (CREATE_SAMPLING_SESSION, create_sampling_session),
+    ("create_model", create_model),
+    ("optim_step", optim_step),
+    ("save_weights", save),
+    ("save_weights_for_sampler", save_for_sampler),
+    ("load_weights", load),
+    (SAMPLE, sample),
 ];
 pub(crate) const CREATE_SESSION: &str = "create_session";
 pub(crate) const CREATE_SAMPLING_SESSION: &str = "create_sampling_session";
-pub(crate) const FORWARD_BACKWARD: &str = "forward_backward";
 pub(crate) const SAMPLE: &str = "asample";
+const FORWARD_BACKWARD: &str = "forward_backward";
 
-/// Reads the body of a request to an endpoint.
-///
-/// # Panics
-/// If there is no such endpoint.
-pub(crate) fn read(endpoint: &str, body: &[u8], known: Known<'_>) -> Result<Asked, Refusal> {
-    let (_, read) = ENDPOINTS.iter().find(|(name, _)| *name == endpoint).expect("an endpoint");
-    read(body, known)
+/// The endpoints of requests with results.
+pub(crate) fn endpoints() -> impl Iterator<Item = &'static str> {
+    READERS.iter().map(|(name, _)| *name).chain([FORWARD_BACKWARD])
 }
 
-/// The model and the `seq_id` of a request to an endpoint, whatever else is in it.
-pub(crate) fn place(endpoint: &str, body: &[u8]) -> Option<(ModelId, u64)> {
-    #[derive(Deserialize)]
-    struct Place {
-        model_id: ModelId,
-        seq_id: i64,
-    }
-    let Place { model_id, seq_id } = match endpoint {
-        FORWARD_BACKWARD => {
-            let request = ForwardBackwardRequest::decode(body).ok()?;
-            Place { model_id: request.model_id, seq_id: request.seq_id.into() }
+impl Incoming {
+    /// Hashes and parses the body of a request to an endpoint.
+    pub(crate) fn new(endpoint: &'static str, body: Vec<u8>, bounds: Bounds) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(endpoint.as_bytes());
+        hash.update([0]);
+        let content = if endpoint == FORWARD_BACKWARD {
+            let message = ForwardBackwardRequest::decode(&body[..]).map_err(|error| {
+                format!("the {} bytes of the body are no ForwardBackwardRequest: {error}", body.len()).into()
+            });
+            message.map(|request| {
+                // A client may write the maps of a message in another order when it repeats it.
+                hash.update(request.encode_to_vec());
+                let pass = Pass::read(&request, bounds).map_err(Refusal::from);
+                Content::Pass { model: request.model_id, seq: request.seq_id.into(), pass }
+            })
+        } else {
+            Fields::read(&body).map(Content::Fields)
+        };
+        if !matches!(content, Ok(Content::Pass { .. })) {
+            hash.update(&body);
         }
-        _ => serde_json::from_slice(body).ok()?,
-    };
-    Some((model_id, u64::try_from(seq_id).ok().filter(|seq| *seq > 0)?))
+        Self { endpoint, digest: hash.finalize().to_vec(), content, body }
+    }
+
+    /// The model and the `seq_id` of the request, whatever else is in it.
+    pub(crate) fn place(&self) -> Option<(ModelId, u64)> {
+        let (model, seq) = match self.content.as_ref().ok()? {
+            Content::Pass { model, seq, .. } => (model.as_str(), *seq),
+            Content::Fields(fields) => {
+                (fields.left.get("model_id")?.as_str()?, fields.left.get("seq_id")?.as_i64()?)
+            }
+        };
+        Some((model.to_owned(), u64::try_from(seq).ok().filter(|seq| *seq > 0)?))
+    }
+
+    /// The number of samples that the request asks for.
+    pub(crate) fn samples(&self) -> usize {
+        let Ok(Content::Fields(fields)) = &self.content else { return 0 };
+        fields.left.get("num_samples").map_or(1, |count| count.as_u64().unwrap_or(0) as usize)
+    }
 }
 
-fn json(
-    body: &[u8],
-    known: Known<'_>,
-    read: fn(&mut Fields, Known<'_>) -> Result<Asked, Refusal>,
-) -> Result<Asked, Refusal> {
-    let mut fields = Fields::read(body)?;
-    let asked = read(&mut fields, known)?;
-    fields.end()?;
-    Ok(asked)
+impl Content {
+    /// Checks the request against what is known.
+    ///
+    /// # Panics
+    /// If the endpoint is unknown.
+    pub(crate) fn read(self, endpoint: &str, known: Known<'_>) -> Result<Asked, Refusal> {
+        match self {
+            Self::Pass { model, seq, pass } => train(known, model, Some(seq), Op::Pass(pass?)),
+            Self::Fields(mut fields) => {
+                let (_, read) = READERS.iter().find(|(name, _)| *name == endpoint).expect("an endpoint");
+                let asked = read(&mut fields, known)?;
+                fields.end()?;
+                Ok(asked)
+            }
+        }
+    }
 }
 
 fn bad<T>(why: impl Into<String>) -> Result<T, Refusal> {
@@ -186,7 +230,7 @@ fn create_session(fields: &mut Fields, _: Known<'_>) -> Result<Asked, Refusal> {
         Session { display_name: fields.take("display_name")?, user_metadata: fields.take("user_metadata")? };
     // Tags, the client's version, a project: nothing here depends on them.
     fields.left.clear();
-    Ok(Asked { slot: String::new(), work: Work::Session(about) })
+    Ok(Asked { slot: None, work: Work::Session(about) })
 }
 
 fn create_sampling_session(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
@@ -196,7 +240,7 @@ fn create_sampling_session(fields: &mut Fields, known: Known<'_>) -> Result<Aske
     let Some(source) = source(fields, known)? else {
         return bad("found neither base_model nor model_path, wanted one of them");
     };
-    Ok(Asked { slot: format!("sampler:{id}"), work: Work::Sampler(Sampler { id, source }) })
+    Ok(Asked { slot: Some(format!("sampler:{id}")), work: Work::Sampler(Sampler { id, source }) })
 }
 
 /// The weights that `model_path` or `base_model` name.
@@ -226,7 +270,8 @@ fn create_model(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal>
     }
     let user_metadata = fields.take("user_metadata")?;
     let model = model_id(&session, fields.need("model_seq_id")?);
-    Ok(Asked { slot: format!("model:{model}"), work: Work::Create { model, lora, user_metadata } })
+    let slot = Some(format!("model:{model}"));
+    Ok(Asked { slot, work: Work::Create { model, lora, user_metadata } })
 }
 
 /// The place of an operation on a model.
@@ -242,7 +287,7 @@ fn train(known: Known<'_>, model: String, seq: Option<i64>, op: Op) -> Result<As
             "seq_id: found {seq}, which was refused before a later one was accepted; wanted a later one"
         )),
         Some(Ok(seq)) if seq > 0 => {
-            Ok(Asked { slot: train_slot(&model, seq), work: Work::Train { model, seq, op } })
+            Ok(Asked { slot: Some(train_slot(&model, seq)), work: Work::Train { model, seq, op } })
         }
         _ => bad(format!("seq_id: found {}, wanted 1 for a model's first request, then 2, ...", shown(seq))),
     }
@@ -250,14 +295,6 @@ fn train(known: Known<'_>, model: String, seq: Option<i64>, op: Op) -> Result<As
 
 fn shown(number: Option<i64>) -> String {
     number.map_or("none".into(), |number| number.to_string())
-}
-
-fn forward_backward(bytes: &[u8], known: Known<'_>) -> Result<Asked, Refusal> {
-    let request = ForwardBackwardRequest::decode(bytes).map_err(|error| {
-        format!("found {} bytes that are no ForwardBackwardRequest ({error})", bytes.len())
-    })?;
-    let pass = Pass::read(&request, known.served.bounds)?;
-    train(known, request.model_id, Some(request.seq_id.into()), Op::Pass(pass))
 }
 
 /// AdamW's settings: (name, default, whether a number is fine, what is wanted).
@@ -358,7 +395,7 @@ fn load(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
         (Some(session), Some(number), None) => {
             known.session(&session)?;
             let model = model_id(&session, number);
-            let slot = format!("model:{model}");
+            let slot = Some(format!("model:{model}"));
             Ok(Asked { slot, work: Work::CreateFrom { model, path, optimizer, user_metadata } })
         }
         (None, None, Some(model)) => {
@@ -428,9 +465,9 @@ fn sample(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
                     "seq_id: found {found}, wanted the request's number in its sampling session"
                 ));
             };
-            (source, Some([session, sampler, seq]), format!("sample:{id}:{seq}"))
+            (source, Some([session, sampler, seq]), Some(format!("sample:{id}:{seq}")))
         }
-        (None, Some(source)) => (source, None, String::new()),
+        (None, Some(source)) => (source, None, None),
         _ => {
             return bad(
                 "found neither or several of sampling_session_id, model_path and base_model, wanted one",

@@ -6,10 +6,10 @@ use crate::catalogue::Source;
 use crate::ledger::{Job, Reply};
 use crate::metrics::{Count, Metrics};
 use crate::request::{Sample, Stop, Work};
-use crate::wire::{self, DType, Encoding, SampleResponse, SampledSequence, StopReason, Tensor, TopkLogprobs};
+use crate::sampled::{PromptScores, Sampled, Sequence, Targets, TopK};
 use fgrpo_core::rng::Key;
 use fgrpo_eval::io::interrupt;
-use fgrpo_nn::{Arrival, Batch, Completion, Engine, Error, Feed, Finish, Sampling};
+use fgrpo_nn::{Arrival, Batch, Completion, Engine, Error, Feed, Sampling};
 use fgrpo_train::language::Language;
 use fgrpo_train::language::stop::StopTexts;
 use fgrpo_train::learner::Bounds;
@@ -20,8 +20,6 @@ use std::sync::{Mutex, RwLock};
 
 /// Maximum number of logits in memory.
 const LOGITS: usize = 1 << 24;
-/// Padding of a top-k list that is longer than the vocabulary.
-const NOTHING: f32 = -99999.0;
 /// Minimum room of a generation for a prompt with its completion, in tokens.
 const ROOM: usize = 2048;
 /// Maximum number of requests per generation, which bounds what it stores about them.
@@ -161,7 +159,7 @@ impl<'a> Queue<'a> {
         self,
         engine: &mut Engine,
         keep: bool,
-        mut done: impl FnMut(Waiting, SampleResponse),
+        mut done: impl FnMut(Waiting, Sampled),
     ) -> (Left, Result<(), Error>) {
         let mut completions: Vec<Vec<Option<Completion>>> = Vec::new();
         let Group { temperature, top_k, top_p, min_p, scored } = self.group;
@@ -255,54 +253,50 @@ impl Feed for Queue<'_> {
     }
 }
 
-/// The answer with a request's samples.
-fn response(completions: &[Completion]) -> SampleResponse {
-    let sequence = |completion: &Completion| SampledSequence {
-        stop_reason: match completion.finish {
-            Finish::Stop => StopReason::Stop,
-            Finish::Length => StopReason::Length,
-        } as i32,
-        tokens: wire::tokens(&completion.tokens),
-        logprobs: Some(wire::floats(&completion.logp)),
-        topk_sampled_logprobs: None,
+/// The samples of a request.
+fn response(completions: &[Completion]) -> Sampled {
+    let sequence = |completion: &Completion| Sequence {
+        tokens: completion.tokens.clone(),
+        logp: completion.logp.clone(),
+        finish: completion.finish,
+        topk: None,
     };
-    SampleResponse {
+    Sampled {
         sequences: completions.iter().map(sequence).collect(),
-        prompt_cache_hit_tokens: completions.first().map_or(0, |first| first.cached as i32),
-        ..SampleResponse::default()
+        cached: completions.first().map_or(0, |first| first.cached),
+        ..Sampled::default()
     }
 }
 
-/// The answers to requests, with what is scored by the network after sampling.
-fn score(requests: &[(&Sample, Vec<Completion>)], engine: &mut Engine) -> Result<Vec<SampleResponse>, Error> {
+/// The samples of requests, with the log-probabilities that the network computes after sampling.
+fn score(requests: &[(&Sample, Vec<Completion>)], engine: &mut Engine) -> Result<Vec<Sampled>, Error> {
     let prompts = score_prompts(requests, engine)?;
     let mut answers = Vec::with_capacity(requests.len());
-    for ((sample, completions), (prompt_logprobs, target_prompt_logprobs)) in requests.iter().zip(prompts) {
-        let mut answer = SampleResponse { prompt_logprobs, target_prompt_logprobs, ..response(completions) };
+    for ((sample, completions), prompt) in requests.iter().zip(prompts) {
+        let mut answer = Sampled { prompt, ..response(completions) };
         if sample.topk_prompt > 0 {
             // Position 0 has no context; those before the last ones that were asked for stay empty.
             let rows = sample.prompt.len() - 1;
             let first = rows - sample.prompt_logprobs.unwrap_or(rows).min(rows);
+            let k = sample.topk_prompt;
             let mut all = vec![Vec::new(); 1 + first];
-            all.extend(topk(engine, &sample.prompt[..rows], first, 1.0, sample.topk_prompt)?);
-            answer.topk_prompt_logprobs = Some(list(&all, sample.topk_prompt));
+            all.extend(topk(engine, &sample.prompt[..rows], first, 1.0, k)?);
+            answer.prompt_topk = Some(TopK { k, rows: all });
         }
         if sample.topk_sample > 0 {
             let temperature = if sample.temperature == 0.0 { 1.0 } else { sample.temperature };
             for (completion, sequence) in completions.iter().zip(&mut answer.sequences) {
                 let read = completion.tokens.len() - 1;
                 let all = [&sample.prompt[..], &completion.tokens[..read]].concat();
-                let rows = topk(engine, &all, sample.prompt.len() - 1, temperature, sample.topk_sample)?;
-                sequence.topk_sampled_logprobs = Some(list(&rows, sample.topk_sample));
+                let k = sample.topk_sample;
+                let rows = topk(engine, &all, sample.prompt.len() - 1, temperature, k)?;
+                sequence.topk = Some(TopK { k, rows });
             }
         }
         answers.push(answer);
     }
     Ok(answers)
 }
-
-/// Log-probabilities of a prompt's tokens, and of the tokens that were asked for.
-type PromptScores = (Option<Vec<u8>>, Option<Tensor>);
 
 /// Log-probabilities of the prompts' tokens and of the tokens asked for, where a request wants them.
 fn score_prompts(
@@ -332,22 +326,15 @@ fn score_prompts(
     }
     let logp = if all.predictions.is_empty() { Vec::new() } else { engine.score(&all, 1.0)?.logp };
     let answers = batch.iter().zip(places).map(|((sample, _), (own, named))| {
-        let prompt = sample.prompt_logprobs.map(|_| {
+        let tokens = sample.prompt_logprobs.map(|_| {
             let missing = sample.prompt.len() - own.len();
-            let numbers: Vec<f32> =
-                std::iter::repeat_n(f32::NAN, missing).chain(own.iter().map(|&place| logp[place])).collect();
-            wire::floats(&numbers)
+            std::iter::repeat_n(f32::NAN, missing).chain(own.iter().map(|&place| logp[place])).collect()
         });
-        let targets = sample.targets.as_ref().map(|targets| {
-            let numbers: Vec<f32> =
-                named.iter().map(|place: &Option<usize>| place.map_or(0.0, |place| logp[place])).collect();
-            Tensor {
-                encoding: Some(Encoding::Dense(wire::floats(&numbers))),
-                dtype: DType::Float32 as i32,
-                shape: vec![targets.rows() as i64, targets.columns as i64],
-            }
+        let targets = sample.targets.as_ref().map(|targets| Targets {
+            logp: named.iter().map(|place: &Option<usize>| place.map_or(0.0, |place| logp[place])).collect(),
+            shape: [targets.rows(), targets.columns],
         });
-        (prompt, targets)
+        PromptScores { tokens, targets }
     });
     Ok(answers.collect())
 }
@@ -393,17 +380,6 @@ fn most_likely(logits: &[f32], temperature: f32, k: usize) -> Vec<(u32, f32)> {
     }
     order.sort_unstable_by(falling);
     order.into_iter().map(|token| (token, (scaled(logits[token as usize]) - total) as f32)).collect()
-}
-
-fn list(rows: &[Vec<(u32, f32)>], k: usize) -> TopkLogprobs {
-    let cells = rows.iter().flat_map(|row| (0..k).map(|rank| row.get(rank).copied().unwrap_or((0, NOTHING))));
-    let (tokens, logprobs): (Vec<u32>, Vec<f32>) = cells.unzip();
-    TopkLogprobs {
-        token_ids: wire::tokens(&tokens),
-        logprobs: wire::floats(&logprobs),
-        k: k as u32,
-        length: rows.len() as u32,
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::fields::Refusal;
 use crate::key::Key;
 use crate::ledger::{Ledger, Rejection};
 use crate::metrics::Metrics;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, BodyDataStream, Bytes};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fgrpo_train::language::Language;
@@ -83,15 +83,37 @@ impl IntoResponse for Rejection {
     }
 }
 
+/// The next part of a body; `None` at its end.
+async fn next(chunks: &mut BodyDataStream) -> Option<Result<Bytes, axum::Error>> {
+    poll_fn(|context| Pin::new(&mut *chunks).poll_next(context)).await
+}
+
 /// Reads a body and forgets it, up to `most` bytes.
-async fn drain(body: Body, most: usize) {
-    let mut chunks = body.into_data_stream();
+async fn drain(mut chunks: BodyDataStream, most: usize) {
     let mut read = 0;
     while read <= most
-        && let Some(Ok(chunk)) = poll_fn(|context| Pin::new(&mut chunks).poll_next(context)).await
+        && let Some(Ok(chunk)) = next(&mut chunks).await
     {
         read += chunk.len();
     }
+}
+
+/// Why a body could not be read.
+enum Unread {
+    TooLarge,
+    Ended,
+}
+
+/// Reads a body of at most `most` bytes.
+async fn collect(mut chunks: BodyDataStream, most: usize) -> Result<Vec<u8>, Unread> {
+    let mut body = Vec::new();
+    while let Some(chunk) = next(&mut chunks).await {
+        body.extend(chunk.map_err(|_| Unread::Ended)?);
+        if body.len() > most {
+            return Err(Unread::TooLarge);
+        }
+    }
+    Ok(body)
 }
 
 /// Reads a body within its limits.
@@ -109,14 +131,14 @@ pub(crate) async fn read_body(server: &Server, headers: &HeaderMap, body: Body) 
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if length.is_some_and(|length| length > most) {
         // A client that is still sending when the connection closes may never see the answer.
-        let _ = timeout(DRAIN_TIME, drain(body, most.saturating_mul(4))).await;
+        let _ = timeout(DRAIN_TIME, drain(body.into_data_stream(), most.saturating_mul(4))).await;
         return Err(too_large());
     }
     let _turn = server.reading.acquire().await.map_err(|_| Rejection::Stopped.into_response())?;
-    match timeout(BODY_TIME, to_bytes(body, most)).await {
-        Ok(Ok(bytes)) => Ok(bytes.to_vec()),
-        Ok(Err(why)) if why.to_string().contains("length limit") => Err(too_large()),
-        Ok(Err(_)) => Err(error(StatusCode::BAD_REQUEST, "the body ended early")),
+    match timeout(BODY_TIME, collect(body.into_data_stream(), most)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(Unread::TooLarge)) => Err(too_large()),
+        Ok(Err(Unread::Ended)) => Err(error(StatusCode::BAD_REQUEST, "the body ended early")),
         Err(_) => Err(error(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
     }
 }

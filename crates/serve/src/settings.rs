@@ -1,7 +1,7 @@
 //! What to serve and how, and the server's folder: results depend on some of the settings, so the folder keeps them.
 
+use crate::key::{PREFIX, SHORTEST};
 use anyhow::Context;
-use fgrpo_eval::bad_input;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::{files, json};
 use fgrpo_files as input;
@@ -54,6 +54,35 @@ pub struct Settings {
     pub save_every: Duration,
 }
 
+/// Why a server can't start with its settings.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The folder belongs to an earlier server, which isn't to be resumed.
+    #[error("{} holds a server already", .0.display())]
+    Exists(PathBuf),
+    /// The folder of a server to be resumed holds nothing of a server.
+    #[error("{} holds no server: it has no {}", .0.display(), SETTINGS)]
+    Missing(PathBuf),
+    /// The folder of a new server holds a file.
+    #[error("{} holds {}; a new server needs a new or empty folder", .0.display(), .1.display())]
+    Stray(PathBuf, PathBuf),
+    /// The server of the file had another value of a setting.
+    #[error("{}: {}; a server continues only with the settings that it was started with", .0.display(), .1)]
+    Changed(PathBuf, String),
+    /// The address can't be used.
+    #[error("the server can't listen on {0}: {1}")]
+    Address(SocketAddr, std::io::Error),
+    /// The key's file can't be read.
+    #[error("{}: the key can't be read: {}", .0.display(), .1)]
+    KeyFile(PathBuf, std::io::Error),
+    /// The key's file holds something else.
+    #[error(
+        "{}: the file holds no key; a key is a line that begins with {} and has at least {} characters, none of them a space",
+        .0.display(), PREFIX, SHORTEST
+    )]
+    NoKey(PathBuf),
+}
+
 impl Settings {
     /// Makes or opens the server's folder and locks it.
     /// Fails on a folder that is in use, exists without `resume`, or was made with other settings.
@@ -61,15 +90,8 @@ impl Settings {
         let out = &self.out;
         let path = out.join(SETTINGS);
         match (path.exists(), self.resume) {
-            (true, false) => {
-                bad_input!("--out: {} holds a server already; continue it with --resume", out.display())
-            }
-            (false, true) => {
-                bad_input!(
-                    "--resume: found no {SETTINGS} in {}, wanted the folder of a server",
-                    out.display()
-                )
-            }
+            (true, false) => return Err(StartError::Exists(out.clone()).into()),
+            (false, true) => return Err(StartError::Missing(out.clone()).into()),
             _ => {}
         }
         std::fs::create_dir_all(out).with_context(|| format!("creating {}", out.display()))?;
@@ -79,12 +101,8 @@ impl Settings {
         if self.resume {
             check_settings(&path, &own)?;
         } else {
-            if let Some(stray) = files::stray_file(out)? {
-                bad_input!(
-                    "--out: found {} in {}, wanted a new or empty folder",
-                    stray.display(),
-                    out.display()
-                );
+            if let Some(file) = files::stray_file(out)? {
+                return Err(StartError::Stray(out.clone(), file).into());
             }
             files::write_whole(&path, &serde_json::to_vec_pretty(&own)?)?;
         }
@@ -130,10 +148,8 @@ fn check_settings(path: &Path, own: &Map<String, Value>) -> anyhow::Result<()> {
     for (name, wanted) in own {
         let found = found.get(name).unwrap_or(&Value::Null);
         if found != wanted {
-            bad_input!(
-                "{}: found {name} {found}, wanted {wanted} as now given: a server continues only with the settings that it was started with",
-                path.display()
-            );
+            let change = format!("expected {name} {wanted}, found {found}");
+            return Err(StartError::Changed(path.to_owned(), change).into());
         }
     }
     Ok(())

@@ -10,10 +10,10 @@ use crate::journal::{Failed, Outcome};
 use crate::ledger::{Job, Ledger};
 use crate::metrics::{Count, Metrics};
 use crate::request::{Op, Work};
+use crate::sampled::Sampled;
 use crate::sampling::{Group, Queue, Waiting};
 use crate::settings::Settings;
 use crate::storage::{self, About, Contents, Kind, State};
-use crate::wire::SampleResponse;
 
 use anyhow::Context;
 use fgrpo_core::rng::Key;
@@ -53,6 +53,8 @@ enum Home {
     Memory(TrainingState),
     /// It is in the engine.
     Engine,
+    /// Nowhere: it could not be made.
+    Failed,
 }
 
 struct Model {
@@ -75,11 +77,6 @@ impl Model {
     fn new(home: Home, next: u64, version: u64) -> Self {
         let (waiting, recent) = Default::default();
         Self { home, next, version, waiting, accumulated: false, recent, busy: Duration::ZERO }
-    }
-
-    /// Whether creating it failed.
-    fn missing(&self) -> bool {
-        matches!(&self.home, Home::Folder(folder) if folder.as_os_str().is_empty())
     }
 }
 
@@ -229,8 +226,7 @@ impl Worker {
 
     fn model(&mut self, id: &str) -> anyhow::Result<&mut Model> {
         if !self.known(id)? {
-            // Creating it failed.
-            self.models.insert(id.to_owned(), Model::new(Home::Folder(PathBuf::new()), 1, 0));
+            self.models.insert(id.to_owned(), Model::new(Home::Failed, 1, 0));
         }
         Ok(self.models.get_mut(id).expect("it was put there"))
     }
@@ -290,6 +286,7 @@ impl Worker {
                         engine.load_optimizer(0, &[], &mut |_, _| Ok(()))?;
                     }
                     Home::Engine => anyhow::bail!("{id} is in the engine twice"),
+                    Home::Failed => anyhow::bail!("{id} has no weights"),
                 }
             }
         }
@@ -314,7 +311,7 @@ impl Worker {
         if finished && !op.changes() {
             return Ok(());
         }
-        if model.missing() {
+        if matches!(model.home, Home::Failed) {
             self.done(number, finished, Outcome::refused(format!("{id} could not be made")), None);
             return Ok(());
         }
@@ -433,7 +430,7 @@ impl Worker {
 
     /// Writes the state of a model without gradient, from which a restart continues.
     fn save_state(&mut self, id: &str) -> anyhow::Result<()> {
-        if self.models[id].recent.is_empty() || self.models[id].missing() {
+        if self.models[id].recent.is_empty() || matches!(self.models[id].home, Home::Failed) {
             return Ok(());
         }
         // The results of what the state contains must be on the disk.
@@ -452,7 +449,7 @@ impl Worker {
         contents.state(id, &self.setup.engine, state)?;
         model.recent.clear();
         model.busy = Duration::ZERO;
-        self.setup.ledger.shorten(|number| self.models.values().any(|model| model.recent.contains(&number)))
+        self.setup.ledger.shorten(self.models.values().flat_map(|model| &model.recent).copied().collect())
     }
 
     /// Samples for the first waiting request and all that can be sampled with it, also those that arrive meanwhile.
@@ -497,12 +494,12 @@ impl Worker {
         };
         let places = (ledger.served().bounds_of(&source), Key::new(settings.seed));
         let queue = Queue::new(batch, jobs, language, metrics, places, open);
-        let (left, result) = queue.run(engine, !alone, |waiting, response| {
-            let tokens = response.sequences.iter().map(|sequence| sequence.tokens.len() / 4).sum();
+        let (left, result) = queue.run(engine, !alone, |waiting, sampled| {
+            let tokens = sampled.sequences.iter().map(|sequence| sequence.tokens.len()).sum();
             metrics.add(Count::SampledTokens, tokens);
             metrics.add(Count::PromptTokens, waiting.sample.prompt.len());
-            metrics.add(Count::ReusedPromptTokens, response.prompt_cache_hit_tokens as usize);
-            answer_sample(ledger, waiting, Ok(response));
+            metrics.add(Count::ReusedPromptTokens, sampled.cached);
+            answer_sample(ledger, waiting, Ok(sampled));
         });
         metrics.add_time(Count::SampleTime, started.elapsed());
         match result {
@@ -547,7 +544,7 @@ impl Worker {
 }
 
 /// Answers a sampling request.
-fn answer_sample(ledger: &Ledger, waiting: Waiting, result: Result<SampleResponse, Outcome>) {
+fn answer_sample(ledger: &Ledger, waiting: Waiting, result: Result<Sampled, Outcome>) {
     match waiting.reply {
         Some(reply) => {
             let answer = result.map_err(|outcome| match outcome {
@@ -557,8 +554,7 @@ fn answer_sample(ledger: &Ledger, waiting: Waiting, result: Result<SampleRespons
             ledger.answer(reply, answer);
         }
         None => {
-            let outcome =
-                result.map_or_else(|failed| failed, |response| Outcome::Protobuf(response.encode_to_vec()));
+            let outcome = result.map_or_else(|failed| failed, |sampled| Outcome::Protobuf(sampled.encode()));
             ledger.finish(waiting.number, outcome, None);
         }
     }

@@ -3,9 +3,10 @@
 use crate::args::compute;
 use crate::args::places;
 use crate::output::progress::Console;
+use fgrpo_eval::failure::BadInput;
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::shell::quoted;
-use fgrpo_serve::Settings;
+use fgrpo_serve::{Settings, StartError};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -112,10 +113,24 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             args.listen
         );
     }
-    fgrpo_serve::run(&settings, &mut Console::new())?;
+    fgrpo_serve::run(&settings, &mut Console::new()).map_err(with_flag)?;
     say!(
         "stopped; everything accepted is in {}. Continue with the same command and --resume",
         quoted(&args.out.to_string_lossy())
     );
     Ok(())
+}
+
+/// An error with the flag that mends it.
+fn with_flag(error: anyhow::Error) -> anyhow::Error {
+    let flag = match error.downcast_ref::<StartError>() {
+        Some(StartError::Exists(_)) => "continue it with --resume",
+        Some(StartError::Missing(_)) => "--resume needs the folder of a server as --out",
+        Some(StartError::Stray(..)) => "name another folder with --out",
+        Some(StartError::Changed(..)) => "give the earlier flags again",
+        Some(StartError::Address(..)) => "name another address with --listen",
+        Some(StartError::KeyFile(..) | StartError::NoKey(_)) => "name another file with --key-file",
+        None => return error,
+    };
+    BadInput(format!("{error}; {flag}")).into()
 }

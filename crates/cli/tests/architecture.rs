@@ -316,3 +316,44 @@ fn no_two_files_import_each_other() {
     }
     assert!(circles.is_empty(), "these files import each other: {circles:?}");
 }
+
+/// The layers of nn from the bottom up: the groups of `mod` lines in its `lib.rs`.
+fn layers_of_nn() -> Vec<Vec<String>> {
+    let text = std::fs::read_to_string(root().join("crates/nn/src/lib.rs")).unwrap();
+    let group = |part: &str| -> Vec<String> {
+        let module = |line: &str| line.trim_start_matches("pub ").strip_prefix("mod ").map(str::to_owned);
+        part.lines().filter_map(module).map(|line| line.trim_end_matches(';').to_owned()).collect()
+    };
+    text.split("\n\n").map(group).filter(|group| !group.is_empty()).collect()
+}
+
+#[test]
+fn modules_of_nn_use_those_of_their_own_and_lower_layers_without_a_circle() {
+    let layers = layers_of_nn();
+    let layer = |module: &str| layers.iter().position(|layer| layer.iter().any(|m| m == module)).unwrap();
+    let modules = modules(&root().join("crates/nn/src"));
+    let mut uses: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (name, code) in modules.iter().filter(|(name, _)| !name.is_empty()) {
+        let imported = imports(name, code, &modules).into_iter().filter_map(|path| path.first().cloned());
+        uses.entry(&name[0]).or_default().extend(imported.filter(|module| *module != name[0]));
+    }
+    assert!(uses.len() > 20 && uses["engine"].contains("cpu"), "{uses:?}");
+    let mut wrong = Vec::new();
+    for (module, used) in &uses {
+        for other in used {
+            let names_a_device =
+                ["cpu", "cuda"].contains(&other.as_str()) && layer(module) + 1 < layers.len();
+            if layer(other) > layer(module) || names_a_device {
+                wrong.push(format!("{module} uses {other}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "against the order of the layers: {wrong:?}");
+    // What uses nothing that is left is taken away, until a circle is all that is left.
+    while let Some(free) =
+        uses.iter().find(|(_, used)| used.iter().all(|m| !uses.contains_key(m.as_str()))).map(|(m, _)| *m)
+    {
+        uses.remove(free);
+    }
+    assert!(uses.is_empty(), "these modules use each other in a circle: {:?}", uses.keys());
+}

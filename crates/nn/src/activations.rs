@@ -1,9 +1,19 @@
 //! The sizes of a pass's buffers.
 
-use crate::backend::Rollout;
 use crate::config::Config;
-use crate::decoder::Keep;
 use crate::families::{Layer, QkNorm};
+use crate::sampling::Rollout;
+
+/// The activations that the forward pass keeps for the backward pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Nothing: no backward pass follows.
+    Nothing,
+    /// The input of each layer; the backward pass recomputes each layer.
+    Inputs,
+    /// All activations.
+    Everything,
+}
 
 /// Lengths of one executor's buffers for a pass over `n` rows of which `m` predict: shared ones, inputs of layers, then
 /// what each layer keeps.

@@ -12,6 +12,7 @@ use crate::executor::Executor;
 use crate::layout::Span;
 use crate::lora::AdapterLayout;
 use crate::quantized::Quantized;
+use crate::sampling::Rollout;
 
 /// One of the stores with the layout of the parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,28 +45,6 @@ pub(crate) enum Work {
     Score,
     Accumulate,
     Generate,
-}
-
-/// The sizes of a `generate` call, or of the largest part of it that one executor gets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rollout {
-    pub(crate) prompts: usize,
-    /// The longest of them.
-    pub(crate) prompt_tokens: usize,
-    /// Completions, over all prompts.
-    pub(crate) samples: usize,
-    pub(crate) new_tokens: usize,
-    /// Tokens of a forward pass over prompts.
-    pub(crate) chunk_tokens: usize,
-    /// Tokens whose keys and values are cached at the same time, at most.
-    pub(crate) cached_tokens: usize,
-}
-
-impl Rollout {
-    /// Rows of the largest forward pass over prompts.
-    pub(crate) fn prefilled(&self) -> usize {
-        self.chunk_tokens.max(self.prompt_tokens).min(self.prompts * self.prompt_tokens)
-    }
 }
 
 /// How decoding steps were submitted to a device.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::config::Config;
-use crate::engine::Precision;
+use crate::numbers::Precision;
 
 /// Tokens per page.
 pub(crate) const PAGE: usize = 16;

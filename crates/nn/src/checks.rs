@@ -103,3 +103,28 @@ impl Checks {
         Error::NonFinite { what: format!("{stage}{layer}: {what}"), found, remedy: String::new() }
     }
 }
+
+/// Refuses scores that aren't finite; `rows` has each one's predicting row.
+pub(crate) fn check_scores(
+    logp: &[f32],
+    entropy: &[f32],
+    rows: impl IntoIterator<Item = u32>,
+) -> Result<(), Error> {
+    for ((&logp, &entropy), row) in logp.iter().zip(entropy).zip(rows) {
+        if let Some(found) = [logp, entropy].into_iter().find(|score| !score.is_finite()) {
+            return Err(non_finite(found, row as usize));
+        }
+    }
+    Ok(())
+}
+
+/// The error for a row whose softmax is invalid.
+pub(crate) fn non_finite(found: f32, row: usize) -> Error {
+    Error::NonFinite {
+        what: format!("lm_head: log-probabilities of predicting row {row}"),
+        found,
+        remedy: format!(
+            "the weights have diverged or are damaged: go back to an earlier checkpoint, and lower the learning rate. To find the layer, run again with {CHECK_LAYERS}=on"
+        ),
+    }
+}

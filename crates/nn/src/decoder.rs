@@ -12,6 +12,7 @@ mod workspace;
 
 use std::ops::Range;
 
+use crate::activations::Keep;
 use crate::checks::{Checks, Stage};
 use crate::config::Config;
 use crate::error::Error;
@@ -26,17 +27,6 @@ pub(crate) use workspace::Workspace;
 
 use layer::LayerPass;
 use workspace::{Buffers, Normed, SavedActivations};
-
-/// The activations that the forward pass keeps for the backward pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keep {
-    /// None: there is no backward pass.
-    Nothing,
-    /// The input of each layer; the backward pass recomputes each layer.
-    Inputs,
-    /// All activations.
-    Everything,
-}
 
 /// What a pass computes with.
 pub(crate) struct Parameters<'a, X: Executor> {

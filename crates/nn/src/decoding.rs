@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use crate::cache::Run;
-use crate::executor::{DecodeChanges, DecodeRow};
-use crate::tree::NodeChange;
+use crate::executor::{DecodeChanges, DecodeRow, NodeChange};
 
 /// A sequence of tokens that continues its parent's.
 #[derive(Default)]

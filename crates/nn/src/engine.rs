@@ -5,7 +5,6 @@
 
 mod adapters;
 mod any;
-pub(crate) mod device;
 mod generate;
 mod pass;
 mod state;
@@ -18,6 +17,7 @@ use rayon::prelude::*;
 
 use crate::backend::{Backend, NormalFn, Store};
 use crate::config::Config;
+use crate::cpu::lora::add_update;
 use crate::decoder::{Decoder, Workspace};
 use crate::error::Error;
 use crate::executor::Executor;
@@ -29,7 +29,6 @@ use crate::weights::Dtype;
 use crate::weights::bitsandbytes::{self, Tensor};
 use adapters::Adapters;
 pub use any::Engine;
-pub use device::{Device, DeviceName, Precision, Products};
 pub use state::TrainingState;
 
 /// A family (a tree of segments) of a batch, as a loss gets it: scores of its predictions, and the place of the loss's derivatives by them. All slices
@@ -213,7 +212,7 @@ impl<D: Backend> EngineOn<D> {
             && let Some(adapted) = layout.adapted.iter().find(|adapted| adapted.weight == tensor.span)
         {
             let [a, b] = [adapted.a, adapted.b].map(|span| self.backend.read(Store::Factors, span));
-            adapted.add_update(&a, &b, layout.scale, &mut values);
+            add_update(adapted.sizes(), [&a, &b], layout.scale, &mut values);
         }
         Cow::Owned(values)
     }

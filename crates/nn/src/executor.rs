@@ -14,7 +14,6 @@ use crate::layout::{Linear, MixerLayout, Span, Write};
 use crate::lora::Adapted;
 use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::Chunk;
-use crate::tree::NodeChange;
 
 /// Sizes of attention.
 #[derive(Debug, Clone, Copy)]
@@ -153,6 +152,15 @@ pub(crate) enum Rows {
     All,
     /// Rows that predict; the last layer needs only these.
     Predicting,
+}
+
+/// A change of the token sequences in the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NodeChange {
+    /// Starts a sequence that continues its parent's; this many of its tokens are already stored. Its number may be reused.
+    Begin { node: usize, parent: Option<usize>, stored: usize },
+    /// Appends a page to a sequence.
+    Page { node: usize, page: u32 },
 }
 
 /// A row of a decoding step.

@@ -15,7 +15,6 @@ use serde_json::Value;
 
 use crate::config::fields::Fields;
 use crate::config::{Architecture, Config, GatedDeltaNet};
-use crate::cuda::paths::TAPS;
 use crate::error::Error;
 
 /// A family. Those that differ little from Llama are its values but for some.
@@ -164,6 +163,8 @@ impl Architecture {
 const LARGEST_HEAD: usize = 256;
 /// Likewise of a recurrent mixer.
 const LARGEST_MIXER_HEAD: usize = 128;
+/// Maximum number of inputs of a mixer's convolution in the GPU kernels.
+pub(crate) const LARGEST_CONVOLUTION: usize = 8;
 
 impl Config {
     /// What the layer of an index consists of.
@@ -181,7 +182,7 @@ impl Config {
             sizes.extend([
                 ("linear_key_head_dim", of.linear_key_head_dim, 4, LARGEST_MIXER_HEAD),
                 ("linear_value_head_dim", of.linear_value_head_dim, 4, LARGEST_MIXER_HEAD),
-                ("linear_conv_kernel_dim", of.linear_conv_kernel_dim, 1, TAPS),
+                ("linear_conv_kernel_dim", of.linear_conv_kernel_dim, 1, LARGEST_CONVOLUTION),
             ]);
         }
         let refused = |&&(_, size, of, most): &&(_, usize, usize, usize)| size > most || size % of != 0;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::cpu::product::{View, team_product};
-use crate::engine::device::Products;
 use crate::layout::Layout;
 use crate::layout::Write;
 use crate::lora::{AdapterLayout, LoraConfig};
+use crate::numbers::Products;
 
 /// Floating-point operations by kind of work (a multiplication and an addition are two).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -13,14 +13,15 @@ use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::activations::Keep;
 use crate::cache::PAGE;
 use crate::checks::Stage;
-use crate::decoder::{Decoder, Keep, Parameters, Pass, Workspace};
+use crate::decoder::{Decoder, Parameters, Pass, Workspace};
 use crate::error::Error;
-use crate::executor::{DecodeChanges, DecodeRow, Executor, Holds, StepTokens};
+use crate::executor::{DecodeChanges, DecodeRow, Executor, Holds, NodeChange, StepTokens};
 use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::{Batch, Chunk};
-use crate::tree::{Node, NodeChange, Tree};
+use crate::tree::{Node, Tree};
 
 /// A prompt and the requested samples.
 #[derive(Debug, Clone)]

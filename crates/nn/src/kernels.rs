@@ -3,8 +3,8 @@
 use crate::config::{Architecture, Config};
 use crate::cpu::panels;
 use crate::cpu::product::{View, team_product};
-use crate::engine::device::Products;
 use crate::layout::Write;
+use crate::numbers::Products;
 
 /// The instruction set in use: avx512, avx2 or plain.
 pub fn simd() -> &'static str {

@@ -9,43 +9,60 @@
 )]
 #![allow(clippy::type_complexity, reason = "a callback's type says what it is given, where it is taken")]
 
-pub mod config;
-pub mod error;
-pub mod weights;
+// The modules in layers: each uses those of its own layer and of the layers before it. Only the engine's layer names a device.
 
+// Number types, devices by name, errors.
+mod device;
+mod dtype;
+pub mod error;
+mod numbers;
+mod switch;
+
+// Sizes: configurations, families, the layout of parameters, batches; and files with them.
 mod activations;
 mod adamw;
-mod backend;
 mod cache;
-mod checks;
-mod cpu;
-mod cuda;
-mod decoder;
-mod decoding;
-mod engine;
-mod executor;
+pub mod config;
 mod families;
-mod flops;
-mod generate;
-#[doc(hidden)]
-pub mod kernels;
 mod layout;
 mod lora;
-mod needs;
 mod quantized;
 mod rope;
 mod sampling;
 mod segments;
-mod switch;
+pub mod weights;
+
+// The operations of a device, and its memory.
+mod backend;
+mod checks;
+mod decoding;
+mod executor;
+
+// The devices.
+mod cpu;
+mod cuda;
+
+// Forward and backward passes over the operations.
+mod decoder;
+
+// Which sequences are decoded in a step.
+mod generate;
 mod tree;
+
+// The engine, what it needs, and what it does per second.
+mod engine;
+mod flops;
+#[doc(hidden)]
+pub mod kernels;
+mod needs;
 
 pub use adamw::{AdamW, UpdateReport};
 pub use backend::GraphCounts;
 pub use cache::numbers_per_token;
 pub use checks::CHECK_LAYERS;
+pub use device::{Device, DeviceName};
 pub use engine::{
-    DEFAULT_CHUNK_TOKENS, Device, DeviceName, Engine, FamilyScores, NamedTensor, OptimizerState, Precision,
-    Products, Scores, TrainingState,
+    DEFAULT_CHUNK_TOKENS, Engine, FamilyScores, NamedTensor, OptimizerState, Scores, TrainingState,
 };
 pub use error::Error;
 pub use fgrpo_cuda::{Found as Gpu, probe as gpus, products_library};
@@ -53,6 +70,7 @@ pub use flops::{Flops, measure_flops};
 pub use generate::{Arrival, Completion, Feed, Finish, Prompt, StopFn, UniformFn};
 pub use lora::LoraConfig;
 pub use needs::{GpuSettings, Needs, Workload, least_cached_tokens};
+pub use numbers::{Precision, Products};
 pub use quantized::BaseFormat;
 pub use sampling::Sampling;
 pub use segments::{Batch, Prediction, Segment};

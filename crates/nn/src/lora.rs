@@ -13,10 +13,8 @@ use serde_json::{Map, Value, json};
 
 use crate::config::Config;
 use crate::config::fields::read_object;
-use crate::cpu::product::{View, product};
-use crate::cpu::simd;
 use crate::error::Error;
-use crate::layout::{Kind, Layout, Linear, Span, TensorLayout, Write};
+use crate::layout::{Kind, Layout, Linear, Span, TensorLayout};
 use crate::quantized::BaseFormat;
 use crate::weights::TensorFile;
 
@@ -201,6 +199,22 @@ pub(crate) struct Adapter {
     ties: bool,
 }
 
+/// A tensor outside of the layers' matrices that an adapter trains.
+pub(crate) struct Trained {
+    pub(crate) values: Vec<f32>,
+    /// Update to add to the values, or `None` if the adapter has no factors of this tensor.
+    pub(crate) update: Option<Update>,
+}
+
+/// The update `scale · B A` of a matrix: `A` is `[rank, inputs]`, `B` is `[outputs, rank]`.
+pub(crate) struct Update {
+    /// Outputs, inputs and rank.
+    pub(crate) sizes: [usize; 3],
+    pub(crate) a: Vec<f32>,
+    pub(crate) b: Vec<f32>,
+    pub(crate) scale: f32,
+}
+
 /// The matrices outside of the layers.
 const OUTSIDE: [&str; 2] = ["embed_tokens", "lm_head"];
 const EMBEDDING: &str = "model.embed_tokens";
@@ -230,8 +244,9 @@ impl Adapter {
         named(module) || (tied && self.ties && twin(module).is_some_and(named))
     }
 
-    /// The values that the adapter gives a tensor outside of its factors in the layers; `None` for one that it doesn't train.
-    /// `tied` says whether the base model ties head and embedding, `base` gives its values. Names of the file that are used go to `used`.
+    /// A tensor outside of the layers' factors as the adapter trains it, or `None` if the adapter doesn't train it.
+    /// `tied` says whether the base model ties head and embedding, and `base` returns the tensor's values in the base model. Adds the names that are
+    /// read from the file to `used`.
     pub(crate) fn tensor(
         &self,
         (name, shape): (&str, &[usize]),
@@ -239,7 +254,7 @@ impl Adapter {
         file: &TensorFile,
         base: &dyn Fn() -> Result<Vec<f32>, Error>,
         used: &mut BTreeSet<String>,
-    ) -> Result<Option<Vec<f32>>, Error> {
+    ) -> Result<Option<Trained>, Error> {
         let (module, part) = name.rsplit_once('.').expect("a module and its parameter");
         let (saved, factors) = (self.saves(module, tied), self.has_factors(module, tied));
         let mut places = vec![format!("{PEFT}{name}")];
@@ -253,7 +268,7 @@ impl Adapter {
             return Ok(None);
         }
         let stored: Vec<String> = places.into_iter().filter(|place| file.shape(place).is_some()).collect();
-        let mut values = match stored.first() {
+        let values = match stored.first() {
             Some(place) => {
                 file.check(place, shape)?;
                 file.tensor(place)?
@@ -266,26 +281,27 @@ impl Adapter {
             None => base()?,
         };
         used.extend(stored);
-        if factors {
-            let ([n, k], r) = ([shape[0], shape[1]], self.lora.rank);
-            let mut factor = |name: &str, shape: [usize; 2]| {
-                let name = format!("{PEFT}{module}.{name}");
-                file.check(&name, &shape)?;
-                let values = file.tensor(&name)?;
-                used.insert(name);
-                Ok(values)
-            };
-            let (a, b) = match module {
-                HEAD => (factor("lora_A.weight", [r, k])?, factor("lora_B.weight", [n, r])?),
-                // An embedding's update is that of a linear map from one-hot rows, transposed.
-                _ => (
-                    transposed(&factor("lora_embedding_B", [k, r])?, r),
-                    transposed(&factor("lora_embedding_A", [r, n])?, n),
-                ),
-            };
-            add_update([n, k, r], &a, &b, self.lora.scale() as f32, &mut values);
+        if !factors {
+            return Ok(Some(Trained { values, update: None }));
         }
-        Ok(Some(values))
+        let ([n, k], r) = ([shape[0], shape[1]], self.lora.rank);
+        let mut factor = |name: &str, shape: [usize; 2]| {
+            let name = format!("{PEFT}{module}.{name}");
+            file.check(&name, &shape)?;
+            let values = file.tensor(&name)?;
+            used.insert(name);
+            Ok(values)
+        };
+        let (a, b) = match module {
+            HEAD => (factor("lora_A.weight", [r, k])?, factor("lora_B.weight", [n, r])?),
+            // An embedding's update is that of a linear map from one-hot rows, transposed.
+            _ => (
+                transposed(&factor("lora_embedding_B", [k, r])?, r),
+                transposed(&factor("lora_embedding_A", [r, n])?, n),
+            ),
+        };
+        let update = Update { sizes: [n, k, r], a, b, scale: self.lora.scale() as f32 };
+        Ok(Some(Trained { values, update: Some(update) }))
     }
 
     /// The first of `modules_to_save` that no tensor belongs to.
@@ -452,17 +468,10 @@ pub(crate) struct Adapted {
 }
 
 impl Adapted {
-    /// Adds `scale · B A` to the matrix.
-    pub(crate) fn add_update(&self, a: &[f32], b: &[f32], scale: f32, w: &mut [f32]) {
-        add_update([self.outputs, self.inputs, self.rank], a, b, scale, w);
+    /// Outputs and inputs of the matrix, and the rank of its factors.
+    pub(crate) fn sizes(&self) -> [usize; 3] {
+        [self.outputs, self.inputs, self.rank]
     }
-}
-
-/// Adds `scale · B A` to `w`: `[n, k]`, with `A`: `[r, k]` and `B`: `[n, r]`.
-fn add_update([n, k, r]: [usize; 3], a: &[f32], b: &[f32], scale: f32, w: &mut [f32]) {
-    let mut b = b.to_vec();
-    simd::scale(&mut b, scale);
-    product([n, k, r], View::rows(0, r).of(&b), View::rows(0, k).of(a), View::rows(0, k).to(Write::Add, w));
 }
 
 /// The adapters of a model, in their own store.

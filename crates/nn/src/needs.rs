@@ -4,8 +4,8 @@
 //! for the largest chunk that an executor takes through the network. Not counted: the program itself, the batch,
 //! tokenizer and data.
 
+use crate::activations::Keep;
 use crate::activations::{activations, largest, prefill};
-use crate::backend::Rollout;
 use crate::cache::{KEPT_BYTES, PAGE, numbers_per_token, state_pages};
 use crate::config::Config;
 use crate::cpu::backend::executors;
@@ -15,12 +15,13 @@ use crate::cpu::{head, panels};
 use crate::cuda::backend::{NORM_BLOCKS, POSITIONS};
 use crate::cuda::moments::staged_len;
 use crate::cuda::needs as gpu;
-use crate::decoder::Keep;
-use crate::engine::device::{DeviceName, Precision, Products};
+use crate::device::DeviceName;
 use crate::generate::pages_needed;
 use crate::layout::Layout;
 use crate::lora::{AdapterLayout, LoraConfig};
+use crate::numbers::{Precision, Products};
 use crate::quantized::BaseFormat;
+use crate::sampling::Rollout;
 use crate::segments::STRETCH;
 
 /// What a GPU's needs depend on, beside the work.

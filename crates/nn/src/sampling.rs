@@ -64,6 +64,28 @@ impl Sampling {
     }
 }
 
+/// The sizes of a `generate` call, or of the largest part of it that one executor gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rollout {
+    pub(crate) prompts: usize,
+    /// The longest of them.
+    pub(crate) prompt_tokens: usize,
+    /// Completions, over all prompts.
+    pub(crate) samples: usize,
+    pub(crate) new_tokens: usize,
+    /// Tokens of a forward pass over prompts.
+    pub(crate) chunk_tokens: usize,
+    /// Tokens whose keys and values are cached at the same time, at most.
+    pub(crate) cached_tokens: usize,
+}
+
+impl Rollout {
+    /// Rows of the largest forward pass over prompts.
+    pub(crate) fn prefilled(&self) -> usize {
+        self.chunk_tokens.max(self.prompt_tokens).min(self.prompts * self.prompt_tokens)
+    }
+}
+
 /// A draw from row `row` with the uniform number `uniform` in [0, 1).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Draw {

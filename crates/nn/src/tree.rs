@@ -5,15 +5,7 @@
 //! its end computed.
 
 use crate::cache::{PAGE, Pages, Run};
-
-/// A change of the token sequences in the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NodeChange {
-    /// Starts a sequence that continues its parent's; this many of its tokens are already stored. Its number may be reused.
-    Begin { node: usize, parent: Option<usize>, stored: usize },
-    /// Appends a page to a sequence.
-    Page { node: usize, page: u32 },
-}
+use crate::executor::NodeChange;
 
 /// A sequence of tokens that continues its parent's.
 #[derive(Default)]

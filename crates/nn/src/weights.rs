@@ -3,7 +3,6 @@
 //! Reading maps the files and converts a tensor on request; writing streams tensors into shards. The caller handles tokenizer and chat template.
 
 pub(crate) mod bitsandbytes;
-mod dtype;
 mod file;
 mod gguf;
 mod write;
@@ -13,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
-pub use dtype::Dtype;
+pub use crate::dtype::Dtype;
 pub use file::TensorFile;
 pub use gguf::{Gguf, GgufType, Item, write_gguf};
 pub(crate) use write::write_json;

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, object, one_or_many, read_object};
 use super::{Architecture, Config, RopeScaling};
+use crate::dtype::Dtype;
 use crate::error::Error;
-use crate::weights::Dtype;
 
 /// Fields of every family that are not a configuration's as they are.
 #[derive(Deserialize)]

@@ -10,23 +10,25 @@ use rayon::prelude::*;
 
 use super::buffer::Buffer;
 use super::executor::CpuExecutor;
+use super::lora::add_update;
 use super::memory;
 use super::packed_weights::PackedWeights;
 use super::simd;
 use super::team::{Shared, Team};
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
-use crate::backend::{Backend, FillFn, Lane, NormalFn, Rollout, Store, Work};
+use crate::backend::{Backend, FillFn, Lane, NormalFn, Store, Work};
 use crate::cache::{numbers_per_token, state_pages};
 use crate::config::Config;
-use crate::engine::Precision;
-use crate::engine::device::Products;
 use crate::error::Error;
 use crate::executor::Head;
 use crate::layout::{Layout, Span};
 use crate::lora::AdapterLayout;
+use crate::numbers::Precision;
+use crate::numbers::Products;
 use crate::quantized::Quantized;
 use crate::rope::Rope;
+use crate::sampling::Rollout;
 
 /// Elements per block of the loops over all parameters.
 const BLOCK: usize = 1 << 16;
@@ -392,7 +394,7 @@ impl Backend for CpuBackend {
                     continue;
                 }
                 let [a, b] = [adapted.a, adapted.b].map(|span| &values[span.offset..][..span.len]);
-                adapted.add_update(a, b, scale, w);
+                add_update(adapted.sizes(), [a, b], scale, w);
             }
         });
     }

@@ -17,7 +17,9 @@ use std::sync::OnceLock;
 
 use super::buffer::Buffer;
 use super::format::{Format, LEFT_SCRATCH, Operand};
+use super::level::{Level, level};
 use super::microkernel::{Output, Rows};
+use crate::numbers::Products;
 
 /// Lines of a strip, and pairs of terms of a block.
 const SIDE: usize = 16;
@@ -46,11 +48,23 @@ pub(crate) fn unit() -> Unit {
     static UNIT: OnceLock<Unit> = OnceLock::new();
     *UNIT.get_or_init(|| {
         #[cfg(target_arch = "x86_64")]
-        if super::level::level() == super::level::Level::Avx512 && is_x86_feature_detected!("avx512bf16") {
+        if level() == Level::Avx512 && is_x86_feature_detected!("avx512bf16") {
             return if amx::permitted() { Unit::Amx } else { Unit::Avx512 };
         }
         Unit::Portable
     })
+}
+
+impl Products {
+    /// Name of the instructions that multiply these numbers on this processor, or `None` if bfloat16 is emulated, which is much slower than f32.
+    pub fn unit(self) -> Option<&'static str> {
+        match (self, unit()) {
+            (Products::F32, _) => Some(level().name()),
+            (_, Unit::Amx) => Some("AMX"),
+            (_, Unit::Avx512) => Some("AVX-512 BF16"),
+            (_, Unit::Portable) => None,
+        }
+    }
 }
 
 /// The side of an operand in a product.

@@ -25,9 +25,9 @@ use super::product::{By, Matrix, Target, View, packing_product, product_with_pan
 use super::sampler;
 use super::team::Team;
 use super::weights::Weights;
-use crate::engine::device::Products;
 use crate::executor::{Holds, Memory};
 use crate::layout::Span;
+use crate::numbers::Products;
 use crate::rope::Rope;
 use crate::sampling::Drawn;
 use crate::segments::Chunk;

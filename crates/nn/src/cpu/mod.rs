@@ -13,6 +13,7 @@ pub(crate) mod format;
 pub(crate) mod head;
 pub(crate) mod level;
 pub(crate) mod lists;
+pub(crate) mod lora;
 pub(crate) mod memory;
 pub(crate) mod microkernel;
 pub(crate) mod packed_weights;

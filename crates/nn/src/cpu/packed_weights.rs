@@ -8,9 +8,9 @@ use std::sync::Mutex;
 use super::buffer::Buffer;
 use super::panels;
 use super::team::Team;
-use crate::engine::device::Products;
 use crate::executor::Head;
 use crate::layout::{Layout, Linear};
+use crate::numbers::Products;
 
 /// A matrix and the location of its panels.
 #[derive(Debug, Clone, Copy)]

@@ -14,7 +14,7 @@ use super::bf16::Bf16;
 use super::buffer::Buffer;
 use super::format::{BAND, CUT, DEEP, Format, LEFT, LEFT_SCRATCH, Operand};
 use super::microkernel::{self, Output, Rows};
-use crate::engine::device::Products;
+use crate::numbers::Products;
 
 /// Columns packed at a time.
 const COLUMNS: usize = 1024;

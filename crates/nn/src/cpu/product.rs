@@ -10,8 +10,8 @@ use super::format::{self, Operand};
 use super::microkernel::{self, Output, Rows};
 use super::panels::{self, Right};
 use super::team::{Shared, Team};
-use crate::engine::device::Products;
 use crate::layout::Write;
+use crate::numbers::Products;
 
 /// Number of columns at whose multiples a product is divided for a team.
 const COLUMNS: usize = format::CUT;

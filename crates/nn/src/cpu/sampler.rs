@@ -1,6 +1,7 @@
 //! Sampling a token from logits: temperature, top-k, top-p, min-p, by inverse CDF.
 
-use super::{head, simd};
+use super::simd;
+use crate::checks::non_finite;
 use crate::error::Error;
 use crate::sampling::{Draw, Drawn, Sampling};
 
@@ -33,7 +34,7 @@ pub(crate) fn draw(
     let [sum, weighted] = simd::entropy_sums(logits, factor, max);
     let lse = max + sum.ln();
     if !lse.is_finite() {
-        return Err(head::non_finite(lse, row));
+        return Err(non_finite(lse, row));
     }
     let entropy = (sum.ln() - weighted / sum).max(0.0);
     let result =

@@ -17,15 +17,16 @@ use super::needs::{ROPES, rope_tables};
 use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
-use crate::backend::{Backend, FillFn, GraphCounts, Lane, NormalFn, Rollout, Store, Work};
+use crate::backend::{Backend, FillFn, GraphCounts, Lane, NormalFn, Store, Work};
 use crate::cache::{PAGE, numbers_per_token, state_pages};
 use crate::config::Config;
-use crate::engine::Precision;
 use crate::error::Error;
 use crate::layout::{Layout, Span};
 use crate::lora::AdapterLayout;
+use crate::numbers::Precision;
 use crate::quantized::Quantized;
 use crate::rope::Rope;
+use crate::sampling::Rollout;
 
 /// Numbers that are transferred through host memory at a time.
 const STAGED: usize = 1 << 22;

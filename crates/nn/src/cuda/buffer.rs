@@ -5,7 +5,7 @@ use half::bf16;
 
 use super::launches::{THREADS, args};
 use super::stream::{Purpose, Stream};
-use crate::engine::Precision;
+use crate::numbers::Precision;
 
 /// Numbers of 32 or 16 bits.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use super::launches::{args, row_threads};
 use super::lists::{Bucket, DrawLists, Items, Lists};
 use super::messages::Messages;
 use super::stream::{Purpose, Stream};
-use crate::cpu::head::non_finite;
+use crate::checks::non_finite;
 use crate::decoding::Step;
 use crate::error::Error;
 use crate::executor::{DecodeChanges, StepTokens};

@@ -24,10 +24,10 @@ use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use super::words::List;
 use crate::config::Config;
-use crate::engine::Precision;
 use crate::executor::{Holds, Memory};
 use crate::families::Theta;
 use crate::layout::Write;
+use crate::numbers::Precision;
 use crate::segments::Chunk;
 
 /// A stream and its memory.

@@ -2,8 +2,8 @@
 
 use fgrpo_cuda::Shape;
 
-use crate::engine::Precision;
 use crate::executor::Heads;
+use crate::numbers::Precision;
 
 /// Statistics, logits, gradients of parameters.
 pub(super) const FULL: Precision = Precision::F32;
@@ -23,8 +23,8 @@ pub(super) use args;
 macro_rules! kernel {
     ($precision:expr, $name:literal) => {
         match $precision {
-            $crate::engine::Precision::F32 => concat!($name, "_f32"),
-            $crate::engine::Precision::Bf16 => concat!($name, "_bf16"),
+            $crate::numbers::Precision::F32 => concat!($name, "_f32"),
+            $crate::numbers::Precision::Bf16 => concat!($name, "_bf16"),
         }
     };
 }

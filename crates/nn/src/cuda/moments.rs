@@ -8,7 +8,7 @@ use fgrpo_cuda::{Address, Pinned, Queue};
 
 use super::buffer::{Buffer, rounded, widened};
 use super::stream::{Purpose, Stream};
-use crate::engine::Precision;
+use crate::numbers::Precision;
 
 /// Marks of the queues' work, by device buffer: its part came, was updated, and left.
 const CAME: [usize; 2] = [0, 1];

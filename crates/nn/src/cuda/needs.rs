@@ -1,15 +1,15 @@
 //! What kinds of work take of a GPU's memory, in bytes.
 
 use super::lists::{ITEM_KEYS, PASS_PARTS, bucket};
+use crate::activations::Keep;
 use crate::activations::{activations, largest, prefill};
-use crate::backend::Rollout;
 use crate::cache::{PAGE, numbers_per_token, pages_of_keys, state_pages};
 use crate::config::Config;
-use crate::decoder::Keep;
-use crate::engine::Precision;
 use crate::families::Theta;
 use crate::layout::Layout;
+use crate::numbers::Precision;
 use crate::quantized::{BaseFormat, NF4, dynamic_map};
+use crate::sampling::Rollout;
 use crate::segments::STRETCH;
 
 /// Rows of a column that a block sums.

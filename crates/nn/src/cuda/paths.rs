@@ -3,12 +3,11 @@
 use std::ops::Range;
 
 use super::words::{List, Words};
+use crate::families::LARGEST_CONVOLUTION as TAPS;
 use crate::segments::{Chunk, STRETCH};
 
 /// No row, slot or node.
 const NONE: u32 = u32::MAX;
-/// Most inputs that the convolution of the kernels sees.
-pub(crate) const TAPS: usize = 8;
 
 /// The lists of paths. A run is rows that follow each other and that nothing but the next row continues; it has five words: first row, end, the slots of the
 /// states before and after it, and the node that gets the latter.

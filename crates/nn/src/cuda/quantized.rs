@@ -7,8 +7,8 @@ use fgrpo_cuda::{Matrix, Memory, Shape};
 use super::buffer::Buffer;
 use super::launches::{THREADS, args, kernel};
 use super::stream::{Purpose, Stream};
-use crate::engine::Precision;
 use crate::layout::{Linear, Span};
+use crate::numbers::Precision;
 use crate::quantized::{INT8_STEP, NF4, Numbers, Quantized, Scales, dynamic_map};
 
 /// The numbers of a matrix.

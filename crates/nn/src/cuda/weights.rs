@@ -6,7 +6,7 @@ use super::buffer::Buffer;
 use super::launches::args;
 use super::quantized::QuantizedMatrices;
 use super::stream::{Purpose, Stream};
-use crate::engine::Precision;
+use crate::numbers::Precision;
 
 /// Numbers that are converted at a time between f32 on the host and the two halves.
 const STAGED: usize = 1 << 22;

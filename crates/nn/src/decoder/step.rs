@@ -1,5 +1,6 @@
 //! A decoding step: one new token per row, whose keys and values join those in the cache.
 
+use crate::activations::Keep;
 use crate::checks::Stage;
 use crate::error::Error;
 use crate::executor::{Executor, HeadRows, Holds, Rows, StepAttention};
@@ -7,7 +8,7 @@ use crate::families::{Layer, QkNorm};
 
 use super::layer::{LayerPass, Saved, gate, names};
 use super::workspace::{SavedActivations, Workspace};
-use super::{Decoder, Keep, Parameters, Pass};
+use super::{Decoder, Parameters, Pass};
 
 impl Decoder {
     /// Computes one new token per row of a decoding step, with the cache; `w.hidden` gets the final norm of every row.

@@ -6,21 +6,21 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::device::NO_GPU;
-use super::{
-    Device, EngineOn, FamilyScores, NamedTensor, OptimizerState, Precision, Scores, TrainingState, check,
-};
+use super::{EngineOn, FamilyScores, NamedTensor, OptimizerState, Scores, TrainingState, check};
 use crate::adamw::{AdamW, UpdateReport};
 use crate::backend::{Backend, GraphCounts, Store};
 use crate::checks::CHECK_LAYERS;
 use crate::config::Config;
 use crate::cpu::backend::CpuBackend;
+use crate::cpu::lora::add_update;
 use crate::cuda::backend::CudaBackend;
 use crate::decoder::Decoder;
+use crate::device::{Device, NO_GPU};
 use crate::error::Error;
 use crate::generate::{Completion, Feed, Prompt, StopFn, UniformFn};
 use crate::layout::TensorLayout;
-use crate::lora::{ADAPTER_CONFIG, Adapter, LoraConfig, weights_of};
+use crate::lora::{ADAPTER_CONFIG, Adapter, LoraConfig, Trained, Update, weights_of};
+use crate::numbers::Precision;
 use crate::quantized::BaseFormat;
 use crate::sampling::Sampling;
 use crate::segments::Batch;
@@ -177,9 +177,14 @@ impl Engine {
         let mut used = BTreeSet::new();
         for (name, shape) in checkpoint.config().tensors() {
             let values = || checkpoint.tensor(&name);
-            if let Some(values) = adapter.tensor((&name, &shape), tied, &file, &values, &mut used)? {
+            if let Some(Trained { mut values, update }) =
+                adapter.tensor((&name, &shape), tied, &file, &values, &mut used)?
+            {
                 if base.is_some() && name.starts_with("model.layers.") && shape.len() == 2 {
                     return Err(refuse(&name, "none of the matrices that the base has in a format"));
+                }
+                if let Some(Update { sizes, a, b, scale }) = update {
+                    add_update(sizes, [&a, &b], scale, &mut values);
                 }
                 engine.set_tensor(&name, &values)?;
             }

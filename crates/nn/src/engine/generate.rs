@@ -7,12 +7,12 @@ use std::sync::mpsc;
 
 use super::adapters::unmerged;
 use super::{EngineOn, Worker};
-use crate::backend::{Backend, Lane, Rollout, Work, deal};
+use crate::backend::{Backend, Lane, Work, deal};
 use crate::cache::{KEPT_BYTES, PAGE, pages_of_keys};
 use crate::error::Error;
 use crate::executor::AttentionOps;
 use crate::generate::{self, Completion, Fed, Feed, Generator, Job, Prompt, Request, StopFn, UniformFn};
-use crate::sampling::Sampling;
+use crate::sampling::{Rollout, Sampling};
 
 /// Samples for whose buffers a generation with a feed has room at least; more wait, or take what memory is left.
 const FED_SAMPLES: usize = 256;

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use super::adapters::unmerged;
 use super::{EngineOn, FamilyScores, LossFn, Scores, Worker};
+use crate::activations::Keep;
 use crate::backend::{Backend, Lane, Work, deal};
 use crate::checks::Stage;
-use crate::decoder::{Decoder, Gradients, Keep, Pass, Workspace};
+use crate::decoder::{Decoder, Gradients, Pass, Workspace};
 use crate::error::Error;
 use crate::executor::{Executor, HeadOps, Memory};
 use crate::lora::AdapterLayout;

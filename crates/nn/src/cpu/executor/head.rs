@@ -6,6 +6,7 @@ use super::super::lists::Lists;
 use super::super::product::View;
 use super::super::weights::Weights;
 use super::{CpuExecutor, part, part_mut};
+use crate::checks::check_scores;
 use crate::error::Error;
 use crate::executor::{Head, HeadOps, HeadPass};
 use crate::layout::Write;
@@ -48,7 +49,7 @@ impl HeadOps<Buffer, Weights, [f32], Lists> for CpuExecutor {
         let count = lists.picks.len();
         logp.copy_from_slice(&scores[..count]);
         entropy.copy_from_slice(&scores[count..2 * count]);
-        head::check_scores(logp, entropy, lists.picks.iter().map(|pick| pick.slot))
+        check_scores(logp, entropy, lists.picks.iter().map(|pick| pick.slot))
     }
 
     fn derivatives(&mut self, dlogp: &[f32], dentropy: &[f32], to: &mut Buffer) {

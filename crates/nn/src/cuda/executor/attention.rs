@@ -7,8 +7,8 @@ use super::super::lists::{Lists, PassItems, Plan, TILE, Tiles};
 use super::super::stream::Purpose;
 use super::decoding::{parts_kernels, window};
 use super::{Cache, CudaExecutor, FULL, args, kernel, warp_shape};
-use crate::engine::Precision;
 use crate::executor::{Attention, AttentionOps, Heads};
+use crate::numbers::Precision;
 
 /// The kernels on tensor cores, of attention and of the derivatives by queries and by keys and values, for the precision and the sizes that have them.
 fn on_tensor_cores(precision: Precision, size: usize) -> Option<[&'static str; 3]> {

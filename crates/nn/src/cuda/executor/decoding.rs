@@ -10,10 +10,10 @@ use super::super::stream::Purpose;
 use super::super::weights::Weights;
 use super::super::words::Words;
 use super::{Cache, CudaExecutor, FULL, THREADS, args, kernel, warp_shape};
-use crate::engine::Precision;
 use crate::error::Error;
 use crate::executor::{DecodeChanges, DecodeOps, Head, Heads, StepAttention, StepTokens};
 use crate::layout::Span;
+use crate::numbers::Precision;
 use crate::sampling::{Draw, Drawn, Sampling};
 
 /// Bytes of shared memory of a sampling block: 768 numbers of 8 bytes, a histogram of three times 2,048 words, a list of 2,048, and its length.

@@ -7,7 +7,7 @@ use super::super::lists::Lists;
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
 use super::{CudaExecutor, FULL, LOGITS, THREADS, args, kernel, row_shape, row_threads};
-use crate::cpu::head::check_scores;
+use crate::checks::check_scores;
 use crate::error::Error;
 use crate::executor::{Head, HeadOps, HeadPass};
 use crate::layout::Write;

@@ -9,10 +9,10 @@ use super::super::lists::Lists;
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
 use super::{CudaExecutor, FULL, MOVED, THREADS, args, kernel, row_threads};
-use crate::engine::Precision;
 use crate::executor::{HeadRows, Rotation, RowOps, Rows};
 use crate::families::Activation;
 use crate::layout::Span;
+use crate::numbers::Precision;
 
 fn is_gelu(kind: Activation) -> u32 {
     u32::from(kind == Activation::GeluTanh)

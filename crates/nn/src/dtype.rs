@@ -41,7 +41,7 @@ impl Dtype {
     }
 
     /// Decodes little-endian bytes. Returns the index of the first value that is not finite.
-    pub(super) fn decode(self, bytes: &[u8], out: &mut [f32]) -> Result<(), usize> {
+    pub(crate) fn decode(self, bytes: &[u8], out: &mut [f32]) -> Result<(), usize> {
         assert_eq!(bytes.len(), out.len() * self.size(), "bytes of {} values of {self:?}", out.len());
         match self {
             Dtype::F32 => each(bytes, out, f32::from_le_bytes),
@@ -57,7 +57,7 @@ impl Dtype {
 
     /// Encodes to little-endian bytes, rounding to nearest even. Returns the index of the first value that is not finite or that this type cannot
     /// represent.
-    pub(super) fn encode(self, values: &[f32], out: &mut Vec<u8>) -> Result<(), usize> {
+    pub(crate) fn encode(self, values: &[f32], out: &mut Vec<u8>) -> Result<(), usize> {
         // Sized once and filled in place: the loops vectorise, and the buffer is the caller's from call to call.
         out.resize(values.len() * self.size(), 0);
         let bad = match self {

@@ -3,32 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
-use crate::cpu::bf16::Unit;
 use crate::error::Error;
-
-/// The names of an enum's variants.
-macro_rules! named {
-    ($type:ident, $field:literal, $all:literal, $($variant:ident = $name:literal),*) => {
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(match self { $($type::$variant => $name),* })
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = Error;
-
-            fn from_str(name: &str) -> Result<$type, Error> {
-                match name {
-                    $($name => Ok($type::$variant),)*
-                    other => Err(Error::request($field, other, $all)),
-                }
-            }
-        }
-    };
-}
+use crate::numbers::{Precision, Products};
 
 /// The device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,25 +46,6 @@ pub enum Device {
     },
 }
 
-/// Number type on a GPU: of weights and activations, or of AdamW's moments. The optimizer updates f32 weights in each, and statistics, sums, logits and
-/// gradients of parameters are f32.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Precision {
-    /// 32 bits.
-    #[default]
-    F32,
-    /// bfloat16. The 16 bits that rounding takes from each weight are kept beside it, so that no update is lost.
-    Bf16,
-}
-
-impl Precision {
-    /// Bytes of a number.
-    pub const fn bytes(self) -> usize {
-        if matches!(self, Precision::F32) { 4 } else { 2 }
-    }
-}
-
 impl Device {
     /// The CPU with this number of threads, in f32.
     pub const fn cpu(threads: usize) -> Device {
@@ -101,38 +58,6 @@ impl Device {
         Device::CudaEmulated { memory, precision, moments: Precision::F32, exact: false, lost_after: None }
     }
 }
-
-named!(Precision, "precision", "f32 or bf16", F32 = "f32", Bf16 = "bf16");
-
-/// The CPU's products in linear maps and the vocabulary head, forward and backward. Weights, activations, gradients, sums, attention and the
-/// optimizer are f32 in all.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Products {
-    /// Numbers in f32.
-    #[default]
-    F32,
-    /// Each number is the sum of two in bfloat16; the product of the two small parts is left out. A result is off by about 1e-5 of the size of its
-    /// terms.
-    Bf16x3,
-    /// Numbers are rounded to bfloat16; a result is off by about 4e-3 of the size of its terms.
-    Bf16,
-}
-
-impl Products {
-    /// The instructions that multiply on this processor: those in use for f32, otherwise AMX or AVX-512 BF16. `None` if bfloat16 is emulated, which
-    /// is much slower than f32.
-    pub fn unit(self) -> Option<&'static str> {
-        match (self, crate::cpu::bf16::unit()) {
-            (Products::F32, _) => Some(crate::cpu::level::level().name()),
-            (_, Unit::Amx) => Some("AMX"),
-            (_, Unit::Avx512) => Some("AVX-512 BF16"),
-            (_, Unit::Portable) => None,
-        }
-    }
-}
-
-named!(Products, "products", "f32, bf16x3 or bf16", F32 = "f32", Bf16x3 = "bf16x3", Bf16 = "bf16");
 
 /// A device by name, without the number of CPU threads: `cpu`, `cuda`, `cuda:1`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -151,7 +76,7 @@ pub enum DeviceName {
 const NAMES: &str = "cpu, cuda, or cuda:N for the GPU with number N";
 
 /// Advice without a GPU.
-pub(super) const NO_GPU: &str = "`fgrpo devices` lists what is found; --device cpu works everywhere";
+pub(crate) const NO_GPU: &str = "`fgrpo devices` lists what is found; --device cpu works everywhere";
 
 impl DeviceName {
     /// Whether it can be used on this machine.

@@ -5,15 +5,16 @@
 
 use crate::call::bad;
 use fgrpo::args::places;
+use fgrpo_core::rng::Key;
 use fgrpo_eval::failure::{exit_code, in_one_line};
 use fgrpo_eval::io::json;
-use fgrpo_nn::{AdamW, DeviceName, Finish, Precision, Sampling};
+use fgrpo_nn::{AdamW, DeviceName, Finish, Precision};
 use fgrpo_train::config::{ComputeConfig, LoraTable};
 use fgrpo_train::device;
 use fgrpo_train::language::Language;
 use fgrpo_train::language::chat::{ChatOptions, ChatTemplate};
-use fgrpo_train::language::stop::StopTexts;
-use fgrpo_train::learner::{Datum, Draws, Learner, Loss};
+use fgrpo_train::language::stop::{Stop, StopTexts};
+use fgrpo_train::policy::{Datum, Loss, Policy, PolicyOptions, Request, Sampling};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -29,7 +30,7 @@ use std::time::Duration;
 /// How often a waiting caller looks for signals.
 const LOOK: Duration = Duration::from_millis(50);
 
-type Job = Box<dyn FnOnce(&mut Learner) + Send>;
+type Job = Box<dyn FnOnce(&mut Policy) + Send>;
 type Floats<'py> = PyReadonlyArray1<'py, f32>;
 type Ints<'py> = PyReadonlyArray1<'py, i64>;
 type F32<'py> = Bound<'py, PyArray1<f32>>;
@@ -96,7 +97,7 @@ impl Engine {
     fn call<T: Send + 'static>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut Learner, &AtomicBool) -> anyhow::Result<T> + Send + 'static,
+        work: impl FnOnce(&mut Policy, &AtomicBool) -> anyhow::Result<T> + Send + 'static,
     ) -> PyResult<T> {
         if std::process::id() != self.process {
             return Err(PyRuntimeError::new_err(
@@ -106,12 +107,12 @@ impl Engine {
         let stop = Arc::new(AtomicBool::new(false));
         let (done, result) = channel();
         let asked = Arc::clone(&stop);
-        let job: Job = Box::new(move |learner| {
-            let worked = catch_unwind(AssertUnwindSafe(|| work(learner, &asked)));
+        let job: Job = Box::new(move |policy| {
+            let worked = catch_unwind(AssertUnwindSafe(|| work(policy, &asked)));
             let panicked = worked.is_err();
             // The caller waits for it.
             let _ = done.send(worked);
-            // The learner may be half changed: the thread ends, and later calls say so.
+            // The policy may be half changed: the thread ends, and later calls say so.
             assert!(!panicked, "the panic above");
         });
         // A failure is seen while waiting: the job's end of the channel is dropped with it.
@@ -162,18 +163,18 @@ impl Engine {
         let compute = ComputeConfig { threads, precision, ..ComputeConfig::default() };
         let (jobs, todo) = channel::<Job>();
         let (done, opened) = channel();
-        let open = move || -> anyhow::Result<Learner> {
+        let open = move || -> anyhow::Result<Policy> {
             let model = places::model_for_library("model", model)?;
             let device = device::named(device, &compute)?;
-            Learner::open(&model, (adapter.as_deref(), lora.as_ref()), &device, seed)
+            Policy::open(&model, &PolicyOptions { device, adapter, lora, seed })
         };
         std::thread::Builder::new()
             .name("fgrpo-engine".to_owned())
             .spawn(move || {
                 let opened = catch_unwind(open);
-                let (mut learner, about) = match opened {
-                    Ok(Ok(learner)) => {
-                        let engine = learner.engine();
+                let (mut policy, about) = match opened {
+                    Ok(Ok(policy)) => {
+                        let engine = policy.engine();
                         let config = engine.config();
                         let sizes = [
                             config.vocab_size,
@@ -181,15 +182,15 @@ impl Engine {
                             engine.parameters(),
                             engine.trained_parameters(),
                         ];
-                        let about = (sizes, Arc::clone(learner.language()));
-                        (Some(learner), Ok(Ok(about)))
+                        let about = (sizes, Arc::clone(policy.language()));
+                        (Some(policy), Ok(Ok(about)))
                     }
                     Ok(Err(error)) => (None, Ok(Err(error))),
                     Err(panic) => (None, Err(panic)),
                 };
                 let _ = done.send(about);
-                if let Some(learner) = &mut learner {
-                    todo.iter().for_each(|job| job(learner));
+                if let Some(policy) = &mut policy {
+                    todo.iter().for_each(|job| job(policy));
                 }
             })
             .map_err(|why| PyRuntimeError::new_err(format!("starting the engine's thread: {why}")))?;
@@ -216,14 +217,25 @@ impl Engine {
         let prompts = sequences(tokens.as_slice()?, lengths.as_slice()?)?;
         let stop = StopTexts::new("stop", stop).map_err(|error| raised(&error))?;
         let (temperature, top_p, top_k, min_p) = cuts;
-        let sampling =
-            Sampling { temperature, top_p, top_k, min_p, max_new_tokens: max_tokens, ..Sampling::default() };
-        let draws = Draws { samples: n, sampling, stop, seed, indices };
-        let groups = self.call(py, move |learner, asked| {
-            let groups = learner.sample(&prompts, &draws, &|| !asked.load(Ordering::Relaxed))?;
+        let sampling = Sampling { temperature, top_p, top_k, min_p, keep_cache: true, ..Sampling::default() };
+        let groups = self.call(py, move |policy, asked| {
+            for (at, prompt) in prompts.iter().enumerate() {
+                policy.check_prompt(&format!("prompts[{at}]"), prompt)?;
+            }
+            let key = seed.map_or_else(|| policy.next_key(), Key::new);
+            let stop = Stop { tokens: policy.language().stop_tokens().to_vec(), texts: stop };
+            let request = |(at, prompt): (usize, Vec<u32>)| Request {
+                prompt,
+                samples: 0..n,
+                max_tokens,
+                stop: Some(stop.clone()),
+                key: key.with(indices.as_ref().map_or(at as u64, |indices| indices[at])),
+            };
+            let requests: Vec<Request> = prompts.into_iter().enumerate().map(request).collect();
+            let groups = policy.sample_while(&requests, &sampling, &|| !asked.load(Ordering::Relaxed))?;
             let texts = groups.iter().flatten().flatten();
             let texts = texts
-                .map(|c| learner.language().answer_until(&draws.stop, &c.tokens))
+                .map(|c| policy.language().answer_until(&stop.texts, &c.tokens))
                 .collect::<Result<_, _>>()?;
             Ok((groups, texts))
         })?;
@@ -252,7 +264,7 @@ impl Engine {
         temperature: f32,
     ) -> PyResult<(F32<'py>, F32<'py>)> {
         let sequences = sequences(tokens.as_slice()?, lengths.as_slice()?)?;
-        let scores = self.call(py, move |learner, _| learner.score(&sequences, temperature))?;
+        let scores = self.call(py, move |policy, _| policy.score(&sequences, temperature))?;
         let logp: Vec<f32> = scores.iter().flat_map(|own| own.logp.iter().copied()).collect();
         let entropy: Vec<f32> = scores.iter().flat_map(|own| own.entropy.iter().copied()).collect();
         Ok((logp.into_pyarray(py), entropy.into_pyarray(py)))
@@ -299,7 +311,7 @@ impl Engine {
                 .and_then(|keys| Loss::policy(keys, max_len))
                 .map_err(|error| bad(in_one_line(&error)))?,
         };
-        let sums = self.call(py, move |learner, _| learner.forward_backward(&data, &loss, temperature))?;
+        let sums = self.call(py, move |policy, _| policy.forward_backward(&data, &loss, temperature))?;
         let mean = |sum: f64| if sums.tokens == 0 { 0.0 } else { sum / sums.tokens as f64 };
         let means = [
             mean(sums.ratio),
@@ -320,27 +332,27 @@ impl Engine {
         max_grad_norm: Option<f64>,
     ) -> PyResult<(f64, bool)> {
         let adamw = AdamW { lr, beta1: betas.0, beta2: betas.1, eps, weight_decay, ..AdamW::default() };
-        let report = self.call(py, move |learner, _| learner.update(&adamw, max_grad_norm))?;
+        let report = self.call(py, move |policy, _| policy.update(&adamw, max_grad_norm))?;
         Ok((report.gradient_norm, report.applied))
     }
 
     fn zero_grad(&self, py: Python<'_>) -> PyResult<()> {
-        self.call(py, |learner, _| {
-            learner.zero_gradient();
+        self.call(py, |policy, _| {
+            policy.zero_gradient();
             Ok(())
         })
     }
 
     fn save(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
-        self.call(py, move |learner, _| learner.save(&folder))
+        self.call(py, move |policy, _| policy.save(&folder))
     }
 
     fn save_state(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
-        self.call(py, move |learner, _| learner.save_state(&folder))
+        self.call(py, move |policy, _| policy.save_state(&folder))
     }
 
     fn load_state(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
-        self.call(py, move |learner, _| learner.load_state(&folder))
+        self.call(py, move |policy, _| policy.load_state(&folder))
     }
 
     /// Token ids of a text; `special`: with the special tokens that the tokenizer adds.

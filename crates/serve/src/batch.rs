@@ -3,7 +3,7 @@
 use crate::loss::{Pass, Sequence};
 use crate::wire::{ArrayRecord, BatchedTensor, DType, ForwardBackwardOutput, floats};
 use fgrpo_nn::{Batch, Engine, Error};
-use fgrpo_train::shared_prefix::share;
+use fgrpo_train::policy::share;
 use std::collections::BTreeMap;
 
 /// A batch and where each sequence's targets are in it.

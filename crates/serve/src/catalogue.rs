@@ -3,7 +3,7 @@
 use crate::fields::{Refusal, check};
 use crate::storage;
 use fgrpo_nn::LoraConfig;
-use fgrpo_train::learner::Bounds;
+use fgrpo_train::policy::Bounds;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! The data of a pass, read from the wire and checked: every later step can rely on lengths, ranges and finite numbers.
 
 use crate::wire::{self, ChunkKind, DType, Encoding, Tensor};
-use fgrpo_train::learner::Bounds;
+use fgrpo_train::policy::Bounds;
 
 /// A matrix of numbers, `[rows, columns]`; a vector has one column.
 #[derive(Debug, Clone, PartialEq)]

@@ -20,7 +20,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use fgrpo_nn::LoraConfig;
-use fgrpo_train::learner::Bounds;
+use fgrpo_train::policy::Bounds;
 use fgrpo_train::run::checkpoint::ADAPTER;
 use serde_json::{Value, json};
 use std::sync::Arc;

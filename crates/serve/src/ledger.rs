@@ -499,7 +499,7 @@ mod tests {
     use super::*;
     use crate::catalogue::Source;
     use crate::journal;
-    use fgrpo_train::learner::Bounds;
+    use fgrpo_train::policy::Bounds;
     use std::path::Path;
     use std::sync::mpsc::{Receiver, channel};
 

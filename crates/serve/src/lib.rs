@@ -32,7 +32,7 @@ use fgrpo_eval::events::Events;
 use fgrpo_eval::io::interrupt;
 use fgrpo_nn::Engine;
 use fgrpo_train::language::Language;
-use fgrpo_train::policy;
+use fgrpo_train::policy::{self, Bounds, Policy};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 pub use settings::{Settings, StartError};
@@ -62,7 +62,7 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
     if let Some((folder, name)) = &settings.teacher {
         let mut engine = policy::open(folder, None, &settings.device)?;
         settings.compute.1.apply(&mut engine);
-        teacher = Some((name.clone(), worker::Teacher { engine, language: Language::read(folder, &[])? }));
+        teacher = Some((name.clone(), Policy::new(engine, Arc::new(Language::read(folder, &[])?))));
     }
     let key_path = out.join(key::FILE);
     let key = match &settings.key_file {
@@ -74,13 +74,13 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
             key
         }
     };
-    let bounds = |engine: &Engine| fgrpo_train::learner::Bounds::of(engine.config());
+    let bounds = |engine: &Engine| Bounds::of(engine.config());
     let served = catalogue::Served {
         name: settings.name.clone(),
         architecture: engine.config().architecture.class_name().to_owned(),
         full: settings.full,
         bounds: bounds(&engine),
-        teacher: teacher.as_ref().map(|(name, teacher)| (name.clone(), bounds(&teacher.engine))),
+        teacher: teacher.as_ref().map(|(name, teacher)| (name.clone(), bounds(teacher.engine()))),
         folder: out.clone(),
         most_waiting: settings.most_waiting,
     };
@@ -114,9 +114,8 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
     runtime.spawn(serve(listener, http::routes(server)));
     events.say(&format!("serving {} at http://{address}", settings.name));
     let setup = worker::Setup {
-        engine,
+        policy: Policy::new(engine, language),
         teacher: teacher.map(|(_, teacher)| teacher),
-        language,
         settings: settings.clone(),
         ledger: Arc::clone(&ledger),
         metrics,

@@ -15,7 +15,7 @@
 use crate::datum::{self, Matrix};
 use crate::wire::{Datum, ForwardBackwardRequest, NumberOrText, Tensor};
 use fgrpo_core::loss::PolicyLoss;
-use fgrpo_train::learner::Bounds;
+use fgrpo_train::policy::Bounds;
 use std::collections::BTreeMap;
 
 /// Names of the losses.

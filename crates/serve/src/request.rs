@@ -9,7 +9,7 @@ use crate::loss::Pass;
 use crate::storage::Kind;
 use crate::wire::ForwardBackwardRequest;
 use fgrpo_nn::AdamW;
-use fgrpo_train::learner::Bounds;
+use fgrpo_train::policy::Bounds;
 use prost::Message;
 use serde::Deserialize;
 use serde_json::Value;

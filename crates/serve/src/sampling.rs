@@ -5,23 +5,21 @@
 use crate::catalogue::Source;
 use crate::ledger::{Job, Reply};
 use crate::metrics::{Count, Metrics};
-use crate::request::{Sample, Stop, Work};
+use crate::request::{self, Sample, Work};
 use crate::sampled::{PromptScores, Sampled, Sequence, Targets, TopK};
 use fgrpo_core::rng::Key;
 use fgrpo_eval::io::interrupt;
-use fgrpo_nn::{Arrival, Batch, Completion, Engine, Error, Feed, Sampling};
+use fgrpo_nn::{Batch, Completion, Engine, Error};
 use fgrpo_train::language::Language;
-use fgrpo_train::language::stop::StopTexts;
-use fgrpo_train::learner::Bounds;
+use fgrpo_train::language::stop::{Stop, StopTexts};
+use fgrpo_train::policy::{self, Arrivals, Bounds, Policy, Request, Sampling};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::mpsc::Receiver;
-use std::sync::{Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 /// Maximum number of logits in memory.
 const LOGITS: usize = 1 << 24;
-/// Minimum room of a generation for a prompt with its completion, in tokens.
-const ROOM: usize = 2048;
 /// Maximum number of requests per generation, which bounds what it stores about them.
 const MOST: usize = 4096;
 
@@ -77,17 +75,20 @@ fn key(server: Key, number: u64, sample: &Sample) -> Key {
 pub(crate) struct Queue<'a> {
     group: Group,
     source: Source,
-    language: &'a Language,
+    language: Arc<Language>,
     bounds: Bounds,
     server: Key,
     /// Maximum number of tokens of a prompt with its completion.
-    longest: usize,
+    room: usize,
     jobs: &'a Mutex<Receiver<Job>>,
     metrics: &'a Metrics,
     state: Mutex<State>,
-    /// By prompt.
-    running: RwLock<Vec<Running>>,
+    /// Streams of the samples that are being drawn, by prompt.
+    pieces: RwLock<Vec<Option<Pieces>>>,
 }
+
+/// The tokens of a growing sample: their number and the last of them.
+type Pieces = tokio::sync::mpsc::UnboundedSender<(usize, u32)>;
 
 struct State {
     waiting: VecDeque<Waiting>,
@@ -97,14 +98,6 @@ struct State {
     open: bool,
     /// Arrivals that are not of this generation: the first of them closes it.
     others: Vec<Job>,
-}
-
-/// What a request's draws need.
-struct Running {
-    key: Key,
-    stop: Vec<u32>,
-    texts: StopTexts,
-    pieces: Option<tokio::sync::mpsc::UnboundedSender<(usize, u32)>>,
 }
 
 /// What is left when a generation has ended.
@@ -119,19 +112,18 @@ impl<'a> Queue<'a> {
     pub(crate) fn new(
         waiting: VecDeque<Waiting>,
         jobs: &'a Mutex<Receiver<Job>>,
-        language: &'a Language,
+        language: Arc<Language>,
         metrics: &'a Metrics,
         (bounds, server): (Bounds, Key),
         open: bool,
     ) -> Self {
         let (group, source) = (Group::of(&waiting[0].sample), waiting[0].sample.sampler.clone());
         let all = |waiting: &Waiting| waiting.sample.prompt.len() + longest(&waiting.sample, bounds);
-        let most = waiting.iter().map(all).max().unwrap_or(0).max(ROOM);
-        let longest = most.next_power_of_two().min(bounds.positions);
+        let room = policy::room(waiting.iter().map(all).max().unwrap_or(0), bounds.positions);
         let open = open && !group.scored;
         let state = State { waiting, taken: Vec::new(), open, others: Vec::new() };
-        let (state, running) = (Mutex::new(state), RwLock::default());
-        Self { group, source, language, bounds, server, longest, jobs, metrics, state, running }
+        let (state, pieces) = (Mutex::new(state), RwLock::default());
+        Self { group, source, language, bounds, server, room, jobs, metrics, state, pieces }
     }
 
     /// Takes a request that has just arrived.
@@ -139,7 +131,7 @@ impl<'a> Queue<'a> {
         let fits = |sample: &Sample| {
             Group::of(sample) == self.group
                 && sample.sampler == self.source
-                && sample.prompt.len() + longest(sample, self.bounds) <= self.longest
+                && sample.prompt.len() + longest(sample, self.bounds) <= self.room
         };
         match job {
             Job { number, work: Work::Sample(sample), reply, .. } if fits(&sample) => {
@@ -157,15 +149,15 @@ impl<'a> Queue<'a> {
     /// `keep`: whether prompts stay in the engine's cache.
     pub(crate) fn run(
         self,
-        engine: &mut Engine,
+        policy: &mut Policy,
         keep: bool,
         mut done: impl FnMut(Waiting, Sampled),
-    ) -> (Left, Result<(), Error>) {
+    ) -> (Left, anyhow::Result<()>) {
         let mut completions: Vec<Vec<Option<Completion>>> = Vec::new();
         let Group { temperature, top_k, top_p, min_p, scored } = self.group;
-        let max_new_tokens = self.longest;
-        let sampling = Sampling { temperature, top_k, top_p, min_p, max_new_tokens, ..Sampling::default() };
-        let mut result = engine.generate_fed(&self, self.longest, &sampling, keep, &mut |completion| {
+        let sampling =
+            Sampling { temperature, top_k, top_p, min_p, keep_cache: keep, max_cached_tokens: None };
+        let result = policy.sample_arrivals(&self, self.room, &sampling, &mut |completion| {
             if interrupt::requested() {
                 return ControlFlow::Break(());
             }
@@ -182,6 +174,7 @@ impl<'a> Queue<'a> {
             }
             ControlFlow::Continue(())
         });
+        let mut result = result.map(drop);
         let mut state = self.state.into_inner().expect("no panic");
         if scored && result.is_ok() && !interrupt::requested() {
             let requests: Vec<(&Sample, Vec<Completion>)> = state
@@ -191,12 +184,12 @@ impl<'a> Queue<'a> {
                 .zip(completions)
                 .map(|(waiting, own)| (&waiting.sample, own.into_iter().flatten().collect()))
                 .collect();
-            match score(&requests, engine) {
+            match score(&requests, policy.engine_mut()) {
                 Ok(responses) => {
                     let waiting = state.taken.drain(..).flatten();
                     waiting.zip(responses).for_each(|(waiting, response)| done(waiting, response));
                 }
-                Err(error) => result = Err(error),
+                Err(error) => result = Err(error.into()),
             }
         }
         let waiting = state.taken.into_iter().flatten().chain(state.waiting).collect();
@@ -204,8 +197,8 @@ impl<'a> Queue<'a> {
     }
 }
 
-impl Feed for Queue<'_> {
-    fn next(&self) -> Option<Arrival> {
+impl Arrivals for Queue<'_> {
+    fn next(&self) -> Option<Request> {
         let mut state = self.state.lock().expect("no panic");
         state.open &= state.taken.len() < MOST;
         while state.waiting.is_empty()
@@ -216,40 +209,33 @@ impl Feed for Queue<'_> {
         }
         let waiting = state.waiting.pop_front()?;
         let Waiting { number, ref sample, ref reply } = waiting;
-        let (stop, texts) = match &sample.stop {
-            Stop::Default => (self.language.stop_tokens(), &[][..]),
-            Stop::Tokens(tokens) => (&tokens[..], &[][..]),
-            Stop::Texts(texts) => (&[][..], &texts[..]),
-            Stop::DefaultAnd(texts) => (self.language.stop_tokens(), &texts[..]),
+        let (tokens, texts) = match &sample.stop {
+            request::Stop::Default => (self.language.stop_tokens(), &[][..]),
+            request::Stop::Tokens(tokens) => (&tokens[..], &[][..]),
+            request::Stop::Texts(texts) => (&[][..], &texts[..]),
+            request::Stop::DefaultAnd(texts) => (self.language.stop_tokens(), &texts[..]),
         };
-        let (samples, max_new_tokens) = (0..sample.samples, longest(sample, self.bounds));
+        let texts = StopTexts::new("stop", texts.to_vec()).expect("texts that aren't empty");
+        let request = Request {
+            prompt: sample.prompt.clone(),
+            samples: 0..sample.samples,
+            max_tokens: longest(sample, self.bounds),
+            stop: Some(Stop { tokens: tokens.to_vec(), texts }),
+            key: key(self.server, number, sample),
+        };
         // A growing sample can be told apart only if it is the only one.
         let pieces = reply.as_ref().and_then(|reply| reply.pieces.clone()).filter(|_| sample.samples == 1);
-        let mut running = self.running.write().expect("no panic");
-        let arrival =
-            Arrival { prompt: running.len(), tokens: sample.prompt.clone(), samples, max_new_tokens };
-        running.push(Running {
-            key: key(self.server, number, sample),
-            stop: stop.to_vec(),
-            texts: StopTexts::new("stop", texts.to_vec()).expect("texts that aren't empty"),
-            pieces,
-        });
+        self.pieces.write().expect("no panic").push(pieces);
         state.taken.push(Some(waiting));
-        Some(arrival)
+        Some(request)
     }
 
-    fn uniform(&self, prompt: usize, sample: usize, position: usize) -> f64 {
-        self.running.read().expect("no panic")[prompt].key.with(sample as u64).uniform(position as u64)
-    }
-
-    fn ended(&self, prompt: usize, tokens: &[u32]) -> bool {
-        let Running { stop, texts, pieces, .. } = &self.running.read().expect("no panic")[prompt];
-        let last = *tokens.last().expect("a token was drawn");
-        if let Some(pieces) = pieces {
+    fn drawn(&self, prompt: usize, tokens: &[u32]) -> bool {
+        if let Some(pieces) = &self.pieces.read().expect("no panic")[prompt] {
             // The client may have disconnected.
-            let _ = pieces.send((tokens.len(), last));
+            let _ = pieces.send((tokens.len(), *tokens.last().expect("a token was drawn")));
         }
-        interrupt::requested() || stop.contains(&last) || self.language.ended_by(texts, tokens)
+        !interrupt::requested()
     }
 }
 
@@ -404,7 +390,7 @@ mod tests {
             max_tokens: None,
             seed: Some(seed),
             place: None,
-            stop: Stop::Tokens(Vec::new()),
+            stop: request::Stop::Tokens(Vec::new()),
             temperature: 1.0,
             top_k: 0,
             top_p: 1.0,
@@ -418,7 +404,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_a_generation_closes_it_and_is_left() {
-        let language = Language::mazes();
+        let language = Arc::new(Language::mazes());
         let bounds = Bounds { vocab_size: language.vocab_size(), positions: 64 };
         let sample = |temperature: f32| Sample { max_tokens: Some(4), temperature, ..sample(&[1, 2], 1) };
         let (sender, receiver) = channel();
@@ -429,10 +415,10 @@ mod tests {
         let jobs = Mutex::new(receiver);
         let first = Waiting { number: 1, sample: sample(1.0), reply: None };
         let metrics = Metrics::default();
-        let queue = Queue::new([first].into(), &jobs, &language, &metrics, (bounds, Key::new(0)), true);
+        let mut policy = Policy::new(engine(language.vocab_size()), Arc::clone(&language));
+        let queue = Queue::new([first].into(), &jobs, language, &metrics, (bounds, Key::new(0)), true);
         let mut done = Vec::new();
-        let (left, result) =
-            queue.run(&mut engine(language.vocab_size()), true, |waiting, _| done.push(waiting.number));
+        let (left, result) = queue.run(&mut policy, true, |waiting, _| done.push(waiting.number));
         result.unwrap();
         done.sort_unstable();
         assert_eq!((done, metrics.get(Count::Joined)), (vec![1, 2], 1.0));

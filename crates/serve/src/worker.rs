@@ -17,10 +17,11 @@ use crate::storage::{self, About, Contents, Kind, State};
 
 use anyhow::Context;
 use fgrpo_core::rng::Key;
+use fgrpo_eval::failure::in_one_line;
 use fgrpo_eval::io::interrupt;
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Engine, Error, LoraConfig, TrainingState};
-use fgrpo_train::language::Language;
+use fgrpo_train::policy::Policy;
 use fgrpo_train::run::checkpoint::ADAPTER;
 use prost::Message;
 use serde_json::json;
@@ -80,17 +81,11 @@ impl Model {
     }
 }
 
-/// A second model, whose weights never change.
-pub(crate) struct Teacher {
-    pub(crate) engine: Engine,
-    pub(crate) language: Language,
-}
-
 /// What the thread works with.
 pub(crate) struct Setup {
-    pub(crate) engine: Engine,
-    pub(crate) teacher: Option<Teacher>,
-    pub(crate) language: Arc<Language>,
+    pub(crate) policy: Policy,
+    /// A second model, whose weights never change.
+    pub(crate) teacher: Option<Policy>,
     pub(crate) settings: Settings,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) metrics: Arc<Metrics>,
@@ -105,11 +100,11 @@ pub(crate) struct Worker {
 }
 
 /// The result of an engine's operation: a failure of the device ends the server, any other is the request's result.
-fn outcome<T>(result: Result<T, Error>, done: impl FnOnce(T) -> Outcome) -> anyhow::Result<Outcome> {
+fn outcome<T>(result: anyhow::Result<T>, done: impl FnOnce(T) -> Outcome) -> anyhow::Result<Outcome> {
     match result {
         Ok(value) => Ok(done(value)),
-        Err(error @ Error::Device { .. }) => Err(error.into()),
-        Err(error) => Ok(Outcome::Failed(Failed { message: error.to_string(), by_request: false })),
+        Err(error) if matches!(error.downcast_ref(), Some(Error::Device { .. })) => Err(error),
+        Err(error) => Ok(Outcome::Failed(Failed { message: in_one_line(&error), by_request: false })),
     }
 }
 
@@ -259,7 +254,7 @@ impl Worker {
         if self.resident == wanted {
             return Ok(());
         }
-        let engine = &mut self.setup.engine;
+        let engine = self.setup.policy.engine_mut();
         if let Resident::Live(model) = &self.resident
             && let Some(model) = self.models.get_mut(model)
             && matches!(model.home, Home::Engine)
@@ -321,21 +316,26 @@ impl Worker {
         self.enter(Resident::Live(id.to_owned()))?;
         let setup = &mut self.setup;
         let root = setup.ledger.served().folder.clone();
-        let contents = Contents { root: &root, base: setup.settings.base(), language: &setup.language };
-        let engine = &mut setup.engine;
+        let contents = Contents {
+            root: &root,
+            base: setup.settings.base(),
+            language: &Arc::clone(setup.policy.language()),
+        };
+        let engine = setup.policy.engine_mut();
         let model = self.models.get_mut(id).expect("it is there");
         let result = match op {
             Op::Pass(pass) => {
                 setup.metrics.add(Count::TrainedTokens, pass.sequences.iter().map(|s| s.tokens.len()).sum());
                 model.accumulated |= !pass.forward_only;
-                outcome(Packed::new(&pass.sequences).run(&pass, engine), |output| {
-                    Outcome::Protobuf(output.encode_to_vec())
-                })?
+                outcome(
+                    Packed::new(&pass.sequences).run(&pass, engine).map_err(anyhow::Error::from),
+                    |output| Outcome::Protobuf(output.encode_to_vec()),
+                )?
             }
             Op::Update { adamw, max_norm } => {
                 model.accumulated = false;
                 setup.metrics.add(Count::Updates, 1);
-                let report = engine.update(&adamw, max_norm);
+                let report = engine.update(&adamw, max_norm).map_err(anyhow::Error::from);
                 if report.as_ref().is_ok_and(|report| report.applied) {
                     model.version = version + 1;
                 }
@@ -411,7 +411,7 @@ impl Worker {
             )));
         }
         self.enter(Resident::Base)?;
-        storage::read(&folder, &mut self.setup.engine, optimizer)?;
+        storage::read(&folder, self.setup.policy.engine_mut(), optimizer)?;
         let mut model = Model::new(Home::Engine, 1, 0);
         model.recent.insert(number);
         self.models.insert(id.to_owned(), model);
@@ -423,7 +423,7 @@ impl Worker {
     fn describe(&self, id: &str) {
         let settings = match &self.models[id].home {
             Home::Folder(folder) => LoraConfig::read(&folder.join(ADAPTER)).ok().map(|(config, _)| config),
-            _ => self.setup.engine.lora().cloned(),
+            _ => self.setup.policy.engine().lora().cloned(),
         };
         self.setup.ledger.describe(id, settings.as_ref().map(LoraRequest::of));
     }
@@ -442,11 +442,14 @@ impl Worker {
         }
         self.enter(Resident::Live(id.to_owned()))?;
         let root = self.setup.ledger.served().folder.clone();
-        let contents =
-            Contents { root: &root, base: self.setup.settings.base(), language: &self.setup.language };
+        let contents = Contents {
+            root: &root,
+            base: self.setup.settings.base(),
+            language: self.setup.policy.language(),
+        };
         let model = self.models.get_mut(id).expect("it is there");
         let state = State { next: model.next, version: model.version, optimizer_step: 0, request: 0 };
-        contents.state(id, &self.setup.engine, state)?;
+        contents.state(id, self.setup.policy.engine(), state)?;
         model.recent.clear();
         model.busy = Duration::ZERO;
         self.setup.ledger.shorten(self.models.values().flat_map(|model| &model.recent).copied().collect())
@@ -487,14 +490,14 @@ impl Worker {
         }
         // Nothing joins while something else waits for its turn.
         let open = !alone && self.next().is_none();
-        let Setup { engine, teacher, language, settings, ledger, metrics } = &mut self.setup;
-        let (engine, language) = match (&source, teacher) {
-            (Source::Teacher, Some(Teacher { engine, language })) => (engine, &*language),
-            _ => (engine, &**language),
+        let Setup { policy, teacher, settings, ledger, metrics } = &mut self.setup;
+        let policy = match (&source, teacher) {
+            (Source::Teacher, Some(teacher)) => teacher,
+            _ => policy,
         };
         let places = (ledger.served().bounds_of(&source), Key::new(settings.seed));
-        let queue = Queue::new(batch, jobs, language, metrics, places, open);
-        let (left, result) = queue.run(engine, !alone, |waiting, sampled| {
+        let queue = Queue::new(batch, jobs, Arc::clone(policy.language()), metrics, places, open);
+        let (left, result) = queue.run(policy, !alone, |waiting, sampled| {
             let tokens = sampled.sequences.iter().map(|sequence| sequence.tokens.len()).sum();
             metrics.add(Count::SampledTokens, tokens);
             metrics.add(Count::PromptTokens, waiting.sample.prompt.len());

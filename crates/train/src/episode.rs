@@ -4,17 +4,18 @@
 //! the text so far is encoded. Where the template rewrites earlier turns, as when it cuts thoughts from the history, a new part
 //! of the episode begins with the conversation as a prompt.
 
-use crate::cached::{Request, draw};
 use crate::language::Language;
 use crate::language::chat::{ChatOptions, ChatTemplate};
+use crate::policy::{Policy, Request, Sampling};
 use anyhow::Context;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::dataset::Problem;
 use fgrpo_eval::graded::Graded;
 use fgrpo_eval::kind::{Truth, environment};
 use fgrpo_eval::problems::ProblemSet;
-use fgrpo_nn::{Completion, Engine, Finish, Sampling};
+use fgrpo_nn::{Completion, Finish};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// A sequence of an episode.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,18 +56,20 @@ pub struct Wanted<'a> {
     pub key: Key,
 }
 
-/// Plays episodes turn by turn, all of them at once. Those of each problem come in order. `None` if `go_on` returns false.
+/// Plays episodes turn by turn, all of them at once, with at most `max_tokens` tokens in a turn. The episodes of each problem come in order. `None` if `go_on` returns false.
 ///
 /// # Errors
 /// Bad input: a template that can't render a conversation with tools, a prompt that leaves no position; errors from the engine.
 pub fn play(
-    engine: &mut Engine,
-    language: &Language,
+    policy: &mut Policy,
     wanted: &[Wanted<'_>],
+    max_tokens: usize,
     sampling: &Sampling,
     go_on: &(dyn Fn() -> bool + Sync),
 ) -> anyhow::Result<Option<Vec<Vec<Episode>>>> {
-    let positions = engine.config().context();
+    let (positions, language) = (policy.positions(), &*Arc::clone(policy.language()));
+    // Each turn continues the sequences before it.
+    let sampling = Sampling { keep_cache: true, ..*sampling };
     let mut players = Vec::new();
     for wanted in wanted {
         for sample in wanted.samples.clone() {
@@ -86,18 +89,17 @@ pub fn play(
             match requests.last_mut() {
                 // Their prompt is computed once.
                 Some(last)
-                    if last.key == key && last.tokens == tokens && last.samples.end == samples.start =>
+                    if last.key == key && last.prompt == tokens && last.samples.end == samples.start =>
                 {
                     last.samples.end = samples.end;
                 }
-                _ => requests.push(Request { tokens: tokens.to_vec(), samples, key }),
+                _ => requests.push(Request { prompt: tokens.to_vec(), samples, max_tokens, stop: None, key }),
             }
         }
         if asked.is_empty() {
             break;
         }
-        let stop = (language, language.stop_texts());
-        let Some(drawn) = draw(engine, &requests, sampling, stop, go_on)? else { return Ok(None) };
+        let Some(drawn) = policy.sample_while(&requests, &sampling, go_on)? else { return Ok(None) };
         for (at, completion) in asked.into_iter().zip(drawn.into_iter().flatten()) {
             players[at].answer(completion)?;
             if !go_on() {

@@ -13,7 +13,7 @@ pub use files::copy_files;
 
 use crate::language::chat::{ChatOptions, ChatTemplate, special_tokens};
 use crate::language::files::{files_of, optional};
-use crate::language::stop::StopTexts;
+use crate::language::stop::{Stop, StopTexts};
 use anyhow::Context;
 use fgrpo_core::maze::tokens;
 use fgrpo_eval::dataset::{Message, plain_text_of};
@@ -43,8 +43,7 @@ pub struct Language {
     vocabulary: Vocabulary,
     /// `None` for a base model's folder without a template.
     template: Option<ChatTemplate>,
-    stop: Vec<u32>,
-    stop_texts: StopTexts,
+    stop: Stop,
     bos: Option<u32>,
     pad: Option<u32>,
     files: Vec<(String, Vec<u8>)>,
@@ -68,8 +67,7 @@ impl Language {
             place: "the language of mazes".to_owned(),
             vocabulary: Vocabulary::Mazes,
             template: None,
-            stop: tokens::STOP.to_vec(),
-            stop_texts: StopTexts::default(),
+            stop: Stop { tokens: tokens::STOP.to_vec(), texts: StopTexts::default() },
             bos: Some(tokens::Token::Bos as u32),
             pad: Some(tokens::Token::Pad as u32),
             files: files.collect(),
@@ -84,7 +82,7 @@ impl Language {
         if language.template.is_none() {
             return Err(chat::missing(folder));
         }
-        if language.stop.is_empty() && language.stop_texts.is_empty() {
+        if language.stop.tokens.is_empty() && language.stop.texts.is_empty() {
             bad_input!(
                 "{}: found no end token, wanted eos_token_id in generation_config.json or config.json, eos_token in tokenizer_config.json, or task.stop",
                 folder.display()
@@ -140,7 +138,7 @@ impl Language {
         ends.extend(stop.iter().filter_map(added).map(|(id, _)| *id));
         // One that isn't special may also be spelled with other tokens.
         let texts = stop.iter().filter(|text| !added(text).is_some_and(|(_, token)| token.special));
-        let stop_texts = StopTexts::new("task.stop", texts.cloned().collect())?;
+        let texts = StopTexts::new("task.stop", texts.cloned().collect())?;
         // The token with which the chat template ends a turn comes first, because demonstrations end with it. The
         // first `eos_token_id` may be the end of a whole text (Llama's instruct models).
         if let Some(end) = template.as_ref().and_then(|t| turn_end(&tokenizer, t, &ends)) {
@@ -157,8 +155,7 @@ impl Language {
             place: "tokenizer.json".to_owned(),
             vocabulary: Vocabulary::Tokenizer(Box::new(tokenizer)),
             template,
-            stop,
-            stop_texts,
+            stop: Stop { tokens: stop, texts },
             bos,
             pad,
             files,
@@ -221,14 +218,17 @@ impl Language {
     /// A completion as text for its verifier: without special tokens other than the tags of thoughts, up to its end token or
     /// stop text.
     pub fn answer(&self, completion: &[u32]) -> anyhow::Result<String> {
-        self.answer_until(&self.stop_texts, completion)
+        self.answer_until(&self.stop.texts, completion)
     }
 
     /// [`Language::answer`] with other stop texts.
     pub fn answer_until(&self, texts: &StopTexts, completion: &[u32]) -> anyhow::Result<String> {
         match &self.vocabulary {
             Vocabulary::Tokenizer(tokenizer) => {
-                let end = completion.iter().position(|id| self.stop.contains(id)).unwrap_or(completion.len());
+                let end = completion
+                    .iter()
+                    .position(|id| self.stop.tokens.contains(id))
+                    .unwrap_or(completion.len());
                 answer(tokenizer, &completion[..end], texts)
             }
             Vocabulary::Mazes => Ok(tokens::spell(completion)),
@@ -253,12 +253,17 @@ impl Language {
 
     /// Texts that end a completion.
     pub fn stop_texts(&self) -> &StopTexts {
-        &self.stop_texts
+        &self.stop.texts
+    }
+
+    /// Tokens and texts that end a completion.
+    pub fn stop(&self) -> &Stop {
+        &self.stop
     }
 
     /// Whether the last token of a completion completed a stop text.
     pub fn ended(&self, completion: &[u32]) -> bool {
-        self.ended_by(&self.stop_texts, completion)
+        self.ended_by(&self.stop.texts, completion)
     }
 
     /// Whether the last token of a completion completed one of these texts.
@@ -272,7 +277,7 @@ impl Language {
     /// A worked answer as a completion: its tokens, followed by the end token.
     pub fn demonstration(&self, answer: &str) -> anyhow::Result<Vec<u32>> {
         let mut tokens = self.encode(answer)?;
-        match (self.stop.first(), self.stop_texts.texts().first()) {
+        match (self.stop.tokens.first(), self.stop.texts.texts().first()) {
             (Some(&end), _) => tokens.push(end),
             (None, Some(text)) => tokens.extend(self.encode(text)?),
             (None, None) => {}
@@ -282,7 +287,7 @@ impl Language {
 
     /// Tokens that end a completion, with the model's own first.
     pub fn stop_tokens(&self) -> &[u32] {
-        &self.stop
+        &self.stop.tokens
     }
 
     /// The beginning-of-sequence token, if there is one.
@@ -314,7 +319,7 @@ impl Language {
         let place = || format!("{}: a GGUF file can't have this tokenizer", self.place);
         let mut items = gguf::tokens_of(&json, rows).with_context(place).or_bad_input()?;
         let mut put = |name: &str, item: Item| items.push((format!("tokenizer.{name}"), item));
-        let ends = ["eos", "eot", "eom"].into_iter().zip(self.stop.iter().copied());
+        let ends = ["eos", "eot", "eom"].into_iter().zip(self.stop.tokens.iter().copied());
         let special = [("bos", self.bos), ("padding", self.pad)];
         let named = special.into_iter().filter_map(|(name, id)| Some((name, id?))).chain(ends);
         named.for_each(|(name, id)| put(&format!("ggml.{name}_token_id"), Item::Number(id)));

@@ -29,7 +29,6 @@
 #[macro_use]
 extern crate fgrpo_eval;
 
-mod cached;
 pub mod config;
 pub mod credit;
 pub mod device;
@@ -37,12 +36,12 @@ pub mod episode;
 pub mod estimator;
 pub mod evaluation;
 pub mod language;
-pub mod learner;
 pub mod policy;
 pub mod problem;
 pub mod rollout;
 pub mod run;
 pub mod sft;
-pub mod shared_prefix;
 pub mod trainer;
 pub mod update;
+
+pub use policy::Policy;

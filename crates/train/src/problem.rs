@@ -19,6 +19,7 @@ use source::{Overrides, Part, Source};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use turns::Turns;
 
 /// A split: the training problems or the held-out problems for evaluation.
@@ -48,7 +49,7 @@ pub struct Prompt {
 /// The problems of a run, from one or several sources, in the tokens of one language.
 pub struct Task {
     /// Tokenizer, chat template and end tokens.
-    pub language: Language,
+    pub language: Arc<Language>,
     parts: Vec<Part>,
     /// Whether the problems are a mix. Logs then have the names of the sources.
     mixed: bool,
@@ -145,7 +146,7 @@ impl Task {
     /// # Errors
     /// Bad input naming the file, column or folder: no data, no usable row, no tokenizer or template.
     pub fn open(config: &Config) -> anyhow::Result<Self> {
-        let language = language(&config.task, config.model.path.as_ref())?;
+        let language = Arc::new(language(&config.task, config.model.path.as_ref())?);
         let mixed = matches!(config.task, TaskConfig::Mix(_));
         let sources = Source::all(&config.task);
         let mut parts = sources

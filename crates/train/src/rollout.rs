@@ -6,16 +6,14 @@ mod from_server;
 pub use from_server::ServerRollouts;
 
 use crate::episode::{self, Episode, Part, Wanted};
+use crate::policy::{Policy, Request, Sampling, share_all};
 use crate::problem::{Prompt, Task};
-use crate::shared_prefix::share_all;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::graded::Graded;
 use fgrpo_eval::io::interrupt;
-use fgrpo_nn::{Batch, Completion, Engine, Prompt as EnginePrompt, Sampling, StopFn};
+use fgrpo_nn::{Batch, Completion};
 use rayon::prelude::*;
-use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::HashMap;
 
 /// One prompt with its completions, ordered by sample index.
 #[derive(Debug, Clone)]
@@ -80,7 +78,18 @@ impl Rollouts {
     }
 }
 
-/// Samples `group_size` completions of each prompt, or plays so many episodes where its task has an environment.
+/// How completions of a task's prompts are sampled.
+#[derive(Debug, Clone, Copy)]
+pub struct Draws {
+    /// Completions of each prompt.
+    pub group_size: usize,
+    /// Length limit of a completion in tokens.
+    pub max_new_tokens: usize,
+    /// How their tokens are drawn.
+    pub sampling: Sampling,
+}
+
+/// Samples completions of each prompt, or plays as many episodes if its task has an environment.
 ///
 /// The random draw at `position` of sample `i` of a prompt comes from `key.with(prompt id).with(i)`, so a sample
 /// depends neither on its batch nor on the other prompts. If a problem occurs twice in a batch, as in a small part of
@@ -90,104 +99,44 @@ impl Rollouts {
 /// # Errors
 /// A prompt that leaves no position; errors from the engine, as logits that aren't finite.
 pub fn sample(
-    engine: &mut Engine,
+    policy: &mut Policy,
     task: &Task,
     prompts: Vec<Prompt>,
-    group_size: usize,
-    sampling: &Sampling,
+    draws: &Draws,
     key: Key,
     go_on: &(dyn Fn() -> bool + Sync),
 ) -> anyhow::Result<Option<Vec<Rollouts>>> {
-    let keys = keys(&prompts, key);
-    let (played, asked): (Vec<usize>, Vec<usize>) =
-        (0..prompts.len()).partition(|&p| task.set(&prompts[p]).grader.environment().is_some());
-    let wanted = |&p: &usize| {
-        let (set, problem) = (task.set(&prompts[p]), &prompts[p].problem);
-        Wanted { set, problem, samples: 0..group_size, key: keys[p] }
-    };
-    let wanted: Vec<Wanted<'_>> = played.iter().map(wanted).collect();
-    let Some(episodes) = episode::play(engine, &task.language, &wanted, sampling, go_on)? else {
+    let (keys, samples) = (keys(&prompts, key), 0..draws.group_size);
+    let mut requests = Vec::new();
+    let mut wanted = Vec::new();
+    for (prompt, &key) in prompts.iter().zip(&keys) {
+        let (set, problem) = (task.set(prompt), &prompt.problem);
+        if set.grader.environment().is_some() {
+            wanted.push(Wanted { set, problem, samples: samples.clone(), key });
+            continue;
+        }
+        check_prompt(policy, prompt)?;
+        let (prompt, max_tokens) = (prompt.tokens.clone(), draws.max_new_tokens);
+        requests.push(Request { prompt, samples: samples.clone(), max_tokens, stop: None, key });
+    }
+    let Some(episodes) = episode::play(policy, &wanted, draws.max_new_tokens, &draws.sampling, go_on)? else {
         return Ok(None);
     };
-    let language = &task.language;
-    let texts = !language.stop_texts().is_empty();
-    // A batch that was stopped early is never returned.
-    let stopped = AtomicBool::new(false);
-    let stop: &StopFn<'_> = &|completion| {
-        if !go_on() {
-            stopped.store(true, Ordering::Relaxed);
-        }
-        stopped.load(Ordering::Relaxed) || texts && language.ended(completion)
-    };
-    let mut completions: Vec<Vec<Option<Completion>>> = vec![vec![None; group_size]; prompts.len()];
-    let lengths = asked.iter().map(|&p| (prompts[p].problem.id.as_str(), prompts[p].tokens.len()));
-    let positions = engine.config().context();
-    for (limit, members) in by_limit(lengths, sampling.max_new_tokens, positions)?.into_iter().rev() {
-        let members: Vec<usize> = members.into_iter().map(|at| asked[at]).collect();
-        let request = |&p: &usize| EnginePrompt { tokens: &prompts[p].tokens, samples: 0..group_size };
-        let requests: Vec<EnginePrompt<'_>> = members.iter().map(request).collect();
-        engine.generate(
-            &requests,
-            &Sampling { max_new_tokens: limit, ..sampling.clone() },
-            &|at, sample, position| keys[members[at]].with(sample as u64).uniform(position as u64),
-            Some(stop),
-            &mut |completion| {
-                let (prompt, sample) = (members[completion.prompt], completion.sample);
-                completions[prompt][sample] = Some(Completion { prompt, ..completion });
-                match stopped.load(Ordering::Relaxed) {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
-            },
-        )?;
-        if stopped.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-    }
-    let mut episodes: HashMap<usize, Vec<Episode>> = played.into_iter().zip(episodes).collect();
-    let rollouts = |(p, (prompt, completions)): (usize, (Prompt, Vec<Option<Completion>>))| {
-        if let Some(episodes) = episodes.remove(&p) {
+    let Some(groups) = policy.sample_while(&requests, &draws.sampling, go_on)? else { return Ok(None) };
+    let (mut episodes, mut groups) = (episodes.into_iter(), groups.into_iter());
+    let mut rollouts = |prompt: Prompt| match task.set(&prompt).grader.environment() {
+        Some(_) => {
+            let episodes = episodes.next().expect("each prompt has its episodes");
             let completions = episodes.iter().map(|episode| episode.completion.clone()).collect();
-            return Rollouts { episodes: Some(episodes), ..Rollouts::new(prompt, completions) };
+            Rollouts { episodes: Some(episodes), ..Rollouts::new(prompt, completions) }
         }
-        let every = completions.into_iter().map(|c| c.expect("the engine returns every sample once"));
-        Rollouts::new(prompt, every.collect())
+        None => Rollouts::new(prompt, groups.next().expect("each prompt has its completions")),
     };
-    Ok(Some(prompts.into_iter().zip(completions).enumerate().map(rollouts).collect()))
+    Ok(Some(prompts.into_iter().map(&mut rollouts).collect()))
 }
 
-/// The longest completion of a prompt: `most` tokens, or the `positions` of the model that it leaves.
-///
-/// # Errors
-/// Bad input that names the problem, if its prompt leaves none.
-pub fn completion_limit(
-    (problem, prompt): (&str, usize),
-    most: usize,
-    positions: usize,
-) -> anyhow::Result<usize> {
-    if prompt >= positions {
-        bad_input!(
-            "problem {problem} has {prompt} prompt tokens, wanted fewer than the model's {positions} positions"
-        );
-    }
-    Ok(most.min(positions - prompt))
-}
-
-/// The indices of prompts by their [`completion_limit`]; each prompt is its problem's id and its length. Prompts with the
-/// same limit are sampled together.
-///
-/// # Errors
-/// As [`completion_limit`].
-pub fn by_limit<'a>(
-    prompts: impl Iterator<Item = (&'a str, usize)>,
-    most: usize,
-    positions: usize,
-) -> anyhow::Result<BTreeMap<usize, Vec<usize>>> {
-    let mut limits: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (at, prompt) in prompts.enumerate() {
-        limits.entry(completion_limit(prompt, most, positions)?).or_default().push(at);
-    }
-    Ok(limits)
+fn check_prompt(policy: &Policy, prompt: &Prompt) -> anyhow::Result<()> {
+    policy.check_prompt(&format!("problem {}", prompt.problem.id), &prompt.tokens)
 }
 
 /// The random key of each prompt: a function of its problem and of how often that problem occurred earlier in the

@@ -10,9 +10,9 @@ use crate::credit::{Credited, credit};
 use crate::device;
 use crate::estimator::Estimator;
 use crate::evaluation::in_training::{Series, check_held_out};
-use crate::policy;
+use crate::policy::{self, Policy};
 use crate::problem::{Prompt, Split, Task};
-use crate::rollout::{Rollouts, ServerRollouts, grade, sample};
+use crate::rollout::{Draws, Rollouts, ServerRollouts, grade, sample};
 use crate::run::checkpoint::{Best, Stage, TrainerState};
 use crate::run::folder::{CONFIGURATION, IfExists, RunDir};
 use crate::run::metrics::{Metrics, SamplerMetrics, Seconds};
@@ -26,7 +26,7 @@ use fgrpo_eval::events::Events;
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::lines::JsonLines;
 use fgrpo_eval::record::Evaluation;
-use fgrpo_nn::{DeviceName, Engine, Sampling};
+use fgrpo_nn::{DeviceName, Engine};
 use stall::Stall;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -131,12 +131,12 @@ struct Trainer<'a> {
     task: &'a Task,
     run: RunDir,
     events: &'a mut dyn Events,
-    engine: Engine,
+    policy: Policy,
     reference: Reference,
     /// If set, samples instead of the engine.
     server: Option<ServerRollouts>,
     state: TrainerState,
-    sampling: Sampling,
+    draws: Draws,
     credit: Credit,
     /// The user's own estimator.
     own: Option<Estimator>,
@@ -248,7 +248,7 @@ impl Trainer<'_> {
         }
         self.truncated = algorithm.truncated;
         self.reward_weights.clone_from(&algorithm.reward_weights);
-        self.loss = LossSettings::of(&algorithm, self.sampling.max_new_tokens, self.loss.temperature);
+        self.loss = LossSettings::of(&algorithm, self.draws.max_new_tokens, self.loss.temperature);
         Ok(scheduled)
     }
 
@@ -269,13 +269,12 @@ impl Trainer<'_> {
     }
 
     fn sample(&mut self, step: u64, prompts: Vec<Prompt>) -> anyhow::Result<Option<Vec<Rollouts>>> {
-        let (key, group_size) = (seeds::rollout(self.config.seed, step), self.config.rollout.group_size);
-        let sampling = &self.sampling;
+        let key = seeds::rollout(self.config.seed, step);
         let Some(server) = &mut self.server else {
             let go_on = || !interrupt::requested();
-            return sample(&mut self.engine, self.task, prompts, group_size, sampling, key, &go_on);
+            return sample(&mut self.policy, self.task, prompts, &self.draws, key, &go_on);
         };
-        server.sample(&mut self.engine, self.task, prompts, group_size, sampling, (step, key))
+        server.sample(&mut self.policy, self.task, prompts, &self.draws, (step, key))
     }
 
     /// Saves if a part of a step has failed that left the policy as it was, so that the steps before it aren't lost.
@@ -294,15 +293,16 @@ impl Trainer<'_> {
         match &mut self.reference {
             Reference::None => {}
             Reference::Base => {
-                self.engine.set_adapter_applied(false);
-                let scored = reference_logp(&mut self.engine, &mut groups, temperature);
-                self.engine.set_adapter_applied(true);
+                let engine = self.policy.engine_mut();
+                engine.set_adapter_applied(false);
+                let scored = reference_logp(engine, &mut groups, temperature);
+                engine.set_adapter_applied(true);
                 scored?;
             }
             Reference::Engine(reference) => reference_logp(reference, &mut groups, temperature)?,
         }
         let groups: Vec<&Credited> = groups.into_iter().map(|group| &*group).collect();
-        update(&mut self.engine, &groups, &self.loss, &self.config.update, lr, &mut self.state.update)
+        update(self.policy.engine_mut(), &groups, &self.loss, &self.config.update, lr, &mut self.state.update)
     }
 
     /// Saves and stops if the run can't learn any more.

@@ -31,11 +31,12 @@ use fgrpo_nn::Device;
 use fgrpo_train::config::Config;
 use fgrpo_train::evaluation::from_engine;
 use fgrpo_train::language::Language;
-use fgrpo_train::policy;
+use fgrpo_train::policy::{self, Policy};
 use fgrpo_train::run::fingerprint;
 use serde_json::{Map, json};
 use settings::Source;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Sample a model on a data set, grade the samples and report pass@k.
 ///
@@ -168,11 +169,11 @@ fn from_checkpoint(
     store: &mut Generations,
     events: &mut dyn Events,
 ) -> anyhow::Result<Option<String>> {
-    let mut engine = policy::open(dir, flags.adapter.as_deref(), device)?;
+    let engine = policy::open(dir, flags.adapter.as_deref(), device)?;
     let mazes = plan.parts.iter().all(|part| part.kind() == TaskKind::Maze);
     let language = if mazes { Language::mazes() } else { Language::read(dir, &plan.stop)? };
-    let policy = from_engine::Policy { engine: &mut engine, language: &language, max_cached_tokens: None };
-    from_engine::generate(policy, plan, store, events)
+    let mut policy = Policy::new(engine, Arc::new(language));
+    from_engine::generate(&mut policy, None, plan, store, events)
 }
 
 /// The model's name in the folder, and the server if there is one. A complete folder doesn't need its server, so an

@@ -16,17 +16,17 @@ use fgrpo_eval::failure::{OrBadInput, Stopped};
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::server::sampling::RequestSampling;
 use fgrpo_eval::kind::TaskKind;
+use fgrpo_eval::problems::problem_key;
 use fgrpo_files as input;
-use fgrpo_nn::{Completion, Engine, Finish, Prompt, Sampling, StopFn};
-use fgrpo_train::evaluation::from_engine;
+use fgrpo_nn::{Completion, Finish};
 use fgrpo_train::language::Language;
-use fgrpo_train::policy;
-use fgrpo_train::rollout::by_limit;
+use fgrpo_train::policy::{self, Policy, Request, Sampling};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 use stream::Stream;
 
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match question {
         Question::Conversation(first) => conversation::hold(&mut generator, first),
         Question::Text(text) => {
-            let (completion, seconds) = generator.say(&generator.encode_text(&text)?, Key::new(args.seed))?;
+            let (completion, seconds) = generator.say(generator.encode_text(&text)?, Key::new(args.seed))?;
             generator.conclude(&completion, seconds);
             if interrupt::requested() {
                 return Err(Stopped("stopped on request; the answer is incomplete".to_owned()).into());
@@ -164,9 +164,8 @@ fn stdin() -> anyhow::Result<String> {
 /// A model with the settings of its answers.
 struct Generator<'a> {
     args: &'a Args,
-    drawing: RequestSampling,
-    engine: Engine,
-    language: Language,
+    sampling: Sampling,
+    policy: Policy,
 }
 
 impl<'a> Generator<'a> {
@@ -178,12 +177,12 @@ impl<'a> Generator<'a> {
         }
         let device = args.compute.device(None)?;
         let engine = policy::open(&model, args.adapter.as_deref(), &device)?;
-        Ok(Self { args, drawing, engine, language })
+        Ok(Self { args, sampling: Sampling::from(&drawing), policy: Policy::new(engine, Arc::new(language)) })
     }
 
     fn encode_text(&self, text: &str) -> anyhow::Result<Vec<u32>> {
         if self.args.raw {
-            return self.language.plain(text);
+            return self.policy.language().plain(text);
         }
         self.encode(&self.with_system([Message::new("user", text)]))
     }
@@ -195,49 +194,28 @@ impl<'a> Generator<'a> {
     }
 
     fn encode(&self, messages: &[Message]) -> anyhow::Result<Vec<u32>> {
-        self.language.prompt(messages, self.args.thinking.map(Switch::on))
+        self.policy.language().prompt(messages, self.args.thinking.map(Switch::on))
     }
 
-    /// The sampling settings after a prompt of this length.
-    fn sampling(&self, prompt: &[u32]) -> anyhow::Result<Sampling> {
-        let config = self.engine.config();
-        if prompt.is_empty() || prompt.iter().any(|&t| t as usize >= config.vocab_size) {
-            bad_input!("the prompt doesn't fit the model's vocabulary of {}", config.vocab_size);
-        }
-        let room = config.context();
-        if prompt.len() >= room {
-            bad_input!(
-                "the prompt has {} tokens, wanted fewer than the model's {room} positions",
-                prompt.len()
-            );
-        }
-        Ok(Sampling {
-            max_new_tokens: self.args.max_tokens.min(room - prompt.len()),
-            stop_tokens: self.language.stop_tokens().to_vec(),
-            ..from_engine::sampling(&self.drawing)
-        })
+    /// A request for one answer.
+    fn request(&self, name: &str, prompt: Vec<u32>, key: Key) -> anyhow::Result<Request> {
+        self.policy.check_prompt(name, &prompt)?;
+        Ok(Request::new(prompt).max_tokens(self.args.max_tokens).key(key))
     }
 
     /// Streams the answer to one prompt to standard output, then prints its length and speed.
-    fn say(&mut self, prompt: &[u32], key: Key) -> anyhow::Result<(Completion, f64)> {
-        let sampling = self.sampling(prompt)?;
+    fn say(&mut self, prompt: Vec<u32>, key: Key) -> anyhow::Result<(Completion, f64)> {
+        let request = self.request("the prompt", prompt, key)?;
         let clock = Instant::now();
-        let stream = Stream::new(&self.language);
+        let language = Arc::clone(self.policy.language());
+        let stream = Stream::new(&language);
         let mut answer = None;
-        let stop: &StopFn<'_> = &|tokens| {
-            let reader_left = !stream.show(tokens);
-            reader_left || self.language.ended(tokens) || interrupt::requested()
-        };
-        self.engine.generate(
-            &[Prompt { tokens: prompt, samples: 0..1 }],
-            &sampling,
-            &|_, _, position| key.uniform(position as u64),
-            Some(stop),
-            &mut |completion| {
-                answer = Some(completion);
-                ControlFlow::Continue(())
-            },
-        )?;
+        // False if the reader has left.
+        let drawn = |_: usize, tokens: &[u32]| stream.show(tokens) && !interrupt::requested();
+        self.policy.sample_with(&[request], &self.sampling, &drawn, &mut |completion| {
+            answer = Some(completion);
+            ControlFlow::Continue(())
+        })?;
         let answer = answer.context("the engine gave no completion")?;
         stream.end(&answer.tokens);
         Ok((answer, clock.elapsed().as_secs_f64()))
@@ -257,68 +235,43 @@ impl<'a> Generator<'a> {
 
     /// Answers a file of prompts: one JSON line each, in their order.
     fn rows(&mut self, problems: &[Problem]) -> anyhow::Result<()> {
-        let encoded = problems
-            .iter()
-            .map(|p| match self.args.raw {
-                true => self.language.plain(&p.text(None)),
-                false => self.encode(&p.conversation(self.args.system.as_deref())),
-            })
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        for (i, prompt) in encoded.iter().enumerate() {
-            self.sampling(prompt).with_context(|| format!("prompt {}", i + 1))?;
-        }
+        let language = Arc::clone(self.policy.language());
+        let request = |(i, problem): (usize, &Problem)| {
+            let prompt = match self.args.raw {
+                true => language.plain(&problem.text(None)),
+                false => self.encode(&problem.conversation(self.args.system.as_deref())),
+            }?;
+            self.request(&format!("prompt {}", i + 1), prompt, problem_key(self.args.seed, &problem.id))
+        };
+        let requests = problems.iter().enumerate().map(request).collect::<anyhow::Result<Vec<_>>>()?;
         let progress = crate::output::progress::bar(
             Some(problems.len() as u64),
             "{bar:32.cyan/238} {pos}/{len} prompts ({left} left)",
         );
-        for start in (0..problems.len()).step_by(PROMPTS_AT_ONCE) {
-            let here = start..(start + PROMPTS_AT_ONCE).min(problems.len());
-            let keys: Vec<Key> = problems[here.clone()]
-                .iter()
-                .map(|p| fgrpo_eval::problems::problem_key(self.args.seed, &p.id))
-                .collect();
-            let language = &self.language;
-            let texts = !language.stop_texts().is_empty();
-            let stop: &StopFn<'_> = &|tokens| interrupt::requested() || texts && language.ended(tokens);
+        let mut next = 0;
+        for requests in requests.chunks(PROMPTS_AT_ONCE) {
+            let first = next;
             let mut waiting: BTreeMap<usize, Completion> = BTreeMap::new();
-            let mut next = 0;
             let (mut failure, mut read_on) = (None, true);
-            // A prompt's room for an answer doesn't depend on the others.
-            let lengths = here.clone().map(|i| (problems[i].id.as_str(), encoded[i].len()));
-            let positions = self.engine.config().context();
-            for members in by_limit(lengths, self.args.max_tokens, positions)?.values().rev() {
-                let tokens = |&member: &usize| encoded[start + member].as_slice();
-                let sampling = self.sampling(tokens(&members[0]))?;
-                let prompts: Vec<Prompt<'_>> =
-                    members.iter().map(|m| Prompt { tokens: tokens(m), samples: 0..1 }).collect();
-                self.engine.generate(
-                    &prompts,
-                    &sampling,
-                    &|prompt, _, position| keys[members[prompt]].uniform(position as u64),
-                    Some(stop),
-                    &mut |completion| {
-                        // It may be cut short by the stop.
-                        if interrupt::requested() {
-                            return ControlFlow::Break(());
-                        }
-                        waiting.insert(members[completion.prompt], completion);
-                        while let Some(c) = waiting.remove(&next) {
-                            let line = line(language, &problems[start + next], &c);
-                            read_on = line.as_ref().is_ok_and(|line| streams::stream(&format!("{line}\n")));
-                            failure = line.err();
-                            if !read_on {
-                                return ControlFlow::Break(());
-                            }
-                            next += 1;
-                            progress.inc(1);
-                        }
-                        ControlFlow::Continue(())
-                    },
-                )?;
-                if !read_on || interrupt::requested() {
-                    break;
+            let go_on = |_: usize, _: &[u32]| !interrupt::requested();
+            self.policy.sample_with(requests, &self.sampling, &go_on, &mut |completion| {
+                // It may be cut short by the stop.
+                if interrupt::requested() {
+                    return ControlFlow::Break(());
                 }
-            }
+                waiting.insert(first + completion.prompt, completion);
+                while let Some(c) = waiting.remove(&next) {
+                    let line = line(&language, &problems[next], &c);
+                    read_on = line.as_ref().is_ok_and(|line| streams::stream(&format!("{line}\n")));
+                    failure = line.err();
+                    if !read_on {
+                        return ControlFlow::Break(());
+                    }
+                    next += 1;
+                    progress.inc(1);
+                }
+                ControlFlow::Continue(())
+            })?;
             match failure {
                 Some(error) => return Err(error),
                 // Standard output was closed, or failed; a failure is reported at the end.
@@ -327,8 +280,7 @@ impl<'a> Generator<'a> {
             }
             if interrupt::requested() {
                 progress.finish_and_clear();
-                let words =
-                    format!("stopped on request after {} of {} prompts", start + next, problems.len());
+                let words = format!("stopped on request after {next} of {} prompts", problems.len());
                 return Err(Stopped(words).into());
             }
         }

@@ -1,7 +1,8 @@
 //! A run's evaluations during training: the same stages as any evaluation, with the policy in memory as the model.
 
-use super::from_engine::{self, Policy};
+use super::from_engine;
 use crate::config::{Config, EvalConfig, TaskConfig};
+use crate::policy::Policy;
 use crate::problem::{Split, Task};
 use crate::run::folder::{EVALUATIONS, FULL_EVALUATIONS};
 use fgrpo_eval::evaluate::{Evaluated, Source, evaluate};
@@ -95,7 +96,7 @@ impl Series {
     pub fn evaluate(
         &self,
         step: u64,
-        policy: Policy<'_>,
+        (policy, max_cached_tokens): (&mut Policy, Option<usize>),
         folder: &Path,
         events: &mut dyn Events,
     ) -> anyhow::Result<Option<Evaluation>> {
@@ -107,8 +108,9 @@ impl Series {
             folder.clear()?;
         }
         folder.claim(&identity)?;
-        let source: Source<'_> =
-            Box::new(|store, _, events| from_engine::generate(policy, plan, store, events));
+        let source: Source<'_> = Box::new(|store, _, events| {
+            from_engine::generate(policy, max_cached_tokens, plan, store, events)
+        });
         let evaluated =
             match evaluate(plan, &folder, Some(source), false, &mut Within { events: &mut *events, of: 0 }) {
                 Err(e) if e.is::<Stopped>() => return Ok(None),

@@ -10,8 +10,17 @@ use tokenizers::Tokenizer;
 /// bytes may belong to an incomplete character.
 const MARGIN: usize = 4;
 
+/// Tokens and texts that end a completion. What ends it is part of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stop {
+    /// Tokens, with the model's own first.
+    pub tokens: Vec<u32>,
+    /// Texts.
+    pub texts: StopTexts,
+}
+
 /// Texts that end a completion.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StopTexts {
     texts: Vec<String>,
 }

@@ -6,8 +6,9 @@
 //! different ones: a server's samples aren't reproducible across batches or after a weight update.
 
 use super::answer::{Answer, Reader, Unusable};
-use super::{Rollouts, completion_limit};
+use super::{Draws, Rollouts, check_prompt};
 use crate::config::ServerConfig;
+use crate::policy::Policy;
 use crate::problem::{Prompt, Task};
 use crate::run::folder::ANSWERS;
 use anyhow::{Context, bail};
@@ -19,7 +20,7 @@ use fgrpo_eval::io::server::sampling::RequestSampling;
 use fgrpo_eval::io::server::sampling::ServerApi;
 use fgrpo_eval::io::server::{Failure, Server};
 use fgrpo_eval::io::shell::quoted;
-use fgrpo_nn::{Batch, Completion, Engine, Finish, Sampling};
+use fgrpo_nn::{Batch, Completion, Engine, Finish};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
@@ -61,33 +62,32 @@ impl ServerRollouts {
         })
     }
 
-    /// Samples `group_size` completions of each prompt and scores them with `engine`. `None` if the program was asked
+    /// Samples completions of each prompt and scores them with `policy`. `None` if the program was asked
     /// to stop; the answers received so far are stored.
     ///
     /// # Errors
     /// A server that can't be reached, refuses the request, or answers in an unusable format.
     pub fn sample(
         &mut self,
-        engine: &mut Engine,
+        policy: &mut Policy,
         task: &Task,
         prompts: Vec<Prompt>,
-        group_size: usize,
-        sampling: &Sampling,
+        draws: &Draws,
         (step, key): (u64, Key),
     ) -> anyhow::Result<Option<Vec<Rollouts>>> {
-        let positions = engine.config().context();
+        let group_size = draws.group_size;
         let bodies: Vec<Map<String, Value>> = prompts
             .iter()
             .zip(super::keys(&prompts, key))
             .flat_map(|(p, key)| (0..group_size).map(move |i| (p, key.with(i as u64))))
-            .map(|(p, key)| self.body(p, sampling, positions, key))
+            .map(|(p, key)| self.body(p, draws, policy, key))
             .collect::<anyhow::Result<_>>()?;
         let names: Vec<String> = bodies.iter().map(fingerprint).collect();
         let path = self.folder.join(format!("step-{step:06}.jsonl"));
         let mut answers: HashMap<String, Answer> =
             lines::read::<Answer>(&path)?.into_iter().map(|a| (a.request.clone(), a)).collect();
         let reader =
-            Reader::new(&task.language, self.config.api, &sampling.stop_tokens, sampling.max_new_tokens);
+            Reader::new(&task.language, self.config.api, task.language.stop_tokens(), draws.max_new_tokens);
         let mut trouble = String::new();
         for round in 0..=TRIES {
             let mut lacking: Vec<usize> =
@@ -162,7 +162,7 @@ impl ServerRollouts {
             (0..group_size).map(|i| &answers[&names[p * group_size + i]]).collect()
         };
         let answers: Vec<Vec<&Answer>> = (0..prompts.len()).map(samples).collect();
-        scored(engine, prompts, &answers, sampling.temperature).map(Some)
+        scored(policy.engine_mut(), prompts, &answers, draws.sampling.temperature).map(Some)
     }
 
     /// Deletes stored answers that no checkpoint needs any more: those up to `step`.
@@ -242,18 +242,18 @@ impl ServerRollouts {
     fn body(
         &self,
         prompt: &Prompt,
-        sampling: &Sampling,
-        positions: usize,
+        draws: &Draws,
+        policy: &Policy,
         key: Key,
     ) -> anyhow::Result<Map<String, Value>> {
-        let api = self.config.api;
-        let length = (prompt.problem.id.as_str(), prompt.tokens.len());
+        let (api, sampling) = (self.config.api, &draws.sampling);
+        check_prompt(policy, prompt)?;
         let drawing = RequestSampling {
             temperature: f64::from(sampling.temperature),
             top_p: f64::from(sampling.top_p),
             top_k: sampling.top_k,
             min_p: f64::from(sampling.min_p),
-            max_tokens: completion_limit(length, sampling.max_new_tokens, positions)?,
+            max_tokens: draws.max_new_tokens.min(policy.positions() - prompt.tokens.len()),
         };
         let mut body = drawing.fields(Some(api));
         let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
@@ -268,7 +268,7 @@ impl ServerRollouts {
                 set("n_probs", json!(1));
             }
             ServerApi::Vllm | ServerApi::Sglang => {
-                set("stop_token_ids", json!(sampling.stop_tokens));
+                set("stop_token_ids", json!(policy.language().stop_tokens()));
                 set("skip_special_tokens", json!(false));
                 set("return_token_ids", json!(true));
                 let own = if api == ServerApi::Vllm { "return_tokens_as_token_ids" } else { "no_stop_trim" };

@@ -1,7 +1,6 @@
 //! The run's evaluations, and the best policy among those evaluated.
 
 use super::Trainer;
-use crate::evaluation::from_engine::Policy;
 use crate::evaluation::in_training::Series;
 use crate::run::checkpoint::{self, Best, TrainerState};
 use fgrpo_eval::record::Evaluation;
@@ -37,11 +36,10 @@ impl Trainer<'_> {
 
     fn evaluate_series(&mut self, series: usize) -> anyhow::Result<Option<Evaluation>> {
         let step = self.state.step;
-        let Self { config, run, engine, series: all, events, task, .. } = self;
+        let Self { config, run, policy, series: all, events, .. } = self;
         let series = &all[series];
         run.check_place()?;
-        let policy =
-            Policy { engine, language: &task.language, max_cached_tokens: config.rollout.max_cached_tokens };
+        let policy = (policy, config.rollout.max_cached_tokens);
         series.evaluate(step, policy, &checkpoint::path(&run.file(series.folder), step), *events)
     }
 
@@ -52,7 +50,7 @@ impl Trainer<'_> {
             && self.state.best.is_none_or(|best| found.pass_at_1 > best.pass_at_1)
         {
             let contents = self.contents();
-            checkpoint::save_best(&self.run.checkpoints(), found.step, &self.engine, &contents)?;
+            checkpoint::save_best(&self.run.checkpoints(), found.step, self.policy.engine(), &contents)?;
             self.state.best = Some(found);
         }
         Ok(())

@@ -19,7 +19,7 @@ impl<'a> Trainer<'a> {
         match self.saved {
             // The run was stopped during this step's evaluation and resumed; the evaluation is now done.
             Some((saved, _)) if saved == step => {
-                let (engine, state) = (&self.engine, &self.state);
+                let (engine, state) = (self.policy.engine(), &self.state);
                 self.commit(|checkpoints| {
                     checkpoint::write_state(&checkpoint::path(checkpoints, step), engine, state)
                 })?;
@@ -34,7 +34,7 @@ impl<'a> Trainer<'a> {
     }
 
     pub(super) fn prepare_checkpoint(&self) -> anyhow::Result<Prepared> {
-        checkpoint::prepare_step(&self.run.checkpoints(), &self.engine, &self.contents(), &self.state)
+        checkpoint::prepare_step(&self.run.checkpoints(), self.policy.engine(), &self.contents(), &self.state)
     }
 
     /// Renames a written state to its final name.

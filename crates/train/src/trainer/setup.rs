@@ -6,11 +6,10 @@ use super::stall::Stall;
 use super::{Reference, Trainer};
 use crate::config::Config;
 use crate::estimator::Estimator;
-use crate::evaluation::from_engine;
 use crate::evaluation::in_training::Series;
-use crate::policy;
+use crate::policy::{self, Policy, Sampling};
 use crate::problem::Task;
-use crate::rollout::ServerRollouts;
+use crate::rollout::{Draws, ServerRollouts};
 use crate::run::checkpoint::{self, TrainerState};
 use crate::run::folder::RunDir;
 use crate::run::metrics::{self, not_finite};
@@ -24,8 +23,9 @@ use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::lines::{self, JsonLines};
 use fgrpo_eval::record::Evaluation;
-use fgrpo_nn::{Device, DeviceName, Engine, Sampling, least_cached_tokens};
+use fgrpo_nn::{Device, DeviceName, Engine, least_cached_tokens};
 use serde_json::Value;
+use std::sync::Arc;
 
 /// Fails before any work is done if the key/value cache is too small for the longest prompt and completion.
 ///
@@ -116,7 +116,7 @@ impl<'a> Trainer<'a> {
         let mut trainer = Self {
             series,
             server: server.map(|s| ServerRollouts::open(s, &run.path)).transpose()?,
-            sampling: sampling(config, task, max_new_tokens),
+            draws: draws(config, max_new_tokens),
             credit: config.algorithm.credit(&config.task),
             own,
             truncated: config.algorithm.truncated,
@@ -137,7 +137,7 @@ impl<'a> Trainer<'a> {
             task,
             run,
             events,
-            engine,
+            policy: Policy::new(engine, Arc::clone(&task.language)),
             reference,
             state,
         };
@@ -173,12 +173,11 @@ fn reference(
     Ok(starting()?.map(|engine| Reference::Engine(Box::new(engine))))
 }
 
-fn sampling(config: &Config, task: &Task, max_new_tokens: usize) -> Sampling {
-    Sampling {
-        stop_tokens: task.language.stop_tokens().to_vec(),
-        max_cached_tokens: config.rollout.max_cached_tokens,
-        ..from_engine::sampling(&config.rollout.sampling(max_new_tokens))
-    }
+fn draws(config: &Config, max_new_tokens: usize) -> Draws {
+    let sampling = Sampling::from(&config.rollout.sampling(max_new_tokens));
+    let max_cached_tokens = config.rollout.max_cached_tokens;
+    let sampling = Sampling { max_cached_tokens, ..sampling };
+    Draws { group_size: config.rollout.group_size, max_new_tokens, sampling }
 }
 
 /// Restores state from the logged steps: how long nothing has been correct, HA-DW's estimate, and scalars missing from
@@ -217,9 +216,8 @@ fn replay(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fgrpo_nn::Prompt;
+    use crate::policy::Request;
     use fgrpo_nn::weights::Checkpoint;
-    use std::ops::ControlFlow;
 
     #[test]
     fn the_smallest_cache_is_the_one_that_the_engine_accepts() {
@@ -248,17 +246,17 @@ mod tests {
                 config.compute.moments,
                 config.compute.exact,
             );
-            let mut engine = match &open {
+            let engine = match &open {
                 Some(checkpoint) => Engine::open(checkpoint, &device).unwrap(),
                 None => policy::fresh(&config, &task, &device).unwrap(),
             };
             let prompt = task.prompt(crate::problem::Split::Train, 0);
+            let mut policy = Policy::new(engine, Arc::clone(&task.language));
             let mut generate = |tokens| {
-                let mut sampling = sampling(&config, &task, 20);
+                let Draws { mut sampling, .. } = draws(&config, 20);
                 sampling.max_cached_tokens = Some(tokens);
-                let prompts = [Prompt { tokens: &prompt.tokens, samples: 0..4 }];
-                let go_on = &mut |_| ControlFlow::Continue(());
-                engine.generate(&prompts, &sampling, &|_, _, _| 0.5, None, go_on)
+                let request = Request::new(prompt.tokens.clone()).samples(4).max_tokens(20);
+                policy.sample(&[request], &sampling)
             };
             assert!(generate(wanted - 1).is_err() && generate(wanted).is_ok(), "{threads} threads: {wanted}");
         }

@@ -47,9 +47,9 @@ pub(super) fn hold(generator: &mut Generator<'_>, first: Option<String>) -> anyh
         }
         messages.push(Message::new("user", line));
         let prompt = generator.encode(&generator.with_system(messages.iter().cloned()))?;
-        let (completion, seconds) = generator.say(&prompt, key.with(turn))?;
+        let (completion, seconds) = generator.say(prompt, key.with(turn))?;
         generator.conclude(&completion, seconds);
-        messages.push(Message::new("assistant", generator.language.answer(&completion.tokens)?));
+        messages.push(Message::new("assistant", generator.policy.text(&completion)?));
         if interrupt::requested() {
             break;
         }

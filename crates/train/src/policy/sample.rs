@@ -1,0 +1,339 @@
+//! Sampling: requests that are known at once, or that arrive while others are sampled.
+
+use super::{Policy, refused};
+use crate::language::Language;
+use crate::language::stop::Stop;
+use fgrpo_core::rng::Key;
+use fgrpo_eval::io::server::sampling::RequestSampling;
+use fgrpo_nn::{Arrival, Completion, Feed, Prompt, Sampling as EngineSampling};
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Smallest number of tokens that a cache whose prompts are kept has room for, for a prompt with its completion.
+const ROOM: usize = 2048;
+
+/// A prompt and the samples that are wanted of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Tokens of the prompt: at least one, and fewer than the model has positions.
+    pub prompt: Vec<u32>,
+    /// Indices of the samples.
+    pub samples: Range<usize>,
+    /// Length limit of a completion in tokens. The model's positions may end it earlier.
+    pub max_tokens: usize,
+    /// What else ends a completion. If `None`, the end tokens and stop texts of the policy's language.
+    pub stop: Option<Stop>,
+    /// Random key. The draw at a position of a sample is `key.with(sample).uniform(position)`.
+    pub key: Key,
+}
+
+impl Request {
+    /// A request for one sample of a prompt, up to the model's last position, with seed 0.
+    pub fn new(prompt: impl Into<Vec<u32>>) -> Self {
+        Self { prompt: prompt.into(), samples: 0..1, max_tokens: usize::MAX, stop: None, key: Key::new(0) }
+    }
+
+    /// Requests `n` samples, with the indices `0..n`.
+    #[must_use]
+    pub fn samples(self, n: usize) -> Self {
+        Self { samples: 0..n, ..self }
+    }
+
+    /// Sets the length limit of a completion in tokens.
+    #[must_use]
+    pub fn max_tokens(self, tokens: usize) -> Self {
+        Self { max_tokens: tokens, ..self }
+    }
+
+    /// Sets the random key. Requests with the same key use the same random numbers.
+    #[must_use]
+    pub fn key(self, key: Key) -> Self {
+        Self { key, ..self }
+    }
+
+    /// Length limit of a completion in a model with so many positions.
+    pub fn limit(&self, positions: usize) -> usize {
+        self.max_tokens.min(positions.saturating_sub(self.prompt.len()))
+    }
+}
+
+/// How tokens are drawn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sampling {
+    /// Temperature. If 0, the most likely token is taken.
+    pub temperature: f32,
+    /// Keeps the most likely tokens until their mass reaches `top_p`, in (0, 1].
+    pub top_p: f32,
+    /// Keeps the `top_k` most likely tokens; 0 keeps all.
+    pub top_k: usize,
+    /// Keeps tokens at least `min_p` times as likely as the most likely one, in [0, 1).
+    pub min_p: f32,
+    /// Whether keys and values stay cached after the call, so that a later prompt that continues one of these sequences has only its new tokens computed.
+    /// The cache is dropped when the weights change.
+    pub keep_cache: bool,
+    /// Maximum number of cached tokens. If `None`, as many as fit in memory.
+    pub max_cached_tokens: Option<usize>,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self {
+            temperature: 1.0,
+            top_p: 1.0,
+            top_k: 0,
+            min_p: 0.0,
+            keep_cache: false,
+            max_cached_tokens: None,
+        }
+    }
+}
+
+impl From<&RequestSampling> for Sampling {
+    fn from(settings: &RequestSampling) -> Self {
+        Self {
+            temperature: settings.temperature as f32,
+            top_p: settings.top_p as f32,
+            top_k: settings.top_k,
+            min_p: settings.min_p as f32,
+            ..Self::default()
+        }
+    }
+}
+
+impl Sampling {
+    fn engine(&self, stop: &Stop, max_new_tokens: usize) -> EngineSampling {
+        let Self { temperature, top_p, top_k, min_p, max_cached_tokens, keep_cache: _ } = *self;
+        let stop_tokens = stop.tokens.clone();
+        EngineSampling { temperature, top_p, top_k, min_p, max_new_tokens, stop_tokens, max_cached_tokens }
+    }
+}
+
+/// Requests that arrive while others are sampled. The methods are called by several threads.
+pub trait Arrivals: Sync {
+    /// The next request, if one is there now. Its prompt and completion must fit in the room of [`Policy::sample_arrivals`].
+    fn next(&self) -> Option<Request>;
+
+    /// Called after each token with the number of the request, counted from 0 in the order of arrival, and the tokens of one of its completions so far.
+    /// Returns whether sampling goes on.
+    fn drawn(&self, request: usize, tokens: &[u32]) -> bool;
+}
+
+/// Number of tokens of a prompt with its completion that the cache gets room for, if the longest of the first requests has `tokens`.
+pub fn room(tokens: usize, positions: usize) -> usize {
+    tokens.max(ROOM).next_power_of_two().min(positions)
+}
+
+impl Policy {
+    /// Samples completions: those of each request in the order of their indices.
+    ///
+    /// A sample is a function of the weights, the prompt, the settings, the key, the sample's index and the position. It doesn't depend on the other requests.
+    ///
+    /// ```
+    /// # use fgrpo_train::policy::{Policy, Request, Sampling};
+    /// # fn example(policy: &mut Policy, prompt: Vec<u32>) -> anyhow::Result<()> {
+    /// let requests = [Request::new(prompt).samples(16).max_tokens(64)];
+    /// let groups = policy.sample(&requests, &Sampling::default())?;
+    /// println!("{}", policy.text(&groups[0][0])?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Bad input: a prompt that is empty, leaves the vocabulary or has no room for a completion; a setting out of its range. Errors from the engine, such as logits
+    /// that aren't finite.
+    pub fn sample(
+        &mut self,
+        requests: &[Request],
+        sampling: &Sampling,
+    ) -> anyhow::Result<Vec<Vec<Completion>>> {
+        Ok(self.sample_while(requests, sampling, &|| true)?.expect("nothing stops it"))
+    }
+
+    /// [`Policy::sample`], or `None` if `go_on` returns false, which is called after each token.
+    ///
+    /// # Errors
+    /// As [`Policy::sample`].
+    pub fn sample_while(
+        &mut self,
+        requests: &[Request],
+        sampling: &Sampling,
+        go_on: &(dyn Fn() -> bool + Sync),
+    ) -> anyhow::Result<Option<Vec<Vec<Completion>>>> {
+        let mut groups: Vec<Vec<Option<Completion>>> =
+            requests.iter().map(|request| vec![None; request.samples.len()]).collect();
+        let complete = self.sample_with(requests, sampling, &|_, _| go_on(), &mut |completion| {
+            let (request, sample) = (completion.prompt, completion.sample);
+            groups[request][sample - requests[request].samples.start] = Some(completion);
+            ControlFlow::Continue(())
+        })?;
+        let all = |group: Vec<Option<Completion>>| {
+            group.into_iter().map(|c| c.expect("the engine returns every sample once")).collect()
+        };
+        Ok((complete && go_on()).then(|| groups.into_iter().map(all).collect()))
+    }
+
+    /// Samples like [`Policy::sample`] and passes each completion to `on_completion` when it has ended. `drawn` is called by several threads after each token, with
+    /// the request's index and the completion's tokens so far. Returns whether all samples were made.
+    ///
+    /// Sampling stops if `drawn` returns false or `on_completion` breaks. A completion that was cut short by `drawn` may then be passed to `on_completion`.
+    ///
+    /// # Errors
+    /// As [`Policy::sample`].
+    pub fn sample_with(
+        &mut self,
+        requests: &[Request],
+        sampling: &Sampling,
+        drawn: &(dyn Fn(usize, &[u32]) -> bool + Sync),
+        on_completion: &mut dyn FnMut(Completion) -> ControlFlow<()>,
+    ) -> anyhow::Result<bool> {
+        for (index, request) in requests.iter().enumerate() {
+            self.check_prompt(&format!("requests[{index}]"), &request.prompt)?;
+        }
+        let positions = self.positions();
+        if sampling.keep_cache {
+            let longest = requests.iter().map(|request| request.prompt.len() + request.limit(positions));
+            let arrivals = Known { requests, next: AtomicUsize::new(0), drawn };
+            return self.sample_arrivals(
+                &arrivals,
+                room(longest.max().unwrap_or(0), positions),
+                sampling,
+                on_completion,
+            );
+        }
+        let Self { engine, language, .. } = self;
+        let own = language.stop();
+        let mut alike: BTreeMap<(usize, &Stop), Vec<usize>> = BTreeMap::new();
+        for (index, request) in requests.iter().enumerate() {
+            let stop = request.stop.as_ref().unwrap_or(own);
+            alike.entry((request.limit(positions), stop)).or_default().push(index);
+        }
+        let (stopped, mut broken) = (AtomicBool::new(false), false);
+        for ((limit, stop), members) in alike.into_iter().rev() {
+            let prompt =
+                |&i: &usize| Prompt { tokens: &requests[i].prompt, samples: requests[i].samples.clone() };
+            let prompts: Vec<Prompt<'_>> = members.iter().map(prompt).collect();
+            // Within a request that is stopped early it doesn't matter which completion ends.
+            let ended = |tokens: &[u32]| ends(&stopped, drawn(members[0], tokens), language, stop, tokens);
+            engine
+                .generate(
+                    &prompts,
+                    &sampling.engine(stop, limit),
+                    &|at, sample, position| draw(requests[members[at]].key, sample, position),
+                    Some(&ended),
+                    &mut |completion| {
+                        let prompt = members[completion.prompt];
+                        broken |= on_completion(Completion { prompt, ..completion }).is_break();
+                        match broken || stopped.load(Ordering::Relaxed) {
+                            true => ControlFlow::Break(()),
+                            false => ControlFlow::Continue(()),
+                        }
+                    },
+                )
+                .map_err(refused)?;
+            if broken || stopped.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Samples requests as they arrive, until none is left. `room`: maximum number of tokens of a prompt with its completion. Completions have the number of their
+    /// request in the order of arrival. Otherwise as [`Policy::sample_with`].
+    ///
+    /// # Errors
+    /// As [`Policy::sample`].
+    ///
+    /// # Panics
+    /// If a request has an invalid prompt, or doesn't fit in `room`.
+    pub fn sample_arrivals(
+        &mut self,
+        arrivals: &dyn Arrivals,
+        room: usize,
+        sampling: &Sampling,
+        on_completion: &mut dyn FnMut(Completion) -> ControlFlow<()>,
+    ) -> anyhow::Result<bool> {
+        let positions = self.positions();
+        let Self { engine, language, .. } = self;
+        let (arrived, stopped) = (RwLock::default(), AtomicBool::new(false));
+        let queue = Queue { arrivals, positions, language, arrived, stopped };
+        let mut broken = false;
+        let none = Stop::default();
+        let mut take = |completion: Completion| {
+            broken |= on_completion(completion).is_break();
+            match broken || queue.stopped.load(Ordering::Relaxed) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let settings = sampling.engine(&none, room);
+        engine.generate_fed(&queue, room, &settings, sampling.keep_cache, &mut take).map_err(refused)?;
+        Ok(!broken && !queue.stopped.into_inner())
+    }
+}
+
+/// The random number of a draw, in [0, 1).
+fn draw(key: Key, sample: usize, position: usize) -> f64 {
+    key.with(sample as u64).uniform(position as u64)
+}
+
+/// Whether a completion ends with its last token, or sampling stops.
+fn ends(stopped: &AtomicBool, go_on: bool, language: &Language, stop: &Stop, tokens: &[u32]) -> bool {
+    if !go_on {
+        stopped.store(true, Ordering::Relaxed);
+    }
+    stopped.load(Ordering::Relaxed)
+        || tokens.last().is_some_and(|last| stop.tokens.contains(last))
+        || language.ended_by(&stop.texts, tokens)
+}
+
+/// Requests that are all there.
+struct Known<'a> {
+    requests: &'a [Request],
+    next: AtomicUsize,
+    drawn: &'a (dyn Fn(usize, &[u32]) -> bool + Sync),
+}
+
+impl Arrivals for Known<'_> {
+    fn next(&self) -> Option<Request> {
+        self.requests.get(self.next.fetch_add(1, Ordering::Relaxed)).cloned()
+    }
+
+    fn drawn(&self, request: usize, tokens: &[u32]) -> bool {
+        (self.drawn)(request, tokens)
+    }
+}
+
+/// Arrivals as the engine takes them.
+struct Queue<'a> {
+    arrivals: &'a dyn Arrivals,
+    positions: usize,
+    language: &'a Language,
+    /// Random keys and ends of the requests that have arrived.
+    arrived: RwLock<Vec<(Key, Option<Stop>)>>,
+    stopped: AtomicBool,
+}
+
+impl Feed for Queue<'_> {
+    fn next(&self) -> Option<Arrival> {
+        // The lock keeps the order of arrival and that of the numbers the same.
+        let mut arrived = self.arrived.write().expect("no panic");
+        let request = self.arrivals.next()?;
+        let max_new_tokens = request.limit(self.positions);
+        let Request { prompt: tokens, samples, stop, key, .. } = request;
+        arrived.push((key, stop));
+        Some(Arrival { prompt: arrived.len() - 1, tokens, samples, max_new_tokens })
+    }
+
+    fn uniform(&self, prompt: usize, sample: usize, position: usize) -> f64 {
+        draw(self.arrived.read().expect("no panic")[prompt].0, sample, position)
+    }
+
+    fn ended(&self, prompt: usize, tokens: &[u32]) -> bool {
+        let go_on = self.arrivals.drawn(prompt, tokens);
+        let arrived = self.arrived.read().expect("no panic");
+        let stop = arrived[prompt].1.as_ref().unwrap_or(self.language.stop());
+        ends(&self.stopped, go_on, self.language, stop, tokens)
+    }
+}

@@ -14,7 +14,7 @@ pub mod presets;
 pub mod rows;
 mod shards;
 
-use crate::kind::math::is_mathematics;
+use crate::kind::math::{self, is_mathematics};
 use crate::kind::{TaskKind, Truth, short_hash};
 use crate::names::Named;
 use crate::row::{Row, Table, Unusable, plain_text, shown, shown_text, value};
@@ -25,6 +25,7 @@ use fgrpo_files as input;
 pub use filter::{FilterReport, Rejected, TextGolds};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 pub use shards::name;
 use std::collections::HashMap;
@@ -126,7 +127,8 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
             Err(unusable) => report.reject(i + 1, unusable.reason, unusable.found),
         }
     }
-    report.text_golds = text_golds(&problems);
+    report.text_golds = golds_of(&problems, |truth| !is_mathematics(&truth.gold));
+    report.unfinished_golds = golds_of(&problems, |truth| truth.unfinished().is_some());
     let mut problems = without_copies(problems, found.id.as_deref(), &mut report);
     problems.shrink_to_fit();
     report.kept = problems.len();
@@ -154,6 +156,18 @@ fn problem_of(row: &Row, found: &columns::Found) -> Result<Problem, Unusable> {
         && let Some(last) = messages.last_mut()
     {
         last.content = format!("{}\n{input}", last.content);
+    }
+    for column in found.context.iter().rev() {
+        let Some(last) = messages.iter_mut().rfind(|message| message.role == "user") else { break };
+        match value(row, column) {
+            None | Some(Value::Null) => {}
+            Some(Value::Array(list)) if list.is_empty() => {}
+            Some(Value::String(context)) if last.content.contains(context.trim()) => {}
+            Some(Value::String(context)) if !column.to_lowercase().contains("image") => {
+                last.content = format!("{}\n\n{}", context.trim_end(), last.content);
+            }
+            Some(_) => return Err(Unusable::new("an image or data above the question", shown(row, column))),
+        }
     }
     // A conversation that ends with an assistant message is a demonstration.
     let mut last_answer = None;
@@ -189,15 +203,15 @@ fn problem_of(row: &Row, found: &columns::Found) -> Result<Problem, Unusable> {
     })
 }
 
-/// The reference answers that the math verifier reads as plain text.
-fn text_golds(problems: &[Problem]) -> Option<TextGolds> {
+/// The reference answers to math problems that are of some form.
+fn golds_of(problems: &[Problem], is: impl Fn(&math::Truth) -> bool + Sync) -> Option<TextGolds> {
     let golds = problems.par_iter().filter_map(|problem| match &problem.truth {
-        Truth::Math(truth) => Some((problem.row, &truth.gold)),
+        Truth::Math(truth) => Some((problem.row, truth)),
         _ => None,
     });
     let of = golds.clone().count();
-    let text: Vec<(usize, &String)> = golds.filter(|(_, gold)| !is_mathematics(gold)).collect();
-    let (first_row, gold) = text.first()?;
+    let text: Vec<(usize, &math::Truth)> = golds.filter(|(_, truth)| is(truth)).collect();
+    let (first_row, math::Truth { gold }) = text.first()?;
     let mut example: String = gold.chars().take(EXAMPLE_LENGTH).collect();
     if example.len() < gold.len() {
         example.push_str("...");

@@ -7,6 +7,7 @@ pub mod choice;
 pub mod code;
 pub mod command;
 pub mod environment;
+mod exact;
 mod fenced;
 pub mod ifeval;
 pub mod json_schema;

@@ -1,5 +1,7 @@
 //! Rows of a data set, and how columns are found.
 
+use fgrpo_verify::synlogic::python;
+use fgrpo_verify::synlogic::value::Value as Literal;
 use serde_json::{Map, Value};
 
 /// One row: values by column.
@@ -123,14 +125,46 @@ fn find(row: &Row, wanted: &str) -> Option<String> {
     Some(format!("{outer}.{inner}"))
 }
 
-/// A value; a text that contains JSON is parsed (CSV has only texts).
+/// Returns a value. A string that contains JSON or a Python literal is parsed, since CSV has only strings.
 pub fn structured(value: &Value) -> Value {
     match value {
         Value::String(text) if text.trim_start().starts_with(['[', '{']) => {
-            serde_json::from_str(text).unwrap_or_else(|_| value.clone())
+            let parsed = serde_json::from_str(text).ok().or_else(|| of_python(text));
+            parsed.unwrap_or_else(|| value.clone())
         }
         other => other.clone(),
     }
+}
+
+/// A list or dictionary as Python or NumPy prints it; NumPy sets no comma between the dictionaries of a list.
+fn of_python(text: &str) -> Option<Value> {
+    let lists = text.lines().map(|line| match line.trim_end() {
+        end if end.ends_with('}') => format!("{end},\n"),
+        _ => format!("{line}\n"),
+    });
+    let literal = python::literal(text)
+        .or_else(|_| python::literal(lists.collect::<String>().trim_end_matches([',', '\n'])));
+    literal.ok().and_then(json_of)
+}
+
+fn json_of(value: Literal) -> Option<Value> {
+    let list = |items: Vec<Literal>| items.into_iter().map(json_of).collect::<Option<Vec<Value>>>();
+    Some(match value {
+        Literal::None => Value::Null,
+        Literal::Bool(truth) => truth.into(),
+        Literal::Int(number) => number.to_string().parse().unwrap_or_else(|_| number.to_string().into()),
+        Literal::Float(number) => number.into(),
+        Literal::Str(text) => text.into(),
+        Literal::List(items) | Literal::Tuple(items) => Value::Array(list(items)?),
+        Literal::Dict(entries) => {
+            let entry = |(key, value)| match key {
+                Literal::Str(key) => Some((key, json_of(value)?)),
+                _ => None,
+            };
+            Value::Object(entries.into_iter().map(entry).collect::<Option<Map<String, Value>>>()?)
+        }
+        _ => return None,
+    })
 }
 
 /// A scalar as text; an object with one field that isn't null is that one.

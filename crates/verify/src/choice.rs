@@ -136,7 +136,9 @@ impl Verifier {
                 let plain = boxed::plain(said);
                 let letter = unwrapped(&plain);
                 match letter.as_bytes() {
-                    [letter @ b'A'..=b'Z'] => Reading::Letter(char::from(*letter)),
+                    [letter @ b'A'..=b'Z'] => {
+                        self.in_its_statement(response, said, Reading::Letter(char::from(*letter)))
+                    }
                     _ => Reading::other(letter),
                 }
             }),
@@ -153,6 +155,38 @@ impl Verifier {
             Some(Reading::Several) => Outcome::new(Verdict::Wrong, "several_letters"),
             Some(Reading::Letter(found)) => judge(found, "letter"),
             Some(Reading::Content(found)) => judge(found, "content"),
+        }
+    }
+
+    /// Reads what stands around a box with this content. A denial, an operation or a mark that strikes the box out makes it
+    /// name no option; another option beside it or stated after it makes it name several.
+    fn in_its_statement(&self, response: &str, content: &str, reading: Reading) -> Reading {
+        let Some(option) = reading.option() else { return reading };
+        let inside = content.as_ptr() as usize - response.as_ptr() as usize;
+        let Some((place, _)) =
+            boxed::outermost(response).into_iter().rfind(|(place, _)| place.contains(&inside))
+        else {
+            return reading;
+        };
+        let before = response[floor(response, place.start.saturating_sub(LONGEST_VALUE))..place.start]
+            .lines()
+            .next_back();
+        let before = before.unwrap_or_default();
+        let rest = &response[place.end..];
+        let after = rest.lines().next().unwrap_or_default().trim_start_matches(DRESS);
+        if DENIED_BEFORE.is_match(before) || DENIED_AFTER.is_match(after) || REFUSED.is_match(after) {
+            return Reading::Other;
+        }
+        let beside = boxed::outermost(before).pop().is_some_and(|(other, said)| {
+            BESIDE.is_match(&before[other.end..])
+                && self.read(said).option().is_some_and(|named| named != option)
+        });
+        let later = statements_in_words(truncated(rest, LONGEST_FORMAL));
+        let mut later =
+            later.iter().filter_map(|statement| self.read(rest.get(statement.value.clone())?).option());
+        match beside || self.names_another(option, "X", after) || later.any(|named| named != option) {
+            true => Reading::Several,
+            false => reading,
         }
     }
 
@@ -176,6 +210,9 @@ impl Verifier {
                 let said = truncated(said, LONGEST_FORMAL);
                 let inner = statements_in_words(said).pop().or_else(|| self.last_line(said));
                 reading = inner.map_or(reading, |inner| self.read(&said[inner.value]));
+            }
+            if statement.boxed {
+                reading = self.in_its_statement(response, said, reading);
             }
             match (&last, reading) {
                 (_, Reading::Other | Reading::Empty) if !statement.formal => {
@@ -213,12 +250,19 @@ impl Verifier {
             }
         };
         let start = value.as_ptr() as usize - response.as_ptr() as usize;
-        Some(Statement { value: start..start + value.len(), formal: false })
+        Some(Statement { value: start..start + value.len(), formal: false, boxed: false })
     }
 
     /// The option that a line names and nothing else: by letter, by its words, or by both.
     fn alone(&self, line: &str) -> Option<char> {
         let text = essence(truncated(line, LONGEST_VALUE));
+        // A letter is an option's letter before it is another option's text.
+        if let [letter @ b'a'..=b'z'] = text.as_bytes()
+            && let letter = letter.to_ascii_uppercase().into()
+            && self.place(letter).is_some()
+        {
+            return Some(letter);
+        }
         let named = |option: &usize| {
             let words = self.options.get(*option).filter(|words| text == **words);
             words.is_some() || {
@@ -391,7 +435,12 @@ struct Statement {
     value: Range<usize>,
     /// Whether its form makes it the answer whatever it says: a box, a tag, `####`.
     formal: bool,
+    /// Whether it is a box.
+    boxed: bool,
 }
+
+/// Marks around a box that don't change its meaning.
+const DRESS: [char; 8] = ['$', '*', ' ', '\\', '(', ')', '[', ']'];
 
 /// Longest stated value that is read, in bytes.
 const LONGEST_VALUE: usize = 300;
@@ -443,6 +492,12 @@ patterns! {
     FILLERS = r"^(?:(?:the|option|choice|answer|letter|is|be|clearly|definitely|likely|most|probably|therefore|thus|indeed|correct|choosing|la|el|le|die|der|das|den|l['’]option|opción|opcion|opção|opzione|opsi|pilihan|letra|lettre|lettera|buchstabe|huruf|phương án|вариант|буква|选项|選項|विकल्प|বিকল্প|الخيار|گزینہ|گزینه|ตัวเลือก|选|번)\b\W*)+";
     LETTER = r#"^(?:\\[(\[]|[(\[*"“「『《【$])*([a-z])(?:$|\\[)\]]|[,:;!?)\]*"”」』》】$/&|–—\n。、।؛،]|\.(?:\W|$)|['’](?:d[ıiuü]r|t[ıiuü]r)\b|\s*[\pL\pM--\p{Latin}]|(?-i)\s+(?:[(–—-]|(?:because|since|as|for|which|and|or|but|not|rather|instead|with|due|given)(?:\W|$)))"#;
     REFUSED = r"^\s*(?:\?|(?:is|would be|seems|looks)\s+(?:wrong|incorrect|false|not|impossible)\b|[\pL\pM--\p{Latin}]{0,4}\s*(?:不|错|錯|誤|間違|ではな|じゃな|ではあり|아니|아닙|틀|नहीं|ग़?लत|नाही|নয়|ভুল|కాదు|தவறு|இல்லை|ليس|خطأ|خاطئ|غلط|نیست|نہیں|не|ไม่|ผิด|לא|שגוי)|değil|yanlış)";
+    // What stands directly before a box that isn't the answer: a denial with words that may follow it, another way of
+    // excluding, an operation, or a mark that strikes out.
+    DENIED_BEFORE = r"(?:(?:\b(?:not|never|cannot|(?:except|but) for|(?:any|every)thing (?:but|except))|n['’]t)\b(?:\W+(?:be|the|an?|correct|right|answer|option|choice|is|it|equal(?: to)?|simply|just)\b)*|\b(?:or|either|neither|nor|except|exclud\w+|eliminat\w+|rul\w+ out|discard\w*|reject\w*|guess (?:was|is))(?:\W+(?:the|option|choice|answer)\b)*)[^\w.!?:;,]*$|(?:[-+/^≠¬]|\\(?:neq?|neg|lnot|not|x?cancel|sout|overline|sqrt|frac\{[^{}]*\})\s*\{?|~~)\$?$";
+    DENIED_AFTER = r"^\W*(?:(?:is|was|would|could|can|does|do|should)\s*(?:n['’]t|not)|cannot|isn['’]t|is (?:the )?(?:wrong|incorrect|false))\b|^~~|^\?|^'";
+    // What joins two boxes to one statement.
+    BESIDE = r"^[\s$,;/&.\\()*]*(?:(?:and|or|also)\b[\s$,;/&\\()*]*)*$";
     // The words that offer an option beside another, and its letter; what shows that the letter is offered and isn't told of.
     ALSO = r"^\W*((?:(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|answer|alternatively|(?-i:y|o|e|и)|et|ou|und|oder|of|en|dan|atau|và|hoặc|ve|veya|или)\b|和|或者?|以及|と|または|및|또는|और|या|এবং|বা|و|أو)\W*)*)([a-z])(?:$|[^\p{Latin}\d_'’]|['’][dt])";
     ENDED = r"^\W*$|^\s*[,;:.!?)\]*/&|]|^\s+(?:and|or)\b|^['’]|^\s*[\pL--\p{Latin}]";
@@ -463,10 +518,10 @@ fn statements(response: &str) -> Vec<Statement> {
     found.extend(boxed::outermost(response).into_iter().map(|(place, content)| {
         let start = content.as_ptr() as usize - response.as_ptr() as usize;
         debug_assert!(place.contains(&start));
-        Statement { value: start..start + content.len(), formal: true }
+        Statement { value: start..start + content.len(), formal: true, boxed: true }
     }));
     let tagged = TAGGED.captures_iter(response).filter_map(|found| found.get(1));
-    found.extend(tagged.map(|content| Statement { value: content.range(), formal: true }));
+    found.extend(tagged.map(|content| Statement { value: content.range(), formal: true, boxed: false }));
     found
 }
 
@@ -486,12 +541,19 @@ fn statements_in_words(text: &str) -> Vec<Statement> {
         let window = truncated(&text[from..], LONGEST_VALUE);
         from..from + window.find('\n').unwrap_or(window.len())
     };
-    let announced = announced.map(|m| Statement { value: line(m.end()), formal: m.as_str().ends_with('#') });
+    let announced = announced.map(|m| Statement {
+        value: line(m.end()),
+        formal: m.as_str().ends_with('#'),
+        boxed: false,
+    });
     let correct = CORRECT.captures_iter(text).filter_map(|found| {
         let (whole, letter) = (found.get(0)?, found.get(1)?);
         let asked = text[whole.end()..].trim_start().starts_with('?');
-        (!asked && states(whole.start(), whole.end()))
-            .then_some(Statement { value: letter.range(), formal: false })
+        (!asked && states(whole.start(), whole.end())).then_some(Statement {
+            value: letter.range(),
+            formal: false,
+            boxed: false,
+        })
     });
     announced.chain(correct).collect()
 }

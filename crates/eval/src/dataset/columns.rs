@@ -59,6 +59,8 @@ pub(super) struct Found {
     pub(super) prompt: String,
     /// The column that Alpaca's format adds below the instruction.
     pub(super) input: Option<String>,
+    /// Columns of what stands above the question: passages and images.
+    pub(super) context: Vec<String>,
     pub(super) solution: Option<String>,
     pub(super) subject: Option<String>,
     pub(super) level: Option<String>,
@@ -68,6 +70,22 @@ pub(super) struct Found {
 
 const PROMPT: &[&str] =
     &["problem", "question", "prompt", "messages", "instruction", "input", "query", "conversations"];
+/// Columns of what a question is about, such as SVAMP's `Body`, RACE's `article` and DROP's `passage`.
+const CONTEXT: [&str; 13] = [
+    "body",
+    "article",
+    "passage",
+    "context",
+    "paragraph",
+    "story",
+    "background",
+    "document",
+    "table",
+    "image",
+    "images",
+    "image_1",
+    "decoded_image",
+];
 const SOLUTION: &[&str] = &["solution", "completion", "response", "output", "generation", "explanation"];
 const SUBJECT: &[&str] =
     &["subject", "type", "category", "subdomain", "high-level domain", "domain", "ability"];
@@ -78,7 +96,12 @@ const ID: &[&str] = &["unique_id", "id", "problem_id", "key", "record id", "task
 pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, given: &Columns) -> anyhow::Result<Found> {
     let prompt = table.column("prompt", given.prompt.as_deref(), PROMPT)?;
     let prompt = table.require("the prompt", prompt, PROMPT)?;
-    let mut input = None;
+    let (mut input, mut context) = (None, Vec::new());
+    // A grader of the user may need such a column for itself.
+    let own = matches!(kind, TaskKind::Python | TaskKind::Command | TaskKind::Environment);
+    if given.prompt.is_none() && !own {
+        context = CONTEXT.iter().filter_map(|name| table.spelling(name)).collect();
+    }
     if given.prompt.is_none() {
         input = table.spelling("input").filter(|_| prompt.eq_ignore_ascii_case("instruction"));
         refuse_other_prompts(table, &prompt, input.as_deref())?;
@@ -100,6 +123,7 @@ pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, given: &Columns) -> any
         truth: kind.reader(table, &beside)?,
         prompt,
         input,
+        context,
         solution,
     })
 }
@@ -168,15 +192,14 @@ fn content(value: &Value) -> Option<String> {
 pub(super) fn messages(row: &Row, column: &str) -> Option<Vec<Message>> {
     let prompt = value(row, column)?;
     let list = match prompt {
-        Value::String(text) => {
-            let list = if text.trim_start().starts_with("[{") { structured(prompt) } else { Value::Null };
-            match list {
-                Value::Array(list) => list,
-                _ => return Some(vec![Message::new("user", text.as_str())]),
-            }
+        Value::String(text) if !is_conversation(text) => {
+            return Some(vec![Message::new("user", text.as_str())]);
         }
-        Value::Array(list) => list.clone(),
-        _ => return None,
+        prompt => match structured(prompt) {
+            Value::Array(list) => list,
+            Value::Object(message) => vec![Value::Object(message)],
+            _ => return None,
+        },
     };
     // The parts of one message.
     if list.iter().all(|part| part["type"] == "text") {
@@ -193,4 +216,12 @@ pub(super) fn messages(row: &Row, column: &str) -> Option<Vec<Message>> {
     };
     let messages: Option<Vec<Message>> = list.iter().map(message).collect();
     messages.filter(|m| !m.is_empty())
+}
+
+/// Whether a string looks like a conversation in JSON, or as Python or NumPy prints it.
+fn is_conversation(text: &str) -> bool {
+    let text = text.trim_start();
+    let key = |name: &str| text.contains(&format!("'{name}'")) || text.contains(&format!("\"{name}\""));
+    let begins = text.trim_start_matches(['[', '{', ' ', '\n']).starts_with(['\'', '"']);
+    text.starts_with(['[', '{']) && begins && (key("role") && key("content") || key("from") && key("value"))
 }

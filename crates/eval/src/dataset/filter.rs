@@ -20,6 +20,8 @@ pub struct FilterReport {
     pub rejected: Vec<Rejected>,
     /// Reference answers to math problems that the verifier reads as plain text.
     pub text_golds: Option<TextGolds>,
+    /// Reference answers to math problems that are equations, or operations that aren't carried out.
+    pub unfinished_golds: Option<TextGolds>,
     /// The files with the number of rows of each.
     files: Vec<FileRows>,
 }
@@ -37,8 +39,8 @@ pub struct Rejected {
     pub found: String,
 }
 
-/// Reference answers to math problems that the verifier reads as plain text: a completion is only correct if it writes
-/// the same text.
+/// Reference answers of one form, such as those that the verifier reads as plain text: a completion is only correct if it
+/// writes the same text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TextGolds {
     /// How many.
@@ -140,6 +142,17 @@ impl FilterReport {
                  the answer in another column (task.columns.answer, --columns answer=NAME), or is it a task of another kind? \
                  `fgrpo data show` prints how each answer is read",
                 self.source.display()
+            );
+        }
+        if let Some(golds) = &self.unfinished_golds {
+            tracing::info!(
+                "{}: {} of {} reference answers are equations or operations that aren't carried out; the first in row {}: {:?}. \
+                 `fgrpo data show` prints which answers are graded correct",
+                self.source.display(),
+                golds.count,
+                golds.of,
+                golds.first_row,
+                golds.example
             );
         }
     }

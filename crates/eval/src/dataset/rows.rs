@@ -143,6 +143,10 @@ fn json(text: &str) -> anyhow::Result<Vec<Row>> {
 }
 
 fn separated(text: &str, separator: u8) -> anyhow::Result<Vec<Row>> {
+    // Spreadsheets in many languages write semicolons.
+    let header = text.lines().next().unwrap_or_default();
+    let separator =
+        if separator == b',' && !header.contains(',') && header.contains(';') { b';' } else { separator };
     // The reader takes a field that is cut off within its quotes as whole.
     if let Some(line) = unclosed_quote(text, separator) {
         anyhow::bail!(

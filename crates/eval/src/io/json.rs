@@ -60,34 +60,34 @@ pub fn parse_of_others<T: DeserializeOwned>(text: &[u8]) -> Result<T, Misfit> {
 /// JSON as other programs write it, in a form that keeps its meaning: `NaN`, `Infinity` and `-Infinity`, as Python
 /// writes them, become `null`; a number with more digits than ours hold becomes a text of its digits.
 pub fn of_others(text: &[u8]) -> Cow<'_, [u8]> {
+    with_tokens(text, |token| match token {
+        b"NaN" | b"Infinity" | b"-Infinity" => Some(b"null".to_vec()),
+        number if loses_digits(number) => Some([b"\"".as_slice(), number, b"\""].concat()),
+        _ => None,
+    })
+}
+
+/// JSON in which `replace` gives some numbers and words that begin with a capital N or I another form.
+pub(crate) fn with_tokens(text: &[u8], replace: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Cow<'_, [u8]> {
     let mut changed: Vec<u8> = Vec::new();
     // The bytes before it are in `changed`, if anything is.
     let mut copied = 0;
     let mut at = 0;
     while at < text.len() {
         let start = at;
-        let replacement = match text[at] {
-            b'"' => {
-                at = after_text(text, at);
-                continue;
-            }
+        match text[at] {
+            b'"' => at = after_text(text, at),
             b'0'..=b'9' | b'-' | b'N' | b'I' => {
                 let end = |b: &u8| !(b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
                 at = text[at..].iter().position(end).map_or(text.len(), |n| at + n);
-                match &text[start..at] {
-                    b"NaN" | b"Infinity" | b"-Infinity" => b"null".to_vec(),
-                    number if loses_digits(number) => [b"\"".as_slice(), number, b"\""].concat(),
-                    _ => continue,
+                if let Some(replacement) = replace(&text[start..at]) {
+                    changed.extend_from_slice(&text[copied..start]);
+                    changed.extend_from_slice(&replacement);
+                    copied = at;
                 }
             }
-            _ => {
-                at += 1;
-                continue;
-            }
-        };
-        changed.extend_from_slice(&text[copied..start]);
-        changed.extend_from_slice(&replacement);
-        copied = at;
+            _ => at += 1,
+        }
     }
     if copied == 0 {
         return Cow::Borrowed(text);

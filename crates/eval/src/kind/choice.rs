@@ -88,9 +88,9 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
     };
     let answer = table.column("answer", beside.answer, usual)?;
     let column = table.require("the answer", answer, &["Correct Answer", "answer"])?;
-    let indices = match &options {
-        Options::List(list) => hold_indices(table, list, &column)?,
-        Options::Wrong(_) => false,
+    let (letters, indices) = match &options {
+        Options::List(list) => (hold_letters(table, list, &column), hold_indices(table, list, &column)?),
+        Options::Wrong(_) => (false, false),
     };
     let equal: Vec<usize> = (0..table.rows.len())
         .filter(|at| {
@@ -136,7 +136,7 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
                 if !(2..=choice::MOST_OPTIONS).contains(&options.texts.len()) {
                     return Err(Unusable::new(FEW_OR_MANY, shown(row, list)));
                 }
-                let place = options.place(&answer, indices).ok_or_else(|| {
+                let place = options.place(&answer, letters, indices).ok_or_else(|| {
                     let found = format!("answer {} of {} options", shown_text(&answer), options.texts.len());
                     Unusable::new("the answer is no option", found)
                 })?;
@@ -178,20 +178,41 @@ impl Listed {
         among(&self.labels).or_else(|| among(&self.texts))
     }
 
-    /// The place of an answer: an index in a column of `indices`; else a label, a text, a letter or an index.
-    fn place(&self, answer: &str, indices: bool) -> Option<usize> {
+    /// Returns the index of the option that an answer names. In a column of `letters` or `indices`, the answer is read as
+    /// one first; otherwise it is read as a label, the option's words, a letter or an index, in this order.
+    fn place(&self, answer: &str, letters: bool, indices: bool) -> Option<usize> {
         let index = || answer.parse().ok();
-        let letter = || match answer.as_bytes() {
-            [b @ b'A'..=b'Z'] => Some(usize::from(b - b'A')),
-            _ => None,
-        };
-        let place = if indices { index() } else { None };
-        place
+        let first = if letters { lettered(answer) } else { None };
+        let first = first.or_else(|| if indices { index() } else { None });
+        first
             .or_else(|| self.named(answer))
-            .or_else(letter)
+            .or_else(|| lettered(answer))
             .or_else(index)
             .filter(|&place| place < self.texts.len())
     }
+}
+
+/// Returns the index of the option with this capital letter.
+fn lettered(answer: &str) -> Option<usize> {
+    match answer.as_bytes() {
+        [letter @ b'A'..=b'Z'] => Some(usize::from(letter - b'A')),
+        _ => None,
+    }
+}
+
+/// Whether a column of answers holds letters: each answer is the letter of an option, options aren't labelled, and a column
+/// of indices agrees. Such an answer may also be another option's words.
+fn hold_letters(table: &Table<'_>, list: &str, answers: &str) -> bool {
+    let index = table.first_of(&["answer_index", "answer_idx"]);
+    let mut rows = table.rows.iter().filter_map(|row| {
+        let listed = value(row, list).map(structured).as_ref().and_then(Listed::of)?;
+        Some((row, listed, text(row, answers)?))
+    });
+    rows.all(|(row, listed, answer)| {
+        let place = lettered(&answer).filter(|place| *place < listed.texts.len() && listed.labels.is_empty());
+        let index = index.as_ref().and_then(|column| value(row, column)).and_then(Value::as_u64);
+        place.is_some_and(|place| index.is_none_or(|index| index == place as u64))
+    })
 }
 
 /// Whether the numbers in a column of answers are indices: if one can't be an option's text. Then all are, also those
@@ -226,13 +247,15 @@ mod tests {
     fn an_answer_is_a_label_a_text_a_letter_or_an_index() {
         let listed = |list: Value| Listed::of(&list).unwrap();
         let numbers = listed(json!(["4", "2", "3", "1"]));
-        assert_eq!(numbers.place("1", false), Some(3));
-        assert_eq!(numbers.place("1", true), Some(1));
-        assert_eq!(numbers.place("B", true), Some(1));
-        assert_eq!(numbers.place("0", false), Some(0));
-        assert_eq!(numbers.place("5", false), None);
+        assert_eq!(numbers.place("1", false, false), Some(3));
+        assert_eq!(numbers.place("1", false, true), Some(1));
+        assert_eq!(numbers.place("B", false, true), Some(1));
+        assert_eq!(numbers.place("0", false, false), Some(0));
+        assert_eq!(numbers.place("5", false, false), None);
+        let types = listed(json!(["B", "A", "AB", "O"]));
+        assert_eq!((types.place("A", true, false), types.place("A", false, false)), (Some(0), Some(1)));
         let arc = listed(json!({"text": ["x", "y", "z"], "label": ["1", "2", "3"]}));
-        assert_eq!(arc.place("2", false), Some(1));
+        assert_eq!(arc.place("2", false, false), Some(1));
         // An option that isn't there would shift the letters of the others.
         assert!(Listed::of(&json!([null, "x", "y"])).is_none());
     }

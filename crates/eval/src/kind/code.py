@@ -6,12 +6,15 @@ process that has seen a test: it gets its input, or the arguments of a call; out
 as plain data. A program's process can start no process, open no socket and see no file but Python's own.
 """
 
+import ast
+import atexit
 import builtins
 import collections
 import contextlib
 import ctypes
 import decimal
 import fractions
+import gc
 import importlib
 import json
 import operator
@@ -368,13 +371,17 @@ def usual_names():
     return {**names, **modules}
 
 
-def run_program(source, link):
+def run_program(payload, link):
     """Runs a program with its input; or, with a link, defines its functions and answers calls."""
+    header, source = json.loads(payload)
     sys.argv = ["program.py"]
     main = types.ModuleType("__main__" if link is None else "program")
     main.__dict__.update(usual_names())
     sys.modules[main.__name__] = main
+    atexit._clear()
     try:
+        if header:
+            exec(compile(header, "header.py", "exec"), main.__dict__)
         exec(compile(source, "program.py", "exec"), main.__dict__)
         if link is not None:
             Served(link, main.__dict__).answer_all()
@@ -388,8 +395,17 @@ def run_program(source, link):
         raise
     finally:
         if link is None:
-            threading._shutdown()  # waits for the program's threads, as an interpreter that ends
+            end_interpreter(main)
     return 0
+
+
+def end_interpreter(main):
+    """Does what an interpreter does when it ends: waits for threads, calls what was registered, closes open files."""
+    threading._shutdown()
+    with contextlib.suppress(Exception):
+        atexit._run_exitfuncs()
+    main.__dict__.clear()
+    gc.collect()
 
 
 # ---- Values between a program and its judge ----
@@ -648,7 +664,7 @@ class Judge:
         # A program mustn't put its own `len` under the tests, unless that is the function that was asked for.
         if entry is None and not (found.keys() - hidden - {"Solution"}):
             hidden = set()
-        names = {"__name__": "__main__"}
+        names, usual = {"__name__": "__main__"}, usual_names()
         for name, (kind, module) in found.items():
             if name in hidden - {entry}:
                 continue
@@ -658,9 +674,18 @@ class Judge:
                 names[name] = importlib.import_module(module if name != top else top)
             elif kind == "import" and known:
                 names[name] = getattr(importlib.import_module(module), name)
+            elif name in NUMPY and name != entry:
+                names[name] = importlib.import_module("numpy")
+            elif name != entry and name in usual and (entry or name in COMPARING or isinstance(usual[name], types.ModuleType)):
+                names[name] = usual[name]
             else:
                 names[name] = self.get(name)
         return names
+
+
+# Names of the standard library with which asserts compare results. A program mustn't put its own under the tests.
+COMPARING = ("Counter", "OrderedDict", "Decimal", "Fraction", "isclose", "fabs", "ceil", "floor", "sqrt", "deepcopy")
+NUMPY = ("np", "numpy")
 
 
 def replace(mine, theirs):
@@ -679,9 +704,11 @@ def replace(mine, theirs):
 def run_tests(spec, link):
     """Runs the assertions of a problem. Reports each start, and the first failure."""
     spec = json.loads(spec)
+    calls = revived(spec["calls"])
     judge, texts, entry = Judge(link), spec["asserts"], spec["entry"]
     test = 0
     try:
+        header = compile(spec["definitions"], "header.py", "exec")
         codes = [compile(text, "test.py", "exec") for text in (spec["setup"], *texts)]
     except (SyntaxError, ValueError) as error:
         tell(unscorable=f"bad_tests: {error}")
@@ -694,11 +721,12 @@ def run_tests(spec, link):
                 raise NameError(f"name {entry!r} is not defined")
             function = getattr(names["Solution"](), entry)
         names["candidate"] = function
+        exec(header, names)
         exec(codes[0], names)
         for test, code in enumerate(codes[1:]):
             tell(test=test)
             exec(code, names)
-        for call in spec["calls"]:
+        for call in calls:
             test = call["test"]
             tell(test=test)
             found, wanted = function(*call["args"]), call["output"]
@@ -723,32 +751,66 @@ def same(found, wanted):
     if isinstance(found, (list, tuple)) and isinstance(wanted, list):
         return len(found) == len(wanted) and all(map(same, found, wanted))
     if isinstance(found, dict) and isinstance(wanted, dict):
-        found = {k if isinstance(k, str) else json.dumps(k): v for k, v in found.items()}
-        return found.keys() == wanted.keys() and all(same(found[k], wanted[k]) for k in found)
-    if type(found) is float and type(wanted) in (int, float) or type(wanted) is float and type(found) is int:
-        return math.isclose(found, wanted, rel_tol=1e-6, abs_tol=1e-9)
+        named = {k if isinstance(k, str) else json.dumps(k): v for k, v in found.items()}
+        return len(named) == len(found) and named.keys() == wanted.keys() and all(same(named[k], wanted[k]) for k in named)
+    if type(wanted) is float and type(found) in (int, float):
+        return close(found, wanted)
+    if type(wanted) is int and type(found) is float:
+        return found == wanted
     return type(found) is type(wanted) and found == wanted
 
 
+def close(found, wanted):
+    """Whether two finite numbers agree to six digits."""
+    try:
+        return math.isfinite(found) and math.isfinite(wanted) and math.isclose(found, wanted, rel_tol=1e-6, abs_tol=1e-9)
+    except OverflowError:  # an integer that no float holds
+        return False
+
+
+def revived(value):
+    """A value with its integers of more than 64 bits, which arrive as marked strings."""
+    if isinstance(value, list):
+        return [revived(x) for x in value]
+    if isinstance(value, dict):
+        return {revived(k): revived(v) for k, v in value.items()}
+    if isinstance(value, str) and value.startswith(MARK):
+        return int(value[len(MARK) :])
+    return value
+
+
+MARK = "\ufdd0number:"
+
 # ---- The supervisor ----
+
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+SHORT = re.compile(r"[+-]?[0-9]*\.?[0-9]{0,3}")
 
 
 def same_output(found, wanted):
-    """Whether outputs agree: line by line, word by word; numbers with a decimal point to six digits."""
-    lines = lambda text: [line.split() for line in text.strip().splitlines()]  # noqa: E731
+    """Whether outputs agree: line by line, word by word."""
+    lines = lambda text: [re.findall(r"[^ \t\r\f\v]+", line) for line in text.strip().split("\n")]  # noqa: E731
     found, wanted = lines(found), lines(wanted)
-    return len(found) == len(wanted) and all(
-        len(f) == len(w) and all(map(same_word, f, w)) for f, w in zip(found, wanted)
-    )
+    return len(found) == len(wanted) and all(map(same_line, found, wanted))
 
 
-def same_word(found, wanted):
+def same_line(found, wanted):
+    # Beside words, a number of few digits may be a version: 2.10 isn't 2.1.
+    words = wanted[:1] != ["Case"] and not all(map(NUMBER.fullmatch, wanted))
+    return len(found) == len(wanted) and all(same_word(f, w, words) for f, w in zip(found, wanted))
+
+
+def same_word(found, wanted, words):
+    """Whether words are equal, or are numbers of equal value: exactly for a whole number, else to six digits."""
     if found == wanted:
         return True
-    number = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
-    if not re.search(r"[.eE]", wanted + found) or not all(re.fullmatch(number, x) for x in (found, wanted)):
+    if not (NUMBER.fullmatch(found) and NUMBER.fullmatch(wanted)) or re.match("[+-]?0[0-9]", wanted):
         return False
-    return math.isclose(float(found), float(wanted), rel_tol=1e-6, abs_tol=1e-9)
+    if words and SHORT.fullmatch(found) and SHORT.fullmatch(wanted):
+        return False
+    if not re.search("[.eE]", wanted):
+        return re.fullmatch(re.escape(wanted) + r"\.0*", found) is not None
+    return close(float(found), float(wanted))
 
 
 class Supervisor:
@@ -757,15 +819,16 @@ class Supervisor:
         self.programs, self.judges = Zygote(limits, run_program), Zygote(limits, run_tests)
 
     def verdict(self, problem, source):
-        said = self.judged(problem, with_header(source, problem["header"], problem["entry"]))
+        definitions, of_tests = own_definitions(problem["header"] or "", problem["entry"])
+        said = self.judged(problem, of_tests, with_header(source, problem, definitions))
         if said.pop("syntax", False) and not problem["fenced"]:
             return wrong("no_code")
         return said
 
-    def judged(self, problem, source):
+    def judged(self, problem, definitions, program):
         until = time.monotonic() + 10 * self.timeout
         for test, pair in enumerate(problem["pairs"]):
-            process = self.programs.start(source, pair["input"].encode(), self.timeout)
+            process = self.programs.start(program, pair["input"].encode(), self.timeout)
             late = process.wait(self.wall(until))
             output = bytes(process.read[process.out]).decode(errors="replace")
             if failure := process.failure(late, self.timeout):
@@ -773,17 +836,17 @@ class Supervisor:
             if not same_output(output, pair["output"]):
                 return wrong("wrong_answer", test)
         if problem["asserts"] or problem["calls"]:
-            return self.run_tests(source, problem, until)
+            return self.run_tests(program, problem, definitions, until)
         return {"score": 1.0, "reason": "passed"}
 
     def wall(self, until):
         """When a test ends. Processor time is what is limited: other work on the machine mustn't count."""
         return min(time.monotonic() + 2 * self.timeout + 1, until)
 
-    def run_tests(self, source, problem, until):
+    def run_tests(self, program, problem, definitions, until):
         ours, theirs = socket.socketpair()
-        program = self.programs.start(source, cpu_s=10 * self.timeout, link=theirs)
-        spec = json.dumps({name: problem[name] for name in ("setup", "asserts", "calls", "entry")})
+        program = self.programs.start(program, cpu_s=10 * self.timeout, link=theirs)
+        spec = json.dumps({"definitions": definitions, **{name: problem[name] for name in ("setup", "asserts", "calls", "entry")}})
         judge = self.judges.start(spec, cpu_s=10 * self.timeout, link=ours)
         end, seen = self.wall(until), 0
         while judge.status is None and (left := end - time.monotonic()) > 0:
@@ -818,11 +881,25 @@ def wrong(reason, test=None, text="", **more):
     return said
 
 
-def with_header(source, header, entry):
-    """The program that is run: a function's body alone follows the problem's header."""
+def own_definitions(header, entry):
+    """The statements of a problem's header but for the function that is asked for: imports and helpers, which tests use too.
+
+    Also those that tests may run themselves: all, or none if there is a class, whose objects can't pass between processes.
+    """
+    for text in (header, header.rstrip() + "\n    pass\n"):
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+            body = [node for node in ast.parse(text).body if getattr(node, "name", None) != entry]
+            code = ast.unparse(ast.Module(body, []))
+            return code, "" if any(isinstance(node, ast.ClassDef) for node in body) else code
+    return "", ""
+
+
+def with_header(source, problem, definitions):
+    """What is run before a program, and the program. A function's body alone follows the problem's header."""
+    header, entry = problem["header"], problem["entry"]
     if header and entry and not re.search(rf"^\s*(async\s+)?def\s+{re.escape(entry)}\b", source, re.M):
-        return header.rstrip("\n") + "\n" + source
-    return source
+        return json.dumps(["", header.rstrip("\n") + "\n" + source])
+    return json.dumps([definitions, source])
 
 
 def main():

@@ -1,9 +1,10 @@
 //! Python programs judged by tests, in a sandbox (`code.py`).
 
+use super::exact::{self, MARK, structured};
 use super::fenced::{self, Block};
 use crate::graded::{Graded, Response};
 use crate::program::{self, Program};
-use crate::row::{Row, Table, Unusable, shown, structured, value};
+use crate::row::{Row, Table, Unusable, shown, value};
 use crate::verifier::{Beside, Grading, Limits, Reader, Reference, Settings, Unreadable, Verifier};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -150,16 +151,20 @@ impl Truth {
             return Some(());
         }
         self.entry.as_ref()?;
-        let parsed = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+        let parsed = |text: &str| {
+            serde_json::from_slice(&exact::marked(text.as_bytes())).unwrap_or_else(|_| json!(text))
+        };
         // LiveCodeBench has an argument a line.
         let args = match input {
             Value::Array(args) => args.clone(),
             Value::String(lines) => lines.lines().map(parsed).collect(),
             other => vec![other.clone()],
         };
-        let wrapped = fields.contains_key("fn_name") && output.as_array().is_some_and(|list| list.len() == 1);
+        // With `fn_name`, results are values; elsewhere they are JSON in a text.
+        let values = fields.contains_key("fn_name");
+        let wrapped = values && output.as_array().is_some_and(|list| list.len() == 1);
         let output = match output {
-            Value::String(text) => parsed(text),
+            Value::String(text) if !values || text.starts_with(['[', '{', '"']) => parsed(text),
             other => other.clone(),
         };
         let test = self.calls.len();
@@ -188,7 +193,7 @@ impl Truth {
 /// A text, or the lines of one in a list; a number as it is written.
 fn printed(side: &Value) -> Option<String> {
     match side {
-        Value::String(text) => Some(text.clone()),
+        Value::String(text) => Some(text.strip_prefix(MARK).unwrap_or(text).to_owned()),
         Value::Number(number) => Some(number.to_string()),
         Value::Array(lines) => {
             let lines: Option<Vec<&str>> = lines.iter().map(Value::as_str).collect();
@@ -294,7 +299,7 @@ impl Reference for Truth {
     }
 
     fn verifier_of_line(line: &[u8], grading: &Grading) -> Result<Box<dyn Verifier>, String> {
-        let row: Row = crate::io::json::parse(line).map_err(|why| why.to_string())?;
+        let row: Row = crate::io::json::parse(&exact::marked(line)).map_err(|why| why.to_string())?;
         let Some(truth) = Self::of(&row) else {
             return Err(format!(
                 "found {}, wanted tests: a list of inputs with outputs, or asserts",
@@ -366,8 +371,9 @@ fn filters() -> anyhow::Result<Vec<String>> {
     let mut calls: Vec<Value> = CALLS.split(' ').chain(older.split_whitespace()).map(call).collect();
     let thread = libc::CLONE_THREAD as u64;
     calls.push(when("clone", 0, "qword", json!({"masked_eq": thread}), thread));
-    // Whether a file is a terminal, and what Python asks of each file that it opens: TCGETS, FIOCLEX, FIONCLEX.
-    calls.extend([0x5401, 0x5451, 0x5450].map(|asked| when("ioctl", 1, "dword", json!("eq"), asked)));
+    // Whether a file is a terminal, what Python asks of each file that it opens, and that a socket shouldn't wait: TCGETS,
+    // FIOCLEX, FIONCLEX, FIONBIO.
+    calls.extend([0x5401, 0x5451, 0x5450, 0x5421].map(|asked| when("ioctl", 1, "dword", json!("eq"), asked)));
     // Only one's own limits; to a connected socket alone; pairs of sockets within the process.
     calls.push(when("prlimit64", 0, "dword", json!("eq"), 0));
     calls.push(when("sendto", 4, "qword", json!("eq"), 0));

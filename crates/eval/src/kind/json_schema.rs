@@ -1,19 +1,22 @@
 //! JSON that must fit a schema.
 
+use super::exact::{self, Decimal, structured};
 use super::fenced;
 use crate::graded::{Graded, Response};
 use crate::io::harmless::shortened;
-use crate::row::{Table, Unusable, shown, shown_text, structured, value};
+use crate::io::json;
+use crate::row::{Table, Unusable, shown, shown_text, value};
 use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable, Verifier};
 use fgrpo_verify::verdict::Verdict;
 use jsonschema::{PatternOptions, Validator};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 
 /// Characters of an error that are shown.
 const SHOWN: usize = 300;
 
-/// A JSON schema, of the draft that it names, else 2020-12.
+/// A JSON schema. Its draft is the one in `$schema`, or 2020-12. `format` is asserted in every draft.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
     /// The schema, or a text that contains it.
@@ -28,9 +31,75 @@ impl Truth {
         if !(schema.is_object() || schema.is_boolean()) {
             return Err(format!("found {}, wanted an object", shown_text(&schema.to_string())));
         }
-        // Patterns without look-around, which take linear time; references to other files aren't followed.
-        let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
-        options.build(&schema).map_err(|error| format!("{}: {error}", error.instance_path()))
+        compiled(&schema).map_err(|error| error.to_string())
+    }
+}
+
+/// Compiles a schema, with the nearest doubles of its marked numbers.
+fn compiled(schema: &Value) -> Result<Validator, String> {
+    let mut schema = schema.clone();
+    at_schemas(&mut schema, &mut |keywords| {
+        at_numbers(keywords, &[&COMPARED[..], &MULTIPLES].concat(), &mut |number| {
+            if let Some(text) = number.as_str().and_then(|text| text.strip_prefix(exact::MARK)) {
+                *number = json!(text.parse::<f64>().unwrap_or_default().clamp(f64::MIN, f64::MAX));
+            }
+        });
+    });
+    let international = |text: &str| {
+        let halves = text.rsplit_once('@');
+        halves.is_some_and(|(name, host)| {
+            !name.is_empty() && !host.is_empty() && !text.contains(char::is_whitespace)
+        })
+    };
+    // Patterns without look-around, which take linear time; references to other files aren't followed.
+    let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
+    let options = options.should_validate_formats(true).with_format("idn-email", international);
+    options.build(&schema).map_err(|error| format!("{}: {error}", error.instance_path()))
+}
+
+/// Maximum number of different numbers in schema and answer, if some have more digits than 64 bits hold.
+const MOST_NUMBERS: usize = 1000;
+/// Keywords whose values are compared with the answer's, and those of multiples.
+const COMPARED: [&str; 6] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "const", "enum"];
+const MULTIPLES: [&str; 2] = ["multipleOf", "divisibleBy"];
+/// Keywords whose values have schemas by name.
+const NAMED: [&str; 6] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
+
+/// Visits a schema and those inside of it.
+fn at_schemas(schema: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
+    match schema {
+        Value::Object(keywords) => {
+            for (keyword, value) in keywords.iter_mut() {
+                match (keyword.as_str(), value) {
+                    ("const" | "enum" | "default" | "examples", _) => {}
+                    (keyword, Value::Object(named)) if NAMED.contains(&keyword) => {
+                        named.values_mut().for_each(|schema| at_schemas(schema, visit));
+                    }
+                    (_, value) => at_schemas(value, visit),
+                }
+            }
+            visit(keywords);
+        }
+        Value::Array(schemas) => schemas.iter_mut().for_each(|schema| at_schemas(schema, visit)),
+        _ => {}
+    }
+}
+
+/// Visits the values of the named keywords, at any depth.
+fn at_numbers(keywords: &mut Map<String, Value>, names: &[&str], visit: &mut dyn FnMut(&mut Value)) {
+    keywords
+        .iter_mut()
+        .filter(|(name, _)| names.contains(&name.as_str()))
+        .for_each(|(_, value)| leaves(value, visit));
+}
+
+/// Visits the values that are neither lists nor objects.
+fn leaves(value: &mut Value, visit: &mut dyn FnMut(&mut Value)) {
+    match value {
+        Value::Array(list) => list.iter_mut().for_each(|value| leaves(value, visit)),
+        Value::Object(map) => map.values_mut().for_each(|value| leaves(value, visit)),
+        leaf => visit(leaf),
     }
 }
 
@@ -38,40 +107,99 @@ impl Reference for Truth {
     fn verifier(&self, _: &Grading) -> Result<Box<dyn Verifier>, Unreadable> {
         match self.compiled() {
             Ok(validator) => {
-                let schema = structured(&self.schema).to_string();
-                let refers = ["\"$ref\":", "\"$dynamicRef\":", "\"$recursiveRef\":"]
-                    .iter()
-                    .any(|key| schema.contains(key));
-                Ok(Box::new(Prepared { validator, refers }))
+                let schema = structured(&self.schema);
+                let text = schema.to_string();
+                let has = |key: &str| text.contains(&format!("\"{key}\":"));
+                let refers = ["$ref", "$dynamicRef", "$recursiveRef"].into_iter().any(has);
+                Ok(Box::new(Prepared { validator, refers, marked: text.contains(exact::MARK), schema }))
             }
             Err(error) => Err(Unreadable::new("bad_schema", error)),
         }
     }
 
     fn read_as(&self) -> Option<String> {
-        Some(format!("the schema {}", structured(&self.schema)))
+        Some(format!("the schema {}", structured(&self.schema).to_string().replace(exact::MARK, "")))
+    }
+
+    fn verifier_of_line(line: &[u8], grading: &Grading) -> Result<Box<dyn Verifier>, String> {
+        let truth: Self = json::parse(&exact::marked(line)).map_err(|why| why.to_string())?;
+        truth.verifier(grading).map_err(|unreadable| unreadable.message)
     }
 }
 
-/// The JSON of an answer: its last fenced block, or all of it.
-fn json_in(answer: &str) -> Option<Value> {
+/// The JSON of an answer: its last fenced block, or all of it. Also whether some of its numbers are marked.
+fn json_in(answer: &str) -> Option<(Value, bool)> {
     let blocks = fenced::blocks(answer, |line| line.starts_with(['{', '[']));
     let last = blocks.iter().rfind(|block| ["", "json"].contains(&&*block.language));
-    serde_json::from_str(last.map_or(answer, |block| &block.text)).ok()
+    let text = last.map_or(answer, |block| &block.text);
+    if exact::has_mark(text) {
+        return None;
+    }
+    let marked = exact::marked(text.as_bytes());
+    Some((serde_json::from_slice(&marked).ok()?, matches!(marked, Cow::Owned(_))))
 }
 
 struct Prepared {
     validator: Validator,
     /// Whether the schema has references: it may be recursive.
     refers: bool,
+    /// The schema, and whether it has marked numbers.
+    schema: Value,
+    marked: bool,
+}
+
+impl Prepared {
+    fn fits(&self, answer: &Value, marked: bool) -> bool {
+        // The crate remembers what was found of each part, so that alternatives which refer to each other take linear time.
+        match self.marked || marked {
+            true => self.fits_exactly(answer),
+            false => self.validator.is_valid(answer),
+        }
+    }
+
+    /// Compares numbers by their order: each is replaced by its rank among those of schema and answer, which is even for a
+    /// whole number. `multipleOf` becomes a list of the answer's numbers that aren't multiples.
+    fn fits_exactly(&self, answer: &Value) -> bool {
+        let (mut schema, mut answer) = (self.schema.clone(), answer.clone());
+        let mut numbers: Vec<Decimal> = Vec::new();
+        let mut collect = |value: &mut Value| numbers.extend(Decimal::of(value));
+        at_schemas(&mut schema, &mut |keywords| at_numbers(keywords, &COMPARED, &mut collect));
+        leaves(&mut answer, &mut collect);
+        numbers.sort_unstable();
+        numbers.dedup();
+        if numbers.len() > MOST_NUMBERS {
+            return false;
+        }
+        let ranked = |number: &Decimal| {
+            let rank = 2 * numbers.binary_search(number).unwrap_or_default();
+            if number.is_whole() { json!(rank) } else { json!(rank as f64 + 0.5) }
+        };
+        let mut rank = |value: &mut Value| {
+            if let Some(number) = Decimal::of(value) {
+                *value = ranked(&number);
+            }
+        };
+        at_schemas(&mut schema, &mut |keywords| {
+            at_numbers(keywords, &COMPARED, &mut rank);
+            for keyword in MULTIPLES {
+                let Some(divisor) = keywords.get(keyword).and_then(Decimal::of) else { continue };
+                keywords.shift_remove(keyword);
+                let all = keywords.entry("allOf").or_insert_with(|| json!([{}]));
+                let others = numbers.iter().filter(|number| !number.is_multiple_of(&divisor));
+                let refused = others.map(|number| json!({"not": {"const": ranked(number)}}));
+                all.as_array_mut().into_iter().for_each(|all| all.extend(refused.clone()));
+            }
+        });
+        leaves(&mut answer, &mut rank);
+        compiled(&schema).is_ok_and(|validator| validator.is_valid(&answer))
+    }
 }
 
 impl Verifier for Prepared {
     fn check(&self, response: Response<'_>) -> Graded {
         match json_in(response.answer) {
             None => Graded::new(Verdict::Unparsed, "no_json"),
-            // It remembers what was found of each part, so that alternatives which refer to each other take linear time.
-            Some(found) if self.validator.is_valid(&found) => Graded::new(Verdict::Correct, "valid"),
+            Some((found, marked)) if self.fits(&found, marked) => Graded::new(Verdict::Correct, "valid"),
             Some(_) => Graded::new(Verdict::Wrong, "invalid"),
         }
     }
@@ -79,8 +207,10 @@ impl Verifier for Prepared {
     fn explain(&self, response: Response<'_>) -> Graded {
         let graded = self.check(response);
         // The search for the reason doesn't remember: in recursive alternatives it would double with each level.
-        let found = json_in(response.answer).filter(|_| graded.verdict == Verdict::Wrong && !self.refers);
-        let Some(Err(error)) = found.as_ref().map(|found| self.validator.validate(found)) else {
+        let found = json_in(response.answer).filter(|(_, marked)| {
+            graded.verdict == Verdict::Wrong && !(self.refers || self.marked || *marked)
+        });
+        let Some(Err(error)) = found.as_ref().map(|(found, _)| self.validator.validate(found)) else {
             return graded;
         };
         let why = shortened(&error.to_string(), SHOWN);

@@ -4,11 +4,13 @@ use crate::graded::{Graded, Response};
 use crate::io::json;
 use crate::row::{Table, Unusable, shown, shown_text, value};
 use crate::verifier::{Beside, Grading, Mode, Reader, Reference, Settings, Unreadable, Verifier};
+use fgrpo_verify::verdict::Verdict;
 use fgrpo_verify::{boxed, math};
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 
 /// The reference answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,11 +25,25 @@ impl Reference for Truth {
     }
 
     fn read_as(&self) -> Option<String> {
-        let read_as = match is_mathematics(&self.gold) {
-            true => "mathematics",
-            false => "plain text, which an answer has to repeat",
+        if !is_mathematics(&self.gold) {
+            return Some("plain text, which an answer has to repeat".to_owned());
+        }
+        let Some(unfinished) = self.unfinished() else { return Some("mathematics".to_owned()) };
+        let strict = math::Options { mode: math::Mode::Strict, ..math::Options::default() };
+        let verifier = math::Verifier::new(&self.gold, &strict);
+        let graded = |answer: &str| {
+            let correct = verifier.check(&format!("\\boxed{{{answer}}}")).verdict == Verdict::Correct;
+            format!("\\boxed{{{answer}}} is {}", if correct { "correct" } else { "wrong" })
         };
-        Some(read_as.to_owned())
+        let answers = match unfinished {
+            Unfinished::Equation => self.gold.split('=').map(|side| side.trim().to_owned()).collect(),
+            Unfinished::Unworked => Vec::from_iter(value_of(&self.gold)),
+        };
+        let mut said = graded(&self.gold);
+        for answer in answers.iter().filter(|answer| !answer.is_empty()) {
+            said = format!("{said}, {}", graded(answer));
+        }
+        Some(format!("mathematics, {}: in mode strict {said}", unfinished.words()))
     }
 
     fn gold(&self) -> Option<String> {
@@ -48,6 +64,58 @@ impl Reference for Truth {
             (gold, _) => gold.text()?,
         };
         Ok(Box::new(Prepared::new(&gold, &options)))
+    }
+}
+
+/// Forms of a reference answer that people write for the value that they mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfinished {
+    /// Two sides with an equals sign between them.
+    Equation,
+    /// Numbers that are yet to be multiplied, added or subtracted.
+    Unworked,
+}
+
+impl Unfinished {
+    /// The form in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Equation => "an equation",
+            Self::Unworked => "an operation that isn't carried out",
+        }
+    }
+}
+
+impl Truth {
+    /// Returns the form of the reference answer, if its author may have meant the value instead.
+    pub fn unfinished(&self) -> Option<Unfinished> {
+        static OPERATION: LazyLock<Regex> = LazyLock::new(|| {
+            let source = r"\d\s*(?:\*|×|·|\\times\b|\\cdot\b|\+|-|−|÷|\\div\b)\s*\d";
+            Regex::new(source).unwrap_or_else(|error| panic!("pattern {source}: {error}"))
+        });
+        static POWER: LazyLock<Regex> = LazyLock::new(|| {
+            let source = r"\d\s*(?:\*|×|·|\\times|\\cdot)\s*10\s*(?:\^|\*\*)";
+            Regex::new(source).unwrap_or_else(|error| panic!("pattern {source}: {error}"))
+        });
+        let sides = self.gold.split('=').count();
+        if sides > 1 && !self.gold.contains(['<', '>', '≤', '≥', '≠']) && !self.gold.contains("!=") {
+            return Some(Unfinished::Equation);
+        }
+        let numbers_alone =
+            !self.gold.replace("\\times", "").replace("\\cdot", "").contains(char::is_alphabetic);
+        (numbers_alone && OPERATION.is_match(&self.gold) && !POWER.is_match(&self.gold))
+            .then_some(Unfinished::Unworked)
+    }
+}
+
+/// The value of an operation on plain numbers, if it is a whole number.
+fn value_of(gold: &str) -> Option<String> {
+    let signs =
+        [("\\times", "*"), ("\\cdot", "*"), ("×", "*"), ("·", "*"), ("−", "-"), ("^", "**"), ("\\", "?")];
+    let python = signs.iter().fold(gold.to_owned(), |text, (sign, operator)| text.replace(sign, operator));
+    match fgrpo_verify::synlogic::python::evaluate(&python) {
+        Ok(fgrpo_verify::synlogic::value::Value::Int(value)) => Some(value.to_string()),
+        _ => None,
     }
 }
 
@@ -191,10 +259,24 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
             Unusable::new("unreadable answer", format!("{}: {why}", column.as_deref().unwrap_or_default()))
         })?;
         let stated = stated.map(whole).filter(|gold| !gold.is_empty());
-        let of_solution = || cells.worked.and_then(math::gold::of_solution).map(Cow::into_owned);
+        let of_solution = || {
+            let boxed = cells.worked.and_then(math::gold::of_solution).map(Cow::into_owned);
+            boxed.or_else(|| {
+                cells
+                    .worked
+                    .map(str::trim)
+                    .filter(|text| is_short_answer(text))
+                    .map(|text| whole(math::gold::gold(text).into_owned()))
+            })
+        };
         let gold = stated.or_else(of_solution).ok_or_else(|| {
             let answer = column.as_ref().map(|name| shown(cells.row, name));
-            let solution = cells.worked.map(|text| format!("a solution without a box: {}", shown_text(text)));
+            let solution = cells.worked.map(|text| {
+                format!(
+                    "a solution without a box: {} (if it is the answer itself, name its column as the answer)",
+                    shown_text(text)
+                )
+            });
             let found: Vec<String> = answer.into_iter().chain(solution).collect();
             Unusable::new(
                 "empty answer",
@@ -211,6 +293,15 @@ const LONGEST_VOTE: usize = 200;
 /// An answer that was found in a completion, as a vote.
 pub fn vote(found: Option<&str>) -> Option<Option<String>> {
     Some(found.map(plain).filter(|a| !a.is_empty() && a.len() <= LONGEST_VOTE))
+}
+
+/// Length up to which a solution may be the answer itself, in bytes.
+const LONGEST_ANSWER: usize = 60;
+
+/// Whether a solution is only a mathematical answer, as the `output` of Alpaca's format may be.
+fn is_short_answer(text: &str) -> bool {
+    let number = text.chars().any(|c| c.is_ascii_digit()) || text.contains('\\');
+    number && text.len() <= LONGEST_ANSWER && !text.contains('\n') && is_mathematics(text)
 }
 
 /// The content of the last `<answer>` tags in a completion.

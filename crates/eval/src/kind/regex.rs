@@ -3,25 +3,22 @@
 use crate::graded::{Graded, Response};
 use crate::row::{Row, Table, Unusable, shown, value};
 use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable, Verifier};
+use fgrpo_verify::ifeval::pattern::{Pattern, PatternError};
 use fgrpo_verify::verdict::Verdict;
-use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-/// Largest size of a compiled pattern, in bytes.
-const SIZE: usize = 1 << 22;
 
 /// A pattern that must occur in an answer; with `^` and `$`, it must be the answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
-    /// In the syntax of the crate `regex`: without look-around and back references, so that every search takes linear time.
+    /// In Python's syntax, without look-around and back-references, so that every search takes linear time.
     #[serde(alias = "regex")]
     pub pattern: String,
 }
 
 impl Truth {
-    fn compiled(&self) -> Result<Regex, String> {
-        RegexBuilder::new(&self.pattern).size_limit(SIZE).build().map_err(|error| error.to_string())
+    fn compiled(&self) -> Result<Pattern, PatternError> {
+        Pattern::linear(&self.pattern)
     }
 }
 
@@ -38,11 +35,12 @@ impl Reference for Truth {
     }
 }
 
-impl Verifier for Regex {
+impl Verifier for Pattern {
     fn check(&self, response: Response<'_>) -> Graded {
-        match self.is_match(response.answer.trim()) {
-            true => Graded::new(Verdict::Correct, "match"),
-            false => Graded::new(Verdict::Wrong, "no_match"),
+        match self.is_found(response.answer.trim()) {
+            Ok(true) => Graded::new(Verdict::Correct, "match"),
+            Ok(false) => Graded::new(Verdict::Wrong, "no_match"),
+            Err(_) => Graded::new(Verdict::Wrong, "budget"),
         }
     }
 }
@@ -57,7 +55,7 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
         let pattern = text(cells.row).filter(|pattern| !pattern.is_empty());
         let pattern = pattern.ok_or_else(|| Unusable::new("no pattern", shown(cells.row, &column)))?;
         let truth = Truth { pattern };
-        truth.compiled().map_err(|error| Unusable::new("a pattern that can't be used", error))?;
+        truth.compiled().map_err(|error| Unusable::new("a pattern that can't be used", error.to_string()))?;
         Ok(truth)
     }))
 }

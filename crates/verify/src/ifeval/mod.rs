@@ -10,7 +10,7 @@ mod characters;
 mod ifbench;
 mod instruction;
 mod language;
-mod pattern;
+pub mod pattern;
 mod punkt;
 mod treebank;
 

@@ -1,6 +1,6 @@
-//! Keywords as regular expressions with the meaning of Python's `re`.
+//! Regular expressions with the meaning of Python's `re`.
 //!
-//! IFEval passes its keywords to `re` unescaped. Here they are translated into the syntax of `fancy_regex`: it hands
+//! IFEval passes its keywords to `re` unescaped. Here patterns are translated into the syntax of `fancy_regex`: it hands
 //! patterns without look-around, back-references and atomic groups to `regex`, whose work is linear, and matches the
 //! others by backtracking with a bounded number of steps. The test `differences_to_python` lists where a keyword means
 //! something else than in Python.
@@ -32,12 +32,12 @@ const NO_SPACE: &str = r"[^\s\x{1c}-\x{1f}]";
 
 /// Why a pattern has no result.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(crate) enum PatternError {
+pub enum PatternError {
     /// Python's `re` would refuse it, or it uses what is not supported here.
-    #[error("the keyword is not a usable regular expression: {0}")]
+    #[error("the regular expression can't be used: {0}")]
     Syntax(String),
     /// Matching would take more than the step budget.
-    #[error("the keyword's match took more than its step budget")]
+    #[error("the regular expression took more steps than its budget")]
     Budget,
 }
 
@@ -47,7 +47,7 @@ fn refuse<T>(why: &str) -> Result<T, PatternError> {
 
 /// A compiled pattern.
 #[derive(Debug, Clone)]
-pub(crate) struct Pattern {
+pub struct Pattern {
     regex: Regex,
     /// The pattern with the edges of words that `re` sees, for texts in which Unicode sees others; none if it has no edges.
     at_marks: Option<(String, OnceLock<Option<Regex>>)>,
@@ -57,9 +57,28 @@ pub(crate) struct Pattern {
 
 impl Pattern {
     /// Compiles a pattern like `re.compile(pattern, re.IGNORECASE)`, or without the flag.
-    pub(crate) fn new(pattern: &str, ignore_case: bool) -> Result<Self, PatternError> {
+    /// Fails on what `re` refuses and on what isn't supported here.
+    pub fn new(pattern: &str, ignore_case: bool) -> Result<Self, PatternError> {
+        Self::with_end(pattern, ignore_case, r"(?=\n?\z)")
+    }
+
+    /// Compiles a pattern like `re.compile(pattern)`, for strings that don't end with a line break.
+    /// Fails as [`Pattern::new`], and on look-around, back-references, atomic groups and possessive repeats, whose search
+    /// takes more than linear time.
+    pub fn linear(pattern: &str) -> Result<Self, PatternError> {
+        let compiled = Self::with_end(pattern, false, r"\z")?;
+        match compiled.backtracks {
+            true => {
+                refuse("look-around, back-references, atomic groups and possessive repeats aren't supported")
+            }
+            false => Ok(compiled),
+        }
+    }
+
+    /// [`Pattern::new`], with the translation of `$` outside of the mode for lines.
+    fn with_end(pattern: &str, ignore_case: bool, end: &'static str) -> Result<Self, PatternError> {
         let translated = |exact_edges| {
-            let mut translation = Translation::new(pattern, ignore_case, exact_edges);
+            let mut translation = Translation { end, ..Translation::new(pattern, ignore_case, exact_edges) };
             translation.either(true)?;
             if translation.peek().is_some() { refuse("unbalanced parenthesis") } else { Ok(translation) }
         };
@@ -75,7 +94,8 @@ impl Pattern {
     }
 
     /// `re.search(...) is not None`.
-    pub(crate) fn is_found(&self, text: &str) -> Result<bool, PatternError> {
+    /// Fails if the search takes more steps than its budget.
+    pub fn is_found(&self, text: &str) -> Result<bool, PatternError> {
         Ok(self.count(text, 1)? == 1)
     }
 
@@ -143,6 +163,8 @@ struct Translation {
     exact_edges: bool,
     has_edges: bool,
     backtracks: bool,
+    /// How the end of the text is written.
+    end: &'static str,
 }
 
 impl Translation {
@@ -157,6 +179,7 @@ impl Translation {
             exact_edges,
             has_edges: false,
             backtracks: false,
+            end: "",
         }
     }
 
@@ -191,7 +214,7 @@ impl Translation {
                 '.' => self.write(".", Last::Item),
                 '^' => self.write("^", Last::Nothing),
                 '$' if self.flags.lines => self.write("$", Last::Nothing),
-                '$' => self.write(r"(?=\n?\z)", Last::Nothing),
+                '$' => self.write(self.end, Last::Nothing),
                 '[' => self.set()?,
                 '(' => self.group(at_start, last)?,
                 '\\' => self.escape()?,
@@ -334,7 +357,7 @@ impl Translation {
                 ':' => {}
                 ')' if on && !at_start => return refuse("global flags not at the start of the expression"),
                 ')' if on => {}
-                _ => return refuse("unknown or unsupported extension"),
+                _ => return refuse(&format!("the extension (?{c} is unknown or not supported")),
             }
             self.out.push(c);
             if matches!(c, ':' | ')') {
@@ -415,7 +438,9 @@ impl Translation {
                     None => refuse("octal escape value outside of range 0-0o377"),
                 }
             }
-            c if c.is_ascii_alphanumeric() => refuse("bad escape"),
+            c if c.is_ascii_alphanumeric() => {
+                refuse(&format!("Python has no escape \\{c}, or it isn't supported"))
+            }
             c => Ok(c),
         }
     }

@@ -260,6 +260,58 @@ fn choices_are_read_in_many_languages_and_widths() {
     );
 }
 
+#[test]
+fn a_boxed_letter_counts_with_what_stands_around_it() {
+    let wrong = [
+        r"not \boxed{B}",
+        r"The answer is not \boxed{B}",
+        r"surely not \boxed{B}",
+        r"It can't be \boxed{B}.",
+        r"Everything but \boxed{B}",
+        r"I rule out \boxed{B}",
+        r"\boxed{B} is wrong.",
+        r"\boxed{B} isn't right",
+        r"\boxed{B}?",
+        r"-\boxed{B}",
+        r"$\frac{1}{\boxed{B}}$",
+        r"~~\boxed{B}~~",
+        r"\boxed{B} or A",
+        r"A or \boxed{B}",
+        r"\boxed{B}, A",
+        r"\boxed{B}/A",
+        r"\boxed{A}\boxed{B}",
+        r"\boxed{A} and \boxed{B}",
+        r"Either \boxed{A} or \boxed{B}",
+        r"My first guess was \boxed{B}, but the answer is A.",
+        "\\boxed{B}\n\nThe answer is A.",
+        r"\boxed{A,B}",
+        r"\boxed{\cancel{B}}",
+    ];
+    let right = [
+        r"\boxed{B}",
+        r"The answer is $\boxed{B}$.",
+        r"**Answer:** \(\boxed{\text{B}}\)",
+        "- \\boxed{B}",
+        r"Answer = \boxed{B}",
+        "<answer>\\boxed{B}</answer>",
+        "A? Certainly not. \\boxed{B}",
+        "It isn't A, so \\boxed{B}",
+        r"Since A cannot hold, the answer is \boxed{B}",
+        r"not A but \boxed{B}",
+        "\\boxed{A}\n\nThat was too quick.\n\n\\boxed{B}",
+        "\\boxed{B}\n\nA is wrong, because it is odd.",
+        "\\boxed{B}\n\nThe answer is B.",
+    ];
+    for compare in ["letter", "letter-or-content"] {
+        let lines = |answers: &[&str]| -> Vec<Value> {
+            let line = |response: &&str| json!({"gold": "B", "options": ["Rome", "Paris", "Oslo"], "response": response});
+            answers.iter().map(line).collect()
+        };
+        all(&["choice", "-", "--choice", compare], &lines(&wrong), false);
+        all(&["choice", "-", "--choice", compare], &lines(&right), true);
+    }
+}
+
 /// Programs that must define `f`, which is 1.
 fn programs(answers: &[&str]) -> Vec<Value> {
     answers
@@ -306,6 +358,157 @@ fn programs_are_found_in_every_fence_and_with_the_usual_imports() {
         "```python\ndef g(): return 1\n```",
     ];
     all(&["code", "-"], &programs(&wrong), false);
+}
+
+/// A program that prints, and what it must print.
+fn printing(wanted: &str, printed: &str) -> Value {
+    json!({"tests": [{"input": "", "output": wanted}], "response": format!("```python\nprint({printed:?})\n```")})
+}
+
+/// A function whose result is an expression, and what it must be, in JSON.
+fn returning(wanted: &str, expression: &str) -> Value {
+    let tests = format!(r#"{{"fn_name": "f", "inputs": [[1]], "outputs": [{wanted}]}}"#);
+    json!({"input_output": tests, "response": format!("```python\ndef f(x): return {expression}\n```")})
+}
+
+#[test]
+fn whole_numbers_are_compared_exactly_and_decimals_to_six_digits() {
+    let digits = "1".repeat(400);
+    let right = [
+        printing("5", "5.0"),
+        printing("3 4", "3.0 4.0"),
+        printing("-3", "-3."),
+        printing("1.0", "1"),
+        printing("0.5", "0.50000001"),
+        printing("2.50", "2.5"),
+        printing("1e3", "1000"),
+        printing("0.0", "1e-10"),
+        printing("10000000000000000000000.0", "1e22"),
+        printing("Case #1: 2.50", "Case #1: 2.5"),
+        printing("area 3.1415926", "area 3.14159265"),
+        returning("3", "3.0"),
+        returning("2.0", "2"),
+        returning("0.5", "0.50000001"),
+        returning("[1, 2.5]", "(1, 2.5000001)"),
+        returning("1000000000000000000000000000007", "10**30 + 7"),
+        returning("\"2.10\"", "'2.10'"),
+        returning("\"123\"", "'123'"),
+    ];
+    all(&["code", "-"], &right, true);
+    let wrong = [
+        printing("998244353", "998244352.0"),
+        printing("998244353", "9.98244353e8"),
+        printing("2305843009213693953", "2305843009213693952.0"),
+        printing(&digits, "1e999"),
+        printing(&digits, "inf"),
+        printing("1e999", "inf"),
+        printing("1e400", "1e401"),
+        printing("0", "1e-10"),
+        printing("5", "5.0000001"),
+        printing("version 2.10", "version 2.1"),
+        printing("version 2.1", "version 2.10"),
+        printing("python 3", "python 3.0"),
+        printing("007", "7"),
+        printing("007.0", "7.0"),
+        printing("1.5", "１.5"),
+        returning("998244353", "998244352.0"),
+        returning("2305843009213693953", "float(2**61)"),
+        returning("3", "3.0000000001"),
+        returning("0", "1e-12"),
+        returning("1", "True"),
+        returning("2.5", "float('inf')"),
+        returning("2.0", "10**400"),
+        returning("1000000000000000000000000000000", "10**30 + 7"),
+        returning("1000000000000000000000000000007", "1e30"),
+        returning("\"2.10\"", "2.1"),
+        returning("{\"1\": 3}", "{1: 5, '1': 3}"),
+    ];
+    all(&["code", "-"], &wrong, false);
+}
+
+#[test]
+fn tests_call_the_helpers_of_the_prompt() {
+    let prompt = "import math\nLIMIT = 5\n\ndef scale(x):\n    return 2 * x\n\ndef f(x: int) -> int:\n    \"\"\"Doubles.\"\"\"\n";
+    let line = |test: &str, response: &str| json!({"prompt": prompt, "test": format!("def check(candidate):\n    assert {test}\n"), "entry_point": "f", "response": response});
+    let scaled = "candidate(3) == scale(3)";
+    let right = [
+        line(scaled, "```python\ndef f(x): return scale(x)\n```"),
+        line(scaled, "```python\ndef f(x): return 6\n```"),
+        line(scaled, "    return scale(x)\n"),
+        line(scaled, "```python\nclass Solution:\n    def f(self, x): return 6\n```"),
+        line(scaled, "```python\nfrom __future__ import annotations\ndef f(x: Unknown): return 6\n```"),
+        line(scaled, "```python\ndef scale(x): return x + x\ndef f(x): return scale(x)\n```"),
+        line("math.fabs(candidate(3) - 6) < 1e-6", "```python\ndef f(x): return 6.0\n```"),
+        line("candidate(0) + 5 == LIMIT", "```python\ndef f(x): return 2 * x\n```"),
+    ];
+    all(&["code", "-"], &right, true);
+    let wrong = [
+        line(scaled, "```python\ndef scale(x): return 0\ndef f(x): return 0\n```"),
+        line(scaled, "```python\ndef f(x): return 0\nscale = f\n```"),
+        line(scaled, "    global scale\n    scale = lambda x: 0\n    return 0\n"),
+        line(scaled, "    scale.__code__ = (lambda x: 0).__code__\n    return 0\n"),
+        line(scaled, "```python\ndef f(x): return 0\nglobals()['scale'] = f\n```"),
+        line(
+            "math.fabs(candidate(3) - 6) < 1e-6",
+            "```python\nclass math:\n    fabs = staticmethod(lambda x: 0)\ndef f(x): return 0\n```",
+        ),
+        line("candidate(0) + 5 == LIMIT", "```python\nLIMIT = 0\ndef f(x): return -5\n```"),
+    ];
+    all(&["code", "-"], &wrong, false);
+    // The modules and functions by which asserts compare are the library's too.
+    let asserts = |assert: &str, program: &str| json!({"tests": {"asserts": [format!("assert {assert}")]}, "response": format!("```python\n{program}\n```")});
+    let wrong = [
+        asserts(
+            "math.isclose(f(1), 2.0)",
+            "class math:\n    isclose = staticmethod(lambda a, b: True)\ndef f(x): return 5",
+        ),
+        asserts("isclose(f(1), 2.0)", "def isclose(a, b): return True\ndef f(x): return 5"),
+        asserts(
+            "Counter(f(1)) == Counter('ab')",
+            "class Counter:\n    def __init__(self, x): pass\n    def __eq__(self, other): return True\ndef f(x): return 'q'",
+        ),
+        asserts(
+            "json.loads(f(1)) == {'a': 1}",
+            "class json:\n    loads = staticmethod(lambda a: {'a': 1})\ndef f(x): return 5",
+        ),
+        asserts(
+            "np.isclose(f(1), 2.0)",
+            "class np:\n    isclose = staticmethod(lambda a, b: True)\ndef f(x): return 5",
+        ),
+    ];
+    all(&["code", "-"], &wrong, false);
+    let right = [
+        asserts("math.isclose(f(1), 2.0)", "import math\ndef f(x): return 2.0"),
+        asserts("Counter(f(1)) == Counter('ab')", "from collections import Counter\ndef f(x): return 'ba'"),
+        asserts("gcd(4, 6) == 2", "def gcd(a, b): return 2"),
+        asserts("add(1, 2) + sub(3, 1) == 5", "def add(a, b): return a + b\ndef sub(a, b): return a - b"),
+    ];
+    all(&["code", "-"], &right, true);
+}
+
+#[test]
+fn what_a_program_prints_as_it_ends_counts() {
+    let line = |program: &str| json!({"tests": [{"input": "", "output": "3"}], "response": format!("```python\n{program}\n```")});
+    let right = [
+        line("import atexit\natexit.register(print, 3)"),
+        line("import atexit, sys\natexit.register(print, 3)\nsys.exit()"),
+        line(
+            "import atexit, io, sys\nsys.stdout = io.StringIO()\natexit.register(lambda: sys.__stdout__.write(sys.stdout.getvalue()))\nprint(3)",
+        ),
+        line("import atexit\ndef fail(): raise ValueError\natexit.register(print, 3)\natexit.register(fail)"),
+        line("import atexit\n@atexit.register\ndef end(): print(4)\natexit.unregister(end)\nprint(3)"),
+        line("out = open(1, 'w')\nout.write('3')"),
+        line("class Last:\n    def __del__(self): print(3)\nlast = Last()"),
+        line("import threading\nthreading.Timer(0.01, print, [3]).start()"),
+    ];
+    all(&["code", "-"], &right, true);
+    let wrong = [
+        line("import atexit\natexit.register(print, 4)\nprint(3)"),
+        line("import atexit, os\natexit.register(print, 3)\nos._exit(0)"),
+        line("import atexit\natexit.register(print, 3)\nraise ValueError"),
+        line("class Last:\n    def __del__(self): print(4)\nlast = Last()\nprint(3)"),
+    ];
+    all(&["code", "-"], &wrong, false);
 }
 
 #[test]

@@ -411,3 +411,114 @@ fn numbers_that_are_not_finite_spoil_no_file_and_are_no_answer() {
         "{out}{said}"
     );
 }
+
+#[test]
+fn what_a_question_is_about_stands_above_it_or_its_row_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let svamp = json!({"ID": "1", "Body": "Each pack costs 76 dollars, less 25.", "Question": "How much is a pack?", "Answer": 51.0});
+    let prompts = column(&shown(folder.path(), &svamp.to_string(), &[]).unwrap(), "prompt");
+    assert!(
+        prompts[0].ends_with("Each pack costs 76 dollars, less 25.\n\nHow much is a pack?"),
+        "{prompts:?}"
+    );
+    for name in
+        ["article", "passage", "context", "Context", "paragraph", "story", "background", "document", "table"]
+    {
+        let race = json!({"question": "What was there?", name: "Long ago there was a cat.", "options": ["dog", "cat"], "answer": "B"});
+        let prompts =
+            column(&shown(folder.path(), &race.to_string(), &["--task", "choice"]).unwrap(), "prompt");
+        assert!(prompts[0].contains("Long ago there was a cat.\n\nWhat was there?\n"), "{name}: {prompts:?}");
+    }
+    // A text that the question has, an empty one, and a named prompt.
+    let lines = "{\"question\": \"A cat sat. Who sat?\", \"context\": \"A cat sat.\", \"answer\": \"1\"}\n\
+                 {\"question\": \"Who?\", \"context\": null, \"answer\": \"1\"}\n";
+    let prompts = column(&shown(folder.path(), lines, &[]).unwrap(), "prompt");
+    assert!(prompts[0].ends_with(": A cat sat. Who sat?") && prompts[1].ends_with(": Who?"), "{prompts:?}");
+    let rows = shown(folder.path(), &svamp.to_string(), &["--columns", "prompt=Question"]).unwrap();
+    assert!(!column(&rows, "prompt")[0].contains("76"), "{rows:?}");
+    for (name, value) in [
+        ("context", json!({"title": ["A"]})),
+        ("table", json!([[1, 2]])),
+        ("image", json!({"bytes": "x"})),
+        ("images", json!(["x.png"])),
+    ] {
+        let row = json!({"question": "Who?", name: value, "answer": "1"});
+        let said = shown(folder.path(), &row.to_string(), &[]).unwrap_err();
+        assert!(said.contains("row 1: ") && said.contains(name), "{said}");
+    }
+}
+
+#[test]
+fn conversations_and_lists_are_read_as_python_prints_them() {
+    let folder = tempfile::tempdir().unwrap();
+    for conversation in [
+        "[{'role': 'user', 'content': 'What is \\'1\\' + 1?'}]",
+        "[{'content': \"What is '1' + 1?\", 'role': 'user'}]",
+        "[{'role': 'system', 'content': None or 'x'}]",
+        "[{'role': 'system', 'content': 'Be brief.'}\n {'role': 'user', 'content': \"What is '1' + 1?\"}]",
+        "[{\"from\": \"human\", \"value\": \"What is '1' + 1?\"}]",
+        "{'role': 'user', 'content': \"What is '1' + 1?\"}",
+    ] {
+        let row = json!({"prompt": conversation, "answer": "2"}).to_string();
+        match shown(folder.path(), &row, &[]) {
+            Ok(rows) => {
+                let prompt = &column(&rows, "prompt")[0];
+                assert!(prompt.ends_with("user: What is '1' + 1?"), "{conversation}: {prompt}");
+            }
+            // One that can't be read is refused, and isn't shown to a model as it stands.
+            Err(said) => {
+                assert!(conversation.contains(" or ") && said.contains("no prompt"), "{conversation}: {said}")
+            }
+        }
+    }
+    // Text that only looks a little like one.
+    let row = json!({"prompt": "[1, 2] has how many items?", "answer": "2"}).to_string();
+    assert!(column(&shown(folder.path(), &row, &[]).unwrap(), "prompt")[0].contains("[1, 2] has"));
+    let csv = "question,choices,answer\nWhich?,\"['x', \"\"it's\"\"]\",x\nSymbol?,\"['Na', 'NA']\",NA\n";
+    let path = file(folder.path(), "lists.csv", csv);
+    let (out, said, code) = run(fgrpo().args(["data", "show", "--task", "choice"]).arg(&path));
+    assert!(code == 0 && out.contains("B) it's") && out.contains("the option \"NA\""), "{out}{said}");
+    let path = file(folder.path(), "semicolons.csv", "question;answer\n\"One; two?\";2\n");
+    assert_eq!(found(&path), Ok(1));
+}
+
+#[test]
+fn a_letter_is_an_option_of_a_column_of_letters_even_if_it_is_the_text_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let golds = |rows: &[Value]| {
+        let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
+        column(&shown(folder.path(), &lines, &["--task", "choice"]).unwrap(), "gold").join("")
+    };
+    let row = |options: Value, answer: &str, more: Option<i64>| json!({"question": format!("{options} {answer}?"), "options": options, "answer": answer, "answer_index": more});
+    let types = || json!(["B", "A", "AB", "O"]);
+    assert_eq!(golds(&[row(types(), "A", None), row(json!(["x", "y"]), "B", None)]), "AB");
+    assert_eq!(golds(&[row(types(), "A", Some(0)), row(types(), "B", Some(1))]), "AB");
+    assert_eq!(golds(&[row(types(), "A", Some(1))]), "B");
+    // A column of texts.
+    assert_eq!(golds(&[row(types(), "A", None), row(types(), "AB", None)]), "BC");
+    assert_eq!(golds(&[row(types(), "A", None), row(types(), "O", None)]), "BD");
+}
+
+#[test]
+fn an_answer_in_alpacas_output_and_one_that_is_an_equation_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let alpaca = "{\"instruction\": \"Add.\", \"input\": \"1 and 2\", \"output\": \"3\"}\n\
+                  {\"instruction\": \"Where?\", \"input\": \"\", \"output\": \"In Paris.\"}\n";
+    let rows = shown(folder.path(), alpaca, &[]).unwrap();
+    assert_eq!(column(&rows, "gold"), ["3"]);
+    let path = file(folder.path(), "text.jsonl", alpaca.lines().last().unwrap());
+    let said = found(&path).unwrap_err();
+    assert!(said.contains("In Paris.") && said.contains("as the answer"), "{said}");
+    let golds = ["17 * 20 = 340", "17 \\times 20", "340", "3.4 \\times 10^2", "x^2+1", "\\frac{1}{2}"];
+    let lines: String = golds
+        .iter()
+        .enumerate()
+        .map(|(i, gold)| format!("{}\n", json!({"question": format!("{i}?"), "answer": gold})))
+        .collect();
+    let path = file(folder.path(), "golds.jsonl", &lines);
+    let (out, said, code) = run(fgrpo().args(["data", "show", "--limit", "9"]).arg(&path));
+    assert!(code == 0 && said.contains("2 of 6 reference answers are equations"), "{said}");
+    assert!(out.contains("an equation: in mode strict \\boxed{17 * 20 = 340} is "), "{out}");
+    assert_eq!(out.matches("\\boxed{340} is correct").count(), 2, "{out}");
+    assert_eq!(out.matches("read as: mathematics\n").count(), 4, "{out}");
+}

@@ -57,11 +57,131 @@ fn texts_are_judged_by_their_pattern() {
         (r"\b42\b", "<think>42</think> 43", "wrong no_match", 0),
         (r"^\d{4}$", "<think>?</think>\n 2026 \n", "correct match", 0),
         ("(a+)+$", &("a".repeat(100_000) + "b"), "wrong no_match", 0),
-        ("(?=a)", "a", "unscorable bad_input: line 1: regex parse error", 2),
-        ("(a{1000}){1000}", "a", "unscorable bad_input: line 1: Compiled regex exceeds size limit", 2),
+        ("(?=a)", "a", "unscorable bad_input: line 1: ", 2),
+        ("(a{1000}){1000}", "a", "unscorable bad_input: line 1: ", 2),
     ] {
         let (found, ended) = verdict("regex", &json!({"pattern": pattern, "response": response}));
         assert!(found.starts_with(wanted) && ended == code, "wanted {wanted}, found {found}");
+    }
+}
+
+/// The verdicts of many lines of a kind.
+fn verdicts(kind: &str, lines: &[Value]) -> Vec<String> {
+    let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let (out, _, _) = run(fgrpo().args(["verify", kind, "-"]).write_stdin(input));
+    let verdict =
+        |line: &str| serde_json::from_str::<Value>(line).unwrap()["verdict"].as_str().unwrap().to_owned();
+    out.lines().map(verdict).collect()
+}
+
+#[test]
+fn patterns_have_the_meaning_of_python() {
+    // The verdict is that of `re.search` in CPython 3.11; "unscorable" where `re` or this kind refuses the pattern.
+    let cases = [
+        (r"\<x\>", "<x>", "correct"),
+        (r"\<x\>", "x", "wrong"),
+        ("[a[b]]", "[]", "correct"),
+        ("[a[b]]", "a", "wrong"),
+        ("[a&&b]", "&", "correct"),
+        ("[a&&b]", "b", "correct"),
+        ("[a~~b]", "~", "correct"),
+        ("[a--b]", "a", "unscorable"),
+        ("[+--]", "-", "correct"),
+        ("[[:alpha:]]", "z", "wrong"),
+        ("[[:alpha:]]", "a]", "correct"),
+        (r"a\Z", "a", "correct"),
+        (r"a\z", "a", "unscorable"),
+        (r"\w", "\u{93e}", "wrong"),
+        (r"\p{L}", "a", "unscorable"),
+        (r"\x{41}", "A", "unscorable"),
+        (r"\x41", "A", "correct"),
+        (r"\101", "A", "correct"),
+        (r"\h", "h", "unscorable"),
+        ("(?<n>a)", "a", "unscorable"),
+        ("(?P<n>a)", "a", "correct"),
+        ("(?x)a b", "ab", "unscorable"),
+        ("(?U)a+", "a", "unscorable"),
+        ("(?-u)a", "a", "unscorable"),
+        ("(?R)a", "a", "unscorable"),
+        ("a{,2}b", "aaab", "correct"),
+        ("a{1,2", "a{1,2", "correct"),
+        ("{", "{", "correct"),
+        (r"\b{start}x", "x", "wrong"),
+        (r"(a)\1", "aa", "unscorable"),
+        ("a++", "aa", "unscorable"),
+        ("(?m)^b$", "a\nb", "correct"),
+        ("^b$", "a\nb", "wrong"),
+        ("(?i)É", "é", "correct"),
+    ];
+    let lines: Vec<Value> = cases.iter().map(|(p, r, _)| json!({"pattern": p, "response": r})).collect();
+    for ((pattern, response, wanted), found) in cases.iter().zip(verdicts("regex", &lines)) {
+        assert_eq!(&found, wanted, "{pattern} in {response}");
+    }
+}
+
+#[test]
+fn formats_are_asserted_in_every_draft_and_numbers_are_exact() {
+    let draft_2020 = "https://json-schema.org/draft/2020-12/schema";
+    let formats = [
+        ("time", "25:00:00Z", "12:00:00Z"),
+        ("date", "2024-02-30", "2024-02-29"),
+        ("date-time", "2024-01-01", "2024-01-01T00:00:00Z"),
+        ("email", "x", "a@b.co"),
+        ("idn-email", "x", "ä@b.co"),
+        ("ipv4", "300.1.1.1", "30.1.1.1"),
+        ("ipv6", "1::2::3", "1::2"),
+        ("uri", "nope", "https://a.b/"),
+        ("uuid", "x", "2eb8aa08-aa98-11ea-b4aa-73b441d16380"),
+        ("duration", "1 day", "P1D"),
+        ("hostname", "-a-", "a.b"),
+        ("json-pointer", "a", "/a"),
+        ("regex", "(", "a+"),
+    ];
+    let of_formats = formats.iter().flat_map(|(format, bad, good)| {
+        [
+            (json!({"format": format}), *bad, false),
+            (json!({"$schema": draft_2020, "format": format}), *good, true),
+        ]
+    });
+    let (mut lines, mut wanted): (Vec<String>, Vec<bool>) = of_formats
+        .map(|(schema, text, right)| {
+            (json!({"schema": schema, "response": json!(text).to_string()}).to_string(), right)
+        })
+        .unzip();
+    for (schema, response, right) in [
+        (r#"{"const": 18446744073709551619}"#, "18446744073709551619", true),
+        (r#"{"const": 18446744073709551619}"#, "18446744073709551616", false),
+        (r#"{"const": 18446744073709551619}"#, "1.8446744073709551619e19", true),
+        (r#"{"enum": [1, 18446744073709551619]}"#, "1.8446744073709552e19", false),
+        (r#"{"const": {"n": [-9223372036854775809]}}"#, r#"{"n": [-9223372036854775809]}"#, true),
+        (r#"{"const": {"n": [-9223372036854775809]}}"#, r#"{"n": [-9223372036854775808]}"#, false),
+        (r#"{"minimum": 18446744073709551619}"#, "18446744073709551618", false),
+        (r#"{"minimum": 18446744073709551619}"#, "1e30", true),
+        (r#"{"exclusiveMaximum": 1}"#, "0.99999999999999999999999999", true),
+        (r#"{"maximum": 100000000000000000000}"#, "100000000000000000001", false),
+        (r#"{"maximum": 10}"#, "1e400", false),
+        (r#"{"const": 0.1}"#, "0.10000000000000001", false),
+        (r#"{"type": "integer"}"#, "1.00000000000000000000001", false),
+        (r#"{"type": "integer"}"#, "100000000000000000000000000001", true),
+        (r#"{"multipleOf": 10}"#, "100000000000000000000000010", true),
+        (r#"{"multipleOf": 10}"#, "100000000000000000000000011", false),
+        (r#"{"uniqueItems": true}"#, "[18446744073709551619, 18446744073709551620]", true),
+        (r#"{"uniqueItems": true}"#, "[18446744073709551619, 18446744073709551619.0]", false),
+        (r#"{"properties": {"const": {"minLength": 3}}}"#, r#"{"const": "ab", "n": 1e400}"#, false),
+        (r#"{"properties": {"minimum": {"minLength": 2}}}"#, r#"{"minimum": "ab", "n": 1e400}"#, true),
+        (r#"{"type": "integer"}"#, "\"\u{fdd0}number:5\"", false),
+        (r#"{"type": "integer"}"#, r#""\uFDD0number:5""#, false),
+    ] {
+        // A schema may be a value or a text.
+        for schema in [schema.to_owned(), json!(schema).to_string()] {
+            lines.push(format!("{{\"schema\": {schema}, \"response\": {}}}", json!(response)));
+            wanted.push(right);
+        }
+    }
+    let (out, _, _) = run(fgrpo().args(["verify", "json-schema", "-"]).write_stdin(lines.join("\n")));
+    for ((line, right), found) in lines.iter().zip(wanted).zip(out.lines()) {
+        assert_eq!(found.contains(r#""verdict":"correct""#), right, "{line}: {found}");
+        assert!(!found.contains("unscorable"), "{line}: {found}");
     }
 }
 

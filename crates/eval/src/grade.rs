@@ -51,16 +51,17 @@ impl Grader {
         self.verifier(problem).check_start()
     }
 
-    /// What decides the verdicts besides the problem and the program's version: the kind and its settings, with the contents
+    /// What decides the verdicts besides the problem and the verifier's version: the kind and its settings, with the contents
     /// of a file of functions or of the files of a command.
     pub fn identity(&self) -> String {
         format!("{}/{}", self.kind, &self.settings[..8])
     }
 
-    /// What decides the verdicts on a problem: verifier, version, settings and reference answer.
+    /// What decides the verdicts on a problem: the verifier with its version, the settings and the reference answer. A release of the
+    /// program that changes none of them keeps stored verdicts.
     pub fn tag(&self, problem: &Problem) -> String {
         let truth = problem.truth.fingerprint();
-        format!("{}/{}/{}/{}", self.kind, env!("CARGO_PKG_VERSION"), &self.settings[..8], &truth[..8])
+        format!("{}/{}/{}/{}", self.kind, self.kind.version(), &self.settings[..8], &truth[..8])
     }
 
     /// Grades one completion. Never panics: if a verifier panics, the completion is unscorable.
@@ -176,6 +177,15 @@ mod tests {
         let graded = grader.grade(&bad, "x");
         assert_eq!(graded.verdict, Verdict::Unscorable);
         assert!(graded.reason.starts_with("bad_puzzle: task"), "{}", graded.reason);
+    }
+
+    #[test]
+    fn a_release_keeps_the_verdicts_of_a_verifier_with_the_same_version() {
+        let grader = Grader::new(TaskKind::Math, Settings::default()).unwrap();
+        let tag = grader.tag(&problem(math_truth("1".into())));
+        let parts: Vec<&str> = tag.split('/').collect();
+        assert_eq!(parts[..2], ["math", &TaskKind::Math.version().to_string()]);
+        assert!(!tag.contains(env!("CARGO_PKG_VERSION")), "{tag}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod json;
 pub mod lines;
 pub mod machine;
 pub mod objects;
+pub mod poll;
 pub mod process_group;
 pub mod server;
 pub mod shell;

@@ -26,7 +26,7 @@ use sha2::{Digest, Sha256};
 use std::ops::Deref;
 
 macro_rules! kinds {
-    ($($kind:ident($file:ident) = $name:literal: $about:literal, $line:expr;)+) => {
+    ($($kind:ident($file:ident) version $version:literal = $name:literal: $about:literal, $line:expr;)+) => {
         named! {
             /// The kind of answer that a data set asks for; it determines the verifier.
             #[derive(Hash, Serialize, Deserialize)]
@@ -73,6 +73,13 @@ macro_rules! kinds {
                 Ok(Grading::new(settings, program.map(Program::new).transpose()?))
             }
 
+            /// Version of this kind's verifier. Verdicts of two releases with the same version are equal.
+            pub fn version(self) -> u32 {
+                match self {
+                    $(Self::$kind => $version,)+
+                }
+            }
+
             /// The fields of a line of `fgrpo verify`; `None` if it has no such kind.
             pub fn line(self) -> Option<&'static str> {
                 match self {
@@ -90,25 +97,26 @@ macro_rules! kinds {
     };
 }
 
+// A change that can change a verdict of a kind increases its version: stored verdicts of another version are made again.
 // The last of each row are the fields of a line of `fgrpo verify`.
 kinds! {
-    Math(math) = "math": "a mathematical answer in a box", Some(r#"{"gold", "response"}"#);
-    Choice(choice) = "choice": "the letter of an option", Some(r#"{"gold", "response"}, optionally "options""#);
-    IfEval(ifeval) = "ifeval": "instructions that a program can check",
+    Math(math) version 1 = "math": "a mathematical answer in a box", Some(r#"{"gold", "response"}"#);
+    Choice(choice) version 1 = "choice": "the letter of an option", Some(r#"{"gold", "response"}, optionally "options""#);
+    IfEval(ifeval) version 1 = "ifeval": "instructions that a program can check",
         Some(r#"{"instruction_id_list", "kwargs", "prompt", "response"}"#);
-    SynLogic(synlogic) = "synlogic": "the 35 logic tasks", Some(r#"{"task", "game_data_str", "response"}"#);
-    Code(code) = "code": "Python programs that must pass tests, in a sandbox",
+    SynLogic(synlogic) version 1 = "synlogic": "the 35 logic tasks", Some(r#"{"task", "game_data_str", "response"}"#);
+    Code(code) version 1 = "code": "Python programs that must pass tests, in a sandbox",
         Some(r#"{"tests": [{"input", "output"}] or {"asserts": [...]}, "entry", "response"}: a Python program in a sandbox"#);
-    JsonSchema(json_schema) = "json-schema": "JSON that must fit a JSON schema",
+    JsonSchema(json_schema) version 1 = "json-schema": "JSON that must fit a JSON schema",
         Some(r#"{"schema", "response"}: JSON that must fit a JSON schema"#);
-    Regex(regex) = "regex": "texts that must match a regular expression",
+    Regex(regex) version 1 = "regex": "texts that must match a regular expression",
         Some(r#"{"pattern", "response"}: a regular expression to be found in the answer"#);
-    Command(command) = "command": "graded by your own program",
+    Command(command) version 1 = "command": "graded by your own program",
         Some(r#"{"problem", "response"}: judged by your own program (--command)"#);
-    Python(python) = "python": "graded by your own Python function",
+    Python(python) version 1 = "python": "graded by your own Python function",
         Some(r#"{"response", ...}: judged by your own Python function (--grader FILE.py:FUNCTION)"#);
-    Environment(environment) = "environment": "conversations with your own environment, whose tools the model calls", None;
-    Maze(maze) = "maze": "mazes, which are generated and need no file", None;
+    Environment(environment) version 1 = "environment": "conversations with your own environment, whose tools the model calls", None;
+    Maze(maze) version 1 = "maze": "mazes, which are generated and need no file", None;
 }
 
 impl TaskKind {

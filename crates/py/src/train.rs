@@ -6,14 +6,13 @@ use fgrpo::args::places::{self, Loading};
 use fgrpo::commands::train::run_and_report;
 use fgrpo::output::progress::Console;
 use fgrpo_eval::io::interrupt;
-use fgrpo_eval::program::{Answerer, grade_here};
+use fgrpo_eval::program::Answerer;
 use fgrpo_nn::DeviceName;
 use fgrpo_train::config::Config;
 use fgrpo_train::run::folder::IfExists;
 use fgrpo_train::trainer::{Ending, has_steps};
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The program that calls a grading function, whose `caller` and `reply` serve one of this process too.
@@ -42,8 +41,8 @@ pub(crate) fn train(
         "restart" => IfExists::Restart,
         _ => IfExists::Refuse,
     };
-    let answerer = answer.map(|answer| -> Answerer {
-        Arc::new(move |question| {
+    let answerer = answer.map(|answer| {
+        Answerer::new(move |question| {
             let said = Python::attach(|py| answer.call1(py, (question,))?.extract::<String>(py));
             // A message in place of JSON is a bad answer, which is unscorable with this reason.
             said.unwrap_or_else(|error| error.to_string())
@@ -58,20 +57,21 @@ pub(crate) fn train(
             }
         };
         has_steps(&config)?;
+        if let Some(answerer) = &answerer {
+            config.task.set_answerer(answerer);
+        }
         let resumed = matches!(if_exists, IfExists::Resume { .. }).then_some(out.as_path());
         places::configuration(&mut config, resumed, Loading::All)?;
         run_and_report(&config, &out, if_exists, device, &mut Console::new())
     };
-    // A stop and a function are of the process.
+    // A stop is of the process.
     if RUNS.swap(true, Ordering::SeqCst) {
         return Err(bad(
             "train: found a run under way in this process, wanted its end first, or another process",
         ));
     }
     interrupt::request(false);
-    grade_here(answerer);
     let ended = without_gil(py, work);
-    grade_here(None);
     interrupt::request(false);
     RUNS.store(false, Ordering::SeqCst);
     match ended? {

@@ -27,7 +27,7 @@ impl Estimator {
         let (how, group_size) = (&config.algorithm.credit(&config.task), config.rollout.group_size);
         let Advantage::Python { function } = &how.advantage else { return Ok(None) };
         let settings = Settings::of_function(function);
-        let settings = python::worker(&settings, function, "algorithm.advantage", python::ESTIMATOR)?;
+        let settings = python::worker(&settings, "algorithm.advantage", python::ESTIMATOR)?;
         let program = Program::new(settings)?;
         let estimator = Self { function: function.clone(), program };
         let mut rewards = vec![how.rewards.wrong; group_size];

@@ -151,9 +151,12 @@ impl Flags {
             None => self.command.as_deref().map(program::Settings::parse).transpose()?,
         };
         let command = match (command, given) {
-            (Some(old), Some(given)) => {
-                Some(program::Settings { command: given.command, function: given.function, ..old })
-            }
+            (Some(old), Some(given)) => Some(program::Settings {
+                command: given.command,
+                function: given.function,
+                in_process: None,
+                ..old
+            }),
             (old, given) => given.or(old),
         };
         let of_command = [self.startup_s, self.correct_from];
@@ -162,15 +165,11 @@ impl Flags {
                 "--startup-s, --correct-from: found without --command or --grader, whose answers they are about"
             );
         }
-        let command = command.map(|c| {
-            let program::Settings { command, function, timeout_s, startup_s, correct_from } = c;
-            program::Settings {
-                command,
-                function,
-                timeout_s: self.timeout_s.unwrap_or(timeout_s),
-                startup_s: self.startup_s.unwrap_or(startup_s),
-                correct_from: self.correct_from.unwrap_or(correct_from),
-            }
+        let command = command.map(|c| program::Settings {
+            timeout_s: self.timeout_s.unwrap_or(c.timeout_s),
+            startup_s: self.startup_s.unwrap_or(c.startup_s),
+            correct_from: self.correct_from.unwrap_or(c.correct_from),
+            ..c
         });
         Ok(Settings {
             mode,

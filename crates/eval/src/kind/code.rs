@@ -295,7 +295,7 @@ impl Reference for Truth {
         // The sandbox has its own limits; this one is for a sandbox that hangs.
         let function = Some("programs in a sandbox".to_owned());
         let timeout_s = 20.0 * timeout_s + 60.0;
-        Ok(Some(program::Settings { command, function, timeout_s, startup_s: 30.0, correct_from: 1.0 }))
+        Ok(Some(program::Settings { command, function, timeout_s, ..program::Settings::default() }))
     }
 
     fn verifier_of_line(line: &[u8], grading: &Grading) -> Result<Box<dyn Verifier>, String> {

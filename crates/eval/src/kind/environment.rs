@@ -38,8 +38,8 @@ impl Reference for Truth {
     }
 
     fn program(settings: &Settings) -> anyhow::Result<Option<program::Settings>> {
-        match settings.command.as_ref().and_then(|program| Some((program, program.function.as_ref()?))) {
-            Some((program, class)) => python::worker(program, class, "task.environment", WORKER).map(Some),
+        match settings.command.as_ref().filter(|program| program.is_function()) {
+            Some(program) => python::worker(program, "task.environment", WORKER).map(Some),
             None => bad_input!(
                 "task environment: found no environment, wanted a configuration with task.environment, as \"env.py:Calculator\""
             ),

@@ -40,14 +40,12 @@ impl Reference for Truth {
     }
 
     fn program(settings: &Settings) -> anyhow::Result<Option<program::Settings>> {
-        let Some((program, function)) =
-            settings.command.as_ref().and_then(|p| Some((p, p.function.as_ref()?)))
-        else {
-            bad_input!(
-                "task python: found no grader, wanted the function that grades, as \"grade.py:reward\""
-            );
-        };
-        worker(program, function, "grader", WORKER).map(Some)
+        match settings.command.as_ref().filter(|program| program.is_function()) {
+            Some(program) => worker(program, "grader", WORKER).map(Some),
+            None => bad_input!(
+                "a task of kind python needs a grader, the function that grades, as \"grade.py:reward\""
+            ),
+        }
     }
 
     fn verifier_of_line(line: &[u8], grading: &Grading) -> Result<Box<dyn Verifier>, String> {
@@ -59,19 +57,16 @@ impl Reference for Truth {
     }
 }
 
-/// How to run `code` for a function or class, as `grade.py:reward`; `key` is the setting that names it.
+/// How to run `code` for a function or class in a file, as `grade.py:reward`; `key` is the setting that names it. A function of the
+/// process needs no code.
 ///
 /// # Errors
 /// Bad input if it isn't written like this, or the file is missing.
-pub fn worker(
-    program: &program::Settings,
-    function: &str,
-    key: &str,
-    code: &str,
-) -> anyhow::Result<program::Settings> {
-    if function.starts_with(program::THIS_PROCESS) {
+pub fn worker(program: &program::Settings, key: &str, code: &str) -> anyhow::Result<program::Settings> {
+    if program.in_process.is_some() {
         return Ok(program.clone());
     }
+    let function = program.function.as_deref().unwrap_or_default();
     let Some((file, name)) = parts(function) else {
         bad_input!("{key}: found {function:?}, wanted FILE.py:NAME, for example \"grade.py:reward\"");
     };

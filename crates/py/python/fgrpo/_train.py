@@ -123,7 +123,7 @@ def train(
             if not callable(given):
                 raise TypeError(f"{argument}: found {type(given).__name__}, wanted a function or class")
             answer = _answerer(given, plays=given is environment)
-            keys = {"task.kind": "python", f"{key}.function": _name(given), **keys}
+            keys = {"task.kind": "python", f"{key}.in_process": _name(given), **keys}
     if isinstance(config, Mapping):
         text, is_file = json.dumps(config), False
     else:
@@ -234,7 +234,7 @@ def _name(reward: Reward) -> str:
     except (OSError, TypeError):
         source = ""
     name = getattr(reward, "__qualname__", type(reward).__name__)
-    return f"<python>:{name}#{hashlib.sha256(source.encode()).hexdigest()[:12]}"
+    return f"{name}#{hashlib.sha256(source.encode()).hexdigest()[:12]}"
 
 
 def _answerer(function: Callable[..., Any], plays: bool) -> Callable[[str], str]:

@@ -6,6 +6,7 @@ use super::text::{ArithmeticConfig, PuzzlesConfig, TextConfig};
 use anyhow::Context;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::names::Named;
+use fgrpo_eval::program::Answerer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -75,6 +76,19 @@ impl TaskConfig {
             TaskKind::Python | TaskKind::Environment => Self::Python(text),
             TaskKind::Maze => return None,
         })
+    }
+
+    /// Sets what answers for graders and environments that name a function of this process.
+    pub fn set_answerer(&mut self, answerer: &Answerer) {
+        match self {
+            Self::Mix(mix) => mix.parts.iter_mut().for_each(|part| part.task.set_answerer(answerer)),
+            Self::Command(text) | Self::Python(text) => {
+                for program in [&mut text.grader, &mut text.environment].into_iter().flatten() {
+                    program.answerer = Some(answerer.clone());
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Whether the policy talks to an environment, in a mix in one of its parts.

@@ -137,7 +137,7 @@ impl TextConfig {
             );
         }
         let command = self.verifier.command.as_ref().is_some_and(|c| !c.command.is_empty());
-        let grader = self.grader.as_ref().is_some_and(|g| g.function.is_some());
+        let grader = self.grader.as_ref().is_some_and(program::Settings::is_function);
         within("task.max_turns", self.max_turns() as u64, 1..=MANY)?;
         for (key, found) in [("grader", self.grader.is_some()), ("reasoning", self.reasoning.is_some())] {
             if found && self.environment.is_some() {

@@ -4,7 +4,7 @@ use super::Generator;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::dataset::Message;
 use fgrpo_eval::io::interrupt;
-use fgrpo_eval::program;
+use fgrpo_eval::io::poll;
 use fgrpo_files::PROMPT;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsRawFd;
@@ -87,7 +87,7 @@ impl Lines {
             if interrupt::requested() {
                 return Ok(None);
             }
-            if program::wait(None, io::stdin().as_raw_fd(), Duration::from_millis(100))?.1 {
+            if poll::wait(None, io::stdin().as_raw_fd(), Duration::from_millis(100))?.1 {
                 let mut buffer = [0; 1 << 14];
                 // A read of this size bypasses the buffer of standard input, which `poll` can't see.
                 let n = io::stdin().lock().read(&mut buffer)?;

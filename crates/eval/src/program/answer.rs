@@ -1,0 +1,46 @@
+//! The answer line of a program that grades.
+
+use crate::graded::{Graded, LARGEST_REWARD};
+use fgrpo_verify::verdict::Verdict;
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Reads the answer to question `asked` as a grade: correct from a score of `correct_from` on.
+///
+/// # Errors
+/// What is wrong with the line.
+pub(super) fn read(line: &[u8], asked: u64, correct_from: f64) -> Result<Graded, String> {
+    #[derive(Deserialize)]
+    struct Answer {
+        id: Option<u64>,
+        score: Option<f64>,
+        #[serde(default)]
+        rewards: BTreeMap<String, f64>,
+        unscorable: Option<String>,
+        reason: Option<String>,
+        test: Option<u32>,
+        printed: Option<String>,
+    }
+    let excerpt = || String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
+    let answer: Answer =
+        serde_json::from_slice(line).map_err(|_| format!("{:?}, wanted {{\"score\": number}}", excerpt()))?;
+    if answer.id.is_some_and(|id| id != asked) {
+        return Err(format!("{:?}, wanted the answer to {asked}", excerpt()));
+    }
+    match (answer.score, answer.unscorable.or_else(|| answer.reason.clone())) {
+        (Some(score), _) if answer.rewards.values().chain([&score]).all(|r| r.abs() <= LARGEST_REWARD) => {
+            let verdict = if score >= correct_from { Verdict::Correct } else { Verdict::Wrong };
+            let reason = answer.reason.map_or(Cow::Borrowed("score"), Cow::Owned);
+            let graded = Graded::new(verdict, reason);
+            let Answer { rewards, test, printed, .. } = answer;
+            Ok(Graded { reward: Some(score), rewards, test, printed, ..graded })
+        }
+        (Some(_), _) => Err(format!(
+            "{:?}, wanted a score, and rewards, from -{LARGEST_REWARD} to {LARGEST_REWARD}",
+            excerpt()
+        )),
+        (None, Some(reason)) => Ok(Graded { printed: answer.printed, ..Graded::unscorable(reason) }),
+        _ => Err(format!("{:?}, wanted a score or a reason", excerpt())),
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::data::{Item, Statement};
 use super::made::signed;
-use super::simulate::{Config, Line};
+use super::simulate::{Point, Spread, Sweep};
 use fgrpo_core::theory::{advantage, tail_miss};
 use fgrpo_eval::table::Table;
 use std::collections::BTreeMap;
@@ -82,14 +82,11 @@ pub(super) fn one_action(mu: f64, tau: f64) -> anyhow::Result<Findings> {
     ]))
 }
 
-pub(super) fn simulation(config: &Config, lines: &[Line]) -> Findings {
+pub(super) fn simulation(sweep: &Sweep) -> Findings {
+    let config = &sweep.config;
     let sizes = &config.group_sizes;
-    let at = |gamma: f64, step: u64, of: fn(&Line) -> f64| -> Vec<f64> {
-        let mean = |&n: &u64| {
-            let own = lines.iter().filter(|l| (l.n, l.gamma, l.step) == (n, gamma, step));
-            own.clone().map(of).sum::<f64>() / own.count() as f64
-        };
-        sizes.iter().map(mean).collect()
+    let at = |gamma: f64, step: u64, of: fn(&Point) -> Spread| -> Vec<f64> {
+        sweep.at(step).iter().filter(|p| p.gamma == gamma).map(|p| of(p).mean).collect()
     };
     let (kept, focal) = (at(0.0, config.steps, |l| l.retained), at(1.0, config.steps, |l| l.retained));
     let zone: Vec<usize> = (0..sizes.len()).filter(|&i| kept[i] < 0.5).collect();

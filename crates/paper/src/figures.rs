@@ -35,7 +35,7 @@ pub(super) fn from_theory(item: &'static Item, simulated: &Path) -> anyhow::Resu
         Fill::TailMissCurve => (theory::tail_miss_curve(mu, tau)?, checks::one_action(mu, tau)?),
         _ => {
             let sweep = Sweep::read(simulated)?;
-            (sweep.figure(), checks::simulation(&sweep.config, &sweep.lines))
+            (sweep.figure(), checks::simulation(&sweep))
         }
     };
     Ok(made(item, vec![(item.name.clone(), drawn)], None, |s| found.get(s.check.as_str()).cloned()))
@@ -102,7 +102,7 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
     }
     if points.iter().all(|p| p.here.is_err()) {
         let reasons: Vec<String> = rows.notes.iter().cloned().chain(reasons).take(4).collect();
-        bad_input!("--from: nothing of {} can be made: {}", item.name, reasons.join("; "));
+        bad_input!("nothing of {} can be made: {}", item.name, reasons.join("; "));
     }
     let shown = |by: &dyn Fn(&Point) -> bool| points.iter().filter(|p| by(p)).collect::<Vec<&Point>>();
     let mut figures = Vec::new();

@@ -62,8 +62,8 @@ pub struct Plan {
     options: Options,
     /// The trainings.
     pub runs: Vec<Training>,
-    /// At full scale: files and folders with where they are found, each once.
-    paths: Vec<(PathBuf, &'static str)>,
+    /// At full scale: the needed files and folders, each once, with their sources.
+    pub paths: Vec<(PathBuf, &'static str)>,
     /// At full scale: what the trained models are evaluated on. Training dynamics are of the evaluations while training.
     benchmarks: Vec<&'static Benchmark>,
 }
@@ -217,24 +217,10 @@ impl Plan {
         Ok(lines)
     }
 
-    fn missing(&self) -> Vec<String> {
+    /// The files and folders that are missing, with the sources of each.
+    pub fn missing(&self) -> Vec<String> {
         let missing = self.paths.iter().filter(|(path, _)| !path.exists());
         missing.map(|(path, home)| format!("{} from {home}", path.display())).collect()
-    }
-
-    /// Refuses to train while files or folders are missing.
-    pub fn require_files(&self) -> anyhow::Result<()> {
-        let missing = self.missing();
-        if !missing.is_empty() {
-            bad_input!(
-                "{} --scale full: {} of {} files and folders are missing:\n  {}\nPut them there, or name another folder with --root. `--scale laptop` needs none of them; `--from` takes results made elsewhere",
-                self.item.name,
-                missing.len(),
-                self.paths.len(),
-                missing.join("\n  ")
-            );
-        }
-        Ok(())
     }
 
     /// Makes the item of its finished trainings.

@@ -115,8 +115,7 @@ impl Results {
                 _ => ("", Path::new(text)),
             };
             if !path.exists() {
-                let path = path.display();
-                bad_input!("--from {text}: found nothing at {path}, wanted a file or folder of results");
+                bad_input!("{text}: there is no such file or folder");
             }
             if let Some(measure) = Measure::from_name(name).filter(|m| *m != Measure::Pass) {
                 results.add_report(measure, path, json::read(path)?);
@@ -125,11 +124,11 @@ impl Results {
             let mut here = Self::default();
             here.gather(name, path, DEPTH)?;
             if here.all.is_empty() && !here.notes.is_empty() {
-                bad_input!("--from {text}: found nothing finished:\n  {}", here.notes.join("\n  "));
+                bad_input!("{text}: nothing there is finished:\n  {}", here.notes.join("\n  "));
             }
             if here.all.is_empty() {
                 bad_input!(
-                    "--from {text}: found neither samples of fgrpo eval, verl or lm-eval nor a run with an evaluation; `fgrpo eval --samples FILE --data FILE --task KIND --out DIR` scores responses of other programs"
+                    "{text}: the folder has neither samples of fgrpo eval, verl or lm-eval nor a run with an evaluation; `fgrpo eval --samples FILE --data FILE --task KIND --out DIR` scores responses of other programs"
                 );
             }
             results.notes.append(&mut here.notes);
@@ -144,7 +143,7 @@ impl Results {
                 let (first, rest) = (first.display(), rest.len());
                 let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
                 results.notes.push(format!(
-                    "left out: {first}{more}, which --from {text} gives again: each counts once, under its last name"
+                    "left out: {first}{more}, which {text} gives again: each counts once, under its last name"
                 ));
             }
         }

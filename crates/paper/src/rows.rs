@@ -184,7 +184,7 @@ impl Rows {
                     && *named != own
                 {
                     bad_input!(
-                        "--from {name}={path}: found a run of {} with gamma {} and group size {}, wanted one of {rows}",
+                        "{name}={path}: the run is of {} with gamma {} and group size {}, not of {rows}",
                         own.method,
                         own.gamma,
                         own.n
@@ -198,7 +198,7 @@ impl Rows {
             return Ok(true);
         }
         if fits.len() > 1 && found.given {
-            bad_input!("--from {name}={path}: the name fits several rows, {rows}; wanted one of them");
+            bad_input!("{name}={path}: the name fits several rows: {rows}");
         }
         let note = match fits.len() > 1 && found.run.is_none() {
             true => format!(
@@ -271,7 +271,7 @@ impl Rows {
         let (mut sum, mut count) = (0.0, 0.0);
         for member in self.members(&quantity.of, |of| !all(of).is_empty()) {
             match all(&member).as_slice() {
-                [] => return Err(format!("no --from {measure}=FILE has what {} printed", measure.about())),
+                [] => return Err(format!("no {measure}=FILE has what {} printed", measure.about())),
                 [first, rest @ ..] if rest.iter().all(|v| v == first) => {
                     (sum, count) = (sum + first, count + 1.0)
                 }
@@ -339,7 +339,7 @@ fn require_one_configuration(row: &str, found: &[Found]) -> anyhow::Result<()> {
         let differing = differences(&table(config)?, &table(own)?);
         if !differing.is_empty() {
             bad_input!(
-                "{row}: {first} and {other} would be seeds of one row, but their configurations differ in more than the seed: {}; give the runs of one configuration, or --from for each alone",
+                "{row}: {first} and {other} would be seeds of one row, but their configurations differ in more than the seed: {}; give the runs of one configuration, or each alone",
                 differing.join(", ")
             );
         }

@@ -5,13 +5,11 @@
 
 mod config;
 mod figures;
-mod finals;
 mod folder;
+mod points;
 
 pub use config::Config;
-pub use figures::beside;
-pub use finals::{Final, Spread};
-pub(crate) use folder::Line;
+pub use points::{Point, Spread};
 
 use anyhow::Context;
 use fgrpo_core::sim::Simulation;
@@ -19,8 +17,8 @@ use fgrpo_eval::events::Events;
 use fgrpo_eval::figure::Figure;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::interrupt;
-use finals::final_values;
-use folder::{Folder, Run};
+use folder::{Folder, Line, Run};
+use points::points;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -31,15 +29,15 @@ pub struct Sweep {
     /// Its configuration.
     pub config: Config,
     /// The recorded steps of all runs.
-    pub(crate) lines: Vec<Line>,
-    /// The policies at the end, over their seeds.
-    pub finals: Vec<Final>,
+    lines: Vec<Line>,
+    /// The policies at each recorded step, over their seeds.
+    points: Vec<Point>,
 }
 
 impl Sweep {
     fn of(config: Config, lines: Vec<Line>) -> Self {
-        let finals = final_values(&config, &lines);
-        Self { config, lines, finals }
+        let points = points(&config, &lines);
+        Self { config, lines, points }
     }
 
     /// The sweep in a folder.
@@ -49,9 +47,19 @@ impl Sweep {
         Ok(Self::of(config, lines))
     }
 
+    /// The policies after a step, by group size and gamma.
+    pub fn at(&self, step: u64) -> Vec<Point> {
+        self.points.iter().filter(|point| point.step == step).copied().collect()
+    }
+
+    /// The policies at the end.
+    pub fn finals(&self) -> Vec<Point> {
+        self.at(self.config.steps)
+    }
+
     /// The paper's figure.
     pub fn figure(&self) -> Figure {
-        figures::panels(&self.config, &self.lines, &self.finals)
+        figures::panels(&self.config, &self.points, &self.finals())
     }
 
     /// What the theory says of the sweep's group sizes, as a figure.

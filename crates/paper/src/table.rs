@@ -85,7 +85,7 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
         let explains = |why: &&String| said.len() < 2 || !why.starts_with("empty, because no results");
         let why: Vec<&str> = said.iter().filter(explains).take(6).map(String::as_str).collect();
         bad_input!(
-            "--from: no value of {} can be made; wanted folders named after its rows: {}. {}",
+            "no value of {} can be made; name the folders after its rows: {}. {}",
             item.name,
             names.join(", "),
             why.join("; ")

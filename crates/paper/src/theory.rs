@@ -1,10 +1,8 @@
 //! The paper's figures of its theory.
 
-use fgrpo_core::theory::mass::Step;
-use fgrpo_core::theory::sampled::SampledMass;
 use fgrpo_core::theory::{advantage, tail_miss};
 use fgrpo_eval::failure::OrBadInput;
-use fgrpo_eval::figure::{Axis, Curve, Figure, Key, Legend, PALETTE, Panel, Scale, Tile, ordered_colour};
+use fgrpo_eval::figure::{Axis, Curve, Figure, Key, Legend, PALETTE, Panel, Scale};
 
 /// A panel with nothing but curves and a legend.
 pub(super) fn panel(title: impl Into<String>, x: Axis, y: Axis, curves: Vec<Curve>, legend: Legend) -> Panel {
@@ -13,10 +11,6 @@ pub(super) fn panel(title: impl Into<String>, x: Axis, y: Axis, curves: Vec<Curv
 
 fn alone(panel: Panel) -> Figure {
     Figure { panels: vec![panel] }
-}
-
-fn unnamed(colour: usize, points: Vec<(f64, f64)>) -> Curve {
-    Curve { name: None, ..Curve::new("", PALETTE[colour], points) }
 }
 
 fn linear(label: &str, from: f64, to: f64) -> Axis {
@@ -48,7 +42,7 @@ fn covered(tau: f64) -> f64 {
 pub fn tail_miss_panels(mu: &[f64], rho: &[f64]) -> anyhow::Result<Figure> {
     if mu.len() > 6 || rho.is_empty() {
         bad_input!(
-            "found {} values of --mu and {} of --rho, wanted 1 to 6 and at least 1",
+            "expected 1 to 6 values of mu and at least one of rho, found {} and {}",
             mu.len(),
             rho.len()
         );
@@ -86,14 +80,6 @@ pub fn tail_miss_curve(mu: f64, tau: f64) -> anyhow::Result<Figure> {
     Ok(alone(panel(title, size_axis(largest), y, curves, Legend::LowerLeft)))
 }
 
-/// The active probability by group size.
-pub fn active_curve(mu: f64) -> anyhow::Result<Figure> {
-    let largest = covered(mu.min(1.0 - mu).max(1e-9));
-    let curves = vec![unnamed(0, by_size(largest, |n| tail_miss::active_probability(mu, n))?)];
-    let y = linear("Active probability", 0.0, 1.05);
-    Ok(alone(panel(format!("\u{3bc} = {mu}"), size_axis(largest), y, curves, Legend::LowerRight)))
-}
-
 /// Advantage magnitude by success rate: solid for correct completions, dashed for wrong ones.
 pub fn advantage_magnitude(gammas: &[f64], group_size: Option<u64>) -> anyhow::Result<Figure> {
     let points = group_size.unwrap_or(400);
@@ -114,84 +100,11 @@ pub fn advantage_magnitude(gammas: &[f64], group_size: Option<u64>) -> anyhow::R
         };
         let colour = i % PALETTE.len();
         curves.push(Curve::new(format!("\u{3b3} = {gamma}"), PALETTE[colour], magnitude(|a| a.correct)));
-        curves.push(Curve { dashed: true, ..unnamed(colour, magnitude(|a| -a.wrong)) });
+        let wrong = Curve::new("", PALETTE[colour], magnitude(|a| -a.wrong));
+        curves.push(Curve { name: None, dashed: true, ..wrong });
     }
     let (x, y) = (linear("Success probability \u{3bc}", 0.0, 1.0), linear("g |A|", 0.0, 3.0));
     let keys = vec![Key::new("correct", PALETTE[6], false), Key::new("incorrect", PALETTE[6], true)];
     let drawn = panel("Focal-weighted advantage", x, y, curves, Legend::Upper);
     Ok(alone(Panel { keys, ..drawn }))
-}
-
-/// The learning rate's multiplier by focal exponent.
-pub fn low_lr(gammas: &[f64]) -> anyhow::Result<Figure> {
-    let last = gammas.iter().copied().fold(3.0, f64::max);
-    let points = (0..=300)
-        .map(|i| f64::from(i) / 300.0 * last)
-        .map(|gamma| Ok((gamma, advantage::low_lr_multiplier(gamma).or_bad_input()?)))
-        .collect::<anyhow::Result<_>>()?;
-    let (x, y) = (linear("\u{3b3}", 0.0, last), linear("Multiplier", 0.0, 1.0));
-    let title = "Learning rate of the same average size";
-    Ok(alone(panel(title, x, y, vec![unnamed(0, points)], Legend::UpperRight)))
-}
-
-/// The terms of both balances as bars, each on the sum of those before it, and their total from 0.
-pub fn mass_terms(step: &Step) -> anyhow::Result<Figure> {
-    let (b, u) = (step.mass_balance(), step.unsampled_correct());
-    let bars = |title: &str, label: &str, terms: &[(&str, f64)]| {
-        let bar = |place: usize, name: &str, colour, from: f64, to: f64| Tile {
-            x: (place as f64 + 0.12, place as f64 + 0.88),
-            y: (from.min(to), from.max(to)),
-            colour,
-            opacity: 0.85,
-            title: name.to_owned(),
-        };
-        let (mut sum, mut tiles) = (0.0f64, Vec::new());
-        for (i, (name, term)) in terms.iter().enumerate() {
-            tiles.push(bar(i, name, PALETTE[i], sum, sum + term));
-            sum += term;
-        }
-        tiles.push(bar(terms.len(), "total", PALETTE[6], 0.0, sum));
-        let low = tiles.iter().fold(0.0, |low, t| t.y.0.min(low));
-        let high = tiles.iter().fold(0.0, |high, t| t.y.1.max(high));
-        let places = terms.len() as f64 + 1.0;
-        let curves = vec![unnamed(6, vec![(0.0, 0.0), (places, 0.0)])];
-        let keys = tiles.iter().map(|t| Key::new(&t.title, t.colour, false)).collect();
-        let room = ((high - low) * 0.08).max(1e-300);
-        let x = linear("Terms one after another, then their total", 0.0, places);
-        let legend = if sum >= 0.0 { Legend::UpperLeft } else { Legend::LowerLeft };
-        let y = linear(label, low - room, high + room);
-        Panel { tiles, keys, ..panel(title, x, y, curves, legend) }
-    };
-    let of_all = [("promotion", b.promotion), ("demotion", b.demotion), ("coupling", b.coupling)];
-    let of_the_rest = [
-        ("direct drift", u.direct_drift),
-        ("from promotion", u.from_promotion),
-        ("from demotion", u.from_demotion),
-        ("from baseline", u.from_baseline),
-    ];
-    Ok(Figure {
-        panels: vec![
-            bars("Correct mass", "\u{394}Q_pos", &of_all),
-            bars("Correct mass not drawn", "\u{394}Q_u,pos", &of_the_rest),
-        ],
-    })
-}
-
-/// The expected distinct mass by number of correct completions.
-pub fn sampled_mass(rows: &[(u64, SampledMass)]) -> anyhow::Result<Figure> {
-    let line = |name: &str, i: usize, value: fn(&SampledMass) -> f64| {
-        let points = rows.iter().map(|(k, m)| (*k as f64, value(m))).collect();
-        Curve { dots: rows.len() <= 40, ..Curve::new(name, ordered_colour(i, 4), points) }
-    };
-    let curves = vec![
-        line("E[P_pos | X = k]", 0, |m| m.correct),
-        line("E[P_neg | X = k]", 2, |m| m.wrong),
-        Curve { dashed: true, ..line("E[S_R | X = k]", 3, |m| m.baseline) },
-    ];
-    let values = || curves.iter().flat_map(|c| &c.points).map(|p| p.1);
-    let (low, high) = (values().fold(0.0, f64::min), values().fold(0.0, f64::max));
-    let (first, last) = (rows.first().map_or(0, |r| r.0), rows.last().map_or(0, |r| r.0));
-    let x = linear("Correct completions k", first as f64, last.max(first + 1) as f64);
-    let y = linear("Expected mass", low * 1.05, (high * 1.25).max(1e-12));
-    Ok(alone(panel("Distinct mass sampled", x, y, curves, Legend::UpperLeft)))
 }

@@ -120,7 +120,16 @@ fn train(plan: &Plan, args: &Args) -> anyhow::Result<()> {
         plan.lines()?.iter().for_each(|line| outln!("{line}"));
         return Ok(());
     }
-    plan.require_files()?;
+    let missing = plan.missing();
+    if !missing.is_empty() {
+        bad_input!(
+            "{} --scale full: {} of {} files and folders are missing:\n  {}\nPut them there, or name another folder with --root. `--scale laptop` needs none of them; `--from` takes results made elsewhere",
+            args.name,
+            missing.len(),
+            plan.paths.len(),
+            missing.join("\n  ")
+        );
+    }
     train_all(&plan.runs, args.jobs)?;
     let Some((commands, then)) = plan.commands_after() else { return show(&plan.make()?, &args.out) };
     commands.iter().for_each(|line| outln!("{line}"));

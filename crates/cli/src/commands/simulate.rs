@@ -25,9 +25,6 @@ pub(crate) struct Args {
     /// Folder of the results; `runs/<name of the configuration>` when left out.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Draw this sweep's final values beside those of other sweeps' folders, into beside.svg.
-    #[arg(long, value_name = "DIR")]
-    beside: Vec<PathBuf>,
     /// Threads; one per processor when left out. Results don't depend on it.
     #[arg(long)]
     threads: Option<std::num::NonZeroUsize>,
@@ -41,8 +38,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(super) fn of(config: PathBuf, out: PathBuf) -> Self {
-        let (set, beside, out) = (Vec::new(), Vec::new(), Some(out));
-        Self { config, set, out, beside, threads: None, json: false, dry_run: false }
+        Self { config, set: Vec::new(), out: Some(out), threads: None, json: false, dry_run: false }
     }
 
     fn again(&self, out: &Path) -> String {
@@ -63,8 +59,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .out
         .clone()
         .unwrap_or_else(|| Path::new("runs").join(args.config.file_stem().unwrap_or("simulation".as_ref())));
-    let others = args.beside.iter().map(|path| Ok((path.clone(), Sweep::read(path)?)));
-    let mut others: Vec<(PathBuf, Sweep)> = others.collect::<anyhow::Result<_>>()?;
     interrupt::listen();
     let threads = args.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, usize::from);
     let runs = config.runs();
@@ -81,21 +75,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     alone::write(&sweep.figure(), &out.join("figure.svg"))?;
     alone::write(&sweep.tail_miss()?, &out.join("tail-miss.svg"))?;
     print(&sweep, args.json)?;
-    if !others.is_empty() {
-        others.insert(0, (out.clone(), sweep));
-        alone::write(&simulate::beside(&others), &out.join("beside.svg"))?;
-    }
     say!("results in {}", out.display());
     Ok(())
 }
 
 fn print(sweep: &Sweep, json: bool) -> anyhow::Result<()> {
     if json {
-        outln!("{}", serde_json::to_string(&sweep.finals)?);
+        outln!("{}", serde_json::to_string(&sweep.finals())?);
         return Ok(());
     }
     let mut table = Table::new(["n", "gamma", "Q_pos", "M_ret", "entropy"]);
-    for f in &sweep.finals {
+    for f in sweep.finals() {
         let [q_pos, retained] = [f.q_pos, f.retained].map(|s| s.text(4));
         table.push([f.n.to_string(), f.gamma.to_string(), q_pos, retained, f.entropy.text(2)]);
     }

@@ -66,10 +66,11 @@ pub(crate) enum Formula {
         #[arg(long, allow_negative_numbers = true)]
         mu: f64,
         /// Group sizes.
-        #[arg(long, value_delimiter = ',', required_unless_present = "plot")]
+        #[arg(long, value_delimiter = ',', required = true)]
         n: Vec<u64>,
-        #[command(flatten)]
-        output: Output,
+        /// Print one JSON value.
+        #[arg(long)]
+        json: bool,
     },
     /// The group size at which a tail miss is likeliest.
     #[command(after_help = "Example:\n  fgrpo theory peak --mu 0.64 --tau 6.3e-5")]
@@ -80,8 +81,9 @@ pub(crate) enum Formula {
         /// Probability of the rare correct subset, less than mu.
         #[arg(long, allow_negative_numbers = true)]
         tau: f64,
-        #[command(flatten)]
-        output: Output,
+        /// Print one JSON value.
+        #[arg(long)]
+        json: bool,
     },
     /// One surrogate step on a categorical policy: where the mass goes, term by term.
     #[command(
@@ -100,8 +102,9 @@ pub(crate) enum Formula {
         /// Show the change of these actions' mass as well.
         #[arg(long, value_delimiter = ',')]
         subset: Vec<usize>,
-        #[command(flatten)]
-        output: Output,
+        /// Print one JSON value.
+        #[arg(long)]
+        json: bool,
     },
     /// Expected distinct mass sampled, given the number of correct completions.
     #[command(after_help = "Example:\n  fgrpo theory sampled-mass --logits 5,3,3,0,0 --correct 0,1,2 --n 4")]
@@ -114,8 +117,9 @@ pub(crate) enum Formula {
         /// Numbers of correct completions; all from 0 to N that can happen, when left out.
         #[arg(long, short, value_delimiter = ',')]
         k: Vec<u64>,
-        #[command(flatten)]
-        output: Output,
+        /// Print one JSON value.
+        #[arg(long)]
+        json: bool,
     },
     /// Focal-weighted advantages by success rate.
     #[command(after_help = "Examples:\n  fgrpo theory advantage --success-rate 0.25 --gamma 0.5\n  \
@@ -138,33 +142,33 @@ pub(crate) enum Formula {
     #[command(after_help = "Example:\n  fgrpo theory low-lr --gamma 0.5")]
     LowLr {
         /// Focal exponents.
-        #[arg(long, value_delimiter = ',', required_unless_present = "plot", allow_negative_numbers = true)]
+        #[arg(long, value_delimiter = ',', required = true, allow_negative_numbers = true)]
         gamma: Vec<f64>,
-        #[command(flatten)]
-        output: Output,
+        /// Print one JSON value.
+        #[arg(long)]
+        json: bool,
     },
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.formula {
         Formula::TailMiss { mu, tau, n, rho, output } => tail_misses(mu, *tau, n, rho, output),
-        Formula::Active { mu, n, output } => actives(*mu, n, output),
-        Formula::Peak { mu, tau, output } => {
+        Formula::Active { mu, n, json } => {
+            let active =
+                |&n: &u64| Ok(vec![json!(n), json!(tail_miss::active_probability(*mu, n).or_bad_input()?)]);
+            say(*json, 1, &["n", "active"], &each(n, active)?)
+        }
+        Formula::Peak { mu, tau, json } => {
             let peak = tail_miss::peak(*mu, *tau).or_bad_input()?;
-            plot(output, || figures::tail_miss_curve(*mu, *tau))?;
-            say(output, 0, &["n", "tail_miss"], &[vec![json!(peak.n), json!(peak.tail_miss)]])
+            say(*json, 0, &["n", "tail_miss"], &[vec![json!(peak.n), json!(peak.tail_miss)]])
         }
-        Formula::Mass { policy, sample, lr, subset, output } => {
-            mass::mass(policy, sample, *lr, subset, output)
-        }
-        Formula::SampledMass { policy, n, k, output } => mass::sampled_masses(policy, *n, k, output),
+        Formula::Mass { policy, sample, lr, subset, json } => mass::mass(policy, sample, *lr, subset, *json),
+        Formula::SampledMass { policy, n, k, json } => mass::sampled_masses(policy, *n, k, *json),
         Formula::Advantage { success_rate, gamma, n, output } => advantages(success_rate, gamma, *n, output),
-        Formula::LowLr { gamma, output } => {
+        Formula::LowLr { gamma, json } => {
             let multiplier =
                 |&g: &f64| Ok(vec![json!(g), json!(advantage::low_lr_multiplier(g).or_bad_input()?)]);
-            let rows = each(gamma, multiplier)?;
-            plot(output, || figures::low_lr(gamma))?;
-            say(output, 1, &["gamma", "multiplier"], &rows)
+            say(*json, 1, &["gamma", "multiplier"], &each(gamma, multiplier)?)
         }
     }
 }
@@ -195,14 +199,7 @@ fn tail_misses(mu: &[f64], tau: Option<f64>, n: &[u64], rho: &[f64], output: &Ou
     if rows.is_empty() && output.plot.is_none() {
         bad_input!("--n: missing; wanted group sizes, such as --n 2,8,32");
     }
-    say(output, 1, &["n", "active", "tail_miss"], &rows)
-}
-
-fn actives(mu: f64, n: &[u64], output: &Output) -> anyhow::Result<()> {
-    let active = |&n: &u64| Ok(vec![json!(n), json!(tail_miss::active_probability(mu, n).or_bad_input()?)]);
-    let rows = each(n, active)?;
-    plot(output, || figures::active_curve(mu))?;
-    say(output, 1, &["n", "active"], &rows)
+    say(output.json, 1, &["n", "active", "tail_miss"], &rows)
 }
 
 fn advantages(rates: &[f64], gammas: &[f64], n: Option<u64>, output: &Output) -> anyhow::Result<()> {
@@ -220,7 +217,7 @@ fn advantages(rates: &[f64], gammas: &[f64], n: Option<u64>, output: &Output) ->
         Ok([rate, gamma, found.correct, found.wrong, found.weight].map(Value::from).into())
     })?;
     plot(output, || figures::advantage_magnitude(&drawn, n))?;
-    say(output, 2, &["success_rate", "gamma", "correct", "wrong", "weight"], &rows)
+    say(output.json, 2, &["success_rate", "gamma", "correct", "wrong", "weight"], &rows)
 }
 
 fn each<A, B>(all: &[A], value: impl Fn(&A) -> anyhow::Result<B>) -> anyhow::Result<Vec<B>> {
@@ -236,16 +233,16 @@ fn plot(output: &Output, figure: impl FnOnce() -> anyhow::Result<Figure>) -> any
 }
 
 /// Prints rows with these columns, of which the first `keys` tell rows apart: as JSON one row is an object without them, and
-/// several are a list of objects with them. Prints nothing where a figure was all that was asked for.
-fn say(output: &Output, keys: usize, columns: &[&str], rows: &[Vec<Value>]) -> anyhow::Result<()> {
+/// several are a list of objects with them. Prints nothing without rows: a figure alone was asked for.
+fn say(as_json: bool, keys: usize, columns: &[&str], rows: &[Vec<Value>]) -> anyhow::Result<()> {
     let object = |row: &Vec<Value>, from: usize| -> Value {
         let cells = columns.iter().zip(row).skip(from);
         Value::Object(cells.map(|(name, cell)| ((*name).to_owned(), cell.clone())).collect())
     };
     match rows {
         [] => {}
-        [row] if output.json => outln!("{}", object(row, keys)),
-        rows if output.json => outln!("{}", rows.iter().map(|row| object(row, 0)).collect::<Value>()),
+        [row] if as_json => outln!("{}", object(row, keys)),
+        rows if as_json => outln!("{}", rows.iter().map(|row| object(row, 0)).collect::<Value>()),
         rows => {
             let mut table = Table::new(columns.iter().map(|name| name.replace('_', " ")));
             let cell = |(i, cell): (usize, &Value)| match cell.as_f64() {

@@ -1,6 +1,6 @@
 //! `fgrpo paper` as it is used.
 
-use crate::support::{self, done, sets};
+use crate::support::{self, done, refused, sets};
 use assert_cmd::Command;
 use fgrpo_eval::dataset::presets::{Family, Preset};
 use fgrpo_eval::kind::TaskKind;
@@ -13,13 +13,6 @@ use std::path::Path;
 fn fgrpo(args: &[&str]) -> (i32, String, String) {
     let (out, said, code) = support::run(support::fgrpo().args(args));
     (code, out, said)
-}
-
-/// Exit code 2 and the message on stderr.
-fn refused(args: &[&str]) -> String {
-    let (code, out, err) = fgrpo(args);
-    assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
-    err
 }
 
 /// A file of counts: problems with `n` samples, the i-th of them correct `of(i)` times.
@@ -248,7 +241,7 @@ fn a_name_says_which_row_a_folder_is_and_fewer_samples_leave_cells_empty() {
     assert!(unknown.contains("not used: samples of aime26"), "{unknown}");
     assert!(!unknown.contains("no results"), "{unknown}");
     let nothing = refused(&["paper", "table-13", "--from", &format!("mine={}", a.display())]);
-    assert!(nothing.contains("wanted folders named after its rows: Base, GRPO low-LR"), "{nothing}");
+    assert!(nothing.contains("rows: Base, GRPO low-LR"), "{nothing}");
     std::fs::create_dir(at("empty")).unwrap();
     assert!(
         refused(&["paper", "table-13", "--from", at("empty").to_str().unwrap()])
@@ -256,7 +249,7 @@ fn a_name_says_which_row_a_folder_is_and_fewer_samples_leave_cells_empty() {
     );
     assert!(
         refused(&["paper", "table-13", "--from", at("absent").to_str().unwrap()])
-            .contains("found nothing at")
+            .contains("there is no such file")
     );
 }
 
@@ -369,7 +362,7 @@ fn run_folders_give_the_mazes_table_and_figures() {
         &["steps=4", "task.size=7", "sft.steps=200", "sft.lr=3e-3", "rollout.prompts=8"],
         &["model.init.intermediate_size=64"],
     ];
-    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/maze-long.toml");
+    let config = "maze-long";
     let grid =
         ["--grid", "rollout.group_size=4,8", "--grid", "algorithm.focal_gamma=0,0.5", "--grid", "seed=1,2"];
     done(&[&["sweep", config, "--out", &runs], &grid[..], &sets(&small.concat())].concat());
@@ -421,7 +414,7 @@ fn run_folders_give_the_mazes_table_and_figures() {
     assert!(values.lines().any(|l| l.starts_with("maze,8,0.5,1,1,")), "one seed: {values}");
     assert!(done(&["paper", "table-5", "--from", &runs, "--out", &out]).contains(said));
     let error = refused(&["paper", "figure-6", "--from", stopped.to_str().unwrap(), "--out", &out]);
-    assert!(error.contains("found nothing finished") && error.contains(said), "{error}");
+    assert!(error.contains("finished") && error.contains(said), "{error}");
 }
 
 /// Evaluations of `set` by a run: at each step this many of the samples of each problem are correct.
@@ -606,7 +599,7 @@ fn a_name_that_fits_several_rows_and_a_folder_of_another_model_are_refused() {
     counts(&folder.path().join("Qwen2.5-7B/F-GRPO/aime25.jsonl"), 30, 256, |_| 64);
     let (model, out) = (at("Qwen2.5-7B"), at("out"));
     let error = refused(&["paper", "table-12", "--from", &format!("GRPO={model}/GRPO"), "--out", &out]);
-    assert!(error.contains("fits several rows, GRPO-N2, GRPO-N4, GRPO-N8"), "{error}");
+    assert!(error.contains("fits several rows: GRPO-N2, GRPO-N4, GRPO-N8"), "{error}");
     let note = "whose name fits several rows; NAME=PATH says which: GRPO-N2, GRPO-N4";
     let text = done(&["paper", "table-12", "--from", &model, "--out", &out]);
     assert!(text.contains(note), "{text}");

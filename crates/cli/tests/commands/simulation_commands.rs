@@ -1,29 +1,19 @@
 //! `fgrpo theory` and `fgrpo simulate` as they are used.
 
-use crate::support::{ended, signal, spawned, wait_until};
+use crate::support::{self, done, ended, refused, signal, spawned, wait_until};
 use assert_cmd::Command;
+use fgrpo_paper::simulate::Config;
 use serde_json::Value;
 use std::path::Path;
 
 fn fgrpo(args: &[&str]) -> Command {
-    let mut command = Command::cargo_bin("fgrpo").unwrap();
+    let mut command = support::fgrpo();
     command.args(args);
     command
 }
 
 fn json(args: &[&str]) -> Value {
-    let output = fgrpo(args).output().unwrap();
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-/// Exit code 2, nothing on stdout, and the message on stderr.
-fn refused(args: &[&str], message: &str) {
-    let output = fgrpo(args).output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
-    assert!(output.stdout.is_empty(), "{args:?}");
-    assert!(stderr.contains(message), "{args:?}: wanted {message:?} in {stderr:?}");
+    serde_json::from_str(&done(args)).unwrap()
 }
 
 #[test]
@@ -67,19 +57,10 @@ fn mass_terms_add_up_to_the_subsets_change() {
 #[test]
 fn figures_are_written_as_svg() {
     let folder = tempfile::tempdir().unwrap();
-    let policy = ["--probabilities", "0.6,0.1,0.3", "--correct", "0,1"];
-    for (i, args) in [
-        vec!["tail-miss"],
-        vec!["tail-miss", "--mu", "0.64", "--tau", "6.3e-5"],
-        vec!["active", "--mu", "0.3"],
-        vec!["peak", "--mu", "0.5", "--tau", "0.01"],
-        vec!["advantage"],
-        vec!["low-lr"],
-        [&["mass", "--sample", "0,2"][..], &policy].concat(),
-        [&["sampled-mass", "--n", "5"][..], &policy].concat(),
-    ]
-    .into_iter()
-    .enumerate()
+    for (i, args) in
+        [vec!["tail-miss"], vec!["tail-miss", "--mu", "0.64", "--tau", "6.3e-5"], vec!["advantage"]]
+            .into_iter()
+            .enumerate()
     {
         let file = folder.path().join(format!("{i}.svg"));
         fgrpo(&["theory"]).args(&args).arg("--plot").arg(&file).assert().success();
@@ -95,34 +76,20 @@ fn figures_are_written_as_svg() {
 
 #[test]
 fn bad_theory_input_ends_with_two() {
-    refused(&["theory", "tail-miss", "--mu", "0.5", "--tau", "0.6", "--n", "8"], "tau: found 0.6");
-    refused(&["theory", "tail-miss", "--mu", "nan", "--tau", "0.1", "--n", "8"], "mu: found NaN");
-    refused(&["theory", "tail-miss", "--mu", "1.5", "--tau", "0.1", "--n", "8"], "mu: found 1.5");
-    refused(&["theory", "tail-miss", "--mu", "0.5", "--tau", "-0.1", "--n", "8"], "tau: found -0.1");
-    refused(&["theory", "tail-miss", "--mu", "0.5", "--tau", "0.1", "--n", "0"], "n: found 0");
-    refused(&["theory", "tail-miss", "--mu", "0.5", "--tau", "0.1"], "--n: missing");
-    refused(&["theory", "tail-miss", "--mu", "0.5", "--n", "8"], "--tau: missing");
-    refused(&["theory", "active", "--mu", "0.5", "--n", "-3"], "-3");
-    refused(&["theory", "peak", "--mu", "0.5", "--tau", "0"], "no peak");
-    refused(&["theory", "low-lr", "--gamma", "-1"], "gamma: found -1");
-    refused(&["theory", "advantage", "--success-rate", "2", "--gamma", "1"], "success_rate: found 2");
-    refused(&["theory", "advantage", "--success-rate", "0.3", "--gamma", "1", "--n", "8"], "multiple of 1/8");
-    refused(&["theory", "advantage", "--success-rate", "0.3"], "--gamma: missing");
-    refused(
-        &["theory", "mass", "--probabilities", "0.5,0.4", "--correct", "0", "--sample", "0"],
-        "add up to 0.9",
-    );
-    refused(&["theory", "mass", "--logits", "1,2", "--correct", "2", "--sample", "0"], "found action 2");
-    refused(&["theory", "mass", "--logits", "1,2", "--correct", "0", "--sample", "5"], "found action 5");
-    refused(
-        &["theory", "sampled-mass", "--logits", "1,2", "--correct", "0", "--n", "3", "-k", "4"],
-        "k: found 4",
-    );
-    refused(&["theory", "peak", "--mu", "0.5", "--tau", "0.1", "--plot", "x.pdf"], "wanted .svg");
-    refused(
-        &["theory", "peak", "--mu", "0.5", "--tau", "0.1", "--plot", "x.png"],
-        "rsvg-convert -z 2 -o x.png x.svg",
-    );
+    for (args, message) in [
+        // One refusal of a formula; the others are tested beside the formulas.
+        ("tail-miss --mu 0.5 --tau 0.6 --n 8", "tau: found 0.6"),
+        ("tail-miss --mu 0.5 --tau 0.1", "--n: missing"),
+        ("tail-miss --mu 0.5 --n 8", "--tau: missing"),
+        ("active --mu 0.5 --n -3", "-3"),
+        ("advantage --success-rate 0.3", "--gamma: missing"),
+        ("mass --logits 1,2 --correct 2 --sample 0", "found action 2"),
+        ("advantage --plot x.pdf", "wanted .svg"),
+        ("advantage --plot x.png", "rsvg-convert -z 2 -o x.png x.svg"),
+    ] {
+        let said = refused(&[&["theory"], &args.split(' ').collect::<Vec<_>>()[..]].concat());
+        assert!(said.contains(message), "{args}: {said}");
+    }
 }
 
 /// A small sweep: 3 group sizes, 2 gammas, 2 seeds.
@@ -209,8 +176,6 @@ fn bad_simulations_end_with_two() {
     let config = small(folder.path());
     let out = folder.path().join("out");
     let out = out.to_str().unwrap();
-    let with =
-        |set: &str, message: &str| refused(&["simulate", &config, "--out", out, "--set", set], message);
     for (set, message) in [
         ("correct=3001", "correct: found 3001"),
         ("group_sizes=0", "group_sizes"),
@@ -228,17 +193,26 @@ fn bad_simulations_end_with_two() {
         ("surrogate=log", "surrogate"),
         ("rate=1", "unknown key `rate`"),
     ] {
-        with(set, message);
+        let text = std::fs::read_to_string(&config).unwrap();
+        let error = Config::parse(&text, &[set.to_owned()]).unwrap_err();
+        assert!(format!("{error:#}").contains(message), "{set}: {error:#}");
     }
+    let with = |args: &[&str], message: &str| {
+        let said = refused(&[&["simulate"], args].concat());
+        assert!(said.contains(message), "{args:?}: {said}");
+    };
+    with(&[config.as_str(), "--out", out, "--set", "lr=nan"], "lr: found NaN");
     assert!(!Path::new(out).exists(), "nothing is written for a configuration that is refused");
-    refused(&["simulate", "missing.toml"], "missing.toml");
-    fgrpo(&["simulate", &config, "--out", out]).assert().success();
-    with("lr=0.5", "another configuration (there -> here: lr: 0.01 -> 0.5)");
-    let stray = folder.path().to_str().unwrap();
-    refused(&["simulate", &config, "--out", stray], "holds no sweep but other files");
+    with(&["missing.toml"], "missing.toml");
+    done(&["simulate", &config, "--out", out]);
+    with(
+        &[config.as_str(), "--out", out, "--set", "lr=0.5"],
+        "another configuration (there -> here: lr: 0.01 -> 0.5)",
+    );
+    with(&[config.as_str(), "--out", folder.path().to_str().unwrap()], "holds no sweep but other files");
     let lock = std::fs::File::create(Path::new(out).join("lock")).unwrap();
     lock.lock().unwrap();
-    refused(&["simulate", &config, "--out", out], "in use by another process");
+    with(&[config.as_str(), "--out", out], "in use by another process");
 }
 
 #[test]
@@ -251,19 +225,6 @@ fn a_policy_that_diverges_fails_with_one_and_names_the_run() {
     let run = command.assert().code(1);
     let stderr = String::from_utf8_lossy(&run.get_output().stderr);
     assert!(stderr.contains("no longer finite") && stderr.contains("group size"), "{stderr}");
-}
-
-#[test]
-fn finished_sweeps_are_drawn_beside_each_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = small(folder.path());
-    let [one, two] = ["ratio", "printed"].map(|n| folder.path().join(n).to_str().unwrap().to_owned());
-    fgrpo(&["simulate", &config, "--out", &one]).assert().success();
-    let set = ["--set", "surrogate=probability", "--beside", &one];
-    fgrpo(&["simulate", &config, "--out", &two]).args(set).assert().success();
-    let svg = std::fs::read_to_string(Path::new(&two).join("beside.svg")).unwrap();
-    assert!(svg.contains("ratio") && svg.contains("printed") && svg.contains("Retained positive mass"));
-    refused(&["simulate", &config, "--out", &two, "--beside", "nowhere"], "nowhere");
 }
 
 #[test]

@@ -1,16 +1,13 @@
 //! The simulation's three panels and its tail-miss curve.
 
-use super::Sweep;
 use super::config::Config;
-use super::finals::{Final, Spread};
-use super::folder::Line;
+use super::points::{Point, Spread};
 use crate::theory::tail_miss_curve;
 use fgrpo_core::theory::tail_miss::{active_probability, tail_miss_probability};
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::figure::{
     Axis, Colour, Curve, Figure, Key, Legend, PALETTE, Panel, Scale, Zone, ordered_colour,
 };
-use std::path::PathBuf;
 
 /// Curves by step are drawn for at most this many group sizes.
 const SHOWN: usize = 7;
@@ -18,13 +15,16 @@ const SHOWN: usize = 7;
 /// Retained mass below which a group size belongs to the concentration zone.
 const COLLAPSED: f64 = 0.5;
 
+/// A value of the policies at a point.
+type Value = fn(&Point) -> Spread;
+
 /// (a) correct mass and (b) retained mass by step, (c) both at the end by group size.
-pub(super) fn panels(config: &Config, lines: &[Line], finals: &[Final]) -> Figure {
-    let by_step = |title: &str, label: &str, value: fn(&Line) -> f64, legend| Panel {
+pub(super) fn panels(config: &Config, points: &[Point], finals: &[Point]) -> Figure {
+    let by_step = |title: &str, label: &str, value: Value, legend| Panel {
         title: title.to_owned(),
         x: Axis::new("Step", Scale::Linear, 0.0, config.steps as f64),
         y: Axis::new(label, Scale::Linear, 0.0, 1.02),
-        curves: curves_by_step(config, lines, value),
+        curves: curves_by_step(config, points, value),
         keys: keys(config),
         legend,
         ..Panel::default()
@@ -43,7 +43,7 @@ fn keys(config: &Config) -> Vec<Key> {
     gammas.map(|(i, g)| Key::new(format!("\u{3b3} = {g}"), PALETTE[6], i > 0)).collect()
 }
 
-fn curves_by_step(config: &Config, lines: &[Line], value: fn(&Line) -> f64) -> Vec<Curve> {
+fn curves_by_step(config: &Config, points: &[Point], value: Value) -> Vec<Curve> {
     let mut sizes = config.group_sizes.clone();
     sizes.sort_unstable();
     if sizes.len() > SHOWN {
@@ -53,17 +53,10 @@ fn curves_by_step(config: &Config, lines: &[Line], value: fn(&Line) -> f64) -> V
     let mut curves = Vec::new();
     for (i, &n) in sizes.iter().enumerate() {
         for (j, &gamma) in config.gammas.iter().enumerate() {
-            let mut own: Vec<&Line> = lines.iter().filter(|l| (l.n, l.gamma) == (n, gamma)).collect();
-            own.sort_by_key(|l| l.step);
-            let points: Vec<(f64, Spread)> = own
-                .chunk_by(|a, b| a.step == b.step)
-                .map(|seeds| {
-                    let values: Vec<f64> = seeds.iter().map(|l| value(l)).collect();
-                    (seeds[0].step as f64, Spread::of(&values))
-                })
-                .collect();
+            let own = points.iter().filter(|p| (p.n, p.gamma) == (n, gamma));
+            let by_step: Vec<(f64, Spread)> = own.map(|p| (p.step as f64, value(p))).collect();
             let name = (j == 0).then(|| format!("N = {n}"));
-            curves.push(spread_curve(name, &points, ordered_colour(i, sizes.len()), j > 0));
+            curves.push(spread_curve(name, &by_step, ordered_colour(i, sizes.len()), j > 0));
         }
     }
     curves
@@ -82,27 +75,18 @@ fn axis_of_group_sizes(config: &Config) -> Axis {
     Axis::new("Group size N", Scale::Log2, low / 1.19, high * 1.19)
 }
 
-/// A final value by group size, a curve for each gamma; the first one has the name.
-fn curves_by_size(
-    config: &Config,
-    finals: &[Final],
-    value: fn(&Final) -> Spread,
-    name: Option<String>,
-    colour: Colour,
-) -> Vec<Curve> {
-    let curve = |(j, &gamma): (usize, &f64)| {
-        let mut own: Vec<&Final> = finals.iter().filter(|f| f.gamma == gamma).collect();
-        own.sort_by_key(|f| f.n);
-        let points: Vec<_> = own.into_iter().map(|f| (f.n as f64, value(f))).collect();
-        let curve = spread_curve(name.clone().filter(|_| j == 0), &points, colour, j > 0);
-        Curve { dots: true, ..curve }
-    };
-    config.gammas.iter().enumerate().map(curve).collect()
-}
-
-fn by_group_size(config: &Config, finals: &[Final]) -> Panel {
-    let mut curves = curves_by_size(config, finals, |f| f.q_pos, Some("Q_pos".to_owned()), PALETTE[0]);
-    curves.extend(curves_by_size(config, finals, |f| f.retained, Some("M_ret".to_owned()), PALETTE[1]));
+fn by_group_size(config: &Config, finals: &[Point]) -> Panel {
+    let mut curves = Vec::new();
+    let values: [(&str, Value); 2] = [("Q_pos", |f| f.q_pos), ("M_ret", |f| f.retained)];
+    for (colour, (name, value)) in PALETTE.into_iter().zip(values) {
+        for (j, &gamma) in config.gammas.iter().enumerate() {
+            let mut own: Vec<&Point> = finals.iter().filter(|f| f.gamma == gamma).collect();
+            own.sort_by_key(|f| f.n);
+            let points: Vec<_> = own.into_iter().map(|f| (f.n as f64, value(f))).collect();
+            let name = (j == 0).then(|| name.to_owned());
+            curves.push(Curve { dots: true, ..spread_curve(name, &points, colour, j > 0) });
+        }
+    }
     Panel {
         title: format!("(c) After {} steps", config.steps),
         x: axis_of_group_sizes(config),
@@ -115,40 +99,12 @@ fn by_group_size(config: &Config, finals: &[Final]) -> Panel {
     }
 }
 
-/// The final values of several sweeps by group size, one colour each, named after their folders.
-pub fn beside(sweeps: &[(PathBuf, Sweep)]) -> Figure {
-    let widest = sweeps.iter().map(|s| &s.1.config).max_by_key(|config| config.group_sizes.iter().max());
-    let panel = |title: &str, label: &str, value: fn(&Final) -> Spread, named: bool| {
-        let mut curves = Vec::new();
-        for (i, (path, Sweep { config, finals, .. })) in sweeps.iter().enumerate() {
-            let name = path.file_name().unwrap_or(path.as_os_str()).display().to_string();
-            let (name, colour) = (named.then_some(name), PALETTE[i % PALETTE.len()]);
-            curves.extend(curves_by_size(config, finals, value, name, colour));
-        }
-        Panel {
-            title: title.to_owned(),
-            x: widest.map_or(Axis::new("", Scale::Log2, 1.0, 2.0), axis_of_group_sizes),
-            y: Axis::new(label, Scale::Linear, 0.0, 1.05),
-            curves,
-            keys: widest.filter(|_| named).map_or(vec![], keys),
-            legend: Legend::LowerRight,
-            ..Panel::default()
-        }
-    };
-    Figure {
-        panels: vec![
-            panel("Total correct mass at the end", "Q_pos", |f| f.q_pos, true),
-            panel("Retained positive mass at the end", "M_ret", |f| f.retained, false),
-        ],
-    }
-}
-
 /// From the first to the last group size that has lost half of the retained mass without focal weight. Edges lie halfway to
 /// the neighbours.
-fn concentration_zone(config: &Config, finals: &[Final]) -> Option<Zone> {
-    let mut own: Vec<&Final> = finals.iter().filter(|f| f.gamma == config.gammas[0]).collect();
+fn concentration_zone(config: &Config, finals: &[Point]) -> Option<Zone> {
+    let mut own: Vec<&Point> = finals.iter().filter(|f| f.gamma == config.gammas[0]).collect();
     own.sort_by_key(|f| f.n);
-    let collapsed = |f: &&&Final| f.retained.mean < COLLAPSED;
+    let collapsed = |f: &&&Point| f.retained.mean < COLLAPSED;
     let first = own.iter().position(|f| collapsed(&f))?;
     let last = own.len() - 1 - own.iter().rev().position(|f| collapsed(&f))?;
     let size = |i: usize| own[i].n as f64;
@@ -187,11 +143,12 @@ pub(super) fn tail_miss(config: &Config) -> anyhow::Result<(Figure, String)> {
 mod tests {
     use super::*;
 
-    fn finals(retained: &[f64]) -> Vec<Final> {
+    fn finals(retained: &[f64]) -> Vec<Point> {
         let spread = |mean| Spread { mean, deviation: 0.0, seeds: 1 };
-        let make = |(i, &r): (usize, &f64)| Final {
+        let make = |(i, &r): (usize, &f64)| Point {
             n: 2 << i,
             gamma: 0.0,
+            step: 1,
             q_pos: spread(0.9),
             retained: spread(r),
             entropy: spread(1.0),

@@ -74,7 +74,7 @@ impl Folder {
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 if let Some(stray) = stray_file(path)? {
                     bad_input!(
-                        "{} holds no sweep but other files ({}); wanted an empty or new folder with --out",
+                        "{} holds no sweep but other files ({}); a sweep needs an empty or new folder",
                         path.display(),
                         stray.display()
                     );
@@ -116,12 +116,12 @@ impl Folder {
 fn refuse_differences(path: &Path, written: &str, config: &Config) -> anyhow::Result<()> {
     let text = config.to_toml();
     let (Ok(before), Ok(now)) = (written.parse::<toml::Table>(), text.parse::<toml::Table>()) else {
-        bad_input!("{}: config.toml is not TOML; wanted a sweep's folder with --out", path.display());
+        bad_input!("{}: config.toml is not TOML, so the folder holds no sweep", path.display());
     };
     let differing = differences(&before, &now);
     if !differing.is_empty() {
         bad_input!(
-            "{} holds a sweep of another configuration (there -> here: {}); wanted the same, or another folder with --out",
+            "{} holds a sweep of another configuration (there -> here: {}); give the same configuration, or another folder",
             path.display(),
             differing.join("; ")
         );

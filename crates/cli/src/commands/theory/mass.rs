@@ -1,6 +1,6 @@
 //! The mass of a categorical policy in one surrogate step: `fgrpo theory mass` and `sampled-mass`.
 
-use super::{Output, each, figures, number, plot};
+use super::{each, number};
 use crate::output::table::{Format, Render};
 use fgrpo_core::theory::mass::{Policy, Rewards, Step, subset_change};
 use fgrpo_core::theory::sampled;
@@ -66,7 +66,7 @@ pub(super) fn mass(
     sample: &[usize],
     lr: f64,
     subset: &[usize],
-    output: &Output,
+    as_json: bool,
 ) -> anyhow::Result<()> {
     let (policy, rewards) = policy.policy()?;
     let step = Step::new(&policy, sample, rewards, lr).or_bad_input()?;
@@ -93,8 +93,7 @@ pub(super) fn mass(
         value["delta_subset"] =
             json!({"direct": change.direct, "normalization": change.normalization, "total": change.total()});
     }
-    plot(output, || figures::mass_terms(&step))?;
-    if output.json {
+    if as_json {
         outln!("{value}");
     } else {
         out!("{}", explained(&value));
@@ -190,7 +189,7 @@ fn bars(values: &[f64]) -> Vec<String> {
     values.iter().map(bar).collect()
 }
 
-pub(super) fn sampled_masses(policy: &PolicyArgs, n: u64, k: &[u64], output: &Output) -> anyhow::Result<()> {
+pub(super) fn sampled_masses(policy: &PolicyArgs, n: u64, k: &[u64], as_json: bool) -> anyhow::Result<()> {
     let (policy, rewards) = policy.policy()?;
     let all: Vec<u64> = if k.is_empty() {
         if n > 1_000_000 {
@@ -204,8 +203,7 @@ pub(super) fn sampled_masses(policy: &PolicyArgs, n: u64, k: &[u64], output: &Ou
         k.to_vec()
     };
     let rows = each(&all, |&k| Ok((k, sampled::sampled_mass(&policy, n, k, rewards).or_bad_input()?)))?;
-    plot(output, || figures::sampled_mass(&rows))?;
-    if output.json {
+    if as_json {
         let each = rows.iter();
         let list =
             each.map(|(k, m)| json!({"k": k, "p_pos": m.correct, "p_neg": m.wrong, "s_r": m.baseline}));

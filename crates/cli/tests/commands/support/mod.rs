@@ -28,6 +28,14 @@ pub(crate) fn ends_with(code: i32, args: &[&str]) -> String {
     said
 }
 
+/// What the program says on stderr when it refuses its input: with exit code 2 and nothing on stdout.
+#[track_caller]
+pub(crate) fn refused(args: &[&str]) -> String {
+    let (out, said, code) = run(fgrpo().args(args));
+    assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {said}");
+    said
+}
+
 /// What the program prints on stdout when it ends with 0.
 #[track_caller]
 pub(crate) fn done(args: &[&str]) -> String {
@@ -51,6 +59,15 @@ pub(crate) fn timeless(path: &Path) -> Vec<serde_json::Value> {
         line.as_object_mut().unwrap().retain(|key, _| key != "seconds" && !key.contains("per_second"));
     }
     all
+}
+
+/// Checks that files of two folders have the same bytes.
+#[track_caller]
+pub(crate) fn assert_same_files(a: &Path, b: &Path, names: &[&str]) {
+    for name in names {
+        let read = |folder: &Path| std::fs::read(folder.join(name)).unwrap();
+        assert!(read(a) == read(b), "{name} differs between {} and {}", a.display(), b.display());
+    }
 }
 
 /// Number of lines of a file, 0 while it is missing.

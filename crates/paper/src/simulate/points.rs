@@ -1,9 +1,10 @@
-//! The policies at the end of a sweep, over their seeds.
+//! The policies of a sweep at its recorded steps, over their seeds.
 
 use super::config::Config;
 use super::folder::Line;
 use fgrpo_eval::estimate::mean_and_deviation;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Mean and standard deviation over the seeds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -33,13 +34,16 @@ impl Spread {
     }
 }
 
-/// The policies of one group size and gamma after the last step.
+/// The policies of one group size and gamma after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Final {
+pub struct Point {
     /// Group size.
     pub n: u64,
     /// Focal exponent.
     pub gamma: f64,
+    /// Number of steps so far.
+    #[serde(skip)]
+    pub step: u64,
     /// Total correct mass.
     pub q_pos: Spread,
     /// Retained positive mass.
@@ -48,22 +52,22 @@ pub struct Final {
     pub entropy: Spread,
 }
 
-/// The policies after the last step, by group size and gamma.
-pub(super) fn final_values(config: &Config, lines: &[Line]) -> Vec<Final> {
-    let ends: Vec<&Line> = lines.iter().filter(|l| l.step == config.steps).collect();
-    let mut finals = Vec::new();
-    for &n in &config.group_sizes {
-        for &gamma in &config.gammas {
-            let seeds = || ends.iter().filter(|l| (l.n, l.gamma) == (n, gamma));
-            let spread = |value: fn(&Line) -> f64| Spread::of(&seeds().map(|l| value(l)).collect::<Vec<_>>());
-            finals.push(Final {
-                n,
-                gamma,
-                q_pos: spread(|l| l.q_pos),
-                retained: spread(|l| l.retained),
-                entropy: spread(|l| l.entropy),
-            });
+/// The policies at each recorded step, by group size, gamma and step.
+pub(super) fn points(config: &Config, lines: &[Line]) -> Vec<Point> {
+    let mut seeds: BTreeMap<(u64, u64), BTreeMap<u64, Vec<&Line>>> = BTreeMap::new();
+    for line in lines {
+        seeds.entry((line.n, line.gamma.to_bits())).or_default().entry(line.step).or_default().push(line);
+    }
+    let mut points = Vec::new();
+    for (&n, &gamma) in
+        config.group_sizes.iter().flat_map(|n| config.gammas.iter().map(move |gamma| (n, gamma)))
+    {
+        for (step, lines) in seeds.remove(&(n, gamma.to_bits())).unwrap_or_default() {
+            let spread =
+                |value: fn(&Line) -> f64| Spread::of(&lines.iter().map(|l| value(l)).collect::<Vec<_>>());
+            let (q_pos, retained) = (spread(|l| l.q_pos), spread(|l| l.retained));
+            points.push(Point { n, gamma, step, q_pos, retained, entropy: spread(|l| l.entropy) });
         }
     }
-    finals
+    points
 }

@@ -129,7 +129,7 @@ fn with_flag(error: anyhow::Error) -> anyhow::Error {
         Some(StartError::Stray(..)) => "name another folder with --out",
         Some(StartError::Changed(..)) => "give the earlier flags again",
         Some(StartError::Address(..)) => "name another address with --listen",
-        Some(StartError::KeyFile(..) | StartError::NoKey(_)) => "name another file with --key-file",
+        Some(StartError::Key(..)) => "name another file with --key-file",
         None => return error,
     };
     BadInput(format!("{error}; {flag}")).into()

@@ -9,7 +9,7 @@ use anyhow::Context;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::Stopped;
 use fgrpo_eval::io::interrupt;
-use fgrpo_eval::io::shell::resuming_command;
+use fgrpo_eval::io::shell::quoted;
 use fgrpo_nn::DeviceName;
 use fgrpo_train::config::Config;
 use fgrpo_train::estimator::Estimator;
@@ -184,4 +184,14 @@ pub(crate) fn conclude(ending: Ending, runs: &[&Path]) -> anyhow::Result<()> {
 fn has_state(run: &Path) -> bool {
     let holds = |folder: &str| checkpoint::list(&run.join(folder)).is_ok_and(|found| !found.is_empty());
     holds("checkpoints") || holds("sft")
+}
+
+/// The command line of this process with `--resume` added, for continuing a stopped run.
+fn resuming_command() -> String {
+    let own = std::env::args_os().map(|word| quoted(&word.to_string_lossy()));
+    let mut words: Vec<String> = own.filter(|word| word != "--restart").collect();
+    if !words.iter().any(|word| word == "--resume") {
+        words.push("--resume".to_owned());
+    }
+    words.join(" ")
 }

@@ -267,7 +267,7 @@ pub fn lock(folder: &Path) -> anyhow::Result<File> {
                 .and_then(|()| file.read_to_string(&mut holder))
                 .with_context(|| format!("reading {}", path.display()))?;
             bad_input!(
-                "{} is in use by another process ({}). Wait for it, or choose another folder with --out",
+                "{} is in use by another process ({}). Wait for it, or choose another folder",
                 folder.display(),
                 if holder.is_empty() { "unknown".to_owned() } else { format!("pid {holder}") }
             )

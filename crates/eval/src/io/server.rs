@@ -9,33 +9,22 @@
 //! The size of an answer is limited by what the request can produce. Messages from the server are printed without
 //! control characters and keys.
 
+mod attempt;
 pub mod sampling;
 
 use crate::failure::Stopped;
-use crate::io::harmless::{harmless, shortened};
+use crate::io::harmless::harmless;
 use crate::io::interrupt;
-use crate::io::json;
-use chrono::DateTime;
+use attempt::Unanswered;
 use fgrpo_core::rng::Key;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use ureq::Agent;
 
-/// Smallest size limit of an answer in bytes, whatever the request.
-const LEAST_BODY: u64 = 1 << 20;
-/// Maximum bytes per generated token, and per token with log-probabilities.
-const TOKEN_BYTES: u64 = 512;
-const SCORED_TOKEN_BYTES: u64 = 2048;
-/// Maximum bytes per embedded text: 16,384 numbers.
-const EMBEDDING_BYTES: u64 = 16_384 * 32;
-/// Maximum number of tokens in an answer if the request has no limit.
-const TOKENS: u64 = 32_768;
-/// Characters of an answer that a message quotes.
-const QUOTED: usize = 300;
 /// Timeout in seconds for listing the models, which needs no generation.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -120,27 +109,20 @@ const REFUSED: [(&str, Option<f64>); 5] = [
 ];
 const NEWER_NAME: &str = "max_completion_tokens";
 
-/// One failed attempt that can be retried.
-struct Fault {
-    what: String,
-    /// Whether the server answered.
-    answered: bool,
-    /// The wait that the server asked for.
-    wait: Option<Duration>,
-}
-
 impl Server {
     /// A client for the server at `url` (with or without `/v1`), with the API key in the environment variable
     /// `key_variable`.
     /// Fails on an address that isn't http or https, or a named variable that isn't set.
     pub fn new(url: &str, key_variable: Option<&str>, retry: RetryPolicy) -> anyhow::Result<Self> {
-        check_address("--server", url)?;
+        check_address("server", url)?;
         let trimmed = url.trim_end_matches('/');
         let host = trimmed.split_once("://").map_or(trimmed, |(_, host)| host);
         let key = match key_variable {
             Some(name) => match std::env::var(name) {
                 Ok(key) if !key.is_empty() => Some(key),
-                _ => bad_input!("--key-env: the environment variable {name} isn't set or is empty"),
+                _ => bad_input!(
+                    "the environment variable {name} isn't set or is empty; it should hold the server's key"
+                ),
             },
             None => std::env::var("OPENAI_API_KEY").ok().filter(|k| !k.is_empty()),
         };
@@ -234,13 +216,13 @@ impl Server {
     fn unlisted<T>(&self, failure: Failure) -> anyhow::Result<T> {
         match failure {
             Failure::Refused { status: 401 | 403, url, message } => bad_input!(
-                "{url} requires a key ({message}); set OPENAI_API_KEY, or name the variable that holds it with --key-env"
+                "{url} requires a key ({message}); set OPENAI_API_KEY, or name the variable that holds it"
             ),
             Failure::Stopped => {
                 Err(Stopped(format!("stopped on request while reaching {}; nothing was done", self.base))
                     .into())
             }
-            failure => bad_input!("--server: {failure}"),
+            failure => bad_input!("{failure}"),
         }
     }
 
@@ -352,6 +334,7 @@ impl Server {
         }
     }
 
+    /// Sends a request until it is answered or refused, or all retries have failed.
     fn attempts(
         &self,
         url: &str,
@@ -365,106 +348,34 @@ impl Server {
             if stop.load(Ordering::Relaxed) {
                 return Err(Failure::Stopped);
             }
-            let fault = match self.once(url, body, retry.timeout) {
+            let (last, answered, wait) = match self.attempt(url, body, retry.timeout) {
                 Ok(answer) => return Ok(answer),
-                Err(Err(refusal)) => return Err(refusal),
-                Err(Ok(fault)) => fault,
+                Err(Unanswered::Refused(status, message)) => {
+                    return Err(Failure::Refused {
+                        url: url.to_owned(),
+                        status,
+                        message: self.shown(&message),
+                    });
+                }
+                Err(Unanswered::Lost(what)) => (self.shown(&what), false, None),
+                Err(Unanswered::Fault(what, wait)) => (self.shown(&what), true, wait),
             };
             self.faults.fetch_add(1, Ordering::Relaxed);
             if attempt == retry.retries {
                 return Err(Failure::Exhausted {
                     url: url.to_owned(),
                     attempts: attempt + 1,
-                    last: fault.what,
-                    answered: fault.answered,
+                    last,
+                    answered,
                 });
             }
-            tracing::debug!("{url}: {} (attempt {})", fault.what, attempt + 1);
-            let wait = fault.wait.unwrap_or_else(|| {
+            tracing::debug!("{url}: {last} (attempt {})", attempt + 1);
+            let wait = wait.unwrap_or_else(|| {
                 let wait = retry.first_wait.saturating_mul(1 << attempt.min(20)).min(retry.longest_wait);
                 wait.mul_f64(0.5 + Key::new(salt).uniform(u64::from(attempt)))
             });
             sleep(wait.min(retry.longest_wait), stop);
             attempt += 1;
-        }
-    }
-
-    /// One attempt: the answer, a temporary failure, or a refusal.
-    fn once(
-        &self,
-        url: &str,
-        body: Option<&Value>,
-        timeout: Duration,
-    ) -> Result<Value, Result<Fault, Failure>> {
-        let fault =
-            |what: String, answered: bool| Err(Ok(Fault { what: self.shown(&what), answered, wait: None }));
-        let refused = |status: u16, message: &str| {
-            Err(Err(Failure::Refused { url: url.to_owned(), status, message: self.shown(message) }))
-        };
-        let sent = match body {
-            Some(body) => {
-                let request = self.agent.post(url).header("content-type", "application/json");
-                self.authorised(request).send(body.to_string())
-            }
-            None => {
-                let request = self.authorised(self.agent.get(url));
-                request.config().timeout_global(Some(timeout)).build().call()
-            }
-        };
-        let mut response = match sent {
-            Ok(response) => response,
-            Err(ureq::Error::BadUri(what)) => return refused(0, &what),
-            Err(error) => return fault(error.to_string(), false),
-        };
-        let status = response.status().as_u16();
-        if (300..400).contains(&status) {
-            let to = response.headers().get("location").and_then(|v| v.to_str().ok()).unwrap_or("nowhere");
-            let what = format!(
-                "a redirect to {}, which is not followed, since another address would get the prompts and the key; wanted the server's own address",
-                shortened(to, QUOTED)
-            );
-            return refused(status, &what);
-        }
-        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
-        let wait = header("retry-after").and_then(|after| retry_after(after, header("date")));
-        let longest = longest_answer(body.unwrap_or(&Value::Null));
-        let text = match response.body_mut().with_config().limit(longest).read_to_string() {
-            Ok(text) => text,
-            Err(ureq::Error::BodyExceedsLimit(_)) => {
-                return fault(
-                    format!("an answer of more than {longest} bytes, more than was asked for"),
-                    true,
-                );
-            }
-            Err(error) => return fault(format!("status {status}, then {error}"), true),
-        };
-        if !(200..300).contains(&status) {
-            let message = message_of(&self.without_key(&text));
-            if matches!(status, 408 | 409 | 425 | 429) || status >= 500 {
-                let what = self.shown(&format!("status {status}: {message}"));
-                return Err(Ok(Fault { what, answered: true, wait }));
-            }
-            return refused(status, &message);
-        }
-        match serde_json::from_slice::<Value>(&json::of_others(text.as_bytes())) {
-            Ok(answer) if answer.get("error").is_some_and(|e| !e.is_null()) => {
-                let message = message_of(&self.without_key(&text));
-                fault(format!("a successful answer that reports an error: {message}"), true)
-            }
-            Ok(answer) => Ok(answer),
-            Err(error) => {
-                let text = self.without_key(&text);
-                fault(format!("an answer that isn't JSON ({error}): {}", shortened(&text, QUOTED)), true)
-            }
-        }
-    }
-
-    /// The key as a bearer token; a key with its own scheme, `Basic ...`, is sent unchanged.
-    fn authorised<T>(&self, request: ureq::RequestBuilder<T>) -> ureq::RequestBuilder<T> {
-        match &self.key {
-            Some(key) if key.starts_with("Basic ") => request.header("authorization", key),
-            Some(key) => request.header("authorization", format!("Bearer {key}")),
-            None => request,
         }
     }
 }
@@ -486,41 +397,6 @@ pub fn check_address(name: &str, url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The wait that a `Retry-After` asks for: a number of seconds, or a date, which is compared with the answer's own `Date`.
-/// At most an hour.
-fn retry_after(after: &str, answered: Option<&str>) -> Option<Duration> {
-    let date =
-        |text: &str| DateTime::parse_from_rfc2822(text.trim()).ok().map(|date| date.timestamp() as f64);
-    let seconds = after.trim().parse::<f64>().ok().or_else(|| {
-        let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
-        Some((date(after)? - answered.and_then(date).unwrap_or_else(now)).max(0.0))
-    });
-    seconds.filter(|s| s.is_finite() && *s >= 0.0).map(|s| Duration::from_secs_f64(s.min(3600.0)))
-}
-
-/// Maximum bytes of an answer to `body`: a number for each token, with or without log-probabilities, or for each
-/// embedding, plus the prompt, which some servers repeat.
-fn longest_answer(body: &Value) -> u64 {
-    let count = |name: &str| body[name].as_u64();
-    let samples = count("n").unwrap_or(1).max(1);
-    let tokens = count("max_tokens").or_else(|| count("max_completion_tokens")).unwrap_or(TOKENS);
-    let scored = !matches!(body["logprobs"], Value::Null | Value::Bool(false));
-    let each = if scored { SCORED_TOKEN_BYTES } else { TOKEN_BYTES };
-    let inputs = match &body["input"] {
-        Value::Null => 0,
-        Value::Array(list) => list.len() as u64,
-        _ => 1,
-    };
-    let asked = if inputs > 0 {
-        inputs.saturating_mul(EMBEDDING_BYTES)
-    } else {
-        samples.saturating_mul(tokens).saturating_mul(each)
-    };
-    let prompt = [&body["prompt"], &body["messages"]];
-    let prompt: u64 = prompt.iter().filter(|p| !p.is_null()).map(|p| p.to_string().len() as u64).sum();
-    LEAST_BODY.saturating_add(asked).saturating_add(samples.saturating_mul(prompt).saturating_mul(2))
-}
-
 /// Waits in short intervals, so that a stop takes effect soon.
 fn sleep(wait: Duration, stop: &AtomicBool) {
     let end = Instant::now() + wait;
@@ -531,14 +407,6 @@ fn sleep(wait: Duration, stop: &AtomicBool) {
         }
         std::thread::sleep(left.min(Duration::from_millis(50)));
     }
-}
-
-/// The error message in a server's answer, in any of the usual places.
-fn message_of(text: &str) -> String {
-    let value: Value = serde_json::from_slice(&json::of_others(text.as_bytes())).unwrap_or(Value::Null);
-    let candidates = [&value["error"]["message"], &value["error"], &value["message"], &value["detail"]];
-    let found = candidates.into_iter().find_map(Value::as_str).map(str::to_owned);
-    shortened(&found.unwrap_or_else(|| text.trim().to_owned()), QUOTED)
 }
 
 #[cfg(test)]
@@ -610,31 +478,6 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_a_number_of_seconds_or_a_date() {
-        let seconds =
-            |after: &str, date: Option<&str>| retry_after(after, date).map(|wait| wait.as_secs_f64());
-        let noon = Some("Wed, 21 Oct 2015 12:00:00 GMT");
-        for (after, wanted) in [
-            ("0", Some(0.0)),
-            (" 2.5 ", Some(2.5)),
-            ("Wed, 21 Oct 2015 12:00:07 GMT", Some(7.0)),
-            ("Wed, 21 Oct 2015 11:59:00 GMT", Some(0.0)),
-            ("Thu, 22 Oct 2015 12:00:00 GMT", Some(3600.0)),
-            ("100000", Some(3600.0)),
-            ("-1", None),
-            ("soon", None),
-            ("inf", None),
-        ] {
-            assert_eq!(seconds(after, noon), wanted, "{after}");
-        }
-        assert_eq!(
-            seconds("Wed, 21 Oct 2015 12:00:07 GMT", None),
-            Some(0.0),
-            "long ago by this machine's clock"
-        );
-    }
-
-    #[test]
     fn fields_that_a_model_refuses_are_left_out_or_go_by_their_newer_name() {
         let refusal = |message: &str| http("400 No", &json!({"error": {"message": message}}).to_string());
         let newer = refusal(
@@ -688,16 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_as_far_as_the_request_explains() {
-        let asked = |body: Value| longest_answer(&body);
-        let small = asked(json!({"prompt": [1, 2], "max_tokens": 10, "n": 1, "logprobs": 1}));
-        assert!(small < 2 << 20, "{small}");
-        let text = asked(json!({"messages": [], "max_tokens": 8192, "n": 8}));
-        assert!((16 << 20..64 << 20).contains(&text), "{text}");
-        let scored = asked(json!({"messages": [], "max_tokens": 8192, "n": 8, "logprobs": 1}));
-        assert!(scored > 2 * text);
-        assert_eq!(asked(json!({"n": u64::MAX, "max_tokens": u64::MAX})), u64::MAX);
-        // A longer body gives an error that says so.
+    fn an_answer_longer_than_the_request_explains_is_a_fault_that_says_so() {
         let (url, thread) =
             scripted(vec![http("200 OK", &format!("{{\"x\": \"{}\"}}", "y".repeat(2 << 20)))]);
         let server = Server::new(&url, None, RetryPolicy { retries: 0, ..retry() }).unwrap();

@@ -9,16 +9,6 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The command line of this process with `--resume` added, for continuing a stopped run.
-pub fn resuming_command() -> String {
-    let own = std::env::args_os().map(|word| quoted(&word.to_string_lossy()));
-    let mut words: Vec<String> = own.filter(|word| word != "--restart").collect();
-    if !words.iter().any(|word| word == "--resume") {
-        words.push("--resume".to_owned());
-    }
-    words.join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -120,7 +120,7 @@ pub fn advice(message: &str) -> Option<&'static str> {
     let named = message
         .split(|c| !word(c))
         .any(|name| !standard.contains_key(name) && any.fields(None).contains_key(name));
-    named.then_some("to send the standard fields alone: --server-api openai")
+    named.then_some("to send the standard fields alone, choose the server API openai")
 }
 
 #[cfg(test)]

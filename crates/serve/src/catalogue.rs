@@ -1,7 +1,6 @@
 //! What a server has: its base model, sessions, models, samplers, and the ids of these.
 
 use crate::fields::{Refusal, check};
-use crate::storage;
 use fgrpo_nn::LoraConfig;
 use fgrpo_train::policy::Bounds;
 use serde::{Deserialize, Serialize};
@@ -164,6 +163,8 @@ pub(crate) struct Known<'a> {
     pub(crate) catalogue: &'a Catalogue,
     /// Whether the request comes from the journal; the weights that it names may have been removed since.
     pub(crate) replayed: bool,
+    /// Whether the saved weights that the request names exist.
+    pub(crate) saved: bool,
 }
 
 impl Served {
@@ -223,7 +224,7 @@ impl Known<'_> {
 
     /// Saved weights under a path of the API.
     pub(crate) fn saved(&self, path: &str) -> Result<(), Refusal> {
-        if self.replayed || storage::saved(&self.served.folder, path).is_some() {
+        if self.replayed || self.saved {
             return Ok(());
         }
         Err(Refusal::Unknown(format!(

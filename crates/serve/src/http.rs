@@ -54,7 +54,7 @@ pub(crate) fn routes(server: Shared) -> Router {
         .route("/retrieve_future", post(retrieve_future));
     for name in request::endpoints() {
         let handler = move |State(server): State<Shared>, headers: HeaderMap, body: Body| async move {
-            accept(&server, name, &headers, body).await
+            accept(server, name, &headers, body).await
         };
         api = api.route(&format!("/{name}"), post(handler));
     }
@@ -99,10 +99,11 @@ async fn check_key(State(server): State<Shared>, request: Request, next: Next) -
     response
 }
 
-async fn accept(server: &Server, endpoint: &'static str, headers: &HeaderMap, body: Body) -> Handled {
-    let body = read_body(server, headers, body).await?;
-    let bounds = server.ledger.served().bounds;
-    let incoming = spawn_blocking(move || Incoming::new(endpoint, body, bounds)).await.expect("no panic");
+async fn accept(server: Shared, endpoint: &'static str, headers: &HeaderMap, body: Body) -> Handled {
+    let body = read_body(&server, headers, body).await?;
+    let ledger = Arc::clone(&server.ledger);
+    let incoming = spawn_blocking(move || Incoming::new(endpoint, body, ledger.served()));
+    let incoming = incoming.await.expect("no panic");
     let samples = incoming.samples();
     let key = headers.get("x-idempotency-key").and_then(|value| value.to_str().ok());
     let number = server.ledger.accept(key, incoming).await.map_err(IntoResponse::into_response)?;

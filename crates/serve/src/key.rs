@@ -11,9 +11,9 @@ use std::path::Path;
 /// The name of the key's file in the server's folder.
 pub(crate) const FILE: &str = "key";
 /// The prefix that clients require of a key.
-pub(crate) const PREFIX: &str = "tml-";
+const PREFIX: &str = "tml-";
 /// Minimum length of a key.
-pub(crate) const SHORTEST: usize = 16;
+const SHORTEST: usize = 16;
 
 /// A key. It has no `Debug`.
 pub(crate) struct Key(String);
@@ -22,11 +22,14 @@ impl Key {
     /// Reads a key from a file.
     /// Fails on a file that can't be read or contains no key.
     pub(crate) fn read(path: &Path) -> Result<Self, StartError> {
-        let text = input::read_to_string(path, 4096);
-        let text = text.map_err(|cause| StartError::KeyFile(path.to_owned(), cause))?;
+        let refused = |why: String| StartError::Key(path.to_owned(), why);
+        let text = input::read_to_string(path, 4096)
+            .map_err(|why| refused(format!("the key can't be read: {why}")))?;
         let key = text.trim();
         if !key.starts_with(PREFIX) || key.len() < SHORTEST || !key.chars().all(|c| c.is_ascii_graphic()) {
-            return Err(StartError::NoKey(path.to_owned()));
+            return Err(refused(format!(
+                "the file holds no key: a line that begins with {PREFIX} and has at least {SHORTEST} characters, none of them a space"
+            )));
         }
         Ok(Self(key.to_owned()))
     }

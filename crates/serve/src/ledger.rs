@@ -206,13 +206,14 @@ impl Ledger {
         synced: Box<dyn FnOnce() + Send>,
     ) -> Result<Result<u64, Refusal>, Rejection> {
         let place = incoming.place();
-        let Incoming { endpoint, body, digest, content } = incoming;
+        let Incoming { endpoint, body, digest, content, saved } = incoming;
         let mut table = self.table();
         if let Some(number) = table.repeated(&table.by_key, key, "X-Idempotency-Key", &digest)? {
             self.journal.synced(synced);
             return Ok(Ok(number));
         }
-        let asked = content.and_then(|content| content.read(endpoint, table.known(&self.served)));
+        let asked =
+            content.and_then(|content| content.read(endpoint, Known { saved, ..table.known(&self.served) }));
         let Asked { work, slot } = match asked {
             Ok(asked) => asked,
             Err(refusal) => {
@@ -392,7 +393,7 @@ impl Table {
     }
 
     fn known<'a>(&'a self, served: &'a Served) -> Known<'a> {
-        Known { served, catalogue: &self.catalogue, replayed: false }
+        Known { served, catalogue: &self.catalogue, replayed: false, saved: false }
     }
 
     /// Records what a request creates, accepted at `time`. Returns its result, if that needs no engine.
@@ -443,7 +444,7 @@ impl Table {
         let endpoint =
             endpoint.with_context(|| format!("{}: unknown endpoint {:?}", context(), accepted.endpoint))?;
         let known = Known { replayed: true, ..self.known(served) };
-        let content = Incoming::new(endpoint, body, served.bounds).content;
+        let content = Incoming::new(endpoint, body, served).content;
         let asked = content.and_then(|content| content.read(endpoint, known));
         let Asked { work, .. } = asked.map_err(|refusal| match refusal {
             Refusal::Bad(why) | Refusal::Unknown(why) => anyhow::anyhow!("{}: {why}", context()),
@@ -525,7 +526,7 @@ mod tests {
 
     fn accept(ledger: &Ledger, endpoint: &str, key: &str, body: &serde_json::Value) -> u64 {
         let endpoint = request::endpoints().find(|name| *name == endpoint).unwrap();
-        let incoming = Incoming::new(endpoint, body.to_string().into_bytes(), ledger.served().bounds);
+        let incoming = Incoming::new(endpoint, body.to_string().into_bytes(), ledger.served());
         wait(ledger.accept(Some(key), incoming)).unwrap()
     }
 

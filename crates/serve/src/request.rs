@@ -1,12 +1,12 @@
 //! Requests of clients, read from their bodies and checked before they are accepted.
 
 use crate::catalogue::{
-    Known, LoraRequest, ModelId, Sampler, Session, Source, model_id, sampler_id, session_of,
+    Known, LoraRequest, ModelId, Sampler, Served, Session, Source, model_id, sampler_id, session_of,
 };
 use crate::datum::Matrix;
 use crate::fields::{Fields, Refusal, check};
 use crate::loss::Pass;
-use crate::storage::Kind;
+use crate::storage::{self, Kind};
 use crate::wire::ForwardBackwardRequest;
 use fgrpo_nn::AdamW;
 use fgrpo_train::policy::Bounds;
@@ -27,6 +27,8 @@ pub(crate) struct Incoming {
     /// SHA-256 of endpoint and body.
     pub(crate) digest: Vec<u8>,
     pub(crate) content: Result<Content, Refusal>,
+    /// Whether saved weights exist under the path that the request names, if it names one.
+    pub(crate) saved: bool,
 }
 
 /// A parsed body.
@@ -162,7 +164,7 @@ pub(crate) fn endpoints() -> impl Iterator<Item = &'static str> {
 
 impl Incoming {
     /// Hashes and parses the body of a request to an endpoint.
-    pub(crate) fn new(endpoint: &'static str, body: Vec<u8>, bounds: Bounds) -> Self {
+    pub(crate) fn new(endpoint: &'static str, body: Vec<u8>, served: &Served) -> Self {
         let mut hash = Sha256::new();
         hash.update(endpoint.as_bytes());
         hash.update([0]);
@@ -173,7 +175,7 @@ impl Incoming {
             message.map(|request| {
                 // A client may write the maps of a message in another order when it repeats it.
                 hash.update(request.encode_to_vec());
-                let pass = Pass::read(&request, bounds).map_err(Refusal::from);
+                let pass = Pass::read(&request, served.bounds).map_err(Refusal::from);
                 Content::Pass { model: request.model_id, seq: request.seq_id.into(), pass }
             })
         } else {
@@ -182,7 +184,13 @@ impl Incoming {
         if !matches!(content, Ok(Content::Pass { .. })) {
             hash.update(&body);
         }
-        Self { endpoint, digest: hash.finalize().to_vec(), content, body }
+        let named = |name: &str| match &content {
+            Ok(Content::Fields(fields)) => fields.left.get(name)?.as_str(),
+            _ => None,
+        };
+        let path = named("model_path").or(named("path"));
+        let saved = path.is_some_and(|path| storage::saved(&served.folder, path).is_some());
+        Self { endpoint, digest: hash.finalize().to_vec(), content, saved, body }
     }
 
     /// The model and the `seq_id` of the request, whatever else is in it.

@@ -1,6 +1,5 @@
 //! What to serve and how, and the server's folder: results depend on some of the settings, so the folder keeps them.
 
-use crate::key::{PREFIX, SHORTEST};
 use anyhow::Context;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::{files, json};
@@ -72,15 +71,9 @@ pub enum StartError {
     /// The address can't be used.
     #[error("the server can't listen on {0}: {1}")]
     Address(SocketAddr, std::io::Error),
-    /// The key's file can't be read.
-    #[error("{}: the key can't be read: {}", .0.display(), .1)]
-    KeyFile(PathBuf, std::io::Error),
-    /// The key's file holds something else.
-    #[error(
-        "{}: the file holds no key; a key is a line that begins with {} and has at least {} characters, none of them a space",
-        .0.display(), PREFIX, SHORTEST
-    )]
-    NoKey(PathBuf),
+    /// The key's file has no key, for this reason.
+    #[error("{}: {}", .0.display(), .1)]
+    Key(PathBuf, String),
 }
 
 impl Settings {

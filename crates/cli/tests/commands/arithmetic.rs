@@ -23,10 +23,9 @@ const TINY: [&str; 13] = [
 #[test]
 fn arithmetic_trains_and_its_checkpoint_reads_as_a_model_of_problems_in_files() {
     let folder = tempfile::tempdir().unwrap();
-    let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
     let out = folder.path().join("runs/arithmetic");
     let mut command = fgrpo();
-    command.arg("train").arg(configs.join("arithmetic-quick.toml")).arg("--out").arg(&out);
+    command.arg("train").arg("arithmetic-quick").arg("--out").arg(&out);
     command.args(sets(&TINY)).assert().success().stdout(predicate::str::contains("pass@1"));
     let checkpoint = out.join("checkpoints/step-000002");
     for file in ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "config.json"] {
@@ -63,11 +62,10 @@ const FITS_NOT: &str = if cfg!(target_os = "linux") { "warning: this doesn't fit
 
 #[test]
 fn a_dry_run_says_what_is_missing_and_succeeds() {
-    let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
     for name in ["qwen2.5-7b-math", "qwen3-4b-base-math", "llama-3.2-3b-math", "qwen3-1.7b-synlogic"] {
         fgrpo()
             .arg("train")
-            .arg(configs.join(format!("{name}.toml")))
+            .arg(name)
             .arg("--dry-run")
             .assert()
             .success()

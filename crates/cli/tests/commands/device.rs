@@ -30,10 +30,6 @@ fn tiny() -> Vec<&'static str> {
     sets.into_iter().flat_map(|set| ["--set", set]).collect()
 }
 
-fn config() -> String {
-    format!("{}/../../configs/maze-quick.toml", env!("CARGO_MANIFEST_DIR"))
-}
-
 #[test]
 fn a_gpu_that_is_not_there_is_refused_with_the_reason_before_anything_is_written() {
     if fgrpo_nn::gpus().is_ok_and(|found| found.len() > 99) {
@@ -41,9 +37,9 @@ fn a_gpu_that_is_not_there_is_refused_with_the_reason_before_anything_is_written
     }
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
-    let config = config();
+    let config = "maze-quick";
     for command in ["train", "sft"] {
-        let said = ends_with(2, &[command, &config, "--out", out.to_str().unwrap(), "--device", "cuda:99"]);
+        let said = ends_with(2, &[command, config, "--out", out.to_str().unwrap(), "--device", "cuda:99"]);
         assert!(said.contains("--device cuda:99") && said.contains("--device cpu"), "{said}");
         assert!(!out.exists());
     }
@@ -53,17 +49,17 @@ fn a_gpu_that_is_not_there_is_refused_with_the_reason_before_anything_is_written
 
 #[test]
 fn names_that_are_no_device_and_precisions_that_a_device_lacks_are_refused() {
-    let config = config();
-    let said = ends_with(2, &["train", &config, "--dry-run", "--device", "gpu"]);
+    let config = "maze-quick";
+    let said = ends_with(2, &["train", config, "--dry-run", "--device", "gpu"]);
     assert!(said.contains("gpu") && said.contains("cuda:N"), "{said}");
     for device in ["cuda:0,1", "cuda:0-3", "cuda:all"] {
-        let said = ends_with(2, &["train", &config, "--dry-run", "--device", device, "--gpu", "h200"]);
+        let said = ends_with(2, &["train", config, "--dry-run", "--device", device, "--gpu", "h200"]);
         for part in ["--device", device, "one GPU, as in cuda:0", "CUDA_VISIBLE_DEVICES"] {
             assert!(said.contains(part), "{part}: {said}");
         }
     }
     let bf16 = ["--set", "compute.precision=bf16"];
-    let said = ends_with(2, &[&["train", config.as_str(), "--dry-run"][..], &bf16].concat());
+    let said = ends_with(2, &[&["train", config, "--dry-run"][..], &bf16].concat());
     assert!(said.contains("compute.precision") && said.contains("--device cuda"), "{said}");
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
@@ -73,7 +69,7 @@ fn names_that_are_no_device_and_precisions_that_a_device_lacks_are_refused() {
                 ("compute.moments=bf16", "compute.moments: found \"bf16\""),
                 ("compute.exact=true", "compute.exact: found true"),
             ] {
-                let said = ends_with(2, &[&[command, config.as_str(), "--set", set][..], &how].concat());
+                let said = ends_with(2, &[&[command, config, "--set", set][..], &how].concat());
                 assert!(said.contains(&format!("{found} with --device cpu")), "{said}");
                 assert!(said.contains("--device cuda") && !out.exists(), "{said}");
             }
@@ -81,27 +77,27 @@ fn names_that_are_no_device_and_precisions_that_a_device_lacks_are_refused() {
     }
     let said = ends_with(2, &["score", "--model", "nowhere", "-", "--exact"]);
     assert!(said.contains("--exact: found --device cpu"), "{said}");
-    let said = ends_with(2, &["train", &config, "--dry-run", "--set", "compute.moments=f16"]);
+    let said = ends_with(2, &["train", config, "--dry-run", "--set", "compute.moments=f16"]);
     assert!(said.contains("compute.moments") && said.contains("bf16"), "{said}");
 }
 
 #[test]
 fn a_dry_run_says_what_a_gpu_needs_without_one() {
-    let config = config();
-    let said = ends_with(0, &["train", &config, "--dry-run", "--device", "cuda"]);
+    let config = "maze-quick";
+    let said = ends_with(0, &["train", config, "--dry-run", "--device", "cuda"]);
     assert!(said.contains("GPU memory") && !said.contains("decode copies"), "{said}");
     let line = |said: &str, name: &str| said.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
     // Not the whole plan: what the program itself takes is never the same twice.
     let long = ["--set", "task.size=41", "--set", "rollout.max_new_tokens=3000"];
     let activations = |set: &str| {
-        let plan = ["train", &config, "--dry-run", "--device", "cuda", "--set", set];
+        let plan = ["train", config, "--dry-run", "--device", "cuda", "--set", set];
         line(&ends_with(0, &[&plan[..], &long].concat()), "activations")
     };
     let full = activations("compute.exact=false");
     assert_ne!(full, activations("compute.precision=bf16"), "they take half");
     assert_ne!(full, activations("compute.exact=true"), "parts of attention");
     let offload = ["--dry-run", "--device", "cuda", "--set", "compute.optimizer_offload=true"];
-    let said = ends_with(0, &[&["train", config.as_str()][..], &offload].concat());
+    let said = ends_with(0, &[&["train", config][..], &offload].concat());
     assert!(said.contains("buffers; the moments are in this machine's memory"), "{said}");
     assert!(said.contains("for the moments, page-locked"), "{said}");
 }
@@ -109,9 +105,8 @@ fn a_dry_run_says_what_a_gpu_needs_without_one() {
 #[test]
 fn a_base_of_4_bits_fits_7b_on_24_gb_and_3b_on_12_gb_with_a_context_of_4096_and_groups_of_8() {
     for (config, gpu) in [("qwen2.5-7b-math", "rtx-4090"), ("llama-3.2-3b-math", "rtx-4070")] {
-        let config = format!("{}/../../configs/{config}.toml", env!("CARGO_MANIFEST_DIR"));
         let plan = |code: i32, base: &[&str]| {
-            let mut all = vec!["train", &config, "--dry-run", "--device", "cuda", "--gpu", gpu];
+            let mut all = vec!["train", config, "--dry-run", "--device", "cuda", "--gpu", gpu];
             for set in [
                 "lora.rank=16",
                 "compute.precision=bf16",
@@ -161,9 +156,8 @@ fn a_dry_run_refuses_a_model_that_gpus_do_not_compute() {
 
 #[test]
 fn a_dry_run_plans_for_a_gpu_that_is_not_there() {
-    let config = format!("{}/../../configs/qwen3-1.7b-synlogic.toml", env!("CARGO_MANIFEST_DIR"));
     let plan = |code: i32, more: &[&str]| {
-        let base = ["train", config.as_str(), "--dry-run", "--set", "update.micro_batch_tokens=8192"];
+        let base = ["train", "qwen3-1.7b-synlogic", "--dry-run", "--set", "update.micro_batch_tokens=8192"];
         ends_with(code, &[&base[..], more].concat())
     };
     let bf16 = ["--device", "cuda", "--set", "compute.precision=bf16"];
@@ -198,11 +192,11 @@ fn a_dry_run_plans_for_a_gpu_that_is_not_there() {
 
 #[test]
 fn a_dry_run_counts_4_bytes_per_parameter_for_moments_in_bf16_and_8_for_their_checkpoint() {
-    let config = config();
+    let config = "maze-quick";
     let said = |more: &[&str]| {
         let set = ["--set", "compute.moments=bf16"];
         [&[][..], &set].map(|set| {
-            ends_with(0, &[&["train", config.as_str(), "--dry-run", "--device", "cuda"], more, set].concat())
+            ends_with(0, &[&["train", config, "--dry-run", "--device", "cuda"], more, set].concat())
         })
     };
     let line = |said: &str, name: &str| said.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
@@ -210,7 +204,7 @@ fn a_dry_run_counts_4_bytes_per_parameter_for_moments_in_bf16_and_8_for_their_ch
     for (set, resolved) in
         [(&[][..], "moments = \"f32\""), (&["--set", "compute.moments=bf16"], "moments = \"bf16\"")]
     {
-        let words = [&["train", config.as_str(), "--dry-run", "--device", "cuda"], set].concat();
+        let words = [&["train", config, "--dry-run", "--device", "cuda"], set].concat();
         assert!(done(&words).lines().any(|line| line == resolved), "{resolved}");
     }
     // In f32 the moments are two copies of the gradient, in bf16 one.
@@ -257,19 +251,20 @@ fn near(found: &Value, wanted: &Value, place: &str) {
 
 #[test]
 fn a_build_without_the_emulator_says_so() {
-    let (_, said, code) = run(fgrpo().args(["train", &config(), "--dry-run", "--device", "cuda-emulated"]));
+    let (_, said, code) =
+        run(fgrpo().args(["train", "maze-quick", "--dry-run", "--device", "cuda-emulated"]));
     assert!(code == 0 || code == 2 && said.contains("no emulator"), "{said}");
 }
 
 #[test]
 #[ignore = "needs a build with the emulator: --features fgrpo-nn/cuda-emulator"]
 fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
-    let config = config();
+    let config = "maze-quick";
     let folder = tempfile::tempdir().unwrap();
     let out = |device: &str| folder.path().join(device);
     for device in ["cpu", "cuda-emulated"] {
         let folder = out(device);
-        let place = ["train", config.as_str(), "--out", folder.to_str().unwrap(), "--device", device];
+        let place = ["train", config, "--out", folder.to_str().unwrap(), "--device", device];
         fgrpo().args(place).args(tiny()).assert().success();
     }
     for file in ["sft.jsonl", "metrics.jsonl", "eval.jsonl"] {
@@ -289,7 +284,7 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
         let more =
             ["--resume", "--accept-changes", "--device", "cuda-emulated", "--set", "steps=3", "--set", &set];
         fgrpo()
-            .args(["train", &config, "--out", copy.to_str().unwrap()])
+            .args(["train", config, "--out", copy.to_str().unwrap()])
             .args(tiny())
             .args(more)
             .assert()
@@ -304,7 +299,7 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
     assert!(kept.len() >= 2 && kept == offloaded, "weights and moments");
     // With moments in bf16 a stopped run ends in the bits of one that wasn't, and so does one with these in host memory.
     let rounded = |out: &Path, more: &[&str]| {
-        let place = ["train", config.as_str(), "--out", out.to_str().unwrap(), "--device", "cuda-emulated"];
+        let place = ["train", config, "--out", out.to_str().unwrap(), "--device", "cuda-emulated"];
         let set = ["--set", "compute.moments=bf16"];
         fgrpo().args(place).args(tiny()).args(set).args(more).assert().success();
     };
@@ -326,7 +321,7 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
     // What the GPU saved goes on on the processor, and is scored on both.
     let folder = out("cuda-emulated");
     let more = ["--resume", "--accept-changes", "--device", "cpu", "--set", "steps=3"];
-    let place = ["train", config.as_str(), "--out", folder.to_str().unwrap()];
+    let place = ["train", config, "--out", folder.to_str().unwrap()];
     fgrpo().args(place).args(tiny()).args(more).assert().success();
     let policy = folder.join("checkpoints/step-000002");
     let scored = |device: &str| -> Value {
@@ -341,12 +336,12 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
 #[test]
 #[ignore = "needs a build with the emulator: --features fgrpo-nn/cuda-emulator"]
 fn an_exact_run_trains_on_the_very_log_probabilities_that_it_sampled() {
-    let (config, folder) = (config(), tempfile::tempdir().unwrap());
+    let (config, folder) = ("maze-quick", tempfile::tempdir().unwrap());
     // With a KL term every token is trained on, and the step has one update.
     let sets = ["steps=1", "algorithm.kl_coef=0.01", "eval.every=0"].map(|set| ["--set", set]).concat();
     let [exact, plain] = [true, false].map(|exact| {
         let (out, exact) = (folder.path().join(exact.to_string()), format!("compute.exact={exact}"));
-        let place = ["train", config.as_str(), "--out", out.to_str().unwrap(), "--device", "cuda-emulated"];
+        let place = ["train", config, "--out", out.to_str().unwrap(), "--device", "cuda-emulated"];
         fgrpo().args(place).args(tiny()).args(&sets).args(["--set", &exact]).assert().success();
         let line = numbers(&out.join("metrics.jsonl")).remove(0);
         ["logp_difference_max", "ratio_mean", "ratio_max"].map(|name| line[name].as_f64().unwrap())

@@ -1,7 +1,7 @@
 //! Nothing is lost, hangs or lives on: runs at once on one cache, checkpoints taken away, broken streams, signals,
 //! moved folders and the children of verifiers, through the commands as they are used.
 
-use crate::support::{count, ended, fgrpo, model, signal, small_run, spawned, wait_until};
+use crate::support::{assert_same_files, count, ended, fgrpo, model, signal, small_run, spawned, wait_until};
 use predicates::prelude::*;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -15,13 +15,6 @@ fn write(folder: &Path, name: &str, text: &str) -> String {
     let path = folder.join(name);
     std::fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
-}
-
-fn same(a: &Path, b: &Path, names: &[&str]) {
-    for name in names {
-        let read = |run: &Path| std::fs::read(run.join(name)).unwrap();
-        assert!(read(a) == read(b), "{name} differs between {} and {}", a.display(), b.display());
-    }
 }
 
 const LAST: [&str; 3] = [
@@ -47,7 +40,7 @@ fn runs_at_once_share_one_cache_and_end_in_the_same_bits() {
             let (code, said) = ended(child);
             assert_eq!(code, Some(0), "{said}");
         }
-        (1..5).for_each(|i| same(&run(0), &run(i), &LAST));
+        (1..5).for_each(|i| assert_same_files(&run(0), &run(i), &LAST));
         let cache = std::fs::read_dir(home.join("sft-cache")).unwrap().count();
         assert_eq!(cache, 1, "one result and no debris");
     }
@@ -93,7 +86,7 @@ fn a_run_of_a_version_without_some_keys_is_resumed_if_their_defaults_are_wanted(
     without("optimizer_offload =");
     without("moments =");
     train(&older, &["--resume"]).success();
-    same(&whole, &older, &LAST);
+    assert_same_files(&whole, &older, &LAST);
     // Not the default.
     without("lr =");
     let error = String::from_utf8(train(&older, &["--resume"]).code(2).get_output().stderr.clone()).unwrap();
@@ -117,7 +110,7 @@ fn a_better_policy_replaces_the_best_only_with_its_checkpoint() {
         child.wait().unwrap();
     }
     fgrpo().args(["train", &config, "--resume", "--out"]).arg(&killed).args(more).assert().success();
-    same(&whole, &killed, &LAST);
+    assert_same_files(&whole, &killed, &LAST);
     let names = |run: &Path| {
         let mut names: Vec<String> = std::fs::read_dir(run.join("checkpoints"))
             .unwrap()
@@ -245,7 +238,7 @@ fn broken_streams_end_no_training() {
         let out = folder.path().join(name).join("run");
         let mut child = start(&mut spawned(&["train", &config, "--out", out.to_str().unwrap()]));
         assert_eq!(child.wait().unwrap().code(), Some(0), "{name}");
-        same(&whole, &out, &LAST);
+        assert_same_files(&whole, &out, &LAST);
         assert!(out.join("report.html").exists(), "{name}");
     }
 }

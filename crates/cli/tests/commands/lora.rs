@@ -1,6 +1,6 @@
 //! LoRA through the commands: training, resumes, merging, evaluation with an adapter, wrong settings.
 
-use crate::support::{count, demonstrated, fgrpo, lines, spawned, wait_until};
+use crate::support::{assert_same_files, count, demonstrated, fgrpo, lines, spawned, wait_until};
 use predicates::prelude::*;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 fn base(folder: &Path) -> PathBuf {
     demonstrated(folder, 3, &["model.init.num_hidden_layers=2"])
 }
+
+/// The last checkpoint of a run.
+const LAST: &str = "checkpoints/step-000006";
 
 fn config(folder: &Path, model: &Path, lora: &str) -> PathBuf {
     let path = folder.join("lora.toml");
@@ -73,13 +76,6 @@ fn kill_at(config: &Path, out: &Path, file: &str, wanted: usize) {
     child.wait().unwrap();
 }
 
-fn assert_same_checkpoint(a: &Path, b: &Path, names: &[&str]) {
-    for name in names {
-        let read = |run: &Path| std::fs::read(run.join("checkpoints/step-000006").join(name)).unwrap();
-        assert!(read(a) == read(b), "{name} differs");
-    }
-}
-
 fn tensor(folder: &Path, name: &str) -> Vec<u8> {
     let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
     safetensors::SafeTensors::deserialize(&bytes).unwrap().tensor(name).unwrap().data().to_vec()
@@ -110,7 +106,7 @@ fn killed_and_resumed_lora_run_equals_the_uninterrupted_one_bit_for_bit() {
         if merged {
             names.push("model.safetensors");
         }
-        assert_same_checkpoint(&whole, &killed, &names);
+        assert_same_files(&whole.join(LAST), &killed.join(LAST), &names);
         assert_eq!(whole.join("checkpoints/step-000006/model.safetensors").exists(), merged);
         assert_eq!(lines(&killed.join("metrics.jsonl")).len(), 6);
     }
@@ -138,9 +134,9 @@ fn only_the_targets_change_and_the_base_is_the_reference() {
     assert!(kl(&metrics[0]).abs() < 1e-9 && kl(&metrics[1]) > 1e-6, "{metrics:?}");
     kill_at(&config, &killed, "metrics.jsonl", 3);
     train(&config, &killed);
-    assert_same_checkpoint(
-        &whole,
-        &killed,
+    assert_same_files(
+        &whole.join(LAST),
+        &killed.join(LAST),
         &["adapter/adapter_model.safetensors", "optimizer.safetensors", "model.safetensors"],
     );
 }
@@ -449,10 +445,9 @@ fn adapters_and_settings_that_do_not_fit_are_refused() {
         command.arg("train").arg(&path).args(["--dry-run", "--set", set]);
         command.assert().code(2).stderr(predicate::str::contains(says));
     }
-    let arithmetic = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
     fgrpo()
         .arg("train")
-        .arg(arithmetic)
+        .arg("arithmetic-quick")
         .args(["--dry-run", "--set", "lora.rank=8"])
         .assert()
         .code(2)

@@ -3,10 +3,6 @@
 use crate::support::{done, ends_with, file, model};
 use std::path::Path;
 
-fn config() -> String {
-    format!("{}/../../configs/maze-quick.toml", env!("CARGO_MANIFEST_DIR"))
-}
-
 /// Settings of a run of two small steps.
 fn settings(products: &str) -> Vec<String> {
     let sets = [
@@ -49,8 +45,8 @@ fn a_run_with_products_of_any_kind_resumes_bit_for_bit_and_with_no_other_kind() 
     for products in ["f32", "bf16x3", "bf16"] {
         let out = folder.path().join(products);
         let path = out.to_str().unwrap();
-        let (config, settings) = (config(), settings(products));
-        done(&arguments(&["train", &config, "--out", path], &settings));
+        let (config, settings) = ("maze-quick", settings(products));
+        done(&arguments(&["train", config, "--out", path], &settings));
         let log = std::fs::read_to_string(out.join("log.txt")).unwrap();
         assert!(log.contains(&format!("products: {products}")), "{log}");
         let resolved = std::fs::read_to_string(out.join("config.toml")).unwrap();
@@ -58,7 +54,7 @@ fn a_run_with_products_of_any_kind_resumes_bit_for_bit_and_with_no_other_kind() 
 
         let whole = weights(&out, 2);
         std::fs::remove_dir_all(out.join("checkpoints/step-000002")).unwrap();
-        let resume = arguments(&["train", &config, "--out", path, "--resume"], &settings);
+        let resume = arguments(&["train", config, "--out", path, "--resume"], &settings);
         let other_products = if products == "f32" { "bf16" } else { "f32" };
         let other = format!("compute.products={other_products}");
         let said = ends_with(2, &[&resume[..], &["--set", &other]].concat());
@@ -114,8 +110,8 @@ fn scores_with_products_of_two_numbers_are_nearer_to_those_in_f32_than_with_one(
 
 #[test]
 fn products_of_a_gpu_follow_its_precision() {
-    let config = config();
-    let words = ["train", &config, "--dry-run", "--set", "compute.products=bf16"];
+    let config = "maze-quick";
+    let words = ["train", config, "--dry-run", "--set", "compute.products=bf16"];
     assert!(done(&words).lines().any(|line| line == "products = \"bf16\""));
     let said = ends_with(2, &[&words[..], &["--device", "cuda"]].concat());
     assert!(said.contains("compute.products") && said.contains("compute.precision"), "{said}");
@@ -124,9 +120,9 @@ fn products_of_a_gpu_follow_its_precision() {
 #[test]
 fn an_evaluation_computes_in_the_configurations_numbers_unless_a_flag_says_otherwise() {
     let folder = tempfile::tempdir().unwrap();
-    let (config, out) = (config(), folder.path().join("eval"));
+    let (config, out) = ("maze-quick", folder.path().join("eval"));
     let words =
-        ["eval", &config, "--model", model().to_str().unwrap(), "-n", "1", "--out", out.to_str().unwrap()];
+        ["eval", config, "--model", model().to_str().unwrap(), "-n", "1", "--out", out.to_str().unwrap()];
     let said = ends_with(2, &[&words[..], &["--set", "compute.precision=bf16"]].concat());
     assert!(said.contains("compute.precision") && said.contains("--device cuda"), "{said}");
     let said = ends_with(2, &[&words[..], &["--precision", "bf16"]].concat());
@@ -135,16 +131,8 @@ fn an_evaluation_computes_in_the_configurations_numbers_unless_a_flag_says_other
     // Where nothing is computed, a flag that says how would be ignored.
     let given = file(folder.path(), "given.jsonl", "{\"problem\":0,\"sample\":0,\"text\":\"\"}\n");
     for flags in [["--threads", "2"], ["--device", "cpu"], ["--products", "bf16"], ["--precision", "f32"]] {
-        let words = [
-            "eval",
-            &config,
-            "--samples",
-            given.to_str().unwrap(),
-            "-n",
-            "1",
-            "--out",
-            out.to_str().unwrap(),
-        ];
+        let words =
+            ["eval", config, "--samples", given.to_str().unwrap(), "-n", "1", "--out", out.to_str().unwrap()];
         let said = ends_with(2, &[&words[..], &flags].concat());
         assert!(said.contains(flags[0]) && said.contains("--model"), "{said}");
     }

@@ -2,7 +2,7 @@
 //! resumes, and a server that follows the checkpoints.
 
 use crate::fault_server::{FaultServer, Manners, Policy};
-use crate::support::{demonstrated, fgrpo, signal, spawned, timeless, wait_until};
+use crate::support::{assert_same_files, demonstrated, fgrpo, signal, spawned, timeless, wait_until};
 use fgrpo_core::rng::Key;
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Device, Engine, Finish, Prompt, Sampling};
@@ -120,10 +120,12 @@ fn assert_same_run(a: &Path, b: &Path) {
     for name in ["metrics.jsonl", "rollouts.jsonl"] {
         assert_eq!(timeless(&a.join(name)), timeless(&b.join(name)), "{name}");
     }
-    for name in ["model.safetensors", "optimizer.safetensors", "trainer_state.json"] {
-        let read = |run: &Path| std::fs::read(run.join("checkpoints/step-000004").join(name)).unwrap();
-        assert!(read(a) == read(b), "{name} differs");
-    }
+    let last = |run: &Path| run.join("checkpoints/step-000004");
+    assert_same_files(
+        &last(a),
+        &last(b),
+        &["model.safetensors", "optimizer.safetensors", "trainer_state.json"],
+    );
 }
 
 fn number(line: &Value, name: &str) -> f64 {

@@ -1,8 +1,8 @@
 //! `fgrpo sft` and the supervised stage of `fgrpo train`: kills, interruptions, epochs, data without solutions.
 
-use crate::support::{count, ended, fgrpo, signal, spawned, timeless, wait_until};
+use crate::support::{assert_same_files, count, ended, fgrpo, file, signal, spawned, timeless, wait_until};
 use predicates::prelude::*;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const CONFIG: &str = r#"
 [task]
@@ -36,12 +36,6 @@ every = 0
 threads = 2
 "#;
 
-fn config(folder: &Path) -> PathBuf {
-    let path = folder.join("small.toml");
-    std::fs::write(&path, CONFIG).unwrap();
-    path
-}
-
 fn start(command: &str, config: &Path, more: &[&str], out: &Path) -> std::process::Child {
     spawned(&[command]).arg(config).args(more).arg("--out").arg(out).spawn().unwrap()
 }
@@ -58,18 +52,10 @@ fn kill_at(counts: &[usize], command: &str, config: &Path, more: &[&str], out: &
     }
 }
 
-/// `sft.jsonl` without what depends on the clock.
-fn assert_same_files(a: &Path, b: &Path, names: &[&str]) {
-    for name in names {
-        let read = |folder: &Path| std::fs::read(folder.join(name)).unwrap();
-        assert!(read(a) == read(b), "{name} differs between {} and {}", a.display(), b.display());
-    }
-}
-
 #[test]
 fn killed_and_resumed_sft_equals_the_uninterrupted_one_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     let (whole, killed) = (folder.path().join("whole"), folder.path().join("killed"));
     fgrpo()
         .arg("sft")
@@ -108,7 +94,7 @@ fn killed_and_resumed_sft_equals_the_uninterrupted_one_bit_for_bit() {
 #[test]
 fn a_run_killed_in_its_supervised_stage_goes_on_from_there_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     // Each beside a cache of its own, and with a KL penalty, whose reference is the same stage's result.
     let (whole, killed) = (folder.path().join("a/whole"), folder.path().join("b/killed"));
     let more = ["--set", "steps=2", "--set", "algorithm.kl_coef=0.001", "--resume"];
@@ -128,7 +114,7 @@ fn a_run_killed_in_its_supervised_stage_goes_on_from_there_bit_for_bit() {
 #[test]
 fn a_stage_that_goes_on_with_other_settings_begins_anew() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     let (whole, changed) = (folder.path().join("a/whole"), folder.path().join("b/changed"));
     let more = ["--set", "steps=1", "--set", "sft.steps=300", "--resume"];
     kill_at(&[30], "train", &config, &more, &changed);
@@ -181,7 +167,7 @@ fn held_out_losses_are_those_of_the_runs_own_held_out_demonstrations() {
 #[test]
 fn an_interrupted_stage_saves_at_once_and_the_result_is_a_model_for_train() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     let out = folder.path().join("run");
     let more = ["--set", "sft.steps=1000000", "--set", "sft.save_every=0"];
     let child = start("sft", &config, &more, &out);
@@ -223,7 +209,7 @@ fn an_interrupted_stage_saves_at_once_and_the_result_is_a_model_for_train() {
 #[test]
 fn configurations_that_cannot_be_fitted_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     let without = folder.path().join("without.toml");
     let i = CONFIG.find("[sft]").unwrap();
     let j = CONFIG.find("[rollout]").unwrap();
@@ -245,11 +231,10 @@ fn configurations_that_cannot_be_fitted_are_refused_by_name() {
 #[test]
 fn rows_without_solutions_are_counted_and_a_file_without_any_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let arithmetic = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
     let base = folder.path().join("base");
     fgrpo()
         .arg("sft")
-        .arg(arithmetic)
+        .arg("arithmetic-quick")
         .args(["--set", "sft.steps=2", "--set", "task.train=40", "--set", "task.held_out=8"])
         .args(["--set", "model.init.hidden_size=16", "--set", "model.init.num_hidden_layers=1", "--out"])
         .arg(&base)

@@ -27,7 +27,7 @@ fn data(root: &Path) {
 
 /// A language model with random weights and a tokenizer, as training leaves it.
 fn checkpoint(folder: &Path) -> String {
-    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/arithmetic-quick.toml");
+    let config = "arithmetic-quick";
     let run = folder.join("run").display().to_string();
     let small = [
         "steps=1",

@@ -1,6 +1,8 @@
 //! The training loop as a user runs it: the binary, small mazes, kills and wrong input.
 
-use crate::support::{self, count, ended, fgrpo, signal, spawned, timeless, wait_until};
+use crate::support::{
+    self, assert_same_files, count, ended, fgrpo, file, signal, spawned, timeless, wait_until,
+};
 use predicates::prelude::*;
 use std::path::{Path, PathBuf};
 
@@ -46,26 +48,22 @@ fn start(config: &Path, more: &[&str], out: &Path) -> std::process::Child {
     spawned(&["train"]).arg(config).args(more).arg("--out").arg(out).spawn().unwrap()
 }
 
-fn config(folder: &Path) -> PathBuf {
-    let path = folder.join("small.toml");
-    std::fs::write(&path, CONFIG).unwrap();
-    path
-}
-
 fn assert_same_run(a: &Path, b: &Path) {
     for name in ["metrics.jsonl", "eval.jsonl", "rollouts.jsonl"] {
         assert_eq!(timeless(&a.join(name)), timeless(&b.join(name)), "{name}");
     }
-    for name in ["model.safetensors", "optimizer.safetensors", "trainer_state.json"] {
-        let read = |run: &Path| std::fs::read(run.join("checkpoints/step-000006").join(name)).unwrap();
-        assert!(read(a) == read(b), "{name} differs");
-    }
+    let last = |run: &Path| run.join("checkpoints/step-000006");
+    assert_same_files(
+        &last(a),
+        &last(b),
+        &["model.safetensors", "optimizer.safetensors", "trainer_state.json"],
+    );
 }
 
 #[test]
 fn a_run_leaves_every_file_of_the_contract_and_guards_its_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     let out = folder.path().join("run");
     fgrpo()
         .arg("train")
@@ -119,7 +117,7 @@ fn a_run_leaves_every_file_of_the_contract_and_guards_its_folder() {
 #[test]
 fn killed_and_resumed_run_equals_uninterrupted_run_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     // Each in a folder of its own, so that the killed run makes its supervised stage itself.
     let (whole, killed) = (folder.path().join("a/whole"), folder.path().join("b/killed"));
     fgrpo().arg("train").arg(&config).arg("--out").arg(&whole).assert().success();
@@ -141,7 +139,7 @@ fn killed_and_resumed_run_equals_uninterrupted_run_bit_for_bit() {
 
 /// Two runs with these settings: a whole one, and one that goes on from its middle. They are equal.
 fn resumed_from_its_middle(folder: &Path, settings: &[&str]) -> PathBuf {
-    let config = config(folder);
+    let config = file(folder, "small.toml", CONFIG);
     let (whole, resumed) = (folder.join("whole"), folder.join("resumed"));
     let run = |out: &Path, more: &[&str]| {
         fgrpo().arg("train").arg(&config).args(settings).args(more).arg("--out").arg(out).assert().success();
@@ -204,7 +202,7 @@ fn a_run_with_a_running_success_rate_resumed_from_its_middle_equals_the_whole_ru
 #[test]
 fn a_run_with_scheduled_values_resumed_from_its_middle_equals_the_whole_run() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     let controls = [
         "--set=algorithm.focal_gamma=2",
         "--set=algorithm.advantage={ kind = \"pkpo\", k = 1 }",
@@ -262,7 +260,7 @@ fn a_run_with_scheduled_values_resumed_from_its_middle_equals_the_whole_run() {
 #[test]
 fn interrupted_run_saves_and_says_how_to_go_on() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     let out = folder.path().join("run");
     let set = ["--set", "steps=100000", "--set", "save.every=0", "--set", "eval.every=0"];
     let child = start(&config, &set, &out);
@@ -278,7 +276,7 @@ fn interrupted_run_saves_and_says_how_to_go_on() {
 #[test]
 fn two_processes_on_one_run_folder_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     let out = folder.path().join("run");
     let mut child = start(&config, &["--set", "steps=100000"], &out);
     wait_until("the run's configuration", || out.join("config.toml").exists());
@@ -297,7 +295,7 @@ fn two_processes_on_one_run_folder_are_refused() {
 #[test]
 fn wrong_configurations_are_refused_with_key_found_and_wanted() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     for (set, says) in [
         ("rollout.group_size=1", "rollout.group_size: found 1, wanted at least 2"),
         ("task.size=10", "task.size: found 10, wanted an odd number"),
@@ -329,7 +327,7 @@ fn wrong_configurations_are_refused_with_key_found_and_wanted() {
 #[test]
 fn the_flags_of_the_engine_change_the_configuration() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     for command in ["train", "sft"] {
         let flags = ["--dry-run", "--threads", "3", "--products", "bf16x3", "--set", "sft.steps=1"];
         let output = fgrpo().arg(command).arg(&config).args(flags).assert().success();
@@ -341,7 +339,7 @@ fn the_flags_of_the_engine_change_the_configuration() {
 #[test]
 fn dry_run_prints_a_configuration_that_reads_back() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     let output =
         fgrpo().arg("train").arg(&config).args(["--dry-run", "--set", "update.lr=2e-4"]).assert().success();
     let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
@@ -368,7 +366,7 @@ fn bytes(said: &str, name: &str) -> f64 {
 #[cfg(target_os = "linux")]
 fn a_run_takes_the_memory_that_its_dry_run_said() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     // A model of 14 million parameters without training to speak of: completions differ and are long.
     let set = [
         "--set=model.init.hidden_size=384",
@@ -397,7 +395,7 @@ fn a_folder_that_cannot_be_written_ends_with_one_and_its_name() {
     std::fs::write(&blocked, "x").unwrap();
     fgrpo()
         .arg("train")
-        .arg(config(folder.path()))
+        .arg(file(folder.path(), "small.toml", CONFIG))
         .arg("--out")
         .arg(blocked.join("run"))
         .assert()
@@ -408,7 +406,7 @@ fn a_folder_that_cannot_be_written_ends_with_one_and_its_name() {
 #[test]
 fn a_truncated_checkpoint_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     let out = folder.path().join("run");
     fgrpo().arg("train").arg(&config).args(["--set", "steps=2", "--out"]).arg(&out).assert().success();
     let weights = out.join("checkpoints/step-000002/model.safetensors");
@@ -451,7 +449,7 @@ fn only_grpo_has_a_focal_weight_by_default() {
 #[test]
 fn a_run_says_first_what_it_trains() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     for (i, (set, method)) in [
         (&["steps=1"][..], "F-GRPO, gamma 0.5"),
         (&["algorithm.focal_gamma=0", "algorithm.loss=dapo"][..], "DAPO"),
@@ -497,7 +495,7 @@ fn gamma_zero_is_the_run_without_focal_weight_bit_for_bit() {
 #[test]
 fn a_sweep_resumes_and_ends_with_its_table() {
     let folder = tempfile::tempdir().unwrap();
-    let config = config(folder.path());
+    let config = file(folder.path(), "small.toml", CONFIG);
     let sweep = || {
         let mut command = fgrpo();
         command

@@ -23,13 +23,19 @@ const SIZES: [&str; 12] = [
 
 /// Problems in files and a model folder with tokenizer and template, as the walk-through makes them.
 fn materials(folder: &Path) -> PathBuf {
-    let arithmetic = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
     for (split, file) in [("train", "problems.jsonl"), ("held-out", "held-out.jsonl")] {
         let mut data = fgrpo();
-        data.args(["data", "arithmetic"]).arg(&arithmetic).args(["--split", split]).args(&SIZES[..4]);
+        data.args(["data", "arithmetic"]).arg("arithmetic-quick").args(["--split", split]).args(&SIZES[..4]);
         data.arg("--out").arg(folder.join(file)).assert().success();
     }
-    fgrpo().arg("sft").arg(&arithmetic).args(SIZES).arg("--out").arg(folder.join("base")).assert().success();
+    fgrpo()
+        .arg("sft")
+        .arg("arithmetic-quick")
+        .args(SIZES)
+        .arg("--out")
+        .arg(folder.join("base"))
+        .assert()
+        .success();
     folder.join("base/checkpoints/step-000008")
 }
 

@@ -4,10 +4,14 @@
 //! follows the last "answer is" or "answer:", and otherwise the last line if it is only mathematics, or the last formula
 //! or number. If that can't be read, nothing before it is read instead.
 
+use std::borrow::Cow;
+
 use super::budget::MAX_CANDIDATES;
 use super::candidate::Found;
 use super::environments::{Ahead, environments, first};
 use super::extract::{answer_ends, last_number};
+use super::normal_strict;
+use super::units;
 use crate::python_text::regex;
 
 /// Commands whose group is the answer.
@@ -18,23 +22,31 @@ const STATEMENT: usize = 160;
 /// The parts of an answer; all of them belong to it.
 #[derive(Debug, Default)]
 pub(super) struct Answer<'a> {
-    pub(super) parts: Vec<&'a str>,
+    pub(super) parts: Vec<Cow<'a, str>>,
     /// Another answer is offered beside it: `5 or 6`.
     pub(super) hedged: bool,
+}
+
+impl<'a> Answer<'a> {
+    /// An answer of one part.
+    pub(super) fn of(part: &'a str) -> Self {
+        Self { parts: vec![part.into()], hedged: false }
+    }
 }
 
 /// The answer of a completion; without parts if there is none.
 pub(super) fn find(text: &str, latex: bool, plain: bool) -> Answer<'_> {
     let boxes = if latex { boxes(text) } else { Vec::new() };
-    if !boxes.is_empty() {
-        return last_statement(text, &boxes);
+    let Some(last) = boxes.last() else { return without_box(text, latex, plain) };
+    // A statement of an answer behind the last box replaces it.
+    for end in answer_ends(&text[last.end..]).into_iter().rev() {
+        if let Some(segment) = announced(text, last.end + end)
+            && let Some(answer) = segment_answer(text, segment, latex, plain)
+        {
+            return answer;
+        }
     }
-    let mut answer = without_box(text, latex, plain);
-    if let (Some(first), Some(last)) = (answer.parts.first(), answer.parts.last()) {
-        let place = |part: &str| part.as_ptr() as usize - text.as_ptr() as usize;
-        answer.hedged |= is_turned(&text[..place(first)], &text[place(last) + last.len()..]);
-    }
-    answer
+    last_statement(text, &boxes)
 }
 
 /// The answer of a completion without boxes.
@@ -45,7 +57,7 @@ fn without_box(text: &str, latex: bool, plain: bool) -> Answer<'_> {
     {
         let from = before.len() + "<answer>".len();
         let answer = segment_answer(text, (from, from + inside.len()), latex, plain);
-        return answer.unwrap_or_else(|| Answer { parts: vec![inside], hedged: false });
+        return answer.unwrap_or_else(|| Answer::of(inside));
     }
     if let Some(bold) = last_bold(text).filter(|_| latex) {
         return bold;
@@ -68,7 +80,7 @@ fn without_box(text: &str, latex: bool, plain: bool) -> Answer<'_> {
     let trimmed = text.trim_end();
     let start = trimmed.rfind('\n').map_or(0, |at| at + 1);
     if latex && is_mathematics(&trimmed[start..]) {
-        return Answer { parts: vec![&trimmed[start..]], hedged: false };
+        return Answer::of(&trimmed[start..]);
     }
     last_formula(text, latex, plain)
 }
@@ -82,17 +94,24 @@ fn last_bold(text: &str) -> Option<Answer<'_>> {
     // A heading says what follows, or follows nothing.
     let inline = text[..start].contains(|c: char| c.is_alphanumeric());
     let fits = (1..=3).contains(&words) && !bold.contains([':', '\n']) || is_mathematics(bold);
-    (inline && fits).then(|| Answer { parts: vec![bold], hedged: offers_another(&text[..start - 2], "") })
+    (inline && fits).then(|| attached(text, bold, start - 2, text.len()))
+}
+
+/// Whether the clause before a value makes it a supposition.
+fn is_supposed(before: &str) -> bool {
+    const WORDS: &str =
+        r"(?i)\b(?:suppos|assum|discard|reject)\w*|\b(?:try|nobody|wrong|incorrect|unless|not true|no way)\b";
+    let clause = before.rsplit(['.', ',', ';', ':', '!', '?', '\n']).next().unwrap_or(before);
+    regex!(WORDS).is_match(clause)
 }
 
 /// Whether the words around a value make it no answer: `is not`, `at least`, `suppose that`, `twice`; `does not work`,
 /// `or more`.
 fn is_turned(before: &str, after: &str) -> bool {
     const BEFORE: &str = concat!(
-        r"(?i)\b(?:suppos|assum|discard|reject)\w*|\b(?:try|nobody|wrong|incorrect|unless|not true|no way)\b|",
-        r"(?:\b(?:not|no|never|cannot|\w+n['’]t|hardly|least|most|than|than or equal to|up to|below|above|under|over|",
+        r"(?i)(?:\b(?:not|no|never|cannot|\w+n['’]t|hardly|least|most|than|than or equal to|up to|below|above|under|over|",
         r"beyond|exceeds|nearly|almost|except|anything but|differs from|different from|far from|twice|nicht|pas|",
-        r"(?:half|square|cube|root|reciprocal|inverse) of)\b",
+        r"if \S+ (?:were|was|is|equals)|(?:half|square|cube|root|reciprocal|inverse) of)\b",
         r"(?:\W+(?:be|been|equal|equals|to|exactly|simply|just|the|value|es)\b)*|不是|\$ to|[±/~])\W*$",
     );
     const AFTER: &str = concat!(
@@ -184,20 +203,267 @@ fn last_statement<'a>(text: &'a str, boxes: &[Place]) -> Answer<'a> {
     {
         first -= 1;
     }
+    let last = boxes[boxes.len() - 1];
+    let unclosed = last.end == text.len()
+        && !text.ends_with('}')
+        && last.to == last.end
+        && text[last.start..].contains('{');
+    if first + 1 == boxes.len() {
+        let answer = attached(text, &text[last.from..last.to], last.start, last.end);
+        return Answer { hedged: answer.hedged || unclosed, ..answer };
+    }
     let mut answer = Answer::default();
     for place in &boxes[first..] {
         let content = &text[place.from..place.to];
-        if !answer.parts.contains(&content) {
-            answer.parts.push(content);
+        if !answer.parts.iter().any(|part| part == content) {
+            answer.parts.push(content.into());
         }
     }
-    let last = boxes[boxes.len() - 1];
-    answer.hedged = last.end == text.len()
-        && !text.ends_with('}')
-        && last.to == last.end
-        && text[last.start..].contains('{')
-        || offers_another(&text[..boxes[first].start], &text[last.end..]);
+    let (before, after) = (&text[..boxes[first].start], &text[last.end..]);
+    answer.hedged = unclosed || offers_another(before, after) || is_turned(before, after);
     answer
+}
+
+/// Reads an answer with the sign, percent sign, base or unit that is attached to it. `start..end` is its position.
+///
+/// It is hedged if an operation, a relation other than equality, a fraction, a denial or another value is attached.
+fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> Answer<'a> {
+    const DRESS: &str = concat!(
+        r"\\(?:[,;:! ]|(?:display|text)style|[lL]arge|LARGE|[hH]uge|therefore|bf|color\{[^{}]*\}|q?quad|hline|",
+        r"(?:begin|end)\{[a-z]+\*?\}(?:\{[lcr|]*\})?|(?:tag|label)\*?\{[^{}]*\}|blacksquare|square|checkmark|qed)"
+    );
+    let (before, after) = (&text[..start], &text[end..]);
+    let (low, high) = formula_around(text, start, end);
+    let inside = low < start || high > end;
+    let line = before.rfind('\n').map_or(0, |at| at + 1);
+    let head = if inside {
+        before[low..].trim_start_matches(['$', '&', ' ', '\n'])
+    } else {
+        &before[line.max(low_end(before))..]
+    };
+    let Some(lead) = lead(head, inside) else { return Answer { hedged: true, ..Answer::of(content) } };
+    let tail = if inside { &text[end..high] } else { &after[..after.find('\n').unwrap_or(after.len())] };
+    let cleaned = regex!(DRESS).replace_all(tail, " ");
+    let behind = &text[high.max(end)..];
+    let trail = trail(&cleaned, inside).and_then(|trail| match trail.is_empty() && inside {
+        // What follows the formula's delimiter.
+        true => self::trail(behind.trim_start_matches(['$', '\\', ')', ']']), false),
+        false => Some(trail),
+    });
+    let Some(trail) = trail else { return Answer { hedged: true, ..Answer::of(content) } };
+    let boxed = BOXES.iter().any(|command| text[start..].starts_with(command));
+    let hedged = is_turned(before, after)
+        || !boxed && is_supposed(before)
+        || offers_another(before, after)
+        || regex!(r"(?i)\bor\s*\$?\s*[a-z](?:_\w)?\s*=\s*\$?$").is_match(before)
+        || regex!(AGAIN).is_match(clip(behind));
+    if lead.is_empty() && trail.is_empty() {
+        return Answer { hedged, ..Answer::of(content) };
+    }
+    let plain = content.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let part = if plain { format!("{lead}{content}{trail}") } else { format!("{lead}{{{content}}}{trail}") };
+    Answer { parts: vec![part.into()], hedged }
+}
+
+/// A sentence behind an answer that offers another one.
+const AGAIN: &str = concat!(
+    r"(?i)^[^\n]{0,120}?[.!?)]\s+(?:or|alternatively|maybe|perhaps|actually|wait|no|hmm|but)\b",
+    r"[^.?!\n]{0,60}?(?:\$|\\boxed|[0-9])"
+);
+
+/// Beginning of a text, up to 300 characters, in which the next sentence is read.
+fn clip(text: &str) -> &str {
+    &text[..text.char_indices().nth(300).map_or(text.len(), |(at, _)| at)]
+}
+
+/// Range of the formula around `start..end`, inside its delimiters. Outside of a formula it is `start..end`.
+fn formula_around(text: &str, start: usize, end: usize) -> (usize, usize) {
+    let low = low_end(&text[..start]);
+    let mut high = (end + FAR).min(text.len());
+    while !text.is_char_boundary(high) {
+        high -= 1;
+    }
+    let (before, after) = (&text[low..start], &text[end..high]);
+    for (open, close) in [("\\[", "\\]"), ("\\(", "\\)")] {
+        if let Some(from) = before.rfind(open).filter(|from| !before[*from..].contains(close))
+            && let Some(to) = after.find(close)
+        {
+            return (low + from + open.len(), end + to);
+        }
+    }
+    if let Some(from) = before.rfind("$$").filter(|_| before.matches("$$").count() % 2 == 1)
+        && let Some(to) = after.find("$$")
+    {
+        return (low + from + 2, end + to);
+    }
+    let line = before.rfind('\n').map_or(0, |at| at + 1);
+    let marks = before[line..].bytes().filter(|byte| *byte == b'$').count();
+    if let Some(from) = before[line..].rfind('$').filter(|_| marks % 2 == 1)
+        && let Some(to) = after.find(['$', '\n']).filter(|to| after[*to..].starts_with('$'))
+    {
+        return (low + line + from + 1, end + to);
+    }
+    (start, end)
+}
+
+/// Start of the last `FAR` bytes of a text.
+fn low_end(text: &str) -> usize {
+    (text.len().saturating_sub(FAR)..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
+}
+
+/// Farthest place from an answer, in bytes, at which its formula begins or ends.
+const FAR: usize = 600;
+
+/// Reads the sign before a value. `head` is the text before it, and `inside` is true in a formula.
+///
+/// Returns `None` if the value is an operand, or the right side of a relation other than equality.
+fn lead(head: &str, inside: bool) -> Option<&'static str> {
+    const WRAPS: &str = concat!(
+        r"(?:\\(?:text(?:bf|it|rm|sf|tt|normal|up)?|math(?:bf|it|rm|sf|tt|normal)|boldsymbol|bm|bold|emph|underline|ensuremath|",
+        r"[mh]box|boxed|fbox|(?:text)?color\{[^{}]*\}|colorbox\{[^{}]*\})\s*|(?:^|[\s$=({:&,])\s*)$"
+    );
+    // Braces that are open there: those that dress the value are passed over, and all others are a part of its formula.
+    let mut open = Vec::new();
+    let bytes = head.as_bytes();
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            _ if at > 0 && bytes[at - 1] == b'\\' => {}
+            b'{' => open.push(at),
+            b'}' => drop(open.pop()),
+            _ => {}
+        }
+    }
+    let mut head = head.to_owned();
+    for at in open.into_iter().rev() {
+        let dressed = regex!(WRAPS).find(&head[..at]).map(|found| found.start());
+        let start = dressed?;
+        let within = head[at + 1..].trim();
+        if !within.is_empty()
+            && !regex!(r"^[-+−]$|^\\(?:color\{[^{}]*\}|[a-zA-Z]+)$|[a-zA-Z:]$").is_match(within)
+        {
+            return None;
+        }
+        let sign = if matches!(within, "-" | "−") { "-" } else { "" };
+        head.truncate(if head[start..].starts_with('\\') { start } else { at });
+        head.push_str(sign);
+    }
+    const SPACES: &str = r"(?:\\(?:[,;:! ]|(?:display|text)style|[lL]arge|LARGE|[hH]uge|left|color\{[^{}]*\})|[\s~$&]|\\[(\[])+$";
+    let end = regex!(SPACES).find(&head).map_or(head.len(), |found| found.start());
+    let gap = head.len() > end;
+    let bold = head[..end].trim_end_matches('*');
+    let marked = bold.len() < end;
+    let rest = if marked && !bold.trim_end().ends_with(|c: char| c.is_ascii_digit()) {
+        bold.trim_end()
+    } else {
+        &head[..end]
+    };
+    if regex!(r"(?:=>|->|→|⇒|⟹|\\(?:Rightarrow|rightarrow|implies|to|iff|Longrightarrow|approx|therefore)|≈|[^!<>]=|^=|:)$").is_match(rest) {
+        return Some("");
+    }
+    // Words that lead to the answer, and the beginning of an environment.
+    if regex!(r"\\(?:text\w*|[mh]box|mathrm|mathbf|begin|end)\{[^{}]*\}$|<[^<>]{1,40}>$").is_match(rest) {
+        return Some("");
+    }
+    if regex!(r"(?i)\b(?:minus|negative)$").is_match(rest) {
+        return Some("-");
+    }
+    if let Some(left) = rest.strip_suffix(['-', '−', '–', '+', '>']) {
+        let outer = left.trim_end_matches([' ', '\t']);
+        let sign = &rest[left.len()..];
+        let first = outer.is_empty() || outer.ends_with('\n');
+        // A mark of a list or of a quotation, and a dash between words.
+        if !inside
+            && gap
+            && (first
+                || sign != ">"
+                    && outer.len() < left.len()
+                    && outer.ends_with(|c: char| c.is_alphabetic() || c == '*'))
+        {
+            return Some("");
+        }
+        let signed = first
+            || regex!(r"(?:[=(:,]|\\approx|\\Rightarrow|\\quad|\\\\|&|≈)$").is_match(outer)
+            || !inside
+                && outer.len() < left.len()
+                && outer.ends_with(|c: char| c.is_alphabetic() || c == '*' || c == '$')
+            || !inside && outer.ends_with(['*', '$', ' ']);
+        return match sign {
+            ">" => None,
+            "+" if signed => Some(""),
+            _ if signed => Some("-"),
+            _ => None,
+        };
+    }
+    let sign = if inside { rest.ends_with(['*', '_', '|', '~']) } else { false };
+    let operator = regex!(
+        r"(?:[/^<>≤≥≠±×·÷√]|!=|\\(?:neq?|not|leq?|geq?|lt|gt|leqslant|geqslant|pm|mp|times|cdot|div|sqrt|sim|ll|gg|ln|log|sin|cos|tan|in|notin|cup|cap|circ))$"
+    );
+    let touching = !gap && rest.ends_with(|c: char| c.is_ascii_digit() || matches!(c, ')' | '}') && inside);
+    let letter = inside && regex!(r"(?:^|[^\\A-Za-z])[A-Za-z]$").is_match(rest);
+    let listed = inside && regex!(r"(?:^|[^=\d.])\s*-?(?:\d+|[a-z]\s*=\s*-?\d+)\s*[,;]$").is_match(rest);
+    let number = inside && regex!(r"(?:^|[\s=+*-])\d+$").is_match(rest);
+    let grouped = regex!(r"[A-Za-z0-9]\($").is_match(rest);
+    if sign || operator.is_match(rest) || touching || letter || listed || number || grouped {
+        None
+    } else {
+        Some("")
+    }
+}
+
+/// Words behind a value that make it another one.
+const SCALES: &[&str] = &[
+    "hundred", "thousand", "million", "billion", "trillion", "dozen", "dozens", "squared", "cubed",
+    "factorial",
+];
+
+/// Reads the percent sign, base or unit behind a value. `tail` is the text behind it, and `inside` is true in a formula.
+///
+/// Returns `None` if an operation or another value follows.
+fn trail(tail: &str, inside: bool) -> Option<String> {
+    let closed = tail.trim_start_matches(['}', '*', ')']);
+    let rest = closed.trim_start();
+    let touches = rest.len() == closed.len();
+    if regex!(r"^\$?\s*(?:\\?%|(?:\\text\{\s*)?(?i:percent|pct)\b)").is_match(rest) {
+        return Some("\\%".to_owned());
+    }
+    if regex!(r"^\$?\s*(?:\^\s*\{?\s*\\circ\s*\}?|°)\s*\}?[\s.,;$]*(?:[A-Z]?\b|$)").is_match(rest) {
+        return Some("^\\circ".to_owned());
+    }
+    if let Some(found) = regex!(r"^_\{?([0-9]+)\}?").captures(rest) {
+        return Some(format!("_{{{}}}", &found[1]));
+    }
+    if touches && rest.starts_with(['^', '_', '{', '\'']) || inside && rest.starts_with('!') {
+        return None;
+    }
+    if let Some(equal) = rest.strip_prefix('=') {
+        let value = equal.split(['$', '\n']).next().unwrap_or_default().trim().trim_end_matches('.');
+        return Some(format!(" = {value}"));
+    }
+    const UNIT: &str = r"^(?:\\(?:text|mathrm|mbox|textrm)\s*\{\s*|\$\s*)?\\?\s*([A-Za-z]+(?:\s*/\s*[A-Za-z]+)?(?:\}?\^\{?[23]\}?)?)";
+    if let Some(found) = regex!(UNIT).captures(rest) {
+        let words = found.get(1).map_or("", |words| words.as_str());
+        let word = words.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+        let common = matches!(word, "in" | "am" | "second");
+        if !common && (units::is_unit(word) || units::is_part(word) || SCALES.contains(&word)) {
+            return Some(format!("\\text{{ {}}}", words.replace(['{', '}'], "")));
+        }
+    }
+    // In a formula, whatever else follows is a part of it; words are not.
+    let operation = if inside {
+        regex!(
+            r"^(?:[-+*/<>≤≥≠±×·÷^,;(]|[A-Za-z0-9]|\\(?:neq?|leq?|geq?|lt|gt|pm|mp|times|cdot|div|sqrt|frac|boxed|cup|cap|lor|vee|pi)\b)\s*[^\s}.]"
+        )
+    } else {
+        regex!(
+            r"^(?:[+*/<>≤≥≠±×·÷]\s*(?:[\d(]|\$\s*[\d(\\-])|-\s*(?:\d|\$\s*\d)|\\(?:times|cdot|div|pm|neq?)\b|(?:[,;]\s*(?:and\s+|or\s+)?|and\s+)\$?-?\d[\d.,]*\$?\s*(?:[.*]|$))"
+        )
+    };
+    let glued = touches && rest.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if operation.is_match(rest) || glued && inside || glued && rest.starts_with(|c: char| c.is_ascii_digit())
+    {
+        return None;
+    }
+    Some(String::new())
 }
 
 /// Whether the boxes around a text belong to one statement: no sentence ends between them, unless only a connective
@@ -296,8 +562,9 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
     let body = without_number(segment.trim().trim_matches(['*', '_', ':', ' ', '`']));
     if latex && is_mathematics(body) && !body.is_empty() {
         let offset = body.as_ptr() as usize - text.as_ptr() as usize;
-        let hedged = offers_another(&text[..offset], &text[offset + body.len()..]);
-        return Some(Answer { parts: vec![body], hedged });
+        let (before, after) = (&text[..offset], &text[offset + body.len()..]);
+        let hedged = offers_another(before, after) || is_turned(before, after) || is_supposed(before);
+        return Some(Answer { hedged, ..Answer::of(body) });
     }
     if latex && let Some(first) = first(segment, 0, segment.len(), &mut Ahead::default()) {
         // Words may come before a formula, but numbers don't.
@@ -315,24 +582,27 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
         let words = sentence.trim_end_matches('.');
         if latex && words.len() < 200 && words.contains(|c: char| c.is_ascii_digit()) {
             let start = words.trim_start_matches(|c: char| {
-                !c.is_ascii_digit() && !matches!(c, '-' | '(' | '$' | '\\' | '.')
+                !c.is_ascii_digit() && !matches!(c, '-' | '−' | '(' | '$' | '\\' | '.')
             });
-            return Some(Answer {
-                parts: vec![if start.len() < words.len()
-                    && words[..words.len() - start.len()].split_whitespace().all(is_plain_word)
-                {
-                    start
-                } else {
-                    words
-                }],
-                hedged: false,
-            });
+            let plain = words[..words.len() - start.len()].split_whitespace().all(is_plain_word);
+            let said = if start.len() < words.len() && plain { start } else { words };
+            let place = from + (said.as_ptr() as usize - segment.as_ptr() as usize);
+            let said = without_reason(said);
+            let (before, after) = (&text[..place], &text[place + said.len()..]);
+            let hedged = is_turned(before, after) || is_supposed(before);
+            return Some(Answer { hedged, ..Answer::of(said) });
         }
-        if words.contains(|c: char| c.is_ascii_digit()) {
-            return Some(Answer { parts: vec![words], hedged: false });
+        if words.contains(|c: char| c.is_ascii_digit()) || normal_strict::is_spoken(words) {
+            return Some(Answer::of(without_reason(words)));
         }
     }
     None
+}
+
+/// A sentence without the clause behind a comma that gives a reason for the answer.
+fn without_reason(words: &str) -> &str {
+    const REASON: &str = r"(?i),?\s+(?:since|because|as|which|so|where|given|by|using|hence|thus|therefore|that is why)\s.*$|,\s+(?:for|with|we|the|it|this|and (?:we|the|so|this))\s.*$";
+    regex!(REASON).find(words).map_or(words, |found| &words[..found.start()])
 }
 
 /// A formula without the number that it has in a list: `2. $x$`.
@@ -352,14 +622,17 @@ fn is_plain_word(word: &str) -> bool {
 }
 
 fn formula<'a>(text: &'a str, found: &Found<'a>, start: usize, end: usize) -> Answer<'a> {
-    let parts = match found {
-        Found::Latex(parts) => parts
-            .iter()
-            .map(|(part, percent)| if *percent { with_percent(text, part) } else { part })
-            .collect(),
-        _ => Vec::new(),
-    };
-    Answer { parts, hedged: offers_another(&text[..start], &text[end..]) }
+    let Found::Latex(parts) = found else { return Answer::default() };
+    if let [(part, false)] = parts[..] {
+        return attached(text, part, start, end);
+    }
+    let (before, after) = (&text[..start], &text[end..]);
+    let parts = parts.iter().map(|(part, percent)| if *percent { with_percent(text, part) } else { part });
+    let hedged = offers_another(before, after)
+        || is_turned(before, after)
+        || is_supposed(before)
+        || regex!(r"^\s+of\s+[$\\0-9]").is_match(after);
+    Answer { parts: parts.map(Cow::Borrowed).collect(), hedged }
 }
 
 /// A formula with the percent sign behind its delimiter.
@@ -434,10 +707,8 @@ fn last_formula(text: &str, latex: bool, plain: bool) -> Answer<'_> {
         let end = end + regex!(r"^/[0-9]+").find(&text[end..]).map_or(0, |below| below.end());
         let strange = regex!(r"[≠≥≤<>~±^_/≈][\s*$]*$").is_match(&text[..start])
             || regex!(r"^(?:[\^/?]|!=)").is_match(&text[end..]);
-        return Answer {
-            parts: vec![&text[start..end]],
-            hedged: strange || offers_another(&text[..start], &text[end..]),
-        };
+        let answer = attached(text, &text[start..end], start, end);
+        return Answer { hedged: answer.hedged || strange, ..answer };
     }
     if let Some(last) = last { formula(text, &last.found, last.start, last.end) } else { Answer::default() }
 }
@@ -474,7 +745,8 @@ mod tests {
             ("nothing", &[], false),
         ] {
             let answer = find(text, true, true);
-            assert_eq!((&answer.parts[..], answer.hedged), (wanted, hedged), "{text}");
+            let parts: Vec<&str> = answer.parts.iter().map(|part| &**part).collect();
+            assert_eq!((&parts[..], answer.hedged), (wanted, hedged), "{text}");
         }
     }
 }

@@ -131,7 +131,9 @@ pub(super) enum Expr {
     Chain(Vec<Expr>),
     Not(Box<Expr>),
     Tuple(Vec<Expr>),
-    /// A finite set, in the order written, without repetitions.
+    /// Strict mode: the terms of a ratio, or the hours and minutes of a time.
+    Ratio(Vec<Expr>),
+    /// A finite set, in the order written. Without braces, strict mode keeps repetitions.
     Set(Vec<Expr>),
     /// Ends, then whether the left and the right end are excluded.
     Interval(Box<[Expr; 2]>, bool, bool),
@@ -159,6 +161,7 @@ macro_rules! children {
             | Expr::Apply(_, items)
             | Expr::Chain(items)
             | Expr::Tuple(items)
+            | Expr::Ratio(items)
             | Expr::Set(items)
             | Expr::Union(items)
             | Expr::Intersection(items)

@@ -46,6 +46,14 @@ impl Open {
     /// The operations in an expression. Of a rational value, sums and products are operations whatever they are of,
     /// because their terms and factors are there to be joined.
     pub(super) fn of(expr: &Expr, rational: bool) -> Self {
+        // The first equation of a chain says what it is about; the others go on with its value.
+        if let Expr::Chain(links) = expr
+            && let Some((first, rest)) = links.split_first()
+            && links.iter().all(|link| matches!(link, Expr::Relation(Relation::Equal, _)))
+        {
+            let sides = rest.iter().flat_map(Expr::children);
+            return sides.fold(Self::of(first, rational), |all, side| all.with(Self::of(side, rational)));
+        }
         let inside = (expr.children().into_iter())
             .fold(Self::default(), |all, child| all.with(Self::of(child, rational)));
         inside.with(Self::at(expr, rational))

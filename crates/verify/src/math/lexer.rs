@@ -59,6 +59,7 @@ pub(super) enum Token {
     Plus,
     Minus,
     PlusMinus,
+    MinusPlus,
     Times,
     Divide,
     Modulo,
@@ -72,6 +73,10 @@ pub(super) enum Token {
     /// `\lor` and `\land`, which only strict mode reads.
     Or,
     And,
+    /// `\vee` and `\wedge` between propositions, and the sign of a ratio, which only strict mode reads.
+    Vee,
+    Wedge,
+    Colon,
     Ampersand,
     RowEnd,
     OpenParen,
@@ -167,7 +172,7 @@ const COMMANDS: &[(Token, &str)] = table! {
     CloseParen "rgroup", OpenBracket "lbrack", CloseBracket "rbrack", Wrapper "boxed fbox",
     Accent("vec") "overrightarrow vec", Accent("bar") "overline bar",
     Accent("math") "mathcal mathscr mathfrak mathring mathop mathsf mathtt", Accent("hat") "widehat hat",
-    Accent("tilde") "widetilde tilde", Partial "partial", PlusMinus "pm mp", Relation(Relation::Less) "lt",
+    Accent("tilde") "widetilde tilde", Partial "partial", PlusMinus "pm", MinusPlus "mp", Vee "vee", Wedge "wedge", Relation(Relation::Less) "lt",
     Relation(Relation::Greater) "gt", Element "in",
 };
 
@@ -250,7 +255,7 @@ pub(super) fn tokenize(text: &str, mode: Mode) -> Result<Vec<Spanned>, ParseErro
             }
             b'a'..=b'z' | b'A'..=b'Z' => {
                 at += 1;
-                match differential(text, at).filter(|_| byte == b'd') {
+                match differential(text, at, mode).filter(|_| byte == b'd') {
                     Some((name, end)) => {
                         at = end;
                         Token::Differential(name)
@@ -275,6 +280,7 @@ pub(super) fn tokenize(text: &str, mode: Mode) -> Result<Vec<Spanned>, ParseErro
             b'+' => single(&mut at, Token::Plus),
             b'-' => single(&mut at, Token::Minus),
             b'*' => single(&mut at, Token::Times),
+            b':' if mode == Mode::Strict => single(&mut at, Token::Colon),
             b'/' | b':' => single(&mut at, Token::Divide),
             b'^' => single(&mut at, Token::Caret),
             b'_' => single(&mut at, Token::Underscore),
@@ -295,7 +301,7 @@ pub(super) fn tokenize(text: &str, mode: Mode) -> Result<Vec<Spanned>, ParseErro
                 if c.is_whitespace() {
                     continue;
                 }
-                unicode(c)?
+                unicode(c, mode)?
             }
         };
         tokens.push(Spanned { token, start, end: at });
@@ -308,10 +314,10 @@ fn single(at: &mut usize, token: Token) -> Token {
     token
 }
 
-fn unicode(c: char) -> Result<Token, ParseError> {
+fn unicode(c: char, mode: Mode) -> Result<Token, ParseError> {
     let greek = greek(c).and_then(|name| NAMES.tokens.iter().find(|(command, _)| *command == name));
-    if let Some((_, token)) = greek {
-        return token.clone().ok_or(ParseError::Syntax);
+    if let Some((command, token)) = greek {
+        return cased(command, token.clone(), mode).ok_or(ParseError::Syntax);
     }
     Ok(match c {
         '≤' => Token::Relation(Relation::LessEqual),
@@ -362,13 +368,13 @@ pub(super) fn scaled(mantissa: IBig, exponent: i64) -> RBig {
 }
 
 /// The variable of the differential whose `d` is at `at - 1`.
-fn differential(text: &str, at: usize) -> Option<(Box<str>, usize)> {
+fn differential(text: &str, at: usize, mode: Mode) -> Option<(Box<str>, usize)> {
     let rest = &text[at..];
     let trimmed = rest.trim_start();
     let skipped = rest.len() - trimmed.len();
     let first = trimmed.chars().next()?;
     if first.is_ascii_alphabetic() {
-        return Some((first.to_ascii_lowercase().to_string().into(), at + skipped + 1));
+        return Some((letter_name(first, mode), at + skipped + 1));
     }
     let name = trimmed.strip_prefix('\\')?;
     let (greek, length) = NAMES.tokens.iter().find_map(|(command, token)| match token {
@@ -376,6 +382,12 @@ fn differential(text: &str, at: usize) -> Option<(Box<str>, usize)> {
         _ => None,
     })?;
     Some((greek.into(), at + skipped + 1 + length))
+}
+
+/// The name of a letter. The reference has one for both cases.
+pub(super) fn letter_name(letter: char, mode: Mode) -> Box<str> {
+    let letter = if mode == Mode::Parity { letter.to_ascii_lowercase() } else { letter };
+    letter.to_string().into()
 }
 
 fn command(text: &str, start: usize, mode: Mode) -> Result<(Option<Token>, usize), ParseError> {
@@ -399,7 +411,7 @@ fn command(text: &str, start: usize, mode: Mode) -> Result<(Option<Token>, usize
         let content = &inside[..close];
         let end = text.len() - (inside.len() - close - 1);
         let token = match kind {
-            't' => Token::Text(text_name(content)?),
+            't' => Token::Text(text_name(content, mode)?),
             'b' => Token::Begin(content.into()),
             'e' => Token::End(content.into()),
             _ => number_set(content.trim())?,
@@ -412,9 +424,10 @@ fn command(text: &str, start: usize, mode: Mode) -> Result<(Option<Token>, usize
     match found {
         // The reference reads them as a division and as parentheses.
         Some(("over", _)) if !strict => Ok((Some(Token::Divide), start + 5)),
+        Some(("vee" | "wedge", _)) if !strict => Err(ParseError::Syntax),
         Some(("lbrace", _)) if !strict => Ok((Some(Token::OpenGroup), start + 7)),
         Some(("rbrace", _)) if !strict => Ok((Some(Token::CloseGroup), start + 7)),
-        Some((name, token)) => Ok((token.clone(), start + 1 + name.len())),
+        Some((name, token)) => Ok((cased(name, token.clone(), mode), start + 1 + name.len())),
         None => match SIZES.iter().find(|size| strict && rest.starts_with(**size)) {
             Some(size) => Ok((None, start + 1 + size.len())),
             None => Err(ParseError::Syntax),
@@ -422,7 +435,21 @@ fn command(text: &str, start: usize, mode: Mode) -> Result<(Option<Token>, usize
     }
 }
 
-fn text_name(content: &str) -> Result<Box<str>, ParseError> {
+/// The token of a command or letter; strictly, a capital Greek letter is another name than the small one.
+fn cased(command: &'static str, token: Option<Token>, mode: Mode) -> Option<Token> {
+    match token {
+        Some(Token::MinusPlus) if mode == Mode::Parity => Some(Token::PlusMinus),
+        Some(Token::Greek(_) | Token::Pi)
+            if mode == Mode::Strict && command.starts_with(|c: char| c.is_ascii_uppercase()) =>
+        {
+            Some(Token::Greek(command))
+        }
+        token => token,
+    }
+}
+
+/// The name of words: their letters without spaces, in lower case. Strictly, a single letter keeps its case.
+fn text_name(content: &str, mode: Mode) -> Result<Box<str>, ParseError> {
     if content.contains('{') {
         return Err(ParseError::Syntax);
     }
@@ -431,13 +458,15 @@ fn text_name(content: &str) -> Result<Box<str>, ParseError> {
     if let Some(inside) = name.strip_prefix('\\') {
         name = inside.to_owned();
     }
-    name.make_ascii_lowercase();
+    if mode == Mode::Parity || name.chars().filter(|c| c.is_alphabetic()).count() > 1 {
+        name.make_ascii_lowercase();
+    }
     while let Some(inside) = name.strip_prefix('(').and_then(|n| n.strip_suffix(')')) {
         name = inside.to_owned();
     }
     let mut letters = name.chars();
     if let (Some(name), None) = (letters.next().and_then(greek), letters.next()) {
-        return Ok(name.to_ascii_lowercase().into());
+        return Ok(if mode == Mode::Parity { name.to_ascii_lowercase().into() } else { name.into() });
     }
     if name.is_empty() { Err(ParseError::Syntax) } else { Ok(name.into()) }
 }

@@ -44,6 +44,7 @@ mod units;
 use std::borrow::Cow;
 
 use crate::boxed;
+use crate::python_text::regex;
 use crate::verdict::{Outcome, Verdict};
 use boxes::Which;
 pub(crate) use budget::ParseError;
@@ -123,6 +124,8 @@ struct Reading {
     hedged: bool,
     /// Strict mode: whether it is a list in braces, which has no order.
     braced: bool,
+    /// Strict mode: the letter of the option before the value, as in `\textbf{(D)}\ 45`.
+    letter: Option<char>,
 }
 
 /// The verifier of one reference answer, which is parsed once.
@@ -251,6 +254,15 @@ impl Verifier {
         if answer.hedged {
             return Outcome::new(Verdict::Wrong, "several");
         }
+        // The letter of an option says what its value says.
+        if let Some(letter) = self.gold.letter {
+            let said = answer.text.as_deref().map(|text| text.trim_matches(['(', ')', '.', ' ']));
+            let other = answer.letter.is_some_and(|other| other != letter);
+            if other || said.is_some_and(|said| said.chars().eq([letter])) {
+                let verdict = if other { Verdict::Wrong } else { Verdict::Correct };
+                return Outcome::new(verdict, "exact");
+            }
+        }
         if self.same_text(answer) {
             return Outcome::new(Verdict::Correct, "exact");
         }
@@ -297,13 +309,17 @@ fn read_strictly(found: &answer::Answer) -> Reading {
     let mut reading = Reading { hedged: found.hedged, ..Reading::default() };
     let mut values: Vec<Expr> = Vec::new();
     let mut open = finished::Open::default();
+    let mut rounded = false;
     let mut texts = Vec::new();
     for part in &found.parts {
         if part.len() > MAX_ANSWER {
             return Reading { over_budget: true, ..Reading::default() };
         }
+        let (letter, part) = lettered(part).map_or((None, &**part), |(letter, rest)| (Some(letter), rest));
+        reading.letter = reading.letter.or(letter);
+        rounded |= part.contains("\\approx") || part.contains('≈');
         let text = normal_strict::normalize(part);
-        let parsed = parse_strictly(&text);
+        let parsed = piecewise(part).unwrap_or_else(|| parse_strictly(&text));
         if !text.is_empty() {
             texts.push(text);
         }
@@ -323,7 +339,6 @@ fn read_strictly(found: &answer::Answer) -> Reading {
             }
         }
     }
-    values.dedup();
     reading.braced = texts.len() == 1
         && texts[0].starts_with("\\{")
         && texts[0].ends_with("\\}")
@@ -331,18 +346,80 @@ fn read_strictly(found: &answer::Answer) -> Reading {
             |value| matches!(value, Expr::Set(inner) if inner.len() > 1 && !inner.iter().any(Expr::is_set)),
         );
     // Alternatives have no order either.
-    reading.braced |= texts.len() == 1 && texts[0].contains("\\lor") && matches!(values[..], [Expr::Set(_)]);
+    reading.braced |= texts.len() == 1
+        && (texts[0].contains("\\lor") || texts[0].contains("\\vee"))
+        && matches!(values[..], [Expr::Set(_)]);
     reading.text = Some(texts.join(", ")).filter(|text| !text.is_empty());
     reading.subject = match values.len() {
         0 => None,
         1 => values.pop(),
         _ => Some(Expr::Set(values)),
     }
-    .map(|expr| Subject { expr, complex: false, open });
+    .map(|expr| Subject { expr, complex: false, rounded, open });
     if reading.subject.is_none() {
         reading.text = reading.text.map(|text| normal_strict::as_words(&text).into_owned());
     }
     reading
+}
+
+/// The letter of an option and the value behind it: `\textbf{(D)}\ 45`, `(D) 45`.
+fn lettered(text: &str) -> Option<(char, &str)> {
+    const COMMAND: &str = concat!(
+        r"(?s)^[\s$]*(?:\\(?:textbf|mathbf|text|textrm|mathrm|bf)\s*\{\s*\(?([A-E])\s*[).:]+\s*\}(?:\\[ ,;:!]|\\q?quad\b|[~\s:])*|",
+        r"\(([A-E])\)\s+)(\S*\w.*)$"
+    );
+    let found = regex!(COMMAND).captures(text)?;
+    let letter = found.get(1).or(found.get(2))?.as_str().chars().next()?;
+    Some((letter, found.get(3)?.as_str()))
+}
+
+/// Reads a function by cases as a set of pairs, each a value and its condition. Returns `None` for a system of equations.
+fn piecewise(text: &str) -> Option<Result<(Expr, finished::Open), ParseError>> {
+    let (head, rest) = text.split_once("\\begin{cases}")?;
+    let (body, tail) = rest.split_once("\\end{cases}")?;
+    if tail.contains(|c: char| c.is_alphanumeric()) {
+        return None;
+    }
+    let mut open = finished::Open::default();
+    let mut read = |text: &str| {
+        let text = text.trim_matches(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | '.' | '&'));
+        let (value, done) = parse_strictly(&normal_strict::normalize(text))?;
+        open = open.with(done);
+        Ok(value)
+    };
+    const CONDITION: &str = r"&|,?\s*(?:\\(?:text|mbox|textrm|mathrm)\{[\s,]*)?\b(?:if|for|when|otherwise|else)\b|\\(?:text|mbox)\{[\s,]*(?:if|for|when|otherwise|else)\b";
+    const WORD: &str = r"^[\s&,]*(?:\\(?:text|mbox|textrm|mathrm)\{)?[\s,]*(?:if|for|when)?\b\s*\}?";
+    let mut rows = Vec::new();
+    for row in body.split("\\\\").filter(|row| !row.trim().is_empty()) {
+        let (start, bare) = match (regex!(CONDITION).find(row), row.rsplit_once(',')) {
+            (Some(found), _) => (found.start(), false),
+            (None, Some((value, _))) => (value.len(), true),
+            _ => return None,
+        };
+        let (value, condition) = row.split_at(start);
+        let condition = regex!(WORD).replace(&condition[usize::from(bare)..], "");
+        if value.trim().is_empty() || condition.trim().is_empty() && !row.contains("otherwise") {
+            return None;
+        }
+        // A system of equations.
+        if value.contains('=') || condition.trim_start().starts_with('=') {
+            return None;
+        }
+        let condition = match condition.contains("otherwise") || condition.contains("else") {
+            true => Ok(Expr::symbol("otherwise")),
+            false => read(&condition),
+        };
+        match (read(value), condition) {
+            (Ok(value), Ok(condition)) => rows.push(Expr::Tuple(vec![value, condition])),
+            (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
+        }
+    }
+    let cases = Expr::Set(rows);
+    let head = head.trim().trim_start_matches('$').trim();
+    let Some(name) = head.strip_suffix('=') else {
+        return head.is_empty().then_some(Ok((cases, open)));
+    };
+    Some(read(name).map(|name| (Expr::relation(Relation::Equal, name, cases), open)))
 }
 
 /// Parses a part of an answer: all of it, or what is said about a quantity in a notation that is not read.
@@ -385,9 +462,10 @@ fn implication(text: &str) -> Option<(&str, &str)> {
 /// Reads a gold in strict mode: all of it is the answer, unless the options say that it is part of a text.
 fn read_strict_gold(gold: &str, options: &Options) -> Reading {
     let gold = &*boxed::halfwidth(gold);
+    let gold = &*regex!(r"\\tag\*?\{[^{}]*\}").replace_all(gold, "");
     let found = match options.match_types {
         Some(types) => answer::find(gold, types.latex, types.expr),
-        None => answer::Answer { parts: vec![gold], hedged: false },
+        None => answer::Answer::of(gold),
     };
     Reading { hedged: false, ..read_strictly(&found) }
 }
@@ -521,6 +599,7 @@ fn read_latex(raw: &str, percent: bool) -> (Result<Subject, ParseError>, String)
             expr => Expr::Mul(vec![expr, Expr::integer(100).inverse()]),
         },
         complex,
+        rounded: false,
         open,
     });
     (value, text)

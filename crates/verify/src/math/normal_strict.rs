@@ -22,7 +22,7 @@ const DROPPED: [&str; 3] = [
      it limits nolimits centering noindent nonumber notag strut hfill thinspace enspace boxed fbox \
      framebox underline uline ensuremath boldsymbol bm pmb bold mathsf mathtt mathnormal emph mathstrut \
      therefore",
-    "color hspace vspace phantom hphantom vphantom label tag textcolor colorbox",
+    "color hspace vspace phantom hphantom vphantom textcolor colorbox",
     "fcolorbox",
 ];
 
@@ -35,14 +35,14 @@ const TEXTS: &[&str] = &[
 /// Commands with another spelling, or with a meaning that the parser knows under another name, each before that.
 const SPELLINGS: &str = r"
     dfrac \frac   tfrac \frac   cfrac \frac   degree ^\circ   langle (   rangle )   lparen (   rparen )
-    varnothing \emptyset   backslash \setminus   infinity \infty   bmod \mod   vee \lor   wedge \land
+    varnothing \emptyset   backslash \setminus   infinity \infty   bmod \mod   lor \vee   land \wedge
     dots \ldots   dotsc \ldots   cdots \ldots   ldots \ldots   colon :   lt <   gt >   mid |   imath i   ast *";
 
 /// Characters, each before its spelling in LaTeX.
 const CHARACTERS: &str = r"
     − -   – -   ‒ -   ‑ -   ‐ -   ﹣ -   × \times   · \cdot   ⋅ \cdot   ∙ \cdot   ÷ \div   ∕ /   ∗ *
     ° ^\circ   º ^\circ   ∞ \infty   ∈ \in   ℝ \mathbb{R}   ℤ \mathbb{Z}   ℕ \mathbb{N}
-    ℚ \mathbb{Q}   ℂ \mathbb{C}   ≈ \approx   ⟨ (   ⟩ )   〈 (   〉 )   ∨ \lor   ∧ \land   … \ldots
+    ℚ \mathbb{Q}   ℂ \mathbb{C}   ≈ \approx   ⟨ (   ⟩ )   〈 (   〉 )   ∨ \vee   ∧ \wedge   … \ldots
     ⇒ \Rightarrow   ⟹ \Rightarrow   ⇔ \iff
     ’ '   ′ '   ″ ''   ％ \%   ⁄ /   ½ \frac{1}{2}   ⅓ \frac{1}{3}   ⅔ \frac{2}{3}   ¼ \frac{1}{4}
     ¾ \frac{3}{4}   ⅕ \frac{1}{5}   ⅛ \frac{1}{8}";
@@ -70,6 +70,9 @@ const VERBS: &[&str] = &["is", "are", "equals", "be"];
 /// Words that are answers by themselves, though short.
 const ANSWERS: &[&str] = &["yes", "no", "true", "false", "none", "even", "odd", "dne", "undefined"];
 
+/// Prepositions and other short words that can follow a value.
+const SHORT: &[&str] = &["per", "in", "for", "each", "out", "all", "by"];
+
 /// Words for powers of ten.
 const SCALES: &[(&str, &str)] = &[
     ("hundred", "\\cdot 10^{2}"),
@@ -83,8 +86,11 @@ const SCALES: &[(&str, &str)] = &[
 /// Numbers as words, each at its own place.
 const NUMBERS: &[&str] = &[
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
-    "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
+    "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
 ];
+
+/// Tens as words, from twenty on.
+const TENS: &[&str] = &["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
 
 /// Phrases for sets.
 const PHRASES: &[(&str, &str)] = &[
@@ -92,6 +98,11 @@ const PHRASES: &[(&str, &str)] = &[
     ("all reals", "\\mathbb{R}"),
     ("all integers", "\\mathbb{Z}"),
     ("empty set", "\\emptyset "),
+    ("no solution", "\\emptyset "),
+    ("no solutions", "\\emptyset "),
+    ("no real solution", "\\emptyset "),
+    ("no real solutions", "\\emptyset "),
+    ("no real roots", "\\emptyset "),
     ("infinity", "\\infty "),
 ];
 
@@ -113,8 +124,69 @@ pub(super) fn base(text: &str) -> Option<u32> {
     let name = text.trim().trim_matches(['(', ')']).to_ascii_lowercase();
     let name =
         name.strip_prefix("\\text{").and_then(|inside| inside.strip_suffix('}')).unwrap_or(&name).trim();
-    let written = NUMBERS.iter().position(|word| *word == name).map(|at| at as u32);
+    let written =
+        spoken(name).filter(|(_, rest)| rest.is_empty()).and_then(|(value, _)| value.try_into().ok());
     written.or_else(|| name.parse().ok()).filter(|base| (2..=36).contains(base))
+}
+
+/// Whether a text is a number in words, such as `thirty-two`.
+pub(super) fn is_spoken(text: &str) -> bool {
+    spoken(&text.trim().to_ascii_lowercase()).is_some_and(|(_, rest)| rest.is_empty())
+}
+
+/// Reads a number in words below a thousand million. Returns the number and the rest of the text.
+fn spoken(text: &str) -> Option<(u64, &str)> {
+    /// The kind of the last word. A small one is below ten, or from ten to nineteen.
+    #[derive(PartialEq)]
+    enum Last {
+        Start,
+        Digit,
+        Teen,
+        Tens,
+        Scale,
+    }
+    let (mut total, mut group, mut least) = (0u64, 0u64, u64::MAX);
+    let mut last = Last::Start;
+    let mut rest = text;
+    loop {
+        let after_and = rest.strip_prefix("and ").filter(|_| last == Last::Scale);
+        let words = after_and.unwrap_or(rest);
+        let length = words.find([' ', '-']).unwrap_or(words.len());
+        let word = &words[..length];
+        let small = NUMBERS.iter().position(|known| *known == word).map(|at| at as u64);
+        let tens = TENS.iter().position(|known| *known == word).map(|at| 10 * (at as u64 + 2));
+        let opens = matches!(last, Last::Start | Last::Scale);
+        last = match (small, tens, word) {
+            (Some(value), ..) if opens || last == Last::Tens && (1..10).contains(&value) => {
+                group += value;
+                if value < 10 { Last::Digit } else { Last::Teen }
+            }
+            (_, Some(value), _) if opens => {
+                group += value;
+                Last::Tens
+            }
+            (.., "hundred") if matches!(last, Last::Digit | Last::Teen) && (1..20).contains(&group) => {
+                group *= 100;
+                Last::Scale
+            }
+            (.., "thousand" | "million")
+                if group > 0
+                    && after_and.is_none()
+                    && least > if word == "million" { 1_000_000 } else { 1_000 } =>
+            {
+                least = if word == "million" { 1_000_000 } else { 1_000 };
+                total += group * least;
+                group = 0;
+                Last::Scale
+            }
+            _ => break,
+        };
+        rest = words[length..].trim_start_matches([' ', '-']);
+        if rest.is_empty() {
+            break;
+        }
+    }
+    (last != Last::Start).then_some((total + group, rest))
 }
 
 /// The answer's text for the parser.
@@ -127,7 +199,12 @@ pub(super) fn normalize(raw: &str) -> String {
         thousands: separates_thousands(raw),
         ..Writer::default()
     };
-    writer.text(&braced(peeled(raw), 0), 0);
+    let raw = without_domain(raw);
+    let raw = match raw.contains(':') {
+        true => regex!(r"\b([APap])\.\s?([Mm])\.").replace_all(raw, "$1$2"),
+        false => Cow::Borrowed(raw),
+    };
+    writer.text(&braced(peeled(&raw), 0), 0);
     writer.flush("");
     if let Some(unit) = writer.currency.filter(|_| !writer.has_unit) {
         writer.out.push_str(&format!("\\text{{ {unit}}}"));
@@ -146,6 +223,27 @@ pub(super) fn normalize(raw: &str) -> String {
         return format!("{number}\\text{{ degree}}");
     }
     normal_parity::missing_braces(&turned_brackets(text).unwrap_or_else(|| text.to_owned()))
+}
+
+/// An answer without the words at its end about what runs through all numbers: `for all real t`, `where C is a constant`.
+fn without_domain(text: &str) -> &str {
+    const DOMAIN: &str = concat!(
+        r"(?:[,;\s~]|\\[,;: ]|\\q?quad\b|\\text\{|[{(])*\b(?:for (?:all|any|every|each|some|arbitrary)|where|with|as)\b",
+        r"(?:[\s$,}{~\\]|\b(?:text|mathbb|in|an|and|is|are|real|reals|complex|numbers?|integers?|constants?|arbitrary|any|all|some|",
+        r"of|integration|values?|the|choices?|[a-zA-Z](?:_\{?[0-9]\}?)?)\b)*[.)}\s$]*$"
+    );
+    if !["for", "where", "with", "as"].iter().any(|word| text.contains(word)) {
+        return text;
+    }
+    match regex!(DOMAIN).find(text) {
+        Some(found) if !text[..found.start()].trim().is_empty() => {
+            // The braces of the words stay in balance.
+            let (head, tail) = text.split_at(found.start());
+            let count = |mark: char| tail.matches(mark).count();
+            if count('{') == count('}') && count('(') == count(')') { head } else { text }
+        }
+        _ => text,
+    }
 }
 
 /// Levels of arguments in each other that get their braces.
@@ -350,6 +448,9 @@ fn group_end(text: &str) -> Option<usize> {
     None
 }
 
+/// Signs and words between statements.
+const CONNECTIVES: [&str; 4] = ["\\lor", "\\land", "\\vee", "\\wedge"];
+
 #[derive(Default)]
 struct Writer {
     out: String,
@@ -375,14 +476,13 @@ impl Writer {
     /// Whether a value has just been written.
     fn after_value(&self) -> bool {
         let text = self.written();
-        !text.ends_with("\\lor")
-            && !text.ends_with("\\land")
+        !CONNECTIVES.iter().any(|sign| text.ends_with(sign))
             && text.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '}' | ')' | ']' | '|' | '%' | '!'))
     }
 
     fn at_start(&self) -> bool {
         let text = self.written();
-        text.is_empty() || text.ends_with([',', ';']) || text.ends_with("\\lor") || text.ends_with("\\land")
+        text.is_empty() || text.ends_with([',', ';']) || CONNECTIVES.iter().any(|sign| text.ends_with(sign))
     }
 
     fn push(&mut self, text: &str) {
@@ -457,6 +557,19 @@ impl Writer {
         }
         if let Some((_, unit)) = CURRENCIES.iter().find(|(sign, _)| *sign == c) {
             self.currency = Some(unit);
+            return after;
+        }
+        // Words in parentheses after a value, and the hyphen of a number in words.
+        if c == '('
+            && self.after_value()
+            && self.words.trim().is_empty()
+            && let Some(found) = regex!(r"^\(\s*([A-Za-z]{3,}(?: [A-Za-z]+)*)\s*\)\s*\.?$").captures(rest)
+        {
+            self.words = found.get(1).map_or("", |words| words.as_str()).to_owned();
+            return "";
+        }
+        if c == '-' && TENS.iter().any(|tens| self.words.to_ascii_lowercase().ends_with(tens)) {
+            self.words.push('-');
             return after;
         }
         if matches!(c, '.' | ':') && !self.words.is_empty() && self.at_start() {
@@ -832,7 +945,10 @@ impl Writer {
         let spelled = run[1..].bytes().all(|byte| byte.is_ascii_lowercase());
         let long = (length > 4 || length == 4 && spelled && (!value || self.out.ends_with(' ')))
             && lower.bytes().any(|byte| b"aeiou".contains(&byte));
-        let known = LEADING.contains(&lower.as_str()) && length > 1 || ANSWERS.contains(&lower.as_str());
+        let short = value && self.out.ends_with(' ') && after.starts_with(' ') && SHORT.contains(&run)
+            || self.at_start() && NUMBERS.contains(&lower.as_str());
+        let known =
+            short || LEADING.contains(&lower.as_str()) && length > 1 || ANSWERS.contains(&lower.as_str());
         let goes_on = !self.words.is_empty() && length > 1;
         if !glued && (connective || unit || long || known || goes_on) && !after.starts_with('_') {
             if !self.words.is_empty() && !self.words.ends_with(' ') {
@@ -852,37 +968,48 @@ impl Writer {
             return;
         }
         let words = std::mem::take(&mut self.words);
-        let words = words.trim().trim_matches(['.', ':', '!', '?', '"', '\'']).trim().to_lowercase();
-        self.place(&words, next.trim_start());
+        let words = words.trim().trim_matches(['.', ':', '!', '?', '"', '\'']).trim();
+        self.place(words, next.trim_start());
     }
 
-    fn place(&mut self, words: &str, next: &str) {
-        if words.is_empty() {
+    fn place(&mut self, written: &str, next: &str) {
+        if written.is_empty() {
             self.out.push(' ');
             return;
         }
+        let lower = written.to_ascii_lowercase();
+        let words = &lower[..];
+        // The same words as they are written.
+        let as_written = |rest: &str| &written[written.len() - rest.len()..];
         for (word, sign) in [("and", " \\land "), ("or", " \\lor ")] {
             if let Some(rest) =
                 words.strip_prefix(word).filter(|rest| rest.is_empty() || rest.starts_with(' '))
             {
                 self.out.push_str(sign);
-                return self.place(rest.trim_start(), next);
+                return self.place(as_written(rest.trim_start()), next);
             }
         }
         // The connective before the next value.
         for word in [" and", " or"] {
             if let Some(head) = words.strip_suffix(word) {
-                self.place(head.trim_end(), "");
+                self.place(&written[..head.trim_end().len()], "");
                 return self.place(word.trim_start(), next);
             }
         }
         let ends = next.is_empty() || next.starts_with([',', ';', ')', ']']);
         if self.at_start() && ends {
             let bare = words.strip_prefix("the ").unwrap_or(words);
-            let (first, rest) = bare.split_once(' ').unwrap_or((bare, ""));
-            if let Some(number) = NUMBERS.iter().position(|word| *word == first) {
-                self.push(&number.to_string());
-                return self.place_rest(rest, next);
+            if let Some((number, rest)) = spoken(bare) {
+                // Any other word behind a number makes it a statement in words.
+                let joined = rest.starts_with("and ") || rest.starts_with("or ");
+                let unit = |word: &str| {
+                    units::canonical(word).is_some() || matches!(word, "percent" | "square" | "dozen")
+                };
+                if joined || rest.split_whitespace().all(unit) {
+                    self.push(&number.to_string());
+                    return self.place_rest(as_written(rest), next);
+                }
+                return self.push(&format!("\\text{{{written}}}"));
             }
             if let Some((_, symbol)) = PHRASES.iter().find(|(phrase, _)| *phrase == bare) {
                 return self.push(symbol);
@@ -901,12 +1028,12 @@ impl Writer {
                 || words.rsplit(' ').next().is_some_and(|last| VERBS.contains(&&*word(last)))
                     && !words.split(' ').any(|found| units::changes(&word(found)));
             if ends || named || !leading {
-                self.out.push_str(&format!("\\text{{{words}}}"));
+                self.out.push_str(&format!("\\text{{{written}}}"));
             }
             return;
         }
         if !self.after_value() && !self.written().ends_with("^\\circ") {
-            self.out.push_str(&format!("\\text{{{words}}}"));
+            self.out.push_str(&format!("\\text{{{written}}}"));
             return;
         }
         let (first, rest) = words.split_once(' ').unwrap_or((words, ""));
@@ -915,24 +1042,25 @@ impl Writer {
         if let ("dozen" | "dozens", Ok(count)) = (first, last.parse::<u32>()) {
             self.out.truncate(self.written().len() - last.len());
             self.out.push_str(&(12 * u64::from(count)).to_string());
-            return self.place_rest(rest, next);
+            return self.place_rest(as_written(rest), next);
         }
         if let Some((_, factor)) = SCALES.iter().find(|(word, _)| *word == first.trim_end_matches('s')) {
             self.out.push_str(factor);
-            self.place_rest(rest, next);
+            self.place_rest(as_written(rest), next);
             return;
         }
         if matches!(first, "percent" | "percentage" | "pct") {
             self.out.push_str("\\%");
-            self.place_rest(rest, next);
+            self.place_rest(as_written(rest), next);
             return;
         }
-        if let Some(base) = words.strip_prefix("base ").and_then(base) {
+        let in_base = words.strip_prefix("in ").unwrap_or(words);
+        if let Some(base) = in_base.strip_prefix("base ").and_then(base) {
             self.out.push_str(&format!("_{{{base}}}"));
             return;
         }
         self.has_unit = true;
-        self.out.push_str(&format!("\\text{{{words}}}"));
+        self.out.push_str(&format!("\\text{{{written}}}"));
     }
 
     /// What follows a scale or "percent".
@@ -950,6 +1078,13 @@ impl Writer {
                 self.push("\\ldots ");
             }
             return after;
+        }
+        // The base of the digits before it: `101 in base 2`.
+        if self.after_value() && self.words.trim().ends_with("base") {
+            let length = rest.bytes().take_while(u8::is_ascii_digit).count();
+            self.words.push_str(&format!(" {}", &rest[..length]));
+            self.flush(&rest[length..]);
+            return if length > 0 { &rest[length..] } else { &rest[1..] };
         }
         // Words between two values: the first one's unit, or a lead-in.
         self.flush(rest);

@@ -367,7 +367,7 @@ fn plainly(expr: &Expr) -> (String, Binding) {
             (items.iter().map(|item| shown(item, RELATION)).collect::<Vec<_>>().join(" & "), RELATION)
         }
         Expr::Not(inner) => (format!("Not({})", shown(inner, RELATION)), ATOM),
-        Expr::Tuple(items) => (format!("({})", list(items)), ATOM),
+        Expr::Tuple(items) | Expr::Ratio(items) => (format!("({})", list(items)), ATOM),
         Expr::Set(items) => (format!("{{{}}}", list(items)), ATOM),
         Expr::Interval(ends, left, right) => {
             let mut text = String::from(if *left { "(" } else { "[" });

@@ -15,7 +15,7 @@ const UNITS: &str = "\
     ml milliliter millilitre | l liter litre | gallon gal | degree deg | radian rad rads | celsius c | \
     fahrenheit f | k kelvin | n newton | j joule | kj kilojoule | w watt | kw kilowatt | v volt | \
     a amp ampere | ohm | hz hertz | pa pascal | mol mole | acre | hectare ha | dollar usd bucks | \
-    cent cents | euro eur | sterling gbp | yen jpy | rupee rs inr";
+    cent cents | euro eur | sterling gbp | yen jpy | rupee rs inr | am | pm";
 
 /// Units whose spelling is two units: per hour and so on.
 const SPEEDS: &[(&str, [&str; 2])] =
@@ -33,7 +33,14 @@ const CHANGING: &[&str] = &[
     "smaller", "larger", "least", "most", "than", "maybe", "perhaps", "possibly", "probably",
     "approximately", "roughly", "around", "nearly", "almost", "between", "to", "until", "unless", "except",
     "minus", "plus", "times", "half", "twice", "double", "triple", "negative", "hundred", "thousand",
-    "million", "billion", "trillion", "dozen", "percent", "modulo", "base", "squared", "cubed",
+    "million", "billion", "trillion", "dozen", "percent", "modulo", "base", "squared", "cubed", "halves",
+    "factorial", "choose", "power", "root", "excluded", "extraneous", "rejected", "invalid", "impossible",
+];
+
+/// Words that make a number the numerator of a fraction.
+const PARTS: &[&str] = &[
+    "third", "quarter", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "hundredth",
+    "thousandth", "millionth",
 ];
 
 /// A unit, or what is counted.
@@ -47,7 +54,15 @@ pub(super) struct Unit {
     changing: Vec<Box<str>>,
 }
 
-/// The canonical name of a unit.
+/// The canonical name of a unit as it is written: the case of a symbol says what it is, as in `mA` and `MA`.
+fn written(word: &str) -> Option<&'static str> {
+    let symbol = word.len() <= 3 && word.contains(|c: char| c.is_ascii_uppercase());
+    let mega = word.starts_with('M') && word[1..].contains(|c: char| c.is_ascii_lowercase());
+    let other = mega || matches!(word, "M" | "S" | "H" | "G" | "T" | "MM" | "ML" | "MG" | "MS");
+    canonical(&word.to_lowercase()).filter(|_| !symbol || !other)
+}
+
+/// The canonical name of a unit in lower case.
 pub(super) fn canonical(word: &str) -> Option<&'static str> {
     static NAMES: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
         let units = UNITS.split(" | ").map(|unit| unit.split_whitespace());
@@ -63,6 +78,11 @@ pub(super) fn canonical(word: &str) -> Option<&'static str> {
 /// Whether a word changes what is said about the value beside it.
 pub(super) fn changes(word: &str) -> bool {
     CHANGING.contains(&word) || matches!(word, "no" | "none" | "neither" | "nor" | "unknown")
+}
+
+/// Whether a word makes the number before it the numerator of a fraction.
+pub(super) fn is_part(word: &str) -> bool {
+    PARTS.contains(&word.strip_suffix('s').unwrap_or(word))
 }
 
 /// Whether letters in a row are a unit when they follow a number. Single letters are variables.
@@ -107,10 +127,14 @@ impl Unit {
                 continue;
             }
             let length = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len());
-            let word = rest[..length].to_lowercase();
+            let spelled = &rest[..length];
+            let word = spelled.to_lowercase();
             rest = &rest[length..];
             match word.as_str() {
-                "per" => sign = -1,
+                "per" => {
+                    sign = -1;
+                    unit.words.push("per".into());
+                }
                 "square" | "sq" | "squared" => match unit.known.last_mut() {
                     Some(last) if word == "squared" => last.1 *= 2,
                     None if word == "squared" => unit.changing.push(word.into()),
@@ -124,12 +148,15 @@ impl Unit {
                 _ => {
                     if let Some((_, [above, below])) = SPEEDS.iter().find(|(name, _)| *name == word) {
                         unit.known.extend([((*above).into(), 1), ((*below).into(), -1)]);
-                    } else if let Some(name) = canonical(&word) {
+                    } else if let Some(name) = written(spelled) {
                         unit.known.push((name.into(), sign * power));
                         (sign, power) = (1, 1);
                     } else {
                         let stem = word.strip_suffix('s').filter(|stem| stem.len() > 2).unwrap_or(&word);
-                        if CHANGING.contains(&word.as_str()) {
+                        // A symbol keeps its case.
+                        let symbol = length <= 3 && spelled.chars().skip(1).any(|c| c.is_ascii_uppercase());
+                        let stem = if symbol { spelled } else { stem };
+                        if CHANGING.contains(&word.as_str()) || PARTS.contains(&stem) {
                             unit.changing.push(word.into());
                         } else if !EMPTY.contains(&stem) && !EMPTY.contains(&word.as_str()) {
                             unit.words.push(stem.into());
@@ -137,6 +164,9 @@ impl Unit {
                     }
                 }
             }
+        }
+        if unit.words.iter().all(|word| &**word == "per") {
+            unit.words.clear();
         }
         if unit.known.iter().any(is_temperature) {
             unit.known.retain(|(name, _)| &**name != "degree");
@@ -175,7 +205,13 @@ impl Unit {
                 [self, other].iter().all(|unit| unit.is_degree() || unit.known.iter().all(is_temperature))
             }
             (false, false) => self.known == other.known,
-            (true, true) => self.words.iter().any(|word| other.words.contains(word)),
+            (true, true) => {
+                // More words may describe what is counted; all of the fewer ones are in their order among them.
+                let [few, many] =
+                    if self.words.len() < other.words.len() { [self, other] } else { [other, self] };
+                let mut words = many.words.iter();
+                few.words.iter().all(|word| words.any(|found| found == word))
+            }
             _ => false,
         }
     }

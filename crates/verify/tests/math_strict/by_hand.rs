@@ -2,11 +2,16 @@
 
 use crate::random::Case;
 
-/// The right and the wrong ones. The file's head says how a line is read.
-pub(crate) fn cases() -> (Vec<Case>, Vec<Case>) {
+/// Answers of the first file, of all kinds.
+pub(crate) const OF_ALL_KINDS: &str = include_str!("../fixtures/math_by_hand.txt");
+/// The rules by the type of an answer, each with answers beside it that are nearly right or oddly written.
+pub(crate) const BY_TYPE: &str = include_str!("../fixtures/math_typed.txt");
+
+/// The right and the wrong ones of a file. Its head says how a line is read.
+pub(crate) fn cases(file: &'static str) -> (Vec<Case>, Vec<Case>) {
     let (mut right, mut wrong) = (Vec::new(), Vec::new());
     let mut class = "";
-    for line in include_str!("../fixtures/math_by_hand.txt").lines() {
+    for line in file.lines() {
         if let Some(name) = line.strip_prefix('[') {
             class = name.trim_end_matches(']');
         }

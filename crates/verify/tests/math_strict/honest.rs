@@ -222,11 +222,8 @@ fn decimals(random: &mut Random) -> Case {
         12 => (scientific, format!("{} × 10^{{{exponent}}}", decimal(lead, 2))),
         13 => (scientific, format!("{}*10^{{{exponent}}}", decimal(lead, 2))),
         14 => (scientific, format!("{}\\times 10^{{{}}}", decimal(lead, 3), exponent + 1)),
-        // More digits that round to the stated ones.
-        15 => (
-            scientific,
-            format!("{}\\times 10^{{{exponent}}}", decimal(lead * 100 + random.between(-49, 49), 4)),
-        ),
+        // The same digits and zeros.
+        15 => (scientific, format!("{}\\times 10^{{{exponent}}}", decimal(lead * 100, 4))),
         16 => (
             format!("{}{}", decimal(numerator, 0), "0".repeat(power_of_ten as usize)),
             format!(

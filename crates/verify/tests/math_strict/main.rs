@@ -73,7 +73,7 @@ fn fewer_than_one_in_twenty_right_answers_are_refused() {
 
 #[test]
 fn answers_judged_by_hand_are_judged_alike() {
-    let (right, wrong) = by_hand::cases();
+    let (right, wrong) = by_hand::cases(by_hand::OF_ALL_KINDS);
     let (_, refused) = table("right by hand", &right);
     let (accepted, _) = table("wrong by hand", &wrong);
     list(&refused, "refused");
@@ -81,6 +81,18 @@ fn answers_judged_by_hand_are_judged_alike() {
     assert!(right.len() + wrong.len() > 500);
     assert!(accepted.is_empty(), "{} of {} are accepted", accepted.len(), wrong.len());
     assert!(refused.len() * 20 < right.len(), "{} of {} are refused", refused.len(), right.len());
+}
+
+#[test]
+fn rules_by_the_type_of_an_answer_hold() {
+    let (right, wrong) = by_hand::cases(by_hand::BY_TYPE);
+    let off = |cases: Vec<Case>, wanted: bool| {
+        let missed = cases.into_iter().filter(|case| is_correct(case, Mode::Strict) != wanted);
+        missed.map(|case| format!("{}: {} | {}", case.class, case.gold, case.response)).collect::<Vec<_>>()
+    };
+    let (refused, accepted) = (off(right, true), off(wrong, false));
+    assert!(accepted.is_empty(), "accepted:\n{}\nrefused:\n{}", accepted.join("\n"), refused.join("\n"));
+    assert!(refused.is_empty(), "refused:\n{}", refused.join("\n"));
 }
 
 /// Writes all cases for math-verify.

@@ -28,13 +28,18 @@ impl Comparer<'_> {
         }
         // Strictly, braces around a set are a group.
         if !self.parity() {
-            let inner = |side: &Expr| match side {
-                Expr::Set(values) if values.len() == 1 && is_collection(&values[0]) => {
+            let inner = |side: &Expr, other: &Expr| match side {
+                // A set of one tuple is not the set of its members.
+                Expr::Set(values)
+                    if values.len() == 1
+                        && is_collection(&values[0])
+                        && (matches!(values[0], Expr::Set(_)) || !matches!(other, Expr::Set(_))) =>
+                {
                     Some(values[0].clone())
                 }
                 _ => None,
             };
-            let (first, second) = (inner(gold), inner(answer));
+            let (first, second) = (inner(gold, answer), inner(answer, gold));
             if first.is_some() != second.is_some() {
                 return self.answers(
                     &first.unwrap_or_else(|| gold.clone()),
@@ -76,8 +81,12 @@ impl Comparer<'_> {
                 self.tuples(&first[..], &second[..])
             }
             // Two values in parentheses are an open interval and also a pair.
-            (Expr::Interval(ends, true, true), Expr::Set(answer)) => self.tuples(&ends[..], answer),
-            (Expr::Set(gold), Expr::Interval(ends, true, true)) => self.finite_sets(gold, &ends[..]),
+            (Expr::Interval(ends, true, true), Expr::Set(answer)) if self.parity() => {
+                self.tuples(&ends[..], answer)
+            }
+            (Expr::Set(gold), Expr::Interval(ends, true, true)) if self.parity() => {
+                self.finite_sets(gold, &ends[..])
+            }
             (Expr::Interval(ends, true, true), Expr::Tuple(answer)) => self.tuples(&ends[..], answer),
             (Expr::Tuple(gold), Expr::Interval(ends, true, true)) => self.tuples(gold, &ends[..]),
             _ if gold.is_set() && answer.is_set() => {
@@ -126,9 +135,6 @@ impl Comparer<'_> {
     }
 
     fn finite_sets(&mut self, gold: &[Expr], answer: &[Expr]) -> Compared {
-        if !self.parity() {
-            return self.matched(&distinct(gold), &distinct(answer));
-        }
         self.matched(gold, answer)
     }
 
@@ -170,17 +176,6 @@ impl Comparer<'_> {
             _ => Ok(EXACTLY_DIFFERENT),
         }
     }
-}
-
-/// The elements of a list, each once.
-fn distinct(values: &[Expr]) -> Vec<Expr> {
-    let mut kept: Vec<Expr> = Vec::with_capacity(values.len());
-    for value in values {
-        if kept.len() > 64 || !kept.contains(value) {
-            kept.push(value.clone());
-        }
-    }
-    kept
 }
 
 fn flat_union(parts: &[Expr]) -> Vec<Expr> {

@@ -50,6 +50,8 @@ pub(super) struct Subject {
     pub(super) expr: Expr,
     /// Whether the letter `i` occurs alone in it, so that its symbols are complex.
     pub(super) complex: bool,
+    /// Whether it is marked as rounded, by `\approx`. Only strict mode reads this.
+    pub(super) rounded: bool,
     /// Operations that the parser has carried out.
     pub(super) open: Open,
 }
@@ -57,7 +59,7 @@ pub(super) struct Subject {
 impl Subject {
     /// A value with nothing remarkable about it.
     pub(super) fn plain(expr: Expr) -> Self {
-        Self { expr, complex: false, open: Open::default() }
+        Self { expr, complex: false, rounded: false, open: Open::default() }
     }
 }
 
@@ -66,6 +68,8 @@ pub(super) struct Comparer<'a> {
     /// Whether symbols are real on one side and complex on the other; then no symbols are equal.
     estranged: bool,
     complex: bool,
+    /// Whether the gold is marked as rounded.
+    rounded: bool,
     fuel: Fuel,
 }
 
@@ -76,11 +80,20 @@ pub(super) fn compare(gold: &Subject, answer: &Subject, options: &Options) -> Co
         options,
         estranged: parity && gold.complex != answer.complex,
         complex: gold.complex || answer.complex,
+        rounded: gold.rounded,
         fuel: Fuel::new(),
     };
     let renamed = if options.strict { None } else { renamed(&gold.expr, &answer.expr) };
     let answer = renamed.as_ref().unwrap_or(&answer.expr);
-    let result = comparer.answers(&gold.expr, answer)?;
+    let mut result = comparer.answers(&gold.expr, answer)?;
+    if !parity && !result.equal {
+        for renamed in with_constants_renamed(&gold.expr, answer) {
+            result = comparer.answers(&gold.expr, &renamed)?;
+            if result.equal {
+                break;
+            }
+        }
+    }
     // Strictly, equality is symmetric, although some of the rules are about one side.
     let one_sided = |expr: &Expr| expr.is_relation() || is_collection(expr);
     if parity || result.equal || !(one_sided(&gold.expr) || one_sided(answer)) {
@@ -121,7 +134,8 @@ pub(super) fn is_finished(gold: &Subject, answer: &Subject, options: &Options) -
 ///
 /// Half of a comparison's steps are for the gold. If the other half isn't enough, the cause is the answer.
 pub(super) fn is_too_expensive(gold: &Subject, options: &Options) -> bool {
-    let mut comparer = Comparer { options, estranged: false, complex: gold.complex, fuel: Fuel::half() };
+    let (complex, rounded) = (gold.complex, gold.rounded);
+    let mut comparer = Comparer { options, estranged: false, complex, rounded, fuel: Fuel::half() };
     comparer.is_too_expensive(&gold.expr)
 }
 
@@ -136,6 +150,53 @@ fn renamed(gold: &Expr, answer: &Expr) -> Option<Expr> {
         Expr::Symbol(name) => names.iter().find(|(from, _)| *from == &**name).map(|(_, to)| Expr::symbol(to)),
         _ => None,
     }))
+}
+
+/// Renames the answer's constants of integration to the gold's, one to one, in every order. The list is empty if other
+/// names differ.
+fn with_constants_renamed(gold: &Expr, answer: &Expr) -> Vec<Expr> {
+    const MOST: usize = 3;
+    let (wanted, found) = (gold.symbols(), answer.symbols());
+    if wanted.len() != found.len() || wanted.len() < 2 {
+        return Vec::new();
+    }
+    let is_constant = |name: &str, letters: &[char]| {
+        let mut rest = name.chars();
+        rest.next().is_some_and(|first| letters.contains(&first))
+            && (rest.as_str().is_empty() || rest.as_str().trim_matches(['_', '{', '}']).parse::<u8>().is_ok())
+    };
+    let golds: Vec<&str> = wanted.iter().copied().filter(|name| !found.contains(name)).collect();
+    let answers: Vec<&str> = found.iter().copied().filter(|name| !wanted.contains(name)).collect();
+    // A constant that is a side of an equation is the quantity asked for.
+    let asked = gold.any(&|node| match node {
+        Expr::Relation(_, pair) => {
+            pair.iter().any(|side| matches!(side, Expr::Symbol(name) if golds.contains(&&**name)))
+        }
+        _ => false,
+    });
+    let fits = !asked
+        && golds.len() == answers.len()
+        && (1..=MOST).contains(&golds.len())
+        && golds.iter().all(|name| is_constant(name, &['C', 'c', 'K']))
+        && answers.iter().all(|name| is_constant(name, &['C', 'c', 'K', 'k', 'A', 'B', 'D']));
+    if !fits {
+        return Vec::new();
+    }
+    let orders: &[&[usize]] = match golds.len() {
+        1 => &[&[0]],
+        2 => &[&[0, 1], &[1, 0]],
+        _ => &[&[0, 1, 2], &[0, 2, 1], &[1, 0, 2], &[1, 2, 0], &[2, 0, 1], &[2, 1, 0]],
+    };
+    let renamed = |order: &&[usize]| {
+        answer.replaced(&mut |node| match node {
+            Expr::Symbol(name) => {
+                let at = answers.iter().position(|known| *known == &**name)?;
+                Some(Expr::symbol(golds[order[at]]))
+            }
+            _ => None,
+        })
+    };
+    orders.iter().map(renamed).collect()
 }
 
 impl Comparer<'_> {

@@ -29,10 +29,16 @@ impl Comparer<'_> {
             (Expr::Chain(gold), _) if gold.iter().all(is_equal) => {
                 // Only the first and the last side of a chain of equations count.
                 let Some(shortened) = first_to_last(gold) else { return Ok(EXACTLY_DIFFERENT) };
+                if !self.parity() && !self.holds_together(gold)? {
+                    return Ok(EXACTLY_DIFFERENT);
+                }
                 self.relations(&shortened, answer)
             }
             (_, Expr::Chain(answer)) if answer.iter().all(is_equal) => {
                 let Some(shortened) = first_to_last(answer) else { return Ok(EXACTLY_DIFFERENT) };
+                if !self.parity() && !self.holds_together(answer)? {
+                    return Ok(EXACTLY_DIFFERENT);
+                }
                 self.relations(gold, &shortened)
             }
             (Expr::Relation(gold_kind, sides), Expr::Relation(kind, others)) => {
@@ -146,6 +152,30 @@ impl Comparer<'_> {
             }
         }
         Ok(EXACTLY_DIFFERENT)
+    }
+
+    /// Whether the sides of a chain of equations between the first and the last are names or equal to one of these.
+    fn holds_together(&mut self, links: &[Expr]) -> Result<bool, Exhausted> {
+        let (Some(Expr::Relation(_, first)), Some(Expr::Relation(_, last))) = (links.first(), links.last())
+        else {
+            return Ok(false);
+        };
+        for link in &links[1..] {
+            let Expr::Relation(_, pair) = link else { return Ok(false) };
+            let side = &pair[0];
+            let named = match side {
+                Expr::Symbol(name) => !last[1].symbols().contains(&&**name),
+                side => matches!(side, Expr::Apply(..) | Expr::Derivative(..)),
+            };
+            let holds = named
+                || !is_scalar(side)
+                || self.values(&last[1], side)?.equal
+                || self.values(&first[0], side)?.equal;
+            if !holds {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Whether an expression is zero everywhere.

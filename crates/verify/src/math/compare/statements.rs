@@ -7,6 +7,7 @@ use super::{
 use crate::math::budget::Exhausted;
 use crate::math::expr::{Constant, Expr, Relation};
 use crate::math::region;
+use dashu_int::IBig;
 
 impl Comparer<'_> {
     /// The verdict of these rules, if one of them is about this pair. The rules are symmetric.
@@ -36,6 +37,29 @@ impl Comparer<'_> {
                     return self.answers(&Expr::Mul(factors.collect()), other).map(Some);
                 }
                 return self.answers(value, other).map(Some);
+            }
+            _ => {}
+        }
+        // A ratio equals a proportional one; a time of day only the same one.
+        match (gold, answer) {
+            (Expr::Ratio(gold), Expr::Ratio(answer)) => {
+                if gold.len() != answer.len() || is_time(gold) && gold != answer {
+                    return Ok(Some(EXACTLY_DIFFERENT));
+                }
+                let (mut first, mut second) = (Vec::new(), Vec::new());
+                for (a, b) in gold[1..].iter().zip(&answer[1..]) {
+                    first.push(Expr::Mul(vec![a.clone(), answer[0].clone()]));
+                    second.push(Expr::Mul(vec![b.clone(), gold[0].clone()]));
+                }
+                return self.tuples(&first, &second).map(Some);
+            }
+            (Expr::Ratio(terms), other) | (other, Expr::Ratio(terms)) if terms.len() == 2 => {
+                let whole =
+                    other.as_integer().is_some() || !terms.iter().all(|term| term.as_integer().is_some());
+                if !whole && !other.is_relation() && !is_collection(other) {
+                    let quotient = Expr::Mul(vec![terms[0].clone(), terms[1].clone().inverse()]);
+                    return self.values(&quotient, other).map(Some);
+                }
             }
             _ => {}
         }
@@ -135,7 +159,10 @@ impl Comparer<'_> {
             && !is_collection(single)
         {
             // One value in several forms. What has no unit agrees with every unit, so they are also compared with each other.
-            for value in values {
+            for (at, value) in values.iter().enumerate() {
+                if !is_quantity(value) && values[..at].contains(value) {
+                    return Ok(Some(EXACTLY_DIFFERENT));
+                }
                 if !self.answers(single, value)?.equal || !self.answers(&values[0], value)?.equal {
                     return Ok(Some(EXACTLY_DIFFERENT));
                 }
@@ -191,10 +218,22 @@ fn without_domains(list: &Expr) -> Option<Expr> {
 fn ordered(expr: &Expr) -> Option<Vec<Expr>> {
     match expr {
         Expr::Tuple(values) => Some(values.clone()),
-        Expr::Interval(ends, true, true) => Some(ends.to_vec()),
+        Expr::Interval(ends, true, true) if !ends.iter().any(is_infinite) => Some(ends.to_vec()),
         Expr::Matrix(columns, entries) if *columns == 1 || *columns == entries.len() => Some(entries.clone()),
         _ => None,
     }
+}
+
+fn is_infinite(end: &Expr) -> bool {
+    matches!(end, Expr::Constant(Constant::Infinity | Constant::NegativeInfinity))
+}
+
+/// Whether two numbers with a colon between them may be hours and minutes.
+fn is_time(terms: &[Expr]) -> bool {
+    let within = |term: &Expr, least: u8, most: u8| {
+        term.as_integer().is_some_and(|value| *value >= IBig::from(least) && *value <= IBig::from(most))
+    };
+    matches!(terms, [hours, minutes] if within(hours, 0, 24) && within(minutes, 10, 59))
 }
 
 /// The values of a list: as written, or by name.

@@ -30,7 +30,7 @@ impl Comparer<'_> {
             let unit = |side: &Expr| *side == Expr::Constant(Constant::ImaginaryUnit);
             if !(self.parity() && (unit(gold) || unit(answer)))
                 && let (Some(first), Some(second)) = (spelled(gold), spelled(answer))
-                && first.eq_ignore_ascii_case(&second)
+                && (first == second || self.folds_case(gold, answer) && first.eq_ignore_ascii_case(&second))
             {
                 return Ok(EXACTLY_EQUAL);
             }
@@ -61,6 +61,12 @@ impl Comparer<'_> {
         } else {
             self.constants(gold, answer)
         }
+    }
+
+    /// Whether names are compared without their case: strictly, only a word with its letters, `\text{AB}` and `AB`.
+    fn folds_case(&self, first: &Expr, second: &Expr) -> bool {
+        self.parity()
+            || matches!((first, second), (Expr::Symbol(_), Expr::Mul(_)) | (Expr::Mul(_), Expr::Symbol(_)))
     }
 
     fn constants(&mut self, gold: &Expr, answer: &Expr) -> Compared {
@@ -103,37 +109,48 @@ impl Comparer<'_> {
             (Written::Exact, _) => Some((first, second)),
             (_, Written::Exact) => Some((second, first)),
             _ => None,
-        }
-        .filter(|(exact, _)| !is_finite_decimal(exact));
-        let Some(place) = self.last_place(gold, answer, exact.is_some()) else { return false };
+        };
+        let endless = exact.is_some_and(|(exact, _)| !is_finite_decimal(exact));
+        // What a finite decimal equals is exact, to the digits that a double prints.
+        let Some(place) = self.last_place(gold, answer, endless) else { return false };
         let size = |value: RBig| if value.sign() == Sign::Negative { -value } else { value };
         // At most half a unit of the last digit.
         let unit = scaled(IBig::ONE, place);
         size(first - second) * RBig::from(2) <= unit
-            || exact.is_some_and(|(exact, decimal)| {
-                let rest = size(exact.clone()) - size(decimal.clone());
-                exact.sign() == decimal.sign() && rest.sign() == Sign::Positive && rest < unit
-            })
+            || endless
+                && exact.is_some_and(|(exact, decimal)| {
+                    let rest = size(exact.clone()) - size(decimal.clone());
+                    exact.sign() == decimal.sign() && rest.sign() == Sign::Positive && rest < unit
+                })
     }
 
     /// The exponent of the last digit at which decimals are compared: the coarser one's, but at least the third; zeros that
     /// are written are digits. A value without a last digit is compared with no more digits than a double has.
     fn last_place(&self, gold: &Written, answer: &Written, endless: bool) -> Option<i64> {
-        const LEAST: i64 = 3;
         const DOUBLE: i64 = 15;
         let precision = self.options.precision as i64;
+        // A gold that is marked as rounded has as many digits as are written, at least three.
+        const LEAST: i64 = 3;
+        if let (true, Written::Digits { first, last, .. }) = (self.rounded, gold) {
+            let own = first - (first - last + 1).max(LEAST) + 1;
+            let other = if let Written::Digits { last, .. } = answer { *last } else { own };
+            return Some(own.max(other)).filter(|_| other <= own);
+        }
+        if !endless {
+            let lasts = [gold, answer].map(|written| match written {
+                Written::Exact => None,
+                Written::Digits { first, count, .. } => (*count > DOUBLE).then_some(first - DOUBLE + 1),
+            });
+            return lasts.into_iter().flatten().max();
+        }
         match (gold, answer) {
             (Written::Exact, Written::Exact) => None,
-            (Written::Digits { first, count, last }, Written::Exact)
-            | (Written::Exact, Written::Digits { first, count, last }) => {
-                let written = if endless { first - last + 1 } else { *count };
-                let most = if endless { DOUBLE.max(precision) } else { written };
-                (written >= precision).then_some(first - written.min(most) + 1)
+            (Written::Digits { first, last, .. }, Written::Exact)
+            | (Written::Exact, Written::Digits { first, last, .. }) => {
+                let written = first - last + 1;
+                (written >= precision).then_some(first - written.min(DOUBLE.max(precision)) + 1)
             }
-            (Written::Digits { first, last, .. }, Written::Digits { first: other, last: others, .. }) => {
-                let fewer = (first - last + 1).min(other - others + 1);
-                Some((*first).max(*other) - fewer.max(LEAST) + 1)
-            }
+            (Written::Digits { .. }, Written::Digits { .. }) => None,
         }
     }
 
@@ -431,6 +448,51 @@ impl Comparer<'_> {
         }
     }
 
+    /// Whether two expressions are equal where all unknowns are one integer, small ones and powers of two and three
+    /// among them; undefined if they have too few exact values there.
+    fn at_integers(&mut self, gold: &Expr, answer: &Expr) -> Result<Option<bool>, Exhausted> {
+        const VALUES: [i64; 17] =
+            [1, 2, 3, 4, 5, 7, 8, 9, 16, 27, 64, 81, 1_000, 4_096, 59_049, 1_000_003, 10_000_000_019];
+        let mut agreed = 0;
+        for value in VALUES {
+            let at = |side: &Expr| {
+                side.replaced(&mut |node| matches!(node, Expr::Symbol(_)).then(|| Expr::integer(value)))
+            };
+            let (first, second) = (at(gold), at(answer));
+            let mut exactly = |side: &Expr| match exact::rational(side, &mut self.fuel) {
+                Err(Exhausted) if !self.fuel.is_empty() => Ok(None),
+                value => value,
+            };
+            let (first, second) = (exactly(&first)?, exactly(&second)?);
+            match first.zip(second) {
+                Some((first, second)) if first != second => return Ok(Some(false)),
+                Some(_) => agreed += 1,
+                None => {}
+            }
+        }
+        Ok((agreed >= 14).then_some(true))
+    }
+
+    /// Whether all roots and logarithms of unknowns in an expression are real at a point.
+    fn is_real_at(&mut self, expr: &Expr, field: Field, seed: u64) -> Result<bool, Exhausted> {
+        if is_branched(expr) {
+            let mut point = Point::new(field, seed, self.imaginary());
+            let inside = expr.children()[0];
+            let value = numeric::evaluate(inside, &mut point, Precision::level(0), &mut self.fuel);
+            match value {
+                Ok(Some(value)) if value.re.sign() == Some(Ordering::Less) => return Ok(false),
+                Err(Exhausted) if self.fuel.is_empty() => return Err(Exhausted),
+                _ => {}
+            }
+        }
+        for child in expr.children() {
+            if !self.is_real_at(child, field, seed)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn symbolic(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         if self.estranged {
             // Only what does not depend on a symbol can agree.
@@ -447,15 +509,50 @@ impl Comparer<'_> {
         }
         let field = self.field(&[gold, answer]);
         let stepped = |node: &Expr| matches!(node, Expr::Call(function, _) if is_stepped(*function));
+        if !self.parity() && (gold.any(&stepped) || answer.any(&stepped)) {
+            // Roundings of a number that counts.
+            let rounds = |node: &Expr| match node {
+                Expr::Call(function, _) if is_stepped(*function) => {
+                    matches!(function, Function::Floor | Function::Ceiling)
+                }
+                _ => true,
+            };
+            let counted = gold.symbols() == answer.symbols()
+                && matches!(gold.symbols()[..], ["n" | "m" | "k" | "j"])
+                && ![gold, answer].iter().any(|side| side.any(&|node| !rounds(node)));
+            match self.at_integers(gold, answer)? {
+                Some(true) if counted => {
+                    return Ok(Answer { equal: true, evidence: Evidence::Probabilistic });
+                }
+                Some(false) => return Ok(SURELY_DIFFERENT),
+                _ => {}
+            }
+        }
+        // Strictly, roots and logarithms of unknowns are real.
+        let branched = !self.parity()
+            && [gold, answer].iter().any(|side| side.any(&is_branched))
+            && ![gold, answer].iter().any(|side| side.symbols().contains(&"i"));
+        let (mut outside, mut uncovered) = (false, false);
         let points = match field {
             Field::Natural => NATURAL_POINTS,
             _ if gold.any(&stepped) || answer.any(&stepped) => FAR_POINTS,
             _ => POINTS,
         };
         let mut agreed = 0;
-        for seed in 0..points {
+        let positive = if branched && field == Field::Rational { REAL_SEEDS } else { 0..0 };
+        for seed in (0..points).chain(positive) {
             // Large expressions are not computed to many digits at every point.
             let levels = (0, if self.fuel.is_low() { 0 } else { 2 });
+            if branched {
+                if !self.is_real_at(gold, field, seed)? {
+                    outside = true;
+                    continue;
+                }
+                if !self.is_real_at(answer, field, seed)? {
+                    uncovered = true;
+                    continue;
+                }
+            }
             match self.difference(gold, answer, &Place { field, seed, levels, margin: 60.0 }) {
                 Ok(Difference::Zero) => agreed += 1,
                 // Floating point would not show such a difference.
@@ -481,13 +578,18 @@ impl Comparer<'_> {
             }
             seed += 1;
         }
+        // The answer has no value where the gold, which always has one, has it.
+        if uncovered && !outside {
+            return Ok(SURELY_DIFFERENT);
+        }
         if agreed < ENOUGH_POINTS {
             return self.opaque(gold, answer);
         }
         if !self.parity() && (self.hides_small(gold)? || self.hides_small(answer)?) {
             return self.unresolved(gold, answer);
         }
-        let closely = Place { field, seed: 0, levels: (2, 2), margin: 300.0 };
+        let seed = if branched && field == Field::Rational { REAL_SEEDS.start } else { 0 };
+        let closely = Place { field, seed, levels: (2, 2), margin: 300.0 };
         if !noisy && matches!(self.difference(gold, answer, &closely), Ok(Difference::Apart { .. })) {
             return Ok(SURELY_DIFFERENT);
         }
@@ -579,6 +681,19 @@ pub(in crate::math) fn without_point(value: &RBig, most: usize) -> Option<(IBig,
     Some((scaled.numerator().clone(), places))
 }
 
+/// Whether a node is a root or a logarithm of unknowns.
+fn is_branched(node: &Expr) -> bool {
+    match node {
+        Expr::Pow(pair) => {
+            matches!(&pair[1], Expr::Number(power) if !power.is_int()) && pair[0].has_unknowns()
+        }
+        Expr::Call(Function::Log, arguments) => arguments[0].has_unknowns(),
+        _ => false,
+    }
+}
+
+/// Points at which all unknowns are positive, then points at which some are.
+const REAL_SEEDS: std::ops::Range<u64> = 16..32;
 /// Number of points at which equal functions must agree.
 const ENOUGH_POINTS: u32 = 4;
 /// Number of further points where functions of natural numbers are often undefined.
@@ -628,9 +743,8 @@ fn with_factors(gold: &Expr, answer: &Expr) -> Option<(Expr, Expr)> {
     let product = |side: &Expr, other: &Expr| {
         side.replaced(&mut |node| match node {
             Expr::Apply(name, arguments) if arguments.len() == 1 => {
-                let name = name.to_lowercase();
-                let variable = other.symbols().contains(&&*name);
-                variable.then(|| Expr::Mul(vec![Expr::symbol(&name), arguments[0].clone()]))
+                let variable = other.symbols().contains(&&**name);
+                variable.then(|| Expr::Mul(vec![Expr::symbol(name), arguments[0].clone()]))
             }
             _ => None,
         })

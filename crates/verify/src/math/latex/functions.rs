@@ -7,7 +7,7 @@ use super::super::budget::{Fuel, ParseError};
 use super::super::exact;
 use super::super::expr::{Constant, Expr, Fold, Function, Relation};
 use super::super::finished::Open;
-use super::super::lexer::Token;
+use super::super::lexer::{Token, letter_name};
 use super::{Parsed, Parser, arithmetic};
 
 impl Parser<'_> {
@@ -68,9 +68,9 @@ impl Parser<'_> {
             Token::Partial => match self.peek()? {
                 Token::CloseBrace => None,
                 Token::Letter(letter) => {
-                    let name = letter.to_ascii_lowercase().to_string();
+                    let name = letter_name(*letter, self.mode);
                     self.at += 1;
-                    Some(name.into())
+                    Some(name)
                 }
                 _ => return None,
             },
@@ -82,7 +82,7 @@ impl Parser<'_> {
         let variable = match self.next().ok()? {
             Token::Differential(name) => name,
             Token::Partial => match self.next().ok()? {
-                Token::Letter(letter) => letter.to_ascii_lowercase().to_string().into(),
+                Token::Letter(letter) => letter_name(letter, self.mode),
                 _ => return None,
             },
             _ => return None,

@@ -10,13 +10,16 @@ use super::statements::{push_values, set_of, ungrouped};
 use super::{Items, Operand, Parsed, Parser, arithmetic};
 
 impl Parser<'_> {
-    /// Values between brackets, up to the closing one.
-    pub(super) fn items(&mut self) -> Parsed<Items> {
+    /// Values between brackets, up to the closing one. In strict mode a plus-minus is two values only in a set.
+    pub(super) fn items(&mut self, set: bool) -> Parsed<Items> {
         self.enclosed(|parser| {
             let mut items = Items { values: Vec::new(), semicolons: 0 };
             loop {
                 let value = parser.statement()?;
                 let both = std::mem::take(&mut parser.plus_minus);
+                if both && !set && !parser.parity {
+                    return Err(ParseError::Syntax);
+                }
                 push_values(&mut items.values, value, both);
                 match parser.peek() {
                     Some(Token::Comma) => parser.at += 1,
@@ -24,7 +27,7 @@ impl Parser<'_> {
                         items.semicolons += usize::from(parser.parity);
                         parser.at += 1;
                     }
-                    Some(Token::And | Token::Or) if !parser.parity => {}
+                    Some(Token::And | Token::Or | Token::Wedge | Token::Vee) if !parser.parity => {}
                     _ => return Ok(items),
                 }
                 parser.connectives();
@@ -34,7 +37,7 @@ impl Parser<'_> {
 
     /// A group, a tuple or an interval.
     pub(super) fn parentheses(&mut self, round: bool) -> Parsed<Expr> {
-        let mut items = self.items()?;
+        let mut items = self.items(false)?;
         let closed_round = match self.next()? {
             Token::CloseParen => true,
             Token::CloseBracket => false,
@@ -85,7 +88,7 @@ impl Parser<'_> {
         if escaped && self.accept(&close) {
             return Ok(Expr::Set(Vec::new()).into());
         }
-        let items = self.items()?;
+        let items = self.items(true)?;
         if !escaped && items.values.len() == 1 && self.accept(&Token::Choose) {
             let upper = items.values.into_iter().next().ok_or(ParseError::Syntax)?;
             let lower = arithmetic(self.enclosed(|parser| parser.additive())?)?;

@@ -12,7 +12,7 @@ use super::Mode;
 use super::budget::{MAX_DEPTH, MAX_POSTFIXES, ParseError};
 use super::expr::{Constant, Expr, Fold, Function};
 use super::finished::Open;
-use super::lexer::{Spanned, Token, scaled, tokenize};
+use super::lexer::{Spanned, Token, letter_name, scaled, tokenize};
 use crate::python_text::regex;
 
 mod functions;
@@ -33,6 +33,34 @@ pub(super) fn parse(text: &str, mode: Mode) -> Parsed<(Expr, Open)> {
     if tokens.is_empty() {
         return Err(ParseError::Syntax);
     }
+    let both = mode == Mode::Strict
+        && tokens.iter().any(|spanned| matches!(spanned.token, Token::PlusMinus | Token::MinusPlus));
+    match parse_tokens(text, tokens, mode) {
+        Err(ParseError::Syntax) if both => {}
+        result => return result,
+    }
+    // Inside of a value, a plus-minus stands for two values: with the upper signs, and with the lower ones.
+    let mut values: Vec<Expr> = Vec::new();
+    let mut open = Open::default();
+    for signs in [[Token::Plus, Token::Minus], [Token::Minus, Token::Plus]] {
+        let mut tokens = tokenize(text, mode)?;
+        for spanned in &mut tokens {
+            match spanned.token {
+                Token::PlusMinus => spanned.token = signs[0].clone(),
+                Token::MinusPlus => spanned.token = signs[1].clone(),
+                _ => {}
+            }
+        }
+        let (value, done) = parse_tokens(text, tokens, mode)?;
+        open = open.with(done);
+        let list = if let Expr::Set(list) = value { list } else { vec![value] };
+        // What has no plus-minus is the same value.
+        values.extend(list.into_iter().filter(|value| !values.contains(value)).collect::<Vec<_>>());
+    }
+    Ok((if values.len() == 1 { values.swap_remove(0) } else { Expr::Set(values) }, open))
+}
+
+fn parse_tokens(text: &str, tokens: Vec<Spanned>, mode: Mode) -> Parsed<(Expr, Open)> {
     let mut bars = vec![0usize; tokens.len() + 1];
     for at in (0..tokens.len()).rev() {
         bars[at] = bars[at + 1] + usize::from(tokens[at].token == Token::Bar);
@@ -40,6 +68,7 @@ pub(super) fn parse(text: &str, mode: Mode) -> Parsed<(Expr, Open)> {
     let mut parser = Parser {
         text,
         parity: mode == Mode::Parity,
+        mode,
         angle: false,
         tokens,
         bars,
@@ -86,6 +115,7 @@ struct Parser<'a> {
     text: &'a str,
     /// Whether to read as the reference does.
     parity: bool,
+    mode: Mode,
     /// Whether degrees are an angle: in the argument of a trigonometric function, strictly.
     angle: bool,
     tokens: Vec<Spanned>,
@@ -269,6 +299,10 @@ impl Parser<'_> {
         factors.push(first.expr);
         while self.starts_factor(argument) {
             if !self.parity && self.unit_follows() {
+                // Two statements in words: `\\text{Yes} \\text{No}`.
+                if matches!(&factors[..], [Expr::Symbol(name)] if is_word(name)) {
+                    return Err(ParseError::Syntax);
+                }
                 let value = if factors.len() == 1 { factors.swap_remove(0) } else { Expr::Mul(factors) };
                 return Ok(Expr::Quantity(Box::new(value), self.unit()?).into());
             }
@@ -293,6 +327,15 @@ impl Parser<'_> {
                 && *part < RBig::ONE
             {
                 factors[0] = Expr::Number(whole + part);
+                continue;
+            }
+            if let (false, true, [Expr::Number(whole)], Expr::Percent(part)) =
+                (self.parity, fraction, &factors[..], &next)
+                && let Expr::Number(part) = &**part
+                && part.sign() == Sign::Positive
+                && *part < RBig::ONE
+            {
+                factors[0] = Expr::Percent(Box::new(Expr::Number(whole + part)));
                 continue;
             }
             factors.push(next);
@@ -376,6 +419,11 @@ impl Parser<'_> {
             }
             match self.peek() {
                 // Only degrees follow a factorial or a percent sign.
+                Some(Token::Caret) if !self.parity && is_factorial(&value) => {
+                    self.at += 1;
+                    value = Expr::pow(value, self.script()?);
+                    raised = true;
+                }
                 Some(Token::Caret) if postfix => {
                     self.at += 1;
                     if !self.accept(&Token::Circle) {
@@ -570,18 +618,17 @@ impl Parser<'_> {
                 Expr::Decimal(value, last).into()
             }
             // `I(x)` is a function, as any letter is.
-            Token::Letter('I') if self.peek() != Some(&Token::Underscore) => match self.application()? {
-                Some(arguments) => Expr::Apply("I".into(), arguments).into(),
-                None => Expr::Constant(Constant::ImaginaryUnit).into(),
-            },
+            Token::Letter('I') if self.parity && self.peek() != Some(&Token::Underscore) => {
+                match self.application()? {
+                    Some(arguments) => Expr::Apply("I".into(), arguments).into(),
+                    None => Expr::Constant(Constant::ImaginaryUnit).into(),
+                }
+            }
             Token::Letter('e') if self.peek() != Some(&Token::Underscore) => {
                 Expr::Constant(Constant::E).into()
             }
             Token::EulerE => Expr::Constant(Constant::E).into(),
-            Token::Letter(letter) => {
-                let name = letter.to_ascii_lowercase().to_string();
-                self.named(start, name.into())?
-            }
+            Token::Letter(letter) => self.named(start, letter_name(letter, self.mode))?,
             Token::Differential(name) => {
                 if self.integrals > 0 {
                     self.differential = Some(name);
@@ -597,7 +644,7 @@ impl Parser<'_> {
                 let argument = self.parenthesized()?;
                 Expr::Call(Function::Gamma, vec![argument]).into()
             }
-            Token::Greek("Gamma") if self.peek() != Some(&Token::Underscore) => {
+            Token::Greek("Gamma") if self.parity && self.peek() != Some(&Token::Underscore) => {
                 Expr::Constant(Constant::EulerGamma).into()
             }
             Token::Greek(name) => self.named(start, name.into())?,
@@ -629,7 +676,8 @@ impl Parser<'_> {
                 if content.contains('{') {
                     return Err(ParseError::Syntax);
                 }
-                self.named(start, format!("{accent}{{{}}}", content.to_lowercase()).into())?
+                let content = if self.parity { content.to_lowercase() } else { content };
+                self.named(start, format!("{accent}{{{content}}}").into())?
             }
             Token::Frac => self.fraction()?.into(),
             Token::Binom => {
@@ -695,13 +743,22 @@ fn with_unit(mut parts: Vec<Expr>, joined: impl Fn(Vec<Expr>) -> Expr) -> Expr {
     }
 }
 
+/// A name of several letters, as words have.
+fn is_word(name: &str) -> bool {
+    name.len() > 1 && name.bytes().all(|byte| byte.is_ascii_lowercase())
+}
+
+fn is_factorial(value: &Expr) -> bool {
+    matches!(value, Expr::Call(Function::Factorial, _))
+}
+
 /// An operand of arithmetic; sets are refused.
 fn arithmetic(operand: Operand) -> Parsed<Expr> {
     if arithmetical(&operand.expr) { Ok(operand.expr) } else { Err(ParseError::Syntax) }
 }
 
 fn arithmetical(expr: &Expr) -> bool {
-    !expr.is_set() && !expr.is_relation() && !matches!(expr, Expr::Tuple(_))
+    !expr.is_set() && !expr.is_relation() && !matches!(expr, Expr::Tuple(_) | Expr::Ratio(_))
 }
 
 /// A natural number followed by others or a fraction is their sum, unless the last is zero.

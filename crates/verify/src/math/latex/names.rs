@@ -4,7 +4,7 @@ use dashu_ratio::RBig;
 
 use super::super::budget::ParseError;
 use super::super::expr::{Constant, Expr};
-use super::super::lexer::{Spanned, Token};
+use super::super::lexer::{Spanned, Token, letter_name};
 use super::super::normal_strict;
 use super::super::units::Unit;
 use super::{Operand, Parsed, Parser};
@@ -128,16 +128,17 @@ impl Parser<'_> {
         let subscript = match self.peek() {
             Some(Token::OpenBrace) => {
                 let raw = self.raw_group()?;
-                raw.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_lowercase()
+                raw.chars().filter(|c| !c.is_whitespace()).collect::<String>()
             }
             Some(Token::Integer(_) | Token::Letter(_) | Token::Greek(_) | Token::Pi | Token::Text(_)) => {
                 let spanned = &self.tokens[self.at];
-                let raw = self.text[spanned.start..spanned.end].to_lowercase();
+                let raw = self.text[spanned.start..spanned.end].to_owned();
                 self.at += 1;
                 raw
             }
             _ => return Err(ParseError::Syntax),
         };
+        let subscript = if self.parity { subscript.to_lowercase() } else { subscript };
         if subscript.is_empty() {
             return Err(ParseError::Syntax);
         }
@@ -206,7 +207,7 @@ impl Parser<'_> {
         }
         self.lists_tried += 1;
         self.at += 1;
-        if let Ok(items) = self.items() {
+        if let Ok(items) = self.items(false) {
             let plain =
                 |value: &Expr| !value.is_set() && !value.is_relation() && !matches!(value, Expr::Tuple(_));
             let list = items.semicolons == 0 && items.values.len() > 1 && items.values.iter().all(plain);
@@ -225,7 +226,7 @@ impl Parser<'_> {
             Token::Decimal(value, last) => return Ok(Some(Expr::Decimal(value, last))),
             Token::Letter('e') => return Ok(Some(Expr::Constant(Constant::E))),
             Token::Pi => return Ok(Some(Expr::Constant(Constant::Pi))),
-            Token::Letter(letter) => letter.to_ascii_lowercase().to_string().into(),
+            Token::Letter(letter) => letter_name(letter, self.mode),
             Token::Greek(name) => name.into(),
             Token::Text(name) => name,
             Token::Differential(name) => format!("d{name}").into(),

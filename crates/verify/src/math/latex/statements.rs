@@ -1,6 +1,6 @@
 //! Whole answers: lists of statements, chains of relations, plus-minus, and operations on sets.
 
-use super::{Operand, Parsed, Parser};
+use super::{Operand, Parsed, Parser, arithmetic, with_unit};
 use crate::math::budget::ParseError;
 use crate::math::expr::{Constant, Expr, Relation};
 use crate::math::lexer::Token;
@@ -13,8 +13,9 @@ impl Parser<'_> {
         let mut rows: Vec<Vec<Expr>> = vec![Vec::new()];
         let mut commas = false;
         let mut first_both = None;
-        // Strictly: how many statements are joined by `and`, and by `or`.
+        // Strictly: how many statements are joined by `and`, and by `or`, and how many of them by a sign.
         let mut joined = [0; 2];
+        let mut signs = 0;
         loop {
             let value = self.statement()?;
             let both = std::mem::take(&mut self.plus_minus);
@@ -33,9 +34,10 @@ impl Parser<'_> {
                     commas |= !self.parity;
                     self.at += 1;
                 }
-                Some(Token::And | Token::Or) if !self.parity => commas = true,
+                Some(Token::And | Token::Or | Token::Wedge | Token::Vee) if !self.parity => commas = true,
                 _ => break,
             }
+            signs += usize::from(matches!(self.peek(), Some(Token::Wedge | Token::Vee)));
             let found = self.connectives();
             joined = [joined[0] + found[0], joined[1] + found[1]];
         }
@@ -45,6 +47,13 @@ impl Parser<'_> {
                 return Ok(collapse(row));
             }
             let list = |row| if self.parity { set_of(row) } else { Expr::Set(row) };
+            // Propositions: a name equals the same ones, joined by the same signs, in any order.
+            if signs + 1 == row.len() && row.iter().all(|value| matches!(value, Expr::Symbol(_))) {
+                let name = ["\\wedge", "\\vee"].into_iter().zip(joined).find(|(_, count)| *count == signs);
+                let Some((name, _)) = name.filter(|_| signs > 0) else { return Err(ParseError::Syntax) };
+                row.sort_by_key(|value| format!("{value:?}"));
+                return Ok(Expr::Apply(name.into(), row));
+            }
             // Conditions hold together, or one of them does.
             if row.len() > 1 && row.iter().all(is_condition) {
                 match joined.map(|count| count + 1 == row.len()) {
@@ -70,7 +79,7 @@ impl Parser<'_> {
                 let mut values = Vec::new();
                 push_values(&mut values, first, self.parity && first_both == Some(true));
                 values.extend(row);
-                return Ok(Expr::relation(kind, left, set_of(values)));
+                return Ok(Expr::relation(kind, left, list(values)));
             }
             // For the reference, a relation in a list is between values.
             let about_sets = matches!(&row[0], Expr::Relation(_, pair)
@@ -92,7 +101,11 @@ impl Parser<'_> {
     pub(super) fn connectives(&mut self) -> [usize; 2] {
         let mut found = [0; 2];
         while !self.parity
-            && let Some(place) = [Token::And, Token::Or].iter().position(|token| self.peek() == Some(token))
+            && let Some(place) = match self.peek() {
+                Some(Token::And | Token::Wedge) => Some(0),
+                Some(Token::Or | Token::Vee) => Some(1),
+                _ => None,
+            }
         {
             found[place] += 1;
             self.at += 1;
@@ -127,6 +140,13 @@ impl Parser<'_> {
             if negated {
                 let left = sides.pop().ok_or(ParseError::Syntax)?;
                 return Ok(Expr::Not(Box::new(Expr::relation(Relation::Equal, left, right))));
+            }
+            // Strictly, an element of an interval is between its ends.
+            if let (false, true, [name], Expr::Interval(ends, low_open, high_open)) =
+                (self.parity, element && kinds.is_empty(), &sides[..], &right)
+                && let Some(between) = between(name, ends, *low_open, *high_open)
+            {
+                return Ok(between);
             }
             kinds.push(kind);
             sides.push(right);
@@ -197,6 +217,9 @@ impl Parser<'_> {
     /// unless it is kept.
     pub(super) fn side(&mut self, keeps_name: bool) -> Parsed<Expr> {
         let mut value = self.plus_minus()?;
+        if self.peek() == Some(&Token::Colon) {
+            value = self.ratio(value)?;
+        }
         while self.accept(&Token::Approximately) {
             let right = self.plus_minus()?;
             let right = if self.parity { ungrouped(right) } else { right };
@@ -211,6 +234,15 @@ impl Parser<'_> {
             }
         }
         Ok(value)
+    }
+
+    /// The terms of a ratio, or the hours and minutes of a time: `2:3`, `7:30\text{ am}`.
+    fn ratio(&mut self, first: Expr) -> Parsed<Expr> {
+        let mut terms = vec![first];
+        while self.accept(&Token::Colon) {
+            terms.push(arithmetic(self.additive()?)?);
+        }
+        Ok(with_unit(terms, Expr::Ratio))
     }
 
     pub(super) fn plus_minus(&mut self) -> Parsed<Expr> {
@@ -258,6 +290,24 @@ fn is_condition(value: &Expr) -> bool {
         Expr::Relation(kind, _) => *kind != Relation::Equal,
         Expr::Chain(links) => links.iter().any(is_condition),
         _ => false,
+    }
+}
+
+/// Inequality of a name that is an element of an interval, or `None` if an end has unknowns or both are infinite.
+fn between(name: &Expr, ends: &[Expr; 2], low_open: bool, high_open: bool) -> Option<Expr> {
+    let infinite =
+        |end: &Expr| matches!(end, Expr::Constant(Constant::Infinity | Constant::NegativeInfinity));
+    if !matches!(name, Expr::Symbol(_)) || ends.iter().any(Expr::has_unknowns) {
+        return None;
+    }
+    let kind = |open: bool| if open { Relation::Less } else { Relation::LessEqual };
+    let low = Expr::relation(kind(low_open), ends[0].clone(), name.clone());
+    let high = Expr::relation(kind(high_open), name.clone(), ends[1].clone());
+    match (infinite(&ends[0]), infinite(&ends[1])) {
+        (true, true) => None,
+        (true, false) => Some(high),
+        (false, true) => Some(low),
+        (false, false) => Some(Expr::Chain(vec![low, high])),
     }
 }
 

@@ -48,11 +48,20 @@ pub fn peak() -> Option<u64> {
     field("/proc/self/status", "VmHWM:")
 }
 
-/// The name of this machine's processor.
+/// Name of this machine's processor. On Arm, where Linux has no name, it is the ids of its implementer and part.
 pub fn processor() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
+    processor_in(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
+}
+
+/// [`processor`], from the text of `/proc/cpuinfo`.
+fn processor_in(text: &str) -> Option<String> {
+    let field = |name: &str| {
+        let (_, value) = text.lines().find(|line| line.starts_with(name))?.split_once(':')?;
+        Some(value.trim())
+    };
+    field("model name").map(str::to_owned).or_else(|| {
+        Some(format!("Arm, implementer {}, part {}", field("CPU implementer")?, field("CPU part")?))
+    })
 }
 
 /// Parses a line `Name:   123 kB`.
@@ -60,4 +69,19 @@ fn field(path: &str, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(path).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_without_a_name_is_known_by_its_ids() {
+        let named = "processor\t: 0\nmodel name\t: Some Processor\n";
+        assert_eq!(processor_in(named).as_deref(), Some("Some Processor"));
+        let arm = "processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n";
+        let name = processor_in(arm).unwrap();
+        assert!(name.contains("0x41") && name.contains("0xd0c"), "{name}");
+        assert_eq!(processor_in(""), None);
+    }
 }

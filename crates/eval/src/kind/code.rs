@@ -287,7 +287,7 @@ impl Reference for Truth {
         // For tests of the two mechanisms, each without the other.
         let only = std::env::var("FGRPO_SANDBOX").ok();
         let limits = json!({
-            "restart": true, "timeout_s": timeout_s, "memory_mb": memory_mb, "filters": filters()?,
+            "restart": true, "timeout_s": timeout_s, "memory_mb": memory_mb, "filters": filters(std::env::consts::ARCH)?,
             "namespaces": only.as_deref() != Some("landlock"), "landlock": only.as_deref() != Some("namespaces"),
         });
         let python = std::env::var("FGRPO_PYTHON").unwrap_or_else(|_| "python3".to_owned());
@@ -357,18 +357,21 @@ const CALLS: &str = "read write readv writev pread64 pwrite64 openat close lseek
     clock_getres clock_nanosleep nanosleep gettimeofday times getrusage sysinfo uname getpid gettid getppid getuid geteuid \
     getgid getegid sched_yield sched_getaffinity set_robust_list rseq set_tid_address restart_syscall setitimer ppoll \
     pselect6 epoll_create1 epoll_ctl epoll_pwait eventfd2 recvfrom exit exit_group statfs fstatfs membarrier clone3";
-/// Those that only x86-64 has.
+/// Calls that the C library makes on x86-64 alone.
 #[cfg(target_os = "linux")]
-const OLDER_CALLS: &str = "open stat lstat access readlink mkdir rmdir unlink rename dup2 pipe poll select epoll_wait time \
+const X86_64_CALLS: &str = "open stat lstat access readlink mkdir rmdir unlink rename dup2 pipe poll select epoll_wait time \
     getrlimit arch_prctl";
-
-/// Programs for the kernel (seccomp), each as hexadecimal digits: one for threads, one for all calls.
+/// Calls that the C library makes on aarch64 alone: `rename` is `renameat` there.
 #[cfg(target_os = "linux")]
-fn filters() -> anyhow::Result<Vec<String>> {
+const AARCH64_CALLS: &str = "renameat";
+
+/// Programs for the kernel (seccomp) of an architecture, each as hexadecimal digits: one for threads, one for all calls.
+#[cfg(target_os = "linux")]
+fn filters(arch: &str) -> anyhow::Result<Vec<String>> {
     let call = |name: &str| json!({"syscall": name});
     let when = |name: &str, index: u8, length: &str, op: Value, value: u64| json!({"syscall": name, "args": [{"index": index, "type": length, "op": op, "val": value}]});
-    let older = if cfg!(target_arch = "x86_64") { OLDER_CALLS } else { "" };
-    let mut calls: Vec<Value> = CALLS.split(' ').chain(older.split_whitespace()).map(call).collect();
+    let own = if arch == "x86_64" { X86_64_CALLS } else { AARCH64_CALLS };
+    let mut calls: Vec<Value> = CALLS.split(' ').chain(own.split(' ')).map(call).collect();
     let thread = libc::CLONE_THREAD as u64;
     calls.push(when("clone", 0, "qword", json!({"masked_eq": thread}), thread));
     // Whether a file is a terminal, what Python asks of each file that it opens, and that a socket shouldn't wait: TCGETS,
@@ -384,8 +387,7 @@ fn filters() -> anyhow::Result<Vec<String>> {
         "threads": {"mismatch_action": "allow", "match_action": refused(libc::ENOSYS), "filter": [call("clone3")]},
         "calls": {"mismatch_action": refused(libc::EPERM), "match_action": "allow", "filter": calls},
     });
-    let arch = std::env::consts::ARCH.try_into()?;
-    let compiled = seccompiler::compile_from_json(filters.to_string().as_bytes(), arch)?;
+    let compiled = seccompiler::compile_from_json(filters.to_string().as_bytes(), arch.try_into()?)?;
     let digits = |program: &seccompiler::BpfProgram| -> String {
         let bytes = program.iter().flat_map(|i| {
             let [code, k] = [i.code.to_ne_bytes().to_vec(), i.k.to_ne_bytes().to_vec()];
@@ -397,7 +399,7 @@ fn filters() -> anyhow::Result<Vec<String>> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn filters() -> anyhow::Result<Vec<String>> {
+fn filters(_: &str) -> anyhow::Result<Vec<String>> {
     bad_input!(
         "task code: programs are confined by means of Linux (seccomp, namespaces, landlock): run it there"
     )
@@ -426,6 +428,47 @@ mod tests {
         ] {
             let (found, was_fenced) = program_in(completion, &asked);
             assert_eq!((&*found, was_fenced), (program, fenced), "{completion}");
+        }
+    }
+
+    /// The verdict of a filter on a call without arguments, as the kernel computes it from the instructions.
+    #[cfg(target_os = "linux")]
+    fn verdict(program: &str, arch: u32, call: u32) -> u32 {
+        let bytes: Vec<u8> = (0..program.len() / 2)
+            .map(|i| u8::from_str_radix(&program[2 * i..2 * i + 2], 16).unwrap())
+            .collect();
+        let (mut at, mut value) = (0, 0);
+        loop {
+            let i = &bytes[8 * at..8 * at + 8];
+            let k = u32::from_ne_bytes(i[4..].try_into().unwrap());
+            let mut jump = |taken: bool| at += usize::from(if taken { i[2] } else { i[3] });
+            match u16::from_ne_bytes([i[0], i[1]]) {
+                0x20 => value = [call, arch].get(k as usize / 4).copied().unwrap_or(0),
+                0x54 => value &= k,
+                0x05 => at += k as usize,
+                0x15 => jump(value == k),
+                0x25 => jump(value > k),
+                0x35 => jump(value >= k),
+                0x06 => return k,
+                code => panic!("unknown instruction {code:#x}"),
+            }
+            at += 1;
+        }
+    }
+
+    /// The numbers are those of Linux's tables of calls.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_program_may_rename_files_but_not_connect_on_either_architecture() {
+        let (allowed, refused) = (0x7fff_0000, 0x0005_0000 | libc::EPERM as u32);
+        for (arch, id, renames, connect) in
+            [("x86_64", 0xc000_003e, vec![82, 316], 42), ("aarch64", 0xc000_00b7, vec![38, 276], 203)]
+        {
+            let calls = filters(arch).unwrap().remove(1);
+            for rename in renames {
+                assert_eq!(verdict(&calls, id, rename), allowed, "call {rename} of {arch}");
+            }
+            assert_eq!(verdict(&calls, id, connect), refused, "{arch}");
         }
     }
 

@@ -3,11 +3,12 @@
 //! Attention and the output layer are timed in decoders that do little else. For ratios against PyTorch see `peers/`.
 
 use std::ops::ControlFlow;
+use std::sync::Mutex;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fgrpo_nn::config::Config;
 use fgrpo_nn::kernels::{self, Operands};
-use fgrpo_nn::{AdamW, Batch, Device, Engine, Products, Prompt, Sampling};
+use fgrpo_nn::{AdamW, Arrival, Batch, Device, Engine, Feed, Products, Prompt, Sampling};
 
 const THREADS: usize = 2;
 
@@ -146,5 +147,72 @@ fn decode(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, products, attention, head, dense, decode);
+/// Prompts of a server's clients, each with one sample of one token.
+struct Requests(Mutex<std::vec::IntoIter<Arrival>>);
+
+impl Feed for Requests {
+    fn next(&self) -> Option<Arrival> {
+        self.0.lock().expect("no panic").next()
+    }
+
+    fn uniform(&self, _: usize, _: usize, _: usize) -> f64 {
+        0.5
+    }
+
+    fn ended(&self, _: usize, _: &[u32]) -> bool {
+        false
+    }
+}
+
+/// 64 requests to an engine that has 10,000 sequences in its cache. All begin with the same 36 tokens, two pages and the first four tokens of a third, as
+/// prompts of one chat template do; each new one takes the page of the oldest. The model is so small that the search for beginnings and pages is most of the work.
+fn cached(c: &mut Criterion) {
+    const SEQUENCES: usize = 10_000;
+    let (hidden_size, vocab_size) = (16, 128);
+    let config = Config {
+        num_hidden_layers: 1,
+        num_attention_heads: 1,
+        num_key_value_heads: 1,
+        head_dim: 16,
+        intermediate_size: 16,
+        hidden_size,
+        vocab_size,
+        ..config()
+    };
+    let normal = |index: u64| f64::from(number(index as usize)) * 3.46;
+    let mut engine = Engine::init(&config, 0.02, &normal, &Device::cpu(1)).unwrap();
+    let pages = SEQUENCES + 70;
+    let sampling = Sampling { max_new_tokens: 1, max_cached_tokens: Some(16 * pages), ..Sampling::default() };
+    let mut run = |requests: std::ops::Range<usize>| {
+        let arrival = |request: usize| {
+            let own = (0..4).map(|digit| (request / 100usize.pow(3 - digit) % 100) as u32 + 20);
+            let tokens = (0..36).map(|i| i % 16).chain(own).collect();
+            Arrival { prompt: request, tokens, samples: 0..1, max_new_tokens: 1 }
+        };
+        let arrivals: Vec<Arrival> = requests.map(arrival).collect();
+        let mut cached = 0;
+        engine
+            .generate_fed(&Requests(Mutex::new(arrivals.into_iter())), 64, &sampling, true, &mut |done| {
+                cached += done.cached;
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        cached
+    };
+    let mut next = SEQUENCES;
+    run(0..next);
+    // All but the first of them have found the two pages.
+    assert_eq!(run(next..next + 64), 64 * 32);
+    let mut group = c.benchmark_group("64 requests");
+    group.sample_size(20).throughput(Throughput::Elements(64));
+    group.bench_function(format!("{SEQUENCES} cached sequences"), |b| {
+        b.iter(|| {
+            next += 64;
+            run(next..next + 64)
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, products, attention, head, dense, decode, cached);
 criterion_main!(benches);

@@ -4,6 +4,8 @@
 //! pages are needed, the least recently used first. So a prompt that begins like an earlier one, or like an earlier one with its completion, has only
 //! its end computed.
 
+use std::collections::BTreeSet;
+
 use crate::cache::{PAGE, Pages, Run};
 use crate::executor::NodeChange;
 
@@ -15,6 +17,8 @@ pub(crate) struct Node {
     holders: usize,
     /// Number of the children that are kept.
     kept: usize,
+    /// Children that a prompt may continue, in the order of their tokens, then of their indices.
+    children: Vec<usize>,
     pub(crate) run: Run,
     /// Those in the cache, and possibly one more.
     tokens: Vec<u32>,
@@ -30,6 +34,10 @@ pub(crate) struct Node {
 pub(crate) struct Tree {
     pub(crate) nodes: Vec<Node>,
     vacant: Vec<usize>,
+    /// Nodes without a parent that a prompt may continue, ordered as [`Node::children`].
+    roots: Vec<usize>,
+    /// Kept nodes without kept children, by the time when they were last needed, then by index.
+    evictable: BTreeSet<(u64, usize)>,
     pages: Pages,
     /// Pages of nodes that are needed, and those for their states.
     pub(crate) used: usize,
@@ -95,7 +103,40 @@ impl Tree {
         if let Some(parent) = parent {
             self.hold(parent);
         }
-        self.add(Node { parent, holders: 1, tokens: tokens.to_vec(), ..Node::default() })
+        let node = self.add(Node { parent, holders: 1, tokens: tokens.to_vec(), ..Node::default() });
+        self.list(node);
+        node
+    }
+
+    /// Children of a node, or the roots, that a prompt may continue.
+    fn children(&self, parent: Option<usize>) -> &[usize] {
+        parent.map_or(&self.roots, |parent| &self.nodes[parent].children)
+    }
+
+    /// The place of a node among the children of its parent.
+    fn place(&self, index: usize) -> usize {
+        let key = |index: usize| (&self.nodes[index].tokens, index);
+        self.children(self.nodes[index].parent).partition_point(|&child| key(child) < key(index))
+    }
+
+    fn children_mut(&mut self, parent: Option<usize>) -> &mut Vec<usize> {
+        match parent {
+            Some(parent) => &mut self.nodes[parent].children,
+            None => &mut self.roots,
+        }
+    }
+
+    /// Adds a node to the children of its parent.
+    fn list(&mut self, index: usize) {
+        let place = self.place(index);
+        self.children_mut(self.nodes[index].parent).insert(place, index);
+    }
+
+    /// Removes a node from the children of its parent, before its tokens change.
+    fn unlist(&mut self, index: usize) {
+        let place = self.place(index);
+        let removed = self.children_mut(self.nodes[index].parent).remove(place);
+        debug_assert_eq!(removed, index, "not where its tokens belong");
     }
 
     /// Adds the node of a sampled token.
@@ -124,10 +165,9 @@ impl Tree {
         loop {
             let node = &mut self.nodes[index];
             node.holders += 1;
-            if node.idle.take().is_none() {
-                return;
-            }
+            let Some(idle) = node.idle.take() else { return };
             let parent = node.parent;
+            self.evictable.remove(&(idle, index));
             self.kept -= self.pages_of(index);
             self.used += self.pages_of(index);
             let Some(parent) = parent else { return };
@@ -154,8 +194,15 @@ impl Tree {
                 node.run.len = node.tokens.len();
                 let mut beyond = node.run.pages.split_off(node.run.len.div_ceil(PAGE));
                 self.pages.give_back(&mut beyond);
+                let sampled = !node.logp.is_empty();
                 (node.logp, node.entropy) = (Vec::new(), Vec::new());
                 node.idle = Some(self.clock);
+                if node.kept == 0 {
+                    self.evictable.insert((self.clock, index));
+                }
+                if sampled {
+                    self.list(index);
+                }
                 self.kept += self.pages_of(index);
                 if let Some(parent) = parent {
                     self.nodes[parent].kept += 1;
@@ -171,6 +218,9 @@ impl Tree {
     }
 
     fn free(&mut self, index: usize) {
+        if self.is_prompt(index) {
+            self.unlist(index);
+        }
         let mut node = std::mem::take(&mut self.nodes[index]);
         self.pages.give_back(&mut node.run.pages);
         self.vacant.push(index);
@@ -178,11 +228,14 @@ impl Tree {
 
     /// Frees the node that nobody has needed for longest. Returns whether there was one.
     fn evict(&mut self) -> bool {
-        let last = |(index, node): (usize, &Node)| node.idle.filter(|_| node.kept == 0).map(|at| (at, index));
-        let Some((_, index)) = self.nodes.iter().enumerate().filter_map(last).min() else { return false };
+        let Some((_, index)) = self.evictable.pop_first() else { return false };
         self.kept -= self.pages_of(index);
         if let Some(parent) = self.nodes[index].parent {
-            self.nodes[parent].kept -= 1;
+            let node = &mut self.nodes[parent];
+            node.kept -= 1;
+            if let Some(idle) = node.idle.filter(|_| node.kept == 0) {
+                self.evictable.insert((idle, parent));
+            }
         }
         self.free(index);
         true
@@ -213,6 +266,44 @@ impl Tree {
         changes.extend(run.pages.iter().map(|&page| NodeChange::Page { node, page }));
     }
 
+    /// Of the children of `parent`, the one with the most tokens in common with the beginning of `rest`, and how many these are. `None` if that child
+    /// can't be continued: `rest` ends before the child does or differs from it, and they have no whole page in common. Of several such children, it is
+    /// the one with the largest index.
+    fn best_child(&self, parent: Option<usize>, rest: &[u32]) -> Option<(usize, usize)> {
+        let children = self.children(parent);
+        let tokens = |place: usize| &self.nodes[children[place]].tokens[..];
+        if self.state_pages > 0 {
+            // A node has only its last state, so all of its tokens must be in common. Between a child that `rest` begins with and `rest` itself, in
+            // the order of tokens, are only those that begin as this child does.
+            let mut rest = rest;
+            loop {
+                let last = children
+                    .partition_point(|&child| self.nodes[child].tokens[..] <= *rest)
+                    .checked_sub(1)?;
+                let shared = common(tokens(last), rest);
+                match shared {
+                    0 => return None,
+                    _ if shared == tokens(last).len() => return Some((shared, children[last])),
+                    _ => rest = &rest[..shared],
+                }
+            }
+        }
+        // Those with the most in common are next to the place of `rest`.
+        let place = children.partition_point(|&child| self.nodes[child].tokens[..] < *rest);
+        let beside = place.saturating_sub(1)..children.len().min(place + 1);
+        let shared = beside.map(|place| common(tokens(place), rest)).max().filter(|&shared| shared > 0)?;
+        let alike = |&child: &usize| self.nodes[child].tokens.starts_with(&rest[..shared]);
+        let first = children[..place].partition_point(|child| !alike(child));
+        let end = place + children[place..].partition_point(alike);
+        let usable = |child: usize| self.nodes[child].tokens.len() == shared || shared >= PAGE;
+        // The shortest is the first. If it isn't usable, none is, and there may be thousands.
+        if !usable(children[first]) {
+            return None;
+        }
+        let index = *children[first..end].iter().max().expect("the first");
+        usable(index).then_some((shared, index))
+    }
+
     /// The node whose sequence is the longest beginning of `prompt` in the cache, and the length of that: less than the whole, because the last token
     /// predicts. If it ends inside a node, the rest of that becomes a node of its own; where layers have a state, it is left out, because a node has only its last.
     pub(crate) fn beginning(
@@ -224,16 +315,8 @@ impl Tree {
         if !self.keep {
             return None;
         }
-        loop {
-            let stored = |node: &Node| {
-                let shared = common(&node.tokens[..node.run.len], &prompt[depth..]);
-                if self.state_pages > 0 && shared < node.run.len { 0 } else { shared }
-            };
-            let children = self.nodes.iter().enumerate().filter(|(_, node)| {
-                (node.holders > 0 || node.idle.is_some()) && node.parent == found && node.logp.is_empty()
-            });
-            let best = children.map(|(index, node)| (stored(node), index)).max();
-            let Some((shared, index)) = best.filter(|best| best.0 > 0) else { break };
+        while let Some((shared, index)) = self.best_child(found, &prompt[depth..]) {
+            debug_assert_eq!(self.nodes[index].run.len, self.nodes[index].tokens.len(), "a prompt in part");
             if shared == self.nodes[index].run.len && depth + shared < prompt.len() {
                 if self.nodes[index].idle.is_some() {
                     // The executor may count a token that ran ahead.
@@ -259,6 +342,7 @@ impl Tree {
 
     /// Makes a node of the first `len` tokens of one, whole pages, and returns it.
     fn split(&mut self, index: usize, len: usize, changes: &mut Vec<NodeChange>) -> usize {
+        self.unlist(index);
         let node = &mut self.nodes[index];
         let rest = node.run.pages.split_off(len / PAGE);
         let run = Run { pages: std::mem::replace(&mut node.run.pages, rest), len };
@@ -268,7 +352,9 @@ impl Tree {
         let (parent, idle) = (node.parent, node.idle);
         let (holders, kept) = if idle.is_some() { (0, 1) } else { (1, 0) };
         let first = self.add(Node { parent, holders, kept, run, tokens, idle, ..Node::default() });
+        self.list(first);
         self.nodes[index].parent = Some(first);
+        self.list(index);
         self.begin(first, changes);
         self.begin(index, changes);
         first
@@ -281,15 +367,22 @@ mod tests {
     use proptest::prelude::*;
 
     impl Tree {
-        /// Panics unless pages are counted right and each is one node's, and each node's parent is there.
+        /// Panics unless pages are counted right and each is one node's, each node's parent is there, and what is next to be evicted is what a search
+        /// of all nodes finds.
         fn check(&self) {
             let mut owned: Vec<u32> = Vec::new();
             let (mut used, mut kept) = (0, 0);
-            for node in self.nodes.iter().filter(|node| node.holders > 0 || node.idle.is_some()) {
+            let last =
+                |(index, node): (usize, &Node)| node.idle.filter(|_| node.kept == 0).map(|at| (at, index));
+            assert_eq!(self.nodes.iter().enumerate().filter_map(last).min(), self.evictable.first().copied());
+            for (index, node) in self.nodes.iter().enumerate() {
+                if node.holders == 0 && node.idle.is_none() {
+                    continue;
+                }
                 assert_eq!(node.run.pages.len(), node.run.len.div_ceil(PAGE));
                 owned.extend(&node.run.pages);
                 let sum = if node.holders > 0 { &mut used } else { &mut kept };
-                *sum += node.run.pages.len();
+                *sum += self.pages_of(index);
                 assert!(node.parent.is_none_or(|parent| {
                     let parent = &self.nodes[parent];
                     if node.holders > 0 { parent.holders > 0 } else { parent.kept > 0 }
@@ -300,6 +393,20 @@ mod tests {
             owned.sort_unstable();
             owned.dedup();
             assert_eq!(owned.len(), all, "a page of two nodes");
+        }
+
+        /// [`Tree::best_child`] by a search of all nodes.
+        fn best_of_all(&self, parent: Option<usize>, rest: &[u32]) -> Option<(usize, usize)> {
+            let stored = |node: &Node| {
+                let shared = common(&node.tokens[..node.run.len], rest);
+                if self.state_pages > 0 && shared < node.run.len { 0 } else { shared }
+            };
+            let children = self.nodes.iter().enumerate().filter(|(_, node)| {
+                (node.holders > 0 || node.idle.is_some()) && node.parent == parent && node.logp.is_empty()
+            });
+            let best = children.map(|(index, node)| (stored(node), index)).max()?;
+            let usable = best.0 == self.nodes[best.1].run.len || best.0 >= PAGE;
+            (best.0 > 0 && usable).then_some(best)
         }
 
         /// The tokens and slots from the root to a node.
@@ -349,6 +456,55 @@ mod tests {
             prop_assert_eq!(tree.used, 0);
             tree.evict_all();
             prop_assert!(tree.is_empty() && tree.kept == 0);
+        }
+
+        /// Prompts and completions of few tokens come and go, with and without states in layers. Every choice of a child is that of a search of all nodes,
+        /// and so is every choice of a node to evict, which `check` compares.
+        #[test]
+        fn the_best_child_is_that_of_a_search_of_all_nodes(
+            state_pages in 0usize..2,
+            prompts in proptest::collection::vec(
+                (proptest::collection::vec(0u32..2, 1..5), 1usize..60, 0usize..5, any::<bool>()), 1..40),
+        ) {
+            const LIMIT: usize = 40;
+            let mut tree = Tree { keep: true, state_pages, ..Tree::default() };
+            let mut running = Vec::new();
+            for (pattern, len, sampled, waits) in prompts {
+                let prompt: Vec<u32> = pattern.iter().copied().cycle().take(len).collect();
+                for parent in std::iter::once(None).chain((0..tree.nodes.len()).map(Some)) {
+                    for skipped in 0..len.min(20) {
+                        let rest = &prompt[skipped..];
+                        prop_assert_eq!(tree.best_child(parent, rest), tree.best_of_all(parent, rest));
+                    }
+                }
+                let mut changes = Vec::new();
+                let (parent, depth) = tree.beginning(&prompt, &mut changes).unzip();
+                let mut node = tree.prompt(parent, &prompt[depth.unwrap_or(0)..]);
+                for _ in depth.unwrap_or(0)..len {
+                    tree.push_slot(node, LIMIT, &mut changes);
+                }
+                // The last token that was sampled isn't stored yet, unless the step ran ahead.
+                for position in 0..sampled {
+                    let token = pattern[position % pattern.len()];
+                    if position == 0 {
+                        let first = tree.sampled(node, token, 0.0, 0.0);
+                        tree.release(node);
+                        node = first;
+                    } else {
+                        tree.push_slot(node, LIMIT, &mut changes);
+                        tree.extend(node, token, 0.0, 0.0);
+                    }
+                }
+                tree.check();
+                running.push(node);
+                if !waits || running.len() > 3 {
+                    running.drain(..).for_each(|node| tree.release(node));
+                }
+                tree.check();
+            }
+            running.into_iter().for_each(|node| tree.release(node));
+            tree.evict_all();
+            prop_assert!(tree.is_empty() && tree.kept == 0 && tree.roots.is_empty() && tree.evictable.is_empty());
         }
     }
 }

@@ -391,7 +391,10 @@ impl Driver for Gpu {
         let mut values: Vec<[u8; 8]> = arguments.iter().map(|a| a.bytes().0).collect();
         let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|v| v.as_mut_ptr().cast()).collect();
         let [x, y, z] = shape.grid;
-        // SAFETY: the emulated driver checks number and sizes of the same arguments; the driver copies them during the call.
+        // SAFETY: each pointer is to 8 bytes of `values`, which live until the call returns, and the driver copies the arguments during it. How many it
+        // reads, and how many bytes of each, is the kernel's signature, which the arguments match: the emulator compares both with the signature in the
+        // source for every launch of the tests. Addresses among them are the caller's, of memory that this driver allocated and that stays until the work
+        // is done. The function is of the module that this GPU has loaded, and the shape is within the limits of the GPU.
         unsafe {
             result::launch_kernel(
                 function,

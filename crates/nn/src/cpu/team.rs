@@ -1,8 +1,14 @@
 //! A team of threads that works together on one operation at a time.
 
+#[cfg(debug_assertions)]
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
+#[cfg(debug_assertions)]
+use std::sync::Mutex;
+#[cfg(debug_assertions)]
+use std::thread::ThreadId;
 
 use rayon::ThreadPool;
 
@@ -88,12 +94,44 @@ impl Team {
     }
 }
 
-/// Numbers whose parts are written by different threads at the same time.
-#[derive(Clone, Copy)]
+/// Numbers whose parts are written by different threads at the same time. Debug builds check that no two threads take the same number.
 pub(crate) struct Shared<'a> {
     first: *mut f32,
     len: usize,
+    #[cfg(debug_assertions)]
+    taken: Mutex<Taken>,
     owner: PhantomData<&'a mut [f32]>,
+}
+
+/// Disjoint ranges, each with the thread that took it, by their starts.
+#[cfg(debug_assertions)]
+#[derive(Default)]
+struct Taken(BTreeMap<usize, (usize, ThreadId)>);
+
+#[cfg(debug_assertions)]
+impl Taken {
+    /// Records that this thread takes a range.
+    ///
+    /// # Panics
+    /// If another thread has taken a number of it.
+    fn take(&mut self, range: &Range<usize>) {
+        let (mut start, mut end, this) = (range.start, range.end, std::thread::current().id());
+        if range.is_empty() {
+            return;
+        }
+        for (&from, &(to, thread)) in self.0.range(..end).rev().take_while(|(_, (to, _))| *to > range.start) {
+            assert!(thread == this, "{range:?} overlaps {from}..{to}, which another thread has taken");
+        }
+        // Ranges of the same thread that overlap or touch become one, so that there are few.
+        while let Some((&from, &(to, thread))) = self.0.range(..end).next_back()
+            && to >= start
+            && thread == this
+        {
+            self.0.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.0.insert(start, (end, this));
+    }
 }
 
 // SAFETY: parts are only handed out by an unsafe function whose callers keep them apart.
@@ -103,7 +141,13 @@ unsafe impl Sync for Shared<'_> {}
 
 impl<'a> Shared<'a> {
     pub(crate) fn new(numbers: &'a mut [f32]) -> Shared<'a> {
-        Shared { first: numbers.as_mut_ptr(), len: numbers.len(), owner: PhantomData }
+        Shared {
+            first: numbers.as_mut_ptr(),
+            len: numbers.len(),
+            #[cfg(debug_assertions)]
+            taken: Mutex::default(),
+            owner: PhantomData,
+        }
     }
 
     /// The first number's address.
@@ -114,13 +158,15 @@ impl<'a> Shared<'a> {
     /// The numbers in `range`.
     ///
     /// # Panics
-    /// If the range is out of bounds.
+    /// If the range is out of bounds. In debug builds, if another thread has taken a part that overlaps, alive or not.
     ///
     /// # Safety
     /// Parts that are alive at the same time must not overlap.
     #[expect(clippy::mut_from_ref, reason = "that is its purpose; callers keep parts apart")]
     pub(crate) unsafe fn part(&self, range: Range<usize>) -> &mut [f32] {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
+        #[cfg(debug_assertions)]
+        self.taken.lock().expect("another thread's part overlapped").take(&range);
         // SAFETY: inside the borrowed slice, and the caller keeps parts apart.
         unsafe { std::slice::from_raw_parts_mut(self.first.add(range.start), range.len()) }
     }
@@ -129,6 +175,7 @@ impl<'a> Shared<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Mutex;
 
     #[test]
@@ -145,6 +192,34 @@ mod tests {
                 seen.sort_unstable();
                 assert_eq!(seen, (0..count).collect::<Vec<_>>(), "{count} by {grain} of {}", team.size());
             }
+        }
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    fn parts_of_two_threads_that_overlap_by_one_number_panic_and_others_do_not() {
+        let team = Team::new(2).unwrap();
+        let mut numbers = [0.0; 20];
+        // Numbers that the second thread takes, after 4..8 and then 8..10 were the first one's.
+        for (range, apart) in
+            [(0..4, true), (10..20, true), (5..5, true), (9..11, false), (0..5, false), (2..12, false)]
+        {
+            let shared = Shared::new(&mut numbers);
+            let barrier = std::sync::Barrier::new(2);
+            let run = || {
+                team.run(2, &|part| {
+                    // SAFETY: no number is read or written.
+                    let take = |own| assert!(unsafe { shared.part(own) }.len() <= 10);
+                    if part == 0 {
+                        [4..8, 8..10, 5..9].into_iter().for_each(take);
+                    }
+                    barrier.wait();
+                    if part == 1 {
+                        [range.clone(), range.clone()].into_iter().for_each(take);
+                    }
+                });
+            };
+            assert_eq!(catch_unwind(AssertUnwindSafe(run)).is_ok(), apart, "{range:?}");
         }
     }
 }

@@ -86,33 +86,67 @@ impl Flops {
 /// If `threads` is 0 or they can't be started.
 pub fn measure_flops(threads: usize, products: Products) -> f64 {
     assert!(threads > 0, "0 threads");
-    const M: usize = 384;
-    const N: usize = 512;
-    const K: usize = 512;
     let rate = || {
-        let (a, b) = (vec![0.5f32; M * K], vec![0.25f32; N * K]);
-        let mut c = vec![0.0f32; M * N];
-        let mut multiply = || {
-            let by = View::rows(0, K).transposed();
-            let (from, to) = (View::rows(0, K), View::rows(0, N));
-            team_product((None, products), [M, N, K], from.of(&a), by.of(&b), to.to(Write::Replace, &mut c));
-        };
-        // Once for memory and packing space.
-        multiply();
-        let start = thread_time();
-        let mut done = 0.0;
-        while thread_time() - start < Duration::from_millis(80) {
-            multiply();
-            done += (2 * M * N * K) as f64;
-        }
-        std::hint::black_box(&c);
-        done / (thread_time() - start).as_secs_f64()
+        let mut product = Product::new(products);
+        rate(thread_time, || product.multiply())
     };
     std::thread::scope(|scope| {
-        let running = std::thread::available_parallelism().map_or(threads, |cores| threads.min(cores.get()));
-        let others: Vec<_> = (1..running).map(|_| scope.spawn(rate)).collect();
+        let others: Vec<_> = (1..running(threads)).map(|_| scope.spawn(rate)).collect();
         rate() + others.into_iter().map(|other| other.join().expect("no panic")).sum::<f64>()
     })
+}
+
+/// Number of threads that run at the same time: at most one per core.
+fn running(threads: usize) -> usize {
+    std::thread::available_parallelism().map_or(threads, |cores| threads.min(cores.get()))
+}
+
+/// Floating-point operations per second of `work`, which returns how many it did, over at least 80 ms of `clock`. Its first call isn't timed: it is the one that
+/// takes memory and packing space.
+fn rate(clock: impl Fn() -> Duration, mut work: impl FnMut() -> f64) -> f64 {
+    work();
+    let start = clock();
+    let mut done = 0.0;
+    loop {
+        done += work();
+        let time = clock() - start;
+        if time >= Duration::from_millis(80) {
+            return done / time.as_secs_f64();
+        }
+    }
+}
+
+/// A large product, `c = a bᵀ`.
+struct Product {
+    products: Products,
+    a: Vec<f32>,
+    b: Vec<f32>,
+    c: Vec<f32>,
+}
+
+impl Product {
+    const SIZES: [usize; 3] = [384, 512, 512];
+
+    fn new(products: Products) -> Product {
+        let [m, n, k] = Product::SIZES;
+        Product { products, a: vec![0.5; m * k], b: vec![0.25; n * k], c: vec![0.0; m * n] }
+    }
+
+    /// Multiplies, and returns the number of floating-point operations.
+    fn multiply(&mut self) -> f64 {
+        let [m, n, k] = Product::SIZES;
+        let rows = View::rows(0, k);
+        let (a, b) = (rows.of(&self.a), rows.transposed().of(&self.b));
+        team_product(
+            (None, self.products),
+            [m, n, k],
+            a,
+            b,
+            View::rows(0, n).to(Write::Replace, &mut self.c),
+        );
+        std::hint::black_box(&self.c);
+        (2 * m * n * k) as f64
+    }
 }
 
 /// Processor time of this thread. Where the system doesn't tell, the time since the first call.
@@ -131,6 +165,8 @@ fn thread_time() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::config::tests::maze;
     use crate::cpu::product::counted;
@@ -185,12 +221,38 @@ mod tests {
     }
 
     #[test]
-    fn measured_speed_of_products_is_that_of_some_machine() {
-        let speed = measure_flops(1, Products::F32);
-        assert!((1e7..1e14).contains(&speed), "{speed:e}");
-        // More threads than cores are no faster than the cores, and cost no time to measure.
+    fn speed_is_that_of_the_products_after_the_first_over_their_processor_time() {
+        let (time, calls) = (Cell::new(Duration::from_secs(7)), Cell::new(0));
+        // The first takes a second, the others 3 ms each: 27 of them are the first to exceed 80 ms.
+        let work = || {
+            let first = calls.replace(calls.get() + 1) == 0;
+            time.set(time.get() + Duration::from_millis(if first { 1000 } else { 3 }));
+            6e6
+        };
+        let speed = rate(|| time.get(), work);
+        assert_eq!(calls.get(), 1 + 27);
+        assert!((speed / 2e9 - 1.0).abs() < 1e-9, "{speed:e}");
+        // A thread that waits takes no processor time.
+        let before = thread_time();
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(thread_time() - before < Duration::from_millis(100));
+    }
+
+    #[test]
+    fn the_product_that_is_timed_does_the_operations_that_it_says() {
+        for products in [Products::F32, Products::Bf16x3, Products::Bf16] {
+            let (mut product, before) = (Product::new(products), counted());
+            let said = product.multiply();
+            assert_eq!(said, (counted() - before) as f64, "{products}");
+            // 512 products of 0.5 and 0.25.
+            assert!(product.c.iter().all(|&sum| sum == 64.0), "{products}");
+        }
+        assert!(measure_flops(1, Products::F32) > 0.0);
+    }
+
+    #[test]
+    fn threads_beyond_the_cores_are_not_started() {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-        let most = measure_flops(4096, Products::F32);
-        assert!(most < 4.0 * cores as f64 * speed, "{most:e} with {cores} cores of {speed:e}");
+        assert_eq!([1, cores, cores + 1, 4096].map(running), [1, cores, cores, cores.max(1)]);
     }
 }

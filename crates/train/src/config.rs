@@ -176,7 +176,7 @@ impl ComputeConfig {
     /// Number of threads to use.
     pub fn threads(&self) -> usize {
         match self.threads {
-            0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            0 => fgrpo_eval::io::machine::cores(),
             n => n,
         }
     }

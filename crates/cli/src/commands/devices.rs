@@ -65,14 +65,14 @@ fn properties(gpu: &fgrpo_nn::Gpu) -> Vec<String> {
 }
 
 fn processor() -> Vec<String> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = machine::cores();
     let mut known: Vec<String> = machine::processor().into_iter().collect();
     known.push(format!("{threads} threads"));
     let sets = instruction_sets();
     known.push(if sets.is_empty() { "no vector instructions".to_owned() } else { sets.join(" ") });
     known.push(match Products::F32.unit() {
-        Some(level @ ("avx512" | "avx2")) => format!("matrix products by kernels for {level}"),
-        _ => "matrix products by the gemm crate".to_owned(),
+        None | Some("plain") => "matrix products by the gemm crate".to_owned(),
+        Some(level) => format!("matrix products by kernels for {level}"),
     });
     known.extend(machine::available().map(|n| format!("{} of memory free", bytes(n))));
     known

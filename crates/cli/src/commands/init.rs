@@ -119,7 +119,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     config.validate().map_err(in_flags).or_bad_input()?;
     fits("the sizes of the model", config.parameters(), 4)?;
     let key = Key::new(args.seed);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = fgrpo_eval::io::machine::cores();
     let engine =
         Engine::init(&config, args.std, &|i| key.nth_normal(i), &Device::cpu(threads)).or_bad_input()?;
     std::fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;

@@ -1,28 +1,12 @@
-//! This machine: its processor, and the memory of it and of this process, read from Linux's files; unknown on other systems.
+//! This machine: its processor, and the memory of the machine and of this process.
 
 use crate::amounts::bytes;
 
-/// Bytes that this program may still allocate: the machine's available memory, or less if a control group or an
-/// address-space limit applies.
-pub fn available() -> Option<u64> {
-    let machine = field("/proc/meminfo", "MemAvailable:")?;
-    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let group = number("/sys/fs/cgroup/memory.max")
-        .zip(number("/sys/fs/cgroup/memory.current"))
-        .map(|(most, now)| most.saturating_sub(now));
-    [group, own_limit()].into_iter().flatten().chain([machine]).min()
-}
+#[cfg_attr(target_os = "macos", path = "machine/macos.rs")]
+#[cfg_attr(not(target_os = "macos"), path = "machine/linux.rs")]
+mod system;
 
-/// What an address-space limit (`ulimit -v`) leaves for this process; `None` if there is no limit.
-fn own_limit() -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: writes to a local variable.
-    let found = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
-    if !found || limit.rlim_cur == libc::RLIM_INFINITY {
-        return None;
-    }
-    Some(limit.rlim_cur.saturating_sub(field("/proc/self/status", "VmSize:")?))
-}
+pub use system::{available, cores, peak, processor, resident};
 
 /// Fails before allocation if a model's parameters, with `each` bytes each, need more memory than is available.
 /// The error says what determines the size, the memory needed and the memory available.
@@ -35,53 +19,5 @@ pub fn fits(what: &str, parameters: u64, each: u64) -> anyhow::Result<()> {
             bytes(left)
         ),
         _ => Ok(()),
-    }
-}
-
-/// Current memory of this process, in bytes.
-pub fn resident() -> Option<u64> {
-    field("/proc/self/status", "VmRSS:")
-}
-
-/// Peak memory of this process, in bytes.
-pub fn peak() -> Option<u64> {
-    field("/proc/self/status", "VmHWM:")
-}
-
-/// Name of this machine's processor. On Arm, where Linux has no name, it is the ids of its implementer and part.
-pub fn processor() -> Option<String> {
-    processor_in(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
-}
-
-/// [`processor`], from the text of `/proc/cpuinfo`.
-fn processor_in(text: &str) -> Option<String> {
-    let field = |name: &str| {
-        let (_, value) = text.lines().find(|line| line.starts_with(name))?.split_once(':')?;
-        Some(value.trim())
-    };
-    field("model name").map(str::to_owned).or_else(|| {
-        Some(format!("Arm, implementer {}, part {}", field("CPU implementer")?, field("CPU part")?))
-    })
-}
-
-/// Parses a line `Name:   123 kB`.
-fn field(path: &str, name: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(path).ok()?;
-    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
-    Some(value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_processor_without_a_name_is_known_by_its_ids() {
-        let named = "processor\t: 0\nmodel name\t: Some Processor\n";
-        assert_eq!(processor_in(named).as_deref(), Some("Some Processor"));
-        let arm = "processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n";
-        let name = processor_in(arm).unwrap();
-        assert!(name.contains("0x41") && name.contains("0xd0c"), "{name}");
-        assert_eq!(processor_in(""), None);
     }
 }

@@ -1,9 +1,20 @@
-//! The machine's memory, read from Linux's files; unknown on other systems.
+//! The machine's memory, from Linux's files or by macOS's call; unknown on other systems.
 
 /// Memory for keys and values if the machine's memory is unknown; otherwise the minimum.
 const LEAST: u64 = 512 << 20;
 
+/// Bytes of the machine's memory. Only the types have been checked: it hasn't run on a Mac.
+#[cfg(target_os = "macos")]
+fn total() -> Option<u64> {
+    let (mut bytes, mut len) = (0u64, size_of::<u64>());
+    let (to, new) = ((&raw mut bytes).cast(), std::ptr::null_mut());
+    // SAFETY: at most `len` bytes are written to the integer, and no setting is changed.
+    let status = unsafe { libc::sysctlbyname(c"hw.memsize".as_ptr(), to, &raw mut len, new, 0) };
+    (status == 0 && len == size_of::<u64>()).then_some(bytes)
+}
+
 /// Bytes of the machine's memory, or the limit of a control group if that is lower.
+#[cfg(not(target_os = "macos"))]
 fn total() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

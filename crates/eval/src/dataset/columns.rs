@@ -220,8 +220,9 @@ pub(super) fn messages(row: &Row, column: &str) -> Option<Vec<Message>> {
 
 /// Whether a string looks like a conversation in JSON, or as Python or NumPy prints it.
 fn is_conversation(text: &str) -> bool {
-    let text = text.trim_start();
+    let text = text.trim();
     let key = |name: &str| text.contains(&format!("'{name}'")) || text.contains(&format!("\"{name}\""));
     let begins = text.trim_start_matches(['[', '{', ' ', '\n']).starts_with(['\'', '"']);
-    text.starts_with(['[', '{']) && begins && (key("role") && key("content") || key("from") && key("value"))
+    let whole = text.starts_with(['[', '{']) && text.ends_with([']', '}']);
+    whole && begins && (key("role") && key("content") || key("from") && key("value"))
 }

@@ -190,6 +190,7 @@ def zygote(link, limits, body):
             own_namespaces()
     except OSError as error:
         own, why = False, f"{error}; "
+    gc.freeze()  # what is loaded isn't searched again when a program ends
     # A trial, so that a machine which can't confine is known before the first program.
     if os.fork() == 0:
         try:

@@ -472,8 +472,12 @@ fn conversations_and_lists_are_read_as_python_prints_them() {
         }
     }
     // Text that only looks a little like one.
-    let row = json!({"prompt": "[1, 2] has how many items?", "answer": "2"}).to_string();
-    assert!(column(&shown(folder.path(), &row, &[]).unwrap(), "prompt")[0].contains("[1, 2] has"));
+    for text in ["[1, 2] has how many items?", "{\"role\": \"user\", \"content\": \"x\"} has how many keys?"]
+    {
+        let row = json!({"prompt": text, "answer": "2"}).to_string();
+        let prompt = &column(&shown(folder.path(), &row, &[]).unwrap(), "prompt")[0];
+        assert!(prompt.ends_with(&format!("user: {text}")), "{prompt}");
+    }
     let csv = "question,choices,answer\nWhich?,\"['x', \"\"it's\"\"]\",x\nSymbol?,\"['Na', 'NA']\",NA\n";
     let path = file(folder.path(), "lists.csv", csv);
     let (out, said, code) = run(fgrpo().args(["data", "show", "--task", "choice"]).arg(&path));

@@ -133,10 +133,6 @@ pub struct Item {
     /// The benchmarks that it needs.
     #[serde(default)]
     pub(super) benchmarks: Vec<String>,
-    /// At full scale, what follows the evaluations: commands, and what `--from` then takes.
-    #[serde(default)]
-    pub(super) after: Vec<String>,
-    pub(super) from: Option<String>,
     /// The k of pass@k that a figure shows.
     #[serde(default)]
     pub(super) ks: Vec<u64>,

@@ -1,7 +1,7 @@
 //! The trainings and evaluations that make an item: on a laptop those that stand in for the paper's models, at full scale the
 //! paper's own; the files that they need, and how long training takes.
 
-use super::data::{Benchmark, Fill, Item, Measure, Model, Setting, paper};
+use super::data::{Fill, Item, Measure, Model, Setting, paper};
 use super::made::Made;
 use super::results::Results;
 use super::rows::{MAZE, PLACES, Rows};
@@ -64,8 +64,6 @@ pub struct Plan {
     pub runs: Vec<Training>,
     /// At full scale: the needed files and folders, each once, with their sources.
     pub paths: Vec<(PathBuf, &'static str)>,
-    /// At full scale: what the trained models are evaluated on. Training dynamics are of the evaluations while training.
-    benchmarks: Vec<&'static Benchmark>,
 }
 
 /// The file or folder below `root` that has one of these names; several are refused.
@@ -99,10 +97,6 @@ pub fn words(seconds: f64) -> String {
     }
 }
 
-fn quoted_path(path: &Path) -> String {
-    quoted(&path.display().to_string())
-}
-
 /// Makes a table or figure of trained models from results.
 pub fn from_results(item: &'static Item, results: Results) -> anyhow::Result<Made> {
     made(item, results, None)
@@ -117,11 +111,6 @@ impl Training {
     fn evaluation(&self, step: u64) -> PathBuf {
         checkpoint::path(&self.folder.join(EVALUATIONS), step)
     }
-
-    /// The checkpoint that `fgrpo select` chooses.
-    fn chosen(&self) -> PathBuf {
-        self.folder.join("checkpoints/STEP")
-    }
 }
 
 impl Plan {
@@ -129,23 +118,21 @@ impl Plan {
     /// Fails on changes that aren't settings, and on two files of one benchmark.
     pub fn of(item: &'static Item, scale: Scale, options: &Options) -> anyhow::Result<Self> {
         let (runs, options) = (trainings(item, scale, options)?, options.clone());
-        let mut plan = Self { item, scale, options, runs, paths: Vec::new(), benchmarks: Vec::new() };
+        let mut plan = Self { item, scale, options, runs, paths: Vec::new() };
         if scale == Scale::Laptop {
             return Ok(plan);
         }
-        plan.benchmarks = paper().benchmarks.iter().filter(|b| item.benchmarks.contains(&b.name)).collect();
         let (root, data) = (&plan.options.root, plan.options.root.join("data"));
         for model in plan.models() {
             plan.paths.push((root.join("models").join(&model.name), &model.home));
             let trained_on = (root.join(&model.data), paper().data[&model.data].1.as_str());
             plan.paths.extend((!plan.paths.contains(&trained_on)).then_some(trained_on));
         }
-        for benchmark in &plan.benchmarks {
+        for benchmark in paper().benchmarks.iter().filter(|b| item.benchmarks.contains(&b.name)) {
             let usual = || data.join(format!("{}.jsonl", benchmark.name));
             let path = locate(&data, &benchmark.files)?.unwrap_or_else(usual);
             plan.paths.push((path, &benchmark.home));
         }
-        plan.benchmarks.retain(|_| item.fill != Fill::Training);
         Ok(plan)
     }
 
@@ -201,13 +188,11 @@ impl Plan {
         if laptop {
             return Ok(lines);
         }
-        if let Some((commands, then)) = self.commands_after() {
-            lines.push(
-                "\nevaluations of each chosen checkpoint (`fgrpo select` has the paper's rule), 1,024 samples per problem"
-                    .to_owned(),
-            );
-            lines.extend(commands.iter().map(|line| format!("  {line}")));
-            lines.push(format!("  then: {then}"));
+        if self.needs_evaluations() {
+            lines.push(format!(
+                "\nthen `fgrpo eval --suite paper` with each chosen checkpoint (`fgrpo select` has the paper's rule), and `fgrpo paper {} --from` its results",
+                self.item.name
+            ));
         }
         lines.push("\nfiles and folders".to_owned());
         let there = self.paths.iter().filter(|(p, _)| p.exists());
@@ -273,49 +258,10 @@ impl Plan {
         }
     }
 
-    /// At full scale, the commands that evaluate the base and the trained models, and the one that makes the item from what
-    /// they write; `None` if the trainings are enough.
-    pub fn commands_after(&self) -> Option<(Vec<String>, String)> {
-        if self.benchmarks.is_empty() {
-            return None;
-        }
-        let (data, mut out) = (self.options.root.join("data"), self.options.out.join("full-evaluations"));
-        // Where the rows don't name their model, the folder does.
-        if let [only] = self.models().as_slice() {
-            out.push(&only.name);
-        }
-        let base =
-            |s: &Setting| self.options.root.join("models").join(s.model.as_deref().unwrap_or_default());
-        let some: String = match self.benchmarks.len() < paper().benchmarks.len() {
-            true => self.benchmarks.iter().map(|b| format!(" --benchmark {}", b.name)).collect(),
-            false => String::new(),
-        };
-        let named =
-            |s: &Setting, checkpoint: &Path| quoted(&format!("{}={}", self.name(s), checkpoint.display()));
-        let shown = self.item.settings();
-        let bases = shown.iter().filter(|s| s.method == "Base").map(|s| (s, base(s)));
-        let all: Vec<_> = bases.chain(self.runs.iter().map(|run| (&run.setting, run.chosen()))).collect();
-        let command = |model: &&Model| {
-            let own = all.iter().filter(|(s, _)| s.model.as_ref() == Some(&model.name));
-            let checkpoints: String = own.map(|(s, of)| format!(" --models {}", named(s, of))).collect();
-            let (data, out) = (quoted_path(&data), quoted_path(&out));
-            format!("fgrpo eval --suite paper --data-root {data}{checkpoints}{some} --out {out}")
-        };
-        let mut lines: Vec<String> = self.models().iter().map(command).collect();
-        let of_runs =
-            |of: &dyn Fn(&Training) -> String| self.runs.iter().map(of).collect::<Vec<_>>().join(" ");
-        let places = [
-            ("{base}", quoted_path(&base(&self.runs[0].setting))),
-            ("{models}", of_runs(&|run| format!("--model {}", named(&run.setting, &run.chosen())))),
-            ("{folders}", of_runs(&|run| quoted_path(&out.join(self.name(&run.setting))))),
-            ("{data}", quoted_path(&data)),
-            ("{out}", quoted_path(&out)),
-        ];
-        let filled =
-            |line: &String| places.iter().fold(line.clone(), |line, (place, with)| line.replace(place, with));
-        lines.extend(self.item.after.iter().map(filled));
-        let from = self.item.from.as_ref().map_or_else(|| quoted_path(&out), filled);
-        Some((lines, format!("fgrpo paper {} --from {from}", self.item.name)))
+    /// Whether the item needs evaluations of the trained models on the paper's benchmarks. Runs on a laptop, mazes and curves through training
+    /// need none.
+    pub fn needs_evaluations(&self) -> bool {
+        self.scale == Scale::Full && !self.item.benchmarks.is_empty() && self.item.fill != Fill::Training
     }
 }
 
@@ -341,7 +287,8 @@ fn trainings(item: &'static Item, scale: Scale, options: &Options) -> anyhow::Re
         let (config, folder) =
             (Config::parse(config_text(file), &set)?, options.out.join(below).join(setting.folder()));
         let sets: String = set.iter().map(|s| format!(" --set {}", quoted(s))).collect();
-        let command = format!("fgrpo train configs/{file}{sets} --out {}", quoted_path(&folder));
+        let command =
+            format!("fgrpo train configs/{file}{sets} --out {}", quoted(&folder.display().to_string()));
         runs.push(Training { setting: setting.clone(), config, command, folder });
     }
     if scale == Scale::Laptop {

@@ -114,7 +114,7 @@ fn untrained(item: &'static Item, args: &Args) -> anyhow::Result<()> {
     show(&without_results(item, &folder)?, &args.out)
 }
 
-/// Trains what is missing, and makes the item of it; or prints the commands that evaluate the trained models first.
+/// Trains what is missing, and makes the item of it, unless the trained models must be evaluated first.
 fn train(plan: &Plan, args: &Args) -> anyhow::Result<()> {
     if args.dry_run {
         plan.lines()?.iter().for_each(|line| outln!("{line}"));
@@ -131,10 +131,14 @@ fn train(plan: &Plan, args: &Args) -> anyhow::Result<()> {
         );
     }
     train_all(&plan.runs, args.jobs)?;
-    let Some((commands, then)) = plan.commands_after() else { return show(&plan.make()?, &args.out) };
-    commands.iter().for_each(|line| outln!("{line}"));
-    say!("trained; the commands above evaluate, then: {then}");
-    Ok(())
+    if plan.needs_evaluations() {
+        let name = &args.name;
+        say!(
+            "trained; evaluate the chosen checkpoints with fgrpo eval --suite paper, then: fgrpo paper {name} --from DIR"
+        );
+        return Ok(());
+    }
+    show(&plan.make()?, &args.out)
 }
 
 /// Trains what isn't finished; an unfinished run resumes from its last checkpoint.

@@ -134,7 +134,7 @@ impl Verifier {
         let reading = match self.compare {
             Match::Letter => boxed::last_closed(response, &BOXES).map(|said| {
                 let plain = boxed::plain(said);
-                let letter = unwrapped(&plain);
+                let letter = unwrapped(plain.trim_end_matches('.'));
                 match letter.as_bytes() {
                     [letter @ b'A'..=b'Z'] => {
                         self.in_its_statement(response, said, Reading::Letter(char::from(*letter)))
@@ -225,7 +225,17 @@ impl Verifier {
                 (Some(_), _) => return Some(Reading::Several),
             }
         }
-        last.map(|(_, reading)| reading).or(unread)
+        let corrected = statements.last().and_then(|last| {
+            let mut lines = response.get(last.value.end..)?.lines().filter(|line| !line.trim().is_empty());
+            let line = lines.find(|line| CORRECTION.is_match(line))?;
+            self.place(CORRECTED.captures(line)?[1].to_ascii_uppercase().chars().next()?).map(letter)
+        });
+        match last {
+            Some((_, reading)) if corrected.is_some_and(|named| reading.option() != Some(named)) => {
+                Some(Reading::Several)
+            }
+            last => last.map(|(_, reading)| reading).or(unread),
+        }
     }
 
     /// The last line, if it is nothing but a choice or ends in one in bold type, and is not the last of a list of options.
@@ -490,7 +500,7 @@ patterns! {
     TAGGED = r"(?s)<answer>(.*?)</answer>";
     BOLD_END = r"\*\*([^*]+)\*\*[.!。]*$";
     FILLERS = r"^(?:(?:the|option|choice|answer|letter|is|be|clearly|definitely|likely|most|probably|therefore|thus|indeed|correct|choosing|la|el|le|die|der|das|den|l['’]option|opción|opcion|opção|opzione|opsi|pilihan|letra|lettre|lettera|buchstabe|huruf|phương án|вариант|буква|选项|選項|विकल्प|বিকল্প|الخيار|گزینہ|گزینه|ตัวเลือก|选|번)\b\W*)+";
-    LETTER = r#"^(?:\\[(\[]|[(\[*"“「『《【$])*([a-z])(?:$|\\[)\]]|[,:;!?)\]*"”」』》】$/&|–—\n。、।؛،]|\.(?:\W|$)|['’](?:d[ıiuü]r|t[ıiuü]r)\b|\s*[\pL\pM--\p{Latin}]|(?-i)\s+(?:[(–—-]|(?:because|since|as|for|which|and|or|but|not|rather|instead|with|due|given)(?:\W|$)))"#;
+    LETTER = r#"^(?:\\[(\[]|[(\[*`"“「『《【$])*([a-z])(?:$|\\[)\]]|[,:;!?)\]*`"”」』》】$/&|–—\n。、।؛،]|\.(?:\W|$)|['’](?:d[ıiuü]r|t[ıiuü]r)\b|\s*[\pL\pM--\p{Latin}]|(?-i)\s+(?:[(–—-]|(?:because|since|as|for|which|and|or|but|not|rather|instead|with|due|given)(?:\W|$)))"#;
     REFUSED = r"^\s*(?:\?|(?:is|would be|seems|looks)\s+(?:wrong|incorrect|false|not|impossible)\b|[\pL\pM--\p{Latin}]{0,4}\s*(?:不|错|錯|誤|間違|ではな|じゃな|ではあり|아니|아닙|틀|नहीं|ग़?लत|नाही|নয়|ভুল|కాదు|தவறு|இல்லை|ليس|خطأ|خاطئ|غلط|نیست|نہیں|не|ไม่|ผิด|לא|שגוי)|değil|yanlış)";
     // What stands directly before a box that isn't the answer: a denial with words that may follow it, another way of
     // excluding, an operation, or a mark that strikes out.
@@ -503,7 +513,8 @@ patterns! {
     ENDED = r"^\W*$|^\s*[,;:.!?)\]*/&|]|^\s+(?:and|or)\b|^['’]|^\s*[\pL--\p{Latin}]";
     SUBJECT = r"^[)\]*\x22”$]*\s+(?:is|are|was|were|be|being|has|have|can|cannot|could|would|will|does|do|did|fails?|seems?|looks?|contradicts?|violates?|[a-z]+n['’]t)\b";
     // "C. Actually, D", "C, no wait, it is D".
-    CORRECTED = r"(?:\b(?:actually|correction|sorry|wait|instead|but)\b|\bno\s*[,;:—–-]|\bno\s+wait\b)\W*(?:(?:actually|no|wait|it|is|it['’]s|now|the|answer|option|should|must|be|make|that)\b\W*)*([a-z])(?:\W*$|\s*[,.;!])";
+    CORRECTED = r"(?:\b(?:actually|correction|sorry|wait|instead|but|i mean)\b|\bno\s*[,;:—–-]|\bno\s+wait\b)\W*(?:(?:actually|no|wait|it|is|it['’]s|now|the|answer|option|should|must|be|make|that)\b\W*)*([a-z])(?:\W*$|\s*[,.;!])";
+    CORRECTION = r"^\W*(?:actually|correction|sorry|wait|oh|no)\b";
     LISTED = r"^\W*(?:(?:and|or|also|maybe|perhaps|possibly)\b\W*)*([a-z])[).:]\s";
     ONLY_LETTERS = r"^\W*(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|alternatively|[a-z])\b\W*)+$";
     SINGLE = r"\b[a-z]\b";

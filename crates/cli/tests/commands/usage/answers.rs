@@ -148,6 +148,8 @@ fn the_stated_choice_decides_whatever_later_sentences_say_of_the_others() {
         &[
             "The answer is C. A is incorrect.",
             "The answer is C. A and B are incorrect.",
+            "The answer is `C`.",
+            "The answer is C.\nWait for the next question.",
             "The answer is C. A, B and D fail.",
             "The answer is C. I checked A twice.",
             "The answer is C! D would need more.",
@@ -163,6 +165,8 @@ fn the_stated_choice_decides_whatever_later_sentences_say_of_the_others() {
         &[
             "The answer is D. C is incorrect.",
             "The answer is C. D.",
+            "The answer is C.\nActually D.",
+            "The answer is C, I mean D",
             "The answer is C. Or D.",
             "The answer is C. A. B. D.",
             "The answer is C or D.",

@@ -82,7 +82,20 @@ fn without_box(text: &str, latex: bool, plain: bool) -> Answer<'_> {
     if latex && is_mathematics(&trimmed[start..]) {
         return Answer::of(&trimmed[start..]);
     }
-    last_formula(text, latex, plain)
+    let answer = last_formula(text, latex, plain);
+    if answer.parts.is_empty() { last_words(text).unwrap_or(answer) } else { answer }
+}
+
+/// The words behind the last "answer is" or "answer:", or a text of few words, if there is neither a formula nor a number.
+fn last_words(text: &str) -> Option<Answer<'_>> {
+    const MOST: usize = 6;
+    let said = answer_ends(text).into_iter().rev().find_map(|end| announced(text, end));
+    let (from, to) = said.unwrap_or((0, text.len()));
+    let words = text[from..to].trim().trim_matches(['*', '_', ':', ' ', '`']);
+    let words = words.split_once(". ").map_or(words, |(first, _)| first).trim_end_matches('.');
+    let fits = (1..=MOST).contains(&words.split_whitespace().count());
+    let hedged = is_turned(&text[..from], "") || is_supposed(&text[..from]);
+    fits.then(|| Answer { hedged, ..Answer::of(words) })
 }
 
 /// The bold words or formula that end a text.
@@ -111,11 +124,11 @@ fn is_turned(before: &str, after: &str) -> bool {
     const BEFORE: &str = concat!(
         r"(?i)(?:\b(?:not|no|never|cannot|\w+n['’]t|hardly|least|most|than|than or equal to|up to|below|above|under|over|",
         r"beyond|exceeds|nearly|almost|except|anything but|differs from|different from|far from|twice|nicht|pas|",
-        r"if \S+ (?:were|was|is|equals)|(?:half|square|cube|root|reciprocal|inverse) of)\b",
+        r"if \S+ (?:were|was|is|equals)|between \S+ and|(?:half|square|cube|root|reciprocal|inverse) of)\b",
         r"(?:\W+(?:be|been|equal|equals|to|exactly|simply|just|the|value|es)\b)*|不是|\$ to|[±/~])\W*$",
     );
     const AFTER: &str = concat!(
-        r"(?i)^[\s$*)\]}\\.]*(?:\?|[/±]|vs\b|versus\b|(?:times|plus|minus|percent of|divided by)\s+[$\d\\(]|",
+        r"(?i)^[\s$*()\]}\\.]*(?:\?|(?:wrong|incorrect|false)\b|or so\b|[/±]|vs\b|versus\b|(?:times|plus|minus|percent of|divided by)\s+[$\d\\(]|",
         r"to the power\b|or (?:more|less|fewer|greater|above|below)\b|fails?\b|",
         r"(?:is|are|was|does|do|did|must|should|can|could|would|will)(?:n['’]t\b|\s+(?:\w+\s+){0,2}?",
         r"(?:not|wrong|incorrect|false|extraneous|spurious|rejected|discarded|excluded|invalid|impossible)\b))",
@@ -243,7 +256,10 @@ fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> An
     };
     let Some(lead) = lead(head, inside) else { return Answer { hedged: true, ..Answer::of(content) } };
     let tail = if inside { &text[end..high] } else { &after[..after.find('\n').unwrap_or(after.len())] };
-    let cleaned = regex!(DRESS).replace_all(tail, " ");
+    let cleaned = match tail.contains('\\') {
+        true => regex!(DRESS).replace_all(tail, " "),
+        false => Cow::Borrowed(tail),
+    };
     let behind = &text[high.max(end)..];
     let trail = trail(&cleaned, inside).and_then(|trail| match trail.is_empty() && inside {
         // What follows the formula's delimiter.
@@ -256,7 +272,7 @@ fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> An
         || !boxed && is_supposed(before)
         || offers_another(before, after)
         || regex!(r"(?i)\bor\s*\$?\s*[a-z](?:_\w)?\s*=\s*\$?$").is_match(before)
-        || regex!(AGAIN).is_match(clip(behind));
+        || behind.trim_end().len() > 8 && regex!(AGAIN).is_match(clip(behind));
     if lead.is_empty() && trail.is_empty() {
         return Answer { hedged, ..Answer::of(content) };
     }
@@ -267,8 +283,8 @@ fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> An
 
 /// A sentence behind an answer that offers another one.
 const AGAIN: &str = concat!(
-    r"(?i)^[^\n]{0,120}?[.!?)]\s+(?:or|alternatively|maybe|perhaps|actually|wait|no|hmm|but)\b",
-    r"[^.?!\n]{0,60}?(?:\$|\\boxed|[0-9])"
+    r"(?i)^[^\n]{0,120}?[.!?)]\s+(?:or|alternatively|maybe|perhaps|actually|wait|no|hmm|but|correction)\b",
+    r"[^.?!\n]{0,60}?(?:\$|\\boxed|[0-9]|wrong|incorrect|mistake)"
 );
 
 /// Beginning of a text, up to 300 characters, in which the next sentence is read.
@@ -348,7 +364,11 @@ fn lead(head: &str, inside: bool) -> Option<&'static str> {
         head.push_str(sign);
     }
     const SPACES: &str = r"(?:\\(?:[,;:! ]|(?:display|text)style|[lL]arge|LARGE|[hH]uge|left|color\{[^{}]*\})|[\s~$&]|\\[(\[])+$";
-    let end = regex!(SPACES).find(&head).map_or(head.len(), |found| found.start());
+    let plain = head.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '~' | '$' | '&'));
+    let end = match plain.contains('\\') {
+        true => regex!(SPACES).find(&head).map_or(head.len(), |found| found.start()),
+        false => plain.len(),
+    };
     let gap = head.len() > end;
     let bold = head[..end].trim_end_matches('*');
     let marked = bold.len() < end;
@@ -357,6 +377,16 @@ fn lead(head: &str, inside: bool) -> Option<&'static str> {
     } else {
         &head[..end]
     };
+    // Words that say nothing about the value.
+    let word = rest.trim_end_matches(char::is_alphabetic);
+    let command = word.ends_with('\\');
+    if !inside
+        && !command
+        && rest.len() > word.len() + 1
+        && !matches!(&rest[word.len()..], "minus" | "negative" | "Minus" | "Negative")
+    {
+        return Some("");
+    }
     if regex!(r"(?:=>|->|→|⇒|⟹|\\(?:Rightarrow|rightarrow|implies|to|iff|Longrightarrow|approx|therefore)|≈|[^!<>]=|^=|:)$").is_match(rest) {
         return Some("");
     }
@@ -423,6 +453,9 @@ fn trail(tail: &str, inside: bool) -> Option<String> {
     let closed = tail.trim_start_matches(['}', '*', ')']);
     let rest = closed.trim_start();
     let touches = rest.len() == closed.len();
+    if rest.is_empty() || rest == "." || rest == "$" || rest == "$." {
+        return Some(String::new());
+    }
     if regex!(r"^\$?\s*(?:\\?%|(?:\\text\{\s*)?(?i:percent|pct)\b)").is_match(rest) {
         return Some("\\%".to_owned());
     }
@@ -451,11 +484,11 @@ fn trail(tail: &str, inside: bool) -> Option<String> {
     // In a formula, whatever else follows is a part of it; words are not.
     let operation = if inside {
         regex!(
-            r"^(?:[-+*/<>≤≥≠±×·÷^,;(]|[A-Za-z0-9]|\\(?:neq?|leq?|geq?|lt|gt|pm|mp|times|cdot|div|sqrt|frac|boxed|cup|cap|lor|vee|pi)\b)\s*[^\s}.]"
+            r"^(?:[-+*/<>≤≥≠±×·÷^A-Za-z0-9]|[,;(]\s*[^\s}.]|\\(?:neq?|leq?|geq?|lt|gt|pm|mp|times|cdot|div|sqrt|frac|boxed|cup|cap|lor|vee|pi|[lc]?dots)\b)"
         )
     } else {
         regex!(
-            r"^(?:[+*/<>≤≥≠±×·÷]\s*(?:[\d(]|\$\s*[\d(\\-])|-\s*(?:\d|\$\s*\d)|\\(?:times|cdot|div|pm|neq?)\b|(?:[,;]\s*(?:and\s+|or\s+)?|and\s+)\$?-?\d[\d.,]*\$?\s*(?:[.*]|$))"
+            r"^(?:[+*/<>≤≥≠±×·÷]\s*(?:[\d(]|\$\s*[\d(\\-])|[-–−]\s*(?:\d|\$\s*\d)|to\s+\$?-?\d|\\(?:times|cdot|div|pm|neq?|[lc]?dots)\b|(?:[,;]\s*(?:and\s+|or\s+)?|and\s+)\$?-?\d[\d.,]*\$?\s*(?:[.*]|$))"
         )
     };
     let glued = touches && rest.starts_with(|c: char| c.is_ascii_alphanumeric());
@@ -601,7 +634,7 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
 
 /// A sentence without the clause behind a comma that gives a reason for the answer.
 fn without_reason(words: &str) -> &str {
-    const REASON: &str = r"(?i),?\s+(?:since|because|as|which|so|where|given|by|using|hence|thus|therefore|that is why)\s.*$|,\s+(?:for|with|we|the|it|this|and (?:we|the|so|this))\s.*$";
+    const REASON: &str = r"(?i),?\s+(?:since|because|as|which|so|where|given|by|using|hence|thus|therefore|that is why)\s.*$|[,;]\s+(?:for|with|we|the|it|this|and (?:we|the|so|this))\s.*$";
     regex!(REASON).find(words).map_or(words, |found| &words[..found.start()])
 }
 
@@ -742,7 +775,8 @@ mod tests {
             ("so $x=3$ and 4", &["4"], false),
             ("It is $5$ or $6$.", &["5", "6"], false),
             ("x^2+1", &["x^2+1"], false),
-            ("nothing", &[], false),
+            ("nothing", &["nothing"], false),
+            ("There is no formula and no number in this text", &[], false),
         ] {
             let answer = find(text, true, true);
             let parts: Vec<&str> = answer.parts.iter().map(|part| &**part).collect();

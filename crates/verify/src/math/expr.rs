@@ -260,9 +260,11 @@ impl Expr {
     pub(super) fn names_only(&self) -> bool {
         match self {
             Self::Symbol(_) => true,
-            Self::Add(items) | Self::Mul(items) | Self::Call(_, items) | Self::Apply(_, items) => {
-                items.iter().all(Self::names_only)
-            }
+            Self::Add(items)
+            | Self::Mul(items)
+            | Self::Ratio(items)
+            | Self::Call(_, items)
+            | Self::Apply(_, items) => items.iter().all(Self::names_only),
             Self::Pow(pair) if pair[0] == Self::Constant(Constant::E) => pair[1].names_only(),
             Self::Pow(pair) if pair[1] == Self::integer(-1) => pair[0].names_only() || pair[0].is_number(),
             Self::Pow(pair) => pair.iter().all(Self::names_only),

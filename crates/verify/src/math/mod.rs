@@ -319,6 +319,10 @@ fn read_strictly(found: &answer::Answer) -> Reading {
         reading.letter = reading.letter.or(letter);
         rounded |= part.contains("\\approx") || part.contains('≈');
         let text = normal_strict::normalize(part);
+        // One answer that is stated twice.
+        if texts.contains(&text) {
+            continue;
+        }
         let parsed = piecewise(part).unwrap_or_else(|| parse_strictly(&text));
         if !text.is_empty() {
             texts.push(text);

@@ -999,21 +999,21 @@ impl Writer {
         let ends = next.is_empty() || next.starts_with([',', ';', ')', ']']);
         if self.at_start() && ends {
             let bare = words.strip_prefix("the ").unwrap_or(words);
-            if let Some((number, rest)) = spoken(bare) {
-                // Any other word behind a number makes it a statement in words.
-                let joined = rest.starts_with("and ") || rest.starts_with("or ");
-                let unit = |word: &str| {
-                    units::canonical(word).is_some() || matches!(word, "percent" | "square" | "dozen")
-                };
-                if joined || rest.split_whitespace().all(unit) {
-                    self.push(&number.to_string());
-                    return self.place_rest(as_written(rest), next);
-                }
-                return self.push(&format!("\\text{{{written}}}"));
+            if let Some(value) = bare.strip_prefix("minus ").or_else(|| bare.strip_prefix("negative "))
+                && spoken(value).is_some()
+            {
+                self.push("-");
+                return self.place_number(value, written, next);
+            }
+            if spoken(bare).is_some() {
+                return self.place_number(bare, written, next);
             }
             if let Some((_, symbol)) = PHRASES.iter().find(|(phrase, _)| *phrase == bare) {
                 return self.push(symbol);
             }
+        }
+        if self.at_start() && matches!(words, "minus" | "negative") && !ends {
+            return self.push("-");
         }
         if self.at_start() {
             // A denial or a guess of what follows is nothing that is read.
@@ -1061,6 +1061,24 @@ impl Writer {
         }
         self.has_unit = true;
         self.out.push_str(&format!("\\text{{{written}}}"));
+    }
+
+    /// Places a number in words. `written` are all words of the statement.
+    fn place_number(&mut self, words: &str, written: &str, next: &str) {
+        let Some((number, rest)) = spoken(words) else { return };
+        if let Some(denominator) = units::denominator(rest) {
+            return self.push(&format!("\\frac{{{number}}}{{{denominator}}}"));
+        }
+        // Any other word behind a number makes it a statement in words.
+        let joined = rest.starts_with("and ") || rest.starts_with("or ");
+        let unit =
+            |word: &str| units::canonical(word).is_some() || matches!(word, "percent" | "square" | "dozen");
+        if joined || rest.split_whitespace().all(unit) {
+            self.push(&number.to_string());
+            self.place_rest(&written[written.len() - rest.len()..], next);
+        } else {
+            self.push(&format!("\\text{{{written}}}"));
+        }
     }
 
     /// What follows a scale or "percent".

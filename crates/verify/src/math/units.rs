@@ -34,7 +34,8 @@ const CHANGING: &[&str] = &[
     "approximately", "roughly", "around", "nearly", "almost", "between", "to", "until", "unless", "except",
     "minus", "plus", "times", "half", "twice", "double", "triple", "negative", "hundred", "thousand",
     "million", "billion", "trillion", "dozen", "percent", "modulo", "base", "squared", "cubed", "halves",
-    "factorial", "choose", "power", "root", "excluded", "extraneous", "rejected", "invalid", "impossible",
+    "below", "above", "factorial", "choose", "power", "root", "excluded", "extraneous", "rejected",
+    "invalid", "impossible",
 ];
 
 /// Words that make a number the numerator of a fraction.
@@ -78,6 +79,16 @@ pub(super) fn canonical(word: &str) -> Option<&'static str> {
 /// Whether a word changes what is said about the value beside it.
 pub(super) fn changes(word: &str) -> bool {
     CHANGING.contains(&word) || matches!(word, "no" | "none" | "neither" | "nor" | "unknown")
+}
+
+/// The denominator that a word says, as `fifths` does.
+pub(super) fn denominator(word: &str) -> Option<u32> {
+    const DENOMINATORS: [u32; 12] = [3, 4, 4, 5, 6, 7, 8, 9, 10, 100, 1_000, 1_000_000];
+    let stem = word.strip_suffix('s').unwrap_or(word);
+    match word {
+        "half" | "halves" => Some(2),
+        _ => PARTS.iter().position(|part| *part == stem).map(|at| DENOMINATORS[at]),
+    }
 }
 
 /// Whether a word makes the number before it the numerator of a fraction.

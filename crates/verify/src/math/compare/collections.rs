@@ -33,6 +33,7 @@ impl Comparer<'_> {
                 Expr::Set(values)
                     if values.len() == 1
                         && is_collection(&values[0])
+                        && !values[0].children().is_empty()
                         && (matches!(values[0], Expr::Set(_)) || !matches!(other, Expr::Set(_))) =>
                 {
                     Some(values[0].clone())

@@ -233,7 +233,8 @@ fn is_time(terms: &[Expr]) -> bool {
     let within = |term: &Expr, least: u8, most: u8| {
         term.as_integer().is_some_and(|value| *value >= IBig::from(least) && *value <= IBig::from(most))
     };
-    matches!(terms, [hours, minutes] if within(hours, 0, 24) && within(minutes, 10, 59))
+    matches!(terms, [hours, minutes]
+        if within(hours, 0, 24) && (within(minutes, 10, 59) || within(minutes, 0, 0)))
 }
 
 /// The values of a list: as written, or by name.

@@ -56,7 +56,7 @@ fn products_of(c: &mut Criterion, products: Products) {
         let w: Vec<f32> = (0..n * k).map(|i| number(i + 7)).collect();
         let dy: Vec<f32> = (0..m * n).map(|i| number(i + 11)).collect();
         let mut y = vec![0.0; m * n];
-        kernels::product(products, Operands::Forward, m, n, k, &x, &w, &mut y);
+        kernels::product(products, Operands::Forward, [m, n, k], &x, &w, &mut y);
         let exact: f64 = (0..k).map(|i| f64::from(x[k + i]) * f64::from(w[2 * k + i])).sum();
         assert!((f64::from(y[n + 2]) - exact).abs() < off);
         group.throughput(Throughput::Elements((2 * m * n * k) as u64));
@@ -69,15 +69,15 @@ fn products_of(c: &mut Criterion, products: Products) {
             });
         }
         group.bench_function(format!("forward {m}x{n}x{k}"), |b| {
-            b.iter(|| kernels::product(products, Operands::Forward, m, n, k, &x, &w, &mut y));
+            b.iter(|| kernels::product(products, Operands::Forward, [m, n, k], &x, &w, &mut y));
         });
         if m > 100 {
             let (mut dx, mut dw) = (vec![0.0; m * k], vec![0.0; n * k]);
             group.bench_function(format!("input's gradient {m}x{n}x{k}"), |b| {
-                b.iter(|| kernels::product(products, Operands::BackwardInput, m, n, k, &dy, &w, &mut dx));
+                b.iter(|| kernels::product(products, Operands::BackwardInput, [m, n, k], &dy, &w, &mut dx));
             });
             group.bench_function(format!("weight's gradient {m}x{n}x{k}"), |b| {
-                b.iter(|| kernels::product(products, Operands::BackwardWeight, m, n, k, &dy, &x, &mut dw));
+                b.iter(|| kernels::product(products, Operands::BackwardWeight, [m, n, k], &dy, &x, &mut dw));
             });
         }
     }

@@ -27,6 +27,8 @@ pub(crate) fn activations(config: &Config, n: usize, m: usize, keep: Keep) -> Ve
     let largest_of = |width: fn(&Kept) -> usize| kinds.iter().map(width).max().unwrap_or(0);
     let [q, dq, kv] = [largest_of(|k| k.result), largest_of(|k| k.queries), largest_of(|k| k.inputs)];
     let beside = most * largest_of(|k| k.of_rows_shared) + n * largest_of(|k| k.of_keys_shared);
+    // Decoding steps keep nothing, and all their rows predict.
+    let step = if keep == Keep::Nothing && m == n { n * largest_of(|k| k.step) } else { 0 };
     let mut buffers = vec![
         n * d,                                   // normed
         most * d,                                // normed_rows
@@ -39,24 +41,32 @@ pub(crate) fn activations(config: &Config, n: usize, m: usize, keep: Keep) -> Ve
         backward(n * kv),                        // dkv
         n * heads + backward(n * heads) + 3 * m, // sums of attention, of the head
         beside,                                  // halves, gated, mixed, and the mixer's own
+        step,                                    // qkv
     ];
     let inputs = if keep == Keep::Nothing { 2 } else { layers };
     buffers.extend(std::iter::repeat_n(n * d, inputs));
     buffers.push(backward(m * d));
-    buffers.resize(buffers.len().max(12 + layers), 0);
-    let kept = if keep == Keep::Everything { layers } else { 1 };
-    for layer in 0..kept {
-        let rows = if layer + 1 == layers { m } else { n };
-        // The same buffers, if only one layer's are kept.
-        let own = if kept == layers { &kinds[layer..=layer] } else { &kinds };
-        let most = |width: fn(&Kept) -> usize| own.iter().map(width).max().unwrap_or(0);
-        buffers.push(rows * (d + 1 + most(|k| k.of_rows)) + n * (1 + most(|k| k.of_keys)));
+    buffers.resize(buffers.len().max(13 + layers), 0);
+    let numbers = |rows: usize, kind: &Kept| rows * (d + 1 + kind.of_rows) + n * (1 + kind.of_keys);
+    if keep == Keep::Everything {
+        let rows = |layer: usize| if layer + 1 == layers { m } else { n };
+        buffers.extend(kinds.iter().enumerate().map(|(layer, kind)| numbers(rows(layer), kind)));
+    } else {
+        // Layers of a kind share their buffers.
+        for recurrent in [false, true] {
+            let alike = kinds.iter().filter(|kind| kind.recurrent == recurrent);
+            buffers.extend(alike.map(|kind| numbers(most, kind)).max());
+        }
     }
     buffers
 }
 
 /// What a layer keeps of a row, in numbers.
 struct Kept {
+    /// Whether the layer has a mixer in place of attention.
+    recurrent: bool,
+    /// Queries, keys and values of a decoding step.
+    step: usize,
     /// Widths of what the last map of attention, or of a mixer, reads; of the first for rows whose results are needed; of that for all rows.
     result: usize,
     queries: usize,
@@ -78,6 +88,8 @@ impl Kept {
                 (mixer.value_width(), mixer.linear_num_value_heads, mixer.input_width());
             let mixed = if keep == Keep::Nothing { 1 } else { 2 } * mixer.channels();
             return Kept {
+                recurrent: true,
+                step: 0,
                 result: width,
                 queries: width,
                 inputs,
@@ -96,14 +108,14 @@ impl Kept {
             Some(QkNorm::Head) => [q + config.num_attention_heads, kv / 2 + config.num_key_value_heads],
             Some(QkNorm::Whole) => [q + 1, kv / 2 + 1],
         };
-        // A decoding step has queries, keys and values where gate and up come later.
-        let gate_up = if keep == Keep::Nothing { (2 * f).max(q + kv) } else { 2 * f };
         let gate = if layer.output_gate { q } else { 0 };
         Kept {
+            recurrent: false,
+            step: q + kv,
             result: q,
             queries: q + gate,
             inputs: kv,
-            of_rows: 2 * q + gate + config.num_attention_heads + gate_up + of_q + after * (d + 1),
+            of_rows: 2 * q + gate + config.num_attention_heads + 2 * f + of_q + after * (d + 1),
             of_keys: kv + of_k,
             of_rows_shared: 3 * gate,
             of_keys_shared: 0,

@@ -10,23 +10,19 @@ mod layer;
 mod step;
 mod workspace;
 
-use std::ops::Range;
-
 use crate::activations::Keep;
-use crate::checks::{Checks, Stage};
 use crate::config::Config;
 use crate::error::Error;
-use crate::executor::{Executor, Head, HeadPass, Heads, Holds, LowRank, Map, Norm, Rows};
-use crate::families::QkNorm;
-use crate::layout::{Layout, Linear, Span, Write};
+use crate::executor::{Executor, Head, HeadPass, Heads, Holds, LowRank, Map, Norm, Place, Rows, Stage};
+use crate::layout::{LayerLayout, Layout, Linear, Span, Write};
 use crate::lora::{Adapted, AdapterLayout};
 use crate::quantized::BaseFormat;
 use crate::segments::Chunk;
 
-pub(crate) use workspace::Workspace;
+pub(crate) use workspace::{Stays, Workspace};
 
 use layer::LayerPass;
-use workspace::{Buffers, Normed, SavedActivations};
+use workspace::{Buffers, Kept, RowSet, Saved};
 
 /// What a pass computes with.
 pub(crate) struct Parameters<'a, X: Executor> {
@@ -162,6 +158,32 @@ impl<'a, X: Executor> Pass<'a, X> {
         let (rows, predicting) = (chunk.tokens.len(), chunk.predicting.rows.len());
         Pass { p, lists, rows, predicting, picks: chunk.picks.len() }
     }
+
+    fn all(&self) -> RowSet {
+        RowSet { which: Rows::All, count: self.rows }
+    }
+
+    fn predicting(&self) -> RowSet {
+        RowSet { which: Rows::Predicting, count: self.predicting }
+    }
+
+    /// The parts of the pass before and after the layers.
+    fn place(&self, stage: Stage) -> Place {
+        Place { stage, layer: None, rows: self.rows, own: self.predicting }
+    }
+}
+
+/// A pass whose picks have been scored, and which may go back.
+pub(crate) struct ScoredPass<'a, X: Executor> {
+    pub(crate) pass: Pass<'a, X>,
+    pub(crate) keep: Keep,
+    pub(crate) temperature: f32,
+}
+
+/// Log-probabilities and entropies of a pass's picks, or the derivatives of a loss by them.
+pub(crate) struct Picked<T> {
+    pub(crate) logp: T,
+    pub(crate) entropy: T,
 }
 
 impl Decoder {
@@ -193,14 +215,14 @@ impl Decoder {
         Parameters { weights, factors, eps: self.config.rms_norm_eps as f32, offset }
     }
 
+    /// The layout that names tensors in layer checks, if these are on.
+    pub(crate) fn checked_layout(&self) -> Option<&Layout> {
+        self.check_layers.then_some(&self.layout)
+    }
+
     /// The vocabulary head.
     pub(crate) fn head(&self) -> Head {
         Head { weight: self.layout.head, vocabulary: self.config.vocab_size, width: self.config.hidden_size }
-    }
-
-    /// The checks of a pass.
-    pub(crate) fn checks(&self, stage: Stage) -> Checks {
-        Checks::new(self.check_layers, stage)
     }
 
     /// From tokens to the final norm of the predicting rows, in `w.hidden`.
@@ -211,94 +233,104 @@ impl Decoder {
         keep: Keep,
         mut cache: Option<&mut X::Cache>,
         w: &mut Workspace<X>,
-    ) -> Result<(), Error> {
+    ) {
         let layers = self.layout.layers.len();
-        let checks = self.checks(if cache.is_some() { Stage::Prompts } else { Stage::Forward });
-        self.grow(keep, w);
-        self.embed(e, pass, &checks, w)?;
-        for layer in 0..layers {
-            let of = self.layer_pass(layer, pass, checks);
-            Decoder::through(layer, keep, w, |input, saved, w, output| {
-                self.layer(e, &of, cache.as_deref_mut(), input, saved, w, Some(output))
-            })?;
+        let stage = if cache.is_some() { Stage::Prompts } else { Stage::Forward };
+        self.grow(w);
+        self.embed(e, pass, stage, w);
+        for index in 0..layers {
+            let mut layer = self.layer_pass(index, stage, &mut *e, pass);
+            self.through(index, keep, w, |input, saved, w, output| {
+                layer.forward(cache.as_deref_mut(), input, saved, w, Some(output));
+            });
         }
         let last = if keep == Keep::Nothing { layers % 2 } else { layers };
-        self.final_norm(e, pass.p, (Rows::Predicting, pass.predicting), last, &checks, w)
+        self.final_norm(e, pass, stage, last, w);
     }
 
-    /// Grows the buffers that a pass keeps.
-    fn grow<B: Default>(&self, keep: Keep, w: &mut Buffers<B>) {
+    /// Adds a place to the workspace for each layer.
+    fn grow<B: Default>(&self, w: &mut Buffers<B>) {
         let layers = self.layout.layers.len();
-        let inputs = if keep == Keep::Nothing { 2 } else { layers + 1 };
-        w.inputs.resize_with(w.inputs.len().max(inputs), Default::default);
-        let saved = if keep == Keep::Everything { layers } else { 1 };
-        w.saved.resize_with(w.saved.len().max(saved), Default::default);
+        w.inputs.resize_with(layers + 1, Default::default);
+        w.saved.resize_with(layers, Default::default);
     }
 
-    fn embed<X: Executor>(
-        &self,
-        e: &mut X,
-        pass: &Pass<'_, X>,
-        checks: &Checks,
-        w: &mut Workspace<X>,
-    ) -> Result<(), Error> {
-        let (rows, d) = (pass.rows, self.config.hidden_size);
-        e.reserve(&mut w.inputs[0], Holds::Activations, rows * d);
+    fn embed<X: Executor>(&self, e: &mut X, pass: &Pass<'_, X>, stage: Stage, w: &mut Workspace<X>) {
+        let (rows, d) = (pass.all(), self.config.hidden_size);
+        e.enter(pass.place(stage));
+        w.inputs[0].reserve(e, rows, d);
         e.embed(pass.p.weights, self.layout.embedding, d, pass.lists, &mut w.inputs[0]);
         if self.embedding_scale != 1.0 {
-            e.scale(rows * d, self.embedding_scale, &mut w.inputs[0]);
+            e.scale(rows.count * d, self.embedding_scale, &mut w.inputs[0]);
         }
-        checks.finite(e, (Rows::All, rows), &[("model.embed_tokens", d)], &w.inputs[0])
+    }
+
+    /// The place of a layer's activations in the workspace: separate for each layer if everything is kept, else the place of the first layer of its kind.
+    fn saved_place(&self, layer: usize, keep: Keep) -> usize {
+        let layers = &self.layout.layers;
+        let alike = |other: &LayerLayout| other.mixer().is_some() == layers[layer].mixer().is_some();
+        if keep == Keep::Everything { layer } else { layers.iter().position(alike).unwrap_or(layer) }
     }
 
     /// Runs a layer from its input in the workspace to its output there.
     fn through<B: Default>(
+        &self,
         layer: usize,
         keep: Keep,
         w: &mut Buffers<B>,
-        run: impl FnOnce(&B, &mut SavedActivations<B>, &mut Buffers<B>, &mut B) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        run: impl FnOnce(&B, &mut Saved<B>, &mut Buffers<B>, &mut Kept<B>),
+    ) {
         let (from, to) =
             if keep == Keep::Nothing { (layer % 2, (layer + 1) % 2) } else { (layer, layer + 1) };
-        let place = if keep == Keep::Everything { layer } else { 0 };
+        let place = self.saved_place(layer, keep);
         let input = std::mem::take(&mut w.inputs[from]);
         let mut output = std::mem::take(&mut w.inputs[to]);
         let mut saved = std::mem::take(&mut w.saved[place]);
-        let checked = run(&input, &mut saved, w, &mut output);
+        run(&input, &mut saved, w, &mut output);
         w.inputs[from] = input;
         w.inputs[to] = output;
         w.saved[place] = saved;
-        checked
     }
 
     fn final_norm<X: Executor>(
         &self,
         e: &mut X,
-        p: Parameters<'_, X>,
-        (which, rows): (Rows, usize),
+        pass: &Pass<'_, X>,
+        stage: Stage,
         input: usize,
-        checks: &Checks,
         w: &mut Workspace<X>,
-    ) -> Result<(), Error> {
-        let d = self.config.hidden_size;
-        e.reserve(&mut w.hidden, Holds::Activations, rows * d);
-        e.reserve(&mut w.hidden_scale, Holds::Statistics, rows);
-        let Buffers { inputs, hidden, hidden_scale, .. } = w;
-        e.rms_norm(p.norm(self.layout.norm, rows), &inputs[input], hidden, hidden_scale);
-        checks.finite(e, (which, rows), &[("model.norm", d)], hidden)
+    ) {
+        let rows = pass.predicting();
+        e.enter(pass.place(stage));
+        w.hidden.reserve(e, rows, self.config.hidden_size);
+        w.hidden_scale.reserve_statistics(e, rows, 1);
+        let norm = pass.p.norm(self.layout.norm, rows.count);
+        e.rms_norm(norm, &w.inputs[input], &mut w.hidden, &mut w.hidden_scale);
     }
 
     fn layer_pass<'a, X: Executor>(
         &'a self,
         index: usize,
+        stage: Stage,
+        e: &'a mut X,
         pass: &Pass<'a, X>,
-        checks: Checks,
     ) -> LayerPass<'a, X> {
         let last = index + 1 == self.layout.layers.len();
-        let which = if last && pass.predicting < pass.rows { Rows::Predicting } else { Rows::All };
-        let queries = if which == Rows::All { pass.rows } else { pass.predicting };
-        let (layer, checks) = (&self.layout.layers[index], checks.of_layer(index));
-        LayerPass { p: pass.p, layer, lists: pass.lists, count: pass.rows, queries, which, checks }
+        let (all, layer) = (pass.all(), &self.layout.layers[index]);
+        let own = if last && pass.predicting < pass.rows { pass.predicting() } else { all };
+        e.enter(Place { stage, layer: Some(index), rows: all.count, own: own.count });
+        let (hidden, intermediate) = (self.config.hidden_size, self.config.intermediate_size);
+        LayerPass {
+            e,
+            p: pass.p,
+            layer,
+            heads: self.heads,
+            lists: pass.lists,
+            all,
+            own,
+            hidden,
+            intermediate,
+        }
     }
 
     fn head_pass<'a, X: Executor>(
@@ -311,7 +343,7 @@ impl Decoder {
         HeadPass { weights, head, temperature, rows, lists, kept }
     }
 
-    /// Log-probabilities and entropies of the pass's picks, after [`Decoder::forward`].
+    /// Reads log-probabilities and entropies of the pass's picks into `to`, after [`Decoder::forward`].
     pub(crate) fn score<X: Executor>(
         &self,
         e: &mut X,
@@ -319,141 +351,84 @@ impl Decoder {
         keep: Keep,
         temperature: f32,
         w: &mut Workspace<X>,
-        logp: &mut [f32],
-        entropy: &mut [f32],
+        to: Picked<&mut [f32]>,
     ) -> Result<(), Error> {
-        let rows = pass.predicting;
-        e.reserve(&mut w.head_saved, Holds::Statistics, 2 * rows);
+        let (rows, head) = (pass.predicting(), self.head());
+        w.head_saved.reserve_statistics(e, rows, 2);
         e.reserve(&mut w.scores, Holds::Statistics, 2 * pass.picks);
-        let head = self.head();
-        w.logits_kept = keep != Keep::Nothing && e.keeps_logits(head, rows);
+        w.logits_kept = keep != Keep::Nothing && e.keeps_logits(head, rows.count);
         if w.logits_kept {
-            e.reserve(&mut w.logits, Holds::Statistics, rows * head.vocabulary);
+            w.logits.reserve_statistics(e, rows, head.vocabulary);
         }
-        let Buffers { hidden, head_saved, logits, logits_kept, scores, .. } = w;
-        let of = self.head_pass(pass, temperature, *logits_kept);
-        e.head(of, hidden, logits, head_saved, scores);
-        e.scores(pass.lists, scores, logp, entropy)
-            .map_err(|error| self.checks(Stage::Forward).at_head(error))
+        let of = self.head_pass(pass, temperature, w.logits_kept);
+        e.head(of, &w.hidden, &mut w.logits, &mut w.head_saved, &mut w.scores);
+        e.scores(pass.lists, &w.scores, to.logp, to.entropy)
     }
 
-    /// Adds the gradient for the derivatives of the picks' log-probabilities and entropies to `gradients`. The forward pass must have kept its
-    /// activations, and [`Decoder::score`] must have run.
+    /// Adds the gradient for the `derivatives` of the loss by the picks' scores to `gradients`. The forward pass must have kept its activations, and
+    /// [`Decoder::score`] must have run.
     pub(crate) fn backward<X: Executor>(
         &self,
         e: &mut X,
         gradients: &mut Gradients<'_, X>,
-        pass: &Pass<'_, X>,
-        keep: Keep,
-        temperature: f32,
-        dlogp: &[f32],
-        dentropy: &[f32],
+        pass: &ScoredPass<'_, X>,
+        derivatives: Picked<&[f32]>,
         w: &mut Workspace<X>,
     ) -> Result<(), Error> {
-        let checks = self.checks(Stage::Backward);
-        let (layers, d) = (self.layout.layers.len(), self.config.hidden_size);
-        let (rows, lists) = (pass.predicting, pass.lists);
+        let ScoredPass { pass, keep, temperature } = pass;
+        let (layers, d, rows) = (self.layout.layers.len(), self.config.hidden_size, pass.predicting);
+        e.enter(pass.place(Stage::Backward));
         e.reserve(&mut w.dnormed, Holds::Activations, pass.rows * d);
         e.reserve(&mut w.dx, Holds::Activations, pass.rows * d);
-        e.derivatives(dlogp, dentropy, &mut w.scores);
-        let Buffers { inputs, hidden, hidden_scale, head_saved, logits, scores, dnormed, dx, .. } = w;
-        let of = self.head_pass(pass, temperature, w.logits_kept);
-        e.head_backward(of, gradients.all(), [hidden, head_saved, scores], logits, dnormed);
-        checks.finite(e, (Rows::Predicting, rows), &[("lm_head", d)], dnormed)?;
-        e.zero(rows * d, dx);
-        let (x, norm) = (&inputs[layers], pass.p.norm(self.layout.norm, rows));
-        e.rms_norm_backward(norm, gradients.all(), x, hidden_scale, dnormed, dx);
-        checks.finite(e, (Rows::Predicting, rows), &[("model.norm", d)], dx)?;
+        e.derivatives(derivatives.logp, derivatives.entropy, &mut w.scores);
+        let of = self.head_pass(pass, *temperature, w.logits_kept);
+        let from: [&X::Buffer; 3] = [&w.hidden, &w.head_saved, &w.scores];
+        e.head_backward(of, gradients.all(), from, &mut w.logits, &mut w.dnormed);
+        e.zero(rows * d, &mut w.dx);
+        let (x, norm) = (&w.inputs[layers], pass.p.norm(self.layout.norm, rows));
+        e.rms_norm_backward(norm, gradients.all(), x, &w.hidden_scale, &w.dnormed, &mut w.dx);
         for layer in (0..layers).rev() {
-            let input = std::mem::take(&mut w.inputs[layer]);
-            let place = if keep == Keep::Everything { layer } else { 0 };
+            let (place, input) = (self.saved_place(layer, *keep), std::mem::take(&mut w.inputs[layer]));
             let mut saved = std::mem::take(&mut w.saved[place]);
-            if keep == Keep::Inputs {
-                let again = self.layer_pass(layer, pass, self.checks(Stage::Forward));
-                self.layer(e, &again, None, &input, &mut saved, w, None)?;
+            if *keep == Keep::Inputs {
+                let mut again = self.layer_pass(layer, Stage::Forward, &mut *e, pass);
+                again.forward(None, &input, &mut saved, w, None);
             }
             // Frozen, the embedding has no use for the first layer's derivative.
             let through = layer > 0 || gradients.all().is_some();
-            let of = self.layer_pass(layer, pass, checks);
-            self.layer_backward(e, &of, gradients, through, &input, &mut saved, w)?;
+            let mut of = self.layer_pass(layer, Stage::Backward, &mut *e, pass);
+            of.backward(gradients, through, &input, &mut saved, w);
             w.inputs[layer] = input;
             w.saved[place] = saved;
         }
+        e.enter(pass.place(Stage::Backward));
         if let Some(gradient) = gradients.all() {
             if self.embedding_scale != 1.0 {
                 e.scale(pass.rows * d, self.embedding_scale, &mut w.dx);
             }
-            e.embed_backward(gradient, self.layout.embedding, d, lists, &w.dx);
+            e.embed_backward(gradient, self.layout.embedding, d, pass.lists, &w.dx);
         }
-        Ok(())
+        e.checked()
     }
 
-    /// Removes the rows of families without a derivative from the kept activations; `chunk` must be rebuilt afterwards. `rows` and `queries` are the
-    /// ranges that stay, of all rows and of predicting rows.
+    /// Removes the rows of families without a derivative from the kept activations; the chunk must be laid out again afterwards.
     pub(crate) fn keep_rows<X: Executor>(
         &self,
         e: &mut X,
-        rows: &[Range<usize>],
-        queries: &[Range<usize>],
+        stays: Stays<'_>,
         keep: Keep,
         w: &mut Workspace<X>,
     ) {
-        let (layers, d) = (self.layout.layers.len(), self.config.hidden_size);
-        e.keep_rows(d, queries, &mut w.hidden);
-        e.keep_rows(1, queries, &mut w.hidden_scale);
-        e.keep_rows(2, queries, &mut w.head_saved);
-        if w.logits_kept {
-            e.keep_rows(self.config.vocab_size, queries, &mut w.logits);
+        let Buffers { inputs, saved, hidden, hidden_scale, head_saved, logits, logits_kept, .. } = w;
+        for kept in [hidden, hidden_scale, head_saved] {
+            kept.keep_rows(e, stays);
         }
-        for (layer, input) in w.inputs.iter_mut().enumerate().take(layers + 1) {
-            e.keep_rows(d, if layer == layers { queries } else { rows }, input);
+        if *logits_kept {
+            logits.keep_rows(e, stays);
         }
-        if keep != Keep::Everything {
-            return;
-        }
-        for (layer, saved) in w.saved.iter_mut().enumerate().take(layers) {
-            let of = &self.layout.layers[layer];
-            let (width, kv) = (of.o.inputs, of.kv.outputs);
-            let queries = if layer + 1 == layers { queries } else { rows };
-            e.keep_rows(kv, rows, &mut saved.kv);
-            if of.mixer.is_some() || of.of.output_gate {
-                e.keep_rows(width, queries, &mut saved.gate);
-            }
-            let mut keep = |normed: &mut Normed<X::Buffer>, width: usize, count: usize, rows| {
-                e.keep_rows(width, rows, &mut normed.raw);
-                e.keep_rows(count, rows, &mut normed.scale);
-            };
-            match (of.mixer, of.of.qk_norm) {
-                (Some(mixer), _) => keep(&mut saved.q_norm, width, mixer.of.linear_num_value_heads, queries),
-                (None, Some(over)) => {
-                    let [h, k] = match over {
-                        QkNorm::Head => [self.heads.queries, self.heads.keys],
-                        QkNorm::Whole => [1, 1],
-                    };
-                    keep(&mut saved.q_norm, width, h, queries);
-                    keep(&mut saved.k_norm, kv / 2, k, rows);
-                }
-                (None, None) => {}
-            }
-            if of.attention.after.is_some() {
-                keep(&mut saved.attended, d, 1, queries);
-            }
-            if of.mlp.after.is_some() {
-                keep(&mut saved.transformed, d, 1, queries);
-            }
-            if of.attention.before.is_some() {
-                e.keep_rows(1, rows, &mut saved.attention_scale);
-            }
-            if of.mlp.before.is_some() {
-                e.keep_rows(1, queries, &mut saved.mlp_scale);
-            }
-            e.keep_rows(width, queries, &mut saved.out);
-            if of.mixer.is_none() {
-                e.keep_rows(width, queries, &mut saved.q);
-                e.keep_rows(self.heads.queries, queries, &mut saved.lse);
-            }
-            e.keep_rows(d, queries, &mut saved.middle);
-            e.keep_rows(2 * self.config.intermediate_size, queries, &mut saved.gate_up);
+        inputs.iter_mut().for_each(|input| input.keep_rows(e, stays));
+        if keep == Keep::Everything {
+            saved.iter_mut().for_each(|saved| saved.keep_rows(e, stays));
         }
     }
 }

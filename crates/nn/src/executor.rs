@@ -98,11 +98,15 @@ pub(crate) struct StepAttention<'a, W: ?Sized> {
     pub(crate) layer: usize,
 }
 
-/// What a recurrent mixer of a layer computes with; `place` is the layer's number among those with one.
-pub(crate) struct Mixer<'a, W: ?Sized> {
+/// A recurrent mixer of a layer in a pass.
+pub(crate) struct Mixer<'a, W: ?Sized, L> {
     pub(crate) weights: &'a W,
     pub(crate) layout: MixerLayout,
+    /// Index of the layer among those with a mixer.
     pub(crate) place: usize,
+    pub(crate) lists: &'a L,
+    /// Rows whose results are needed.
+    pub(crate) rows: Rows,
 }
 
 /// The function of a gate.
@@ -209,6 +213,27 @@ impl DecodeChanges {
     }
 }
 
+/// A kind of pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Forward,
+    /// Forward pass whose keys and values are cached.
+    Prompts,
+    Decoding,
+    Backward,
+}
+
+/// A part of a pass: a layer, or the parts before and after the layers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) stage: Stage,
+    pub(crate) layer: Option<usize>,
+    /// Number of all rows.
+    pub(crate) rows: usize,
+    /// Number of the rows whose results are needed: all, or those that predict.
+    pub(crate) own: usize,
+}
+
 /// The memory of an executor.
 pub(crate) trait Memory: Send {
     /// A block of the executor's memory.
@@ -233,227 +258,396 @@ pub(crate) trait Memory: Send {
     /// Index and value of the first of `len` numbers that is not finite; also `None` if the device has failed. Waits for the work so far. For
     /// debugging.
     fn first_non_finite(&mut self, len: usize, x: &Self::Buffer) -> Option<(usize, f32)>;
+
+    /// Tells checks which part of a pass follows.
+    fn enter(&mut self, _: Place) {}
+
+    /// Returns the first number that checks found to be not finite, as an error.
+    fn checked(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
-/// Operations on rows: copies, the embedding, rotation, the activation. Here and below `B` is a buffer, `W` weights, `G` their gradient, `L` lists.
-pub(crate) trait RowOps<B, W: ?Sized, G: ?Sized, L> {
+/// Operations on rows: copies, the embedding, rotation, the activation.
+pub(crate) trait RowOps: Memory {
     /// The predicting rows of `x`, of `width`.
-    fn gather(&mut self, width: usize, lists: &L, x: &B, y: &mut B);
+    fn gather(&mut self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
 
     /// `y` is row `row` of `x`, of `width`.
-    fn take_row(&mut self, width: usize, row: usize, x: &B, y: &mut B);
+    fn take_row(&mut self, width: usize, row: usize, x: &Self::Buffer, y: &mut Self::Buffer);
 
     /// Adds `x` to the predicting rows of `y`.
-    fn scatter_add(&mut self, width: usize, lists: &L, x: &B, y: &mut B);
+    fn scatter_add(&mut self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
 
     /// `y` has `count` rows of `width`: zero but for the predicting ones, which are those of `x`.
-    fn scatter(&mut self, width: usize, lists: &L, x: &B, count: usize, y: &mut B);
+    fn scatter(
+        &mut self,
+        width: usize,
+        lists: &Self::Lists,
+        x: &Self::Buffer,
+        count: usize,
+        y: &mut Self::Buffer,
+    );
 
     /// `y[..len] = 0`.
-    fn zero(&mut self, len: usize, y: &mut B);
+    fn zero(&mut self, len: usize, y: &mut Self::Buffer);
 
     /// `y[..len] += x`.
-    fn add(&mut self, len: usize, x: &B, y: &mut B);
+    fn add(&mut self, len: usize, x: &Self::Buffer, y: &mut Self::Buffer);
 
     /// Keeps the rows of `width` in `ranges` (ascending), moved to the front.
-    fn keep_rows(&mut self, width: usize, ranges: &[Range<usize>], x: &mut B);
+    fn keep_rows(&mut self, width: usize, ranges: &[Range<usize>], x: &mut Self::Buffer);
 
     /// `x[t] = table[tokens[t]]`, table rows of `width`.
-    fn embed(&mut self, weights: &W, table: Span, width: usize, lists: &L, x: &mut B);
+    fn embed(
+        &mut self,
+        weights: &Self::Weights,
+        table: Span,
+        width: usize,
+        lists: &Self::Lists,
+        x: &mut Self::Buffer,
+    );
 
     /// `gradient[table][tokens[t]] += dx[t]`.
-    fn embed_backward(&mut self, gradient: &mut G, table: Span, width: usize, lists: &L, dx: &B);
+    fn embed_backward(
+        &mut self,
+        gradient: &mut Self::Gradient,
+        table: Span,
+        width: usize,
+        lists: &Self::Lists,
+        dx: &Self::Buffer,
+    );
 
     /// Rotary embedding in place, at the positions of `rows`.
-    fn rotate(&mut self, rotation: Rotation, heads: HeadRows, lists: &L, rows: Rows, x: &mut B);
+    fn rotate(
+        &mut self,
+        rotation: Rotation,
+        heads: HeadRows,
+        lists: &Self::Lists,
+        rows: Rows,
+        x: &mut Self::Buffer,
+    );
 
     /// `y[..len] *= factor`.
-    fn scale(&mut self, len: usize, factor: f32, y: &mut B);
+    fn scale(&mut self, len: usize, factor: f32, y: &mut Self::Buffer);
 
     /// `act = activation(gate) * up`; rows of `gate_up` are the gate's `width` numbers, then up's.
-    fn gated(&mut self, kind: Activation, rows: usize, width: usize, gate_up: &B, act: &mut B);
+    fn gated(
+        &mut self,
+        kind: Activation,
+        rows: usize,
+        width: usize,
+        gate_up: &Self::Buffer,
+        act: &mut Self::Buffer,
+    );
 
     /// In place: `gate_up` becomes its derivative, and `dact` becomes `act`.
-    fn gated_backward(&mut self, kind: Activation, rows: usize, width: usize, gate_up: &mut B, dact: &mut B);
+    fn gated_backward(
+        &mut self,
+        kind: Activation,
+        rows: usize,
+        width: usize,
+        gate_up: &mut Self::Buffer,
+        dact: &mut Self::Buffer,
+    );
 }
 
 /// RMSNorm, of rows and of heads.
-pub(crate) trait NormOps<B, W: ?Sized, G: ?Sized> {
+pub(crate) trait NormOps: Memory {
     /// `y = x / rms(x) * weight`; `scale` keeps `1 / rms` of each row.
-    fn rms_norm(&mut self, norm: Norm<'_, W>, x: &B, y: &mut B, scale: &mut B);
+    fn rms_norm(
+        &mut self,
+        norm: Norm<'_, Self::Weights>,
+        x: &Self::Buffer,
+        y: &mut Self::Buffer,
+        scale: &mut Self::Buffer,
+    );
 
     /// `y` again, from what the forward pass kept.
-    fn rms_norm_again(&mut self, norm: Norm<'_, W>, x: &B, scale: &B, y: &mut B);
+    fn rms_norm_again(
+        &mut self,
+        norm: Norm<'_, Self::Weights>,
+        x: &Self::Buffer,
+        scale: &Self::Buffer,
+        y: &mut Self::Buffer,
+    );
 
     /// `dx += d loss / dx`, from `dy`.
     fn rms_norm_backward(
         &mut self,
-        norm: Norm<'_, W>,
-        gradient: Option<&mut G>,
-        x: &B,
-        scale: &B,
-        dy: &B,
-        dx: &mut B,
+        norm: Norm<'_, Self::Weights>,
+        gradient: Option<&mut Self::Gradient>,
+        x: &Self::Buffer,
+        scale: &Self::Buffer,
+        dy: &Self::Buffer,
+        dx: &mut Self::Buffer,
     );
 
     /// RMSNorm of each head in place; `raw` keeps the packed input, and `scale` keeps `1 / rms` of each head.
-    fn head_norm(&mut self, norm: Norm<'_, W>, heads: HeadRows, x: &mut B, raw: &mut B, scale: &mut B);
+    fn head_norm(
+        &mut self,
+        norm: Norm<'_, Self::Weights>,
+        heads: HeadRows,
+        x: &mut Self::Buffer,
+        raw: &mut Self::Buffer,
+        scale: &mut Self::Buffer,
+    );
 
     /// In place: `dx` from the derivative of the result to that of `raw`.
     fn head_norm_backward(
         &mut self,
-        norm: Norm<'_, W>,
-        gradient: Option<&mut G>,
+        norm: Norm<'_, Self::Weights>,
+        gradient: Option<&mut Self::Gradient>,
         heads: HeadRows,
-        raw: &B,
-        scale: &B,
-        dx: &mut B,
+        raw: &Self::Buffer,
+        scale: &Self::Buffer,
+        dx: &mut Self::Buffer,
     );
 }
 
 /// Linear maps, in full and through LoRA's factors.
-pub(crate) trait LinearOps<B, W: ?Sized, G: ?Sized> {
+pub(crate) trait LinearOps: Memory {
     /// `y = x Wᵀ + b`, and `onto` added, which is another buffer.
-    fn linear(&mut self, map: Map<'_, W>, x: &B, onto: Option<&B>, y: &mut B);
+    fn linear(
+        &mut self,
+        map: Map<'_, Self::Weights>,
+        x: &Self::Buffer,
+        onto: Option<&Self::Buffer>,
+        y: &mut Self::Buffer,
+    );
 
     /// A row of `y` has the results of all these maps of `x`, side by side.
-    fn linears(&mut self, weights: &W, linears: &[Linear], rows: usize, x: &B, y: &mut B);
+    fn linears(
+        &mut self,
+        weights: &Self::Weights,
+        linears: &[Linear],
+        rows: usize,
+        x: &Self::Buffer,
+        y: &mut Self::Buffer,
+    );
 
     /// `dx = dy W`, or added to `dx`.
-    fn linear_backward_input(&mut self, map: Map<'_, W>, dy: &B, write: Write, dx: &mut B);
+    fn linear_backward_input(
+        &mut self,
+        map: Map<'_, Self::Weights>,
+        dy: &Self::Buffer,
+        write: Write,
+        dx: &mut Self::Buffer,
+    );
 
     /// `dW += dyᵀ x`, `db += Σ dy`.
-    fn linear_backward_weight(&mut self, gradient: &mut G, linear: Linear, rows: usize, dy: &B, x: &B);
+    fn linear_backward_weight(
+        &mut self,
+        gradient: &mut Self::Gradient,
+        linear: Linear,
+        rows: usize,
+        dy: &Self::Buffer,
+        x: &Self::Buffer,
+    );
 
     /// `y += scale · (x Aᵀ) Bᵀ`, for a matrix whose factors aren't merged; `y` is that of the whole linear map.
-    fn low_rank(&mut self, of: LowRank<'_, W>, x: &B, y: &mut B);
+    fn low_rank(&mut self, of: LowRank<'_, Self::Weights>, x: &Self::Buffer, y: &mut Self::Buffer);
 
     /// `dx += scale · (dy B) A`, likewise.
-    fn low_rank_backward_input(&mut self, of: LowRank<'_, W>, dy: &B, dx: &mut B);
+    fn low_rank_backward_input(
+        &mut self,
+        of: LowRank<'_, Self::Weights>,
+        dy: &Self::Buffer,
+        dx: &mut Self::Buffer,
+    );
 
     /// For a matrix with factors, `W = W0 + scale · B A`: `dA += scale · (dy B)ᵀ x`, `dB += scale · dyᵀ (x Aᵀ)`. `dy` is that of the whole linear map.
-    fn low_rank_backward(&mut self, of: LowRank<'_, W>, gradient: &mut G, dy: &B, x: &B);
+    fn low_rank_backward(
+        &mut self,
+        of: LowRank<'_, Self::Weights>,
+        gradient: &mut Self::Gradient,
+        dy: &Self::Buffer,
+        x: &Self::Buffer,
+    );
 }
 
 /// Attention of a pass, and the cache of keys and values.
-pub(crate) trait AttentionOps<B, C, L> {
+pub(crate) trait AttentionOps: Memory {
     /// `out[query]` = attention of each of the rows over its pieces of the rows of `kv`; `lse` keeps log Σ exp, `[queries, H]`.
-    fn attention(&mut self, of: Attention<'_, L>, q: &B, kv: &B, out: &mut B, lse: &mut B);
+    fn attention(
+        &mut self,
+        of: Attention<'_, Self::Lists>,
+        q: &Self::Buffer,
+        kv: &Self::Buffer,
+        out: &mut Self::Buffer,
+        lse: &mut Self::Buffer,
+    );
 
-    /// `[dq, dkv]` (replaced) from `[q, kv, out, lse, dout]`.
-    fn attention_backward(&mut self, of: Attention<'_, L>, from: [&B; 5], to: [&mut B; 2]);
+    /// `dq` and `dkv` (replaced) from `[q, kv, out, lse, dout]`.
+    fn attention_backward(
+        &mut self,
+        of: Attention<'_, Self::Lists>,
+        from: [&Self::Buffer; 5],
+        dq: &mut Self::Buffer,
+        dkv: &mut Self::Buffer,
+    );
 
     /// Makes room in the cache for `slots` tokens of `layers` layers; its content of this request stays. `most` are the slots that the request can
     /// need, the same for all its calls.
-    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut C, slots: usize, most: usize);
+    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Self::Cache, slots: usize, most: usize);
 
     /// Frees the cache if it is larger than `bytes`.
-    fn shrink_cache(&mut self, cache: &mut C, bytes: usize);
+    fn shrink_cache(&mut self, cache: &mut Self::Cache, bytes: usize);
 
     /// Stores each row of `kv` of `layer` in its slot.
-    fn store_cache(&mut self, heads: Heads, cache: &mut C, layer: usize, lists: &L, kv: &B);
+    fn store_cache(
+        &mut self,
+        heads: Heads,
+        cache: &mut Self::Cache,
+        layer: usize,
+        lists: &Self::Lists,
+        kv: &Self::Buffer,
+    );
 }
 
-/// Gates, and recurrent mixers with their states. `D` is the state of decoding.
-pub(crate) trait MixerOps<B, W: ?Sized, G: ?Sized, C, L, D> {
+/// Gates, and recurrent mixers with their states.
+pub(crate) trait MixerOps: Memory {
     /// Divides rows that begin with heads of twice `size`: rows of `first` have the first halves and what follows the heads, those of `second` the second halves.
-    fn split_heads(&mut self, heads: HeadRows, x: &B, first: &mut B, second: &mut B);
+    fn split_heads(
+        &mut self,
+        heads: HeadRows,
+        x: &Self::Buffer,
+        first: &mut Self::Buffer,
+        second: &mut Self::Buffer,
+    );
 
     /// The opposite, where nothing follows the heads.
-    fn join_heads(&mut self, heads: HeadRows, first: &B, second: &B, x: &mut B);
+    fn join_heads(
+        &mut self,
+        heads: HeadRows,
+        first: &Self::Buffer,
+        second: &Self::Buffer,
+        x: &mut Self::Buffer,
+    );
 
     /// `y[..len] = kind(gate) * x`.
-    fn gate(&mut self, kind: Gate, len: usize, gate: &B, x: &B, y: &mut B);
+    fn gate(&mut self, kind: Gate, len: usize, gate: &Self::Buffer, x: &Self::Buffer, y: &mut Self::Buffer);
 
     /// In place: `gate` becomes its derivative, `dy` that of `x`; `y` is computed again.
-    fn gate_backward(&mut self, kind: Gate, len: usize, gate: &mut B, x: &B, dy: &mut B, y: &mut B);
+    fn gate_backward(
+        &mut self,
+        kind: Gate,
+        len: usize,
+        gate: &mut Self::Buffer,
+        x: &Self::Buffer,
+        dy: &mut Self::Buffer,
+        y: &mut Self::Buffer,
+    );
 
     /// A causal convolution of the first columns of rows of `x` over their paths, and SiLU, in rows of `y`.
     /// A cache gets the latest inputs of each tree whose node the lists have.
-    fn convolve(&mut self, of: Mixer<'_, W>, lists: &L, cache: Option<&mut C>, x: &B, y: &mut B);
+    fn convolve(
+        &mut self,
+        of: Mixer<'_, Self::Weights, Self::Lists>,
+        cache: Option<&mut Self::Cache>,
+        x: &Self::Buffer,
+        y: &mut Self::Buffer,
+    );
 
     /// The first columns of `dx` (replaced) from the derivative `dy` of the result, which is overwritten.
     fn convolve_backward(
         &mut self,
-        of: Mixer<'_, W>,
-        gradient: Option<&mut G>,
-        lists: &L,
-        x: &B,
-        dy: &mut B,
-        dx: &mut B,
+        of: Mixer<'_, Self::Weights, Self::Lists>,
+        gradient: Option<&mut Self::Gradient>,
+        x: &Self::Buffer,
+        dy: &mut Self::Buffer,
+        dx: &mut Self::Buffer,
     );
 
-    /// The gated delta rule along paths: `out` of these rows from `mixed`, the convolution's result, and the last columns of `x`, `b` and `a` of each head.
+    /// The gated delta rule along paths: `out` of the rows of `of` from `mixed`, the convolution's result, and the last columns of `x`, `b` and `a` of each head.
     /// Queries and keys in `mixed` are normalised in place. A cache gets the last state of each tree whose node the lists have.
     fn delta_rule(
         &mut self,
-        of: Mixer<'_, W>,
-        lists: (&L, Rows),
-        cache: Option<&mut C>,
-        x: &B,
-        mixed: &mut B,
-        out: &mut B,
+        of: Mixer<'_, Self::Weights, Self::Lists>,
+        cache: Option<&mut Self::Cache>,
+        x: &Self::Buffer,
+        mixed: &mut Self::Buffer,
+        out: &mut Self::Buffer,
     );
 
     /// In place: `mixed`, as the convolution leaves it, becomes its derivative; the last columns of `dx` (replaced) are that of `x`.
     fn delta_rule_backward(
         &mut self,
-        of: Mixer<'_, W>,
-        gradient: Option<&mut G>,
-        lists: (&L, Rows),
-        x: &B,
-        dout: &B,
-        mixed: &mut B,
-        dx: &mut B,
+        of: Mixer<'_, Self::Weights, Self::Lists>,
+        gradient: Option<&mut Self::Gradient>,
+        x: &Self::Buffer,
+        dout: &Self::Buffer,
+        mixed: &mut Self::Buffer,
+        dx: &mut Self::Buffer,
     );
 
     /// Convolution and delta rule of a decoding step's rows, whose states they change.
     fn step_mixer(
         &mut self,
-        of: Mixer<'_, W>,
-        decoding: &D,
-        cache: &mut C,
-        x: &B,
-        mixed: &mut B,
-        out: &mut B,
+        of: Mixer<'_, Self::Weights, Self::Lists>,
+        decoding: &Self::Decoding,
+        cache: &mut Self::Cache,
+        x: &Self::Buffer,
+        mixed: &mut Self::Buffer,
+        out: &mut Self::Buffer,
     );
 
     /// Makes room for the states of `nodes` nodes, of such lengths by layer with a state; their content stays.
-    fn grow_states(&mut self, states: &mut dyn Iterator<Item = usize>, cache: &mut C, nodes: usize);
+    fn grow_states(&mut self, states: &mut dyn Iterator<Item = usize>, cache: &mut Self::Cache, nodes: usize);
 }
 
 /// The vocabulary head of a pass.
-pub(crate) trait HeadOps<B, W: ?Sized, G: ?Sized, L> {
+pub(crate) trait HeadOps: Memory {
     /// Whether `rows` rows of logits are few enough to be kept from the forward to the backward pass.
     fn keeps_logits(&self, head: Head, rows: usize) -> bool;
 
     /// Log-probability of each pick and entropy of its row, of softmax(logits / temperature), into `scores`: all of the former, then all of the
     /// latter. `saved` keeps two numbers per row, and `logits` all logits, if they are kept.
-    fn head(&mut self, of: HeadPass<'_, W, L>, x: &B, logits: &mut B, saved: &mut B, scores: &mut B);
+    fn head(
+        &mut self,
+        of: HeadPass<'_, Self::Weights, Self::Lists>,
+        x: &Self::Buffer,
+        logits: &mut Self::Buffer,
+        saved: &mut Self::Buffer,
+        scores: &mut Self::Buffer,
+    );
 
     /// Waits for the pass and reads the results of [`HeadOps::head`].
-    fn scores(&mut self, lists: &L, scores: &B, logp: &mut [f32], entropy: &mut [f32]) -> Result<(), Error>;
+    fn scores(
+        &mut self,
+        lists: &Self::Lists,
+        scores: &Self::Buffer,
+        logp: &mut [f32],
+        entropy: &mut [f32],
+    ) -> Result<(), Error>;
 
     /// Transfers the derivatives of the scores to the device, in the order of `scores`.
-    fn derivatives(&mut self, dlogp: &[f32], dentropy: &[f32], to: &mut B);
+    fn derivatives(&mut self, dlogp: &[f32], dentropy: &[f32], to: &mut Self::Buffer);
 
     /// `dx` (replaced) and the head's gradient from `[x, saved, derivatives]`, the last those of each pick's log-probability and entropy; kept logits
     /// are overwritten.
     fn head_backward(
         &mut self,
-        of: HeadPass<'_, W, L>,
-        gradient: Option<&mut G>,
-        from: [&B; 3],
-        logits: &mut B,
-        dx: &mut B,
+        of: HeadPass<'_, Self::Weights, Self::Lists>,
+        gradient: Option<&mut Self::Gradient>,
+        from: [&Self::Buffer; 3],
+        logits: &mut Self::Buffer,
+        dx: &mut Self::Buffer,
     );
 
     /// The logits themselves, `[rows, vocabulary]`, untempered. Waits for them.
-    fn logits(&mut self, weights: &W, head: Head, rows: usize, x: &B, logits: &mut Vec<f32>);
+    fn logits(
+        &mut self,
+        weights: &Self::Weights,
+        head: Head,
+        rows: usize,
+        x: &Self::Buffer,
+        logits: &mut Vec<f32>,
+    );
 }
 
 /// Steps of decoding.
-pub(crate) trait DecodeOps<B, W: ?Sized, C, L>: Memory {
+pub(crate) trait DecodeOps: Memory {
     /// Whether the host may submit a step before it has read what the last one sampled.
     const RUNS_AHEAD: bool;
 
@@ -465,17 +659,17 @@ pub(crate) trait DecodeOps<B, W: ?Sized, C, L>: Memory {
     fn step_rows(decoding: &Self::Decoding) -> usize;
 
     /// The lists of that step.
-    fn step_lists(decoding: &Self::Decoding) -> &L;
+    fn step_lists(decoding: &Self::Decoding) -> &Self::Lists;
 
     /// Attention of the step's rows over their sequences in the cache. A row of `qkv` has its queries, keys and values, as the linear maps make them. Queries
     /// and keys get the norm of their heads, if there is one, and the rotary embedding; keys and values are stored in the row's slot before it attends.
     fn step_attention(
         &mut self,
-        of: StepAttention<'_, W>,
+        of: StepAttention<'_, Self::Weights>,
         decoding: &Self::Decoding,
-        cache: &mut C,
-        qkv: &B,
-        out: &mut B,
+        cache: &mut Self::Cache,
+        qkv: &Self::Buffer,
+        out: &mut Self::Buffer,
     );
 
     /// Transfers draws from `rows` rows to the device, in the order of their rows: those of rows that are no decoding step.
@@ -484,11 +678,11 @@ pub(crate) trait DecodeOps<B, W: ?Sized, C, L>: Memory {
     /// Samples tokens from rows of `x`, by the draws transferred last.
     fn sample(
         &mut self,
-        weights: &W,
+        weights: &Self::Weights,
         head: Head,
         sampling: &Sampling,
         rows: usize,
-        x: &B,
+        x: &Self::Buffer,
         decoding: &mut Self::Decoding,
     );
 
@@ -500,17 +694,10 @@ pub(crate) trait DecodeOps<B, W: ?Sized, C, L>: Memory {
     fn drawn(&mut self, decoding: &mut Self::Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error>;
 }
 
-/// The operations on an executor's own memory.
-macro_rules! executor {
-    ($($ops:ident<$($kind:ident),*>),*) => {
-        /// An executor: all operations.
-        pub(crate) trait Executor: $($ops<$(<Self as Memory>::$kind),*> +)* Memory {}
-
-        impl<X: Memory $(+ $ops<$(<X as Memory>::$kind),*>)*> Executor for X {}
-    };
+/// An executor: all operations.
+pub(crate) trait Executor:
+    RowOps + NormOps + LinearOps + AttentionOps + MixerOps + HeadOps + DecodeOps
+{
 }
 
-executor! {
-    RowOps<Buffer, Weights, Gradient, Lists>, NormOps<Buffer, Weights, Gradient>, LinearOps<Buffer, Weights, Gradient>,
-    AttentionOps<Buffer, Cache, Lists>, MixerOps<Buffer, Weights, Gradient, Cache, Lists, Decoding>, HeadOps<Buffer, Weights, Gradient, Lists>, DecodeOps<Buffer, Weights, Cache, Lists>
-}
+impl<X: RowOps + NormOps + LinearOps + AttentionOps + MixerOps + HeadOps + DecodeOps> Executor for X {}

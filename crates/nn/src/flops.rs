@@ -45,9 +45,10 @@ impl Flops {
                         parts.map(|p| 4.0 * (p.rank * (p.outputs + p.inputs)) as f64).sum()
                     }
                 };
-                let keys = linear.weight == layer.kv.weight;
+                let [own_rows, all_rows] = layer.input_maps();
+                let keys = linear.weight == all_rows.weight;
                 // Frozen, the first layer's input needs no derivative.
-                let unused = index == 0 && adapters.is_some() && (keys || linear.weight == layer.q.weight);
+                let unused = index == 0 && adapters.is_some() && (keys || linear.weight == own_rows.weight);
                 let input = if unused { 0.0 } else { product };
                 // The last map's output is not needed for the backward pass, but by a norm of it.
                 let unneeded = linear.weight == layer.down.weight && layer.mlp.after.is_none();
@@ -61,7 +62,7 @@ impl Flops {
                     flops.backward_token += backward;
                 }
             }
-            if let Some(mixer) = layer.mixer {
+            if let Some(mixer) = layer.mixer() {
                 // Products of states with a vector, or of two vectors: three forward, and in the backward pass seven more.
                 let state = 2.0 * (mixer.of.linear_num_value_heads * mixer.of.head_state()) as f64;
                 flops.forward_token += 3.0 * state;

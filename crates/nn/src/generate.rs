@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use crate::activations::Keep;
 use crate::cache::PAGE;
-use crate::checks::Stage;
 use crate::decoder::{Decoder, Parameters, Pass, Workspace};
 use crate::error::Error;
 use crate::executor::{DecodeChanges, DecodeRow, Executor, Holds, NodeChange, StepTokens};
@@ -249,15 +248,15 @@ pub(crate) fn generate<X: Executor>(
             continue;
         }
         let mut step = scheduler.plan();
-        scheduler.submit(g)?;
+        scheduler.submit(g);
         while X::RUNS_AHEAD && scheduler.may_run_ahead() {
             let ahead = scheduler.plan_ahead(&step);
-            scheduler.submit(g)?;
-            g.drawn(Stage::Decoding, &mut drawn)?;
+            scheduler.submit(g);
+            g.drawn(&mut drawn)?;
             let before = scheduler.part_all(&step, &drawn);
             step = before.into_iter().map(|row| ahead[row]).collect();
         }
-        g.drawn(Stage::Decoding, &mut drawn)?;
+        g.drawn(&mut drawn)?;
         scheduler.part_all(&step, &drawn);
     }
     // What was cancelled is of no use to anyone.
@@ -276,14 +275,13 @@ impl<X: Executor> Generator<'_, X> {
     }
 
     /// Submits a decoding step.
-    fn step(&mut self, sampling: &Sampling, changes: &DecodeChanges) -> Result<(), Error> {
+    fn step(&mut self, sampling: &Sampling, changes: &DecodeChanges) {
         let Generator { decoder, executor, parameters, workspace, cache, decoding, .. } = self;
         executor.begin_step(changes, decoding);
-        decoder.step(*executor, *parameters, decoding, cache, workspace)?;
+        decoder.step(*executor, *parameters, decoding, cache, workspace);
         let rows = X::step_rows(decoding);
         executor.sample(parameters.weights, decoder.head(), sampling, rows, workspace.hidden(), decoding);
         executor.end_step(decoding);
-        Ok(())
     }
 
     /// Computes the tokens of a planned step, of which nothing is drawn, and takes the final norm of its last row.
@@ -291,19 +289,18 @@ impl<X: Executor> Generator<'_, X> {
         let d = self.decoder.config.hidden_size;
         let Generator { decoder, executor, parameters, workspace, cache, decoding, .. } = self;
         executor.begin_step(changes, decoding);
-        decoder.step(*executor, *parameters, decoding, cache, workspace)?;
+        decoder.step(*executor, *parameters, decoding, cache, workspace);
         executor.end_step(decoding);
         let mut hidden = X::Buffer::default();
         executor.reserve(&mut hidden, Holds::Activations, d);
         executor.take_row(d, changes.rows.len() - 1, workspace.hidden(), &mut hidden);
-        self.drawn(Stage::Decoding, &mut Vec::new())?;
+        self.drawn(&mut Vec::new())?;
         Ok(hidden)
     }
 
     /// Waits for the tokens of the oldest step, or of the oldest draws, that have not been read.
-    fn drawn(&mut self, stage: Stage, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
-        let read = self.executor.drawn(self.decoding, drawn);
-        read.map_err(|error| self.decoder.checks(stage).at_head(error))
+    fn drawn(&mut self, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
+        self.executor.drawn(self.decoding, drawn)
     }
 
     /// Samples from `rows` rows of `hidden`.
@@ -320,7 +317,7 @@ impl<X: Executor> Generator<'_, X> {
         self.executor.stage_draws(rows, draws, decoding);
         self.executor.sample(self.parameters.weights, head, sampling, rows, hidden, decoding);
         self.executor.end_step(decoding);
-        self.drawn(Stage::Prompts, &mut drawn)?;
+        self.drawn(&mut drawn)?;
         Ok(drawn)
     }
 }
@@ -514,7 +511,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             chunk.nodes.extend(fresh.iter().map(|(_, node, ..)| node));
             g.executor.stage(&chunk, &slots, g.lists);
             let pass = Pass::new(g.parameters, &chunk, &*g.lists);
-            g.decoder.forward(g.executor, &pass, Keep::Nothing, Some(g.cache), g.workspace)?;
+            g.decoder.forward(g.executor, &pass, Keep::Nothing, Some(g.cache), g.workspace);
             let draws: Vec<Draw> = fresh
                 .iter()
                 .enumerate()
@@ -640,11 +637,10 @@ impl<X: Executor> Scheduler<'_, '_, X> {
     }
 
     /// Submits the planned step.
-    fn submit(&mut self, g: &mut Generator<'_, X>) -> Result<(), Error> {
+    fn submit(&mut self, g: &mut Generator<'_, X>) {
         g.grow_cache(&self.tree, self.most_slots);
-        g.step(self.request.sampling, &self.changes)?;
+        g.step(self.request.sampling, &self.changes);
         self.changes.clear();
-        Ok(())
     }
 
     /// Whether the next step can be planned before the tokens of the one under way are read: every row is one sample, so it goes on as it is or

@@ -29,9 +29,7 @@ pub enum Operands {
 pub fn product(
     products: Products,
     operands: Operands,
-    m: usize,
-    n: usize,
-    k: usize,
+    [m, n, k]: [usize; 3],
     a: &[f32],
     b: &[f32],
     c: &mut [f32],

@@ -45,41 +45,76 @@ pub(crate) struct Linear {
 /// The parameters of one layer.
 #[derive(Debug, Clone)]
 pub(crate) struct LayerLayout {
-    /// What it consists of.
+    /// Description of the layer.
     pub(crate) of: Layer,
-    /// Its number among the layers of its kind: those with keys and values, or those with a state.
+    /// Index among the layers of its kind: those with keys and values, or those with a state.
     pub(crate) place: usize,
-    pub(crate) mixer: Option<MixerLayout>,
-    pub(crate) attention: Norms<(Span, &'static str)>,
-    /// What only rows need whose results are needed: queries, perhaps each with its gate; or a mixer's gate, `z`.
-    pub(crate) q: Linear,
-    /// Outputs: all keys, then all values; or a mixer's queries, keys and values, then `b`, then `a`.
-    pub(crate) kv: Linear,
-    pub(crate) q_norm: Option<Span>,
-    pub(crate) k_norm: Option<Span>,
+    pub(crate) mixing: Mixing,
+    /// Norms before and after attention, or the mixer in its place.
+    pub(crate) attention: Norms<Span>,
+    /// Output projection of attention, or of the mixer.
     pub(crate) o: Linear,
-    pub(crate) mlp: Norms<(Span, &'static str)>,
+    pub(crate) mlp: Norms<Span>,
     /// Outputs: gate, then up.
     pub(crate) gate_up: Linear,
     pub(crate) down: Linear,
 }
 
-impl LayerLayout {
-    /// The layer's linear maps.
-    pub(crate) fn linears(&self) -> [&Linear; 5] {
-        [&self.q, &self.kv, &self.o, &self.gate_up, &self.down]
-    }
+/// The parameters of attention, or of the mixer in its place, but for the output projection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Mixing {
+    Attention(AttentionLayout),
+    Recurrent(MixerLayout),
 }
 
-/// The parameters of a recurrent mixer beside its linear maps and its norm.
+/// The parameters of attention.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AttentionLayout {
+    /// Outputs: each head's query, followed by the head's gate if the layer has an output gate.
+    pub(crate) queries: Linear,
+    /// Outputs: all keys, then all values.
+    pub(crate) keys_values: Linear,
+    pub(crate) q_norm: Option<Span>,
+    pub(crate) k_norm: Option<Span>,
+}
+
+/// The parameters of a recurrent mixer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MixerLayout {
     pub(crate) of: GatedDeltaNet,
+    /// Outputs: the gate `z`.
+    pub(crate) gate: Linear,
+    /// Outputs: queries, keys and values, then `b`, then `a`.
+    pub(crate) inputs: Linear,
     /// `[channels, kernel]`.
     pub(crate) filter: Span,
     pub(crate) a_log: Span,
     pub(crate) dt_bias: Span,
     pub(crate) norm: Span,
+}
+
+impl LayerLayout {
+    /// The linear maps of the input: the map that only rows with a needed result take, and the map that all rows take.
+    pub(crate) fn input_maps(&self) -> [&Linear; 2] {
+        match &self.mixing {
+            Mixing::Attention(AttentionLayout { queries, keys_values, .. }) => [queries, keys_values],
+            Mixing::Recurrent(MixerLayout { gate, inputs, .. }) => [gate, inputs],
+        }
+    }
+
+    /// The layer's linear maps.
+    pub(crate) fn linears(&self) -> [&Linear; 5] {
+        let [own, all] = self.input_maps();
+        [own, all, &self.o, &self.gate_up, &self.down]
+    }
+
+    /// The recurrent mixer in place of attention, if there is one.
+    pub(crate) fn mixer(&self) -> Option<&MixerLayout> {
+        match &self.mixing {
+            Mixing::Attention(_) => None,
+            Mixing::Recurrent(mixer) => Some(mixer),
+        }
+    }
 }
 
 /// The kind of a tensor, which determines its initial value and whether weight decay may exclude it.
@@ -207,44 +242,41 @@ impl Layout {
                 let linear = |module: &str| find(module).expect("every layer has it");
                 let norm = |b: &mut Builder, module: Option<&str>| {
                     let Weight { module, shape, .. } = find(module?)?;
-                    Some((b.norm(format!("model.layers.{index}.{module}.weight"), shape), *module))
+                    Some(b.norm(format!("model.layers.{index}.{module}.weight"), shape))
                 };
                 let before = norm(&mut b, of.attention.before);
-                let mixer = of.mixer.map(|sizes| {
-                    let mut put = |module: &str, kind| {
-                        let weight = linear(module);
-                        b.apart_from(weight.name(index), &weight.shape, kind)
-                    };
-                    MixerLayout {
-                        of: sizes,
-                        filter: put("linear_attn.conv1d", Kind::Filter),
-                        a_log: put("linear_attn.A_log", Kind::Rates),
-                        dt_bias: put("linear_attn.dt_bias", Kind::Ones),
-                        norm: put("linear_attn.norm", Kind::Ones),
-                    }
-                });
-                let ([q, kv], o) = match mixer {
-                    Some(_) => {
+                let (mixing, o) = match of.mixer {
+                    Some(sizes) => {
+                        let mut put = |module: &str, kind| {
+                            let weight = linear(module);
+                            b.apart_from(weight.name(index), &weight.shape, kind)
+                        };
+                        let filter = put("linear_attn.conv1d", Kind::Filter);
+                        let a_log = put("linear_attn.A_log", Kind::Rates);
+                        let dt_bias = put("linear_attn.dt_bias", Kind::Ones);
+                        let norm = put("linear_attn.norm", Kind::Ones);
                         let [z, qkv, b_rows, a] = ["in_proj_z", "in_proj_qkv", "in_proj_b", "in_proj_a"]
                             .map(|name| linear(&format!("linear_attn.{name}")));
-                        (b.linears(index, [&[z], &[qkv, b_rows, a]]), "linear_attn.out_proj")
+                        let [gate, inputs] = b.linears(index, [&[z], &[qkv, b_rows, a]]);
+                        let mixer = MixerLayout { of: sizes, gate, inputs, filter, a_log, dt_bias, norm };
+                        (Mixing::Recurrent(mixer), "linear_attn.out_proj")
                     }
                     None => {
                         let [q, k, v] =
                             ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"].map(linear);
-                        (b.linears(index, [&[q], &[k, v]]), "self_attn.o_proj")
+                        let [queries, keys_values] = b.linears(index, [&[q], &[k, v]]);
+                        let q_norm = norm(&mut b, Some("self_attn.q_norm"));
+                        let k_norm = norm(&mut b, Some("self_attn.k_norm"));
+                        let attention = AttentionLayout { queries, keys_values, q_norm, k_norm };
+                        (Mixing::Attention(attention), "self_attn.o_proj")
                     }
                 };
-                let place = &mut places[usize::from(mixer.is_some())];
+                let place = &mut places[usize::from(of.mixer.is_some())];
                 *place += 1;
                 LayerLayout {
                     of,
                     place: *place - 1,
-                    mixer,
-                    q,
-                    kv,
-                    q_norm: norm(&mut b, Some("self_attn.q_norm")).map(|norm| norm.0),
-                    k_norm: norm(&mut b, Some("self_attn.k_norm")).map(|norm| norm.0),
+                    mixing,
                     o: b.linear(index, &[linear(o)]),
                     attention: Norms { before, after: norm(&mut b, of.attention.after) },
                     mlp: Norms { before: norm(&mut b, of.mlp.before), after: norm(&mut b, of.mlp.after) },
@@ -266,7 +298,7 @@ impl Layout {
 
     /// Numbers of a sequence's state, by layer that has one.
     pub(crate) fn states(&self) -> impl Iterator<Item = usize> + '_ {
-        self.layers.iter().filter_map(|layer| layer.mixer.map(|mixer| mixer.of.state()))
+        self.layers.iter().filter_map(|layer| Some(layer.mixer()?.of.state()))
     }
 
     /// The matrices that aren't in the store.

@@ -3,10 +3,6 @@
 //! Shapes in these docs: `T` tokens, `D` hidden, `H` heads, `K` KV heads, `E` head size,
 //! `F` intermediate, `V` vocabulary, `L` layers.
 
-#![allow(
-    clippy::too_many_arguments,
-    reason = "an operation's operands are named where it is called, not bundled"
-)]
 #![allow(clippy::type_complexity, reason = "a callback's type says what it is given, where it is taken")]
 
 // The modules in layers: each uses those of its own layer and of the layers before it. Only the engine's layer names a device.

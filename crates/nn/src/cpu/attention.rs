@@ -140,13 +140,18 @@ pub(crate) fn balanced(pieces: &[Piece], count: usize, parts: usize, by_keys: bo
     (0..parts).map(|part| at(part)..at(part + 1)).filter(|range| !range.is_empty()).collect()
 }
 
+/// Operands of attention for the queries `own`.
+pub(crate) struct Inputs<'a> {
+    pub(crate) heads: Heads,
+    pub(crate) own: Range<usize>,
+    pub(crate) plan: Plan<'a>,
+    pub(crate) q: &'a [f32],
+    pub(crate) keys: Keys<'a>,
+}
+
 /// Computes `out` and `lse` of the queries `own`; both begin with the rows of these queries.
 pub(crate) fn forward(
-    heads: Heads,
-    own: Range<usize>,
-    plan: Plan<'_>,
-    q: &[f32],
-    keys: Keys<'_>,
+    Inputs { heads, own, plan, q, keys }: Inputs<'_>,
     out: &mut [f32],
     lse: &mut [f32],
     scratch: &mut Scratch,

@@ -14,19 +14,9 @@
 //! with a step between them, so that no difference of large sums remains of little.
 
 use super::product::{View, product};
-use super::simd;
+use super::simd::{self, Token};
 use crate::layout::Write::{Add, Replace};
 use crate::segments::STRETCH;
-
-/// A head's share of a row.
-#[derive(Clone, Copy)]
-pub(crate) struct Token<'a> {
-    pub(crate) q: &'a [f32],
-    pub(crate) k: &'a [f32],
-    pub(crate) v: &'a [f32],
-    pub(crate) write: f32,
-    pub(crate) keep: f32,
-}
 
 /// A head's stretch of `n` rows, and one thread's memory for it.
 #[derive(Default)]
@@ -370,7 +360,8 @@ mod tests {
             for (t, result) in results.chunks_exact_mut(values).enumerate() {
                 let [q, k] = [q, k].map(|x| &x[t * keys..][..keys]);
                 let v = &v[t * values..][..values];
-                simd::delta_step(&mut stepped, q, k, v, write[t], keep[t], &mut error, result);
+                let token = Token { q, k, v, write: write[t], keep: keep[t] };
+                simd::delta_step(token, &mut stepped, &mut error, result);
             }
             for (name, found, stepped, exact) in
                 [("out", &out, &results, &case.exact()[0]), ("state", &state, &stepped, &case.exact()[1])]

@@ -87,7 +87,7 @@ at_level! {
     ///
     /// # Safety
     /// As for [`dot`]; `ahead` may be any address.
-    outer(m: usize, n: usize, k: usize, a: Rows, a_column: usize, b: Rows, y: Output, ahead: *const f32)
+    outer(sizes: [usize; 3], a: Rows, a_column: usize, b: Rows, y: Output, ahead: *const f32)
 }
 
 at_level! {
@@ -241,9 +241,7 @@ macro_rules! kernels {
 
         #[target_feature(enable = $features)]
         pub(super) unsafe fn outer(
-            m: usize,
-            n: usize,
-            k: usize,
+            [m, n, k]: [usize; 3],
             a: Rows,
             a_column: usize,
             b: Rows,

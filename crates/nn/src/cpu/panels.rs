@@ -76,40 +76,44 @@ pub(crate) fn pack_weights(products: Products, n: usize, k: usize, w: &[f32], to
     unsafe { in_format!(products, pack(n, k, w, to.as_mut_ptr())) }
 }
 
-/// `c = a b` for columns `first..first + n` of `b`: `first` is a multiple of 64, `c` starts with that column. `of` is the number of columns of `b`.
+/// Columns `first..first + n` of a right operand that has `of` columns; `first` is a multiple of 64.
+#[derive(Clone, Copy)]
+pub(crate) struct Columns {
+    pub(crate) first: usize,
+    pub(crate) n: usize,
+    pub(crate) of: usize,
+}
+
+impl Columns {
+    /// All of `n` columns.
+    pub(crate) fn all(n: usize) -> Columns {
+        Columns { first: 0, n, of: n }
+    }
+}
+
+/// `c = a b` for these columns of `b`, over `m` rows and `k` terms; `c` starts with the first of them.
 ///
 /// # Safety
 /// [`available`] must be true, the operands readable, `m` rows of `n` numbers of `c` writable and apart from them.
 pub(crate) unsafe fn product(
     products: Products,
-    m: usize,
-    n: usize,
-    k: usize,
+    [m, k]: [usize; 2],
+    columns: Columns,
     a: Operand,
     b: Right<'_>,
-    first: usize,
-    of: usize,
     c: Output,
 ) {
-    debug_assert!(first.is_multiple_of(CUT) && first + n <= of && k > 0);
+    debug_assert!(columns.first.is_multiple_of(CUT) && columns.first + columns.n <= columns.of && k > 0);
     // SAFETY: the caller's promises.
-    unsafe { in_format!(products, blocks(m, n, k, a, b, first, of, c)) }
+    unsafe { in_format!(products, blocks([m, k], columns, a, b, c)) }
 }
 
 /// [`product`], block by block.
 ///
 /// # Safety
 /// As for [`product`].
-unsafe fn blocks<F: Format>(
-    m: usize,
-    n: usize,
-    k: usize,
-    a: Operand,
-    b: Right<'_>,
-    first: usize,
-    of: usize,
-    c: Output,
-) {
+unsafe fn blocks<F: Format>([m, k]: [usize; 2], columns: Columns, a: Operand, b: Right<'_>, c: Output) {
+    let Columns { first, n, of } = columns;
     PACKED.with_borrow_mut(|[right, left]| {
         for term in (0..k).step_by(DEEP) {
             let deep = DEEP.min(k - term);
@@ -244,7 +248,7 @@ impl Format for F32 {
 
     unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: Rows, c: Output, ahead: *const f32) {
         // SAFETY: the caller's promises.
-        unsafe { microkernel::outer(m, n, k, a.lines(), a.term, b, c, ahead) }
+        unsafe { microkernel::outer([m, n, k], a.lines(), a.term, b, c, ahead) }
     }
 }
 
@@ -288,7 +292,7 @@ pub(super) mod tests {
             let columns = [Operand { first: wt.as_ptr(), line: 1, term: n }, Operand { first: w.as_ptr(), line: k, term: 1 }];
             let mut wanted = before.clone();
             // SAFETY: all of the sizes they were made with.
-            unsafe { product(products, m, n, k, lefts[0], Right::Panels(&panels), 0, n, Output { first: wanted.as_mut_ptr(), stride: n, add }) };
+            unsafe { product(products, [m, k], Columns::all(n), lefts[0], Right::Panels(&panels), Output { first: wanted.as_mut_ptr(), stride: n, add }) };
             // Each operand is off by its rounding, 2^-8 in one part and 2^-17 in two. Bf16x3 also leaves out the product of the second parts. Then the
             // sum itself is rounded.
             let off = [0.0, 2f64.powi(-15), 2f64.powi(-7) + 2f64.powi(-16)][which] + 3.0 * k as f64 * f64::from(f32::EPSILON);
@@ -316,7 +320,7 @@ pub(super) mod tests {
                 for right in rights {
                     let mut c = before.clone();
                     // SAFETY: as above.
-                    unsafe { product(products, m, n, k, left, right, 0, n, Output { first: c.as_mut_ptr(), stride: n, add }) };
+                    unsafe { product(products, [m, k], Columns::all(n), left, right, Output { first: c.as_mut_ptr(), stride: n, add }) };
                     prop_assert_eq!(&c, &wanted);
                     // A part of the columns.
                     let first = n / 128 * 64;
@@ -326,7 +330,7 @@ pub(super) mod tests {
                         c[row * part..][..part].copy_from_slice(&before[row * n + first..][..part]);
                     }
                     // SAFETY: as above.
-                    unsafe { product(products, m, part, k, left, right, first, n, Output { first: c.as_mut_ptr(), stride: part, add }) };
+                    unsafe { product(products, [m, k], Columns { first, n: part, of: n }, left, right, Output { first: c.as_mut_ptr(), stride: part, add }) };
                     for row in 0..m {
                         prop_assert_eq!(&c[row * part..][..part], &wanted[row * n + first..][..part]);
                     }

@@ -8,7 +8,7 @@ use gemm_common::Parallelism;
 
 use super::format::{self, Operand};
 use super::microkernel::{self, Output, Rows};
-use super::panels::{self, Right};
+use super::panels::{self, Columns, Right};
 use super::team::{Shared, Team};
 use crate::layout::Write;
 use crate::numbers::Products;
@@ -169,21 +169,22 @@ impl Operands<'_> {
                 }
                 Kernel::Outer => {
                     let right = Rows { first: b.as_ptr().add(bv_offset), stride: bv.row };
-                    microkernel::outer(m, n, k, left, av.column, right, to, right.first);
+                    microkernel::outer([m, n, k], left, av.column, right, to, right.first);
                 }
                 Kernel::Packing => {
                     let first = b.as_ptr().add(bv_offset);
                     let right = Right::Operand(Operand { first, line: bv.column, term: bv.row });
-                    panels::product(products, m, n, k, operand, right, 0, n, to);
+                    panels::product(products, [m, k], Columns::all(n), operand, right, to);
                 }
                 Kernel::Panels(packed, of) => {
                     let right = Right::Panels(packed);
-                    let first = columns.start;
-                    panels::product(products, m, n, k, operand, right, first, of, to);
+                    let columns = Columns { first: columns.start, n, of };
+                    panels::product(products, [m, k], columns, operand, right, to);
                 }
                 Kernel::General => {
-                    let b = b.as_ptr().add(bv_offset);
-                    general(m, n, k, a, av, b, bv, to.add, to.first, cv);
+                    let a = Strided { first: a, view: av };
+                    let b = Strided { first: b.as_ptr().add(bv_offset), view: bv };
+                    general([m, n, k], a, b, to.add, Strided { first: to.first, view: cv });
                 }
             }
         }
@@ -311,26 +312,34 @@ pub(crate) fn product_with_panels(
     unsafe { Operands { k, a, b, products, kernel: Kernel::Panels(panels, n) }.run(team, m, n, y) }
 }
 
-/// [`product`] by the `gemm-f32` crate; the pointers are those of the views' first elements.
+/// A matrix in memory: its first element, and the strides of its view.
+#[derive(Clone, Copy)]
+struct Strided<T> {
+    first: T,
+    view: View,
+}
+
+impl<T> Strided<T> {
+    fn transposed(self) -> Strided<T> {
+        Strided { view: self.view.transposed(), ..self }
+    }
+}
+
+/// [`product`] by the `gemm-f32` crate.
 ///
 /// # Safety
 /// All three matrices must be within their memory, and the result must not overlap the others.
 unsafe fn general(
-    m: usize,
-    n: usize,
-    k: usize,
-    a: *const f32,
-    av: View,
-    b: *const f32,
-    bv: View,
+    [m, n, k]: [usize; 3],
+    a: Strided<*const f32>,
+    b: Strided<*const f32>,
     add: bool,
-    c: *mut f32,
-    cv: View,
+    c: Strided<*mut f32>,
 ) {
-    // Its kernels want results by columns: by rows, it computes the transposed product.
-    if cv.column < cv.row {
+    // The crate's kernels want results by columns: for results by rows, it computes the transposed product.
+    if c.view.column < c.view.row {
         // SAFETY: the caller's promises.
-        return unsafe { general(n, m, k, b, bv.transposed(), a, av.transposed(), add, c, cv.transposed()) };
+        return unsafe { general([n, m, k], b.transposed(), a.transposed(), add, c.transposed()) };
     }
     // SAFETY: the caller's promises.
     unsafe {
@@ -338,16 +347,16 @@ unsafe fn general(
             m,
             n,
             k,
-            c,
-            cv.column as isize,
-            cv.row as isize,
+            c.first,
+            c.view.column as isize,
+            c.view.row as isize,
             add,
-            a,
-            av.column as isize,
-            av.row as isize,
-            b,
-            bv.column as isize,
-            bv.row as isize,
+            a.first,
+            a.view.column as isize,
+            a.view.row as isize,
+            b.first,
+            b.view.column as isize,
+            b.view.row as isize,
             1.0,
             1.0,
             false,

@@ -16,6 +16,16 @@ fn fma<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
+/// A token of the gated delta rule: one head of a row.
+#[derive(Clone, Copy)]
+pub(crate) struct Token<'a> {
+    pub(crate) q: &'a [f32],
+    pub(crate) k: &'a [f32],
+    pub(crate) v: &'a [f32],
+    pub(crate) write: f32,
+    pub(crate) keep: f32,
+}
+
 macro_rules! vectorised {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block)*) => {$(
         $(#[$meta])*
@@ -345,9 +355,10 @@ vectorised! {
         }
     }
 
-    /// One token of the gated delta rule: the state, `[keys, values]`, keeps a share; what it then says of `k` is corrected towards `v`, by `write`; `out` is what it says of `q`.
-    /// `error` is what was wrong.
-    fn delta_step(state: &mut [f32], q: &[f32], k: &[f32], v: &[f32], write: f32, keep: f32, error: &mut [f32], out: &mut [f32]) {
+    /// One token of the gated delta rule. The state, `[keys, values]`, is multiplied by `keep`; its value for `k` is then corrected towards `v`, by `write`.
+    /// `error` gets the difference from `v`, and `out` the state's value for `q`.
+    fn delta_step(token: Token<'_>, state: &mut [f32], error: &mut [f32], out: &mut [f32]) {
+        let Token { q, k, v, write, keep } = token;
         let n = v.len();
         let (error, out) = (&mut error[..n], &mut out[..n]);
         error.fill(0.0);

@@ -83,6 +83,17 @@ enum Columns<'a> {
     Filter { x: &'a Buffer, previous: Address, dy: &'a Buffer, sizes: [u32; 3] },
 }
 
+/// `c = alpha a b`, or added to `c`.
+struct MatrixProduct {
+    /// Rows and columns of `c`, and terms.
+    sizes: [usize; 3],
+    a: Matrix,
+    b: Matrix,
+    c: Matrix,
+    alpha: f32,
+    write: Write,
+}
+
 impl CudaExecutor {
     /// `angles` are the tables.
     pub(super) fn new(
@@ -172,25 +183,16 @@ impl CudaExecutor {
 
     /// `c = alpha a b`, or added to `c`, where all are activations or weights, in a backward pass.
     fn product(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix, alpha: f32, write: Write) {
-        self.product_of(self.numbers(), false, sizes, a, b, c, alpha, write);
+        self.product_of(self.numbers(), false, MatrixProduct { sizes, a, b, c, alpha, write });
     }
 
     /// The same with a result in f32.
     fn product_full(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix, write: Write) {
-        self.product_of(self.full_numbers(), false, sizes, a, b, c, 1.0, write);
+        self.product_of(self.full_numbers(), false, MatrixProduct { sizes, a, b, c, alpha: 1.0, write });
     }
 
-    fn product_of(
-        &self,
-        numbers: Numbers,
-        exact: bool,
-        [m, n, k]: [usize; 3],
-        a: Matrix,
-        b: Matrix,
-        c: Matrix,
-        alpha: f32,
-        write: Write,
-    ) {
+    fn product_of(&self, numbers: Numbers, exact: bool, of: MatrixProduct) {
+        let MatrixProduct { sizes: [m, n, k], a, b, c, alpha, write } = of;
         let onto = (write == Write::Add).then_some(c.at);
         if m > 0 {
             let (c, c_stride) = (c.at, c.stride);

@@ -1,445 +1,386 @@
 //! One layer, attention and MLP: the forward pass, and below it the backward pass in the opposite order.
 
-use crate::checks::Checks;
-use crate::error::Error;
 use crate::executor::{Attention, Executor, Gate, HeadRows, Heads, Holds, Mixer, Norm, Rotation, Rows};
 use crate::families::QkNorm;
-use crate::layout::{LayerLayout, Linear, MixerLayout, Span, Write};
+use crate::layout::{AttentionLayout, LayerLayout, Linear, MixerLayout, Mixing, Span, Write};
 
-use super::workspace::{Normed, SavedActivations, Workspace};
-use super::{Decoder, Gradients, Parameters};
+use super::workspace::{Buffers, Kept, Mixed, Normed, RowSet, Saved, SavedAttention, SavedMixer, Workspace};
+use super::{Gradients, Parameters};
 
 /// The activations that a layer on an executor keeps.
-pub(super) type Saved<X> = SavedActivations<<X as crate::executor::Memory>::Buffer>;
+pub(super) type SavedOn<X> = Saved<BufferOf<X>>;
+
+pub(super) type BufferOf<X> = <X as crate::executor::Memory>::Buffer;
 
 /// One pass through a layer.
 pub(super) struct LayerPass<'a, X: Executor> {
+    pub(super) e: &'a mut X,
     pub(super) p: Parameters<'a, X>,
     pub(super) layer: &'a LayerLayout,
+    pub(super) heads: Heads,
     pub(super) lists: &'a X::Lists,
     /// Rows with keys.
-    pub(super) count: usize,
-    /// Rows that are computed after the keys: all, or those that predict.
-    pub(super) queries: usize,
-    pub(super) which: Rows,
-    pub(super) checks: Checks,
-}
-
-/// The MLP's last map in a check's error, by itself and with what is added.
-const DOWN_PROJ: [&str; 2] = ["mlp.down_proj", "mlp.down_proj (with the residual)"];
-
-/// The maps of attention, or of a mixer, in a check's error: those of all rows with their widths; the last as [`DOWN_PROJ`]; the first together.
-pub(super) struct Names {
-    pub(super) q: &'static str,
-    pub(super) kv: [(&'static str, usize); 3],
-    pub(super) o: [&'static str; 2],
-    gate: &'static str,
-    inputs: &'static str,
-}
-
-/// Those of a layer.
-pub(super) fn names(layer: &LayerLayout) -> Names {
-    match layer.mixer {
-        Some(MixerLayout { of, .. }) => Names {
-            q: "linear_attn.in_proj_z",
-            kv: [
-                ("linear_attn.in_proj_qkv", of.channels()),
-                ("linear_attn.in_proj_b", of.linear_num_value_heads),
-                ("linear_attn.in_proj_a", of.linear_num_value_heads),
-            ],
-            o: ["linear_attn.out_proj", "linear_attn.out_proj (with the residual)"],
-            gate: "linear_attn (gate)",
-            inputs: "linear_attn.in_proj_qkv, in_proj_z, in_proj_b and in_proj_a",
-        },
-        None => Names {
-            q: "self_attn.q_proj",
-            kv: [
-                ("self_attn.k_proj", layer.kv.outputs / 2),
-                ("self_attn.v_proj", layer.kv.outputs / 2),
-                ("", 0),
-            ],
-            o: ["self_attn.o_proj", "self_attn.o_proj (with the residual)"],
-            gate: "self_attn (output gate)",
-            inputs: "self_attn.q_proj, k_proj and v_proj",
-        },
-    }
-}
-
-/// The gate of a layer's attention or mixer.
-pub(super) fn gate(layer: &LayerLayout) -> Option<Gate> {
-    if layer.mixer.is_some() { Some(Gate::Silu) } else { layer.of.output_gate.then_some(Gate::Sigmoid) }
+    pub(super) all: RowSet,
+    /// Rows whose results are needed, after the keys: all, or those that predict.
+    pub(super) own: RowSet,
+    /// `D`.
+    pub(super) hidden: usize,
+    /// `F`.
+    pub(super) intermediate: usize,
 }
 
 impl<'a, X: Executor> LayerPass<'a, X> {
-    pub(super) fn mixer(&self, layout: MixerLayout) -> Mixer<'a, X::Weights> {
-        Mixer { weights: self.p.weights, layout, place: self.layer.place }
+    pub(super) fn mixer(&self, layout: MixerLayout) -> Mixer<'a, X::Weights, X::Lists> {
+        let (weights, lists, rows) = (self.p.weights, self.lists, self.own.which);
+        Mixer { weights, layout, place: self.layer.place, lists, rows }
     }
 
-    /// A mixer's norm, of each head of its results; nothing is added to its weights.
+    /// A mixer's norm of each head of its results; no offset is added to its weights.
     fn mixer_norm(&self, MixerLayout { of, norm, .. }: MixerLayout) -> (Norm<'a, X::Weights>, HeadRows) {
-        let (rows, size) = (self.queries, of.linear_value_head_dim);
-        let heads =
-            HeadRows { rows, first: 0, stride: of.value_width(), count: of.linear_num_value_heads, size };
-        (Norm { offset: 0.0, ..self.p.norm(norm, rows) }, heads)
+        let (rows, size) = (self.own.count, of.linear_value_head_dim);
+        let (stride, count) = (of.value_width(), of.linear_num_value_heads);
+        (Norm { offset: 0.0, ..self.p.norm(norm, rows) }, HeadRows { rows, first: 0, stride, count, size })
     }
-}
 
-impl Decoder {
-    fn attention<'a, X: Executor>(&self, of: &LayerPass<'a, X>) -> Attention<'a, X::Lists> {
-        let (heads, window) = (self.heads, of.layer.of.window);
-        Attention { heads, lists: of.lists, rows: of.which, keys: of.count, window }
+    fn attention(&self) -> Attention<'a, X::Lists> {
+        let (heads, window) = (self.heads, self.layer.of.window);
+        Attention { heads, lists: self.lists, rows: self.own.which, keys: self.all.count, window }
     }
 
     /// The heads of rows of queries, and those of rows of keys.
-    fn head_rows(&self, queries: usize, keys: usize) -> [HeadRows; 2] {
+    fn head_rows(&self) -> [HeadRows; 2] {
         let Heads { queries: h, keys: k, size, .. } = self.heads;
-        let of = |rows, stride, count| HeadRows { rows, first: 0, stride, count, size };
-        [of(queries, self.heads.query_width(), h), of(keys, self.heads.key_width(), k)]
+        let of = |rows: RowSet, stride, count| HeadRows { rows: rows.count, first: 0, stride, count, size };
+        [of(self.own, self.heads.query_width(), h), of(self.all, self.heads.key_width(), k)]
     }
 
-    /// The heads that norms of queries or keys are taken over.
-    fn normed_heads(layer: &LayerLayout, heads: HeadRows) -> HeadRows {
-        match layer.of.qk_norm {
+    /// The heads that a norm of queries or keys is taken over.
+    fn normed_heads(&self, heads: HeadRows) -> HeadRows {
+        match self.layer.of.qk_norm {
             Some(QkNorm::Whole) => HeadRows { count: 1, size: heads.count * heads.size, ..heads },
             _ => heads,
         }
     }
 
-    /// The norm of queries or of keys, in place.
-    pub(super) fn norm_heads<X: Executor>(
-        &self,
-        e: &mut X,
-        p: Parameters<'_, X>,
-        weight: Span,
+    /// Norm of the heads of `rows`, in place.
+    pub(super) fn norm_heads(
+        &mut self,
+        norm: Norm<'_, X::Weights>,
+        rows: RowSet,
         heads: HeadRows,
-        x: &mut X::Buffer,
-        keep: &mut Normed<X::Buffer>,
+        x: &mut BufferOf<X>,
+        keep: &mut Normed<BufferOf<X>>,
     ) {
-        e.reserve(&mut keep.raw, Holds::Activations, heads.rows * heads.count * heads.size);
-        e.reserve(&mut keep.scale, Holds::Statistics, heads.rows * heads.count);
-        e.head_norm(p.norm(weight, heads.rows), heads, x, &mut keep.raw, &mut keep.scale);
+        keep.raw.reserve(self.e, rows, heads.count * heads.size);
+        keep.scale.reserve_statistics(self.e, rows, heads.count);
+        self.e.head_norm(norm, heads, x, &mut keep.raw, &mut keep.scale);
     }
 
-    /// What attention, or the MLP, reads: `x` after the norm before it, in `to`; without one, `x` itself.
-    pub(super) fn norm_before<'a, X: Executor>(
-        &self,
-        e: &mut X,
-        of: &LayerPass<'_, X>,
-        norm: Option<(Span, &str)>,
-        rows: (Rows, usize),
-        x: &'a X::Buffer,
-        scale: &mut X::Buffer,
-        to: &'a mut X::Buffer,
-    ) -> Result<&'a X::Buffer, Error> {
-        let Some((weight, name)) = norm else { return Ok(x) };
-        e.reserve(to, Holds::Activations, rows.1 * weight.len);
-        e.reserve(scale, Holds::Statistics, rows.1);
-        e.rms_norm(of.p.norm(weight, rows.1), x, to, scale);
-        of.checks.finite(e, rows, &[(name, weight.len)], to)?;
-        Ok(to)
+    /// The input of attention, or of the MLP: `x` after the norm before it, in `to`; without a norm, `x` itself.
+    pub(super) fn norm_before<'b>(
+        &mut self,
+        norm: Option<Span>,
+        rows: RowSet,
+        x: &'b BufferOf<X>,
+        scale: &mut Kept<BufferOf<X>>,
+        to: &'b mut BufferOf<X>,
+    ) -> &'b BufferOf<X> {
+        let Some(weight) = norm else { return x };
+        self.e.reserve(to, Holds::Activations, rows.count * weight.len);
+        scale.reserve_statistics(self.e, rows, 1);
+        self.e.rms_norm(self.p.norm(weight, rows.count), x, to, scale);
+        to
     }
 
     /// `y = residual + after(linear(x))`: the end of attention, or of the MLP.
-    pub(super) fn add_to_residual<X: Executor>(
-        &self,
-        e: &mut X,
-        of: &LayerPass<'_, X>,
+    pub(super) fn add_to_residual(
+        &mut self,
         linear: Linear,
-        [name, with_residual]: [&str; 2],
-        after: Option<(Span, &str)>,
-        x: &X::Buffer,
-        residual: &X::Buffer,
-        keep: &mut Normed<X::Buffer>,
-        y: &mut X::Buffer,
-    ) -> Result<(), Error> {
-        let (rows, count, d) = ((of.which, of.queries), of.queries, linear.outputs);
-        e.reserve(y, Holds::Activations, count * d);
-        let Some((norm, norm_name)) = after else {
-            of.p.linear(e, linear, count, x, Some(residual), y);
-            return of.checks.finite(e, rows, &[(with_residual, d)], y);
+        after: Option<Span>,
+        x: &BufferOf<X>,
+        residual: &BufferOf<X>,
+        keep: &mut Normed<BufferOf<X>>,
+        y: &mut BufferOf<X>,
+    ) {
+        let (rows, d) = (self.own, linear.outputs);
+        let Some(norm) = after else {
+            return self.p.linear(self.e, linear, rows.count, x, Some(residual), y);
         };
-        e.reserve(&mut keep.raw, Holds::Activations, count * d);
-        e.reserve(&mut keep.scale, Holds::Statistics, count);
-        of.p.linear(e, linear, count, x, None, &mut keep.raw);
-        of.checks.finite(e, rows, &[(name, d)], &keep.raw)?;
-        e.rms_norm(of.p.norm(norm, count), &keep.raw, y, &mut keep.scale);
-        e.add(count * d, residual, y);
-        of.checks.finite(e, rows, &[(norm_name, d)], y)
+        keep.raw.reserve(self.e, rows, d);
+        keep.scale.reserve_statistics(self.e, rows, 1);
+        self.p.linear(self.e, linear, rows.count, x, None, &mut keep.raw);
+        self.e.rms_norm(self.p.norm(norm, rows.count), &keep.raw, y, &mut keep.scale);
+        self.e.add(rows.count * d, residual, y);
+    }
+
+    /// A linear map of the rows whose results are needed; `gathered` is memory for these rows of `x`.
+    fn linear_of_own(
+        &mut self,
+        linear: Linear,
+        x: &BufferOf<X>,
+        gathered: &mut BufferOf<X>,
+        y: &mut BufferOf<X>,
+    ) {
+        let input = self.own_rows(x, gathered);
+        self.p.linear(self.e, linear, self.own.count, input, None, y);
+    }
+
+    /// The rows of `x` whose results are needed: in `to`, or `x` itself if they are all.
+    fn own_rows<'b>(&mut self, x: &'b BufferOf<X>, to: &'b mut BufferOf<X>) -> &'b BufferOf<X> {
+        if self.own.which == Rows::All {
+            return x;
+        }
+        self.e.reserve(to, Holds::Activations, self.own.count * self.hidden);
+        self.e.gather(self.hidden, self.lists, x, to);
+        to
     }
 
     /// One layer, whose keys and values are also stored in the `cache`, if there is one. Without `output` it stops once all activations for the backward
     /// pass are computed.
-    pub(super) fn layer<X: Executor>(
-        &self,
-        e: &mut X,
-        of: &LayerPass<'_, X>,
+    pub(super) fn forward(
+        &mut self,
         cache: Option<&mut X::Cache>,
-        x: &X::Buffer,
-        saved: &mut Saved<X>,
+        x: &BufferOf<X>,
+        saved: &mut SavedOn<X>,
         w: &mut Workspace<X>,
-        output: Option<&mut X::Buffer>,
-    ) -> Result<(), Error> {
-        let LayerPass { p, layer, lists, checks, count: n, queries: m, which, .. } = *of;
-        let (d, all, own) = (self.config.hidden_size, (Rows::All, n), (which, m));
-        let (q_width, kv_width, names, gate) = (layer.q.outputs, layer.kv.outputs, names(layer), gate(layer));
-        let (scale, normed) = (&mut saved.attention_scale, &mut w.normed);
-        let input = self.norm_before(e, of, layer.attention.before, all, x, scale, normed)?;
-        e.reserve(&mut saved.kv, Holds::Activations, n * kv_width);
-        p.linear(e, layer.kv, n, input, None, &mut saved.kv);
-        checks.finite(e, all, &names.kv, &saved.kv)?;
-        let q = match gate {
-            None => &mut saved.q,
-            Some(Gate::Sigmoid) => &mut w.halves,
-            Some(Gate::Silu) => &mut saved.gate,
-        };
-        e.reserve(q, Holds::Activations, m * q_width);
-        e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
-        match which {
-            Rows::Predicting => {
-                e.gather(d, lists, input, &mut w.normed_rows);
-                p.linear(e, layer.q, m, &w.normed_rows, None, q);
-                // The residual of these rows.
-                e.gather(d, lists, x, &mut w.normed_rows);
+        output: Option<&mut Kept<BufferOf<X>>>,
+    ) {
+        let (layer, all, own) = (self.layer, self.all, self.own);
+        let Saved { scale, mixed, result, attended, middle, .. } = saved;
+        let Buffers { normed, normed_rows, halves, mixed: convolved, gated, .. } = w;
+        let input = self.norm_before(layer.attention.before, all, x, scale, normed);
+        match layer.mixing {
+            Mixing::Attention(AttentionLayout { queries, keys_values, .. }) => {
+                let saved = mixed.attention();
+                saved.kv.reserve(self.e, all, keys_values.outputs);
+                self.p.linear(self.e, keys_values, all.count, input, None, &mut saved.kv);
+                if layer.of.output_gate {
+                    self.e.reserve(halves, Holds::Activations, own.count * queries.outputs);
+                    self.linear_of_own(queries, input, normed_rows, halves);
+                } else {
+                    saved.q.reserve(self.e, own, queries.outputs);
+                    self.linear_of_own(queries, input, normed_rows, &mut saved.q);
+                }
+                self.attend(cache, saved, result, halves);
             }
-            Rows::All => p.linear(e, layer.q, m, input, None, q),
+            Mixing::Recurrent(layout) => {
+                let saved = mixed.recurrent();
+                saved.inputs.reserve(self.e, all, layout.inputs.outputs);
+                self.p.linear(self.e, layout.inputs, all.count, input, None, &mut saved.inputs);
+                saved.gate.reserve(self.e, own, layout.gate.outputs);
+                self.linear_of_own(layout.gate, input, normed_rows, &mut saved.gate);
+                self.mix(layout, cache, saved, result, convolved);
+            }
         }
-        checks.finite(e, own, &[(names.q, q_width)], q)?;
-        match layer.mixer {
-            Some(mixer) => self.mix(e, of, mixer, cache, saved, w)?,
-            None => self.attend(e, of, cache, saved, w)?,
-        }
-        let residual = if which == Rows::All { x } else { &w.normed_rows };
-        let SavedActivations { gate, out, attended, middle, .. } = saved;
-        let out = self.times_gate(e, of, gate, out, &mut w.gated)?;
-        let after = layer.attention.after;
-        self.add_to_residual(e, of, layer.o, names.o, after, out, residual, attended, middle)?;
-        self.mlp(e, of, saved, &mut w.normed_rows, &mut w.act, output)
+        let residual = self.own_rows(x, normed_rows);
+        let result = self.times_gate(mixed.gate(), result, gated);
+        middle.reserve(self.e, own, self.hidden);
+        self.add_to_residual(layer.o, layer.attention.after, result, residual, attended, middle);
+        self.mlp(saved, &mut w.normed_rows, &mut w.act, output);
     }
 
-    /// The result of attention, or of a mixer, times its gate, in `to`; without one, the result itself.
-    pub(super) fn times_gate<'a, X: Executor>(
-        &self,
-        e: &mut X,
-        of: &LayerPass<'_, X>,
-        by: &X::Buffer,
-        out: &'a X::Buffer,
-        to: &'a mut X::Buffer,
-    ) -> Result<&'a X::Buffer, Error> {
-        let Some(kind) = gate(of.layer) else { return Ok(out) };
-        let width = of.layer.o.inputs;
-        e.reserve(to, Holds::Activations, of.queries * width);
-        e.gate(kind, of.queries * width, by, out, to);
-        of.checks.finite(e, (of.which, of.queries), &[(names(of.layer).gate, width)], to)?;
-        Ok(to)
+    /// The result of attention, or of a mixer, times its gate, in `to`; without a gate, the result itself.
+    pub(super) fn times_gate<'b>(
+        &mut self,
+        by: &BufferOf<X>,
+        result: &'b BufferOf<X>,
+        to: &'b mut BufferOf<X>,
+    ) -> &'b BufferOf<X> {
+        let Some(kind) = self.gate() else { return result };
+        let len = self.own.count * self.layer.o.inputs;
+        self.e.reserve(to, Holds::Activations, len);
+        self.e.gate(kind, len, by, result, to);
+        to
     }
 
-    /// A recurrent mixer, from its projections to the norm of its results in `saved.out`.
-    fn mix<X: Executor>(
-        &self,
-        e: &mut X,
-        of: &LayerPass<'_, X>,
+    /// Function of the layer's output gate, if the layer has one.
+    fn gate(&self) -> Option<Gate> {
+        match self.layer.mixing {
+            Mixing::Attention(_) => self.layer.of.output_gate.then_some(Gate::Sigmoid),
+            Mixing::Recurrent(_) => Some(Gate::Silu),
+        }
+    }
+
+    /// A recurrent mixer, from its projections to the norm of its results.
+    fn mix(
+        &mut self,
         layout: MixerLayout,
         mut cache: Option<&mut X::Cache>,
-        saved: &mut Saved<X>,
-        w: &mut Workspace<X>,
-    ) -> Result<(), Error> {
-        let LayerPass { lists, checks, count: n, queries: m, which, .. } = *of;
-        let (channels, width) = (layout.of.channels(), layout.of.value_width());
-        e.reserve(&mut w.mixed, Holds::Activations, n * channels);
-        e.convolve(of.mixer(layout), lists, cache.as_deref_mut(), &saved.kv, &mut w.mixed);
-        checks.finite(e, (Rows::All, n), &[("linear_attn.conv1d", channels)], &w.mixed)?;
-        e.reserve(&mut saved.out, Holds::Activations, m * width);
-        let SavedActivations { kv, out, q_norm, .. } = saved;
-        e.delta_rule(of.mixer(layout), (lists, which), cache, kv, &mut w.mixed, out);
-        checks.finite(e, (which, m), &[("linear_attn (gated delta rule)", width)], out)?;
-        self.norm_mixed(e, of, layout, out, q_norm)
+        saved: &mut SavedMixer<BufferOf<X>>,
+        result: &mut Kept<BufferOf<X>>,
+        convolved: &mut BufferOf<X>,
+    ) {
+        self.e.reserve(convolved, Holds::Activations, self.all.count * layout.of.channels());
+        self.e.convolve(self.mixer(layout), cache.as_deref_mut(), &saved.inputs, convolved);
+        result.reserve(self.e, self.own, layout.of.value_width());
+        self.e.delta_rule(self.mixer(layout), cache, &saved.inputs, convolved, result);
+        self.norm_mixed(layout, result, &mut saved.norm);
     }
 
     /// The norm of a mixer's results, in place.
-    pub(super) fn norm_mixed<X: Executor>(
-        &self,
-        e: &mut X,
-        of: &LayerPass<'_, X>,
+    pub(super) fn norm_mixed(
+        &mut self,
         layout: MixerLayout,
-        out: &mut X::Buffer,
-        keep: &mut Normed<X::Buffer>,
-    ) -> Result<(), Error> {
-        let (norm, heads) = of.mixer_norm(layout);
-        e.reserve(&mut keep.raw, Holds::Activations, heads.rows * heads.stride);
-        e.reserve(&mut keep.scale, Holds::Statistics, heads.rows * heads.count);
-        e.head_norm(norm, heads, out, &mut keep.raw, &mut keep.scale);
-        of.checks.finite(e, (of.which, of.queries), &[("linear_attn.norm", heads.stride)], out)
+        result: &mut BufferOf<X>,
+        keep: &mut Normed<BufferOf<X>>,
+    ) {
+        let (norm, heads) = self.mixer_norm(layout);
+        self.norm_heads(norm, self.own, heads, result, keep);
     }
 
-    /// Attention, from its projections to its result in `saved.out`.
-    fn attend<X: Executor>(
-        &self,
-        e: &mut X,
-        of: &LayerPass<'_, X>,
+    /// Attention, from its projections to its result. With an output gate, `halves` has the queries with their gates.
+    fn attend(
+        &mut self,
         cache: Option<&mut X::Cache>,
-        saved: &mut Saved<X>,
-        w: &mut Workspace<X>,
-    ) -> Result<(), Error> {
-        let LayerPass { p, layer, lists, checks, count: n, queries: m, which, .. } = *of;
-        let (q_width, all, own) = (self.heads.query_width(), (Rows::All, n), (which, m));
-        if layer.of.output_gate {
-            e.reserve(&mut saved.q, Holds::Activations, m * q_width);
-            e.reserve(&mut saved.gate, Holds::Activations, m * q_width);
-            let [heads, _] = self.head_rows(m, n);
-            let pairs = HeadRows { stride: 2 * q_width, ..heads };
-            e.split_heads(pairs, &w.halves, &mut saved.q, &mut saved.gate);
+        saved: &mut SavedAttention<BufferOf<X>>,
+        result: &mut Kept<BufferOf<X>>,
+        halves: &BufferOf<X>,
+    ) {
+        let (q_width, all, own) = (self.heads.query_width(), self.all, self.own);
+        let [queries, keys] = self.head_rows();
+        let SavedAttention { q, q_norm, kv, k_norm, lse, gate } = saved;
+        if self.layer.of.output_gate {
+            q.reserve(self.e, own, q_width);
+            gate.reserve(self.e, own, q_width);
+            self.e.split_heads(HeadRows { stride: 2 * q_width, ..queries }, halves, q, gate);
         }
-        let SavedActivations { q, kv, q_norm, k_norm, out, lse, .. } = saved;
-        let [queries, keys] = self.head_rows(m, n);
-        for (rows, weight, heads, x, keep, [norm, rotary]) in [
-            (
-                own,
-                layer.q_norm,
-                queries,
-                &mut *q,
-                q_norm,
-                ["self_attn.q_norm", "self_attn (rotary embedding of queries)"],
-            ),
-            (
-                all,
-                layer.k_norm,
-                keys,
-                &mut *kv,
-                k_norm,
-                ["self_attn.k_norm", "self_attn (rotary embedding of keys)"],
-            ),
-        ] {
+        let [q_weight, k_weight] = self.qk_norms();
+        for (rows, weight, heads, x, keep) in
+            [(own, q_weight, queries, &mut *q, q_norm), (all, k_weight, keys, &mut *kv, k_norm)]
+        {
             if let Some(weight) = weight {
-                self.norm_heads(e, p, weight, Decoder::normed_heads(layer, heads), x, keep);
-                checks.finite(e, rows, &[(norm, heads.stride)], x)?;
+                let norm = self.p.norm(weight, heads.rows);
+                self.norm_heads(norm, rows, self.normed_heads(heads), x, keep);
             }
-            if let Some(theta) = layer.of.rope {
-                e.rotate(Rotation { theta, sign: 1.0 }, heads, lists, rows.0, x);
-                checks.finite(e, rows, &[(rotary, heads.stride)], x)?;
+            if let Some(theta) = self.layer.of.rope {
+                self.e.rotate(Rotation { theta, sign: 1.0 }, heads, self.lists, rows.which, x);
             }
         }
-        e.reserve(out, Holds::Activations, m * q_width);
-        e.reserve(lse, Holds::Statistics, m * self.heads.queries);
+        result.reserve(self.e, own, q_width);
+        lse.reserve_statistics(self.e, own, self.heads.queries);
         if let Some(cache) = cache {
-            e.store_cache(self.heads, cache, layer.place, lists, kv);
+            self.e.store_cache(self.heads, cache, self.layer.place, self.lists, kv);
         }
-        e.attention(self.attention(of), q, kv, out, lse);
-        checks.finite(e, own, &[("self_attn (attention)", q_width)], out)
+        self.e.attention(self.attention(), q, kv, result, lse);
+    }
+
+    /// The norms of queries and of keys.
+    pub(super) fn qk_norms(&self) -> [Option<Span>; 2] {
+        match self.layer.mixing {
+            Mixing::Attention(AttentionLayout { q_norm, k_norm, .. }) => [q_norm, k_norm],
+            Mixing::Recurrent(_) => [None; 2],
+        }
     }
 
     /// The MLP of a layer, from the sum after attention; `normed` and `act` are memory for its norm and its activation.
-    pub(super) fn mlp<X: Executor>(
-        &self,
-        e: &mut X,
-        of: &LayerPass<'_, X>,
-        saved: &mut Saved<X>,
-        normed: &mut X::Buffer,
-        act: &mut X::Buffer,
-        output: Option<&mut X::Buffer>,
-    ) -> Result<(), Error> {
-        let LayerPass { p, layer, checks, queries: m, which, .. } = *of;
-        let (f, own) = (self.config.intermediate_size, (which, m));
-        let SavedActivations { middle, mlp_scale, gate_up, transformed, .. } = saved;
-        let input = self.norm_before(e, of, layer.mlp.before, own, middle, mlp_scale, normed)?;
-        e.reserve(gate_up, Holds::Activations, m * 2 * f);
-        p.linear(e, layer.gate_up, m, input, None, gate_up);
-        checks.finite(e, own, &[("mlp.gate_proj", f), ("mlp.up_proj", f)], gate_up)?;
+    pub(super) fn mlp(
+        &mut self,
+        saved: &mut SavedOn<X>,
+        normed: &mut BufferOf<X>,
+        act: &mut BufferOf<X>,
+        output: Option<&mut Kept<BufferOf<X>>>,
+    ) {
+        let (layer, own, m, f) = (self.layer, self.own, self.own.count, self.intermediate);
+        let Saved { middle, mlp_scale, gate_up, transformed, .. } = saved;
+        let input = self.norm_before(layer.mlp.before, own, middle, mlp_scale, normed);
+        gate_up.reserve(self.e, own, 2 * f);
+        self.p.linear(self.e, layer.gate_up, m, input, None, gate_up);
         if output.is_none() && layer.mlp.after.is_none() {
-            return Ok(());
+            return;
         }
-        e.reserve(act, Holds::Activations, m * f);
-        e.gated(layer.of.activation, m, f, gate_up, act);
-        checks.finite(e, own, &[("mlp (activation)", f)], act)?;
-        // Without an output, nobody needs the sum, but the norm's scales.
-        let to = output.unwrap_or(normed);
-        self.add_to_residual(e, of, layer.down, DOWN_PROJ, layer.mlp.after, act, middle, transformed, to)
+        self.e.reserve(act, Holds::Activations, m * f);
+        self.e.gated(layer.of.activation, m, f, gate_up, act);
+        let to = match output {
+            Some(output) => {
+                output.reserve(self.e, own, self.hidden);
+                output
+            }
+            // Only the norm's scales are needed, not the sum.
+            None => {
+                self.e.reserve(normed, Holds::Activations, m * self.hidden);
+                normed
+            }
+        };
+        self.add_to_residual(layer.down, layer.mlp.after, act, middle, transformed, to);
     }
 
-    /// `w.dx` from the derivative of the layer's output to that of its input; the latter only with `through`.
-    pub(super) fn layer_backward<X: Executor>(
-        &self,
-        e: &mut X,
-        of: &LayerPass<'_, X>,
+    /// `w.dx` from the derivative by the layer's output to the derivative by its input; the latter only with `through`.
+    pub(super) fn backward(
+        &mut self,
         gradients: &mut Gradients<'_, X>,
         through: bool,
-        x: &X::Buffer,
-        saved: &mut Saved<X>,
+        x: &BufferOf<X>,
+        saved: &mut SavedOn<X>,
         w: &mut Workspace<X>,
-    ) -> Result<(), Error> {
-        let LayerPass { p, layer, lists, checks, count: n, queries: m, which, .. } = *of;
-        let (d, f) = (self.config.hidden_size, self.config.intermediate_size);
-        let (width, names) = (layer.o.inputs, names(layer));
-        let (all, own) = ((Rows::All, n), (which, m));
-        e.reserve(&mut w.dnormed, Holds::Activations, n * d);
+    ) {
+        let (p, layer, lists, n, m) = (self.p, self.layer, self.lists, self.all.count, self.own.count);
+        let (d, f, width) = (self.hidden, self.intermediate, layer.o.inputs);
+        self.e.reserve(&mut w.dnormed, Holds::Activations, n * d);
         // The MLP.
-        e.reserve(&mut w.act, Holds::Activations, m * f);
-        let (norm, normed, to) = (layer.mlp.after, &saved.transformed, &mut w.dnormed);
-        let dy = self.through_norm_after(e, of, gradients, norm, normed, &w.dx, to)?;
-        p.linear_backward_input(e, layer.down, m, dy, Write::Replace, &mut w.act);
-        checks.finite(e, own, &[("mlp.down_proj", f)], &w.act)?;
-        e.gated_backward(layer.of.activation, m, f, &mut saved.gate_up, &mut w.act);
-        checks.finite(e, own, &[("mlp (activation)", 2 * f)], &saved.gate_up)?;
-        gradients.linear(e, layer.down, m, dy, &w.act);
+        self.e.reserve(&mut w.act, Holds::Activations, m * f);
+        let dy =
+            self.through_norm_after(gradients, layer.mlp.after, &saved.transformed, &w.dx, &mut w.dnormed);
+        p.linear_backward_input(self.e, layer.down, m, dy, Write::Replace, &mut w.act);
+        self.e.gated_backward(layer.of.activation, m, f, &mut saved.gate_up, &mut w.act);
+        gradients.linear(self.e, layer.down, m, dy, &w.act);
+        let Saved { middle, mlp_scale, gate_up, .. } = &*saved;
         match layer.mlp.before {
-            Some((norm, name)) => {
-                let SavedActivations { middle, mlp_scale, gate_up, .. } = saved;
-                e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
-                e.rms_norm_again(p.norm(norm, m), middle, mlp_scale, &mut w.normed_rows);
-                gradients.linear(e, layer.gate_up, m, gate_up, &w.normed_rows);
-                p.linear_backward_input(e, layer.gate_up, m, gate_up, Write::Replace, &mut w.dnormed);
-                checks.finite(e, own, &[("mlp.gate_proj and up_proj", d)], &w.dnormed)?;
+            Some(norm) => {
+                self.e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
+                self.e.rms_norm_again(p.norm(norm, m), middle, mlp_scale, &mut w.normed_rows);
+                gradients.linear(self.e, layer.gate_up, m, gate_up, &w.normed_rows);
+                p.linear_backward_input(self.e, layer.gate_up, m, gate_up, Write::Replace, &mut w.dnormed);
                 let (norm, dy, dx) = (p.norm(norm, m), &w.dnormed, &mut w.dx);
-                e.rms_norm_backward(norm, gradients.all(), middle, mlp_scale, dy, dx);
-                checks.finite(e, own, &[(name, d)], &w.dx)?;
+                self.e.rms_norm_backward(norm, gradients.all(), middle, mlp_scale, dy, dx);
             }
             None => {
-                gradients.linear(e, layer.gate_up, m, &saved.gate_up, &saved.middle);
-                p.linear_backward_input(e, layer.gate_up, m, &saved.gate_up, Write::Add, &mut w.dx);
-                checks.finite(e, own, &[("mlp.gate_proj and up_proj (with the residual)", d)], &w.dx)?;
+                gradients.linear(self.e, layer.gate_up, m, gate_up, middle);
+                p.linear_backward_input(self.e, layer.gate_up, m, gate_up, Write::Add, &mut w.dx);
             }
         }
         // Attention, or the mixer.
-        e.reserve(&mut w.dout, Holds::Activations, m * width);
-        let (norm, normed, to) = (layer.attention.after, &saved.attended, &mut w.dnormed);
-        let dy = self.through_norm_after(e, of, gradients, norm, normed, &w.dx, to)?;
-        p.linear_backward_input(e, layer.o, m, dy, Write::Replace, &mut w.dout);
-        checks.finite(e, own, &[(names.o[0], width)], &w.dout)?;
-        match gate(layer) {
-            None => gradients.linear(e, layer.o, m, dy, &saved.out),
+        self.e.reserve(&mut w.dout, Holds::Activations, m * width);
+        let after = layer.attention.after;
+        let dy = self.through_norm_after(gradients, after, &saved.attended, &w.dx, &mut w.dnormed);
+        p.linear_backward_input(self.e, layer.o, m, dy, Write::Replace, &mut w.dout);
+        match self.gate() {
+            None => gradients.linear(self.e, layer.o, m, dy, &saved.result),
             Some(kind) => {
-                e.reserve(&mut w.gated, Holds::Activations, m * width);
-                e.gate_backward(kind, m * width, &mut saved.gate, &saved.out, &mut w.dout, &mut w.gated);
-                checks.finite(e, own, &[(names.gate, width)], &w.dout)?;
-                gradients.linear(e, layer.o, m, dy, &w.gated);
+                self.e.reserve(&mut w.gated, Holds::Activations, m * width);
+                let (gate, result) = (saved.mixed.gate(), &saved.result);
+                self.e.gate_backward(kind, m * width, gate, result, &mut w.dout, &mut w.gated);
+                gradients.linear(self.e, layer.o, m, dy, &w.gated);
             }
         }
-        match layer.mixer {
-            Some(mixer) => self.mix_backward(e, of, mixer, gradients, saved, w)?,
-            None => self.attend_backward(e, of, gradients, saved, w)?,
+        match (&mut saved.mixed, layer.mixing) {
+            (Mixed::Recurrent(saved), Mixing::Recurrent(mixer)) => {
+                self.mix_backward(mixer, gradients, saved, w);
+            }
+            (Mixed::Attention(kept), Mixing::Attention(_)) => {
+                self.attend_backward(gradients, kept, &saved.result, w);
+            }
+            _ => unreachable!("the forward pass of this layer has kept its activations"),
         }
         let before = layer.attention.before;
+        let [own_map, all_map] = layer.input_maps().map(|&linear| linear);
         let input = match before {
-            Some((norm, _)) => {
-                e.reserve(&mut w.normed, Holds::Activations, n * d);
-                e.rms_norm_again(p.norm(norm, n), x, &saved.attention_scale, &mut w.normed);
+            Some(norm) => {
+                self.e.reserve(&mut w.normed, Holds::Activations, n * d);
+                self.e.rms_norm_again(p.norm(norm, n), x, &saved.scale, &mut w.normed);
                 &w.normed
             }
             None => x,
         };
-        gradients.linear(e, layer.kv, n, &w.dkv, input);
-        if which == Rows::Predicting {
-            e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
-            e.gather(d, lists, input, &mut w.normed_rows);
-            gradients.linear(e, layer.q, m, &w.dq, &w.normed_rows);
-        } else {
-            gradients.linear(e, layer.q, m, &w.dq, input);
-        }
+        gradients.linear(self.e, all_map, n, &w.dkv, input);
+        let input = self.own_rows(input, &mut w.normed_rows);
+        gradients.linear(self.e, own_map, m, &w.dq, input);
         if !through {
-            return Ok(());
+            return;
         }
-        if which == Rows::Predicting {
-            e.reserve(&mut w.dx_rows, Holds::Activations, n * d);
-            e.scatter(d, lists, &w.dx, n, &mut w.dx_rows);
+        let predicting = self.own.which == Rows::Predicting;
+        if predicting {
+            self.e.reserve(&mut w.dx_rows, Holds::Activations, n * d);
+            self.e.scatter(d, lists, &w.dx, n, &mut w.dx_rows);
             std::mem::swap(&mut w.dx, &mut w.dx_rows);
         }
         // Without a norm the derivative by the projections' input joins that of the residual.
@@ -447,107 +388,85 @@ impl Decoder {
             Some(_) => (Write::Replace, &mut w.dnormed),
             None => (Write::Add, &mut w.dx),
         };
-        p.linear_backward_input(e, layer.kv, n, &w.dkv, write, to);
-        match which {
-            Rows::Predicting => {
-                p.linear_backward_input(e, layer.q, m, &w.dq, Write::Replace, &mut w.normed_rows);
-                e.scatter_add(d, lists, &w.normed_rows, to);
-            }
-            Rows::All => p.linear_backward_input(e, layer.q, m, &w.dq, Write::Add, to),
+        p.linear_backward_input(self.e, all_map, n, &w.dkv, write, to);
+        if predicting {
+            p.linear_backward_input(self.e, own_map, m, &w.dq, Write::Replace, &mut w.normed_rows);
+            self.e.scatter_add(d, lists, &w.normed_rows, to);
+        } else {
+            p.linear_backward_input(self.e, own_map, m, &w.dq, Write::Add, to);
         }
-        checks.finite(e, all, &[(names.inputs, d)], to)?;
-        let Some((norm, name)) = before else { return Ok(()) };
-        let (norm, scale, dx) = (p.norm(norm, n), &saved.attention_scale, &mut w.dx);
-        e.rms_norm_backward(norm, gradients.all(), x, scale, &w.dnormed, dx);
-        checks.finite(e, all, &[(name, d)], &w.dx)
+        if let Some(norm) = before {
+            let (norm, dx) = (p.norm(norm, n), &mut w.dx);
+            self.e.rms_norm_backward(norm, gradients.all(), x, &saved.scale, &w.dnormed, dx);
+        }
     }
 
-    /// The derivatives by a mixer's projections, `w.dkv` and `w.dq`, from that of its result in `w.dout` and that of its gate in `saved`.
-    fn mix_backward<X: Executor>(
-        &self,
-        e: &mut X,
-        of: &LayerPass<'_, X>,
+    /// The derivatives by a mixer's projections, `w.dkv` and `w.dq`, from the derivative by its result in `w.dout` and the derivative by its gate in `saved`.
+    fn mix_backward(
+        &mut self,
         layout: MixerLayout,
         gradients: &mut Gradients<'_, X>,
-        saved: &mut Saved<X>,
+        saved: &mut SavedMixer<BufferOf<X>>,
         w: &mut Workspace<X>,
-    ) -> Result<(), Error> {
-        let LayerPass { lists, checks, count: n, queries: m, which, .. } = *of;
-        let (channels, all) = (layout.of.channels(), (Rows::All, n));
-        let ((norm, heads), Normed { raw, scale }) = (of.mixer_norm(layout), &saved.q_norm);
-        e.head_norm_backward(norm, gradients.all(), heads, raw, scale, &mut w.dout);
-        checks.finite(e, (which, m), &[("linear_attn.norm", heads.stride)], &w.dout)?;
-        e.reserve(&mut w.mixed, Holds::Activations, n * channels);
-        e.convolve(of.mixer(layout), lists, None, &saved.kv, &mut w.mixed);
-        e.reserve(&mut w.dkv, Holds::Activations, n * layout.of.input_width());
-        let (kv, rows) = (&saved.kv, (lists, which));
-        let gradient = gradients.all();
-        e.delta_rule_backward(of.mixer(layout), gradient, rows, kv, &w.dout, &mut w.mixed, &mut w.dkv);
-        checks.finite(e, all, &[("linear_attn (gated delta rule)", channels)], &w.mixed)?;
-        e.convolve_backward(of.mixer(layout), gradients.all(), lists, kv, &mut w.mixed, &mut w.dkv);
-        checks.finite(e, all, &[("linear_attn.conv1d", layout.of.input_width())], &w.dkv)?;
-        std::mem::swap(&mut w.dq, &mut saved.gate);
-        Ok(())
+    ) {
+        let (n, (norm, heads)) = (self.all.count, self.mixer_norm(layout));
+        let SavedMixer { inputs, gate, norm: Normed { raw, scale } } = saved;
+        self.e.head_norm_backward(norm, gradients.all(), heads, raw, scale, &mut w.dout);
+        self.e.reserve(&mut w.mixed, Holds::Activations, n * layout.of.channels());
+        self.e.convolve(self.mixer(layout), None, inputs, &mut w.mixed);
+        self.e.reserve(&mut w.dkv, Holds::Activations, n * layout.of.input_width());
+        let (of, gradient) = (self.mixer(layout), gradients.all());
+        self.e.delta_rule_backward(of, gradient, inputs, &w.dout, &mut w.mixed, &mut w.dkv);
+        self.e.convolve_backward(self.mixer(layout), gradients.all(), inputs, &mut w.mixed, &mut w.dkv);
+        std::mem::swap(&mut w.dq, gate);
     }
 
     /// The derivatives by attention's projections, likewise.
-    fn attend_backward<X: Executor>(
-        &self,
-        e: &mut X,
-        of: &LayerPass<'_, X>,
+    fn attend_backward(
+        &mut self,
         gradients: &mut Gradients<'_, X>,
-        saved: &mut Saved<X>,
+        saved: &SavedAttention<BufferOf<X>>,
+        result: &BufferOf<X>,
         w: &mut Workspace<X>,
-    ) -> Result<(), Error> {
-        let LayerPass { p, layer, lists, checks, count: n, queries: m, which, .. } = *of;
+    ) {
         let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
-        let (all, own) = ((Rows::All, n), (which, m));
-        e.reserve(&mut w.dq, Holds::Activations, m * q_width);
-        e.reserve(&mut w.dkv, Holds::Activations, n * kv_width);
-        let from = [&saved.q, &saved.kv, &saved.out, &saved.lse, &w.dout];
-        e.attention_backward(self.attention(of), from, [&mut w.dq, &mut w.dkv]);
-        let keys_and_values =
-            [("self_attn (attention, keys)", kv_width / 2), ("self_attn (attention, values)", kv_width / 2)];
-        checks.finite(e, own, &[("self_attn (attention, queries)", q_width)], &w.dq)?;
-        checks.finite(e, all, &keys_and_values, &w.dkv)?;
-        let [queries, keys] = self.head_rows(m, n);
-        for (rows, norm, heads, Normed { raw, scale }, name, dx) in [
-            (own, layer.q_norm, queries, &saved.q_norm, "self_attn.q_norm", &mut w.dq),
-            (all, layer.k_norm, keys, &saved.k_norm, "self_attn.k_norm", &mut w.dkv),
-        ] {
-            if let Some(theta) = layer.of.rope {
-                e.rotate(Rotation { theta, sign: -1.0 }, heads, lists, rows.0, dx);
+        let SavedAttention { q, q_norm, kv, k_norm, lse, gate } = saved;
+        self.e.reserve(&mut w.dq, Holds::Activations, self.own.count * q_width);
+        self.e.reserve(&mut w.dkv, Holds::Activations, self.all.count * kv_width);
+        self.e.attention_backward(self.attention(), [q, kv, result, lse, &w.dout], &mut w.dq, &mut w.dkv);
+        let [queries, keys] = self.head_rows();
+        let [q_weight, k_weight] = self.qk_norms();
+        for (rows, norm, heads, Normed { raw, scale }, dx) in
+            [(self.own, q_weight, queries, q_norm, &mut w.dq), (self.all, k_weight, keys, k_norm, &mut w.dkv)]
+        {
+            if let Some(theta) = self.layer.of.rope {
+                self.e.rotate(Rotation { theta, sign: -1.0 }, heads, self.lists, rows.which, dx);
             }
             if let Some(norm) = norm {
-                let norm = p.norm(norm, heads.rows);
-                let over = Decoder::normed_heads(layer, heads);
-                e.head_norm_backward(norm, gradients.all(), over, raw, scale, dx);
-                checks.finite(e, rows, &[(name, heads.stride)], dx)?;
+                let (norm, over) = (self.p.norm(norm, heads.rows), self.normed_heads(heads));
+                self.e.head_norm_backward(norm, gradients.all(), over, raw, scale, dx);
             }
         }
-        if layer.of.output_gate {
-            e.reserve(&mut w.halves, Holds::Activations, m * 2 * q_width);
-            e.join_heads(queries, &w.dq, &saved.gate, &mut w.halves);
+        if self.layer.of.output_gate {
+            self.e.reserve(&mut w.halves, Holds::Activations, self.own.count * 2 * q_width);
+            self.e.join_heads(queries, &w.dq, gate, &mut w.halves);
             std::mem::swap(&mut w.dq, &mut w.halves);
         }
-        Ok(())
     }
 
     /// The derivative by the input of a norm after attention or the MLP, in `to`; without a norm, `dx` itself.
-    fn through_norm_after<'a, X: Executor>(
-        &self,
-        e: &mut X,
-        of: &LayerPass<'_, X>,
+    fn through_norm_after<'b>(
+        &mut self,
         gradients: &mut Gradients<'_, X>,
-        norm: Option<(Span, &str)>,
-        Normed { raw, scale }: &Normed<X::Buffer>,
-        dx: &'a X::Buffer,
-        to: &'a mut X::Buffer,
-    ) -> Result<&'a X::Buffer, Error> {
-        let Some((weight, name)) = norm else { return Ok(dx) };
-        e.zero(of.queries * weight.len, to);
-        e.rms_norm_backward(of.p.norm(weight, of.queries), gradients.all(), raw, scale, dx, to);
-        of.checks.finite(e, (of.which, of.queries), &[(name, weight.len)], to)?;
-        Ok(to)
+        norm: Option<Span>,
+        Normed { raw, scale }: &Normed<BufferOf<X>>,
+        dx: &'b BufferOf<X>,
+        to: &'b mut BufferOf<X>,
+    ) -> &'b BufferOf<X> {
+        let Some(weight) = norm else { return dx };
+        let m = self.own.count;
+        self.e.zero(m * weight.len, to);
+        self.e.rms_norm_backward(self.p.norm(weight, m), gradients.all(), raw, scale, dx, to);
+        to
     }
 }

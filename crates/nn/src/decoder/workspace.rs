@@ -1,35 +1,205 @@
-//! The buffers of a pass: what the forward pass leaves for the backward pass, and what both reuse.
+//! The buffers of a pass: what the forward pass keeps for the backward pass, and the memory that both reuse.
 
-use crate::executor::Memory;
+use std::ops::{Deref, DerefMut, Range};
 
-/// What a norm keeps for its backward pass.
-#[derive(Default)]
-pub(super) struct Normed<B> {
-    /// Its input.
-    pub(super) raw: B,
-    /// `1 / rms` of what it is taken over.
-    pub(super) scale: B,
+use crate::executor::{Executor, Holds, Memory, Rows};
+
+/// A set of a pass's rows: all, or those that predict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RowSet {
+    pub(super) which: Rows,
+    pub(super) count: usize,
 }
 
-/// The activations of one layer for the backward pass.
+/// Rows that the forward pass keeps for the backward pass.
+pub(super) struct Kept<B> {
+    buffer: B,
+    /// Numbers in a row.
+    width: usize,
+    which: Rows,
+}
+
+impl<B: Default> Default for Kept<B> {
+    fn default() -> Self {
+        Kept { buffer: B::default(), width: 0, which: Rows::All }
+    }
+}
+
+impl<B> Deref for Kept<B> {
+    type Target = B;
+
+    fn deref(&self) -> &B {
+        &self.buffer
+    }
+}
+
+impl<B> DerefMut for Kept<B> {
+    fn deref_mut(&mut self) -> &mut B {
+        &mut self.buffer
+    }
+}
+
+impl<B> Kept<B> {
+    /// Makes room for `rows` of `width` activations.
+    pub(super) fn reserve<X: Memory<Buffer = B>>(&mut self, e: &mut X, rows: RowSet, width: usize) {
+        self.reserve_for(e, Holds::Activations, rows, width);
+    }
+
+    /// Makes room for `rows` of `width` statistics.
+    pub(super) fn reserve_statistics<X: Memory<Buffer = B>>(
+        &mut self,
+        e: &mut X,
+        rows: RowSet,
+        width: usize,
+    ) {
+        self.reserve_for(e, Holds::Statistics, rows, width);
+    }
+
+    fn reserve_for<X: Memory<Buffer = B>>(&mut self, e: &mut X, holds: Holds, rows: RowSet, width: usize) {
+        (self.width, self.which) = (width, rows.which);
+        e.reserve(&mut self.buffer, holds, rows.count * width);
+    }
+
+    /// Keeps the rows in the ranges that `stays` has for them.
+    pub(super) fn keep_rows<X: Executor<Buffer = B>>(&mut self, e: &mut X, stays: Stays<'_>) {
+        if self.width > 0 {
+            let ranges = if self.which == Rows::All { stays.all } else { stays.predicting };
+            e.keep_rows(self.width, ranges, &mut self.buffer);
+        }
+    }
+}
+
+/// Rows that stay when families without a derivative are removed: ranges of all rows, and of those that predict.
+#[derive(Clone, Copy)]
+pub(crate) struct Stays<'a> {
+    pub(crate) all: &'a [Range<usize>],
+    pub(crate) predicting: &'a [Range<usize>],
+}
+
+/// Values that a norm keeps for its backward pass.
 #[derive(Default)]
-pub(super) struct SavedActivations<B> {
-    pub(super) attention_scale: B,
-    pub(super) q: B,
+pub(super) struct Normed<B: Default> {
+    /// Input of the norm.
+    pub(super) raw: Kept<B>,
+    /// `1 / rms` of each row, or of each head.
+    pub(super) scale: Kept<B>,
+}
+
+/// Activations that attention keeps.
+#[derive(Default)]
+pub(super) struct SavedAttention<B: Default> {
+    pub(super) q: Kept<B>,
     pub(super) q_norm: Normed<B>,
-    pub(super) kv: B,
+    /// Keys and values.
+    pub(super) kv: Kept<B>,
     pub(super) k_norm: Normed<B>,
-    pub(super) out: B,
-    pub(super) lse: B,
-    /// What the result of attention, or of a mixer, is multiplied by after a function.
-    pub(super) gate: B,
-    /// Of the norm after attention.
+    /// log Σ exp of each head's scores.
+    pub(super) lse: Kept<B>,
+    /// Output gate, if the layer has one.
+    pub(super) gate: Kept<B>,
+}
+
+/// Activations that a recurrent mixer keeps.
+#[derive(Default)]
+pub(super) struct SavedMixer<B: Default> {
+    /// Queries, keys and values before the convolution, then `b`, then `a`.
+    pub(super) inputs: Kept<B>,
+    /// Output gate, `z`.
+    pub(super) gate: Kept<B>,
+    pub(super) norm: Normed<B>,
+}
+
+/// Activations of attention or of the mixer in its place.
+pub(super) enum Mixed<B: Default> {
+    Attention(SavedAttention<B>),
+    Recurrent(SavedMixer<B>),
+}
+
+impl<B: Default> Mixed<B> {
+    /// Buffers of attention; replaces those of a mixer.
+    pub(super) fn attention(&mut self) -> &mut SavedAttention<B> {
+        if let Mixed::Recurrent(_) = self {
+            *self = Mixed::Attention(SavedAttention::default());
+        }
+        match self {
+            Mixed::Attention(saved) => saved,
+            Mixed::Recurrent(_) => unreachable!("replaced above"),
+        }
+    }
+
+    /// Buffers of a recurrent mixer; replaces those of attention.
+    pub(super) fn recurrent(&mut self) -> &mut SavedMixer<B> {
+        if let Mixed::Attention(_) = self {
+            *self = Mixed::Recurrent(SavedMixer::default());
+        }
+        match self {
+            Mixed::Recurrent(saved) => saved,
+            Mixed::Attention(_) => unreachable!("replaced above"),
+        }
+    }
+
+    pub(super) fn gate(&mut self) -> &mut Kept<B> {
+        match self {
+            Mixed::Attention(saved) => &mut saved.gate,
+            Mixed::Recurrent(saved) => &mut saved.gate,
+        }
+    }
+}
+
+/// Activations that one layer keeps.
+pub(super) struct Saved<B: Default> {
+    /// `1 / rms` of the norm before attention.
+    pub(super) scale: Kept<B>,
+    pub(super) mixed: Mixed<B>,
+    /// Result of attention, or of the mixer, before its gate.
+    pub(super) result: Kept<B>,
+    /// Norm after attention.
     pub(super) attended: Normed<B>,
-    pub(super) middle: B,
-    pub(super) mlp_scale: B,
-    pub(super) gate_up: B,
-    /// Of the norm after the MLP.
+    /// Sum after attention.
+    pub(super) middle: Kept<B>,
+    /// `1 / rms` of the norm before the MLP.
+    pub(super) mlp_scale: Kept<B>,
+    pub(super) gate_up: Kept<B>,
+    /// Norm after the MLP.
     pub(super) transformed: Normed<B>,
+}
+
+impl<B: Default> Default for Saved<B> {
+    fn default() -> Self {
+        Saved {
+            scale: Kept::default(),
+            mixed: Mixed::Attention(SavedAttention::default()),
+            result: Kept::default(),
+            attended: Normed::default(),
+            middle: Kept::default(),
+            mlp_scale: Kept::default(),
+            gate_up: Kept::default(),
+            transformed: Normed::default(),
+        }
+    }
+}
+
+impl<B: Default> Saved<B> {
+    /// Keeps the rows of families that have a derivative.
+    pub(super) fn keep_rows<X: Executor<Buffer = B>>(&mut self, e: &mut X, stays: Stays<'_>) {
+        let Saved { scale, mixed, result, attended, middle, mlp_scale, gate_up, transformed } = self;
+        for kept in [scale, result, middle, mlp_scale, gate_up] {
+            kept.keep_rows(e, stays);
+        }
+        let (kept, norms) = match mixed {
+            Mixed::Attention(SavedAttention { q, q_norm, kv, k_norm, lse, gate }) => {
+                (vec![q, kv, lse, gate], vec![attended, transformed, q_norm, k_norm])
+            }
+            Mixed::Recurrent(SavedMixer { inputs, gate, norm }) => {
+                (vec![inputs, gate], vec![attended, transformed, norm])
+            }
+        };
+        for kept in
+            kept.into_iter().chain(norms.into_iter().flat_map(|norm| [&mut norm.raw, &mut norm.scale]))
+        {
+            kept.keep_rows(e, stays);
+        }
+    }
 }
 
 /// The workspace of an executor.
@@ -37,25 +207,29 @@ pub(crate) type Workspace<X> = Buffers<<X as Memory>::Buffer>;
 
 /// Buffers of one executor, which grow to the largest pass and are reused.
 #[derive(Default)]
-pub(crate) struct Buffers<B> {
+pub(crate) struct Buffers<B: Default> {
     /// Input of each layer, then of the final norm.
-    pub(super) inputs: Vec<B>,
-    pub(super) saved: Vec<SavedActivations<B>>,
+    pub(super) inputs: Vec<Kept<B>>,
+    /// By layer. If not all layers keep their activations, those of a kind share the place of the first.
+    pub(super) saved: Vec<Saved<B>>,
     pub(super) normed: B,
     pub(super) normed_rows: B,
     pub(super) act: B,
+    /// Queries, keys and values of a decoding step.
+    pub(super) qkv: B,
     /// Queries, each head's followed by its gate.
     pub(super) halves: B,
-    /// The result of attention, or of a mixer, times its gate.
+    /// Result of attention, or of a mixer, times its gate.
     pub(super) gated: B,
-    /// What a mixer's convolution makes of its queries, keys and values.
+    /// Queries, keys and values of a mixer after its convolution.
     pub(super) mixed: B,
     /// Output of the final norm: rows that predict.
-    pub(super) hidden: B,
-    pub(super) hidden_scale: B,
-    pub(super) head_saved: B,
-    /// Logits of the last pass, if they are kept; on a GPU, else, those of some rows.
-    pub(super) logits: B,
+    pub(super) hidden: Kept<B>,
+    pub(super) hidden_scale: Kept<B>,
+    /// Two numbers of each predicting row, for the backward pass of the head.
+    pub(super) head_saved: Kept<B>,
+    /// Logits of the last pass, if they are kept; on a GPU, otherwise, those of some rows.
+    pub(super) logits: Kept<B>,
     pub(super) logits_kept: bool,
     /// Scores of the picks, then their derivatives.
     pub(super) scores: B,
@@ -64,11 +238,12 @@ pub(crate) struct Buffers<B> {
     pub(super) dnormed: B,
     pub(super) dout: B,
     pub(super) dq: B,
+    /// Derivative by keys and values, or by a mixer's inputs.
     pub(super) dkv: B,
 }
 
-impl<B> Buffers<B> {
-    /// The final norm's output, one row per predicting row of the last pass.
+impl<B: Default> Buffers<B> {
+    /// Output of the final norm, one row per predicting row of the last pass.
     pub(crate) fn hidden(&self) -> &B {
         &self.hidden
     }

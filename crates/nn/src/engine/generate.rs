@@ -9,6 +9,7 @@ use super::adapters::unmerged;
 use super::{EngineOn, Worker};
 use crate::backend::{Backend, Lane, Work, deal};
 use crate::cache::{KEPT_BYTES, PAGE, pages_of_keys};
+use crate::checks::Checked;
 use crate::error::Error;
 use crate::executor::AttentionOps;
 use crate::generate::{self, Completion, Fed, Feed, Generator, Job, Prompt, Request, StopFn, UniformFn};
@@ -164,6 +165,7 @@ impl<D: Backend> EngineOn<D> {
             };
             let Worker { workspace, cache, lists, decoding, tree, .. } = &mut **worker;
             let Lane { executor, weights, factors, .. } = lane;
+            let executor = &mut Checked::new(executor, decoder.checked_layout());
             let parameters = decoder.parameters(weights, factors.zip(unmerged));
             let most_slots = match request.feed {
                 // The same for all requests, whose keys and values stay.

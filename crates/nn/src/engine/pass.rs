@@ -6,12 +6,12 @@ use super::adapters::unmerged;
 use super::{EngineOn, FamilyScores, LossFn, Scores, Worker};
 use crate::activations::Keep;
 use crate::backend::{Backend, Lane, Work, deal};
-use crate::checks::Stage;
-use crate::decoder::{Decoder, Gradients, Pass, Workspace};
+use crate::checks::{Checked, finite_loss};
+use crate::decoder::{Decoder, Gradients, Pass, Picked, ScoredPass, Stays};
 use crate::error::Error;
 use crate::executor::{Executor, HeadOps, Memory};
 use crate::lora::AdapterLayout;
-use crate::segments::{Batch, Chunk, Family};
+use crate::segments::{Batch, Family};
 
 /// (prediction, log-probability, entropy).
 type Score = (usize, f32, f32);
@@ -149,18 +149,19 @@ impl<D: Backend> EngineOn<D> {
         let mut tasks = [(&mut self.workers[0], &mut all, Ok(()))];
         let body = |lane: Lane<'_, D::Executor>, task: &mut (&mut Worker<D::Executor>, &mut Vec<f32>, _)| {
             let (Worker { workspace, chunk, lists, .. }, all, result) = task;
+            let e = &mut Checked::new(lane.executor, decoder.checked_layout());
             let p = decoder.parameters(lane.weights, lane.factors.zip(unmerged));
             let mut rows = Vec::new();
             for family in families.iter().filter(|family| !family.predictions.is_empty()) {
                 chunk.lay_out(batch, std::iter::once(family));
-                lane.executor.stage(chunk, &[], lists);
-                let pass = Pass::new(p, chunk, lists);
-                *result = decoder.forward(lane.executor, &pass, Keep::Nothing, None, workspace);
+                e.stage(chunk, &[], lists);
+                let pass = Pass::new(p, chunk, &*lists);
+                decoder.forward(e, &pass, Keep::Nothing, None, workspace);
+                e.logits(lane.weights, decoder.head(), pass.predicting, workspace.hidden(), &mut rows);
+                *result = e.checked();
                 if result.is_err() {
                     return;
                 }
-                let (head, hidden) = (decoder.head(), workspace.hidden());
-                lane.executor.logits(lane.weights, head, pass.predicting, hidden, &mut rows);
                 for (pick, &index) in chunk.picks.iter().zip(&chunk.indices) {
                     all[index * v..(index + 1) * v].copy_from_slice(&rows[pick.slot as usize * v..][..v]);
                 }
@@ -182,12 +183,12 @@ impl Request<'_> {
         worker: &mut Worker<X>,
         families: &[&Family],
     ) -> Result<Vec<Score>, Error> {
-        let Lane { executor: e, weights, factors, mut gradient } = lane;
+        let Lane { executor, weights, factors, mut gradient } = lane;
         let Request { decoder, adapters, unmerged, batch, chunk_tokens, temperature, keep, loss } = *self;
+        let e = &mut Checked::new(executor, decoder.checked_layout());
         let p = decoder.parameters(weights, factors.zip(unmerged));
-        let Worker { workspace, chunk, lists, .. } = worker;
         let mut scores = Vec::new();
-        let [mut logp, mut entropy, mut dlogp, mut dentropy] = [const { Vec::new() }; 4];
+        let [mut scored, mut derivatives] = [const { Picked { logp: Vec::new(), entropy: Vec::new() } }; 2];
         let mut next = 0;
         while next < families.len() {
             let first = next;
@@ -197,17 +198,20 @@ impl Request<'_> {
                 next += 1;
             }
             let group = &families[first..next];
+            let Worker { workspace, chunk, lists, .. } = worker;
             chunk.lay_out(batch, group.iter().copied());
             e.stage(chunk, &[], lists);
             let pass = Pass::new(p, chunk, &*lists);
-            decoder.forward(e, &pass, keep, None, workspace)?;
-            for list in [&mut logp, &mut entropy, &mut dlogp, &mut dentropy] {
+            decoder.forward(e, &pass, keep, None, workspace);
+            let Picked { logp, entropy } = &mut scored;
+            let Picked { logp: dlogp, entropy: dentropy } = &mut derivatives;
+            for list in [&mut *logp, &mut *entropy, &mut *dlogp, &mut *dentropy] {
                 list.clear();
                 list.resize(chunk.picks.len(), 0.0f32);
             }
-            decoder.score(e, &pass, keep, temperature, workspace, &mut logp, &mut entropy)?;
+            decoder.score(e, &pass, keep, temperature, workspace, Picked { logp, entropy })?;
             scores
-                .extend(chunk.indices.iter().zip(logp.iter().zip(&entropy)).map(|(&i, (&l, &e))| (i, l, e)));
+                .extend(chunk.indices.iter().zip(logp.iter().zip(&*entropy)).map(|(&i, (&l, &e))| (i, l, e)));
             let Some(loss) = loss else { continue };
             let mut first = 0;
             for (family, &(.., end)) in group.iter().zip(&chunk.ends) {
@@ -221,58 +225,58 @@ impl Request<'_> {
                 });
                 first = end;
             }
-            decoder.checks(Stage::Backward).finite_loss(&chunk.indices, &dlogp, &dentropy)?;
-            if !drop_idle(decoder, e, workspace, chunk, lists, batch, group, keep, &mut dlogp, &mut dentropy)
-            {
+            if decoder.check_layers {
+                finite_loss(&chunk.indices, dlogp, dentropy)?;
+            }
+            if !self.drop_idle(e, worker, group, &mut derivatives) {
                 continue;
             }
-            let pass = Pass::new(p, chunk, &*lists);
+            let Worker { workspace, chunk, lists, .. } = worker;
+            let pass = ScoredPass { pass: Pass::new(p, chunk, &*lists), keep, temperature };
             let gradient = gradient.as_deref_mut().expect("a pass with a loss has a gradient");
-            let mut gradients: Gradients<'_, X> = match (adapters, factors) {
+            let mut gradients = match (adapters, factors) {
                 (Some(layout), Some(factors)) => Gradients::Adapters { gradient, factors, layout },
                 _ => Gradients::All(gradient),
             };
-            let gradients = &mut gradients;
-            decoder.backward(e, gradients, &pass, keep, temperature, &dlogp, &dentropy, workspace)?;
+            let Picked { logp, entropy } = &derivatives;
+            decoder.backward(e, &mut gradients, &pass, Picked { logp, entropy }, workspace)?;
         }
         Ok(scores)
     }
-}
 
-/// Removes families without a derivative from the chunk and from the kept activations. Returns whether any family is left.
-fn drop_idle<X: Executor>(
-    decoder: &Decoder,
-    e: &mut X,
-    workspace: &mut Workspace<X>,
-    chunk: &mut Chunk,
-    lists: &mut X::Lists,
-    batch: &Batch,
-    families: &[&Family],
-    keep: Keep,
-    dlogp: &mut Vec<f32>,
-    dentropy: &mut Vec<f32>,
-) -> bool {
-    let mut starts = (0, 0, 0);
-    let mut active = Vec::new();
-    let [mut rows, mut queries, mut picks] = [const { Vec::<Range<usize>>::new() }; 3];
-    for (&family, &ends) in families.iter().zip(&chunk.ends) {
-        let own = starts.2..ends.2;
-        if dlogp[own.clone()].iter().chain(&dentropy[own.clone()]).any(|&d| d != 0.0) {
-            active.push(family);
-            rows.push(starts.0..ends.0);
-            queries.push(starts.1..ends.1);
-            picks.push(own);
+    /// Removes families without a derivative from the chunk, the kept activations and the derivatives. Returns whether any family is left.
+    fn drop_idle<X: Executor>(
+        &self,
+        e: &mut Checked<'_, X>,
+        worker: &mut Worker<X>,
+        families: &[&Family],
+        derivatives: &mut Picked<Vec<f32>>,
+    ) -> bool {
+        let Worker { workspace, chunk, lists, .. } = worker;
+        let Picked { logp: dlogp, entropy: dentropy } = derivatives;
+        let mut starts = (0, 0, 0);
+        let mut active = Vec::new();
+        let [mut all, mut predicting, mut picks] = [const { Vec::<Range<usize>>::new() }; 3];
+        for (&family, &ends) in families.iter().zip(&chunk.ends) {
+            let own = starts.2..ends.2;
+            if dlogp[own.clone()].iter().chain(&dentropy[own.clone()]).any(|&d| d != 0.0) {
+                active.push(family);
+                all.push(starts.0..ends.0);
+                predicting.push(starts.1..ends.1);
+                picks.push(own);
+            }
+            starts = ends;
         }
-        starts = ends;
+        if active.is_empty() || active.len() == families.len() {
+            return !active.is_empty();
+        }
+        let stays = Stays { all: &all, predicting: &predicting };
+        self.decoder.keep_rows(e, stays, self.keep, workspace);
+        for list in [dlogp, dentropy] {
+            *list = picks.iter().flat_map(|own| list[own.clone()].iter().copied()).collect();
+        }
+        chunk.lay_out(self.batch, active.into_iter());
+        e.stage(chunk, &[], lists);
+        true
     }
-    if active.is_empty() || active.len() == families.len() {
-        return !active.is_empty();
-    }
-    decoder.keep_rows(e, &rows, &queries, keep, workspace);
-    for list in [dlogp, dentropy] {
-        *list = picks.iter().flat_map(|own| list[own.clone()].iter().copied()).collect();
-    }
-    chunk.lay_out(batch, active.into_iter());
-    e.stage(chunk, &[], lists);
-    true
 }

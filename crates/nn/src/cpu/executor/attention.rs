@@ -1,6 +1,6 @@
 //! Attention of a pass, and the cache.
 
-use super::super::attention::{self, Keys, Plan};
+use super::super::attention::{self, Inputs, Keys, Plan};
 use super::super::buffer::Buffer;
 use super::super::lists::Lists;
 use super::super::team::Shared;
@@ -37,12 +37,12 @@ impl CpuExecutor {
                 (out.part(own.start * width..own.end * width), lse.part(own.start * h..own.end * h))
             };
             let scratch = &mut self.scratch(part).attention;
-            attention::forward(heads, own, plan, q, keys, out, lse, scratch);
+            attention::forward(Inputs { heads, own, plan, q, keys }, out, lse, scratch);
         });
     }
 }
 
-impl AttentionOps<Buffer, Cache, Lists> for CpuExecutor {
+impl AttentionOps for CpuExecutor {
     fn attention(
         &mut self,
         of: Attention<'_, Lists>,
@@ -56,9 +56,15 @@ impl AttentionOps<Buffer, Cache, Lists> for CpuExecutor {
         self.attend(heads, of.plan(), q, keys, out, lse);
     }
 
-    fn attention_backward(&mut self, of: Attention<'_, Lists>, from: [&Buffer; 5], to: [&mut Buffer; 2]) {
+    fn attention_backward(
+        &mut self,
+        of: Attention<'_, Lists>,
+        from: [&Buffer; 5],
+        dq: &mut Buffer,
+        dkv: &mut Buffer,
+    ) {
         let (plan, Attention { heads, keys, .. }) = (of.plan(), of);
-        let ([q, kv, out, lse, dout], [dq, dkv]) = (from, to);
+        let [q, kv, out, lse, dout] = from;
         let (queries, width, stride) = (plan.queries, heads.query_width(), heads.key_width());
         let mut delta = std::mem::take(&mut self.delta);
         delta.reserve(queries * heads.queries);

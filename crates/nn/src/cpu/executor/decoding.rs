@@ -18,7 +18,7 @@ use crate::executor::{DecodeChanges, DecodeOps, Head, StepAttention};
 use crate::layout::Write;
 use crate::sampling::{Draw, Drawn, Sampling};
 
-impl DecodeOps<Buffer, Weights, Cache, Lists> for CpuExecutor {
+impl DecodeOps for CpuExecutor {
     /// The step is done when it has been submitted: there is nothing to overlap with.
     const RUNS_AHEAD: bool = false;
 

@@ -19,7 +19,7 @@ impl CpuExecutor {
     }
 }
 
-impl HeadOps<Buffer, Weights, [f32], Lists> for CpuExecutor {
+impl HeadOps for CpuExecutor {
     fn keeps_logits(&self, head: Head, rows: usize) -> bool {
         rows * head.vocabulary <= head::KEPT
     }

@@ -96,7 +96,7 @@ impl CpuExecutor {
     }
 }
 
-impl LinearOps<Buffer, Weights, [f32]> for CpuExecutor {
+impl LinearOps for CpuExecutor {
     fn linear(&mut self, map: Map<'_, Weights>, x: &Buffer, onto: Option<&Buffer>, y: &mut Buffer) {
         let at = (0, map.linear.outputs);
         self.linear_into(map, x, onto, y, at)

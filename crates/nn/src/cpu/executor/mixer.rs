@@ -6,14 +6,14 @@
 
 use super::super::buffer::Buffer;
 use super::super::decoding::Decoding;
-use super::super::delta_rule::{self, DeltaRule, Token};
+use super::super::delta_rule::{self, DeltaRule};
 use super::super::lists::Lists;
-use super::super::simd;
+use super::super::simd::{self, Token};
 use super::super::team::Shared;
 use super::super::weights::Weights;
 use super::{Cache, CpuExecutor, Scratch, part};
 use crate::config::GatedDeltaNet;
-use crate::executor::{Gate, HeadRows, Mixer, MixerOps, Rows};
+use crate::executor::{Gate, HeadRows, Mixer, MixerOps};
 use crate::segments::Stretch;
 use std::ops::Range;
 
@@ -143,7 +143,7 @@ pub(crate) fn scratch_len(sizes: &GatedDeltaNet, slots: usize, backward: bool) -
 
 impl CpuExecutor {
     /// The convolution's weights by place, in `mixer.filter[0]`.
-    fn transpose_filter(&mut self, of: &Mixer<'_, Weights>) {
+    fn transpose_filter(&mut self, of: &Mixer<'_, Weights, Lists>) {
         let (channels, kernel) = (of.layout.of.channels(), of.layout.of.linear_conv_kernel_dim);
         let filter = &mut self.mixer.filter[0];
         filter.reserve(channels * kernel);
@@ -153,7 +153,7 @@ impl CpuExecutor {
     }
 
     /// Normalises queries and keys in place, and computes the gates.
-    fn prepare(&mut self, of: &Mixer<'_, Weights>, rows: usize, x: &[f32], mixed: &mut [f32]) {
+    fn prepare(&mut self, of: &Mixer<'_, Weights, Lists>, rows: usize, x: &[f32], mixed: &mut [f32]) {
         let sizes = of.layout.of;
         let (heads, keys, size) =
             (sizes.linear_num_value_heads, sizes.linear_num_key_heads, sizes.linear_key_head_dim);
@@ -191,7 +191,7 @@ impl CpuExecutor {
     }
 }
 
-impl MixerOps<Buffer, Weights, [f32], Cache, Lists, Decoding> for CpuExecutor {
+impl MixerOps for CpuExecutor {
     fn split_heads(&mut self, heads: HeadRows, x: &Buffer, first: &mut Buffer, second: &mut Buffer) {
         let HeadRows { rows, stride, count, size, .. } = heads;
         let (width, rest) = (count * size, stride - 2 * count * size);
@@ -264,12 +264,12 @@ impl MixerOps<Buffer, Weights, [f32], Cache, Lists, Decoding> for CpuExecutor {
 
     fn convolve(
         &mut self,
-        of: Mixer<'_, Weights>,
-        lists: &Lists,
+        of: Mixer<'_, Weights, Lists>,
         cache: Option<&mut Cache>,
         x: &Buffer,
         y: &mut Buffer,
     ) {
+        let lists = of.lists;
         self.transpose_filter(&of);
         let sizes = of.layout.of;
         let (channels, kernel, stride) =
@@ -305,13 +305,13 @@ impl MixerOps<Buffer, Weights, [f32], Cache, Lists, Decoding> for CpuExecutor {
 
     fn convolve_backward(
         &mut self,
-        of: Mixer<'_, Weights>,
+        of: Mixer<'_, Weights, Lists>,
         gradient: Option<&mut [f32]>,
-        lists: &Lists,
         x: &Buffer,
         dy: &mut Buffer,
         dx: &mut Buffer,
     ) {
+        let lists = of.lists;
         let sizes = of.layout.of;
         let (channels, kernel, stride) =
             (sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width());
@@ -360,13 +360,13 @@ impl MixerOps<Buffer, Weights, [f32], Cache, Lists, Decoding> for CpuExecutor {
 
     fn delta_rule(
         &mut self,
-        of: Mixer<'_, Weights>,
-        (lists, rows): (&Lists, Rows),
+        of: Mixer<'_, Weights, Lists>,
         cache: Option<&mut Cache>,
         x: &Buffer,
         mixed: &mut Buffer,
         out: &mut Buffer,
     ) {
+        let (lists, rows) = (of.lists, of.rows);
         let (sizes, count) = (of.layout.of, lists.tokens.len());
         self.prepare(&of, count, x, mixed);
         let (queries, stretches) = (&lists.plan(rows).rows, &lists.stretches);
@@ -411,14 +411,14 @@ impl MixerOps<Buffer, Weights, [f32], Cache, Lists, Decoding> for CpuExecutor {
 
     fn delta_rule_backward(
         &mut self,
-        of: Mixer<'_, Weights>,
+        of: Mixer<'_, Weights, Lists>,
         gradient: Option<&mut [f32]>,
-        (lists, rows): (&Lists, Rows),
         x: &Buffer,
         dout: &Buffer,
         mixed: &mut Buffer,
         dx: &mut Buffer,
     ) {
+        let (lists, rows) = (of.lists, of.rows);
         let (sizes, count) = (of.layout.of, lists.tokens.len());
         self.prepare(&of, count, x, mixed);
         let (queries, stretches) = (&lists.plan(rows).rows, &lists.stretches);
@@ -542,7 +542,7 @@ impl MixerOps<Buffer, Weights, [f32], Cache, Lists, Decoding> for CpuExecutor {
 
     fn step_mixer(
         &mut self,
-        of: Mixer<'_, Weights>,
+        of: Mixer<'_, Weights, Lists>,
         decoding: &Decoding,
         cache: &mut Cache,
         x: &Buffer,
@@ -601,8 +601,7 @@ impl MixerOps<Buffer, Weights, [f32], Cache, Lists, Decoding> for CpuExecutor {
                         }
                         (own, out.part((row * heads + head) * size..(row * heads + head + 1) * size))
                     };
-                    let Token { q, k, v, write, keep } = inputs.token(row, head);
-                    simd::delta_step(state, q, k, v, write, keep, &mut error[..size], out);
+                    simd::delta_step(inputs.token(row, head), state, &mut error[..size], out);
                 }
             }
         });

@@ -19,7 +19,7 @@ pub(super) fn weight_of(weights: &Weights, weight: Span, offset: f32) -> Cow<'_,
     }
 }
 
-impl NormOps<Buffer, Weights, [f32]> for CpuExecutor {
+impl NormOps for CpuExecutor {
     fn rms_norm(&mut self, norm: Norm<'_, Weights>, x: &Buffer, y: &mut Buffer, scale: &mut Buffer) {
         let Norm { weights, weight, offset, eps, rows } = norm;
         let (weight, width) = (&*weight_of(weights, weight, offset), weight.len);

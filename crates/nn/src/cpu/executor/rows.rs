@@ -12,7 +12,7 @@ use crate::executor::{HeadRows, Rotation, RowOps, Rows};
 use crate::families::Activation;
 use crate::layout::Span;
 
-impl RowOps<Buffer, Weights, [f32], Lists> for CpuExecutor {
+impl RowOps for CpuExecutor {
     fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
         let rows = &lists.predicting.rows;
         let y = Shared::new(y);

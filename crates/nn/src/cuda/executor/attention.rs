@@ -5,7 +5,7 @@ use fgrpo_cuda::{Argument, Shape};
 use super::super::buffer::Buffer;
 use super::super::lists::{Lists, PassItems, Plan, TILE, Tiles};
 use super::super::stream::Purpose;
-use super::decoding::{parts_kernels, window};
+use super::decoding::{Merged, parts_kernels, window};
 use super::{Cache, CudaExecutor, FULL, args, kernel, warp_shape};
 use crate::executor::{Attention, AttentionOps, Heads};
 use crate::numbers::Precision;
@@ -28,21 +28,24 @@ fn tile_shape(rows: usize, heads: usize, held: usize, size: usize, more: usize) 
     Shape { grid: [rows.div_ceil(TILE) as u32, heads as u32, 1], threads: 128, shared }
 }
 
-/// A kernel's arguments: the plan of these tiles, buffers, and sizes, of which kernels on tensor cores know that of a head; `count` rows, of queries or keys.
-fn kernel_arguments(
-    lists: &Lists,
-    plan: &Plan,
-    tiles: &Tiles,
-    latest: Option<usize>,
-    buffers: &[Argument],
+/// The plan of an attention kernel.
+struct Planned<'a> {
+    lists: &'a Lists,
+    plan: &'a Plan,
+    tiles: &'a Tiles,
+    window: Option<usize>,
     heads: Heads,
-    on_tensor_cores: Option<[&'static str; 3]>,
+    /// Rows, of queries or of keys.
     count: usize,
-) -> Vec<Argument> {
+}
+
+/// A kernel's arguments: the plan, buffers and sizes. Kernels on tensor cores are compiled for one head size, which is then left out.
+fn kernel_arguments(of: &Planned<'_>, buffers: &[Argument], on_tensor_cores: bool) -> Vec<Argument> {
+    let &Planned { lists, plan, tiles, window: latest, heads, count } = of;
     let at = |list| Argument::from(lists.words.at(list, 0));
     let plan = [at(plan.rows), at(tiles.first), at(tiles.pieces), at(lists.positions), window(latest).into()];
     let Heads { queries, keys, size, scale } = heads;
-    let size = on_tensor_cores.is_none().then_some(size);
+    let size = (!on_tensor_cores).then_some(size);
     let sizes = [Some(queries), Some(keys), size, Some(count)].into_iter().flatten();
     let sizes = sizes.map(|size| Argument::U32(size as u32)).chain([scale.into()]);
     plan.into_iter().chain(buffers.iter().copied()).chain(sizes).collect()
@@ -72,12 +75,13 @@ impl CudaExecutor {
                 args![of, place, ranges, positions, starts, window, q, kv, &self.parts, h, k, e, scale];
             self.stream.launch(kernel, shape, arguments);
             let (out, lse) = (out.at(first * heads.query_width()), lse.at(first * queries));
-            self.merge(heads, words, &items, (positions, window), rows, out, Some(lse));
+            let of = Merged { words, items: &items, positions, window, rows };
+            self.merge(heads, of, out, Some(lse));
         }
     }
 }
 
-impl AttentionOps<Buffer, Cache, Lists> for CudaExecutor {
+impl AttentionOps for CudaExecutor {
     fn attention(
         &mut self,
         of: Attention<'_, Lists>,
@@ -92,7 +96,8 @@ impl AttentionOps<Buffer, Cache, Lists> for CudaExecutor {
         let Attention { heads, lists, rows, window, .. } = of;
         let (plan, on) = (lists.plan(rows), on_tensor_cores(self.precision, heads.size));
         let (count, buffers) = (plan.rows.len, args![q, kv, &*out, &*lse]);
-        let arguments = kernel_arguments(lists, plan, &plan.by_query, window, buffers, heads, on, count);
+        let planned = Planned { lists, plan, tiles: &plan.by_query, window, heads, count };
+        let arguments = kernel_arguments(&planned, buffers, on.is_some());
         let (kernel, shape) = match on {
             Some([kernel, ..]) => (kernel, tile_shape(count, heads.queries, 3, heads.size, 0)),
             None => (kernel!(self.precision, "attention"), warp_shape(count * heads.queries)),
@@ -100,9 +105,15 @@ impl AttentionOps<Buffer, Cache, Lists> for CudaExecutor {
         self.stream.launch(kernel, shape, &arguments);
     }
 
-    fn attention_backward(&mut self, of: Attention<'_, Lists>, from: [&Buffer; 5], to: [&mut Buffer; 2]) {
+    fn attention_backward(
+        &mut self,
+        of: Attention<'_, Lists>,
+        from: [&Buffer; 5],
+        dq: &mut Buffer,
+        dkv: &mut Buffer,
+    ) {
         let Attention { heads, lists, rows, keys, window } = of;
-        let ([q, kv, out, lse, dout], [dq, dkv]) = (from, to);
+        let [q, kv, out, lse, dout] = from;
         let (plan, on) = (lists.plan(rows), on_tensor_cores(self.precision, heads.size));
         let (count, size) = (plan.rows.len, heads.size);
         let each = count * heads.queries;
@@ -114,7 +125,7 @@ impl AttentionOps<Buffer, Cache, Lists> for CudaExecutor {
         );
         let arguments = |tiles: &Tiles, to: &Buffer, count: usize| {
             let buffers = args![q, kv, lse, &self.delta, dout, to];
-            kernel_arguments(lists, plan, tiles, window, buffers, heads, on, count)
+            kernel_arguments(&Planned { lists, plan, tiles, window, heads, count }, buffers, on.is_some())
         };
         // lse, delta, and the first key and the end of those that each query sees.
         let more = 4 * TILE * 4;

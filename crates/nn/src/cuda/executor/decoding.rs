@@ -49,18 +49,19 @@ pub(super) fn parts_kernels(precision: Precision, heads: Heads, items: usize) ->
     (kernels, Shape { grid: [items as u32, keys as u32, 1], threads: 128, shared })
 }
 
+/// Rows whose attention is merged from parts.
+pub(super) struct Merged<'a> {
+    pub(super) words: &'a Words,
+    pub(super) items: &'a Items,
+    pub(super) positions: Address,
+    pub(super) window: u32,
+    pub(super) rows: usize,
+}
+
 impl CudaExecutor {
     /// Attention of rows from their parts; `lse` gets log Σ exp.
-    pub(super) fn merge(
-        &self,
-        heads: Heads,
-        words: &Words,
-        items: &Items,
-        (positions, window): (Address, u32),
-        rows: usize,
-        out: Address,
-        lse: Option<Address>,
-    ) {
+    pub(super) fn merge(&self, heads: Heads, of: Merged<'_>, out: Address, lse: Option<Address>) {
+        let Merged { words, items, positions, window, rows } = of;
         let Heads { queries, size, .. } = heads;
         let [first, parts] = [items.row_first, items.row_parts].map(|list| words.at(list, 0));
         let ([h, e, n], to) = ([queries, size, rows].map(|n| n as u32), lse.unwrap_or(self.parts.at(0)));
@@ -72,7 +73,7 @@ impl CudaExecutor {
     }
 }
 
-impl DecodeOps<Buffer, Weights, Cache, Lists> for CudaExecutor {
+impl DecodeOps for CudaExecutor {
     const RUNS_AHEAD: bool = true;
 
     fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Decoding) {
@@ -121,7 +122,7 @@ impl DecodeOps<Buffer, Weights, Cache, Lists> for CudaExecutor {
             self.stream.launch(parts, shape, arguments);
         }
         let rows = decoding.bucket.rows;
-        self.merge(heads, words, &decoding.items, (positions, window), rows, out.at(0), None);
+        self.merge(heads, Merged { words, items: &decoding.items, positions, window, rows }, out.at(0), None);
     }
 
     fn stage_draws(&mut self, rows: usize, draws: &[Draw], decoding: &mut Decoding) {

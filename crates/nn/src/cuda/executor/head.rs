@@ -6,7 +6,7 @@ use super::super::buffer::Buffer;
 use super::super::lists::Lists;
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
-use super::{CudaExecutor, FULL, LOGITS, THREADS, args, kernel, row_shape, row_threads};
+use super::{CudaExecutor, FULL, LOGITS, MatrixProduct, THREADS, args, kernel, row_shape, row_threads};
 use crate::checks::check_scores;
 use crate::error::Error;
 use crate::executor::{Head, HeadOps, HeadPass};
@@ -31,8 +31,9 @@ impl CudaExecutor {
         let Head { weight, vocabulary: v, width: d } = head;
         to.reserve(&self.stream, FULL, m * v, Purpose::Pass);
         let (x, w) = (x.rows(first * d, d), weights.rows(weight.offset, d).transposed());
-        let sizes = [m, v, d];
-        self.product_of(self.full_numbers(), self.exact, sizes, x, w, to.rows(0, v), 1.0, Write::Replace);
+        let (sizes, c, write) = ([m, v, d], to.rows(0, v), Write::Replace);
+        let of = MatrixProduct { sizes, a: x, b: w, c, alpha: 1.0, write };
+        self.product_of(self.full_numbers(), self.exact, of);
     }
 
     /// Rows of a pass whose logits are there at a time.
@@ -41,7 +42,7 @@ impl CudaExecutor {
     }
 }
 
-impl HeadOps<Buffer, Weights, Buffer, Lists> for CudaExecutor {
+impl HeadOps for CudaExecutor {
     fn keeps_logits(&self, head: Head, rows: usize) -> bool {
         rows * head.vocabulary <= self.pass_logits
     }

@@ -5,7 +5,7 @@ use fgrpo_cuda::{Matrix, Product};
 use super::super::buffer::Buffer;
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
-use super::{Columns, CudaExecutor};
+use super::{Columns, CudaExecutor, MatrixProduct};
 use crate::executor::{LinearOps, LowRank, Map};
 use crate::layout::{Linear, Span, Write};
 use crate::lora::Adapted;
@@ -47,7 +47,7 @@ impl CudaExecutor {
     }
 }
 
-impl LinearOps<Buffer, Weights, Buffer> for CudaExecutor {
+impl LinearOps for CudaExecutor {
     fn linear(&mut self, map: Map<'_, Weights>, x: &Buffer, onto: Option<&Buffer>, y: &mut Buffer) {
         let y = y.rows(0, map.linear.outputs);
         self.linear_into(map, x, onto, y)
@@ -118,8 +118,13 @@ impl LinearOps<Buffer, Weights, Buffer> for CudaExecutor {
         let (low, x, y) = (self.low_rank.rows(0, rank), x.rows(0, inputs), y.rows(first, stride));
         let (a, b) = (factors.rows(a.offset, inputs), factors.rows(b.offset, rank));
         let (numbers, exact) = (self.numbers(), self.exact);
-        self.product_of(numbers, exact, [rows, rank, inputs], x, a.transposed(), low, scale, Write::Replace);
-        self.product_of(numbers, exact, [rows, outputs, rank], low, b.transposed(), y, 1.0, Write::Add);
+        let sizes = [rows, rank, inputs];
+        let of =
+            MatrixProduct { sizes, a: x, b: a.transposed(), c: low, alpha: scale, write: Write::Replace };
+        self.product_of(numbers, exact, of);
+        let sizes = [rows, outputs, rank];
+        let of = MatrixProduct { sizes, a: low, b: b.transposed(), c: y, alpha: 1.0, write: Write::Add };
+        self.product_of(numbers, exact, of);
     }
 
     fn low_rank_backward_input(&mut self, of: LowRank<'_, Weights>, dy: &Buffer, dx: &mut Buffer) {

@@ -59,7 +59,7 @@ fn heads(of: GatedDeltaNet, first: usize, step: usize) -> [Argument; 6] {
 }
 
 /// A warp per row and head of queries or keys, or per 32 gates; the parameters of the gates; and the sizes, as the last arguments.
-fn by_unit(of: &Mixer<'_, Weights>, rows: usize) -> (Shape, [Address; 2], [Argument; 5]) {
+fn by_unit(of: &Mixer<'_, Weights, Lists>, rows: usize) -> (Shape, [Address; 2], [Argument; 5]) {
     let sizes = of.layout.of;
     let (heads, keys) = (sizes.linear_num_value_heads, sizes.linear_num_key_heads);
     let parameters = [of.layout.a_log, of.layout.dt_bias].map(|span| of.weights.at(span.offset));
@@ -92,7 +92,7 @@ impl CudaExecutor {
     }
 
     /// Normalises queries and keys in place, and computes the gates.
-    fn prepare(&mut self, of: &Mixer<'_, Weights>, rows: usize, x: &Buffer, mixed: &Buffer) {
+    fn prepare(&mut self, of: &Mixer<'_, Weights, Lists>, rows: usize, x: &Buffer, mixed: &Buffer) {
         let sizes = of.layout.of;
         let (heads, keys) = (sizes.linear_num_value_heads, sizes.linear_num_key_heads);
         let MixerScratch { gates, lengths, .. } = &mut self.mixer;
@@ -105,7 +105,7 @@ impl CudaExecutor {
     }
 }
 
-impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor {
+impl MixerOps for CudaExecutor {
     fn split_heads(&mut self, heads: HeadRows, x: &Buffer, first: &mut Buffer, second: &mut Buffer) {
         self.part_heads(heads, heads.stride, x, first, second, false);
     }
@@ -135,12 +135,12 @@ impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor 
 
     fn convolve(
         &mut self,
-        of: Mixer<'_, Weights>,
-        lists: &Lists,
+        of: Mixer<'_, Weights, Lists>,
         cache: Option<&mut Cache>,
         x: &Buffer,
         y: &mut Buffer,
     ) {
+        let lists = of.lists;
         let sizes = of.layout.of;
         let (filter, previous) =
             (of.weights.at(of.layout.filter.offset), lists.words.at(lists.paths.previous, 0));
@@ -159,13 +159,13 @@ impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor 
 
     fn convolve_backward(
         &mut self,
-        of: Mixer<'_, Weights>,
+        of: Mixer<'_, Weights, Lists>,
         gradient: Option<&mut Buffer>,
-        lists: &Lists,
         x: &Buffer,
         dy: &mut Buffer,
         dx: &mut Buffer,
     ) {
+        let lists = of.lists;
         let (sizes, rows) = (of.layout.of, lists.tokens.len);
         let filter = of.weights.at(of.layout.filter.offset);
         let [previous, first, later] = [lists.paths.previous, lists.paths.later_first, lists.paths.later]
@@ -186,13 +186,13 @@ impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor 
 
     fn delta_rule(
         &mut self,
-        of: Mixer<'_, Weights>,
-        (lists, rows): (&Lists, Rows),
+        of: Mixer<'_, Weights, Lists>,
         cache: Option<&mut Cache>,
         x: &Buffer,
         mixed: &mut Buffer,
         out: &mut Buffer,
     ) {
+        let (lists, rows) = (of.lists, of.rows);
         self.prepare(&of, lists.tokens.len, x, mixed);
         let (sizes, paths) = (of.layout.of, &lists.paths);
         let (all, numbers) = (sizes.linear_num_value_heads, sizes.head_state());
@@ -219,14 +219,14 @@ impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor 
 
     fn delta_rule_backward(
         &mut self,
-        of: Mixer<'_, Weights>,
+        of: Mixer<'_, Weights, Lists>,
         gradient: Option<&mut Buffer>,
-        (lists, rows): (&Lists, Rows),
         x: &Buffer,
         dout: &Buffer,
         mixed: &mut Buffer,
         dx: &mut Buffer,
     ) {
+        let (lists, rows) = (of.lists, of.rows);
         let (sizes, count, paths) = (of.layout.of, lists.tokens.len, &lists.paths);
         self.prepare(&of, count, x, mixed);
         let GatedDeltaNet {
@@ -295,7 +295,7 @@ impl MixerOps<Buffer, Weights, Buffer, Cache, Lists, Decoding> for CudaExecutor 
 
     fn step_mixer(
         &mut self,
-        of: Mixer<'_, Weights>,
+        of: Mixer<'_, Weights, Lists>,
         decoding: &Decoding,
         cache: &mut Cache,
         x: &Buffer,

@@ -6,7 +6,7 @@ use super::super::weights::Weights;
 use super::{Columns, CudaExecutor, FULL, args, kernel, row_shape, warp_shape};
 use crate::executor::{HeadRows, Norm, NormOps};
 
-impl NormOps<Buffer, Weights, Buffer> for CudaExecutor {
+impl NormOps for CudaExecutor {
     fn rms_norm(&mut self, norm: Norm<'_, Weights>, x: &Buffer, y: &mut Buffer, scale: &mut Buffer) {
         let Norm { weights, weight, offset, eps, rows } = norm;
         let arguments = args![x, weights.at(weight.offset), offset, eps, &*y, &*scale, weight.len as u32];

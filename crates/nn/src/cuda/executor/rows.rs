@@ -18,7 +18,7 @@ fn is_gelu(kind: Activation) -> u32 {
     u32::from(kind == Activation::GeluTanh)
 }
 
-impl RowOps<Buffer, Weights, Buffer, Lists> for CudaExecutor {
+impl RowOps for CudaExecutor {
     fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
         let rows = lists.plan(Rows::Predicting).rows;
         self.rows(kernel!(self.precision, "gather"), width, lists, rows, x.into(), (&*y).into());

@@ -130,6 +130,43 @@ pub struct Credit {
     pub overlong: Option<Overlong>,
 }
 
+/// Advantages of groups of which only the rewards are known, focal weight included: one for each reward. A reward of 1 is correct, 0 is wrong.
+///
+/// ```
+/// use fgrpo_core::{advantage::Advantage, credit::credit};
+///
+/// let advantages = credit(&[vec![1.0, 0.0, 0.0, 0.0]], &Advantage::GRPO, 0.5)?;
+/// assert!(advantages[0][0] > 0.0 && advantages[0][1] < 0.0);
+/// # Ok::<(), fgrpo_core::error::Error>(())
+/// ```
+///
+/// Fails on an estimator or `focal_gamma` out of its range, a reward that isn't finite, or a reward that is neither 1 nor 0 if the focal weight needs to know.
+pub fn credit(rewards: &[Vec<f64>], advantage: &Advantage, focal_gamma: f64) -> Result<Vec<Vec<f64>>, Error> {
+    let how = Credit {
+        advantage: advantage.clone(),
+        rewards: Rewards::default(),
+        focal_gamma,
+        shaping: Shaping::None,
+        overlong: None,
+    };
+    how.check(rewards.iter().map(Vec::len).min().unwrap_or(0))?;
+    let most = rewards.iter().map(Vec::len).max().unwrap_or(0);
+    let (lengths, logp, scored) = (vec![1; most], vec![0.0; most], vec![true; most]);
+    let group = |rewards: &'_ Vec<f64>| {
+        let n = rewards.len();
+        let group = Group {
+            rewards,
+            lengths: &lengths[..n],
+            mean_old_logp: &logp[..n],
+            scored: &scored[..n],
+            parts: &[],
+            clusters: &[],
+        };
+        how.assign(&group).map(|assigned| assigned.advantages)
+    };
+    rewards.iter().map(group).collect()
+}
+
 /// The credit of one group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assigned {

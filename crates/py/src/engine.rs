@@ -6,7 +6,7 @@
 use crate::call::bad;
 use fgrpo::args::places;
 use fgrpo_core::rng::Key;
-use fgrpo_eval::failure::{exit_code, in_one_line};
+use fgrpo_eval::failure::{BadInput, exit_code, in_one_line};
 use fgrpo_eval::io::json;
 use fgrpo_nn::{AdamW, DeviceName, Finish, Precision};
 use fgrpo_train::config::{ComputeConfig, LoraTable};
@@ -14,7 +14,7 @@ use fgrpo_train::device;
 use fgrpo_train::language::Language;
 use fgrpo_train::language::chat::{ChatOptions, ChatTemplate};
 use fgrpo_train::language::stop::{Stop, StopTexts};
-use fgrpo_train::policy::{Datum, Loss, Policy, PolicyOptions, Request, Sampling};
+use fgrpo_train::policy::{Datum, Loss, Policy, PolicyOptions, Request, Sampling, Sequence};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -264,6 +264,7 @@ impl Engine {
         temperature: f32,
     ) -> PyResult<(F32<'py>, F32<'py>)> {
         let sequences = sequences(tokens.as_slice()?, lengths.as_slice()?)?;
+        let sequences: Vec<Sequence> = sequences.into_iter().map(Sequence::new).collect();
         let scores = self.call(py, move |policy, _| policy.score(&sequences, temperature))?;
         let logp: Vec<f32> = scores.iter().flat_map(|own| own.logp.iter().copied()).collect();
         let entropy: Vec<f32> = scores.iter().flat_map(|own| own.entropy.iter().copied()).collect();
@@ -296,22 +297,38 @@ impl Engine {
             if let Some(dlogp) = &dlogp {
                 derivatives.push(dlogp.as_slice()?[own.clone()].to_vec());
             }
+            let indices: Vec<usize> =
+                places.as_slice()?[own.clone()].iter().map(|&place| place as usize).collect();
             data.push(Datum {
-                tokens,
-                sampled: places.as_slice()?[own.clone()].iter().map(|&place| place as usize).collect(),
+                sequences: vec![Sequence::of_indices(tokens, &indices)],
                 logprobs: logprobs.as_slice()?[own.clone()].to_vec(),
                 advantages: advantages.as_slice()?[own].to_vec(),
+                ..Datum::default()
             });
         }
         let loss = match loss {
             None => Loss::Derivatives(derivatives),
-            Some("\"cross_entropy\"") => Loss::CrossEntropy,
+            Some("\"cross_entropy\"") => {
+                // The mean over tokens.
+                let tokens = data.iter().map(Datum::len).sum::<usize>() as f64;
+                data.iter_mut().flat_map(|datum| &mut datum.advantages).for_each(|weight| *weight /= tokens);
+                Loss::CrossEntropy
+            }
             Some(keys) => json::parse(keys.as_bytes())
                 .map_err(anyhow::Error::from)
                 .and_then(|keys| Loss::policy(keys, max_len))
                 .map_err(|error| bad(in_one_line(&error)))?,
         };
-        let sums = self.call(py, move |policy, _| policy.forward_backward(&data, &loss, temperature))?;
+        let sums = self.call(py, move |policy, _| {
+            let sums = policy.forward_backward(&data, &loss, temperature)?.sums;
+            if !sums.loss.is_finite() {
+                policy.zero_gradient();
+                let words =
+                    format!("loss: found {}, wanted a finite number; the gradient is 0 again", sums.loss);
+                return Err(BadInput(words).into());
+            }
+            Ok(sums)
+        })?;
         let mean = |sum: f64| if sums.tokens == 0 { 0.0 } else { sum / sums.tokens as f64 };
         let means = [
             mean(sums.ratio),
@@ -332,7 +349,7 @@ impl Engine {
         max_grad_norm: Option<f64>,
     ) -> PyResult<(f64, bool)> {
         let adamw = AdamW { lr, beta1: betas.0, beta2: betas.1, eps, weight_decay, ..AdamW::default() };
-        let report = self.call(py, move |policy, _| policy.update(&adamw, max_grad_norm))?;
+        let report = self.call(py, move |policy, _| policy.step(&adamw, max_grad_norm))?;
         Ok((report.gradient_norm, report.applied))
     }
 

@@ -13,9 +13,9 @@
 //! ratio is then constant, as in every policy loss here.
 
 use crate::datum::{self, Matrix};
-use crate::wire::{Datum, ForwardBackwardRequest, NumberOrText, Tensor};
+use crate::wire::{self, ForwardBackwardRequest, NumberOrText, Tensor};
 use fgrpo_core::loss::PolicyLoss;
-use fgrpo_train::policy::Bounds;
+use fgrpo_train::policy::{self, Bounds, Datum, Loss, Target};
 use std::collections::BTreeMap;
 
 /// Names of the losses.
@@ -49,24 +49,39 @@ pub(crate) struct Pass {
 }
 
 impl Sequence {
-    /// Loss and derivative of target `index` at log-probability `logp`.
-    pub(crate) fn term(&self, index: usize, logp: f64) -> (f64, f64) {
+    fn datum(&self) -> Datum {
+        let given: Vec<usize> =
+            (0..self.targets.numbers.len()).filter(|&at| self.targets.is_given(at)).collect();
+        let target =
+            |&at: &usize| Target { after: at / self.targets.columns, token: self.targets.numbers[at] as u32 };
+        let of = |values: &[f32]| given.iter().map(|&at| values[at]).collect::<Vec<f32>>();
+        let (logprobs, weights) = match &self.terms {
+            Terms::Weighted(weights) => (Vec::new(), of(weights)),
+            Terms::Policy { old, advantages, .. } => (of(old), of(advantages)),
+        };
+        let targets = given.iter().map(target).collect();
+        Datum {
+            sequences: vec![policy::Sequence { tokens: self.tokens.clone(), targets }],
+            logprobs,
+            advantages: weights.into_iter().map(f64::from).collect(),
+            ..Datum::default()
+        }
+    }
+
+    /// Policy losses of the targets: one for all, or one for each.
+    fn losses(&self) -> Option<Vec<PolicyLoss>> {
         match &self.terms {
-            Terms::Weighted(weights) => {
-                let weight = f64::from(weights[index]);
-                (-weight * logp, -weight)
-            }
-            Terms::Policy { old, advantages, losses } => {
-                let loss = losses[index.min(losses.len() - 1)];
-                let term = loss.token(logp, f64::from(old[index]), f64::from(advantages[index]));
-                (term.loss, term.dlogp)
+            Terms::Weighted(_) => None,
+            Terms::Policy { losses, .. } if losses.len() == 1 => Some(losses.clone()),
+            Terms::Policy { losses, .. } => {
+                Some((0..losses.len()).filter(|&at| self.targets.is_given(at)).map(|at| losses[at]).collect())
             }
         }
     }
 }
 
 /// A policy loss with absolute bounds.
-fn policy(name: &str, [low, high]: [f64; 2]) -> Result<PolicyLoss, String> {
+fn bounded(name: &str, [low, high]: [f64; 2]) -> Result<PolicyLoss, String> {
     if !(0.0..=1.0).contains(&low) {
         return Err(format!("{}: found {low}, wanted 0 to 1", BOUNDS[0]));
     }
@@ -81,6 +96,13 @@ fn policy(name: &str, [low, high]: [f64; 2]) -> Result<PolicyLoss, String> {
 }
 
 impl Pass {
+    /// The data and the loss of the policy.
+    pub(crate) fn data(&self) -> (Vec<Datum>, Loss) {
+        let losses: Option<Vec<Vec<PolicyLoss>>> = self.sequences.iter().map(Sequence::losses).collect();
+        let data = self.sequences.iter().map(Sequence::datum).collect();
+        (data, losses.map_or(Loss::CrossEntropy, Loss::TokenSum))
+    }
+
     /// Reads a request and checks all of it.
     pub(crate) fn read(request: &ForwardBackwardRequest, bounds: Bounds) -> Result<Self, String> {
         let name = request.loss_fn.as_str();
@@ -107,11 +129,11 @@ impl Pass {
             return Err(format!("loss_fn_config: found {key}, wanted {wanted} for {name}"));
         }
         let ranges = [0, 1].map(|i| config.get(BOUNDS[i]).copied().unwrap_or(DEFAULT_BOUNDS[i]));
-        policy(name, ranges).map_err(|why| format!("loss_fn_config.{why}"))?;
+        bounded(name, ranges).map_err(|why| format!("loss_fn_config.{why}"))?;
         if request.data.is_empty() {
             return Err("data: found none, wanted at least one datum".into());
         }
-        let sequence = |(index, datum): (usize, &Datum)| {
+        let sequence = |(index, datum): (usize, &wire::Datum)| {
             Sequence::read(datum, name, ranges, bounds).map_err(|why| format!("data[{index}].{why}"))
         };
         Ok(Self {
@@ -122,7 +144,7 @@ impl Pass {
 }
 
 impl Sequence {
-    fn read(datum: &Datum, loss: &str, ranges: [f64; 2], bounds: Bounds) -> Result<Self, String> {
+    fn read(datum: &wire::Datum, loss: &str, ranges: [f64; 2], bounds: Bounds) -> Result<Self, String> {
         let tokens =
             datum::model_input(bounds, &datum.model_input).map_err(|why| format!("model_input: {why}"))?;
         let inputs = &datum.loss_fn_inputs;
@@ -187,13 +209,13 @@ impl Sequence {
             }
             let limit = |i: usize| inputs.get(BOUNDS[i]).map(|tensor| floats(BOUNDS[i], tensor)).transpose();
             let losses = match (limit(0)?, limit(1)?) {
-                (None, None) => vec![policy(loss, ranges)?],
+                (None, None) => vec![bounded(loss, ranges)?],
                 (low, high) => (0..tokens.len())
                     .map(|t| {
                         let at = |own: &Option<Vec<f32>>, i: usize| {
                             own.as_ref().map_or(ranges[i], |own| f64::from(own[t]))
                         };
-                        policy(loss, [at(&low, 0), at(&high, 1)])
+                        bounded(loss, [at(&low, 0), at(&high, 1)])
                             .map_err(|why| format!("loss_fn_inputs.{why} at index {t}"))
                     })
                     .collect::<Result<_, _>>()?,

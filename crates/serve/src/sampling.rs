@@ -12,7 +12,7 @@ use fgrpo_eval::io::interrupt;
 use fgrpo_nn::{Batch, Completion, Engine, Error};
 use fgrpo_train::language::Language;
 use fgrpo_train::language::stop::{Stop, StopTexts};
-use fgrpo_train::policy::{self, Arrivals, Bounds, Policy, Request, Sampling};
+use fgrpo_train::policy::{self, Arrivals, Bounds, Policy, Request, Sampling, Target};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::mpsc::Receiver;
@@ -184,12 +184,12 @@ impl<'a> Queue<'a> {
                 .zip(completions)
                 .map(|(waiting, own)| (&waiting.sample, own.into_iter().flatten().collect()))
                 .collect();
-            match score(&requests, policy.engine_mut()) {
+            match score(&requests, policy) {
                 Ok(responses) => {
                     let waiting = state.taken.drain(..).flatten();
                     waiting.zip(responses).for_each(|(waiting, response)| done(waiting, response));
                 }
-                Err(error) => result = Err(error.into()),
+                Err(error) => result = Err(error),
             }
         }
         let waiting = state.taken.into_iter().flatten().chain(state.waiting).collect();
@@ -255,8 +255,9 @@ fn response(completions: &[Completion]) -> Sampled {
 }
 
 /// The samples of requests, with the log-probabilities that the network computes after sampling.
-fn score(requests: &[(&Sample, Vec<Completion>)], engine: &mut Engine) -> Result<Vec<Sampled>, Error> {
-    let prompts = score_prompts(requests, engine)?;
+fn score(requests: &[(&Sample, Vec<Completion>)], policy: &mut Policy) -> anyhow::Result<Vec<Sampled>> {
+    let prompts = score_prompts(requests, policy)?;
+    let engine = policy.engine_mut();
     let mut answers = Vec::with_capacity(requests.len());
     for ((sample, completions), prompt) in requests.iter().zip(prompts) {
         let mut answer = Sampled { prompt, ..response(completions) };
@@ -287,38 +288,35 @@ fn score(requests: &[(&Sample, Vec<Completion>)], engine: &mut Engine) -> Result
 /// Log-probabilities of the prompts' tokens and of the tokens asked for, where a request wants them.
 fn score_prompts(
     batch: &[(&Sample, Vec<Completion>)],
-    engine: &mut Engine,
-) -> Result<Vec<PromptScores>, Error> {
-    let mut all = Batch::default();
-    let mut places = Vec::with_capacity(batch.len());
+    policy: &mut Policy,
+) -> anyhow::Result<Vec<PromptScores>> {
+    // For each request, one sequence for the prompt's own tokens and one for those asked for.
+    let mut sequences = Vec::with_capacity(2 * batch.len());
     for (sample, _) in batch {
         let rows = sample.prompt.len() - 1;
-        if (sample.prompt_logprobs.is_none() && sample.targets.is_none()) || rows == 0 {
-            places.push((Vec::new(), Vec::new()));
-            continue;
+        let own = rows - sample.prompt_logprobs.unwrap_or(0).min(rows)..rows;
+        let own = own.map(|after| Target { after, token: sample.prompt[after + 1] }).collect();
+        let named = sample.targets.iter().flat_map(|targets| {
+            let given = (0..targets.numbers.len()).filter(|&at| targets.is_given(at));
+            given.map(|at| Target { after: at / targets.columns, token: targets.numbers[at] as u32 })
+        });
+        for targets in [own, named.collect()] {
+            let tokens = sample.prompt[..rows.max(1)].to_vec();
+            sequences.push(policy::Sequence { tokens, targets });
         }
-        let first = all.tokens.len();
-        all.push_segment(&sample.prompt[..rows], None);
-        let own = rows - sample.prompt_logprobs.unwrap_or(0)..rows;
-        let own: Vec<usize> = own.map(|t| all.predict(first + t, sample.prompt[t + 1])).collect();
-        let cells = sample.targets.iter().flat_map(|targets| {
-            (0..targets.numbers.len())
-                .map(move |at| (at / targets.columns, targets.numbers[at], targets.is_given(at)))
-        });
-        let cells = cells.collect::<Vec<_>>().into_iter();
-        let named =
-            cells.map(|(row, token, given)| given.then(|| all.predict(first + row, token as u32))).collect();
-        places.push((own, named));
     }
-    let logp = if all.predictions.is_empty() { Vec::new() } else { engine.score(&all, 1.0)?.logp };
-    let answers = batch.iter().zip(places).map(|((sample, _), (own, named))| {
+    let scores = policy.score(&sequences, 1.0)?;
+    let answers = batch.iter().zip(scores.chunks_exact(2)).map(|((sample, _), scores)| {
         let tokens = sample.prompt_logprobs.map(|_| {
+            let own = &scores[0].logp;
             let missing = sample.prompt.len() - own.len();
-            std::iter::repeat_n(f32::NAN, missing).chain(own.iter().map(|&place| logp[place])).collect()
+            std::iter::repeat_n(f32::NAN, missing).chain(own.iter().copied()).collect()
         });
-        let targets = sample.targets.as_ref().map(|targets| Targets {
-            logp: named.iter().map(|place: &Option<usize>| place.map_or(0.0, |place| logp[place])).collect(),
-            shape: [targets.rows(), targets.columns],
+        let targets = sample.targets.as_ref().map(|targets| {
+            let mut named = scores[1].logp.iter();
+            let of = |at| if targets.is_given(at) { named.next().copied() } else { None };
+            let logp = (0..targets.numbers.len()).map(of).map(Option::unwrap_or_default).collect();
+            Targets { logp, shape: [targets.rows(), targets.columns] }
         });
         PromptScores { tokens, targets }
     });

@@ -4,7 +4,7 @@
 //! Models and samplers take turns in the engine. A model that leaves it is kept in host memory; with LoRA that is its factors and their moments, and
 //! entering means merging the weights again. Without LoRA it is the whole model, with its moments.
 
-use crate::batch::Packed;
+use crate::batch;
 use crate::catalogue::{LoraRequest, ModelId, Sampler, Source};
 use crate::journal::{Failed, Outcome};
 use crate::ledger::{Job, Ledger};
@@ -321,21 +321,18 @@ impl Worker {
             base: setup.settings.base(),
             language: &Arc::clone(setup.policy.language()),
         };
-        let engine = setup.policy.engine_mut();
+        let policy = &mut setup.policy;
         let model = self.models.get_mut(id).expect("it is there");
         let result = match op {
             Op::Pass(pass) => {
                 setup.metrics.add(Count::TrainedTokens, pass.sequences.iter().map(|s| s.tokens.len()).sum());
                 model.accumulated |= !pass.forward_only;
-                outcome(
-                    Packed::new(&pass.sequences).run(&pass, engine).map_err(anyhow::Error::from),
-                    |output| Outcome::Protobuf(output.encode_to_vec()),
-                )?
+                outcome(batch::run(&pass, policy), |output| Outcome::Protobuf(output.encode_to_vec()))?
             }
             Op::Update { adamw, max_norm } => {
                 model.accumulated = false;
                 setup.metrics.add(Count::Updates, 1);
-                let report = engine.update(&adamw, max_norm).map_err(anyhow::Error::from);
+                let report = policy.engine_mut().update(&adamw, max_norm).map_err(anyhow::Error::from);
                 if report.as_ref().is_ok_and(|report| report.applied) {
                     model.version = version + 1;
                 }
@@ -356,7 +353,7 @@ impl Worker {
                 let saved = storage::now();
                 let about = About { saved, expires: ttl.map(|ttl| saved.saturating_add(ttl)), user_metadata };
                 storage::sweep(&root)?;
-                match contents.save((id, kind, &name), engine, state, overwrite, &about)? {
+                match contents.save((id, kind, &name), policy.engine(), state, overwrite, &about)? {
                     Some(path) => {
                         let checkpoint = kind == Kind::Checkpoint;
                         let kind = if checkpoint { "save_weights" } else { "save_weights_for_sampler" };
@@ -368,15 +365,15 @@ impl Worker {
                 }
             }
             Op::Snapshot { sampler: name } => {
-                contents.version(id, engine, state)?;
+                contents.version(id, policy.engine(), state)?;
                 let source = Source::Version { model: id.to_owned(), version };
                 sampler = Some(Sampler { id: name.clone(), source });
                 answer(&json!({"sampling_session_id": name, "type": "save_weights_for_sampler"}))
             }
-            Op::Load { path, optimizer } => match readable(&root, &path, optimizer, engine.lora()) {
+            Op::Load { path, optimizer } => match readable(&root, &path, optimizer, policy.engine().lora()) {
                 Err(why) => Outcome::refused(why),
                 Ok(folder) => {
-                    storage::read(&folder, engine, optimizer)?;
+                    storage::read(&folder, policy.engine_mut(), optimizer)?;
                     (model.version, model.accumulated) = (version + 1, false);
                     save = true;
                     answer(&json!({"path": path, "model_id": id, "type": "load_weights"}))

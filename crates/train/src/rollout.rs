@@ -6,12 +6,12 @@ mod from_server;
 pub use from_server::ServerRollouts;
 
 use crate::episode::{self, Episode, Part, Wanted};
-use crate::policy::{Policy, Request, Sampling, share_all};
+use crate::policy::{Policy, Request, Sampling, Sequence};
 use crate::problem::{Prompt, Task};
 use fgrpo_core::rng::Key;
 use fgrpo_eval::graded::Graded;
 use fgrpo_eval::io::interrupt;
-use fgrpo_nn::{Batch, Completion};
+use fgrpo_nn::Completion;
 use rayon::prelude::*;
 use std::collections::HashMap;
 
@@ -36,45 +36,15 @@ impl Rollouts {
         Self { prompt, completions, sampler_logp: None, ref_logp: None, episodes: None }
     }
 
-    /// Number of tokens of a completion's sequences beside the prompt, with what an environment answered.
-    pub fn length(&self, sample: usize) -> usize {
+    /// The sequences of a sample, of which the sampled tokens are the targets.
+    pub fn sequences(&self, sample: usize) -> Vec<Sequence> {
         match &self.episodes {
             Some(episodes) => {
-                let beside = |part: &Part| part.tokens.len().saturating_sub(self.prompt.tokens.len());
-                episodes[sample].parts.iter().map(beside).sum()
+                let sequence = |part: &Part| Sequence::of_indices(part.tokens.clone(), &part.sampled);
+                episodes[sample].parts.iter().map(sequence).collect()
             }
-            None => self.completions[sample].tokens.len(),
+            None => vec![Sequence::completion(&self.prompt.tokens, &self.completions[sample].tokens)],
         }
-    }
-
-    /// Appends some completions to a batch as one family. Returns, for each, the index of each of its tokens' predictions.
-    ///
-    /// # Errors
-    /// Bad input: episodes whose conversations don't begin with the same token.
-    pub fn push(&self, batch: &mut Batch, samples: &[usize]) -> anyhow::Result<Vec<Vec<usize>>> {
-        let Some(episodes) = &self.episodes else {
-            let tokens: Vec<&[u32]> =
-                samples.iter().map(|&i| self.completions[i].tokens.as_slice()).collect();
-            return Ok(batch.push_group(&self.prompt.tokens, &tokens));
-        };
-        let parts: Vec<(usize, &Part)> = samples
-            .iter()
-            .enumerate()
-            .flat_map(|(at, &i)| episodes[i].parts.iter().map(move |part| (at, part)))
-            .collect();
-        let sequences: Vec<&[u32]> = parts.iter().map(|(_, part)| part.tokens.as_slice()).collect();
-        let Some(mut rows) = share_all(batch, &sequences) else {
-            bad_input!(
-                "task.environment: problem {}: found episodes that begin with different tokens, wanted the same: a system prompt, or text in the row's prompt",
-                self.prompt.problem.id
-            );
-        };
-        let mut places = vec![Vec::new(); samples.len()];
-        for (sequence, (at, part)) in parts.into_iter().enumerate() {
-            places[at].extend(part.sampled.iter().map(|&t| rows.predict(sequence, t - 1, part.tokens[t])));
-        }
-        *batch = rows.batch;
-        Ok(places)
     }
 }
 

@@ -26,7 +26,7 @@ use fgrpo_eval::events::Events;
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::lines::JsonLines;
 use fgrpo_eval::record::Evaluation;
-use fgrpo_nn::{DeviceName, Engine};
+use fgrpo_nn::DeviceName;
 use stall::Stall;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -122,8 +122,8 @@ enum Reference {
     None,
     /// The trained engine without its adapter.
     Base,
-    /// A separate engine.
-    Engine(Box<Engine>),
+    /// A separate policy.
+    Policy(Box<Policy>),
 }
 
 struct Trainer<'a> {
@@ -293,16 +293,15 @@ impl Trainer<'_> {
         match &mut self.reference {
             Reference::None => {}
             Reference::Base => {
-                let engine = self.policy.engine_mut();
-                engine.set_adapter_applied(false);
-                let scored = reference_logp(engine, &mut groups, temperature);
-                engine.set_adapter_applied(true);
+                self.policy.engine_mut().set_adapter_applied(false);
+                let scored = reference_logp(&mut self.policy, &mut groups, temperature);
+                self.policy.engine_mut().set_adapter_applied(true);
                 scored?;
             }
-            Reference::Engine(reference) => reference_logp(reference, &mut groups, temperature)?,
+            Reference::Policy(reference) => reference_logp(reference, &mut groups, temperature)?,
         }
         let groups: Vec<&Credited> = groups.into_iter().map(|group| &*group).collect();
-        update(self.policy.engine_mut(), &groups, &self.loss, &self.config.update, lr, &mut self.state.update)
+        update(&mut self.policy, &groups, &self.loss, &self.config.update, lr, &mut self.state.update)
     }
 
     /// Saves and stops if the run can't learn any more.

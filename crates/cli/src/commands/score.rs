@@ -7,8 +7,7 @@ use fgrpo_eval::dataset::rows;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files;
 use fgrpo_eval::io::lines::Lines;
-use fgrpo_nn::{Batch, Engine};
-use fgrpo_train::policy;
+use fgrpo_train::policy::{self, Policy, Sequence, SequenceScores};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -54,7 +53,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         bad_input!("--temperature: found {}, wanted a number above 0", args.temperature);
     }
     let model = places::model("--model", args.model.clone())?;
-    let mut engine = policy::open(&model, args.adapter.as_deref(), &args.compute.device(None)?)?;
+    let engine = policy::open(&model, args.adapter.as_deref(), &args.compute.device(None)?)?;
+    let mut policy = Policy::of_tokens(engine);
     let input: Box<dyn BufRead> = if args.input.as_os_str() == "-" {
         Box::new(std::io::stdin().lock())
     } else {
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let mut lines = Lines::new(input, &args.input);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let (vocab, room) = (engine.config().vocab_size, engine.config().context());
+    let (vocab, room) = (policy.engine().config().vocab_size, policy.positions());
     let mut waiting: Vec<Vec<u32>> = Vec::new();
     let mut any = false;
     while let Some(line) = lines.next_line()? {
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
         waiting.push(tokens);
         if waiting.iter().map(Vec::len).sum::<usize>() >= AT_ONCE
-            && !flush(&mut engine, &mut waiting, args.temperature, &mut out)?
+            && !flush(&mut policy, &mut waiting, args.temperature, &mut out)?
         {
             return Ok(());
         }
@@ -91,27 +91,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !any {
         bad_input!("{}: found no line, wanted token ids to score", args.input.display());
     }
-    flush(&mut engine, &mut waiting, args.temperature, &mut out)?;
+    flush(&mut policy, &mut waiting, args.temperature, &mut out)?;
     Ok(())
 }
 
 /// Scores the waiting sequences and writes the results. Returns `false` if the output was closed.
 fn flush(
-    engine: &mut Engine,
+    policy: &mut Policy,
     waiting: &mut Vec<Vec<u32>>,
     temperature: f32,
     out: &mut impl Write,
 ) -> anyhow::Result<bool> {
-    let mut batch = Batch::default();
-    let indices: Vec<Vec<usize>> =
-        waiting.iter().map(|tokens| batch.push_group(&tokens[..1], &[&tokens[1..]]).remove(0)).collect();
-    if indices.is_empty() {
-        return Ok(true);
-    }
-    let scores = engine.score(&batch, temperature)?;
-    for indices in indices {
-        let logp: Vec<f32> = indices.iter().map(|&i| scores.logp[i]).collect();
-        let entropy: Vec<f32> = indices.iter().map(|&i| scores.entropy[i]).collect();
+    let sequences: Vec<Sequence> = waiting.drain(..).map(Sequence::new).collect();
+    for SequenceScores { logp, entropy } in policy.score(&sequences, temperature)? {
         let mut line = serde_json::to_vec(&Output { logp: &logp, entropy: &entropy })?;
         line.push(b'\n');
         if let Err(error) = out.write_all(&line).and_then(|()| out.flush()) {
@@ -121,6 +113,5 @@ fn flush(
             };
         }
     }
-    waiting.clear();
     Ok(true)
 }

@@ -6,6 +6,7 @@
 //! share of the pool's. Completions of language models are tokenised again from their text; mazes are exact.
 
 use crate::language::Language;
+use crate::policy::{Policy, Sequence};
 use fgrpo_core::maze::tokens;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::folder::{IDENTITY, PROMPTS};
@@ -14,7 +15,7 @@ use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::prompts::{self, PromptRecord};
 use fgrpo_eval::texts;
 use fgrpo_nn::weights::Checkpoint;
-use fgrpo_nn::{Batch, Device, Engine};
+use fgrpo_nn::{Device, Engine};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
@@ -93,8 +94,9 @@ const BATCH: usize = 32;
 /// Summed log-probability of each completion of each pool.
 fn log_probabilities(dir: &Path, pools: &[Pool]) -> anyhow::Result<Vec<Vec<f64>>> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut engine = Engine::open(&Checkpoint::open(dir).or_bad_input()?, &Device::cpu(threads))?;
-    let (vocabulary, room) = (engine.config().vocab_size, engine.config().context());
+    let engine = Engine::open(&Checkpoint::open(dir).or_bad_input()?, &Device::cpu(threads))?;
+    let mut policy = Policy::of_tokens(engine);
+    let (vocabulary, room) = (policy.engine().config().vocab_size, policy.positions());
     let mut all = Vec::new();
     for pool in pools {
         if pool.prompt.iter().chain(pool.completions.iter().flatten()).any(|&t| t as usize >= vocabulary) {
@@ -110,11 +112,10 @@ fn log_probabilities(dir: &Path, pools: &[Pool]) -> anyhow::Result<Vec<Vec<f64>>
         }
         let mut sums = Vec::new();
         for part in pool.completions.chunks(BATCH) {
-            let mut batch = Batch::default();
-            let parts: Vec<&[u32]> = part.iter().map(Vec::as_slice).collect();
-            let indices = batch.push_group(&pool.prompt, &parts);
-            let scores = engine.score(&batch, 1.0)?;
-            sums.extend(indices.iter().map(|ix| ix.iter().map(|&i| f64::from(scores.logp[i])).sum::<f64>()));
+            let sequences: Vec<Sequence> =
+                part.iter().map(|completion| Sequence::completion(&pool.prompt, completion)).collect();
+            let scores = policy.score(&sequences, 1.0)?;
+            sums.extend(scores.iter().map(|s| s.logp.iter().map(|&l| f64::from(l)).sum::<f64>()));
         }
         all.push(sums);
     }

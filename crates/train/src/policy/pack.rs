@@ -1,93 +1,177 @@
-//! Sequences as prefix trees: those with a long common beginning share its rows, so a prompt is computed once for all its completions.
+//! Sequences as prefix trees: a prompt is computed once for all its completions, and so is everything else that they have in common.
 
 use fgrpo_nn::Batch;
 use std::collections::HashMap;
 
-/// Maximum number of tokens in a family of several sequences, which is computed in one piece.
-const FAMILY_TOKENS: usize = 8192;
+/// Number of common tokens from which on two sequences with different prompts are worth one tree.
+const LONG: usize = 256;
 
-fn common(a: &[u32], b: &[u32]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+/// Tokens that the model reads, and tokens whose log-probabilities are wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sequence {
+    /// Tokens of the sequence.
+    pub tokens: Vec<u32>,
+    /// Wanted predictions, in ascending order of `after`.
+    pub targets: Vec<Target>,
 }
 
-/// Sequences as prefix trees.
-#[derive(Debug)]
-pub struct Rows {
-    /// The segments, without predictions at first.
-    pub batch: Batch,
-    /// For each sequence, the row of each of its tokens.
-    pub rows: Vec<Vec<usize>>,
-    made: HashMap<(usize, u32), usize>,
+/// The prediction that `token` follows the token at index `after`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// Index of the last token that the model has read.
+    pub after: usize,
+    /// The token predicted.
+    pub token: u32,
 }
 
-/// Lays sequences out as prefix trees. Two neighbours in lexical order are in the same tree if they have at least half of the shorter one in common.
-pub fn share(sequences: &[&[u32]]) -> Rows {
-    let mut order: Vec<usize> = (0..sequences.len()).collect();
-    order.sort_by(|&a, &b| sequences[a].cmp(sequences[b]));
-    let mut out =
-        Rows { batch: Batch::default(), rows: vec![Vec::new(); sequences.len()], made: HashMap::new() };
-    let mut first = 0;
-    while first < order.len() {
-        let mut end = first + 1;
-        let mut tokens = sequences[order[first]].len();
-        while end < order.len() {
-            let (before, next) = (sequences[order[end - 1]], sequences[order[end]]);
-            let shared = common(before, next);
-            tokens += next.len() - shared;
-            if 2 * shared < before.len().min(next.len()) || tokens > FAMILY_TOKENS {
+impl Sequence {
+    /// A sequence of which every token but the first is a target.
+    pub fn new(tokens: Vec<u32>) -> Self {
+        let indices: Vec<usize> = (1..tokens.len()).collect();
+        Self::of_indices(tokens, &indices)
+    }
+
+    /// A sequence of which the tokens at these ascending indices, at least 1, are targets.
+    pub fn of_indices(tokens: Vec<u32>, indices: &[usize]) -> Self {
+        let targets = indices.iter().map(|&t| Target { after: t - 1, token: tokens[t] }).collect();
+        Self { tokens, targets }
+    }
+
+    /// A prompt of at least one token and its completion, whose tokens are the targets.
+    pub fn completion(prompt: &[u32], completion: &[u32]) -> Self {
+        let tokens = [prompt, completion].concat();
+        let indices: Vec<usize> = (prompt.len()..tokens.len()).collect();
+        Self::of_indices(tokens, &indices)
+    }
+
+    /// Number of tokens up to the first target.
+    fn prompt(&self) -> usize {
+        self.targets.first().map_or(self.tokens.len(), |target| target.after + 1)
+    }
+
+    /// Number of tokens that the model has to read.
+    fn read(&self) -> usize {
+        self.targets.last().map_or(0, |target| target.after + 1)
+    }
+}
+
+/// A batch of the engine, of which each tree holds some members. A member has one or several sequences, which are in the same tree.
+#[derive(Debug, Default)]
+pub(super) struct Packed {
+    pub(super) batch: Batch,
+    /// Members of each tree, ascending.
+    pub(super) trees: Vec<Vec<usize>>,
+    /// For each member, the prediction of each of its targets in the batch.
+    pub(super) places: Vec<Vec<usize>>,
+}
+
+/// Packs members into trees of about `budget` tokens. Members are in the same tree if they have a prompt in common, or much else. `computed` says of members
+/// that belong together whether they are needed. The error is a member whose sequences begin with different tokens.
+pub(super) fn pack(
+    members: &[&[Sequence]],
+    budget: usize,
+    computed: impl Fn(&[usize]) -> bool,
+) -> Result<Packed, usize> {
+    let mut packed = Packed { places: vec![Vec::new(); members.len()], ..Packed::default() };
+    for related in related(members) {
+        if !computed(&related) {
+            continue;
+        }
+        let mut tree: Vec<usize> = Vec::new();
+        let mut tokens = 0;
+        for member in related {
+            let prompt = members[member][0].prompt();
+            let beside = members[member].iter().map(|s| s.tokens.len().saturating_sub(prompt)).sum::<usize>();
+            if !tree.is_empty() && tokens + beside > budget {
+                packed.push(members, std::mem::take(&mut tree))?;
+            }
+            tokens = beside + if tree.is_empty() { prompt } else { tokens };
+            tree.push(member);
+        }
+        packed.push(members, tree)?;
+    }
+    Ok(packed)
+}
+
+/// The members with targets, in groups that are worth one tree: ordered by their first members, and ascending within.
+fn related(members: &[&[Sequence]]) -> Vec<Vec<usize>> {
+    let has_targets = |&m: &usize| members[m].iter().any(|sequence| !sequence.targets.is_empty());
+    let mut order: Vec<usize> = (0..members.len()).filter(has_targets).collect();
+    order.sort_by(|&a, &b| members[a][0].tokens.cmp(&members[b][0].tokens));
+    let joined = |a: &usize, b: &usize| {
+        let (a, b) = (&members[*a][0], &members[*b][0]);
+        let shared = a.tokens.iter().zip(&b.tokens).take_while(|(a, b)| a == b).count();
+        let prompt = a.prompt().min(b.prompt());
+        let half = 2 * shared >= a.tokens.len().min(b.tokens.len());
+        prompt > 1 && shared >= prompt || half && (prompt == 1 || shared >= LONG)
+    };
+    let mut groups: Vec<Vec<usize>> = order.chunk_by(joined).map(<[usize]>::to_vec).collect();
+    groups.iter_mut().for_each(|group| group.sort_unstable());
+    groups.sort_unstable_by_key(|group| group[0]);
+    groups
+}
+
+impl Packed {
+    /// Appends a tree.
+    fn push(&mut self, members: &[&[Sequence]], tree: Vec<usize>) -> Result<(), usize> {
+        let parts = || tree.iter().flat_map(|&m| members[m].iter().map(move |part| (m, part)));
+        let parts: Vec<(usize, &Sequence)> = parts().filter(|(_, part)| !part.targets.is_empty()).collect();
+        let first = parts[0].1.tokens[0];
+        if let Some((member, _)) = parts.iter().find(|(_, part)| part.tokens[0] != first) {
+            return Err(*member);
+        }
+        let sequences: Vec<&Sequence> = parts.iter().map(|(_, part)| *part).collect();
+        let rows = grow(&mut self.batch, &sequences);
+        let mut made: HashMap<(usize, u32), usize> = HashMap::new();
+        for ((member, part), rows) in parts.into_iter().zip(rows) {
+            for &Target { after, token } in &part.targets {
+                let row = rows[after];
+                let place = *made.entry((row, token)).or_insert_with(|| self.batch.predict(row, token));
+                self.places[member].push(place);
+            }
+        }
+        self.trees.push(tree);
+        Ok(())
+    }
+}
+
+/// Appends sequences with the same first token to a batch as one tree, as [`Batch::push_group`] lays out a prompt with its completions: the prompt is a segment, and
+/// branches come in the order of the sequences. Returns the row of each token that is read.
+fn grow(batch: &mut Batch, sequences: &[&Sequence]) -> Vec<Vec<usize>> {
+    let mut rows: Vec<Vec<usize>> = sequences.iter().map(|s| Vec::with_capacity(s.read())).collect();
+    let root = sequences.iter().map(|sequence| sequence.prompt()).min().unwrap_or(0);
+    // (Sequences, number of tokens that they have in common already, their segment)
+    let mut waiting: Vec<(Vec<usize>, usize, Option<usize>)> =
+        vec![((0..sequences.len()).collect(), 0, None)];
+    while let Some((mut members, depth, parent)) = waiting.pop() {
+        let row = batch.tokens.len();
+        let (mut end, mut longest) = (depth, members[0]);
+        loop {
+            let ended: Vec<usize> = members.extract_if(.., |&mut m| sequences[m].read() <= end).collect();
+            let Some(&next) = members.first() else { break };
+            let token = sequences[next].tokens[end];
+            let last = |m: usize| sequences[m].targets.last().is_some_and(|target| target.token == token);
+            let agree =
+                members.iter().all(|&m| sequences[m].tokens[end] == token) && ended.into_iter().all(last);
+            if !agree || parent.is_none() && end == root {
                 break;
             }
-            end += 1;
+            members.iter().for_each(|&m| rows[m].push(row + end - depth));
+            (end, longest) = (end + 1, next);
         }
-        out.tree(sequences, &order[first..end]);
-        first = end;
-    }
-    out
-}
-
-/// Lays sequences out as one tree at the end of a batch, if they all begin with the same token.
-pub fn share_all(batch: &mut Batch, sequences: &[&[u32]]) -> Option<Rows> {
-    let mut order: Vec<usize> = (0..sequences.len()).collect();
-    order.sort_by(|&a, &b| sequences[a].cmp(sequences[b]));
-    let same = order.windows(2).all(|pair| common(sequences[pair[0]], sequences[pair[1]]) > 0);
-    same.then(|| {
-        let rows = vec![Vec::new(); sequences.len()];
-        let mut out = Rows { batch: std::mem::take(batch), rows, made: HashMap::new() };
-        if !order.is_empty() {
-            out.tree(sequences, &order);
-        }
-        out
-    })
-}
-
-impl Rows {
-    /// The index of the prediction of `token` after token `at` of a sequence; sequences that share both share the prediction.
-    pub fn predict(&mut self, sequence: usize, at: usize, token: u32) -> usize {
-        let row = self.rows[sequence][at];
-        *self.made.entry((row, token)).or_insert_with(|| self.batch.predict(row, token))
-    }
-
-    /// Appends sequences in lexical order with at least one token in common as one tree.
-    fn tree(&mut self, sequences: &[&[u32]], members: &[usize]) {
-        // (members, tokens they have in common already, their segment)
-        let mut waiting = vec![(members, 0, None)];
-        while let Some((members, depth, parent)) = waiting.pop() {
-            let (first, last) = (sequences[members[0]], sequences[members[members.len() - 1]]);
-            let end = common(first, last);
-            let row = self.batch.tokens.len();
-            let segment = self.batch.push_segment(&first[depth..end], parent);
-            for &member in members {
-                self.rows[member].extend(row..row + end - depth);
-            }
-            let mut rest = &members[members.partition_point(|&member| sequences[member].len() == end)..];
-            while let Some(&member) = rest.first() {
-                let token = sequences[member][end];
-                let (part, others) = rest.split_at(rest.partition_point(|&m| sequences[m][end] <= token));
-                waiting.push((part, end, Some(segment)));
-                rest = others;
+        let segment = batch.push_segment(&sequences[longest].tokens[depth..end], parent);
+        let mut branches: Vec<Vec<usize>> = Vec::new();
+        for member in members {
+            let token = sequences[member].tokens[end];
+            match branches.iter_mut().find(|branch| sequences[branch[0]].tokens[end] == token) {
+                Some(branch) => branch.push(member),
+                None => branches.push(vec![member]),
             }
         }
+        // Reversed, so that the rows of a subtree stay together and in order.
+        waiting.extend(branches.into_iter().rev().map(|branch| (branch, end, Some(segment))));
     }
+    rows
 }
 
 #[cfg(test)]
@@ -95,7 +179,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The tokens on the path from the root to a row.
+    /// The tokens on the path to a row.
     fn path(batch: &Batch, row: usize) -> Vec<u32> {
         let mut starts = vec![0];
         for segment in &batch.segments {
@@ -110,28 +194,59 @@ mod tests {
         tokens
     }
 
+    fn packed(sequences: &[Sequence], budget: usize) -> Packed {
+        let members: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
+        pack(&members, budget, |_| true).unwrap()
+    }
+
     proptest! {
         #[test]
-        fn every_row_follows_the_tokens_before_it(sequences in proptest::collection::vec(proptest::collection::vec(0u32..3, 1..12), 1..9)) {
-            let slices: Vec<&[u32]> = sequences.iter().map(|s| &s[..]).collect();
-            let Rows { batch, rows, .. } = share(&slices);
-            for (sequence, rows) in sequences.iter().zip(&rows) {
-                prop_assert_eq!(rows.len(), sequence.len());
-                for (t, &row) in rows.iter().enumerate() {
-                    prop_assert_eq!(path(&batch, row), &sequence[..=t]);
+        fn every_prediction_follows_the_tokens_before_it(
+            sequences in proptest::collection::vec(proptest::collection::vec(0u32..3, 2..12), 1..9),
+            prompt in 1usize..4,
+            budget in 1usize..40,
+        ) {
+            let of = |tokens: &Vec<u32>| {
+                let indices: Vec<usize> = (prompt.min(tokens.len() - 1)..tokens.len()).collect();
+                Sequence::of_indices(tokens.clone(), &indices)
+            };
+            let sequences: Vec<Sequence> = sequences.iter().map(of).collect();
+            let Packed { batch, trees, places } = packed(&sequences, budget);
+            let mut all: Vec<usize> = trees.concat();
+            all.sort_unstable();
+            prop_assert_eq!(all, (0..sequences.len()).collect::<Vec<_>>());
+            for (sequence, places) in sequences.iter().zip(&places) {
+                prop_assert_eq!(places.len(), sequence.targets.len());
+                for (target, &place) in sequence.targets.iter().zip(places) {
+                    let prediction = batch.predictions[place];
+                    prop_assert_eq!(prediction.token, target.token);
+                    prop_assert_eq!(path(&batch, prediction.row), &sequence.tokens[..=target.after]);
                 }
             }
         }
     }
 
     #[test]
-    fn a_prompt_is_laid_out_once_for_all_its_completions() {
-        let group: Vec<Vec<u32>> = (0..4).map(|i| vec![1, 2, 3, 4, 5, 6, 10 + i, 20]).collect();
-        let slices: Vec<&[u32]> = group.iter().map(|s| &s[..]).collect();
-        assert_eq!(share(&slices).batch.tokens.len(), 6 + 4 * 2);
-        // All of a group's episodes may have failed before their first token.
-        assert!(share_all(&mut Batch::default(), &[]).unwrap().batch.tokens.is_empty());
-        // Two sequences that share only their first token are computed apart.
-        assert_eq!(share(&[&[1, 2, 3, 4], &[1, 5, 6, 7]]).batch.segments.len(), 2);
+    fn a_group_is_laid_out_as_the_engine_lays_out_a_prompt_with_its_completions() {
+        let prompt = [1, 2, 3];
+        let completions: [&[u32]; 5] = [&[5, 6, 7, 0], &[5, 6, 0], &[8], &[5, 9, 0], &[8, 4]];
+        let sequences: Vec<Sequence> = completions.iter().map(|c| Sequence::completion(&prompt, c)).collect();
+        let found = packed(&sequences, 1 << 16).batch;
+        let mut wanted = Batch::default();
+        wanted.push_group(&prompt, &completions);
+        assert_eq!((&found.tokens, &found.segments), (&wanted.tokens, &wanted.segments));
+        assert_eq!(found.predictions.len(), wanted.predictions.len());
+    }
+
+    #[test]
+    fn sequences_share_a_tree_if_they_share_a_prompt_or_half_of_a_text_and_the_budget_cuts_it() {
+        let group =
+            |prompt: u32| (0..3).map(move |i| Sequence::completion(&[prompt, 2, 3], &[10 + i, 20, 0]));
+        let two: Vec<Sequence> = group(1).chain(group(4)).collect();
+        assert_eq!(packed(&two, 1 << 16).trees, [vec![0, 1, 2], vec![3, 4, 5]]);
+        // A prompt of 3 tokens and two completions of 3.
+        assert_eq!(packed(&two, 9).trees, [vec![0, 1], vec![2], vec![3, 4], vec![5]]);
+        let texts = [[1, 2, 3, 4], [1, 5, 6, 7], [1, 2, 9, 9]].map(|tokens| Sequence::new(tokens.to_vec()));
+        assert_eq!(packed(&texts, 1 << 16).trees, [vec![0, 2], vec![1]]);
     }
 }

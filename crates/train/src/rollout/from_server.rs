@@ -8,7 +8,7 @@
 use super::answer::{Answer, Reader, Unusable};
 use super::{Draws, Rollouts, check_prompt};
 use crate::config::ServerConfig;
-use crate::policy::Policy;
+use crate::policy::{Policy, Sequence, SequenceScores};
 use crate::problem::{Prompt, Task};
 use crate::run::folder::ANSWERS;
 use anyhow::{Context, bail};
@@ -20,7 +20,7 @@ use fgrpo_eval::io::server::sampling::RequestSampling;
 use fgrpo_eval::io::server::sampling::ServerApi;
 use fgrpo_eval::io::server::{Failure, Server};
 use fgrpo_eval::io::shell::quoted;
-use fgrpo_nn::{Batch, Completion, Engine, Finish};
+use fgrpo_nn::{Completion, Finish};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
@@ -162,7 +162,7 @@ impl ServerRollouts {
             (0..group_size).map(|i| &answers[&names[p * group_size + i]]).collect()
         };
         let answers: Vec<Vec<&Answer>> = (0..prompts.len()).map(samples).collect();
-        scored(policy.engine_mut(), prompts, &answers, draws.sampling.temperature).map(Some)
+        scored(policy, prompts, &answers, draws.sampling.temperature).map(Some)
     }
 
     /// Deletes stored answers that no checkpoint needs any more: those up to `step`.
@@ -286,27 +286,22 @@ fn fingerprint(body: &Map<String, Value>) -> String {
 
 /// The trainer's log-probabilities of the tokens that the server sampled.
 fn scored(
-    engine: &mut Engine,
+    policy: &mut Policy,
     prompts: Vec<Prompt>,
     answers: &[Vec<&Answer>],
     temperature: f32,
 ) -> anyhow::Result<Vec<Rollouts>> {
-    let mut batch = Batch::default();
-    let indices: Vec<Vec<Vec<usize>>> = prompts
-        .iter()
-        .zip(answers)
-        .map(|(prompt, answers)| {
-            let tokens: Vec<&[u32]> = answers.iter().map(|a| a.tokens.as_slice()).collect();
-            batch.push_group(&prompt.tokens, &tokens)
-        })
-        .collect();
-    let scores = engine.score(&batch, temperature)?;
-    let rollouts = prompts.into_iter().zip(answers).zip(indices).enumerate();
-    let rollouts = rollouts.map(|(at, ((prompt, answers), indices))| {
+    let each =
+        prompts.iter().zip(answers).flat_map(|(prompt, answers)| answers.iter().map(move |a| (prompt, a)));
+    let sequences: Vec<Sequence> =
+        each.map(|(prompt, answer)| Sequence::completion(&prompt.tokens, &answer.tokens)).collect();
+    let mut scores = policy.score(&sequences, temperature)?.into_iter();
+    let rollouts = prompts.into_iter().zip(answers).enumerate().map(|(at, (prompt, answers))| {
         let mut completions = Vec::with_capacity(answers.len());
         let mut sampler_logp = Vec::with_capacity(answers.len());
-        for (sample, (answer, indices)) in answers.iter().zip(indices).enumerate() {
-            let logp: Vec<f32> = indices.iter().map(|&i| scores.logp[i]).collect();
+        for (sample, (answer, SequenceScores { logp, entropy })) in
+            answers.iter().zip(&mut scores).enumerate()
+        {
             // For an end token that the server left out, use the trainer's log-probability.
             let server = answer.logp.iter().zip(&logp);
             sampler_logp.push(server.map(|(s, &own)| s.map_or(own, |logp| logp as f32)).collect());
@@ -314,8 +309,8 @@ fn scored(
                 prompt: at,
                 sample,
                 tokens: answer.tokens.clone(),
-                entropy: indices.iter().map(|&i| scores.entropy[i]).collect(),
                 logp,
+                entropy,
                 finish: if answer.truncated { Finish::Length } else { Finish::Stop },
                 cached: 0,
             });

@@ -1,8 +1,8 @@
 //! Which problems have a demonstration, and in which order they are used.
 
+use crate::policy::Sequence;
 use crate::problem::{Split, Task};
 use fgrpo_core::rng::Key;
-use fgrpo_nn::Batch;
 
 /// The problems of a split with a demonstration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,17 +54,20 @@ impl Demonstrations {
         self.problem(order.with(position / n).permute(position % n, n))
     }
 
-    /// A batch of the prompts and demonstrations of some problems.
+    /// The prompts and demonstrations of some problems; the demonstrations' tokens are the targets.
     /// The error names a problem whose demonstration can't be tokenized or is empty.
-    pub fn batch(&self, task: &Task, problems: impl Iterator<Item = u64>) -> anyhow::Result<Batch> {
-        let mut batch = Batch::default();
-        for id in problems {
+    pub fn sequences(
+        &self,
+        task: &Task,
+        problems: impl Iterator<Item = u64>,
+    ) -> anyhow::Result<Vec<Sequence>> {
+        let of_problem = |id| {
             let prompt = task.prompt(self.split, id);
             let Some(completion) = task.demonstration(&prompt).filter(|c| !c.is_empty()) else {
                 bad_input!("sft: the demonstration of problem {id} can't be tokenized");
             };
-            batch.push_group(&prompt.tokens, &[&completion]);
-        }
-        Ok(batch)
+            Ok(Sequence::completion(&prompt.tokens, &completion))
+        };
+        problems.map(of_problem).collect()
     }
 }

@@ -6,6 +6,7 @@
 use super::Demonstrations;
 use super::SftLine;
 use crate::config::{Config, Keep, SftConfig};
+use crate::policy::{AdamW, Datum, Loss, Policy, Sequence};
 use crate::problem::{Split, Task};
 use crate::run::checkpoint::{self, Contents, Stage, TrainerState};
 use crate::run::folder::RunDir;
@@ -18,8 +19,9 @@ use fgrpo_eval::events::Events;
 use fgrpo_eval::io::files::{clear_partial, sync_folder};
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::lines::{self, JsonLines};
-use fgrpo_nn::{AdamW, CHECK_LAYERS, Device, Engine};
+use fgrpo_nn::{CHECK_LAYERS, Device, Engine};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A stage and its output files.
@@ -58,7 +60,7 @@ pub(super) fn fit(
         held_out.len()
     ));
     let latest = checkpoint::list(&place.run.file(place.checkpoints))?.pop();
-    let (mut engine, mut done) = match &latest {
+    let (engine, mut done) = match &latest {
         Some((step, folder)) => {
             let (engine, _) = checkpoint::open(folder, Stage::Sft, config, place.device, fresh)?;
             events.say(&format!("sft: resumed after step {step} from {}", folder.display()));
@@ -66,6 +68,7 @@ pub(super) fn fit(
         }
         None => (fresh()?, 0),
     };
+    let mut policy = Policy::new(engine, Arc::clone(&task.language));
     place.run.adopt(config)?;
     lines::retain(&place.lines, |line| line["step"].as_u64().is_some_and(|s| s <= done))?;
     let mut tensorboard =
@@ -85,15 +88,15 @@ pub(super) fn fit(
     while done < steps {
         if interrupt::requested() {
             events.end();
-            place.save(&engine, &log, done, &mut saved)?;
+            place.save(policy.engine(), &log, done, &mut saved)?;
             events.say(&format!("sft: interrupted after step {done} of {steps}"));
             return Ok(None);
         }
-        let line = match place.step(&mut engine, &shown, &held_out, order, done + 1, steps) {
+        let line = match place.step(&mut policy, &shown, &held_out, order, done + 1, steps) {
             Ok(line) => line,
             Err(e) => {
                 // The weights are still those from the previous step.
-                place.save(&engine, &log, done, &mut saved)?;
+                place.save(policy.engine(), &log, done, &mut saved)?;
                 return Err(e);
             }
         };
@@ -106,16 +109,16 @@ pub(super) fn fit(
             events.say(&format!("sft {done}: loss {:.4}, held-out loss {held_out:.4}", line.loss));
         }
         if sft.save_every > 0 && done.is_multiple_of(sft.save_every) && done < steps {
-            place.save(&engine, &log, done, &mut saved)?;
+            place.save(policy.engine(), &log, done, &mut saved)?;
         }
         place.run.check_place()?;
         events.progress(done, format!("loss {:.3}", line.loss));
     }
     events.end();
-    place.save(&engine, &log, done, &mut saved)?;
+    place.save(policy.engine(), &log, done, &mut saved)?;
     let seconds = duration(started.elapsed().as_secs_f64());
     events.say(&format!("sft: {steps} steps in {seconds}"));
-    Ok(Some(engine))
+    Ok(Some(policy.into_engine()))
 }
 
 impl Fit<'_> {
@@ -140,7 +143,7 @@ impl Fit<'_> {
     /// One optimizer step; on an error, the weights are unchanged.
     fn step(
         &self,
-        engine: &mut Engine,
+        policy: &mut Policy,
         shown: &Demonstrations,
         held_out: &Demonstrations,
         order: fgrpo_core::rng::Key,
@@ -151,13 +154,21 @@ impl Fit<'_> {
         let clock = Instant::now();
         let size = sft.batch_size as u64;
         let first = (step - 1) * size;
-        let batch = shown.batch(task, (first..first + size).map(|at| shown.problem_at(order, at)))?;
-        let tokens = batch.tokens.len();
-        let share = 1.0 / batch.predictions.len() as f32;
-        let (scores, _) = engine
-            .accumulate(&batch, 1.0, &|family| family.dlogp.fill(-share))
+        let sequences = shown.sequences(task, (first..first + size).map(|at| shown.problem_at(order, at)))?;
+        // The last token of a demonstration isn't read.
+        let tokens: usize = sequences.iter().map(|sequence| sequence.tokens.len() - 1).sum();
+        let targets: usize = sequences.iter().map(|sequence| sequence.targets.len()).sum();
+        let weight = f64::from(1.0 / targets as f32);
+        let datum = |sequence: Sequence| Datum {
+            advantages: vec![weight; sequence.targets.len()],
+            sequences: vec![sequence],
+            ..Datum::default()
+        };
+        let data: Vec<Datum> = sequences.into_iter().map(datum).collect();
+        let losses = policy
+            .forward_backward(&data, &Loss::CrossEntropy, 1.0)
             .with_context(|| format!("sft: step {step}"))?;
-        let loss = -scores.logp.iter().map(|&l| f64::from(l)).sum::<f64>() * f64::from(share);
+        let loss = -losses.logp.iter().flatten().map(|&l| f64::from(l)).sum::<f64>() * weight;
         let lr = sft.lr * sft.schedule.factor(step, sft.warmup_steps, steps);
         let not_finite = |norm: f64| {
             format!(
@@ -166,11 +177,11 @@ impl Fit<'_> {
             )
         };
         if !loss.is_finite() {
-            let norm = engine.gradient_norm();
-            engine.zero_gradient();
+            let norm = policy.engine_mut().gradient_norm();
+            policy.zero_gradient();
             bail!(not_finite(norm));
         }
-        let report = engine.update(
+        let report = policy.step(
             &AdamW {
                 lr,
                 beta1: sft.betas[0],
@@ -187,7 +198,7 @@ impl Fit<'_> {
         let tokens_per_second = tokens as f64 / clock.elapsed().as_secs_f64();
         let due = sft.eval_every > 0 && (step.is_multiple_of(sft.eval_every) || step == steps);
         let held_out_loss =
-            (due && !held_out.is_empty()).then(|| self.loss_of(engine, held_out)).transpose()?;
+            (due && !held_out.is_empty()).then(|| self.loss_of(policy, held_out)).transpose()?;
         Ok(SftLine {
             step,
             loss,
@@ -200,16 +211,16 @@ impl Fit<'_> {
     }
 
     /// Mean cross-entropy per token of the first held-out demonstrations.
-    fn loss_of(&self, engine: &mut Engine, held_out: &Demonstrations) -> anyhow::Result<f64> {
+    fn loss_of(&self, policy: &mut Policy, held_out: &Demonstrations) -> anyhow::Result<f64> {
         let count = held_out.len().min(self.sft.eval_problems as u64);
         let (mut sum, mut tokens) = (0.0, 0);
         let mut first = 0;
         while first < count {
             let last = (first + self.sft.batch_size as u64).min(count);
-            let batch = held_out.batch(self.task, (first..last).map(|at| held_out.problem(at)))?;
-            let scores = engine.score(&batch, 1.0)?;
-            sum -= scores.logp.iter().map(|&l| f64::from(l)).sum::<f64>();
-            tokens += scores.logp.len();
+            let sequences = held_out.sequences(self.task, (first..last).map(|at| held_out.problem(at)))?;
+            let scores = policy.score(&sequences, 1.0)?;
+            sum -= scores.iter().flat_map(|s| &s.logp).map(|&l| f64::from(l)).sum::<f64>();
+            tokens += scores.iter().map(|s| s.logp.len()).sum::<usize>();
             first = last;
         }
         Ok(sum / tokens as f64)

@@ -77,7 +77,7 @@ impl<'a> Trainer<'a> {
                 None => return Ok(None),
             },
         };
-        let Some(reference) = reference(config, &mut starting)? else { return Ok(None) };
+        let Some(reference) = reference(config, task, &mut starting)? else { return Ok(None) };
         let logged = run.logged()?;
         // Only after the checkpoint has loaded without error.
         let wrong = run.rewind(latest.as_ref().map(|(step, _)| *step))?;
@@ -161,6 +161,7 @@ fn first_state() -> TrainerState {
 /// The reference policy of the KL penalty. `None` if interrupted while making it.
 fn reference(
     config: &Config,
+    task: &Task,
     starting: &mut dyn FnMut() -> anyhow::Result<Option<Engine>>,
 ) -> anyhow::Result<Option<Reference>> {
     if !config.algorithm.penalises_kl() {
@@ -170,7 +171,8 @@ fn reference(
     if config.lora.is_some() && config.sft.is_none() {
         return Ok(Some(Reference::Base));
     }
-    Ok(starting()?.map(|engine| Reference::Engine(Box::new(engine))))
+    let policy = |engine| Policy::new(engine, Arc::clone(&task.language));
+    Ok(starting()?.map(|engine| Reference::Policy(Box::new(policy(engine)))))
 }
 
 fn draws(config: &Config, max_new_tokens: usize) -> Draws {

@@ -3,17 +3,18 @@
 
 use super::*;
 use crate::problem::Prompt;
+use crate::rollout::Rollouts;
 use fgrpo_core::credit::Assigned;
-use fgrpo_core::loss::{Aggregation, PolicyLoss};
+use fgrpo_core::loss::{Aggregation, Correction};
 use fgrpo_core::rng::Key;
 use fgrpo_eval::graded::Graded;
 use fgrpo_nn::config::{Architecture, Config, RopeScaling};
-use fgrpo_nn::{Completion, Device, Finish};
+use fgrpo_nn::{Completion, Device, Engine};
 use fgrpo_verify::verdict::Verdict;
 
 const PROMPT: [u32; 3] = [3, 1, 4];
 
-fn engine() -> Engine {
+fn policy() -> Policy {
     let config = Config {
         architecture: Architecture::Qwen3,
         vocab_size: 17,
@@ -33,20 +34,20 @@ fn engine() -> Engine {
         pad_token_id: None,
         ..Config::default()
     };
-    Engine::init(&config, 0.3, &|i| Key::new(7).nth_normal(i), &Device::cpu(1)).unwrap()
+    let engine = Engine::init(&config, 0.3, &|i| Key::new(7).nth_normal(i), &Device::cpu(1)).unwrap();
+    Policy::of_tokens(engine)
 }
 
 /// Groups of four with their success rate, on-policy.
-fn groups(engine: &mut Engine) -> Vec<Credited> {
+fn groups(policy: &mut Policy) -> Vec<Credited> {
     let mut group = |rate: f64, completions: [(&[u32], f64); 4]| {
         let completion = |(sample, (tokens, _)): (usize, &(&[u32], f64))| {
-            let mut batch = Batch::default();
-            batch.push_group(&PROMPT, &[*tokens]);
+            let scores = policy.score(&[Sequence::completion(&PROMPT, tokens)], 1.0).unwrap();
             Completion {
                 prompt: 0,
                 sample,
                 tokens: tokens.to_vec(),
-                logp: engine.score(&batch, 1.0).unwrap().logp,
+                logp: scores[0].logp.clone(),
                 entropy: vec![0.0; tokens.len()],
                 finish: Finish::Stop,
                 cached: 0,
@@ -99,16 +100,18 @@ fn gradient(groups: &[Credited], daro: Option<&Daro>) -> Vec<f32> {
 }
 
 fn gradient_of(groups: &[Credited], objective: &Objective, daro: Option<&Daro>, unchanged: bool) -> Vec<f32> {
-    let mut engine = engine();
+    let mut policy = policy();
     let groups: Vec<&Credited> = groups.iter().collect();
-    let packed = Packed::new(&groups, &loss(objective), daro, 1 << 16, unchanged).unwrap();
-    packed.accumulate(&mut engine, objective, 1.0).unwrap();
-    engine.gradients().flat_map(|(_, _, values)| values.into_owned()).collect()
+    let settings = loss(objective);
+    let objective = settings.objective_after(u64::from(!unchanged));
+    let loss = Loss::Policy { objective, daro: daro.cloned() };
+    policy.forward_backward(&data(&groups, &settings, daro), &loss, 1.0).unwrap();
+    policy.engine().gradients().flat_map(|(_, _, values)| values.into_owned()).collect()
 }
 
 #[test]
 fn kl_cov_penalises_no_rounding_before_the_first_update() {
-    let mut groups = groups(&mut engine());
+    let mut groups = groups(&mut policy());
     let completions = groups.iter_mut().flat_map(|group| &mut group.rollouts.completions);
     completions.flat_map(|completion| &mut completion.logp).for_each(|logp| *logp += 1e-6);
     let of = |coef, unchanged| {
@@ -121,7 +124,7 @@ fn kl_cov_penalises_no_rounding_before_the_first_update() {
 
 #[test]
 fn daro_gives_each_success_rate_its_weighted_token_mean_and_the_rest_nothing() {
-    let groups = groups(&mut engine());
+    let groups = groups(&mut policy());
     let daro = Daro { raw: vec![0.3, 0.0, -0.5] };
     let all: f64 = groups.iter().map(tokens).sum();
     let mut by_hand = groups.clone();
@@ -143,7 +146,7 @@ fn daro_gives_each_success_rate_its_weighted_token_mean_and_the_rest_nothing() {
 
 #[test]
 fn the_policy_loss_counts_the_mini_batchs_tokens_of_highest_entropy_however_it_is_cut() {
-    let mut groups = groups(&mut engine());
+    let mut groups = groups(&mut policy());
     let completions = || groups.iter().flat_map(|g| &g.rollouts.completions);
     let n: usize = completions().map(|c| c.tokens.len()).sum();
     // Distinct numbers in mixed order.
@@ -166,9 +169,11 @@ fn the_policy_loss_counts_the_mini_batchs_tokens_of_highest_entropy_however_it_i
     let restricted = Objective { top_entropy_quantile: 0.25, ..objective() };
     let groups: Vec<&Credited> = groups.iter().collect();
     let of = |objective: &Objective, budget| {
-        let mut engine = engine();
-        let packed = Packed::new(&groups, &loss(objective), None, budget, true).unwrap();
-        packed.accumulate(&mut engine, objective, 1.0).unwrap().policy_loss
+        let mut policy = policy();
+        policy.set_pass_tokens(budget);
+        let data = data(&groups, &loss(objective), None);
+        let loss = Loss::Policy { objective: *objective, daro: None };
+        policy.forward_backward(&data, &loss, 1.0).unwrap().sums.policy_loss
     };
     for budget in [1 << 16, 6] {
         let found = of(&restricted, budget);
@@ -179,13 +184,13 @@ fn the_policy_loss_counts_the_mini_batchs_tokens_of_highest_entropy_however_it_i
 
 #[test]
 fn daro_weights_step_by_the_losses_of_the_same_pass() {
-    let mut engine = engine();
-    let groups = groups(&mut engine);
+    let mut policy = policy();
+    let groups = groups(&mut policy);
     let settings = LossSettings { daro_lr: Some(0.1), ..loss(&objective()) };
     let start = vec![0.3, 0.0, -0.5];
     let mut state = UpdateState { skipped_in_a_row: 0, daro: Some(start.clone()) };
     let all: Vec<&Credited> = groups.iter().collect();
-    let sums = update(&mut engine, &all, &settings, &UpdateConfig::default(), 1e-3, &mut state).unwrap();
+    let sums = update(&mut policy, &all, &settings, &UpdateConfig::default(), 1e-3, &mut state).unwrap();
     // On-policy the weight of CISPO is 1 and a token's loss is -A logp.
     let loss = |g: &Credited| -> f64 {
         let of = |(c, advantage): (&Completion, &f64)| {

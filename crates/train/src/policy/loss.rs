@@ -1,0 +1,536 @@
+//! Losses over data: their values, and their gradient by one pass of the engine.
+
+use super::pack::{Packed, Sequence, pack};
+use super::{Policy, SequenceScores, positive, refused};
+use crate::config::AlgorithmConfig;
+use fgrpo_core::loss::daro::Daro;
+use fgrpo_core::loss::{
+    Aggregation, Correction, Counts, Objective, PolicyLoss, TokenTerm, Tokens, covariance, high_entropy,
+};
+use fgrpo_eval::failure::OrBadInput;
+use fgrpo_eval::io::json;
+use fgrpo_nn::{AdamW, Completion, FamilyScores, Scores, UpdateReport};
+
+/// What a loss reads of one completion: sequences with the tokens in the loss, and values of each of these.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Datum {
+    /// Its sequences: one, unless an environment's template rewrote earlier turns. Several must begin with the same token. The targets of all are the tokens in
+    /// the loss.
+    pub sequences: Vec<Sequence>,
+    /// Log-probabilities under the policy that sampled. Only policy losses need them.
+    pub logprobs: Vec<f32>,
+    /// Advantages, or the weights of a cross-entropy.
+    pub advantages: Vec<f64>,
+    /// Entropies when the tokens were sampled, in nats. Only an objective that selects tokens by entropy needs them.
+    pub entropy: Vec<f32>,
+    /// Log-probabilities under the reference policy. Only an objective with a KL penalty needs them.
+    pub ref_logprobs: Option<Vec<f32>>,
+    /// Log-probabilities that another engine reported, if it sampled.
+    pub sampler_logprobs: Option<Vec<f32>>,
+    /// Level of its group in DARO. If `None`, its policy loss has the weight 0 there.
+    pub level: Option<usize>,
+}
+
+impl Datum {
+    /// A sampled completion with one advantage for all its tokens.
+    pub fn of_completion(prompt: &[u32], completion: &Completion, advantage: f64) -> Self {
+        Self {
+            sequences: vec![Sequence::completion(prompt, &completion.tokens)],
+            logprobs: completion.logp.clone(),
+            advantages: vec![advantage; completion.tokens.len()],
+            entropy: completion.entropy.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// The data of groups: for each prompt its completions, and the advantage of each.
+    pub fn of_groups<'a>(
+        prompts: impl IntoIterator<Item = &'a [u32]>,
+        groups: &[Vec<Completion>],
+        advantages: &[Vec<f64>],
+    ) -> Vec<Self> {
+        let of = |((prompt, group), advantages): ((&[u32], &Vec<Completion>), &Vec<f64>)| {
+            let each = group.iter().zip(advantages);
+            each.map(|(completion, &advantage)| Self::of_completion(prompt, completion, advantage)).collect()
+        };
+        let all: Vec<Vec<Self>> = prompts.into_iter().zip(groups).zip(advantages).map(of).collect();
+        all.concat()
+    }
+
+    /// Number of tokens in the loss.
+    pub fn len(&self) -> usize {
+        self.sequences.iter().map(|sequence| sequence.targets.len()).sum()
+    }
+
+    /// Whether no token is in the loss.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether any advantage isn't 0.
+    fn is_active(&self) -> bool {
+        self.advantages.iter().any(|&advantage| advantage != 0.0)
+    }
+}
+
+/// The loss that [`Policy::forward_backward`] differentiates.
+#[derive(Debug, Clone)]
+pub enum Loss {
+    /// A policy objective, with means over the data of the call. Groups of data without a derivative count in the denominators, but aren't computed.
+    Policy {
+        /// The objective.
+        objective: Objective,
+        /// DARO's weights of the levels. If set, they replace the aggregation of the policy loss.
+        daro: Option<Daro>,
+    },
+    /// Sum over tokens of a policy loss: for each datum one for all its tokens, or one for each.
+    TokenSum(Vec<Vec<PolicyLoss>>),
+    /// Sum over tokens of `-advantage logp`: supervised learning, with the advantages as weights.
+    CrossEntropy,
+    /// Derivatives by `logp` that the caller computed, one for each token in the loss of each datum.
+    Derivatives(Vec<Vec<f32>>),
+}
+
+impl Loss {
+    /// GRPO's clipped loss as a mean over tokens, without entropy bonus and KL penalty.
+    pub fn grpo() -> Self {
+        let objective = Objective {
+            policy: PolicyLoss::GRPO,
+            aggregation: Aggregation::TokenMean,
+            entropy_coef: 0.0,
+            kl: None,
+            correction: Correction::Off,
+            top_entropy_quantile: 1.0,
+        };
+        Self::Policy { objective, daro: None }
+    }
+
+    /// A policy loss from keys of the configuration's table `algorithm`.
+    ///
+    /// # Errors
+    /// Bad input: an unknown key, a value out of its range, or a setting that needs more than the data of a caller's own loop.
+    pub fn policy(keys: serde_json::Value, max_len: usize) -> anyhow::Result<Self> {
+        let algorithm: AlgorithmConfig = json::of_value(keys).or_bad_input()?;
+        let objective = algorithm.objective(max_len);
+        objective.check().map_err(anyhow::Error::from).or_bad_input()?;
+        if objective.kl.is_some() {
+            bad_input!("kl_coef: found a KL penalty, wanted none: add it to the advantages, or pass dlogp");
+        }
+        Ok(Self::Policy { objective, daro: None })
+    }
+
+    /// Fields of a datum with a value for each token: their names, their lengths, and whether this loss reads them.
+    fn values(&self, index: usize, datum: &Datum) -> [(&'static str, usize, bool); 6] {
+        let objective = if let Self::Policy { objective, .. } = self { Some(objective) } else { None };
+        let of = |values: &Option<Vec<f32>>| values.as_ref().map_or(0, Vec::len);
+        let own = if let Self::Derivatives(all) = self { all.get(index).map_or(0, Vec::len) } else { 0 };
+        let derivatives = matches!(self, Self::Derivatives(_));
+        let sampled = objective.is_some() || matches!(self, Self::TokenSum(_));
+        let entropy = objective.is_some_and(|objective| objective.top_entropy_quantile != 1.0);
+        let (reference, sampler) = (&datum.ref_logprobs, &datum.sampler_logprobs);
+        [
+            ("dlogp", own, derivatives),
+            ("advantages", datum.advantages.len(), !derivatives),
+            ("logprobs", datum.logprobs.len(), sampled),
+            ("entropy", datum.entropy.len(), entropy),
+            ("ref_logprobs", of(reference), objective.is_some_and(|objective| objective.kl.is_some())),
+            ("sampler_logprobs", of(sampler), sampler.is_some()),
+        ]
+    }
+
+    /// Whether each token's loss depends on that token alone.
+    fn is_by_token(&self) -> bool {
+        match self {
+            Self::Policy { objective: Objective { policy, correction, .. }, .. } => {
+                !matches!(policy, PolicyLoss::Gspo { .. } | PolicyLoss::Gmpo { .. })
+                    && *correction == Correction::Off
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether data whose advantages are all 0 have no derivative.
+    fn is_silent(&self) -> bool {
+        let Self::Policy { objective: Objective { policy, entropy_coef, kl, .. }, .. } = self else {
+            return false;
+        };
+        *entropy_coef == 0.0
+            && kl.is_none()
+            && !matches!(policy, PolicyLoss::KlCov { coef, .. } if *coef != 0.0)
+    }
+}
+
+/// Sums over the tokens of a tree, a call or a step.
+#[derive(Debug, Clone, Default)]
+pub struct TokenSums {
+    /// Tokens in the loss that were computed.
+    pub tokens: u64,
+    /// Aggregated loss.
+    pub loss: f64,
+    /// Aggregated policy loss: without entropy bonus and KL penalty.
+    pub policy_loss: f64,
+    /// Policy losses by DARO's level; empty without DARO.
+    pub level_losses: Vec<f64>,
+    /// KL estimates.
+    pub kl: f64,
+    /// Ratios.
+    pub ratio: f64,
+    /// Largest ratio.
+    pub ratio_max: f64,
+    /// Tokens clipped at the lower bound.
+    pub clipped_low: u64,
+    /// Tokens clipped at the upper bound.
+    pub clipped_high: u64,
+    /// `old_logp - logp`.
+    pub kl_to_sampler: f64,
+    /// Largest `|logp - old_logp|`.
+    pub logp_difference_max: f64,
+}
+
+impl TokenSums {
+    fn add_logp(&mut self, logp: &[f32], old_logp: &[f32]) {
+        self.tokens += logp.len() as u64;
+        for (new, old) in logp.iter().zip(old_logp) {
+            let d = f64::from(*old) - f64::from(*new);
+            self.kl_to_sampler += d;
+            self.logp_difference_max = self.logp_difference_max.max(d.abs());
+        }
+    }
+
+    fn add_term(&mut self, term: &TokenTerm, level: Option<usize>) {
+        self.loss += term.loss;
+        self.policy_loss += term.policy_loss;
+        if let Some(level) = level {
+            self.level_losses[level] += term.correction * term.policy.loss;
+        }
+        self.kl += term.kl;
+        self.ratio += term.policy.ratio;
+        self.ratio_max = self.ratio_max.max(term.policy.ratio);
+        self.clipped_low += u64::from(term.policy.clipped_low);
+        self.clipped_high += u64::from(term.policy.clipped_high);
+    }
+
+    /// Adds the sums over other tokens.
+    pub fn add(&mut self, other: &Self) {
+        self.tokens += other.tokens;
+        self.loss += other.loss;
+        self.policy_loss += other.policy_loss;
+        self.level_losses.resize(other.level_losses.len(), 0.0);
+        self.level_losses.iter_mut().zip(&other.level_losses).for_each(|(sum, loss)| *sum += loss);
+        self.kl += other.kl;
+        self.ratio += other.ratio;
+        self.ratio_max = self.ratio_max.max(other.ratio_max);
+        self.clipped_low += other.clipped_low;
+        self.clipped_high += other.clipped_high;
+        self.kl_to_sampler += other.kl_to_sampler;
+        self.logp_difference_max = self.logp_difference_max.max(other.logp_difference_max);
+    }
+}
+
+/// Result of a loss over data.
+#[derive(Debug, Clone, Default)]
+pub struct Losses {
+    /// Sums over all tokens that were computed.
+    pub sums: TokenSums,
+    /// For each datum, the log-probability of each of its tokens in the loss; empty if it wasn't computed.
+    pub logp: Vec<Vec<f32>>,
+}
+
+impl Policy {
+    /// Log-probability and entropy of each target, of `softmax(logits / temperature)`.
+    ///
+    /// ```
+    /// # use fgrpo_train::policy::{Policy, Sequence};
+    /// # fn example(policy: &mut Policy, prompt: &[u32], answer: &[u32]) -> anyhow::Result<()> {
+    /// let scores = policy.score(&[Sequence::completion(prompt, answer)], 1.0)?;
+    /// println!("{}", scores[0].logp.iter().sum::<f32>());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Bad input: a sequence that is empty, too long or leaves the vocabulary; a temperature that isn't above 0. Errors from the engine.
+    pub fn score(&mut self, sequences: &[Sequence], temperature: f32) -> anyhow::Result<Vec<SequenceScores>> {
+        positive(temperature)?;
+        for (index, sequence) in sequences.iter().enumerate() {
+            self.check(&format!("sequences[{index}]"), &sequence.tokens)?;
+        }
+        let members: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
+        let packed = pack(&members, self.pass_tokens, |_| true).expect("one sequence has one first token");
+        let scores = self.scores(&packed, temperature)?;
+        let of = |values: &[f32], places: &[usize]| places.iter().map(|&place| values[place]).collect();
+        let one = |places: &Vec<usize>| SequenceScores {
+            logp: of(&scores.logp, places),
+            entropy: of(&scores.entropy, places),
+        };
+        Ok(packed.places.iter().map(one).collect())
+    }
+
+    fn scores(&mut self, packed: &Packed, temperature: f32) -> anyhow::Result<Scores> {
+        match packed.batch.predictions.is_empty() {
+            true => Ok(Scores::default()),
+            false => self.engine.score(&packed.batch, temperature).map_err(refused),
+        }
+    }
+
+    /// Adds the gradient of a loss over these data to the one accumulated so far. Log-probabilities are of `softmax(logits / temperature)`, and means are over all
+    /// data of the call. The gradient doesn't depend on how the data are divided into passes, but for rounding.
+    ///
+    /// ```
+    /// # use fgrpo_train::policy::{Datum, Loss, Policy};
+    /// # fn example(policy: &mut Policy, data: &[Datum]) -> anyhow::Result<()> {
+    /// let losses = policy.forward_backward(data, &Loss::grpo(), 1.0)?;
+    /// println!("{}", losses.sums.loss);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Bad input that names the datum: tokens that don't fit the model, values that don't fit the tokens, or several advantages if the loss reads whole sequences. If
+    /// the engine fails, the accumulated gradient is 0 again.
+    pub fn forward_backward(
+        &mut self,
+        data: &[Datum],
+        loss: &Loss,
+        temperature: f32,
+    ) -> anyhow::Result<Losses> {
+        let (packed, terms) = self.prepare(data, loss, temperature)?;
+        self.accumulated = true;
+        if packed.batch.predictions.is_empty() {
+            return Ok(terms.losses(&packed, &Scores::default(), &[]));
+        }
+        let tree = |family: FamilyScores<'_>| {
+            let mut sums = terms.zero();
+            // A tree's predictions follow one another in the batch, and have another order in its pass.
+            let first = family.predictions.iter().copied().min().unwrap_or(0);
+            let mut local = vec![0; family.predictions.len()];
+            family.predictions.iter().enumerate().for_each(|(i, &prediction)| local[prediction - first] = i);
+            for &index in &packed.trees[family.family] {
+                let at: Vec<usize> = packed.places[index].iter().map(|&place| local[place - first]).collect();
+                let of = |values: &[f32]| at.iter().map(|&i| values[i]).collect::<Vec<f32>>();
+                let (logp, entropy) = (of(family.logp), of(family.entropy));
+                terms.of_datum(index, &logp, &entropy, &mut sums, |t, dlogp, dentropy| {
+                    // Several data may share a prediction.
+                    family.dlogp[at[t]] += dlogp as f32;
+                    family.dentropy[at[t]] += dentropy as f32;
+                });
+            }
+            sums
+        };
+        match self.engine.accumulate(&packed.batch, temperature, &tree) {
+            Ok((scores, sums)) => {
+                self.engine.gather_gradient();
+                Ok(terms.losses(&packed, &scores, &sums))
+            }
+            Err(error) => {
+                self.zero_gradient();
+                Err(refused(error))
+            }
+        }
+    }
+
+    /// The loss that [`Policy::forward_backward`] differentiates, without a gradient.
+    ///
+    /// # Errors
+    /// As [`Policy::forward_backward`].
+    pub fn forward(&mut self, data: &[Datum], loss: &Loss, temperature: f32) -> anyhow::Result<Losses> {
+        let (packed, terms) = self.prepare(data, loss, temperature)?;
+        let scores = self.scores(&packed, temperature)?;
+        let of_tree = |tree: &Vec<usize>| {
+            let mut sums = terms.zero();
+            for &index in tree {
+                let of =
+                    |values: &[f32]| packed.places[index].iter().map(|&i| values[i]).collect::<Vec<f32>>();
+                terms.of_datum(index, &of(&scores.logp), &of(&scores.entropy), &mut sums, |_, _, _| {});
+            }
+            sums
+        };
+        let sums: Vec<TokenSums> = packed.trees.iter().map(of_tree).collect();
+        Ok(terms.losses(&packed, &scores, &sums))
+    }
+
+    fn prepare<'a>(
+        &self,
+        data: &'a [Datum],
+        loss: &'a Loss,
+        temperature: f32,
+    ) -> anyhow::Result<(Packed, Terms<'a>)> {
+        positive(temperature)?;
+        for (index, datum) in data.iter().enumerate() {
+            for sequence in &datum.sequences {
+                self.check(&format!("data[{index}].tokens"), &sequence.tokens)?;
+            }
+            for (name, values, needed) in loss.values(index, datum) {
+                if needed && values != datum.len() {
+                    bad_input!(
+                        "data[{index}].{name}: expected {}, one for each token in the loss, found {values}",
+                        datum.len()
+                    );
+                }
+            }
+            let constant = datum.advantages.windows(2).all(|pair| pair[0] == pair[1]);
+            if !constant && !loss.is_by_token() {
+                bad_input!(
+                    "data[{index}].advantages: found different advantages, wanted one: this loss is of whole sequences"
+                );
+            }
+        }
+        let members: Vec<&[Sequence]> = data.iter().map(|datum| datum.sequences.as_slice()).collect();
+        let silent = loss.is_silent();
+        let packed = pack(&members, self.pass_tokens, |members| {
+            !silent || members.iter().any(|&index| data[index].is_active())
+        });
+        match packed {
+            Ok(packed) => Ok((packed, Terms::new(data, loss))),
+            Err(index) => bad_input!(
+                "data[{index}]: its sequences begin with different tokens, and must begin with the same: a system prompt, or text in the row's prompt"
+            ),
+        }
+    }
+
+    /// Drops the accumulated gradient.
+    pub fn zero_gradient(&mut self) {
+        self.engine.zero_gradient();
+        self.accumulated = false;
+    }
+
+    /// Updates the weights by the accumulated gradient, which is then 0, after clipping it to the norm `max_norm`. A gradient that isn't finite changes nothing; the
+    /// report says so.
+    ///
+    /// ```
+    /// # use fgrpo_train::policy::{AdamW, Policy};
+    /// # fn example(policy: &mut Policy) -> anyhow::Result<()> {
+    /// let update = policy.step(&AdamW { lr: 1e-5, ..AdamW::default() }, Some(1.0))?;
+    /// assert!(update.applied, "the gradient's norm is {}", update.gradient_norm);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Bad input without a gradient; errors from the engine.
+    pub fn step(&mut self, adamw: &AdamW, max_norm: Option<f64>) -> anyhow::Result<UpdateReport> {
+        if !self.accumulated {
+            bad_input!("optim_step: found no gradient, wanted a forward_backward before it");
+        }
+        self.accumulated = false;
+        Ok(self.engine.update(adamw, max_norm)?)
+    }
+}
+
+/// A loss with what it computes of all data of a call.
+struct Terms<'a> {
+    data: &'a [Datum],
+    loss: &'a Loss,
+    counts: Counts,
+    /// The tokens that the loss treats differently.
+    selected: Option<Vec<Vec<bool>>>,
+    /// The tokens that the policy loss counts; `None` for all.
+    high_entropy: Option<Vec<Vec<bool>>>,
+    /// Number of tokens of each of DARO's levels.
+    level_tokens: Vec<usize>,
+}
+
+impl<'a> Terms<'a> {
+    fn new(data: &'a [Datum], loss: &'a Loss) -> Self {
+        let counts = Counts::of(data.iter().map(Datum::len));
+        let mut terms =
+            Self { data, loss, counts, selected: None, high_entropy: None, level_tokens: Vec::new() };
+        if let Loss::Policy { objective, daro } = loss {
+            let advantage = |datum: &Datum| datum.advantages.first().copied().unwrap_or(0.0);
+            let all: Vec<(f64, &[f32])> =
+                data.iter().map(|datum| (advantage(datum), datum.logprobs.as_slice())).collect();
+            terms.selected = covariance::selected(&objective.policy, &all);
+            let entropies: Vec<&[f32]> = data.iter().map(|datum| datum.entropy.as_slice()).collect();
+            terms.high_entropy = high_entropy::high_entropy(objective.top_entropy_quantile, &entropies);
+            terms.level_tokens = level_tokens(data, daro.as_ref());
+        }
+        terms
+    }
+
+    fn zero(&self) -> TokenSums {
+        TokenSums { level_losses: vec![0.0; self.level_tokens.len()], ..TokenSums::default() }
+    }
+
+    fn losses(&self, packed: &Packed, scores: &Scores, trees: &[TokenSums]) -> Losses {
+        let mut sums = self.zero();
+        trees.iter().for_each(|tree| sums.add(tree));
+        let logp = |places: &Vec<usize>| places.iter().map(|&place| scores.logp[place]).collect();
+        Losses { sums, logp: packed.places.iter().map(logp).collect() }
+    }
+
+    /// Adds a datum's terms to `sums`, and calls `each` with the derivatives of the loss by every token's log-probability and entropy.
+    fn of_datum(
+        &self,
+        index: usize,
+        logp: &[f32],
+        entropy: &[f32],
+        sums: &mut TokenSums,
+        mut each: impl FnMut(usize, f64, f64),
+    ) {
+        let datum = &self.data[index];
+        sums.add_logp(logp, &datum.logprobs);
+        let (objective, daro) = match self.loss {
+            Loss::Derivatives(all) => {
+                all[index].iter().enumerate().for_each(|(t, &dlogp)| each(t, f64::from(dlogp), 0.0));
+                return;
+            }
+            Loss::CrossEntropy => {
+                for (t, (&weight, &logp)) in datum.advantages.iter().zip(logp).enumerate() {
+                    sums.loss -= weight * f64::from(logp);
+                    each(t, -weight, 0.0);
+                }
+                return;
+            }
+            Loss::TokenSum(losses) => {
+                let losses = &losses[index];
+                for (t, &logp) in logp.iter().enumerate() {
+                    let loss = losses[t.min(losses.len() - 1)];
+                    let old = f64::from(datum.logprobs[t]);
+                    let term = loss.token(f64::from(logp), old, datum.advantages[t]);
+                    sums.loss += term.loss;
+                    each(t, term.dlogp, 0.0);
+                }
+                return;
+            }
+            Loss::Policy { objective, daro } => (objective, daro),
+        };
+        let scale = objective.aggregation.weight(logp.len(), &self.counts);
+        let policy_scale = match (daro, datum.level) {
+            (None, _) => scale,
+            (Some(daro), level) => level.map_or(0.0, |l| daro.token_weight(l, self.level_tokens[l])),
+        };
+        // If one engine both samples and learns, the correction's weight is exactly 1.
+        let sampler = datum.sampler_logprobs.as_ref().unwrap_or(&datum.logprobs);
+        // Losses that take each token by itself may have several advantages.
+        let constant = datum.advantages.windows(2).all(|pair| pair[0] == pair[1]);
+        let step = if constant { logp.len() } else { 1 };
+        for first in (0..logp.len()).step_by(step.max(1)) {
+            let part = first..first + step;
+            let tokens = Tokens {
+                logp: &logp[part.clone()],
+                old_logp: &datum.logprobs[part.clone()],
+                entropy: Some(&entropy[part.clone()]),
+                ref_logp: objective.kl.and(datum.ref_logprobs.as_ref()).map(|all| &all[part.clone()]),
+                rollout_logp: (objective.correction != Correction::Off).then(|| &sampler[part.clone()]),
+                advantage: datum.advantages[first],
+                selected: self.selected.as_ref().map(|all| &all[index][part.clone()]),
+                high_entropy: self.high_entropy.as_ref().map(|all| &all[index][part.clone()]),
+            };
+            objective.completion_scaled(&tokens, policy_scale, scale, |t, term| {
+                each(first + t, term.dlogp, term.dentropy);
+                sums.add_term(&term, daro.as_ref().and(datum.level));
+            });
+        }
+    }
+}
+
+/// Number of tokens in the loss of each of DARO's levels; empty without DARO.
+pub fn level_tokens(data: &[Datum], daro: Option<&Daro>) -> Vec<usize> {
+    let mut tokens = vec![0; daro.map_or(0, |daro| daro.raw.len())];
+    for datum in data {
+        if let Some(count) = datum.level.and_then(|level| tokens.get_mut(level)) {
+            *count += datum.len();
+        }
+    }
+    tokens
+}

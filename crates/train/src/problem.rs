@@ -66,10 +66,8 @@ pub fn language(task: &TaskConfig, model: Option<&PathBuf>) -> anyhow::Result<La
     let (folder, stop) = match task {
         TaskConfig::Maze(_) => return Ok(Language::mazes()),
         TaskConfig::Mix(mix) => (&mix.tokenizer, &mix.stop),
-        from_file => {
-            let (_, text) = from_file.text().expect("every other task reads its problems from files");
-            (&text.tokenizer, &text.stop)
-        }
+        TaskConfig::Text(text) => (&text.tokenizer, &text.stop),
+        TaskConfig::Arithmetic(_) | TaskConfig::Puzzles(_) => unreachable!("these are generated"),
     };
     if let Some(folder) = folder.as_ref().or(model) {
         return Language::open(folder, stop);
@@ -89,9 +87,9 @@ pub fn language(task: &TaskConfig, model: Option<&PathBuf>) -> anyhow::Result<La
 /// If the data can't be read.
 pub fn reports(task: &TaskConfig) -> anyhow::Result<Vec<FilterReport>> {
     let mut reports = Vec::new();
-    for (kind, text) in Source::all(task).iter().filter_map(|source| source.task.text()) {
+    for text in Source::all(task).iter().filter_map(|source| source.task.text()) {
         if std::iter::once(&text.data).chain(&text.held_out).all(|path| dataset::exists(path)) {
-            let text::Files { held_out, train } = text::files(kind, text, true)?;
+            let text::Files { held_out, train } = text::files(text, true)?;
             reports.extend(std::iter::once(held_out).chain(train).map(|(_, report)| report));
         }
     }

@@ -1,7 +1,7 @@
 //! Error messages about a configuration: the line or the override, the field, and what was probably meant.
 
 use super::Config;
-use super::schema::forms;
+use super::schema::{forms, kinds};
 use fgrpo_eval::io::harmless::shortened;
 use fgrpo_eval::io::json::{self, Misfit};
 use fgrpo_eval::io::objects::Objects;
@@ -327,8 +327,8 @@ fn kinds_with(table: &str, key: &str) -> Vec<String> {
     let tables = table.split('.').fold(vec![&schema], |tables, step| {
         tables.iter().flat_map(|table| forms(&schema, &table["properties"][step])).collect()
     });
-    let keys = tables.iter().map(|table| &table["properties"]).filter(|keys| !keys[key].is_null());
-    keys.filter_map(|keys| keys["kind"]["const"].as_str()).map(str::to_owned).collect()
+    let having = tables.into_iter().filter(|table| !table["properties"][key].is_null());
+    having.flat_map(kinds).map(str::to_owned).collect()
 }
 
 /// The known name that an unknown one is probably a misspelling of.

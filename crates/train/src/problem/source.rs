@@ -139,14 +139,13 @@ impl<'a> Source<'a> {
         match self.task {
             TaskConfig::Maze(config) => mazes(config, language, overrides),
             TaskConfig::Mix(_) => bad_input!("task.parts: found a mix within a mix"),
-            from_file => {
-                let (kind, config) =
-                    from_file.text().expect("every other task reads its problems from files");
+            TaskConfig::Arithmetic(_) | TaskConfig::Puzzles(_) => unreachable!("these are generated"),
+            TaskConfig::Text(config) => {
                 let only_held_out = overrides.is_some();
-                let (held_out, listed) = text::open(kind, config, language, train, only_held_out)?;
+                let (held_out, listed) = text::open(config, language, train, only_held_out)?;
                 let name = text::held_out_name(config, train);
                 let (prompting, settings) = (config.prompting(), config.grading());
-                let set = set(name, kind, prompting, settings, text::MAX_NEW_TOKENS)?;
+                let set = set(name, config.kind(), prompting, settings, text::MAX_NEW_TOKENS)?;
                 if !only_held_out && let Some(problem) = listed.first().or(held_out.first()) {
                     set.grader.check_start(problem)?;
                 }

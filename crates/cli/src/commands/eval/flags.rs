@@ -146,7 +146,7 @@ fn task_of(flags: &Flags, training: Option<&TaskConfig>) -> anyhow::Result<TaskC
         TaskConfig::Mix(_) => None,
         other => generator(other)
             .map(|generator| generator.grading().0)
-            .or_else(|| other.text().map(|(kind, _)| kind)),
+            .or_else(|| other.text().map(TextConfig::kind)),
     };
     let known = training.and_then(kind_of);
     let Some(kind) = flags.task.or(known) else {
@@ -185,7 +185,7 @@ fn task_of(flags: &Flags, training: Option<&TaskConfig>) -> anyhow::Result<TaskC
         };
     };
     // Another file, with the configuration's prompt and verifier.
-    let text = training.and_then(TaskConfig::text).map(|(_, text)| text.clone());
+    let text = training.and_then(TaskConfig::text).cloned();
     let stop = match training {
         Some(TaskConfig::Mix(mix)) => mix.stop.clone(),
         _ => text.as_ref().map_or_else(Vec::new, |t| t.stop.clone()),
@@ -194,19 +194,23 @@ fn task_of(flags: &Flags, training: Option<&TaskConfig>) -> anyhow::Result<TaskC
         text.unwrap_or_else(|| TextConfig { max_prompt_tokens: usize::MAX, ..TextConfig::of(kind, data) });
     // The configuration's columns are those of its own files.
     let columns = flags.columns.clone().unwrap_or_default();
-    let text = TextConfig { data: data.clone(), held_out: None, held_out_share: 0.0, stop, columns, ..base };
-    match TaskConfig::of_text(kind, text) {
-        Some(task) => Ok(task),
-        None => bad_input!("--task: found maze with a configuration of another task, wanted none"),
+    let text =
+        TextConfig { kind, data: data.clone(), held_out: None, held_out_share: 0.0, stop, columns, ..base };
+    if kind == TaskKind::Maze {
+        bad_input!("--task: found maze with a configuration of another task, wanted none");
     }
+    Ok(TaskConfig::Text(Box::new(text)))
 }
 
 /// A task with the flags' columns.
 fn with_columns(task: &TaskConfig, flags: &Flags) -> TaskConfig {
-    let named = flags.columns.clone().zip(task.text()).and_then(|(columns, (kind, text))| {
-        TaskConfig::of_text(kind, TextConfig { columns, ..text.clone() })
-    });
-    named.unwrap_or_else(|| task.clone())
+    match (&flags.columns, task) {
+        (Some(columns), TaskConfig::Text(text)) => {
+            let text = TextConfig::clone(text);
+            TaskConfig::Text(Box::new(TextConfig { columns: columns.clone(), ..text }))
+        }
+        _ => task.clone(),
+    }
 }
 
 fn maze(flags: &Flags, base: &MazeConfig) -> anyhow::Result<MazeConfig> {

@@ -3,8 +3,10 @@
 use super::defaults;
 use super::maze::MazeConfig;
 use super::text::{ArithmeticConfig, PuzzlesConfig, TextConfig};
+use crate::problem::generated::generator;
 use anyhow::Context;
 use fgrpo_eval::io::objects::Objects;
+use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::names::Named;
 use fgrpo_eval::program::Answerer;
 use schemars::JsonSchema;
@@ -89,14 +91,29 @@ impl TaskConfig {
 
     /// Sets what answers for graders and environments that name a function of this process.
     pub fn set_answerer(&mut self, answerer: &Answerer) {
-        match self {
-            Self::Mix(mix) => mix.parts.iter_mut().for_each(|part| part.task.set_answerer(answerer)),
-            Self::Command(text) | Self::Python(text) => {
-                for program in [&mut text.grader, &mut text.environment].into_iter().flatten() {
-                    program.answerer = Some(answerer.clone());
-                }
+        for text in self.texts_mut() {
+            for program in [&mut text.grader, &mut text.environment].into_iter().flatten() {
+                program.answerer = Some(answerer.clone());
             }
-            _ => {}
+        }
+    }
+
+    /// The settings of all tasks with problems from files: this one, or the parts of a mix.
+    pub fn texts_mut(&mut self) -> Vec<&mut TextConfig> {
+        match self {
+            Self::Text(text) => vec![text],
+            Self::Mix(mix) => mix.parts.iter_mut().flat_map(|part| part.task.texts_mut()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The kind of the answers; a mix has several.
+    pub fn answers(&self) -> Option<TaskKind> {
+        match self {
+            Self::Maze(_) => Some(TaskKind::Maze),
+            Self::Mix(_) => None,
+            Self::Text(text) => Some(text.kind()),
+            generated => generator(generated).map(|generator| generator.grading().0),
         }
     }
 

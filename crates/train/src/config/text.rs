@@ -143,7 +143,8 @@ impl TextConfig {
         Prompting { preset: self.preset, system: self.system.clone(), thinking: self.enable_thinking }
     }
 
-    pub(super) fn check(&self) -> anyhow::Result<()> {
+    /// Checks ranges, and that what grades is there.
+    pub fn check(&self) -> anyhow::Result<()> {
         within("task.max_prompt_tokens", self.max_prompt_tokens as u64, 1..=TOKENS)?;
         if !(0.0..1.0).contains(&self.held_out_share) {
             bad_input!(
@@ -160,6 +161,13 @@ impl TextConfig {
                     "task.{key}: found beside task.environment, wanted one of them: the environment grades its episodes"
                 );
             }
+        }
+        let Settings { mode, percent_as_number, accept_unfinished, .. } = self.verifier;
+        let of_strict = [("percent_as_number", percent_as_number), ("accept_unfinished", accept_unfinished)];
+        if let Some((key, _)) = of_strict.into_iter().find(|(_, on)| *on && mode == Mode::Parity) {
+            bad_input!(
+                "task.verifier.{key}: changes nothing in mode parity; set task.verifier.mode = \"strict\""
+            );
         }
         match self.kind {
             TaskKind::Command if !command => bad_input!(

@@ -378,7 +378,10 @@ fn flags_that_would_change_nothing_are_refused() {
         (&["--command", "./yes.py"][..], "--command: changes nothing here; it is for command"),
         (&["--choice", "letter-or-content"], "--choice: changes nothing here; it is for choice"),
         (&["--format-gate", "off"], "--format-gate: changes nothing here; it is for synlogic"),
-        (&["--percent-as-number", "on"], "--percent-as-number: changes nothing in mode parity"),
+        (
+            &["--percent-as-number", "on"],
+            "--percent-as-number: task.verifier.percent_as_number: changes nothing in mode parity",
+        ),
         (&["--accept-unfinished", "off"], "--accept-unfinished: changes nothing in mode parity"),
         (&["--maze-size", "9"], "--maze-size: changes nothing here; it is for mazes"),
         (&["--per-request", "2"], "--per-request: requires --server"),

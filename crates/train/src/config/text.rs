@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 /// Problems from a file, prompted through the model's chat template.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(inline)]
 pub struct TextConfig {
     /// Kind of the problems, which selects the verifier.
     #[schemars(schema_with = "schema::text_kind")]

@@ -48,6 +48,21 @@ pub(super) fn kinds(table: &Value) -> Vec<&str> {
     kind["enum"].as_array().into_iter().flatten().chain([&kind["const"]]).filter_map(Value::as_str).collect()
 }
 
+/// Lets the kinds of a part have the part's keys too.
+pub(super) fn open(schema: &mut Schema) {
+    fn open_forms(table: &mut serde_json::Map<String, Value>) {
+        for key in ["anyOf", "oneOf", "allOf"] {
+            let forms = table.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten();
+            for form in forms.filter_map(Value::as_object_mut) {
+                form.remove("additionalProperties");
+                form.remove("unevaluatedProperties");
+                open_forms(form);
+            }
+        }
+    }
+    open_forms(schema.ensure_object());
+}
+
 /// A number of steps, or `epoch`.
 pub(super) fn every(_: &mut SchemaGenerator) -> Schema {
     number_or("epoch")

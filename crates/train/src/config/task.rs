@@ -2,6 +2,7 @@
 
 use super::defaults;
 use super::maze::MazeConfig;
+use super::schema;
 use super::text::{ArithmeticConfig, PuzzlesConfig, TextConfig};
 use crate::problem::generated::generator;
 use anyhow::Context;
@@ -229,6 +230,7 @@ pub struct MixConfig {
 
 /// One source of problems.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = schema::open)]
 pub struct MixPart {
     /// The part's name in evaluations; without it, the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]

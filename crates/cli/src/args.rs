@@ -4,6 +4,7 @@ pub(crate) mod averages;
 pub(crate) mod compute;
 pub(crate) mod grading;
 pub(crate) mod named;
+pub(crate) mod overrides;
 pub mod places;
 pub(crate) mod sampling;
 

@@ -222,7 +222,7 @@ impl Results {
             ));
             return Ok(());
         }
-        let held_out = config.task.text().and_then(|(_, t)| t.held_out.as_ref()).map(|p| dataset::name(p));
+        let held_out = config.task.text().and_then(|text| text.held_out.as_ref()).map(|p| dataset::name(p));
         let of = held_out.unwrap_or_else(|| config.task.kind().to_owned());
         let benchmark = Some(counted(&of, path, last));
         let run = Some(Run { setting: settings::of(&config), config, evaluations, frequent });

@@ -13,7 +13,7 @@ use fgrpo_eval::names::Named;
 use fgrpo_eval::samples::Benchmark;
 use fgrpo_eval::table::percent;
 use fgrpo_train::config::{Config, TaskConfig};
-use fgrpo_train::run::folder::differences;
+use fgrpo_train::run::folder::{Change, differences};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -340,7 +340,7 @@ fn require_one_configuration(row: &str, found: &[Found]) -> anyhow::Result<()> {
         if !differing.is_empty() {
             bad_input!(
                 "{row}: {first} and {other} would be seeds of one row, but their configurations differ in more than the seed: {}; give the runs of one configuration, or each alone",
-                differing.join(", ")
+                Change::list(&differing)
             );
         }
     }

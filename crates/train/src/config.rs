@@ -1,10 +1,10 @@
 //! The training configuration: read from TOML, validated once, written resolved into the run folder.
 //!
-//! Each default is defined only here. `--set key=value` changes the TOML before it is parsed into types, so an invalid
+//! Each default is defined only here. An [`Override`] changes the TOML before it is parsed into types, so an invalid
 //! key or value gives the same error message wherever it came from.
 
 use anyhow::Context;
-use fgrpo_eval::failure::OrBadInput;
+use fgrpo_eval::failure::{OrBadInput, in_one_line};
 use fgrpo_nn::{Engine, Precision, Products};
 use ranges::{STEPS, THREADS, whole};
 use schemars::JsonSchema;
@@ -35,7 +35,7 @@ mod update;
 
 pub use algorithm::{AggregationName, AlgorithmConfig, Truncated};
 pub use eval::{EvalConfig, FullEvalConfig};
-pub use keys::{Override, suggestions, typed};
+pub use keys::{Override, overridden, suggestions, typed};
 pub use lora::{AllLinear, LoraTable, Targets};
 pub use maze::MazeConfig;
 pub use method::method_name;
@@ -216,26 +216,45 @@ impl Default for LogConfig {
 }
 
 impl Config {
-    /// Reads a TOML file, applies `--set key=value` overrides, and checks types, names and ranges.
+    /// Reads a TOML file, applies `key=value` assignments, and checks types, names and ranges.
     /// Fails with [`fgrpo_eval::failure::BadInput`] that names file and key.
-    pub fn load(path: &Path, overrides: &[String]) -> anyhow::Result<Self> {
-        Self::load_with(path, &Override::of("--set", overrides))
+    pub fn load(path: &Path, assignments: &[String]) -> anyhow::Result<Self> {
+        Self::load_with(path, &Override::all("", assignments)?)
     }
 
-    /// [`Config::load`] with overrides from several flags.
-    pub fn load_with(path: &Path, overrides: &[Override<'_>]) -> anyhow::Result<Self> {
+    /// [`Config::load`] with overrides of any source.
+    pub fn load_with(path: &Path, overrides: &[Override]) -> anyhow::Result<Self> {
         read(path, |text| Self::parse_with(text, overrides))
     }
 
     /// [`Config::load`] for a configuration given as text.
-    pub fn parse(text: &str, overrides: &[String]) -> anyhow::Result<Self> {
-        Self::parse_with(text, &Override::of("--set", overrides))
+    pub fn parse(text: &str, assignments: &[String]) -> anyhow::Result<Self> {
+        Self::parse_with(text, &Override::all("", assignments)?)
     }
 
-    fn parse_with(text: &str, overrides: &[Override<'_>]) -> anyhow::Result<Self> {
-        let mut config: Self = typed(text, overrides, keys::suggestions)?;
-        config.algorithm.focal_gamma = Some(config.algorithm.focal_gamma());
-        config.check()?;
+    /// This configuration with other values, checked.
+    pub fn overridden(&self, overrides: &[Override]) -> anyhow::Result<Self> {
+        Self::parse_with(&self.to_toml(), overrides)
+    }
+
+    fn parse_with(text: &str, overrides: &[Override]) -> anyhow::Result<Self> {
+        let parse = |overrides: &[Override]| -> anyhow::Result<Self> {
+            let mut config: Self = typed(text, overrides, keys::suggestions)?;
+            config.algorithm.focal_gamma = Some(config.algorithm.focal_gamma());
+            Ok(config)
+        };
+        let config = parse(overrides)?;
+        config.check().or_else(|error| {
+            // An override is the cause if the error disappears without it.
+            let is_cause = |i: &usize| {
+                let others = [&overrides[..*i], &overrides[i + 1..]].concat();
+                parse(&others).is_ok_and(|config| config.check().is_ok())
+            };
+            match (0..overrides.len()).find(is_cause) {
+                Some(cause) => bad_input!("{}: {}", overrides[cause].source, in_one_line(&error)),
+                None => Err(error),
+            }
+        })?;
         Ok(config)
     }
 
@@ -309,6 +328,11 @@ impl Config {
     /// Number of threads to use.
     pub fn threads(&self) -> usize {
         self.compute.threads()
+    }
+
+    /// Checks what an evaluation outside of a run needs, also of a configuration that doesn't evaluate while training.
+    pub fn check_evaluation(&self) -> anyhow::Result<()> {
+        self.eval.check_values("eval", &self.task)
     }
 
     fn check(&self) -> anyhow::Result<()> {
@@ -394,58 +418,6 @@ pub fn in_file(error: anyhow::Error, path: &Path) -> anyhow::Error {
         return error.context(format!("configuration {}", path.display()));
     }
     error
-}
-
-/// Applies `a.b.c=value`. The value is TOML if it parses as TOML, with or without a list's brackets, and otherwise a
-/// string. So `--set algorithm.loss=dapo` and `--set eval.k=1,8` need no quotes.
-fn set(table: &mut toml::Table, change: &Override<'_>) -> anyhow::Result<()> {
-    let Some((key, value)) = change.assignment.split_once('=') else {
-        bad_input!("{change}: wanted key=value");
-    };
-    let value = value.trim();
-    // Only one value: a second line would be parsed as another key.
-    let parse = |text: &str| text.parse::<toml::Value>().ok();
-    let list = || if value.contains(',') { parse(&format!("[{value}]")) } else { None };
-    let value = parse(value).or_else(list).unwrap_or_else(|| toml::Value::String(value.to_owned()));
-    let mut parts: Vec<&str> = key.trim().split('.').collect();
-    let last = parts.pop().filter(|p| !p.is_empty());
-    let Some(last) = last else { bad_input!("{change}: wanted key=value") };
-    let mut here = table;
-    let mut parts = parts.into_iter();
-    while let Some(part) = parts.next() {
-        let entry = here.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
-        let table = match entry {
-            toml::Value::Array(list) => {
-                let place = parts.next().unwrap_or(last);
-                let length = list.len();
-                let Some(table) = place.parse().ok().and_then(|i: usize| list.get_mut(i)?.as_table_mut())
-                else {
-                    bad_input!(
-                        "{change}: `{part}` is a list of {length}, and `{place}` is not an index of it; wanted {part}.0 to {part}.{}",
-                        length.saturating_sub(1)
-                    );
-                };
-                Some(table)
-            }
-            other => {
-                if change.assignment.starts_with("algorithm.") {
-                    kind::table_of(other);
-                }
-                other.as_table_mut()
-            }
-        };
-        let Some(next) = table else {
-            bad_input!("{change}: `{part}` is a value, not a table");
-        };
-        here = next;
-    }
-    // An integer is accepted for a float.
-    let value = match (here.get(last), value) {
-        (Some(toml::Value::Float(_)), toml::Value::Integer(i)) => toml::Value::Float(i as f64),
-        (_, v) => v,
-    };
-    here.insert(last.to_owned(), value);
-    Ok(())
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use fgrpo_eval::dataset::{self, FilterReport, Problem};
 use fgrpo_eval::graded::Graded;
 use fgrpo_eval::problems::{ProblemSet, keyed};
 use sha2::{Digest, Sha256};
-use source::{Overrides, Part, Source};
+use source::{Elsewhere, Part, Source};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -66,10 +66,8 @@ pub fn language(task: &TaskConfig, model: Option<&PathBuf>) -> anyhow::Result<La
     let (folder, stop) = match task {
         TaskConfig::Maze(_) => return Ok(Language::mazes()),
         TaskConfig::Mix(mix) => (&mix.tokenizer, &mix.stop),
-        from_file => {
-            let (_, text) = from_file.text().expect("every other task reads its problems from files");
-            (&text.tokenizer, &text.stop)
-        }
+        TaskConfig::Text(text) => (&text.tokenizer, &text.stop),
+        TaskConfig::Arithmetic(_) | TaskConfig::Puzzles(_) => unreachable!("these are generated"),
     };
     if let Some(folder) = folder.as_ref().or(model) {
         return Language::open(folder, stop);
@@ -89,9 +87,9 @@ pub fn language(task: &TaskConfig, model: Option<&PathBuf>) -> anyhow::Result<La
 /// If the data can't be read.
 pub fn reports(task: &TaskConfig) -> anyhow::Result<Vec<FilterReport>> {
     let mut reports = Vec::new();
-    for (kind, text) in Source::all(task).iter().filter_map(|source| source.task.text()) {
+    for text in Source::all(task).iter().filter_map(|source| source.task.text()) {
         if std::iter::once(&text.data).chain(&text.held_out).all(|path| dataset::exists(path)) {
-            let text::Files { held_out, train } = text::files(kind, text, true)?;
+            let text::Files { held_out, train } = text::files(text, true)?;
             reports.extend(std::iter::once(held_out).chain(train).map(|(_, report)| report));
         }
     }
@@ -100,7 +98,7 @@ pub fn reports(task: &TaskConfig) -> anyhow::Result<Vec<FilterReport>> {
 
 /// The held-out problems of a task without its training problems, for evaluations outside of a run. `language` measures
 /// the length of prompts and demonstrations; without it, no problem is too long. If `train` is false, the task isn't
-/// trained on and all problems of its data are held out.
+/// trained on and all problems of its data are held out. Of each part, at most `limit` problems are used, from the first.
 ///
 /// # Errors
 /// Bad input for invalid data and settings; a command that can't be started.
@@ -108,13 +106,14 @@ pub fn held_out(
     task: &TaskConfig,
     language: Option<&Language>,
     train: bool,
-    overrides: &Overrides<'_>,
+    limit: Option<usize>,
+    elsewhere: &Elsewhere<'_>,
 ) -> anyhow::Result<Vec<ProblemSet>> {
     let mut sets = Vec::new();
     for source in Source::all(task) {
-        sets.push(source.open(language, train, Some(overrides))?.held_out());
+        sets.push(source.open(language, train, Some(elsewhere))?.held_out());
     }
-    keyed(&mut sets, overrides.limit);
+    keyed(&mut sets, limit);
     for set in &sets {
         set.grader.check_start(&set.problems[0])?;
     }

@@ -190,7 +190,7 @@ impl Trainer<'_> {
             let Some(grades) = timed(&mut seconds.grade, || grade(self.task, &rollouts)) else {
                 return self.interrupted();
             };
-            let scheduled = self.apply_schedule(step)?;
+            let scheduled = self.apply_schedule(step);
             let (weights, own) = (&self.reward_weights, self.own.as_ref());
             let credited = credit(&self.credit, self.truncated, weights, own, rollouts, grades);
             let Some(mut credited) = self.saved_on_error(credited)? else {
@@ -239,9 +239,9 @@ impl Trainer<'_> {
     }
 
     /// Takes the settings in force at a step, and returns the scheduled values among them.
-    fn apply_schedule(&mut self, step: u64) -> anyhow::Result<BTreeMap<String, f64>> {
+    fn apply_schedule(&mut self, step: u64) -> BTreeMap<String, f64> {
         let config = self.config;
-        let (algorithm, scheduled) = config.algorithm.at(step)?;
+        let (algorithm, scheduled) = config.algorithm.at(step);
         self.credit = algorithm.credit(&config.task);
         if let Shaping::HaDw { anchor: anchor @ None, .. } = &mut self.credit.shaping {
             *anchor = self.anchor.value();
@@ -249,7 +249,7 @@ impl Trainer<'_> {
         self.truncated = algorithm.truncated;
         self.reward_weights.clone_from(&algorithm.reward_weights);
         self.loss = LossSettings::of(&algorithm, self.draws.max_new_tokens, self.loss.temperature);
-        Ok(scheduled)
+        scheduled
     }
 
     /// Whether an action with this interval is due now. After the last step it always is.

@@ -1,15 +1,14 @@
 //! The settings of a verifier as flags, the same for every command that grades.
 
-use crate::args::named::named;
+use super::named::{among, named};
+use super::overrides::{Has, OfTask};
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::program;
-use fgrpo_eval::verifier::{Limits, Mode, Reasoning, Settings};
-use fgrpo_verify::choice;
-use serde::{Deserialize, Serialize};
+use fgrpo_eval::verifier::{Mode, Reasoning};
+use fgrpo_verify::choice::Match;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[value(rename_all = "lower")]
-#[serde(rename_all = "lowercase")]
 pub(crate) enum Switch {
     /// On.
     On,
@@ -23,20 +22,9 @@ impl Switch {
     }
 }
 
-/// What counts as an answer to a multiple-choice question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum ChoiceMatch {
-    /// The boxed letter, strictly.
-    Letter,
-    /// A letter in other dress, or the option's own words.
-    LetterOrContent,
-}
-
 /// The settings of a verifier as flags, the same for every command that grades.
-#[derive(Debug, Clone, Default, clap::Args, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Grading")]
-#[serde(default, rename_all = "kebab-case")]
 pub(crate) struct Flags {
     /// Math and SynLogic: judge as the reference does, quirks included, or by what is right [default: parity; with a training configuration, its own].
     #[arg(long, value_parser = named::<Mode>())]
@@ -55,8 +43,8 @@ pub(crate) struct Flags {
     #[arg(long, value_enum)]
     pub(crate) accept_unfinished: Option<Switch>,
     /// Multiple choice: what counts as an answer [default: letter].
-    #[arg(long, value_enum)]
-    pub(crate) choice: Option<ChoiceMatch>,
+    #[arg(long, value_parser = among([("letter", Match::Letter), ("letter-or-content", Match::LetterOrContent)]))]
+    pub(crate) choice: Option<Match>,
     /// Kind command: the program that grades and its arguments; quotes keep white space together.
     #[arg(long, visible_alias = "verifier")]
     pub(crate) command: Option<String>,
@@ -78,14 +66,14 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Refuses flags of kinds that aren't among `kinds`: they would change nothing.
-    pub(crate) fn for_kinds(&self, kinds: &[TaskKind]) -> anyhow::Result<()> {
-        use TaskKind::{Choice, Code, Command, Math, Python, SynLogic};
-        // Field by field and without `..`: a flag added later doesn't compile until it is decided about here.
+    /// The keys that the flags set.
+    /// Fails if the command can't be read.
+    pub(crate) fn of_task(&self) -> anyhow::Result<Vec<OfTask>> {
+        use TaskKind::{Choice, Code, Command, Environment, Math, Python, SynLogic};
+        // Field by field and without `..`: a flag added later doesn't compile until it has a key.
         let Self {
-            // Every kind has it; some verifiers judge alike in both modes.
-            mode: _,
-            reasoning: _,
+            mode,
+            reasoning,
             format_gate,
             percent_as_number,
             accept_unfinished,
@@ -97,98 +85,56 @@ impl Flags {
             startup_s,
             correct_from,
         } = self;
-        for (flag, given, of) in [
-            ("--format-gate", format_gate.is_some(), &[SynLogic][..]),
-            ("--percent-as-number", percent_as_number.is_some(), &[Math]),
-            ("--accept-unfinished", accept_unfinished.is_some(), &[Math]),
-            ("--choice", choice.is_some(), &[Choice]),
-            ("--command", command.is_some(), &[Command]),
-            ("--grader", grader.is_some(), &[Python]),
-            ("--timeout-s", timeout_s.is_some(), &[Code, Command, Python]),
-            ("--memory-mb", memory_mb.is_some(), &[Code]),
-            ("--startup-s", startup_s.is_some(), &[Command, Python]),
-            ("--correct-from", correct_from.is_some(), &[Command, Python]),
-        ] {
-            if given && !kinds.iter().any(|kind| of.contains(kind)) {
-                let [of, found] = [of, kinds]
-                    .map(|list| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "));
-                bad_input!("{flag}: found with {found}, wanted it with {of}: it would change nothing here");
+        let command = command.as_deref().map(program::Settings::parse).transpose()?;
+        let command = command.map(|program| program.command);
+        let on = |switch: &Option<Switch>| switch.map(Switch::on);
+        let mut all = vec![
+            OfTask::new("--mode", "verifier.mode", mode, Has::Text),
+            OfTask::new("--mode", "mode", mode, Has::Generated),
+            OfTask::new("--reasoning", "reasoning", reasoning, Has::Text),
+            OfTask::new("--format-gate", "verifier.format_gate", &on(format_gate), Has::Kinds(&[SynLogic])),
+            OfTask::new(
+                "--percent-as-number",
+                "verifier.percent_as_number",
+                &on(percent_as_number),
+                Has::Kinds(&[Math]),
+            ),
+            OfTask::new(
+                "--accept-unfinished",
+                "verifier.accept_unfinished",
+                &on(accept_unfinished),
+                Has::Kinds(&[Math]),
+            ),
+            OfTask::new("--choice", "verifier.choice", choice, Has::Kinds(&[Choice])),
+            OfTask::new("--command", "verifier.command.command", &command, Has::Kinds(&[Command])),
+            OfTask::new("--grader", "grader.function", grader, Has::Kinds(&[Python])),
+            OfTask::new("--timeout-s", "verifier.code.timeout_s", timeout_s, Has::Kinds(&[Code])),
+            OfTask::new("--memory-mb", "verifier.code.memory_mb", memory_mb, Has::Kinds(&[Code])),
+        ];
+        for (program, kinds) in
+            [("verifier.command", &[Command][..]), ("grader", &[Python]), ("environment", &[Environment])]
+        {
+            let program = |key: &str| format!("{program}.{key}");
+            for (flag, key, seconds) in [
+                ("--timeout-s", "timeout_s", timeout_s),
+                ("--startup-s", "startup_s", startup_s),
+                ("--correct-from", "correct_from", correct_from),
+            ] {
+                all.push(OfTask::new(flag, &program(key), seconds, Has::Kinds(kinds)));
             }
         }
-        Ok(())
+        Ok(all)
     }
 
-    /// `settings` with what the flags say in place of it.
-    pub(crate) fn over(&self, settings: Settings) -> anyhow::Result<Settings> {
-        // Field by field and without `..`: a setting added later doesn't compile until it is decided about here.
-        let Settings {
-            mode,
-            format_gate,
-            percent_as_number,
-            accept_unfinished,
-            choice,
-            command,
-            code,
-            maze,
-            reasoning,
-            max_turns,
-            template_tags,
-        } = settings;
-        let mode = self.mode.unwrap_or(mode);
+    /// Fails for a flag of mathematics that changes nothing in this mode.
+    pub(crate) fn check_mode(&self, mode: Mode) -> anyhow::Result<()> {
         let of_strict = [
             ("--percent-as-number", self.percent_as_number.is_some()),
             ("--accept-unfinished", self.accept_unfinished.is_some()),
         ];
-        if let Some((flag, _)) =
-            of_strict.into_iter().find(|(_, given)| *given && matches!(mode, Mode::Parity))
-        {
-            bad_input!(
-                "{flag}: found with mode parity, wanted it with mode strict: it would change nothing here"
-            );
+        match of_strict.into_iter().find(|(_, given)| *given && mode == Mode::Parity) {
+            Some((flag, _)) => bad_input!("{flag}: changes nothing in mode parity; add --mode strict"),
+            None => Ok(()),
         }
-        let given = match &self.grader {
-            Some(function) => Some(program::Settings::of_function(function)),
-            None => self.command.as_deref().map(program::Settings::parse).transpose()?,
-        };
-        let command = match (command, given) {
-            (Some(old), Some(given)) => Some(program::Settings {
-                command: given.command,
-                function: given.function,
-                in_process: None,
-                ..old
-            }),
-            (old, given) => given.or(old),
-        };
-        let of_command = [self.startup_s, self.correct_from];
-        if command.is_none() && of_command.iter().any(Option::is_some) {
-            bad_input!(
-                "--startup-s, --correct-from: found without --command or --grader, whose answers they are about"
-            );
-        }
-        let command = command.map(|c| program::Settings {
-            timeout_s: self.timeout_s.unwrap_or(c.timeout_s),
-            startup_s: self.startup_s.unwrap_or(c.startup_s),
-            correct_from: self.correct_from.unwrap_or(c.correct_from),
-            ..c
-        });
-        Ok(Settings {
-            mode,
-            format_gate: self.format_gate.map_or(format_gate, Switch::on),
-            percent_as_number: self.percent_as_number.map_or(percent_as_number, Switch::on),
-            accept_unfinished: self.accept_unfinished.map_or(accept_unfinished, Switch::on),
-            choice: self.choice.map_or(choice, |c| match c {
-                ChoiceMatch::Letter => choice::Match::Letter,
-                ChoiceMatch::LetterOrContent => choice::Match::LetterOrContent,
-            }),
-            command,
-            code: Limits {
-                timeout_s: self.timeout_s.unwrap_or(code.timeout_s),
-                memory_mb: self.memory_mb.unwrap_or(code.memory_mb),
-            },
-            maze,
-            reasoning: self.reasoning.clone().or(reasoning),
-            max_turns,
-            template_tags,
-        })
     }
 }

@@ -250,15 +250,13 @@ fn task(task_: &mut TaskConfig, pinned: Option<&str>, loading: Loading) -> anyho
         tokenizer(&mut mix.tokenizer)?;
         return mix.parts.iter_mut().try_for_each(|part| task(&mut part.task, pinned, loading));
     }
-    let Some((kind, mut text)) = task_.text().map(|(kind, text)| (kind, text.clone())) else { return Ok(()) };
+    let TaskConfig::Text(text) = task_ else { return Ok(()) };
     let load = loading != Loading::Nothing;
     in_place("task.data", &mut text.data, (Kind::Data, Use::Training), pinned, load)?;
     if let Some(path) = &mut text.held_out {
         in_place("task.held_out", path, (Kind::Data, Use::Evaluation), pinned, load)?;
     }
-    tokenizer(&mut text.tokenizer)?;
-    *task_ = TaskConfig::of_text(kind, text).expect("it is a task with problems from files");
-    Ok(())
+    tokenizer(&mut text.tokenizer)
 }
 
 /// The folder and the name of a model that is to be written, which must be new. `what` is what its name may be of.

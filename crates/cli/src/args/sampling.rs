@@ -1,11 +1,11 @@
 //! How tokens are drawn, as flags: the same for every command that samples.
 
+use super::overrides::given;
 use fgrpo_eval::io::server::sampling::RequestSampling;
-use serde::{Deserialize, Serialize};
+use fgrpo_train::config::Override;
 
-#[derive(Debug, Clone, Copy, Default, clap::Args, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Sampling")]
-#[serde(default, rename_all = "kebab-case")]
 #[group(id = "sampling")]
 pub(crate) struct Flags {
     /// Sampling temperature; 0 picks the most likely token [default: 1].
@@ -23,6 +23,18 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
+    /// The values that the flags set in `[eval]`.
+    pub(crate) fn overrides(&self) -> impl Iterator<Item = Override> + use<> {
+        let Self { temperature, top_p, top_k, min_p } = self;
+        let all = [
+            given("--temperature", "eval.temperature", temperature),
+            given("--top-p", "eval.top_p", top_p),
+            given("--top-k", "eval.top_k", top_k),
+            given("--min-p", "eval.min_p", min_p),
+        ];
+        all.into_iter().flatten()
+    }
+
     /// The settings, with this limit on a completion's length.
     pub(crate) fn settings(&self, max_tokens: usize) -> anyhow::Result<RequestSampling> {
         let settings = RequestSampling {

@@ -50,7 +50,6 @@ use std::sync::Arc;
     fgrpo eval --server http://localhost:8000 --model base --data aime25.jsonl --task math -n 1024 --preset qwen2.5 --out eval-base\n  \
     fgrpo eval --model run/checkpoints/step-000800 --task maze --maze-size 9 -n 64 --out eval-maze\n  \
     fgrpo eval --samples completions.jsonl --data math500.jsonl --task math -n 4 --out eval-elsewhere\n  \
-    fgrpo eval aime.toml --out eval-b           # flags from a file, overridden by the command line\n  \
     fgrpo eval math.toml --model runs/math/checkpoints/step-000100 --out eval-math    # a training configuration's held-out problems\n  \
     fgrpo eval --suite paper --data-root data --models Qwen2.5-7B/GRPO=grpo/ --models Qwen2.5-7B/F-GRPO=focal/ --out evals\n\n\
     Then: fgrpo compare eval-base eval-b -k 1,256; of a suite: fgrpo paper table-1 --from evals"
@@ -79,11 +78,11 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
     let Some(out) = &flags.out else { bad_input!("--out: wanted the evaluation folder") };
     let source = flags.source()?;
     interrupt::listen();
-    let plan = flags::plan(flags, training, &source)?;
-    flags::require_used(flags, &plan, &source, beside)?;
+    let config = flags.configuration(training, beside)?;
+    let plan = flags::plan(flags, &config, &source)?;
     // A device that can't be used is refused before the folder belongs to its number format.
     let device = match &source {
-        Source::Checkpoint(_) if !flags.score_only => Some(flags.compute.device(training)?),
+        Source::Checkpoint(_) if !flags.score_only => Some(flags.compute.device(Some(&config))?),
         _ => None,
     };
     let plays = plan.parts.iter().any(|part| part.grader.environment().is_some());

@@ -63,7 +63,8 @@ fn records(args: &Args, base: &Path) -> anyhow::Result<Vec<PromptRecord>> {
     }
     let (mut asked, training) = Flags::of_words(&args.rest)?.resolved()?;
     (asked.n, asked.ks) = (asked.n.or(Some(1)), None);
-    let plan = plan(&asked, training.as_ref(), &Source::Checkpoint(base.to_owned()))?;
+    let plan =
+        plan(&asked, &asked.configuration(training.as_ref(), &[])?, &Source::Checkpoint(base.to_owned()))?;
     let kept: BTreeMap<&str, &PromptRecord> = kept.iter().map(|r| (r.problem.as_str(), r)).collect();
     let made_elsewhere = nll::identity(&args.folder)?["source"] == "samples";
     let mut records = Vec::new();

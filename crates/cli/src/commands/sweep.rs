@@ -96,9 +96,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // All are checked before the first is trained.
     let mut runs: Vec<GridRun> = Vec::new();
     for combination in &combinations {
-        let mut overrides = Override::of("--set", &args.set);
+        let mut overrides = Override::all("--set", &args.set)?;
         for (flag, change) in &combination.changes {
-            overrides.push(Override { flag, assignment: change });
+            overrides.push(Override::parse(flag, change)?);
         }
         let mut config = Config::load_with(&args.config, &overrides)?;
         let folder = out.join(&combination.name);

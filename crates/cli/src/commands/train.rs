@@ -11,7 +11,7 @@ use fgrpo_eval::failure::Stopped;
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::shell::quoted;
 use fgrpo_nn::DeviceName;
-use fgrpo_train::config::Config;
+use fgrpo_train::config::{Config, Override};
 use fgrpo_train::estimator::Estimator;
 use fgrpo_train::evaluation::in_training::check_held_out;
 use fgrpo_train::problem::Task;
@@ -106,9 +106,9 @@ pub fn run_and_report(
 impl Args {
     /// The configuration, with what the flags change.
     pub(crate) fn configuration(&self) -> anyhow::Result<Config> {
-        let mut config = Config::load(&self.config, &self.set)?;
-        config.compute = self.compute.settings(Some(&config));
-        Ok(config)
+        let mut overrides = Override::all("--set", &self.set)?;
+        overrides.extend(self.compute.overrides());
+        Config::load_with(&self.config, &overrides)
     }
 
     pub(crate) fn device(&self) -> DeviceName {

@@ -6,13 +6,15 @@
 
 use crate::args::grading;
 use crate::args::named::named_with;
+use crate::args::overrides::{Kind, Place, of_task};
 use crate::output::progress::bar;
 use fgrpo_eval::dataset::rows;
 use fgrpo_eval::graded::{Graded, guarded};
 use fgrpo_eval::io::lines::Lines;
 use fgrpo_eval::io::{files, json};
 use fgrpo_eval::kind::TaskKind;
-use fgrpo_eval::verifier::{Grading, Settings};
+use fgrpo_eval::verifier::Grading;
+use fgrpo_train::config::{TextConfig, overridden};
 use fgrpo_verify::verdict::Verdict;
 use indicatif::ProgressBar;
 use rayon::prelude::*;
@@ -255,10 +257,16 @@ struct Response {
 
 /// The settings and the program of all lines.
 fn grading(args: &Args) -> anyhow::Result<Grading> {
+    let mut text = TextConfig::of(args.kind, Path::new("-"));
     // A response is the answer itself, unless the format gate is on.
-    let settings = args.grading.over(Settings { format_gate: false, ..args.kind.reference_settings() })?;
-    args.grading.for_kinds(&[args.kind])?;
-    args.kind.grading(settings)
+    text.verifier.format_gate = false;
+    let place = Place { prefix: String::new(), kind: Kind::Text(args.kind) };
+    let text = overridden(&text, &of_task(&args.grading.of_task()?, &[place], &[])?)?;
+    text.check()?;
+    if args.kind == TaskKind::Math {
+        args.grading.check_mode(text.verifier.mode)?;
+    }
+    args.kind.grading(text.grading())
 }
 
 fn grade(kind: TaskKind, grading: &Grading, number: u64, line: &[u8]) -> Answer {

@@ -351,38 +351,15 @@ fn samples_made_elsewhere_are_scored_by_problem_id_or_question() {
 }
 
 #[test]
-fn flags_come_from_a_file_and_the_command_line_overrides_them() {
+fn a_file_without_a_task_is_refused_as_a_training_configuration() {
     let dir = tempfile::tempdir().unwrap();
-    let data = data(dir.path(), 2);
-    let server = FaultServer::start(Manners::default());
     let config = dir.path().join("eval.toml");
-    let text = format!(
-        "server = {:?}\ndata = {:?}\ntask = \"choice\"\nn = 4\nseed = 3\nk = [1, 4]\nmax-tokens = 32\ntemperature = 0.5\n",
-        server.url(),
-        data.to_str().unwrap()
-    );
-    std::fs::write(&config, text).unwrap();
-    let out = dir.path().join("out");
-    let evaluate = |more: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fgrpo"));
-        run(command.arg("eval").arg(&config).arg("--out").arg(&out).args(more))
-    };
-    let output = evaluate(&["-n", "2", "-k", "2", "--json"]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    check_store(&out, 2, 2);
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let ks: Vec<&String> = report["pass_at_k"].as_object().unwrap().keys().collect();
-    assert_eq!(ks, ["2"], "-k of the command line replaces the file's");
-    let identity = std::fs::read_to_string(out.join("evaluation.json")).unwrap();
-    let identity: Value = serde_json::from_str(&identity).unwrap();
-    assert_eq!(
-        (&identity["sampling"]["temperature"], &identity["sampling"]["seed"]),
-        (&0.5.into(), &3.into())
-    );
-    std::fs::write(&config, "no_such_flag = 1\n").unwrap();
-    let output = evaluate(&[]);
+    std::fs::write(&config, "max-tokens = 32\n").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fgrpo"));
+    let output = run(command.arg("eval").arg(&config).arg("--out").arg(dir.path().join("out")));
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("no-such-flag"), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("eval.toml") && said.contains("max-tokens"), "{said}");
 }
 
 /// A policy that answers each request as model `name(number of the request)` and keeps what it was asked.

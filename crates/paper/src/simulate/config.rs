@@ -49,7 +49,7 @@ impl Config {
 
     /// [`Config::load`] on the text itself.
     pub fn parse(text: &str, overrides: &[String]) -> anyhow::Result<Self> {
-        let config: Self = typed(text, &Override::of("--set", overrides), keys_like)?;
+        let config: Self = typed(text, &Override::all("", overrides)?, keys_like)?;
         config.check()?;
         Ok(config)
     }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use fgrpo_core::sim::Metrics;
 use fgrpo_eval::io::files::{lock, stray_file, write_whole};
 use fgrpo_eval::io::lines::{self, to_bytes};
-use fgrpo_train::run::folder::differences;
+use fgrpo_train::run::folder::{Change, differences};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -123,7 +123,7 @@ fn refuse_differences(path: &Path, written: &str, config: &Config) -> anyhow::Re
         bad_input!(
             "{} holds a sweep of another configuration (there -> here: {}); give the same configuration, or another folder",
             path.display(),
-            differing.join("; ")
+            Change::list(&differing)
         );
     }
     Ok(())

@@ -188,18 +188,8 @@ impl AlgorithmConfig {
     }
 
     /// The settings in force at a step, and the scheduled values among them by key.
-    /// Fails if a scheduled value isn't valid; never for a configuration that was checked.
-    pub fn at(&self, step: u64) -> anyhow::Result<(Self, BTreeMap<String, f64>)> {
-        if self.schedule.is_empty() {
-            return Ok((self.clone(), BTreeMap::new()));
-        }
-        let mut table = toml::Table::try_from(self)?;
-        let values = scheduled::apply(&self.schedule, step, &mut table);
-        let at = table.try_into();
-        Ok((
-            at.or_else(|e: toml::de::Error| bad_input!("algorithm, at step {step}: {}", e.message()))?,
-            values,
-        ))
+    pub fn at(&self, step: u64) -> (Self, BTreeMap<String, f64>) {
+        scheduled::at(self, step)
     }
 
     /// Whether the loss has a KL penalty at any step.
@@ -209,9 +199,9 @@ impl AlgorithmConfig {
 
     pub(super) fn check(&self, group_size: usize, task: &TaskConfig) -> anyhow::Result<()> {
         self.check_values(group_size, task)?;
-        scheduled::check(&self.schedule, toml::Table::try_from(self)?)?;
+        scheduled::check(self)?;
         for step in self.schedule.iter().flat_map(ScheduledKey::deciding_steps) {
-            let (at, _) = self.at(step)?;
+            let (at, _) = self.at(step);
             at.check_values(group_size, task)
                 .or_else(|e| bad_input!("algorithm.schedule: at step {step}: {e:#}"))?;
         }

@@ -1,7 +1,6 @@
 //! Evaluations during training: a frequent one and, if `[eval.full]` is set, a full one.
 
 use super::ranges::{MANY, within};
-use super::rollout::COLDEST;
 use super::schema;
 use super::{Every, TaskConfig};
 use fgrpo_eval::io::server::sampling::RequestSampling;
@@ -23,8 +22,14 @@ pub struct EvalConfig {
     pub samples: usize,
     /// Values of k in pass@k, at most `samples`. 1 is always evaluated, because it decides which checkpoint is best.
     pub k: Vec<usize>,
-    /// Sampling temperature.
-    pub temperature: f32,
+    /// Sampling temperature; 0 picks the likeliest token.
+    pub temperature: f64,
+    /// Nucleus sampling; 1 is off.
+    pub top_p: f64,
+    /// Sample from the k likeliest tokens; 0 is off.
+    pub top_k: usize,
+    /// Sample from tokens whose probability is at least this fraction of the likeliest one's; 0 is off.
+    pub min_p: f64,
     /// Number of problems used, starting with the first, per part of a mix; without it, all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problems: Option<usize>,
@@ -68,8 +73,8 @@ impl Default for FullEvalConfig {
 impl EvalConfig {
     /// The sampling settings, with this limit on a completion's length.
     pub fn sampling(&self, max_tokens: usize) -> RequestSampling {
-        let temperature = f64::from(self.temperature);
-        RequestSampling { temperature, top_p: 1.0, top_k: 0, min_p: 0.0, max_tokens }
+        let &Self { temperature, top_p, top_k, min_p, .. } = self;
+        RequestSampling { temperature, top_p, top_k, min_p, max_tokens }
     }
 
     /// Whether there is any evaluation during training.
@@ -103,21 +108,23 @@ impl EvalConfig {
 
     pub(super) fn check(&self, task: &TaskConfig) -> anyhow::Result<()> {
         for (name, e) in [("eval", self.usual()), ("eval.full", self.full())] {
-            let Some(e) = e else { continue };
-            within(&format!("{name}.samples"), e.samples as u64, 1..=MANY)?;
-            within(&format!("number of {name}.k"), e.k.len() as u64, 0..=100)?;
-            e.sampling(1).check(|field| format!("{name}.{field}"), COLDEST)?;
-            if e.k.is_empty() {
-                bad_input!("{name}.k: found an empty list, wanted at least one k");
-            }
-            if let Some(k) = e.k.iter().find(|k| !(1..=e.samples).contains(*k)) {
-                bad_input!("{name}.k: found {k}, wanted 1 to {name}.samples = {}", e.samples);
-            }
-            if task.holds_out_nothing() || e.problems == Some(0) {
-                bad_input!(
-                    "task.held_out: found 0, wanted at least 1 held-out problem (or {name}.every = 0)"
-                );
-            }
+            e.map_or(Ok(()), |e| e.check_values(name, task))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_values(&self, name: &str, task: &TaskConfig) -> anyhow::Result<()> {
+        within(&format!("{name}.samples"), self.samples as u64, 1..=MANY)?;
+        within(&format!("number of {name}.k"), self.k.len() as u64, 0..=100)?;
+        self.sampling(1).check(|field| format!("{name}.{field}"), 0.0)?;
+        if self.k.is_empty() {
+            bad_input!("{name}.k: found an empty list, wanted at least one k");
+        }
+        if let Some(k) = self.k.iter().find(|k| !(1..=self.samples).contains(*k)) {
+            bad_input!("{name}.k: found {k}, wanted 1 to {name}.samples = {}", self.samples);
+        }
+        if task.holds_out_nothing() || self.problems == Some(0) {
+            bad_input!("task.held_out: found 0, wanted at least 1 held-out problem (or {name}.every = 0)");
         }
         Ok(())
     }
@@ -131,6 +138,9 @@ impl Default for EvalConfig {
             samples: 64,
             k: vec![1, 8, 64],
             temperature: 1.0,
+            top_p: 1.0,
+            top_k: 0,
+            min_p: 0.0,
             problems: None,
             average: Average::Problems,
             keep_texts: true,

@@ -1,10 +1,12 @@
 //! Error messages about a configuration: the line or the override, the field, and what was probably meant.
 
 use super::Config;
-use super::schema::forms;
+use super::schema::{forms, kinds};
+use anyhow::Context;
 use fgrpo_eval::io::harmless::shortened;
 use fgrpo_eval::io::json::{self, Misfit};
 use fgrpo_eval::io::objects::Objects;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Segment, Track};
 use strsim::damerau_levenshtein;
@@ -70,25 +72,82 @@ fn near(a: &str, b: &str) -> bool {
 /// Maximum number of characters of an unknown key shown in a message.
 const SHOWN: usize = 80;
 
-/// An assignment `a.b=c`, and the flag that it came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Override<'a> {
-    /// The flag's name, for messages.
-    pub flag: &'static str,
-    /// `key=value`.
-    pub assignment: &'a str,
+/// A value that replaces the one at a key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Override {
+    /// The argument that sets it, for messages: `--set update.lr=1`.
+    pub source: String,
+    /// The full key, as `update.lr`.
+    pub key: String,
+    /// The value.
+    pub value: Value,
 }
 
-impl<'a> Override<'a> {
-    /// The assignments from a flag.
-    pub fn of(flag: &'static str, assignments: &'a [String]) -> Vec<Self> {
-        assignments.iter().map(|assignment| Self { flag, assignment }).collect()
+impl Override {
+    /// Reads `a.b.c=value`, given to the argument `name`, which messages begin with. The value is TOML if it parses as TOML,
+    /// with or without a list's brackets, and otherwise a string. So `algorithm.loss=dapo` and `eval.k=1,8` need no quotes.
+    /// Fails if there is no `=` or no key.
+    pub fn parse(name: &str, assignment: &str) -> anyhow::Result<Self> {
+        let source = format!("{name} {assignment}").trim_start().to_owned();
+        let Some((key, value)) = assignment.split_once('=').filter(|(key, _)| !key.trim().is_empty()) else {
+            bad_input!("{source}: expected KEY=VALUE");
+        };
+        let value = value.trim();
+        // Only one value: a second line would be parsed as another key.
+        let parse = |text: &str| text.parse::<Value>().ok();
+        let list = || if value.contains(',') { parse(&format!("[{value}]")) } else { None };
+        let value = parse(value).or_else(list).unwrap_or_else(|| Value::String(value.to_owned()));
+        Ok(Self { source, key: key.trim().to_owned(), value })
     }
-}
 
-impl std::fmt::Display for Override<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.flag, self.assignment)
+    /// [`Override::parse`] of several assignments.
+    pub fn all(name: &str, assignments: &[String]) -> anyhow::Result<Vec<Self>> {
+        assignments.iter().map(|assignment| Self::parse(name, assignment)).collect()
+    }
+
+    /// Sets the value in a table. Tables that lead to it are made.
+    /// Fails if the key leads through a value that isn't a table.
+    fn set(&self, table: &mut toml::Table) -> anyhow::Result<()> {
+        let Self { source, key, value } = self;
+        let mut parts: Vec<&str> = key.split('.').collect();
+        let last = parts.pop().filter(|p| !p.is_empty());
+        let Some(last) = last else { bad_input!("{source}: expected KEY=VALUE") };
+        let mut here = table;
+        let mut parts = parts.into_iter();
+        while let Some(part) = parts.next() {
+            let entry = here.entry(part).or_insert_with(|| Value::Table(toml::Table::new()));
+            let table = match entry {
+                Value::Array(list) => {
+                    let place = parts.next().unwrap_or(last);
+                    let length = list.len();
+                    let Some(table) = place.parse().ok().and_then(|i: usize| list.get_mut(i)?.as_table_mut())
+                    else {
+                        bad_input!(
+                            "{source}: `{part}` is a list of {length}, and `{place}` is not an index of it; wanted {part}.0 to {part}.{}",
+                            length.saturating_sub(1)
+                        );
+                    };
+                    Some(table)
+                }
+                other => {
+                    if key.starts_with("algorithm.") {
+                        super::kind::table_of(other);
+                    }
+                    other.as_table_mut()
+                }
+            };
+            let Some(next) = table else {
+                bad_input!("{source}: `{part}` is a value, not a table");
+            };
+            here = next;
+        }
+        // An integer is accepted for a float.
+        let value = match (here.get(last), value) {
+            (Some(Value::Float(_)), Value::Integer(i)) => Value::Float(*i as f64),
+            (_, v) => v.clone(),
+        };
+        here.insert(last.to_owned(), value);
+        Ok(())
     }
 }
 
@@ -97,14 +156,14 @@ impl std::fmt::Display for Override<'_> {
 /// Fails on an unknown key or invalid value, with its line in the text or the override that it came from.
 pub fn typed<T: DeserializeOwned>(
     text: &str,
-    overrides: &[Override<'_>],
+    overrides: &[Override],
     elsewhere: fn(&str) -> Vec<String>,
 ) -> anyhow::Result<T> {
     let lines = DeTable::parse(text).or_else(|e| bad_input!("{}", e.to_string().trim_end()))?;
     let without = |omitted: Option<usize>| -> anyhow::Result<Result<T, Vec<Refusal>>> {
         let mut table: toml::Table = text.parse()?;
         for (_, change) in overrides.iter().enumerate().filter(|(i, _)| Some(*i) != omitted) {
-            super::set(&mut table, change)?;
+            change.set(&mut table)?;
         }
         Ok(Refusal::or_all(Value::Table(table)))
     };
@@ -123,7 +182,9 @@ pub fn typed<T: DeserializeOwned>(
                 _ => true,
             };
             match others.iter().position(is_cause) {
-                Some(cause) => format!("{}: {}", overrides[cause], refusal.explained(false, elsewhere)),
+                Some(cause) => {
+                    format!("{}: {}", overrides[cause].source, refusal.explained(false, elsewhere))
+                }
                 None => refusal.line(text, &lines) + &refusal.explained(true, elsewhere),
             }
         })
@@ -132,6 +193,11 @@ pub fn typed<T: DeserializeOwned>(
         [one] => bad_input!("{one}"),
         all => bad_input!("{} keys are unknown:\n  {}", all.len(), all.join("\n  ")),
     }
+}
+
+/// A typed table with other values. The errors are those of [`typed`].
+pub fn overridden<T: DeserializeOwned + Serialize>(table: &T, overrides: &[Override]) -> anyhow::Result<T> {
+    typed(&toml::to_string(table).context("settings as TOML")?, overrides, suggestions)
 }
 
 /// Why serde refuses a table.
@@ -327,8 +393,8 @@ fn kinds_with(table: &str, key: &str) -> Vec<String> {
     let tables = table.split('.').fold(vec![&schema], |tables, step| {
         tables.iter().flat_map(|table| forms(&schema, &table["properties"][step])).collect()
     });
-    let keys = tables.iter().map(|table| &table["properties"]).filter(|keys| !keys[key].is_null());
-    keys.filter_map(|keys| keys["kind"]["const"].as_str()).map(str::to_owned).collect()
+    let having = tables.into_iter().filter(|table| !table["properties"][key].is_null());
+    having.flat_map(kinds).map(str::to_owned).collect()
 }
 
 /// The known name that an unknown one is probably a misspelling of.
@@ -359,7 +425,7 @@ mod tests {
             "steps = 1\n[task]\nkind = \"maze\"\n[algorithm]\nfocal_gamma = 0.5\n[model]\npath = \"m\"\n";
         assert_eq!(
             said(text, &["algorithm.advantage.k=3"]),
-            "--set algorithm.advantage.k=3: unknown key `k` for this algorithm.advantage, wanted algorithm.advantage.kind = \"pkpo\" or \"passk_training\" or \"bbg\", which has it"
+            "algorithm.advantage.k=3: unknown key `k` for this algorithm.advantage, wanted algorithm.advantage.kind = \"pkpo\" or \"passk_training\" or \"bbg\", which has it"
         );
         let remedy = ["algorithm.advantage.kind=pkpo", "algorithm.advantage.k=3"];
         assert_eq!(parse(text, &remedy).unwrap().algorithm.advantage, Advantage::Pkpo { k: 3 });
@@ -403,7 +469,7 @@ mod tests {
         let several = "stepps = 1\n[task]\nkind = \"maze\"\nheldout = 3\n[model]\npath = \"m\"\n[rollout]\nnum_generations = 4\n";
         assert_eq!(
             said(several, &["learning_rate=1"]),
-            "4 keys are unknown:\n  --set learning_rate=1: unknown key `learning_rate`; did you mean `update.lr`?\n  \
+            "4 keys are unknown:\n  learning_rate=1: unknown key `learning_rate`; did you mean `update.lr`?\n  \
              line 8: unknown key `num_generations`; did you mean `rollout.group_size`?\n  \
              line 1: unknown key `stepps`; did you mean `steps`?\n  \
              line 4: unknown key `heldout`; did you mean `held_out`?"
@@ -417,11 +483,11 @@ mod tests {
             (
                 good,
                 &["steps=2", "algorithm.focal_gama=1"],
-                "--set algorithm.focal_gama=1: unknown key `focal_gama`; did you mean `focal_gamma`?",
+                "algorithm.focal_gama=1: unknown key `focal_gama`; did you mean `focal_gamma`?",
             ),
-            (good, &["lr=1"], "--set lr=1: unknown key `lr`; did you mean `update.lr` or `sft.lr`?"),
-            (good, &["update.lr=fast"], "--set update.lr=fast: found \"fast\", wanted a number"),
-            (good, &["update=[1]"], "--set update=[1]: found a list of 1, wanted a table"),
+            (good, &["lr=1"], "lr=1: unknown key `lr`; did you mean `update.lr` or `sft.lr`?"),
+            (good, &["update.lr=fast"], "update.lr=fast: found \"fast\", wanted a number"),
+            (good, &["update=[1]"], "update=[1]: found a list of 1, wanted a table"),
             (good, &["rollout.repetition_penalty=1.1"], "not the policy that is trained"),
             (
                 &good.replace("steps = 1", "steps = \"two\""),

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The lowest temperature: at 0 there would be no log-probabilities to learn from.
-pub(super) const COLDEST: f64 = 1e-6;
+const COLDEST: f64 = 1e-6;
 
 /// Sampling of completions for training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

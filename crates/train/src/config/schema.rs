@@ -1,6 +1,7 @@
 //! The JSON schema of a configuration: schemars derives it from the types, but for what these read in two forms, and for words
 //! of crates without schemas, of which it has what serde says that it accepts.
 
+use super::TaskConfig;
 use fgrpo_eval::io::json::quoted;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
@@ -34,6 +35,32 @@ pub(super) fn kind<T: JsonSchema + Default + Serialize>(generator: &mut SchemaGe
     }
     short.extend([json!({ "enum": names }), json!(tables)]);
     json_schema!({ "anyOf": short })
+}
+
+/// The kinds of tasks with problems from files.
+pub(super) fn text_kind(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "enum": TaskConfig::TEXT })
+}
+
+/// The kinds that a table is for, of a table of which each kind has its own keys.
+pub(super) fn kinds(table: &Value) -> Vec<&str> {
+    let kind = &table["properties"]["kind"];
+    kind["enum"].as_array().into_iter().flatten().chain([&kind["const"]]).filter_map(Value::as_str).collect()
+}
+
+/// Lets the kinds of a part have the part's keys too.
+pub(super) fn open(schema: &mut Schema) {
+    fn open_forms(table: &mut serde_json::Map<String, Value>) {
+        for key in ["anyOf", "oneOf", "allOf"] {
+            let forms = table.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten();
+            for form in forms.filter_map(Value::as_object_mut) {
+                form.remove("additionalProperties");
+                form.remove("unevaluatedProperties");
+                open_forms(form);
+            }
+        }
+    }
+    open_forms(schema.ensure_object());
 }
 
 /// A number of steps, or `epoch`.

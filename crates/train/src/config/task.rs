@@ -2,18 +2,23 @@
 
 use super::defaults;
 use super::maze::MazeConfig;
+use super::schema;
 use super::text::{ArithmeticConfig, PuzzlesConfig, TextConfig};
+use crate::problem::generated::generator;
 use anyhow::Context;
+use fgrpo_eval::io::objects::Objects;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::names::Named;
 use fgrpo_eval::program::Answerer;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::path::PathBuf;
+use toml::{Table, Value};
 
 /// The problems, and how answers are graded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase")]
 pub enum TaskConfig {
     /// The single-solution maze.
     Maze(MazeConfig),
@@ -21,73 +26,95 @@ pub enum TaskConfig {
     Arithmetic(ArithmeticConfig),
     /// Generated puzzles of a SynLogic task.
     Puzzles(PuzzlesConfig),
-    /// Mathematics with the answer in a `\boxed{}`.
-    Math(TextConfig),
-    /// Multiple choice: the answer is the letter of an option.
-    Choice(TextConfig),
-    /// Instructions that can be checked by a program.
-    IfEval(TextConfig),
-    /// Python programs judged by tests.
-    Code(TextConfig),
-    /// JSON that must fit a schema.
-    #[serde(rename = "json-schema", alias = "json_schema")]
-    JsonSchema(TextConfig),
-    /// Texts that must match a pattern.
-    Regex(TextConfig),
-    /// The logic tasks of SynLogic.
-    SynLogic(TextConfig),
-    /// Graded by the user's own program.
-    Command(TextConfig),
-    /// Graded by the user's own Python function.
-    Python(TextConfig),
     /// A mix of several text tasks.
     Mix(MixConfig),
+    /// Problems from files.
+    #[serde(untagged)]
+    Text(Box<TextConfig>),
 }
 
-impl TaskConfig {
-    /// The kind and settings of a task with problems from files.
-    pub fn text(&self) -> Option<(TaskKind, &TextConfig)> {
-        match self {
-            Self::Maze(_) | Self::Arithmetic(_) | Self::Puzzles(_) | Self::Mix(_) => None,
-            Self::Math(c) => Some((TaskKind::Math, c)),
-            Self::Choice(c) => Some((TaskKind::Choice, c)),
-            Self::IfEval(c) => Some((TaskKind::IfEval, c)),
-            Self::Code(c) => Some((TaskKind::Code, c)),
-            Self::JsonSchema(c) => Some((TaskKind::JsonSchema, c)),
-            Self::Regex(c) => Some((TaskKind::Regex, c)),
-            Self::SynLogic(c) => Some((TaskKind::SynLogic, c)),
-            Self::Command(c) => Some((TaskKind::Command, c)),
-            Self::Python(c) if c.environment.is_some() => Some((TaskKind::Environment, c)),
-            Self::Python(c) => Some((TaskKind::Python, c)),
+impl<'de> Deserialize<'de> for TaskConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        fn read<T: DeserializeOwned, E: Error>(table: Table) -> Result<T, E> {
+            let read = T::deserialize(Objects(Value::Table(table)));
+            read.map_err(|e: toml::de::Error| E::custom(e.message()))
         }
-    }
-
-    /// A task with problems from files. Mazes come from no file.
-    pub fn of_text(kind: TaskKind, text: TextConfig) -> Option<Self> {
-        Some(match kind {
-            TaskKind::Math => Self::Math(text),
-            TaskKind::Choice => Self::Choice(text),
-            TaskKind::IfEval => Self::IfEval(text),
-            TaskKind::Code => Self::Code(text),
-            TaskKind::JsonSchema => Self::JsonSchema(text),
-            TaskKind::Regex => Self::Regex(text),
-            TaskKind::SynLogic => Self::SynLogic(text),
-            TaskKind::Command => Self::Command(text),
-            TaskKind::Python | TaskKind::Environment => Self::Python(text),
-            TaskKind::Maze => return None,
+        let mut table = Table::deserialize(deserializer)?;
+        let kind = match table.remove("kind") {
+            Some(Value::String(kind)) => kind.replace('_', "-"),
+            Some(other) => {
+                return Err(D::Error::invalid_type(Unexpected::Other(other.type_str()), &"a string"));
+            }
+            None => return Err(D::Error::missing_field("kind")),
+        };
+        Ok(match kind.as_str() {
+            "maze" => Self::Maze(read(table)?),
+            "arithmetic" => Self::Arithmetic(read(table)?),
+            "puzzles" => Self::Puzzles(read(table)?),
+            "mix" => Self::Mix(read(table)?),
+            text if KINDS.contains(&text) => {
+                table.insert("kind".to_owned(), kind.into());
+                Self::Text(read(table)?)
+            }
+            unknown => return Err(D::Error::unknown_variant(unknown, &KINDS)),
         })
+    }
+}
+
+/// The kinds of tasks; those with problems from files come last.
+const KINDS: [&str; 13] = [
+    "maze",
+    "arithmetic",
+    "puzzles",
+    "mix",
+    "math",
+    "choice",
+    "ifeval",
+    "code",
+    "json-schema",
+    "regex",
+    "synlogic",
+    "command",
+    "python",
+];
+
+impl TaskConfig {
+    /// The kinds of tasks with problems from files.
+    pub(super) const TEXT: &[&str] = KINDS.split_at(4).1;
+
+    /// The settings of a task with problems from files.
+    pub fn text(&self) -> Option<&TextConfig> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
     }
 
     /// Sets what answers for graders and environments that name a function of this process.
     pub fn set_answerer(&mut self, answerer: &Answerer) {
-        match self {
-            Self::Mix(mix) => mix.parts.iter_mut().for_each(|part| part.task.set_answerer(answerer)),
-            Self::Command(text) | Self::Python(text) => {
-                for program in [&mut text.grader, &mut text.environment].into_iter().flatten() {
-                    program.answerer = Some(answerer.clone());
-                }
+        for text in self.texts_mut() {
+            for program in [&mut text.grader, &mut text.environment].into_iter().flatten() {
+                program.answerer = Some(answerer.clone());
             }
-            _ => {}
+        }
+    }
+
+    /// The settings of all tasks with problems from files: this one, or the parts of a mix.
+    pub fn texts_mut(&mut self) -> Vec<&mut TextConfig> {
+        match self {
+            Self::Text(text) => vec![text],
+            Self::Mix(mix) => mix.parts.iter_mut().flat_map(|part| part.task.texts_mut()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The kind of the answers; a mix has several.
+    pub fn answers(&self) -> Option<TaskKind> {
+        match self {
+            Self::Maze(_) => Some(TaskKind::Maze),
+            Self::Mix(_) => None,
+            Self::Text(text) => Some(text.kind()),
+            generated => generator(generated).map(|generator| generator.grading().0),
         }
     }
 
@@ -95,7 +122,8 @@ impl TaskConfig {
     pub fn has_environment(&self) -> bool {
         match self {
             Self::Mix(mix) => mix.parts.iter().any(|p| p.task.has_environment()),
-            other => other.text().is_some_and(|(_, text)| text.environment.is_some()),
+            Self::Text(text) => text.environment.is_some(),
+            _ => false,
         }
     }
 
@@ -106,7 +134,7 @@ impl TaskConfig {
             Self::Arithmetic(_) => "arithmetic",
             Self::Puzzles(_) => "puzzles",
             Self::Mix(_) => "mix",
-            text => text.text().map_or("text", |(kind, _)| kind.name()),
+            Self::Text(text) => text.kind().name(),
         }
     }
 
@@ -114,7 +142,8 @@ impl TaskConfig {
     pub fn stop(&self) -> &[String] {
         match self {
             Self::Mix(mix) => &mix.stop,
-            other => other.text().map_or(&[], |(_, text)| &text.stop),
+            Self::Text(text) => &text.stop,
+            _ => &[],
         }
     }
 
@@ -124,9 +153,10 @@ impl TaskConfig {
             Self::Mix(mix) => {
                 mix.tokenizer.iter().chain(mix.parts.iter().flat_map(|p| p.task.paths())).collect()
             }
-            other => other.text().map_or_else(Vec::new, |(_, text)| {
+            Self::Text(text) => {
                 std::iter::once(&text.data).chain(&text.held_out).chain(&text.tokenizer).collect()
-            }),
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -134,7 +164,8 @@ impl TaskConfig {
     pub fn max_prompt_tokens(&self) -> Option<usize> {
         match self {
             Self::Mix(mix) => mix.parts.iter().filter_map(|p| p.task.max_prompt_tokens()).max(),
-            other => other.text().map(|(_, text)| text.max_prompt_tokens),
+            Self::Text(text) => Some(text.max_prompt_tokens),
+            _ => None,
         }
     }
 
@@ -144,14 +175,14 @@ impl TaskConfig {
             Self::Maze(maze) => maze.check(),
             Self::Arithmetic(arithmetic) => arithmetic.check(),
             Self::Puzzles(puzzles) => puzzles.check(),
-            text => text.text().map_or(Ok(()), |(kind, c)| c.check(kind)),
+            Self::Text(text) => text.check(),
         }
     }
 
     /// Whether it trains on completions whose reward is that of their verdict. Only a user's own grader gives scores.
     pub(super) fn has_binary_rewards(&self) -> bool {
         match self {
-            Self::Command(_) | Self::Python(_) => false,
+            Self::Text(text) => !text.gives_scores(),
             Self::Mix(mix) => mix.parts.iter().any(|p| p.weight > 0.0 && p.task.has_binary_rewards()),
             _ => true,
         }
@@ -160,7 +191,7 @@ impl TaskConfig {
     /// The lowest correct score of each program that grades what is trained on.
     pub(super) fn correct_from(&self) -> Box<dyn Iterator<Item = f64> + '_> {
         match self {
-            Self::Command(text) | Self::Python(text) => {
+            Self::Text(text) if text.gives_scores() => {
                 Box::new(text.grading().command.into_iter().map(|program| program.correct_from))
             }
             Self::Mix(mix) => {
@@ -177,7 +208,7 @@ impl TaskConfig {
             Self::Arithmetic(arithmetic) => arithmetic.held_out == 0,
             Self::Puzzles(puzzles) => puzzles.held_out == 0,
             Self::Mix(mix) => mix.holds_out_nothing(),
-            text => text.text().is_some_and(|(_, c)| c.holds_out_nothing()),
+            Self::Text(text) => text.holds_out_nothing(),
         }
     }
 }
@@ -199,6 +230,7 @@ pub struct MixConfig {
 
 /// One source of problems.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = schema::open)]
 pub struct MixPart {
     /// The part's name in evaluations; without it, the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,7 +262,7 @@ impl MixConfig {
             if !(part.weight.is_finite() && part.weight >= 0.0) {
                 bad_input!("{here}: weight: found {}, wanted a number of at least 0", part.weight);
             }
-            if let Some((_, text)) = part.task.text() {
+            if let Some(text) = part.task.text() {
                 if text.tokenizer.is_some() {
                     bad_input!(
                         "{here}: tokenizer: found in a part, wanted task.tokenizer, which is for all parts"

@@ -17,7 +17,11 @@ use std::path::{Path, PathBuf};
 /// Problems from a file, prompted through the model's chat template.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(inline)]
 pub struct TextConfig {
+    /// Kind of the problems, which selects the verifier.
+    #[schemars(schema_with = "schema::text_kind")]
+    pub kind: TaskKind,
     /// Training problems: JSON lines, a JSON array, CSV or Parquet, a folder of such files, or a split of one, as
     /// `gsm8k/main/train`.
     pub data: PathBuf,
@@ -88,6 +92,8 @@ impl TextConfig {
     /// The settings for a data set without a configuration, whose verdicts are compared with published ones.
     pub fn of(kind: TaskKind, data: &Path) -> Self {
         Self {
+            // An environment stands in a table of the kind `python`.
+            kind: if kind == TaskKind::Environment { TaskKind::Python } else { kind },
             data: data.to_owned(),
             held_out: None,
             held_out_share: defaults::held_out_share(),
@@ -104,6 +110,16 @@ impl TextConfig {
             reasoning: None,
             verifier: kind.reference_settings(),
         }
+    }
+
+    /// Kind of the problems: that of the configuration, or an environment if the settings name one.
+    pub fn kind(&self) -> TaskKind {
+        if self.environment.is_some() { TaskKind::Environment } else { self.kind }
+    }
+
+    /// Whether a grader of the user's own gives scores, in place of verdicts.
+    pub(super) fn gives_scores(&self) -> bool {
+        matches!(self.kind, TaskKind::Command | TaskKind::Python)
     }
 
     /// How completions are graded, with the function if one grades.
@@ -128,7 +144,8 @@ impl TextConfig {
         Prompting { preset: self.preset, system: self.system.clone(), thinking: self.enable_thinking }
     }
 
-    pub(super) fn check(&self, kind: TaskKind) -> anyhow::Result<()> {
+    /// Checks ranges, and that what grades is there.
+    pub fn check(&self) -> anyhow::Result<()> {
         within("task.max_prompt_tokens", self.max_prompt_tokens as u64, 1..=TOKENS)?;
         if !(0.0..1.0).contains(&self.held_out_share) {
             bad_input!(
@@ -146,18 +163,25 @@ impl TextConfig {
                 );
             }
         }
-        match kind {
+        let Settings { mode, percent_as_number, accept_unfinished, .. } = self.verifier;
+        let of_strict = [("percent_as_number", percent_as_number), ("accept_unfinished", accept_unfinished)];
+        if let Some((key, _)) = of_strict.into_iter().find(|(_, on)| *on && mode == Mode::Parity) {
+            bad_input!(
+                "task.verifier.{key}: changes nothing in mode parity; set task.verifier.mode = \"strict\""
+            );
+        }
+        match self.kind {
             TaskKind::Command if !command => bad_input!(
                 "task.verifier.command: found nothing, wanted the program that grades, for example \"python3 grade.py\""
             ),
-            TaskKind::Python if !grader => bad_input!(
+            TaskKind::Python if !grader && self.environment.is_none() => bad_input!(
                 "task.grader: found nothing, wanted the function that grades, for example \"grade.py:reward\""
             ),
-            TaskKind::Python | TaskKind::Environment => {}
-            _ if self.grader.is_some() => {
+            TaskKind::Python => {}
+            kind if self.grader.is_some() => {
                 bad_input!("task.grader: found with task.kind {kind}, wanted it with python")
             }
-            _ if self.environment.is_some() => {
+            kind if self.environment.is_some() => {
                 bad_input!("task.environment: found with task.kind {kind}, wanted it with python")
             }
             _ => {}

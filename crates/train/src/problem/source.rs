@@ -32,18 +32,12 @@ pub(super) struct Source<'a> {
     pub(super) task: &'a TaskConfig,
 }
 
-/// What an evaluation outside of a run changes in a task's held-out problems.
-pub struct Overrides<'a> {
-    /// Overrides of the prompt.
-    pub prompting: &'a dyn Fn(Prompting) -> Prompting,
-    /// Overrides of the verifier.
-    pub grading: &'a dyn Fn(Settings) -> anyhow::Result<Settings>,
+/// What an evaluation outside of a run brings along.
+pub struct Elsewhere<'a> {
     /// A file of mazes that replaces the generated ones.
     pub mazes: Option<&'a Path>,
     /// The model's chat template, where no language is given.
     pub template: Option<&'a ChatTemplate>,
-    /// Use only the first problems of each part.
-    pub limit: Option<usize>,
 }
 
 pub(super) struct Part {
@@ -75,16 +69,16 @@ impl<'a> Source<'a> {
     }
 
     /// Opens the source. `train` says whether its problems are trained on; the weight decides this in a mix. With
-    /// `overrides`, only the held-out problems are wanted, for an evaluation.
+    /// `elsewhere`, only the held-out problems are wanted, for an evaluation.
     pub(super) fn open(
         &self,
         language: Option<&Language>,
         train: bool,
-        overrides: Option<&Overrides<'_>>,
+        elsewhere: Option<&Elsewhere<'_>>,
     ) -> anyhow::Result<Part> {
-        let Some((name, weight)) = &self.of_mix else { return self.part(language, train, overrides) };
+        let Some((name, weight)) = &self.of_mix else { return self.part(language, train, elsewhere) };
         let mut part =
-            self.part(language, *weight > 0.0, overrides).with_context(|| format!("task.parts, {name}"))?;
+            self.part(language, *weight > 0.0, elsewhere).with_context(|| format!("task.parts, {name}"))?;
         part.set.name.clone_from(name);
         part.weight = *weight;
         Ok(part)
@@ -94,15 +88,11 @@ impl<'a> Source<'a> {
         &self,
         language: Option<&Language>,
         train: bool,
-        overrides: Option<&Overrides<'_>>,
+        elsewhere: Option<&Elsewhere<'_>>,
     ) -> anyhow::Result<Part> {
         let set = |name: String, kind, prompting: Prompting, settings: Settings, max_tokens| {
-            let (prompting, settings) = match overrides {
-                Some(over) => ((over.prompting)(prompting), (over.grading)(settings)?),
-                None => (prompting, settings),
-            };
             let template = language.and_then(Language::template);
-            let template_tags = match template.or(overrides.and_then(|over| over.template)) {
+            let template_tags = match template.or(elsewhere.and_then(|elsewhere| elsewhere.template)) {
                 Some(template) => template.thoughts(&prompting.of(kind))?,
                 None => None,
             };
@@ -114,7 +104,7 @@ impl<'a> Source<'a> {
         };
         if let Some(generator) = generated::generator(self.task) {
             let (mut problems, held_out) = generated::problems(generator)?;
-            if train && overrides.is_none() {
+            if train && elsewhere.is_none() {
                 warn_if_few(&problems.iter().map(|p| &p.id).collect(), problems.len() as u64);
             }
             if !train {
@@ -126,7 +116,7 @@ impl<'a> Source<'a> {
             };
             let (kind, settings) = generator.grading();
             let set = set(generator.name().to_owned(), kind, Prompting::default(), settings, limit)?;
-            if overrides.is_some() {
+            if elsewhere.is_some() {
                 problems.clear();
             }
             return Ok(Part {
@@ -137,16 +127,15 @@ impl<'a> Source<'a> {
             });
         }
         match self.task {
-            TaskConfig::Maze(config) => mazes(config, language, overrides),
+            TaskConfig::Maze(config) => mazes(config, language, elsewhere),
             TaskConfig::Mix(_) => bad_input!("task.parts: found a mix within a mix"),
-            from_file => {
-                let (kind, config) =
-                    from_file.text().expect("every other task reads its problems from files");
-                let only_held_out = overrides.is_some();
-                let (held_out, listed) = text::open(kind, config, language, train, only_held_out)?;
+            TaskConfig::Arithmetic(_) | TaskConfig::Puzzles(_) => unreachable!("these are generated"),
+            TaskConfig::Text(config) => {
+                let only_held_out = elsewhere.is_some();
+                let (held_out, listed) = text::open(config, language, train, only_held_out)?;
                 let name = text::held_out_name(config, train);
                 let (prompting, settings) = (config.prompting(), config.grading());
-                let set = set(name, kind, prompting, settings, text::MAX_NEW_TOKENS)?;
+                let set = set(name, config.kind(), prompting, settings, text::MAX_NEW_TOKENS)?;
                 if !only_held_out && let Some(problem) = listed.first().or(held_out.first()) {
                     set.grader.check_start(problem)?;
                 }
@@ -160,9 +149,9 @@ impl<'a> Source<'a> {
 fn mazes(
     config: &MazeConfig,
     language: Option<&Language>,
-    overrides: Option<&Overrides<'_>>,
+    elsewhere: Option<&Elsewhere<'_>>,
 ) -> anyhow::Result<Part> {
-    let file = overrides.and_then(|over| over.mazes);
+    let file = elsewhere.and_then(|elsewhere| elsewhere.mazes);
     let name = file.map_or_else(|| format!("maze-{}", config.size), files::stem);
     let grader = Grader::new(TaskKind::Maze, Settings { maze: config.reward, ..Settings::default() })?;
     let set = ProblemSet::new(name, Prompting::default(), grader, LONGEST_PATH);
@@ -170,7 +159,7 @@ fn mazes(
         Some(path) => (mazes_of(path)?, Training::Listed(Listed::default())),
         None => {
             let mazes = HeldOut::new(config.size, config.seed, config.held_out);
-            if overrides.is_none() {
+            if elsewhere.is_none() {
                 let some = config.train.min(SOME_MAZES);
                 let different: Option<HashSet<Maze>> =
                     (0..some).map(|i| mazes.training(i).map(|(_, maze)| maze)).collect();

@@ -7,7 +7,6 @@ use crate::language::Language;
 use anyhow::Context;
 use fgrpo_eval::dataset::presets::Preset;
 use fgrpo_eval::dataset::{self, FilterReport, Problem};
-use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::row::shown_text;
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -75,14 +74,13 @@ impl Listed {
 /// The held-out problems of a configuration, and those to train on. Without `train`, all problems of `data` are held out
 /// unless `held_out` names a file. With `only_held_out`, the others aren't wanted.
 pub(super) fn open(
-    kind: TaskKind,
     config: &TextConfig,
     language: Option<&Language>,
     train: bool,
     only_held_out: bool,
 ) -> anyhow::Result<(Listed, Listed)> {
-    let prompt = config.prompting().of(kind);
-    let Files { held_out, train } = files(kind, config, train)?;
+    let prompt = config.prompting().of(config.kind());
+    let Files { held_out, train } = files(config, train)?;
     let held_out = match held_out.0.is_empty() {
         true => Listed::default(),
         false => short_enough(held_out, config, language, &prompt)?,
@@ -126,8 +124,9 @@ pub(super) struct Files {
 }
 
 /// Reads a configuration's files and sets held-out problems apart.
-pub(super) fn files(kind: TaskKind, config: &TextConfig, train: bool) -> anyhow::Result<Files> {
-    let read = |path: &Path, key: &'static str| dataset::load(path, kind, &config.columns).context(key);
+pub(super) fn files(config: &TextConfig, train: bool) -> anyhow::Result<Files> {
+    let read =
+        |path: &Path, key: &'static str| dataset::load(path, config.kind(), &config.columns).context(key);
     let of_data = || read(&config.data, "task.data");
     if let Some(path) = &config.held_out {
         let held_out = read(path, "task.held_out")?;

@@ -7,8 +7,10 @@ use anyhow::{Context, bail};
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::{clear_partial, is_lock_of, lock, remove_folder, stray_file, write_whole};
 use fgrpo_eval::io::lines;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use toml::{Table, Value};
 
 /// A run folder that this process has locked.
 #[derive(Debug)]
@@ -118,7 +120,7 @@ impl RunDir {
             std::fs::read_to_string(&written).with_context(|| format!("reading {}", written.display()))?;
         let changed = changed_keys(&written, &text, config)?;
         let keeps_answers =
-            |change: &String| ["steps", "epochs", "eval", "save", "log"].iter().any(|key| is_in(change, key));
+            |change: &Change| ["steps", "epochs", "eval", "save", "log"].iter().any(|key| change.is_in(key));
         let answers = self.file(ANSWERS);
         if !changed.iter().all(keeps_answers) && answers.exists() {
             tracing::info!("{}: removed: the settings have changed since", answers.display());
@@ -267,11 +269,41 @@ pub fn missing_steps(found: &[u64], last: u64) -> String {
     gaps.join(", ")
 }
 
-/// The keys in which `config` differs from the `text` of a run's `config.toml`, as `key: before -> after`. A key that
-/// isn't in the text has its default.
+/// A key that two configurations have with different values, or that only one of them has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// The full key, as `update.lr`.
+    pub key: String,
+    /// The value before, or `None` if the key is absent.
+    pub before: Option<Value>,
+    /// The value after, or `None` if the key is absent.
+    pub after: Option<Value>,
+}
+
+impl Change {
+    /// Whether the key is `name`, or is in the table of that name.
+    fn is_in(&self, name: &str) -> bool {
+        self.key.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
+    /// Changes as one string, `key: before -> after`.
+    pub fn list<'a>(changes: impl IntoIterator<Item = &'a Self>) -> String {
+        changes.into_iter().map(Self::to_string).collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let value = |v: &Option<Value>| v.as_ref().map_or("absent".to_owned(), Value::to_string);
+        write!(f, "{}: {} -> {}", self.key, value(&self.before), value(&self.after))
+    }
+}
+
+/// The keys in which `config` differs from the `text` of a run's `config.toml`. A key that isn't in the text has its
+/// default.
 /// Fails if the text isn't TOML.
-pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<Vec<String>> {
-    let written: toml::Table =
+pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<Vec<Change>> {
+    let written: Table =
         text.parse().with_context(|| format!("reading {}", path.display())).or_bad_input()?;
     match Config::parse(&written.to_string(), &[]) {
         Ok(before) => {
@@ -282,19 +314,14 @@ pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<
     }
 }
 
-/// Whether a change, `key: before -> after`, is of a key or of one in the table of that name.
-fn is_in(change: &str, name: &str) -> bool {
-    change.strip_prefix(name).is_some_and(|rest| rest.starts_with([':', '.']))
-}
-
 /// Whether a change is of what a run of `stage` starts from. After a checkpoint it has no effect, or replaces the reference
 /// of the KL penalty.
-fn is_of_the_start(change: &str, config: &Config, stage: Stage) -> bool {
+fn is_of_the_start(change: &Change, config: &Config, stage: Stage) -> bool {
     let drawn = config.sft.is_some() || config.model.init.is_some();
     let reference = config.algorithm.penalises_kl() && drawn && config.start_seed() == config.seed;
-    is_in(change, "model.init")
-        || (is_in(change, "lora") && !is_in(change, "lora.save_merged"))
-        || (stage == Stage::Rl && (is_in(change, "sft") || (is_in(change, "seed") && reference)))
+    change.is_in("model.init")
+        || (change.is_in("lora") && !change.is_in("lora.save_merged"))
+        || (stage == Stage::Rl && (change.is_in("sft") || (change.is_in("seed") && reference)))
 }
 
 /// Fails if the run of `stage` in `folder`, whose configuration is `text`, would be resumed with another one, unless
@@ -308,15 +335,15 @@ pub fn refuse_changes(
     stage: Stage,
 ) -> anyhow::Result<()> {
     let differing = changed_keys(&folder.join(CONFIGURATION), text, config)?;
-    let of_start: Vec<&str> =
-        differing.iter().map(String::as_str).filter(|key| is_of_the_start(key, config, stage)).collect();
+    let of_start: Vec<&Change> =
+        differing.iter().filter(|change| is_of_the_start(change, config, stage)).collect();
     if let (Some((_, newest)), false) =
         (checkpoint::list(&folder.join("checkpoints"))?.pop(), of_start.is_empty())
     {
         bad_input!(
             "{} holds a run that has started otherwise, there -> here: {}. Resume with the old values, or start a new run from its checkpoint with model.path={} and another --out",
             folder.display(),
-            of_start.join("; "),
+            Change::list(of_start),
             newest.display()
         );
     }
@@ -324,32 +351,24 @@ pub fn refuse_changes(
         bad_input!(
             "{} holds a run of another configuration. Different, there -> here: {}. Resume with --accept-changes to continue with the new values",
             folder.display(),
-            differing.join("; ")
+            Change::list(&differing)
         );
     }
     Ok(())
 }
 
-/// The keys in which two configurations differ, as `key: before -> after`.
-pub fn differences(before: &toml::Table, after: &toml::Table) -> Vec<String> {
-    let mut found = Vec::new();
-    walk("", before, after, &mut found);
-    found
-}
-
-fn walk(prefix: &str, before: &toml::Table, after: &toml::Table, found: &mut Vec<String>) {
-    let keys: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    for key in keys {
-        let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
-        match (before.get(key), after.get(key)) {
-            (Some(toml::Value::Table(b)), Some(toml::Value::Table(a))) => walk(&name, b, a, found),
-            (b, a) if b == a => {}
-            (b, a) => {
-                let show = |v: Option<&toml::Value>| v.map_or("absent".to_owned(), ToString::to_string);
-                found.push(format!("{name}: {} -> {}", show(b), show(a)));
-            }
+/// The keys in which two configurations differ.
+pub fn differences(before: &Table, after: &Table) -> Vec<Change> {
+    let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let of_key = |key: &String| match (before.get(key), after.get(key)) {
+        (Some(Value::Table(b)), Some(Value::Table(a))) => {
+            let inner = differences(b, a).into_iter();
+            inner.map(|change| Change { key: format!("{key}.{}", change.key), ..change }).collect()
         }
-    }
+        (b, a) if b == a => Vec::new(),
+        (b, a) => vec![Change { key: key.clone(), before: b.cloned(), after: a.cloned() }],
+    };
+    keys.into_iter().flat_map(of_key).collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::problem::{Split, Task};
 use crate::run::checkpoint;
-use crate::run::folder::changed_keys;
+use crate::run::folder::{Change, changed_keys};
 use crate::run::metrics::{self, Logged};
 use crate::run::sessions;
 use anyhow::Context;
@@ -43,7 +43,7 @@ pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
         bad_input!(
             "{} holds a run of another configuration. Different, there -> here: {}. Choose another folder with --out",
             folder.display(),
-            differing.join("; ")
+            Change::list(&differing)
         );
     }
     sessions::same_estimator(folder, &sessions::estimator(&config))?;

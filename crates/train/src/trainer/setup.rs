@@ -197,7 +197,7 @@ fn replay(
         let m = metrics::of_line(line.clone()).with_context(place).or_bad_input()?;
         stall.step(&m);
         if let (Shaping::HaDw { .. }, Some(estimate)) = (config.algorithm.shaping, m.difficulty_anchor)
-            && let Shaping::HaDw { window, .. } = config.algorithm.at(m.step)?.0.shaping
+            && let Shaping::HaDw { window, .. } = config.algorithm.at(m.step).0.shaping
         {
             anchor.push(estimate, window);
         }

@@ -1,37 +1,36 @@
-//! The flags of one evaluation, on the command line or in a TOML file, and what follows from them.
+//! The flags of one evaluation, and the configuration that they make or change.
 
 use crate::args::grading::{self, Switch};
-use crate::args::named::named;
+use crate::args::named::{among, named};
+use crate::args::overrides::{self, Has, OfTask, Place, given};
 use crate::args::places::{self, Loading};
 use crate::args::{compute, sampling};
 use crate::output::table::Format;
-use anyhow::Context;
-use clap::{CommandFactory, Parser, ValueEnum};
+use clap::Parser;
+use fgrpo_core::maze::Scoring;
 use fgrpo_eval::dataset::columns::Columns;
-use fgrpo_eval::dataset::presets::{Family, Prompting};
-use fgrpo_eval::failure::OrBadInput;
+use fgrpo_eval::dataset::presets::Family;
 use fgrpo_eval::from_server::Api;
 use fgrpo_eval::io::server::RetryPolicy;
 use fgrpo_eval::io::server::sampling::ServerApi;
 use fgrpo_eval::kind::TaskKind;
+use fgrpo_eval::names::Named;
 use fgrpo_eval::samples::MOST_UNSCORABLE;
-use fgrpo_train::config::{Config, builtin};
+use fgrpo_train::config::{Config, MazeConfig, Override, TaskConfig, TextConfig};
 use fgrpo_train::language::stop::StopTexts;
-use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use toml::{Table, Value};
 
-#[derive(Debug, Clone, Default, clap::Args, Serialize, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
+/// The configuration of flags without a training configuration, before its task is known.
+const ALONE: &str = "steps = 1\n[task]\nkind = \"maze\"\n[model]\npath = \"model\"\n";
+
+#[derive(Debug, Clone, Default, clap::Args)]
 #[group(id = "evaluation")]
 pub(crate) struct Flags {
-    /// A training configuration: its held-out problems, with the prompts and the verifier of training; flags override it. Or a TOML file with any of these flags by their long names, e.g. max-tokens = 4096.
+    /// A training configuration: its held-out problems, with the prompts and the verifier of training; flags override it.
     #[arg(value_name = "CONFIG")]
-    #[serde(skip)]
     pub(crate) config: Option<PathBuf>,
     /// Change a key of the training configuration; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
-    #[serde(skip)]
     pub(crate) set: Vec<String>,
     /// Use the configuration's table `eval.full` instead of `eval`.
     #[arg(long)]
@@ -66,7 +65,6 @@ pub(crate) struct Flags {
     pub(crate) name: Option<String>,
     /// Columns by name, if they aren't found by themselves, e.g. prompt=question,answer=final.
     #[arg(long, value_name = "WHAT=COLUMN,...")]
-    #[serde(deserialize_with = "columns")]
     pub(crate) columns: Option<Columns>,
     /// Problems with the same value of this field of `samples.jsonl`, such as `subject`, are a cluster: intervals are found
     /// by drawing whole clusters.
@@ -87,7 +85,6 @@ pub(crate) struct Flags {
     pub(crate) thinking: Option<Switch>,
 
     #[command(flatten)]
-    #[serde(flatten)]
     pub(crate) sampling: sampling::Flags,
     /// Maximum response length in tokens; a checkpoint's context may end it earlier [default: 8192; 4096
     /// with --preset qwen3; 180 for mazes].
@@ -100,7 +97,6 @@ pub(crate) struct Flags {
     #[arg(long, help_heading = "Sampling")]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
-    #[serde(flatten)]
     pub(crate) compute: compute::Flags,
 
     /// The server's interface [default: chat].
@@ -129,7 +125,6 @@ pub(crate) struct Flags {
     pub(crate) key_env: Option<String>,
 
     #[command(flatten)]
-    #[serde(flatten)]
     pub(crate) grading: grading::Flags,
     /// Score all samples again.
     #[arg(long, help_heading = "Scoring")]
@@ -151,12 +146,11 @@ pub(crate) struct Flags {
     #[arg(long, help_heading = "Maze", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) maze_problems: Option<u64>,
     /// What counts as correct [default: exact].
-    #[arg(long, value_enum, help_heading = "Maze")]
-    pub(crate) maze_reward: Option<RewardFlag>,
+    #[arg(long, value_parser = among([("exact", Scoring::Exact), ("reaches-goal", Scoring::ReachesGoal)]), help_heading = "Maze")]
+    pub(crate) maze_reward: Option<Scoring>,
 
     /// Values of k in the report [default: 1, 2, 4, ... up to 256 and the number of samples].
     #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',', help_heading = "Report")]
-    #[serde(rename = "k")]
     pub(crate) ks: Option<Vec<u64>>,
     /// Print one JSON value.
     #[arg(long, help_heading = "Report")]
@@ -164,16 +158,6 @@ pub(crate) struct Flags {
     /// How to print [default: text].
     #[arg(long, value_enum, help_heading = "Report")]
     pub(crate) format: Option<Format>,
-}
-
-/// When a maze completion is correct.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum RewardFlag {
-    /// It equals the shortest path.
-    Exact,
-    /// It walks to the goal.
-    ReachesGoal,
 }
 
 /// Where samples come from.
@@ -194,15 +178,6 @@ struct Alone {
     flags: Flags,
 }
 
-/// `prompt=question,answer=final` or a table.
-fn columns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Columns>, D::Error> {
-    use serde::de::Error;
-    match Value::deserialize(deserializer)? {
-        Value::String(text) => text.parse().map(Some).map_err(D::Error::custom),
-        table => table.try_into().map(Some).map_err(|e| D::Error::custom(e.message())),
-    }
-}
-
 impl Flags {
     /// Flags given as words, for commands that share some of them.
     pub(crate) fn of_words(words: &[String]) -> anyhow::Result<Self> {
@@ -213,64 +188,150 @@ impl Flags {
         }
     }
 
-    /// These flags completed by those of a TOML file; or the training configuration, if the file is one. Hub names become
-    /// local paths.
+    /// These flags with local paths in place of hub names, and the training configuration if they name one.
     pub(crate) fn resolved(&self) -> anyhow::Result<(Self, Option<Config>)> {
-        let Some(path) = &self.config else { return Ok((self.clone().in_places()?, None)) };
-        let text = builtin::text(path).with_context(|| path.display().to_string()).or_bad_input()?;
-        let table: Table = match text.parse() {
-            Ok(table) => table,
-            Err(e) => bad_input!("{}: {e}", path.display()),
-        };
-        if !matches!(table.get("task"), Some(Value::Table(_))) {
-            if !self.set.is_empty() {
-                bad_input!(
-                    "--set: found with {}, a file of flags; wanted a training configuration",
-                    path.display()
-                );
-            }
-            return Ok((self.over(table, path)?.in_places()?, None));
-        }
-        let mut config = Config::load(path, &self.set)?;
         let flags = self.clone().in_places()?;
+        let Some(path) = &self.config else { return Ok((flags, None)) };
+        let mut config = Config::load_with(path, &Override::all("--set", &self.set)?)?;
         // Of its model, only the tokenizer is of use, and the evaluated checkpoint has it too.
         places::configuration(&mut config, None, Loading::Data)?;
         Ok((flags, Some(config)))
     }
 
-    /// The flags of a file, and in their place those of the command line.
-    fn over(&self, file: Table, path: &Path) -> anyhow::Result<Self> {
-        let command = Alone::command();
-        let known: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
-        let mut flags = Table::new();
-        for (key, value) in file {
-            let key = key.replace('_', "-");
-            if !known.contains(&key.as_str()) || key == "set" {
-                bad_input!("{}: {key}: found no such flag of fgrpo eval", path.display());
-            }
-            // Alone, so that an error is one of this key.
-            if let Err(e) = Table::from_iter([(key.clone(), value.clone())]).try_into::<Self>() {
-                bad_input!("{}: {key}: {}", path.display(), e.message());
-            }
-            flags.insert(key, value);
+    /// The configuration of the evaluation: the training configuration, or one of the flags alone, with the values
+    /// that the flags set. `beside` are the kinds of other evaluations that the flags are meant for too.
+    /// Fails for a flag that would change nothing.
+    pub(crate) fn configuration(
+        &self,
+        training: Option<&Config>,
+        beside: &[TaskKind],
+    ) -> anyhow::Result<Config> {
+        self.check()?;
+        let base = self.base(training)?;
+        let overrides = self.overrides(&base, beside)?;
+        let mut config = base.overridden(&overrides)?;
+        config.check_evaluation()?;
+        for text in config.task.texts_mut().iter().filter(|text| text.kind() == TaskKind::Math) {
+            self.grading.check_mode(text.verifier.mode)?;
         }
-        flags.extend(self.given_as_table()?);
-        let flags: Self = flags.try_into().context("flags of a table")?;
-        Ok(Self {
-            config: self.config.clone(),
-            adapter: self.adapter.clone().or(flags.adapter),
-            samples: self.samples.clone().or(flags.samples),
-            data: self.data.clone().or(flags.data),
-            out: self.out.clone().or(flags.out),
-            ..flags
-        })
+        if let (TaskConfig::Text(text), Some(data)) = (&mut config.task, &self.data) {
+            // A path may not be UTF-8, so it can't be an override.
+            text.data.clone_from(data);
+            text.held_out = Some(data.clone());
+        }
+        Ok(config)
     }
 
-    /// The flags that are given, but for paths, which may not be text.
-    fn given_as_table(&self) -> anyhow::Result<Table> {
-        let rest = Self { adapter: None, samples: None, data: None, out: None, ..self.clone() };
-        let all = Table::try_from(rest).context("flags as a table")?;
-        Ok(all.into_iter().filter(|(_, value)| *value != Value::Boolean(false)).collect())
+    /// The configuration without the values of single flags: with the task that `--data` and `--task` name, and the
+    /// evaluation that `--full` chooses.
+    fn base(&self, training: Option<&Config>) -> anyhow::Result<Config> {
+        let mut config = match training {
+            Some(config) => config.clone(),
+            None => Config::parse(ALONE, &[])?,
+        };
+        config.task = self.task(training.map(|config| &config.task))?;
+        if self.full {
+            let Some(full) = config.eval.full() else {
+                bad_input!("--full: requires a training configuration with the table [eval.full]")
+            };
+            config.eval = full;
+        }
+        if self.preset.is_some() {
+            // The prompt of another family replaces all of it.
+            for text in config.task.texts_mut() {
+                (text.system, text.enable_thinking) = (None, None);
+            }
+        }
+        Ok(config)
+    }
+
+    /// The task: that of the training configuration, or of `--task` and `--data`.
+    fn task(&self, training: Option<&TaskConfig>) -> anyhow::Result<TaskConfig> {
+        let own = training.and_then(TaskConfig::answers);
+        let Some(kind) = self.task.or(own) else {
+            return match training {
+                Some(mix) if self.data.is_none() => Ok(mix.clone()),
+                Some(_) => bad_input!(
+                    "--data: with task.kind = \"mix\", requires --task, the kind of the file's problems"
+                ),
+                None => {
+                    let names: Vec<&str> = TaskKind::NAMES.iter().map(|(_, name, _)| *name).collect();
+                    bad_input!("--task: required; one of {}", names.join(", "))
+                }
+            };
+        };
+        match (training, &self.data) {
+            (None, _) if kind == TaskKind::Maze => return Ok(TaskConfig::Maze(MazeConfig::default())),
+            (Some(task @ TaskConfig::Maze(_)), _) if kind == TaskKind::Maze => return Ok(task.clone()),
+            (Some(task), None) if own == Some(kind) => return Ok(task.clone()),
+            (Some(task), None) => bad_input!(
+                "--task: {kind} with task.kind = {:?} in the configuration requires --data, the file of other problems",
+                task.kind()
+            ),
+            (None, None) => bad_input!(
+                "--data: required with --task {kind}: the data set's file (a training configuration brings its held-out problems; `fgrpo data arithmetic` writes generated ones)"
+            ),
+            (Some(_), Some(_)) if kind == TaskKind::Maze => {
+                bad_input!("--task: maze doesn't fit a configuration of another task")
+            }
+            _ => {}
+        }
+        // Another file, with the configuration's prompt and verifier, but not its columns.
+        let mut text = match training.and_then(TaskConfig::text) {
+            Some(text) => text.clone(),
+            // Without a family: the boxed prompt for the kinds where the paper uses it, otherwise no system prompt.
+            None if training.is_none() => {
+                TextConfig { preset: Some(Family::Llama32), ..TextConfig::of(kind, Path::new("data")) }
+            }
+            None => TextConfig::of(kind, Path::new("data")),
+        };
+        if text.kind() != kind {
+            text.kind = kind;
+        }
+        // All of the file is held out.
+        text.held_out = Some(PathBuf::from("data"));
+        if let Some(TaskConfig::Mix(mix)) = training {
+            text.stop.clone_from(&mix.stop);
+        }
+        text.columns = Columns::default();
+        Ok(TaskConfig::Text(Box::new(text)))
+    }
+
+    /// The values that the flags set in a configuration.
+    fn overrides(&self, base: &Config, beside: &[TaskKind]) -> anyhow::Result<Vec<Override>> {
+        // With fewer samples than configured, the larger k of the configuration are left out.
+        let fewer = |n: u64| {
+            let ks: Vec<u64> = base.eval.k.iter().map(|&k| k as u64).filter(|&k| k <= n).collect();
+            if ks.is_empty() { vec![1] } else { ks }
+        };
+        let ks = self.ks.clone().or_else(|| self.n.map(fewer));
+        let of_run = [
+            given("-n", "eval.samples", &self.n),
+            given("-k", "eval.k", &ks),
+            given("--limit", "eval.problems", &self.limit),
+            given("--max-tokens", "rollout.max_new_tokens", &self.max_tokens),
+            given("--seed", "seed", &self.seed),
+        ];
+        let thinking = self.thinking.map(Switch::on);
+        let stops = matches!(base.task, TaskConfig::Mix(_) | TaskConfig::Text(_));
+        let stop = given("--stop", "task.stop", &self.stop);
+        if let (Some(stop), false) = (&stop, stops) {
+            bad_input!("{}: changes nothing here; it is for problems from files", stop.source);
+        }
+        let mut of_task = self.grading.of_task()?;
+        of_task.extend([
+            OfTask::new("--preset", "preset", &self.preset, Has::Text),
+            OfTask::new("--system", "system", &self.system, Has::Text),
+            OfTask::new("--thinking", "enable_thinking", &thinking, Has::Text),
+            OfTask::new("--columns", "columns", &self.columns, Has::Text),
+            OfTask::new("--maze-size", "size", &self.maze_size, Has::Maze),
+            OfTask::new("--maze-seed", "seed", &self.maze_seed, Has::Maze),
+            OfTask::new("--maze-problems", "held_out", &self.maze_problems, Has::Maze),
+            OfTask::new("--maze-reward", "reward", &self.maze_reward, Has::Maze),
+        ]);
+        let of_task = overrides::of_task(&of_task, &Place::all(&base.task), beside)?;
+        let of_run = of_run.into_iter().flatten().chain(self.sampling.overrides()).chain(stop);
+        Ok(of_run.chain(self.compute.overrides()).chain(of_task).collect())
     }
 
     /// With local paths in place of hub names.
@@ -302,15 +363,25 @@ impl Flags {
         })
     }
 
-    /// The first flag under a heading of `--help` that is given, as `--name`.
-    pub(crate) fn given(&self, heading: &str) -> anyhow::Result<Option<String>> {
-        let given = self.given_as_table()?;
-        let command = Alone::command();
-        let of_heading = command.get_arguments().filter(|arg| arg.get_help_heading() == Some(heading));
-        Ok(of_heading
-            .filter_map(clap::Arg::get_long)
-            .find(|name| given.contains_key(*name))
-            .map(|name| format!("--{name}")))
+    /// The first given flag that is about a checkpoint's computation.
+    pub(crate) fn of_compute(&self) -> Option<String> {
+        let device = self.compute.device.map(|_| "--device".to_owned());
+        device.or_else(|| self.compute.overrides().next().map(|given| given.source))
+    }
+
+    /// The first given flag that is about a server's requests.
+    pub(crate) fn of_server(&self) -> Option<&'static str> {
+        let all = [
+            ("--api", self.api.is_some()),
+            ("--server-api", self.server_api.is_some()),
+            ("--concurrency", self.concurrency.is_some()),
+            ("--per-request", self.per_request.is_some()),
+            ("--timeout", self.timeout.is_some()),
+            ("--retries", self.retries.is_some()),
+            ("--retry-wait", self.retry_wait.is_some()),
+            ("--key-env", self.key_env.is_some()),
+        ];
+        all.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 
     /// Checks the ranges of numbers.
@@ -323,13 +394,10 @@ impl Flags {
                 _ => Ok(()),
             }
         };
-        let whole = |n: Option<u64>| n.map(|n| n as f64);
-        in_range("n", whole(self.n), 1.0, 1e6)?;
         in_range("timeout", self.timeout, 0.001, 1e6)?;
         in_range("retry-wait", self.retry_wait, 0.0, 30.0)?;
         in_range("concurrency", self.concurrency.map(|n| n as f64), 1.0, 4096.0)?;
         in_range("max-unscorable", self.max_unscorable, 0.0, 1.0)?;
-        in_range("maze-problems", whole(self.maze_problems), 1.0, 1e5)?;
         if self.per_request == Some(0) {
             bad_input!("--per-request: found 0, wanted at least 1");
         }
@@ -337,20 +405,6 @@ impl Flags {
             bad_input!("--limit: found 0, wanted at least 1 problem");
         }
         StopTexts::new("--stop", self.stop.clone().unwrap_or_default()).map(drop)
-    }
-
-    /// A prompt's settings, overridden by the flags.
-    pub(crate) fn prompting(&self, base: Prompting) -> Prompting {
-        // Another family's prompt replaces all of it.
-        let base = match self.preset {
-            Some(family) => Prompting { preset: Some(family), ..Prompting::default() },
-            None => base,
-        };
-        Prompting {
-            preset: base.preset,
-            system: self.system.clone().or(base.system),
-            thinking: self.thinking.map(Switch::on).or(base.thinking),
-        }
     }
 
     /// The server's interface.
@@ -379,5 +433,135 @@ impl Flags {
             self.retries.unwrap_or(10),
             self.retry_wait.unwrap_or(0.5),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use fgrpo_train::run::folder::{Change, differences};
+
+    /// Flags of the command, whose values aren't in a configuration.
+    const OF_COMMAND: [&str; 23] = [
+        "set",
+        "full",
+        "model",
+        "adapter",
+        "server",
+        "samples",
+        "data",
+        "task",
+        "out",
+        "name",
+        "cluster",
+        "device",
+        "api",
+        "server-api",
+        "concurrency",
+        "per-request",
+        "timeout",
+        "retries",
+        "retry-wait",
+        "key-env",
+        "rescore",
+        "score-only",
+        "max-unscorable",
+    ];
+    const OF_REPORT: [&str; 2] = ["json", "format"];
+
+    /// A training configuration with a task of this kind.
+    fn training(kind: &str) -> Config {
+        let task = match kind {
+            "maze" | "arithmetic" => String::new(),
+            "python" => "data = \"d\"\ngrader = \"g.py:f\"\n".to_owned(),
+            "command" => "data = \"d\"\nverifier.command = \"x\"\n".to_owned(),
+            "math" => "data = \"d\"\nverifier.mode = \"strict\"\n".to_owned(),
+            _ => "data = \"d\"\n".to_owned(),
+        };
+        let text = format!(
+            "steps = 1\n[task]\nkind = \"{kind}\"\n{task}[model]\npath = \"m\"\n[eval]\nk = [1, 8]\n"
+        );
+        Config::parse(&text, &[]).unwrap()
+    }
+
+    /// The flags' changes of a training configuration of this kind.
+    fn changed(kind: &str, words: &[&str]) -> anyhow::Result<String> {
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        let before = training(kind);
+        let after = Flags::of_words(&words)?.configuration(Some(&before), &[])?;
+        let table = |config: &Config| config.to_toml().parse().unwrap();
+        Ok(Change::list(&differences(&table(&before), &table(&after))))
+    }
+
+    #[test]
+    fn every_flag_of_a_setting_changes_its_key() {
+        let table = [
+            ("math", "n", "4", "eval.k: [1, 8] -> [1]; eval.samples: 64 -> 4"),
+            ("math", "k", "2,64", "eval.k: [1, 8] -> [2, 64]"),
+            ("math", "limit", "3", "eval.problems: absent -> 3"),
+            ("math", "max-tokens", "7", "rollout.max_new_tokens: absent -> 7"),
+            ("math", "seed", "9", "seed: 1 -> 9"),
+            ("math", "temperature", "0.6", "eval.temperature: 1.0 -> 0.6"),
+            ("math", "top-p", "0.5", "eval.top_p: 1.0 -> 0.5"),
+            ("math", "top-k", "5", "eval.top_k: 0 -> 5"),
+            ("math", "min-p", "0.1", "eval.min_p: 0.0 -> 0.1"),
+            ("math", "threads", "3", "compute.threads: 0 -> 3"),
+            ("math", "products", "bf16", "compute.products: \"f32\" -> \"bf16\""),
+            ("math", "precision", "bf16", "compute.precision: \"f32\" -> \"bf16\""),
+            ("math", "exact", "", "compute.exact: false -> true"),
+            ("math", "stop", "Q:", "task.stop: [] -> [\"Q:\"]"),
+            ("math", "preset", "qwen3", "task.preset: absent -> \"qwen3\""),
+            ("math", "system", "Be brief.", "task.system: absent -> \"Be brief.\""),
+            ("math", "thinking", "off", "task.enable_thinking: absent -> false"),
+            ("math", "columns", "prompt=q", "task.columns.prompt: absent -> \"q\""),
+            ("math", "mode", "parity", "task.verifier.mode: \"strict\" -> \"parity\""),
+            ("arithmetic", "mode", "parity", "task.mode: \"strict\" -> \"parity\""),
+            ("math", "reasoning", "keep", "task.reasoning: absent -> \"keep\""),
+            ("synlogic", "format-gate", "off", "task.verifier.format_gate: true -> false"),
+            ("math", "percent-as-number", "on", "task.verifier.percent_as_number: false -> true"),
+            ("math", "accept-unfinished", "on", "task.verifier.accept_unfinished: false -> true"),
+            (
+                "choice",
+                "choice",
+                "letter-or-content",
+                "task.verifier.choice: \"letter\" -> \"letter-or-content\"",
+            ),
+            (
+                "command",
+                "command",
+                "y 'two words'",
+                "task.verifier.command.command: [\"x\"] -> [\"y\", \"two words\"]",
+            ),
+            ("python", "grader", "h.py:g", "task.grader.function: \"g.py:f\" -> \"h.py:g\""),
+            ("command", "timeout-s", "5", "task.verifier.command.timeout_s: 10.0 -> 5.0"),
+            ("python", "timeout-s", "5", "task.grader.timeout_s: 10.0 -> 5.0"),
+            ("python", "startup-s", "5", "task.grader.startup_s: 30.0 -> 5.0"),
+            ("command", "correct-from", "0.5", "task.verifier.command.correct_from: 1.0 -> 0.5"),
+            ("code", "memory-mb", "64", "task.verifier.code: absent -> "),
+            ("maze", "maze-size", "9", "task.size: 17 -> 9"),
+            ("maze", "maze-seed", "9", "task.seed: 0 -> 9"),
+            ("maze", "maze-problems", "9", "task.held_out: 256 -> 9"),
+            ("maze", "maze-reward", "reaches-goal", "task.reward: \"exact\" -> \"reaches_goal\""),
+        ];
+        for (kind, flag, value, change) in table {
+            let flag = format!("--{flag}");
+            let words = [flag.as_str(), value];
+            let words = &words[..1 + usize::from(!value.is_empty())];
+            let found = changed(kind, words).unwrap();
+            assert!(found == change || found.starts_with(change) && change.ends_with(' '), "{flag}: {found}");
+            // In another task, the flag is refused by its name.
+            if change.starts_with("task.") && flag != "--mode" {
+                let other = if kind == "maze" { "math" } else { "maze" };
+                let refused = format!("{:#}", changed(other, words).unwrap_err());
+                assert!(refused.starts_with(&flag), "{refused}");
+            }
+        }
+        let command = Alone::command();
+        for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
+            let of_setting = table.iter().any(|(_, known, ..)| *known == flag);
+            let others = [&OF_COMMAND[..], &OF_REPORT, &["help"]].concat();
+            assert!(of_setting != others.contains(&flag), "--{flag}");
+        }
     }
 }

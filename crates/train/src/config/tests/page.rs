@@ -2,7 +2,7 @@
 //!
 //! `FGRPO_WRITE_PAGES=1 cargo test -p fgrpo-train --lib config` writes them.
 
-use super::super::schema::forms;
+use super::super::schema::{forms, kinds as kinds_of};
 use super::{Config, minimal};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -22,18 +22,13 @@ fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// The kind that a table is for.
-fn kind(table: &Value) -> &str {
-    table["properties"]["kind"]["const"].as_str().unwrap_or_default()
-}
-
 /// The kinds that share each text.
-fn by_text<'a>(said: impl Iterator<Item = (String, &'a str)>) -> Vec<(String, String)> {
+fn by_text<'a>(said: impl Iterator<Item = (String, &'a Value)>) -> Vec<(String, String)> {
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
-    for (text, kind) in said {
+    for (text, table) in said {
         match groups.iter_mut().find(|(known, _)| *known == text) {
-            Some((_, kinds)) => kinds.push(kind),
-            None => groups.push((text, vec![kind])),
+            Some((_, kinds)) => kinds.extend(kinds_of(table)),
+            None => groups.push((text, kinds_of(table))),
         }
     }
     groups.into_iter().map(|(text, kinds)| (text, listed(kinds))).collect()
@@ -65,9 +60,15 @@ impl Schema {
         let keys = key.split('.').filter(|key| !key.is_empty());
         let tables = keys.fold(vec![&self.0], |tables, key| self.tables(&tables[0]["properties"][key]));
         let kinds: Vec<&str> = names.collect();
-        let named = |table: &&Value| kinds.is_empty() || kinds.contains(&kind(table));
+        let named =
+            |table: &&Value| kinds.is_empty() || kinds_of(table).iter().any(|kind| kinds.contains(kind));
         let tables: Vec<&Value> = tables.into_iter().filter(named).collect();
-        assert_eq!(tables.len(), kinds.len().max(1), "{heading}");
+        match kinds.is_empty() {
+            true => assert_eq!(tables.len(), 1, "{heading}"),
+            false => {
+                assert_eq!(tables.iter().flat_map(|table| kinds_of(table)).count(), kinds.len(), "{heading}")
+            }
+        }
         (key.to_owned(), tables)
     }
 
@@ -89,8 +90,8 @@ impl Schema {
     /// The row of a key that some of `all` kinds of a table have.
     fn row(&self, key: String, name: &str, having: &[&Value], all: usize) -> Row {
         let of = |table: &&Value| self.meaning(&table["properties"][name]);
-        let meanings = by_text(having.iter().map(|table| (of(table), kind(table))));
-        let defaults = by_text(having.iter().map(|table| (default(table, name), kind(table))));
+        let meanings = by_text(having.iter().map(|table| (of(table), *table)));
+        let defaults = by_text(having.iter().map(|table| (default(table, name), *table)));
         let of_kinds =
             |(said, kinds): &(String, String)| format!("{kinds}: {}{}", said[..1].to_lowercase(), &said[1..]);
         let mut meaning = match meanings.as_slice() {
@@ -125,7 +126,7 @@ impl Schema {
             }
             if name == "kind" {
                 // The kinds of a task are those of the heading; of others, they stand under the table's name.
-                let meaning = listed(kinds.iter().map(|table| kind(table)));
+                let meaning = listed(kinds.iter().flat_map(|table| kinds_of(table)));
                 rows.extend((table == "task").then(|| (key, "required".to_owned(), meaning)));
                 continue;
             }
@@ -193,7 +194,7 @@ fn flat(key: &str, value: &toml::Value) -> Vec<(String, toml::Value)> {
 fn every_key_of_a_resolved_configuration_is_on_the_page_with_its_default() {
     let schema = Schema(Config::schema());
     let page = schema.page();
-    for kind in schema.tables(&schema.0["properties"]["task"]).into_iter().map(kind) {
+    for kind in schema.tables(&schema.0["properties"]["task"]).into_iter().flat_map(kinds_of) {
         let mut set = vec!["rollout.server.url=http://a".to_owned(), "eval.full.problems=1".to_owned()];
         // An adapter needs a checkpoint as its base.
         set.extend((kind == "math").then(|| "lora.rank=16".to_owned()));

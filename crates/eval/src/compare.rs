@@ -7,7 +7,7 @@ mod verdict;
 pub use pairing::{Matched, align, list, matched};
 
 use crate::benchmarks::Average;
-use crate::estimate::{Measured, Tables, bootstrap, clusters};
+use crate::estimate::{Measured, bootstrap, clusters, pass_at_k_of_each};
 use crate::pass_at_k::{choose_ks, powers_of_two};
 use crate::samples::{Benchmark, ProblemCounts};
 use fgrpo_core::rng::Key;
@@ -243,9 +243,9 @@ pub fn compare(
 
 fn of_pair(pair: &Matched, size: Size, settings: &Settings, index: u64) -> Evidence {
     let Size { k, m } = size;
-    let mut tables = Tables::default();
     let both = || pair.a.problems.iter().zip(&pair.b.problems);
-    let each: Vec<(f64, f64)> = both().map(|(a, b)| (tables.of(a, k), tables.of(b, k))).collect();
+    let [of_a, of_b] = [&pair.a, &pair.b].map(|side| pass_at_k_of_each(&side.problems, k));
+    let each: Vec<(f64, f64)> = of_a.into_iter().zip(of_b).filter_map(|(a, b)| a.zip(b)).collect();
     let count = each.len() as f64;
     let counts: Vec<Pair> = both().map(|(a, b)| Pair { a: a.counts(), b: b.counts() }).collect();
     let key = Key::new(settings.seed).with(index);

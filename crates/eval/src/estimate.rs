@@ -180,26 +180,26 @@ pub fn change(sets: &[Vec<f64>]) -> Option<Measured> {
 /// Maximum number of samples per problem for which a table is made; few problems have more.
 const TABULATED: u64 = 1 << 14;
 
-/// pass@k for problems with different n and c, with one table per (n, k).
-#[derive(Default)]
-pub struct Tables(HashMap<(u64, u64), PassAtK>);
-
-impl Tables {
-    /// pass@k of one problem, which must have at least k samples.
-    pub fn of(&mut self, problem: &ProblemCounts, k: u64) -> f64 {
-        if problem.samples > TABULATED {
-            return pass_at_k(problem.samples as usize, problem.correct as usize, k as usize);
+/// pass@k of each problem, or `None` for a problem with fewer than k scored samples.
+pub fn pass_at_k_of_each<'a>(
+    problems: impl IntoIterator<Item = &'a ProblemCounts>,
+    k: u64,
+) -> Vec<Option<f64>> {
+    let mut tables: HashMap<u64, PassAtK> = HashMap::new();
+    let mut of = |problem: &ProblemCounts| match (problem.samples, problem.correct) {
+        (n, c) if k == 0 || n < k || c > n => None,
+        (n, c) if n > TABULATED => Some(pass_at_k(n as usize, c as usize, k as usize)),
+        (n, c) => {
+            Some(tables.entry(n).or_insert_with(|| PassAtK::new(n as usize, k as usize)).at(c as usize))
         }
-        self.0
-            .entry((problem.samples, k))
-            .or_insert_with(|| PassAtK::new(problem.samples as usize, k as usize))
-            .at(problem.correct as usize)
-    }
+    };
+    problems.into_iter().map(&mut of).collect()
+}
 
-    /// pass@k of each problem.
-    pub fn each(&mut self, problems: &[&ProblemCounts], k: u64) -> Vec<f64> {
-        problems.iter().map(|p| self.of(p, k)).collect()
-    }
+/// The mean of pass@k over the problems with at least k scored samples, or `None` if there are none.
+pub fn mean_pass_at_k(problems: &[ProblemCounts], k: u64) -> Option<f64> {
+    let each: Vec<f64> = pass_at_k_of_each(problems, k).into_iter().flatten().collect();
+    (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
 }
 
 /// pass@k of a set of problems, by k. As JSON: `{"problems", "pass_at_k": {k: p}, "interval": {k: [low, high]}}`.
@@ -212,9 +212,25 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Measures pass@k of problems, each of which has at least k scored samples.
-    pub fn of(name: &str, problems: &[&ProblemCounts], ks: &[u64], draws: u64, key: Key) -> Self {
-        Self::over_seeds(name, &[problems.to_vec()], ks, draws, key)
+    /// Measures pass@k over the problems with at least k scored samples, at the values of k for which there are some.
+    pub fn of<'a>(
+        name: &str,
+        problems: impl IntoIterator<Item = &'a ProblemCounts>,
+        ks: &[u64],
+        draws: u64,
+        key: Key,
+    ) -> Self {
+        let problems: Vec<&ProblemCounts> = problems.into_iter().collect();
+        let fewest = problems.iter().map(|p| p.samples).min().unwrap_or(0);
+        let (of_all, of_some): (Vec<u64>, Vec<u64>) = ks.iter().partition(|&&k| k <= fewest);
+        let mut curve = Self::over_seeds(name, std::slice::from_ref(&problems), &of_all, draws, key);
+        for k in of_some {
+            let enough: Vec<&ProblemCounts> = problems.iter().copied().filter(|p| p.samples >= k).collect();
+            if !enough.is_empty() {
+                curve.points.extend(Self::over_seeds(name, &[enough], &[k], draws, key).points);
+            }
+        }
+        curve
     }
 
     /// The problems of several benchmarks together. Clusters of one name in two benchmarks are two.
@@ -233,17 +249,20 @@ impl Curve {
             })
         };
         let problems: Vec<ProblemCounts> = benchmarks.into_iter().enumerate().flat_map(own).collect();
-        Self::of(name, &problems.iter().collect::<Vec<_>>(), ks, draws, key)
+        Self::of(name, &problems, ks, draws, key)
     }
 
-    /// The same for a model that was trained with several seeds: the same problems in the same order for each.
+    /// pass@k of a model that was trained with several seeds: the same problems in the same order for each.
     ///
     /// # Panics
-    /// If there is no seed, or numbers of problems differ.
+    /// If there is no seed, numbers of problems differ, or a problem has fewer than k scored samples.
     pub fn over_seeds(name: &str, seeds: &[Vec<&ProblemCounts>], ks: &[u64], draws: u64, key: Key) -> Self {
-        let mut tables = Tables::default();
-        let mut of_k = |&k: &u64| seeds.iter().map(|problems| tables.each(problems, k)).collect();
-        let quantities: Vec<Vec<Vec<f64>>> = ks.iter().map(&mut of_k).collect();
+        let of_seed = |problems: &Vec<&ProblemCounts>, k| -> Vec<f64> {
+            let each = pass_at_k_of_each(problems.iter().copied(), k).into_iter();
+            each.map(|p| p.expect("every problem has k scored samples")).collect()
+        };
+        let of_k = |&k: &u64| seeds.iter().map(|problems| of_seed(problems, k)).collect();
+        let quantities: Vec<Vec<Vec<f64>>> = ks.iter().map(of_k).collect();
         let clusters = seeds.first().and_then(|problems| clusters(problems));
         let measured = bootstrap(&quantities, clusters.as_deref(), draws, key);
         Self { name: name.to_owned(), points: ks.iter().copied().zip(measured).collect() }

@@ -1,7 +1,7 @@
 //! Unbiased pass@k of scored samples, with intervals of a bootstrap over problems.
 
 use crate::benchmarks::Averages;
-use crate::estimate::{Curve, Tables, resamples, resamples_of_all};
+use crate::estimate::{Curve, pass_at_k_of_each, resamples, resamples_of_all};
 use crate::graded::FollowedShares;
 use crate::samples::{Benchmark, ProblemCounts};
 use crate::table::percent;
@@ -109,21 +109,22 @@ impl Report {
     pub fn of(benchmark: &Benchmark, ks: &[u64], draws: u64, seed: u64, index: u64) -> anyhow::Result<Self> {
         ks.iter().try_for_each(|&k| benchmark.require_samples(k))?;
         let key = Key::new(seed).with(index);
-        let problems: Vec<&ProblemCounts> = benchmark.problems.iter().collect();
+        let problems = &benchmark.problems;
         let subject = |(i, (name, problems)): (usize, (&&str, &Vec<&ProblemCounts>))| {
-            Curve::of(name, problems, ks, draws, key.with(1).with(i as u64))
+            Curve::of(name, problems.iter().copied(), ks, draws, key.with(1).with(i as u64))
         };
-        let mut tables = Tables::default();
-        let by_problem = problems.iter().map(|p| ProblemReport {
+        let each = ks.iter().map(|&k| (k, pass_at_k_of_each(&benchmark.problems, k)));
+        let each: Vec<(u64, Vec<Option<f64>>)> = each.collect();
+        let by_problem = problems.iter().enumerate().map(|(i, p)| ProblemReport {
             problem: p.id.clone(),
             n: p.samples,
             c: p.correct,
-            pass_at_k: ks.iter().map(|&k| (k, tables.of(p, k))).collect(),
+            pass_at_k: each.iter().filter_map(|(k, of_k)| Some((*k, of_k[i]?))).collect(),
         });
         Ok(Self {
             benchmark: benchmark.name.clone(),
             by_problem: by_problem.collect(),
-            all: Curve::of(&benchmark.name, &problems, ks, draws, resamples(seed, index)),
+            all: Curve::of(&benchmark.name, problems, ks, draws, resamples(seed, index)),
             pass_hat_k: None,
             clusters: benchmark.clusters(),
             samples: problems.iter().map(|p| p.planned()).sum(),

@@ -1,29 +1,34 @@
 //! Training methods ranked on the same problems: pass@1 and pass@k over seeds and problems, paired with a baseline, and
 //! the methods that another one dominates.
 
-use crate::estimate::{Measured, RESAMPLES, Tables, bootstrap, resamples};
-use crate::samples::ProblemCounts;
+use crate::estimate::{Measured, RESAMPLES, bootstrap, pass_at_k_of_each, resamples};
+use crate::record::Evaluation;
 use fgrpo_core::stats::holm::holm;
 use std::collections::BTreeMap;
 
-/// A run of a method: what its policy solved before and after training.
+/// A finished run of a method.
 #[derive(Debug, Clone)]
 pub struct TrainedRun {
+    /// The method's name.
+    pub method: String,
     /// Seed of the run.
     pub seed: u64,
-    /// The problems before training.
-    pub start: Vec<ProblemCounts>,
-    /// The same problems after training, in the same order.
-    pub end: Vec<ProblemCounts>,
+    /// The evaluation before training.
+    pub start: Evaluation,
+    /// The evaluation after training, of the same problems in the same order.
+    pub end: Evaluation,
+    /// Entropy of the sampled tokens' distributions in the last step, in nats.
+    pub entropy: f64,
+    /// Duration of all steps.
+    pub seconds: f64,
 }
 
-/// The runs of a method.
-#[derive(Debug, Clone)]
-pub struct Method {
-    /// Its name.
-    pub name: String,
-    /// Its runs, one for each seed.
-    pub runs: Vec<TrainedRun>,
+impl TrainedRun {
+    /// Number of problems that the run solved before training and not after it.
+    fn lost(&self) -> usize {
+        let pairs = self.start.all.per_problem.iter().zip(&self.end.all.per_problem);
+        pairs.filter(|(start, end)| **start > 0 && **end == 0).count()
+    }
 }
 
 /// The difference between a method and the baseline, over the seeds that both have.
@@ -53,9 +58,16 @@ pub struct Ranked {
     pub paired: BTreeMap<u64, Paired>,
     /// Problems solved at least once before training and never after it, mean over runs.
     pub lost: f64,
+    /// Entropy in the last step, in nats, mean over runs.
+    pub entropy: f64,
+    /// Duration of all steps in seconds, mean over runs.
+    pub seconds: f64,
     /// The first method that dominates this one: its pass@k is nowhere lower and somewhere higher. `None` on the front.
     pub dominated_by: Option<String>,
 }
+
+/// pass@k of a run: for each k, the value of each problem.
+type OfRun = Vec<Vec<f64>>;
 
 /// Ranks methods by pass@k at the largest of `ks`, best first. The runs must have the same problems.
 ///
@@ -63,40 +75,48 @@ pub struct Ranked {
 /// another run of the method.
 ///
 /// # Panics
-/// If a method has no run, numbers of problems differ, or a problem has fewer than k samples.
-pub fn rank(methods: &[Method], baseline: &str, ks: &[u64]) -> Vec<Ranked> {
-    let mut tables = Tables::default();
-    // By method and seed: pass@k of each problem, for each k.
-    let each: Vec<BTreeMap<u64, Vec<Vec<f64>>>> = methods
-        .iter()
-        .map(|m| {
-            let of_run = |run: &TrainedRun, tables: &mut Tables| {
-                let problems: Vec<&ProblemCounts> = run.end.iter().collect();
-                ks.iter().map(|&k| tables.each(&problems, k)).collect()
-            };
-            m.runs.iter().map(|run| (run.seed, of_run(run, &mut tables))).collect()
-        })
-        .collect();
-    let base = methods.iter().position(|m| m.name == baseline).map(|i| &each[i]);
+/// If numbers of problems differ, or a problem has fewer than k samples.
+pub fn rank(runs: &[TrainedRun], baseline: &str, ks: &[u64]) -> Vec<Ranked> {
+    let of_run = |run: &TrainedRun| -> OfRun {
+        let counts = run.end.counts();
+        let of_k = |&k: &u64| {
+            let each = pass_at_k_of_each(&counts, k).into_iter();
+            each.map(|p| p.expect("every problem has k scored samples")).collect()
+        };
+        ks.iter().map(of_k).collect()
+    };
+    // By the method's first run.
+    let mut methods: Vec<(&str, BTreeMap<u64, OfRun>)> = Vec::new();
+    for run in runs {
+        match methods.iter_mut().find(|(name, _)| *name == run.method) {
+            Some((_, seeds)) => drop(seeds.insert(run.seed, of_run(run))),
+            None => methods.push((&run.method, BTreeMap::from([(run.seed, of_run(run))]))),
+        }
+    }
+    let base = methods.iter().find(|(name, _)| *name == baseline).map(|(_, seeds)| seeds);
     let key = resamples(0, 0);
     let mut ranked: Vec<Ranked> = methods
         .iter()
-        .zip(&each)
-        .map(|(method, own)| {
+        .map(|(name, own)| {
             let values = |j: usize| own.values().map(|of_k| of_k[j].clone()).collect::<Vec<_>>();
             let quantities: Vec<Vec<Vec<f64>>> = (0..ks.len()).map(values).collect();
             let pass_at_k = ks.iter().copied().zip(bootstrap(&quantities, None, RESAMPLES, key)).collect();
             let paired = match base {
-                Some(base) if method.name != baseline => paired(own, base, ks),
+                Some(base) if *name != baseline => paired(own, base, ks),
                 _ => BTreeMap::new(),
             };
-            let lost: usize = method.runs.iter().map(lost).sum();
+            let mean = |of: fn(&TrainedRun) -> f64| {
+                let of_runs: Vec<f64> = runs.iter().filter(|run| run.method == *name).map(of).collect();
+                of_runs.iter().sum::<f64>() / of_runs.len() as f64
+            };
             Ranked {
-                name: method.name.clone(),
-                seeds: method.runs.len(),
+                name: (*name).to_owned(),
+                seeds: own.len(),
                 pass_at_k,
                 paired,
-                lost: lost as f64 / method.runs.len() as f64,
+                lost: mean(|run| run.lost() as f64),
+                entropy: mean(|run| run.entropy),
+                seconds: mean(|run| run.seconds),
                 dominated_by: None,
             }
         })
@@ -125,11 +145,7 @@ pub fn rank(methods: &[Method], baseline: &str, ks: &[u64]) -> Vec<Ranked> {
 }
 
 /// Method minus baseline, seed by seed and problem by problem.
-fn paired(
-    own: &BTreeMap<u64, Vec<Vec<f64>>>,
-    base: &BTreeMap<u64, Vec<Vec<f64>>>,
-    ks: &[u64],
-) -> BTreeMap<u64, Paired> {
+fn paired(own: &BTreeMap<u64, OfRun>, base: &BTreeMap<u64, OfRun>, ks: &[u64]) -> BTreeMap<u64, Paired> {
     let common: Vec<u64> = own.keys().filter(|seed| base.contains_key(seed)).copied().collect();
     if common.is_empty() {
         return BTreeMap::new();
@@ -147,24 +163,26 @@ fn paired(
     ks.iter().zip(measured).map(of).collect()
 }
 
-/// Problems that a run solved before training and not after it.
-fn lost(run: &TrainedRun) -> usize {
-    run.start.iter().zip(&run.end).filter(|(start, end)| start.correct > 0 && end.correct == 0).count()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Counted;
 
-    fn problems(correct: &[u64]) -> Vec<ProblemCounts> {
-        let of = |(i, &c): (usize, &u64)| ProblemCounts::counted(i.to_string(), 4, c);
-        correct.iter().enumerate().map(of).collect()
+    fn evaluation(correct: &[usize]) -> Evaluation {
+        let all = Counted { per_problem: correct.to_vec(), ..Counted::default() };
+        Evaluation { samples: 4, all, ..Evaluation::default() }
     }
 
-    fn method(name: &str, runs: &[(u64, &[u64])]) -> Method {
-        let start = || problems(&[2, 2, 1, 0]);
-        let run = |&(seed, end): &(u64, &[u64])| TrainedRun { seed, start: start(), end: problems(end) };
-        Method { name: name.to_owned(), runs: runs.iter().map(run).collect() }
+    fn method(name: &str, runs: &[(u64, &[usize])]) -> Vec<TrainedRun> {
+        let run = |&(seed, end): &(u64, &[usize])| TrainedRun {
+            method: name.to_owned(),
+            seed,
+            start: evaluation(&[2, 2, 1, 0]),
+            end: evaluation(end),
+            entropy: 0.0,
+            seconds: 0.0,
+        };
+        runs.iter().map(run).collect()
     }
 
     fn place<'a>(ranked: &'a [Ranked], name: &str) -> &'a Ranked {
@@ -176,7 +194,8 @@ mod tests {
         let methods = [
             method("base", &[(1, &[4, 4, 0, 0]), (2, &[4, 0, 0, 0])]),
             method("wide", &[(2, &[2, 2, 1, 1]), (3, &[4, 4, 4, 4])]),
-        ];
+        ]
+        .concat();
         let ranked = rank(&methods, "base", &[1, 4]);
         let (base, wide) = (place(&ranked, "base"), place(&ranked, "wide"));
         assert!((base.pass_at_k[&1].value - 0.375).abs() < 1e-15);
@@ -194,14 +213,15 @@ mod tests {
 
     #[test]
     fn holms_correction_is_over_the_methods() {
-        let flat = [1u64; 4];
-        let better: &[u64] = &[2, 2, 2, 2];
+        let flat = [1; 4];
+        let better: &[usize] = &[2, 2, 2, 2];
         let methods = [
             method("base", &[(1, &flat)]),
             method("a", &[(1, better)]),
             method("b", &[(1, better)]),
             method("same", &[(1, &flat)]),
-        ];
+        ]
+        .concat();
         let ranked = rank(&methods, "base", &[1]);
         let raw: Vec<f64> = ["a", "b", "same"].map(|n| place(&ranked, n).paired[&1].p_value).to_vec();
         let adjusted: Vec<f64> =
@@ -214,7 +234,8 @@ mod tests {
 
     #[test]
     fn a_trade_of_pass_at_1_for_pass_at_k_dominates_nothing() {
-        let methods = [method("sharp", &[(1, &[4, 4, 0, 0])]), method("wide", &[(1, &[1, 1, 1, 1])])];
+        let methods =
+            [method("sharp", &[(1, &[4, 4, 0, 0])]), method("wide", &[(1, &[1, 1, 1, 1])])].concat();
         let ranked = rank(&methods, "sharp", &[1, 4]);
         assert!(ranked.iter().all(|r| r.dominated_by.is_none()));
         assert_eq!(ranked[0].name, "wide");

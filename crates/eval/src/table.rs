@@ -85,6 +85,12 @@ pub fn bound(difference: f64) -> String {
     if percent == 0.0 || percent.abs() >= 0.05 { points(difference) } else { format!("{percent:+.3}") }
 }
 
+/// A p-value with this number of decimals, which never reads as 0.
+pub fn p_value(p: f64, digits: usize) -> String {
+    let smallest = 0.1f64.powi(digits as i32);
+    if p < smallest { format!("<{smallest:.digits$}") } else { format!("{p:.digits$}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,6 @@ use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, PALETTE, Panel, Scale, ord
 use fgrpo_eval::record::Evaluation;
 use fgrpo_eval::samples::{Benchmark, ProblemCounts};
 use fgrpo_eval::table::Table;
-use fgrpo_train::run::metrics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -324,8 +323,7 @@ fn rewards(settings: &[&Setting], n: u64, rows: &Rows, title: String) -> anyhow:
     for &setting in settings.iter().filter(|s| s.n == n) {
         let runs = runs(rows, setting);
         let mut sums: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
-        let logs = runs.iter().map(|(found, _)| found.path.join("metrics.jsonl")).filter(|log| log.is_file());
-        for line in logs.map(|log| metrics::read(&log)).collect::<Result<Vec<_>, _>>()?.iter().flatten() {
+        for line in runs.iter().flat_map(|(_, run)| &run.metrics) {
             if let Some(value) = line.reward_mean.0 {
                 let entry = sums.entry(line.step).or_default();
                 *entry = (entry.0 + value, entry.1 + 1);

@@ -2,15 +2,15 @@
 
 use super::data::{Measure, Setting};
 use super::settings;
-use anyhow::Context;
 use fgrpo_eval::benchmarks::require_distinct;
 use fgrpo_eval::dataset;
 use fgrpo_eval::dumps::{self, Scored};
-use fgrpo_eval::io::{files, json, lines};
+use fgrpo_eval::io::{files, json};
 use fgrpo_eval::names::Named;
 use fgrpo_eval::record::{self, Evaluation};
 use fgrpo_eval::samples::{self, Benchmark};
 use fgrpo_train::config::Config;
+use fgrpo_train::run::{self, metrics::Logged};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -41,6 +41,8 @@ pub(super) struct Run {
     pub(super) evaluations: Vec<Evaluation>,
     /// Those of `[eval]`; the same where there is no `[eval.full]`.
     pub(super) frequent: Vec<Evaluation>,
+    /// The metrics of each RL step.
+    pub(super) metrics: Vec<Logged>,
 }
 
 /// Everything that `--from` names.
@@ -205,9 +207,8 @@ impl Results {
     }
 
     fn gather_run(&mut self, name: &str, path: &Path) -> anyhow::Result<()> {
-        let config = Config::load(&path.join("config.toml"), &[])?;
-        let file = path.join("eval.jsonl");
-        let all: Vec<Evaluation> = lines::read(&file).with_context(|| path.display().to_string())?;
+        let read = run::Run::open(path)?;
+        let (config, all, metrics) = (read.config()?.clone(), read.evaluations, read.metrics);
         let of_set = |set: &str| -> Vec<Evaluation> {
             let some: Vec<Evaluation> = all.iter().filter(|e| e.set == set).cloned().collect();
             if some.is_empty() { all.clone() } else { some }
@@ -225,7 +226,7 @@ impl Results {
         let held_out = config.task.text().and_then(|text| text.held_out.as_ref()).map(|p| dataset::name(p));
         let of = held_out.unwrap_or_else(|| config.task.kind().to_owned());
         let benchmark = Some(counted(&of, path, last));
-        let run = Some(Run { setting: settings::of(&config), config, evaluations, frequent });
+        let run = Some(Run { setting: settings::of(&config), config, evaluations, frequent, metrics });
         self.all.push(Found { benchmark, run, ..Found::new(name, path) });
         Ok(())
     }

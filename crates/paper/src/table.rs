@@ -192,14 +192,13 @@ fn effects(
                     }
                 };
                 let place = rows.replacement.as_ref().and_then(|own| own.place(&of.of)).unwrap_or(&of.of);
-                let p_text = |p| if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") };
                 let papers = item.value(of).zip(item.value(&reference)).map(|(f, r)| f - r);
                 table.push([
                     names.clone(),
                     format!("{place}, pass@{}", of.k),
                     signed(value, 1),
                     format!("{} to {}", signed(low, 1), signed(high, 1)),
-                    p_value(of).map_or_else(|| "--".to_owned(), p_text),
+                    p_value(of).map_or_else(|| "--".to_owned(), |p| table::p_value(p, 3)),
                     papers.map_or_else(|| "--".to_owned(), |p| signed(p, 1)),
                     same_sign((low, high), papers).to_owned(),
                 ]);

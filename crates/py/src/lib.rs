@@ -50,6 +50,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<episode::Episode>()?;
     m.add("GRADER", train::GRADER)?;
     m.add_function(wrap_pyfunction!(train::train, m)?)?;
+    m.add_function(wrap_pyfunction!(train::read_run, m)?)?;
     m.add_function(wrap_pyfunction!(train::stop_training, m)?)?;
     m.add_function(wrap_pyfunction!(theory::tail_miss, m)?)?;
     m.add_function(wrap_pyfunction!(theory::active, m)?)?;

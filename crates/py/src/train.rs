@@ -9,6 +9,7 @@ use fgrpo_eval::io::interrupt;
 use fgrpo_eval::program::Answerer;
 use fgrpo_nn::DeviceName;
 use fgrpo_train::config::Config;
+use fgrpo_train::run::Run;
 use fgrpo_train::run::folder::IfExists;
 use fgrpo_train::trainer::{Ending, has_steps};
 use pyo3::prelude::*;
@@ -78,6 +79,16 @@ pub(crate) fn train(
         Ok(ending) => Ok(matches!(ending, Ending::Interrupted)),
         Err(error) => Err(raised(&error)),
     }
+}
+
+/// The metrics and the evaluations of the run in a folder, as JSON.
+#[pyfunction]
+pub(crate) fn read_run(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
+    let read = || -> anyhow::Result<String> {
+        let run = Run::open(&folder)?;
+        Ok(serde_json::json!({"metrics": run.metrics, "evaluations": run.evaluations}).to_string())
+    };
+    without_gil(py, read)?.map_err(|error| raised(&error))
 }
 
 /// Asks a run in this process to save and stop.

@@ -38,7 +38,6 @@ pub use eval::{EvalConfig, FullEvalConfig};
 pub use keys::{Override, overridden, suggestions, typed};
 pub use lora::{AllLinear, LoraTable, Targets};
 pub use maze::MazeConfig;
-pub use method::method_name;
 pub use model::{InitConfig, ModelConfig, SizeConfig};
 pub use number_or_word::{Every, Keep};
 pub use rollout::RolloutConfig;

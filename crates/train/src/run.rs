@@ -1,6 +1,7 @@
 //! A run: its folder, checkpoints, files, seeds and resource estimates.
 
 pub mod checkpoint;
+mod contents;
 pub mod duration;
 pub mod fingerprint;
 pub mod folder;
@@ -11,3 +12,5 @@ pub mod seeds;
 pub mod sessions;
 pub mod state;
 pub mod tensorboard;
+
+pub use contents::{FILES, Run};

@@ -5,18 +5,18 @@ use crate::args::averages::AverageArgs;
 use crate::args::named::named;
 use crate::args::places;
 use crate::output::table::{Format, Render};
-use crate::report::sampled::{PassCurve, Set, samples_page};
+use crate::report::sampled::{Set, samples_page};
 use fgrpo_eval::benchmarks;
 use fgrpo_eval::clusters;
 use fgrpo_eval::compare::{Comparison, Matched, Method, Settings, compare, list, matched};
 use fgrpo_eval::dumps;
-use fgrpo_eval::estimate::resamples;
+use fgrpo_eval::estimate::{Curve, resamples};
 use fgrpo_eval::folder::{IDENTITY, differences};
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::json;
 use fgrpo_eval::pass_at_k::powers_of_two;
 use fgrpo_eval::samples::MOST_UNSCORABLE;
-use fgrpo_eval::table::{Cell, Part, Table, bound, percent, points};
+use fgrpo_eval::table::{Cell, Part, Table, bound, p_value, percent, points};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -165,20 +165,20 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
 }
 
 /// Both models' curves and what the tests say, benchmark by benchmark.
-fn page(
+fn page<'a>(
     args: &Args,
-    pairs: &[Matched],
+    pairs: &'a [Matched],
     comparisons: &[Comparison],
     [a, b]: [&str; 2],
 ) -> anyhow::Result<String> {
-    let set = |(i, pair): (usize, &Matched)| {
+    let set = |(i, pair): (usize, &'a Matched)| {
         let ks = powers_of_two(pair.a.fewest().min(pair.b.fewest()));
         let key = resamples(args.seed, i as u64);
         let own: Vec<&Comparison> = comparisons.iter().filter(|c| c.name == pair.name).collect();
         Set {
             name: if pair.name.is_empty() { "all".to_owned() } else { pair.name.clone() },
-            curves: [(&pair.a, a), (&pair.b, b)]
-                .map(|(side, name)| PassCurve::of(name, side, &ks, args.resamples, key))
+            models: [(&pair.a, a), (&pair.b, b)]
+                .map(|(side, name)| (Curve::of(name, &side.problems, &ks, args.resamples, key), side))
                 .into(),
             notes: Vec::new(),
             lead: own.iter().map(|c| c.verdict.clone()).collect(),
@@ -187,7 +187,7 @@ fn page(
             examples: Vec::new(),
         }
     };
-    let mut sets: Vec<Set> = pairs.iter().enumerate().map(set).collect();
+    let mut sets: Vec<Set<'_>> = pairs.iter().enumerate().map(set).collect();
     if let Some(first) = sets.first_mut() {
         // Averages belong to no one benchmark.
         let averages = comparisons.iter().filter(|c| c.scope.solved_by_one().is_none());
@@ -227,8 +227,7 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
         };
         // What prints the same is equal.
         let apart = percent(c.a) != percent(c.b);
-        let p_shown = |p: f64| if p < 1e-4 { "<0.0001".to_owned() } else { format!("{p:.4}") };
-        let tested = |p: Option<f64>| p.map_or("-".to_owned(), p_shown);
+        let tested = |p: Option<f64>| p.map_or("-".to_owned(), |p| p_value(p, 4));
         // These are of single benchmarks.
         let of_one = |text: String| if solved.is_some() { text } else { String::new() };
         let mut cells: Vec<Cell> = vec![
@@ -239,7 +238,7 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
         ];
         let texts = [points(c.difference), c.interval.map_or("-".to_owned(), interval), tested(c.p_value)];
         let corrected = several.then(|| of_one(tested(c.holm_p_value)));
-        let bootstrap = [interval(drawn.interval), p_shown(drawn.p_value)];
+        let bootstrap = [interval(drawn.interval), p_value(drawn.p_value, 4)];
         let counts = changed.map(|n| of_one(n.to_string()));
         cells.extend(texts.into_iter().chain(corrected).chain(bootstrap).chain(counts).map(Cell::from));
         table.rows.push(cells);

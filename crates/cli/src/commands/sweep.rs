@@ -11,12 +11,12 @@ use crate::commands::train::conclude;
 use crate::output::table::{Format, Render};
 use fgrpo_eval::estimate::mean_and_deviation;
 use fgrpo_eval::io::files::write_whole;
-use fgrpo_eval::record::{Evaluation, same_graders};
+use fgrpo_eval::record::Evaluation;
 use fgrpo_eval::table::Table;
 use fgrpo_nn::DeviceName;
 use fgrpo_train::config::{Config, Override};
-use fgrpo_train::run::sessions;
-use fgrpo_train::run::state::{State, final_evaluation, state};
+use fgrpo_train::run::Run;
+use fgrpo_train::run::state::{State, state};
 use fgrpo_train::trainer::Ending;
 use grid::{Combination, combinations};
 use serde::Serialize;
@@ -155,61 +155,37 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 fn table(runs: &[GridRun]) -> anyhow::Result<Vec<Row>> {
     type Setting = BTreeMap<String, String>;
-    let mut groups: Vec<(String, Setting, Vec<Ended>)> = Vec::new();
+    type Seed<'a> = (&'a GridRun<'a>, Evaluation);
+    let mut groups: Vec<(String, Setting, Vec<Seed<'_>>)> = Vec::new();
     for run in runs {
-        // Epochs became steps when the run began.
-        let config = Config::load(&run.folder.join("config.toml"), &[])?;
-        let Some(last) = final_evaluation(&run.folder, &config)? else { continue };
-        let ended = Ended { run, last, graders: sessions::graders(&run.folder)? };
-        for other in groups.iter().flat_map(|(_, _, seeds)| seeds) {
-            ended.refuse_another_grader(other)?;
-        }
+        let read = Run::open(&run.folder)?;
+        let method = read.config()?.algorithm.method();
+        let Some(last) = read.final_evaluation()?.cloned() else { continue };
         let setting: Setting = run.combination.setting.iter().filter(|(k, _)| k != "seed").cloned().collect();
-        match groups.iter_mut().find(|(_, s, _)| *s == setting) {
-            Some((_, _, seeds)) => {
-                ended.refuse_other_problems(&seeds[0])?;
-                seeds.push(ended);
+        for (_, other_setting, seeds) in &groups {
+            for (other, evaluation) in seeds {
+                // Rows may differ in their problems, and in the grader if the grid varies it.
+                let why = match other_setting == &setting {
+                    true => evaluation.unlike(&last),
+                    false => evaluation.other_graders(&last).filter(|_| run.config.task == other.config.task),
+                };
+                if let Some(why) = why {
+                    bad_input!(
+                        "{} and {} can't be in one table: {why}. If the data or the grader has changed, run the sweep anew into another folder with --out",
+                        other.folder.display(),
+                        run.folder.display()
+                    );
+                }
             }
-            None => groups.push((config.algorithm.method(), setting, vec![ended])),
+        }
+        match groups.iter_mut().find(|(_, s, _)| *s == setting) {
+            Some((_, _, seeds)) => seeds.push((run, last)),
+            None => groups.push((method, setting, vec![(run, last)])),
         }
     }
     let curves =
-        |seeds: Vec<Ended>| -> Vec<_> { seeds.into_iter().map(|ended| ended.last.pass_at_k).collect() };
+        |seeds: Vec<Seed<'_>>| -> Vec<_> { seeds.into_iter().map(|(_, last)| last.all.pass_at_k).collect() };
     Ok(groups.into_iter().map(|(method, setting, seeds)| row(method, setting, &curves(seeds))).collect())
-}
-
-struct Ended<'a> {
-    run: &'a GridRun<'a>,
-    last: Evaluation,
-    /// What graded it, part by part.
-    graders: Vec<String>,
-}
-
-impl Ended<'_> {
-    /// A grid may vary the grader; with the same settings, the grader's file has changed.
-    fn refuse_another_grader(&self, other: &Self) -> anyhow::Result<()> {
-        if self.run.config.task == other.run.config.task && !same_graders(&self.graders, &other.graders) {
-            bad_input!(
-                "{} was graded by {}, and {} by {}, wanted one grader for the table. Run the sweep anew into another folder with --out",
-                other.run.folder.display(),
-                other.graders.join(", "),
-                self.run.folder.display(),
-                self.graders.join(", ")
-            );
-        }
-        Ok(())
-    }
-
-    fn refuse_other_problems(&self, other: &Self) -> anyhow::Result<()> {
-        if self.last.problem_set != other.last.problem_set {
-            bad_input!(
-                "{} and {} were evaluated on different problems, wanted the same in one row of the table. If the data has changed, run the sweep anew into another folder with --out",
-                other.run.folder.display(),
-                self.run.folder.display()
-            );
-        }
-        Ok(())
-    }
 }
 
 /// Mean and spread over runs, of each k that all of them have.

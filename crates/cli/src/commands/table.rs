@@ -10,7 +10,7 @@ use crate::output::table::{Format, Render};
 use fgrpo_eval::benchmarks::{self, Average, canonical, is_known};
 use fgrpo_eval::compare::{self, Comparison, Settings};
 use fgrpo_eval::dumps;
-use fgrpo_eval::estimate::Tables;
+use fgrpo_eval::estimate::mean_pass_at_k;
 use fgrpo_eval::pass_at_k::powers_of_two;
 use fgrpo_eval::samples::Benchmark;
 use fgrpo_eval::table::{Cell, Part, Table, percent};
@@ -54,12 +54,8 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// One method's values: per column (benchmark or average, in the table's order) and k.
-struct Measured {
-    name: String,
-    benchmarks: Vec<Benchmark>,
-    values: Vec<Vec<Option<f64>>>,
-}
+/// pass@k of each method, column (benchmark or average, in the table's order) and k.
+type Values = Vec<Vec<Vec<Option<f64>>>>;
 
 /// A column: an average over columns of benchmarks, or one benchmark.
 struct Column {
@@ -137,27 +133,17 @@ fn lacking(methods: &[(String, Vec<Benchmark>)], averages: &[Average]) -> Vec<St
     methods.iter().flat_map(of_method).collect()
 }
 
+/// pass@k of a method's benchmarks: for each column, a value for each k.
 fn values(benchmarks: &[Benchmark], columns: &[Column], ks: &[u64]) -> Vec<Vec<Option<f64>>> {
-    let mut tables = Tables::default();
-    let mut single: HashMap<(String, u64), f64> = HashMap::new();
-    for b in benchmarks {
-        for &k in ks {
-            let mean = b.problems.iter().map(|p| tables.of(p, k)).sum::<f64>() / b.problems.len() as f64;
-            single.insert((canonical(&b.name), k), mean);
-        }
-    }
-    columns
-        .iter()
-        .map(|c| {
-            ks.iter()
-                .map(|&k| {
-                    let all: Option<Vec<f64>> =
-                        c.members.iter().map(|m| single.get(&(m.clone(), k)).copied()).collect();
-                    all.map(|v| v.iter().sum::<f64>() / v.len() as f64)
-                })
-                .collect()
-        })
-        .collect()
+    let of_benchmark = |name: &String, k| {
+        let found = benchmarks.iter().find(|b| canonical(&b.name) == *name)?;
+        mean_pass_at_k(&found.problems, k)
+    };
+    let value = |column: &Column, k| {
+        let members = column.members.iter().map(|name| of_benchmark(name, k));
+        Some(members.sum::<Option<f64>>()? / column.members.len() as f64)
+    };
+    columns.iter().map(|column| ks.iter().map(|&k| value(column, k)).collect()).collect()
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -208,29 +194,26 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     asked.require(&names)?;
     let columns = columns(&read, &averages);
     lacking(&read, &averages).iter().for_each(|note| say!("{note}"));
-    let methods: Vec<Measured> = read
-        .into_iter()
-        .map(|(name, benchmarks)| Measured {
-            values: values(&benchmarks, &columns, &args.ks),
-            name,
-            benchmarks,
-        })
-        .collect();
+    let values: Values = read.iter().map(|method| values(&method.1, &columns, &args.ks)).collect();
     let part = |value: &Option<f64>| Part { text: value.map_or("--".to_owned(), percent), ..Part::default() };
-    let cells = |m: &Measured| m.values.iter().map(|of_k| of_k.iter().map(part).collect()).collect();
-    let mut parts: Parts = methods.iter().map(cells).collect();
+    let cells =
+        |of_method: &Vec<Vec<_>>| of_method.iter().map(|of_k| of_k.iter().map(part).collect()).collect();
+    let mut parts: Parts = values.iter().map(cells).collect();
     if args.pairs.is_empty() {
-        mark_columns(&methods, &mut parts);
+        mark_columns(&values, &mut parts);
     }
     for (a, b) in &args.pairs {
-        let at = |name: &String| methods.iter().position(|m| m.name == *name).unwrap_or_default();
-        mark_pair(&methods, (at(a), at(b)), &columns, &averages, args, &mut parts)?;
+        let [a, b] = [a, b].map(|name| read.iter().position(|m| m.0 == *name).unwrap_or_default());
+        let pairs = compare::matched(read[a].1.clone(), read[b].1.clone())?;
+        let settings = Settings::test_alone(args.ks.clone(), args.m);
+        let tested = compare::compare(&pairs, &settings, &averages)?;
+        mark_pair(&values, (a, b), &columns, &args.ks, tested, &mut parts);
     }
     let titles = columns.iter().map(|c| c.title.clone());
     let mut table = Table::new(std::iter::once("Method".to_owned()).chain(titles));
-    for (m, row) in methods.iter().zip(parts) {
+    for ((name, _), row) in read.iter().zip(parts) {
         let cells = row.into_iter().map(|parts| Cell { parts });
-        table.rows.push(std::iter::once(Cell::from(m.name.clone())).chain(cells).collect());
+        table.rows.push(std::iter::once(Cell::from(name.clone())).chain(cells).collect());
     }
     out!("{}", table.render(args.format));
     if args.format == Format::Text {
@@ -246,12 +229,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 type Parts = Vec<Vec<Vec<Part>>>;
 
 /// Bold the best of each column, by what is printed.
-fn mark_columns(methods: &[Measured], parts: &mut Parts) {
-    for c in 0..methods[0].values.len() {
-        for k in 0..methods[0].values[c].len() {
-            let best = methods.iter().filter_map(|m| m.values[c][k]).max_by(f64::total_cmp).map(percent);
+fn mark_columns(values: &Values, parts: &mut Parts) {
+    for c in 0..values[0].len() {
+        for k in 0..values[0][c].len() {
+            let best = values.iter().filter_map(|m| m[c][k]).max_by(f64::total_cmp).map(percent);
             for row in parts.iter_mut() {
-                row[c][k].bold = methods.len() > 1 && best.as_ref() == Some(&row[c][k].text);
+                row[c][k].bold = values.len() > 1 && best.as_ref() == Some(&row[c][k].text);
             }
         }
     }
@@ -259,23 +242,21 @@ fn mark_columns(methods: &[Measured], parts: &mut Parts) {
 
 /// Bold the better of a pair by what is printed; underline it where the paired test agrees.
 fn mark_pair(
-    methods: &[Measured],
+    values: &Values,
     (a, b): (usize, usize),
     columns: &[Column],
-    averages: &[Average],
-    args: &Args,
+    ks: &[u64],
+    tested: Vec<Comparison>,
     parts: &mut Parts,
-) -> anyhow::Result<()> {
-    let pairs = compare::matched(methods[a].benchmarks.clone(), methods[b].benchmarks.clone())?;
-    let settings = Settings::test_alone(args.ks.clone(), args.m);
-    let significant: HashSet<(String, u64)> = compare::compare(&pairs, &settings, averages)?
+) {
+    let significant: HashSet<(String, u64)> = tested
         .into_iter()
         .filter(Comparison::significant)
         .map(|c| (if c.scope.solved_by_one().is_some() { canonical(&c.name) } else { c.name }, c.k))
         .collect();
     for (c, column) in columns.iter().enumerate() {
-        for (i, &k) in args.ks.iter().enumerate() {
-            let (Some(x), Some(y)) = (methods[a].values[c][i], methods[b].values[c][i]) else { continue };
+        for (i, &k) in ks.iter().enumerate() {
+            let (Some(x), Some(y)) = (values[a][c][i], values[b][c][i]) else { continue };
             if percent(x) == percent(y) {
                 continue;
             }
@@ -283,5 +264,4 @@ fn mark_pair(
             (better.bold, better.underline) = (true, significant.contains(&(column.key.clone(), k)));
         }
     }
-    Ok(())
 }

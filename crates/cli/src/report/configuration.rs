@@ -20,12 +20,12 @@ struct Text<'a> {
 
 /// The section; none when no run has a configuration.
 pub(super) fn section(runs: &Runs) -> Option<Configuration<'_>> {
-    let configured: Vec<&Run> = runs.all.iter().filter(|r| !r.config_text.is_empty()).collect();
+    let configured: Vec<&Run> = runs.all.iter().filter(|r| !r.files.text.is_empty()).collect();
     let values = |key: String| {
         let values = configured.iter().map(|r| r.setting(&key)).collect();
         (key, values)
     };
     let differing = differing(&configured).into_iter().map(values).collect();
-    let texts = configured.iter().map(|r| Text { run: &r.name, toml: r.config_text.trim_end() }).collect();
+    let texts = configured.iter().map(|r| Text { run: &r.name, toml: r.files.text.trim_end() }).collect();
     (!configured.is_empty()).then_some(Configuration { runs: texts, differing })
 }

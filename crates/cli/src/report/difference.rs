@@ -4,6 +4,7 @@ use super::input::Run;
 use super::runs::{Group, Runs};
 use crate::output::format::{points, signed};
 use fgrpo_eval::estimate::{Measured, change};
+use fgrpo_eval::record::Evaluation;
 use serde::Serialize;
 
 /// A mean difference with its 95 % interval over problems.
@@ -28,42 +29,55 @@ impl Difference {
     }
 }
 
-/// `b - a`, paired by problem, over the problems that both have. The caller knows that the problems are the same:
-/// evaluations of one set are (see [`Runs::new`]).
-pub(super) fn paired(a: Option<Vec<Option<f64>>>, b: Option<Vec<Option<f64>>>) -> Option<Difference> {
-    let (a, b) = a.zip(b).filter(|(a, b)| a.len() == b.len())?;
-    let difference: Vec<f64> = b.iter().zip(&a).filter_map(|(b, a)| Some((*b)? - (*a)?)).collect();
-    let Measured { value: mean, interval: [low, high], .. } = change(&[difference])?;
+/// `b - a`, paired by problem, over the problems that both have; `None` if there are none, or the numbers of problems differ.
+/// The caller knows that the problems are the same: evaluations of one set are (see [`Runs::new`]).
+pub(super) fn paired(a: &[Option<f64>], b: &[Option<f64>]) -> Option<Difference> {
+    let difference: Vec<f64> = b.iter().zip(a).filter_map(|(b, a)| Some((*b)? - (*a)?)).collect();
+    let Measured { value: mean, interval: [low, high], .. } =
+        change(&[difference]).filter(|_| a.len() == b.len())?;
     Some(Difference { mean, low, high })
 }
 
 /// pass@k of each problem at the evaluation that `of` picks of each run, meaned over a group's seeds; none for a problem that
-/// one run has too few scored samples of.
-fn per_problem(
-    runs: &Runs,
-    group: &Group,
-    of: impl Fn(&Run) -> Option<Vec<Option<f64>>>,
-) -> Option<Vec<Option<f64>>> {
-    let values: Vec<Vec<Option<f64>>> = runs.of(group).map(of).collect::<Option<_>>()?;
-    let count = values[0].len();
+/// one run has too few scored samples of, and no problems if the runs have different ones.
+fn per_problem<'a>(
+    group: &'a Group,
+    runs: &'a Runs,
+    k: usize,
+    of: impl Fn(&'a Run) -> Option<&'a Evaluation>,
+) -> Vec<Option<f64>> {
+    let values: Option<Vec<Vec<Option<f64>>>> =
+        runs.of(group).map(|run| Some(of(run)?.by_problem(k))).collect();
+    let values = values.unwrap_or_default();
+    let count = values.first().map_or(0, Vec::len);
     if values.iter().any(|v| v.len() != count) {
-        return None;
+        return Vec::new();
     }
     let mean = |p: usize| Some(values.iter().map(|v| v[p]).sum::<Option<f64>>()? / values.len() as f64);
-    Some((0..count).map(mean).collect())
+    (0..count).map(mean).collect()
 }
 
 /// How a group's pass@k changed from its first to its last evaluation; none where a run has only one, or other problems or
 /// graders at its end.
-pub(super) fn since_start(runs: &Runs, group: &Group, set: &str, k: usize) -> Option<Difference> {
-    let trained = runs.of(group).all(|run| run.start_of(set).is_some());
-    let first = per_problem(runs, group, |run| run.evals_of(set).next()?.problems_at(k));
-    let last = per_problem(runs, group, |run| run.evals_of(set).next_back()?.problems_at(k));
-    paired(first.filter(|_| trained), last)
+pub(super) fn since_start<'a>(
+    runs: &'a Runs,
+    group: &'a Group,
+    set: &'a str,
+    k: usize,
+) -> Option<Difference> {
+    let first = per_problem(group, runs, k, |run| run.start_of(set));
+    let last = per_problem(group, runs, k, |run| run.evals_of(set).next_back());
+    paired(&first, &last)
 }
 
 /// How a group's last pass@k differs from that of `base`.
-pub(super) fn at_end(runs: &Runs, base: &Group, group: &Group, set: &str, k: usize) -> Option<Difference> {
-    let last = |group| per_problem(runs, group, |run| run.evals_of(set).next_back()?.problems_at(k));
-    paired(last(base), last(group))
+pub(super) fn at_end<'a>(
+    runs: &'a Runs,
+    base: &'a Group,
+    group: &'a Group,
+    set: &'a str,
+    k: usize,
+) -> Option<Difference> {
+    let last = |group: &'a Group| per_problem(group, runs, k, |run| run.evals_of(set).next_back());
+    paired(&last(base), &last(group))
 }

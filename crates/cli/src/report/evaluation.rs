@@ -1,10 +1,11 @@
 //! pass@k through training and at its end.
 
-use super::input::{Eval, Run};
+use super::input::Run;
 use super::runs::{Group, Runs};
 use crate::chart::page::{Labels, Lines, Plot, success_rates};
 use fgrpo_core::stats::pass_at_k::powers_of_two_up_to;
 use fgrpo_eval::figure::{Colour, Curve, Key, Notation, Scale};
+use fgrpo_eval::record::Evaluation;
 use serde::Serialize;
 
 /// What `evaluation.html` shows.
@@ -85,7 +86,7 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Option<Set<'a>> {
     let last = runs.all.iter().find_map(|r| r.evals_of(set).next_back())?;
     (!plots.is_empty()).then_some(Set {
         name: set,
-        problems: last.counts.per_problem.len(),
+        problems: last.all.per_problem.len(),
         samples: last.samples,
         plots,
         moves: moves(runs, set),
@@ -104,8 +105,8 @@ fn moves<'a>(runs: &'a Runs, set: &str) -> Vec<Moves<'a>> {
             Some(sum.into_iter().zip(counts).map(added).collect())
         })
     };
-    let first = |run: &Run, set: &str| Some(run.start_of(set)?.correct());
-    let last = |run: &Run, set: &str| Some(run.evals_of(set).next_back()?.correct());
+    let first = |run: &Run, set: &str| Some(correct(run.start_of(set)?));
+    let last = |run: &Run, set: &str| Some(correct(run.evals_of(set).next_back()?));
     let row = |group: &'a Group, before: Option<Vec<Option<usize>>>| {
         Some((group, Moved::of(&before?, &counts(group, last)?)?))
     };
@@ -128,6 +129,12 @@ fn moves<'a>(runs: &'a Runs, set: &str) -> Vec<Moves<'a>> {
     tables
 }
 
+/// Correct samples of each problem; none of a problem without a scored sample.
+fn correct(eval: &Evaluation) -> Vec<Option<usize>> {
+    let scored = eval.by_problem(1).into_iter();
+    scored.zip(&eval.all.per_problem).map(|(rate, correct)| rate.map(|_| *correct)).collect()
+}
+
 fn through_training(runs: &Runs, set: &str, k: usize) -> Option<Plot> {
     let mut curves =
         runs.curves(|run| run.evals_of(set).filter_map(|e| Some((e.step as f64, e.pass_at(k)?))).collect());
@@ -135,8 +142,9 @@ fn through_training(runs: &Runs, set: &str, k: usize) -> Option<Plot> {
         curve.dots = true;
         let alone = runs.groups.iter().find(|g| g.colour() == curve.colour).filter(|g| g.runs.len() == 1);
         if let Some(group) = alone {
-            let interval =
-                |e: &Eval| e.interval_at(k).map_or((f64::NAN, f64::NAN), |[low, high]| (low, high));
+            let interval = |e: &Evaluation| {
+                e.all.interval.get(&k).map_or((f64::NAN, f64::NAN), |&[low, high]| (low, high))
+            };
             let drawn = runs.first(group).evals_of(set).filter(|e| e.pass_at(k).is_some());
             curve.band = drawn.map(interval).collect();
         }
@@ -149,13 +157,13 @@ fn through_training(runs: &Runs, set: &str, k: usize) -> Option<Plot> {
 }
 
 /// The ks of a curve: the recorded ones, and all powers of two where counts per problem allow.
-fn curve_ks(eval: &Eval, recorded: &[usize]) -> Vec<usize> {
-    if eval.counts.per_problem.is_empty() { recorded.to_vec() } else { powers_of_two_up_to(eval.samples) }
+fn curve_ks(eval: &Evaluation, recorded: &[usize]) -> Vec<usize> {
+    if eval.by_problem(1).is_empty() { recorded.to_vec() } else { powers_of_two_up_to(eval.samples) }
 }
 
 fn final_curve(runs: &Runs, set: &str, ks: &[usize], minus_log: bool) -> Option<Plot> {
     let value = |p: f64| if minus_log { -p.ln() } else { p };
-    let read = |eval: &Eval| -> Vec<(f64, f64)> {
+    let read = |eval: &Evaluation| -> Vec<(f64, f64)> {
         let point = |k: usize| Some((k as f64, value(eval.pass_at(k)?)));
         curve_ks(eval, ks).into_iter().filter_map(point).collect()
     };
@@ -189,7 +197,7 @@ fn final_curve(runs: &Runs, set: &str, ks: &[usize], minus_log: bool) -> Option<
 
 /// How the problems spread over success rates.
 fn problems(runs: &Runs, set: &str) -> Option<Plot> {
-    let rates = |eval: &Eval| -> Vec<f64> { eval.problems_at(1).into_iter().flatten().flatten().collect() };
+    let rates = |eval: &Evaluation| -> Vec<f64> { eval.by_problem(1).into_iter().flatten().collect() };
     let mut bars: Vec<(String, Colour, Vec<f64>)> = Vec::new();
     let mut labels = Labels::new(
         "Problems by success rate at the end",
@@ -197,9 +205,9 @@ fn problems(runs: &Runs, set: &str) -> Option<Plot> {
         "correct samples of a problem, %",
         "problems",
     );
-    let starts: Vec<&Eval> = runs.firsts().into_iter().filter_map(|run| run.start_of(set)).collect();
+    let starts: Vec<&Evaluation> = runs.firsts().into_iter().filter_map(|run| run.start_of(set)).collect();
     if let Some(first) =
-        starts.first().filter(|f| starts.iter().all(|s| s.counts.per_problem == f.counts.per_problem))
+        starts.first().filter(|f| starts.iter().all(|s| s.all.per_problem == f.all.per_problem))
     {
         bars.push(("start".into(), Colour::Muted, rates(first)));
         labels.legend.push(Key::new("start", Colour::Muted, false));

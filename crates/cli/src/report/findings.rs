@@ -9,7 +9,7 @@ use fgrpo_eval::samples::MOST_UNSCORABLE;
 pub(super) fn of(run: &Run) -> Vec<String> {
     let mut found: Vec<String> = run.notes.clone();
     found.extend(evaluation(run));
-    let recent = &run.metrics[run.metrics.len() - run.metrics.len().min(20)..];
+    let recent = &run.files.metrics[run.files.metrics.len() - run.files.metrics.len().min(20)..];
     let mean = |value: &dyn Fn(&Metrics) -> Option<f64>| {
         let values: Vec<f64> = recent.iter().filter_map(value).filter(|v| v.is_finite()).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
@@ -22,7 +22,8 @@ pub(super) fn of(run: &Run) -> Vec<String> {
             inactive_advice(recent)
         ));
     }
-    if let (Some(first), Some(last)) = (run.metrics.iter().find_map(|m| m.entropy.0), mean(&|m| m.entropy.0))
+    if let (Some(first), Some(last)) =
+        (run.files.metrics.iter().find_map(|m| m.entropy.0), mean(&|m| m.entropy.0))
         && first > 0.0
         && last < 0.05 * first
     {
@@ -40,7 +41,7 @@ pub(super) fn of(run: &Run) -> Vec<String> {
             recent.len()
         ));
     }
-    let total = |key: &str| run.metrics.iter().filter_map(|m| m.verdicts.get(key)).sum::<u64>() as f64;
+    let total = |key: &str| run.files.metrics.iter().filter_map(|m| m.verdicts.get(key)).sum::<u64>() as f64;
     let all: f64 = ["correct", "wrong", "unparsed", "unscorable"].into_iter().map(total).sum();
     if all > 0.0 && total("unscorable") > MOST_UNSCORABLE * all {
         found.push(format!(
@@ -48,7 +49,7 @@ pub(super) fn of(run: &Run) -> Vec<String> {
             percent(total("unscorable") / all)
         ));
     }
-    let skipped: u64 = run.metrics.iter().map(|m| m.skipped_updates).sum();
+    let skipped: u64 = run.files.metrics.iter().map(|m| m.skipped_updates).sum();
     if skipped > 0 {
         found.push(format!(
             "{} updates were skipped because loss or gradient was not finite.",
@@ -85,10 +86,13 @@ fn evaluation(run: &Run) -> Vec<String> {
         let (Some(first), Some(last)) = (run.start_of(set), run.evals_of(set).next_back()) else {
             continue;
         };
-        let Some(&k) = last.ks().last().filter(|k| **k > 1 && first.step < last.step) else { continue };
+        let Some(&k) = last.all.pass_at_k.keys().next_back().filter(|k| **k > 1 && first.step < last.step)
+        else {
+            continue;
+        };
         let moved = |k| Some((first.pass_at(k)?, last.pass_at(k)?));
         let (Some(one), Some(many)) = (moved(1), moved(k)) else { continue };
-        let change = |k| paired(first.problems_at(k), last.problems_at(k));
+        let change = |k| paired(&first.by_problem(k), &last.by_problem(k));
         let (Some(change_one), Some(change_many)) = (change(1), change(k)) else { continue };
         if change_one.low > 0.0 && change_many.high < 0.0 {
             found.push(format!(

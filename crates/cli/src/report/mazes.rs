@@ -4,7 +4,7 @@ use super::input::Run;
 use super::maze::drawing;
 use super::runs::{Group, Runs};
 use crate::output::format::Markup;
-use fgrpo_core::maze::{Maze, Scoring, Split, generate, grade, tokens, valid_size};
+use fgrpo_core::maze::{Maze, Split, generate, grade, tokens};
 use fgrpo_train::run::rollouts::RolloutLine;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -81,12 +81,8 @@ fn balance(rollouts: &mut Vec<&RolloutLine>) {
 fn drawn(run: &Run, rollout: &RolloutLine) -> Option<Drawn> {
     let maze = maze_of(run, rollout)?;
     let completion = tokens::read(&rollout.completion);
-    let scoring = match run.setting("task.reward") {
-        Some("reaches_goal") => Scoring::ReachesGoal,
-        _ => Scoring::Exact,
-    };
     let reason = if rollout.reason.is_empty() {
-        grade(&maze, &completion, scoring).reason().replace('_', " ")
+        grade(&maze, &completion, run.maze()?.reward).reason().replace('_', " ")
     } else {
         verdict_or_reason(rollout)
     };
@@ -115,15 +111,8 @@ pub(super) fn verdict_or_reason(rollout: &RolloutLine) -> String {
 
 /// The maze of a rollout: read from its prompt, or made again from the task's seed.
 pub(super) fn maze_of(run: &Run, rollout: &RolloutLine) -> Option<Maze> {
-    if run.setting("task.kind") != Some("maze") {
-        return None;
-    }
-    if let Some(maze) = read(&rollout.prompt) {
-        return Some(maze);
-    }
-    let size: usize = run.setting("task.size")?.parse().ok().filter(|&s| valid_size(s))?;
-    let seed: u64 = run.setting("task.seed").or(run.setting("seed"))?.parse().ok()?;
-    Some(generate(size, seed, rollout.prompt_id))
+    let task = run.maze()?;
+    Some(read(&rollout.prompt).unwrap_or_else(|| generate(task.size, task.seed, rollout.prompt_id)))
 }
 
 /// A maze from its prompt's words.

@@ -22,6 +22,7 @@ mod training;
 
 use fgrpo_eval::io::files::{self, write_whole};
 use fgrpo_eval::io::interrupt;
+use fgrpo_train::run;
 use input::Run;
 use page::{Section, page};
 use runs::Runs;
@@ -102,16 +103,16 @@ fn run_folders(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         bad_input!("{}: no such folder; wanted a run folder", folder.display());
     }
-    if input::is_run_folder(folder) {
+    if run::Run::is_in(folder) {
         return Ok(vec![folder.to_path_buf()]);
     }
     let held: Vec<PathBuf> =
-        files::listed(folder)?.into_iter().filter(|path| input::is_run_folder(path)).collect();
+        files::listed(folder)?.into_iter().filter(|path| run::Run::is_in(path)).collect();
     if held.is_empty() {
         bad_input!(
             "{}: not a run folder: found none of {}, nor folders that hold them",
             folder.display(),
-            input::FILES.join(", ")
+            run::FILES.join(", ")
         );
     }
     Ok(held)

@@ -1,8 +1,9 @@
 //! The runs of one page beside each other: what they are called, which differ in their seed alone, and what they were
 //! all evaluated on.
 
-use super::input::{Eval, Run, distinct};
+use super::input::{Run, distinct};
 use fgrpo_eval::figure::{Colour, Curve};
+use fgrpo_eval::record::Evaluation;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -63,7 +64,8 @@ impl Runs {
 
     /// The ks that every last evaluation of a set has, ascending.
     pub(super) fn shared_ks(&self, set: &str) -> Vec<usize> {
-        let mut last = self.all.iter().filter_map(|r| r.evals_of(set).next_back()).map(Eval::ks);
+        let ks = |e: &Evaluation| e.all.pass_at_k.keys().copied().collect::<Vec<_>>();
+        let mut last = self.all.iter().filter_map(|r| r.evals_of(set).next_back()).map(ks);
         let first = last.next().unwrap_or_default();
         last.fold(first, |all, ks| all.into_iter().filter(|k| ks.contains(k)).collect())
     }
@@ -110,13 +112,13 @@ fn without_copies(all: &mut Vec<Run>) -> Vec<String> {
     let mut left_out: Vec<(String, String)> = Vec::new();
     for run in all.drain(..) {
         let same = |other: &&mut Run| {
-            !run.config.is_empty() && settings_and_seeds(other).eq(settings_and_seeds(&run))
+            !run.settings.is_empty() && settings_and_seeds(other).eq(settings_and_seeds(&run))
         };
         let Some(other) = kept.iter_mut().find(same) else {
             kept.push(run);
             continue;
         };
-        let last = |run: &Run| run.metrics.last().map(|line| line.step);
+        let last = |run: &Run| run.files.metrics.last().map(|line| line.step);
         let is_longer = last(&run) > last(other);
         let left = if is_longer { std::mem::replace(other, run) } else { run };
         left_out.push((left.name, other.name.clone()));
@@ -130,13 +132,13 @@ fn without_copies(all: &mut Vec<Run>) -> Vec<String> {
 
 /// What decides a run's result: its settings, and the seeds of its draws.
 fn settings_and_seeds(run: &Run) -> impl Iterator<Item = (&String, &String)> {
-    run.config.iter().filter(|(key, _)| *key != "out")
+    run.settings.iter().filter(|(key, _)| *key != "out")
 }
 
 fn groups(runs: &[Run]) -> Vec<Group> {
     let mut groups: Vec<(Option<BTreeMap<&str, &str>>, Group)> = Vec::new();
     for (i, run) in runs.iter().enumerate() {
-        let key = (!run.config.is_empty()).then(|| without_seeds(run));
+        let key = (!run.settings.is_empty()).then(|| without_seeds(run));
         match groups.iter_mut().find(|g| key.is_some() && g.0 == key) {
             Some((_, group)) => group.runs.push(i),
             None => groups.push((key, Group { name: run.name.clone(), runs: vec![i], colour: groups.len() })),
@@ -179,8 +181,8 @@ fn name(runs: &[Run], groups: &[Group], i: usize) -> String {
 
 /// The keys whose values are not the same in all runs.
 pub(super) fn differing(runs: &[&Run]) -> Vec<String> {
-    let keys: BTreeSet<&String> = runs.iter().flat_map(|r| r.config.keys()).collect();
-    let differs = |key: &&String| runs.windows(2).any(|w| w[0].config.get(*key) != w[1].config.get(*key));
+    let keys: BTreeSet<&String> = runs.iter().flat_map(|r| r.settings.keys()).collect();
+    let differs = |key: &&String| runs.windows(2).any(|w| w[0].settings.get(*key) != w[1].settings.get(*key));
     keys.into_iter().filter(differs).cloned().collect()
 }
 
@@ -192,7 +194,7 @@ pub(super) fn is_setting(key: &str) -> bool {
 }
 
 fn without_seeds(run: &Run) -> BTreeMap<&str, &str> {
-    run.config.iter().filter(|(k, _)| is_setting(k)).map(|(k, v)| (k.as_str(), v.as_str())).collect()
+    run.settings.iter().filter(|(k, _)| is_setting(k)).map(|(k, v)| (k.as_str(), v.as_str())).collect()
 }
 
 fn sets(runs: &[Run]) -> Vec<&str> {
@@ -202,7 +204,7 @@ fn sets(runs: &[Run]) -> Vec<&str> {
 /// The settings that decide which problems a run is evaluated on, for files whose evaluations don't say it.
 fn problem_settings(run: &Run) -> BTreeMap<&str, &str> {
     let decides = |key: &str| key == "eval.problems" || key.starts_with("task.");
-    run.config.iter().filter(|(k, _)| decides(k)).map(|(k, v)| (k.as_str(), v.as_str())).collect()
+    run.settings.iter().filter(|(k, _)| decides(k)).map(|(k, v)| (k.as_str(), v.as_str())).collect()
 }
 
 /// Gives sets of one name but different problems names of their own, so that nothing on the page compares runs over
@@ -215,7 +217,7 @@ fn tell_sets_apart(runs: &mut [Run]) -> Vec<String> {
         let said = |run: &Run| {
             let last = run.evals_of(&name).next_back()?;
             Some(match last.problem_set.as_str() {
-                "" => format!("{:?}, {}", problem_settings(run), last.counts.per_problem.len()),
+                "" => format!("{:?}, {}", problem_settings(run), last.all.per_problem.len()),
                 said => said.to_owned(),
             })
         };
@@ -236,7 +238,7 @@ fn tell_sets_apart(runs: &mut [Run]) -> Vec<String> {
             labels.join("; ")
         ));
         for (run, renamed) in runs.iter_mut().zip(renamed) {
-            for eval in run.evals.iter_mut().filter(|e| e.set == name) {
+            for eval in run.files.evaluations.iter_mut().filter(|e| e.set == name) {
                 eval.set = renamed.clone().unwrap_or_default();
             }
         }

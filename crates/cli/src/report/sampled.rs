@@ -4,42 +4,20 @@ use super::card::Card;
 use super::page::{Section, page};
 use super::templates::Templates;
 use crate::chart::page::{Labels, Lines, Plot, success_rates};
-use fgrpo_core::rng::Key as RandomKey;
-use fgrpo_eval::estimate::{self, Measured};
+use fgrpo_eval::estimate::{self, pass_at_k_of_each};
 use fgrpo_eval::figure::{Colour, Curve, Key, Notation, Scale};
-use fgrpo_eval::samples::{Benchmark, ProblemCounts};
+use fgrpo_eval::samples::Benchmark;
 use fgrpo_eval::table::Table;
 use fgrpo_verify::verdict::Verdict;
 use serde::Serialize;
 
-/// One model's pass@k on a data set.
-pub(crate) struct PassCurve {
-    /// pass@k, by the name of the model or what else tells it apart.
-    curve: estimate::Curve,
-    /// Success rate of each problem with a scored sample.
-    rates: Vec<f64>,
-}
-
-impl PassCurve {
-    pub(crate) fn of(model: &str, benchmark: &Benchmark, ks: &[u64], resamples: u64, key: RandomKey) -> Self {
-        let problems: Vec<&ProblemCounts> = benchmark.problems.iter().collect();
-        let scored = problems.iter().filter(|p| p.samples > 0);
-        Self {
-            curve: estimate::Curve::of(model, &problems, ks, resamples, key),
-            rates: scored.map(|p| p.correct as f64 / p.samples as f64).collect(),
-        }
-    }
-
-    /// The parts of each point that `of` picks.
-    fn points<T>(&self, of: fn(f64, &Measured) -> T) -> Vec<T> {
-        self.curve.points.iter().map(|(&k, m)| of(k as f64, m)).collect()
-    }
-}
+/// pass@k of a model, under its name or what else tells it apart, and the samples that it comes from.
+pub(crate) type OfModel<'a> = (estimate::Curve, &'a Benchmark);
 
 /// One data set.
-pub(crate) struct Set {
+pub(crate) struct Set<'a> {
     pub(crate) name: String,
-    pub(crate) curves: Vec<PassCurve>,
+    pub(crate) models: Vec<OfModel<'a>>,
     /// Sentences that open: what came out.
     pub(crate) lead: Vec<String>,
     /// Sentences under the plots: what belongs beside the numbers.
@@ -88,7 +66,7 @@ struct About<'a> {
 pub(crate) fn samples_page(
     title: &str,
     facts: &[(String, String)],
-    sets: &[Set],
+    sets: &[Set<'_>],
     sources: &[&str],
 ) -> anyhow::Result<String> {
     let templates = Templates::new()?;
@@ -104,12 +82,12 @@ pub(crate) fn samples_page(
     page(&templates, title, &[], &sections, sources, None)
 }
 
-fn content(set: &Set) -> Content<'_> {
+fn content<'a>(set: &'a Set<'_>) -> Content<'a> {
     let examples = set.examples.chunk_by(|a, b| a.kind == b.kind);
     Content {
         lead: &set.lead,
         table: &set.table,
-        plots: [pass_at_k(&set.curves), by_success_rate(&set.curves)].into_iter().flatten().collect(),
+        plots: [pass_at_k(&set.models), by_success_rate(&set.models)].into_iter().flatten().collect(),
         notes: &set.notes,
         by_problem: set.by_problem.as_ref(),
         examples: examples.map(|e| (e[0].kind, e.iter().map(card).collect())).collect(),
@@ -120,31 +98,34 @@ fn colour(i: usize) -> Colour {
     Colour::Series(i % 8)
 }
 
-fn pass_at_k(models: &[PassCurve]) -> Option<Plot> {
+fn pass_at_k(models: &[OfModel<'_>]) -> Option<Plot> {
     let note = "The chance that one of k samples is correct, mean over problems; shaded: the 95 % interval of the problem bootstrap.";
     let mut labels = Labels::new("pass@k", note, "k", "pass@k");
     if models.len() > 1 {
-        let key = |(i, c): (usize, &PassCurve)| Key::new(&c.curve.name, colour(i), false);
+        let key = |(i, (curve, _)): (usize, &OfModel<'_>)| Key::new(&curve.name, colour(i), false);
         labels.legend = models.iter().enumerate().map(key).collect();
     }
-    let curve = |(i, c): (usize, &PassCurve)| Curve {
+    let curve = |(i, (curve, _)): (usize, &OfModel<'_>)| Curve {
         dots: true,
-        band: c.points(|_, m| (m.interval[0], m.interval[1])),
-        ..Curve::new(&c.curve.name, colour(i), c.points(|k, m| (k, m.value)))
+        band: curve.points.values().map(|m| m.interval.into()).collect(),
+        ..Curve::new(&curve.name, colour(i), curve.points.iter().map(|(k, m)| (*k as f64, m.value)).collect())
     };
     let curves = models.iter().enumerate().map(curve).collect();
     Lines { labels, curves, x: Scale::Log2, format: Notation::Percent, ..Lines::default() }.draw()
 }
 
 /// The plot beside it names the colours.
-fn by_success_rate(models: &[PassCurve]) -> Option<Plot> {
+fn by_success_rate(models: &[OfModel<'_>]) -> Option<Plot> {
     let labels = Labels::new(
         "Problems by success rate",
         "Share of the problems by the share of their samples that is correct.",
         "success rate",
         "share of problems",
     );
-    let set = |(i, c): (usize, &PassCurve)| (c.curve.name.clone(), colour(i), c.rates.clone());
+    let set = |(i, (curve, benchmark)): (usize, &OfModel<'_>)| {
+        let rates = pass_at_k_of_each(&benchmark.problems, 1).into_iter().flatten();
+        (curve.name.clone(), colour(i), rates.collect())
+    };
     success_rates(labels, &models.iter().enumerate().map(set).collect::<Vec<_>>())
 }
 

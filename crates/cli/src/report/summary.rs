@@ -77,7 +77,7 @@ pub(super) fn section(runs: &Runs) -> Summary<'_> {
         [run] => Some(run),
         _ => None,
     };
-    let only_demonstrations = |run: &Run| run.metrics.is_empty() && !run.sft.is_empty();
+    let only_demonstrations = |run: &Run| run.files.metrics.is_empty() && !run.files.sft.is_empty();
     let findings = runs
         .all
         .iter()
@@ -155,10 +155,10 @@ fn tiles(run: &Run) -> Vec<(String, String)> {
         let (Some(first), Some(last)) = (run.evals_of(set).next(), run.evals_of(set).next_back()) else {
             continue;
         };
-        let ks = last.ks();
+        let ks: Vec<&usize> = last.all.pass_at_k.keys().collect();
         let ends = [ks.first(), ks.last().filter(|_| ks.len() > 1)];
         for k in ends.into_iter().flatten() {
-            let (Some(from), Some(to)) = (first.pass_at(*k), last.pass_at(*k)) else { continue };
+            let (Some(from), Some(to)) = (first.pass_at(**k), last.pass_at(**k)) else { continue };
             let start = if first.step < last.step && first.is_comparable(last) {
                 format!(", from {}", percent(from))
             } else {
@@ -167,19 +167,20 @@ fn tiles(run: &Run) -> Vec<(String, String)> {
             tiles.push((percent(to), format!("pass@{k} on {set}{start}")));
         }
     }
-    if let Some(last) = run.metrics.last() {
+    if let Some(last) = run.files.metrics.last() {
         tiles.push((last.step.to_string(), "steps".into()));
-        let recent: Vec<f64> = run.metrics.iter().rev().take(20).filter_map(|m| m.reward_mean.0).collect();
+        let recent: Vec<f64> =
+            run.files.metrics.iter().rev().take(20).filter_map(|m| m.reward_mean.0).collect();
         if !recent.is_empty() {
             tiles.push((
                 number(mean_and_deviation(&recent).0),
                 format!("mean reward, last {} steps", recent.len()),
             ));
         }
-    } else if let Some(last) = run.sft.last() {
+    } else if let Some(last) = run.files.sft.last() {
         tiles.push((last.step.to_string(), "steps on demonstrations".into()));
         tiles.extend(last.loss.0.map(|l| (number(l), "loss, last step".into())));
-        let held_out = run.sft.iter().rev().find_map(|s| s.held_out_loss);
+        let held_out = run.files.sft.iter().rev().find_map(|s| s.held_out_loss);
         tiles.extend(held_out.map(|l| (number(l), "loss on held-out demonstrations".into())));
     }
     let seconds = total_seconds(run);
@@ -228,7 +229,7 @@ fn row<'a>(runs: &Runs, groups: &[&Group], group: &'a Group, set: &str, ks: &[us
         let finals: Vec<f64> =
             runs.of(group).filter_map(|run| run.evals_of(set).next_back()?.pass_at(k)).collect();
         let (pass_at_k, deviation) = mean_and_deviation(&finals);
-        let interval = last.interval_at(k).filter(|_| finals.len() == 1);
+        let interval = last.all.interval.get(&k).copied().filter(|_| finals.len() == 1);
         (!finals.is_empty()).then_some(Final { pass_at_k, best: false, deviation, interval })
     };
     let setting = |key: String| {

@@ -67,8 +67,9 @@ pub(super) fn section(runs: &Runs) -> Option<Time<'_>> {
         ("Rollout throughput", (|m| m.rollout_tokens_per_second.0) as fn(&Metrics) -> Option<f64>),
         ("Update throughput", |m| m.update_tokens_per_second.0),
     ] {
-        let curves =
-            runs.curves(|run| run.metrics.iter().filter_map(|m| Some((m.step as f64, field(m)?))).collect());
+        let curves = runs.curves(|run| {
+            run.files.metrics.iter().filter_map(|m| Some((m.step as f64, field(m)?))).collect()
+        });
         let labels = Labels::new(title, "", "step", "tokens per second");
         plots.extend(Lines { labels, curves, show: vec![0.0], ..Lines::default() }.draw());
     }
@@ -76,7 +77,8 @@ pub(super) fn section(runs: &Runs) -> Option<Time<'_>> {
     let each = runs.groups.iter().flat_map(|group| runs.of(group).map(move |run| (group, run)));
     let rows = each.filter_map(|(group, run)| row(group, run, &phases)).collect();
     let sessions = runs.groups.iter().flat_map(|group| runs.of(group).map(move |run| (group, run)));
-    let sessions = sessions.flat_map(|(group, run)| run.sessions.iter().map(|s| session(group, run, s)));
+    let sessions =
+        sessions.flat_map(|(group, run)| run.files.sessions.iter().map(|s| session(group, run, s)));
     (!plots.is_empty()).then_some(Time { rows, sessions: sessions.collect(), phases, plots })
 }
 
@@ -104,8 +106,8 @@ fn machine(session: &Session) -> String {
 
 /// When, with what and where a run ran, and its memory, in a line: of the last of its sessions.
 pub(super) fn origin(run: &Run) -> Option<String> {
-    let last = run.sessions.last()?;
-    let resumed = match run.sessions.len() {
+    let last = run.files.sessions.last()?;
+    let resumed = match run.files.sessions.len() {
         1 => String::new(),
         n => format!(" (the last of {n} sessions)"),
     };
@@ -124,7 +126,7 @@ fn row<'a>(group: &'a Group, run: &'a Run, phases: &[&str]) -> Option<Row<'a>> {
     (seconds > 0.0).then(|| Row {
         group,
         run: &run.name,
-        steps: run.metrics.len(),
+        steps: run.files.metrics.len(),
         seconds,
         shares: phases.iter().map(share).collect(),
     })
@@ -146,7 +148,7 @@ fn total(m: &Metrics) -> f64 {
 
 /// Time that all RL steps of a run took.
 pub(super) fn total_seconds(run: &Run) -> f64 {
-    run.metrics.iter().map(total).sum()
+    run.files.metrics.iter().map(total).sum()
 }
 
 /// Each phase's values, and what no phase accounts for.
@@ -154,7 +156,7 @@ fn parts(run: &Run) -> Vec<Part> {
     let part = |name: &str, colour: Colour, value: &dyn Fn(&Metrics) -> f64| Part {
         name: name.into(),
         colour,
-        values: run.metrics.iter().map(value).collect(),
+        values: run.files.metrics.iter().map(value).collect(),
     };
     let mut parts: Vec<Part> =
         PHASES.iter().map(|(name, colour, of)| part(name, *colour, &|m| seconds(m, *of))).collect();
@@ -166,7 +168,7 @@ fn parts(run: &Run) -> Vec<Part> {
 /// The phases of the group's first run.
 fn stacked(runs: &Runs, group: &Group) -> Option<Plot> {
     let run = runs.first(group);
-    let steps: Vec<f64> = run.metrics.iter().map(|m| m.step as f64).collect();
+    let steps: Vec<f64> = run.files.metrics.iter().map(|m| m.step as f64).collect();
     let title =
         if runs.several() { format!("Time of a step: {}", group.name) } else { "Time of a step".into() };
     let plot = stack(Labels::new(title, "", "step", "seconds"), &steps, &parts(run), false)?;

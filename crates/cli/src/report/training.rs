@@ -120,7 +120,7 @@ pub(super) fn section(runs: &Runs) -> Option<Training> {
     let mut plots: Vec<Chart> = reward(runs).into_iter().collect();
     let (mut rounding, mut constant): (Vec<String>, Vec<String>) = Default::default();
     for plot in &PLOTS {
-        let values = || runs.all.iter().flat_map(|r| &r.metrics).map(plot.field);
+        let values = || runs.all.iter().flat_map(|r| &r.files.metrics).map(plot.field);
         let largest = values().flatten().filter(|v| v.is_finite()).map(f64::abs).fold(0.0, f64::max);
         let first = values().next().flatten();
         if let Some(value) =
@@ -157,7 +157,8 @@ pub(super) fn section(runs: &Runs) -> Option<Training> {
 }
 
 fn points(run: &Run, field: Field) -> Vec<(f64, f64)> {
-    let all: Vec<_> = run.metrics.iter().map(|m| (m.step as f64, field(m).unwrap_or(f64::NAN))).collect();
+    let all: Vec<_> =
+        run.files.metrics.iter().map(|m| (m.step as f64, field(m).unwrap_or(f64::NAN))).collect();
     if all.iter().all(|p| p.1.is_nan()) { Vec::new() } else { all }
 }
 
@@ -214,7 +215,7 @@ fn clipping(runs: &Runs) -> Option<Chart> {
     let labels =
         Labels::new("Clipped tokens", "Solid: upper clip; dashed: lower clip.", "step", "share of tokens");
     let (high, low): (Field, Field) = (|m| m.clip_fraction_high.0, |m| m.clip_fraction_low.0);
-    let any = runs.all.iter().flat_map(|r| &r.metrics).any(clipped);
+    let any = runs.all.iter().flat_map(|r| &r.files.metrics).any(clipped);
     any.then(|| pair(runs, labels, Notation::Percent, (high, "upper"), (low, "lower")))?
 }
 
@@ -227,7 +228,7 @@ fn length(runs: &Runs) -> Option<Chart> {
 
 fn demonstrations(runs: &Runs) -> Option<Chart> {
     let of = |loss: fn(&Sft) -> Option<f64>| {
-        runs.curves(|run| run.sft.iter().filter_map(|s| Some((s.step as f64, loss(s)?))).collect())
+        runs.curves(|run| run.files.sft.iter().filter_map(|s| Some((s.step as f64, loss(s)?))).collect())
     };
     let mut curves = of(|s| s.loss.0);
     let held_out = of(|s| s.held_out_loss);
@@ -248,7 +249,7 @@ fn demonstrations(runs: &Runs) -> Option<Chart> {
 }
 
 fn success_rates(run: &Run, group: &Group, title: &str) -> Option<Chart> {
-    let histograms = run.metrics.iter().filter(|m| !m.success_rate_histogram.is_empty());
+    let histograms = run.files.metrics.iter().filter(|m| !m.success_rate_histogram.is_empty());
     let rows: Vec<(f64, &[u64])> =
         histograms.map(|m| (m.step as f64, &m.success_rate_histogram[..])).collect();
     let note =
@@ -260,7 +261,7 @@ fn success_rates(run: &Run, group: &Group, title: &str) -> Option<Chart> {
 fn reasons(run: &Run, group: &Group, title: &str) -> Option<Chart> {
     let value = |m: &Metrics, name: &str| m.reasons.get(name).copied().unwrap_or(0) as f64;
     let mut totals: BTreeMap<&str, f64> = BTreeMap::new();
-    for (name, count) in run.metrics.iter().flat_map(|m| &m.reasons) {
+    for (name, count) in run.files.metrics.iter().flat_map(|m| &m.reasons) {
         *totals.entry(name).or_default() += *count as f64;
     }
     let mut names: Vec<&str> = totals.iter().filter(|t| *t.1 > 0.0).map(|t| *t.0).collect();
@@ -277,14 +278,14 @@ fn reasons(run: &Run, group: &Group, title: &str) -> Option<Chart> {
                 // No second green beside that of the correct ones.
                 _ => Colour::Series([1, 3, 4, 5, 6, 0, 7][i % 7]),
             },
-            values: run.metrics.iter().map(|m| value(m, name)).collect(),
+            values: run.files.metrics.iter().map(|m| value(m, name)).collect(),
         })
         .collect();
     if !rest.is_empty() {
-        let values = run.metrics.iter().map(|m| rest.iter().map(|n| value(m, n)).sum()).collect();
+        let values = run.files.metrics.iter().map(|m| rest.iter().map(|n| value(m, n)).sum()).collect();
         parts.push(Part { name: "other".into(), colour: Colour::Muted, values });
     }
-    let steps: Vec<f64> = run.metrics.iter().map(|m| m.step as f64).collect();
+    let steps: Vec<f64> = run.files.metrics.iter().map(|m| m.step as f64).collect();
     let labels = Labels::new(title, "", "step", "share of completions");
     Some(stack(labels, &steps, &parts, true)?.of_group(group.colour))
 }

@@ -238,12 +238,10 @@ fn an_arena_with_full_evaluations_goes_on_and_mixes_no_graders() {
     let again = arena(home.path(), &words).success().stderr(predicate::str::contains("2 of 2 runs are done"));
     assert_eq!(again.get_output().stdout, first);
     // As a run whose grader's file was another.
-    let sessions = home.path().join("runs/arena/maze/rloo_seed-1/sessions.jsonl");
-    let text = std::fs::read_to_string(&sessions).unwrap();
-    std::fs::write(&sessions, text.replace("\"maze/", "\"maze/0")).unwrap();
-    arena(home.path(), &["table"])
-        .code(2)
-        .stderr(predicate::str::contains("wanted one grader for the table"));
+    let evaluations = home.path().join("runs/arena/maze/rloo_seed-1/eval.jsonl");
+    let text = std::fs::read_to_string(&evaluations).unwrap();
+    std::fs::write(&evaluations, text.replace("\"maze/", "\"maze/0")).unwrap();
+    arena(home.path(), &["table"]).code(2).stderr(predicate::str::contains("different graders"));
 }
 
 #[test]

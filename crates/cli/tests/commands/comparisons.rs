@@ -219,7 +219,7 @@ fn a_report_never_compares_runs_over_different_problems() {
     };
     let same = report(&["a", "b"], "same.html");
     assert!(
-        same.contains("Against GRPO on held-out, F-GRPO gamma 0.5 ends with pass@1"),
+        same.contains("Against GRPO on held-out, F-GRPO, gamma 0.5 ends with pass@1"),
         "no opening sentence"
     );
     assert!(same.contains("Difference to GRPO"));

@@ -131,7 +131,8 @@ impl Made {
         };
         let config = format!(
             "seed = {}\nsteps = {}\n\n[task]\nkind = \"maze\"\nsize = 9\nheld_out = 96\nseed = 5\n\n[rollout]\ngroup_size = 8\nprompts = 64\n\n\
-             [algorithm]\nfocal_gamma = {:?}\n\n[algorithm.advantage]\nkind = \"grpo\"\n\n[algorithm.loss]\nkind = \"grpo\"\n\n[update]\nlr = 3e-5\n\n[eval]\nevery = 25\n",
+             [algorithm]\nfocal_gamma = {:?}\n\n[algorithm.advantage]\nkind = \"grpo\"\n\n[algorithm.loss]\nkind = \"grpo\"\n\n[update]\nlr = 3e-5\n\n[eval]\nevery = 25\n\n\
+             [model.init]\narchitecture = \"qwen2\"\nhidden_size = 16\nintermediate_size = 32\nnum_hidden_layers = 1\nnum_attention_heads = 2\nnum_key_value_heads = 2\n",
             self.seed, self.steps, self.gamma
         );
         fs::write(folder.join("config.toml"), config).unwrap();
@@ -271,14 +272,14 @@ fn several_runs_are_compared_with_paired_intervals() {
     let html = report(&[&grpo, &focal, Path::new("--out"), &folder.join("compare.html")]);
     assert_well_formed(&html);
     assert!(html.contains("Difference to GRPO") && html.contains("paired bootstrap over problems"));
-    assert!(html.contains("<title>GRPO \u{b7} F-GRPO gamma 0.5 "), "runs are named by their method");
-    let sentence = "<p class=\"lead\">Against GRPO on held_out, F-GRPO gamma 0.5 ends with pass@1 ";
+    assert!(html.contains("<title>GRPO \u{b7} F-GRPO, gamma 0.5 "), "runs are named by their method");
+    let sentence = "<p class=\"lead\">Against GRPO on held_out, F-GRPO, gamma 0.5 ends with pass@1 ";
     assert!(html.contains(sentence) && html.contains("beyond chance"), "no opening sentence");
     // KL and ratios of the made run are rounding: told, not drawn.
     assert!(html.contains("Zero up to rounding: KL to the sampling policy (at most "));
     assert!(!html.contains("<b>KL to the sampling policy</b>"));
     // Both made runs have the same demonstrations.
-    assert!(html.contains("Equal everywhere: GRPO, F-GRPO gamma 0.5."), "a curve hides another");
+    assert!(html.contains("Equal everywhere: GRPO, F-GRPO, gamma 0.5."), "a curve hides another");
     let [start, end] = [0, 200].map(|step| Made { gamma: 0.0, steps: 200, seed: 3 }.eval(step));
     let solved = |eval: &Value, p: usize| eval["per_problem"][p].as_u64().unwrap() > 0;
     let lost: Vec<usize> = (0..PROBLEMS).filter(|&p| solved(&start, p) && !solved(&end, p)).collect();
@@ -314,7 +315,7 @@ fn seeds_of_one_configuration_share_a_row_and_a_folder_of_runs_stands_for_all() 
     }
     let html = report(&[&sweep]);
     assert_well_formed(&html);
-    assert!(html.contains("F-GRPO gamma 0.5 (3 seeds)") && html.contains("GRPO (3 seeds)"));
+    assert!(html.contains("F-GRPO, gamma 0.5 (3 seeds)") && html.contains("GRPO (3 seeds)"));
     assert!(html.contains("mean and standard deviation over seeds"));
     assert!(sweep.join("report.html").is_file());
 }

@@ -1,7 +1,7 @@
 //! A comparison in words.
 
 use super::{Bootstrap, Comparison, LEVEL};
-use crate::table::bound;
+use crate::table::{bound, p_value};
 
 impl Comparison {
     /// The finding in words.
@@ -45,5 +45,6 @@ impl Comparison {
 }
 
 fn p_text(p: f64) -> String {
-    if p < 1e-4 { "p < 0.0001".to_owned() } else { format!("p = {p:.4}") }
+    let shown = p_value(p, 4);
+    if let Some(bound) = shown.strip_prefix('<') { format!("p < {bound}") } else { format!("p = {shown}") }
 }

@@ -30,11 +30,13 @@ class Run:
     """A finished run, or what there is of one.
 
     path: its folder, which ``fgrpo report``, ``fgrpo eval --model`` and :class:`Engine` take. metrics: a dict for each step, as in
-    ``metrics.jsonl``. pass_at_k: the last evaluation's, by k; None without one. report: its page.
+    ``metrics.jsonl``. evaluations: a dict for each evaluation, as in ``eval.jsonl``. pass_at_k: the last evaluation's, by k; None
+    without one. report: its page.
     """
 
     path: Path
     metrics: list[dict[str, Any]] = dataclasses.field(repr=False)
+    evaluations: list[dict[str, Any]] = dataclasses.field(repr=False)
     pass_at_k: dict[int, float] | None
     report: Path
 
@@ -45,10 +47,9 @@ class Run:
         for axis, key in zip(left, ("reward_mean", "active_fraction"), strict=True):
             axis.plot([row["step"] for row in self.metrics], [row[key] for row in self.metrics])
             axis.set(xlabel="step", title=key)
-        evaluations = _lines(self.path / "eval.jsonl")
         for k in self.pass_at_k or ():
             # A full evaluation may have other k.
-            points = [(row["step"], row["pass_at_k"][str(k)]) for row in evaluations if str(k) in row["pass_at_k"]]
+            points = [(row["step"], row["pass_at_k"][str(k)]) for row in self.evaluations if str(k) in row["pass_at_k"]]
             right.plot(*zip(*points, strict=True), "o-", label=f"k = {k}")
             right.legend()
         right.set(xlabel="step", title="pass@k")
@@ -180,9 +181,10 @@ def train(
 
 
 def _run(folder: Path) -> Run:
-    evaluations = _lines(folder / "eval.jsonl")
+    read = json.loads(_native.read_run(folder))
+    evaluations = read["evaluations"]
     pass_at_k = {int(k): value for k, value in evaluations[-1]["pass_at_k"].items()} if evaluations else None
-    return Run(folder, _lines(folder / "metrics.jsonl"), pass_at_k, folder / "report.html")
+    return Run(folder, read["metrics"], evaluations, pass_at_k, folder / "report.html")
 
 
 def _lines(path: Path, first: int = 0) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ fn kind(table: serde_json::Value) -> String {
 }
 
 /// The name of an estimator with a loss, from their kinds; `F-` stands for the focal weight.
-pub fn method_name(advantage: &str, loss: &str, focal_gamma: f64) -> String {
+fn method_name(advantage: &str, loss: &str, focal_gamma: f64) -> String {
     let name = match (advantage, loss) {
         ("grpo", loss) => title(loss),
         (advantage, "grpo") => title(advantage),

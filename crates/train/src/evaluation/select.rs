@@ -8,17 +8,16 @@
 mod folders;
 mod recorded;
 
-use crate::config::Config;
+use crate::run::Run;
 use crate::run::folder::missing_steps;
-use crate::run::metrics::{self, Logged};
+use crate::run::metrics::Logged;
 use anyhow::Context;
-use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::table::percent;
 use folders::Folders;
 use recorded::recorded;
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What is chosen from, and by what.
 #[derive(Debug, Clone)]
@@ -136,10 +135,10 @@ fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<
     let mut evaluated: Option<String> = None;
     for run in &settings.runs {
         let here = || format!("run {}", run.display());
-        let config = Config::load(&run.join("config.toml"), &[]).with_context(here)?;
+        let read = Run::open(run).with_context(here)?;
         let found = match folders {
-            Some(folders) => folders.candidates(run, &config).with_context(here)?,
-            None => recorded(settings, run, &config, &mut evaluated).with_context(here)?,
+            Some(folders) => folders.candidates(&read).with_context(here)?,
+            None => recorded(settings, &read, &mut evaluated).with_context(here)?,
         };
         if found.all.is_empty() {
             let instead = match folders {
@@ -153,7 +152,7 @@ fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<
             );
         }
         let last = found.all.iter().map(|c| c.step).max().unwrap_or(0);
-        let costs = costs(settings, run, last).with_context(here)?;
+        let costs = costs(settings, &read.metrics, last).with_context(here)?;
         let all = found.all.into_iter().map(|c| {
             let compute = costs.iter().filter(|(step, _)| *step <= c.step).map(|(_, cost)| cost).sum();
             Candidate { compute, ..c }
@@ -183,7 +182,7 @@ fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<
 }
 
 /// The compute of each step up to `last`.
-fn costs(settings: &Settings, run: &Path, last: u64) -> anyhow::Result<Vec<(u64, f64)>> {
+fn costs(settings: &Settings, metrics: &[Logged], last: u64) -> anyhow::Result<Vec<(u64, f64)>> {
     let cost = |m: &Logged| {
         // Not from the configuration: an earlier part of the run may have had another one.
         let batch = m.verdicts.values().sum::<u64>() as f64;
@@ -197,7 +196,6 @@ fn costs(settings: &Settings, run: &Path, last: u64) -> anyhow::Result<Vec<(u64,
         Some(cost) => Ok((m.step, cost)),
         None => bad_input!("metrics.jsonl, step {}: found null, wanted a number for --compute", m.step),
     };
-    let metrics = metrics::read(&run.join("metrics.jsonl")).or_bad_input()?;
     require_once("metrics.jsonl", metrics.iter().map(|m| m.step))?;
     let gaps = missing_steps(&metrics.iter().map(|m| m.step).collect::<Vec<_>>(), last);
     if !gaps.is_empty() {
@@ -224,9 +222,11 @@ fn require_once(file: &str, steps: impl Iterator<Item = u64>) -> anyhow::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
     use crate::run::metrics::Metrics;
-    use fgrpo_eval::record::{Evaluation, PartEvaluation};
+    use fgrpo_eval::record::{Counted, Evaluation};
     use std::collections::BTreeMap;
+    use std::path::Path;
 
     /// A run with evaluations (step, pass@1, pass@1 of the part "logic") and the checkpoints that are kept.
     fn write(folder: &Path, name: &str, set: &str, evals: &[(u64, f64, f64)], kept: &[&str]) -> PathBuf {
@@ -241,15 +241,14 @@ mod tests {
         )
         .unwrap();
         let line = |&(step, p, part): &(u64, f64, f64)| {
-            let part = PartEvaluation { pass_at_k: BTreeMap::from([(1, part)]), ..PartEvaluation::default() };
+            let counted = |pass_at_k| Counted { problems: 4, pass_at_k, ..Counted::default() };
             let e = Evaluation {
                 step,
                 set: "held-out".into(),
-                problems: 4,
                 samples: 8,
-                pass_at_k: BTreeMap::from([(1, p), (8, 1.0 - p)]),
+                all: counted(BTreeMap::from([(1, p), (8, 1.0 - p)])),
                 completion_length_mean: 3.0,
-                parts: BTreeMap::from([("logic".to_owned(), part)]),
+                parts: BTreeMap::from([("logic".to_owned(), counted(BTreeMap::from([(1, part)])))]),
                 ..Evaluation::default()
             };
             serde_json::to_string(&e).unwrap()

@@ -18,7 +18,7 @@ const MOST_BINS: usize = 33;
 
 /// A measured number of a line that was read; `None` if it was not finite, which JSON can't represent. Unlike an
 /// `Option`, its field can't be absent: a renamed field is an error and not a run of missing numbers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Number(pub Option<f64>);
 
 /// A line of `metrics.jsonl`, used for both writing and reading. Measured numbers are `f64` when written, and

@@ -36,19 +36,9 @@ pub struct Session {
     pub processor: Option<String>,
     /// Threads that the run computes with.
     pub threads: usize,
-    /// What graded, part by part; none in a session of supervised fine-tuning.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub graders: Vec<String>,
-    /// The user's own estimator of advantages, with a hash of its file; empty without one.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub estimator: String,
-    /// Identifies the problems, held out and trained on; empty in files that don't say.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub problems: String,
-    /// Identifies the weights that the run reads besides its own: an adapter's base, or the start as the reference of the KL
-    /// penalty. Empty without such, and in files that don't say.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub beside: String,
+    /// What it works on, besides its configuration.
+    #[serde(flatten)]
+    pub inputs: Inputs,
     /// Most memory that the process had by its end, in bytes; absent where the system doesn't say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
@@ -58,16 +48,21 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// What a session works on, besides its configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a session works on, besides its configuration. A field is empty in files that don't say.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inputs {
-    /// The graders, part by part; empty if nothing is graded.
+    /// The graders, part by part; empty in a session of supervised fine-tuning.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graders: Vec<String>,
-    /// The user's own estimator of advantages; empty without one.
+    /// The user's own estimator of advantages, with a hash of its file; empty without one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub estimator: String,
-    /// Identifies the problems.
+    /// Identifies the problems, held out and trained on.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub problems: String,
-    /// Identifies the weights that the run reads besides its own; empty without such.
+    /// Identifies the weights that the run reads besides its own: an adapter's base, or the start as the reference of the KL
+    /// penalty. Empty without such weights.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub beside: String,
 }
 
@@ -101,7 +96,7 @@ pub fn estimator(config: &Config) -> String {
 /// # Errors
 /// Bad input if the file of its own estimator has changed since the last session. If the sessions can't be read.
 pub fn same_estimator(folder: &Path, now: &str) -> anyhow::Result<()> {
-    if differs(&lines::read(&folder.join(SESSIONS))?, |session| &session.estimator, now) {
+    if differs(&lines::read(&folder.join(SESSIONS))?, |inputs| &inputs.estimator, now) {
         bad_input!(
             "{}: the file of algorithm.advantage has changed since the run's last session: found {now}. Put the old one back, start a new run with another --out, or resume with --accept-changes to continue with the new one",
             folder.display()
@@ -110,18 +105,14 @@ pub fn same_estimator(folder: &Path, now: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What graded in the last session of the run in `folder` that says so; empty if none does.
-pub fn graders(folder: &Path) -> anyhow::Result<Vec<String>> {
-    Ok(last_graders(&lines::read::<Session>(&folder.join(SESSIONS))?).to_vec())
-}
-
+/// What graded in the last session that says so; empty if none does.
 fn last_graders(sessions: &[Session]) -> &[String] {
-    sessions.iter().rev().map(|s| s.graders.as_slice()).find(|g| !g.is_empty()).unwrap_or_default()
+    sessions.iter().rev().map(|s| s.inputs.graders.as_slice()).find(|g| !g.is_empty()).unwrap_or_default()
 }
 
 /// Whether the last of the sessions that says so has another value than this one's. One without has none to compare.
-fn differs(before: &[Session], of: impl Fn(&Session) -> &String, now: &str) -> bool {
-    let last = before.iter().rev().map(of).find(|text| !text.is_empty());
+fn differs(before: &[Session], of: impl Fn(&Inputs) -> &String, now: &str) -> bool {
+    let last = before.iter().rev().map(|session| of(&session.inputs)).find(|text| !text.is_empty());
     !now.is_empty() && last.is_some_and(|last| last != now)
 }
 
@@ -133,34 +124,34 @@ pub fn begin(
     folder: &Path,
     device: DeviceName,
     threads: usize,
-    Inputs { graders, estimator, problems, beside }: Inputs,
+    inputs: Inputs,
     accept_changes: bool,
     events: &dyn Events,
 ) -> anyhow::Result<()> {
     let path = folder.join(SESSIONS);
     let mut file = JsonLines::append(&path)?;
     let before: Vec<Session> = lines::read(&path)?;
-    if differs(&before, |session| &session.beside, &beside) {
+    if differs(&before, |inputs| &inputs.beside, &inputs.beside) {
         bad_input!(
             "{}: the weights in model.path have changed since the run's last session, and the run reads them on: its adapter was trained on them, or its KL penalty compares with them. Put the old ones back, or start a new run with another --out",
             folder.display()
         );
     }
-    if differs(&before, |session| &session.problems, &problems) && !accept_changes {
+    if differs(&before, |inputs| &inputs.problems, &inputs.problems) && !accept_changes {
         bad_input!(
             "{}: the problems have changed since the run's last session: other rows, answers or solutions in its data. Put the old data back, or resume with --accept-changes to continue with the new",
             folder.display()
         );
     }
     if !accept_changes {
-        same_estimator(folder, &estimator)?;
+        same_estimator(folder, &inputs.estimator)?;
     }
     let theirs = last_graders(&before);
-    if !same_graders(theirs, &graders) && !accept_changes {
+    if !same_graders(theirs, &inputs.graders) && !accept_changes {
         bad_input!(
             "{}: the grader has changed since the run's last session: found {}, wanted {}. Put the old one back, or resume with --accept-changes to continue with the new one",
             folder.display(),
-            graders.join(", "),
+            inputs.graders.join(", "),
             theirs.join(", ")
         );
     }
@@ -171,10 +162,7 @@ pub fn begin(
         device: device.to_string(),
         processor: processor(),
         threads,
-        graders,
-        estimator,
-        problems,
-        beside,
+        inputs,
         memory_peak_bytes: None,
     })
 }

@@ -2,12 +2,10 @@
 
 use crate::config::Config;
 use crate::problem::{Split, Task};
-use crate::run::checkpoint;
+use crate::run::Run;
 use crate::run::folder::{Change, changed_keys};
-use crate::run::metrics::{self, Logged};
 use crate::run::sessions;
 use anyhow::Context;
-use fgrpo_eval::record::{self, Evaluation};
 use std::path::Path;
 
 /// What a run's folder holds.
@@ -48,18 +46,6 @@ pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
     }
     sessions::same_estimator(folder, &sessions::estimator(&config))?;
     // A resume drops lines that a power failure damaged, and repeats their steps.
-    let reaches = |m: &Logged| m.step >= config.steps;
-    let logged = metrics::read(&folder.join("metrics.jsonl")).is_ok_and(|m| m.last().is_some_and(reaches));
-    let saved =
-        checkpoint::list(&folder.join("checkpoints"))?.last().is_some_and(|(s, _)| *s >= config.steps);
-    let evaluation = final_evaluation(folder, &config);
-    let evaluated = evaluation.is_ok_and(|evaluation| evaluation.is_some() || !config.evaluates_at_the_end());
-    Ok(if logged && saved && evaluated { State::Finished } else { State::Begun })
-}
-
-/// The evaluation after the last step of a run of `config`.
-pub fn final_evaluation(folder: &Path, config: &Config) -> anyhow::Result<Option<Evaluation>> {
-    let evaluations = record::of_set(&folder.join("eval.jsonl"), config.eval.deciding_set())
-        .with_context(|| format!("run {}", folder.display()))?;
-    Ok(evaluations.into_iter().rfind(|e| e.step == config.steps))
+    let finished = Run::open(folder).is_ok_and(|run| run.is_finished().unwrap_or(false));
+    Ok(if finished { State::Finished } else { State::Begun })
 }

@@ -48,7 +48,7 @@ impl Grid<'_> {
     /// One JSON row for each pair: its exponents and what the table of `arena` says.
     pub(super) fn rows(&self, standings: &Standings) -> Vec<Value> {
         let row = |((a, b), row): ((f64, f64), Option<&Row>)| {
-            let mut row = json!(row?.0);
+            let mut row = row?.0.clone();
             (row["a"], row["b"]) = (json!(a), json!(b));
             Some(row)
         };

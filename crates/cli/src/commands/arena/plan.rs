@@ -4,8 +4,8 @@ use super::catalogue::Method;
 use super::task;
 use crate::args::places::{self, Loading};
 use fgrpo_train::config::Config;
-use fgrpo_train::run::folder::CONFIGURATION;
-use fgrpo_train::run::state::{State, final_evaluation, state};
+use fgrpo_train::run::Run;
+use fgrpo_train::run::state::{State, state};
 use std::path::{Path, PathBuf};
 
 /// The seed of the runs that tuning tries, which no table shows.
@@ -135,10 +135,10 @@ pub(super) fn trials(
 pub(super) fn choices(trials: &[Planned], mut chosen: Vec<Choice>) -> anyhow::Result<Vec<Choice>> {
     let mut best: Vec<(f64, &Choice)> = Vec::new();
     for run in trials {
-        // Epochs became steps when the run began.
-        let config = Config::load(&run.folder.join(CONFIGURATION), &[])?;
-        let Some(last) = final_evaluation(&run.folder, &config)? else { continue };
-        let (Some(first), Some((_, largest))) = (last.pass_at_1(), last.pass_at_k.last_key_value()) else {
+        let read = Run::open(&run.folder)?;
+        let Some(last) = read.final_evaluation()? else { continue };
+        let (Some(first), Some((_, largest))) = (last.pass_at_1(), last.all.pass_at_k.last_key_value())
+        else {
             continue;
         };
         let value = f64::midpoint(first, *largest);

@@ -7,11 +7,11 @@ use anyhow::Context;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, Notation, Panel, Scale};
 use fgrpo_eval::io::files;
-use fgrpo_eval::ranking::{Method, Ranked, TrainedRun, rank};
-use fgrpo_eval::record::{self, Evaluation};
+use fgrpo_eval::ranking::{Ranked, TrainedRun, rank};
+use fgrpo_eval::record::Evaluation;
 use fgrpo_eval::table::{Table, percent, points};
-use fgrpo_train::config::Config;
-use fgrpo_train::run::{metrics, sessions};
+use fgrpo_train::run::Run;
+use fgrpo_train::run::folder::CONFIGURATION;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ pub(super) struct Standings {
 }
 
 /// A method's row, as JSON has it.
-pub(super) struct Row(pub(super) Map<String, Value>);
+pub(super) struct Row(pub(super) Value);
 
 impl Row {
     pub(super) fn name(&self) -> &str {
@@ -54,12 +54,12 @@ impl Row {
 
     /// The method that dominates this one; none on the front.
     fn dominated_by(&self) -> Option<&str> {
-        self.0.get("dominated_by")?.as_str()
+        self.0["dominated_by"].as_str()
     }
 
     /// NaN for what isn't there.
     fn number(&self, key: &str) -> f64 {
-        self.0.get(key).and_then(Value::as_f64).unwrap_or(f64::NAN)
+        self.0[key].as_f64().unwrap_or(f64::NAN)
     }
 
     pub(super) fn pass_at(&self, k: u64) -> f64 {
@@ -67,30 +67,21 @@ impl Row {
     }
 
     pub(super) fn interval(&self, k: u64) -> [f64; 2] {
-        interval(self.0.get(&format!("pass_at_{k}_interval")).unwrap_or(&Value::Null))
+        interval(&self.0[format!("pass_at_{k}_interval")])
     }
 
     /// Every k of which the row has pass@k.
     fn ks(&self) -> impl Iterator<Item = u64> {
-        self.0.keys().filter_map(|key| key.strip_prefix("pass_at_")?.parse().ok())
+        self.0
+            .as_object()
+            .into_iter()
+            .flat_map(Map::keys)
+            .filter_map(|key| key.strip_prefix("pass_at_")?.parse().ok())
     }
 }
 
 fn interval(value: &Value) -> [f64; 2] {
     [0, 1].map(|i| value[i].as_f64().unwrap_or(f64::NAN))
-}
-
-struct Run {
-    method: String,
-    seed: u64,
-    start: Evaluation,
-    end: Evaluation,
-    /// What graded it, part by part; empty where its files don't say.
-    graders: Vec<String>,
-    /// Entropy of the sampled tokens' distributions in the last step, in nats.
-    entropy: f64,
-    /// Duration of all steps.
-    seconds: f64,
 }
 
 /// Prints the table of every task in the folder.
@@ -100,7 +91,7 @@ pub(super) fn print(args: &TableArgs) -> anyhow::Result<()> {
         alone::write(&figure(&all, &args.baseline), path)?;
     }
     if args.json || args.format == Format::Json {
-        let rows: Vec<Value> = all.iter().flat_map(|s| s.rows.iter().map(|row| json!(row.0))).collect();
+        let rows: Vec<Value> = all.iter().flat_map(|s| s.rows.iter().map(|row| row.0.clone())).collect();
         outln!("{}", serde_json::to_string(&rows)?);
         return Ok(());
     }
@@ -133,7 +124,7 @@ pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standi
     }
     let (mut all, mut without_baseline, mut unfinished) = (Vec::new(), Vec::new(), 0);
     for task in folders(out)? {
-        let mut runs: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
+        let mut runs: [Vec<TrainedRun>; 2] = [Vec::new(), Vec::new()];
         for folder in folders(&task)? {
             let name = files::name(&folder);
             let Some((method, seed)) = name.rsplit_once("_seed-") else { continue };
@@ -189,7 +180,7 @@ fn published(file: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
     let mut all: Vec<Standings> = Vec::new();
     for (i, row) in rows.into_iter().enumerate() {
         let (task, tuned) = (row["task"].as_str().map(str::to_owned), row["tuned"].as_bool());
-        let (Some(task), Some(tuned), Value::Object(row)) = (task, tuned, row) else {
+        let (Some(task), Some(tuned)) = (task, tuned) else {
             bad_input!(
                 "{}: row {}: found no task, or no tuned, wanted a row of `arena table --json`",
                 file.display(),
@@ -200,7 +191,7 @@ fn published(file: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
         let there = all.iter().position(|s| s.task == task && s.tuned == tuned);
         let k = there.map_or_else(|| row.ks().max(), |there| Some(all[there].k)).unwrap_or(1);
         let known = |k| row.pass_at(k).is_finite() && row.interval(k).iter().all(|end| end.is_finite());
-        if !row.0.get("name").is_some_and(Value::is_string) || !known(1) || !known(k) {
+        if !row.0["name"].is_string() || !known(1) || !known(k) {
             bad_input!(
                 "{}: row {}: found no name, or no pass@1 or pass@{k} with its interval, wanted a row of `arena table --json`",
                 file.display(),
@@ -214,7 +205,7 @@ fn published(file: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
     }
     // Differences are from the method that has none.
     let compared = |s: &Standings| {
-        s.rows.iter().any(|row| row.name() == baseline && !row.0.contains_key("pass_at_1_difference"))
+        s.rows.iter().any(|row| row.name() == baseline && row.0["pass_at_1_difference"].is_null())
     };
     match all.iter().find(|s| !compared(s)) {
         Some(other) => bad_input!(
@@ -227,112 +218,72 @@ fn published(file: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
 }
 
 /// The run in a folder; none if it isn't finished.
-fn run(folder: &Path, method: &str, seed: u64) -> anyhow::Result<Option<Run>> {
-    let config = folder.join("config.toml");
-    if !config.exists() {
+fn run(folder: &Path, method: &str, seed: u64) -> anyhow::Result<Option<TrainedRun>> {
+    if !folder.join(CONFIGURATION).exists() {
         return Ok(None);
     }
-    let config = Config::load(&config, &[])?;
-    let mut evaluations = record::of_set(&folder.join("eval.jsonl"), config.eval.deciding_set())?;
-    let logged = metrics::read(&folder.join("metrics.jsonl"))?;
-    let last = logged.last().filter(|m| m.step >= config.steps);
-    let end = evaluations.iter().rposition(|e| e.step == config.steps);
-    let (Some(last), Some(end)) = (last, end) else { return Ok(None) };
-    let entropy = last.entropy.0.unwrap_or(f64::NAN);
-    let seconds = logged.iter().filter_map(|m| m.seconds.total.0).sum();
-    let end = evaluations.swap_remove(end);
-    let Some(start) = evaluations.into_iter().find(|e| e.step == 0) else {
+    let run = Run::open(folder)?;
+    let steps = run.config()?.steps;
+    let last = run.metrics.last().filter(|m| m.step >= steps);
+    let (Some(last), Some(end)) = (last, run.final_evaluation()?) else { return Ok(None) };
+    let Some(start) = run.deciding()?.into_iter().find(|e| e.step == 0) else {
         bad_input!("{}: found no evaluation before training, wanted one", folder.join("eval.jsonl").display())
     };
-    let graders = sessions::graders(folder)?;
-    Ok(Some(Run { method: method.to_owned(), seed, start, end, graders, entropy, seconds }))
+    Ok(Some(TrainedRun {
+        method: method.to_owned(),
+        seed,
+        start: start.clone(),
+        end: end.clone(),
+        entropy: last.entropy.0.unwrap_or(f64::NAN),
+        seconds: run.metrics.iter().filter_map(|m| m.seconds.total.0).sum(),
+    }))
 }
 
-fn ranked(task: String, tuned: bool, runs: &[Run], baseline: &str) -> anyhow::Result<Standings> {
-    let first = &runs[0];
-    if let Some(other) = runs.iter().find(|r| r.end.problem_set != first.end.problem_set) {
+fn ranked(task: String, tuned: bool, runs: &[TrainedRun], baseline: &str) -> anyhow::Result<Standings> {
+    let pairs = runs.iter().enumerate().flat_map(|(i, b)| runs[..i].iter().map(move |a| (a, b)));
+    let mut unlike = pairs.filter_map(|(a, b)| Some((a, b, a.end.unlike(&b.end)?)));
+    if let Some((a, b, why)) = unlike.next() {
+        let [a, b] = [a, b].map(|run| format!("{} (seed {})", run.method, run.seed));
         bad_input!(
-            "{task}: found other problems in a run of {} than in one of {}, wanted the same",
-            other.method,
-            first.method
-        );
-    }
-    // Files of older versions name none.
-    let mut graded = runs.iter().filter(|r| !r.graders.is_empty());
-    if let Some(one) = graded.next()
-        && let Some(other) = graded.find(|r| r.graders != one.graders)
-    {
-        bad_input!(
-            "{task}: {} (seed {}) was graded by {}, and {} (seed {}) by {}, wanted one grader for the table: move the folders of one of them away, and train these runs anew",
-            one.method,
-            one.seed,
-            one.graders.join(", "),
-            other.method,
-            other.seed,
-            other.graders.join(", ")
+            "{task}: {a} and {b} can't be in one table: {why}. Move the folders of one of them away, and train these runs anew"
         );
     }
     let has = |k: &usize| {
-        let both = |r: &Run| r.end.pass_at_k.contains_key(k) && r.start.pass_at_k.contains_key(k);
-        runs.iter().all(|r| both(r) && r.end.left_out.is_empty())
+        let both = |r: &TrainedRun| [&r.start, &r.end].iter().all(|e| e.all.pass_at_k.contains_key(k));
+        runs.iter().all(|r| both(r) && r.end.all.left_out.is_empty())
     };
-    let Some(k) = first.end.pass_at_k.keys().copied().filter(has).max() else {
+    let Some(k) = runs[0].end.all.pass_at_k.keys().copied().filter(has).max() else {
         bad_input!("{task}: found no k that every run estimates, wanted one");
     };
     let began: Vec<&Evaluation> = runs.iter().filter(|r| r.method == baseline).map(|r| &r.start).collect();
-    let before = |k: usize| began.iter().map(|e| e.pass_at_k[&k]).sum::<f64>() / began.len() as f64;
+    let before = |k: usize| began.iter().map(|e| e.all.pass_at_k[&k]).sum::<f64>() / began.len() as f64;
     let start = [before(1), before(k)];
-    let mut methods: Vec<Method> = Vec::new();
-    for run in runs {
-        let trained = TrainedRun { seed: run.seed, start: run.start.counts(), end: run.end.counts() };
-        match methods.iter_mut().find(|m| m.name == run.method) {
-            Some(method) => method.runs.push(trained),
-            None => methods.push(Method { name: run.method.clone(), runs: vec![trained] }),
-        }
-    }
-    let mean = |name: &str, of: fn(&Run) -> f64| {
-        let own: Vec<f64> = runs.iter().filter(|r| r.method == name).map(of).collect();
-        own.iter().sum::<f64>() / own.len() as f64
-    };
     let k = k as u64;
-    let ranked = rank(&methods, baseline, &[1, k]);
-    let rows = ranked
-        .iter()
-        .map(|r| Row(row(&task, tuned, r, [mean(&r.name, |r| r.entropy), mean(&r.name, |r| r.seconds)])))
-        .collect();
+    let ranked = rank(runs, baseline, &[1, k]);
+    let rows = ranked.iter().map(|r| Row(row(&task, tuned, r))).collect();
     Ok(Standings { task, tuned, k, rows, start: Some(start) })
 }
 
 /// A method's row as JSON.
-fn row(task: &str, tuned: bool, ranked: &Ranked, [entropy, seconds]: [f64; 2]) -> Map<String, Value> {
-    let mut row = Map::new();
-    let mut put = |key: String, value: Value| {
-        row.insert(key, value);
-    };
-    put("name".into(), json!(ranked.name));
-    put("task".into(), json!(task));
-    put("tuned".into(), json!(tuned));
-    put("seeds".into(), json!(ranked.seeds));
+fn row(task: &str, tuned: bool, ranked: &Ranked) -> Value {
+    let mut row = json!({"name": ranked.name, "task": task, "tuned": tuned, "seeds": ranked.seeds});
     for (k, measured) in &ranked.pass_at_k {
-        put(format!("pass_at_{k}"), json!(measured.value));
-        put(format!("pass_at_{k}_interval"), json!(measured.interval));
+        row[format!("pass_at_{k}")] = json!(measured.value);
+        row[format!("pass_at_{k}_interval")] = json!(measured.interval);
     }
     for (k, paired) in &ranked.paired {
-        put(
-            format!("pass_at_{k}_difference"),
-            json!({
-                "value": paired.difference.value,
-                "interval": paired.difference.interval,
-                "p_value": paired.p_value,
-                "holm_p_value": paired.holm_p_value,
-                "seeds": paired.seeds,
-            }),
-        );
+        row[format!("pass_at_{k}_difference")] = json!({
+            "value": paired.difference.value,
+            "interval": paired.difference.interval,
+            "p_value": paired.p_value,
+            "holm_p_value": paired.holm_p_value,
+            "seeds": paired.seeds,
+        });
     }
-    put("lost".into(), json!(ranked.lost));
-    put("entropy".into(), json!(entropy));
-    put("seconds".into(), json!(seconds));
-    put("dominated_by".into(), json!(ranked.dominated_by));
+    row["lost"] = json!(ranked.lost);
+    row["entropy"] = json!(ranked.entropy);
+    row["seconds"] = json!(ranked.seconds);
+    row["dominated_by"] = json!(ranked.dominated_by);
     row
 }
 
@@ -383,9 +334,9 @@ impl Standings {
                 let [from, to] = row.interval(k);
                 format!("{} ({}, {})", percent(row.pass_at(k)), percent(from), percent(to))
             };
-            let against = |k: u64| match row.0.get(&format!("pass_at_{k}_difference")) {
-                None => ["\u{2013}".to_owned(), "\u{2013}".to_owned()],
-                Some(paired) => {
+            let against = |k: u64| match &row.0[format!("pass_at_{k}_difference")] {
+                Value::Null => ["\u{2013}".to_owned(), "\u{2013}".to_owned()],
+                paired => {
                     let number = |key: &str| paired[key].as_f64().unwrap_or(f64::NAN);
                     let [from, to] = interval(&paired["interval"]);
                     [

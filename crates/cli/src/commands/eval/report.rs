@@ -4,7 +4,7 @@ use super::Flags;
 use super::examples;
 use crate::commands::pass_at_k::{header, row};
 use crate::output::table::{Format, Render};
-use crate::report::sampled::{PassCurve, Set, samples_page};
+use crate::report::sampled::{Set, samples_page};
 use fgrpo_eval::clusters;
 use fgrpo_eval::estimate::{Curve, Measured, RESAMPLES, resamples, resamples_of_all};
 use fgrpo_eval::evaluate::Evaluated;
@@ -168,7 +168,7 @@ fn page(
             every.dedup();
             Ok(Set {
                 name: b.name.clone(),
-                curves: vec![PassCurve::of(&model, b, &every, RESAMPLES, resamples(0, i as u64))],
+                models: vec![(Curve::of(&model, &b.problems, &every, RESAMPLES, resamples(0, i as u64)), *b)],
                 lead: vec![lead(report, b.problems.iter().map(|p| p.planned()).max().unwrap_or(0))],
                 notes: notes(report),
                 table: table(report, Format::Text),

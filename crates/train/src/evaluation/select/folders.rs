@@ -2,36 +2,30 @@
 
 use super::recorded::is_regular;
 use super::{Candidate, Candidates, Settings};
-use crate::config::Config;
 use crate::run::checkpoint::{self, ADAPTER};
-use crate::run::fingerprint;
+use crate::run::{Run, fingerprint};
 use anyhow::Context;
 use fgrpo_eval::benchmarks::{self, Average, Domain, canonical};
-use fgrpo_eval::estimate::Tables;
+use fgrpo_eval::estimate::mean_pass_at_k;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::folder::IDENTITY;
 use fgrpo_eval::io::files;
 use fgrpo_eval::io::json;
-use fgrpo_eval::samples;
+use fgrpo_eval::samples::{self, Benchmark};
 use fgrpo_nn::weights::Gguf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Evaluations of checkpoints, by the model that they name.
 pub(super) struct Folders {
-    /// pass@k and problems by model and benchmark.
-    models: BTreeMap<String, BTreeMap<String, OnBenchmark>>,
+    /// Counted samples by model and benchmark.
+    models: BTreeMap<String, BTreeMap<String, Benchmark>>,
+    /// k of the metric.
+    k: u64,
     /// Benchmarks whose mean is the metric.
     members: Vec<String>,
     /// What the metric is called.
     pub(super) metric: String,
-}
-
-/// pass@k of one model on one benchmark.
-struct OnBenchmark {
-    value: f64,
-    problems: BTreeSet<String>,
-    folder: PathBuf,
 }
 
 impl Folders {
@@ -40,7 +34,7 @@ impl Folders {
         if settings.evals.is_empty() {
             return Ok(None);
         }
-        let mut models: BTreeMap<String, BTreeMap<String, OnBenchmark>> = BTreeMap::new();
+        let (k, mut models) = (settings.k as u64, BTreeMap::<String, BTreeMap<String, Benchmark>>::new());
         for named in &settings.evals {
             let mut held = Vec::new();
             evaluation_folders(named, &mut held)?;
@@ -52,15 +46,17 @@ impl Folders {
             }
             for folder in held {
                 let own = models.entry(model_of(&folder)?).or_default();
-                for (name, measured) in measure(&folder, settings.k as u64)? {
+                for benchmark in samples::read(&folder)? {
+                    benchmark.require_samples(k)?;
+                    let name = canonical(&benchmark.name);
                     if let Some(before) = own.get(&name) {
                         bad_input!(
                             "--evals: found {name} of the same model in {} and {}, wanted it once",
-                            before.folder.display(),
-                            folder.display()
+                            folder_of(before),
+                            folder_of(&benchmark)
                         );
                     }
-                    own.insert(name, measured);
+                    own.insert(name, benchmark);
                 }
             }
         }
@@ -71,26 +67,28 @@ impl Folders {
                 let Some(measured) = own.get(member) else {
                     bad_input!(
                         "--evals: found no {member} of the model {model} (in {}), wanted the same benchmarks of every checkpoint",
-                        own.values().next().map_or(String::new(), |m| m.folder.display().to_string())
+                        own.values().next().map_or(String::new(), |b| folder_of(b).to_string())
                     );
                 };
                 let first = models.values().find_map(|m| m.get(member)).unwrap_or(measured);
-                if first.problems != measured.problems {
+                let ids = |b: &Benchmark| b.problems.iter().map(|p| p.id.clone()).collect::<BTreeSet<_>>();
+                if ids(first) != ids(measured) {
                     bad_input!(
                         "--evals: found different problems of {member} in {} and {}",
-                        first.folder.display(),
-                        measured.folder.display()
+                        folder_of(first),
+                        folder_of(measured)
                     );
                 }
             }
         }
-        Ok(Some(Self { models, members, metric }))
+        Ok(Some(Self { models, k, members, metric }))
     }
 
     /// The evaluated checkpoints of a run.
-    pub(super) fn candidates(&self, run: &Path, config: &Config) -> anyhow::Result<Candidates> {
+    pub(super) fn candidates(&self, run: &Run) -> anyhow::Result<Candidates> {
+        let config = run.config()?;
         let mut found = Candidates { others: self.models.len(), ..Candidates::default() };
-        for (step, path) in checkpoint::list(&run.join("checkpoints"))? {
+        for (step, path) in checkpoint::list(&run.folder.join("checkpoints"))? {
             if !is_regular(config, step) {
                 continue;
             }
@@ -126,9 +124,14 @@ impl Folders {
                 checkpoint.display()
             );
         }
-        let values = self.members.iter().map(|m| own[m].value);
+        let values = self.members.iter().filter_map(|m| mean_pass_at_k(&own[m].problems, self.k));
         Ok(Some(values.sum::<f64>() / self.members.len() as f64))
     }
+}
+
+/// The folder that a benchmark's samples were read from, as it is shown.
+fn folder_of(benchmark: &Benchmark) -> std::path::Display<'_> {
+    benchmark.path.parent().unwrap_or(&benchmark.path).display()
 }
 
 /// The benchmarks whose mean is the metric, and its name: the one asked for; else the paper's average of mathematics;
@@ -180,20 +183,4 @@ fn model_of(folder: &Path) -> anyhow::Result<String> {
         Some(model) => Ok(model.to_owned()),
         None => bad_input!("{}: found no \"model\"", path.display()),
     }
-}
-
-fn measure(folder: &Path, k: u64) -> anyhow::Result<Vec<(String, OnBenchmark)>> {
-    let mut tables = Tables::default();
-    let mut measured = Vec::new();
-    for b in samples::read(folder)? {
-        b.require_samples(k)?;
-        let sum: f64 = b.problems.iter().map(|p| tables.of(p, k)).sum();
-        let one = OnBenchmark {
-            value: sum / b.problems.len() as f64,
-            problems: b.problems.iter().map(|p| p.id.clone()).collect(),
-            folder: folder.to_owned(),
-        };
-        measured.push((canonical(&b.name), one));
-    }
-    Ok(measured)
 }

@@ -2,10 +2,8 @@
 
 use super::{Candidate, Candidates, Settings, require_once};
 use crate::config::{Config, Every};
-use crate::run::checkpoint;
-use fgrpo_eval::failure::OrBadInput;
-use fgrpo_eval::record::{self, Evaluation};
-use std::path::Path;
+use crate::run::{Run, checkpoint};
+use fgrpo_eval::record::Evaluation;
 
 /// Whether a checkpoint after this step is one of `save.every`, or the last.
 pub(super) fn is_regular(config: &Config, step: u64) -> bool {
@@ -24,22 +22,21 @@ fn setting(e: &Evaluation) -> String {
     let mean = if e.average.is_over_problems() { "problems" } else { "parts" };
     format!(
         "{} problems x {} samples, parts {parts:?}, mean over {mean}, problem set {}",
-        e.problems, e.samples, e.problem_set
+        e.all.problems, e.samples, e.problem_set
     )
 }
 
 /// The candidates that a run recorded while it trained. `evaluated` is what the first run was evaluated on.
 pub(super) fn recorded(
     settings: &Settings,
-    run: &Path,
-    config: &Config,
+    run: &Run,
     evaluated: &mut Option<String>,
 ) -> anyhow::Result<Candidates> {
-    let evaluations = record::of_set(&run.join("eval.jsonl"), config.eval.deciding_set()).or_bad_input()?;
+    let (config, evaluations) = (run.config()?, run.deciding()?);
     require_once("eval.jsonl", evaluations.iter().map(|e| e.step))?;
     let value = |e: &Evaluation| -> anyhow::Result<f64> {
         let values = match &settings.part {
-            None => &e.pass_at_k,
+            None => &e.all.pass_at_k,
             Some(name) => match e.parts.get(name) {
                 Some(part) => &part.pass_at_k,
                 None => bad_input!(
@@ -55,8 +52,8 @@ pub(super) fn recorded(
     };
     let mut found = Candidates::default();
     let mut first: Option<(u64, String)> = None;
-    for e in evaluations.iter().filter(|e| e.step > 0) {
-        let path = checkpoint::path(&run.join("checkpoints"), e.step);
+    for e in evaluations.iter().copied().filter(|e| e.step > 0) {
+        let path = checkpoint::path(&run.folder.join("checkpoints"), e.step);
         let checkpoint = Some(path).filter(|p| p.is_dir());
         if !settings.any_step && (checkpoint.is_none() || !is_regular(config, e.step)) {
             found.others += 1;
@@ -83,7 +80,7 @@ pub(super) fn recorded(
         }
         _ => *evaluated = Some(own.clone()),
     }
-    let start = evaluations.iter().find(|e| e.step == 0 && setting(e) == own);
+    let start = evaluations.into_iter().find(|e| e.step == 0 && setting(e) == own);
     found.start = start.map(value).transpose()?;
     Ok(found)
 }

@@ -1,0 +1,128 @@
+//! The contents of a run's folder, as reports, tables, the choice of checkpoints, the paper and Python read them.
+
+use super::checkpoint;
+use super::folder::CONFIGURATION;
+use super::metrics::{Logged, Number};
+use super::sessions::{SESSIONS, Session};
+use crate::config::{self, Config};
+use crate::sft::SftLine;
+use fgrpo_eval::failure::OrBadInput;
+use fgrpo_eval::io::lines;
+use fgrpo_eval::record::Evaluation;
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
+
+/// Files that make a folder a run folder: one of them is enough.
+pub const FILES: [&str; 4] = ["metrics.jsonl", "sft.jsonl", "eval.jsonl", CONFIGURATION];
+
+/// A run's folder with its files read.
+#[derive(Debug)]
+pub struct Run {
+    /// The folder.
+    pub folder: PathBuf,
+    /// `config.toml` as text, or empty if the file is missing.
+    pub text: String,
+    /// The configuration, or why it can't be read.
+    config: Result<Config, String>,
+    /// The sessions, in order.
+    pub sessions: Vec<Session>,
+    /// The metrics of each RL step, in the order of their lines.
+    pub metrics: Vec<Logged>,
+    /// The steps of supervised fine-tuning.
+    pub sft: Vec<SftLine<Number>>,
+    /// The evaluations of all sets of problems, in the order of their lines.
+    pub evaluations: Vec<Evaluation>,
+    /// Files whose last line is torn, with the number of that line. A torn line is left out.
+    pub torn: Vec<(&'static str, usize)>,
+}
+
+impl Run {
+    /// Whether a folder has one of the files that a run writes.
+    pub fn is_in(folder: &Path) -> bool {
+        FILES.iter().any(|name| folder.join(name).is_file())
+    }
+
+    /// Reads the folder of a run. A missing file has no lines.
+    ///
+    /// # Errors
+    /// Bad input if a file can't be read, or a line has another format; the message names file, line and field. A
+    /// configuration that can't be read is an error of [`Run::config`] alone.
+    pub fn open(folder: &Path) -> anyhow::Result<Self> {
+        let path = folder.join(CONFIGURATION);
+        let mut text = String::new();
+        let config = match path.is_file() {
+            true => config::read(&path, |read| {
+                read.clone_into(&mut text);
+                Config::parse(read, &[])
+            }),
+            false => Err(anyhow::anyhow!("{CONFIGURATION} is missing in {}", folder.display())),
+        };
+        let mut torn = Vec::new();
+        Ok(Self {
+            config: config.map_err(|why| format!("{why:#}")),
+            sessions: read(folder, SESSIONS, &mut torn)?,
+            metrics: read(folder, "metrics.jsonl", &mut torn)?,
+            sft: read(folder, "sft.jsonl", &mut torn)?,
+            evaluations: read(folder, "eval.jsonl", &mut torn)?,
+            folder: folder.to_owned(),
+            text,
+            torn,
+        })
+    }
+
+    /// The configuration.
+    ///
+    /// # Errors
+    /// Bad input if `config.toml` is missing or isn't a configuration.
+    pub fn config(&self) -> anyhow::Result<&Config> {
+        match &self.config {
+            Ok(config) => Ok(config),
+            Err(why) => bad_input!("{why}"),
+        }
+    }
+
+    /// The evaluations that decide which checkpoint is the best, in the order of their lines.
+    ///
+    /// # Errors
+    /// As [`Run::config`].
+    pub fn deciding(&self) -> anyhow::Result<Vec<&Evaluation>> {
+        let set = self.config()?.eval.deciding_set();
+        Ok(self.evaluations.iter().filter(|e| e.set == set).collect())
+    }
+
+    /// The deciding evaluation after the last step of the configuration, or `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Run::config`].
+    pub fn final_evaluation(&self) -> anyhow::Result<Option<&Evaluation>> {
+        let last = self.config()?.steps;
+        Ok(self.deciding()?.into_iter().rfind(|e| e.step == last))
+    }
+
+    /// Whether the last step of the configuration is logged, evaluated if the configuration asks for that, and saved.
+    ///
+    /// # Errors
+    /// As [`Run::config`]. If the checkpoints can't be listed.
+    pub fn is_finished(&self) -> anyhow::Result<bool> {
+        let config = self.config()?;
+        let saved = checkpoint::list(&self.folder.join("checkpoints"))?.pop();
+        Ok(self.metrics.last().is_some_and(|m| m.step >= config.steps)
+            && saved.is_some_and(|(step, _)| step >= config.steps)
+            && (!config.evaluates_at_the_end() || self.final_evaluation()?.is_some()))
+    }
+}
+
+/// The lines of a file in a run's folder.
+fn read<T: DeserializeOwned>(
+    folder: &Path,
+    name: &'static str,
+    torn: &mut Vec<(&'static str, usize)>,
+) -> anyhow::Result<Vec<T>> {
+    let mut all = Vec::new();
+    let end = lines::each(&folder.join(name), |line| {
+        all.push(line);
+        Ok(())
+    });
+    torn.extend(end.or_bad_input()?.torn.map(|line| (name, line)));
+    Ok(all)
+}

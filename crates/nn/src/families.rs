@@ -26,6 +26,10 @@ pub(crate) struct Family {
     pub(crate) model_type: &'static str,
     /// What transformers takes for fields that a file leaves out.
     pub(crate) defaults: fn() -> Value,
+    /// Base of the rotary frequencies if a file has none.
+    pub(crate) default_theta: f64,
+    /// Order in which GGUF files of the family store the rows of queries and keys, or `None` if its files are neither read nor written.
+    pub(crate) gguf: Option<GgufRows>,
     /// Settings of which only one value is supported here; they are written too.
     pub(crate) supported: fn() -> Value,
     /// Reads the settings that not all families have.
@@ -51,6 +55,15 @@ pub(crate) struct Whole {
     pub(crate) model_type: &'static str,
     /// How the names of tensors begin that are no part of the text model; files of that model alone may have them, too.
     pub(crate) left_out: &'static [&'static str],
+}
+
+/// Order of the rows of queries and keys in a GGUF file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GgufRows {
+    /// As in a Hugging Face checkpoint.
+    Plain,
+    /// The two halves of a head, which a rotation pairs, are interleaved.
+    Interleaved,
 }
 
 /// What a layer consists of: `x += after(attention(before(x)))`, or the same with a recurrent mixer; then the same with the MLP.

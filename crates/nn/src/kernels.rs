@@ -6,7 +6,7 @@ use crate::cpu::product::{View, team_product};
 use crate::layout::Write;
 use crate::numbers::Products;
 
-/// The instruction set in use: avx512, avx2 or plain.
+/// The instruction set in use: avx512, avx2, neon or plain.
 pub fn simd() -> &'static str {
     crate::cpu::level::level().name()
 }

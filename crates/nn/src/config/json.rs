@@ -21,8 +21,6 @@ struct File {
     head_dim: Option<usize>,
     max_position_embeddings: usize,
     rope_theta: Option<f64>,
-    /// transformers' for the family.
-    default_theta: Option<f64>,
     partial_rotary_factor: Option<f64>,
     /// Preferred by transformers to that of the scaling.
     original_max_position_embeddings: Option<usize>,
@@ -86,7 +84,8 @@ impl Config {
         let head_dim = file.head_dim.or(hidden_size.checked_div(heads)).unwrap_or(0);
         let (rope_theta, rope_scaling, share) = rope(&fields, &file, partial)?;
         let own = json!({
-            "num_key_value_heads": file.num_key_value_heads.unwrap_or(heads), "head_dim": head_dim, "rope_theta": rope_theta,
+            "num_key_value_heads": file.num_key_value_heads.unwrap_or(heads), "head_dim": head_dim,
+            "rope_theta": rope_theta.unwrap_or(family.default_theta),
         });
         all.extend(object(own));
         let fields = Fields { place, map: &all };
@@ -224,7 +223,11 @@ fn refuse_quantized(fields: &Fields<'_>) -> Result<(), Error> {
 }
 
 /// Base and scaling of the rotary frequencies, and the share of a head that they turn. `rope_scaling` and `rope_parameters` may both be present.
-fn rope(fields: &Fields<'_>, file: &File, partial: bool) -> Result<(f64, RopeScaling, Option<f64>), Error> {
+fn rope(
+    fields: &Fields<'_>,
+    file: &File,
+    partial: bool,
+) -> Result<(Option<f64>, RopeScaling, Option<f64>), Error> {
     let (mut theta, mut scaling, mut share) = (file.rope_theta, None, None);
     for name in ["rope_parameters", "rope_scaling"] {
         let map = match fields.get(name) {
@@ -261,7 +264,6 @@ fn rope(fields: &Fields<'_>, file: &File, partial: bool) -> Result<(f64, RopeSca
         }
         scaling = Some(here);
     }
-    let theta = theta.or(file.default_theta).unwrap_or(10_000.0);
     Ok((theta, scaling.unwrap_or(RopeScaling::Default), share.or(file.partial_rotary_factor)))
 }
 

@@ -7,8 +7,8 @@ use crate::error::Error;
 /// The environment variable that forces a level.
 const VARIABLE: &str = "FGRPO_SIMD";
 
-/// An instruction set, in ascending order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// An instruction set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Level {
     /// The baseline of the architecture; the `gemm` crate computes products.
@@ -17,11 +17,18 @@ pub(crate) enum Level {
     Avx2 = 2,
     /// AVX-512 F, BW, DQ and VL.
     Avx512 = 3,
+    /// NEON, which every aarch64 processor has.
+    Neon = 4,
 }
 
 impl Level {
-    const ALL: [(&'static str, Level); 3] =
-        [("avx512", Level::Avx512), ("avx2", Level::Avx2), ("plain", Level::Plain)];
+    const ALL: [(&'static str, Level); 4] =
+        [("avx512", Level::Avx512), ("avx2", Level::Avx2), ("neon", Level::Neon), ("plain", Level::Plain)];
+
+    /// Whether a processor whose best level is this one has `other`.
+    fn has(self, other: Level) -> bool {
+        self == other || other == Level::Plain || (self, other) == (Level::Avx512, Level::Avx2)
+    }
 
     /// Its name in `FGRPO_SIMD`.
     pub(crate) fn name(self) -> &'static str {
@@ -39,20 +46,20 @@ fn best() -> Level {
             && is_x86_feature_detected!("avx512vl");
         return if wide { Level::Avx512 } else { Level::Avx2 };
     }
-    Level::Plain
+    if cfg!(target_arch = "aarch64") { Level::Neon } else { Level::Plain }
 }
 
 /// The level for a setting on a processor whose best level is `best`.
 fn asked(setting: Option<&str>, best: Level) -> Result<Level, Error> {
     let Some(name) = setting.filter(|name| !name.is_empty()) else { return Ok(best) };
     match Level::ALL.iter().find(|level| level.0 == name) {
-        Some(&(_, level)) if level <= best => Ok(level),
+        Some(&(_, level)) if best.has(level) => Ok(level),
         Some(_) => Err(Error::request(
             VARIABLE,
             format!("{name}, which this processor doesn't have"),
             format!("{} or less, or no setting", best.name()),
         )),
-        None => Err(Error::request(VARIABLE, name, "avx512, avx2, plain, or no setting")),
+        None => Err(Error::request(VARIABLE, name, "avx512, avx2, neon, plain, or no setting")),
     }
 }
 
@@ -76,7 +83,8 @@ pub(crate) fn level() -> Level {
         0 => detect(),
         1 => Level::Plain,
         2 => Level::Avx2,
-        _ => Level::Avx512,
+        3 => Level::Avx512,
+        _ => Level::Neon,
     }
 }
 
@@ -91,7 +99,10 @@ mod tests {
         assert_eq!(asked(Some("plain"), Level::Avx512).unwrap(), Level::Plain);
         let message = asked(Some("avx512"), Level::Avx2).unwrap_err().to_string();
         assert!(message.contains("FGRPO_SIMD") && message.contains("avx2 or less"), "{message}");
+        for (name, best) in [("neon", Level::Avx512), ("avx2", Level::Neon), ("avx512", Level::Neon)] {
+            assert!(asked(Some(name), best).is_err(), "{name} on {best:?}");
+        }
         let message = asked(Some("sse9"), Level::Avx2).unwrap_err().to_string();
-        assert!(message.contains("sse9") && message.contains("avx512, avx2, plain"), "{message}");
+        assert!(message.contains("sse9") && message.contains("avx512, avx2, neon, plain"), "{message}");
     }
 }

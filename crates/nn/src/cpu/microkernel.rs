@@ -1,4 +1,4 @@
-//! The kernels of matrix products: tiles of the result in registers, one source for AVX-512 and AVX2.
+//! The kernels of matrix products: tiles of the result in registers, one source for AVX-512, AVX2 and NEON.
 //!
 //! [`outer`] reads its right operand by rows, from panels or in place; [`dot`] reads the rows of its transpose. A general product copies operands
 //! into panels first, which pays off if each number is used hundreds of times; in decoding and in attention's blocks the kernels read them in place.
@@ -8,7 +8,7 @@ use super::level::{Level, level};
 
 /// Whether this processor can run the kernels.
 pub(crate) fn available() -> bool {
-    level() >= Level::Avx2
+    level() != Level::Plain
 }
 
 /// Rows of the left operand that [`outer`] processes together, if there are enough.
@@ -16,10 +16,14 @@ pub(crate) const TALL: usize = 6;
 
 /// Numbers in a register.
 pub(crate) fn lanes() -> usize {
-    if level() == Level::Avx512 { 16 } else { 8 }
+    match level() {
+        Level::Avx512 => 16,
+        Level::Neon => 4,
+        Level::Avx2 | Level::Plain => 8,
+    }
 }
 
-/// Columns that [`outer`] processes together, if there are enough: four registers of AVX-512, two of AVX2.
+/// Columns that [`outer`] processes together, if there are enough: four registers of AVX-512 or NEON, two of AVX2.
 pub(crate) fn wide() -> usize {
     if level() == Level::Avx512 { 64 } else { 16 }
 }
@@ -61,10 +65,15 @@ macro_rules! at_level {
                 match level() {
                     Level::Avx512 => avx512::$name($($arg),*),
                     Level::Avx2 => avx2::$name($($arg),*),
-                    Level::Plain => unreachable!("not available"),
+                    Level::Plain | Level::Neon => unreachable!("not available"),
                 }
             }
-            #[cfg(not(target_arch = "x86_64"))]
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: every aarch64 processor has NEON, and the caller's promises.
+            unsafe {
+                neon::$name($($arg),*);
+            }
+            #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
             {
                 $(let _ = $arg;)*
                 unreachable!("not available")
@@ -100,18 +109,17 @@ at_level! {
 
 /// Prefetches `data` into the second-level cache.
 pub(crate) fn fetch(data: &[f32]) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     for line in data.chunks(16) {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: every x86-64 has it, and it reads nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+        // SAFETY: every processor has the instruction, and it reads nothing.
+        unsafe { four::prefetch(line.as_ptr()) };
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = data;
 }
 
 /// Calls the tile for a height and a width that are compile-time constants.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! tiles {
     ($tile:ident, $tall:expr, $wide:expr, $arguments:tt) => {
         tiles!($tile, $tall, $wide, $arguments, 1 2 3 4 5 6)
@@ -131,7 +139,7 @@ macro_rules! tiles {
 }
 
 /// The operations on registers, each one instruction. The first `count` numbers of a part are those that are read or written.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! registers {
     ($features:literal; $($name:ident($($arg:ident: $ty:ty),*) $(-> $result:ty)? = $body:expr;)*) => {
         $(
@@ -148,18 +156,46 @@ macro_rules! registers {
     };
 }
 
-/// A left operand with contiguous columns.
+/// Registers of four numbers, which every processor of the architecture has.
 #[cfg(target_arch = "x86_64")]
+mod four {
+    use std::arch::x86_64::*;
+
+    registers! { "sse";
+        zero() -> __m128 = _mm_setzero_ps();
+        add(a: __m128, b: __m128) -> __m128 = _mm_add_ps(a, b);
+        load(from: *const f32) -> __m128 = _mm_loadu_ps(from);
+        store(to: *mut f32, value: __m128) = _mm_storeu_ps(to, value);
+        prefetch(line: *const f32) = _mm_prefetch::<_MM_HINT_T1>(line.cast());
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod four {
+    use std::arch::aarch64::*;
+
+    registers! { "neon";
+        zero() -> float32x4_t = vdupq_n_f32(0.0);
+        add(a: float32x4_t, b: float32x4_t) -> float32x4_t = vaddq_f32(a, b);
+        load(from: *const f32) -> float32x4_t = vld1q_f32(from);
+        store(to: *mut f32, value: float32x4_t) = vst1q_f32(to, value);
+        // Its intrinsic isn't stable.
+        prefetch(line: *const f32) = std::arch::asm!("prfm pldl2keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+    }
+}
+
+/// A left operand with contiguous columns.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const BY_ROWS: u8 = 0;
 /// A left operand with contiguous rows.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const BY_COLUMNS: u8 = 1;
 /// Any other left operand.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const ANY: u8 = 2;
 
 /// The kernels for the registers of the module `r`.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! kernels {
     ($features:literal) => {
         /// Columns of a tile of sums of products.
@@ -225,12 +261,12 @@ macro_rules! kernels {
                     let all = r::sums(sums[r]);
                     let to = y.first.add(r * y.stride);
                     if C == DOT_WIDE {
-                        let before = if y.add { _mm_loadu_ps(to) } else { _mm_setzero_ps() };
-                        _mm_storeu_ps(to, _mm_add_ps(before, all));
+                        let before = if y.add { four::load(to) } else { four::zero() };
+                        four::store(to, four::add(before, all));
                     } else {
-                        let mut four = [0.0f32; 4];
-                        _mm_storeu_ps(four.as_mut_ptr(), all);
-                        for (c, sum) in four.iter().enumerate().take(C) {
+                        let mut parts = [0.0f32; 4];
+                        four::store(parts.as_mut_ptr(), all);
+                        for (c, sum) in parts.iter().enumerate().take(C) {
                             let before = if y.add { *to.add(c) } else { 0.0 };
                             *to.add(c) = before + sum;
                         }
@@ -318,7 +354,7 @@ macro_rules! kernels {
                 // One term of all sums.
                 macro_rules! term {
                     () => {
-                        _mm_prefetch::<_MM_HINT_T1>(ahead.cast());
+                        four::prefetch(ahead);
                         let mut bs = [r::zero(); C];
                         for c in 0..C {
                             let from = right.add(r::LANES * c);
@@ -371,7 +407,7 @@ macro_rules! kernels {
 #[cfg(target_arch = "x86_64")]
 #[expect(clippy::needless_range_loop, reason = "indices into registers, unrolled")]
 mod avx512 {
-    use super::{ANY, BY_COLUMNS, BY_ROWS, Output, Rows, TALL};
+    use super::{ANY, BY_COLUMNS, BY_ROWS, Output, Rows, TALL, four};
     use std::arch::x86_64::*;
 
     /// Registers of 16.
@@ -467,7 +503,7 @@ mod avx512 {
 #[cfg(target_arch = "x86_64")]
 #[expect(clippy::needless_range_loop, reason = "indices into registers, unrolled")]
 mod avx2 {
-    use super::{ANY, BY_COLUMNS, BY_ROWS, Output, Rows, TALL};
+    use super::{ANY, BY_COLUMNS, BY_ROWS, Output, Rows, TALL, four};
     use std::arch::x86_64::*;
 
     /// Registers of 8.
@@ -544,6 +580,77 @@ mod avx2 {
                         _mm256_storeu_ps(to.add(column * to_stride), value);
                     }
                 }
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[expect(clippy::needless_range_loop, reason = "indices into registers, unrolled")]
+mod neon {
+    use super::{ANY, BY_COLUMNS, BY_ROWS, Output, Rows, TALL, four};
+    use std::arch::aarch64::*;
+
+    /// Registers of 4.
+    mod r {
+        pub(super) use super::four::{add, load, store, zero};
+        use std::arch::aarch64::*;
+
+        pub(super) const LANES: usize = 4;
+        /// Registers per row of a tile: 24 sums with [`super::TALL`] rows, of 32 registers in all.
+        pub(super) const WIDE: usize = 4;
+        /// Rows of a tile of sums of products: 24 sums.
+        pub(super) const DOT_TALL: usize = 6;
+
+        registers! { "neon";
+            splat(value: f32) -> float32x4_t = vdupq_n_f32(value);
+            fma(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t = vfmaq_f32(c, a, b);
+            load_part(count: usize, from: *const f32) -> float32x4_t = {
+                let mut part = zero();
+                match count {
+                    1 => part = vld1q_lane_f32::<0>(from, part),
+                    2 | 3 => part = vcombine_f32(vld1_f32(from), vget_high_f32(part)),
+                    _ => part = load(from),
+                }
+                if count == 3 { vld1q_lane_f32::<2>(from.add(2), part) } else { part }
+            };
+            store_part(count: usize, to: *mut f32, value: float32x4_t) = {
+                match count {
+                    1 => vst1q_lane_f32::<0>(to, value),
+                    2 | 3 => vst1_f32(to, vget_low_f32(value)),
+                    _ => store(to, value),
+                }
+                if count == 3 {
+                    vst1q_lane_f32::<2>(to.add(2), value);
+                }
+            };
+        }
+
+        /// The four sums of four registers: of neighbours, then of these.
+        #[inline]
+        #[target_feature(enable = "neon")]
+        pub(super) fn sums([a, b, c, d]: [float32x4_t; 4]) -> float32x4_t {
+            vpaddq_f32(vpaddq_f32(a, b), vpaddq_f32(c, d))
+        }
+    }
+
+    kernels!("neon");
+
+    #[target_feature(enable = "neon")]
+    pub(super) unsafe fn transpose(rows: usize, columns: usize, from: Rows, to: *mut f32, to_stride: usize) {
+        // SAFETY: loads are of the caller's rows and columns, stores go to the first `columns` rows.
+        unsafe {
+            let mut x = [r::zero(); 4];
+            for j in 0..rows {
+                x[j] = r::load_part(columns, from.first.add(j * from.stride));
+            }
+            // Two by two: even columns of a pair of rows, and odd ones; then whole columns.
+            let pair = |a, b| [vtrn1q_f32(a, b), vtrn2q_f32(a, b)].map(|half| vreinterpretq_f64_f32(half));
+            let (top, bottom) = (pair(x[0], x[1]), pair(x[2], x[3]));
+            for column in 0..columns {
+                let (top, bottom) = (top[column % 2], bottom[column % 2]);
+                let value = if column < 2 { vtrn1q_f64(top, bottom) } else { vtrn2q_f64(top, bottom) };
+                r::store(to.add(column * to_stride), vreinterpretq_f32_f64(value));
             }
         }
     }

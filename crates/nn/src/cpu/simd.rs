@@ -1,9 +1,8 @@
-//! Element-wise loops, compiled for AVX-512, AVX2 and the baseline, selected at run time.
+//! Element-wise loops, compiled for AVX-512, AVX2 and the baseline, selected at run time. The baseline of aarch64 has NEON.
 //!
 //! The bodies are plain Rust that the compiler turns into vectors: sums run in independent lanes, and `exp` is a polynomial. A result depends on
 //! the instruction set only by rounding.
 
-#[cfg(target_arch = "x86_64")]
 use super::level::{Level, level};
 use crate::adamw::AdamWStep;
 
@@ -43,8 +42,11 @@ macro_rules! vectorised {
                     Level::Avx512 => return unsafe { v4($($arg),*) },
                     // SAFETY: as above.
                     Level::Avx2 => return unsafe { v3($($arg),*) },
-                    Level::Plain => {}
+                    Level::Plain | Level::Neon => {}
                 }
+            }
+            if cfg!(target_arch = "aarch64") && level() == Level::Neon {
+                return body::<true>($($arg),*);
             }
             body::<false>($($arg),*)
         }

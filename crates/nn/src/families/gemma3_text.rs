@@ -17,10 +17,12 @@ pub(super) const FAMILY: Family = Family {
             "vocab_size": 262_208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
             "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
             "max_position_embeddings": 131_072, "rms_norm_eps": 1e-6, "tie_word_embeddings": true,
-            "bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0, "default_theta": 1e6, "sliding_window": 4096,
+            "bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0, "sliding_window": 4096,
             "sliding_window_pattern": 6, "query_pre_attn_scalar": 256, "rope_local_base_freq": 10_000.0,
         })
     },
+    default_theta: 1e6,
+    gguf: None,
     supported: || {
         json!({
             "hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh", "attention_bias": false,

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Activation, Family, Layer, Norms, Theta};
+use super::{Activation, Family, GgufRows, Layer, Norms, Theta};
 
 pub(super) const FAMILY: Family = Family {
     class_name: "LlamaForCausalLM",
@@ -14,6 +14,8 @@ pub(super) const FAMILY: Family = Family {
             "rms_norm_eps": 1e-6, "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2,
         })
     },
+    default_theta: 10_000.0,
+    gguf: Some(GgufRows::Interleaved),
     // A bias here would be one on o_proj, too.
     supported: || json!({"attention_bias": false, "mlp_bias": false}),
     read: |_, _| Ok(()),

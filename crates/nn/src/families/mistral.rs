@@ -16,6 +16,7 @@ pub(super) const FAMILY: Family = Family {
             "sliding_window": 4096,
         })
     },
+    gguf: None,
     supported: || json!({}),
     read: |fields, config| {
         #[derive(Deserialize)]

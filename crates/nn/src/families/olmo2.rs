@@ -14,6 +14,7 @@ pub(super) const FAMILY: Family = Family {
             "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "eos_token_id": 50_279, "pad_token_id": 1,
         })
     },
+    gguf: None,
     supported: || json!({"attention_bias": false}),
     refused: |_| None,
     layer: |config, layer| Layer {

@@ -10,10 +10,11 @@ pub(super) const FAMILY: Family = Family {
     model_type: "olmo3",
     defaults: || {
         let mut defaults = object((olmo2::FAMILY.defaults)());
-        let own = json!({"default_theta": 5e5, "sliding_window": 4096, "sliding_window_pattern": 4});
+        let own = json!({"sliding_window": 4096, "sliding_window_pattern": 4});
         defaults.extend(object(own));
         defaults.into()
     },
+    default_theta: 5e5,
     read: gemma3_text::read_windows,
     write: gemma3_text::windows,
     layer: |config, layer| {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Family, Layer, llama};
+use super::{Family, GgufRows, Layer, llama};
 use crate::config::Config;
 use crate::config::fields::Fields;
 use crate::error::Error;
@@ -18,6 +18,7 @@ pub(super) const FAMILY: Family = Family {
             "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
         })
     },
+    gguf: Some(GgufRows::Plain),
     supported: || json!({}),
     read: no_window,
     write: without_window,

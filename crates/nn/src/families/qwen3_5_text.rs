@@ -22,6 +22,7 @@ pub(super) const FAMILY: Family = Family {
             "linear_num_value_heads": 32,
         })
     },
+    gguf: None,
     supported: || json!({"attention_bias": false, "attn_output_gate": true}),
     read: |fields, config| {
         #[derive(Deserialize)]

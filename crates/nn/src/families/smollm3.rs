@@ -13,10 +13,12 @@ pub(super) const FAMILY: Family = Family {
             "vocab_size": 128_256, "hidden_size": 2048, "intermediate_size": 11_008, "num_hidden_layers": 36,
             "num_attention_heads": 16, "num_key_value_heads": 4, "max_position_embeddings": 32_768,
             "rms_norm_eps": 1e-6, "tie_word_embeddings": true, "bos_token_id": 128_000,
-            "eos_token_id": 128_001, "pad_token_id": 128_004, "default_theta": 2e6,
+            "eos_token_id": 128_001, "pad_token_id": 128_004,
             "no_rope_layer_interval": 4,
         })
     },
+    default_theta: 2e6,
+    gguf: None,
     supported: || json!({"attention_bias": false, "mlp_bias": false, "use_sliding_window": false}),
     read: |fields, config| {
         #[derive(Deserialize)]

@@ -5,12 +5,18 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::Gguf;
-use crate::config::{Config, RopeScaling};
+use crate::config::{Architecture, Config, RopeScaling};
 use crate::error::Error;
+use crate::families::GgufRows;
 use crate::rope::frequencies;
 
-/// The architectures that are read and written. (llama.cpp's names and orders of rows differ from family to family.)
-pub(super) const ARCHITECTURES: [&str; 3] = ["llama", "qwen2", "qwen3"];
+/// Sorted `model_type`s of the families that are read and written.
+pub(super) fn families() -> Vec<&'static str> {
+    let stored = Architecture::ALL.into_iter().filter(|architecture| architecture.family().gguf.is_some());
+    let mut names: Vec<&str> = stored.map(Architecture::model_type).collect();
+    names.sort_unstable();
+    names
+}
 
 /// Keys below the architecture's name, and the fields of `config.json`.
 pub(super) const FIELDS: [(&str, &str); 8] = [
@@ -67,7 +73,7 @@ pub(super) fn stored(name: &str) -> Option<String> {
     }
 }
 
-/// Where a file of the architecture llama has a row of q or k: the two halves of a head, which a rotation pairs, are interleaved.
+/// Position in a file of a row of q or k whose heads are interleaved.
 pub(super) fn stored_row(row: usize, head: usize) -> usize {
     let (start, at) = (row / head * head, row % head);
     start + at % (head / 2) * 2 + at / (head / 2)
@@ -84,8 +90,8 @@ impl Gguf {
         let Some(family) = self.text("general.architecture")? else {
             return Err(self.refuse_key("general.architecture", "nothing", "the architecture's name"));
         };
-        if !ARCHITECTURES.contains(&&*family) {
-            return Err(self.refuse_key("general.architecture", family, ARCHITECTURES.join(", ")));
+        if !families().contains(&&*family) {
+            return Err(self.refuse_key("general.architecture", family, families().join(", ")));
         }
         let key = |name: &str| format!("{family}.{name}");
         let get = |name: &str| self.value(&key(name));
@@ -214,8 +220,8 @@ pub(super) fn rope_factors(config: &Config) -> Vec<f32> {
     frequencies(&plain).iter().zip(frequencies(config)).map(|(plain, scaled)| plain / scaled).collect()
 }
 
-/// The size of the heads whose rows a tensor has interleaved in a file, if it has: q and k of the architecture llama.
+/// Size of the heads whose rows a file has interleaved in a tensor, or `None` if the rows are in the checkpoint's order.
 pub(super) fn interleaved(name: &str, config: &Config) -> Option<usize> {
     let of_heads = matches!(name.rsplit('.').nth(1), Some("q_proj" | "k_proj"));
-    (of_heads && config.architecture.model_type() == "llama").then_some(config.head_dim)
+    (of_heads && config.architecture.family().gguf == Some(GgufRows::Interleaved)).then_some(config.head_dim)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::blocks::{Kind, Q8};
-use super::names::{ARCHITECTURES, FIELDS, ROPE, interleaved, rope_factors, stored, stored_row};
+use super::names::{FIELDS, ROPE, families, interleaved, rope_factors, stored, stored_row};
 use super::{ALIGNMENT, ARRAY, MAGIC, TEXT};
 use crate::config::{Config, RopeScaling};
 use crate::error::Error;
@@ -163,8 +163,8 @@ pub fn write_gguf<'a, N: AsRef<str>, S: AsRef<[usize]>>(
         found,
         wanted: format!("{wanted} in a .gguf file; a folder takes any model"),
     };
-    if !ARCHITECTURES.contains(&family) {
-        return Err(refuse("model_type", family.to_owned(), ARCHITECTURES.join(", ")));
+    if !families().contains(&family) {
+        return Err(refuse("model_type", family.to_owned(), families().join(", ")));
     }
     if matches!(config.rope_scaling, RopeScaling::Yarn { .. }) {
         return Err(refuse("rope_type", "yarn".to_owned(), "default, linear or llama3".to_owned()));

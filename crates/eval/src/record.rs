@@ -43,6 +43,7 @@ impl Average {
 
 /// One line of `eval.jsonl`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Line")]
 pub struct Evaluation {
     /// The RL step; 0 is before the first step.
     pub step: u64,
@@ -78,10 +79,8 @@ pub struct Counted {
     /// Number of problems evaluated.
     pub problems: usize,
     /// Unbiased pass@k as fractions: mean over the problems.
-    #[serde(deserialize_with = "by_k")]
     pub pass_at_k: BTreeMap<usize, f64>,
     /// 95 % problem-bootstrap intervals of `pass_at_k`.
-    #[serde(deserialize_with = "by_k")]
     pub interval: BTreeMap<usize, [f64; 2]>,
     /// Correct samples of each problem; empty for a part in older files.
     #[serde(default)]
@@ -92,18 +91,61 @@ pub struct Counted {
     /// Samples that couldn't be scored; they reduce their problem's sample count.
     pub unscorable: usize,
     /// Number of problems excluded from pass@k, by k: those with fewer than k scored samples.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "by_k")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_out: BTreeMap<usize, usize>,
 }
 
-/// Values by k. The keys of a flattened JSON object are read as strings only.
-fn by_k<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<BTreeMap<usize, T>, D::Error> {
-    let by_text = BTreeMap::<String, T>::deserialize(d)?;
-    let k = |(k, value): (String, T)| match k.parse() {
-        Ok(k) => Ok((k, value)),
-        Err(_) => Err(D::Error::custom(format!("expected a whole number as a key, found {k:?}"))),
-    };
-    by_text.into_iter().map(k).collect()
+/// The fields of a line as they are read. The error of a flattened field wouldn't name the field.
+#[derive(Deserialize)]
+struct Line {
+    step: u64,
+    set: String,
+    samples: usize,
+    #[serde(default)]
+    average: Average,
+    #[serde(default)]
+    problem_set: String,
+    #[serde(default)]
+    graders: Vec<String>,
+    problems: usize,
+    pass_at_k: BTreeMap<usize, f64>,
+    interval: BTreeMap<usize, [f64; 2]>,
+    #[serde(default)]
+    per_problem: Vec<usize>,
+    #[serde(default)]
+    scored_per_problem: Vec<usize>,
+    unscorable: usize,
+    #[serde(default)]
+    left_out: BTreeMap<usize, usize>,
+    completion_length_mean: f64,
+    examples: Vec<Example>,
+    #[serde(default)]
+    parts: BTreeMap<String, Counted>,
+}
+
+impl From<Line> for Evaluation {
+    fn from(line: Line) -> Self {
+        Self {
+            step: line.step,
+            set: line.set,
+            samples: line.samples,
+            average: line.average,
+            problem_set: line.problem_set,
+            graders: line.graders,
+            all: Counted {
+                problems: line.problems,
+                pass_at_k: line.pass_at_k,
+                interval: line.interval,
+                per_problem: line.per_problem,
+                scored_per_problem: line.scored_per_problem,
+                unscorable: line.unscorable,
+                left_out: line.left_out,
+            },
+            completion_length_mean: line.completion_length_mean,
+            examples: line.examples,
+            parts: line.parts,
+        }
+    }
 }
 
 /// A problem with one of its completions.

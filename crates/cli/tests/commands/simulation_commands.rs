@@ -183,7 +183,7 @@ fn bad_simulations_end_with_two() {
         ("group_sizes=[]", "group_sizes: found an empty list"),
         ("lr=nan", "lr: found NaN"),
         ("lr=fast", "lr"),
-        ("lr", "wanted key=value"),
+        ("lr", "KEY=VALUE"),
         ("gammas=nan", "gammas"),
         ("gammas=[-1.0]", "gamma: found -1"),
         ("seeds=[1,1]", "seeds: found a value twice"),

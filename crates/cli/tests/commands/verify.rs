@@ -27,7 +27,7 @@ fn math_reads_options_and_modes_of_a_line() {
     let input = [
         line(json!({})),
         line(json!({"response": "\\boxed{2}"})),
-        json!({"gold": "x", "pred": "no answer at all"}).to_string(),
+        json!({"gold": "x", "pred": "I think we should consider the case when n is even."}).to_string(),
         line(json!({"gold": "$0.333$", "response": "$1/3$", "match_types": ["latex"], "precision": 3})),
         line(json!({"match_types": ["latin"]})),
     ]

@@ -167,6 +167,11 @@ fn the_whole_text_is_graded_in_parity_mode_and_on_demand() {
     assert_eq!(graded(&["--mode", "parity"]), "correct exact");
     assert_eq!(graded(&["--mode", "strict"]), "wrong exact");
     assert_eq!(graded(&["--reasoning", "strip"]), "wrong exact");
+    let line =
+        json!({"gold": "12", "response": "<think>So \\boxed{12}.</think> I have no time to check this now."});
+    let graded =
+        |more: &[&str]| reasons(&[&["math", "-"], more].concat(), std::slice::from_ref(&line))[0].clone();
+    assert_eq!(graded(&["--mode", "strict"]), "unparsed none");
     assert_eq!(graded(&["--mode", "strict", "--reasoning", "keep"]), "correct exact");
     assert_eq!(graded(&["--mode", "strict", "--reasoning", "[A],[B]"]), "correct exact");
     let comma = json!({"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}], "prompt": "", "response": "<think>a, b</think> c"});

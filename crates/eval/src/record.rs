@@ -7,8 +7,7 @@ use super::estimate::{
 use super::plan::Plan;
 use super::problems::ProblemSet;
 use super::samples::{Benchmark, ProblemCounts};
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 

@@ -438,7 +438,7 @@ fn computed_needs_are_what_the_device_holds() {
         (half, full, true, true, 8, 20, None, false),
         (full, full, false, true, 8, 20, None, true),
         (half, half, false, true, 8, 20, None, true),
-        (full, full, false, false, 12, 80, None, true),
+        (full, full, false, false, 16, 80, None, true),
     ];
     let (_, recurrent) = with_recurrent(0).swap_remove(1);
     let recurrent = Config {

@@ -167,14 +167,17 @@ fn with_constants_renamed(gold: &Expr, answer: &Expr) -> Vec<Expr> {
     };
     let golds: Vec<&str> = wanted.iter().copied().filter(|name| !found.contains(name)).collect();
     let answers: Vec<&str> = found.iter().copied().filter(|name| !wanted.contains(name)).collect();
-    // A constant that is a side of an equation is the quantity asked for.
-    let asked = gold.any(&|node| match node {
-        Expr::Relation(_, pair) => {
-            pair.iter().any(|side| matches!(side, Expr::Symbol(name) if golds.contains(&&**name)))
-        }
-        _ => false,
+    // A constant is a term or a factor. A letter that is a side of an equation or an element of a list is the quantity asked
+    // for.
+    let is_gold = |child: &Expr| matches!(child, Expr::Symbol(name) if golds.contains(&&**name));
+    let asked = gold.any(&|node| {
+        !matches!(node, Expr::Add(_) | Expr::Mul(_)) && node.children().into_iter().any(is_gold)
     });
+    // An antiderivative has a variable besides its constants. `AC` and `AD` are names of segments.
+    let is_variable =
+        |name: &&str| name.starts_with(|first: char| first.is_lowercase()) && !golds.contains(name);
     let fits = !asked
+        && wanted.iter().any(is_variable)
         && golds.len() == answers.len()
         && (1..=MOST).contains(&golds.len())
         && golds.iter().all(|name| is_constant(name, &['C', 'c', 'K']))

@@ -4,10 +4,8 @@ use super::defaults;
 use super::maze::MazeConfig;
 use super::schema;
 use super::text::{ArithmeticConfig, PuzzlesConfig, TextConfig};
-use crate::problem::generated::generator;
 use anyhow::Context;
 use fgrpo_eval::io::objects::Objects;
-use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::names::Named;
 use fgrpo_eval::program::Answerer;
 use schemars::JsonSchema;
@@ -105,16 +103,6 @@ impl TaskConfig {
             Self::Text(text) => vec![text],
             Self::Mix(mix) => mix.parts.iter_mut().flat_map(|part| part.task.texts_mut()).collect(),
             _ => Vec::new(),
-        }
-    }
-
-    /// The kind of the answers; a mix has several.
-    pub fn answers(&self) -> Option<TaskKind> {
-        match self {
-            Self::Maze(_) => Some(TaskKind::Maze),
-            Self::Mix(_) => None,
-            Self::Text(text) => Some(text.kind()),
-            generated => generator(generated).map(|generator| generator.grading().0),
         }
     }
 

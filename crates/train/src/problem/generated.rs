@@ -55,6 +55,16 @@ pub fn generator(task: &TaskConfig) -> Option<&dyn Generator> {
     }
 }
 
+/// The kind of a task's answers, or `None` for a mix, which has several.
+pub fn answers(task: &TaskConfig) -> Option<TaskKind> {
+    match task {
+        TaskConfig::Maze(_) => Some(TaskKind::Maze),
+        TaskConfig::Mix(_) => None,
+        TaskConfig::Text(text) => Some(text.kind()),
+        generated => generator(generated).map(|generator| generator.grading().0),
+    }
+}
+
 /// Special tokens, by id.
 const SPECIAL: [&str; 3] = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"];
 

@@ -18,6 +18,7 @@ use fgrpo_eval::names::Named;
 use fgrpo_eval::samples::MOST_UNSCORABLE;
 use fgrpo_train::config::{Config, MazeConfig, Override, TaskConfig, TextConfig};
 use fgrpo_train::language::stop::StopTexts;
+use fgrpo_train::problem::generated;
 use std::path::{Path, PathBuf};
 
 /// The configuration of flags without a training configuration, before its task is known.
@@ -247,7 +248,7 @@ impl Flags {
 
     /// The task: that of the training configuration, or of `--task` and `--data`.
     fn task(&self, training: Option<&TaskConfig>) -> anyhow::Result<TaskConfig> {
-        let own = training.and_then(TaskConfig::answers);
+        let own = training.and_then(generated::answers);
         let Some(kind) = self.task.or(own) else {
             return match training {
                 Some(mix) if self.data.is_none() => Ok(mix.clone()),

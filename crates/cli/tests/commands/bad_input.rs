@@ -38,16 +38,6 @@ fn config(folder: &Path, model: &Path, data: &Path, task: &str) -> PathBuf {
     path
 }
 
-/// Changes the header of a safetensors file, keeping its length.
-fn edit_header(file: &Path, edit: impl Fn(&str) -> String) {
-    let mut bytes = std::fs::read(file).unwrap();
-    let n = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let header = edit(std::str::from_utf8(&bytes[8..8 + n]).unwrap());
-    assert_eq!(header.len(), n);
-    bytes[8..8 + n].copy_from_slice(header.as_bytes());
-    std::fs::write(file, bytes).unwrap();
-}
-
 fn edit_config(folder: &Path, edit: impl Fn(&mut Value)) {
     let path = folder.join("config.json");
     let mut json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -57,7 +47,7 @@ fn edit_config(folder: &Path, edit: impl Fn(&mut Value)) {
 
 type Damage = fn(&Path);
 
-const DAMAGED: [(&str, Damage, &[&str]); 11] = [
+const DAMAGED: [(&str, Damage, &[&str]); 7] = [
     (
         "an empty folder",
         |m| {
@@ -78,11 +68,6 @@ const DAMAGED: [(&str, Damage, &[&str]); 11] = [
         &["config.json", "hidden_act", "gelu", "silu"],
     ),
     (
-        "a field of the wrong type",
-        |m| edit_config(m, |c| c["hidden_size"] = "wide".into()),
-        &["config.json", "hidden_size", "wide"],
-    ),
-    (
         "sizes other than the weights'",
         |m| edit_config(m, |c| c["intermediate_size"] = 48.into()),
         &["mlp.", "[32, 16]", "[48, 16]"],
@@ -95,29 +80,6 @@ const DAMAGED: [(&str, Damage, &[&str]); 11] = [
             std::fs::write(file, &bytes[..bytes.len() / 2]).unwrap();
         },
         &["model.safetensors"],
-    ),
-    (
-        "an integer tensor",
-        |m| edit_header(&m.join("model.safetensors"), |h| h.replace("\"F32\"", "\"I32\"")),
-        &["model.safetensors", "I32", "F32"],
-    ),
-    (
-        "a missing tensor",
-        |m| {
-            edit_header(&m.join("model.safetensors"), |h| {
-                h.replace("layers.0.mlp.up_proj", "layers.0.mlp.no_proj")
-            })
-        },
-        &["layers.0.mlp.up_proj.weight", "no such tensor"],
-    ),
-    (
-        "a missing shard",
-        |m| {
-            let index = r#"{"metadata": {}, "weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}}"#;
-            std::fs::write(m.join("model.safetensors.index.json"), index).unwrap();
-            std::fs::remove_file(m.join("model.safetensors")).unwrap();
-        },
-        &["model-00001-of-00002.safetensors"],
     ),
     (
         "weights that are no safetensors",
@@ -136,36 +98,30 @@ fn damaged_model_folders_are_refused_by_every_command_that_opens_one() {
     let config = config(folder.path(), &broken, &data, &format!("tokenizer = {good:?}"));
     let sequences = folder.path().join("tokens.jsonl");
     std::fs::write(&sequences, "{\"tokens\": [5, 6, 7]}\n").unwrap();
-    for (what, damage, says) in DAMAGED {
+    for (k, (what, damage, says)) in DAMAGED.into_iter().enumerate() {
         let _ = std::fs::remove_dir_all(&broken);
         copy(good, &broken);
         damage(&broken);
         let (a, b) = (folder.path().join("never-a"), folder.path().join("never-b"));
-        let mut commands: Vec<(&str, Command)> = Vec::new();
-        for name in ["train", "sft"] {
-            let mut command = fgrpo();
-            command.arg(name).arg(&config).args(["--resume", "--out"]).arg(&a);
-            commands.push((name, command));
-        }
-        let mut score = fgrpo();
-        score.arg("score").arg("--model").arg(&broken).arg(&sequences);
-        commands.push(("score", score));
-        let mut eval = fgrpo();
-        eval.arg("eval").arg("--model").arg(&broken).arg("--data").arg(&data);
-        eval.args(["--task", "math", "-n", "1", "--max-tokens", "4", "--out"]).arg(&b);
-        commands.push(("eval", eval));
-        for (name, mut command) in commands {
-            let output = command.output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert_eq!(output.status.code(), Some(2), "{name}, {what}: {said}");
-            // An evaluation looks for weights before it opens them.
-            for text in says.iter().filter(|_| name != "eval" || said.contains("config.json")) {
-                assert!(said.contains(text), "{name}, {what}: wanted {text:?} in: {said}");
+        let mut commands: Vec<Command> = vec![fgrpo()];
+        commands[0].arg("score").arg("--model").arg(&broken).arg(&sequences);
+        // One door opens a model for all commands, so one of these tells.
+        if k == 3 {
+            for name in ["train", "sft"] {
+                let mut command = fgrpo();
+                command.arg(name).arg(&config).args(["--resume", "--out"]).arg(&a);
+                commands.push(command);
             }
-            assert!(said.contains("broken"), "{name}, {what} names no file: {said}");
+            let mut eval = fgrpo();
+            eval.arg("eval").arg("--model").arg(&broken).arg("--data").arg(&data);
+            eval.args(["--task", "math", "-n", "1", "--max-tokens", "4", "--out"]).arg(&b);
+            commands.push(eval);
         }
-        for left in [&a, &b] {
-            let _ = std::fs::remove_dir_all(left);
+        for command in commands {
+            let (_, said, code) = support::run(command);
+            assert_eq!(code, 2, "{what}: {said}");
+            assert!(says.iter().all(|text| said.contains(text)), "{what}, {says:?}: {said}");
+            assert!(said.contains("broken"), "{what} names no file: {said}");
         }
     }
 }
@@ -445,71 +401,6 @@ const MAZE: &str = "steps = 1\n[task]\nkind = \"maze\"\nsize = 9\ntrain = 8\nhel
     hidden_size = 16\nintermediate_size = 32\nnum_hidden_layers = 1\nnum_attention_heads = 2\n\
     num_key_value_heads = 2\n[rollout]\nprompts = 2\ngroup_size = 2\n[eval]\nsamples = 2\nk = [1]\n\
     [sft]\nsteps = 1\n";
-
-#[test]
-fn numbers_beyond_what_they_can_mean_are_refused_by_key_before_anything_is_taken() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("maze.toml");
-    std::fs::write(&config, MAZE).unwrap();
-    let refused = |set: &str, says: &[&str]| {
-        for more in [&["--dry-run"][..], &[]] {
-            let mut command = fgrpo();
-            command
-                .arg("train")
-                .arg(&config)
-                .args(["--set", set])
-                .args(more)
-                .arg("--out")
-                .arg(folder.path().join("never"));
-            let output = command.output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert_eq!(output.status.code(), Some(2), "{set}: {said}");
-            for text in says {
-                assert!(said.contains(text), "{set}: wanted {text:?} in: {said}");
-            }
-        }
-        assert!(!folder.path().join("never").exists(), "{set}: a run folder");
-    };
-    let whole = [
-        "steps",
-        "epochs",
-        "task.size",
-        "task.train",
-        "task.held_out",
-        "model.init.hidden_size",
-        "model.init.intermediate_size",
-        "model.init.num_hidden_layers",
-        "model.init.num_attention_heads",
-        "model.init.num_key_value_heads",
-        "model.init.head_dim",
-        "sft.steps",
-        "sft.batch_size",
-        "sft.warmup_steps",
-        "rollout.prompts",
-        "rollout.group_size",
-        "rollout.max_new_tokens",
-        "rollout.max_cached_tokens",
-        "update.epochs",
-        "update.mini_batch",
-        "update.micro_batch_tokens",
-        "update.warmup_steps",
-        "eval.samples",
-        "eval.k",
-        "compute.threads",
-        "algorithm.advantage.ddof",
-    ];
-    for key in whole {
-        let last = key.rsplit('.').next().unwrap();
-        for number in ["9223372036854775807", "4294967297000", "-1"] {
-            let value = if key == "eval.k" { format!("[{number}]") } else { number.to_owned() };
-            refused(&format!("{key}={value}"), &[last]);
-        }
-    }
-    refused("rollout.group_size=65537", &["rollout.group_size: found 65537, wanted at most 65536"]);
-    refused("algorithm.reward_correct=1e308", &["algorithm.reward_correct"]);
-    refused("sft.betas=[0.9, 0.95, 0.5]", &["found a list of 3 numbers, wanted 2"]);
-    refused("steps=1\nupdate.lr=1.0", &["--set"]);
-}
 
 #[test]
 fn a_key_found_wrong_only_with_the_problems_at_hand_is_blamed_on_its_file() {

@@ -1,6 +1,6 @@
 //! Settings that would have no effect, or another than the one meant, are refused or said.
 
-use crate::support::{self, done, ends_with, file, model, run, sets, signal, small_run, spawned, wait_until};
+use crate::support::{self, done, ends_with, file, model, run, signal, small_run, spawned, wait_until};
 use std::path::Path;
 
 /// A folder with a small configuration of mazes; its path and that of the configuration.
@@ -19,23 +19,6 @@ impl Place {
     fn path(&self, name: &str) -> String {
         self.folder.path().join(name).to_str().unwrap().to_owned()
     }
-}
-
-#[test]
-fn a_threshold_that_calls_every_completion_correct_or_none_is_refused() {
-    let place = Place::new();
-    let out = place.path("run");
-    for (threshold, rewards) in [("0", "0"), ("1.5", "0"), ("-1", "-1")] {
-        let threshold = format!("algorithm.correct_threshold={threshold}");
-        let rewards = format!("algorithm.reward_wrong={rewards}");
-        let set = sets(&[&threshold, &rewards, "algorithm.focal_gamma=0.5"]);
-        for command in [&["train", "--dry-run"][..], &["train"], &["sweep", "--grid", "seed=1,2"]] {
-            let line = [&command[..1], &[&place.config, "--out", &out], &command[1..], &set].concat();
-            let said = ends_with(2, &line);
-            assert!(said.contains("algorithm.correct_threshold: found"), "{said}");
-        }
-    }
-    assert!(!Path::new(&out).exists());
 }
 
 #[test]
@@ -125,21 +108,6 @@ fn a_grid_of_lists_and_tables_makes_a_run_of_each() {
     let written = std::fs::read_to_string(format!("{out}/k-1-4/config.toml")).unwrap();
     let written: toml::Table = written.parse().unwrap();
     assert_eq!(written["eval"]["k"], toml::Value::from(vec![1, 4]));
-}
-
-#[test]
-fn a_key_of_another_kind_is_said_with_that_kind() {
-    let place = Place::new();
-    let line = ["train", &place.config, "--dry-run", "--set", "algorithm.advantage.k=3"];
-    let said = ends_with(2, &line);
-    assert!(
-        said.contains(
-            "wanted algorithm.advantage.kind = \"pkpo\" or \"passk_training\" or \"bbg\", which has it"
-        ),
-        "{said}"
-    );
-    let kind = ["--set", "algorithm.advantage.kind=pkpo"];
-    done(&[&line[..], &kind].concat());
 }
 
 #[test]

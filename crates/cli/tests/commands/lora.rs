@@ -85,9 +85,8 @@ fn tensor(folder: &Path, name: &str) -> Vec<u8> {
 fn killed_and_resumed_lora_run_equals_the_uninterrupted_one_bit_for_bit() {
     for lora in [
         "",
-        "save_merged = false\ntargets = [\"q_proj\", \"down_proj\"]\nuse_rslora = true",
         "base = \"nf4\"",
-        "base = \"int8\"\nsave_merged = false",
+        "base = \"int8\"\nsave_merged = false\ntargets = [\"q_proj\", \"down_proj\"]\nuse_rslora = true",
     ] {
         let folder = tempfile::tempdir().unwrap();
         let model = base(folder.path());

@@ -116,7 +116,7 @@ fn a_stage_that_goes_on_with_other_settings_begins_anew() {
     let folder = tempfile::tempdir().unwrap();
     let config = file(folder.path(), "small.toml", CONFIG);
     let (whole, changed) = (folder.path().join("a/whole"), folder.path().join("b/changed"));
-    let more = ["--set", "steps=1", "--set", "sft.steps=300", "--resume"];
+    let more = ["--set", "steps=1", "--set", "sft.steps=120", "--set", "sft.eval_every=0", "--resume"];
     kill_at(&[30], "train", &config, &more, &changed);
     assert!(changed.join("sft").exists(), "the stage was over before the kill");
     let more = [&more[..], &["--accept-changes", "--set", "sft.lr=1e-3"]].concat();

@@ -126,10 +126,92 @@ fn controls_out_of_range_are_refused_by_their_keys() {
         ("save.every=-1", "a number of steps or"),
         ("epochs=0", "epochs: found 0, wanted at least 1"),
         ("update.low_lr_gamma=-0.5", "update.low_lr_gamma: found -0.5"),
+        ("task.size=10", "task.size: found 10, wanted an odd number"),
+        ("model.init.num_key_value_heads=5", "num_key_value_heads: found 5"),
+        ("update.lr=-1", "update.lr: found -1"),
+        ("update.learning_rate=1", "learning_rate"),
+        ("algorithm.focal_gamma=-0.5", "focal_gamma"),
+        ("algorithm.reward_correct=1e308", "algorithm.reward_correct"),
+        ("rollout.group_size=65537", "rollout.group_size: found 65537, wanted at most 65536"),
+        ("rollout.prompts=6 update.mini_batch=7", "update.mini_batch: found 7"),
+        ("eval.samples=4 eval.k=[8]", "eval.k: found 8, wanted 1 to eval.samples = 4"),
+        ("sft.betas=[0.9,0.95,0.5]", "found a list of 3 numbers, wanted 2"),
+        ("steps=many", "steps"),
     ] {
         let set: Vec<&str> = set.split(' ').collect();
         let error = format!("{:#}", parse(&minimal("maze"), &set).unwrap_err());
         assert!(error.contains(says), "{set:?}: {error}");
+    }
+}
+
+#[test]
+fn sizes_beyond_what_a_machine_can_hold_are_refused_by_their_keys() {
+    let keys = "steps epochs task.size task.train task.held_out model.init.hidden_size model.init.intermediate_size \
+                model.init.num_hidden_layers model.init.num_attention_heads model.init.num_key_value_heads \
+                model.init.head_dim sft.steps sft.batch_size sft.warmup_steps rollout.prompts rollout.group_size \
+                rollout.max_new_tokens update.epochs update.mini_batch update.micro_batch_tokens update.warmup_steps \
+                eval.samples eval.k compute.threads algorithm.advantage.ddof";
+    for key in keys.split_whitespace() {
+        for number in ["9223372036854775807", "4294967297000", "-1"] {
+            let value = if key == "eval.k" { format!("[{number}]") } else { number.to_owned() };
+            let error = parse(&minimal("maze"), &[&format!("{key}={value}")]).unwrap_err();
+            assert!(
+                format!("{error:#}").contains(key.rsplit('.').next().unwrap()),
+                "{key}={value}: {error:#}"
+            );
+        }
+    }
+}
+
+#[test]
+fn schedules_that_leave_the_range_of_their_key_are_refused_by_their_step() {
+    for (schedule, says) in [
+        (r#"key = "focal", to = 0, over = 5"#, "algorithm.schedule[0].key: expected a number of"),
+        (r#"key = "focal_gamma", to = -1, over = 5"#, "at step 4: algorithm.focal_gamma: found -0."),
+        (r#"key = "advantage.k", to = 99, over = 5"#, "algorithm.advantage.k"),
+        (r#"key = "loss.clip", to = 0.4, over = 5"#, "algorithm.schedule[0].to: expected 2 numbers"),
+        (
+            r#"key = "focal_gamma", to = 0, over = 1"#,
+            "algorithm.schedule[0].over: found 1, wanted at least 2",
+        ),
+        (r#"key = "loss.dual_clip", to = 0, over = 9"#, "at step 8: algorithm.loss.dual_clip"),
+        (r#"key = "focal_gamma", to = "x", over = 9"#, "a list of numbers"),
+    ] {
+        let schedule = format!("algorithm.schedule=[{{ {schedule} }}]");
+        let set = ["algorithm.focal_gamma=2", r#"algorithm.advantage={ kind = "pkpo", k = 1 }"#, &schedule];
+        let error = format!("{:#}", parse(&minimal("maze"), &set).unwrap_err());
+        assert!(error.contains(says), "{schedule}: {error}");
+    }
+}
+
+#[test]
+fn only_grpo_has_a_focal_weight_by_default() {
+    let gamma = |set: &[&str]| parse(&minimal("maze"), set).unwrap().algorithm.focal_gamma();
+    assert_eq!(gamma(&[]), 0.5);
+    assert_eq!(gamma(&["algorithm.loss=dapo"]), 0.5, "F-DAPO has GRPO's advantage");
+    for advantage in ["dr_grpo", "rloo", "max_rl", "pkpo", "power", "passk_training", "gdpo"] {
+        let advantage = format!("algorithm.advantage={advantage}");
+        assert_eq!(gamma(&[&advantage]), 0.0, "{advantage}");
+        assert_eq!(gamma(&[&advantage, "algorithm.focal_gamma=1"]), 1.0, "{advantage}");
+    }
+    let schedule = "algorithm.schedule=[{ key = \"focal_gamma\", to = 1.0, over = 3 }]";
+    assert_eq!(gamma(&["algorithm.advantage=max_rl", schedule]), 0.0, "an unset key has a schedule too");
+}
+
+#[test]
+fn a_method_has_the_name_that_its_authors_gave_it() {
+    for (set, method) in [
+        ("algorithm.focal_gamma=0.5", "F-GRPO, gamma 0.5"),
+        ("algorithm.focal_gamma=0 algorithm.loss=dapo", "DAPO"),
+        ("algorithm.advantage=dr_grpo", "Dr. GRPO"),
+        ("algorithm.advantage=max_rl algorithm.focal_gamma=0.5", "F-MaxRL, gamma 0.5"),
+        (
+            "algorithm.kl_coef=0.1 algorithm.shaping=unlikely",
+            "F-GRPO, gamma 0.5, shaping unlikely, KL penalty 0.1",
+        ),
+    ] {
+        let set: Vec<&str> = set.split(' ').collect();
+        assert_eq!(parse(&minimal("maze"), &set).unwrap().algorithm.method(), method);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use fgrpo::args::{self, Cli};
-use fgrpo::output::streams;
+use fgrpo::output::{last_words, streams};
 use fgrpo_eval::failure;
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ fn main() -> ExitCode {
     match args::run(cli).and_then(|()| streams::check()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            streams::to_stderr(format_args!("{}\n", failure::last_words(&error)));
+            streams::to_stderr(format_args!("{}\n", last_words(&error)));
             ExitCode::from(failure::exit_code(&error))
         }
     }

@@ -107,6 +107,22 @@ fn nothing_prints_by_the_macros_that_panic() {
 }
 
 #[test]
+fn libraries_name_no_flag_of_the_command_line() {
+    // Whole commands and other programs' flags are data; a list of kinds and what fits a machine are printed by the
+    // command line alone.
+    let allowed = ["fgrpo ", "llama-gguf", "vLLM", "--set ", "your own ", "cargo test"];
+    for name in ["core", "verify", "files", "hub", "eval", "nn", "train", "serve", "paper"] {
+        for (place, line) in code(&root().join("crates").join(name).join("src")) {
+            let text = line.split('"').skip(1).step_by(2).collect::<Vec<_>>().join(" ");
+            let flag = text.split([' ', '`', '(']).find(|word| {
+                word.strip_prefix("--").is_some_and(|flag| flag.starts_with(|c: char| c.is_ascii_lowercase()))
+            });
+            assert!(flag.is_none() || allowed.iter().any(|part| text.contains(part)), "{place}: {flag:?}");
+        }
+    }
+}
+
+#[test]
 fn libraries_parse_no_command_line_and_print_nothing() {
     for name in ["hub", "eval", "train", "serve", "paper"] {
         let folder = root().join("crates").join(name);

@@ -61,17 +61,17 @@ impl Averages {
                         let near = |n: &&&str| strsim::damerau_levenshtein(&canonical(n), member);
                         let nearest = names.iter().min_by_key(near).copied().unwrap_or_default();
                         bad_input!(
-                            "--average {name}: found no benchmark {member}; did you mean {nearest}? There are {}",
+                            "average {name}: found no benchmark {member}; did you mean {nearest}? There are {}",
                             names.join(", ")
                         );
                     }
                     n => bad_input!(
-                        "--average {name}: found {n} benchmarks {member}, wanted one: give the samples of one model"
+                        "average {name}: found {n} benchmarks {member}, wanted one: give the samples of one model"
                     ),
                 }
             }
             if self.all().iter().filter(|a| a.name == *name && a.among(names).is_some()).count() > 1 {
-                bad_input!("--average {name}: found another average of this name, wanted another name");
+                bad_input!("average {name}: found another average of this name, wanted another name");
             }
         }
         Ok(())

@@ -54,7 +54,7 @@ pub fn assign(benchmarks: &mut [Benchmark], paths: &[PathBuf], field: &str) -> a
             let place = (benchmark.name.clone(), problem.id.clone());
             let Some(cluster) = found.get(&place) else {
                 bad_input!(
-                    "--cluster {field}: found no such field of problem {} in {}, wanted one for every problem",
+                    "cluster {field}: found no such field of problem {} in {}, wanted one for every problem",
                     problem.id,
                     benchmark.path.display()
                 )

@@ -172,7 +172,7 @@ fn sizes(pairs: &[Matched], Settings { ks, m, .. }: &Settings) -> anyhow::Result
     let usual = m.unwrap_or((fewest / 2).clamp(1, 256));
     if usual == 0 || usual > fewest {
         bad_input!(
-            "--m: a subsample of {usual} needs 1 <= m <= {fewest}, the fewest scored samples of a problem"
+            "m: a subsample of {usual} needs 1 <= m <= {fewest}, the fewest scored samples of a problem"
         );
     }
     let ks = if ks.is_empty() {
@@ -183,14 +183,14 @@ fn sizes(pairs: &[Matched], Settings { ks, m, .. }: &Settings) -> anyhow::Result
     if m.is_some()
         && let Some(k) = ks.iter().find(|&&k| k > usual)
     {
-        bad_input!("-k: pass@{k} cannot be formed from subsamples of --m {usual}; wanted k <= m");
+        bad_input!("k: pass@{k} cannot be formed from subsamples of m = {usual}; wanted k <= m");
     }
     let sizes: Vec<Size> = ks.into_iter().map(|k| Size { k, m: usual.max(k) }).collect();
     let all = |b: &Benchmark| b.problems.iter().all(|p| p.samples == fewest);
     let whole = pairs.iter().all(|p| all(&p.a) && all(&p.b));
     for Size { k, .. } in sizes.iter().filter(|size| size.m == fewest && whole) {
         tracing::info!(
-            "note: pass@{k} isn't tested: subsamples of m = {fewest} take every sample of a problem, so they don't vary; take more samples or a smaller k or --m"
+            "note: pass@{k} isn't tested: subsamples of m = {fewest} take every sample of a problem, so they don't vary; take more samples or a smaller k or m"
         );
     }
     Ok(sizes)

@@ -170,33 +170,33 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Diversity> {
     let needed = if settings.by == Measure::Judge { GROUP } else { 2 };
     if !settings.files.is_empty() && settings.files.len() != settings.folders.len() {
         bad_input!(
-            "--embeddings: found {} files, wanted one for each of {} folders",
+            "embeddings: found {} files, wanted one for each of {} folders",
             settings.files.len(),
             settings.folders.len()
         );
     }
     if !settings.files.is_empty() && (settings.by != Measure::Embeddings || settings.server.is_some()) {
         bad_input!(
-            "--embeddings: found with another source, wanted it with --by embeddings and without --server"
+            "embeddings: files of vectors are only read if diversity is measured by embeddings without a server"
         );
     }
     let server = match (settings.by, &settings.server, settings.files.is_empty()) {
         (Measure::Ngram, _, _) | (Measure::Embeddings, None, false) => None,
         (_, Some(url), _) => {
             if settings.model.is_none() {
-                bad_input!("--model: wanted the name of the model at {url}");
+                bad_input!("model: wanted the name of the model at {url}");
             }
             Some(Server::new(url, settings.key_env.as_deref(), RetryPolicy::of(600.0, 8, 0.5))?)
         }
         (_, None, _) => {
-            bad_input!("--server: wanted the address of the server, or --embeddings FILE for each folder")
+            bad_input!("server: wanted the address of the server, or a file of embeddings for each folder")
         }
     };
     if server.is_some() {
         interrupt::listen();
     }
     if settings.by == Measure::Judge && settings.problems.is_empty() {
-        bad_input!("--data: found none, wanted the data sets' files: a judge sees the problem");
+        bad_input!("data: found none, wanted the data sets' files: a judge sees the problem");
     }
     let mut sides = Vec::new();
     let mut length = None;
@@ -301,7 +301,7 @@ fn asked(
             if judging {
                 let Some(problem) = settings.problems.get(id) else {
                     bad_input!(
-                        "--data: found no problem {id} of {benchmark}, wanted the file it was evaluated with"
+                        "data: found no problem {id} of {benchmark}, wanted the file it was evaluated with"
                     );
                 };
                 questions.extend(samples.chunks_exact(GROUP).map(|group| Question {

@@ -12,10 +12,47 @@ pub struct BadInput(pub String);
 #[error("{0}")]
 pub struct Stopped(pub String);
 
-/// The message that the program prints for an error before it ends.
-pub fn last_words(error: &anyhow::Error) -> String {
+/// Choice that the user has after an error. The command line names its flags for it, Python its keywords.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// Resume the run.
+    Resume,
+    /// Delete the run and start it again.
+    Restart,
+    /// Resume the run, although its settings, data or grader have changed.
+    AcceptChanges,
+    /// Write to another folder.
+    OtherFolder,
+    /// Resume the run at the path that its folder was moved to.
+    NewPlace,
+    /// Use samples of different numbers as they are.
+    Uneven,
+    /// Choose among all evaluated steps.
+    AnyStep,
+}
+
+/// Error that leaves the user a choice: bad input, or a failure of the work.
+#[derive(Debug, Error)]
+#[error("{text}")]
+pub struct Advised {
+    /// Message, without the choices.
+    pub text: String,
+    /// Whether the error is bad input, as [`BadInput`].
+    pub bad_input: bool,
+    /// Choices, the usual one first.
+    pub remedies: &'static [Remedy],
+}
+
+/// An error in one line, with the user's choices in the words of `name`.
+pub fn with_advice(error: &anyhow::Error, name: fn(Remedy) -> &'static str) -> String {
     let line = in_one_line(error);
-    if error.chain().any(|c| c.is::<Stopped>()) { line } else { format!("error: {line}") }
+    let advised = error.chain().find_map(|cause| cause.downcast_ref::<Advised>());
+    let names: Vec<&str> = advised.map_or(&[][..], |a| a.remedies).iter().copied().map(name).collect();
+    match names.split_last() {
+        None => line,
+        Some((one, [])) => format!("{line}. To go on, {one}"),
+        Some((last, before)) => format!("{line}. To go on, {}, or {last}", before.join(", ")),
+    }
 }
 
 /// An error and its causes in one line, without repeating what a message already has of its cause or its context.
@@ -35,9 +72,17 @@ pub fn in_one_line(error: &anyhow::Error) -> String {
     line.join(": ")
 }
 
-/// Returns from the function with a [`BadInput`] error whose message is formatted like `format!`.
+/// Returns from the function with a [`BadInput`] error whose message is formatted like `format!`; after a list of
+/// [`Remedy`] names, with an [`Advised`] one.
 #[macro_export]
 macro_rules! bad_input {
+    ([$($remedy:ident),+], $($arg:tt)*) => {
+        return Err(anyhow::Error::new($crate::failure::Advised {
+            text: format!($($arg)*),
+            bad_input: true,
+            remedies: &[$($crate::failure::Remedy::$remedy),+],
+        }))
+    };
     ($($arg:tt)*) => {
         return Err(anyhow::Error::new($crate::failure::BadInput(format!($($arg)*))))
     };
@@ -53,18 +98,17 @@ impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
     fn or_bad_input(self) -> anyhow::Result<T> {
         self.map_err(|e| {
             let e: anyhow::Error = e.into();
-            if e.chain().any(|c| c.is::<BadInput>()) {
-                e
-            } else {
-                anyhow::Error::new(BadInput(in_one_line(&e)))
-            }
+            if exit_code(&e) == 2 { e } else { anyhow::Error::new(BadInput(in_one_line(&e))) }
         })
     }
 }
 
 /// The exit code for an error: 2 for bad input, 1 for everything else.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.chain().any(|c| c.is::<BadInput>()) { 2 } else { 1 }
+    let is_bad = |c: &(dyn std::error::Error + 'static)| {
+        c.is::<BadInput>() || c.downcast_ref().is_some_and(|a: &Advised| a.bad_input)
+    };
+    if error.chain().any(is_bad) { 2 } else { 1 }
 }
 
 #[cfg(test)]

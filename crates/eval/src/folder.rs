@@ -79,7 +79,8 @@ impl Folder {
         let differences: Vec<String> = differences(&comparable, identity).into_iter().map(words).collect();
         if !differences.is_empty() {
             bad_input!(
-                "{}: the samples in this folder were made with other settings: {}; choose another --out",
+                [OtherFolder],
+                "{}: the samples in this folder were made with other settings: {}",
                 self.path.display(),
                 differences.join("; ")
             );

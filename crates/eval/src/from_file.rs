@@ -67,7 +67,8 @@ pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> an
             None => new += 1,
             Some(&text) if text == fingerprint(&sample.text) => known += 1,
             Some(_) => bad_input!(
-                "{} line {line}: sample {} of problem {}: found another text than the one stored in the folder, wanted the same; choose another --out for these samples",
+                [OtherFolder],
+                "{} line {line}: sample {} of problem {}: found another text than the one stored in the folder",
                 path.display(),
                 sample.sample,
                 shown_text(name)
@@ -87,7 +88,7 @@ pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> an
                 format!("none of the {n} samples belongs to a problem of the data set{wanted}")
             }
         };
-        bad_input!("--samples {}: {found}", path.display());
+        bad_input!("{}: {found}", path.display());
     }
     if new > 0 {
         let mut batch = Vec::new();
@@ -221,7 +222,7 @@ fn each(
         }
         Ok(())
     })
-    .with_context(|| "--samples".to_owned())?;
+    .context("samples")?;
     Ok(counts)
 }
 

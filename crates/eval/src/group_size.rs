@@ -108,10 +108,10 @@ pub struct GroupSizes {
 /// Fails for settings that have no meaning.
 pub fn check(group_sizes: &[u64], tail: f64) -> anyhow::Result<()> {
     if !(tail > 0.0 && tail <= 1.0) {
-        bad_input!("--tail: found {tail}, wanted a share above 0 and at most 1");
+        bad_input!("tail: found {tail}, wanted a share above 0 and at most 1");
     }
     if let Some(n) = group_sizes.iter().find(|&&n| n < 2) {
-        bad_input!("--group-sizes: found {n}, wanted at least 2");
+        bad_input!("group sizes: found {n}, wanted at least 2");
     }
     Ok(())
 }

@@ -39,13 +39,13 @@ pub struct Power {
 /// Fails if the difference isn't a fraction above 0, or no problem has two scored samples.
 pub fn power(benchmarks: &[Benchmark], difference: f64, samples: &[u64]) -> anyhow::Result<Power> {
     if !(difference > 0.0 && difference < 1.0) {
-        bad_input!("--detect: found {}, wanted percentage points above 0 and below 100", 100.0 * difference);
+        bad_input!("detect: found {}, wanted percentage points above 0 and below 100", 100.0 * difference);
     }
     let problems: Vec<&ProblemCounts> =
         benchmarks.iter().flat_map(|b| &b.problems).filter(|p| p.samples > 1).collect();
     if problems.is_empty() {
         bad_input!(
-            "--detect: found no problem with two scored samples, wanted some: one says nothing of their spread"
+            "detect: found no problem with two scored samples, wanted some: one says nothing of their spread"
         );
     }
     let of = |p: &&ProblemCounts| {

@@ -153,7 +153,8 @@ impl Benchmark {
         let Some(first) = self.problems.first() else { return Ok(()) };
         if let Some(other) = self.problems.iter().find(|p| p.planned() != first.planned()) {
             bad_input!(
-                "{}: problem {} has {} samples, problem {} has {}; finish the evaluation, or pass --uneven to use them as they are",
+                [Uneven],
+                "{}: problem {} has {} samples, problem {} has {}. Finish the evaluation",
                 self.path.display(),
                 first.id,
                 first.planned(),
@@ -173,7 +174,7 @@ impl Benchmark {
                 u => format!(" ({u} more are unscorable)"),
             };
             bad_input!(
-                "{}: pass@{k} needs at least {k} scored samples of every problem, problem {} has {}{unscorable}; give smaller values with -k",
+                "{}: pass@{k} needs at least {k} scored samples of every problem, problem {} has {}{unscorable}; give smaller values of k",
                 self.path.display(),
                 p.id,
                 p.samples
@@ -188,7 +189,7 @@ impl Benchmark {
         let Some(first) = without.first() else { return Ok(()) };
         let unscorable = match first.unscorable {
             0 => "it has no sample at all".to_owned(),
-            u => format!("all {u} are unscorable: fix the grader and evaluate with --rescore"),
+            u => format!("all {u} are unscorable: fix the grader and grade the samples again"),
         };
         bad_input!(
             "{}: {} of {} problems have no scored sample, wanted at least 1 of every problem; problem {}: {unscorable}",
@@ -621,7 +622,7 @@ pub fn merged(paths: &[PathBuf]) -> anyhow::Result<Vec<Benchmark>> {
         && benchmarks.iter().all(|b| b.name == files::stem(&b.path))
     {
         bad_input!(
-            "--merge joins lines of the same \"benchmark\"; these files name none and would remain {read} benchmarks ({})",
+            "a merge joins lines of the same \"benchmark\"; these files name none and would remain {read} benchmarks ({})",
             benchmarks.iter().map(|b| b.name.as_str()).collect::<Vec<_>>().join(", ")
         );
     }

@@ -18,7 +18,7 @@ pub(crate) fn run_command(py: Python<'_>, argv: Vec<String>) -> PyResult<u8> {
                 Err(error) => {
                     fgrpo::output::streams::to_stderr(format_args!(
                         "{}\n",
-                        fgrpo_eval::failure::last_words(&error)
+                        fgrpo::output::last_words(&error)
                     ));
                     fgrpo_eval::failure::exit_code(&error)
                 }

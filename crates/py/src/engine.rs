@@ -6,7 +6,7 @@
 use crate::call::bad;
 use fgrpo::args::places;
 use fgrpo_core::rng::Key;
-use fgrpo_eval::failure::{BadInput, exit_code, in_one_line};
+use fgrpo_eval::failure::{BadInput, Remedy, exit_code, in_one_line, with_advice};
 use fgrpo_eval::io::json;
 use fgrpo_nn::{AdamW, DeviceName, Finish, Precision};
 use fgrpo_train::config::{ComputeConfig, LoraTable};
@@ -58,9 +58,18 @@ pub(crate) struct Engine {
 
 /// Bad input is a `ValueError`, anything else a `RuntimeError`.
 pub(crate) fn raised(error: &anyhow::Error) -> PyErr {
+    let line = with_advice(error, |remedy| match remedy {
+        Remedy::Resume => "use if_exists=\"resume\"",
+        Remedy::Restart => "delete the run and start it again with if_exists=\"restart\"",
+        Remedy::AcceptChanges => "use `fgrpo train` with --resume and --accept-changes",
+        Remedy::OtherFolder => "choose another folder",
+        Remedy::NewPlace => "use if_exists=\"resume\" with its new path",
+        Remedy::Uneven => "use `fgrpo compare` with --uneven",
+        Remedy::AnyStep => "choose among all evaluations",
+    });
     match exit_code(error) {
-        2 => bad(in_one_line(error)),
-        _ => PyRuntimeError::new_err(in_one_line(error)),
+        2 => bad(line),
+        _ => PyRuntimeError::new_err(line),
     }
 }
 

@@ -16,7 +16,7 @@ pub fn of_run(name: DeviceName, config: &Config) -> anyhow::Result<Device> {
 pub fn named(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<Device> {
     check_formats(name, compute)?;
     if let Err(why) = name.check() {
-        bad_input!("--device {name}: {why}");
+        bad_input!("device {name}: {why}");
     }
     Ok(name.device(compute.threads(), compute.products, compute.precision, compute.moments, compute.exact))
 }
@@ -26,13 +26,13 @@ pub fn check_run(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<()
     check_formats(name, compute)?;
     if name == DeviceName::Cpu && compute.moments != Precision::F32 {
         bad_input!(
-            "compute.moments: found \"{}\" with --device cpu, wanted \"f32\", or --device cuda",
+            "compute.moments: found \"{}\" on the device cpu, wanted \"f32\", or the device cuda",
             compute.moments
         );
     }
     if name == DeviceName::Cpu && compute.exact {
         bad_input!(
-            "compute.exact: found true with --device cpu, wanted false, or --device cuda: on a CPU sampled and scored log-probabilities differ by rounding"
+            "compute.exact: found true on the device cpu, wanted false, or the device cuda: on a CPU sampled and scored log-probabilities differ by rounding"
         );
     }
     Ok(())
@@ -43,12 +43,12 @@ fn check_formats(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<()
     let ComputeConfig { products, precision, .. } = *compute;
     if name == DeviceName::Cpu && precision != Precision::F32 {
         bad_input!(
-            "compute.precision: found \"{precision}\" with --device cpu, wanted \"f32\", or --device cuda; compute.products rounds on a CPU"
+            "compute.precision: found \"{precision}\" on the device cpu, wanted \"f32\", or the device cuda; compute.products rounds on a CPU"
         );
     }
     if name != DeviceName::Cpu && products != Products::F32 {
         bad_input!(
-            "compute.products: found \"{products}\" with --device {name}, wanted \"f32\": a GPU's products follow compute.precision"
+            "compute.products: found \"{products}\" on the device {name}, wanted \"f32\": a GPU's products follow compute.precision"
         );
     }
     Ok(())

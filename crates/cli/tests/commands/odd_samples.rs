@@ -182,10 +182,10 @@ fn merge_sees_through_compression_and_folders() {
     let folder = Folder::new();
     let (a, b) =
         (folder.write("p1.jsonl.gz", &[sample("p", 0)]), folder.write("p2.jsonl.gz", &[sample("p", 1)]));
-    refused(&["pass-at-k", &a, &b, "--merge"], &["--merge joins lines", "p1, p2"]);
+    refused(&["pass-at-k", &a, &b, "--merge"], &["a merge joins lines", "p1, p2"]);
     folder.write("parts/p1.jsonl", &[sample("p", 0)]);
     folder.write("parts/p2.jsonl", &[sample("p", 1)]);
-    refused(&["pass-at-k", &folder.at("parts"), "--merge"], &["--merge joins lines", "p1, p2"]);
+    refused(&["pass-at-k", &folder.at("parts"), "--merge"], &["a merge joins lines", "p1, p2"]);
     folder.write("one/x.jsonl", &[sample("p", 0)]);
     folder.write("two/x.jsonl.gz", &[sample("p", 1)]);
     let found = pass_at_1(&[&folder.at("one"), &folder.at("two"), "--merge"]);
@@ -227,17 +227,17 @@ fn an_average_of_the_command_line_is_whole_or_an_error() {
     let folder = Folder::new();
     let [a, b] = ["p12", "p13"].map(|name| folder.write(&format!("{name}.jsonl"), &[sample("p", 0)]));
     let with = |average: &'static str| ["pass-at-k", "-k", "1", "--json", &a, &b, "--average", average];
-    refused(&with("X=p12,nosuch"), &["--average X: found no benchmark nosuch", "There are p12, p13"]);
+    refused(&with("X=p12,nosuch"), &["average X: found no benchmark nosuch", "There are p12, p13"]);
     refused(&with("X=p12,p14"), &["did you mean p1"]);
     refused(&with("X=p12,P-12"), &["--average", "found p12 twice"]);
     let twice = [&with("X=p12")[..], &["--average", "X=p13"]].concat();
-    refused(&twice, &["--average X: found another average of this name"]);
+    refused(&twice, &["average X: found another average of this name"]);
     let found: Value = serde_json::from_str(&done(&with("X=p12,p13"))).unwrap();
     assert_eq!(found["averages"]["X"]["pass_at_k"]["1"], 1.0);
     // Of two models' files none is the one that is meant.
     let other = folder.write("other/p12.jsonl", &[sample("p", 0)]);
     let args = [&with("X=p12,p13")[..], &[&other]].concat();
-    refused(&args, &["--average X: found 2 benchmarks p12"]);
+    refused(&args, &["average X: found 2 benchmarks p12"]);
 }
 
 #[test]

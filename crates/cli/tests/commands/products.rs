@@ -124,7 +124,7 @@ fn an_evaluation_computes_in_the_configurations_numbers_unless_a_flag_says_other
     let words =
         ["eval", config, "--model", model().to_str().unwrap(), "-n", "1", "--out", out.to_str().unwrap()];
     let said = ends_with(2, &[&words[..], &["--set", "compute.precision=bf16"]].concat());
-    assert!(said.contains("compute.precision") && said.contains("--device cuda"), "{said}");
+    assert!(said.contains("compute.precision") && said.contains("the device cuda"), "{said}");
     let said = ends_with(2, &[&words[..], &["--precision", "bf16"]].concat());
     assert!(said.contains("compute.precision"), "{said}");
     assert!(!out.join("generations.jsonl").exists());

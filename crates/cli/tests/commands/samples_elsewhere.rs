@@ -213,9 +213,11 @@ fn a_complete_folder_still_reads_the_file_and_refuses_other_texts() {
     made("other/made.jsonl", 2, 5);
     let (share, said, code) = eval(root, "other/made.jsonl", 2, "out", &[]);
     assert_eq!((share, code), (None, 2), "{said}");
-    for wanted in
-        ["other/made.jsonl line 3: sample 0 of problem \"2\"", "another text", "choose another --out"]
-    {
+    for wanted in [
+        "other/made.jsonl line 3: sample 0 of problem \"2\"",
+        "another text",
+        "choose another folder with --out",
+    ] {
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
     assert_eq!(std::fs::read(root.join("out/generations.jsonl")).unwrap(), before, "nothing is stored");
@@ -302,7 +304,7 @@ fn vectors_of_other_lengths_empty_ones_and_repeated_samples_are_refused_by_line(
     // A measure that needs no vectors would ignore them.
     let (_, said, code) = diversity(root, &["--embeddings", "vectors.jsonl"]);
     assert_eq!(code, 2, "{said}");
-    assert!(said.contains("wanted it with --by embeddings"), "{said}");
+    assert!(said.contains("measured by embeddings without a server"), "{said}");
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn refuse_other_prompts(table: &Table<'_>, prompt: &str, input: Option<&str>) ->
         };
         if table.rows.iter().take(50).any(differs) {
             bad_input!(
-                "found the columns {prompt} and {other} with different texts, each of which could be the prompt; wanted the name of one: task.columns.prompt in a configuration, --columns prompt={prompt} on the command line"
+                "found the columns {prompt} and {other} with different texts, each of which could be the prompt. Name its column, such as prompt={prompt}"
             );
         }
     }

@@ -244,4 +244,4 @@ impl Stream {
 }
 
 /// Advice for a failure of the device itself.
-const LOST: &str = "go on from the last checkpoint with --resume, on this device or another";
+const LOST: &str = "go on from the last checkpoint, on this device or another";

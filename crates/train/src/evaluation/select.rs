@@ -141,15 +141,18 @@ fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<
             None => recorded(settings, &read, &mut evaluated).with_context(here)?,
         };
         if found.all.is_empty() {
-            let instead = match folders {
-                Some(_) => "evaluate its checkpoints with fgrpo eval --model",
-                None => "train with eval.at_checkpoints = true and a larger save.keep, or give --any-step",
-            };
-            bad_input!(
-                "{}: found no evaluated checkpoint of save.every ({} other evaluations), wanted at least one: {instead}",
+            let said = format!(
+                "{}: no checkpoint of save.every is evaluated ({} other evaluations)",
                 here(),
                 found.others
             );
+            match folders {
+                Some(_) => bad_input!("{said}. Evaluate its checkpoints"),
+                None => bad_input!(
+                    [AnyStep],
+                    "{said}. Train with eval.at_checkpoints = true and a larger save.keep"
+                ),
+            }
         }
         let last = found.all.iter().map(|c| c.step).max().unwrap_or(0);
         let costs = costs(settings, &read.metrics, last).with_context(here)?;
@@ -194,7 +197,7 @@ fn costs(settings: &Settings, metrics: &[Logged], last: u64) -> anyhow::Result<V
     };
     let of_step = |m: &Logged| match cost(m) {
         Some(cost) => Ok((m.step, cost)),
-        None => bad_input!("metrics.jsonl, step {}: found null, wanted a number for --compute", m.step),
+        None => bad_input!("metrics.jsonl, step {}: found null, wanted a number for the compute", m.step),
     };
     require_once("metrics.jsonl", metrics.iter().map(|m| m.step))?;
     let gaps = missing_steps(&metrics.iter().map(|m| m.step).collect::<Vec<_>>(), last);
@@ -357,11 +360,11 @@ mod tests {
         let late = write(folder.path(), "late", "seed=1", &[(20, 0.3, 0.0)], &ALL);
         let early = write(folder.path(), "early", "seed=1", &[(10, 0.3, 0.0)], &ALL);
         assert!(error(&args(&[&early, &late])).contains("no checkpoint at equal or less compute"));
-        assert!(error(&Settings { k: 3, ..args(&[&early]) }).contains("-k 3: found pass@k for k = [1, 8]"));
+        assert!(error(&Settings { k: 3, ..args(&[&early]) }).contains("k 3: found pass@k for k = [1, 8]"));
         let part = Settings { part: Some("maths".into()), ..args(&[&early]) };
-        assert!(error(&part).contains("--part maths: found parts [\"logic\"]"));
+        assert!(error(&part).contains("part maths: found parts [\"logic\"]"));
         let lone = write(folder.path(), "lone", "seed=1", &[(15, 0.3, 0.0)], &["best-000015", "step-000015"]);
-        assert!(error(&args(&[&lone])).contains("found no evaluated checkpoint of save.every (1 other"));
+        assert!(error(&args(&[&lone])).contains("no checkpoint of save.every is evaluated (1 other"));
         let path = late.join("eval.jsonl");
         let other = std::fs::read_to_string(&path).unwrap().replace("\"problems\":4", "\"problems\":5");
         std::fs::write(&path, other).unwrap();
@@ -408,7 +411,7 @@ mod tests {
         ] {
             let error = changed(30, from, to).unwrap_err();
             assert!(error.contains("eval.jsonl, step 30: found an evaluation on"), "{error}");
-            assert!(error.contains("as at step 10") && error.contains("--evals"), "{error}");
+            assert!(error.contains("as at step 10") && error.contains("choose by them"), "{error}");
         }
         // Nothing is chosen from an evaluation between checkpoints; a start on other problems is no start.
         let found = changed(15, "\"problems\":4", "\"problems\":40").unwrap();

@@ -86,7 +86,7 @@ fn checkpoint_of(folder: &Path) -> anyhow::Result<Checkpoint> {
         // This is the layout of a LoRA run's checkpoint without merged weights.
         match folder.join(checkpoint::ADAPTER).is_dir() && !folder.join("config.json").exists() {
             true => format!(
-                "{} has only an adapter; pass its base model with --model and {} with --adapter, to `fgrpo merge` first where a command has no --adapter",
+                "{} has only an adapter. Merge it with its base model first, or give the base as the model and {} as the adapter",
                 folder.display(),
                 folder.join(checkpoint::ADAPTER).display()
             ),

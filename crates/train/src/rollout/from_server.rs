@@ -13,6 +13,7 @@ use crate::problem::{Prompt, Task};
 use crate::run::folder::ANSWERS;
 use anyhow::{Context, bail};
 use fgrpo_core::rng::Key;
+use fgrpo_eval::failure::{Advised, Remedy};
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::lines::{self, JsonLines};
 use fgrpo_eval::io::process_group::ProcessGroup;
@@ -137,9 +138,7 @@ impl ServerRollouts {
                     Err(failure @ Failure::Refused { .. }) => {
                         bad_input!("rollout.server: the server refuses: {failure}")
                     }
-                    Err(failure) => bail!(
-                        "rollout.server: {failure}. The state is saved; continue with --resume when the server answers again"
-                    ),
+                    Err(failure) => return Err(saved(format!("rollout.server: {failure}"))),
                 };
                 self.notice_model(&model, &answer);
                 match reader.read(&names[i], &prompts[i / group_size].tokens, &answer) {
@@ -202,11 +201,10 @@ impl ServerRollouts {
             stderr.rewind().and_then(|()| stderr.read_to_end(&mut said)).with_context(context)?;
             let said = String::from_utf8_lossy(&said);
             let said: Vec<&str> = said.trim().lines().rev().take(5).collect();
-            bail!(
-                "rollout.server.on_checkpoint: `{command}` ended with {}, wanted 0: {}. The state is saved; continue with --resume",
-                status,
-                said.into_iter().rev().collect::<Vec<_>>().join(" | ")
-            );
+            let said = said.into_iter().rev().collect::<Vec<_>>().join(" | ");
+            return Err(saved(format!(
+                "rollout.server.on_checkpoint: `{command}` ended with {status}: {said}"
+            )));
         }
         Ok(())
     }
@@ -318,4 +316,9 @@ fn scored(
         Rollouts { sampler_logp: Some(sampler_logp), ..Rollouts::new(prompt, completions) }
     });
     Ok(rollouts.collect())
+}
+
+/// The error of a server for whose return the run can wait.
+fn saved(text: String) -> anyhow::Error {
+    Advised { text: text + ". The state is saved", bad_input: false, remedies: &[Remedy::Resume] }.into()
 }

@@ -10,7 +10,6 @@ use anyhow::Context;
 use fgrpo_eval::failure::{BadInput, exit_code, in_one_line};
 use fgrpo_eval::io::files::{Existing, Prepared, prepare, publish, remove_folder, sync_folder, write_whole};
 use fgrpo_eval::io::json;
-use fgrpo_eval::io::shell::quoted;
 use fgrpo_nn::weights::{Checkpoint, Dtype, TensorFile, write_checkpoint};
 use fgrpo_nn::{Device, Engine, OptimizerState};
 use safetensors::tensor::{Dtype as StDtype, TensorView};
@@ -332,15 +331,16 @@ pub fn open(
             Stage::Sft => ("RL (fgrpo train)", "demonstrations (fgrpo sft)"),
         };
         bad_input!(
-            "{}: found a checkpoint of {found}, wanted one of {wanted}; choose another folder with --out",
+            [OtherFolder],
+            "{}: found a checkpoint of {found}, wanted one of {wanted}",
             folder.display()
         );
     }
     if !is_resumable(folder) {
         bad_input!(
-            "{}: found no {OPTIMIZER}, wanted one: only the newest {RESUMABLE} checkpoints keep the optimizer's state, and a run can't resume without it. Restore one of those, or start a new run from these weights with --set {} and another --out",
+            "{}: found no {OPTIMIZER}, wanted one: only the newest {RESUMABLE} checkpoints keep the optimizer's state, and a run can't resume without it. Restore one of those, or start a new run from these weights in another folder, with model.path={}",
             folder.display(),
-            quoted(&format!("model.path={}", folder.display()))
+            folder.display()
         );
     }
     let mut engine = read_policy(folder, config, device, base).map_err(|error| unusable(folder, error))?;
@@ -359,7 +359,7 @@ fn unusable(newest: &Path, error: anyhow::Error) -> anyhow::Error {
     }
     let all = newest.parent().map(list).and_then(Result::ok).unwrap_or_default();
     let remedy = match all.iter().rfind(|(_, path)| path != newest && is_resumable(path)) {
-        Some((step, _)) => format!("; move it away, and --resume continues from step {step}"),
+        Some((step, _)) => format!("; move it away, and a resume continues from step {step}"),
         None => ", and no other checkpoint can be resumed".to_owned(),
     };
     BadInput(format!("{} can't be used{remedy}: {}", newest.display(), in_one_line(&error))).into()

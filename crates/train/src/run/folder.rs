@@ -3,8 +3,8 @@
 use crate::config::Config;
 use crate::run::checkpoint::{self, Stage};
 use crate::run::sessions::SESSIONS;
-use anyhow::{Context, bail};
-use fgrpo_eval::failure::OrBadInput;
+use anyhow::Context;
+use fgrpo_eval::failure::{Advised, OrBadInput, Remedy, in_one_line};
 use fgrpo_eval::io::files::{clear_partial, is_lock_of, lock, remove_folder, stray_file, write_whole};
 use fgrpo_eval::io::lines;
 use std::collections::BTreeSet;
@@ -84,10 +84,9 @@ impl RunDir {
         let before = std::fs::read_to_string(&written);
         let is_new = !(before.is_ok() && matches!(if_exists, IfExists::Resume { .. }));
         match (before, if_exists) {
-            (Ok(_), IfExists::Refuse) => bad_input!(
-                "{} already holds a run. Continue it with --resume, delete it and start over with --restart, or choose another folder with --out",
-                path.display()
-            ),
+            (Ok(_), IfExists::Refuse) => {
+                bad_input!([Resume, Restart, OtherFolder], "{} already holds a run", path.display())
+            }
             (Ok(text), IfExists::Resume { accept_changes }) => {
                 refuse_changes(path, &text, config, accept_changes, stage)?;
                 run.refuse_lost_checkpoints()?;
@@ -96,7 +95,8 @@ impl RunDir {
             (Err(e), _) if e.kind() == std::io::ErrorKind::NotFound => {
                 if let Some(stray) = stray_file(path)? {
                     bad_input!(
-                        "{} is not empty and holds no run (found {}). Choose an empty or new folder with --out",
+                        [OtherFolder],
+                        "{} is not empty and holds no run (found {})",
                         path.display(),
                         stray.display()
                     );
@@ -138,7 +138,8 @@ impl RunDir {
         let logged = self.logged()?;
         let Some(saved) = checkpoint::recorded(&self.checkpoints()) else { return Ok(()) };
         bad_input!(
-            "{}: found no checkpoint in {}, wanted that of step {saved} or one before it. Restore it, or start over with --restart instead of --resume, which deletes the run's metrics, evaluations and rollouts ({logged} steps)",
+            [Restart],
+            "{}: no checkpoint of step {saved} or before it is in {}. Restore it, or lose the run's metrics, evaluations and rollouts ({logged} steps)",
             self.path.display(),
             self.checkpoints().display()
         )
@@ -162,7 +163,7 @@ impl RunDir {
         let there: Vec<&str> = OUTPUTS.into_iter().filter(|name| self.file(name).exists()).collect();
         let checkpoints = checkpoint::list(&self.checkpoints())?.len();
         tracing::info!(
-            "--restart: deleting the run in {}: {} RL steps, {checkpoints} checkpoints, {}",
+            "deleting the run in {}: {} RL steps, {checkpoints} checkpoints, {}",
             self.path.display(),
             self.logged()?,
             there.join(", ")
@@ -186,10 +187,15 @@ impl RunDir {
     /// Fails if it isn't there; the message says how to continue.
     pub fn check_place(&self) -> anyhow::Result<()> {
         if !is_lock_of(&self.lock, &self.path) {
-            bail!(
-                "{}: the run folder was moved or removed while the run wrote to it; stopped without another checkpoint. If it was moved, continue from its newest one with --resume and --out",
-                self.path.display()
-            );
+            return Err(Advised {
+                text: format!(
+                    "{}: the run folder was moved or removed while the run wrote to it; stopped without another checkpoint",
+                    self.path.display()
+                ),
+                bad_input: false,
+                remedies: &[Remedy::NewPlace],
+            }
+            .into());
         }
         Ok(())
     }
@@ -198,7 +204,7 @@ impl RunDir {
     pub fn blame(&self, error: anyhow::Error) -> anyhow::Error {
         match self.check_place() {
             Ok(()) => error,
-            Err(moved) => error.context(moved.to_string()),
+            Err(moved) => moved.context(in_one_line(&error)),
         }
     }
 
@@ -341,7 +347,7 @@ pub fn refuse_changes(
         (checkpoint::list(&folder.join("checkpoints"))?.pop(), of_start.is_empty())
     {
         bad_input!(
-            "{} holds a run that has started otherwise, there -> here: {}. Resume with the old values, or start a new run from its checkpoint with model.path={} and another --out",
+            "{} holds a run that has started otherwise, there -> here: {}. Resume with the old values, or start a new run from its checkpoint with model.path={} in another folder",
             folder.display(),
             Change::list(of_start),
             newest.display()
@@ -349,7 +355,8 @@ pub fn refuse_changes(
     }
     if !differing.is_empty() && !accept_changes {
         bad_input!(
-            "{} holds a run of another configuration. Different, there -> here: {}. Resume with --accept-changes to continue with the new values",
+            [AcceptChanges, OtherFolder],
+            "{} holds a run of another configuration. Different, there -> here: {}",
             folder.display(),
             Change::list(&differing)
         );

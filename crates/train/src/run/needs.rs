@@ -126,7 +126,7 @@ impl Lengths {
         Self {
             prompt_mean: prompt.min(self.prompt_longest as f64),
             completion_likely: completion.min(self.completion_longest as f64),
-            likely_is: "as --mean-tokens says",
+            likely_is: "as the mean tokens say",
             ..self
         }
     }

@@ -98,7 +98,8 @@ pub fn estimator(config: &Config) -> String {
 pub fn same_estimator(folder: &Path, now: &str) -> anyhow::Result<()> {
     if differs(&lines::read(&folder.join(SESSIONS))?, |inputs| &inputs.estimator, now) {
         bad_input!(
-            "{}: the file of algorithm.advantage has changed since the run's last session: found {now}. Put the old one back, start a new run with another --out, or resume with --accept-changes to continue with the new one",
+            [OtherFolder, AcceptChanges],
+            "{}: the file of algorithm.advantage has changed since the run's last session: found {now}. Put the old one back",
             folder.display()
         );
     }
@@ -133,13 +134,14 @@ pub fn begin(
     let before: Vec<Session> = lines::read(&path)?;
     if differs(&before, |inputs| &inputs.beside, &inputs.beside) {
         bad_input!(
-            "{}: the weights in model.path have changed since the run's last session, and the run reads them on: its adapter was trained on them, or its KL penalty compares with them. Put the old ones back, or start a new run with another --out",
+            "{}: the weights in model.path have changed since the run's last session, and the run reads them on: its adapter was trained on them, or its KL penalty compares with them. Put the old ones back, or start a new run in another folder",
             folder.display()
         );
     }
     if differs(&before, |inputs| &inputs.problems, &inputs.problems) && !accept_changes {
         bad_input!(
-            "{}: the problems have changed since the run's last session: other rows, answers or solutions in its data. Put the old data back, or resume with --accept-changes to continue with the new",
+            [AcceptChanges],
+            "{}: the problems have changed since the run's last session: other rows, answers or solutions in its data. Put the old data back",
             folder.display()
         );
     }
@@ -149,7 +151,8 @@ pub fn begin(
     let theirs = last_graders(&before);
     if !same_graders(theirs, &inputs.graders) && !accept_changes {
         bad_input!(
-            "{}: the grader has changed since the run's last session: found {}, wanted {}. Put the old one back, or resume with --accept-changes to continue with the new one",
+            [AcceptChanges],
+            "{}: the grader has changed since the run's last session: found {}, wanted {}. Put the old one back",
             folder.display(),
             inputs.graders.join(", "),
             theirs.join(", ")

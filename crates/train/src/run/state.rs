@@ -39,7 +39,8 @@ pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
     let differing = changed_keys(&written, &text, &config)?;
     if !differing.is_empty() {
         bad_input!(
-            "{} holds a run of another configuration. Different, there -> here: {}. Choose another folder with --out",
+            [OtherFolder],
+            "{} holds a run of another configuration. Different, there -> here: {}",
             folder.display(),
             Change::list(&differing)
         );

@@ -3,6 +3,7 @@
 //! The state is computed from the run's metrics, so a resumed run continues the count.
 
 use crate::run::metrics::Metrics;
+use fgrpo_eval::failure::{Advised, Remedy};
 use fgrpo_nn::CHECK_LAYERS;
 
 /// Steps of the same kind in a row after which the run warns.
@@ -99,11 +100,12 @@ impl Stall {
     /// Fails after `most` consecutive steps in which nothing could be graded.
     pub(super) fn check(&self, most: u64, m: &Metrics) -> anyhow::Result<()> {
         if self.nothing_graded >= most {
-            anyhow::bail!(
-                "no completion could be graded for {} steps (grade.max_unscorable = {most}): {}. The reasons of every step are in metrics.jsonl; fix the grader and continue with --resume",
+            let text = format!(
+                "no completion could be graded for {} steps (grade.max_unscorable = {most}): {}. The reasons of every step are in metrics.jsonl. Fix the grader",
                 self.nothing_graded,
                 reasons(m)
             );
+            return Err(Advised { text, bad_input: false, remedies: &[Remedy::Resume] }.into());
         }
         Ok(())
     }

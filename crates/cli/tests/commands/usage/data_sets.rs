@@ -320,7 +320,7 @@ fn an_instruction_is_asked_with_its_input_and_two_possible_prompts_are_refused()
     let two = "{\"problem\": \"What is 1 + 1?\", \"query\": \"Name a colour.\", \"answer\": \"2\"}\n";
     let said = shown(folder.path(), two, &[]).unwrap_err();
     assert!(said.starts_with("2: ") && said.contains("found the columns problem and query"), "{said}");
-    assert!(said.contains("--columns prompt=problem"), "{said}");
+    assert!(said.contains("such as prompt=problem"), "{said}");
     assert!(shown(folder.path(), two, &["--columns", "prompt=problem"]).is_ok());
     // One column that holds the other, as data sets with a conversation beside the problem do.
     let same = "{\"problem\": \"What is 1 + 1?\", \"messages\": [{\"role\": \"user\", \"content\": \"What is 1 + 1? Think.\"}], \"answer\": \"2\"}\n";

@@ -4,7 +4,6 @@ use super::recorded::is_regular;
 use super::{Candidate, Candidates, Settings};
 use crate::run::checkpoint::{self, ADAPTER};
 use crate::run::{Run, fingerprint};
-use anyhow::Context;
 use fgrpo_eval::benchmarks::{self, Average, Domain, canonical};
 use fgrpo_eval::estimate::mean_pass_at_k;
 use fgrpo_eval::failure::OrBadInput;
@@ -29,7 +28,7 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    /// Reads the folders of `--evals`; nothing without any.
+    /// Reads the evaluation folders; nothing without any.
     pub(super) fn read(settings: &Settings) -> anyhow::Result<Option<Self>> {
         if settings.evals.is_empty() {
             return Ok(None);
@@ -40,7 +39,7 @@ impl Folders {
             evaluation_folders(named, &mut held)?;
             if held.is_empty() {
                 bad_input!(
-                    "--evals {}: found no evaluation.json in it, wanted folders that fgrpo eval made",
+                    "{}: found no evaluation.json in it, wanted folders that fgrpo eval made",
                     named.display()
                 );
             }
@@ -51,7 +50,7 @@ impl Folders {
                     let name = canonical(&benchmark.name);
                     if let Some(before) = own.get(&name) {
                         bad_input!(
-                            "--evals: found {name} of the same model in {} and {}, wanted it once",
+                            "evaluations: found {name} of the same model in {} and {}, wanted it once",
                             folder_of(before),
                             folder_of(&benchmark)
                         );
@@ -66,7 +65,7 @@ impl Folders {
             for member in &members {
                 let Some(measured) = own.get(member) else {
                     bad_input!(
-                        "--evals: found no {member} of the model {model} (in {}), wanted the same benchmarks of every checkpoint",
+                        "evaluations: found no {member} of the model {model} (in {}), wanted the same benchmarks of every checkpoint",
                         own.values().next().map_or(String::new(), |b| folder_of(b).to_string())
                     );
                 };
@@ -74,7 +73,7 @@ impl Folders {
                 let ids = |b: &Benchmark| b.problems.iter().map(|p| p.id.clone()).collect::<BTreeSet<_>>();
                 if ids(first) != ids(measured) {
                     bad_input!(
-                        "--evals: found different problems of {member} in {} and {}",
+                        "evaluations: found different problems of {member} in {} and {}",
                         folder_of(first),
                         folder_of(measured)
                     );
@@ -120,7 +119,7 @@ impl Folders {
         let Some((model, own)) = named.next() else { return Ok(None) };
         if let Some((other, _)) = named.next() {
             bad_input!(
-                "--evals: found evaluations of {} as {model} and as {other}, wanted those of one",
+                "evaluations: found evaluations of {} as {model} and as {other}, wanted those of one",
                 checkpoint.display()
             );
         }
@@ -141,7 +140,7 @@ fn metric(names: &BTreeSet<String>, part: Option<&str>) -> anyhow::Result<(Vec<S
     if let Some(part) = part {
         let part = canonical(part);
         if !names.contains(&part) {
-            bad_input!("--part {part}: found the benchmarks {all} in --evals");
+            bad_input!("part {part}: found the benchmarks {all}");
         }
         return Ok((vec![part.clone()], part));
     }
@@ -167,7 +166,7 @@ fn evaluation_folders(path: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<(
         found.push(path.to_owned());
         return Ok(());
     }
-    let entries = files::listed(path).context("--evals").or_bad_input()?;
+    let entries = files::listed(path).or_bad_input()?;
     entries.iter().filter(|p| p.is_dir()).try_for_each(|folder| evaluation_folders(folder, found))
 }
 

@@ -40,14 +40,14 @@ pub(super) fn recorded(
             Some(name) => match e.parts.get(name) {
                 Some(part) => &part.pass_at_k,
                 None => bad_input!(
-                    "--part {name}: found parts {:?} in eval.jsonl",
+                    "part {name}: found parts {:?} in eval.jsonl",
                     e.parts.keys().collect::<Vec<_>>()
                 ),
             },
         };
         match values.get(&settings.k) {
             Some(&value) => Ok(value),
-            None => bad_input!("-k {}: found pass@k for k = {:?} in eval.jsonl", settings.k, values.keys()),
+            None => bad_input!("k {}: found pass@k for k = {:?} in eval.jsonl", settings.k, values.keys()),
         }
     };
     let mut found = Candidates::default();
@@ -63,7 +63,7 @@ pub(super) fn recorded(
         let (step, wanted) = first.get_or_insert_with(|| (e.step, setting(e)));
         if setting(e) != *wanted {
             bad_input!(
-                "eval.jsonl, step {}: found an evaluation on {}, wanted one as at step {step}, on {wanted}: evaluate the checkpoints alike with fgrpo eval, and choose by them with --evals",
+                "eval.jsonl, step {}: found an evaluation on {}, wanted one as at step {step}, on {wanted}: evaluate the checkpoints alike with fgrpo eval, and choose by them",
                 e.step,
                 setting(e)
             );

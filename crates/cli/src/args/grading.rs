@@ -7,19 +7,9 @@ use fgrpo_eval::program;
 use fgrpo_eval::verifier::{Mode, Reasoning};
 use fgrpo_verify::choice::Match;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-#[value(rename_all = "lower")]
-pub(crate) enum Switch {
-    /// On.
-    On,
-    /// Off.
-    Off,
-}
-
-impl Switch {
-    pub(crate) fn on(self) -> bool {
-        self == Self::On
-    }
+/// Parser of a flag that is on or off.
+pub(crate) fn switch() -> impl clap::builder::TypedValueParser<Value = bool> {
+    among([("on", true), ("off", false)])
 }
 
 /// The settings of a verifier as flags, the same for every command that grades.
@@ -34,14 +24,14 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) reasoning: Option<Reasoning>,
     /// SynLogic: demand `<think>...</think>...<answer>...</answer>` [default: on; off in fgrpo verify, where the response is the answer].
-    #[arg(long, value_enum)]
-    pub(crate) format_gate: Option<Switch>,
+    #[arg(long, value_parser = switch())]
+    pub(crate) format_gate: Option<bool>,
     /// Math, mode strict: whether 35% also equals 35, as it does in mode parity [default: off].
-    #[arg(long, value_enum)]
-    pub(crate) percent_as_number: Option<Switch>,
+    #[arg(long, value_parser = switch())]
+    pub(crate) percent_as_number: Option<bool>,
     /// Math, mode strict: whether an operation that is not carried out is an answer, as 12+17 for 29 [default: off].
-    #[arg(long, value_enum)]
-    pub(crate) accept_unfinished: Option<Switch>,
+    #[arg(long, value_parser = switch())]
+    pub(crate) accept_unfinished: Option<bool>,
     /// Multiple choice: what counts as an answer [default: letter].
     #[arg(long, value_parser = among([("letter", Match::Letter), ("letter-or-content", Match::LetterOrContent)]))]
     pub(crate) choice: Option<Match>,
@@ -87,22 +77,21 @@ impl Flags {
         } = self;
         let command = command.as_deref().map(program::Settings::parse).transpose()?;
         let command = command.map(|program| program.command);
-        let on = |switch: &Option<Switch>| switch.map(Switch::on);
         let mut all = vec![
             OfTask::new("--mode", "verifier.mode", mode, Has::Text),
             OfTask::new("--mode", "mode", mode, Has::Generated),
             OfTask::new("--reasoning", "reasoning", reasoning, Has::Text),
-            OfTask::new("--format-gate", "verifier.format_gate", &on(format_gate), Has::Kinds(&[SynLogic])),
+            OfTask::new("--format-gate", "verifier.format_gate", format_gate, Has::Kinds(&[SynLogic])),
             OfTask::new(
                 "--percent-as-number",
                 "verifier.percent_as_number",
-                &on(percent_as_number),
+                percent_as_number,
                 Has::Kinds(&[Math]),
             ),
             OfTask::new(
                 "--accept-unfinished",
                 "verifier.accept_unfinished",
-                &on(accept_unfinished),
+                accept_unfinished,
                 Has::Kinds(&[Math]),
             ),
             OfTask::new("--choice", "verifier.choice", choice, Has::Kinds(&[Choice])),

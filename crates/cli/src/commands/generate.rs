@@ -4,7 +4,7 @@
 //! standard output. Everything random follows from the seed.
 
 use crate::args::compute;
-use crate::args::grading::Switch;
+use crate::args::grading::switch;
 use crate::args::places;
 use crate::args::sampling;
 use crate::output::streams;
@@ -61,8 +61,8 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Prompt")]
     system: Option<String>,
     /// Thinking mode of the chat template [default: the template's own].
-    #[arg(long, value_enum, help_heading = "Prompt")]
-    thinking: Option<Switch>,
+    #[arg(long, value_parser = switch(), help_heading = "Prompt")]
+    thinking: Option<bool>,
     /// Continue the text as it is, without the chat template.
     #[arg(long, conflicts_with_all = ["system", "thinking"], help_heading = "Prompt")]
     raw: bool,
@@ -194,7 +194,7 @@ impl<'a> Generator<'a> {
     }
 
     fn encode(&self, messages: &[Message]) -> anyhow::Result<Vec<u32>> {
-        self.policy.language().prompt(messages, self.args.thinking.map(Switch::on))
+        self.policy.language().prompt(messages, self.args.thinking)
     }
 
     /// A request for one answer.

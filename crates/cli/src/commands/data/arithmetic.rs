@@ -1,8 +1,9 @@
 //! `fgrpo data arithmetic`: the problems of the arithmetic task as a data file.
 
+use crate::args::named::among;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_train::config::{Config, TaskConfig};
-use fgrpo_train::problem;
+use fgrpo_train::problem::{self, Split};
 use std::path::PathBuf;
 
 /// `fgrpo data arithmetic`
@@ -18,8 +19,8 @@ pub(crate) struct Arithmetic {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Split to write.
-    #[arg(long, value_enum, default_value_t = SplitName::Train)]
-    split: SplitName,
+    #[arg(long, value_parser = split(), default_value = "train")]
+    split: Split,
     /// Write only this number of problems, from the first.
     #[arg(long, value_name = "PROBLEMS")]
     limit: Option<usize>,
@@ -28,12 +29,9 @@ pub(crate) struct Arithmetic {
     out: PathBuf,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum SplitName {
-    /// The training problems.
-    Train,
-    /// The held-out problems.
-    HeldOut,
+/// Parser of a split's name.
+pub(super) fn split() -> impl clap::builder::TypedValueParser<Value = Split> {
+    among([("train", Split::Train), ("held-out", Split::HeldOut)])
 }
 
 pub(super) fn run(args: &Arithmetic) -> anyhow::Result<()> {
@@ -42,8 +40,8 @@ pub(super) fn run(args: &Arithmetic) -> anyhow::Result<()> {
     };
     let (train, held_out) = problem::generated::problems(&config)?;
     let problems = match args.split {
-        SplitName::Train => train,
-        SplitName::HeldOut => held_out,
+        Split::Train => train,
+        Split::HeldOut => held_out,
     };
     let problems = &problems[..problems.len().min(args.limit.unwrap_or(usize::MAX))];
     write_whole(&args.out, super::lines(problems).as_bytes())?;

@@ -1,6 +1,6 @@
 //! `fgrpo data show`: problems as a model sees them, and their reference answers as the verifier reads them.
 
-use crate::args::grading::Switch;
+use crate::args::grading::switch;
 use crate::args::named::named;
 use crate::args::places::{self, Loading};
 use fgrpo_eval::dataset;
@@ -35,8 +35,8 @@ pub(crate) struct Show {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Split of a configuration [default: train, or held-out if there is no training problem].
-    #[arg(long, value_enum)]
-    split: Option<super::arithmetic::SplitName>,
+    #[arg(long, value_parser = super::arithmetic::split())]
+    split: Option<Split>,
     /// Number of problems, from the first.
     #[arg(long, value_name = "PROBLEMS", default_value_t = 3)]
     limit: u64,
@@ -59,8 +59,8 @@ pub(crate) struct Show {
     #[arg(long, help_heading = "For a data set")]
     system: Option<String>,
     /// Thinking mode of the chat template, instead of the preset's.
-    #[arg(long, value_enum, help_heading = "For a data set")]
-    thinking: Option<Switch>,
+    #[arg(long, value_parser = switch(), help_heading = "For a data set")]
+    thinking: Option<bool>,
 }
 
 #[derive(Debug, Serialize)]
@@ -100,8 +100,7 @@ fn of_configuration(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
     places::configuration(&mut config, None, Loading::All)?;
     let task = Task::open(&config)?;
     let split = match args.split {
-        Some(super::arithmetic::SplitName::Train) => Split::Train,
-        Some(super::arithmetic::SplitName::HeldOut) => Split::HeldOut,
+        Some(split) => split,
         None if task.is_empty(Split::Train) => Split::HeldOut,
         None => Split::Train,
     };
@@ -119,8 +118,8 @@ fn of_data(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
         Language::open(&places::model("--model", model.clone())?, &[]).or_bad_input()
     };
     let language = args.model.as_ref().map(open).transpose()?;
-    let thinking = args.thinking.map(Switch::on);
-    let prompting = Prompting { preset: args.preset, system: args.system.clone(), thinking }.of(args.task);
+    let prompting =
+        Prompting { preset: args.preset, system: args.system.clone(), thinking: args.thinking }.of(args.task);
     report.log();
     let shown = problems.iter().take(args.limit as usize).map(|p| {
         let messages = p.conversation(prompting.system.as_deref());

@@ -1,6 +1,6 @@
 //! The flags of one evaluation, and the configuration that they make or change.
 
-use crate::args::grading::{self, Switch};
+use crate::args::grading::{self, switch};
 use crate::args::named::{among, named};
 use crate::args::overrides::{self, Has, OfTask, Place, given};
 use crate::args::places::{self, Loading};
@@ -82,8 +82,8 @@ pub(crate) struct Flags {
     #[arg(long, help_heading = "Prompt")]
     pub(crate) system: Option<String>,
     /// Thinking mode of the chat template, instead of the preset's.
-    #[arg(long, value_enum, help_heading = "Prompt")]
-    pub(crate) thinking: Option<Switch>,
+    #[arg(long, value_parser = switch(), help_heading = "Prompt")]
+    pub(crate) thinking: Option<bool>,
 
     #[command(flatten)]
     pub(crate) sampling: sampling::Flags,
@@ -313,7 +313,6 @@ impl Flags {
             given("--max-tokens", "rollout.max_new_tokens", &self.max_tokens),
             given("--seed", "seed", &self.seed),
         ];
-        let thinking = self.thinking.map(Switch::on);
         let stops = matches!(base.task, TaskConfig::Mix(_) | TaskConfig::Text(_));
         let stop = given("--stop", "task.stop", &self.stop);
         if let (Some(stop), false) = (&stop, stops) {
@@ -323,7 +322,7 @@ impl Flags {
         of_task.extend([
             OfTask::new("--preset", "preset", &self.preset, Has::Text),
             OfTask::new("--system", "system", &self.system, Has::Text),
-            OfTask::new("--thinking", "enable_thinking", &thinking, Has::Text),
+            OfTask::new("--thinking", "enable_thinking", &self.thinking, Has::Text),
             OfTask::new("--columns", "columns", &self.columns, Has::Text),
             OfTask::new("--maze-size", "size", &self.maze_size, Has::Maze),
             OfTask::new("--maze-seed", "seed", &self.maze_seed, Has::Maze),

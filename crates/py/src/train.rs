@@ -11,7 +11,8 @@ use fgrpo_nn::DeviceName;
 use fgrpo_train::config::Config;
 use fgrpo_train::run::Run;
 use fgrpo_train::run::folder::IfExists;
-use fgrpo_train::trainer::{Ending, has_steps};
+use fgrpo_train::session::Ending;
+use fgrpo_train::trainer::{Trained, has_steps};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +50,7 @@ pub(crate) fn train(
             said.unwrap_or_else(|error| error.to_string())
         })
     });
-    let work = || -> anyhow::Result<Ending> {
+    let work = || -> anyhow::Result<Ending<Trained>> {
         let mut config = match is_file {
             true => Config::load(config.as_ref(), &set)?,
             false => {

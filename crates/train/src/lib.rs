@@ -10,7 +10,7 @@
 //! nothing; it reports events through [`Events`](fgrpo_eval::events::Events). A complete run:
 //!
 //! ```
-//! use fgrpo_train::{config::Config, device::DeviceName, run::folder::IfExists, trainer};
+//! use fgrpo_train::{config::Config, device::DeviceName, run::folder::IfExists, session::Ending, trainer};
 //!
 //! # fn main() -> anyhow::Result<()> {
 //! let text = r#"
@@ -23,7 +23,7 @@
 //! let config = Config::parse(text, &["update.lr=1e-4".to_owned()])?;
 //! let folder = tempfile::tempdir()?;
 //! let ending = trainer::train(&config, folder.path(), IfExists::Refuse, DeviceName::Cpu, &mut ())?;
-//! assert!(matches!(ending, trainer::Ending::Done(_)));
+//! assert!(matches!(ending, Ending::Done(_)));
 //! assert!(folder.path().join("checkpoints/step-000001/model.safetensors").exists());
 //! # Ok(())
 //! # }
@@ -45,6 +45,7 @@ pub mod policy;
 pub mod problem;
 pub mod rollout;
 pub mod run;
+pub mod session;
 pub mod sft;
 pub mod trainer;
 pub mod update;

@@ -14,9 +14,8 @@ use crate::policy;
 use crate::problem::{Split, Task};
 use crate::run::checkpoint::{self, Contents, Stage};
 use crate::run::folder::{IfExists, RunDir};
-use crate::run::sessions::{self, Inputs};
 use crate::run::tensorboard::TensorBoard;
-use crate::trainer::Ending;
+use crate::session::{Ending, Session};
 use anyhow::Context;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::io::files::{Existing, clear_partial, copy, publish, write_whole};
@@ -26,6 +25,7 @@ use fgrpo_nn::{Device, DeviceName, Engine};
 use fit::{Fit, fit};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// One line of `sft.jsonl`. Measured numbers are `f64` when written, and [`Number`](crate::run::metrics::Number) when read.
@@ -54,42 +54,54 @@ pub fn run(
     config: &Config,
     out: &Path,
     if_exists: IfExists,
-    device: DeviceName,
+    name: DeviceName,
     events: &mut dyn Events,
-) -> anyhow::Result<Ending> {
+) -> anyhow::Result<Ending<Fitted>> {
     let sft = settings(config)?;
-    let name = device;
     let device = device::of_run(name, config)?;
     let task = Task::open(config)?;
-    // Before an old run is deleted. One that is resumed has its policy in a checkpoint.
-    if !matches!(if_exists, IfExists::Resume { .. }) {
-        policy::check(config, &task)?;
-    }
-    let run = RunDir::open(out, config, if_exists, Stage::Sft)?;
-    events.opened(&run.path)?;
-    let inputs = Inputs::of(config, &task, Stage::Sft)?;
-    sessions::begin(&run.path, name, config.threads(), inputs, if_exists.accepts_changes(), events)?;
-    device::announce(&device, events);
+    let session = Session::begin((config, &task, Stage::Sft), out, if_exists, (name, device), events)?;
+    let Session { run, device } = &session;
     let place = Fit {
         config,
         sft,
         task: &task,
-        device: &device,
-        run: &run,
+        device,
+        run,
         checkpoints: "checkpoints",
         keep: config.save.keep,
         lines: run.file("sft.jsonl"),
         tensorboard: config.log.tensorboard.then_some(run.path.as_path()),
     };
-    let fitted = fit(place, || policy::fresh(config, &task, &device), events);
-    let fitted = fitted.map_err(|error| run.blame(error))?;
-    sessions::end(&run.path)?;
-    match (fitted, run.latest()?) {
-        (Some(_), Some((_, folder))) => {
+    let fitted = session.end(fit(place, || policy::fresh(config, &task, device), events))?;
+    let lines = lines(&run.path)?;
+    match (fitted, run.latest()?, lines.first(), lines.last()) {
+        (Some(_), Some((_, folder)), Some(first), Some(last)) => {
             events.say(&format!("policy: {}", folder.display()));
-            Ok(Ending::Done(summary(&lines(&run.path)?)))
+            Ok(Ending::Done(Fitted { first: first.clone(), last: last.clone() }))
         }
         _ => Ok(Ending::Interrupted),
+    }
+}
+
+/// Results of a run on demonstrations, printed as a summary.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fitted {
+    /// Line of the first step.
+    pub first: SftLine,
+    /// Line of the last step.
+    pub last: SftLine,
+}
+
+impl fmt::Display for Fitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, last } = self;
+        let held_out = last.held_out_loss.map(|l| format!(", held-out {l:.4}")).unwrap_or_default();
+        write!(
+            f,
+            "sft: {} steps, {:.2} epochs, loss {:.4} -> {:.4}{held_out}",
+            last.step, last.epoch, first.loss, last.loss
+        )
     }
 }
 
@@ -99,16 +111,6 @@ pub fn settings(config: &Config) -> anyhow::Result<&SftConfig> {
         Some(sft) => Ok(sft),
         None => bad_input!("sft: found no table [sft], wanted one with `steps` or `epochs`"),
     }
-}
-
-fn summary(lines: &[SftLine]) -> String {
-    let Some(last) = lines.last() else { return String::new() };
-    let first = lines.first().map_or(last.loss, |l| l.loss);
-    let held_out = last.held_out_loss.map(|l| format!(", held-out {l:.4}")).unwrap_or_default();
-    format!(
-        "sft: {} steps, {:.2} epochs, loss {first:.4} -> {:.4}{held_out}",
-        last.step, last.epoch, last.loss
-    )
 }
 
 /// Fits the demonstrations as the first stage of a training run, or loads the cached result of an identical stage.

@@ -5,12 +5,12 @@
 //! one. Difference from the usual loop: `old_logp` *is* the log-probabilities recorded during sampling. Sampler and
 //! learner use the same weights, so there is no second forward pass.
 
-use crate::config::{Config, Every, Truncated};
-use crate::credit::{Credited, credit};
+use crate::config::{Config, Every};
+use crate::credit::Credited;
 use crate::device;
 use crate::estimator::Estimator;
 use crate::evaluation::in_training::{Series, check_held_out};
-use crate::policy::{self, Policy};
+use crate::policy::Policy;
 use crate::problem::{Prompt, Split, Task};
 use crate::rollout::{Draws, Rollouts, ServerRollouts, grade, sample};
 use crate::run::checkpoint::{Best, Stage, TrainerState};
@@ -18,35 +18,36 @@ use crate::run::folder::{CONFIGURATION, IfExists, RunDir};
 use crate::run::metrics::{Metrics, SamplerMetrics, Seconds};
 use crate::run::needs;
 use crate::run::seeds;
-use crate::run::sessions::{self, Inputs};
-use crate::run::tensorboard::TensorBoard;
-use crate::update::{LossSettings, Sums, check_skipped, reference_logp, update};
-use fgrpo_core::credit::{Anchor, Credit, Shaping};
+use crate::session::{Ending, Session};
+use crate::update::{Sums, check_skipped, reference_logp, update};
 use fgrpo_eval::events::Events;
 use fgrpo_eval::io::interrupt;
-use fgrpo_eval::io::lines::JsonLines;
-use fgrpo_eval::record::Evaluation;
+use fgrpo_eval::record::{self, Evaluation};
 use fgrpo_nn::DeviceName;
+use log::Logs;
+use method::Method;
 use stall::Stall;
-use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::time::Instant;
 
 mod evaluate;
 mod log;
+mod method;
 mod save;
 mod setup;
 mod stall;
 
 pub use setup::check_cache;
 
-/// How a run ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
-    /// All steps are done; a summary of the results as text.
-    Done(String),
-    /// Stopped on request; the state was saved.
-    Interrupted,
+/// Results of a run: its first and last evaluation that can be compared, or `None` if it has none. Printed as a summary.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trained(pub Option<Box<(Evaluation, Evaluation)>>);
+
+impl fmt::Display for Trained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_deref().map_or(Ok(()), |(first, last)| f.write_str(&record::summary(first, last)))
+    }
 }
 
 /// Rejects a configuration without RL steps.
@@ -68,35 +69,26 @@ pub fn train(
     config: &Config,
     out: &Path,
     if_exists: IfExists,
-    device: DeviceName,
+    name: DeviceName,
     events: &mut dyn Events,
-) -> anyhow::Result<Ending> {
+) -> anyhow::Result<Ending<Trained>> {
     has_steps(config)?;
-    let name = device;
     let device = device::of_run(name, config)?;
-    let task = &Task::open(config)?;
-    let config = &config.resolved(task.len(Split::Train))?;
-    let recorded = std::fs::read_to_string(out.join(CONFIGURATION)).ok();
-    let recorded = recorded.filter(|_| matches!(if_exists, IfExists::Resume { .. }));
+    let task = Task::open(config)?;
+    let resolved = config.resolved(task.len(Split::Train))?;
+    let recorded = match if_exists {
+        IfExists::Resume { .. } => std::fs::read_to_string(out.join(CONFIGURATION)).ok(),
+        _ => None,
+    };
     let recorded = recorded.and_then(|text| Config::parse(&text, &[]).ok());
-    let open = config;
-    let (config, warnings) = &needs::decided(config, task, name, recorded.as_ref())?;
-    check_held_out(config, task)?;
-    check_cache(config, task, name)?;
-    let own = Estimator::of(config)?;
-    // Before an old run is deleted. One that is resumed has its policy in a checkpoint.
-    if !matches!(if_exists, IfExists::Resume { .. }) {
-        policy::check(config, task)?;
-    }
-    let run = RunDir::open(out, config, if_exists, Stage::Rl)?;
-    events.opened(&run.path)?;
-    events.say(&format!("method: {}", config.algorithm.method()));
-    let inputs = Inputs::of(config, task, Stage::Rl)?;
-    sessions::begin(&run.path, name, config.threads(), inputs, if_exists.accepts_changes(), events)?;
-    device::announce(&device, events);
+    let (decided, warnings) = needs::decided(&resolved, &task, name, recorded.as_ref())?;
+    check_held_out(&decided, &task)?;
+    check_cache(&decided, &task, name)?;
+    let own = Estimator::of(&decided)?;
+    let session = Session::begin((&decided, &task, Stage::Rl), out, if_exists, (name, device), events)?;
     let of = |config: &Config| (config.update.micro_batch_tokens(), config.compute.checkpointing());
-    if of(config) != of(open) {
-        let (tokens, checkpointing) = of(config);
+    if of(&decided) != of(&resolved) {
+        let (tokens, checkpointing) = of(&decided);
         events.say(&format!(
             "memory: update.micro_batch_tokens = {tokens}, compute.checkpoint_activations = {checkpointing}"
         ));
@@ -104,15 +96,13 @@ pub fn train(
     for warning in warnings {
         events.say(&format!("warning: {warning}"));
     }
-    let Some(mut trainer) = Trainer::start(config, task, own, device, run, events)? else {
-        sessions::end(out)?;
-        return Ok(Ending::Interrupted);
-    };
-    let done = trainer.train().map_err(|error| trainer.run.blame(error))?;
-    sessions::end(out)?;
-    match done {
-        true => Ok(Ending::Done(trainer.summary()?)),
-        false => Ok(Ending::Interrupted),
+    let done = Trainer::start(&decided, &task, own, &session, events).and_then(|trainer| match trainer {
+        Some(mut trainer) => Ok(trainer.train()?.then_some(trainer)),
+        None => Ok(None),
+    });
+    match session.end(done)? {
+        Some(mut trainer) => Ok(Ending::Done(trainer.results()?)),
+        None => Ok(Ending::Interrupted),
     }
 }
 
@@ -129,7 +119,7 @@ enum Reference {
 struct Trainer<'a> {
     config: &'a Config,
     task: &'a Task,
-    run: RunDir,
+    run: &'a RunDir,
     events: &'a mut dyn Events,
     policy: Policy,
     reference: Reference,
@@ -137,30 +127,16 @@ struct Trainer<'a> {
     server: Option<ServerRollouts>,
     state: TrainerState,
     draws: Draws,
-    credit: Credit,
-    /// The user's own estimator.
-    own: Option<Estimator>,
-    truncated: Truncated,
-    reward_weights: BTreeMap<String, f64>,
-    loss: LossSettings,
+    method: Method,
     /// The run's evaluation series. The one that decides the best checkpoint is last.
     series: Vec<Series>,
-    metrics: JsonLines,
-    evaluations: JsonLines,
-    /// The evaluations so far, which are the lines of `eval.jsonl`.
-    evaluated: Vec<Evaluation>,
-    rollouts: JsonLines,
-    tensorboard: Option<TensorBoard>,
+    logs: Logs,
     /// Consecutive steps in which all completions of each group were identical.
     collapsed: u64,
     /// Consecutive steps without a correct completion, or without any verdict.
     stall: Stall,
-    /// HA-DW's estimate of the policy's success rate.
-    anchor: Anchor,
     /// Whether the warning about answers that can't be read was already given.
     warned_unreadable: bool,
-    /// Whether the warning about a non-finite metric was already given.
-    warned_not_finite: bool,
     /// Step of the newest checkpoint, and the best policy recorded in it.
     saved: Option<(u64, Option<Best>)>,
 }
@@ -190,9 +166,8 @@ impl Trainer<'_> {
             let Some(grades) = timed(&mut seconds.grade, || grade(self.task, &rollouts)) else {
                 return self.interrupted();
             };
-            let scheduled = self.apply_schedule(step);
-            let (weights, own) = (&self.reward_weights, self.own.as_ref());
-            let credited = credit(&self.credit, self.truncated, weights, own, rollouts, grades);
+            let scheduled = self.method.advance(config, step);
+            let credited = self.method.credit(rollouts, grades);
             let Some(mut credited) = self.saved_on_error(credited)? else {
                 return self.interrupted();
             };
@@ -201,11 +176,10 @@ impl Trainer<'_> {
             self.state.step = step;
 
             let mut m = Metrics::of_step(step, lr, &credited, &sums, &seconds);
-            m.sampler = SamplerMetrics::of_step(&credited, self.loss.objective.correction);
+            m.sampler = SamplerMetrics::of_step(&credited, self.method.loss.objective.correction);
             m.rewards = Metrics::named_rewards(&credited);
             m.scheduled = scheduled;
-            observe(&mut self.anchor, self.credit.shaping, &credited);
-            m.difficulty_anchor = self.anchor.value();
+            m.difficulty_anchor = self.method.observe(&credited);
             m.reward_by_part = Metrics::reward_by_part(self.task, &credited);
             m.daro_weights = self.state.update.daro_weights();
             self.log_rollouts(step, &credited)?;
@@ -218,7 +192,7 @@ impl Trainer<'_> {
             m.seconds.total = clock.elapsed().as_secs_f64();
             // Log before the checkpoint gets its name. If the run is killed in between, it resumes from the previous
             // checkpoint and drops this line.
-            self.log(&m)?;
+            self.logs.step(&m, self.events)?;
             self.run.check_place()?;
             if let Some(checkpoint) = checkpoint {
                 self.publish_checkpoint(checkpoint)?;
@@ -236,20 +210,6 @@ impl Trainer<'_> {
             self.events.say(&warning);
         }
         Ok(true)
-    }
-
-    /// Takes the settings in force at a step, and returns the scheduled values among them.
-    fn apply_schedule(&mut self, step: u64) -> BTreeMap<String, f64> {
-        let config = self.config;
-        let (algorithm, scheduled) = config.algorithm.at(step);
-        self.credit = algorithm.credit(&config.task);
-        if let Shaping::HaDw { anchor: anchor @ None, .. } = &mut self.credit.shaping {
-            *anchor = self.anchor.value();
-        }
-        self.truncated = algorithm.truncated;
-        self.reward_weights.clone_from(&algorithm.reward_weights);
-        self.loss = LossSettings::of(&algorithm, self.draws.max_new_tokens, self.loss.temperature);
-        scheduled
     }
 
     /// Whether an action with this interval is due now. After the last step it always is.
@@ -289,7 +249,7 @@ impl Trainer<'_> {
         let drop_inactive = self.config.algorithm.drop_inactive_groups;
         let learned = credited.iter_mut().filter(|group| group.has_mixed_rewards() || !drop_inactive);
         let mut groups: Vec<&mut Credited> = learned.collect();
-        let temperature = self.loss.temperature;
+        let temperature = self.method.loss.temperature;
         match &mut self.reference {
             Reference::None => {}
             Reference::Base => {
@@ -301,7 +261,7 @@ impl Trainer<'_> {
             Reference::Policy(reference) => reference_logp(reference, &mut groups, temperature)?,
         }
         let groups: Vec<&Credited> = groups.into_iter().map(|group| &*group).collect();
-        update(&mut self.policy, &groups, &self.loss, &self.config.update, lr, &mut self.state.update)
+        update(&mut self.policy, &groups, &self.method.loss, &self.config.update, lr, &mut self.state.update)
     }
 
     /// Saves and stops if the run can't learn any more.
@@ -321,18 +281,6 @@ impl Trainer<'_> {
         self.events.say(&format!("interrupted after step {}", self.state.step));
         Ok(false)
     }
-}
-
-/// Takes a step's success rate into HA-DW's estimate, if that is the shaping.
-fn observe(anchor: &mut Anchor, shaping: Shaping, credited: &[Credited]) {
-    let Shaping::HaDw { eta, window, .. } = shaping else { return };
-    let of = |group: &Credited| Some((group.assigned.success_rate?, group.scored().count() as f64));
-    let (mut correct, mut scored) = (0.0, 0.0);
-    for (rate, completions) in credited.iter().filter_map(of) {
-        correct += (rate * completions).round();
-        scored += completions;
-    }
-    anchor.update((scored > 0.0).then(|| correct / scored), eta, window);
 }
 
 fn timed<T>(seconds: &mut f64, work: impl FnOnce() -> T) -> T {

@@ -9,7 +9,7 @@ use fgrpo_nn::DeviceName;
 use fgrpo_train::config::Config;
 use fgrpo_train::run::folder::IfExists;
 use fgrpo_train::run::state::State;
-use fgrpo_train::trainer::Ending;
+use fgrpo_train::session::Ending;
 use std::path::Path;
 use std::sync::Mutex;
 use std::{thread, vec};
@@ -107,7 +107,7 @@ fn work(queue: &Mutex<Queue<'_>>, device: DeviceName) {
         let ended = run_and_report(run.config, run.folder, run.if_exists, device, &mut console);
         let mut shared = locked();
         match ended {
-            Ok(Ending::Done(summary)) => shared.tell(&run.name, &summary),
+            Ok(Ending::Done(results)) => shared.tell(&run.name, &results.to_string()),
             Ok(Ending::Interrupted) => shared.stop(Ok(false)),
             Err(error) => shared.stop(Err(error)),
         }

@@ -11,8 +11,8 @@ use fgrpo_eval::io::interrupt;
 use fgrpo_train::config::Config;
 use fgrpo_train::problem::{Split, Task};
 use fgrpo_train::run::checkpoint::Stage;
+use fgrpo_train::session::Ending;
 use fgrpo_train::sft::{self, Demonstrations};
-use fgrpo_train::trainer::Ending;
 use std::path::PathBuf;
 
 pub(crate) const EXAMPLES: &str = "Examples:

@@ -17,7 +17,7 @@ use fgrpo_nn::DeviceName;
 use fgrpo_train::config::{Config, Override};
 use fgrpo_train::run::Run;
 use fgrpo_train::run::state::{State, state};
-use fgrpo_train::trainer::Ending;
+use fgrpo_train::session::Ending;
 use grid::{Combination, combinations};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,7 +133,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let planned = runs.iter().map(|run| (&run.config, run.folder.as_path(), run.state));
     if !train_unfinished(planned, args.device, args.jobs)? {
         let folders: Vec<&Path> = runs.iter().map(|run| run.folder.as_path()).collect();
-        return conclude(Ending::Interrupted, &folders);
+        return conclude(Ending::<String>::Interrupted, &folders);
     }
     let rows = table(&runs)?;
     write_whole(&out.join("sweep.json"), &serde_json::to_vec_pretty(&rows)?)?;

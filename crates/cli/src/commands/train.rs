@@ -18,7 +18,9 @@ use fgrpo_train::problem::Task;
 use fgrpo_train::run::checkpoint::{self, Stage};
 use fgrpo_train::run::folder::{CONFIGURATION, IfExists, refuse_changes};
 use fgrpo_train::run::metrics;
-use fgrpo_train::trainer::{Ending, check_cache, has_steps, train};
+use fgrpo_train::session::Ending;
+use fgrpo_train::trainer::{Trained, check_cache, has_steps, train};
+use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -84,7 +86,7 @@ pub fn run_and_report(
     if_exists: IfExists,
     device: DeviceName,
     console: &mut Console,
-) -> anyhow::Result<Ending> {
+) -> anyhow::Result<Ending<Trained>> {
     let ended = train(config, out, if_exists, device, console);
     // A folder that was refused has nothing new to report.
     if !console.opened_folder(out) {
@@ -162,11 +164,11 @@ impl Args {
 }
 
 /// Prints the summary of a finished command, or how to continue a stopped one. `runs` are its run folders.
-pub(crate) fn conclude(ending: Ending, runs: &[&Path]) -> anyhow::Result<()> {
+pub(crate) fn conclude<T: Display>(ending: Ending<T>, runs: &[&Path]) -> anyhow::Result<()> {
     match ending {
-        Ending::Done(summary) => {
+        Ending::Done(results) => {
             // The run folder has everything, so a finished run is no failure if stdout can't be written to.
-            let _ = writeln!(std::io::stdout(), "{summary}");
+            let _ = writeln!(std::io::stdout(), "{results}");
             Ok(())
         }
         Ending::Interrupted => {

@@ -15,14 +15,14 @@ impl Trainer<'_> {
         }
         for i in due {
             let (step, set) = (self.state.step, self.series[i].set);
-            if self.evaluated.iter().any(|e| e.step == step && e.set == set) {
+            if self.logs.evaluated.iter().any(|e| e.step == step && e.set == set) {
                 continue;
             }
             let Some(evaluation) = self.evaluate_series(i)? else { return Ok(None) };
             if i + 1 == self.series.len() {
                 self.keep_best(&evaluation)?;
             }
-            self.log_evaluation(evaluation)?;
+            self.logs.evaluation(evaluation, self.events)?;
         }
         Ok(Some(()))
     }

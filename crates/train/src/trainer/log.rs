@@ -1,21 +1,48 @@
 //! What a run logs for each step, and what it tells the user.
 
-use super::Trainer;
+use super::{Trained, Trainer};
 use crate::credit::{Credited, mean_logp};
 use crate::evaluation::in_training::REMEDIES;
+use crate::run::folder::RunDir;
 use crate::run::metrics::{self, Metrics, not_finite};
 use crate::run::rollouts::RolloutLine;
 use crate::run::seeds;
 use crate::run::tensorboard::TensorBoard;
 use fgrpo_eval::amounts::{bytes, duration};
+use fgrpo_eval::events::Events;
+use fgrpo_eval::io::lines::JsonLines;
 use fgrpo_eval::io::machine::peak;
-use fgrpo_eval::record::{self, Evaluation};
+use fgrpo_eval::record::Evaluation;
 use fgrpo_eval::unreadable::Unreadable;
 use fgrpo_nn::Finish;
 use serde_json::Value;
 
-impl Trainer<'_> {
-    pub(super) fn log(&mut self, m: &Metrics) -> anyhow::Result<()> {
+/// Line files of a run and its TensorBoard file.
+pub(super) struct Logs {
+    metrics: JsonLines,
+    evaluations: JsonLines,
+    /// The evaluations so far, which are the lines of `eval.jsonl`.
+    pub(super) evaluated: Vec<Evaluation>,
+    rollouts: JsonLines,
+    tensorboard: Option<TensorBoard>,
+    /// Whether the warning about a non-finite metric was already given.
+    warned_not_finite: bool,
+}
+
+impl Logs {
+    pub(super) fn append(
+        run: &RunDir,
+        evaluated: Vec<Evaluation>,
+        tensorboard: Option<TensorBoard>,
+    ) -> anyhow::Result<Self> {
+        let [metrics, evaluations, rollouts] =
+            ["metrics.jsonl", "eval.jsonl", "rollouts.jsonl"].map(|name| JsonLines::append(&run.file(name)));
+        let (metrics, evaluations, rollouts) = (metrics?, evaluations?, rollouts?);
+        Ok(Self { metrics, evaluations, evaluated, rollouts, tensorboard, warned_not_finite: false })
+    }
+
+    /// Logs the metrics of a step.
+    pub(super) fn step(&mut self, m: &Metrics, events: &mut dyn Events) -> anyhow::Result<()> {
         let line = m.line();
         self.metrics.push(&line)?;
         if let Some(tensorboard) = &mut self.tensorboard {
@@ -24,16 +51,37 @@ impl Trainer<'_> {
         let lost = not_finite(&line);
         if !lost.is_empty() && !self.warned_not_finite {
             self.warned_not_finite = true;
-            let text = format!(
+            events.say(&format!(
                 "warning: step {}: {} is not finite and logged as null; this warning is given once",
                 m.step,
                 lost.join(", ")
-            );
-            self.events.say(&text);
+            ));
         }
         Ok(())
     }
 
+    /// Logs an evaluation and reports its result.
+    pub(super) fn evaluation(&mut self, e: Evaluation, events: &mut dyn Events) -> anyhow::Result<()> {
+        self.evaluations.push(&e)?;
+        if let Some(tensorboard) = &mut self.tensorboard {
+            let scalars = e.scalars();
+            tensorboard.scalars(e.step, scalars.iter().map(|(n, v)| (n.as_str(), *v)))?;
+        }
+        events.say(&format!("step {}: {} {}", e.step, e.set, e.in_short()));
+        if let Some(warning) = e.warning() {
+            events.say(&format!("warning: step {}: {}: {warning}", e.step, e.set));
+        }
+        self.evaluated.push(e);
+        Ok(())
+    }
+
+    /// Syncs the line files to disk.
+    pub(super) fn sync(&self) -> anyhow::Result<()> {
+        [&self.metrics, &self.evaluations, &self.rollouts].into_iter().try_for_each(JsonLines::sync)
+    }
+}
+
+impl Trainer<'_> {
     pub(super) fn log_rollouts(&mut self, step: u64, groups: &[Credited]) -> anyhow::Result<()> {
         let key = seeds::logging(self.config.seed, step);
         for (g, group) in groups.iter().enumerate() {
@@ -46,7 +94,7 @@ impl Trainer<'_> {
                     Some(episodes) => (episodes[i].prompt.clone(), episodes[i].text.clone()),
                     None => (self.task.language.text(&prompt.tokens), self.task.language.text(&c.tokens)),
                 };
-                self.rollouts.push(&RolloutLine {
+                self.logs.rollouts.push(&RolloutLine {
                     step,
                     prompt_id: prompt.number,
                     part: self.task.part(prompt).map(str::to_owned),
@@ -81,7 +129,7 @@ impl Trainer<'_> {
             self.events.say(&warning);
         }
         let constant = m.distinct_fraction <= 1.0 / self.config.rollout.group_size as f64 + 1e-9;
-        self.collapsed = if constant && m.reward_mean < 0.99 * self.credit.rewards.correct {
+        self.collapsed = if constant && m.reward_mean < 0.99 * self.method.credit.rewards.correct {
             self.collapsed + 1
         } else {
             0
@@ -101,25 +149,10 @@ impl Trainer<'_> {
         }
     }
 
-    /// Logs an evaluation and reports its result.
-    pub(super) fn log_evaluation(&mut self, e: Evaluation) -> anyhow::Result<()> {
-        self.evaluations.push(&e)?;
-        if let Some(tensorboard) = &mut self.tensorboard {
-            let scalars = e.scalars();
-            tensorboard.scalars(e.step, scalars.iter().map(|(n, v)| (n.as_str(), *v)))?;
-        }
-        self.events.say(&format!("step {}: {} {}", e.step, e.set, e.in_short()));
-        if let Some(warning) = e.warning() {
-            self.events.say(&format!("warning: step {}: {}: {warning}", e.step, e.set));
-        }
-        self.evaluated.push(e);
-        Ok(())
-    }
-
-    /// Says where the results are, and returns a summary.
-    pub(super) fn summary(&mut self) -> anyhow::Result<String> {
+    /// Says where the results are, and returns them.
+    pub(super) fn results(&mut self) -> anyhow::Result<Trained> {
         let set = self.config.eval.deciding_set();
-        let evaluations: Vec<&Evaluation> = self.evaluated.iter().filter(|e| e.set == set).collect();
+        let evaluations: Vec<&Evaluation> = self.logs.evaluated.iter().filter(|e| e.set == set).collect();
         let seconds: f64 =
             metrics::read(&self.run.file("metrics.jsonl"))?.iter().filter_map(|m| m.seconds.total.0).sum();
         self.events.say(&format!("{} RL steps in {}", self.state.step, duration(seconds)));
@@ -129,10 +162,10 @@ impl Trainer<'_> {
         if let Some((_, folder)) = self.run.latest()? {
             self.events.say(&format!("policy: {}", folder.display()));
         }
-        let Some(last) = evaluations.last() else { return Ok(String::new()) };
+        let Some(last) = evaluations.last() else { return Ok(Trained(None)) };
         // After a resume with another grader or other problems, from there on.
         let first = evaluations.iter().find(|e| e.is_comparable(last)).unwrap_or(last);
-        Ok(record::summary(first, last))
+        Ok(Trained(Some(Box::new((Evaluation::clone(first), Evaluation::clone(last))))))
     }
 }
 

@@ -49,9 +49,7 @@ impl<'a> Trainer<'a> {
     /// lines that a resume keeps must be there before the checkpoint that it starts from. After that, removes the best
     /// policy before this one.
     fn commit(&self, write: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        for lines in [&self.metrics, &self.evaluations, &self.rollouts] {
-            lines.sync()?;
-        }
+        self.logs.sync()?;
         sync_folder(&self.run.path)?;
         let checkpoints = self.run.checkpoints();
         write(&checkpoints)?;

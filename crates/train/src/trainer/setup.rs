@@ -1,7 +1,8 @@
 //! How training starts: from scratch, or from the run's last checkpoint.
 
 use super::evaluate::best;
-use super::log::write_scalars;
+use super::log::{Logs, write_scalars};
+use super::method::Method;
 use super::stall::Stall;
 use super::{Reference, Trainer};
 use crate::config::Config;
@@ -11,19 +12,19 @@ use crate::policy::{self, Policy, Sampling};
 use crate::problem::Task;
 use crate::rollout::{Draws, ServerRollouts};
 use crate::run::checkpoint::{self, TrainerState};
-use crate::run::folder::RunDir;
 use crate::run::metrics::{self, not_finite};
 use crate::run::needs;
 use crate::run::tensorboard::TensorBoard;
+use crate::session::Session;
 use crate::sft;
-use crate::update::{LossSettings, UpdateState};
+use crate::update::UpdateState;
 use anyhow::Context;
 use fgrpo_core::credit::{Anchor, Shaping};
 use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::OrBadInput;
-use fgrpo_eval::io::lines::{self, JsonLines};
+use fgrpo_eval::io::lines;
 use fgrpo_eval::record::Evaluation;
-use fgrpo_nn::{Device, DeviceName, Engine, least_cached_tokens};
+use fgrpo_nn::{DeviceName, Engine, least_cached_tokens};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -54,19 +55,18 @@ impl<'a> Trainer<'a> {
         config: &'a Config,
         task: &'a Task,
         own: Option<Estimator>,
-        device: Device,
-        run: RunDir,
+        Session { run, device }: &'a Session,
         events: &'a mut dyn Events,
     ) -> anyhow::Result<Option<Self>> {
         let latest = run.latest()?;
         // The policy that RL starts from. The same configuration gives the same one, bit for bit.
         let mut starting = || match &config.sft {
-            Some(sft) => sft::stage(config, sft, task, &device, &run, &mut *events),
-            None => policy::fresh(config, task, &device).map(Some),
+            Some(sft) => sft::stage(config, sft, task, device, run, &mut *events),
+            None => policy::fresh(config, task, device).map(Some),
         };
         let resumed = latest.as_ref().map(|(_, folder)| {
-            let fresh = || policy::fresh(config, task, &device);
-            checkpoint::open(folder, checkpoint::Stage::Rl, config, &device, fresh)
+            let fresh = || policy::fresh(config, task, device);
+            checkpoint::open(folder, checkpoint::Stage::Rl, config, device, fresh)
         });
         let resumed = resumed.transpose()?;
         run.adopt(config)?;
@@ -117,21 +117,11 @@ impl<'a> Trainer<'a> {
             series,
             server: server.map(|s| ServerRollouts::open(s, &run.path)).transpose()?,
             draws: draws(config, max_new_tokens),
-            credit: config.algorithm.credit(&config.task),
-            own,
-            truncated: config.algorithm.truncated,
-            reward_weights: config.algorithm.reward_weights.clone(),
-            loss: LossSettings::of(&config.algorithm, max_new_tokens, config.rollout.temperature),
-            metrics: JsonLines::append(&run.file("metrics.jsonl"))?,
-            evaluations: JsonLines::append(&run.file("eval.jsonl"))?,
-            evaluated,
-            rollouts: JsonLines::append(&run.file("rollouts.jsonl"))?,
-            tensorboard,
+            method: Method::of(config, own, anchor, max_new_tokens),
+            logs: Logs::append(run, evaluated, tensorboard)?,
             collapsed: 0,
             stall,
-            anchor,
             warned_unreadable: false,
-            warned_not_finite: false,
             saved: latest.map(|(step, _)| (step, state.best)),
             config,
             task,

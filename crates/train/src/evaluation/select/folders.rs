@@ -28,7 +28,7 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    /// Reads the evaluation folders; nothing without any.
+    /// Reads the evaluation folders. `None` if there are none.
     pub(super) fn read(settings: &Settings) -> anyhow::Result<Option<Self>> {
         if settings.evals.is_empty() {
             return Ok(None);

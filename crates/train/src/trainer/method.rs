@@ -1,0 +1,73 @@
+//! The method in force at a step: from rewards to advantages, and from these to a loss.
+
+use crate::config::{Config, Truncated};
+use crate::credit::{Credited, credit};
+use crate::estimator::Estimator;
+use crate::rollout::Rollouts;
+use crate::update::LossSettings;
+use fgrpo_core::credit::{Anchor, Credit, Shaping};
+use fgrpo_eval::graded::Graded;
+use std::collections::BTreeMap;
+
+pub(super) struct Method {
+    pub(super) credit: Credit,
+    /// The user's own estimator.
+    own: Option<Estimator>,
+    truncated: Truncated,
+    reward_weights: BTreeMap<String, f64>,
+    pub(super) loss: LossSettings,
+    /// HA-DW's estimate of the policy's success rate.
+    anchor: Anchor,
+    max_new_tokens: usize,
+}
+
+impl Method {
+    pub(super) fn of(config: &Config, own: Option<Estimator>, anchor: Anchor, max_new_tokens: usize) -> Self {
+        Self {
+            credit: config.algorithm.credit(&config.task),
+            own,
+            truncated: config.algorithm.truncated,
+            reward_weights: config.algorithm.reward_weights.clone(),
+            loss: LossSettings::of(&config.algorithm, max_new_tokens, config.rollout.temperature),
+            anchor,
+            max_new_tokens,
+        }
+    }
+
+    /// Takes the settings in force at a step, and returns the scheduled values among them.
+    pub(super) fn advance(&mut self, config: &Config, step: u64) -> BTreeMap<String, f64> {
+        let (algorithm, scheduled) = config.algorithm.at(step);
+        self.credit = algorithm.credit(&config.task);
+        if let Shaping::HaDw { anchor: anchor @ None, .. } = &mut self.credit.shaping {
+            *anchor = self.anchor.value();
+        }
+        self.truncated = algorithm.truncated;
+        self.loss = LossSettings::of(&algorithm, self.max_new_tokens, self.loss.temperature);
+        self.reward_weights = algorithm.reward_weights;
+        scheduled
+    }
+
+    /// The groups with their advantages. `None` if interrupted.
+    pub(super) fn credit(
+        &self,
+        rollouts: Vec<Rollouts>,
+        grades: Vec<Vec<Graded>>,
+    ) -> anyhow::Result<Option<Vec<Credited>>> {
+        credit(&self.credit, self.truncated, &self.reward_weights, self.own.as_ref(), rollouts, grades)
+    }
+
+    /// Takes a step's success rate into HA-DW's estimate, if that is the shaping, and returns the estimate.
+    pub(super) fn observe(&mut self, credited: &[Credited]) -> Option<f64> {
+        if let Shaping::HaDw { eta, window, .. } = self.credit.shaping {
+            let (mut correct, mut scored) = (0.0, 0.0);
+            for group in credited {
+                let Some(rate) = group.assigned.success_rate else { continue };
+                let completions = group.scored().count() as f64;
+                correct += (rate * completions).round();
+                scored += completions;
+            }
+            self.anchor.update((scored > 0.0).then(|| correct / scored), eta, window);
+        }
+        self.anchor.value()
+    }
+}

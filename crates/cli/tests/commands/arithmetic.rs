@@ -1,6 +1,6 @@
 //! A language model trained end to end by the binary: tokenizer, demonstrations, verifier, checkpoints.
 
-use crate::support::{fgrpo, sets, small_run};
+use crate::support::{ends, fgrpo, sets, small_run, tells};
 use predicates::prelude::*;
 use std::path::Path;
 
@@ -47,14 +47,7 @@ fn arithmetic_trains_and_its_checkpoint_reads_as_a_model_of_problems_in_files() 
         ),
     )
     .unwrap();
-    fgrpo()
-        .arg("train")
-        .arg(&config)
-        .arg("--out")
-        .arg(folder.path().join("runs/math"))
-        .assert()
-        .success()
-        .stderr(predicate::str::contains("39 rows read"));
+    tells(0, command!("train", &config, "--out", folder.path().join("runs/math")), "39 rows read");
 }
 
 /// What is left of memory is known on Linux alone.
@@ -177,16 +170,18 @@ fn a_mixed_run_resumes_bit_for_bit_evaluates_by_part_and_stops_at_its_text() {
     let problems = folder.path().join("sums.jsonl");
     std::fs::write(&problems, r#"{"problem": "Start with 3. Add 4. What is the result?", "answer": "7"}"#)
         .unwrap();
-    fgrpo()
-        .args(["eval", "--task", "math", "-n", "20", "--max-tokens", "24", "--stop", " =", "--system", ""])
-        .arg("--model")
-        .arg(whole.join("checkpoints/step-000004"))
-        .arg("--data")
-        .arg(&problems)
-        .arg("--out")
-        .arg(&eval)
-        .assert()
-        .success();
+    ends(
+        0,
+        command!(
+            ..["eval", "--task", "math", "-n", "20", "--max-tokens", "24", "--stop", " =", "--system", ""],
+            "--model",
+            whole.join("checkpoints/step-000004"),
+            "--data",
+            &problems,
+            "--out",
+            &eval
+        ),
+    );
     let kept = String::from_utf8(std::fs::read(eval.join("generations.jsonl")).unwrap()).unwrap();
     assert!(!kept.contains(" =") && kept.contains("\"finish\":\"stop\""), "{kept}");
 }

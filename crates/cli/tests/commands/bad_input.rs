@@ -1,7 +1,7 @@
 //! What people get wrong with models and data, through the commands they use: exit code 2 and a message that names
 //! file or field, what was found and what was wanted.
 
-use crate::support::{self, fgrpo, model};
+use crate::support::{self, ends, fgrpo, model, tells};
 use assert_cmd::Command;
 use predicates::prelude::*;
 use serde_json::Value;
@@ -271,44 +271,20 @@ fn data_and_tokenizers_that_cannot_be_used_are_refused_by_file_and_column() {
         ),
     ] {
         std::fs::write(&path, text.replace(from, &to)).unwrap();
-        fgrpo()
-            .arg("train")
-            .arg(&path)
-            .arg("--dry-run")
-            .assert()
-            .code(2)
-            .stderr(predicate::str::contains(says));
+        tells(2, command!("train", &path, "--dry-run"), says);
     }
 
     // A vocabulary too small for the tokenizer's tokens.
     let small = folder.path().join("small");
-    fgrpo()
-        .args([
-            "init",
-            "--arch",
-            "qwen3",
-            "--vocab-size",
-            "64",
-            "--hidden-size",
-            "16",
-            "--layers",
-            "1",
-            "--out",
-        ])
-        .arg(&small)
-        .assert()
-        .success();
+    ends(0, command!("init --arch qwen3 --vocab-size 64 --hidden-size 16 --layers 1 --out", &small));
     let whole = model();
     let data = problems(folder.path(), &(0..20).map(row).collect::<Vec<_>>());
     let config = config(folder.path(), &small, &data, &format!("tokenizer = {whole:?}"));
-    fgrpo()
-        .arg("train")
-        .arg(&config)
-        .arg("--out")
-        .arg(folder.path().join("vocabulary"))
-        .assert()
-        .code(2)
-        .stderr(predicate::str::contains("vocab_size 64 is smaller than the task's vocabulary of 320"));
+    tells(
+        2,
+        command!("train", &config, "--out", folder.path().join("vocabulary")),
+        "vocab_size 64 is smaller than the task's vocabulary of 320",
+    );
 }
 
 #[test]
@@ -495,14 +471,7 @@ fn impossible_sizes_of_a_new_model_are_refused_by_flag() {
         ("--arch qwen2 --rope-theta inf", "--rope-theta: found inf"),
         ("--arch llama --llama3-scaling 0.5", "--llama3-scaling: found 0.5"),
     ] {
-        fgrpo()
-            .arg("init")
-            .args(flags.split(' '))
-            .arg("--out")
-            .arg(folder.path().join("new"))
-            .assert()
-            .code(2)
-            .stderr(predicate::str::contains(says));
+        tells(2, command!("init", ..flags.split(' '), "--out", folder.path().join("new")), says);
     }
 }
 

@@ -1,6 +1,6 @@
 //! `--device`: what is refused and why, what a GPU would need, and a run on the emulated GPU beside the processor's.
 
-use crate::support::{done, ends_with, fgrpo, file, run};
+use crate::support::{done, ends, ends_with, fgrpo, file, run};
 use serde_json::Value;
 use std::path::Path;
 
@@ -283,12 +283,7 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
         let set = format!("compute.optimizer_offload={offload}");
         let more =
             ["--resume", "--accept-changes", "--device", "cuda-emulated", "--set", "steps=3", "--set", &set];
-        fgrpo()
-            .args(["train", config, "--out", copy.to_str().unwrap()])
-            .args(tiny())
-            .args(more)
-            .assert()
-            .success();
+        ends(0, command!(..["train", config, "--out", copy.to_str().unwrap()], ..tiny(), ..more));
         let files =
             std::fs::read_dir(copy.join("checkpoints/step-000003")).unwrap().map(|e| e.unwrap().path());
         let mut files: Vec<_> =

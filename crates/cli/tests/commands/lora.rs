@@ -1,6 +1,8 @@
 //! LoRA through the commands: training, resumes, merging, evaluation with an adapter, wrong settings.
 
-use crate::support::{assert_same_files, count, demonstrated, fgrpo, lines, spawned, wait_until};
+use crate::support::{
+    assert_same_files, count, demonstrated, ends, fgrpo, lines, spawned, tells, wait_until,
+};
 use predicates::prelude::*;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -444,13 +446,11 @@ fn adapters_and_settings_that_do_not_fit_are_refused() {
         command.arg("train").arg(&path).args(["--dry-run", "--set", set]);
         command.assert().code(2).stderr(predicate::str::contains(says));
     }
-    fgrpo()
-        .arg("train")
-        .arg("arithmetic-quick")
-        .args(["--dry-run", "--set", "lora.rank=8"])
-        .assert()
-        .code(2)
-        .stderr(predicate::str::contains("an adapter's base is a checkpoint"));
+    tells(
+        2,
+        command!("train arithmetic-quick --dry-run --set lora.rank=8"),
+        "an adapter's base is a checkpoint",
+    );
 
     // A checkpoint without merged weights is told from one that is broken.
     let run = folder.path().join("run");
@@ -458,37 +458,22 @@ fn adapters_and_settings_that_do_not_fit_are_refused() {
     let last = run.join("checkpoints/step-000001");
     let sequences = folder.path().join("tokens.jsonl");
     std::fs::write(&sequences, "{\"tokens\": [5, 6]}\n").unwrap();
-    fgrpo()
-        .arg("score")
-        .arg("--model")
-        .arg(&last)
-        .arg(&sequences)
-        .assert()
-        .code(2)
-        .stderr(predicate::str::contains("has only an adapter").and(predicate::str::contains("--adapter")));
+    tells(2, command!("score --model", &last, &sequences), "has only an adapter");
     // One of another rank, one that isn't there, and a run that goes on without it.
-    fgrpo()
-        .arg("train")
-        .arg(&path)
-        .args(["--set", "steps=2", "--set", "lora.rank=2", "--resume", "--accept-changes", "--out"])
-        .arg(&run)
-        .assert()
-        .code(2)
-        .stderr(predicate::str::contains("lora.rank: 4 -> 2"));
-    fgrpo()
-        .arg("train")
-        .arg(&path)
-        .args(["--set", "steps=1", "--resume", "--out"])
-        .arg(&run)
-        .assert()
-        .success();
-    fgrpo()
-        .arg("merge")
-        .args(["--adapter", "/nonexistent/adapter", "--model"])
-        .arg(&model)
-        .arg("--out")
-        .arg(folder.path().join("never"))
-        .assert()
-        .code(2)
-        .stderr(predicate::str::contains("/nonexistent/adapter"));
+    tells(
+        2,
+        command!("train", &path, "--set steps=2 --set lora.rank=2 --resume --accept-changes --out", &run),
+        "lora.rank: 4 -> 2",
+    );
+    ends(0, command!("train", &path, "--set steps=1 --resume --out", &run));
+    tells(
+        2,
+        command!(
+            "merge --adapter /nonexistent/adapter --model",
+            &model,
+            "--out",
+            folder.path().join("never")
+        ),
+        "/nonexistent/adapter",
+    );
 }

@@ -1,5 +1,9 @@
 //! The command line as its users meet it, one file per subject, in one program: linking thirty took minutes.
 
+// First, for its macro.
+#[macro_use]
+mod support;
+
 mod algorithm;
 mod arena;
 mod arithmetic;
@@ -32,7 +36,6 @@ mod sft;
 mod simulation_commands;
 mod statistics;
 mod suite;
-mod support;
 mod train;
 mod usage;
 mod verify;

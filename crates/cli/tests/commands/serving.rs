@@ -2,7 +2,9 @@
 //! resumes, and a server that follows the checkpoints.
 
 use crate::fault_server::{FaultServer, Manners, Policy};
-use crate::support::{assert_same_files, demonstrated, fgrpo, signal, spawned, timeless, wait_until};
+use crate::support::{
+    assert_same_files, demonstrated, ends, fgrpo, signal, spawned, tells, timeless, wait_until,
+};
 use fgrpo_core::rng::Key;
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Device, Engine, Finish, Prompt, Sampling};
@@ -198,13 +200,7 @@ fn a_server_that_breaks_down_costs_nothing_and_no_sample_is_asked_for_twice() {
     assert_eq!(logged, [1, 2, 3]);
     assert!(broken.join("checkpoints/step-000003").exists(), "the state at the breakdown is not saved");
     left.store(u64::MAX, Ordering::SeqCst);
-    fgrpo()
-        .arg("train")
-        .arg(config_of(&server.url()))
-        .args(["--resume", "--accept-changes", "--out"])
-        .arg(&broken)
-        .assert()
-        .success();
+    ends(0, command!("train", config_of(&server.url()), "--resume --accept-changes --out", &broken));
     assert_same_run(&whole, &broken);
     // What was under way beside a failure may be asked for again; nothing that was kept is.
     let answered = served.answered.load(Ordering::SeqCst);
@@ -301,24 +297,15 @@ fn servers_that_cannot_be_trained_on_are_refused_by_what_they_answer() {
         ("rollout.server.concurrency=0", "rollout.server.concurrency: found 0"),
     ] {
         let config = config(folder.path(), &model, "http://localhost:1", "");
-        fgrpo()
-            .arg("train")
-            .arg(&config)
-            .args(["--dry-run", "--set", set])
-            .assert()
-            .code(2)
-            .stderr(predicate::str::contains(says));
+        tells(2, command!("train", &config, ..["--dry-run", "--set", set]), says);
     }
     // Nobody there at all.
     let config = config(folder.path(), &model, "http://127.0.0.1:9", "model = \"x\"\nretries = 1");
-    fgrpo()
-        .arg("train")
-        .arg(&config)
-        .arg("--out")
-        .arg(folder.path().join("nobody"))
-        .assert()
-        .code(1)
-        .stderr(predicate::str::contains("gave no answer in 2 attempts"));
+    tells(
+        1,
+        command!("train", &config, "--out", folder.path().join("nobody")),
+        "gave no answer in 2 attempts",
+    );
 }
 
 #[test]
@@ -376,13 +363,7 @@ fn completions_of_a_real_llama_cpp_server_are_learned_from_or_refused() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/llama_server.py");
     let mut command = std::process::Command::new(python);
     let file = folder.path().join("model.gguf");
-    fgrpo()
-        .args(["merge", "--dtype", "f32", "--model"])
-        .arg(&model)
-        .arg("--out")
-        .arg(&file)
-        .assert()
-        .success();
+    ends(0, command!("merge --dtype f32 --model", &model, "--out", &file));
     command.arg(script).arg(&file).arg(port.to_string());
     let quiet = std::process::Stdio::null;
     let mut server = Process(command.stdout(quiet()).stderr(quiet()).spawn().unwrap());

@@ -1,6 +1,8 @@
 //! `fgrpo sft` and the supervised stage of `fgrpo train`: kills, interruptions, epochs, data without solutions.
 
-use crate::support::{assert_same_files, count, ended, fgrpo, file, signal, spawned, timeless, wait_until};
+use crate::support::{
+    assert_same_files, count, ended, ends, fgrpo, file, signal, spawned, tells, timeless, wait_until,
+};
 use predicates::prelude::*;
 use std::path::Path;
 
@@ -195,15 +197,11 @@ fn an_interrupted_stage_saves_at_once_and_the_result_is_a_model_for_train() {
     fgrpo().arg("train").arg(&rl).arg("--out").arg(folder.path().join("rl")).assert().success();
 
     // A folder holds one kind of run.
-    fgrpo()
-        .arg("train")
-        .arg(&config)
-        .args(more)
-        .args(["--set", "steps=1", "--resume", "--accept-changes", "--out"])
-        .arg(&out)
-        .assert()
-        .code(2)
-        .stderr(predicate::str::contains("found a checkpoint of demonstrations (fgrpo sft)"));
+    tells(
+        2,
+        command!("train", &config, ..more, "--set steps=1 --resume --accept-changes --out", &out),
+        "found a checkpoint of demonstrations (fgrpo sft)",
+    );
 }
 
 #[test]
@@ -232,14 +230,13 @@ fn configurations_that_cannot_be_fitted_are_refused_by_name() {
 fn rows_without_solutions_are_counted_and_a_file_without_any_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().join("base");
-    fgrpo()
-        .arg("sft")
-        .arg("arithmetic-quick")
-        .args(["--set", "sft.steps=2", "--set", "task.train=40", "--set", "task.held_out=8"])
-        .args(["--set", "model.init.hidden_size=16", "--set", "model.init.num_hidden_layers=1", "--out"])
-        .arg(&base)
-        .assert()
-        .success();
+    ends(
+        0,
+        command!(
+            "sft arithmetic-quick --set sft.steps=2 --set task.train=40 --set task.held_out=8 --set model.init.hidden_size=16 --set model.init.num_hidden_layers=1 --out",
+            &base
+        ),
+    );
     let row = |i: u32, solved: bool| {
         let solution = if solved { format!(r#", "solution": "{i} + 1 = {}""#, i + 1) } else { String::new() };
         format!(r#"{{"problem": "Take {i}. Add 1.", "answer": "{}"{solution}}}"#, i + 1)
@@ -268,12 +265,9 @@ fn rows_without_solutions_are_counted_and_a_file_without_any_is_refused() {
         .stderr(predicate::str::contains("15 demonstrations, 0 held out; 5 training problems have none"))
         .stdout(predicate::str::contains("sft: 6 steps"));
     write((0..20).map(|i| row(i, false)).collect());
-    fgrpo()
-        .arg("sft")
-        .arg(&toml)
-        .arg("--out")
-        .arg(folder.path().join("never"))
-        .assert()
-        .code(2)
-        .stderr(predicate::str::contains("none of the 20 training problems has a demonstration"));
+    tells(
+        2,
+        command!("sft", &toml, "--out", folder.path().join("never")),
+        "none of the 20 training problems has a demonstration",
+    );
 }

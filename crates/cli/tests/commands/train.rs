@@ -1,7 +1,7 @@
 //! The training loop as a user runs it: the binary, small mazes, kills and wrong input.
 
 use crate::support::{
-    self, assert_same_files, count, ended, fgrpo, file, signal, spawned, timeless, wait_until,
+    self, assert_same_files, count, ended, fgrpo, file, signal, spawned, tells, timeless, wait_until,
 };
 use predicates::prelude::*;
 use std::path::{Path, PathBuf};
@@ -106,14 +106,11 @@ fn a_run_leaves_every_file_of_the_contract_and_guards_its_folder() {
         .assert()
         .code(2)
         .stderr(predicate::str::contains("--resume").and(predicate::str::contains("--out")));
-    fgrpo()
-        .arg("train")
-        .arg(&config)
-        .args(["--set", "update.lr=1e-4", "--resume", "--out"])
-        .arg(&out)
-        .assert()
-        .code(2)
-        .stderr(predicate::str::contains("update.lr: 0.001 -> 0.0001"));
+    tells(
+        2,
+        command!("train", &config, "--set update.lr=1e-4 --resume --out", &out),
+        "update.lr: 0.001 -> 0.0001",
+    );
     let said = support::refused(&["train", config.to_str().unwrap(), "--set", "rollout.group_size=1"]);
     assert!(said.contains("rollout.group_size: found 1, wanted at least 2"), "{said}");
     assert!(support::refused(&["train", "/nonexistent.toml"]).contains("/nonexistent.toml"));
@@ -261,14 +258,11 @@ fn two_processes_on_one_run_folder_are_refused() {
     let out = folder.path().join("run");
     let mut child = start(&config, &["--set", "steps=100000"], &out);
     wait_until("the run's configuration", || out.join("config.toml").exists());
-    fgrpo()
-        .arg("train")
-        .arg(&config)
-        .args(["--resume", "--out"])
-        .arg(&out)
-        .assert()
-        .code(2)
-        .stderr(predicate::str::contains(format!("in use by another process (pid {})", child.id())));
+    tells(
+        2,
+        command!("train", &config, "--resume --out", &out),
+        format!("in use by another process (pid {})", child.id()),
+    );
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -342,14 +336,11 @@ fn a_folder_that_cannot_be_written_ends_with_one_and_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let blocked = folder.path().join("file");
     std::fs::write(&blocked, "x").unwrap();
-    fgrpo()
-        .arg("train")
-        .arg(file(folder.path(), "small.toml", CONFIG))
-        .arg("--out")
-        .arg(blocked.join("run"))
-        .assert()
-        .code(1)
-        .stderr(predicate::str::contains("file/run"));
+    tells(
+        1,
+        command!("train", file(folder.path(), "small.toml", CONFIG), "--out", blocked.join("run")),
+        "file/run",
+    );
 }
 
 #[test]

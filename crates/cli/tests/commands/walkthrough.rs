@@ -1,8 +1,7 @@
 //! What a user with a checkpoint folder and a file of problems does, from the first command to the report: the
 //! steps of docs/gsm8k.md on a model small enough for seconds.
 
-use crate::support::{count, ended, fgrpo, lines, signal, spawned, wait_until};
-use predicates::prelude::*;
+use crate::support::{count, ended, ends, fgrpo, lines, prints, signal, spawned, tells, wait_until};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -28,14 +27,7 @@ fn materials(folder: &Path) -> PathBuf {
         data.args(["data", "arithmetic"]).arg("arithmetic-quick").args(["--split", split]).args(&SIZES[..4]);
         data.arg("--out").arg(folder.join(file)).assert().success();
     }
-    fgrpo()
-        .arg("sft")
-        .arg("arithmetic-quick")
-        .args(SIZES)
-        .arg("--out")
-        .arg(folder.join("base"))
-        .assert()
-        .success();
+    ends(0, command!("sft arithmetic-quick", ..SIZES, "--out", folder.join("base")));
     folder.join("base/checkpoints/step-000008")
 }
 
@@ -75,14 +67,7 @@ fn a_user_trains_stops_resumes_evaluates_compares_and_reads_the_report() {
     let said = interrupted(&config, &run, &[]);
     assert!(said.contains("Continue with:") && said.contains("--resume"), "{said}");
     assert!(!said.contains("error"), "a stop on request is no error: {said}");
-    fgrpo()
-        .arg("train")
-        .arg(&config)
-        .args(["--resume", "--out"])
-        .arg(&run)
-        .assert()
-        .success()
-        .stdout(predicate::str::contains("pass@1 changed by"));
+    prints(0, command!("train", &config, "--resume --out", &run), "pass@1 changed by");
     let steps: Vec<u64> =
         lines(&run.join("metrics.jsonl")).iter().map(|m| m["step"].as_u64().unwrap()).collect();
     assert_eq!(steps, (1..=12).collect::<Vec<u64>>());
@@ -159,12 +144,9 @@ fn a_training_configuration_without_a_held_out_file_says_what_evaluation_needs()
         "steps = 1\n[task]\nkind = \"math\"\ndata = \"d.jsonl\"\n[model]\npath = \"nowhere\"\n[eval]\nsamples = 2\nk = [1]\n",
     )
     .unwrap();
-    fgrpo()
-        .arg("eval")
-        .arg(&config)
-        .args(["--model", "nowhere", "--out"])
-        .arg(folder.path().join("out"))
-        .assert()
-        .code(2)
-        .stderr(predicate::str::contains("nowhere: found no folder, wanted a model's with tokenizer.json"));
+    tells(
+        2,
+        command!("eval", &config, "--model nowhere --out", folder.path().join("out")),
+        "nowhere: found no folder, wanted a model's with tokenizer.json",
+    );
 }

@@ -44,6 +44,50 @@ pub(crate) fn done(args: &[&str]) -> String {
     out
 }
 
+/// A command of the program: a literal is cut at its spaces, `..` adds each of a list, and anything else is one argument.
+macro_rules! command {
+    (@ $command:ident) => {};
+    (@ $command:ident, $words:literal $(, $($rest:tt)*)?) => {
+        $command.args($words.split(' '));
+        command!(@ $command $(, $($rest)*)?);
+    };
+    (@ $command:ident, .. $all:expr $(, $($rest:tt)*)?) => {
+        $command.args($all);
+        command!(@ $command $(, $($rest)*)?);
+    };
+    (@ $command:ident, $one:expr $(, $($rest:tt)*)?) => {
+        $command.arg($one);
+        command!(@ $command $(, $($rest)*)?);
+    };
+    ($($parts:tt)*) => {{
+        let mut command = $crate::support::fgrpo();
+        command!(@ command, $($parts)*);
+        command
+    }};
+}
+
+/// Runs a command, which ends with `code`; what it printed and said.
+#[track_caller]
+pub(crate) fn ends(code: i32, mut command: Command) -> (String, String) {
+    let (out, said, found) = run(&mut command);
+    assert_eq!(found, code, "{command:?}: {said}");
+    (out, said)
+}
+
+/// Runs a command, which ends with `code` and says `text` on stderr.
+#[track_caller]
+pub(crate) fn tells(code: i32, command: Command, text: impl AsRef<str>) {
+    let (_, said) = ends(code, command);
+    assert!(said.contains(text.as_ref()), "{:?}: {said}", text.as_ref());
+}
+
+/// Runs a command, which ends with `code` and prints `text` on stdout.
+#[track_caller]
+pub(crate) fn prints(code: i32, command: Command, text: impl AsRef<str>) {
+    let (out, _) = ends(code, command);
+    assert!(out.contains(text.as_ref()), "{:?}: {out}", text.as_ref());
+}
+
 /// Every line of a file as JSON.
 #[track_caller]
 pub(crate) fn lines(path: &Path) -> Vec<serde_json::Value> {

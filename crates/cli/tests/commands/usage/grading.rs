@@ -111,31 +111,27 @@ fn mode_in(text: &str) -> &str {
 fn training_is_strict_and_the_papers_configurations_are_not() {
     let folder = tempfile::tempdir().unwrap();
     let data = file(folder.path(), "d.jsonl", &lines(&[json!({"problem": "a", "answer": "1"})]));
-    let resolved = |config: &str, more: &[&str]| {
-        let (out, said, code) = run(fgrpo().args(["train", config, "--dry-run"]).args(more));
-        assert_eq!(code, 0, "{said}");
-        out
+    let mode = |config: &Path, set: &[&str]| {
+        let set: Vec<String> = set.iter().map(|&set| set.to_owned()).collect();
+        mode_in(&fgrpo_train::config::Config::load(config, &set).unwrap().to_toml()).to_owned()
     };
     for kind in ["math", "synlogic"] {
-        let own = config(folder.path(), kind, &data, "").display().to_string();
-        if kind == "math" {
-            assert_eq!(mode_in(&resolved(&own, &[])), "\"strict\"");
-        }
-        let configuration = fgrpo_train::config::Config::load(own.as_ref(), &[]).unwrap();
-        assert_eq!(mode_in(&configuration.to_toml()), "\"strict\"", "{kind}");
-        let gate = ["task.verifier.format_gate=false".to_owned()];
-        let configuration = fgrpo_train::config::Config::load(own.as_ref(), &gate).unwrap();
-        assert_eq!(mode_in(&configuration.to_toml()), "\"strict\"", "{kind}: beside another key");
+        let own = config(folder.path(), kind, &data, "");
+        assert_eq!(mode(&own, &[]), "\"strict\"", "{kind}");
+        assert_eq!(
+            mode(&own, &["task.verifier.format_gate=false"]),
+            "\"strict\"",
+            "{kind}: beside another key"
+        );
     }
     let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
-    let own = |name: &str| configs.join(name).display().to_string();
-    assert_eq!(mode_in(&resolved(&own("arithmetic-quick.toml"), &[])), "\"strict\"");
-    assert_eq!(
-        mode_in(&resolved(&own("arithmetic-quick.toml"), &["--set", "task.mode=parity"])),
-        "\"parity\""
-    );
+    let arithmetic = configs.join("arithmetic-quick.toml");
+    assert_eq!(mode(&arithmetic, &[]), "\"strict\"");
+    let (out, said, code) =
+        run(fgrpo().args(["train", "--dry-run", "--set", "task.mode=parity"]).arg(arithmetic));
+    assert_eq!((code, mode_in(&out)), (0, "\"parity\""), "{said}");
     for name in ["qwen2.5-7b-math", "qwen3-4b-base-math", "llama-3.2-3b-math", "qwen3-1.7b-synlogic"] {
-        assert_eq!(mode_in(&resolved(&own(&format!("{name}.toml")), &[])), "\"parity\"", "{name}");
+        assert_eq!(mode(&configs.join(format!("{name}.toml")), &[]), "\"parity\"", "{name}");
     }
 }
 

@@ -19,6 +19,7 @@ pub mod dumps;
 pub mod estimate;
 pub mod evaluate;
 pub mod events;
+pub mod exact;
 pub mod figure;
 pub mod folder;
 pub mod from_file;

@@ -73,12 +73,13 @@ pub fn problem_key(seed: u64, problem: &str) -> Key {
     problem.bytes().fold(Key::new(seed), |key, byte| key.with(u64::from(byte)))
 }
 
-/// A maze as a problem.
+/// A maze as a problem. The demonstration is one of the shortest paths, which the prompt decides.
 pub fn of_maze(maze: Maze) -> Problem {
     let prompt = tokens::spell(&tokens::prompt(&maze));
-    let moves = maze.solve().expect("a generated maze is a tree, so a path leads to its goal");
+    let solutions = maze.solutions();
+    let drawn = problem_key(0, &prompt).below(0, solutions.len() as u64);
     // The end token follows a demonstration in any language.
-    let path: Vec<u32> = moves.iter().map(|&m| tokens::Token::from(m) as u32).collect();
+    let path: Vec<u32> = solutions[drawn as usize].iter().map(|&m| tokens::Token::from(m) as u32).collect();
     let (id, messages) = (short_hash(&prompt), vec![Message::new("user", prompt)]);
     let truth = Truth::Maze(kind::maze::Truth { maze });
     Problem { solution: Some(tokens::spell(&path)), ..Problem::new(id, messages, truth) }

@@ -4,6 +4,7 @@
 use super::estimate::{
     Curve, Measured, RESAMPLES, change, mean_pass_at_k, pass_at_k_of_each, resamples, resamples_of_all,
 };
+use super::exact::Exact;
 use super::plan::Plan;
 use super::problems::ProblemSet;
 use super::samples::{Benchmark, ProblemCounts};
@@ -70,6 +71,9 @@ pub struct Evaluation {
     /// The counts by part, if the problems come from several parts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parts: BTreeMap<String, Counted>,
+    /// Exact measures, with `eval.exact`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact: Option<Exact>,
 }
 
 /// The counted samples of a set of problems, with pass@k from them.
@@ -120,6 +124,8 @@ struct Line {
     examples: Vec<Example>,
     #[serde(default)]
     parts: BTreeMap<String, Counted>,
+    #[serde(default)]
+    exact: Option<Exact>,
 }
 
 impl From<Line> for Evaluation {
@@ -143,6 +149,7 @@ impl From<Line> for Evaluation {
             completion_length_mean: line.completion_length_mean,
             examples: line.examples,
             parts: line.parts,
+            exact: line.exact,
         }
     }
 }
@@ -259,6 +266,7 @@ impl Evaluation {
             all: counted.clone(),
             examples: Vec::new(),
             parts: BTreeMap::new(),
+            exact: None,
             ..self.clone()
         };
         let parts: Vec<Self> = self.parts.iter().map(part).collect();
@@ -318,6 +326,7 @@ impl Evaluation {
         std::iter::once((self.set.as_str(), &self.all.pass_at_k))
             .chain(parts)
             .flat_map(|(name, curve)| curve.iter().map(move |(k, p)| (format!("{name}/pass@{k}"), *p)))
+            .chain(self.exact.iter().flat_map(|exact| exact.scalars(&self.set)))
             .collect()
     }
 
@@ -335,6 +344,7 @@ impl Evaluation {
             let all = problems * self.samples;
             words.push(format!("no pass@k, since {unscorable} of {all} samples could not be graded"));
         }
+        words.extend(self.exact.as_ref().map(Exact::in_short));
         words.extend(left_out.iter().map(|(k, few)| {
             format!("{few} of {problems} problems left out of pass@{k}, with fewer scored samples")
         }));

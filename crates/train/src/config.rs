@@ -37,7 +37,7 @@ pub use algorithm::{AggregationName, AlgorithmConfig, Truncated};
 pub use eval::{EvalConfig, FullEvalConfig};
 pub use keys::{Override, overridden, suggestions, typed};
 pub use lora::{AllLinear, LoraTable, Targets};
-pub use maze::MazeConfig;
+pub use maze::{MazeConfig, SolutionsName};
 pub use model::{InitConfig, ModelConfig, SizeConfig};
 pub use number_or_word::{Every, Keep};
 pub use rollout::RolloutConfig;

@@ -140,7 +140,7 @@ impl Run {
     /// The indices of the held-out mazes; none if the task is another.
     fn held_out_mazes(&self) -> Vec<u64> {
         let Some(maze) = self.maze() else { return Vec::new() };
-        let held_out = HeldOut::new(maze.size, maze.seed, maze.held_out);
+        let held_out = HeldOut::new(maze.mazes(), maze.held_out);
         held_out.mazes().iter().map(|(index, _)| *index).collect()
     }
 

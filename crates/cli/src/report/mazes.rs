@@ -4,7 +4,7 @@ use super::input::Run;
 use super::maze::drawing;
 use super::runs::{Group, Runs};
 use crate::output::format::Markup;
-use fgrpo_core::maze::{Maze, Split, generate, grade, tokens};
+use fgrpo_core::maze::{Maze, Split, grade, tokens};
 use fgrpo_train::run::rollouts::RolloutLine;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -112,7 +112,7 @@ pub(super) fn verdict_or_reason(rollout: &RolloutLine) -> String {
 /// The maze of a rollout: read from its prompt, or made again from the task's seed.
 pub(super) fn maze_of(run: &Run, rollout: &RolloutLine) -> Option<Maze> {
     let task = run.maze()?;
-    Some(read(&rollout.prompt).unwrap_or_else(|| generate(task.size, task.seed, rollout.prompt_id)))
+    Some(read(&rollout.prompt).unwrap_or_else(|| task.mazes().maze(rollout.prompt_id)))
 }
 
 /// A maze from its prompt's words.
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_maze_reads_back_from_its_prompt() {
-        let maze = generate(9, 3, 5);
+        let maze = fgrpo_core::maze::generate(9, 3, 5);
         assert_eq!(read(&tokens::spell(&tokens::prompt(&maze))), Some(maze));
         assert_eq!(read("<bos> GRID_START WALL DOOR GRID_END PATH_START"), None);
     }

@@ -218,3 +218,55 @@ fn without_the_texts_the_scores_stay() {
         ends_with(2, &["nll", text(&step(&without, 4)), "--base", text(&checkpoint), "--model", &same]);
     assert!(said.contains("generations.jsonl") && said.contains("eval.keep_texts"), "{said}");
 }
+
+#[test]
+fn exact_measures_agree_with_samples_and_a_resumed_run_has_the_same_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let grids = [
+        "task.solutions=\"all\"",
+        "eval.exact=true",
+        "eval.samples=400",
+        "update.lr=1e-3",
+        "task.solution_count=[6, 20]",
+    ];
+    let sets: Vec<&str> = grids.iter().flat_map(|set| ["--set", set]).collect();
+    let whole = train(folder.path(), "whole", &sets);
+    train(folder.path(), "stopped", &[&sets[..], &["--set", "steps=2"]].concat());
+    let stopped = train(folder.path(), "stopped", &[&sets[..], &["--resume", "--accept-changes"]].concat());
+    let (evaluations, resumed) = (lines(&whole.join("eval.jsonl")), lines(&stopped.join("eval.jsonl")));
+    assert_eq!(evaluations, resumed);
+    for (e, first) in evaluations.iter().zip([true].into_iter().chain(std::iter::repeat(false))) {
+        let exact = &e["exact"];
+        let value = |key: &str| exact[key].as_f64().unwrap();
+        let samples = (PROBLEMS * 400) as f64;
+        // Four standard errors of a binomial with one mean, which is at least as wide as that of several problems.
+        let error = 4.0 * (value("mass") * (1.0 - value("mass")) / samples).sqrt();
+        let sampled = e["pass_at_k"]["1"].as_f64().unwrap();
+        assert!((sampled - value("mass")).abs() < error, "{sampled} and {} +- {error}", value("mass"));
+        assert_eq!(value("retained") == 1.0, first, "{exact}");
+        assert!(value("unsampled_mass") < value("mass") && value("effective") <= value("solutions"));
+    }
+    assert!(evaluations[4]["exact"]["mass"] != evaluations[0]["exact"]["mass"]);
+}
+
+#[test]
+fn exact_measures_are_refused_where_correct_completions_cannot_be_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = file(folder.path(), "c.toml", &config());
+    for set in [
+        &["eval.exact=true", "task.reward=\"reaches_goal\""][..],
+        &["task.walls=0.3"],
+        &["task.solutions=\"all\"", "task.solution_count=[500, 600]"],
+        &["task.solutions=\"all\"", "task.solution_count=[1, 100000]"],
+    ] {
+        let sets: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
+        let said = ends_with(2, &[&["train", text(&config), "--dry-run"], &sets[..]].concat());
+        let key = set[set.len() - 1].split('=').next().unwrap();
+        assert!(
+            said.contains(if set.len() == 2 && key == "task.reward" { "eval.exact" } else { key }),
+            "{said}"
+        );
+    }
+    let said = ends_with(2, &["train", "arithmetic-quick", "--dry-run", "--set", "eval.exact=true"]);
+    assert!(said.contains("eval.exact: needs task.kind"), "{said}");
+}

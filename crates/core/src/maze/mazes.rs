@@ -51,13 +51,13 @@ impl Mazes {
         require((0.0..1.0).contains(&walls), "walls", walls, "at least 0 and less than 1")?;
         require(
             min >= 1 && min <= max,
-            "solutions",
+            "solution_count",
             format_args!("[{min}, {max}]"),
             "two numbers, 1 <= min <= max",
         )?;
         require(
             (0..CHECKED).all(|index| self.draw(index, CHECKED_ATTEMPTS).is_some()),
-            "solutions",
+            "solution_count",
             format_args!("[{min}, {max}]"),
             format_args!("a range that grids of size {} with a share {walls} of walls often have", self.size),
         )

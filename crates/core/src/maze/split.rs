@@ -1,6 +1,6 @@
 //! Training mazes and held-out mazes.
 
-use super::{Maze, generate};
+use super::{Maze, Mazes};
 use std::collections::HashSet;
 
 /// Training and held-out mazes, whose indices never overlap.
@@ -43,8 +43,7 @@ impl Split {
 /// 192, and 128 draws give 72: statistics over 128 problems would count some of them twice.
 #[derive(Debug, Clone)]
 pub struct HeldOut {
-    size: usize,
-    seed: u64,
+    of: Mazes,
     mazes: Vec<(u64, Maze)>,
     set: HashSet<Maze>,
 }
@@ -56,15 +55,15 @@ impl HeldOut {
     /// The different ones among the first `count` held-out mazes.
     ///
     /// # Panics
-    /// If the size is even or below 5.
-    pub fn new(size: usize, seed: u64, count: u64) -> Self {
+    /// If [`Mazes::check`] returns an error.
+    pub fn new(of: Mazes, count: u64) -> Self {
         let mut set = HashSet::new();
-        let draws = (0..count).map(|i| Split::HeldOut.index(i)).map(|i| (i, generate(size, seed, i)));
+        let draws = (0..count).map(|i| Split::HeldOut.index(i)).map(|i| (i, of.maze(i)));
         let mazes = draws.filter(|(_, maze)| set.insert(maze.clone())).collect();
-        Self { size, seed, mazes, set }
+        Self { of, mazes, set }
     }
 
-    /// The held-out mazes with their indices, from which [`generate`] makes them.
+    /// The held-out mazes with their indices, from which [`Mazes::maze`] makes them.
     pub fn mazes(&self) -> &[(u64, Maze)] {
         &self.mazes
     }
@@ -74,7 +73,7 @@ impl HeldOut {
         self.set.contains(maze)
     }
 
-    /// The `i`-th training maze and its index, from which [`generate`] makes it. It depends on the held-out mazes but
+    /// The `i`-th training maze and its index, from which [`Mazes::maze`] makes it. It depends on the held-out mazes but
     /// on no other training maze.
     ///
     /// `None` if 256 draws in a row are held out, because the grid is too small for so many held-out mazes.
@@ -85,7 +84,7 @@ impl HeldOut {
         assert!(i < Self::TRAINING, "training maze {i} of {}", Self::TRAINING);
         (0..Split::LEN / Self::TRAINING)
             .map(|draw| Split::Train.index(draw * Self::TRAINING + i))
-            .map(|index| (index, generate(self.size, self.seed, index)))
+            .map(|index| (index, self.of.maze(index)))
             .find(|(_, maze)| !self.contains(maze))
     }
 }

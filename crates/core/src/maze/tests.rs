@@ -125,9 +125,14 @@ fn index_beyond_its_split_is_a_bug() {
     Split::Train.index(Split::LEN);
 }
 
+/// The first `count` held-out mazes with one solution.
+fn trees(size: usize, seed: u64, count: u64) -> HeldOut {
+    HeldOut::new(Mazes { size, seed, solutions: Solutions::One }, count)
+}
+
 #[test]
 fn no_held_out_maze_is_ever_trained_on() {
-    let held_out = HeldOut::new(9, 1, 128);
+    let held_out = trees(9, 1, 128);
     let twins = (0..5_000).filter(|&i| held_out.contains(&generate(9, 1, Split::Train.index(i)))).count();
     assert!(twins > 20, "without the redraw there are twins: {twins}");
     for i in 0..5_000 {
@@ -140,19 +145,19 @@ fn no_held_out_maze_is_ever_trained_on() {
 
 #[test]
 fn held_out_mazes_are_all_different_and_made_from_their_indices() {
-    let held_out = HeldOut::new(7, 0, 128);
+    let held_out = trees(7, 0, 128);
     let different: HashSet<&Maze> = held_out.mazes().iter().map(|(_, maze)| maze).collect();
     assert_eq!((held_out.mazes().len(), different.len()), (72, 72));
     assert!(held_out.mazes().iter().all(|(index, maze)| generate(7, 0, *index) == *maze));
     // More draws add mazes and change none.
-    assert_eq!(HeldOut::new(7, 0, 200).mazes()[..72], *held_out.mazes());
+    assert_eq!(trees(7, 0, 200).mazes()[..72], *held_out.mazes());
 }
 
 #[test]
 fn grid_whose_mazes_are_all_held_out_has_no_training_maze() {
     // There are four mazes of this size; sixty draws hold them all.
-    assert!(HeldOut::new(5, 1, 60).training(0).is_none());
-    assert!(HeldOut::new(5, 1, 1).training(0).is_some());
+    assert!(trees(5, 1, 60).training(0).is_none());
+    assert!(trees(5, 1, 1).training(0).is_some());
 }
 
 const SMALL: &str = "#####\n#S  #\n### #\n#  G#\n#####\n";

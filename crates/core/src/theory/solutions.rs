@@ -40,16 +40,9 @@ impl Solutions {
         self.probabilities.iter().sum::<f64>().min(1.0)
     }
 
-    /// Mass on the correct completions that a group didn't sample, `Q_u,pos`.
-    ///
-    /// `sampled` has one entry for each correct completion.
-    ///
-    /// # Panics
-    /// If `sampled` has another length.
-    pub fn unsampled_mass(&self, sampled: &[bool]) -> f64 {
-        assert_eq!(sampled.len(), self.count(), "one entry for each correct completion");
-        let unsampled = self.probabilities.iter().zip(sampled).filter(|&(_, &sampled)| !sampled);
-        unsampled.map(|(p, _)| p).sum::<f64>() + 0.0
+    /// Expected mass on the correct completions that a group of `n` samples leaves out, the mean of `Q_u,pos` over groups.
+    pub fn unsampled_mass(&self, n: u64) -> f64 {
+        self.probabilities.iter().map(|&p| p * (n as f64 * (-p.min(1.0)).ln_1p()).exp()).sum()
     }
 
     /// Fraction of the mass at the start that the correct completions haven't lost since, `M_ret` in `[0, 1]`: 1 if none
@@ -111,7 +104,9 @@ mod tests {
         // 0.05 and 0.091 of 0.4 are lost.
         close(now.retained(&start), 1.0 - 0.141 / 0.4);
         close(now.share_below(&start, 0.1), 1.0 / 3.0);
-        close(now.unsampled_mass(&[true, false, false]), 0.059);
+        close(now.unsampled_mass(2), 0.5 * 0.25 + 0.05 * 0.95 * 0.95 + 0.009 * 0.991 * 0.991);
+        close(now.unsampled_mass(0), now.mass());
+        close(solutions(&[1.0]).unsampled_mass(8), 0.0);
         close(now.pass_at_k(2), 1.0 - 0.441 * 0.441);
         close(now.pass_at_k(0), 0.0);
         close(solutions(&[0.25; 4]).effective().unwrap(), 4.0);

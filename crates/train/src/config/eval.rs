@@ -40,6 +40,9 @@ pub struct EvalConfig {
     /// Whether `evaluations/` keeps the completions' texts, which `fgrpo nll` and `diversity` need; verdicts are always
     /// kept.
     pub keep_texts: bool,
+    /// With mazes: also compute the probability of every correct completion at temperature 1, and from it the mass on
+    /// correct completions, the mass retained since the start of RL, and pass@k without samples.
+    pub exact: bool,
     /// A larger, less frequent evaluation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full: Option<FullEvalConfig>,
@@ -126,6 +129,11 @@ impl EvalConfig {
         if task.holds_out_nothing() || self.problems == Some(0) {
             bad_input!("task.held_out: found 0, wanted at least 1 held-out problem (or {name}.every = 0)");
         }
+        if self.exact && !task.lists_solutions() {
+            bad_input!(
+                "eval.exact: needs task.kind = \"maze\" with task.reward = \"exact\": only there can all correct completions be listed"
+            );
+        }
         Ok(())
     }
 }
@@ -144,6 +152,7 @@ impl Default for EvalConfig {
             problems: None,
             average: Average::Problems,
             keep_texts: true,
+            exact: false,
             full: None,
         }
     }

@@ -1,8 +1,9 @@
-//! The single-solution maze.
+//! Mazes.
 
-use super::ranges::{MANY, whole};
+use super::ranges::{MANY, whole, within};
 use super::schema;
-use fgrpo_core::maze::{self, HeldOut, Scoring};
+use fgrpo_core::maze::{self, HeldOut, Mazes, Scoring};
+use fgrpo_eval::failure::BadInput;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,18 +22,60 @@ pub struct MazeConfig {
     /// `exact`: the completion must be the shortest path; `reaches_goal`: it must reach the goal.
     #[schemars(schema_with = "schema::word::<Scoring>")]
     pub reward: Scoring,
+    /// `one`: the corridors form a tree, so each maze has one shortest path; `all`: grids with several shortest paths, each of
+    /// which is correct and one of which, drawn at random, is the demonstration.
+    pub solutions: SolutionsName,
+    /// With `solutions = "all"`: probability that a cell is a wall, 0.3 by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub walls: Option<f64>,
+    /// With `solutions = "all"`: minimum and maximum number of shortest paths, `[6, 40]` by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub solution_count: Option<[u64; 2]>,
+}
+
+/// Number of correct completions of a maze.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SolutionsName {
+    /// One.
+    #[default]
+    One,
+    /// All shortest paths of a grid that has several.
+    All,
 }
 
 impl Default for MazeConfig {
     fn default() -> Self {
-        Self { size: 17, train: 1_000_000, held_out: 256, seed: 0, reward: Scoring::default() }
+        Self {
+            size: 17,
+            train: 1_000_000,
+            held_out: 256,
+            seed: 0,
+            reward: Scoring::default(),
+            solutions: SolutionsName::One,
+            walls: None,
+            solution_count: None,
+        }
     }
 }
 
 /// Total cells of all held-out mazes, which are kept in memory.
 const CELLS: u64 = 1 << 28;
 
+/// Maximum number of shortest paths of a grid, all of which are scored.
+const SOLUTIONS: u64 = 1 << 12;
+
 impl MazeConfig {
+    /// The distribution of the mazes.
+    pub fn mazes(&self) -> Mazes {
+        let [min, max] = self.solution_count.unwrap_or([6, 40]);
+        let solutions = match self.solutions {
+            SolutionsName::One => maze::Solutions::One,
+            SolutionsName::All => maze::Solutions::Many { walls: self.walls.unwrap_or(0.3), min, max },
+        };
+        Mazes { size: self.size, seed: self.seed, solutions }
+    }
+
     pub(super) fn check(&self) -> anyhow::Result<()> {
         if !maze::valid_size(self.size) {
             bad_input!("task.size: found {}, wanted {}", self.size, maze::VALID_SIZES);
@@ -43,6 +86,12 @@ impl MazeConfig {
                 ("train", self.train, 1..=HeldOut::TRAINING),
                 ("held_out", self.held_out, 0..=MANY.min(CELLS / (self.size * self.size) as u64)),
             ],
-        )
+        )?;
+        let set = [("walls", self.walls.is_some()), ("solution_count", self.solution_count.is_some())];
+        if let (SolutionsName::One, Some((key, _))) = (self.solutions, set.iter().find(|(_, set)| *set)) {
+            bad_input!("task.{key}: needs task.solutions = \"all\"");
+        }
+        within("task.solution_count", self.solution_count.map_or(1, |[_, max]| max), 0..=SOLUTIONS)?;
+        self.mazes().check().map_err(|error| BadInput(format!("task.{error}")).into())
     }
 }

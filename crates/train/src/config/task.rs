@@ -5,6 +5,7 @@ use super::maze::MazeConfig;
 use super::schema;
 use super::text::{ArithmeticConfig, PuzzlesConfig, TextConfig};
 use anyhow::Context;
+use fgrpo_core::maze::Scoring;
 use fgrpo_eval::io::objects::Objects;
 use fgrpo_eval::names::Named;
 use fgrpo_eval::program::Answerer;
@@ -18,7 +19,7 @@ use toml::{Table, Value};
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum TaskConfig {
-    /// The single-solution maze.
+    /// Mazes.
     Maze(MazeConfig),
     /// Multi-step arithmetic as text.
     Arithmetic(ArithmeticConfig),
@@ -188,6 +189,11 @@ impl TaskConfig {
             }
             _ => Box::new(std::iter::empty()),
         }
+    }
+
+    /// Whether the correct completions of each problem can all be listed.
+    pub fn lists_solutions(&self) -> bool {
+        matches!(self, Self::Maze(maze) if maze.reward == Scoring::Exact)
     }
 
     pub(super) fn holds_out_nothing(&self) -> bool {

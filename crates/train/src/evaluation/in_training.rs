@@ -1,5 +1,6 @@
 //! A run's evaluations during training: the same stages as any evaluation, with the policy in memory as the model.
 
+use super::exact::solution_logp;
 use super::from_engine;
 use crate::config::{Config, EvalConfig, TaskConfig};
 use crate::policy::Policy;
@@ -7,6 +8,7 @@ use crate::problem::{Split, Task};
 use crate::run::folder::{EVALUATIONS, FULL_EVALUATIONS};
 use fgrpo_eval::evaluate::{Evaluated, Source, evaluate};
 use fgrpo_eval::events::Events;
+use fgrpo_eval::exact::Exact;
 use fgrpo_eval::failure::Stopped;
 use fgrpo_eval::folder::Folder;
 use fgrpo_eval::plan::{Origin, Plan};
@@ -88,6 +90,24 @@ impl Series {
     /// changed problems, samples or graders.
     pub fn measures(&self, logged: &Evaluation) -> bool {
         logged.set == self.set && logged.is_comparable(&self.planned)
+    }
+
+    /// Computes the exact measures of the policy of a step. `earlier` are the run's evaluations so far, of which the one
+    /// before RL says what is retained; after a resume with other problems, none does.
+    ///
+    /// # Errors
+    /// Log-probabilities that aren't finite, and errors from the engine.
+    pub fn exact(
+        &self,
+        step: u64,
+        policy: &mut Policy,
+        group_size: usize,
+        earlier: &[Evaluation],
+    ) -> anyhow::Result<Exact> {
+        let logp = solution_logp(policy, &self.plan)?;
+        let before = earlier.iter().find(|e| e.step == 0 && self.measures(e)).and_then(|e| e.exact.as_ref());
+        let start = if step == 0 { Some(&logp) } else { before.map(|exact| &exact.logp) };
+        Exact::of(&logp, start.map(Vec::as_slice), group_size as u64, &self.plan.ks)
     }
 
     /// Evaluates the policy of a step in the same folder layout as `fgrpo eval`. The problems of a mix are also counted by

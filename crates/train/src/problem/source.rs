@@ -6,7 +6,7 @@ use crate::config::{MazeConfig, TaskConfig};
 use crate::language::Language;
 use crate::language::chat::ChatTemplate;
 use anyhow::Context;
-use fgrpo_core::maze::{HeldOut, Maze, tokens};
+use fgrpo_core::maze::{HeldOut, Maze, Solutions, tokens};
 use fgrpo_eval::dataset::presets::Prompting;
 use fgrpo_eval::dataset::{FilterReport, Problem};
 use fgrpo_eval::grade::Grader;
@@ -158,7 +158,7 @@ fn mazes(
     let (problems, train) = match file {
         Some(path) => (mazes_of(path)?, Training::Listed(Listed::default())),
         None => {
-            let mazes = HeldOut::new(config.size, config.seed, config.held_out);
+            let mazes = HeldOut::new(config.mazes(), config.held_out);
             if elsewhere.is_none() {
                 let some = config.train.min(SOME_MAZES);
                 let different: Option<HashSet<Maze>> =
@@ -318,8 +318,8 @@ impl Part {
         add(&self.held_out);
         match &self.train {
             Training::Listed(listed) => add(listed),
-            Training::Mazes(MazeConfig { size, seed, train, held_out, .. }, _) => {
-                hash.update(format!("maze {size} {seed} {train} {held_out}").as_bytes());
+            Training::Mazes(config, _) => {
+                hash.update(of_mazes(config).as_bytes());
             }
         }
     }
@@ -327,9 +327,7 @@ impl Part {
     /// Identifies the demonstrations: equal strings mean equal demonstrations.
     pub(super) fn fingerprint(&self, language: &Language) -> String {
         let listed = match &self.train {
-            Training::Mazes(MazeConfig { size, seed, train, held_out, .. }, _) => {
-                return format!("maze {size} {seed} {train} {held_out}");
-            }
+            Training::Mazes(config, _) => return of_mazes(config),
             Training::Listed(listed) => listed,
         };
         let mut hash = Sha256::new();
@@ -343,6 +341,16 @@ impl Part {
         }
         let digest: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
         format!("text {digest} stop {:?} {:?}", language.stop_tokens(), language.stop_texts().texts())
+    }
+}
+
+/// Identifies the mazes of a configuration: equal strings mean equal mazes.
+fn of_mazes(config: &MazeConfig) -> String {
+    let MazeConfig { size, seed, train, held_out, .. } = config;
+    let one = format!("maze {size} {seed} {train} {held_out}");
+    match config.mazes().solutions {
+        Solutions::One => one,
+        many => format!("{one} {many:?}"),
     }
 }
 

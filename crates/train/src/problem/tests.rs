@@ -1,7 +1,6 @@
 use super::*;
 use crate::config::{ArithmeticConfig, MazeConfig, TextConfig};
 use crate::language::chat::{ChatOptions, ChatTemplate};
-use fgrpo_core::maze::Scoring;
 use fgrpo_eval::dataset::Message;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::names::Named;
@@ -16,7 +15,7 @@ fn mazes(config: MazeConfig) -> anyhow::Result<Task> {
 
 #[test]
 fn the_demonstration_is_the_only_correct_answer_to_a_maze() {
-    let config = MazeConfig { size: 9, train: 100, held_out: 10, seed: 0, reward: Scoring::Exact };
+    let config = MazeConfig { size: 9, train: 100, held_out: 10, ..MazeConfig::default() };
     let task = mazes(config).unwrap();
     let prompt = task.prompt(Split::Train, 3);
     let mut answer = task.demonstration(&prompt).unwrap();
@@ -29,7 +28,7 @@ fn the_demonstration_is_the_only_correct_answer_to_a_maze() {
 
 #[test]
 fn a_grid_too_small_for_its_held_out_mazes_is_refused() {
-    let config = MazeConfig { size: 5, train: 100, held_out: 60, seed: 0, reward: Scoring::Exact };
+    let config = MazeConfig { size: 5, train: 100, held_out: 60, ..MazeConfig::default() };
     let error = format!("{:#}", mazes(config).err().unwrap());
     assert!(error.contains("task.held_out: found 60"), "{error}");
 }

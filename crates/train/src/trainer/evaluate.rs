@@ -3,6 +3,7 @@
 use super::Trainer;
 use crate::evaluation::in_training::Series;
 use crate::run::checkpoint::{self, Best, TrainerState};
+use anyhow::Context;
 use fgrpo_eval::record::Evaluation;
 use std::path::Path;
 
@@ -18,7 +19,12 @@ impl Trainer<'_> {
             if self.logs.evaluated.iter().any(|e| e.step == step && e.set == set) {
                 continue;
             }
-            let Some(evaluation) = self.evaluate_series(i)? else { return Ok(None) };
+            let Some(mut evaluation) = self.evaluate_series(i)? else { return Ok(None) };
+            if self.series[i].eval.exact {
+                let size = self.config.rollout.group_size;
+                let measured = self.series[i].exact(step, &mut self.policy, size, &self.evaluated);
+                evaluation.exact = Some(measured.with_context(|| format!("step {step}: eval.exact"))?);
+            }
             if i + 1 == self.series.len() {
                 self.keep_best(&evaluation)?;
             }

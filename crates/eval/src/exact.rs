@@ -1,0 +1,100 @@
+//! Exact measures of a policy on problems whose correct completions can all be listed: they need neither samples nor an
+//! estimator.
+
+use fgrpo_core::theory::solutions::Solutions;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The k of the paper's largest pass@k, which is always computed.
+const LARGEST: u64 = 256;
+
+/// Measures of one policy, as means over the problems.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Exact {
+    /// Number of correct completions of a problem.
+    pub solutions: f64,
+    /// Mass on the correct completions, `Q_pos`. It equals pass@1.
+    pub mass: f64,
+    /// Expected mass on the correct completions that a group of the run's size leaves out, `Q_u,pos`.
+    pub unsampled_mass: f64,
+    /// Effective number of correct completions: the exponential of the entropy within them.
+    pub effective: f64,
+    /// pass@k.
+    pub pass_at_k: BTreeMap<u64, f64>,
+    /// Fraction of the mass before RL that the correct completions have kept, `M_ret`. `None` if the policy before RL wasn't
+    /// measured on these problems.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retained: Option<f64>,
+    /// Fraction of the correct completions with less than a tenth of their probability before RL. `None` as `retained`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub below_a_tenth: Option<f64>,
+    /// Log-probability of each correct completion of each problem.
+    pub logp: Vec<Vec<f32>>,
+}
+
+/// The solutions of each problem by their log-probabilities.
+fn each(logp: &[Vec<f32>]) -> anyhow::Result<Vec<Solutions>> {
+    let one = |logp: &Vec<f32>| Ok(Solutions::new(logp.iter().map(|&l| f64::from(l)))?);
+    logp.iter().map(one).collect()
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    sum / f64::max(count, 1.0)
+}
+
+impl Exact {
+    /// Computes the measures of log-probabilities of each solution of each problem. `start` are those of the policy before RL.
+    ///
+    /// # Errors
+    /// Values that aren't log-probabilities.
+    pub fn of(
+        logp: &[Vec<f32>],
+        start: Option<&[Vec<f32>]>,
+        group_size: u64,
+        ks: &[u64],
+    ) -> anyhow::Result<Self> {
+        let now = each(logp)?;
+        let start = start.map(each).transpose()?;
+        let over = |of: &dyn Fn(&Solutions) -> f64| mean(now.iter().map(of));
+        let since = |of: &dyn Fn(&Solutions, &Solutions) -> f64| {
+            start.as_ref().map(|start| mean(now.iter().zip(start).map(|(now, then)| of(now, then))))
+        };
+        let pass_at_k = ks.iter().chain([&LARGEST]).map(|&k| (k, over(&|s| s.pass_at_k(k))));
+        Ok(Self {
+            solutions: over(&|s| s.count() as f64),
+            mass: over(&Solutions::mass),
+            unsampled_mass: over(&|s| s.unsampled_mass(group_size)),
+            effective: mean(now.iter().filter_map(Solutions::effective)),
+            pass_at_k: pass_at_k.collect(),
+            retained: since(&Solutions::retained),
+            below_a_tenth: since(&|now, then| now.share_below(then, 0.1)),
+            logp: logp.to_vec(),
+        })
+    }
+
+    /// Each measure with its name for TensorBoard.
+    pub fn scalars(&self, set: &str) -> Vec<(String, f64)> {
+        let single = [
+            ("mass", Some(self.mass)),
+            ("unsampled_mass", Some(self.unsampled_mass)),
+            ("effective_solutions", Some(self.effective)),
+            ("retained_mass", self.retained),
+            ("below_a_tenth", self.below_a_tenth),
+        ];
+        let single = single.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let curve = self.pass_at_k.iter().map(|(k, p)| (format!("pass@{k}"), *p));
+        single.chain(curve).map(|(name, value)| (format!("{set}/exact/{name}"), value)).collect()
+    }
+
+    /// The main measures in a line.
+    pub fn in_short(&self) -> String {
+        let retained = self.retained.map_or(String::new(), |r| format!(", retained {:.1} %", 100.0 * r));
+        format!(
+            "exact mass {:.1} %{retained}, {:.1} of {:.1} solutions",
+            100.0 * self.mass,
+            self.effective,
+            self.solutions
+        )
+    }
+}

@@ -16,6 +16,7 @@ use fgrpo_eval::dataset::Problem;
 use fgrpo_eval::dataset::presets::Preset;
 use fgrpo_eval::evaluate::{Source as Sampler, evaluate};
 use fgrpo_eval::events::Events;
+use fgrpo_eval::exact::Exact;
 use fgrpo_eval::failure::Stopped;
 use fgrpo_eval::folder::Folder;
 use fgrpo_eval::from_server::{Api, Ask, RequestOptions};
@@ -29,6 +30,7 @@ use fgrpo_eval::unreadable::Remedies;
 use fgrpo_eval::{from_file, from_server};
 use fgrpo_nn::Device;
 use fgrpo_train::config::Config;
+use fgrpo_train::evaluation::exact::solution_logp;
 use fgrpo_train::evaluation::from_engine;
 use fgrpo_train::language::Language;
 use fgrpo_train::policy::{self, Policy};
@@ -154,6 +156,12 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
         );
         return Err(if interrupt::requested() { Stopped(words).into() } else { anyhow::anyhow!(words) });
     }
+    if let (Source::Checkpoint(dir), Some(device), true) = (&source, &device, config.eval.exact) {
+        let logp = solution_logp(&mut open(flags, &plan, dir, device)?, &plan)?;
+        let exact = Exact::of(&logp, None, config.rollout.group_size as u64, &plan.ks)?;
+        folder.write("exact.json", (serde_json::to_string(&exact)? + "\n").as_bytes())?;
+        say!("{title}: {}", exact.in_short());
+    }
     let ours = |b: &&fgrpo_eval::samples::Benchmark| plan.parts.iter().any(|part| part.name == b.name);
     let most = flags.max_unscorable();
     found.counts.iter().filter(ours).try_for_each(|b| report::check_unscorable(b, most))
@@ -168,11 +176,15 @@ fn from_checkpoint(
     store: &mut Generations,
     events: &mut dyn Events,
 ) -> anyhow::Result<Option<String>> {
+    from_engine::generate(&mut open(flags, plan, dir, device)?, None, plan, store, events)
+}
+
+/// Opens a checkpoint in the language of the plan's problems.
+fn open(flags: &Flags, plan: &Plan, dir: &Path, device: &Device) -> anyhow::Result<Policy> {
     let engine = policy::open(dir, flags.adapter.as_deref(), device)?;
     let mazes = plan.parts.iter().all(|part| part.kind() == TaskKind::Maze);
     let language = if mazes { Language::mazes() } else { Language::read(dir, &plan.stop)? };
-    let mut policy = Policy::new(engine, Arc::new(language));
-    from_engine::generate(&mut policy, None, plan, store, events)
+    Ok(Policy::new(engine, Arc::new(language)))
 }
 
 /// The model's name in the folder, and the server if there is one. A complete folder doesn't need its server, so an

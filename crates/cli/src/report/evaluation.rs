@@ -4,6 +4,7 @@ use super::input::Run;
 use super::runs::{Group, Runs};
 use crate::chart::page::{Labels, Lines, Plot, success_rates};
 use fgrpo_core::stats::pass_at_k::powers_of_two_up_to;
+use fgrpo_eval::exact::Exact;
 use fgrpo_eval::figure::{Colour, Curve, Key, Notation, Scale};
 use fgrpo_eval::record::Evaluation;
 use serde::Serialize;
@@ -79,6 +80,26 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Option<Set<'a>> {
     let ends = ks.first().into_iter().chain(ks.last().filter(|k| ks.len() > 1 && **k > 1));
     let mut plots: Vec<Plot> = ends.filter_map(|&k| through_training(runs, set, k)).collect();
     plots.extend(
+        [
+            exact(
+                runs,
+                set,
+                "Mass on all solutions",
+                "Exact: the probability that one sample is correct.",
+                |e| Some(e.mass),
+            ),
+            exact(
+                runs,
+                set,
+                "Retained mass",
+                "Exact: share of the solutions' mass before RL that they kept.",
+                |e| e.retained,
+            ),
+        ]
+        .into_iter()
+        .flatten(),
+    );
+    plots.extend(
         [final_curve(runs, set, &ks, false), final_curve(runs, set, &ks, true), problems(runs, set)]
             .into_iter()
             .flatten(),
@@ -152,6 +173,16 @@ fn through_training(runs: &Runs, set: &str, k: usize) -> Option<Plot> {
     let note =
         if k == 1 { "How often one sample is correct." } else { "How many problems are still within reach." };
     let labels = Labels::new(format!("pass@{k} through training"), note, "step", format!("pass@{k}"));
+    let drawable = curves.iter().any(|c| c.points.len() > 1);
+    drawable.then(|| Lines { labels, curves, format: Notation::Percent, ..Lines::default() }.draw())?
+}
+
+/// Plots an exact measure through training, or returns `None` if no evaluation has it.
+fn exact(runs: &Runs, set: &str, title: &str, note: &str, of: fn(&Exact) -> Option<f64>) -> Option<Plot> {
+    let point = |e: &Evaluation| Some((e.step as f64, of(e.exact.as_ref()?)?));
+    let mut curves = runs.curves(|run| run.evals_of(set).filter_map(point).collect());
+    curves.iter_mut().for_each(|curve| curve.dots = !curve.faint);
+    let labels = Labels::new(title, note, "step", "mass");
     let drawable = curves.iter().any(|c| c.points.len() > 1);
     drawable.then(|| Lines { labels, curves, format: Notation::Percent, ..Lines::default() }.draw())?
 }

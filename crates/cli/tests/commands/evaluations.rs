@@ -247,6 +247,14 @@ fn exact_measures_agree_with_samples_and_a_resumed_run_has_the_same_ones() {
         assert!(value("unsampled_mass") < value("mass") && value("effective") <= value("solutions"));
     }
     assert!(evaluations[4]["exact"]["mass"] != evaluations[0]["exact"]["mass"]);
+    let report = std::fs::read_to_string(whole.join("report.html")).unwrap();
+    assert!(report.contains("Retained mass"));
+    let (config, out) = (whole.join("config.toml"), folder.path().join("eval"));
+    let checkpoint = whole.join("checkpoints/step-000004");
+    ends_with(0, &["eval", text(&config), "--model", text(&checkpoint), "--out", text(&out)]);
+    let exact = &lines(&out.join("exact.json"))[0];
+    assert_eq!(exact["logp"], evaluations[4]["exact"]["logp"]);
+    assert!(exact["retained"].is_null(), "nobody says what the policy before RL was: {exact}");
 }
 
 #[test]

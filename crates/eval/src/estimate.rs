@@ -4,7 +4,7 @@
 use super::samples::{Benchmark, ProblemCounts};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::{Simulated, resample};
-use fgrpo_core::stats::pass_at_k::{PassAtK, pass_at_k, pass_hat_k};
+use fgrpo_core::stats::pass_at_k::{PassAtK, pass_at_k};
 use rayon::prelude::*;
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
@@ -268,13 +268,19 @@ impl Curve {
         Self { name: name.to_owned(), points: ks.iter().copied().zip(measured).collect() }
     }
 
-    /// pass^k in place of pass@k: the probability that k samples are all correct.
-    pub fn of_all(name: &str, problems: &[&ProblemCounts], ks: &[u64], draws: u64, key: Key) -> Self {
-        let of = |p: &ProblemCounts, k: u64| pass_hat_k(p.samples as usize, p.correct as usize, k as usize);
-        let of_k = |&k: &u64| vec![problems.iter().map(|p| of(p, k)).collect()];
-        let quantities: Vec<Vec<Vec<f64>>> = ks.iter().map(of_k).collect();
-        let measured = bootstrap(&quantities, clusters(problems).as_deref(), draws, key);
-        Self { name: name.to_owned(), points: ks.iter().copied().zip(measured).collect() }
+    /// Measures another quantity of each problem than pass@k, at each of `at`.
+    pub fn of_each(
+        name: &str,
+        problems: &[ProblemCounts],
+        at: &[u64],
+        (draws, key): (u64, Key),
+        of: impl Fn(&ProblemCounts, u64) -> f64,
+    ) -> Self {
+        let values = |&x: &u64| vec![problems.iter().map(|p| of(p, x)).collect()];
+        let quantities: Vec<Vec<Vec<f64>>> = at.iter().map(values).collect();
+        let clusters = clusters(&problems.iter().collect::<Vec<_>>());
+        let measured = bootstrap(&quantities, clusters.as_deref(), draws, key);
+        Self { name: name.to_owned(), points: at.iter().copied().zip(measured).collect() }
     }
 
     /// The mean over several benchmarks, at the values of k that all of them have.

@@ -17,6 +17,9 @@ pub struct Exact {
     pub mass: f64,
     /// Expected mass on the correct completions that a group of the run's size leaves out, `Q_u,pos`.
     pub unsampled_mass: f64,
+    /// Probability that such a group is active and leaves out a correct completion, as the mean over these (the paper's
+    /// lemma 1).
+    pub tail_miss: f64,
     /// Effective number of correct completions: the exponential of the entropy within them.
     pub effective: f64,
     /// pass@k.
@@ -65,6 +68,7 @@ impl Exact {
             solutions: over(&|s| s.count() as f64),
             mass: over(&Solutions::mass),
             unsampled_mass: over(&|s| s.unsampled_mass(group_size)),
+            tail_miss: over(&|s| s.tail_miss(group_size)),
             effective: mean(now.iter().filter_map(Solutions::effective)),
             pass_at_k: pass_at_k.collect(),
             retained: since(&Solutions::retained),
@@ -78,6 +82,7 @@ impl Exact {
         let single = [
             ("mass", Some(self.mass)),
             ("unsampled_mass", Some(self.unsampled_mass)),
+            ("tail_miss", Some(self.tail_miss)),
             ("effective_solutions", Some(self.effective)),
             ("retained_mass", self.retained),
             ("below_a_tenth", self.below_a_tenth),

@@ -7,6 +7,7 @@ use crate::samples::{Benchmark, ProblemCounts};
 use crate::table::percent;
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::majority::{Votes, majority_at_k};
+use fgrpo_core::stats::pass_at_k::pass_hat_k;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ pub struct Settings {
     pub averages: Averages,
     /// Estimate pass^k as well.
     pub hat: bool,
+    /// Success rates in percent, from which a problem counts as covered. If empty, cover@tau isn't estimated.
+    pub cover: Vec<u64>,
 }
 
 /// pass@k of several benchmarks.
@@ -52,6 +55,9 @@ pub struct Report {
     /// pass^k over all its problems, where asked for: the probability that k samples are all correct.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "values")]
     pub pass_hat_k: Option<Curve>,
+    /// cover@tau by tau in percent, where asked for: the fraction of the problems with at least this success rate.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "values")]
+    pub cover: Option<Curve>,
     /// Number of clusters, if the bootstrap draws clusters of problems.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clusters: Option<usize>,
@@ -126,6 +132,7 @@ impl Report {
             by_problem: by_problem.collect(),
             all: Curve::of(&benchmark.name, problems, ks, draws, resamples(seed, index)),
             pass_hat_k: None,
+            cover: None,
             clusters: benchmark.clusters(),
             samples: problems.iter().map(|p| p.planned()).sum(),
             unscorable: problems.iter().map(|p| p.unscorable).sum(),
@@ -150,10 +157,14 @@ pub fn of(benchmarks: &[Benchmark], settings: &Settings) -> anyhow::Result<PassA
     let Settings { resamples: draws, seed, averages, .. } = settings;
     let report = |(i, b): (usize, &Benchmark)| Report::of(b, &ks, *draws, *seed, i as u64);
     let mut reports = benchmarks.iter().enumerate().map(report).collect::<anyhow::Result<Vec<_>>>()?;
-    for (i, b) in benchmarks.iter().enumerate().filter(|_| settings.hat) {
-        let problems: Vec<&ProblemCounts> = b.problems.iter().collect();
-        reports[i].pass_hat_k =
-            Some(Curve::of_all(&b.name, &problems, &ks, *draws, resamples(*seed, i as u64)));
+    for (i, (report, Benchmark { name, problems, .. })) in reports.iter_mut().zip(benchmarks).enumerate() {
+        let of = |at: &[u64], value: fn(&ProblemCounts, u64) -> f64| {
+            Curve::of_each(name, problems, at, (*draws, resamples(*seed, i as u64)), value)
+        };
+        let hat = |p: &ProblemCounts, k| pass_hat_k(p.samples as usize, p.correct as usize, k as usize);
+        report.pass_hat_k = settings.hat.then(|| of(&ks, hat));
+        let covered = |p: &ProblemCounts, percent| f64::from(100 * p.correct >= percent * p.samples);
+        report.cover = (!settings.cover.is_empty()).then(|| of(&settings.cover, covered));
     }
     let names: Vec<&str> = benchmarks.iter().map(|b| b.name.as_str()).collect();
     let averages = averages.over(&names)?.into_iter().map(|(name, members)| {

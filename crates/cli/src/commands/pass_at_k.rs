@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// Estimate pass^k as well: the probability that k samples are all correct.
     #[arg(long)]
     hat: bool,
+    /// Estimate cover@tau as well: the share of the problems of which at least this percentage of the samples is correct.
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=100))]
+    cover: Vec<u64>,
     #[command(flatten)]
     averages: AverageArgs,
     /// The files are parts of one set of samples, not benchmarks of their own.
@@ -72,8 +75,8 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
         }
     }
     let averages = args.averages.averages();
-    let (ks, hat) = (args.ks.clone(), args.hat);
-    let settings = Settings { ks, resamples: args.resamples, seed: args.seed, averages, hat };
+    let (ks, hat, cover) = (args.ks.clone(), args.hat, args.cover.clone());
+    let settings = Settings { ks, resamples: args.resamples, seed: args.seed, averages, hat, cover };
     let mut found = pass_at_k::of(&benchmarks, &settings)?;
     if !args.by_problem {
         found.benchmarks.iter_mut().for_each(|b| b.by_problem.clear());
@@ -86,8 +89,18 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
         outln!("{json}");
         return Ok(());
     }
-    let table = if args.format == Format::Csv { csv(args, &found) } else { table(args, &found) };
-    out!("{}", table.render(args.format));
+    if args.format == Format::Csv {
+        out!("{}", csv(args, &found).render(args.format));
+        return Ok(());
+    }
+    out!("{}", table(args, &found).render(args.format));
+    if !args.cover.is_empty() {
+        let mut table = header("benchmark", "cover@%", &args.cover);
+        let curves = found.benchmarks.iter().filter_map(|r| Some((r, r.cover.as_ref()?)));
+        curves
+            .for_each(|(r, cover)| table.push(row(r.benchmark.clone(), cover, args.format != Format::Latex)));
+        out!("\n{}", table.render(args.format));
+    }
     Ok(())
 }
 
@@ -102,6 +115,7 @@ fn csv(args: &Args, found: &PassAtK) -> Table {
     };
     for r in &found.benchmarks {
         r.pass_hat_k.iter().for_each(|hat| add(hat, r.benchmark.clone(), "pass^"));
+        r.cover.iter().for_each(|cover| add(cover, r.benchmark.clone(), "cover"));
     }
     let mut push = |curve: &Curve, name: String| add(curve, name, "pass");
     for r in &found.benchmarks {

@@ -153,6 +153,10 @@ fn pass_hat_k_and_the_size_of_a_comparison_are_printed_where_asked_for() {
     assert!((hat - (1.0 + 1.0 / 6.0) / 3.0).abs() < 1e-12, "{found}");
     assert!(stdout(&["pass-at-k", path, "-k", "1,2", "--hat"]).contains("s, pass^k"));
     assert!(json(&["pass-at-k", path, "-k", "1", "--json"]).get("pass_hat_k").is_none());
+    // Success rates are 1, 1/2 and 0.
+    let cover = &json(&["pass-at-k", path, "-k", "1", "--cover", "50,51,100", "--json"])["cover"];
+    assert_eq!(*cover, serde_json::json!({"50": 2.0 / 3.0, "51": 1.0 / 3.0, "100": 1.0 / 3.0}));
+    assert!(stdout(&["pass-at-k", path, "-k", "1", "--cover", "50"]).contains("cover@%50"));
     // p (1 - p) is 2 * 2 / (4 * 3) for the second problem alone: the mean is 1/9.
     let power = &json(&["plan", path, "--detect", "5", "--json"])["power"];
     assert!((power["variance"].as_f64().unwrap() - 1.0 / 9.0).abs() < 1e-12, "{power}");

@@ -5,6 +5,7 @@
 //!
 //! Source: F-GRPO, appendix "Categorical Simulation", equation "retained mass".
 
+use super::tail_miss::tail_miss_probability;
 use super::{Error, require};
 
 /// Probability of each correct completion of one problem.
@@ -43,6 +44,15 @@ impl Solutions {
     /// Expected mass on the correct completions that a group of `n` samples leaves out, the mean of `Q_u,pos` over groups.
     pub fn unsampled_mass(&self, n: u64) -> f64 {
         self.probabilities.iter().map(|&p| p * (n as f64 * (-p.min(1.0)).ln_1p()).exp()).sum()
+    }
+
+    /// Probability that a group of `n` is active and leaves out a correct completion, as the mean over these.
+    ///
+    /// # Panics
+    /// If `n` is 0.
+    pub fn tail_miss(&self, n: u64) -> f64 {
+        let of = |&p: &f64| tail_miss_probability(self.mass(), p.min(self.mass()), n).expect("probabilities");
+        self.probabilities.iter().map(of).sum::<f64>() / self.count() as f64
     }
 
     /// Fraction of the mass at the start that the correct completions haven't lost since, `M_ret` in `[0, 1]`: 1 if none
@@ -107,6 +117,7 @@ mod tests {
         close(now.unsampled_mass(2), 0.5 * 0.25 + 0.05 * 0.95 * 0.95 + 0.009 * 0.991 * 0.991);
         close(now.unsampled_mass(0), now.mass());
         close(solutions(&[1.0]).unsampled_mass(8), 0.0);
+        close(solutions(&[0.25; 2]).tail_miss(2), 0.75 * 0.75 - 0.25 * 0.25 - 0.25);
         close(now.pass_at_k(2), 1.0 - 0.441 * 0.441);
         close(now.pass_at_k(0), 0.0);
         close(solutions(&[0.25; 4]).effective().unwrap(), 4.0);

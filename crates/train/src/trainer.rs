@@ -9,6 +9,7 @@ use crate::config::{Config, Every};
 use crate::credit::Credited;
 use crate::device;
 use crate::estimator::Estimator;
+use crate::evaluation::exact::BeforeUpdate;
 use crate::evaluation::in_training::{Series, check_held_out};
 use crate::policy::Policy;
 use crate::problem::{Prompt, Split, Task};
@@ -172,12 +173,17 @@ impl Trainer<'_> {
                 return self.interrupted();
             };
             let lr = config.update.lr_at(step, config.steps);
+            let exact = self.series.iter().any(|s| s.eval.exact && self.due_at(step, s.eval.every));
+            let before = exact.then(|| BeforeUpdate::new(&mut self.policy, &credited)).transpose()?;
             let sums = timed(&mut seconds.update, || self.update(&mut credited, lr))?;
             self.state.step = step;
 
             let mut m = Metrics::of_step(step, lr, &credited, &sums, &seconds);
             m.sampler = SamplerMetrics::of_step(&credited, self.method.loss.objective.correction);
             m.rewards = Metrics::named_rewards(&credited);
+            if let Some(before) = before {
+                m.masses = before.changes(&mut self.policy)?;
+            }
             m.scheduled = scheduled;
             m.difficulty_anchor = self.method.observe(&credited);
             m.reward_by_part = Metrics::reward_by_part(self.task, &credited);
@@ -214,9 +220,13 @@ impl Trainer<'_> {
 
     /// Whether an action with this interval is due now. After the last step it always is.
     fn due(&self, every: Every) -> bool {
+        self.due_at(self.state.step, every)
+    }
+
+    fn due_at(&self, step: u64, every: Every) -> bool {
         match every {
             Every::Steps(0) => false,
-            Every::Steps(n) => self.state.step.is_multiple_of(n) || self.state.step == self.config.steps,
+            Every::Steps(n) => step.is_multiple_of(n) || step == self.config.steps,
             Every::Epoch => unreachable!("the configuration was resolved"),
         }
     }

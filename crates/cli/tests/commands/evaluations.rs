@@ -249,6 +249,16 @@ fn exact_measures_agree_with_samples_and_a_resumed_run_has_the_same_ones() {
     assert!(evaluations[4]["exact"]["mass"] != evaluations[0]["exact"]["mass"]);
     let report = std::fs::read_to_string(whole.join("report.html")).unwrap();
     assert!(report.contains("Retained mass"));
+    let changes = [&whole, &stopped].map(|run| -> Vec<Value> {
+        let names = ["mass_change", "unsampled_mass_change", "unsampled_falls"];
+        let steps = lines(&run.join("metrics.jsonl"));
+        steps.iter().map(|m| names.iter().map(|&name| m[name].clone()).collect()).collect()
+    });
+    assert_eq!(changes[0], changes[1]);
+    assert!(
+        changes[0].iter().any(|step| step[0] != 0.0 && step[0].is_f64() && step[0] != step[1]),
+        "{changes:?}"
+    );
     let (config, out) = (whole.join("config.toml"), folder.path().join("eval"));
     let checkpoint = whole.join("checkpoints/step-000004");
     ends_with(0, &["eval", text(&config), "--model", text(&checkpoint), "--out", text(&out)]);

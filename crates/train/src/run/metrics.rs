@@ -105,6 +105,9 @@ pub struct StepMetrics<N> {
     /// If a server samples: how far its log-probabilities are from the trainer's.
     #[serde(flatten)]
     pub sampler: Option<SamplerMetrics<N>>,
+    /// With `eval.exact`, at the steps of an evaluation: how the update changed the mass on the solutions of its problems.
+    #[serde(flatten)]
+    pub masses: Option<MassMetrics<N>>,
 }
 
 /// Counts by name; null counts are left out.
@@ -156,6 +159,30 @@ impl SamplerMetrics {
         m.correction_mean /= n;
         m.correction_bounded_fraction /= n;
         (tokens > 0).then_some(m)
+    }
+}
+
+/// How an update changed the mass on the correct completions of its problems, as means over its active groups.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct MassMetrics<N = f64> {
+    /// Change of the mass on all correct completions.
+    pub mass_change: N,
+    /// Change of the mass on the correct completions that the group didn't sample.
+    pub unsampled_mass_change: N,
+    /// Fraction of the groups in which the mass on all rose and the mass on those not sampled fell.
+    pub unsampled_falls: N,
+}
+
+impl MassMetrics {
+    /// The means of both changes of each group, or `None` without groups.
+    pub fn of(changes: &[(f64, f64)]) -> Option<Self> {
+        (!changes.is_empty()).then(|| Self {
+            mass_change: mean(changes.iter().map(|c| c.0)),
+            unsampled_mass_change: mean(changes.iter().map(|c| c.1)),
+            unsampled_falls: mean(
+                changes.iter().map(|&(all, unsampled)| f64::from(all > 0.0 && unsampled < 0.0)),
+            ),
+        })
     }
 }
 

@@ -35,10 +35,14 @@ def collect(runs):
         }
         method = next((name for name, value in controls.items() if value), BASE)
         key = {"n": config["rollout"]["group_size"], "method": method, "start": config["seed"]}
+        steps = {m["step"]: m for m in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())}
         for line in map(json.loads, (run / "eval.jsonl").read_text().splitlines()):
             exact = line["exact"]
             measures = ["mass", "retained", "effective", "below_a_tenth", "unsampled_mass", "tail_miss"]
             values = {name: exact[name] for name in measures} | {"pass_at_256": exact["pass_at_k"]["256"]}
+            # How the step's update changed the mass, if a group was active.
+            changes = ["mass_change", "unsampled_mass_change", "unsampled_falls"]
+            values |= {name: steps[line["step"]][name] for name in changes if name in steps.get(line["step"], {})}
             print(json.dumps(key | {"step": line["step"]} | {k: round(v, 5) for k, v in values.items()}))
 
 
@@ -73,16 +77,18 @@ def table(base=BASE):
     runs = read()
     sizes, starts = sorted({n for n, _, _ in runs}), sorted({start for _, _, start in runs})
     names = ["mass", "retained", "effective", "below_a_tenth", "pass_at_256"]
-    print("| N | method | mass | retained | effective solutions | below a tenth | pass@256 | tail miss at the start |")
-    print("|---|---|---|---|---|---|---|---|")
-    rows = [("before RL", "", list({start: lines[0] for (_, _, start), lines in runs.items()}.values()), [])]
+    print("| N | method | mass | retained | effective solutions | below a tenth | pass@256 | tail miss at the start | unsampled falls |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    mean = lambda lines, name: f"{sum(line[name] for line in lines) / len(lines):.3f}" if lines else ""
+    start = list({start: lines[0] for (_, _, start), lines in runs.items()}.values())
+    print("| before RL | | " + " | ".join(mean(start, name) for name in names) + " | | |")
     for n in sizes:
-        of = [(m, [runs[n, m, s] for s in starts if (n, m, s) in runs]) for m in (BASE, "gamma 1")]
-        rows += [(n, m, [lines[-1] for lines in found], [lines[0] for lines in found]) for m, found in of if found]
-    for n, method, last, first in rows:
-        means = [f"{sum(line[name] for line in last) / len(last):.3f}" for name in names]
-        missed = f"{sum(line['tail_miss'] for line in first) / len(first):.3f}" if first else ""
-        print(f"| {n} | {method} | {' | '.join(means)} | {missed} |")
+        for method in (BASE, "gamma 1"):
+            found = [runs[n, method, s] for s in starts if (n, method, s) in runs]
+            means = [mean([lines[-1] for lines in found], name) for name in names]
+            means.append(mean([lines[0] for lines in found], "tail_miss"))
+            updates = [line for lines in found for line in lines if "unsampled_falls" in line]
+            print(f"| {n} | {method} | " + " | ".join([*means, mean(updates, "unsampled_falls")]) + " |")
     print(f"\n| N | method | starts | at mass | {base} retains | method retains | difference | difference of pass@256 |")
     print("|---|---|---|---|---|---|---|---|")
     pooled = defaultdict(lambda: defaultdict(list))

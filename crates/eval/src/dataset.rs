@@ -15,7 +15,7 @@ pub mod rows;
 mod shards;
 
 use crate::kind::math::{self, is_mathematics};
-use crate::kind::{TaskKind, Truth, short_hash};
+use crate::kind::{TaskKind, Truth, environment, short_hash};
 use crate::names::Named;
 use crate::row::{Row, Table, Unusable, plain_text, shown, shown_text, value};
 use crate::verifier::Cells;
@@ -122,7 +122,7 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
     let mut report = FilterReport::new(path, files, rows.len());
     let mut problems: Vec<Problem> = Vec::with_capacity(rows.len());
     for (i, row) in rows.iter().enumerate() {
-        match problem_of(row, &found) {
+        match problem_of(row, i, &found) {
             Ok(problem) => problems.push(Problem { row: i + 1, ..problem }),
             Err(unusable) => report.reject(i + 1, unusable.reason, unusable.found),
         }
@@ -138,8 +138,23 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
     Ok((problems, report))
 }
 
+/// Returns placeholder problems for an environment that makes up its problems itself, each with the row that TRL passes to `reset`.
+pub fn of_environment() -> anyhow::Result<(Vec<Problem>, FilterReport)> {
+    const COUNT: usize = 1024;
+    let message = serde_json::json!([{ "role": "user", "content": "" }]);
+    let truth = environment::Truth { columns: Row::from_iter([("prompt".to_owned(), message)]) };
+    let problem = |i| {
+        let messages = vec![Message::new("user", "")];
+        let id = short_hash(&format!("row {i}"));
+        Problem { row: i + 1, ..Problem::new(id, messages, Truth::Environment(truth.clone())) }
+    };
+    let mut report = FilterReport::new(Path::new("environment"), Vec::new(), COUNT);
+    report.kept = COUNT;
+    Ok(((0..COUNT).map(problem).collect(), report))
+}
+
 /// Converts one row to a problem, or says why it can't be one.
-fn problem_of(row: &Row, found: &columns::Found) -> Result<Problem, Unusable> {
+fn problem_of(row: &Row, index: usize, found: &columns::Found) -> Result<Problem, Unusable> {
     let text =
         |column: &Option<String>| column.as_ref().and_then(|name| value(row, name)).and_then(plain_text);
     let solution = text(&found.solution).filter(|s| !s.trim().is_empty());
@@ -150,8 +165,11 @@ fn problem_of(row: &Row, found: &columns::Found) -> Result<Problem, Unusable> {
             field.to_owned(),
         ));
     }
-    let mut messages =
-        columns::messages(row, &found.prompt).ok_or_else(|| Unusable::new("no prompt", prompt()))?;
+    let absent = found.begins && value(row, &found.prompt).is_none_or(Value::is_null);
+    let mut messages = match absent {
+        true => vec![Message::new("user", "")],
+        false => columns::messages(row, &found.prompt).ok_or_else(|| Unusable::new("no prompt", prompt()))?,
+    };
     if let Some(input) = text(&found.input).filter(|input| !input.trim().is_empty())
         && let Some(last) = messages.last_mut()
     {
@@ -174,7 +192,7 @@ fn problem_of(row: &Row, found: &columns::Found) -> Result<Problem, Unusable> {
     if messages.last().is_some_and(|m| m.role == "assistant") {
         last_answer = messages.pop().map(|m| m.content);
     }
-    if messages.iter().all(|m| m.content.trim().is_empty()) {
+    if !found.begins && messages.iter().all(|m| m.content.trim().is_empty()) {
         return Err(Unusable::new("empty prompt", prompt()));
     }
     let bytes = messages.iter().map(|m| m.content.len()).sum::<usize>();
@@ -190,6 +208,8 @@ fn problem_of(row: &Row, found: &columns::Found) -> Result<Problem, Unusable> {
         last.content = shown;
     }
     let id = match &truth {
+        // An environment that gives the prompt may give another one each time.
+        Truth::Environment(_) if absent => short_hash(&format!("row {index}")),
         // Rows of an environment may differ in what the prompt doesn't show.
         Truth::Environment(_) => short_hash(&format!("{} {}", id_of(&messages), truth.fingerprint())),
         _ => id_of(&messages),

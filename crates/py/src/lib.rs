@@ -48,7 +48,6 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(statistics::read_samples, m)?)?;
     m.add_class::<engine::Engine>()?;
     m.add_class::<episode::Episode>()?;
-    m.add("GRADER", train::GRADER)?;
     m.add_function(wrap_pyfunction!(train::train, m)?)?;
     m.add_function(wrap_pyfunction!(train::read_run, m)?)?;
     m.add_function(wrap_pyfunction!(train::stop_training, m)?)?;

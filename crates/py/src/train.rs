@@ -17,9 +17,6 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The program that calls a grading function, whose `caller` and `reply` serve one of this process too.
-pub(crate) const GRADER: &str = fgrpo_eval::kind::python::WORKER;
-
 /// Whether a run is under way in this process.
 static RUNS: AtomicBool = AtomicBool::new(false);
 

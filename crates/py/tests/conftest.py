@@ -9,7 +9,10 @@ import subprocess
 import sys
 import sysconfig
 
+import numpy as np
 import pytest
+
+import fgrpo
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -100,3 +103,70 @@ def run_notebook(command, tmp_path):
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
 
     return run
+
+
+# A template as Hermes and Qwen have it.
+HERMES = (
+    "{% if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}<tool_call> is how to call.<|im_end|>\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def byte_letters():
+    """The letters of byte-level tokenizers, one for each byte."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {**{b: chr(b) for b in printable}, **{b: chr(256 + i) for i, b in enumerate(others)}}
+
+
+@pytest.fixture(scope="session")
+def bytes_model(tmp_path_factory, command):
+    folder = tmp_path_factory.mktemp("bytes")
+    vocabulary = {letter: byte for byte, letter in byte_letters().items()}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    special = [
+        {"id": 256 + i, "content": text, "special": text.startswith("<|"), **flags}
+        for i, text in enumerate(("<|im_end|>", "<|im_start|>", "<tool_call>", "</tool_call>", "<think>", "</think>"))
+    ]
+    bytewise = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": special,
+        "pre_tokenizer": bytewise,
+        "decoder": bytewise,
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+        **dict.fromkeys(("truncation", "padding", "normalizer", "post_processor")),
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>", "chat_template": HERMES}))
+    out = folder / "policy"
+    sizes = ["--hidden-size", "32", "--layers", "1", "--heads", "2", "--kv-heads", "1", "--context", "4096"]
+    made = command("init", "--arch", "qwen3", *sizes, "--tokenizer", folder, "--out", out)
+    assert made.returncode == 0, made.stderr
+    return out
+
+
+class Scripted(fgrpo.Engine):
+    """An engine whose model says what a script says, turn by turn."""
+
+    def __init__(self, model, script):
+        super().__init__(model, threads=1)
+        self.script, self.turn, self.said = script, 0, []
+
+    def sample(self, prompts, n=1, **settings):
+        out = []
+        for i, prompt in enumerate(prompts):
+            text = self.script(i, self.turn)
+            cut = text.endswith("...")
+            tokens = np.array(self.tokenizer.encode(text if cut else text + "<|im_end|>"), dtype=np.int32)
+            logprobs = -np.arange(1, tokens.size + 1, dtype=np.float32)
+            self.said.append(tokens)
+            finish = "length" if cut else "stop"
+            out.append([fgrpo.Sample(np.asarray(prompt), tokens, logprobs, logprobs, text, finish, 0)])
+        self.turn += 1
+        return out
+
+
+def call(name="add", **arguments):
+    return f'<tool_call>{json.dumps({"name": name, "arguments": arguments})}</tool_call>'

@@ -7,75 +7,15 @@ import warnings
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import HERMES, ROOT, Scripted, call
 
 import fgrpo
 from fgrpo._environment import World, find_calls, tool_schema
 
-HERMES = (
-    "{% if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}<tool_call> is how to call.<|im_end|>\n{% endif %}"
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 # Cuts the thoughts of earlier turns.
 FORGETS = HERMES.replace("{{ m.content }}", "{{ m.content.split('</think>')[-1] }}")
 # Has no tools, and no place for their answers.
 PLAIN = HERMES[HERMES.index("{% for m in messages") :]
-
-
-def byte_letters():
-    """The letters of byte-level tokenizers, one for each byte."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {**{b: chr(b) for b in printable}, **{b: chr(256 + i) for i, b in enumerate(others)}}
-
-
-@pytest.fixture(scope="module")
-def bytes_model(tmp_path_factory, command):
-    folder = tmp_path_factory.mktemp("bytes")
-    vocabulary = {letter: byte for byte, letter in byte_letters().items()}
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    special = [
-        {"id": 256 + i, "content": text, "special": text.startswith("<|"), **flags}
-        for i, text in enumerate(("<|im_end|>", "<|im_start|>", "<tool_call>", "</tool_call>", "<think>", "</think>"))
-    ]
-    bytewise = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-    tokenizer = {
-        "version": "1.0",
-        "added_tokens": special,
-        "pre_tokenizer": bytewise,
-        "decoder": bytewise,
-        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
-        **dict.fromkeys(("truncation", "padding", "normalizer", "post_processor")),
-    }
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>", "chat_template": HERMES}))
-    out = folder / "policy"
-    sizes = ["--hidden-size", "32", "--layers", "1", "--heads", "2", "--kv-heads", "1", "--context", "4096"]
-    made = command("init", "--arch", "qwen3", *sizes, "--tokenizer", folder, "--out", out)
-    assert made.returncode == 0, made.stderr
-    return out
-
-
-class Scripted(fgrpo.Engine):
-    """An engine whose model says what a script says, turn by turn."""
-
-    def __init__(self, model, script):
-        super().__init__(model, threads=1)
-        self.script, self.turn, self.said = script, 0, []
-
-    def sample(self, prompts, n=1, **settings):
-        out = []
-        for i, prompt in enumerate(prompts):
-            text = self.script(i, self.turn)
-            cut = text.endswith("...")
-            tokens = np.array(self.tokenizer.encode(text if cut else text + "<|im_end|>"), dtype=np.int32)
-            logprobs = -np.arange(1, tokens.size + 1, dtype=np.float32)
-            self.said.append(tokens)
-            finish = "length" if cut else "stop"
-            out.append([fgrpo.Sample(np.asarray(prompt), tokens, logprobs, logprobs, text, finish, 0)])
-        self.turn += 1
-        return out
 
 
 class Calculator:
@@ -102,10 +42,6 @@ class Calculator:
 
     def _hidden(self):
         raise AssertionError("not a tool")
-
-
-def call(name="add", **arguments):
-    return f'<tool_call>{json.dumps({"name": name, "arguments": arguments})}</tool_call>'
 
 
 ROW = {"a": 2, "b": 3, "prompt": "You have a calculator."}
@@ -197,7 +133,7 @@ def test_the_example_of_a_chat_model_demonstrates_what_its_policy_sees():
     folder = ROOT / "examples" / "calculator"
     example = runpy.run_path(str(folder / "calculator.py"))
     system = re.search(r"^system = \'\'\'(.*?)\'\'\'$", (folder / "smollm2-sft.toml").read_text(), re.M | re.S)
-    assert system[1] == World(example["Calculator"], {"answer": 1}, []).begun()["offer"]
+    assert system[1] == World(example["Calculator"], {"answer": 1}, [{"role": "user", "content": "1 + 1"}]).begun()["offer"]
 
 
 def test_arguments_that_are_written_as_texts_get_the_types_of_the_tool(bytes_model, tmp_path):
@@ -316,8 +252,8 @@ def test_a_run_with_an_environment_is_that_of_the_command_bit_for_bit(bytes_mode
     assert done.returncode == 0, done.stderr
     weights = [folder / "checkpoints" / "step-000002" / "model.safetensors" for folder in (out, elsewhere)]
     assert weights[0].read_bytes() == weights[1].read_bytes() != (bytes_model / "model.safetensors").read_bytes()
-    with pytest.raises(ValueError, match="environment: found beside reward"):
-        fgrpo.train(common, environment=namespace["Odd"], reward=len, data=rows, out=tmp_path / "never")
+    with pytest.raises(TypeError, match="environment: found int"):
+        fgrpo.train(common, environment=3, data=rows, out=tmp_path / "never")
 
 
 def toml(table):

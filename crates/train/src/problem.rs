@@ -88,7 +88,9 @@ pub fn language(task: &TaskConfig, model: Option<&PathBuf>) -> anyhow::Result<La
 pub fn reports(task: &TaskConfig) -> anyhow::Result<Vec<FilterReport>> {
     let mut reports = Vec::new();
     for text in Source::all(task).iter().filter_map(|source| source.task.text()) {
-        if std::iter::once(&text.data).chain(&text.held_out).all(|path| dataset::exists(path)) {
+        if !text.owns_data()
+            && std::iter::once(&text.data).chain(&text.held_out).all(|path| dataset::exists(path))
+        {
             let text::Files { held_out, train } = text::files(text, true)?;
             reports.extend(std::iter::once(held_out).chain(train).map(|(_, report)| report));
         }

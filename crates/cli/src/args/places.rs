@@ -252,7 +252,9 @@ fn task(task_: &mut TaskConfig, pinned: Option<&str>, loading: Loading) -> anyho
     }
     let TaskConfig::Text(text) = task_ else { return Ok(()) };
     let load = loading != Loading::Nothing;
-    in_place("task.data", &mut text.data, (Kind::Data, Use::Training), pinned, load)?;
+    if !text.owns_data() {
+        in_place("task.data", &mut text.data, (Kind::Data, Use::Training), pinned, load)?;
+    }
     if let Some(path) = &mut text.held_out {
         in_place("task.held_out", path, (Kind::Data, Use::Evaluation), pinned, load)?;
     }

@@ -57,6 +57,8 @@ impl std::str::FromStr for Columns {
 
 pub(super) struct Found {
     pub(super) prompt: String,
+    /// Whether a row needs no prompt, because an environment may give it.
+    pub(super) begins: bool,
     /// The column that Alpaca's format adds below the instruction.
     pub(super) input: Option<String>,
     /// Columns of what stands above the question: passages and images.
@@ -95,6 +97,9 @@ const ID: &[&str] = &["unique_id", "id", "problem_id", "key", "record id", "task
 /// Finds the columns that a task needs.
 pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, given: &Columns) -> anyhow::Result<Found> {
     let prompt = table.column("prompt", given.prompt.as_deref(), PROMPT)?;
+    // An environment may give the prompt when it begins.
+    let begins = kind == TaskKind::Environment;
+    let prompt = prompt.or_else(|| begins.then(|| "prompt".to_owned()));
     let prompt = table.require("the prompt", prompt, PROMPT)?;
     let (mut input, mut context) = (None, Vec::new());
     // A grader of the user may need such a column for itself.
@@ -122,6 +127,7 @@ pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, given: &Columns) -> any
         id: table.column("id", given.id.as_deref(), ID)?,
         truth: kind.reader(table, &beside)?,
         prompt,
+        begins,
         input,
         context,
         solution,

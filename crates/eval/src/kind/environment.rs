@@ -11,8 +11,11 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// The program that has the environments.
-const WORKER: &str =
-    concat!(include_str!("../../../py/python/fgrpo/_environment.py"), "\n\n", include_str!("grader.py"));
+const WORKER: &str = concat!(
+    include_str!("../../../py/python/fgrpo/_environment.py"),
+    "\n\n",
+    include_str!("../../../py/python/fgrpo/_grader.py")
+);
 
 /// The keyword arguments of the environment's `reset`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,12 +62,12 @@ impl Verifier for ByEpisode {
     }
 
     fn check_start(&self) -> anyhow::Result<()> {
-        let messages = [json!({"role": "user", "content": ""})];
+        let messages = [json!({"role": "user", "content": "?"})];
         let first = json!({"ask": "begin", "episode": "", "problem": self.columns, "messages": messages});
         match self.program.ask_for::<Begun>(&first) {
             Ok(_) => Ok(()),
             Err(failed) => bad_input!(
-                "task.environment: {} when it began the first problem; it needs reset(**row), which returns a text or None, and reward(){}",
+                "task.environment: {} when it began the first problem; it needs reset(**row), which returns a text or None, and get_reward(){}",
                 failed.reason,
                 failed.printed.map(|text| format!("; it printed:\n{}", text.trim_end())).unwrap_or_default()
             ),

@@ -1,4 +1,4 @@
-//! Problems graded by the user's Python function, which worker processes call (`grader.py`).
+//! Problems graded by the user's Python function, which worker processes call (`_grader.py`).
 
 use crate::io::json;
 use crate::kind::short_hash;
@@ -8,12 +8,15 @@ use crate::verifier::{Beside, Grading, Reader, Reference, Settings, Unreadable, 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The program that calls the function. Its functions `caller` and `reply` serve a function of this process too.
-pub const WORKER: &str = include_str!("grader.py");
+/// The program that calls the function; the Python package has it as a module.
+const WORKER: &str = include_str!("../../../py/python/fgrpo/_grader.py");
 
 /// The program that calls a function that estimates advantages.
-pub const ESTIMATOR: &str =
-    concat!(include_str!("../../../py/python/fgrpo/_estimator.py"), "\n\n", include_str!("grader.py"));
+pub const ESTIMATOR: &str = concat!(
+    include_str!("../../../py/python/fgrpo/_estimator.py"),
+    "\n\n",
+    include_str!("../../../py/python/fgrpo/_grader.py")
+);
 
 /// The keyword arguments of the function, besides the completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,36 +2,64 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
+import itertools
 import json
 import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Union
+
+if __name__ != "__main__":  # a worker has both files in one
+    from ._grader import caller, graded, settled
 
 Message = dict[str, Any]
+Factory = Union[Callable[[], Any], Mapping[str, Callable[[], Any]]]
+NO_TOOLS = ("reset", "get_reward", "reward")
+LARGEST_YIELD = 10_000  # values that are read from a generator
 
 
 class World:
-    """The environment of one episode: made by ``factory``, begun with a row and a conversation."""
+    """The environment of one episode: made by its factory, begun with a row and a conversation, graded by its own reward and by
+    ``rewards``, functions as TRL has them."""
 
-    def __init__(self, factory: Callable[[], Any], row: Mapping[str, Any], messages: list[Message]) -> None:
+    def __init__(
+        self, factory: Factory, row: Mapping[str, Any], messages: Iterable[Message], rewards: Sequence[Callable[..., Any]] = ()
+    ) -> None:
+        self.row = copy.deepcopy(dict(row))
+        # The functions may see the row that the environment has changed, and never the caller's.
+        begun = dict(self.row)
+        if isinstance(factory, Mapping):
+            factory = chosen(factory, begun.pop("environment", None))
         self.environment = factory()
-        self.tools = {name: method for name, method in _methods(self.environment)}
-        observed = self.environment.reset(**row)
-        self.messages = messages
+        self.rewards = [(getattr(reward, "__name__", type(reward).__name__), caller(reward)) for reward in rewards]
+        members = dict(inspect.getmembers(type(self.environment), inspect.isfunction))  # of the class: properties aren't evaluated
+        if "reset" not in members:
+            raise TypeError(f"{type(self.environment).__name__} has no method reset")
+        self.tools = {name: getattr(self.environment, name) for name in members if name not in NO_TOOLS and not name.startswith("_")}
+        own = [name for name in ("get_reward", "reward") if name in members][:1]
+        self.own_reward = getattr(self.environment, own[0]) if own else None
+        observed = text_of(settled(self.environment.reset(**begun)), "reset")
+        self.messages = copy.deepcopy([dict(message) for message in messages])
         if observed is not None:
-            if messages and messages[-1]["role"] == "user":
-                messages[-1] = {**messages[-1], "content": messages[-1]["content"] + str(observed)}
+            if self.messages and self.messages[-1]["role"] == "user":
+                content = text_of(self.messages[-1]["content"], "prompt") or ""
+                self.messages[-1] = {**self.messages[-1], "content": content + observed}
             else:
-                messages.append({"role": "user", "content": str(observed)})
+                self.messages.append({"role": "user", "content": observed})
+        if not any(message["content"] for message in self.messages):
+            raise ValueError("the row has no prompt and reset returned no text, so the policy has nothing to answer")
+        attribute = getattr(self.environment, "__dict__", {}).get("reward")
+        if not self.rewards and self.own_reward is None and not isinstance(attribute, (int, float)):
+            raise TypeError(f"{type(self.environment).__name__} has no method get_reward (or reward), and no reward function is given")
 
     def begun(self) -> dict[str, Any]:
         """The conversation, and the tools: their schemas, and in words for a template that knows none."""
-        schemas = [tool_schema(method) for method in self.tools.values()]
+        schemas = [tool_schema(method, name) for name, method in self.tools.items()]
         how = '<tool_call>{"name": ..., "arguments": {...}}</tool_call>'
         head = f"You can call these tools. To call one, write {how}; its result follows.\n"
         return {"messages": self.messages, "tools": schemas, "offer": head + "\n".join(map(json.dumps, schemas))}
@@ -44,10 +72,30 @@ class World:
         results = self.results(calls)
         return {"called": True, "results": results, "ways": ways(said, calls, results)}
 
-    def reward(self, messages: list[Message]) -> Any:
-        """Its ``reward()``, which may ask for the conversation as ``messages``."""
-        method = self.environment.reward
-        return method(messages=messages) if "messages" in inspect.signature(method).parameters else method()
+    def grade(self, conversation: Sequence[Message]) -> Any:
+        """The sum of the environment's own reward and of those of the functions, as in TRL."""
+        found: dict[str, Any] = {}
+        if self.own_reward is not None or not self.rewards:
+            found[type(self.environment).__name__] = self._own(conversation)
+        # A template without tools got a system message in front.
+        first = len(self.messages) + (conversation[0]["role"] == "system" != self.messages[0]["role"])
+        said = conversation[-1]["content"]
+        lists = {"prompts": [conversation[:first]], "completions": [conversation[first:]], "environments": [self.environment]}
+        question = {"problem": self.row, "completion": said, "answer_text": said, "episode": lists}
+        found.update((name, call(question)) for name, call in self.rewards)
+        if len(found) == 1:
+            return next(iter(found.values()))
+        grades = {name: graded(value) for name, value in found.items()}
+        scores = {name: grade["score"] for name, grade in grades.items() if "score" in grade}
+        if not scores:
+            return {"score": None, "reason": "; ".join(grade["unscorable"] for grade in grades.values())}
+        return {"score": sum(scores.values()), "rewards": scores}
+
+    def _own(self, conversation: Sequence[Message]) -> Any:
+        method = self.own_reward
+        if method is None:  # an attribute
+            return self.environment.reward
+        return settled(method(messages=conversation) if "messages" in inspect.signature(method).parameters else method())
 
     def results(self, calls: Sequence[Call]) -> list[str]:
         """What the tools answer."""
@@ -64,9 +112,58 @@ class World:
             call.arguments = {key: _typed(text, properties.get(key, {})) for key, text in (call.arguments or {}).items()}
             call.texts = False
         try:
-            return str(self.tools[call.name](**(call.arguments or {}))).encode("utf-8", "replace").decode()
-        except Exception as error:
+            answer = text_of(settled(self.tools[call.name](**(call.arguments or {}))), call.name)
+            return str(answer).encode("utf-8", "replace").decode()
+        except (Exception, SystemExit) as error:
             return f"error: {type(error).__name__}: {error}"
+
+
+def chosen(factories: Mapping[str, Callable[[], Any]], name: Any) -> Callable[[], Any]:
+    """The factory that a row names in its column ``environment``."""
+    if name not in factories:
+        raise ValueError(f"environment: expected one of {', '.join(map(repr, factories))}, found {name!r}")
+    return factories[name]
+
+
+def text_of(value: Any, place: str) -> str | None:
+    """The text of what a function returned: a text, ``None``, parts of text as TRL has them, or data. What a generator yields is read.
+    An object that isn't data is refused: its text would be an address."""
+    if hasattr(value, "__aiter__"):
+        value = settled(_read_all(value))
+    if isinstance(value, Iterator):
+        value = list(itertools.islice(value, LARGEST_YIELD))
+        if all(isinstance(piece, str) for piece in value):
+            return "".join(value)
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(part, Mapping) and "type" in part for part in value):
+        kinds = {part["type"] for part in value}
+        if kinds == {"text"}:
+            return "".join(str(part["text"]) for part in value)
+        if kinds & {"image", "image_url", "video", "audio"}:
+            raise TypeError(f"{place} returned parts of {', '.join(sorted(kinds))}, and the policy reads text alone")
+    _check_data(value, place)
+    return str(value)
+
+
+async def _read_all(pieces: Any) -> Iterator[Any]:
+    found: list[Any] = []
+    async for piece in pieces:
+        found.append(piece)
+        if len(found) == LARGEST_YIELD:
+            break
+    return iter(found)
+
+
+def _check_data(value: Any, place: str, level: int = 0) -> None:
+    kind = type(value)
+    if isinstance(value, (dict, list, tuple, set, frozenset)) and level < 64:
+        for item in [*value, *value.values()] if isinstance(value, dict) else value:
+            _check_data(item, place, level + 1)
+    elif callable(value) or inspect.ismodule(value) or (kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__) or (
+        inspect.isawaitable(value) or isinstance(value, Iterator) or hasattr(value, "__aiter__")
+    ):
+        raise TypeError(f"{place} returned an object of the class {kind.__name__}, which has no text")
 
 
 def ways(said: str, calls: Sequence[Call], results: Sequence[str]) -> list[list[Message]]:
@@ -86,12 +183,6 @@ def ways(said: str, calls: Sequence[Call], results: Sequence[str]) -> list[list[
         [{**message, "content": "", "tool_calls": called}, *answers],
         [message, {"role": "user", "content": "\n".join(results)}],
     ]
-
-
-def _methods(environment: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    for name, method in inspect.getmembers(environment, inspect.ismethod):
-        if not name.startswith("_") and name not in ("reset", "reward"):
-            yield name, method
 
 
 def _typed(text: str, schema: Mapping[str, Any]) -> Any:
@@ -141,7 +232,7 @@ def _schema(hint: Any) -> dict[str, Any]:
     return schema
 
 
-def tool_schema(function: Callable[..., Any]) -> dict[str, Any]:
+def tool_schema(function: Callable[..., Any], called: str | None = None) -> dict[str, Any]:
     """The JSON schema of a tool: types from the hints, texts from the docstring and its section ``Args:``."""
     text = inspect.getdoc(function) or ""
     head, _, rest = text.partition("Args:")
@@ -155,11 +246,13 @@ def tool_schema(function: Callable[..., Any]) -> dict[str, Any]:
     hints = typing.get_type_hints(function)
     properties, required = {}, []
     for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
         properties[name] = {**_schema(hints.get(name, str)), "description": said.get(name, "")}
         if parameter.default is parameter.empty:
             required.append(name)
     described = " ".join(re.split(r"\n\s*(?:Returns|Raises|Yields):", head)[0].split())
-    name = getattr(function, "__name__", type(function).__name__)
+    name = called or getattr(function, "__name__", type(function).__name__)
     parameters = {"type": "object", "properties": properties, "required": required}
     return {"type": "function", "function": {"name": name, "description": described, "parameters": parameters}}
 
@@ -229,7 +322,7 @@ def _tagged(body: str) -> list[Call]:
     return [Call(found[1], dict(parameters), texts=True)]
 
 
-def answering(factory: Callable[[], Any]) -> Callable[[Mapping[str, Any]], Any]:
+def answering(factory: Factory, rewards: Sequence[Callable[..., Any]] = ()) -> Callable[[Mapping[str, Any]], Any]:
     """What answers the questions about episodes. An environment lives from its episode's beginning to its reward. Where it is gone, as after
     a turn that hung and was killed, the turns so far are played again, and must be answered as they were."""
     live: dict[str, tuple[World, int]] = {}
@@ -238,7 +331,7 @@ def answering(factory: Callable[[], Any]) -> Callable[[Mapping[str, Any]], Any]:
         history = question.get("history", [])
         found, turns = live.pop(question["episode"], (None, -1))
         if found is None or turns != len(history) or question["ask"] == "begin":
-            found = World(factory, question["problem"], [dict(message) for message in question["messages"]])
+            found = World(factory, question["problem"], question["messages"], rewards)
             for turn in history:
                 if found.results(find_calls(turn["said"], question["template"])) != turn["results"]:
                     raise RuntimeError("the environment answered the same turns otherwise than before: it depends on more than its row")
@@ -247,10 +340,8 @@ def answering(factory: Callable[[], Any]) -> Callable[[Mapping[str, Any]], Any]:
     def answer(question: Mapping[str, Any]) -> Any:
         played = world(question)  # it goes back below, unless this question ends the episode
         if question["ask"] == "reward":
-            return played.reward(question["conversation"])
+            return played.grade(question["conversation"])
         if question["ask"] == "begin":
-            if not callable(getattr(played.environment, "reward", None)):
-                raise TypeError(f"{type(played.environment).__name__} has no method reward")
             live[question["episode"]] = played, 0
             return played.begun()
         turned = played.turn(question["said"], question["template"], question["last"])

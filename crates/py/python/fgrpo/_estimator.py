@@ -1,4 +1,4 @@
-"""Calls a function that estimates advantages. `fgrpo` runs this file too, before `grader.py`, without the package."""
+"""Calls a function that estimates advantages. `fgrpo` runs this file too, before `_grader.py`, without the package."""
 
 from __future__ import annotations
 

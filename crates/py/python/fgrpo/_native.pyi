@@ -17,7 +17,6 @@ _Codes = npt.NDArray[np.uint8]
 
 __version__: str
 FOCAL_GAMMA: float
-GRADER: str
 REFERENCE_MODE: Mode
 TRAINING_MODE: Mode
 

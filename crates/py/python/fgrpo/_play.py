@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import inspect
+import io
 import itertools
 import json
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
@@ -15,7 +17,8 @@ import numpy.typing as npt
 
 from . import _native
 from ._engine import Datum, Engine, Sample
-from ._environment import Message, World
+from ._environment import Factory, Message, answering, chosen
+from ._grader import reply, settled
 
 Finish = Literal["stop", "length", "turns", "error"]
 
@@ -68,13 +71,13 @@ class Episode:
 
 def play(
     engine: Engine,
-    factory: Callable[[], Any],
+    factory: Factory,
     rows: Iterable[Mapping[str, Any]],
     n: int = 8,
     max_turns: int = 8,
     max_tokens: int = 512,
     *,
-    reward: Callable[..., float] | None = None,
+    reward: Callable[..., Any] | None = None,
     temperature: float = 1.0,
     top_p: float = 1.0,
     top_k: int = 0,
@@ -84,12 +87,14 @@ def play(
 ) -> list[list[Episode]]:
     """Plays ``n`` episodes of each row; they are the row's group.
 
-    factory: makes an environment, as TRL's ``environment_factory``. Its ``reset(**row)`` returns a text, which is appended to the
-        conversation's last user message, or nothing. Its other public methods, with type hints and docstrings, are the tools; what a call
-        returns or raises is the tool's answer, and so is what is wrong with a malformed call.
-    rows: each with the conversation in ``prompt`` (a text or messages) unless ``reset`` gives all of it.
+    factory: makes an environment, as TRL's ``environment_factory``; a dict of factories is chosen from by the column ``environment``. Its
+        ``reset(**row)`` returns a text, which is appended to the conversation's last user message, or nothing. Its other public methods
+        but ``get_reward``, with type hints and docstrings, are the tools; what a call returns or raises is the tool's answer, and so is
+        what is wrong with a malformed call. All may be ``async``.
+    rows: each with the conversation in ``prompt`` (a text or messages) unless ``reset`` gives all of it. Every episode gets a copy.
     max_turns: of the model. max_tokens: of each turn.
-    reward: called as ``reward(episode, **row)``; without it the environment's ``reward()``, or ``reward(messages)`` of the conversation.
+    reward: called as ``reward(episode, **row)``, in place of the environment's ``get_reward()`` (or ``reward()``, or ``reward(messages)`` of
+        the conversation). One with an argument ``completions`` or ``environments`` is called with lists, as TRL does, and is added to it.
 
     An episode follows from the seed, its row's and its own index, and the environment. A turn has only its new tokens computed, and
     nothing that was sampled is encoded again.
@@ -98,7 +103,13 @@ def play(
         if number < 1:
             raise ValueError(f"{name}: found {number}, wanted at least 1")
     table = rows.to_dict("records") if hasattr(rows, "to_dict") and hasattr(rows, "columns") else list(rows)
-    games = [_Game(engine, factory, row, index, thinking) for index, row in enumerate(table) for _ in range(n)]
+    conversations = [_conversation(row, index) for index, row in enumerate(table)]
+    if isinstance(factory, Mapping):
+        for row in table:
+            chosen(factory, row.get("environment"))
+    lists = reward is not None and not {"completions", "environments"}.isdisjoint(inspect.signature(reward).parameters)
+    answer, own = answering(factory, [] if reward is None else [reward]), None if lists else reward
+    games = [_Game(engine, answer, row, messages, thinking) for row, messages in zip(table, conversations, strict=True) for _ in range(n)]
     settings = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p}
     for turn in range(max_turns):
         prompts = {i: prompt for i, game in enumerate(games) if (prompt := game.prompt()) is not None}
@@ -108,7 +119,7 @@ def play(
         samples = engine.sample(list(prompts.values()), max_tokens=max_tokens, seed=seed, _indices=indices, **settings)  # type: ignore[arg-type]
         for i, group in zip(prompts, samples, strict=True):
             games[i].answer(group[0], last=turn + 1 == max_turns)
-    episodes = [game.end(reward) for game in games]
+    episodes = [game.end(own) for game in games]
     failed = [game.error for game in games if game.error is not None]
     if failed:
         warnings.warn(f"{len(failed)} of {len(games)} episodes are unscorable; the first raised:\n{failed[0]}", stacklevel=2)
@@ -116,22 +127,27 @@ def play(
 
 
 class _Game:
-    """An episode that is being played. Its rules are those of ``fgrpo train``, in Rust."""
+    """An episode that is being played. Its rules are those of ``fgrpo train``: in Rust, and in the answers to its questions."""
 
-    def __init__(self, engine: Engine, factory: Callable[[], Any], row: Mapping[str, Any], index: int, thinking: bool | None) -> None:
-        self.row, self.template = row, engine.tokenizer.template or ""
-        self.native: _native.Episode | None = None
+    def __init__(
+        self, engine: Engine, answer: Callable[[Mapping[str, Any]], Any], row: Mapping[str, Any], messages: list[Message], thinking: bool | None
+    ) -> None:
+        self.answerer, self.row, self.template = answer, row, engine.tokenizer.template or ""
         self.error: str | None = None
         self.out_of_turns = False
-        self.episode = Episode(_conversation(row, index))
-        try:
-            self.world = World(factory, row, self.episode.messages)
-        except Exception:
-            self.error = traceback.format_exc()
-            return
-        if not self.episode.messages:
-            raise ValueError(f"rows[{index}]: found no prompt, and no text from reset; wanted one of them")
-        self.native = _native.Episode(engine._engine, json.dumps(self.world.begun()), thinking)
+        self.history: list[dict[str, Any]] = []
+        self.episode = Episode(messages)
+        begun = self.ask("begin", messages=messages)
+        self.native = None if self.error is not None else _native.Episode(engine._engine, json.dumps(begun), thinking)
+
+    def ask(self, question: str, **more: Any) -> Any:
+        """The answer to a question about the episode. What an exception says goes to ``error``."""
+        log = io.StringIO()
+        about = {"ask": question, "episode": id(self), "problem": self.row, "template": self.template, "history": self.history}
+        said = reply(self.answerer, {"messages": self.episode.messages, **about, **more}, log)
+        if "unscorable" in said and log.tell():
+            self.error = log.getvalue()
+        return said
 
     def prompt(self) -> list[int] | None:
         return None if self.native is None or self.error is not None else self.native.prompt()
@@ -142,20 +158,20 @@ class _Game:
         said = self.native.hear(sample.tokens.tolist(), sample.logprobs.tolist(), sample.finish == "length")
         if said is None:
             return
-        try:
-            turned = self.world.turn(said, self.template, last)
-        except Exception:
-            self.error = traceback.format_exc()
+        turned = self.ask("turn", said=said, last=last)
+        if self.error is not None:
             return
+        if turned["ways"]:
+            self.history.append({"said": said, "results": turned["results"]})
         self.out_of_turns = last and turned["called"]
         self.native.go_on(json.dumps(turned))
 
-    def end(self, reward: Callable[..., float] | None) -> Episode:
+    def end(self, reward: Callable[..., Any] | None) -> Episode:
         """The episode with its grade."""
         episode = self.episode
         if self.native is not None:
             messages, episode.turns, limited, parts, logp = self.native.end()
-            episode.messages, logprobs = json.loads(messages), iter(logp)
+            conversation, logprobs = json.loads(messages), iter(logp)
             for tokens, places in parts:
                 part = Part(np.array(tokens, np.int32), np.zeros(len(tokens), np.bool_), np.zeros(len(tokens), np.float32))
                 part.mask[places], part.logprobs[places] = True, list(itertools.islice(logprobs, len(places)))
@@ -164,11 +180,14 @@ class _Game:
         if self.error is not None:
             episode.finish = "error"
             return episode
-        try:
-            found = reward(episode, **self.row) if reward is not None else self.world.reward(episode.messages)
-            episode.reward = float("nan") if found is None else float(found)
-        except Exception:
-            self.error = traceback.format_exc()
+        if reward is None:
+            said = self.ask("reward", conversation=conversation)
+            episode.messages = conversation
+        else:
+            episode.messages, log = conversation, io.StringIO()
+            said = reply(lambda _: settled(reward(episode, **copy.deepcopy(dict(self.row)))), {}, log)
+            self.error = log.getvalue() or None
+        episode.reward = said.get("score", float("nan"))
         return episode
 
 

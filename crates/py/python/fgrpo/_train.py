@@ -12,14 +12,14 @@ import signal
 import sys
 import threading
 import time
-import types
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
 
 from . import _native
-from ._environment import answering
+from ._environment import Factory, answering
+from ._grader import caller, reply
 
 Rows = str | PathLike[str] | Iterable[Mapping[str, Any]] | Any
 Reward = Callable[..., Any]
@@ -82,7 +82,7 @@ def train(
     config: str | PathLike[str] | Mapping[str, Any],
     *,
     reward: Reward | None = None,
-    environment: Callable[[], Any] | None = None,
+    environment: Factory | None = None,
     data: Rows | None = None,
     held_out: Rows | None = None,
     out: str | PathLike[str],
@@ -99,8 +99,8 @@ def train(
         ``completions`` and lists. It returns a number, a bool, None (unscorable) or a dict with ``score``. It makes ``task.kind``
         ``"python"``; 1 and more count as correct (``set={"task.grader.correct_from": 0.5}`` changes that). An exception makes its
         completion unscorable; the first one is shown.
-    environment: in place of a reward, a class that the policy talks to, as :func:`play` takes it; its ``reward()`` grades. The key
-        ``task.max_turns`` limits an episode.
+    environment: a class that the policy talks to, or a dict of classes, as :func:`play` takes it; its ``get_reward()`` grades. A reward
+        beside it is added, and is called with lists and ``environments``, as TRL does. The key ``task.max_turns`` limits an episode.
     data, held_out: rows (a list of dicts, a pandas DataFrame or a dataset of ``datasets``), or a path or hub name. Rows are written
         beside the run, as ``OUT.train.jsonl`` and ``OUT.held-out.jsonl``, so that the run can be resumed.
     out: the run's folder.
@@ -117,14 +117,16 @@ def train(
         if rows is not None:
             keys = {key: _file(key, folder.with_name(f"{folder.name}.{name}.jsonl"), rows), **keys}
     answer = None
-    if reward is not None and environment is not None:
-        raise ValueError("environment: found beside reward, wanted one of them: the environment's reward() grades")
-    for key, argument, given in (("task.grader", "reward", reward), ("task.environment", "environment", environment)):
-        if given is not None:
-            if not callable(given):
-                raise TypeError(f"{argument}: found {type(given).__name__}, wanted a function or class")
-            answer = _answerer(given, plays=given is environment)
-            keys = {"task.kind": "python", f"{key}.in_process": _name(given), **keys}
+    for argument, given in (("reward", reward), ("environment", environment)):
+        if not (given is None or callable(given) or isinstance(given, Mapping)):
+            raise TypeError(f"{argument}: found {type(given).__name__}, wanted a function or class")
+    if environment is not None:
+        rewards = [] if reward is None else [reward]
+        answer = _answerer(answering(environment, rewards))
+        keys = {"task.kind": "python", "task.environment.in_process": _name(environment, *rewards), **keys}
+    elif reward is not None:
+        answer = _answerer(caller(reward))
+        keys = {"task.kind": "python", "task.grader.in_process": _name(reward), **keys}
     if isinstance(config, Mapping):
         text, is_file = json.dumps(config), False
     else:
@@ -229,20 +231,21 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"found {type(value).__name__}, wanted texts, numbers, lists and dicts")
 
 
-def _name(reward: Reward) -> str:
-    """How the configuration names the function: another function is another run."""
-    try:
-        source = inspect.getsource(reward)
-    except (OSError, TypeError):
-        source = ""
-    name = getattr(reward, "__qualname__", type(reward).__name__)
-    return f"{name}#{hashlib.sha256(source.encode()).hexdigest()[:12]}"
+def _name(*given: Any) -> str:
+    """How the configuration names the functions: another function is another run."""
+    functions = [f for one in given for f in (one.values() if isinstance(one, Mapping) else [one])]
+    sources = []
+    for function in functions:
+        try:
+            sources.append(inspect.getsource(function))
+        except (OSError, TypeError):
+            sources.append("")
+    names = "+".join(getattr(function, "__qualname__", type(function).__name__) for function in functions)
+    return f"{names}#{hashlib.sha256(''.join(sources).encode()).hexdigest()[:12]}"
 
 
-def _answerer(function: Callable[..., Any], plays: bool) -> Callable[[str], str]:
-    grader = types.ModuleType("fgrpo._grader")
-    exec(compile(_native.GRADER, "<string>", "exec"), grader.__dict__)
-    call, shown = (answering if plays else grader.caller)(function), threading.Event()
+def _answerer(call: Callable[[Any], Any]) -> Callable[[str], str]:
+    shown = threading.Event()
 
     class Log:
         def write(self, text: str) -> None:
@@ -251,6 +254,6 @@ def _answerer(function: Callable[..., Any], plays: bool) -> Callable[[str], str]
                 sys.stderr.write(f"your function raised an exception, and its completion is unscorable:\n{text}")
 
     def answer(question: str) -> str:
-        return json.dumps(grader.reply(call, json.loads(question), Log()))
+        return json.dumps(reply(call, json.loads(question), Log()))
 
     return answer

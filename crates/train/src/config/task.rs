@@ -143,7 +143,8 @@ impl TaskConfig {
                 mix.tokenizer.iter().chain(mix.parts.iter().flat_map(|p| p.task.paths())).collect()
             }
             Self::Text(text) => {
-                std::iter::once(&text.data).chain(&text.held_out).chain(&text.tokenizer).collect()
+                let data = (!text.owns_data()).then_some(&text.data);
+                data.into_iter().chain(&text.held_out).chain(&text.tokenizer).collect()
             }
             _ => Vec::new(),
         }

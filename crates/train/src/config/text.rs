@@ -18,12 +18,14 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
+#[schemars(extend("anyOf" = [{ "required": ["data"] }, { "required": ["environment"] }]))]
 pub struct TextConfig {
     /// Kind of the problems, which selects the verifier.
     #[schemars(schema_with = "schema::text_kind")]
     pub kind: TaskKind,
     /// Training problems: JSON lines, a JSON array, CSV or Parquet, a folder of such files, or a split of one, as
-    /// `gsm8k/main/train`.
+    /// `gsm8k/main/train`. An environment that makes up its problems itself needs no data.
+    #[serde(default, skip_serializing_if = "no_path")]
     pub data: PathBuf,
     /// File of held-out problems, which are never trained on. Without it, `held_out_share` of `data` is held out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -134,6 +136,11 @@ impl TextConfig {
         }
     }
 
+    /// Whether the environment makes up its problems itself.
+    pub fn owns_data(&self) -> bool {
+        no_path(&self.data)
+    }
+
     /// The most turns of the policy in an episode with an environment.
     pub fn max_turns(&self) -> usize {
         self.max_turns.unwrap_or(8)
@@ -152,6 +159,9 @@ impl TextConfig {
                 "task.held_out_share: found {}, wanted at least 0 and less than 1",
                 self.held_out_share
             );
+        }
+        if no_path(&self.data) && self.environment.is_none() {
+            bad_input!("task.data: it is missing; name the file or data set with the training problems");
         }
         let command = self.verifier.command.as_ref().is_some_and(|c| !c.command.is_empty());
         let grader = self.grader.as_ref().is_some_and(program::Settings::is_function);
@@ -196,6 +206,10 @@ impl TextConfig {
     pub(super) fn holds_out_nothing(&self) -> bool {
         self.held_out.is_none() && self.held_out_share == 0.0
     }
+}
+
+fn no_path(path: &Path) -> bool {
+    path.as_os_str().is_empty()
 }
 
 /// The ranges of what all generated problems have.

@@ -109,6 +109,7 @@ pub(super) fn open(
 pub fn held_out_name(config: &TextConfig, train: bool) -> String {
     match &config.held_out {
         Some(path) => dataset::name(path),
+        None if config.owns_data() => "environment".to_owned(),
         None if train => format!("{}-held-out", dataset::name(&config.data)),
         None => dataset::name(&config.data),
     }
@@ -127,7 +128,10 @@ pub(super) struct Files {
 pub(super) fn files(config: &TextConfig, train: bool) -> anyhow::Result<Files> {
     let read =
         |path: &Path, key: &'static str| dataset::load(path, config.kind(), &config.columns).context(key);
-    let of_data = || read(&config.data, "task.data");
+    let of_data = || match config.owns_data() {
+        true => dataset::of_environment(),
+        false => read(&config.data, "task.data"),
+    };
     if let Some(path) = &config.held_out {
         let held_out = read(path, "task.held_out")?;
         let train = if train { Some(without(of_data()?, &held_out.0)) } else { None };

@@ -1,16 +1,49 @@
-"""Answers the questions of `fgrpo` with a user's function: one JSON line in, one JSON line out (program.rs)."""
+"""Answers the questions of `fgrpo` with a user's function: one JSON line in, one JSON line out (program.rs). `fgrpo` runs this file
+without the package."""
 
+import asyncio
 import contextlib
+import functools
 import importlib.util
 import inspect
 import io
 import json
 import os
 import sys
+import threading
 import traceback
 
-__file__ = "<string>"
 SHOWN = 4000  # characters of prints and tracebacks that are passed on
+OWN = ("<string>", "_grader.py", "_environment.py")  # files whose frames no traceback shows
+
+
+@functools.cache
+def event_loop():
+    """The loop that runs everything asynchronous of this process, in a thread of its own: a notebook's thread already runs one."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="fgrpo-async", daemon=True).start()
+    return loop
+
+
+def settled(value):
+    """The value itself, or the result of awaiting it."""
+    if not inspect.isawaitable(value):
+        return value
+
+    async def outcome():
+        try:
+            return await value, None
+        except BaseException as error:  # SystemExit would end the loop
+            return None, error
+
+    waiting = asyncio.run_coroutine_threadsafe(outcome(), event_loop())
+    try:
+        result, error = waiting.result()
+    finally:
+        waiting.cancel()
+    if error is not None:
+        raise error
+    return result
 
 
 def load(path, name):
@@ -21,7 +54,7 @@ def load(path, name):
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     function = getattr(module, name, None)
-    if not callable(function):
+    if not callable(function) and not isinstance(function, dict):
         named = ((n, v) for n, v in vars(module).items() if inspect.isfunction(v) or inspect.isclass(v))
         defined = [n for n, v in named if v.__module__ == spec.name]
         raise LookupError(f"{path}: found nothing callable that is called {name}; it defines {', '.join(defined) or 'none'}")
@@ -35,7 +68,7 @@ def caller(function):
     except (TypeError, ValueError):  # a function of an extension module
         parameters = {}
     every = not parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    lists = "completions" in parameters
+    lists = "completions" in parameters or "environments" in parameters
 
     def call(question):
         # A column of this name comes first.
@@ -47,9 +80,10 @@ def caller(function):
             given = {name: [value] for name, value in row.items()}
             given["prompts"] = given.pop("prompt", [None])
             given["completions"] = [[{"role": "assistant", "content": completion}] if messages else completion]
+            given.update(question.get("episode", {}))
         else:
             given = {**row, "completion": completion}
-        result = function(**{name: value for name, value in given.items() if every or name in parameters})
+        result = settled(function(**{name: value for name, value in given.items() if every or name in parameters}))
         if lists and not hasattr(result, "__len__"):
             raise TypeError(f"returned {result!r}, wanted a list with one reward for each completion")
         if lists and len(result) != 1:
@@ -87,7 +121,7 @@ def reply(call, question, log):
         raise
     except BaseException as error:  # SystemExit too: a grader that gives up has not graded
         trace = error.__traceback__
-        while trace and trace.tb_frame.f_code.co_filename.startswith((__file__, "<frozen importlib")):
+        while trace and (os.path.basename(file := trace.tb_frame.f_code.co_filename) in OWN or file.startswith("<frozen importlib")):
             trace = trace.tb_next
         log.write("".join(traceback.format_exception(type(error), error, trace)))
         return {"unscorable": f"raised {type(error).__name__}: {error}".rstrip(": ")}

@@ -1,0 +1,321 @@
+"""Environments as TRL 1.16 plays them: `reset`, tools and `get_reward`, sync or async, in `fgrpo.play` and in `fgrpo.train`."""
+
+import asyncio
+import copy
+import json
+import math
+import sys
+
+import pytest
+from conftest import Scripted, call
+
+import fgrpo
+
+ROW = {"a": 2, "b": 3, "prompt": "You have a calculator."}
+
+
+class Calculator:
+    def reset(self, **row):
+        self.called = 0
+
+    def add(self, a: int, b: int = 0) -> int:
+        """Adds two numbers.
+
+        Args:
+            a: The first number.
+            b: The second number.
+        """
+        self.called += 1
+        return a + b
+
+    def get_reward(self) -> float:
+        return 0.25 * self.called
+
+
+def played(model, environment, script, rows=(ROW,), n=1, **settings):
+    """The only episode, and its text."""
+    engine = Scripted(model, lambda i, turn: script[turn])
+    groups = fgrpo.play(engine, environment, list(rows), n=n, **settings)
+    return groups[0][0], engine.tokenizer.decode(groups[0][0].tokens, special=True)
+
+
+def test_get_reward_gives_the_reward_and_is_no_tool(bytes_model):
+    episode, text = played(bytes_model, Calculator, [call(a=2, b=3), call("get_reward"), "It is 5."])
+    assert episode.reward == 0.25
+    assert '"name": "add"' in text and '{"name": "get_reward", "description' not in text and '{"name": "reset", "description' not in text
+    assert "error: found the tool 'get_reward', wanted one of add" in text
+
+
+def test_async_methods_are_awaited_with_one_loop_for_the_whole_episode(bytes_model):
+    class Waiting:
+        async def reset(self, a, **row):
+            self.lock, self.loop = asyncio.Lock(), asyncio.get_running_loop()
+            await asyncio.sleep(0)
+            return f" Begin with {a}."
+
+        async def add(self, a: int, b: int) -> int:
+            """Adds."""
+            async with self.lock:
+                assert asyncio.get_running_loop() is self.loop
+                return a + b
+
+        async def leave(self) -> None:
+            """Ends."""
+            sys.exit(3)
+
+        async def get_reward(self):
+            return 0.5
+
+    script = [call(a=2, b=3), call("leave"), call(a=4, b=4), "Done."]
+    episode, text = played(bytes_model, Waiting, script)
+    assert episode.reward == 0.5 and "Begin with 2." in text
+    assert "tool\n5<" in text and "error: SystemExit: 3" in text and "tool\n8<" in text and "coroutine" not in text
+
+    async def in_a_notebook():
+        return played(bytes_model, Waiting, script)[0].reward
+
+    assert asyncio.run(in_a_notebook()) == 0.5
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'sleep' was never awaited")
+def test_only_data_becomes_text_for_the_model(bytes_model):
+    class Board:
+        pass
+
+    class Odd(Calculator):
+        def pieces(self):
+            """Yields."""
+            yield "one "
+            yield "two"
+
+        async def later(self):
+            """Yields later."""
+            yield 1
+            yield 2
+
+        def board(self):
+            """Shows."""
+            return [Board()]
+
+        def tool(self):
+            """A function."""
+            return self.add
+
+        def coroutine(self):
+            """Forgets to await."""
+            return [asyncio.sleep(0)]
+
+        def leave(self):
+            """Ends."""
+            sys.exit(0)
+
+        def parts(self):
+            """Parts."""
+            return [{"type": "text", "text": "three "}, {"type": "text", "text": "four"}]
+
+        def picture(self):
+            """A picture."""
+            return [{"type": "image", "image": "x"}]
+
+        def table(self):
+            """A table."""
+            return {"a": [1, None, (2.5, True)]}
+
+        def nothing(self):
+            """Nothing."""
+
+        @staticmethod
+        def fixed(a: int) -> int:
+            """Static."""
+            return a + 1
+
+    wanted = {
+        "pieces": "one two",
+        "later": "[1, 2]",
+        "board": "error: TypeError: board returned an object of the class Board",
+        "tool": "error: TypeError: tool returned an object of the class method",
+        "coroutine": "error: TypeError: coroutine returned an object of the class coroutine",
+        "leave": "error: SystemExit: 0",
+        "parts": "three four",
+        "picture": "error: TypeError: picture returned parts of image",
+        "table": "{'a': [1, None, (2.5, True)]}",
+        "nothing": "None",
+    }
+    for name, answer in wanted.items():
+        _, text = played(bytes_model, Odd, [call(name), "Done."])
+        assert f"tool\n{answer}" in text and " at 0x" not in text, (name, text[-300:])
+    assert "tool\n8<" in played(bytes_model, Odd, [call("fixed", a=7), "Done."])[1]
+
+
+@pytest.mark.filterwarnings("ignore:1 of 1 episodes are unscorable")
+def test_rewards_of_all_kinds_are_read_alike_in_play_and_in_train(bytes_model):
+    async def later():
+        return 0.5
+
+    for given, wanted in ((True, 1.0), ({"score": 1}, 1.0), ({"reward": 0.5, "rewards": {"x": 1}}, 0.5), (None, math.nan), (later, 0.5), ("1", math.nan)):
+
+        class Graded(Calculator):
+            def get_reward(self, given=given):
+                return given() if callable(given) else given
+
+        episode, _ = played(bytes_model, Graded, ["Done."])
+        assert episode.reward == wanted or math.isnan(wanted) and math.isnan(episode.reward), given
+        if given is not later:
+            episode, _ = played(bytes_model, Calculator, ["Done."], reward=lambda episode, given=given, **row: given)
+            assert episode.reward == wanted or math.isnan(wanted) and math.isnan(episode.reward), given
+
+
+def test_reward_stays_as_an_alias_and_may_be_an_attribute(bytes_model):
+    class Alias(Calculator):
+        get_reward = None
+
+        def reward(self, messages):
+            return float(len(messages))
+
+    episode, text = played(bytes_model, Alias, [call(a=1), "Done."])
+    assert episode.reward == 4.0 and '"name": "reward"' not in text
+
+    class Attribute:
+        def reset(self, **row):
+            self.reward = 0.0
+
+        def win(self):
+            """Wins."""
+            self.reward = 1.0
+            return "won"
+
+    assert played(bytes_model, Attribute, [call("win"), "Done."])[0].reward == 1.0
+
+    def by_attribute(completions, environments, a, **columns):
+        assert completions[0][-1]["content"] == "Done." and a == [2]
+        return [2 * environment.reward for environment in environments]
+
+    assert played(bytes_model, Attribute, [call("win"), "Done."], reward=by_attribute)[0].reward == 2.0
+
+    def beside(completions, **columns):
+        return [10.0 for _ in completions]
+
+    assert played(bytes_model, Calculator, [call(a=1), "Done."], reward=beside)[0].reward == 10.25
+
+
+def test_properties_are_not_evaluated_before_reset(bytes_model):
+    class Lazy(Calculator):
+        @property
+        def size(self):
+            return len(self.row)
+
+        def reset(self, **row):
+            self.row = row
+            super().reset()
+            return f" {self.size} columns."
+
+    assert " 3 columns." in played(bytes_model, Lazy, ["Done."])[1]
+
+
+def test_every_episode_gets_a_copy_of_its_row(bytes_model):
+    class Appends:
+        def reset(self, board, prompt, **row):
+            board.append(1)
+            prompt[0]["content"] = "changed"
+            self.board = board
+
+        def get_reward(self):
+            return float(len(self.board))
+
+    row = {"prompt": [{"role": "user", "content": "Look."}], "board": [0]}
+    before = copy.deepcopy(row)
+    engine = Scripted(bytes_model, lambda i, turn: "Done.")
+    [group] = fgrpo.play(engine, Appends, [row], n=3)
+    assert [episode.reward for episode in group] == [2.0] * 3 and row == before
+    assert all(episode.messages[0]["content"] == "Look." for episode in group)
+
+
+def test_a_dict_of_factories_is_chosen_from_by_the_column_environment(bytes_model):
+    class Other:
+        def reset(self, prompt, **row):
+            assert not row, row  # `environment` chooses and isn't passed on
+            return " Other."
+
+        def look(self):
+            """Looks."""
+            return "dark"
+
+        def get_reward(self):
+            return 7.0
+
+    both = {"sums": Calculator, "other": Other}
+    rows = [{**ROW, "environment": "sums"}, {"prompt": "Hello.", "environment": "other"}]
+    engine = Scripted(bytes_model, lambda i, turn: [call("look"), "Done."][turn])
+    [[first], [second]] = fgrpo.play(engine, both, rows, n=1)
+    texts = [engine.tokenizer.decode(episode.tokens, special=True) for episode in (first, second)]
+    assert "error: found the tool 'look', wanted one of add" in texts[0] and "tool\ndark" in texts[1] and '"name": "add"' not in texts[1]
+    assert (first.reward, second.reward) == (0.0, 7.0)
+    for row in (ROW, {**ROW, "environment": "maze"}):
+        with pytest.raises(ValueError, match="environment: expected one of 'sums', 'other', found"):
+            fgrpo.play(engine, both, [row])
+
+
+OWN_DATA = '''
+import random
+
+class Guess:
+    """Brings its own problems, as TRL plays it without a train_dataset."""
+
+    def reset(self, **row):
+        self.number = random.randint(1, 9)
+        return f"Guess {self.number}."
+
+    async def look(self) -> int:
+        """Looks."""
+        return self.number
+
+    async def get_reward(self):
+        return 0.5
+
+def shorter(completions, environments, **columns):
+    return [float(len(turns[-1]["content"]) < 3) + 0 * environment.number for turns, environment in zip(completions, environments)]
+
+BOTH = {"guess": Guess, "other": Guess}
+'''
+
+
+def settings_of(model):
+    return {
+        "steps": 1,
+        "model": {"path": str(model)},
+        "rollout": {"prompts": 2, "group_size": 2, "max_new_tokens": 6},
+        "eval": {"every": 0},
+        "log": {"rollout_share": 1.0},
+        "compute": {"threads": 1},
+    }
+
+
+def rewards_of(folder):
+    return [json.loads(line)["reward"] for line in (folder / "rollouts.jsonl").read_text().splitlines()]
+
+
+def test_fgrpo_train_plays_the_same_contract(bytes_model, tmp_path):
+    namespace = {}
+    exec(OWN_DATA, namespace)
+    rows = [{"prompt": f"Row {i}.", "environment": ["guess", "other"][i % 2]} for i in range(4)]
+    run = fgrpo.train(settings_of(bytes_model), environment=namespace["BOTH"], data=rows, held_out=rows[:1], out=tmp_path / "both")
+    assert run.metrics[0]["verdicts"].get("unscorable", 0) == 0 and rewards_of(run.path) == [0.5] * 4
+    run = fgrpo.train(
+        settings_of(bytes_model), environment=namespace["Guess"], reward=namespace["shorter"], data=rows, held_out=rows[:1], out=tmp_path / "summed"
+    )
+    assert set(rewards_of(run.path)) <= {0.5, 1.5}
+
+
+def test_an_environment_with_its_own_data_needs_none(bytes_model, command, tmp_path):
+    namespace = {}
+    exec(OWN_DATA, namespace)
+    run = fgrpo.train(settings_of(bytes_model), environment=namespace["Guess"], out=tmp_path / "run")
+    assert rewards_of(run.path) == [0.5] * 4
+    (tmp_path / "guess.py").write_text(OWN_DATA)
+    config = {**settings_of(bytes_model), "task": {"kind": "python", "environment": f"{tmp_path / 'guess.py'}:Guess"}}
+    (tmp_path / "run.json").write_text(json.dumps(config))
+    run = fgrpo.train(config, out=tmp_path / "command")
+    assert rewards_of(run.path) == [0.5] * 4
+    engine = Scripted(bytes_model, lambda i, turn: "Done.")
+    [[episode]] = fgrpo.play(engine, namespace["Guess"], [{}], n=1)
+    assert episode.reward == 0.5 and episode.messages[0]["content"].startswith("Guess ")

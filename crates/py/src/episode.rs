@@ -5,6 +5,7 @@ use fgrpo_eval::io::json;
 use fgrpo_nn::{Completion, Finish};
 use fgrpo_train::episode::{Game, Rules};
 use fgrpo_train::language::Language;
+use fgrpo_train::language::calls::Call;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ pub(crate) struct Episode {
     thinking: Option<bool>,
     positions: usize,
     game: Game,
+    /// The calls that are being answered.
+    calls: Option<Vec<Call>>,
 }
 
 impl Episode {
@@ -29,7 +32,7 @@ impl Episode {
     #[new]
     fn begin(engine: &Engine, begun: &str, thinking: Option<bool>) -> PyResult<Self> {
         let (language, positions) = (Arc::clone(&engine.language), engine.positions);
-        let mut new = Self { language, thinking, positions, game: Game::default() };
+        let mut new = Self { language, thinking, positions, game: Game::default(), calls: None };
         new.change(|game, rules| {
             *game = Game::begin(rules, json::parse(begun.as_bytes())?)?;
             Ok(())
@@ -41,23 +44,30 @@ impl Episode {
         self.game.prompt(self.positions).map(<[u32]>::to_vec)
     }
 
-    fn hear(&mut self, tokens: Vec<u32>, logp: Vec<f32>, cut: bool) -> PyResult<Option<String>> {
+    /// The calls of a turn as JSON, or `None` if it ends the episode.
+    fn hear(&mut self, tokens: Vec<u32>, logp: Vec<f32>, cut: bool, last: bool) -> PyResult<Option<String>> {
         let finish = if cut { Finish::Length } else { Finish::Stop };
         let turn = Completion { tokens, logp, finish, ..Completion::default() };
-        self.change(|game, rules| game.hear(rules, turn))
+        self.calls = self.change(|game, rules| game.hear(rules, turn, last))?;
+        Ok(self.calls.as_ref().map(|calls| serde_json::json!(calls).to_string()))
     }
 
-    fn go_on(&mut self, turned: &str) -> PyResult<()> {
-        self.change(|game, rules| game.go_on(rules, json::parse(turned.as_bytes())?))
+    fn go_on(&mut self, results: Vec<String>) -> PyResult<()> {
+        let calls = self.calls.take().unwrap_or_default();
+        self.change(|game, rules| game.go_on(rules, &calls, &results))
     }
 
-    /// The conversation as JSON; the turns; whether a limit ended it; each sequence's tokens, and the places of those that were sampled;
+    /// The conversation as JSON; the turns; why it ended; each sequence's tokens, and the places of those that were sampled;
     /// their log-probabilities.
     #[expect(clippy::type_complexity, reason = "Python takes it apart")]
-    fn end(&self) -> (String, u64, bool, Vec<(Vec<u32>, Vec<usize>)>, Vec<f32>) {
-        let Game { messages, parts, completion, turns, .. } = self.game.clone();
+    fn end(&self) -> (String, u64, &'static str, Vec<(Vec<u32>, Vec<usize>)>, Vec<f32>) {
+        let Game { messages, parts, completion, turns, out_of_turns, .. } = self.game.clone();
         let parts = parts.into_iter().map(|part| (part.tokens, part.sampled)).collect();
-        let limited = completion.finish == Finish::Length;
-        (serde_json::Value::from(messages).to_string(), turns, limited, parts, completion.logp)
+        let finish = match completion.finish == Finish::Length {
+            _ if out_of_turns => "turns",
+            true => "length",
+            false => "stop",
+        };
+        (serde_json::Value::from(messages).to_string(), turns, finish, parts, completion.logp)
     }
 }

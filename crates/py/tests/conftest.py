@@ -9,10 +9,8 @@ import subprocess
 import sys
 import sysconfig
 
-import numpy as np
 import pytest
-
-import fgrpo
+from scripted import HERMES
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -105,14 +103,6 @@ def run_notebook(command, tmp_path):
     return run
 
 
-# A template as Hermes and Qwen have it.
-HERMES = (
-    "{% if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}<tool_call> is how to call.<|im_end|>\n{% endif %}"
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-
-
 def byte_letters():
     """The letters of byte-level tokenizers, one for each byte."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -145,28 +135,3 @@ def bytes_model(tmp_path_factory, command):
     made = command("init", "--arch", "qwen3", *sizes, "--tokenizer", folder, "--out", out)
     assert made.returncode == 0, made.stderr
     return out
-
-
-class Scripted(fgrpo.Engine):
-    """An engine whose model says what a script says, turn by turn."""
-
-    def __init__(self, model, script):
-        super().__init__(model, threads=1)
-        self.script, self.turn, self.said = script, 0, []
-
-    def sample(self, prompts, n=1, **settings):
-        out = []
-        for i, prompt in enumerate(prompts):
-            text = self.script(i, self.turn)
-            cut = text.endswith("...")
-            tokens = np.array(self.tokenizer.encode(text if cut else text + "<|im_end|>"), dtype=np.int32)
-            logprobs = -np.arange(1, tokens.size + 1, dtype=np.float32)
-            self.said.append(tokens)
-            finish = "length" if cut else "stop"
-            out.append([fgrpo.Sample(np.asarray(prompt), tokens, logprobs, logprobs, text, finish, 0)])
-        self.turn += 1
-        return out
-
-
-def call(name="add", **arguments):
-    return f'<tool_call>{json.dumps({"name": name, "arguments": arguments})}</tool_call>'

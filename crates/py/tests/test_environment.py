@@ -7,7 +7,7 @@ import math
 import sys
 
 import pytest
-from conftest import Scripted, call
+from scripted import Scripted, call
 
 import fgrpo
 

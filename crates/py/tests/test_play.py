@@ -7,10 +7,11 @@ import warnings
 
 import numpy as np
 import pytest
-from conftest import HERMES, ROOT, Scripted, call
+from conftest import ROOT
+from scripted import HERMES, Scripted, call, give_template
 
 import fgrpo
-from fgrpo._environment import World, find_calls, tool_schema
+from fgrpo._environment import World, tool_schema
 
 # Cuts the thoughts of earlier turns.
 FORGETS = HERMES.replace("{{ m.content }}", "{{ m.content.split('</think>')[-1] }}")
@@ -57,14 +58,6 @@ def test_a_tool_is_described_by_its_hints_and_docstring():
     assert schema["parameters"]["required"] == ["a"]
 
 
-def give_template(model, folder, template):
-    for file in model.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    for file in folder.glob("chat_template.jinja"):
-        file.unlink()
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>", "chat_template": template}))
-
-
 @pytest.mark.parametrize("template", [HERMES, FORGETS, PLAIN])
 @pytest.mark.parametrize("thought", ["", "<think>two and three</think>"])
 def test_every_trained_token_was_sampled_and_every_sampled_token_is_trained_once(bytes_model, tmp_path, template, thought):
@@ -93,7 +86,7 @@ def test_every_trained_token_was_sampled_and_every_sampled_token_is_trained_once
         ("<tool_call>{'name': 'add'}</tool_call>", "error: found a call that is not JSON"),
         ("<tool_call>[1]</tool_call>", "error: wanted an object with name"),
         ('<tool_call>{"name": "add", "arguments": 3}</tool_call>', "error: wanted an object"),
-        (call(a=float("nan")), "error: found a call that is not JSON (it has"),
+        (call(a=float("nan")), "error: found a call that is not JSON (a value"),
         ('<tool_call>{"name": "add", "arguments": {"a": 1e999}}</tool_call>', "error: found a call that is not JSON (it has"),
         ('<tool_call>{"name": "add", "arguments": {"a": "\\ud800"}}</tool_call>', "error: found a call that is not JSON (it has"),
         (f"<tool_call>{'[' * 100}{']' * 100}</tool_call>", "error: found a call that is not JSON (it has"),
@@ -150,7 +143,7 @@ def test_arguments_that_are_written_as_texts_get_the_types_of_the_tool(bytes_mod
         (wraps("add", parameter("a", "2") + parameter("b", "3")), "5"),
         (wraps("note", parameter("text", "12") + parameter("times", "2") + parameter("tags", '["a"]')), "('12', 2, ['a'])"),
         (wraps("note", parameter("text", "two\nlines")), r"('two\nlines', 1, None)"),
-        (wraps("add", parameter("a", "two")), "error: TypeError"),
+        (wraps("add", parameter("a", "two")), 'error: a: expected integer, found "two"'),
         (wraps("multiply", ""), "error: found the tool 'multiply'"),
         ("<tool_call>" + call(a=2), "error: found <tool_call> without"),
         (call(a=2), "error: found a call without <function=NAME>"),
@@ -158,21 +151,6 @@ def test_arguments_that_are_written_as_texts_get_the_types_of_the_tool(bytes_mod
         engine = Scripted(tmp_path, lambda i, turn, said=said: [said, "Done."][turn])
         [[episode]] = fgrpo.play(engine, Notes, [ROW], n=1)
         assert f"<|im_start|>tool\n{answer}" in engine.tokenizer.decode(episode.tokens, special=True), said
-
-
-def test_the_formats_of_other_templates_are_read():
-    mistral, llama = "[TOOL_CALLS]", "<|python_tag|>"
-    for text, template in (
-        ('[TOOL_CALLS][{"name": "add", "arguments": {"a": 1}}]', mistral),
-        ('[TOOL_CALLS]add[ARGS]{"a": 1}', mistral),
-        ('{"name": "add", "parameters": {"a": 1}}', llama),
-        ('<|python_tag|>{"name": "add", "arguments": "{\\"a\\": 1}"}', llama),
-        ('<tool_call>\n[{"name": "add", "arguments": {"a": 1}}]\n</tool_call>', HERMES),
-        ('<tool_call>{"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}</tool_call>', HERMES),
-    ):
-        [found] = find_calls(text, template)
-        assert (found.name, found.arguments, found.wrong) == ("add", {"a": 1}, None), text
-    assert find_calls("The answer is 4.", llama) == find_calls("No call.", mistral) == []
 
 
 def test_an_environment_that_raises_makes_its_episode_unscorable_and_is_shown_once(bytes_model):

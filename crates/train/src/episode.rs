@@ -5,6 +5,7 @@
 //! of the episode begins with the conversation as a prompt.
 
 use crate::language::Language;
+use crate::language::calls::{Call, calls};
 use crate::language::chat::{ChatOptions, ChatTemplate};
 use crate::policy::{Policy, Request, Sampling};
 use anyhow::Context;
@@ -139,7 +140,7 @@ impl<'a> Player<'a> {
         // A problem may come twice, so its id is no name.
         let name = index.to_string();
         let messages = json!(set.conversation(problem));
-        let begun = environment::Episode::begin(program, &name, columns, messages, rules.template.source());
+        let begun = environment::Episode::begin(program, &name, columns, messages);
         let (game, environment) = match begun {
             Ok((environment, begun)) => (Game::begin(&rules, begun)?, Ok(environment)),
             Err(failed) => (Game::default(), Err(failed)),
@@ -148,12 +149,12 @@ impl<'a> Player<'a> {
     }
 
     fn answer(&mut self, turn: Completion) -> anyhow::Result<()> {
-        let Some(said) = self.game.hear(&self.rules, turn)? else { return Ok(()) };
-        let last = self.game.turns == self.max_turns as u64;
+        let last = self.game.turns + 1 == self.max_turns as u64;
+        let Some(calls) = self.game.hear(&self.rules, turn, last)? else { return Ok(()) };
         let environment =
             self.environment.as_mut().expect("the policy has no turn in an episode that failed");
-        match environment.turn(&said, last) {
-            Ok(turned) => self.game.go_on(&self.rules, turned)?,
+        match environment.turn(json!(calls)) {
+            Ok(results) => self.game.go_on(&self.rules, &calls, &results)?,
             Err(failed) => {
                 self.game.end(Finish::Stop);
                 self.environment = Err(failed);
@@ -198,9 +199,26 @@ impl<'a> Rules<'a> {
         Ok(Self { language, template, thinking })
     }
 
+    /// Renders a conversation. Texts that the policy didn't write become no special tokens.
     fn render(&self, messages: &[Value], tools: &[Value]) -> anyhow::Result<String> {
         let options = ChatOptions { enable_thinking: self.thinking, ..ChatOptions::default() };
+        let broken = |message: &Value| match message["role"] == "assistant" {
+            true => message.clone(),
+            false => self.broken(message),
+        };
+        let messages: Vec<Value> = messages.iter().map(broken).collect();
         self.template.render_values(&messages, &(!tools.is_empty()).then_some(tools), &options)
+    }
+
+    fn broken(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => self.language.broken(text).into(),
+            Value::Array(list) => list.iter().map(|item| self.broken(item)).collect(),
+            Value::Object(map) => {
+                map.iter().map(|(key, value)| (key.clone(), self.broken(value))).collect::<Value>()
+            }
+            other => other.clone(),
+        }
     }
 }
 
@@ -215,9 +233,13 @@ pub struct Game {
     pub completion: Completion,
     /// Turns of the policy.
     pub turns: u64,
+    /// Whether the last turn that it had called a tool.
+    pub out_of_turns: bool,
     playing: bool,
-    /// What the template offers.
+    /// The schemas of the tools.
     tools: Vec<Value>,
+    /// The tools that the template offers.
+    offered: Vec<Value>,
     /// The text of the last part.
     text: String,
 }
@@ -229,9 +251,10 @@ impl Game {
     /// # Errors
     /// Bad input: a conversation that the template can't render.
     pub fn begin(rules: &Rules<'_>, begun: environment::Begun) -> anyhow::Result<Self> {
-        let environment::Begun { mut messages, mut tools, offer } = begun;
+        let environment::Begun { mut messages, tools, offer } = begun;
+        let mut offered = tools.clone();
         if !tools.is_empty() && !rules.template.source().contains("tools") {
-            tools.clear();
+            offered.clear();
             let system = |content: &str| json!({"role": "system", "content": content});
             if messages[0]["role"] != "system" {
                 let with: Vec<Value> =
@@ -245,15 +268,15 @@ impl Game {
             };
             messages[0]["content"] = format!("{first}\n\n{offer}").trim().into();
         }
-        let text = rules.render(&messages, &tools)?;
-        let mut game = Self { messages, tools, playing: true, ..Self::default() };
+        let text = rules.render(&messages, &offered)?;
+        let mut game = Self { messages, tools, offered, playing: true, ..Self::default() };
         game.start(rules, text)?;
         Ok(game)
     }
 
     /// Begins a part with a conversation of which nothing is trained.
     fn start(&mut self, rules: &Rules<'_>, text: String) -> anyhow::Result<()> {
-        self.parts.push(Part { tokens: rules.language.encode(&text)?, sampled: Vec::new() });
+        self.parts.push(Part { tokens: rules.language.encode_parts(&text)?, sampled: Vec::new() });
         self.text = text;
         Ok(())
     }
@@ -270,11 +293,17 @@ impl Game {
         (self.playing, self.completion.finish) = (false, finish);
     }
 
-    /// Takes a turn of the policy. Returns what it said, which the environment answers; `None` if the turn was cut off.
+    /// Takes a turn of the policy. Returns its calls, which the environment answers, or `None` if it ends the episode: the turn was
+    /// cut off, or doesn't call a tool, or is the last one.
     ///
     /// # Errors
     /// Tokens that can't be decoded.
-    pub fn hear(&mut self, rules: &Rules<'_>, turn: Completion) -> anyhow::Result<Option<String>> {
+    pub fn hear(
+        &mut self,
+        rules: &Rules<'_>,
+        turn: Completion,
+        last: bool,
+    ) -> anyhow::Result<Option<Vec<Call>>> {
         let (language, part) = (rules.language, self.parts.last_mut().expect("it was sampled from"));
         part.sampled.extend(part.tokens.len()..part.tokens.len() + turn.tokens.len());
         part.tokens.extend_from_slice(&turn.tokens);
@@ -285,39 +314,55 @@ impl Game {
         let ended = turn.tokens.last().is_some_and(|token| language.stop_tokens().contains(token));
         let said = language.decoded(&turn.tokens[..turn.tokens.len() - usize::from(ended)], true)?;
         // Where the template opens the thoughts, the turn begins in them: no call in them is made.
-        let opened = self.text.rfind("<think>").map_or("", |at| &self.text[at..]);
-        let said = if opened.trim_end() == "<think>" { format!("{opened}{said}") } else { said };
+        let open = rules.template.tags().unwrap_or_default().open;
+        let opened = self.text.rfind(&open).map_or("", |at| &self.text[at..]);
+        let said = if opened.trim_end() == open { format!("{opened}{said}") } else { said };
         self.text += &language.decoded(&turn.tokens, true)?;
+        let found = calls(&said, rules.template, &self.tools);
         self.messages.push(json!({"role": "assistant", "content": said}));
-        if turn.finish == Finish::Length {
-            self.end(Finish::Length);
+        let whole = turn.finish != Finish::Length;
+        if !whole || last || found.is_empty() {
+            self.out_of_turns = whole && !found.is_empty();
+            self.end(if whole && found.is_empty() { Finish::Stop } else { Finish::Length });
             return Ok(None);
         }
-        Ok(Some(said))
+        Ok(Some(found))
     }
 
-    /// Goes on with what the environment answered to the turn.
+    /// Goes on with the tools' answers to the calls of the turn.
     ///
     /// # Errors
     /// Bad input: answers that the template can't render.
-    pub fn go_on(&mut self, rules: &Rules<'_>, turned: environment::Turned) -> anyhow::Result<()> {
-        if turned.ways.is_empty() {
-            self.end(if turned.called { Finish::Length } else { Finish::Stop });
-            return Ok(());
-        }
-        let before = self.messages.len() - 1;
+    pub fn go_on(&mut self, rules: &Rules<'_>, calls: &[Call], results: &[String]) -> anyhow::Result<()> {
+        let Some(said) = self.messages.pop() else { unreachable!("a turn was heard") };
+        let before = self.messages.len();
+        let answer = |(i, (call, result)): (usize, (&Call, &String))| {
+            let name = call.name.as_deref().unwrap_or("unknown");
+            json!({"role": "tool", "name": name, "tool_call_id": format!("{i:09}"), "content": result})
+        };
+        let answers: Vec<Value> = calls.iter().zip(results).enumerate().map(answer).collect();
+        let fields: Vec<Value> =
+            calls.iter().enumerate().map(|(i, call)| call.field(&format!("{i:09}"))).collect();
+        let called = json!({"role": "assistant", "content": "", "tool_calls": fields});
+        let spoken = json!({"role": "user", "content": results.join("\n")});
+        // As it was said; for templates that take calls as fields alone; for those that know neither calls nor tools.
+        let ways = [
+            [vec![said.clone()], answers.clone()].concat(),
+            [vec![called], answers].concat(),
+            vec![said, spoken],
+        ];
         let mut rendered = Err(anyhow::anyhow!("no form of the answers"));
-        for way in turned.ways {
+        for way in ways {
             self.messages.truncate(before);
             self.messages.extend(way);
-            rendered = rules.render(&self.messages, &self.tools);
+            rendered = rules.render(&self.messages, &self.offered);
             if rendered.is_ok() {
                 break;
             }
         }
         let text = rendered.context("a conversation with answers of tools")?;
         let Some(more) = text.strip_prefix(&self.text) else { return self.start(rules, text) };
-        let answers = rules.language.encode(more)?;
+        let answers = rules.language.encode_parts(more)?;
         self.parts.last_mut().expect("as above").tokens.extend(answers);
         self.text = text;
         Ok(())

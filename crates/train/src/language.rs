@@ -2,6 +2,7 @@
 //!
 //! The files are kept exactly as read, so that checkpoint folders get identical copies.
 
+pub mod calls;
 pub mod chat;
 mod files;
 mod gguf;
@@ -34,6 +35,9 @@ use tokenizers::{AddedToken, Tokenizer};
 
 /// Token ids from this value on are rejected: a model has one row of weights for each id up to its largest.
 const LARGEST_VOCABULARY: u32 = 1 << 24;
+
+/// A mark between two characters that belong to different tokens. Unicode reserves this code point for the internal use of programs.
+pub const BREAK: char = '\u{FDD0}';
 
 /// Tokenizer, chat template and special tokens of one model.
 #[derive(Debug, Clone)]
@@ -191,6 +195,26 @@ impl Language {
     /// written the beginning-of-sequence token if the model needs one.
     pub fn encode(&self, text: &str) -> anyhow::Result<Vec<u32>> {
         self.ids(text, false)
+    }
+
+    /// Encodes a text with [`BREAK`]s, each of which ends a token.
+    pub fn encode_parts(&self, text: &str) -> anyhow::Result<Vec<u32>> {
+        let parts: anyhow::Result<Vec<Vec<u32>>> = text.split(BREAK).map(|part| self.encode(part)).collect();
+        Ok(parts?.concat())
+    }
+
+    /// Puts a [`BREAK`] into each special token of a text, so that it is encoded as plain text.
+    pub fn broken(&self, text: &str) -> String {
+        let mut text = text.replace(BREAK, "\u{FFFD}");
+        let Vocabulary::Tokenizer(tokenizer) = &self.vocabulary else { return text };
+        for token in tokenizer.get_added_tokens_decoder().values().filter(|token| token.special) {
+            let Some(first) = token.content.chars().next() else { continue };
+            if text.contains(&token.content) {
+                let rest = &token.content[first.len_utf8()..];
+                text = text.replace(&token.content, &format!("{first}{BREAK}{rest}"));
+            }
+        }
+        text
     }
 
     fn ids(&self, text: &str, special: bool) -> anyhow::Result<Vec<u32>> {

@@ -86,15 +86,10 @@ pub struct Begun {
     pub offer: String,
 }
 
-/// What follows a turn of the model.
-#[derive(Debug, Deserialize)]
-pub struct Turned {
-    /// Whether the turn called a tool.
-    pub called: bool,
-    /// What the tools answered; empty if none was run.
-    pub results: Vec<String>,
-    /// The turn and the answers as messages, in the forms that templates know; the first that renders is used.
-    pub ways: Vec<Vec<Value>>,
+/// The tools' answers to the calls of a turn.
+#[derive(Deserialize)]
+struct Answered {
+    results: Vec<String>,
 }
 
 /// An episode that is being played.
@@ -107,8 +102,7 @@ pub struct Episode<'a> {
 }
 
 impl<'a> Episode<'a> {
-    /// Begins an episode. `name`: of no other episode that is being played. `template`: the source of the model's chat
-    /// template, which decides how calls are written.
+    /// Begins an episode. `name`: of no other episode that is being played.
     ///
     /// # Errors
     /// The grade of an episode that can't be played.
@@ -117,9 +111,8 @@ impl<'a> Episode<'a> {
         name: &str,
         columns: &Map<String, Value>,
         messages: Value,
-        template: &str,
     ) -> Result<(Self, Begun), Box<Graded>> {
-        let about = json!({"episode": name, "problem": columns, "messages": messages, "template": template});
+        let about = json!({"episode": name, "problem": columns, "messages": messages});
         let Value::Object(about) = about else { unreachable!("an object was written") };
         let episode = Self { program, about, history: Vec::new() };
         let begun = program.ask_for(&episode.question("begin", []))?;
@@ -134,17 +127,15 @@ impl<'a> Episode<'a> {
         question.into()
     }
 
-    /// Runs the calls of a turn; none if it is the last.
+    /// Makes the calls of a turn, and returns the tools' answers.
     ///
     /// # Errors
     /// The grade of an episode that can't go on.
-    pub fn turn(&mut self, said: &str, last: bool) -> Result<Turned, Box<Graded>> {
-        let question = self.question("turn", [("said", said.into()), ("last", last.into())]);
-        let turned: Turned = self.program.ask_for(&question)?;
-        if !turned.ways.is_empty() {
-            self.history.push(json!({"said": said, "results": turned.results}));
-        }
-        Ok(turned)
+    pub fn turn(&mut self, calls: Value) -> Result<Vec<String>, Box<Graded>> {
+        let Answered { results } =
+            self.program.ask_for(&self.question("turn", [("calls", calls.clone())]))?;
+        self.history.push(json!({"calls": calls, "results": results}));
+        Ok(results)
     }
 
     /// The reward of the episode, which ends with this conversation.

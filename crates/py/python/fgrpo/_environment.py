@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import inspect
 import itertools
 import json
 import re
-import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -64,14 +62,6 @@ class World:
         head = f"You can call these tools. To call one, write {how}; its result follows.\n"
         return {"messages": self.messages, "tools": schemas, "offer": head + "\n".join(map(json.dumps, schemas))}
 
-    def turn(self, said: str, template: str, last: bool) -> dict[str, Any]:
-        """What follows a turn of the model. Its calls are made unless it is the last."""
-        calls = find_calls(said, template)
-        if not calls or last:
-            return {"called": bool(calls), "results": [], "ways": []}
-        results = self.results(calls)
-        return {"called": True, "results": results, "ways": ways(said, calls, results)}
-
     def grade(self, conversation: Sequence[Message]) -> Any:
         """The sum of the environment's own reward and of those of the functions, as in TRL."""
         found: dict[str, Any] = {}
@@ -97,22 +87,17 @@ class World:
             return self.environment.reward
         return settled(method(messages=conversation) if "messages" in inspect.signature(method).parameters else method())
 
-    def results(self, calls: Sequence[Call]) -> list[str]:
-        """What the tools answer."""
-        return [self._result(call) for call in calls]
+    def results(self, calls: Sequence[Mapping[str, Any]]) -> list[str]:
+        """What the tools answer to calls, each with a name, arguments as JSON, and what is wrong with it."""
+        return [self._result(**call) for call in calls]
 
-    def _result(self, call: Call) -> str:
-        if call.wrong is not None:
-            return f"error: {call.wrong}"
-        if call.name not in self.tools:
-            return f"error: found the tool {call.name!r}, wanted one of {', '.join(self.tools)}"
-        if call.texts:
-            # Qwen3.5 writes every argument as a text; the tool says of which type it is.
-            properties = tool_schema(self.tools[call.name])["function"]["parameters"]["properties"]
-            call.arguments = {key: _typed(text, properties.get(key, {})) for key, text in (call.arguments or {}).items()}
-            call.texts = False
+    def _result(self, name: str | None, arguments: str, wrong: str | None) -> str:
+        if name is not None and name not in self.tools:
+            return f"error: found the tool {name!r}, wanted one of {', '.join(self.tools)}"
+        if wrong is not None or name is None:
+            return f"error: {wrong}"
         try:
-            answer = text_of(settled(self.tools[call.name](**(call.arguments or {}))), call.name)
+            answer = text_of(settled(self.tools[name](**json.loads(arguments))), name)
             return str(answer).encode("utf-8", "replace").decode()
         except (Exception, SystemExit) as error:
             return f"error: {type(error).__name__}: {error}"
@@ -166,55 +151,6 @@ def _check_data(value: Any, place: str, level: int = 0) -> None:
         raise TypeError(f"{place} returned an object of the class {kind.__name__}, which has no text")
 
 
-def ways(said: str, calls: Sequence[Call], results: Sequence[str]) -> list[list[Message]]:
-    """A turn and its answers as messages: as it was said; for templates that take calls as fields alone; for those that know neither
-    calls nor tools."""
-    message: Message = {"role": "assistant", "content": said}
-    answers = [
-        {"role": "tool", "name": call.name or "unknown", "tool_call_id": f"{i:09}", "content": result}
-        for i, (call, result) in enumerate(zip(calls, results, strict=True))
-    ]
-    called = [
-        {"id": f"{i:09}", "type": "function", "function": {"name": call.name or "unknown", "arguments": call.arguments or {}}}
-        for i, call in enumerate(calls)
-    ]
-    return [
-        [message, *answers],
-        [{**message, "content": "", "tool_calls": called}, *answers],
-        [message, {"role": "user", "content": "\n".join(results)}],
-    ]
-
-
-def _typed(text: str, schema: Mapping[str, Any]) -> Any:
-    if schema.get("type") == "string":
-        return text
-    try:
-        return _read(text)
-    except ValueError:
-        return text
-
-
-def _read(text: str) -> Any:
-    """The value of a JSON text. What JSON's readers don't agree on is refused: a model can write anything."""
-    try:
-        value = json.loads(text)
-    except RecursionError:
-        value = float("nan")
-    if not _plain(value):
-        raise ValueError("it has half a surrogate pair, a number that is not finite, or too many levels")
-    return value
-
-
-def _plain(value: Any, level: int = 0) -> bool:
-    if isinstance(value, dict):
-        value = [*value, *value.values()]
-    if isinstance(value, list):
-        return level < 64 and all(_plain(item, level + 1) for item in value)
-    if isinstance(value, str):
-        return not re.search("[\ud800-\udfff]", value)
-    return value is None or abs(value) <= sys.float_info.max
-
-
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object", type(None): "null"}
 
 
@@ -257,71 +193,6 @@ def tool_schema(function: Callable[..., Any], called: str | None = None) -> dict
     return {"type": "function", "function": {"name": name, "description": described, "parameters": parameters}}
 
 
-@dataclasses.dataclass
-class Call:
-    """A call that the model wrote, or what is wrong with it."""
-
-    name: str | None = None
-    arguments: dict[str, Any] | None = None
-    wrong: str | None = None
-    texts: bool = False  # whether the arguments are texts that have no types yet
-
-
-def find_calls(text: str, template: str) -> list[Call]:
-    """The calls in a turn, in the format of the model's template; none of them in its thoughts."""
-    if "<think>" in text.rpartition("</think>")[2]:
-        return []
-    text = text.rpartition("</think>")[2]
-    if "[TOOL_CALLS]" in template:
-        _, mark, rest = text.partition("[TOOL_CALLS]")
-        if not mark:
-            return []
-        named = re.findall(r"\s*([\w.-]+)\s*\[ARGS\](.*?)(?=\[TOOL_CALLS\]|\Z)", rest, re.S)
-        if named:
-            return [_call(f'{{"name": {json.dumps(name)}, "arguments": {arguments}}}')[0] for name, arguments in named]
-        return _call(rest)
-    if "<tool_call>" not in template and ("python_tag" in template or '"parameters":' in template):
-        body = text.replace("<|python_tag|>", "").strip()
-        return _call(body) if body.startswith(("{", "[")) else []
-    calls = []
-    read = _tagged if "<function=" in template else _call
-    for piece in text.split("<tool_call>")[1:]:
-        body, closed, _ = piece.partition("</tool_call>")
-        calls += read(body) if closed else [Call(wrong="found <tool_call> without </tool_call>")]
-    return calls
-
-
-def _call(body: str) -> list[Call]:
-    try:
-        found = _read(body)
-    except ValueError as error:
-        return [Call(wrong=f"found a call that is not JSON ({error}), wanted an object with name and arguments")]
-    calls = []
-    for item in found if isinstance(found, list) else [found]:
-        inner = item.get("function", item) if isinstance(item, dict) else None
-        name = inner.get("name") if isinstance(inner, dict) else None
-        arguments = inner.get("arguments", inner.get("parameters", {})) if isinstance(inner, dict) else None
-        if isinstance(arguments, str):
-            try:
-                arguments = _read(arguments)
-            except ValueError:
-                arguments = None
-        if not isinstance(name, str) or not isinstance(arguments, dict):
-            calls.append(Call(name if isinstance(name, str) else None, wrong="wanted an object with name (a text) and arguments (an object)"))
-        else:
-            calls.append(Call(name, arguments))
-    return calls
-
-
-def _tagged(body: str) -> list[Call]:
-    """A call of Qwen3.5: ``<function=NAME>``, and ``<parameter=KEY>`` around each value."""
-    found = re.fullmatch(r"\s*<function=([^>\n]+)>(.*?)</function>\s*", body, re.S)
-    if found is None:
-        return [Call(wrong="found a call without <function=NAME> and </function>, wanted both")]
-    parameters = re.findall(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>", found[2], re.S)
-    return [Call(found[1], dict(parameters), texts=True)]
-
-
 def answering(factory: Factory, rewards: Sequence[Callable[..., Any]] = ()) -> Callable[[Mapping[str, Any]], Any]:
     """What answers the questions about episodes. An environment lives from its episode's beginning to its reward. Where it is gone, as after
     a turn that hung and was killed, the turns so far are played again, and must be answered as they were."""
@@ -333,7 +204,7 @@ def answering(factory: Factory, rewards: Sequence[Callable[..., Any]] = ()) -> C
         if found is None or turns != len(history) or question["ask"] == "begin":
             found = World(factory, question["problem"], question["messages"], rewards)
             for turn in history:
-                if found.results(find_calls(turn["said"], question["template"])) != turn["results"]:
+                if found.results(turn["calls"]) != turn["results"]:
                     raise RuntimeError("the environment answered the same turns otherwise than before: it depends on more than its row")
         return found
 
@@ -344,8 +215,8 @@ def answering(factory: Factory, rewards: Sequence[Callable[..., Any]] = ()) -> C
         if question["ask"] == "begin":
             live[question["episode"]] = played, 0
             return played.begun()
-        turned = played.turn(question["said"], question["template"], question["last"])
-        live[question["episode"]] = played, len(question["history"]) + bool(turned["ways"])
-        return turned
+        results = played.results(question["calls"])
+        live[question["episode"]] = played, len(question["history"]) + 1
+        return {"results": results}
 
     return answer

@@ -64,9 +64,13 @@ class Episode:
         """The episode for :meth:`Engine.forward_backward`: every trained token is one that was sampled. Nothing of an unscorable one."""
         if np.isnan(self.reward):
             return []
-        return [
-            Datum(tokens=part.tokens, mask=part.mask, logprobs=part.logprobs, advantages=advantage) for part in self.parts if part.mask.any()
-        ]
+        data = []
+        for part in self.parts:
+            # What follows the last sampled token trains nothing, and may be longer than the model's positions.
+            end = 1 + int(np.flatnonzero(part.mask)[-1]) if part.mask.any() else 0
+            if end:
+                data.append(Datum(tokens=part.tokens[:end], mask=part.mask[:end], logprobs=part.logprobs[:end], advantages=advantage))
+        return data
 
 
 def play(
@@ -132,9 +136,8 @@ class _Game:
     def __init__(
         self, engine: Engine, answer: Callable[[Mapping[str, Any]], Any], row: Mapping[str, Any], messages: list[Message], thinking: bool | None
     ) -> None:
-        self.answerer, self.row, self.template = answer, row, engine.tokenizer.template or ""
+        self.answerer, self.row = answer, row
         self.error: str | None = None
-        self.out_of_turns = False
         self.history: list[dict[str, Any]] = []
         self.episode = Episode(messages)
         begun = self.ask("begin", messages=messages)
@@ -143,7 +146,7 @@ class _Game:
     def ask(self, question: str, **more: Any) -> Any:
         """The answer to a question about the episode. What an exception says goes to ``error``."""
         log = io.StringIO()
-        about = {"ask": question, "episode": id(self), "problem": self.row, "template": self.template, "history": self.history}
+        about = {"ask": question, "episode": id(self), "problem": self.row, "history": self.history}
         said = reply(self.answerer, {"messages": self.episode.messages, **about, **more}, log)
         if "unscorable" in said and log.tell():
             self.error = log.getvalue()
@@ -155,28 +158,25 @@ class _Game:
     def answer(self, sample: Sample, last: bool) -> None:
         """Takes the model's turn, and answers its calls."""
         assert self.native is not None
-        said = self.native.hear(sample.tokens.tolist(), sample.logprobs.tolist(), sample.finish == "length")
-        if said is None:
+        heard = self.native.hear(sample.tokens.tolist(), sample.logprobs.tolist(), sample.finish == "length", last)
+        if heard is None:
             return
-        turned = self.ask("turn", said=said, last=last)
-        if self.error is not None:
-            return
-        if turned["ways"]:
-            self.history.append({"said": said, "results": turned["results"]})
-        self.out_of_turns = last and turned["called"]
-        self.native.go_on(json.dumps(turned))
+        calls = json.loads(heard)
+        answered = self.ask("turn", calls=calls)
+        if self.error is None:
+            self.history.append({"calls": calls, **answered})
+            self.native.go_on(answered["results"])
 
     def end(self, reward: Callable[..., Any] | None) -> Episode:
         """The episode with its grade."""
         episode = self.episode
         if self.native is not None:
-            messages, episode.turns, limited, parts, logp = self.native.end()
+            messages, episode.turns, episode.finish, parts, logp = self.native.end()
             conversation, logprobs = json.loads(messages), iter(logp)
             for tokens, places in parts:
                 part = Part(np.array(tokens, np.int32), np.zeros(len(tokens), np.bool_), np.zeros(len(tokens), np.float32))
                 part.mask[places], part.logprobs[places] = True, list(itertools.islice(logprobs, len(places)))
                 episode.parts.append(part)
-            episode.finish = "turns" if self.out_of_turns else "length" if limited else "stop"
         if self.error is not None:
             episode.finish = "error"
             return episode

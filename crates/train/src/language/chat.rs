@@ -242,6 +242,9 @@ impl ChatTemplate {
             ("tools", tools.clone()),
             ("documents", Value::from(())),
         ]);
+        if tools.is_true() {
+            context.insert("xml_tools", tools.clone()); // SmolLM3's name
+        }
         if let Some(thinking) = options.enable_thinking {
             context.insert("enable_thinking", Value::from(thinking));
         }

@@ -1,0 +1,599 @@
+//! Calls of tools in a turn of the policy, read in the format of its chat template.
+//!
+//! A format is data: its marks, and the form of a call between them. One machine reads all: it skips thoughts, and the values of a
+//! call decide where it ends, so that an argument may contain any mark.
+
+use crate::language::chat::ChatTemplate;
+use fgrpo_verify::thoughts::Tags;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// A call that the policy wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Call {
+    /// Name of the tool, or `None` if it can't be read.
+    pub name: Option<String>,
+    /// The arguments, a JSON object as text. Numbers keep all their digits.
+    pub arguments: String,
+    /// The mistake of a call that can't be made.
+    pub wrong: Option<String>,
+}
+
+impl Call {
+    fn wrong(name: Option<String>, why: impl Into<String>) -> Self {
+        Self { name, arguments: "{}".to_owned(), wrong: Some(why.into()) }
+    }
+
+    /// The call as chat templates take it.
+    pub fn field(&self, id: &str) -> Value {
+        let arguments: Value = serde_json::from_str(&self.arguments).unwrap_or_default();
+        let name = self.name.as_deref().unwrap_or("unknown");
+        json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+    }
+}
+
+/// Form of the calls between two marks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// `{"name": "add", "arguments": {"a": 1}}`, or a list of such objects.
+    Json,
+    /// `add[ARGS]{"a": 1}`, perhaps with `[CALL_ID]` and an id before `[ARGS]`; or as [`Form::Json`].
+    Named,
+    /// `<function=add><parameter=a>1</parameter></function>`: values without types.
+    Tagged,
+    /// `add(a=1)` on each line, or in a list.
+    Python,
+    /// Objects as of [`Form::Json`] that are the whole turn, joined by semicolons.
+    Whole,
+}
+
+/// A format of calls.
+struct Format {
+    /// Texts of which a template of this format contains one.
+    known_by: &'static [&'static str],
+    open: &'static str,
+    close: &'static str,
+    form: Form,
+}
+
+/// The formats. The first that a template contains is used.
+const FORMATS: [Format; 6] = [
+    Format { known_by: &["[TOOL_CALLS]"], open: "[TOOL_CALLS]", close: "", form: Form::Named },
+    Format {
+        known_by: &["<function_calls>"],
+        open: "<function_calls>",
+        close: "</function_calls>",
+        form: Form::Python,
+    },
+    Format {
+        known_by: &["<|tool_call_start|>", "<|tool_list_start|>"],
+        open: "<|tool_call_start|>",
+        close: "<|tool_call_end|>",
+        form: Form::Python,
+    },
+    Format { known_by: &["<function="], open: "<tool_call>", close: "</tool_call>", form: Form::Tagged },
+    Format { known_by: &["<tool_call>"], ..HERMES },
+    Format {
+        known_by: &["python_tag", "\"parameters\":"],
+        open: "<|python_tag|>",
+        close: "",
+        form: Form::Whole,
+    },
+];
+
+/// The format in which a system message offers the tools if the template knows none.
+const HERMES: Format = Format { known_by: &[], open: "<tool_call>", close: "</tool_call>", form: Form::Json };
+
+/// Returns the calls in a turn; none of those in its thoughts. `tools` are the schemas of the tools.
+pub fn calls(turn: &str, template: &ChatTemplate, tools: &[Value]) -> Vec<Call> {
+    let source = template.source();
+    let known = FORMATS.iter().find(|format| format.known_by.iter().any(|mark| source.contains(mark)));
+    let format = known.unwrap_or(&HERMES);
+    let tags: Tags = template.tags().unwrap_or_default();
+    if format.form == Form::Whole {
+        return tags.answer(turn).map_or_else(Vec::new, |answer| whole(answer.trim(), format.open, tools));
+    }
+    let (mut rest, mut found) = (turn, Vec::new());
+    loop {
+        let next = [format.open, &tags.open, &tags.close].map(|mark| rest.find(mark).unwrap_or(usize::MAX));
+        let first = *next.iter().min().expect("there are three");
+        if first == usize::MAX {
+            return found;
+        }
+        if first == next[0] {
+            rest = &rest[first + format.open.len()..];
+            let (calls, after) = format.read(rest, tools);
+            found.extend(calls);
+            rest = after;
+        } else if first == next[1] {
+            let Some((_, after)) = rest[first..].split_once(tags.close.as_str()) else { return found };
+            rest = after;
+        } else {
+            // The prompt had opened the thoughts.
+            found.clear();
+            rest = &rest[first + tags.close.len()..];
+        }
+    }
+}
+
+impl Format {
+    /// The calls after an opening mark, and the text that follows them.
+    fn read<'a>(&self, text: &'a str, tools: &[Value]) -> (Vec<Call>, &'a str) {
+        let mut reader = Reader { rest: text, python: false };
+        let read = match self.form {
+            Form::Named => reader.named(),
+            Form::Tagged => reader.tagged(tools).map(|call| vec![call]),
+            Form::Python => reader.python_calls(self.close),
+            Form::Json | Form::Whole => reader.value(0).map(of_value).map_err(|why| (None, not_json(&why))),
+        };
+        reader.space();
+        let (wrong, after) = match read {
+            Ok(calls) if reader.take(self.close) => return (calls, reader.rest),
+            Err(wrong) if self.close.is_empty() => (wrong, reader.rest),
+            // The next call may be in order.
+            read => match (text.find(self.close), text.find(self.open)) {
+                (Some(end), next) if next.is_none_or(|next| end < next) => {
+                    let more = || (None, not_json("there is more after its end"));
+                    (read.err().unwrap_or_else(more), &text[end + self.close.len()..])
+                }
+                (_, next) => {
+                    let why = format!("found {} without {}", self.open, self.close);
+                    ((None, why), next.map_or("", |next| &text[next..]))
+                }
+            },
+        };
+        let (name, why) = wrong;
+        (vec![Call::wrong(name, why)], after)
+    }
+}
+
+fn not_json(why: &str) -> String {
+    format!("found a call that is not JSON ({why}), wanted an object with name and arguments")
+}
+
+/// The calls of a turn that consists of nothing else. An answer that is JSON is no call: a call has the name of a tool and arguments.
+fn whole(text: &str, mark: &str, tools: &[Value]) -> Vec<Call> {
+    let marked = text.starts_with(mark);
+    let mut reader = Reader { rest: text.strip_prefix(mark).unwrap_or(text), python: false };
+    let mut found = Vec::new();
+    loop {
+        reader.rest = reader.rest.trim_start_matches(|c: char| c.is_whitespace() || c == ';');
+        reader.take(mark);
+        reader.space();
+        if reader.rest.is_empty() {
+            break;
+        }
+        match reader.value(0) {
+            Ok(value @ (Literal::Map(_) | Literal::List(_))) => found.extend(of_value(value)),
+            _ if !marked => return Vec::new(),
+            Ok(_) => return vec![Call::wrong(None, not_json("it is no object"))],
+            Err(why) => return vec![Call::wrong(None, not_json(&why))],
+        }
+        reader.space();
+        if !(marked || reader.rest.is_empty() || reader.rest.starts_with([';', '<'])) {
+            return Vec::new();
+        }
+    }
+    let known = |call: &Call| call.wrong.is_none() && tool(tools, call.name.as_deref()).is_some();
+    if marked || found.iter().all(known) { found } else { Vec::new() }
+}
+
+fn tool<'a>(tools: &'a [Value], name: Option<&str>) -> Option<&'a Value> {
+    tools.iter().map(|tool| &tool["function"]).find(|function| function["name"].as_str() == name)
+}
+
+/// The calls that a value describes.
+fn of_value(value: Literal) -> Vec<Call> {
+    let one = |value: Literal| {
+        let wanted = "wanted an object with name (a text) and arguments (an object)";
+        let inner = match value.get("function") {
+            Some(Literal::Map(_)) => value.get("function"),
+            _ => Some(&value),
+        };
+        let name = inner.and_then(|inner| inner.get("name")).and_then(Literal::text).map(str::to_owned);
+        let given = inner.and_then(|inner| inner.get("arguments").or_else(|| inner.get("parameters")));
+        let arguments = match given {
+            Some(Literal::Text(text)) => Reader { rest: text, python: false }.only(),
+            Some(value) => Ok(value.clone()),
+            None => Ok(Literal::Map(Vec::new())),
+        };
+        match (name, arguments) {
+            (Some(name), Ok(arguments @ Literal::Map(_))) => {
+                Call { name: Some(name), arguments: arguments.json(), wrong: None }
+            }
+            (name, _) => Call::wrong(name, wanted),
+        }
+    };
+    match value {
+        Literal::List(list) => list.into_iter().map(one).collect(),
+        value => vec![one(value)],
+    }
+}
+
+/// A value of JSON or of Python. A number stays as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Literal {
+    Word(&'static str),
+    Number(String),
+    Text(String),
+    List(Vec<Literal>),
+    Map(Vec<(String, Literal)>),
+}
+
+impl Literal {
+    /// The last value of a key.
+    fn get(&self, key: &str) -> Option<&Self> {
+        let Self::Map(entries) = self else { return None };
+        entries.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    fn text(&self) -> Option<&str> {
+        let Self::Text(text) = self else { return None };
+        Some(text)
+    }
+
+    fn json(&self) -> String {
+        let joined = |parts: Vec<String>| parts.join(", ");
+        match self {
+            Self::Word(word) => (*word).to_owned(),
+            Self::Number(number) => number.clone(),
+            Self::Text(text) => Value::from(text.as_str()).to_string(),
+            Self::List(list) => format!("[{}]", joined(list.iter().map(Self::json).collect())),
+            Self::Map(entries) => {
+                let entry = |(key, value): &(String, Self)| {
+                    format!("{}: {}", Value::from(key.as_str()), value.json())
+                };
+                format!("{{{}}}", joined(entries.iter().map(entry).collect()))
+            }
+        }
+    }
+
+    /// Whether it is of a type of JSON schemas.
+    fn is_of(&self, kind: &str) -> bool {
+        match self {
+            Self::Word("null") => kind == "null",
+            Self::Word(_) => kind == "boolean",
+            Self::Number(number) => {
+                kind == "number" || kind == "integer" && !number.contains(['.', 'e', 'E'])
+            }
+            Self::Text(_) => kind == "string",
+            Self::List(_) => kind == "array",
+            Self::Map(_) => kind == "object",
+        }
+    }
+}
+
+/// Deepest nesting of a value.
+const LEVELS: usize = 64;
+
+/// Reads from the beginning of a text.
+struct Reader<'a> {
+    rest: &'a str,
+    /// Whether values may be written as in Python.
+    python: bool,
+}
+
+/// The name of a call, if it was read, and what is wrong with it.
+type Wrong = (Option<String>, String);
+
+impl<'a> Reader<'a> {
+    fn space(&mut self) {
+        self.rest = self.rest.trim_start();
+    }
+
+    fn take(&mut self, mark: &str) -> bool {
+        let after = self.rest.strip_prefix(mark);
+        self.rest = after.unwrap_or(self.rest);
+        after.is_some()
+    }
+
+    /// Takes the text before one of these marks, and stays before the mark.
+    fn until(&mut self, marks: &[&str]) -> Option<&'a str> {
+        let end = marks.iter().filter_map(|mark| self.rest.find(mark)).min()?;
+        let (before, after) = self.rest.split_at(end);
+        self.rest = after;
+        Some(before)
+    }
+
+    fn named(&mut self) -> Result<Vec<Call>, Wrong> {
+        self.space();
+        if self.rest.starts_with(['[', '{']) && !self.rest.starts_with("[ARGS]") {
+            return self.value(0).map(of_value).map_err(|why| (None, not_json(&why)));
+        }
+        let name = self.until(&["[CALL_ID]", "[ARGS]", "{"]).map(|name| name.trim().to_owned());
+        let Some(name) = name else {
+            self.rest = "";
+            return Err((None, "found a call without [ARGS] and arguments, wanted both".to_owned()));
+        };
+        if self.take("[CALL_ID]") {
+            self.until(&["[ARGS]", "{"]);
+        }
+        self.take("[ARGS]");
+        match self.value(0) {
+            Ok(arguments @ Literal::Map(_)) => {
+                Ok(vec![Call { name: Some(name), arguments: arguments.json(), wrong: None }])
+            }
+            Ok(_) => Err((Some(name), not_json("its arguments are no object"))),
+            Err(why) => Err((Some(name), not_json(&why))),
+        }
+    }
+
+    fn tagged(&mut self, tools: &[Value]) -> Result<Call, Wrong> {
+        let without =
+            || (None, "found a call without <function=NAME> and </function>, wanted both".to_owned());
+        self.space();
+        if !self.take("<function=") {
+            return Err(without());
+        }
+        let name = self.until(&[">"]).ok_or_else(without)?.trim().to_owned();
+        self.take(">");
+        let function = tool(tools, Some(&name));
+        let mut entries = Vec::new();
+        loop {
+            self.space();
+            if self.take("</function>") {
+                let arguments = Literal::Map(entries).json();
+                return Ok(Call { name: Some(name), arguments, wrong: None });
+            }
+            if !self.take("<parameter=") {
+                return Err(without());
+            }
+            let key = self.until(&[">"]).ok_or_else(without)?.trim().to_owned();
+            self.take(">");
+            let Some(value) = self.parameter() else {
+                return Err((Some(name), format!("the parameter {key} isn't closed by </parameter>")));
+            };
+            let schema =
+                function.map_or(&Value::Null, |function| &function["parameters"]["properties"][&key]);
+            match typed(value, schema) {
+                Ok(value) => entries.push((key, value)),
+                Err(why) => return Err((Some(name), format!("{key}: {why}"))),
+            }
+        }
+    }
+
+    /// The text of a parameter. A closing tag ends it if another parameter or the end of the call follows.
+    fn parameter(&mut self) -> Option<&'a str> {
+        const CLOSE: &str = "</parameter>";
+        let (whole, mut from) = (self.rest, 0);
+        loop {
+            let at = from + whole[from..].find(CLOSE)?;
+            self.rest = &whole[at + CLOSE.len()..];
+            self.space();
+            if self.rest.starts_with("<parameter=") || self.rest.starts_with("</function>") {
+                let value = &whole[..at];
+                let value = value.strip_prefix('\n').unwrap_or(value);
+                return Some(value.strip_suffix('\n').unwrap_or(value))
+                    .filter(|value| !value.contains("\n<parameter="));
+            }
+            from = at + CLOSE.len();
+        }
+    }
+
+    fn python_calls(&mut self, close: &str) -> Result<Vec<Call>, Wrong> {
+        self.python = true;
+        let listed = {
+            self.space();
+            self.take("[")
+        };
+        let mut calls = Vec::new();
+        loop {
+            self.rest = self.rest.trim_start_matches(|c: char| c.is_whitespace() || ",;".contains(c));
+            if listed && self.take("]") || !listed && self.rest.starts_with(close) {
+                return Ok(calls);
+            }
+            let wrong = |why: &str| format!("found a call that isn't name(key=value, ...): {why}");
+            let name = self.until(&["("]).filter(|name| is_name(name.trim()));
+            let Some(name) = name.map(|name| name.trim().to_owned()) else {
+                return Err((None, wrong("it has no name")));
+            };
+            self.take("(");
+            let mut entries = Vec::new();
+            loop {
+                self.space();
+                if self.take(")") {
+                    break;
+                }
+                let key = self.until(&["="]).map(str::trim).filter(|key| is_name(key)).map(str::to_owned);
+                let Some(key) = key else { return Err((Some(name), wrong("each value needs a key"))) };
+                self.take("=");
+                match self.value(0) {
+                    Ok(value) => entries.push((key, value)),
+                    Err(why) => return Err((Some(name), wrong(&why))),
+                }
+                self.space();
+                if !self.take(",") && !self.rest.starts_with(')') {
+                    return Err((Some(name), wrong("a comma is missing")));
+                }
+            }
+            calls.push(Call { name: Some(name), arguments: Literal::Map(entries).json(), wrong: None });
+        }
+    }
+
+    /// The value, if it is all of the text.
+    fn only(mut self) -> Result<Literal, String> {
+        let value = self.value(0)?;
+        self.space();
+        if self.rest.is_empty() { Ok(value) } else { Err("there is more after its end".to_owned()) }
+    }
+
+    fn value(&mut self, level: usize) -> Result<Literal, String> {
+        if level == LEVELS {
+            return Err(format!("it has more than {LEVELS} levels"));
+        }
+        self.space();
+        let words: [(&str, &str); 6] = [
+            ("null", "null"),
+            ("true", "true"),
+            ("false", "false"),
+            ("None", "null"),
+            ("True", "true"),
+            ("False", "false"),
+        ];
+        let count = if self.python { 6 } else { 3 };
+        let word = words[..count].iter().find(|(word, _)| self.rest.starts_with(word));
+        match self.rest.chars().next() {
+            _ if word.is_some() => {
+                let (word, json) = word.expect("it is some");
+                self.rest = &self.rest[word.len()..];
+                Ok(Literal::Word(json))
+            }
+            Some('{') => {
+                let mut entries = Vec::new();
+                self.items('}', |reader| {
+                    let Literal::Text(key) = reader.value(level + 1)? else {
+                        return Err("a key is no text".to_owned());
+                    };
+                    reader.space();
+                    if !reader.take(":") {
+                        return Err("a colon is missing".to_owned());
+                    }
+                    entries.push((key, reader.value(level + 1)?));
+                    Ok(())
+                })?;
+                Ok(Literal::Map(entries))
+            }
+            Some(open @ ('[' | '(')) if open == '[' || self.python => {
+                let (mut list, close) = (Vec::new(), if open == '[' { ']' } else { ')' });
+                self.items(close, |reader| {
+                    list.push(reader.value(level + 1)?);
+                    Ok(())
+                })?;
+                Ok(Literal::List(list))
+            }
+            Some(quote @ ('"' | '\'')) if quote == '"' || self.python => {
+                self.string(quote).map(Literal::Text)
+            }
+            _ => self.number(),
+        }
+    }
+
+    /// Reads what is between two brackets, separated by commas.
+    fn items(
+        &mut self,
+        close: char,
+        mut each: impl FnMut(&mut Self) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let closed = |reader: &mut Self| {
+            reader.space();
+            reader.take(close.encode_utf8(&mut [0; 4]))
+        };
+        self.rest = &self.rest[1..];
+        if closed(self) {
+            return Ok(());
+        }
+        loop {
+            each(self)?;
+            if closed(self) {
+                return Ok(());
+            }
+            if !self.take(",") {
+                return Err(format!("a comma or {close} is missing"));
+            }
+            if self.python && closed(self) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn string(&mut self, quote: char) -> Result<String, String> {
+        let mut text = String::new();
+        let mut chars = self.rest[1..].chars();
+        loop {
+            match chars.next() {
+                None => return Err("a text has no end".to_owned()),
+                Some(c) if c == quote => break,
+                Some('\\') => {
+                    let escape = chars.next();
+                    let hex = |chars: &mut std::str::Chars<'_>, digits: usize| {
+                        let text: String = chars.by_ref().take(digits).collect();
+                        let valid = text.len() == digits && text.chars().all(|c| c.is_ascii_hexdigit());
+                        u32::from_str_radix(&text, 16).ok().filter(|_| valid)
+                    };
+                    let unknown = || "a text has an unknown escape".to_owned();
+                    text.push(match escape {
+                        Some('n') => '\n',
+                        Some('t') => '\t',
+                        Some('r') => '\r',
+                        Some('b') => '\u{8}',
+                        Some('f') => '\u{c}',
+                        Some(c @ ('"' | '\\' | '/')) => c,
+                        Some('\'') if self.python => '\'',
+                        Some('x') if self.python => {
+                            hex(&mut chars, 2).and_then(char::from_u32).ok_or_else(unknown)?
+                        }
+                        Some('u') => {
+                            let half = "it has half a surrogate pair".to_owned();
+                            let high = hex(&mut chars, 4).ok_or_else(unknown)?;
+                            match high {
+                                0xD800..=0xDBFF => {
+                                    if !(chars.next() == Some('\\') && chars.next() == Some('u')) {
+                                        return Err(half);
+                                    }
+                                    let low = hex(&mut chars, 4).filter(|low| (0xDC00..0xE000).contains(low));
+                                    let low = low.ok_or(half)?;
+                                    char::from_u32(0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+                                        .expect("a pair is a character")
+                                }
+                                alone => char::from_u32(alone).ok_or(half)?,
+                            }
+                        }
+                        _ => return Err(unknown()),
+                    });
+                }
+                Some(c) if (c as u32) < 0x20 && !self.python => {
+                    return Err("a text has a control character, such as a line break".to_owned());
+                }
+                Some(c) => text.push(c),
+            }
+        }
+        self.rest = chars.as_str();
+        Ok(text)
+    }
+
+    fn number(&mut self) -> Result<Literal, String> {
+        let is_part = |c: char| c.is_ascii_digit() || "+-.eE".contains(c) || self.python && c == '_';
+        let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
+        let (written, after) = self.rest.split_at(end);
+        let mut number = written.replace('_', "");
+        if self.python {
+            let (sign, digits) = number.split_at(usize::from(number.starts_with(['+', '-'])));
+            let zero = if digits.starts_with('.') { "0" } else { "" };
+            let tail = if digits.ends_with('.') { "0" } else { "" };
+            number = format!("{}{zero}{digits}{tail}", sign.trim_start_matches('+'));
+        }
+        if number.is_empty() {
+            return Err("a value is missing".to_owned());
+        }
+        match serde_json::from_str::<f64>(&number) {
+            Ok(value) if value.is_finite() => {
+                self.rest = after;
+                Ok(Literal::Number(number))
+            }
+            _ => Err("it has a number that is not finite, or no number".to_owned()),
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c))
+}
+
+/// The value of a text whose type a schema says; without a type, the value that it spells, or else the text.
+fn typed(text: &str, schema: &Value) -> Result<Literal, String> {
+    let any = schema["anyOf"].as_array();
+    let kinds: Vec<&str> = match any {
+        Some(schemas) => schemas.iter().filter_map(|schema| schema["type"].as_str()).collect(),
+        None => schema["type"].as_str().into_iter().collect(),
+    };
+    let value = Reader { rest: text, python: true }.only();
+    let null = schema["nullable"] == true && matches!(value, Ok(Literal::Word("null")));
+    if kinds.is_empty() || null {
+        return Ok(value.unwrap_or_else(|_| Literal::Text(text.to_owned())));
+    }
+    match value {
+        Ok(value) if kinds.iter().any(|kind| *kind != "string" && value.is_of(kind)) => Ok(value),
+        _ if kinds.contains(&"string") => Ok(Literal::Text(text.to_owned())),
+        _ => Err(format!("expected {}, found {text:?}", kinds.join(" or "))),
+    }
+}

@@ -37,6 +37,7 @@ pub(crate) fn train(
     let device: DeviceName = device.parse().map_err(|why| bad(format!("device: {why}")))?;
     let if_exists = match if_exists {
         "resume" => IfExists::Resume { accept_changes: false },
+        "resume changed" => IfExists::Resume { accept_changes: true },
         "restart" => IfExists::Restart,
         _ => IfExists::Refuse,
     };

@@ -319,3 +319,113 @@ def test_an_environment_with_its_own_data_needs_none(bytes_model, command, tmp_p
     engine = Scripted(bytes_model, lambda i, turn: "Done.")
     [[episode]] = fgrpo.play(engine, namespace["Guess"], [{}], n=1)
     assert episode.reward == 0.5 and episode.messages[0]["content"].startswith("Guess ")
+
+
+def test_an_answer_longer_than_the_positions_ends_its_episode_and_trains_nothing(bytes_model):
+    class Long(Calculator):
+        def look(self) -> str:
+            """Looks."""
+            return "x" * 5000
+
+    engine = Scripted(bytes_model, lambda i, turn: call("look"))
+    [[episode]] = fgrpo.play(engine, Long, [ROW], n=1)
+    assert (episode.finish, episode.turns) == ("length", 1) and episode.tokens.size > 5000
+    [datum] = episode.data(1.0)
+    assert engine.forward_backward([datum])["tokens"] == episode.mask.sum() == len(engine.said[0])
+
+
+class Frame:
+    """A table as pandas has it."""
+
+    columns = ("prompt", "a")
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def to_dict(self, orient):
+        assert orient == "records"
+        return self.rows
+
+
+class PolarsFrame:
+    columns = ("prompt", "a")
+
+    def __init__(self, rows):
+        self.to_dicts, self.to_dict = lambda: rows, lambda *, as_series=True: {}
+
+
+def test_tables_are_read_and_a_missing_value_is_none(bytes_model, tmp_path):
+    class Missing:
+        def reset(self, a, **row):
+            self.a = a
+
+        def get_reward(self):
+            return 1.0 if self.a is None else float(self.a == float("inf"))
+
+    for table in (Frame, PolarsFrame, list):
+        engine = Scripted(bytes_model, lambda i, turn: "Done.")
+        rows = [{"prompt": "Hello.", "a": a} for a in (float("nan"), float("inf"), 3)]
+        assert [group[0].reward for group in fgrpo.play(engine, Missing, table(rows), n=1)] == [1.0, 1.0, 0.0]
+    with pytest.raises(TypeError, match="rows: row 0: prompt: expected a text or messages, found 3"):
+        fgrpo.play(engine, Missing, [{"prompt": 3}])
+    with pytest.raises(ValueError, match="task.data: row 1: .*JSON"):
+        fgrpo.train(settings_of(bytes_model), environment=Missing, data=Frame(rows), out=tmp_path / "never")
+    run = fgrpo.train(settings_of(bytes_model), environment=Missing, data=PolarsFrame(rows[:1]), held_out=rows[2:], out=tmp_path / "run")
+    assert rewards_of(run.path) == [1.0] * 4
+
+
+def test_a_changed_class_of_a_notebook_is_not_resumed_unless_that_is_accepted(bytes_model, tmp_path):
+    def defined(reward):
+        namespace = {"__name__": "notebook"}
+        exec(f"class Cell:\n    def reset(self, **row): pass\n    def get_reward(self): return {reward}\n", namespace)
+        return namespace["Cell"]
+
+    rows = [{"prompt": f"Row {i}."} for i in range(4)]
+    begin = {"data": rows, "held_out": rows[:1], "out": tmp_path / "run"}
+    settings = {**settings_of(bytes_model), "save": {"every": 1}}
+    fgrpo.train(settings, environment=defined(0.5), **begin)
+    again = {**begin, "set": {"steps": 2}, "if_exists": "resume"}
+    with pytest.raises(ValueError, match="environment"):
+        fgrpo.train(settings, environment=defined(0.25), **again)
+    run = fgrpo.train(settings, environment=defined(0.25), accept_changes=True, **again)
+    assert rewards_of(run.path) == [0.5] * 4 + [0.25] * 4
+
+
+def test_functions_without_source_are_told_apart_by_what_they_do():
+    import functools
+
+    from fgrpo._train import _name
+
+    def made(code):
+        namespace = {}
+        exec(code, namespace)
+        return namespace["f"]
+
+    class Weighs:
+        def __init__(self, weight):
+            self.weight = weight
+
+        def __call__(self, completion):
+            return self.weight
+
+    def scaled(completion, scale):
+        return scale
+
+    pairs = [
+        (made("def f(completion): return 1"), made("def f(completion): return 2")),
+        (Weighs(1), Weighs(2)),
+        (functools.partial(scaled, scale=1), functools.partial(scaled, scale=2)),
+        (made("class f:\n    size = 1"), made("class f:\n    size = 2")),
+        (made("class f:\n    @property\n    def size(self): return 1"), made("class f:\n    @property\n    def size(self): return 2")),
+    ]
+    for one, other in pairs:
+        assert _name(one) != _name(other) and _name(one) == _name(one)
+    assert _name(Weighs(1)) == _name(Weighs(1)) and _name(made("def f(): return 1")) == _name(made("def f(): return 1"))
+
+
+def test_a_top_k_of_minus_one_keeps_all_tokens(bytes_model):
+    engine = fgrpo.Engine(bytes_model, threads=1)
+    one, other = (engine.sample([[65, 66]], max_tokens=4, seed=1, top_k=top_k)[0][0].tokens.tolist() for top_k in (0, -1))
+    assert one == other
+    with pytest.raises(ValueError, match="top_k: expected at least -1, found -2"):
+        engine.sample([[65]], top_k=-2)

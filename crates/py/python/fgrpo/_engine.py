@@ -224,19 +224,21 @@ class Engine:
         from the engine's seed and the number of the call. A prompt that begins with an earlier prompt and its completion has only its end
         computed, as long as the weights stay.
 
-        max_tokens: the longest completion; it is shorter where the model's positions end. top_k: 0 keeps all tokens. stop: texts that
+        max_tokens: the longest completion; it is shorter where the model's positions end. top_k: 0 or -1 keeps all tokens. stop: texts that
         end a completion, besides the model's end tokens.
         """
         rows = [_tokens(f"prompts[{i}]", prompt) for i, prompt in enumerate(_sequences("prompts", prompts))]
         for name, number in (("n", n), ("max_tokens", max_tokens)):
             if number < 1:
                 raise ValueError(f"{name}: found {number}, wanted at least 1")
+        if top_k < -1:
+            raise ValueError(f"top_k: expected at least -1, found {top_k}")
         if seed is not None and not 0 <= seed < 2**64:
             raise ValueError(f"seed: found {seed}, wanted 0 to 2^64 - 1")
         texts = [stop] if isinstance(stop, str) else list(stop or ())
         if not rows:
             return []
-        found = self._engine.sample(*_packed(rows), n, max_tokens, (temperature, top_p, top_k, min_p), texts, seed, _indices)
+        found = self._engine.sample(*_packed(rows), n, max_tokens, (temperature, top_p, max(top_k, 0), min_p), texts, seed, _indices)
         tokens, logp, entropy, lengths, answers, stopped, cached = found
         samples, first = [], 0
         for i, length in enumerate(lengths):

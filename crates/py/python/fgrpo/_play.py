@@ -19,6 +19,7 @@ from . import _native
 from ._engine import Datum, Engine, Sample
 from ._environment import Factory, Message, answering, chosen
 from ._grader import reply, settled
+from ._rows import dicts
 
 Finish = Literal["stop", "length", "turns", "error"]
 
@@ -106,7 +107,7 @@ def play(
     for name, number in (("n", n), ("max_turns", max_turns), ("max_tokens", max_tokens)):
         if number < 1:
             raise ValueError(f"{name}: found {number}, wanted at least 1")
-    table = rows.to_dict("records") if hasattr(rows, "to_dict") and hasattr(rows, "columns") else list(rows)
+    table = dicts("rows", rows)
     conversations = [_conversation(row, index) for index, row in enumerate(table)]
     if isinstance(factory, Mapping):
         for row in table:
@@ -192,11 +193,11 @@ class _Game:
 
 
 def _conversation(row: Mapping[str, Any], index: int) -> list[Message]:
-    if not isinstance(row, Mapping):
-        raise TypeError(f"rows[{index}]: found {type(row).__name__}, wanted a dict")
     prompt = row.get("prompt")
     if prompt is None:
         return []
     if isinstance(prompt, str):
         return [{"role": "user", "content": prompt}]
+    if not isinstance(prompt, Iterable) or not all(isinstance(message, Mapping) for message in prompt):
+        raise TypeError(f"rows: row {index}: prompt: expected a text or messages, found {prompt!r}")
     return [dict(message) for message in prompt]

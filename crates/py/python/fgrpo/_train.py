@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import importlib
 import inspect
 import io
 import json
+import re
 import signal
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike, fspath
 from pathlib import Path
@@ -20,6 +23,7 @@ from typing import Any, Literal
 from . import _native
 from ._environment import Factory, answering
 from ._grader import caller, reply
+from ._rows import dicts, plain
 
 Rows = str | PathLike[str] | Iterable[Mapping[str, Any]] | Any
 Reward = Callable[..., Any]
@@ -91,6 +95,7 @@ def train(
     plot: bool = False,
     device: str = "cpu",
     if_exists: Literal["refuse", "resume", "restart"] = "refuse",
+    accept_changes: bool = False,
 ) -> Run:
     """``fgrpo train`` in this process: the same run, bit for bit.
 
@@ -108,6 +113,7 @@ def train(
     on_step: called with the metrics of each step, in this thread.
     plot: draws the curves of :meth:`Run.plot` into the notebook while it trains. Needs matplotlib.
     if_exists: what to do with a run in the folder: refuse it, resume it with the same bits, or start over.
+    accept_changes: resumes with another configuration, function or class than the run began with, which is refused otherwise.
 
     Ctrl-C saves the state and raises ``KeyboardInterrupt``; ``if_exists="resume"`` continues.
     """
@@ -132,7 +138,8 @@ def train(
     else:
         text, is_file = fspath(config), True
     changes = [f"{key}={json.dumps(value)}" for key, value in keys.items()]
-    arguments = (text, is_file, changes, fspath(folder), if_exists, device, answer)
+    resumes = "resume changed" if if_exists == "resume" and accept_changes else if_exists
+    arguments = (text, is_file, changes, fspath(folder), resumes, device, answer)
     log, seen = folder / "metrics.jsonl", 0
     if on_step and if_exists == "resume":
         seen = len(_lines(log))
@@ -207,16 +214,12 @@ def _file(key: str, path: Path, rows: Rows) -> str:
     """The rows as a file, or the path that stands for them."""
     if isinstance(rows, (str, PathLike)):
         return fspath(rows)
-    if hasattr(rows, "to_dict") and hasattr(rows, "columns"):
-        rows = rows.to_dict("records")
     lines = []
-    for index, row in enumerate(rows):
-        if not isinstance(row, Mapping):
-            raise TypeError(f"{key}: row {index}: found {type(row).__name__}, wanted a dict")
+    for index, row in enumerate(dicts(key, rows)):
         try:
-            lines.append(json.dumps(dict(row), ensure_ascii=False, default=_plain))
-        except TypeError as error:
-            raise TypeError(f"{key}: row {index}: {error}") from None
+            lines.append(json.dumps(row, ensure_ascii=False, default=plain, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{key}: row {index}: {error}") from None
     if not lines:
         raise ValueError(f"{key}: found no rows, wanted at least one")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -224,24 +227,40 @@ def _file(key: str, path: Path, rows: Rows) -> str:
     return fspath(path)
 
 
-def _plain(value: Any) -> Any:
-    """NumPy's numbers and arrays."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"found {type(value).__name__}, wanted texts, numbers, lists and dicts")
-
-
 def _name(*given: Any) -> str:
     """How the configuration names the functions: another function is another run."""
     functions = [f for one in given for f in (one.values() if isinstance(one, Mapping) else [one])]
-    sources = []
-    for function in functions:
-        try:
-            sources.append(inspect.getsource(function))
-        except (OSError, TypeError):
-            sources.append("")
     names = "+".join(getattr(function, "__qualname__", type(function).__name__) for function in functions)
-    return f"{names}#{hashlib.sha256(''.join(sources).encode()).hexdigest()[:12]}"
+    return f"{names}#{hashlib.sha256(repr([_content(function) for function in functions]).encode()).hexdigest()[:12]}"
+
+
+def _content(thing: Any) -> Any:
+    """What a function or class consists of: its source, or if there is none, as in a notebook, its code."""
+    if isinstance(thing, functools.partial):
+        return [_content(thing.func), [_content(argument) for argument in (*thing.args, *thing.keywords.items())]]
+    if isinstance(thing, types.CodeType):
+        return [thing.co_code, thing.co_names, [_content(constant) for constant in thing.co_consts]]
+    if isinstance(thing, (type, types.FunctionType)):
+        try:
+            return inspect.getsource(thing)
+        except (OSError, TypeError):
+            pass
+    if isinstance(thing, types.FunctionType):
+        return [_content(thing.__code__), _content(thing.__defaults__)]
+    if isinstance(thing, property):
+        return [_content(part) for part in (thing.fget, thing.fset)]
+    if isinstance(thing, (staticmethod, classmethod, types.MethodType)):
+        return [_content(thing.__func__), _content(getattr(thing, "__self__", None))]
+    if isinstance(thing, type):
+        own = {name: value for name, value in vars(thing).items() if name not in ("__dict__", "__weakref__", "__module__", "__firstlineno__")}
+        return [[_content(base) for base in thing.__bases__ if base is not object], _content(own)]
+    if isinstance(thing, (list, tuple, set, frozenset)):
+        return [_content(item) for item in (thing if isinstance(thing, (list, tuple)) else sorted(thing, key=repr))]
+    if isinstance(thing, Mapping):
+        return [(key, _content(value)) for key, value in thing.items()]
+    if callable(thing) and hasattr(thing, "__dict__"):
+        return [_content(type(thing)), _content(vars(thing))]
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(thing))
 
 
 def _answerer(call: Callable[[Any], Any]) -> Callable[[str], str]:

@@ -429,3 +429,33 @@ def test_a_top_k_of_minus_one_keeps_all_tokens(bytes_model):
     assert one == other
     with pytest.raises(ValueError, match="top_k: expected at least -1, found -2"):
         engine.sample([[65]], top_k=-2)
+
+
+def test_an_environment_is_tried_with_a_function_in_place_of_a_model(bytes_model, command, tmp_path):
+    def policy(messages):
+        if messages[-1]["role"] == "user":
+            return [("add", {"a": 2, "b": 3}), ("add", {"a": "x"}), ("get_reward", {})]
+        return messages[-3]["content"]
+
+    [[one, other]] = fgrpo.play(None, Calculator, [ROW], n=2, policy=policy)
+    assert (one.reward, one.turns, one.finish, one.parts) == (0.5, 2, "stop", []) and other.messages == one.messages
+    assert [message["content"] for message in one.messages if message["role"] == "tool"] == [
+        "5",
+        "error: TypeError: can only concatenate str (not \"int\") to str",
+        "error: found the tool 'get_reward', wanted one of add",
+    ]
+    assert one.messages[-1] == {"role": "assistant", "content": "5"}
+    [[cut]] = fgrpo.play(None, Calculator, [ROW], n=1, max_turns=1, policy=lambda messages: [("add", {"a": 1})])
+    assert (cut.turns, cut.finish, cut.reward) == (1, "turns", 0.0)
+    functions = {"policy": policy, "reward": lambda completions, environments, **columns: [float(len(completions[0]))]}
+    assert fgrpo.play(None, Calculator, [ROW], n=1, **functions)[0][0].reward == 5.5
+    for engine, function in ((None, None), (object(), policy)):
+        with pytest.raises(TypeError, match="expected an engine, or None and a policy"):
+            fgrpo.play(engine, Calculator, [ROW], policy=function)
+
+
+def test_data_show_prints_the_first_prompt_with_the_tools_and_the_text_of_reset(bytes_model, command, tmp_path):
+    (tmp_path / "guess.py").write_text(OWN_DATA)
+    (tmp_path / "run.toml").write_text(f'steps = 1\n[task]\nkind = "python"\nenvironment = "{tmp_path}/guess.py:Guess"\n[model]\npath = "{bytes_model}"\n')
+    shown = command("data", "show", tmp_path / "run.toml", "--limit", "1")
+    assert shown.returncode == 0 and '"name": "look"' in shown.stdout and "Guess " in shown.stdout, shown.stdout + shown.stderr

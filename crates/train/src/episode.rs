@@ -113,6 +113,24 @@ pub fn play(
     Ok(go_on().then_some(episodes))
 }
 
+/// Returns the tokens of the first prompt of a problem's episode: with the tools, and with the text of `reset`.
+///
+/// # Errors
+/// Bad input: a template that can't render the conversation, an environment that fails.
+pub fn first_prompt(language: &Language, set: &ProblemSet, problem: &Problem) -> anyhow::Result<Vec<u32>> {
+    let wanted = Wanted { set, problem, samples: 0..1, key: Key::new(0) };
+    let Player { game, environment, .. } = Player::begin(language, &wanted, (0, 0))?;
+    match environment {
+        Ok(_) => Ok(game.parts.into_iter().flat_map(|part| part.tokens).collect()),
+        Err(failed) => bad_input!(
+            "task.environment: {} when it began row {}; it printed:\n{}",
+            failed.reason,
+            problem.row,
+            failed.printed.unwrap_or_default().trim_end()
+        ),
+    }
+}
+
 /// An episode with the environment of its task.
 struct Player<'a> {
     rules: Rules<'a>,

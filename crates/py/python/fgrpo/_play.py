@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import inspect
 import io
 import itertools
@@ -75,7 +76,7 @@ class Episode:
 
 
 def play(
-    engine: Engine,
+    engine: Engine | None,
     factory: Factory,
     rows: Iterable[Mapping[str, Any]],
     n: int = 8,
@@ -83,6 +84,7 @@ def play(
     max_tokens: int = 512,
     *,
     reward: Callable[..., Any] | None = None,
+    policy: Callable[..., Any] | None = None,
     temperature: float = 1.0,
     top_p: float = 1.0,
     top_k: int = 0,
@@ -92,6 +94,7 @@ def play(
 ) -> list[list[Episode]]:
     """Plays ``n`` episodes of each row; they are the row's group.
 
+    engine: the policy; None with ``policy``.
     factory: makes an environment, as TRL's ``environment_factory``; a dict of factories is chosen from by the column ``environment``. Its
         ``reset(**row)`` returns a text, which is appended to the conversation's last user message, or nothing. Its other public methods
         but ``get_reward``, with type hints and docstrings, are the tools; what a call returns or raises is the tool's answer, and so is
@@ -100,6 +103,8 @@ def play(
     max_turns: of the model. max_tokens: of each turn.
     reward: called as ``reward(episode, **row)``, in place of the environment's ``get_reward()`` (or ``reward()``, or ``reward(messages)`` of
         the conversation). One with an argument ``completions`` or ``environments`` is called with lists, as TRL does, and is added to it.
+    policy: a function in place of a model, to try an environment: called with the messages, it returns a text, which ends the episode, or
+        a list of calls, each a name and arguments, as ``[("add", {"a": 1, "b": 2})]``. Such an episode has no tokens.
 
     An episode follows from the seed, its row's and its own index, and the environment. A turn has only its new tokens computed, and
     nothing that was sampled is encoded again.
@@ -114,9 +119,16 @@ def play(
             chosen(factory, row.get("environment"))
     lists = reward is not None and not {"completions", "environments"}.isdisjoint(inspect.signature(reward).parameters)
     answer, own = answering(factory, [] if reward is None else [reward]), None if lists else reward
-    games = [_Game(engine, answer, row, messages, thinking) for row, messages in zip(table, conversations, strict=True) for _ in range(n)]
+    if (engine is None) == (policy is None):
+        raise TypeError("play: expected an engine, or None and a policy")
+    makes = _Game if policy is None else functools.partial(_Trial, policy)
+    games = [makes(engine, answer, row, messages, thinking) for row, messages in zip(table, conversations, strict=True) for _ in range(n)]
+    if policy is not None:
+        for game in games:
+            game.play(max_turns)  # type: ignore[union-attr]
     settings = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p}
-    for turn in range(max_turns):
+    for turn in range(max_turns if engine is not None else 0):
+        assert engine is not None
         prompts = {i: prompt for i, game in enumerate(games) if (prompt := game.prompt()) is not None}
         if not prompts:
             break
@@ -135,14 +147,21 @@ class _Game:
     """An episode that is being played. Its rules are those of ``fgrpo train``: in Rust, and in the answers to its questions."""
 
     def __init__(
-        self, engine: Engine, answer: Callable[[Mapping[str, Any]], Any], row: Mapping[str, Any], messages: list[Message], thinking: bool | None
+        self,
+        engine: Engine | None,
+        answer: Callable[[Mapping[str, Any]], Any],
+        row: Mapping[str, Any],
+        messages: list[Message],
+        thinking: bool | None,
     ) -> None:
         self.answerer, self.row = answer, row
         self.error: str | None = None
         self.history: list[dict[str, Any]] = []
         self.episode = Episode(messages)
-        begun = self.ask("begin", messages=messages)
-        self.native = None if self.error is not None else _native.Episode(engine._engine, json.dumps(begun), thinking)
+        self.begun = self.ask("begin", messages=messages)
+        self.native: _native.Episode | None = None
+        if self.error is None and engine is not None:
+            self.native = _native.Episode(engine._engine, json.dumps(self.begun), thinking)
 
     def ask(self, question: str, **more: Any) -> Any:
         """The answer to a question about the episode. What an exception says goes to ``error``."""
@@ -170,26 +189,62 @@ class _Game:
 
     def end(self, reward: Callable[..., Any] | None) -> Episode:
         """The episode with its grade."""
-        episode = self.episode
-        if self.native is not None:
-            messages, episode.turns, episode.finish, parts, logp = self.native.end()
-            conversation, logprobs = json.loads(messages), iter(logp)
-            for tokens, places in parts:
-                part = Part(np.array(tokens, np.int32), np.zeros(len(tokens), np.bool_), np.zeros(len(tokens), np.float32))
-                part.mask[places], part.logprobs[places] = True, list(itertools.islice(logprobs, len(places)))
-                episode.parts.append(part)
+        episode, conversation = self.episode, self.finish()
         if self.error is not None:
             episode.finish = "error"
             return episode
         if reward is None:
             said = self.ask("reward", conversation=conversation)
-            episode.messages = conversation
-        else:
-            episode.messages, log = conversation, io.StringIO()
+        episode.messages = conversation
+        if reward is not None:
+            log = io.StringIO()
             said = reply(lambda _: settled(reward(episode, **copy.deepcopy(dict(self.row)))), {}, log)
             self.error = log.getvalue() or None
         episode.reward = said.get("score", float("nan"))
         return episode
+
+    def finish(self) -> list[Message]:
+        """Fills in the episode's tokens. Returns the conversation."""
+        if self.native is None:
+            return self.episode.messages
+        messages, self.episode.turns, self.episode.finish, parts, logp = self.native.end()
+        logprobs = iter(logp)
+        for tokens, places in parts:
+            part = Part(np.array(tokens, np.int32), np.zeros(len(tokens), np.bool_), np.zeros(len(tokens), np.float32))
+            part.mask[places], part.logprobs[places] = True, list(itertools.islice(logprobs, len(places)))
+            self.episode.parts.append(part)
+        return list(json.loads(messages))
+
+
+class _Trial(_Game):
+    """An episode with a function in place of a model."""
+
+    def __init__(self, policy: Callable[..., Any], *about: Any) -> None:
+        super().__init__(*about)
+        self.policy = policy
+        self.messages: list[Message] = list(self.begun.get("messages", []))
+
+    def play(self, max_turns: int) -> None:
+        while self.error is None:
+            self.episode.turns += 1
+            said = self.policy(copy.deepcopy(self.messages))
+            if isinstance(said, str):
+                self.messages.append({"role": "assistant", "content": said})
+                self.episode.finish = "stop"
+                return
+            calls = [{"name": name, "arguments": json.dumps(arguments), "wrong": None} for name, arguments in said]
+            fields = [{"type": "function", "function": {"name": name, "arguments": arguments}} for name, arguments in said]
+            self.messages.append({"role": "assistant", "content": "", "tool_calls": fields})
+            if self.episode.turns == max_turns:
+                return
+            answered = self.ask("turn", calls=calls)
+            if self.error is None:
+                self.history.append({"calls": calls, **answered})
+                results = zip(said, answered["results"], strict=True)
+                self.messages += [{"role": "tool", "name": name, "content": result} for (name, _), result in results]
+
+    def finish(self) -> list[Message]:
+        return self.messages
 
 
 def _conversation(row: Mapping[str, Any], index: int) -> list[Message]:

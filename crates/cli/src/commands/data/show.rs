@@ -10,6 +10,7 @@ use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::harmless::harmless;
 use fgrpo_eval::kind::{TaskKind, Truth};
 use fgrpo_train::config::Config;
+use fgrpo_train::episode;
 use fgrpo_train::language::Language;
 use fgrpo_train::language::chat::ChatTemplate;
 use fgrpo_train::problem::{Split, Task};
@@ -25,7 +26,8 @@ use std::path::PathBuf;
     fgrpo data show math.toml --split held-out --limit 10\n  \
     fgrpo data show gsm8k/main/train --model models/Qwen3-1.7B --preset qwen3\n  \
     fgrpo data show problems.jsonl --columns answer=final            # no model: messages without their template\n\n\
-    Prompts are rendered by the chat template, special tokens included, as training and evaluation send them;\n    \
+    Prompts are rendered by the chat template, special tokens included, as training and evaluation send them,\n    \
+    with an environment its tools and the text of reset too;\n    \
     control characters are shown as escapes; --json prints them exactly.")]
 pub(crate) struct Show {
     /// A training configuration (.toml), or a data set: a file, a folder or a split of it.
@@ -104,7 +106,7 @@ fn of_configuration(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
         None if task.is_empty(Split::Train) => Split::HeldOut,
         None => Split::Train,
     };
-    Ok(of_task(&task, split, args.limit))
+    of_task(&task, split, args.limit)
 }
 
 fn of_data(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
@@ -140,7 +142,7 @@ fn of_data(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
     Ok((problems.len() as u64, shown))
 }
 
-fn of_task(task: &Task, split: Split, limit: u64) -> (u64, Vec<Shown>) {
+fn of_task(task: &Task, split: Split, limit: u64) -> anyhow::Result<(u64, Vec<Shown>)> {
     let all = task.len(split);
     let language = &task.language;
     let shown = (0..all.min(limit)).map(|id| {
@@ -162,15 +164,20 @@ fn of_task(task: &Task, split: Split, limit: u64) -> (u64, Vec<Shown>) {
             let said = format!("graded {verdict} when put in a box ({})", graded.reason);
             read_as = Some(read_as.map_or_else(|| said.clone(), |r| format!("{r}; {said}")));
         }
-        Shown {
+        let set = task.set(&prompt);
+        let tokens = match set.grader.environment() {
+            Some(_) => episode::first_prompt(language, set, &prompt.problem)?,
+            None => prompt.tokens.to_vec(),
+        };
+        Ok(Shown {
             part: task.part(&prompt).map(str::to_owned),
-            tokens: Some(prompt.tokens.len()),
-            prompt: language.text(&prompt.tokens),
+            tokens: Some(tokens.len()),
+            prompt: language.text(&tokens),
             gold,
             read_as,
-        }
+        })
     });
-    (all, shown.collect())
+    Ok((all, shown.collect::<anyhow::Result<_>>()?))
 }
 
 impl Shown {

@@ -50,6 +50,8 @@ pub struct Language {
     stop: Stop,
     bos: Option<u32>,
     pad: Option<u32>,
+    /// The special tokens: the rest of each, by its first character.
+    special: BTreeMap<char, Vec<String>>,
     files: Vec<(String, Vec<u8>)>,
 }
 
@@ -74,6 +76,7 @@ impl Language {
             stop: Stop { tokens: tokens::STOP.to_vec(), texts: StopTexts::default() },
             bos: Some(tokens::Token::Bos as u32),
             pad: Some(tokens::Token::Pad as u32),
+            special: BTreeMap::new(),
             files: files.collect(),
         }
     }
@@ -138,6 +141,13 @@ impl Language {
         let named = |name: &str| tokenizer.token_to_id(special.get(name)?);
         ends.extend(named("eos_token"));
         let added = tokenizer.get_added_tokens_decoder();
+        let mut specials: BTreeMap<char, Vec<String>> = BTreeMap::new();
+        for token in added.values().filter(|token| token.special) {
+            let mut rest = token.content.chars();
+            if let Some(first) = rest.next() {
+                specials.entry(first).or_default().push(rest.as_str().to_owned());
+            }
+        }
         let added = |text: &String| added.iter().find(|(_, token)| token.content == *text);
         ends.extend(stop.iter().filter_map(added).map(|(id, _)| *id));
         // One that isn't special may also be spelled with other tokens.
@@ -162,6 +172,7 @@ impl Language {
             stop: Stop { tokens: stop, texts },
             bos,
             pad,
+            special: specials,
             files,
         })
     }
@@ -206,12 +217,11 @@ impl Language {
     /// Puts a [`BREAK`] into each special token of a text, so that it is encoded as plain text.
     pub fn broken(&self, text: &str) -> String {
         let mut text = text.replace(BREAK, "\u{FFFD}");
-        let Vocabulary::Tokenizer(tokenizer) = &self.vocabulary else { return text };
-        for token in tokenizer.get_added_tokens_decoder().values().filter(|token| token.special) {
-            let Some(first) = token.content.chars().next() else { continue };
-            if text.contains(&token.content) {
-                let rest = &token.content[first.len_utf8()..];
-                text = text.replace(&token.content, &format!("{first}{BREAK}{rest}"));
+        if text.contains(|c| self.special.iter().any(|(first, _)| *first == c)) {
+            for (first, rest) in
+                self.special.iter().flat_map(|(first, rests)| rests.iter().map(move |r| (first, r)))
+            {
+                text = text.replace(&format!("{first}{rest}"), &format!("{first}{BREAK}{rest}"));
             }
         }
         text

@@ -497,58 +497,29 @@ impl<'a> Reader<'a> {
     }
 
     fn string(&mut self, quote: char) -> Result<String, String> {
-        let mut text = String::new();
+        // Rewritten as JSON.
+        let mut json = String::from("\"");
         let mut chars = self.rest[1..].chars();
         loop {
             match chars.next() {
                 None => return Err("a text has no end".to_owned()),
                 Some(c) if c == quote => break,
-                Some('\\') => {
-                    let escape = chars.next();
-                    let hex = |chars: &mut std::str::Chars<'_>, digits: usize| {
-                        let text: String = chars.by_ref().take(digits).collect();
-                        let valid = text.len() == digits && text.chars().all(|c| c.is_ascii_hexdigit());
-                        u32::from_str_radix(&text, 16).ok().filter(|_| valid)
-                    };
-                    let unknown = || "a text has an unknown escape".to_owned();
-                    text.push(match escape {
-                        Some('n') => '\n',
-                        Some('t') => '\t',
-                        Some('r') => '\r',
-                        Some('b') => '\u{8}',
-                        Some('f') => '\u{c}',
-                        Some(c @ ('"' | '\\' | '/')) => c,
-                        Some('\'') if self.python => '\'',
-                        Some('x') if self.python => {
-                            hex(&mut chars, 2).and_then(char::from_u32).ok_or_else(unknown)?
-                        }
-                        Some('u') => {
-                            let half = "it has half a surrogate pair".to_owned();
-                            let high = hex(&mut chars, 4).ok_or_else(unknown)?;
-                            match high {
-                                0xD800..=0xDBFF => {
-                                    if !(chars.next() == Some('\\') && chars.next() == Some('u')) {
-                                        return Err(half);
-                                    }
-                                    let low = hex(&mut chars, 4).filter(|low| (0xDC00..0xE000).contains(low));
-                                    let low = low.ok_or(half)?;
-                                    char::from_u32(0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00))
-                                        .expect("a pair is a character")
-                                }
-                                alone => char::from_u32(alone).ok_or(half)?,
-                            }
-                        }
-                        _ => return Err(unknown()),
-                    });
+                Some('"') => json.push_str("\\\""),
+                Some('\\') => match chars.next() {
+                    Some('\'') if self.python => json.push('\''),
+                    Some('x') if self.python => json.push_str("\\u00"),
+                    escaped => json.extend(['\\'].into_iter().chain(escaped)),
+                },
+                Some(c) if (c as u32) < 0x20 && self.python => {
+                    json.push_str(&format!("\\u{:04x}", c as u32));
                 }
-                Some(c) if (c as u32) < 0x20 && !self.python => {
-                    return Err("a text has a control character, such as a line break".to_owned());
-                }
-                Some(c) => text.push(c),
+                Some(c) => json.push(c),
             }
         }
         self.rest = chars.as_str();
-        Ok(text)
+        json.push('"');
+        let wrong = "it has a text with a wrong escape, half a surrogate pair or a line break";
+        serde_json::from_str(&json).map_err(|_| wrong.to_owned())
     }
 
     fn number(&mut self) -> Result<Literal, String> {

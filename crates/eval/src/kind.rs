@@ -115,7 +115,8 @@ kinds! {
         Some(r#"{"problem", "response"}: judged by your own program (--command)"#);
     Python(python) version 1 = "python": "graded by your own Python function",
         Some(r#"{"response", ...}: judged by your own Python function (--grader FILE.py:FUNCTION)"#);
-    Environment(environment) version 1 = "environment": "conversations with your own environment, whose tools the model calls", None;
+    Environment(environment) version 1 = "environment": "conversations with your own environment, whose tools the model calls",
+        Some(r#"{"response"} beside the columns, optionally "calls": [{"name", "arguments"}]"#);
     Maze(maze) version 1 = "maze": "mazes, which are generated and need no file", None;
 }
 

@@ -459,3 +459,20 @@ def test_data_show_prints_the_first_prompt_with_the_tools_and_the_text_of_reset(
     (tmp_path / "run.toml").write_text(f'steps = 1\n[task]\nkind = "python"\nenvironment = "{tmp_path}/guess.py:Guess"\n[model]\npath = "{bytes_model}"\n')
     shown = command("data", "show", tmp_path / "run.toml", "--limit", "1")
     assert shown.returncode == 0 and '"name": "look"' in shown.stdout and "Guess " in shown.stdout, shown.stdout + shown.stderr
+
+
+def test_fgrpo_verify_plays_scripted_calls(command, tmp_path):
+    (tmp_path / "sums.py").write_text(
+        "class Sums:\n"
+        "    def reset(self, goal, **row):\n        self.goal, self.sum = goal, 0\n        return 'Begin.'\n"
+        "    async def add(self, a: int) -> int:\n        'Adds.'\n        self.sum += a\n        return self.sum\n"
+        "    def reward(self, messages):\n        return self.sum == self.goal and messages[-1]['content'] == str(self.sum)\n"
+    )
+    calls = [{"name": "add", "arguments": {"a": 2}}, {"name": "add", "arguments": {"a": 3}}, {"name": "reward"}]
+    rows = [{"goal": 5, "calls": calls, "response": "5"}, {"goal": 5, "calls": calls[:1], "response": "5"}, {"goal": 0, "response": "0"}, {"response": ""}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = command("verify", "environment", tmp_path / "rows.jsonl", "--grader", f"{tmp_path}/sums.py:Sums")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["verdict"] for line in lines] == ["correct", "wrong", "correct", "unscorable"], done.stdout + done.stderr
+    assert lines[0]["printed"] == "add: 2\nadd: 5\nreward: error: found the tool 'reward', wanted one of add\n"
+    assert "reset() missing 1 required positional argument: 'goal'" in lines[3]["reason"]

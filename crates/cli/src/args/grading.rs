@@ -38,7 +38,7 @@ pub(crate) struct Flags {
     /// Kind command: the program that grades and its arguments; quotes keep white space together.
     #[arg(long, visible_alias = "verifier")]
     pub(crate) command: Option<String>,
-    /// Kind python: the function that grades.
+    /// Kind python: the function that grades; kind environment: the class of the environment.
     #[arg(long, value_name = "FILE.py:FUNCTION", conflicts_with = "command")]
     pub(crate) grader: Option<String>,
     /// Kinds command and python: seconds for one answer [default: 10]; code: processor seconds for a test [default: 6].
@@ -97,6 +97,7 @@ impl Flags {
             OfTask::new("--choice", "verifier.choice", choice, Has::Kinds(&[Choice])),
             OfTask::new("--command", "verifier.command.command", &command, Has::Kinds(&[Command])),
             OfTask::new("--grader", "grader.function", grader, Has::Kinds(&[Python])),
+            OfTask::new("--grader", "environment.function", grader, Has::Kinds(&[Environment])),
             OfTask::new("--timeout-s", "verifier.code.timeout_s", timeout_s, Has::Kinds(&[Code])),
             OfTask::new("--memory-mb", "verifier.code.memory_mb", memory_mb, Has::Kinds(&[Code])),
         ];

@@ -31,6 +31,7 @@ Examples:
 
   fgrpo verify ifeval responses.jsonl > verdicts.jsonl
   fgrpo verify python answers.jsonl --grader grade.py:reward
+  fgrpo verify environment played.jsonl --grader env.py:Calculator    # rows with \"calls\" and \"response\"
   fgrpo verify command rows.jsonl --command 'python3 grade.py' --timeout-s 5
 
 Exit code 2 if any input line is invalid or there is none, 1 if no line could be graded; the output lines give the reasons.")]
@@ -57,6 +58,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let threads = match args.threads {
         Some(0) => bad_input!("threads: found 0, wanted at least 1"),
         Some(n) => n,
+        // The process that has an environment answers for it.
+        None if args.kind == TaskKind::Environment => 1,
         // A user's verifier is a child process, which needs the core.
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };

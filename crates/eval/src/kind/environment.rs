@@ -2,6 +2,7 @@
 //! (`_environment.py`), and grades an episode when it ends.
 
 use crate::graded::{Graded, Response};
+use crate::io::json;
 use crate::kind::python;
 use crate::program::{self, Program};
 use crate::row::Table;
@@ -9,6 +10,7 @@ use crate::verifier::{Beside, Grading, Reader, Reference, Settings, Unreadable, 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The program that has the environments.
 const WORKER: &str = concat!(
@@ -28,7 +30,23 @@ impl Reference for Truth {
     fn verifier(&self, grading: &Grading) -> Result<Box<dyn Verifier>, Unreadable> {
         let program = grading.program.clone();
         let program = program.ok_or(Unreadable::new("no_grader", "no environment was loaded"))?;
-        Ok(Box::new(ByEpisode { columns: self.columns.clone(), program }))
+        Ok(Box::new(ByEpisode { columns: self.columns.clone(), program, calls: None }))
+    }
+
+    fn verifier_of_line(line: &[u8], grading: &Grading) -> Result<Box<dyn Verifier>, String> {
+        #[derive(Deserialize)]
+        struct Made {
+            name: String,
+            #[serde(default)]
+            arguments: Map<String, Value>,
+        }
+        let mut columns: Map<String, Value> = json::parse(line).map_err(|why| why.to_string())?;
+        columns.shift_remove("response");
+        let calls = columns.shift_remove("calls").unwrap_or_else(|| json!([]));
+        let calls: Vec<Made> = serde_json::from_value(calls).map_err(|why| format!("calls: {why}"))?;
+        let call = |Made { name, arguments }: Made| json!({"name": name, "arguments": Value::from(arguments).to_string(), "wrong": null});
+        let program = grading.program.clone().ok_or("no environment was loaded")?;
+        Ok(Box::new(ByEpisode { columns, program, calls: Some(calls.into_iter().map(call).collect()) }))
     }
 
     fn read_as(&self) -> Option<String> {
@@ -50,15 +68,48 @@ impl Reference for Truth {
     }
 }
 
+/// Number of episodes with scripted calls; each has its number as its name.
+static SCRIPTED: AtomicU64 = AtomicU64::new(0);
+
 /// An environment grades its own episodes, not texts.
 struct ByEpisode {
     columns: Map<String, Value>,
     program: Arc<Program>,
+    /// Calls of a scripted policy, one in each turn before the graded text. `None` if the episode is not scripted.
+    calls: Option<Vec<Value>>,
+}
+
+impl ByEpisode {
+    /// Plays an episode with the calls. The tools' answers are what it prints.
+    fn play(&self, calls: &[Value], response: &str) -> Result<Graded, Box<Graded>> {
+        let messages = match self.columns.get("prompt") {
+            Some(Value::String(text)) => json!([{"role": "user", "content": text}]),
+            Some(messages) => messages.clone(),
+            None => json!([]),
+        };
+        let name = format!("scripted {}", SCRIPTED.fetch_add(1, Ordering::Relaxed));
+        let (mut episode, begun) = Episode::begin(&self.program, &name, &self.columns, messages)?;
+        let (mut conversation, mut answers) = (begun.messages, String::new());
+        for call in calls {
+            for result in episode.turn(json!([call]))? {
+                answers += &format!("{}: {result}\n", call["name"].as_str().unwrap_or_default());
+                conversation.push(json!({"role": "assistant", "content": "", "tool_calls": [call]}));
+                conversation.push(json!({"role": "tool", "name": call["name"], "content": result}));
+            }
+        }
+        conversation.push(json!({"role": "assistant", "content": response}));
+        let graded = episode.reward(conversation);
+        let printed = answers + graded.printed.as_deref().unwrap_or_default();
+        Ok(Graded { printed: (!printed.is_empty()).then_some(printed), ..graded })
+    }
 }
 
 impl Verifier for ByEpisode {
-    fn check(&self, _: Response<'_>) -> Graded {
-        Graded::unscorable("found a text, wanted an episode that was played with the environment")
+    fn check(&self, response: Response<'_>) -> Graded {
+        match &self.calls {
+            Some(calls) => self.play(calls, response.text).unwrap_or_else(|failed| *failed),
+            None => Graded::unscorable("a text was given in place of an episode with the environment"),
+        }
     }
 
     fn check_start(&self) -> anyhow::Result<()> {

@@ -23,8 +23,8 @@ pub struct TextConfig {
     /// Kind of the problems, which selects the verifier.
     #[schemars(schema_with = "schema::text_kind")]
     pub kind: TaskKind,
-    /// Training problems: JSON lines, a JSON array, CSV or Parquet, a folder of such files, or a split of one, as
-    /// `gsm8k/main/train`. An environment that makes up its problems itself needs no data.
+    /// Training problems, required unless an environment makes up its problems: JSON lines, a JSON array, CSV or Parquet,
+    /// a folder of such files, or a split of one, as `gsm8k/main/train`.
     #[serde(default, skip_serializing_if = "no_path")]
     pub data: PathBuf,
     /// File of held-out problems, which are never trained on. Without it, `held_out_share` of `data` is held out.
@@ -67,8 +67,8 @@ pub struct TextConfig {
     #[schemars(schema_with = "program::schema::function")]
     pub grader: Option<program::Settings>,
     /// `python`: the environment that the policy talks to, `"env.py:Calculator"` or a table, in place of a grader. Its
-    /// `reset(**row)` begins an episode, its other methods are tools, and its `reward()` grades. `rollout.max_new_tokens`
-    /// is the limit of each turn.
+    /// `reset(**row)` begins an episode, its `get_reward()` or `reward()` grades, and its other methods are tools.
+    /// `rollout.max_new_tokens` is the limit of each turn.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",

@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Init(crate::commands::init::Args),
     /// Merge a LoRA adapter into its base model.
     Merge(crate::commands::merge::Args),
+    /// Write the job of a configuration for a cluster's trainer (verl).
+    Export(crate::commands::export::Args),
     /// Sample a model on a data set, grade, report pass@k.
     Eval(Box<crate::commands::eval::Args>),
     /// Ask a checkpoint: a prompt, a file of prompts, or a conversation.
@@ -99,6 +101,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Maze(args) => crate::commands::maze::run(&args),
         Command::Init(args) => crate::commands::init::run(&args),
         Command::Merge(args) => crate::commands::merge::run(&args),
+        Command::Export(args) => crate::commands::export::run(&args),
         Command::Score(args) => crate::commands::score::run(&args),
         Command::Eval(args) => crate::commands::eval::run(&args),
         Command::PassAtK(args) => crate::commands::pass_at_k::run(args),

@@ -9,6 +9,7 @@ pub(crate) mod devices;
 pub(crate) mod diversity;
 pub(crate) mod dry_run;
 pub(crate) mod eval;
+pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod init;
 pub(crate) mod maze;

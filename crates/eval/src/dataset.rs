@@ -27,7 +27,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-pub use shards::name;
+pub use shards::{files, name};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -151,6 +151,15 @@ pub fn of_environment() -> anyhow::Result<(Vec<Problem>, FilterReport)> {
     let mut report = FilterReport::new(Path::new("environment"), Vec::new(), COUNT);
     report.kept = COUNT;
     Ok(((0..COUNT).map(problem).collect(), report))
+}
+
+/// The problem of one row.
+/// Fails if the row lacks a column that the task needs, or can't be a problem.
+pub fn problem(row: Row, kind: TaskKind, columns: &Columns) -> anyhow::Result<Problem> {
+    let rows = [row];
+    let table = Table { kind: kind.name(), rows: &rows };
+    let found = columns::resolve(kind, &table, columns)?;
+    problem_of(&rows[0], &found).or_else(|unusable| bad_input!("{}: {}", unusable.reason, unusable.found))
 }
 
 /// Converts one row to a problem, or says why it can't be one.

@@ -13,6 +13,7 @@ mod command;
 mod credit;
 mod engine;
 mod episode;
+mod grader;
 mod loss;
 mod statistics;
 mod theory;
@@ -38,6 +39,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(verifiers::verify_choice, m)?)?;
     m.add_function(wrap_pyfunction!(verifiers::verify_ifeval, m)?)?;
     m.add_function(wrap_pyfunction!(verifiers::verify_synlogic, m)?)?;
+    m.add_class::<grader::Grader>()?;
     m.add_class::<verifiers::MathProblem>()?;
     m.add_class::<verifiers::MathExtraction>()?;
     m.add_class::<verifiers::MathValue>()?;

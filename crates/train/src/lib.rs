@@ -40,6 +40,7 @@ pub mod device;
 pub mod episode;
 pub mod estimator;
 pub mod evaluation;
+pub mod export;
 pub mod language;
 pub mod policy;
 pub mod problem;

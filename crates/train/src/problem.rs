@@ -11,12 +11,14 @@ pub mod words;
 use crate::config::{Config, TaskConfig};
 use crate::language::Language;
 use fgrpo_core::rng::Key;
+use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::{self, FilterReport, Problem};
+use fgrpo_eval::grade::Grader;
 use fgrpo_eval::graded::Graded;
 use fgrpo_eval::problems::{ProblemSet, keyed};
 use sha2::{Digest, Sha256};
 use source::{Elsewhere, Part, Source};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -123,6 +125,19 @@ pub fn held_out(
         bad_input!("found no held-out problem to evaluate on");
     }
     Ok(sets)
+}
+
+/// The graders of a task with problems from files, and the names of its columns, by the name of the part; a task that
+/// isn't a mix has one part, named by its kind. `language` has the tags of thoughts; if `None`, they are `<think>` and
+/// `</think>`.
+///
+/// Fails for mazes and generated problems, and if a program that grades can't be started.
+pub fn graders(
+    task: &TaskConfig,
+    language: Option<&Language>,
+) -> anyhow::Result<BTreeMap<String, (Grader, Columns)>> {
+    let template = language.and_then(Language::template);
+    Source::all(task).iter().map(|source| source.grader(template)).collect()
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod eval_config;
 mod evaluate;
 mod evaluate_checkpoint;
 mod evaluations;
+mod export;
 mod fault_server;
 mod gguf;
 mod golden_rl;

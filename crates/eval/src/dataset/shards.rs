@@ -23,7 +23,8 @@ const BESIDE: [&str; 3] = ["dataset_info.json", "dataset_infos.json", "state.jso
 const DATA: &str = "data";
 
 /// The files of a data set, in name order.
-pub(super) fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// Fails if the path names no file, folder or split, or a shard is missing.
+pub fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if path.is_dir() {
         return folder(path);
     }

@@ -4,6 +4,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A function of this process that answers questions, each a line of JSON, as a program would.
@@ -75,6 +76,16 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Makes the files that the settings name relative to `folder`: that of the function, and arguments of the command
+    /// that are files in the folder.
+    pub fn relative_to(&mut self, folder: &Path) {
+        let in_folder = |path: &str| folder.join(path).to_string_lossy().into_owned();
+        self.function = self.function.as_deref().map(in_folder);
+        for argument in self.command.iter_mut().filter(|argument| folder.join(argument).is_file()) {
+            *argument = in_folder(argument);
+        }
+    }
+
     /// Settings from a command line, split at white space; quotes keep white space together.
     /// Fails if the command line is empty, or a quote isn't closed.
     pub fn parse(line: &str) -> anyhow::Result<Self> {

@@ -11,7 +11,8 @@ problems of an evaluation.
 advantages                credit, advantages, focal_weight, Credit
 losses                    policy_loss
 the engine                Engine, Datum, Sample, play, Episode, train, Run
-verifiers                 verify_math, verify_choice, verify_ifeval, verify_synlogic, Verdicts, MathProblem
+verifiers                 verify_math, verify_choice, verify_ifeval, verify_synlogic, Verdicts, MathProblem,
+                          Grader, Grade
 statistics                pass_at_k, compare, Comparison, plan, Plan
 samples                   read_samples, Samples
 theory                    tail_miss, active, peak, Peak, low_lr, simulate, Trajectory
@@ -47,6 +48,8 @@ _PLACES = {
         "Verdicts",
         "VERDICTS",
         "MathProblem",
+        "Grader",
+        "Grade",
     ),
     "_statistics": ("pass_at_k", "compare", "Comparison", "plan", "Plan"),
     "_samples": ("read_samples", "Samples"),

@@ -25,6 +25,8 @@ from ._theory import tail_miss as tail_miss
 from ._train import Run as Run
 from ._train import train as train
 from ._verifiers import VERDICTS as VERDICTS
+from ._verifiers import Grade as Grade
+from ._verifiers import Grader as Grader
 from ._verifiers import MathProblem as MathProblem
 from ._verifiers import Verdicts as Verdicts
 from ._verifiers import verify_choice as verify_choice

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +62,59 @@ class Verdict(NamedTuple):
     def correct(self) -> bool:
         """Whether the response is correct."""
         return self.code == 0
+
+
+class Grade(NamedTuple):
+    """The grade of one response.
+
+    code: the verdict, an index into ``VERDICTS``. reason: a short code such as ``exact``. reward: the score if the grader
+        gives one, else the configuration's ``reward_correct`` or ``reward_wrong``; NaN for an unscorable response.
+    """
+
+    code: int
+    reason: str
+    reward: float
+
+    @property
+    def verdict(self) -> str:
+        """``correct``, ``wrong``, ``unparsed`` or ``unscorable``."""
+        return VERDICTS[self.code]
+
+    @property
+    def correct(self) -> bool:
+        """Whether the response is correct."""
+        return self.code == 0
+
+
+class Grader(_native.Grader):
+    """The graders of a training configuration: every kind of task with a data set, and each part of a mix.
+
+    config: a configuration file, or the name of a built-in one. folder: the folder that relative paths of the configuration start
+        from. By default it is the folder of the file if that is the configuration of a job from ``fgrpo export``, and the
+        current folder otherwise. overrides: assignments such as ``"task.verifier.mode=parity"``.
+
+    Raises ``ValueError`` for a bad configuration, for tasks without a data set, and if a program that grades can't be started.
+
+    >>> grader = Grader("math.toml")  # doctest: +SKIP
+    >>> grader.grade({"problem": "What is 1/2?", "answer": "1/2"}, r"\\boxed{0.5}").reward  # doctest: +SKIP
+    1.0
+    """
+
+    def __new__(cls, config: str | os.PathLike[str], *, folder: str | os.PathLike[str] | None = None, overrides: Sequence[str] = ()) -> Grader:
+        if folder is None:
+            beside = os.path.dirname(os.fspath(config))
+            folder = beside if os.path.isfile(os.path.join(beside, "job.json")) else "."
+        return super().__new__(cls, os.fspath(config), os.fspath(folder), list(overrides))
+
+    def grade(self, truth: str | Mapping[str, Any], response: str, *, part: str | None = None) -> Grade:
+        """The grade of a response.
+
+        truth: a row of the data set, or the ``ground_truth`` of an exported job. part: the part of a mix.
+
+        Never raises for what is in the response. Raises ``ValueError`` for an unknown part and a row without an answer.
+        """
+        is_row = not isinstance(truth, str)
+        return Grade(*super().grade(json.dumps(truth) if is_row else truth, is_row, response, part))
 
 
 class MathProblem(_native.MathProblem):

@@ -7,6 +7,7 @@ use crate::language::Language;
 use crate::language::chat::ChatTemplate;
 use anyhow::Context;
 use fgrpo_core::maze::{HeldOut, Maze, Solutions, tokens};
+use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::presets::Prompting;
 use fgrpo_eval::dataset::{FilterReport, Problem};
 use fgrpo_eval::grade::Grader;
@@ -68,6 +69,21 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// The name of the source, its grader and the names of its columns. `template` has the tags of thoughts.
+    ///
+    /// Fails for mazes and generated problems, and if the task's program can't be started.
+    pub(super) fn grader(
+        &self,
+        template: Option<&ChatTemplate>,
+    ) -> anyhow::Result<(String, (Grader, Columns))> {
+        let name = self.of_mix.as_ref().map_or_else(|| self.task.kind().to_owned(), |(name, _)| name.clone());
+        let Some(text) = self.task.text() else {
+            bad_input!("task.kind: {} has no problems from files", self.task.kind())
+        };
+        let settings = with_tags(text.grading(), text.kind(), &text.prompting(), template)?;
+        Ok((name, (Grader::new(text.kind(), settings)?, text.columns.clone())))
+    }
+
     /// Opens the source. `train` says whether its problems are trained on; the weight decides this in a mix. With
     /// `elsewhere`, only the held-out problems are wanted, for an evaluation.
     pub(super) fn open(
@@ -91,12 +107,9 @@ impl<'a> Source<'a> {
         elsewhere: Option<&Elsewhere<'_>>,
     ) -> anyhow::Result<Part> {
         let set = |name: String, kind, prompting: Prompting, settings: Settings, max_tokens| {
-            let template = language.and_then(Language::template);
-            let template_tags = match template.or(elsewhere.and_then(|elsewhere| elsewhere.template)) {
-                Some(template) => template.thoughts(&prompting.of(kind))?,
-                None => None,
-            };
-            let settings = Settings { template_tags, ..settings };
+            let template =
+                language.and_then(Language::template).or(elsewhere.and_then(|elsewhere| elsewhere.template));
+            let settings = with_tags(settings, kind, &prompting, template)?;
             if let (Some(language), Some(tags)) = (language, settings.thoughts()) {
                 language.check_tags(&tags)?;
             }
@@ -143,6 +156,20 @@ impl<'a> Source<'a> {
             }
         }
     }
+}
+
+/// Settings with the tags that a chat template has for thoughts.
+fn with_tags(
+    settings: Settings,
+    kind: TaskKind,
+    prompting: &Prompting,
+    template: Option<&ChatTemplate>,
+) -> anyhow::Result<Settings> {
+    let template_tags = match template {
+        Some(template) => template.thoughts(&prompting.of(kind))?,
+        None => None,
+    };
+    Ok(Settings { template_tags, ..settings })
 }
 
 /// The mazes of a configuration, or those in a file.

@@ -1,0 +1,156 @@
+//! `fgrpo export`: the job of a configuration for verl.
+
+use crate::support::{done, fgrpo, file, lines, model, refused, run};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A configuration of sums with quotes and a grader's file, in `folder`.
+fn config(folder: &Path) -> PathBuf {
+    let row =
+        |i| serde_json::json!({"problem": format!("It's {i} + \"{i}\"?"), "answer": format!("{}", 2 * i)});
+    let rows: String = (0..24).map(|i| format!("{}\n", row(i))).collect();
+    let data = file(folder, "sums.jsonl", &rows);
+    let text = format!(
+        "steps = 4\n[task]\nkind = \"math\"\ndata = {data:?}\nheld_out_share = 0.2\n[model]\npath = {:?}\n\
+         [rollout]\nprompts = 4\ngroup_size = 2\nmax_new_tokens = 4\n[update]\nwarmup_steps = 2\n\
+         [eval]\nevery = 0\nsamples = 2\nk = [1]\n[log]\nrollout_share = 1.0\n[save]\nevery = 0\n",
+        model()
+    );
+    file(folder, "sums.toml", &text)
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// The rows of a Parquet file.
+fn rows(path: &Path) -> Vec<Value> {
+    let rows = fgrpo_eval::dataset::rows::read(path).unwrap();
+    rows.into_iter().map(Value::Object).collect()
+}
+
+/// The settings of a job by verl's key.
+fn settings(job: &Path) -> BTreeMap<String, Value> {
+    let job: Value = serde_json::from_slice(&std::fs::read(job.join("job.json")).unwrap()).unwrap();
+    let all = job["settings"].as_array().unwrap().iter();
+    all.map(|s| (s["key"].as_str().unwrap().to_owned(), s["value"].clone())).collect()
+}
+
+#[test]
+fn a_job_asks_the_prompts_of_every_step_in_the_order_of_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let (job, trained) = (folder.path().join("job"), folder.path().join("run"));
+    done(&["export", "verl", path(&config), "--out", path(&job), "--gpus", "4"]);
+    done(&["train", path(&config), "--out", path(&trained)]);
+    let exported = rows(&job.join("train.parquet"));
+    assert_eq!(exported.len(), 4 * 4);
+    let logged = lines(&trained.join("rollouts.jsonl"));
+    for (step, batch) in exported.chunks(4).enumerate() {
+        let question = |row: &Value| row["prompt"].as_array().unwrap().last().unwrap()["content"].clone();
+        let mut asked: Vec<String> = batch.iter().map(|row| question(row).to_string()).collect();
+        let of_step = logged.iter().filter(|line| line["step"] == step as u64 + 1);
+        let mut prompted: Vec<String> = of_step.map(|line| line["prompt"].to_string()).collect();
+        prompted.dedup();
+        asked.sort();
+        prompted.sort();
+        assert_eq!(prompted.len(), 4, "step {step}");
+        for (asked, prompted) in asked.iter().zip(&prompted) {
+            assert!(prompted.contains(asked.trim_matches('"')), "step {step}: {asked} in {prompted}");
+        }
+    }
+    // A gold survives with its kind, and held-out problems are none of these.
+    assert!(exported[0]["reward_model"]["ground_truth"].as_str().unwrap().contains("\"kind\":\"math\""));
+    let held_out = rows(&job.join("held-out.parquet"));
+    assert!(!held_out.is_empty());
+    let id = |row: &Value| row["extra_info"]["problem"].clone();
+    assert!(held_out.iter().all(|row| exported.iter().all(|other| id(other) != id(row))));
+}
+
+#[test]
+fn a_job_has_the_settings_of_the_configuration_and_its_programs_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let job = folder.path().join("job");
+    let set = [
+        "--set",
+        "algorithm.loss={kind='grpo', clip=[0.1, 0.3], dual_clip=0}",
+        "--set",
+        "algorithm.kl_coef=0.01",
+    ];
+    done(
+        &[&["export", "verl", path(&config), "--out", path(&job), "--gpus", "2", "--tp", "2"][..], &set]
+            .concat(),
+    );
+    let settings = settings(&job);
+    for (key, value) in [
+        ("actor_rollout_ref.actor.clip_ratio_low", "0.1"),
+        ("actor_rollout_ref.actor.clip_ratio_high", "0.3"),
+        ("actor_rollout_ref.actor.clip_ratio_c", "1000000000.0"),
+        ("actor_rollout_ref.actor.kl_loss_type", "\"k3\""),
+        ("actor_rollout_ref.actor.optim.lr_scheduler_type", "\"cosine\""),
+        ("actor_rollout_ref.actor.optim.min_lr_ratio", "1.0"),
+        ("actor_rollout_ref.actor.optim.zero_indexed_step", "false"),
+        ("actor_rollout_ref.rollout.tensor_model_parallel_size", "2"),
+        ("actor_rollout_ref.rollout.top_k", "-1"),
+        ("trainer.test_freq", "-1"),
+        ("trainer.save_freq", "4"),
+        ("+algorithm.focal_gamma", "0.5"),
+    ] {
+        assert_eq!(settings[key].to_string(), value, "{key}");
+    }
+    // The shell passes each setting on as one word.
+    let python = file(
+        folder.path(),
+        "python3",
+        "#!/bin/sh\n[ \"$1\" = - ] && exit 0\nfor a in \"$@\"; do echo \"$a\"; done\n",
+    );
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&python, executable).unwrap();
+    let search = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let ran = std::process::Command::new(job.join("run.sh"))
+        .arg("trainer.total_training_steps=2")
+        .env("PATH", search)
+        .output()
+        .unwrap();
+    let words = String::from_utf8(ran.stdout).unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(words.contains("\n+algorithm.focal_estimator={kind:grpo,eps:1e-6,ddof:1}\n"), "{words}");
+    assert!(words.contains("\ntrainer.logger=[\"console\",\"tensorboard\"]\n"), "{words}");
+    assert!(words.ends_with("\ntrainer.total_training_steps=2\n"), "{words}");
+    // The configuration of the job names its own copies.
+    let shown = run(fgrpo().args(["data", "show", "config.toml", "--json"]).current_dir(&job));
+    assert_eq!(shown.2, 0, "{}", shown.1);
+}
+
+#[test]
+fn settings_that_verl_lacks_are_refused_together_unless_they_are_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let job = folder.path().join("job");
+    let lacking =
+        ["--set", "update.schedule=linear", "--set", "rollout.min_p=0.1", "--set", "algorithm.daro=true"];
+    let export = ["export", "verl", path(&config), "--out", path(&job)];
+    let message = refused(&[&export[..], &lacking].concat());
+    for key in ["update.schedule", "rollout.min_p", "algorithm.daro"] {
+        assert!(message.contains(key), "{message}");
+    }
+    assert!(!job.exists());
+    let allowed = ["--allow", "update.schedule", "--allow", "rollout.min_p", "--allow", "algorithm.daro"];
+    done(&[&export[..], &lacking, &allowed].concat());
+    let page = std::fs::read_to_string(job.join("README.md")).unwrap();
+    assert!(page.contains("| `rollout.min_p` |"), "{page}");
+    assert!(refused(&export).contains("exists"));
+    let other = folder.path().join("other");
+    let idle = ["export", "verl", path(&config), "--out", path(&other), "--allow", "rollout.min_p"];
+    assert!(refused(&idle).contains("rollout.min_p"));
+    for (set, named) in
+        [("sft.steps=3", "[sft]"), ("model.path=model.gguf", ".gguf"), ("rollout.group_size=3", "GPUs")]
+    {
+        let message = refused(&["export", "verl", path(&config), "--out", path(&other), "--set", set]);
+        assert!(message.contains(named), "{message}");
+    }
+    let maze = refused(&["export", "verl", "maze-quick", "--out", path(&other), "--model", "x"]);
+    assert!(maze.contains("task.kind"), "{maze}");
+}

@@ -1,0 +1,108 @@
+//! The graders of a configuration, for reward functions and notebooks.
+
+use crate::call::{bad, without_gil};
+use crate::verifiers::code;
+use fgrpo_eval::dataset::columns::Columns;
+use fgrpo_eval::dataset::{self, Problem};
+use fgrpo_eval::grade;
+use fgrpo_eval::kind::{Truth, short_hash};
+use fgrpo_eval::row::Row;
+use fgrpo_train::config::{Config, TaskConfig};
+use fgrpo_train::problem;
+use fgrpo_verify::verdict::Verdict;
+use pyo3::prelude::*;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The graders of a configuration.
+#[pyclass(subclass, frozen)]
+pub struct Grader {
+    /// Graders and column names by the name of the part.
+    parts: BTreeMap<String, (grade::Grader, Columns)>,
+    /// Rewards of a correct and of a wrong response.
+    rewards: [f64; 2],
+}
+
+#[pymethods]
+impl Grader {
+    /// Reads the configuration and starts the programs that it names. Relative paths are relative to `folder`.
+    #[new]
+    fn new(py: Python<'_>, config: PathBuf, folder: PathBuf, overrides: Vec<String>) -> PyResult<Self> {
+        without_gil(py, || Self::open(&config, &folder, &overrides))?.map_err(|e| bad(format!("{e:#}")))
+    }
+
+    /// The names of the parts.
+    #[getter]
+    fn parts(&self) -> Vec<&str> {
+        self.parts.keys().map(String::as_str).collect()
+    }
+
+    /// The code of the verdict, the reason and the reward. `truth` is JSON: a reference answer of an exported job, or a row if `is_row`.
+    fn grade(
+        &self,
+        py: Python<'_>,
+        truth: &str,
+        is_row: bool,
+        response: &str,
+        part: Option<&str>,
+    ) -> PyResult<(u8, String, f64)> {
+        without_gil(py, || self.graded(truth, is_row, response, part))?.map_err(|e| bad(format!("{e:#}")))
+    }
+}
+
+impl Grader {
+    fn open(config: &Path, folder: &Path, overrides: &[String]) -> anyhow::Result<Self> {
+        let mut config = Config::load(config, overrides)?;
+        let tokenizer = match &mut config.task {
+            TaskConfig::Mix(mix) => &mut mix.tokenizer,
+            TaskConfig::Text(text) => &mut text.tokenizer,
+            _ => &mut None,
+        };
+        let tokenizer = tokenizer.iter_mut().chain(&mut config.model.path).map(|path| folder.join(path));
+        // The template of a model that isn't on this machine is that of no tags but the usual ones.
+        let tokenizer = tokenizer.collect::<Vec<_>>().into_iter().find(|path| path.exists());
+        let language = tokenizer.map(|path| fgrpo_train::language::Language::read(&path, &[])).transpose()?;
+        for text in config.task.texts_mut() {
+            for program in [&mut text.grader, &mut text.verifier.command].into_iter().flatten() {
+                program.relative_to(folder);
+            }
+        }
+        Ok(Self {
+            parts: problem::graders(&config.task, language.as_ref())?,
+            rewards: [config.algorithm.reward_correct, config.algorithm.reward_wrong],
+        })
+    }
+
+    fn graded(
+        &self,
+        truth: &str,
+        is_row: bool,
+        response: &str,
+        part: Option<&str>,
+    ) -> anyhow::Result<(u8, String, f64)> {
+        let names = || self.parts.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let found = match part {
+            Some(name) => self.parts.get(name),
+            None if self.parts.len() == 1 => self.parts.values().next(),
+            None => anyhow::bail!("part: name one of {}", names()),
+        };
+        let Some((grader, columns)) = found else {
+            anyhow::bail!("part: {:?} is unknown; there is {}", part.unwrap_or_default(), names());
+        };
+        let problem = match is_row {
+            true => dataset::problem(serde_json::from_str::<Row>(truth)?, grader.kind(), columns)?,
+            false => {
+                let truth: Truth = serde_json::from_str(truth)?;
+                Problem::new(short_hash(&truth.fingerprint()), Vec::new(), truth)
+            }
+        };
+        let graded = grader.grade(&problem, response);
+        let [correct, wrong] = self.rewards;
+        let reward = graded.reward.unwrap_or(match graded.verdict {
+            Verdict::Correct => correct,
+            Verdict::Wrong | Verdict::Unparsed => wrong,
+            Verdict::Unscorable => f64::NAN,
+        });
+        Ok((code(graded.verdict), graded.reason.into_owned(), reward))
+    }
+}

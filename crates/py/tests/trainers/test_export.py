@@ -1,0 +1,129 @@
+"""`fgrpo export verl` against verl 0.9.1: its own configuration, data loader and reward manager."""
+
+import asyncio
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+verl = pytest.importorskip("verl")
+
+import pyarrow.parquet as pq  # noqa: E402
+import torch  # noqa: E402
+from hydra import compose, initialize_config_module  # noqa: E402
+from tiny import tiny  # noqa: E402
+from verl import DataProto  # noqa: E402
+from verl.trainer.ppo.core_algos import get_policy_loss_fn  # noqa: E402
+from verl.trainer.ppo.reward import load_reward_manager  # noqa: E402
+from verl.utils import hf_tokenizer  # noqa: E402
+from verl.utils.config import omega_conf_to_dataclass  # noqa: E402
+
+LOSSES = ("grpo", "dapo", "cispo", "cispo_cap", "gspo", "sapo", "gmpo", "dppo_tv", "dppo_kl", "kl_cov", "clip_cov")
+ADVANTAGES = ("dr_grpo", "rloo", "max_rl", "{kind='pkpo', k=4}", "{kind='power', a=0.25}", "{kind='grpo', eps=1e-4, ddof=0}")
+VARIANTS = [
+    *([f"algorithm.loss={loss}"] for loss in LOSSES),
+    ["algorithm.loss={kind='grpo', clip=[0.1, 0.3], dual_clip=0}"],
+    *([f"algorithm.aggregation={a}"] for a in ("seq-mean-token-sum", "seq-mean-token-sum-norm", "seq-mean-token-mean")),
+    *(["algorithm.kl_coef=0.01", f"algorithm.kl={kl}"] for kl in ("k1", "k2", "k3")),
+    ["algorithm.correction=tis"],
+    ["algorithm.correction={kind='tis', cap=3.0, level='sequence'}"],
+    ["algorithm.correction={kind='mask', low=0.25, high=4.0}"],
+    *([f"algorithm.advantage={a}"] for a in ADVANTAGES),
+    ["update.schedule=cosine"],
+    ["update.schedule=cosine", "update.warmup_steps=2"],
+    ["update.schedule=linear"],
+    ["update.eps=1e-6"],
+    ["update.low_lr_gamma=0.5"],
+    ["update.mini_batch=4"],
+    ["lora.rank=8"],
+    ["lora.rank=8", "lora.targets=['q_proj', 'v_proj']"],
+    ["algorithm.drop_inactive_groups=true"],
+    ["algorithm.reward_wrong=-1.0"],
+    ["algorithm.overlong={length=32, cache=8}"],
+    ["algorithm.truncated=mask"],
+    ["algorithm.daro=true"],
+    ["algorithm.shaping=unlikely"],
+    ["algorithm.schedule=[{key='entropy_coef', to=0.1, over=3}]"],
+    ["task.stop=['\\n\\n']"],
+    ["task.enable_thinking=false"],
+    ["rollout.min_p=0.1"],
+    ["rollout.top_p=0.9", "rollout.top_k=20"],
+    ["eval.every=0"],
+    ["save.keep=2"],
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model and a configuration."""
+    folder = tmp_path_factory.mktemp("export")
+    tiny(folder / "model")
+    template = "{% for message in messages %}{{ message.role }}: {{ message.content }} {% endfor %}"
+    (folder / "model" / "chat_template.jinja").write_text(template)
+    rows = [{"problem": f"What is {i} + {i}? It's \"easy\".", "answer": str(2 * i)} for i in range(40)]
+    (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "sums.toml").write_text(
+        f"steps = 3\n[task]\nkind = 'math'\ndata = '{folder}/sums.jsonl'\nheld_out_share = 0.2\n"
+        f"[model]\npath = '{folder}/model'\n[rollout]\nprompts = 8\ngroup_size = 4\nmax_new_tokens = 32\n"
+        "[eval]\nsamples = 4\nk = [1, 4]\n"
+    )
+    return folder
+
+
+def export(folder, out, *changes):
+    sets = [word for change in changes for word in ("--set", change)]
+    command = ["fgrpo", "export", "verl", str(folder / "sums.toml"), "--out", str(folder / out), "--gpus", "2", *sets]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if "--allow" in done.stderr or "allow a key" in done.stderr:
+        done = subprocess.run([*command, "--allow", "all"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / out
+
+
+def composed(job, stub):
+    """verl's configuration with the settings that run.sh passes."""
+    stub.mkdir(exist_ok=True)
+    python = stub / "python3"
+    python.write_text('#!/bin/sh\n[ "$1" = - ] && exit 0\nfor a in "$@"; do printf "%s\\0" "$a"; done\n')
+    python.chmod(0o755)
+    ran = subprocess.run([job / "run.sh"], env={"PATH": f"{stub}:/usr/bin:/bin"}, capture_output=True, check=True)
+    words = [word.decode() for word in ran.stdout.split(b"\0")[:-1]]
+    assert words[:2] == ["-m", "verl.trainer.main_ppo"]
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return compose("ppo_trainer", overrides=words[2:])
+
+
+def test_verl_knows_every_setting_of_every_variant(folder, tmp_path, report):
+    for i, changes in enumerate(VARIANTS):
+        config = composed(export(folder, f"job-{i}", *changes), tmp_path / "bin")
+        actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+        omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
+        get_policy_loss_fn(actor.policy_loss.loss_mode)
+    report(f"export: verl {verl.__version__} composes {len(VARIANTS)} variants of a job")
+
+
+def test_the_reward_of_a_job_passes_through_the_reward_manager(folder, tmp_path):
+    job = export(folder, "graded", "algorithm.reward_wrong=-1.0")
+    config = composed(job, tmp_path / "bin")
+    tokenizer = hf_tokenizer(str(folder / "model"))
+    row = pq.read_table(job / "train.parquet").to_pylist()[0]
+    gold = json.loads(row["reward_model"]["ground_truth"])["gold"]
+
+    def graded(text, truth=row["reward_model"]["ground_truth"]):
+        ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"]
+        columns = {**row, "reward_model": {"style": "rule", "ground_truth": truth}}
+        columns = {key: np.array([columns[key]], object) for key in ("data_source", "reward_model", "extra_info")}
+        data = DataProto.from_dict({"responses": ids, "attention_mask": torch.ones_like(ids)}, non_tensors=columns)
+
+        async def run():
+            return await load_reward_manager(config, tokenizer).run_single(data)
+
+        return asyncio.run(run())
+
+    assert graded(f"so \\boxed{{{gold}}}")["reward_score"] == 1.0
+    wrong = graded("\\boxed{-7}")
+    assert (wrong["reward_score"], wrong["reward_extra_info"]["acc"]) == (-1.0, 0.0)
+    assert graded("no idea")["reward_extra_info"]["acc"] == 0.0
+    broken = graded("\\boxed{1}", truth="no JSON")
+    assert np.isnan(broken["reward_score"]) and broken["reward_extra_info"]["unscorable"] == 1.0

@@ -1,0 +1,94 @@
+//! Files of a job: the data and graders that the configuration names, and a configuration that names the copies.
+
+use super::texts;
+use crate::config::{Config, TaskConfig};
+use crate::language::copy_files;
+use anyhow::Context;
+use fgrpo_eval::dataset;
+use fgrpo_eval::program;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folder of the tokenizer and its chat template, by which prompts are written and thoughts are found.
+const TOKENIZER: &str = "tokenizer";
+
+/// Copies data, tokenizer and graders into the folder of the job, and returns the configuration that names the copies, relative to
+/// the folder. `written` has the paths and names that the user wrote, `local` the files on this machine.
+pub(super) fn copy(
+    folder: &Path,
+    (written, local): (&Config, &Config),
+    model: &str,
+) -> anyhow::Result<Config> {
+    let mut config = written.clone();
+    config.model.path = Some(model.into());
+    config.model.init = None;
+    config.model.size = None;
+    config.sft = None;
+    let sources = texts(&local.task)?;
+    let several = sources.len() > 1;
+    let tokenizer = match &local.task {
+        TaskConfig::Mix(mix) => &mix.tokenizer,
+        _ => &sources[0].1.tokenizer,
+    };
+    if let Some(from) = tokenizer.as_ref().or(local.model.path.as_ref()) {
+        fs::create_dir(folder.join(TOKENIZER))?;
+        copy_files(from, &folder.join(TOKENIZER))?;
+        match &mut config.task {
+            TaskConfig::Mix(mix) => mix.tokenizer = Some(TOKENIZER.into()),
+            TaskConfig::Text(text) => text.tokenizer = Some(TOKENIZER.into()),
+            _ => {}
+        }
+    }
+    for ((name, source), text) in sources.iter().zip(config.task.texts_mut()) {
+        let place = if several { Path::new("data").join(name) } else { PathBuf::from("data") };
+        text.data = copy_data(folder, &place.join("train"), &source.data).context("task.data")?;
+        if let Some(held_out) = &source.held_out {
+            text.held_out =
+                Some(copy_data(folder, &place.join("held-out"), held_out).context("task.held_out")?);
+        }
+        for program in [&mut text.grader, &mut text.verifier.command].into_iter().flatten() {
+            copy_program(folder, program)?;
+        }
+    }
+    Ok(config)
+}
+
+/// Copies the files of a data set into `place`, and returns the path of the copy.
+fn copy_data(folder: &Path, place: &Path, data: &Path) -> anyhow::Result<PathBuf> {
+    let files = dataset::files(data)?;
+    fs::create_dir_all(folder.join(place))?;
+    for file in &files {
+        let name = file.file_name().unwrap_or_default();
+        fs::copy(file, folder.join(place).join(name)).with_context(|| file.display().to_string())?;
+    }
+    Ok(match files.as_slice() {
+        [one] => place.join(one.file_name().unwrap_or_default()),
+        _ => place.to_owned(),
+    })
+}
+
+/// Copies the files that a grader names into the folder.
+///
+/// Fails for a function of the Python process, which no file has.
+fn copy_program(folder: &Path, program: &mut program::Settings) -> anyhow::Result<()> {
+    if let Some(name) = &program.in_process {
+        bad_input!("task.grader: {name} is a function of this process; name a file, \"FILE.py:FUNCTION\"");
+    }
+    let copy = |path: &str| -> anyhow::Result<String> {
+        let path = Path::new(path);
+        let name = path.file_name().unwrap_or_default();
+        fs::copy(path, folder.join(name)).with_context(|| format!("task.grader: {}", path.display()))?;
+        Ok(name.to_string_lossy().into_owned())
+    };
+    if let Some(function) = &mut program.function {
+        let (file, name) = function.rsplit_once(':').unwrap_or((function, "reward"));
+        *function = format!("{}:{name}", copy(file)?);
+    }
+    for argument in program.command.iter_mut().filter(|argument| Path::new(argument).is_file()) {
+        // A program of the system stays where it is.
+        if Path::new(argument).is_relative() {
+            *argument = copy(argument)?;
+        }
+    }
+    Ok(())
+}

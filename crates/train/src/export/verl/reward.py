@@ -1,0 +1,31 @@
+"""The reward function of this job: the verifiers of fgrpo with the settings of config.toml."""
+
+import logging
+import pathlib
+
+import fgrpo
+
+JOB = pathlib.Path(__file__).resolve().parent
+_grader = None
+
+
+def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_):
+    """The reward of a response, and what verl writes into its validation files."""
+    global _grader
+    # verl marks the whole group of a response as failed if this function raises, so an error is an unscorable response.
+    try:
+        if _grader is None:
+            _grader = fgrpo.Grader(JOB / "config.toml")
+        grade = _grader.grade(ground_truth, solution_str, part=data_source)
+        verdict, reward = grade.verdict, grade.reward
+    except Exception:
+        logging.getLogger(__name__).exception("fgrpo: a response of %s can't be graded", data_source)
+        verdict, reward = "unscorable", float("nan")
+    return {
+        "score": reward,
+        "acc": float(verdict == "correct"),
+        "unparsed": float(verdict == "unparsed"),
+        "unscorable": float(verdict == "unscorable"),
+        "source": data_source,
+        "problem": str((extra_info or {}).get("problem", "")),
+    }

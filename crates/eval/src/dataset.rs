@@ -159,7 +159,7 @@ pub fn problem(row: Row, kind: TaskKind, columns: &Columns) -> anyhow::Result<Pr
     let rows = [row];
     let table = Table { kind: kind.name(), rows: &rows };
     let found = columns::resolve(kind, &table, columns)?;
-    problem_of(&rows[0], &found).or_else(|unusable| bad_input!("{}: {}", unusable.reason, unusable.found))
+    problem_of(&rows[0], 0, &found).or_else(|unusable| bad_input!("{}: {}", unusable.reason, unusable.found))
 }
 
 /// Converts one row to a problem, or says why it can't be one.

@@ -634,6 +634,8 @@ fn run(m: &mut Mapping, eval: &EvalConfig, save: &SaveConfig, sizes: &Sizes) {
         top_p,
         top_k,
         min_p,
+        // Only generated mazes have it.
+        exact: _,
         // The file of held-out problems has this many.
         problems: _,
         average: _,

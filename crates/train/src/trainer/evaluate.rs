@@ -22,7 +22,7 @@ impl Trainer<'_> {
             let Some(mut evaluation) = self.evaluate_series(i)? else { return Ok(None) };
             if self.series[i].eval.exact {
                 let size = self.config.rollout.group_size;
-                let measured = self.series[i].exact(step, &mut self.policy, size, &self.evaluated);
+                let measured = self.series[i].exact(step, &mut self.policy, size, &self.logs.evaluated);
                 evaluation.exact = Some(measured.with_context(|| format!("step {step}: eval.exact"))?);
             }
             if i + 1 == self.series.len() {

@@ -272,3 +272,28 @@ def test_processes_of_multiprocessing_work(method):
 
 def test_nan_is_the_reward_of_a_failure():
     assert math.isnan(fgrpo.Verdicts(np.array([3], np.uint8), ["budget"]).rewards()[0])
+
+
+def test_a_grader_has_the_settings_of_a_configuration_for_every_part(tmp_path):
+    (tmp_path / "grade.py").write_text("def reward(completion, answer, **_):\n    return 0.5 if answer in completion else None\n")
+    (tmp_path / "rows.jsonl").write_text('{"problem": "1+1?", "answer": "2"}\n')
+    (tmp_path / "mix.toml").write_text(
+        "steps = 1\n[model]\npath = 'nowhere'\n[algorithm]\nreward_wrong = -1.0\ncorrect_threshold = 0.5\n"
+        "[[task.parts]]\nkind = 'math'\ndata = 'rows.jsonl'\n"
+        "[[task.parts]]\nkind = 'python'\nname = 'own'\ndata = 'rows.jsonl'\ngrader = 'grade.py:reward'\n".replace(
+            "[[task.parts]]", "[task]\nkind = 'mix'\n[[task.parts]]", 1
+        )
+    )
+    grader = fgrpo.Grader(tmp_path / "mix.toml", folder=tmp_path)
+    assert grader.parts == ["math", "own"]
+    row = {"problem": "1+1?", "answer": "2"}
+    right = grader.grade(row, r"\boxed{2}", part="math")
+    assert (right.verdict, right.correct, right.reward) == ("correct", True, 1.0)
+    # The reference answer of an exported job, and a wrong answer.
+    assert grader.grade('{"kind":"math","gold":"2"}', r"\boxed{3}", part="math").reward == -1.0
+    assert grader.grade(row, "it is 2", part="own").reward == 0.5
+    unscorable = grader.grade(row, "no idea", part="own")
+    assert unscorable.verdict == "unscorable" and math.isnan(unscorable.reward)
+    for truth, part, named in ((row, "other", "other"), (row, None, "own"), ({"problem": "1+1?"}, "math", "answer")):
+        with pytest.raises(ValueError, match=named):
+            grader.grade(truth, "2", part=part)

@@ -268,7 +268,7 @@ fn spellings_of_the_right_answer_are_read() {
         ("[0,1)", "{[0,1)}", &[Strict]),
         ("[0,1)", "\\{[0,1)\\}", &[Strict]),
         ("35", "35\\%", &[Parity]),
-        ("(-\\infty,\\infty)", "[-\\infty,\\infty]", &MODES),
+        ("(-\\infty,\\infty)", "[-\\infty,\\infty]", &[Parity]),
         ("\\frac12", "0\\frac12", &MODES),
         ("-I(0)", "-I(0)", &MODES),
         ("x=3,5", "5,3", &MODES),

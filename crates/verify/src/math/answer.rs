@@ -112,10 +112,46 @@ fn last_bold(text: &str) -> Option<Answer<'_>> {
 
 /// Whether the clause before a value makes it a supposition.
 fn is_supposed(before: &str) -> bool {
-    const WORDS: &str =
-        r"(?i)\b(?:suppos|assum|discard|reject)\w*|\b(?:try|nobody|wrong|incorrect|unless|not true|no way)\b";
+    const WORDS: &str = r"(?i)\b(?:suppos|assum|discard|reject|exclud|eliminat)\w*|\brul\w+ out\b|\b(?:try|nobody|wrong|incorrect|unless|not true|no way)\b";
     let clause = before.rsplit(['.', ',', ';', ':', '!', '?', '\n']).next().unwrap_or(before);
     regex!(WORDS).is_match(clause)
+}
+
+/// Whether the clause before a value says whose answer or which mistake it is, so that it isn't this response's answer.
+fn is_disowned(before: &str) -> bool {
+    const WORDS: &str = concat!(
+        r"(?i)\b(?:mistake|fallacy|trap|tempted)\b|\b(?:previous|old|former|earlier|naive|tempting|another|his|her|their|wrong|incorrect|",
+        r"false|\w+['’]s)\s+(?:answer|guess|result|solution)\b|\b(?:wrong|incorrect|false)\s+(?:value|choice)\b|",
+        r"\b(?:many|most|some|people|one might|you (?:may|might)|every(?:one|body)|someone)\b.{0,30}?\b(?:thinks?|says?|claims?|believes?|guess(?:es)?)\b"
+    );
+    let clause = before.rsplit(['.', ',', ';', '!', '?', '\n']).next().unwrap_or(before);
+    regex!(WORDS).is_match(clause)
+}
+
+/// Whether a sentence behind an answer takes it back or offers another one.
+fn is_withdrawn(behind: &str) -> bool {
+    const OFFER: &str = concat!(
+        r"(?i)^\W*(?:or|alternatively|maybe|perhaps|actually|wait|no|hmm|but|sorry|oops|correction|rather|instead|scratch that|i mean|",
+        r"make that)\b.{0,60}?(?:\$|\\boxed|[0-9]|wrong|incorrect|mistake)|",
+        r"^\W*(?:the\s+)?(?:correct|right|real|true|actual|new)\s+(?:one|answer|value|result)\s+(?:is|was|should)\b"
+    );
+    const DENIAL: &str = concat!(
+        r"(?i)^\W*(?:(?:however|but|no|wait|though|yet|actually|sadly|unfortunately|oh|hold on|on second thought)\W+)*(?:",
+        r"(?:this|that|it)\s+can(?:not|['’]t) be\W*$|",
+        r"(?:this|that|it|which|the (?:answer|result|value)|my (?:answer|result))(?:\s+\w+){0,2}?",
+        r"(?:['’]s|\s+(?:is|was|seems|can|cannot|must|could))?(?:n['’]t)?\s+(?:\w+\s+)??(?:be\s+)?",
+        r"(?:wrong|incorrect|false|mistaken|(?:not\s+)(?:\w+\s+)?(?:right|correct|true|answer))\b|",
+        r"(?:this|that|it)\s+(?:is|was|ca|can|could)(?:n['’]t|not)\s+(?:be\s+)?(?:the\s+)?(?:right|correct|true|answer)\b|",
+        r"i\s+(?:made|have|was|am)\b.{0,30}\b(?:mistake|error|wrong)\b)"
+    );
+    // The rest of the answer's own sentence is read elsewhere.
+    let rest =
+        behind.trim_start_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '!' | '?' | '\n'));
+    let own = usize::from(rest.starts_with(|c: char| c.is_alphanumeric() && !c.is_uppercase()));
+    let mut sentences = clip(behind).split(['.', '!', '?', '\n']).skip(own).take(4);
+    sentences.any(|sentence| {
+        sentence.len() > 5 && (regex!(OFFER).is_match(sentence) || regex!(DENIAL).is_match(sentence))
+    })
 }
 
 /// Whether the words around a value make it no answer: `is not`, `at least`, `suppose that`, `twice`; `does not work`,
@@ -123,12 +159,16 @@ fn is_supposed(before: &str) -> bool {
 fn is_turned(before: &str, after: &str) -> bool {
     const BEFORE: &str = concat!(
         r"(?i)(?:\b(?:not|no|never|cannot|\w+n['’]t|hardly|least|most|than|than or equal to|up to|below|above|under|over|",
-        r"beyond|exceeds|nearly|almost|except|anything but|differs from|different from|far from|twice|nicht|pas|",
-        r"if \S+ (?:were|was|is|equals)|between \S+ and|(?:half|square|cube|root|reciprocal|inverse) of)\b",
+        r"beyond|exceeds|nearly|almost|except|anything but|differs from|different from|far from|close to|twice|nicht|pas|",
+        r"times|plus|divided by|multiplied by|one over|",
+        r"if (?:\S+ ){1,3}?(?:were|was|is|equals)|between \S+ and|(?:half|square|cube|root|reciprocal|inverse|log|logarithm|multiple|divisor|factor|power|opposite|negative) of)\b",
         r"(?:\W+(?:be|been|equal|equals|to|exactly|simply|just|the|value|es)\b)*|不是|\$ to|[±/~])\W*$",
     );
     const AFTER: &str = concat!(
-        r"(?i)^[\s$*()\]}\\.]*(?:\?|(?:wrong|incorrect|false)\b|or so\b|[/±]|vs\b|versus\b|(?:times|plus|minus|percent of|divided by)\s+[$\d\\(]|",
+        r"(?i)^[\s$*()\]}\\.]*(?:\?|(?:text\w*|mbox)\{\s*(?:or (?:more|less|fewer|greater|above|below)|is (?:not|wrong|incorrect))\b|(?:this|that|it) is (?:wrong|incorrect|false)\b|is what \w+ (?:first|initially|originally)\b|(?:wrong|incorrect|false)\b|or so\b|[/±]|vs\b|versus\b|",
+        r"(?:times|plus|minus|percent of|(?:out )?of|over|mod|divided by|multiplied by)\s+(?:[$\d\\(]|(?:one|two|three|four|five|six|seven|eight|nine|ten)\b)|",
+        r"and (?:a|an|one|two|three|\d) (?:half|halves|thirds?|quarters?|fourths?|fifths?)\b|point (?:zero|one|two|three|four|five|six|seven|eight|nine|\d)|",
+        r",?\s*(?:which|but (?:this|that|it)) (?:is|was|seems) (?:wrong|incorrect|false|not)\b|",
         r"to the power\b|or (?:more|less|fewer|greater|above|below)\b|fails?\b|",
         r"(?:is|are|was|does|do|did|must|should|can|could|would|will)(?:n['’]t\b|\s+(?:\w+\s+){0,2}?",
         r"(?:not|wrong|incorrect|false|extraneous|spurious|rejected|discarded|excluded|invalid|impossible)\b))",
@@ -233,7 +273,11 @@ fn last_statement<'a>(text: &'a str, boxes: &[Place]) -> Answer<'a> {
         }
     }
     let (before, after) = (&text[..boxes[first].start], &text[last.end..]);
-    answer.hedged = unclosed || offers_another(before, after) || is_turned(before, after);
+    answer.hedged = unclosed
+        || offers_another(before, after)
+        || is_turned(before, after)
+        || is_disowned(before)
+        || is_withdrawn(after);
     answer
 }
 
@@ -272,7 +316,10 @@ fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> An
         || !boxed && is_supposed(before)
         || offers_another(before, after)
         || regex!(r"(?i)\bor\s*\$?\s*[a-z](?:_\w)?\s*=\s*\$?$").is_match(before)
-        || behind.trim_end().len() > 8 && regex!(AGAIN).is_match(clip(behind));
+        || is_disowned(before)
+        || is_withdrawn(behind)
+        || regex!(r"[,;.]\s*$").is_match(content) && regex!(r"^\W*-?\d").is_match(tail)
+        || !inside && tail.starts_with('!') && !head.contains(char::is_alphabetic);
     if lead.is_empty() && trail.is_empty() {
         return Answer { hedged, ..Answer::of(content) };
     }
@@ -280,12 +327,6 @@ fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> An
     let part = if plain { format!("{lead}{content}{trail}") } else { format!("{lead}{{{content}}}{trail}") };
     Answer { parts: vec![part.into()], hedged }
 }
-
-/// A sentence behind an answer that offers another one.
-const AGAIN: &str = concat!(
-    r"(?i)^[^\n]{0,120}?[.!?)]\s+(?:or|alternatively|maybe|perhaps|actually|wait|no|hmm|but|correction)\b",
-    r"[^.?!\n]{0,60}?(?:\$|\\boxed|[0-9]|wrong|incorrect|mistake)"
-);
 
 /// Beginning of a text, up to 300 characters, in which the next sentence is read.
 fn clip(text: &str) -> &str {
@@ -387,6 +428,12 @@ fn lead(head: &str, inside: bool) -> Option<&'static str> {
     {
         return Some("");
     }
+    // The digits before a point, a comma or the sign of a ratio.
+    if !gap && regex!(r"\d[.,]$|(?:^|[$=(,])\s*\d+:$").is_match(rest)
+        || inside && regex!(r"\d\s*:$").is_match(rest)
+    {
+        return None;
+    }
     if regex!(r"(?:=>|->|→|⇒|⟹|\\(?:Rightarrow|rightarrow|implies|to|iff|Longrightarrow|approx|therefore)|≈|[^!<>]=|^=|:)$").is_match(rest) {
         return Some("");
     }
@@ -426,7 +473,7 @@ fn lead(head: &str, inside: bool) -> Option<&'static str> {
     }
     let sign = if inside { rest.ends_with(['*', '_', '|', '~']) } else { false };
     let operator = regex!(
-        r"(?:[/^<>≤≥≠±×·÷√]|!=|\\(?:neq?|not|leq?|geq?|lt|gt|leqslant|geqslant|pm|mp|times|cdot|div|sqrt|sim|ll|gg|ln|log|sin|cos|tan|in|notin|cup|cap|circ))$"
+        r"(?:[/^<>≤≥≠±×·÷√]|!=|\\(?:neq?|not|leq?|geq?|lt|gt|leqslant|geqslant|pm|mp|times|cdot|div|sqrt|sim|ll|gg|ln|log|sin|cos|tan|in|notin|cup|cap|circ|n?mid)|\\(?:ln|log|sin|cos|tan|arc\w+)\s*[_^]\s*(?:\{[^{}]*\}|\w))$"
     );
     let touching = !gap && rest.ends_with(|c: char| c.is_ascii_digit() || matches!(c, ')' | '}') && inside);
     let letter = inside && regex!(r"(?:^|[^\\A-Za-z])[A-Za-z]$").is_match(rest);
@@ -477,11 +524,27 @@ fn trail(tail: &str, inside: bool) -> Option<String> {
         let words = found.get(1).map_or("", |words| words.as_str());
         let word = words.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
         let common = matches!(word, "in" | "am" | "second");
-        if !common && (units::is_unit(word) || units::is_part(word) || SCALES.contains(&word)) {
+        if !common && (units::is_unit(word) || units::denominator(word).is_some() || SCALES.contains(&word)) {
             return Some(format!("\\text{{ {}}}", words.replace(['{', '}'], "")));
+        }
+        if !inside && touches && matches!(word, "m" | "g" | "s" | "h" | "l") {
+            return Some(String::new());
         }
     }
     // In a formula, whatever else follows is a part of it; words are not.
+    const SAYS_NOTHING: &str = concat!(
+        r"^\\(?:text\w*|math(?:rm|bf|it|sf)|[mh]box|right|end|begin|Rightarrow|implies|Longrightarrow|iff|because|therefore|pmod|",
+        r"phantom|[hv]space|nonumber|notag)\b"
+    );
+    let command = regex!(r"^\\[A-Za-z]").is_match(rest) && !regex!(SAYS_NOTHING).is_match(rest);
+    let goes_on = regex!(
+        r"^(?:\d{3}(?:\D|$)|\.\d|:\s*\$?-?\d|\\text\{\s*(?:and|or|to)\s*\}\s*[-\d\\]|\.\s+-?\d[\d.,]*\s*$)"
+    )
+    .is_match(rest)
+        || touches && rest.starts_with(|c: char| c == '|' || c.is_numeric());
+    if goes_on || command && (inside || touches) || inside && rest.starts_with('|') {
+        return None;
+    }
     let operation = if inside {
         regex!(
             r"^(?:[-+*/<>≤≥≠±×·÷^A-Za-z0-9]|[,;(]\s*[^\s}.]|\\(?:neq?|leq?|geq?|lt|gt|pm|mp|times|cdot|div|sqrt|frac|boxed|cup|cap|lor|vee|pi|[lc]?dots)\b)"
@@ -491,9 +554,7 @@ fn trail(tail: &str, inside: bool) -> Option<String> {
             r"^(?:[+*/<>≤≥≠±×·÷]\s*(?:[\d(]|\$\s*[\d(\\-])|[-–−]\s*(?:\d|\$\s*\d)|to\s+\$?-?\d|\\(?:times|cdot|div|pm|neq?|[lc]?dots)\b|(?:[,;]\s*(?:and\s+|or\s+)?|and\s+)\$?-?\d[\d.,]*\$?\s*(?:[.*]|$))"
         )
     };
-    let glued = touches && rest.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if operation.is_match(rest) || glued && inside || glued && rest.starts_with(|c: char| c.is_ascii_digit())
-    {
+    if operation.is_match(rest) || touches && rest.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         return None;
     }
     Some(String::new())
@@ -592,12 +653,12 @@ fn announced(text: &str, end: usize) -> Option<(usize, usize)> {
 /// The answer in an announced part of the text.
 fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bool) -> Option<Answer<'_>> {
     let segment = &text[from..to];
-    let body = without_number(segment.trim().trim_matches(['*', '_', ':', ' ', '`']));
+    let body = unwrapped(segment.trim().trim_matches(['*', '_', ':', ' ', '`']));
+    let body = without_number(body);
     if latex && is_mathematics(body) && !body.is_empty() {
         let offset = body.as_ptr() as usize - text.as_ptr() as usize;
         let (before, after) = (&text[..offset], &text[offset + body.len()..]);
-        let hedged = offers_another(before, after) || is_turned(before, after) || is_supposed(before);
-        return Some(Answer { hedged, ..Answer::of(body) });
+        return Some(Answer { hedged: is_refused(before, after), ..Answer::of(body) });
     }
     if latex && let Some(first) = first(segment, 0, segment.len(), &mut Ahead::default()) {
         // Words may come before a formula, but numbers don't.
@@ -622,19 +683,42 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
             let place = from + (said.as_ptr() as usize - segment.as_ptr() as usize);
             let said = without_reason(said);
             let (before, after) = (&text[..place], &text[place + said.len()..]);
-            let hedged = is_turned(before, after) || is_supposed(before);
-            return Some(Answer { hedged, ..Answer::of(said) });
+            return Some(Answer { hedged: is_refused(before, after), ..Answer::of(said) });
         }
-        if words.contains(|c: char| c.is_ascii_digit()) || normal_strict::is_spoken(words) {
-            return Some(Answer::of(without_reason(words)));
+        if words.contains(|c: char| c.is_numeric()) || normal_strict::is_spoken(words) {
+            let hedged = is_refused(
+                &text[..from],
+                &text[words.as_bytes().as_ptr_range().end as usize - text.as_ptr() as usize..],
+            );
+            return Some(Answer { hedged, ..Answer::of(without_reason(words)) });
         }
     }
     None
 }
 
+/// Whether the text around an answer without a box refuses it or offers another one.
+fn is_refused(before: &str, after: &str) -> bool {
+    offers_another(before, after)
+        || is_turned(before, after)
+        || is_supposed(before)
+        || is_disowned(before)
+        || is_withdrawn(after)
+}
+
+/// An answer without the mark or bracket that closes what was opened before it: `8*.`, `45)`.
+fn unwrapped(text: &str) -> &str {
+    let bare = text.trim_end_matches(['.', ' ']);
+    let inside = bare.trim_end_matches(['*', '_', '`']);
+    let inside = match inside.strip_suffix([')', ']']) {
+        Some(inside) if !inside.contains(['(', '[', '\\']) => inside.trim_end_matches(['.', ' ']),
+        _ => inside,
+    };
+    if inside.len() < bare.len() { inside } else { text }
+}
+
 /// A sentence without the clause behind a comma that gives a reason for the answer.
 fn without_reason(words: &str) -> &str {
-    const REASON: &str = r"(?i),?\s+(?:since|because|as|which|so|where|given|by|using|hence|thus|therefore|that is why)\s.*$|[,;]\s+(?:for|with|we|the|it|this|and (?:we|the|so|this))\s.*$";
+    const REASON: &str = r"(?i),?\s+\(?(?:since|because|as|which|so|where|given|by|using|hence|thus|therefore|that is why)\s.*$|[,;]\s+(?:for|with|we|the|it|this|and (?:we|the|so|this))\s.*$";
     regex!(REASON).find(words).map_or(words, |found| &words[..found.start()])
 }
 
@@ -661,10 +745,7 @@ fn formula<'a>(text: &'a str, found: &Found<'a>, start: usize, end: usize) -> An
     }
     let (before, after) = (&text[..start], &text[end..]);
     let parts = parts.iter().map(|(part, percent)| if *percent { with_percent(text, part) } else { part });
-    let hedged = offers_another(before, after)
-        || is_turned(before, after)
-        || is_supposed(before)
-        || regex!(r"^\s+of\s+[$\\0-9]").is_match(after);
+    let hedged = is_refused(before, after) || regex!(r"^\s+of\s+[$\\0-9]").is_match(after);
     Answer { parts: parts.map(Cow::Borrowed).collect(), hedged }
 }
 

@@ -226,7 +226,10 @@ impl Verifier {
             Mode::Parity => read(response, &self.options, types.latex, types.expr),
             Mode::Strict => {
                 // Markdown's bold italics are bold to the patterns of plain answers.
-                let response = boxed::halfwidth(response).replace("***", "**");
+                let mut response = boxed::halfwidth(response).replace("***", "**");
+                if response.contains('`') {
+                    response = regex!(r"(^|[^`])`([^`\n]+)`").replace_all(&response, "$1$2").into_owned();
+                }
                 read_strictly(&answer::find(&response, types.latex, types.expr))
             }
         }
@@ -353,6 +356,7 @@ fn read_strictly(found: &answer::Answer) -> Reading {
     reading.braced |= texts.len() == 1
         && (texts[0].contains("\\lor") || texts[0].contains("\\vee"))
         && matches!(values[..], [Expr::Set(_)]);
+    reading.braced |= texts.len() == 1 && regex!(r"\\in\s*\\\{.*\\\}$").is_match(&texts[0]);
     reading.text = Some(texts.join(", ")).filter(|text| !text.is_empty());
     reading.subject = match values.len() {
         0 => None,

@@ -45,7 +45,9 @@ const CHARACTERS: &str = r"
     ℚ \mathbb{Q}   ℂ \mathbb{C}   ≈ \approx   ⟨ (   ⟩ )   〈 (   〉 )   ∨ \vee   ∧ \wedge   … \ldots
     ⇒ \Rightarrow   ⟹ \Rightarrow   ⇔ \iff
     ’ '   ′ '   ″ ''   ％ \%   ⁄ /   ½ \frac{1}{2}   ⅓ \frac{1}{3}   ⅔ \frac{2}{3}   ¼ \frac{1}{4}
-    ¾ \frac{3}{4}   ⅕ \frac{1}{5}   ⅛ \frac{1}{8}";
+    ¾ \frac{3}{4}   ⅕ \frac{1}{5}   ⅖ \frac{2}{5}   ⅗ \frac{3}{5}   ⅘ \frac{4}{5}   ⅙ \frac{1}{6}   ⅚ \frac{5}{6}
+    ⅐ \frac{1}{7}   ⅛ \frac{1}{8}   ⅜ \frac{3}{8}   ⅝ \frac{5}{8}   ⅞ \frac{7}{8}   ⅑ \frac{1}{9}   ⅒ \frac{1}{10}
+    ≡ \equiv";
 
 const SUPERSCRIPTS: &str = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 const SUBSCRIPTS: &str = "₀₁₂₃₄₅₆₇₈₉";
@@ -199,6 +201,8 @@ pub(super) fn normalize(raw: &str) -> String {
         thousands: separates_thousands(raw),
         ..Writer::default()
     };
+    let raw = raw.trim_start().strip_prefix('=').unwrap_or(raw);
+    let raw = &*with_remainders(raw);
     let raw = without_domain(raw);
     let raw = match raw.contains(':') {
         true => regex!(r"\b([APap])\.\s?([Mm])\.").replace_all(raw, "$1$2"),
@@ -225,10 +229,37 @@ pub(super) fn normalize(raw: &str) -> String {
     normal_parity::missing_braces(&turned_brackets(text).unwrap_or_else(|| text.to_owned()))
 }
 
+/// An answer with `\pmod{5}` for every spelling of a congruence's modulus, and without the parentheses around the domain
+/// of an integer: `x=k\pi\ (k\in\mathbb{Z})`.
+fn with_remainders(text: &str) -> Cow<'_, str> {
+    const SPACES: &str = r"(?:\\[;,:! ]|[\s~{])*";
+    const MOD: &str = r"(?:\\[bp]?mod\b|\\(?:text|mathrm|mbox|operatorname)\{\s*mod\b\s*\}?|\bmod\b)";
+    const DOMAIN: &str = r"(?:[,;:!\s~]|\\[,;:! ]|\\q?quad)*\(\s*([A-Za-z]\s*(?:\\in|∈)\s*(?:\\mathbb\s*\{?[NZ]\}?|ℤ|ℕ))\s*\)\s*$";
+    if text.contains("\\equiv") || text.contains('≡') {
+        const LETTER: &str = r"([0-9]+|[A-Za-z])\s*\}?";
+        let modulus = regex!(&format!(
+            r"(?:\(|\\left\(){SPACES}{MOD}{SPACES}{LETTER}\s*(?:\)|\\right\))|{MOD}{SPACES}{LETTER}"
+        ));
+        return modulus.replace_all(text, "\\pmod{$1$2}");
+    }
+    if text.contains("\\in") {
+        let stated = regex!(
+            r"\\text\{[\s,]*(?:for|where|with)(?: all| any| some| every)?\s*\}\s*([A-Za-z]\s*\\in\s*\\mathbb\s*\{?[NZ]\}?\s*)$"
+        );
+        if stated.is_match(text) {
+            return stated.replace(text, ", $1");
+        }
+    }
+    if text.ends_with(')') && (text.contains("\\in") || text.contains('∈')) {
+        return regex!(DOMAIN).replace(text, ", $1");
+    }
+    Cow::Borrowed(text)
+}
+
 /// An answer without the words at its end about what runs through all numbers: `for all real t`, `where C is a constant`.
 fn without_domain(text: &str) -> &str {
     const DOMAIN: &str = concat!(
-        r"(?:[,;\s~]|\\[,;: ]|\\q?quad\b|\\text\{|[{(])*\b(?:for (?:all|any|every|each|some|arbitrary)|where|with|as)\b",
+        r"(?:[,;\s~]|\\[,;: ]|\\q?quad\b|\\text\{|[{(])*\b(?:for (?:all|any|every|each|some|arbitrary|integers?)|where|with|as)\b",
         r"(?:[\s$,}{~\\]|\b(?:text|mathbb|in|an|and|is|are|real|reals|complex|numbers?|integers?|constants?|arbitrary|any|all|some|",
         r"of|integration|values?|the|choices?|[a-zA-Z](?:_\{?[0-9]\}?)?)\b)*[.)}\s$]*$"
     );
@@ -253,7 +284,7 @@ const MOST_LEVELS: usize = 8;
 fn arguments(name: &str) -> usize {
     match name {
         "frac" | "dfrac" | "tfrac" | "cfrac" | "binom" | "dbinom" | "tbinom" => 2,
-        "sqrt" => 1,
+        "sqrt" | "vec" | "overrightarrow" | "bar" | "overline" | "hat" | "widehat" | "tilde" | "mathbb" => 1,
         _ => 0,
     }
 }
@@ -563,7 +594,8 @@ impl Writer {
         if c == '('
             && self.after_value()
             && self.words.trim().is_empty()
-            && let Some(found) = regex!(r"^\(\s*([A-Za-z]{3,}(?: [A-Za-z]+)*)\s*\)\s*\.?$").captures(rest)
+            && let Some(found) =
+                regex!(r"^\(\s*([A-Za-z]{3,}(?:[ -][A-Za-z]+)*(?: [0-9]+)?)\s*\)\s*\.?$").captures(rest)
         {
             self.words = found.get(1).map_or("", |words| words.as_str()).to_owned();
             return "";
@@ -839,6 +871,9 @@ impl Writer {
 
     /// The group of a text command.
     fn text_group(&mut self, name: &str, content: &str, depth: usize) {
+        let inside = content.trim().strip_prefix('(').and_then(|inside| inside.strip_suffix(')'));
+        let content =
+            inside.filter(|inside| self.after_value() && !inside.contains(['(', ')'])).unwrap_or(content);
         let trimmed = content.trim().trim_matches(['(', ')', '.', ':', ' ']);
         let mut letters = trimmed.chars();
         if let (Some(letter), None) = (letters.next(), letters.next())
@@ -902,7 +937,12 @@ impl Writer {
                 } else {
                     rest = self.number(rest);
                 }
-            } else if matches!(c, '.' | ':' | '!' | '?' | '(' | ')' | '~' | '"' | '\'' | '`')
+            } else if c == '?' {
+                // A question states nothing.
+                self.flush("");
+                self.out.push_str("\\| ");
+                rest = &rest[1..];
+            } else if matches!(c, '.' | ':' | '!' | '(' | ')' | '~' | '"' | '\'' | '`')
                 && (!digits || !matches!(c, '(' | ')'))
             {
                 if !self.words.is_empty() {
@@ -949,7 +989,7 @@ impl Writer {
             || self.at_start() && NUMBERS.contains(&lower.as_str());
         let known =
             short || LEADING.contains(&lower.as_str()) && length > 1 || ANSWERS.contains(&lower.as_str());
-        let goes_on = !self.words.is_empty() && length > 1;
+        let goes_on = !self.words.is_empty() && length > 1 || self.is_article(run, after);
         if !glued && (connective || unit || long || known || goes_on) && !after.starts_with('_') {
             if !self.words.is_empty() && !self.words.ends_with(' ') {
                 self.words.push(' ');
@@ -962,13 +1002,24 @@ impl Writer {
         after
     }
 
+    /// Whether a letter is the article of the word behind it: `a Wednesday`.
+    fn is_article(&self, letter: &str, after: &str) -> bool {
+        const JOINS: &[&str] = &["times", "plus", "minus", "over", "with", "where", "equals", "divided"];
+        let next = after.strip_prefix(' ').unwrap_or_default();
+        let next = &next[..next.bytes().take_while(u8::is_ascii_alphabetic).count()];
+        matches!(letter, "a" | "A")
+            && next.len() > 3
+            && !JOINS.contains(&next)
+            && (!self.after_value() || !self.words.is_empty())
+    }
+
     /// Puts the words where they belong: `next` is what follows them.
     fn flush(&mut self, next: &str) {
         if self.words.is_empty() {
             return;
         }
         let words = std::mem::take(&mut self.words);
-        let words = words.trim().trim_matches(['.', ':', '!', '?', '"', '\'']).trim();
+        let words = words.trim().trim_matches(['.', ':', '!', '"', '\'']).trim();
         self.place(words, next.trim_start());
     }
 
@@ -1028,12 +1079,23 @@ impl Writer {
                 || words.rsplit(' ').next().is_some_and(|last| VERBS.contains(&&*word(last)))
                     && !words.split(' ').any(|found| units::changes(&word(found)));
             if ends || named || !leading {
-                self.out.push_str(&format!("\\text{{{written}}}"));
+                self.out.push_str(&format!("\\text{{{}}}", without_articles(written)));
             }
             return;
         }
         if !self.after_value() && !self.written().ends_with("^\\circ") {
-            self.out.push_str(&format!("\\text{{{written}}}"));
+            self.out.push_str(&format!("\\text{{{}}}", without_articles(written)));
+            return;
+        }
+        // The terms of a ratio, and a value that is said in words too.
+        if words == "to" && next.starts_with(|c: char| c.is_ascii_digit()) {
+            return self.out.push(':');
+        }
+        if let Some((value, "")) = spoken(words) {
+            let last = self.written().rsplit([' ', '=', ',', ';']).next().unwrap_or_default();
+            if last.parse() != Ok(value) {
+                self.out.push_str("\\| ");
+            }
             return;
         }
         let (first, rest) = words.split_once(' ').unwrap_or((words, ""));
@@ -1071,8 +1133,10 @@ impl Writer {
         }
         // Any other word behind a number makes it a statement in words.
         let joined = rest.starts_with("and ") || rest.starts_with("or ");
-        let unit =
-            |word: &str| units::canonical(word).is_some() || matches!(word, "percent" | "square" | "dozen");
+        let ordinal = rest == "second" && number != 1;
+        let unit = |word: &str| {
+            !ordinal && units::canonical(word).is_some() || matches!(word, "percent" | "square" | "dozen")
+        };
         if joined || rest.split_whitespace().all(unit) {
             self.push(&number.to_string());
             self.place_rest(&written[written.len() - rest.len()..], next);
@@ -1176,6 +1240,25 @@ impl Writer {
             _ => self.push("\\ldots "),
         }
     }
+}
+
+/// Words of a statement without its articles and without the words that lead to it.
+fn without_articles(words: &str) -> String {
+    const LEAD: &[&str] = &["it", "s", "is", "are", "they", "on"];
+    let all: Vec<&str> = words.split_whitespace().collect();
+    let named = |at: usize| all.get(at + 1).is_some_and(|next| next.len() > 2);
+    let article = |at: usize, word: &str| match word {
+        "a" => named(at),
+        "A" => at == 0 && named(at),
+        word => matches!(word, "an" | "the" | "An" | "The"),
+    };
+    let kept = all.iter().enumerate().filter(|(at, word)| !article(*at, word));
+    let mut kept: Vec<&str> = kept.map(|(_, word)| *word).collect();
+    let lead = kept.iter().take_while(|word| LEAD.contains(&&*word.to_lowercase())).count();
+    if lead < kept.len() {
+        kept.drain(..lead);
+    }
+    if kept.is_empty() { words.to_owned() } else { kept.join(" ") }
 }
 
 /// Marks between thousands.

@@ -35,7 +35,8 @@ const CHANGING: &[&str] = &[
     "minus", "plus", "times", "half", "twice", "double", "triple", "negative", "hundred", "thousand",
     "million", "billion", "trillion", "dozen", "percent", "modulo", "base", "squared", "cubed", "halves",
     "below", "above", "factorial", "choose", "power", "root", "excluded", "extraneous", "rejected",
-    "invalid", "impossible",
+    "invalid", "impossible", "point", "divided", "multiplied", "over", "mod", "added", "increased",
+    "decreased", "subtracted",
 ];
 
 /// Words that make a number the numerator of a fraction.
@@ -89,11 +90,6 @@ pub(super) fn denominator(word: &str) -> Option<u32> {
         "half" | "halves" => Some(2),
         _ => PARTS.iter().position(|part| *part == stem).map(|at| DENOMINATORS[at]),
     }
-}
-
-/// Whether a word makes the number before it the numerator of a fraction.
-pub(super) fn is_part(word: &str) -> bool {
-    PARTS.contains(&word.strip_suffix('s').unwrap_or(word))
 }
 
 /// Whether letters in a row are a unit when they follow a number. Single letters are variables.
@@ -184,6 +180,16 @@ impl Unit {
         }
         unit.known.sort();
         unit
+    }
+
+    /// Whether it is a currency that has cents.
+    pub(super) fn is_money(&self) -> bool {
+        self.known.iter().any(|(name, _)| matches!(&**name, "dollar" | "euro" | "sterling"))
+    }
+
+    /// The modulus of a remainder, `5` in `\pmod{5}`.
+    pub(super) fn modulus(&self) -> Option<&str> {
+        self.words.iter().find_map(|word| word.strip_prefix("mod "))
     }
 
     /// The letters that could as well be variables, with their exponents, if the unit is made of such letters: `m/s`.

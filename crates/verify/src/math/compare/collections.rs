@@ -29,12 +29,13 @@ impl Comparer<'_> {
         // Strictly, braces around a set are a group.
         if !self.parity() {
             let inner = |side: &Expr, other: &Expr| match side {
-                // A set of one tuple is not the set of its members.
+                // A set of one set is not that set, and a set of one tuple is not the set of its members.
                 Expr::Set(values)
                     if values.len() == 1
                         && is_collection(&values[0])
                         && !values[0].children().is_empty()
-                        && (matches!(values[0], Expr::Set(_)) || !matches!(other, Expr::Set(_))) =>
+                        && !matches!(values[0], Expr::Set(_))
+                        && !matches!(other, Expr::Set(_)) =>
                 {
                     Some(values[0].clone())
                 }
@@ -130,6 +131,11 @@ impl Comparer<'_> {
             && !is_assignment(answer)
             && first_side(answer).has_unknowns()
         {
+            return Ok(EXACTLY_DIFFERENT);
+        }
+        // Strictly, a set of one value is another element than the value.
+        let is_set = |side: &Expr| matches!(side, Expr::Set(_));
+        if !self.parity() && is_set(gold) != is_set(answer) && !gold.is_relation() && !answer.is_relation() {
             return Ok(EXACTLY_DIFFERENT);
         }
         self.answers(gold, answer)

@@ -70,6 +70,8 @@ pub(super) struct Comparer<'a> {
     complex: bool,
     /// Whether the gold is marked as rounded.
     rounded: bool,
+    /// Whether a side is an amount of money, which is rounded to cents.
+    money: bool,
     fuel: Fuel,
 }
 
@@ -81,10 +83,17 @@ pub(super) fn compare(gold: &Subject, answer: &Subject, options: &Options) -> Co
         estranged: parity && gold.complex != answer.complex,
         complex: gold.complex || answer.complex,
         rounded: gold.rounded,
+        money: [&gold.expr, &answer.expr]
+            .iter()
+            .any(|side| side.any(&|node| matches!(node, Expr::Quantity(_, unit) if unit.is_money()))),
         fuel: Fuel::new(),
     };
     let renamed = if options.strict { None } else { renamed(&gold.expr, &answer.expr) };
     let answer = renamed.as_ref().unwrap_or(&answer.expr);
+    let capitals = capitals(&gold.expr).zip(capitals(answer));
+    if !parity && capitals.is_some_and(|(first, second)| first != second) {
+        return Ok(EXACTLY_DIFFERENT);
+    }
     let mut result = comparer.answers(&gold.expr, answer)?;
     if !parity && !result.equal {
         for renamed in with_constants_renamed(&gold.expr, answer) {
@@ -100,6 +109,13 @@ pub(super) fn compare(gold: &Subject, answer: &Subject, options: &Options) -> Co
         return Ok(result);
     }
     comparer.answers(answer, &gold.expr)
+}
+
+/// The capital letters of a name such as `AB`, which the parser reads as a product.
+fn capitals(expr: &Expr) -> Option<Vec<&str>> {
+    let Expr::Mul(factors) = expr else { return None };
+    let letter = |factor: &'_ Expr| matches!(factor, Expr::Symbol(name) if name.len() == 1 && name.starts_with(|c: char| c.is_ascii_uppercase()));
+    factors.iter().all(letter).then(|| expr.symbols())
 }
 
 /// Whether an answer that equals the gold is worked out as far as the gold is.
@@ -135,7 +151,8 @@ pub(super) fn is_finished(gold: &Subject, answer: &Subject, options: &Options) -
 /// Half of a comparison's steps are for the gold. If the other half isn't enough, the cause is the answer.
 pub(super) fn is_too_expensive(gold: &Subject, options: &Options) -> bool {
     let (complex, rounded) = (gold.complex, gold.rounded);
-    let mut comparer = Comparer { options, estranged: false, complex, rounded, fuel: Fuel::half() };
+    let mut comparer =
+        Comparer { options, estranged: false, complex, rounded, money: false, fuel: Fuel::half() };
     comparer.is_too_expensive(&gold.expr)
 }
 

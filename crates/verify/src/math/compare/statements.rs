@@ -5,7 +5,7 @@ use super::{
     Answer, Compared, Comparer, EXACTLY_DIFFERENT, Evidence, is_collection, is_equation, names_a_value,
 };
 use crate::math::budget::Exhausted;
-use crate::math::expr::{Constant, Expr, Relation};
+use crate::math::expr::{Constant, Expr, Function, NumberSet, Relation};
 use crate::math::region;
 use dashu_int::IBig;
 
@@ -40,6 +40,38 @@ impl Comparer<'_> {
             }
             _ => {}
         }
+        // Both sides of a congruence or of an equation with units say the unit.
+        if let (Expr::Relation(Relation::Equal, first), Expr::Relation(Relation::Equal, second)) =
+            (gold, answer)
+            && let (Expr::Quantity(value, unit), Expr::Quantity(other, other_unit)) = (&first[1], &second[1])
+        {
+            if !unit.agrees(other_unit) {
+                return Ok(Some(EXACTLY_DIFFERENT));
+            }
+            let modulus = unit.modulus().filter(|modulus| other_unit.modulus() == Some(modulus));
+            if let (Some(modulus), Some(value), Some(other)) =
+                (modulus, value.as_integer(), other.as_integer())
+            {
+                let modulus = IBig::from_str_radix(modulus, 10).ok().filter(|modulus| *modulus > IBig::ZERO);
+                let same = modulus.map_or(value == other, |modulus| ((value - other) % modulus).is_zero());
+                let left = self.answers(&first[0], &second[0])?;
+                return Ok(Some(Answer { equal: same && left.equal, ..left }));
+            }
+        }
+        // A point by its name, `A(1,-2)`, and a binomial coefficient, `C(10,3)`.
+        if let (Expr::Apply(name, values), other) | (other, Expr::Apply(name, values)) = (gold, answer)
+            && !matches!(other, Expr::Apply(..))
+            && name.len() == 1
+            && name.starts_with(|c: char| c.is_ascii_uppercase())
+        {
+            if ordered(other).is_some_and(|others| others.len() == values.len()) && values.len() > 1 {
+                return self.answers(&Expr::Tuple(values.clone()), other).map(Some);
+            }
+            if &**name == "C" && values.len() == 2 && values.iter().all(|value| value.as_integer().is_some())
+            {
+                return self.answers(&Expr::Call(Function::Binomial, values.clone()), other).map(Some);
+            }
+        }
         // A ratio equals a proportional one; a time of day only the same one.
         match (gold, answer) {
             (Expr::Ratio(gold), Expr::Ratio(answer)) => {
@@ -64,10 +96,25 @@ impl Comparer<'_> {
             _ => {}
         }
         // Where an integer runs, `k \in \mathbb{Z}`, goes without saying.
-        let (first, second) = (without_domains(gold), without_domains(answer));
-        if first.is_some() || second.is_some() {
-            let side = |found: Option<Expr>, whole: &Expr| found.unwrap_or_else(|| whole.clone());
-            return self.answers(&side(first, gold), &side(second, answer)).map(Some);
+        match (without_domains(gold), without_domains(answer)) {
+            (Some((first, domains)), Some((second, others))) => {
+                let sets = |domains: &[(Box<str>, NumberSet)]| {
+                    domains.iter().map(|(_, set)| *set).collect::<Vec<_>>()
+                };
+                if sets(&domains) != sets(&others) {
+                    return Ok(Some(EXACTLY_DIFFERENT));
+                }
+                // What runs through them may have another name.
+                let renamed = with_names(&second, &others, &domains, &first);
+                return self.answers(&first, &renamed).map(Some);
+            }
+            (Some((stated, domains)), None) if domains.iter().all(is_integral) => {
+                return self.answers(&stated, &with_parameter(answer, &stated, &domains)).map(Some);
+            }
+            (None, Some((stated, domains))) if domains.iter().all(is_integral) => {
+                return self.answers(&with_parameter(gold, &stated, &domains), &stated).map(Some);
+            }
+            _ => {}
         }
         for (equation, other) in [(gold, answer), (answer, gold)] {
             if !is_equation(equation) {
@@ -191,27 +238,67 @@ fn is_quantity(expr: &Expr) -> bool {
     matches!(expr, Expr::Quantity(..))
 }
 
-/// A list without statements about the domain of a symbol of its other values.
-fn without_domains(list: &Expr) -> Option<Expr> {
+/// A name and the numbers that it runs through.
+type Domain = (Box<str>, NumberSet);
+
+/// Splits a list into its values and the statements about the domain of a symbol of them. Returns `None` if no symbol has
+/// a domain.
+fn without_domains(list: &Expr) -> Option<(Expr, Vec<Domain>)> {
     let Expr::Set(values) = list else { return None };
     let domain_of = |value: &Expr| match value {
         Expr::Relation(Relation::Equal, pair) => match (&pair[0], &pair[1]) {
-            (Expr::Symbol(name), Expr::NumberSet(_)) => Some(name.clone()),
+            (Expr::Symbol(name), Expr::NumberSet(set)) => Some((name.clone(), *set)),
             _ => None,
         },
         _ => None,
     };
-    let (domains, mut kept): (Vec<&Expr>, Vec<&Expr>) =
-        values.iter().partition(|value| domain_of(value).is_some());
-    let needed = |name: Box<str>| kept.iter().any(|value| value.symbols().contains(&&*name));
-    if domains.is_empty() || !domains.iter().filter_map(|value| domain_of(value)).all(needed) {
+    let domains: Vec<Domain> = values.iter().filter_map(domain_of).collect();
+    let mut kept: Vec<Expr> = values.iter().filter(|value| domain_of(value).is_none()).cloned().collect();
+    let needed = |(name, _): &Domain| kept.iter().any(|value| value.symbols().contains(&&**name));
+    if domains.is_empty() || !domains.iter().all(needed) {
         return None;
     }
-    Some(if kept.len() == 1 {
-        kept.remove(0).clone()
-    } else {
-        Expr::Set(kept.into_iter().cloned().collect())
+    // That a solution is real goes without saying.
+    let solved = |(name, set): &Domain| {
+        let side = |side: &&Expr| matches!(side, Expr::Symbol(side) if side == name);
+        *set == NumberSet::Reals
+            && kept.iter().any(|value| value.is_relation() && value.children().iter().any(side))
+    };
+    let domains = domains.into_iter().filter(|domain| !solved(domain)).collect();
+    Some((if kept.len() == 1 { kept.swap_remove(0) } else { Expr::Set(kept) }, domains))
+}
+
+fn is_integral(domain: &Domain) -> bool {
+    domain.1 == NumberSet::Integers
+}
+
+/// An expression with the names of its domains replaced by the names of others, unless those occur in it.
+fn with_names(expr: &Expr, from: &[Domain], to: &[Domain], other: &Expr) -> Expr {
+    let (inside, outside) = (expr.symbols(), other.symbols());
+    let clash = from
+        .iter()
+        .zip(to)
+        .any(|((old, _), (new, _))| old != new && (inside.contains(&&**new) || outside.contains(&&**old)));
+    if clash {
+        return expr.clone();
+    }
+    expr.replaced(&mut |node| match node {
+        Expr::Symbol(name) => {
+            let at = from.iter().position(|(old, _)| old == name)?;
+            Some(Expr::Symbol(to[at].0.clone()))
+        }
+        _ => None,
     })
+}
+
+/// An expression without stated domains in which the only letter for an integer has the name that the other side gives it.
+fn with_parameter(expr: &Expr, other: &Expr, domains: &[Domain]) -> Expr {
+    let symbols = expr.symbols();
+    let mut letters = symbols.iter().filter(|name| matches!(**name, "k" | "l" | "m" | "n"));
+    match (letters.next(), letters.next(), domains) {
+        (Some(name), None, [_]) => with_names(expr, &[((*name).into(), NumberSet::Integers)], domains, other),
+        _ => expr.clone(),
+    }
 }
 
 /// The values of a tuple, of a vector, or of two values in parentheses.

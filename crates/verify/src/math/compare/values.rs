@@ -128,6 +128,7 @@ impl Comparer<'_> {
     /// are written are digits. A value without a last digit is compared with no more digits than a double has.
     fn last_place(&self, gold: &Written, answer: &Written, endless: bool) -> Option<i64> {
         const DOUBLE: i64 = 15;
+        const CENTS: i64 = -2;
         let precision = self.options.precision as i64;
         // A gold that is marked as rounded has as many digits as are written, at least three.
         const LEAST: i64 = 3;
@@ -147,6 +148,9 @@ impl Comparer<'_> {
             (Written::Exact, Written::Exact) => None,
             (Written::Digits { first, last, .. }, Written::Exact)
             | (Written::Exact, Written::Digits { first, last, .. }) => {
+                if self.money && *last == CENTS {
+                    return Some(CENTS);
+                }
                 let written = first - last + 1;
                 (written >= precision).then_some(first - written.min(DOUBLE.max(precision)) + 1)
             }

@@ -60,15 +60,18 @@ impl Parser<'_> {
         if items.values.len() == 2 && items.semicolons == 0 && plain {
             let (low, high) = (&items.values[0], &items.values[1]);
             let order = interval_order(low, high);
+            let is_infinite =
+                |end: &Expr| matches!(end, Expr::Constant(Constant::Infinity | Constant::NegativeInfinity));
+            // Infinity belongs to no interval. The reference opens the interval there.
+            if !self.parity && (!round && is_infinite(low) || !closed_round && is_infinite(high)) {
+                return Err(ParseError::Syntax);
+            }
             let upper = items.values.pop().ok_or(ParseError::Syntax)?;
             let lower = items.values.pop().ok_or(ParseError::Syntax)?;
             return Ok(match order {
-                // Infinity belongs to no interval.
                 Order::Increasing => {
-                    let infinite = |end: &Expr| {
-                        matches!(end, Expr::Constant(Constant::Infinity | Constant::NegativeInfinity))
-                    };
-                    let (low_open, high_open) = (round || infinite(&lower), closed_round || infinite(&upper));
+                    let (low_open, high_open) =
+                        (round || is_infinite(&lower), closed_round || is_infinite(&upper));
                     Expr::Interval(Box::new([lower, upper]), low_open, high_open)
                 }
                 Order::Equal if !round && !closed_round => Expr::Set(vec![lower]),
@@ -103,7 +106,8 @@ impl Parser<'_> {
         let mut values = items.values;
         if values.len() == 1 {
             let expr = values.swap_remove(0);
-            return Ok(Operand { expr, braced: true });
+            // Strictly, braces without a backslash only group.
+            return Ok(Operand { expr, braced: escaped || self.parity });
         }
         Ok(set_of(values).into())
     }

@@ -125,7 +125,8 @@ fn is_disowned(before: &str) -> bool {
         r"\b(?:many|most|some|people|one might|you (?:may|might)|every(?:one|body)|someone)\b.{0,30}?\b(?:thinks?|says?|claims?|believes?|guess(?:es)?)\b"
     );
     let clause = before.rsplit(['.', ',', ';', '!', '?', '\n']).next().unwrap_or(before);
-    regex!(WORDS).is_match(clause)
+    // Every word of these has more than six letters before it.
+    clause.len() > 8 && regex!(WORDS).is_match(clause)
 }
 
 /// Whether a sentence behind an answer takes it back or offers another one.
@@ -144,13 +145,20 @@ fn is_withdrawn(behind: &str) -> bool {
         r"(?:this|that|it)\s+(?:is|was|ca|can|could)(?:n['’]t|not)\s+(?:be\s+)?(?:the\s+)?(?:right|correct|true|answer)\b|",
         r"i\s+(?:made|have|was|am)\b.{0,30}\b(?:mistake|error|wrong)\b)"
     );
+    // "I hope it is correct" is the commonest sentence behind an answer.
+    let behind = clip(behind);
+    if behind.trim_end().len() < 6 {
+        return false;
+    }
     // The rest of the answer's own sentence is read elsewhere.
     let rest =
         behind.trim_start_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '!' | '?' | '\n'));
     let own = usize::from(rest.starts_with(|c: char| c.is_alphanumeric() && !c.is_uppercase()));
-    let mut sentences = clip(behind).split(['.', '!', '?', '\n']).skip(own).take(4);
+    let mut sentences = behind.split(['.', '!', '?', '\n']).skip(own).take(4);
     sentences.any(|sentence| {
-        sentence.len() > 5 && (regex!(OFFER).is_match(sentence) || regex!(DENIAL).is_match(sentence))
+        sentence.len() > 5
+            && !sentence.trim_start().starts_with("I hope")
+            && (regex!(OFFER).is_match(sentence) || regex!(DENIAL).is_match(sentence))
     })
 }
 
@@ -318,7 +326,7 @@ fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> An
         || regex!(r"(?i)\bor\s*\$?\s*[a-z](?:_\w)?\s*=\s*\$?$").is_match(before)
         || is_disowned(before)
         || is_withdrawn(behind)
-        || regex!(r"[,;.]\s*$").is_match(content) && regex!(r"^\W*-?\d").is_match(tail)
+        || content.trim_end().ends_with([',', ';', '.']) && regex!(r"^\W*-?\d").is_match(tail)
         || !inside && tail.starts_with('!') && !head.contains(char::is_alphabetic);
     if lead.is_empty() && trail.is_empty() {
         return Answer { hedged, ..Answer::of(content) };
@@ -429,8 +437,9 @@ fn lead(head: &str, inside: bool) -> Option<&'static str> {
         return Some("");
     }
     // The digits before a point, a comma or the sign of a ratio.
-    if !gap && regex!(r"\d[.,]$|(?:^|[$=(,])\s*\d+:$").is_match(rest)
-        || inside && regex!(r"\d\s*:$").is_match(rest)
+    if rest.ends_with(['.', ',', ':'])
+        && (!gap && regex!(r"\d[.,]$|(?:^|[$=(,])\s*\d+:$").is_match(rest)
+            || inside && regex!(r"\d\s*:$").is_match(rest))
     {
         return None;
     }

@@ -5,6 +5,8 @@
 //! parser reads it as a name or refuses it: nothing is dropped because it can't be read.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use dashu_int::IBig;
 
@@ -33,13 +35,19 @@ const TEXTS: &[&str] = &[
 ];
 
 /// Commands with another spelling, or with a meaning that the parser knows under another name, each before that.
-const SPELLINGS: &str = r"
+static SPELLINGS: Spellings = LazyLock::new(|| {
+    pairs(
+        r"
     dfrac \frac   tfrac \frac   cfrac \frac   degree ^\circ   langle (   rangle )   lparen (   rparen )
     varnothing \emptyset   backslash \setminus   infinity \infty   bmod \mod   lor \vee   land \wedge
-    dots \ldots   dotsc \ldots   cdots \ldots   ldots \ldots   colon :   lt <   gt >   mid |   imath i   ast *";
+    dots \ldots   dotsc \ldots   cdots \ldots   ldots \ldots   colon :   lt <   gt >   mid |   imath i   ast *",
+    )
+});
 
 /// Characters, each before its spelling in LaTeX.
-const CHARACTERS: &str = r"
+static CHARACTERS: Spellings = LazyLock::new(|| {
+    pairs(
+        r"
     − -   – -   ‒ -   ‑ -   ‐ -   ﹣ -   × \times   · \cdot   ⋅ \cdot   ∙ \cdot   ÷ \div   ∕ /   ∗ *
     ° ^\circ   º ^\circ   ∞ \infty   ∈ \in   ℝ \mathbb{R}   ℤ \mathbb{Z}   ℕ \mathbb{N}
     ℚ \mathbb{Q}   ℂ \mathbb{C}   ≈ \approx   ⟨ (   ⟩ )   〈 (   〉 )   ∨ \vee   ∧ \wedge   … \ldots
@@ -47,7 +55,9 @@ const CHARACTERS: &str = r"
     ’ '   ′ '   ″ ''   ％ \%   ⁄ /   ½ \frac{1}{2}   ⅓ \frac{1}{3}   ⅔ \frac{2}{3}   ¼ \frac{1}{4}
     ¾ \frac{3}{4}   ⅕ \frac{1}{5}   ⅖ \frac{2}{5}   ⅗ \frac{3}{5}   ⅘ \frac{4}{5}   ⅙ \frac{1}{6}   ⅚ \frac{5}{6}
     ⅐ \frac{1}{7}   ⅛ \frac{1}{8}   ⅜ \frac{3}{8}   ⅝ \frac{5}{8}   ⅞ \frac{7}{8}   ⅑ \frac{1}{9}   ⅒ \frac{1}{10}
-    ≡ \equiv";
+    ≡ \equiv",
+    )
+});
 
 const SUPERSCRIPTS: &str = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 const SUBSCRIPTS: &str = "₀₁₂₃₄₅₆₇₈₉";
@@ -115,10 +125,13 @@ const STATEMENTS: &[&str] = &[
 
 const CURRENCIES: &[(char, &str)] = &[('€', "euro"), ('£', "sterling"), ('¥', "yen"), ('₹', "rupee")];
 
-/// The word after a word of a table.
-fn spelling(table: &'static str, known: &str) -> Option<&'static str> {
+/// Spellings by what they replace.
+type Spellings = LazyLock<HashMap<&'static str, &'static str>>;
+
+/// Reads a table of words, each before its spelling.
+fn pairs(table: &'static str) -> HashMap<&'static str, &'static str> {
     let mut words = table.split_whitespace();
-    std::iter::from_fn(|| words.next().zip(words.next())).find(|pair| pair.0 == known).map(|pair| pair.1)
+    std::iter::from_fn(|| words.next().zip(words.next())).collect()
 }
 
 /// A base written as digits or as a word.
@@ -639,7 +652,7 @@ impl Writer {
             '-' | '−' | '–' if is_set(after) && !self.written().is_empty() => self.push("\\setminus "),
             '&' if self.statements > 0 && self.matrices == 0 => self.push(" "),
             '\u{200b}' => {}
-            _ => match spelling(CHARACTERS, c.encode_utf8(&mut [0; 4])) {
+            _ => match CHARACTERS.get(&*c.encode_utf8(&mut [0; 4])).copied() {
                 Some(spelling) => self.push_spelling(spelling),
                 None => self.script_or_other(c),
             },
@@ -768,7 +781,7 @@ impl Writer {
             return after;
         }
         self.flush(rest);
-        match spelling(SPELLINGS, name) {
+        match SPELLINGS.get(name).copied() {
             // A decimal that goes on.
             Some("\\ldots") if self.ends_in_decimal() => {}
             Some(spelling) => self.push_spelling(spelling),

@@ -173,9 +173,10 @@ fn is_turned(before: &str, after: &str) -> bool {
         r"(?:\W+(?:be|been|equal|equals|to|exactly|simply|just|the|value|es)\b)*|不是|\$ to|[±/~])\W*$",
     );
     const AFTER: &str = concat!(
-        r"(?i)^[\s$*()\]}\\.]*(?:\?|(?:text\w*|mbox)\{\s*(?:or (?:more|less|fewer|greater|above|below)|is (?:not|wrong|incorrect))\b|(?:this|that|it) is (?:wrong|incorrect|false)\b|is what \w+ (?:first|initially|originally)\b|(?:wrong|incorrect|false)\b|or so\b|[/±]|vs\b|versus\b|",
+        r"(?i)^[\s$*()\]}\\.]*(?:\?|(?:text\w*|mbox)\{\s*(?:or (?:more|less|fewer|greater|above|below)|is (?:not|wrong|incorrect))\b|(?:this|that|it) is (?:wrong|incorrect|false)\b|is what \w+ (?:first|initially|originally)\b|(?:wrong|incorrect|false)\b|or so\b|[/±→]|->|\.\.\s*\d|[<>≤≥≠]\s+[a-z]\b|[,;]\s*(?:maybe|perhaps|actually|sorry)\b|vs\b|versus\b|",
         r"(?:times|plus|minus|percent of|(?:out )?of|over|mod|divided by|multiplied by)\s+(?:[$\d\\(]|(?:one|two|three|four|five|six|seven|eight|nine|ten)\b)|",
         r"and (?:a|an|one|two|three|\d) (?:half|halves|thirds?|quarters?|fourths?|fifths?)\b|point (?:zero|one|two|three|four|five|six|seven|eight|nine|\d)|",
+        r"(?:less|fewer|more|greater) than\b|short of\b|is (?:too|an? (?:upper|lower) bound)\b|would be (?:the answer|right|correct) if\b|",
         r",?\s*(?:which|but (?:this|that|it)) (?:is|was|seems) (?:wrong|incorrect|false|not)\b|",
         r"to the power\b|or (?:more|less|fewer|greater|above|below)\b|fails?\b|",
         r"(?:is|are|was|does|do|did|must|should|can|could|would|will)(?:n['’]t\b|\s+(?:\w+\s+){0,2}?",

@@ -13,7 +13,9 @@ mod workspace;
 use crate::activations::Keep;
 use crate::config::Config;
 use crate::error::Error;
-use crate::executor::{Executor, Head, HeadPass, Heads, Holds, LowRank, Map, Norm, Place, Rows, Stage};
+use crate::executor::{
+    Executor, Head, HeadKept, HeadPass, Heads, Holds, LowRank, Map, Norm, Place, Rows, Stage,
+};
 use crate::layout::{LayerLayout, Layout, Linear, Span, Write};
 use crate::lora::{Adapted, AdapterLayout};
 use crate::quantized::BaseFormat;
@@ -382,7 +384,8 @@ impl Decoder {
         e.reserve(&mut w.dx, Holds::Activations, pass.rows * d);
         e.derivatives(derivatives.logp, derivatives.entropy, &mut w.scores);
         let of = self.head_pass(pass, *temperature, w.logits_kept);
-        let from: [&X::Buffer; 3] = [&w.hidden, &w.head_saved, &w.scores];
+        let from: HeadKept<'_, X::Buffer> =
+            HeadKept { x: &w.hidden, saved: &w.head_saved, derivatives: &w.scores };
         e.head_backward(of, gradients.all(), from, &mut w.logits, &mut w.dnormed);
         e.zero(rows * d, &mut w.dx);
         let (x, norm) = (&w.inputs[layers], pass.p.norm(self.layout.norm, rows));

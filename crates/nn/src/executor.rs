@@ -6,13 +6,18 @@
 //! point of a pass at which the host waits. A buffer may be longer than the part that an operation uses. Operations that produce parameter gradients
 //! add to the gradient, or skip the work if there is none.
 
-use std::ops::Range;
+pub(crate) mod checks;
+mod operations;
+
+pub(crate) use operations::{
+    AttentionOps, DecodeOps, Executor, HeadOps, LinearOps, MixerOps, NormOps, RowOps,
+};
 
 use crate::error::Error;
-use crate::families::{Activation, Theta};
-use crate::layout::{Linear, MixerLayout, Span, Write};
+use crate::families::Theta;
+use crate::layout::{Linear, MixerLayout, Span};
 use crate::lora::Adapted;
-use crate::sampling::{Draw, Drawn, Sampling};
+use crate::sampling::Draw;
 use crate::segments::Chunk;
 
 /// Sizes of attention.
@@ -83,6 +88,27 @@ pub(crate) struct Attention<'a, L> {
     pub(crate) keys: usize,
     /// Latest tokens that a query sees, its own among them, if not all.
     pub(crate) window: Option<usize>,
+}
+
+/// Values that attention kept in the forward pass, and the derivative by its result.
+pub(crate) struct AttentionKept<'a, B> {
+    pub(crate) q: &'a B,
+    /// Keys and values.
+    pub(crate) kv: &'a B,
+    pub(crate) out: &'a B,
+    /// log Σ exp of each head's scores.
+    pub(crate) lse: &'a B,
+    pub(crate) dout: &'a B,
+}
+
+/// Values that the head kept in the forward pass, and the derivatives by its scores.
+pub(crate) struct HeadKept<'a, B> {
+    /// The head's input.
+    pub(crate) x: &'a B,
+    /// Two values per row.
+    pub(crate) saved: &'a B,
+    /// Derivatives by the log-probability of each pick, then by the entropy of each pick's row.
+    pub(crate) derivatives: &'a B,
 }
 
 /// Attention of a decoding step in a layer: the norms of each head's query and key, if the layer has them, and whether they are rotated.
@@ -267,437 +293,3 @@ pub(crate) trait Memory: Send {
         Ok(())
     }
 }
-
-/// Operations on rows: copies, the embedding, rotation, the activation.
-pub(crate) trait RowOps: Memory {
-    /// The predicting rows of `x`, of `width`.
-    fn gather(&mut self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
-
-    /// `y` is row `row` of `x`, of `width`.
-    fn take_row(&mut self, width: usize, row: usize, x: &Self::Buffer, y: &mut Self::Buffer);
-
-    /// Adds `x` to the predicting rows of `y`.
-    fn scatter_add(&mut self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
-
-    /// `y` has `count` rows of `width`: zero but for the predicting ones, which are those of `x`.
-    fn scatter(
-        &mut self,
-        width: usize,
-        lists: &Self::Lists,
-        x: &Self::Buffer,
-        count: usize,
-        y: &mut Self::Buffer,
-    );
-
-    /// `y[..len] = 0`.
-    fn zero(&mut self, len: usize, y: &mut Self::Buffer);
-
-    /// `y[..len] += x`.
-    fn add(&mut self, len: usize, x: &Self::Buffer, y: &mut Self::Buffer);
-
-    /// Keeps the rows of `width` in `ranges` (ascending), moved to the front.
-    fn keep_rows(&mut self, width: usize, ranges: &[Range<usize>], x: &mut Self::Buffer);
-
-    /// `x[t] = table[tokens[t]]`, table rows of `width`.
-    fn embed(
-        &mut self,
-        weights: &Self::Weights,
-        table: Span,
-        width: usize,
-        lists: &Self::Lists,
-        x: &mut Self::Buffer,
-    );
-
-    /// `gradient[table][tokens[t]] += dx[t]`.
-    fn embed_backward(
-        &mut self,
-        gradient: &mut Self::Gradient,
-        table: Span,
-        width: usize,
-        lists: &Self::Lists,
-        dx: &Self::Buffer,
-    );
-
-    /// Rotary embedding in place, at the positions of `rows`.
-    fn rotate(
-        &mut self,
-        rotation: Rotation,
-        heads: HeadRows,
-        lists: &Self::Lists,
-        rows: Rows,
-        x: &mut Self::Buffer,
-    );
-
-    /// `y[..len] *= factor`.
-    fn scale(&mut self, len: usize, factor: f32, y: &mut Self::Buffer);
-
-    /// `act = activation(gate) * up`; rows of `gate_up` are the gate's `width` numbers, then up's.
-    fn gated(
-        &mut self,
-        kind: Activation,
-        rows: usize,
-        width: usize,
-        gate_up: &Self::Buffer,
-        act: &mut Self::Buffer,
-    );
-
-    /// In place: `gate_up` becomes its derivative, and `dact` becomes `act`.
-    fn gated_backward(
-        &mut self,
-        kind: Activation,
-        rows: usize,
-        width: usize,
-        gate_up: &mut Self::Buffer,
-        dact: &mut Self::Buffer,
-    );
-}
-
-/// RMSNorm, of rows and of heads.
-pub(crate) trait NormOps: Memory {
-    /// `y = x / rms(x) * weight`; `scale` keeps `1 / rms` of each row.
-    fn rms_norm(
-        &mut self,
-        norm: Norm<'_, Self::Weights>,
-        x: &Self::Buffer,
-        y: &mut Self::Buffer,
-        scale: &mut Self::Buffer,
-    );
-
-    /// `y` again, from what the forward pass kept.
-    fn rms_norm_again(
-        &mut self,
-        norm: Norm<'_, Self::Weights>,
-        x: &Self::Buffer,
-        scale: &Self::Buffer,
-        y: &mut Self::Buffer,
-    );
-
-    /// `dx += d loss / dx`, from `dy`.
-    fn rms_norm_backward(
-        &mut self,
-        norm: Norm<'_, Self::Weights>,
-        gradient: Option<&mut Self::Gradient>,
-        x: &Self::Buffer,
-        scale: &Self::Buffer,
-        dy: &Self::Buffer,
-        dx: &mut Self::Buffer,
-    );
-
-    /// RMSNorm of each head in place; `raw` keeps the packed input, and `scale` keeps `1 / rms` of each head.
-    fn head_norm(
-        &mut self,
-        norm: Norm<'_, Self::Weights>,
-        heads: HeadRows,
-        x: &mut Self::Buffer,
-        raw: &mut Self::Buffer,
-        scale: &mut Self::Buffer,
-    );
-
-    /// In place: `dx` from the derivative of the result to that of `raw`.
-    fn head_norm_backward(
-        &mut self,
-        norm: Norm<'_, Self::Weights>,
-        gradient: Option<&mut Self::Gradient>,
-        heads: HeadRows,
-        raw: &Self::Buffer,
-        scale: &Self::Buffer,
-        dx: &mut Self::Buffer,
-    );
-}
-
-/// Linear maps, in full and through LoRA's factors.
-pub(crate) trait LinearOps: Memory {
-    /// `y = x Wᵀ + b`, and `onto` added, which is another buffer.
-    fn linear(
-        &mut self,
-        map: Map<'_, Self::Weights>,
-        x: &Self::Buffer,
-        onto: Option<&Self::Buffer>,
-        y: &mut Self::Buffer,
-    );
-
-    /// A row of `y` has the results of all these maps of `x`, side by side.
-    fn linears(
-        &mut self,
-        weights: &Self::Weights,
-        linears: &[Linear],
-        rows: usize,
-        x: &Self::Buffer,
-        y: &mut Self::Buffer,
-    );
-
-    /// `dx = dy W`, or added to `dx`.
-    fn linear_backward_input(
-        &mut self,
-        map: Map<'_, Self::Weights>,
-        dy: &Self::Buffer,
-        write: Write,
-        dx: &mut Self::Buffer,
-    );
-
-    /// `dW += dyᵀ x`, `db += Σ dy`.
-    fn linear_backward_weight(
-        &mut self,
-        gradient: &mut Self::Gradient,
-        linear: Linear,
-        rows: usize,
-        dy: &Self::Buffer,
-        x: &Self::Buffer,
-    );
-
-    /// `y += scale · (x Aᵀ) Bᵀ`, for a matrix whose factors aren't merged; `y` is that of the whole linear map.
-    fn low_rank(&mut self, of: LowRank<'_, Self::Weights>, x: &Self::Buffer, y: &mut Self::Buffer);
-
-    /// `dx += scale · (dy B) A`, likewise.
-    fn low_rank_backward_input(
-        &mut self,
-        of: LowRank<'_, Self::Weights>,
-        dy: &Self::Buffer,
-        dx: &mut Self::Buffer,
-    );
-
-    /// For a matrix with factors, `W = W0 + scale · B A`: `dA += scale · (dy B)ᵀ x`, `dB += scale · dyᵀ (x Aᵀ)`. `dy` is that of the whole linear map.
-    fn low_rank_backward(
-        &mut self,
-        of: LowRank<'_, Self::Weights>,
-        gradient: &mut Self::Gradient,
-        dy: &Self::Buffer,
-        x: &Self::Buffer,
-    );
-}
-
-/// Attention of a pass, and the cache of keys and values.
-pub(crate) trait AttentionOps: Memory {
-    /// `out[query]` = attention of each of the rows over its pieces of the rows of `kv`; `lse` keeps log Σ exp, `[queries, H]`.
-    fn attention(
-        &mut self,
-        of: Attention<'_, Self::Lists>,
-        q: &Self::Buffer,
-        kv: &Self::Buffer,
-        out: &mut Self::Buffer,
-        lse: &mut Self::Buffer,
-    );
-
-    /// `dq` and `dkv` (replaced) from `[q, kv, out, lse, dout]`.
-    fn attention_backward(
-        &mut self,
-        of: Attention<'_, Self::Lists>,
-        from: [&Self::Buffer; 5],
-        dq: &mut Self::Buffer,
-        dkv: &mut Self::Buffer,
-    );
-
-    /// Makes room in the cache for `slots` tokens of `layers` layers; its content of this request stays. `most` are the slots that the request can
-    /// need, the same for all its calls.
-    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Self::Cache, slots: usize, most: usize);
-
-    /// Frees the cache if it is larger than `bytes`.
-    fn shrink_cache(&mut self, cache: &mut Self::Cache, bytes: usize);
-
-    /// Stores each row of `kv` of `layer` in its slot.
-    fn store_cache(
-        &mut self,
-        heads: Heads,
-        cache: &mut Self::Cache,
-        layer: usize,
-        lists: &Self::Lists,
-        kv: &Self::Buffer,
-    );
-}
-
-/// Gates, and recurrent mixers with their states.
-pub(crate) trait MixerOps: Memory {
-    /// Divides rows that begin with heads of twice `size`: rows of `first` have the first halves and what follows the heads, those of `second` the second halves.
-    fn split_heads(
-        &mut self,
-        heads: HeadRows,
-        x: &Self::Buffer,
-        first: &mut Self::Buffer,
-        second: &mut Self::Buffer,
-    );
-
-    /// The opposite, where nothing follows the heads.
-    fn join_heads(
-        &mut self,
-        heads: HeadRows,
-        first: &Self::Buffer,
-        second: &Self::Buffer,
-        x: &mut Self::Buffer,
-    );
-
-    /// `y[..len] = kind(gate) * x`.
-    fn gate(&mut self, kind: Gate, len: usize, gate: &Self::Buffer, x: &Self::Buffer, y: &mut Self::Buffer);
-
-    /// In place: `gate` becomes its derivative, `dy` that of `x`; `y` is computed again.
-    fn gate_backward(
-        &mut self,
-        kind: Gate,
-        len: usize,
-        gate: &mut Self::Buffer,
-        x: &Self::Buffer,
-        dy: &mut Self::Buffer,
-        y: &mut Self::Buffer,
-    );
-
-    /// A causal convolution of the first columns of rows of `x` over their paths, and SiLU, in rows of `y`.
-    /// A cache gets the latest inputs of each tree whose node the lists have.
-    fn convolve(
-        &mut self,
-        of: Mixer<'_, Self::Weights, Self::Lists>,
-        cache: Option<&mut Self::Cache>,
-        x: &Self::Buffer,
-        y: &mut Self::Buffer,
-    );
-
-    /// The first columns of `dx` (replaced) from the derivative `dy` of the result, which is overwritten.
-    fn convolve_backward(
-        &mut self,
-        of: Mixer<'_, Self::Weights, Self::Lists>,
-        gradient: Option<&mut Self::Gradient>,
-        x: &Self::Buffer,
-        dy: &mut Self::Buffer,
-        dx: &mut Self::Buffer,
-    );
-
-    /// The gated delta rule along paths: `out` of the rows of `of` from `mixed`, the convolution's result, and the last columns of `x`, `b` and `a` of each head.
-    /// Queries and keys in `mixed` are normalised in place. A cache gets the last state of each tree whose node the lists have.
-    fn delta_rule(
-        &mut self,
-        of: Mixer<'_, Self::Weights, Self::Lists>,
-        cache: Option<&mut Self::Cache>,
-        x: &Self::Buffer,
-        mixed: &mut Self::Buffer,
-        out: &mut Self::Buffer,
-    );
-
-    /// In place: `mixed`, as the convolution leaves it, becomes its derivative; the last columns of `dx` (replaced) are that of `x`.
-    fn delta_rule_backward(
-        &mut self,
-        of: Mixer<'_, Self::Weights, Self::Lists>,
-        gradient: Option<&mut Self::Gradient>,
-        x: &Self::Buffer,
-        dout: &Self::Buffer,
-        mixed: &mut Self::Buffer,
-        dx: &mut Self::Buffer,
-    );
-
-    /// Convolution and delta rule of a decoding step's rows, whose states they change.
-    fn step_mixer(
-        &mut self,
-        of: Mixer<'_, Self::Weights, Self::Lists>,
-        decoding: &Self::Decoding,
-        cache: &mut Self::Cache,
-        x: &Self::Buffer,
-        mixed: &mut Self::Buffer,
-        out: &mut Self::Buffer,
-    );
-
-    /// Makes room for the states of `nodes` nodes, of such lengths by layer with a state; their content stays.
-    fn grow_states(&mut self, states: &mut dyn Iterator<Item = usize>, cache: &mut Self::Cache, nodes: usize);
-}
-
-/// The vocabulary head of a pass.
-pub(crate) trait HeadOps: Memory {
-    /// Whether `rows` rows of logits are few enough to be kept from the forward to the backward pass.
-    fn keeps_logits(&self, head: Head, rows: usize) -> bool;
-
-    /// Log-probability of each pick and entropy of its row, of softmax(logits / temperature), into `scores`: all of the former, then all of the
-    /// latter. `saved` keeps two numbers per row, and `logits` all logits, if they are kept.
-    fn head(
-        &mut self,
-        of: HeadPass<'_, Self::Weights, Self::Lists>,
-        x: &Self::Buffer,
-        logits: &mut Self::Buffer,
-        saved: &mut Self::Buffer,
-        scores: &mut Self::Buffer,
-    );
-
-    /// Waits for the pass and reads the results of [`HeadOps::head`].
-    fn scores(
-        &mut self,
-        lists: &Self::Lists,
-        scores: &Self::Buffer,
-        logp: &mut [f32],
-        entropy: &mut [f32],
-    ) -> Result<(), Error>;
-
-    /// Transfers the derivatives of the scores to the device, in the order of `scores`.
-    fn derivatives(&mut self, dlogp: &[f32], dentropy: &[f32], to: &mut Self::Buffer);
-
-    /// `dx` (replaced) and the head's gradient from `[x, saved, derivatives]`, the last those of each pick's log-probability and entropy; kept logits
-    /// are overwritten.
-    fn head_backward(
-        &mut self,
-        of: HeadPass<'_, Self::Weights, Self::Lists>,
-        gradient: Option<&mut Self::Gradient>,
-        from: [&Self::Buffer; 3],
-        logits: &mut Self::Buffer,
-        dx: &mut Self::Buffer,
-    );
-
-    /// The logits themselves, `[rows, vocabulary]`, untempered. Waits for them.
-    fn logits(
-        &mut self,
-        weights: &Self::Weights,
-        head: Head,
-        rows: usize,
-        x: &Self::Buffer,
-        logits: &mut Vec<f32>,
-    );
-}
-
-/// Steps of decoding.
-pub(crate) trait DecodeOps: Memory {
-    /// Whether the host may submit a step before it has read what the last one sampled.
-    const RUNS_AHEAD: bool;
-
-    /// Applies the host's changes, builds the next decoding step and transfers its lists and draws to the device. Its operations follow, up to
-    /// [`DecodeOps::end_step`]; they must not need the host.
-    fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Self::Decoding);
-
-    /// The number of rows to compute in that step: its own, and those that a device adds to them.
-    fn step_rows(decoding: &Self::Decoding) -> usize;
-
-    /// The lists of that step.
-    fn step_lists(decoding: &Self::Decoding) -> &Self::Lists;
-
-    /// Attention of the step's rows over their sequences in the cache. A row of `qkv` has its queries, keys and values, as the linear maps make them. Queries
-    /// and keys get the norm of their heads, if there is one, and the rotary embedding; keys and values are stored in the row's slot before it attends.
-    fn step_attention(
-        &mut self,
-        of: StepAttention<'_, Self::Weights>,
-        decoding: &Self::Decoding,
-        cache: &mut Self::Cache,
-        qkv: &Self::Buffer,
-        out: &mut Self::Buffer,
-    );
-
-    /// Transfers draws from `rows` rows to the device, in the order of their rows: those of rows that are no decoding step.
-    fn stage_draws(&mut self, rows: usize, draws: &[Draw], decoding: &mut Self::Decoding);
-
-    /// Samples tokens from rows of `x`, by the draws transferred last.
-    fn sample(
-        &mut self,
-        weights: &Self::Weights,
-        head: Head,
-        sampling: &Sampling,
-        rows: usize,
-        x: &Self::Buffer,
-        decoding: &mut Self::Decoding,
-    );
-
-    /// Ends the operations of a decoding step, or of other draws. What they sample can be read from now on.
-    fn end_step(&mut self, decoding: &mut Self::Decoding);
-
-    /// Waits for what was sampled, and reads it: once for each [`DecodeOps::end_step`], in their order.
-    /// Fails if a row's logits are not finite.
-    fn drawn(&mut self, decoding: &mut Self::Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error>;
-}
-
-/// An executor: all operations.
-pub(crate) trait Executor:
-    RowOps + NormOps + LinearOps + AttentionOps + MixerOps + HeadOps + DecodeOps
-{
-}
-
-impl<X: RowOps + NormOps + LinearOps + AttentionOps + MixerOps + HeadOps + DecodeOps> Executor for X {}

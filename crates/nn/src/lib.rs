@@ -30,7 +30,6 @@ pub mod weights;
 
 // The operations of a device, and its memory.
 mod backend;
-mod checks;
 mod decoding;
 mod executor;
 
@@ -55,12 +54,12 @@ mod needs;
 pub use adamw::{AdamW, UpdateReport};
 pub use backend::GraphCounts;
 pub use cache::numbers_per_token;
-pub use checks::CHECK_LAYERS;
 pub use device::{Device, DeviceName};
 pub use engine::{
     DEFAULT_CHUNK_TOKENS, Engine, FamilyScores, NamedTensor, OptimizerState, Scores, TrainingState,
 };
 pub use error::Error;
+pub use executor::checks::CHECK_LAYERS;
 pub use fgrpo_cuda::{Found as Gpu, probe as gpus, products_library};
 pub use flops::{Flops, measure_flops};
 pub use generate::{Arrival, Completion, Feed, Finish, Prompt, StopFn, UniformFn};

@@ -14,7 +14,7 @@ use super::lora::add_update;
 use super::memory;
 use super::packed_weights::PackedWeights;
 use super::simd;
-use super::team::{Shared, Team};
+use super::team::Team;
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
 use crate::backend::{Backend, FillFn, Lane, NormalFn, Store, Work};
@@ -202,13 +202,24 @@ impl CpuBackend {
     }
 }
 
-/// Calls `body(block)` for the blocks of `len` numbers on all threads of a team, and returns the results in order.
-fn blocks<T: Send>(team: &Team, len: usize, body: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
+/// Calls `body(block, outputs)` for the blocks of `len` values on all threads of a team, with the block of each output, and returns the results in order.
+fn blocks<T: Send, const N: usize>(
+    team: &Team,
+    len: usize,
+    outputs: [&mut [f32]; N],
+    body: impl Fn(Range<usize>, [&mut [f32]; N]) -> T + Sync,
+) -> Vec<T> {
     let count = len.div_ceil(BLOCK);
     let parts: Vec<Mutex<Vec<T>>> = (0..team.size()).map(|_| Mutex::default()).collect();
-    team.split(count, 1, len, |part, blocks| {
-        let answers = blocks.map(|block| body(block * BLOCK..((block + 1) * BLOCK).min(len)));
-        *parts[part].lock().expect("no panic") = answers.collect();
+    let outputs = outputs.map(|output| (&mut output[..len], BLOCK));
+    team.split_rows(count, len, outputs, |part, blocks, mut outputs| {
+        let results = blocks.map(|block| {
+            let range = block * BLOCK..((block + 1) * BLOCK).min(len);
+            let outputs =
+                outputs.each_mut().map(|rest| rest.split_off_mut(..range.len()).expect("the block's values"));
+            body(range, outputs)
+        });
+        *parts[part].lock().expect("no panic") = results.collect();
     });
     parts.into_iter().flat_map(|part| part.into_inner().expect("no panic")).collect()
 }
@@ -344,10 +355,9 @@ impl Backend for CpuBackend {
     }
 
     fn normal(&mut self, span: Span, std: f32, normal: &NormalFn<'_>, first: u64) {
-        let shared = Shared::new(&mut self.weights[span.offset..span.offset + span.len]);
-        blocks(&self.whole, span.len, |block| {
-            // SAFETY: blocks are apart.
-            for (number, index) in unsafe { shared.part(block.clone()) }.iter_mut().zip(block) {
+        let weights = &mut self.weights[span.offset..span.offset + span.len];
+        blocks(&self.whole, span.len, [weights], |block, [weights]| {
+            for (number, index) in weights.iter_mut().zip(block) {
                 *number = (normal(first + index as u64) * f64::from(std)) as f32;
             }
         });
@@ -401,7 +411,7 @@ impl Backend for CpuBackend {
 
     fn gradient_norm(&self) -> f64 {
         let gradients = self.filled_gradients();
-        let sums = blocks(&self.whole, self.trained(), |block| {
+        let sums = blocks(&self.whole, self.trained(), [], |block, []| {
             let mut sum = vec![0.0f32; block.len()];
             for gradient in &gradients {
                 simd::add(&gradient[block.clone()], &mut sum);
@@ -413,29 +423,23 @@ impl Backend for CpuBackend {
 
     fn zero_gradient(&mut self) {
         for gradient in &mut self.gradients {
-            let len = gradient.len();
-            let shared = Shared::new(gradient);
-            // SAFETY: blocks are apart.
-            blocks(&self.whole, len, |block| unsafe { shared.part(block) }.fill(0.0));
+            blocks(&self.whole, gradient.len(), [gradient], |_, [gradient]| gradient.fill(0.0));
         }
     }
 
     fn reduce(&mut self) -> f64 {
         let trained = self.trained();
         self.gradients[0].reserve(trained);
-        let filled = self.gradients.iter_mut().filter(|gradient| !gradient.is_empty());
-        let parts: Vec<Shared<'_>> = filled.map(|gradient| Shared::new(gradient)).collect();
-        let sums = blocks(&self.whole, trained, |block| {
-            // SAFETY: blocks are apart, and so are the gradients.
-            let sum = unsafe { parts[0].part(block.clone()) };
-            for other in &parts[1..] {
-                // SAFETY: as above.
-                let other = unsafe { other.part(block.clone()) };
-                simd::add(other, sum);
-                other.fill(0.0);
+        let sums = match &mut self.gradients[..] {
+            [sum, other] if !other.is_empty() => {
+                blocks(&self.whole, trained, [sum, other], |_, [sum, other]| {
+                    simd::add(other, sum);
+                    other.fill(0.0);
+                    simd::square_sum(sum)
+                })
             }
-            simd::square_sum(sum)
-        });
+            gradients => blocks(&self.whole, trained, [&mut gradients[0]], |_, [sum]| simd::square_sum(sum)),
+        };
         sums.iter().sum::<f64>().sqrt()
     }
 
@@ -446,17 +450,11 @@ impl Backend for CpuBackend {
         self.packed.fresh = false;
         let CpuBackend { whole, weights, adapters, gradients, moments: [m, v], .. } = self;
         let values = adapters.as_mut().map_or(weights, |adapters| &mut adapters.values);
-        let [w, g, m, v] = [&mut values[..], &mut gradients[0][..], &mut m[..], &mut v[..]].map(Shared::new);
+        let mut all = [&mut values[..], &mut gradients[0][..], &mut m[..], &mut v[..]];
         for &(offset, len, decays) in runs {
             let step = AdamWStep { decay: if decays { step.decay } else { 1.0 }, ..*step };
-            blocks(whole, len, |block| {
-                let range = offset + block.start..offset + block.end;
-                // SAFETY: blocks are apart, and the four are different buffers.
-                let [w, g, m, v] = unsafe {
-                    [w.part(range.clone()), g.part(range.clone()), m.part(range.clone()), v.part(range)]
-                };
-                simd::adamw(w, g, m, v, &step);
-            });
+            let run = all.each_mut().map(|values| &mut values[offset..offset + len]);
+            blocks(whole, len, run, |_, [w, g, m, v]| simd::adamw(w, g, m, v, &step));
         }
     }
 }

@@ -23,7 +23,7 @@ use super::lists::Lists;
 use super::packed_weights::PackedWeights;
 use super::product::{By, Matrix, Target, View, packing_product, product_with_panels, team_product};
 use super::sampler;
-use super::team::Team;
+use super::team::{Columns, Rows, Team};
 use super::weights::Weights;
 use crate::executor::{Holds, Memory};
 use crate::layout::Span;
@@ -87,14 +87,27 @@ impl CpuExecutor {
         }
     }
 
-    /// Calls `body(rows)` for ranges of `rows` rows, each touching about `width` numbers.
-    fn rows(&self, rows: usize, width: usize, body: impl Fn(Range<usize>) + Sync) {
-        self.team.split(rows, 1, rows * width, |_, rows| body(rows));
+    /// Calls `body(rows, outputs)` for ranges of `rows` rows, each touching about `width` values, with these rows of each output.
+    fn rows<const N: usize>(
+        &self,
+        rows: usize,
+        width: usize,
+        outputs: [Rows<'_>; N],
+        body: impl Fn(Range<usize>, [&mut [f32]; N]) + Sync,
+    ) {
+        self.team.split_rows(rows, rows * width, outputs, |_, own, outputs| body(own, outputs));
     }
 
-    /// Calls `body(columns)` for ranges of `width` columns, whole cache lines, of `rows` rows.
-    fn columns(&self, rows: usize, width: usize, body: impl Fn(Range<usize>) + Sync) {
-        self.team.split(width, 16, rows * width, |_, columns| body(columns));
+    /// Calls `body(columns, output)` for ranges of `width` columns of `rows` rows, in whole cache lines, with these columns of the output.
+    fn columns(
+        &self,
+        rows: usize,
+        width: usize,
+        output: &mut [f32],
+        body: impl Fn(Range<usize>, Columns<'_>) + Sync,
+    ) {
+        let outputs = [(output, width)];
+        self.team.split_columns(width, 16, rows * width, outputs, |_, own, [output]| body(own, output));
     }
 
     /// The scratch memory of part `part` of an operation.

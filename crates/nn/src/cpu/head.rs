@@ -5,7 +5,7 @@
 
 use super::product::{View, team_product};
 use super::simd;
-use super::team::{Shared, Team};
+use super::team::Team;
 use crate::executor::Head;
 use crate::layout::Write;
 use crate::numbers::Products;
@@ -115,14 +115,10 @@ pub(crate) fn forward(
     state.extend((0..rows).flat_map(|_| [f32::NEG_INFINITY, 0.0, 0.0]));
     tiles(of, kept, Logits::Compute, logits, |tile| {
         let Tile { first_row: first, rows: m, token, tokens: n, offset, stride, .. } = tile;
-        let state = Shared::new(state);
         let logits = &*tile.logits;
-        team.split(m, 1, 8 * m * n, |_, own| {
-            for i in own {
+        team.split_rows(m, 8 * m * n, [(&mut state[3 * first..], 3)], |_, own, [state]| {
+            for (i, state) in own.zip(state.chunks_exact_mut(3)) {
                 let row = &logits[offset + i * stride..][..n];
-                let at = 3 * (first + i);
-                // SAFETY: each row is one thread's.
-                let state = unsafe { state.part(at..at + 3) };
                 let [max, sum, weighted] = state else { unreachable!("three numbers") };
                 let now = (simd::max(row) * factor).max(*max);
                 let [tile_sum, tile_weighted] = simd::entropy_sums(row, factor, now);
@@ -182,15 +178,11 @@ pub(crate) fn backward(
     let which = if kept.is_some() { Logits::Kept } else { Logits::Compute };
     tiles(of, kept, which, logits, |tile| {
         let Tile { first_row: first, rows: m, token, tokens: n, logits, offset, stride } = tile;
-        let shared = Shared::new(logits);
-        team.split(m, 1, 8 * m * n, |_, own| {
-            for i in own {
+        team.split_rows(m, 8 * m * n, [(&mut logits[offset..], stride)], |_, own, [logits]| {
+            for (i, row) in own.zip(logits.chunks_mut(stride)) {
                 let [a, b] = coefficients[first + i];
                 let (lse, entropy) = (saved[2 * (first + i)], saved[2 * (first + i) + 1]);
-                let at = offset + i * stride;
-                // SAFETY: each row is one thread's.
-                let row = unsafe { shared.part(at..at + n) };
-                simd::logit_backward(row, factor, lse, entropy, a, b);
+                simd::logit_backward(&mut row[..n], factor, lse, entropy, a, b);
             }
         });
         for (index, pick) in picks_of(picks, first, m) {

@@ -1,8 +1,8 @@
 //! Sampling a token from logits: temperature, top-k, top-p, min-p, by inverse CDF.
 
 use super::simd;
-use crate::checks::non_finite;
 use crate::error::Error;
+use crate::executor::checks::non_finite;
 use crate::sampling::{Draw, Drawn, Sampling};
 
 /// Scratch of one thread.

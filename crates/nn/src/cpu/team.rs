@@ -78,8 +78,17 @@ impl Team {
         }
     }
 
-    /// Divides `0..count` into one range per thread, at multiples of `grain`, and calls `body(part, range)` for each. `work` is the approximate
-    /// number of numbers touched; little work stays on one thread.
+    /// Divides `0..count` into one range per thread, at multiples of `grain`. `work` is the approximate number of values touched; little work stays on
+    /// one thread.
+    fn ranges(&self, count: usize, grain: usize, work: usize) -> Vec<Range<usize>> {
+        let grains = count.div_ceil(grain);
+        let parts = self.size.min(grains).min(work.div_ceil(WORTHWHILE)).max(1);
+        let at = |part: usize| (grains * part / parts * grain).min(count);
+        (0..parts).map(|part| at(part)..at(part + 1)).collect()
+    }
+
+    /// Calls `body(part, range)` for ranges of `0..count`, each on its own thread. Ranges begin at multiples of `grain`; `work` is the approximate
+    /// number of values touched.
     pub(crate) fn split(
         &self,
         count: usize,
@@ -87,14 +96,107 @@ impl Team {
         work: usize,
         body: impl Fn(usize, Range<usize>) + Sync,
     ) {
-        let grains = count.div_ceil(grain);
-        let parts = self.size.min(grains).min(work.div_ceil(WORTHWHILE)).max(1);
-        let at = |part: usize| (grains * part / parts * grain).min(count);
-        self.run(parts, &|part| body(part, at(part)..at(part + 1)));
+        let ranges = self.ranges(count, grain, work);
+        self.run(ranges.len(), &|part| body(part, ranges[part].clone()));
+    }
+
+    /// Calls `body(part, rows, outputs)` for ranges of `rows` rows, each on its own thread, with these rows of each output. An output is values and the
+    /// number of values in a row; its last row may be shorter.
+    pub(crate) fn split_rows<const N: usize>(
+        &self,
+        rows: usize,
+        work: usize,
+        outputs: [Rows<'_>; N],
+        body: impl Fn(usize, Range<usize>, [&mut [f32]; N]) + Sync,
+    ) {
+        self.run_rows(&self.ranges(rows, 1, work), outputs, body);
+    }
+
+    /// [`Team::split_rows`] with these ranges of rows.
+    ///
+    /// # Panics
+    /// If the ranges aren't ascending, or an output has too few rows.
+    pub(crate) fn run_rows<const N: usize>(
+        &self,
+        ranges: &[Range<usize>],
+        outputs: [Rows<'_>; N],
+        body: impl Fn(usize, Range<usize>, [&mut [f32]; N]) + Sync,
+    ) {
+        let ascending = ranges.windows(2).all(|pair| pair[0].end <= pair[1].start);
+        assert!(ascending && ranges.iter().all(|own| own.start <= own.end), "{ranges:?}");
+        let outputs = outputs.map(|(values, width)| (Shared::new(values), width));
+        self.run(ranges.len(), &|part| {
+            let own = ranges[part].clone();
+            let of_part = |(values, width): &(Shared<'_>, usize)| {
+                let (start, end) = (own.start * width, (own.end * width).min(values.len));
+                assert!(start <= end, "rows {own:?} of {width} in {} values", values.len);
+                // SAFETY: in bounds, and the ranges are disjoint.
+                unsafe { std::slice::from_raw_parts_mut(values.first.add(start), end - start) }
+            };
+            body(part, own.clone(), outputs.each_ref().map(of_part));
+        });
+    }
+
+    /// Calls `body(part, columns, outputs)` for ranges of columns, each on its own thread, with these columns of each output. An output is values and the
+    /// number of values in a row.
+    ///
+    /// # Panics
+    /// If the rows of an output are shorter than `columns`.
+    pub(crate) fn split_columns<const N: usize>(
+        &self,
+        columns: usize,
+        grain: usize,
+        work: usize,
+        outputs: [Rows<'_>; N],
+        body: impl Fn(usize, Range<usize>, [Columns<'_>; N]) + Sync,
+    ) {
+        assert!(outputs.iter().all(|(_, stride)| columns <= *stride), "{columns} columns of shorter rows");
+        let outputs = outputs.map(|(values, stride)| (Shared::new(values), stride));
+        self.split(columns, grain, work, |part, own| {
+            let of_part =
+                |i: usize| Columns { values: &outputs[i].0, stride: outputs[i].1, own: own.clone() };
+            body(part, own.clone(), std::array::from_fn(of_part));
+        });
     }
 }
 
-/// Numbers whose parts are written by different threads at the same time. Debug builds check that no two threads take the same number.
+/// Values, and the number of values in a row.
+pub(crate) type Rows<'a> = (&'a mut [f32], usize);
+
+/// Some columns of rows of values, which no other thread has.
+pub(crate) struct Columns<'a> {
+    values: &'a Shared<'a>,
+    stride: usize,
+    own: Range<usize>,
+}
+
+impl Columns<'_> {
+    /// All columns of a row that this thread has.
+    pub(crate) fn row(&mut self, row: usize) -> &mut [f32] {
+        self.part(row, self.own.clone())
+    }
+
+    /// Some columns of a row.
+    ///
+    /// # Panics
+    /// If there is no such row, or this thread doesn't have the columns.
+    pub(crate) fn part(&mut self, row: usize, columns: Range<usize>) -> &mut [f32] {
+        let Range { start, end } = columns;
+        assert!(
+            self.own.start <= start && start <= end && end <= self.own.end,
+            "{columns:?} of {:?}",
+            self.own
+        );
+        assert!(row * self.stride + end <= self.values.len, "row {row} of {} values", self.values.len);
+        // SAFETY: in bounds. Columns of two threads are disjoint, because no column lies beyond its row, and this borrows the thread's own.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.values.first.add(row * self.stride + start), end - start)
+        }
+    }
+}
+
+/// Values whose parts are written by different threads at the same time, in an order that rows and columns don't describe. Debug builds check that no
+/// two threads take the same value.
 pub(crate) struct Shared<'a> {
     first: *mut f32,
     len: usize,

@@ -8,9 +8,9 @@ use super::launches::{args, row_threads};
 use super::lists::{Bucket, DrawLists, Items, Lists};
 use super::messages::Messages;
 use super::stream::{Purpose, Stream};
-use crate::checks::non_finite;
 use crate::decoding::Step;
 use crate::error::Error;
+use crate::executor::checks::non_finite;
 use crate::executor::{DecodeChanges, StepTokens};
 use crate::sampling::{Draw, Drawn};
 

@@ -1,6 +1,8 @@
 //! One layer, attention and MLP: the forward pass, and below it the backward pass in the opposite order.
 
-use crate::executor::{Attention, Executor, Gate, HeadRows, Heads, Holds, Mixer, Norm, Rotation, Rows};
+use crate::executor::{
+    Attention, AttentionKept, Executor, Gate, HeadRows, Heads, Holds, Mixer, Norm, Rotation, Rows,
+};
 use crate::families::QkNorm;
 use crate::layout::{AttentionLayout, LayerLayout, Linear, MixerLayout, Mixing, Span, Write};
 
@@ -433,7 +435,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         let SavedAttention { q, q_norm, kv, k_norm, lse, gate } = saved;
         self.e.reserve(&mut w.dq, Holds::Activations, self.own.count * q_width);
         self.e.reserve(&mut w.dkv, Holds::Activations, self.all.count * kv_width);
-        self.e.attention_backward(self.attention(), [q, kv, result, lse, &w.dout], &mut w.dq, &mut w.dkv);
+        let from: AttentionKept<'_, BufferOf<X>> = AttentionKept { q, kv, out: result, lse, dout: &w.dout };
+        self.e.attention_backward(self.attention(), from, &mut w.dq, &mut w.dkv);
         let [queries, keys] = self.head_rows();
         let [q_weight, k_weight] = self.qk_norms();
         for (rows, norm, heads, Normed { raw, scale }, dx) in

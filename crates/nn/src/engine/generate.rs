@@ -9,9 +9,9 @@ use super::adapters::unmerged;
 use super::{EngineOn, Worker};
 use crate::backend::{Backend, Lane, Work, deal};
 use crate::cache::{KEPT_BYTES, PAGE, pages_of_keys};
-use crate::checks::Checked;
 use crate::error::Error;
 use crate::executor::AttentionOps;
+use crate::executor::checks::Checked;
 use crate::generate::{self, Completion, Fed, Feed, Generator, Job, Prompt, Request, StopFn, UniformFn};
 use crate::sampling::{Rollout, Sampling};
 

@@ -5,7 +5,7 @@ use super::super::buffer::Buffer;
 use super::super::lists::Lists;
 use super::super::team::Shared;
 use super::{Cache, CpuExecutor};
-use crate::executor::{Attention, AttentionOps, Heads};
+use crate::executor::{Attention, AttentionKept, AttentionOps, Heads};
 
 impl<'a> Attention<'a, Lists> {
     fn plan(&self) -> Plan<'a> {
@@ -29,13 +29,7 @@ impl CpuExecutor {
         let work = plan.queries * width * 64;
         let parts = self.team.size().min(work / (1 << 15)).max(1);
         let parts = attention::balanced(plan.pieces, plan.queries, parts, false);
-        let (out, lse) = (Shared::new(out), Shared::new(lse));
-        self.team.run(parts.len(), &|part| {
-            let own = parts[part].clone();
-            // SAFETY: each query is one thread's.
-            let (out, lse) = unsafe {
-                (out.part(own.start * width..own.end * width), lse.part(own.start * h..own.end * h))
-            };
+        self.team.run_rows(&parts, [(out, width), (lse, h)], |part, own, [out, lse]| {
             let scratch = &mut self.scratch(part).attention;
             attention::forward(Inputs { heads, own, plan, q, keys }, out, lse, scratch);
         });
@@ -59,20 +53,17 @@ impl AttentionOps for CpuExecutor {
     fn attention_backward(
         &mut self,
         of: Attention<'_, Lists>,
-        from: [&Buffer; 5],
+        from: AttentionKept<'_, Buffer>,
         dq: &mut Buffer,
         dkv: &mut Buffer,
     ) {
         let (plan, Attention { heads, keys, .. }) = (of.plan(), of);
-        let [q, kv, out, lse, dout] = from;
+        let AttentionKept { q, kv, out, lse, dout } = from;
         let (queries, width, stride) = (plan.queries, heads.query_width(), heads.key_width());
         let mut delta = std::mem::take(&mut self.delta);
         delta.reserve(queries * heads.queries);
-        let shared = Shared::new(&mut delta);
-        self.rows(queries, width, |own| {
+        self.rows(queries, width, [(&mut delta, heads.queries)], |own, [delta]| {
             let at = own.start * width..own.end * width;
-            // SAFETY: ranges of a split are apart.
-            let delta = unsafe { shared.part(own.start * heads.queries..own.end * heads.queries) };
             attention::deltas(heads, &out[at.clone()], &dout[at], delta);
         });
         let source = Keys { data: kv, stride, values: heads.keys * heads.size };
@@ -83,20 +74,12 @@ impl AttentionOps for CpuExecutor {
         } else {
             // The scores are computed twice, so that each thread has the queries, then the keys, whose derivatives it sums.
             let parts = attention::balanced(plan.pieces, queries, self.team.size(), false);
-            let shared = Shared::new(dq);
-            self.team.run(parts.len(), &|part| {
-                let own = parts[part].clone();
-                // SAFETY: each query is one thread's.
-                let dq = unsafe { shared.part(own.start * width..own.end * width) };
+            self.team.run_rows(&parts, [(dq, width)], |part, own, [dq]| {
                 let scratch = &mut self.scratch(part).attention;
                 attention::backward(&of, own, 0..keys, Some(dq), None, scratch);
             });
             let parts = attention::balanced(plan.pieces, keys, self.team.size(), true);
-            let shared = Shared::new(dkv);
-            self.team.run(parts.len(), &|part| {
-                let own = parts[part].clone();
-                // SAFETY: each key is one thread's.
-                let dkv = unsafe { shared.part(own.start * stride..own.end * stride) };
+            self.team.run_rows(&parts, [(dkv, stride)], |part, own, [dkv]| {
                 let scratch = &mut self.scratch(part).attention;
                 attention::backward(&of, 0..queries, own, None, Some(dkv), scratch);
             });
@@ -120,7 +103,7 @@ impl AttentionOps for CpuExecutor {
     fn store_cache(&mut self, heads: Heads, cache: &mut Cache, layer: usize, lists: &Lists, kv: &Buffer) {
         let width = heads.key_width();
         let cache = Shared::new(&mut cache.layers[layer]);
-        self.rows(lists.slots.len(), width, |own| {
+        self.rows(lists.slots.len(), width, [], |own, []| {
             for row in own {
                 let at = lists.slots[row] as usize * width;
                 // SAFETY: each slot is one row's.

@@ -49,13 +49,12 @@ impl DecodeOps for CpuExecutor {
             [of.q_norm, of.k_norm].map(|norm| norm.map(|norm| weight_of(weights, norm, of.offset)));
         let mut q = std::mem::take(&mut self.queries);
         q.reserve(step.rows() * width);
-        let (queries, keys) = (Shared::new(&mut q), Shared::new(&mut cache.layers[layer]));
-        self.rows(step.rows(), width + stride, |own| {
-            for row in own {
+        let keys = Shared::new(&mut cache.layers[layer]);
+        self.rows(step.rows(), width + stride, [(&mut q, width)], |own, [q]| {
+            for (row, q) in own.zip(q.chunks_exact_mut(width)) {
                 let at = lists.slots[row] as usize * stride;
-                // SAFETY: ranges of a split are apart, and each slot is one row's.
-                let (q, kv) =
-                    unsafe { (queries.part(row * width..(row + 1) * width), keys.part(at..at + stride)) };
+                // SAFETY: each slot is one row's.
+                let kv = unsafe { keys.part(at..at + stride) };
                 let (from_q, from_kv) = qkv[row * (width + stride)..][..width + stride].split_at(width);
                 let angles = of.rope.map(|theta| self.rope.at(theta, step.positions[row] as usize));
                 let heads_of = |from: &[f32], to: &mut [f32], norm: &Option<Cow<'_, [f32]>>| {

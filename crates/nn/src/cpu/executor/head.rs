@@ -6,9 +6,9 @@ use super::super::lists::Lists;
 use super::super::product::View;
 use super::super::weights::Weights;
 use super::{CpuExecutor, part, part_mut};
-use crate::checks::check_scores;
 use crate::error::Error;
-use crate::executor::{Head, HeadOps, HeadPass};
+use crate::executor::checks::check_scores;
+use crate::executor::{Head, HeadKept, HeadOps, HeadPass};
 use crate::layout::Write;
 
 impl CpuExecutor {
@@ -61,7 +61,7 @@ impl HeadOps for CpuExecutor {
         &mut self,
         of: HeadPass<'_, Weights, Lists>,
         gradient: Option<&mut [f32]>,
-        [x, saved, derivatives]: [&Buffer; 3],
+        HeadKept { x, saved, derivatives }: HeadKept<'_, Buffer>,
         logits: &mut Buffer,
         dx: &mut Buffer,
     ) {

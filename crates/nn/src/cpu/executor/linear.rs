@@ -3,7 +3,6 @@
 use super::super::buffer::Buffer;
 use super::super::product::{Matrix, View};
 use super::super::simd;
-use super::super::team::Shared;
 use super::super::weights::Weights;
 use super::{CpuExecutor, part, part_mut};
 use crate::cpu::format::CUT;
@@ -34,16 +33,13 @@ impl CpuExecutor {
         tile.reserve(most * inputs);
         for first in (0..outputs).step_by(most) {
             let count = most.min(outputs - first);
-            let values = Shared::new(&mut tile[..count * inputs]);
-            self.rows(count, 4 * inputs, |own| {
+            self.rows(count, 4 * inputs, [(&mut tile[..count * inputs], inputs)], |own, [values]| {
+                let begin = first + own.start;
                 let (own, mut part) = (first + own.start..first + own.end, 0);
                 for matrix in weights.quantized.parts(&linear) {
                     let rows = own.start.max(part)..own.end.min(part + matrix.rows);
                     if !rows.is_empty() {
-                        // SAFETY: ranges of a split are apart.
-                        let values = unsafe {
-                            values.part((rows.start - first) * inputs..(rows.end - first) * inputs)
-                        };
+                        let values = &mut values[(rows.start - begin) * inputs..(rows.end - begin) * inputs];
                         matrix.write_rows(rows.start - part..rows.end - part, values);
                     }
                     part += matrix.rows;
@@ -67,12 +63,9 @@ impl CpuExecutor {
         let mut write = Write::Replace;
         if linear.bias.is_some() || onto.is_some() {
             let bias = linear.bias.map(|bias| part(weights, bias));
-            let y = Shared::new(y);
-            self.rows(rows, outputs, |own| {
-                for row in own {
-                    let at = row * stride + first;
-                    // SAFETY: ranges of a split are apart.
-                    let y = unsafe { y.part(at..at + outputs) };
+            self.rows(rows, outputs, [(&mut y[..rows * stride], stride)], |own, [y]| {
+                for (row, y) in own.zip(y.chunks_exact_mut(stride)) {
+                    let y = &mut y[first..first + outputs];
                     match (onto, bias) {
                         (Some(onto), bias) => {
                             y.copy_from_slice(&onto[row * outputs..][..outputs]);
@@ -147,10 +140,8 @@ impl LinearOps for CpuExecutor {
             w.to(Write::Add, gradient),
         );
         if let Some(bias) = linear.bias {
-            let bias = Shared::new(part_mut(gradient, bias));
-            self.columns(rows, outputs, |own| {
-                // SAFETY: each column is one thread's.
-                let bias = unsafe { bias.part(own.clone()) };
+            self.columns(rows, outputs, part_mut(gradient, bias), |own, mut bias| {
+                let bias = bias.row(0);
                 for dy in dy.chunks_exact(outputs).take(rows) {
                     simd::add(&dy[own.clone()], bias);
                 }

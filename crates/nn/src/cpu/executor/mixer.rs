@@ -163,17 +163,10 @@ impl CpuExecutor {
         let [mut gates, mut lengths] = [gates, lengths].map(std::mem::take);
         gates.reserve(rows * 2 * heads);
         lengths.reserve(rows * 2 * keys);
-        let (to, all, mixed) = (Shared::new(&mut gates), Shared::new(&mut lengths), Shared::new(mixed));
-        self.rows(rows, channels, |own| {
-            for row in own {
-                // SAFETY: ranges of a split are apart.
-                let (gates, lengths, mixed) = unsafe {
-                    (
-                        to.part(row * 2 * heads..(row + 1) * 2 * heads),
-                        all.part(row * 2 * keys..(row + 1) * 2 * keys),
-                        mixed.part(row * channels..(row + 1) * channels),
-                    )
-                };
+        let outputs = [(&mut gates[..], 2 * heads), (&mut lengths[..], 2 * keys), (mixed, channels)];
+        self.rows(rows, channels, outputs, |own, [gates, lengths, mixed]| {
+            let rows = gates.chunks_exact_mut(2 * heads).zip(lengths.chunks_exact_mut(2 * keys));
+            for (row, ((gates, lengths), mixed)) in own.zip(rows.zip(mixed.chunks_exact_mut(channels))) {
                 let x = &x[row * stride + channels..][..2 * heads];
                 for head in 0..heads {
                     gates[head] = sigmoid(x[head]);
@@ -195,14 +188,9 @@ impl MixerOps for CpuExecutor {
     fn split_heads(&mut self, heads: HeadRows, x: &Buffer, first: &mut Buffer, second: &mut Buffer) {
         let HeadRows { rows, stride, count, size, .. } = heads;
         let (width, rest) = (count * size, stride - 2 * count * size);
-        let (first, second) = (Shared::new(first), Shared::new(second));
-        self.rows(rows, stride, |own| {
-            for row in own {
-                // SAFETY: ranges of a split are apart.
-                let (first, second) = unsafe {
-                    let begin = row * (width + rest);
-                    (first.part(begin..begin + width + rest), second.part(row * width..(row + 1) * width))
-                };
+        self.rows(rows, stride, [(first, width + rest), (second, width)], |own, [first, second]| {
+            let outputs = first.chunks_exact_mut(width + rest).zip(second.chunks_exact_mut(width));
+            for (row, (first, second)) in own.zip(outputs) {
                 let (pairs, after) = x[row * stride..][..stride].split_at(2 * width);
                 for (head, pair) in pairs.chunks_exact(2 * size).enumerate() {
                     first[head * size..][..size].copy_from_slice(&pair[..size]);
@@ -216,11 +204,8 @@ impl MixerOps for CpuExecutor {
     fn join_heads(&mut self, heads: HeadRows, first: &Buffer, second: &Buffer, x: &mut Buffer) {
         let HeadRows { rows, count, size, .. } = heads;
         let width = count * size;
-        let x = Shared::new(x);
-        self.rows(rows, 2 * width, |own| {
-            for row in own {
-                // SAFETY: ranges of a split are apart.
-                let pairs = unsafe { x.part(row * 2 * width..(row + 1) * 2 * width) };
+        self.rows(rows, 2 * width, [(x, 2 * width)], |own, [x]| {
+            for (row, pairs) in own.zip(x.chunks_exact_mut(2 * width)) {
                 for (head, pair) in pairs.chunks_exact_mut(2 * size).enumerate() {
                     pair[..size].copy_from_slice(&first[row * width + head * size..][..size]);
                     pair[size..].copy_from_slice(&second[row * width + head * size..][..size]);
@@ -234,9 +219,7 @@ impl MixerOps for CpuExecutor {
             Gate::Sigmoid => simd::sigmoid_gate,
             Gate::Silu => simd::swiglu,
         };
-        let y = Shared::new(y);
-        // SAFETY: ranges of a split are apart.
-        self.rows(len, 3, |own| function(&gate[own.clone()], &x[own.clone()], unsafe { y.part(own) }));
+        self.rows(len, 3, [(&mut y[..len], 1)], |own, [y]| function(&gate[own.clone()], &x[own], y));
     }
 
     fn gate_backward(
@@ -254,11 +237,8 @@ impl MixerOps for CpuExecutor {
         };
         // In the form of the MLP's gate: `x` becomes its derivative, and `dy` becomes `y`.
         y[..len].copy_from_slice(&x[..len]);
-        let (gates, dx, to) = (Shared::new(gate), Shared::new(y), Shared::new(dy));
-        self.rows(len, 3, |own| {
-            // SAFETY: ranges of a split are apart.
-            unsafe { backward(gates.part(own.clone()), dx.part(own.clone()), to.part(own)) }
-        });
+        let outputs = [(&mut gate[..len], 1), (&mut y[..len], 1), (&mut dy[..len], 1)];
+        self.rows(len, 3, outputs, |_, [gate, dx, to]| backward(gate, dx, to));
         std::mem::swap(y, dy);
     }
 
@@ -275,11 +255,8 @@ impl MixerOps for CpuExecutor {
         let (channels, kernel, stride) =
             (sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width());
         let filter = &self.mixer.filter[0];
-        let y = Shared::new(y);
-        self.rows(lists.tokens.len(), kernel * channels, |own| {
-            for row in own {
-                // SAFETY: ranges of a split are apart.
-                let y = unsafe { y.part(row * channels..(row + 1) * channels) };
+        self.rows(lists.tokens.len(), kernel * channels, [(y, channels)], |own, [y]| {
+            for (row, y) in own.zip(y.chunks_exact_mut(channels)) {
                 y.fill(0.0);
                 for (from, at) in path(lists, row).zip((0..kernel).rev()) {
                     simd::multiply_add(
@@ -320,12 +297,12 @@ impl MixerOps for CpuExecutor {
         let [filter, mut derivative] = std::mem::take(&mut self.mixer.filter);
         derivative.reserve(kernel * channels);
         derivative[..kernel * channels].fill(0.0);
-        let (dfilter, dy, dx) = (Shared::new(&mut derivative), Shared::new(dy), Shared::new(dx));
-        self.team.split(channels, 16, rows * kernel * channels, |_, own| {
+        let outputs = [(&mut derivative[..], channels), (dy, channels), (dx, stride)];
+        let work = rows * kernel * channels;
+        self.team.split_columns(channels, 16, work, outputs, |_, own, [mut dfilter, mut dy, mut dx]| {
             let mut sum = vec![0.0; own.len()];
             for row in 0..rows {
-                // SAFETY: each channel is one thread's.
-                unsafe { dx.part(row * stride + own.start..row * stride + own.end) }.fill(0.0);
+                dx.row(row).fill(0.0);
             }
             for row in 0..rows {
                 sum.fill(0.0);
@@ -333,19 +310,11 @@ impl MixerOps for CpuExecutor {
                 for (from, at) in path(lists, row).zip((0..kernel).rev()) {
                     simd::multiply_add(weights(at), &x[from * stride..][own.clone()], &mut sum);
                 }
-                // SAFETY: each channel is one thread's.
-                let dy = unsafe { dy.part(row * channels + own.start..row * channels + own.end) };
+                let dy = dy.row(row);
                 simd::silu_backward(&sum, dy);
                 for (from, at) in path(lists, row).zip((0..kernel).rev()) {
-                    // SAFETY: as above.
-                    let (dx, dfilter) = unsafe {
-                        (
-                            dx.part(from * stride + own.start..from * stride + own.end),
-                            dfilter.part(at * channels + own.start..at * channels + own.end),
-                        )
-                    };
-                    simd::multiply_add(weights(at), dy, dx);
-                    simd::multiply_add(&x[from * stride..][own.clone()], dy, dfilter);
+                    simd::multiply_add(weights(at), dy, dx.row(from));
+                    simd::multiply_add(&x[from * stride..][own.clone()], dy, dfilter.row(at));
                 }
             }
         });
@@ -374,13 +343,14 @@ impl MixerOps for CpuExecutor {
             (sizes.linear_num_value_heads, sizes.linear_value_head_dim, sizes.head_state());
         let slots = slots(stretches);
         let inputs = Inputs { sizes, mixed, gates: &self.mixer.gates };
-        let out = Shared::new(out);
+        let outputs = [(&mut out[..], heads * size)];
         let states = cache.map(|cache| Shared::new(&mut cache.states[of.place]));
-        self.team.split(heads, 1, count * heads * numbers, |part, own| {
+        let work = count * heads * numbers;
+        self.team.split_columns(heads * size, size, work, outputs, |part, own, [mut out]| {
             let Scratch { states: scratch, rule, .. } = &mut *self.scratch(part);
             scratch.reserve((slots + 1) * numbers);
             let (state, kept) = scratch.split_at_mut(numbers);
-            for head in own {
+            for head in own.start / size..own.end / size {
                 let mut next = 0;
                 for (tree, own) in trees(stretches).enumerate() {
                     let whole = (own, head, states.is_some());
@@ -392,9 +362,7 @@ impl MixerOps for CpuExecutor {
                         }
                         let results = rule.out(state);
                         for (at, &row) in queries.iter().enumerate().skip(next).take(wanted) {
-                            let to = (at * heads + head) * size;
-                            // SAFETY: each head is one thread's.
-                            let to = unsafe { out.part(to..to + size) };
+                            let to = out.part(at, head * size..(head + 1) * size);
                             to.copy_from_slice(&results[(row as usize - start) * size..][..size]);
                         }
                         next += wanted;
@@ -555,8 +523,8 @@ impl MixerOps for CpuExecutor {
         let (state, rows) = (sizes.state(), nodes.len());
         self.transpose_filter(&of);
         let filter = &self.mixer.filter[0];
-        let (states, y) = (Shared::new(&mut cache.states[of.place]), Shared::new(mixed));
-        self.columns(rows, channels, |own| {
+        let states = Shared::new(&mut cache.states[of.place]);
+        self.columns(rows, channels, mixed, |own, mut y| {
             for (row, &[from, to]) in nodes.iter().enumerate() {
                 // The input so many tokens before.
                 let input = |node: usize, back: usize| {
@@ -564,8 +532,7 @@ impl MixerOps for CpuExecutor {
                     // SAFETY: each channel is one thread's, and no two of these are used that are the same.
                     unsafe { states.part(at + own.start..at + own.end) }
                 };
-                // SAFETY: as above.
-                let y = unsafe { y.part(row * channels + own.start..row * channels + own.end) };
+                let y = y.row(row);
                 let x = &x[row * stride..][own.clone()];
                 y.fill(0.0);
                 let weights = |at: usize| &filter[at * channels..][own.clone()];
@@ -586,21 +553,22 @@ impl MixerOps for CpuExecutor {
         let (heads, size, numbers) =
             (sizes.linear_num_value_heads, sizes.linear_value_head_dim, sizes.head_state());
         let inputs = Inputs { sizes, mixed, gates: &self.mixer.gates };
-        let out = Shared::new(out);
-        self.team.split(heads, 1, rows * heads * numbers, |part, own| {
+        let (work, outputs) = (rows * heads * numbers, [(&mut out[..], heads * size)]);
+        self.team.split_columns(heads * size, size, work, outputs, |part, own, [mut out]| {
             let error = &mut self.scratch(part).states;
             error.reserve(size);
-            for head in own {
+            for head in own.start / size..own.end / size {
                 for (row, &[from, to]) in nodes.iter().enumerate() {
                     let at = |node: usize| node * state + head * numbers..node * state + (head + 1) * numbers;
                     // SAFETY: each head is one thread's; a row's state and the one that it continues are the same or apart.
-                    let (state, out) = unsafe {
+                    let state = unsafe {
                         let own = states.part(at(to));
                         if from != to {
                             own.copy_from_slice(states.part(at(from)));
                         }
-                        (own, out.part((row * heads + head) * size..(row * heads + head + 1) * size))
+                        own
                     };
+                    let out = out.part(row, head * size..(head + 1) * size);
                     simd::delta_step(inputs.token(row, head), state, &mut error[..size], out);
                 }
             }

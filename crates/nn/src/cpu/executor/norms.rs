@@ -1,11 +1,9 @@
 //! RMSNorm, of rows and of heads, and its derivatives.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use super::super::buffer::Buffer;
 use super::super::simd;
-use super::super::team::Shared;
 use super::super::weights::Weights;
 use super::{CpuExecutor, part, part_mut};
 use crate::executor::{HeadRows, Norm, NormOps};
@@ -23,14 +21,10 @@ impl NormOps for CpuExecutor {
     fn rms_norm(&mut self, norm: Norm<'_, Weights>, x: &Buffer, y: &mut Buffer, scale: &mut Buffer) {
         let Norm { weights, weight, offset, eps, rows } = norm;
         let (weight, width) = (&*weight_of(weights, weight, offset), weight.len);
-        let (y, scale) = (Shared::new(y), Shared::new(scale));
-        self.rows(rows, width, |own| {
-            // SAFETY: ranges of a split are apart.
-            let scale = unsafe { scale.part(own.clone()) };
-            for (row, scale) in own.zip(scale) {
-                let at = row * width..(row + 1) * width;
-                // SAFETY: as above.
-                *scale = simd::rms_norm(&x[at.clone()], weight, eps, unsafe { y.part(at) });
+        self.rows(rows, width, [(y, width), (scale, 1)], |own, [y, scale]| {
+            let rows = x[own.start * width..].chunks_exact(width).zip(y.chunks_exact_mut(width));
+            for ((x, y), scale) in rows.zip(scale) {
+                *scale = simd::rms_norm(x, weight, eps, y);
             }
         });
     }
@@ -38,12 +32,9 @@ impl NormOps for CpuExecutor {
     fn rms_norm_again(&mut self, norm: Norm<'_, Weights>, x: &Buffer, scale: &Buffer, y: &mut Buffer) {
         let Norm { weights, weight, offset, rows, .. } = norm;
         let (weight, width) = (&*weight_of(weights, weight, offset), weight.len);
-        let y = Shared::new(y);
-        self.rows(rows, width, |own| {
-            for row in own {
-                let at = row * width..(row + 1) * width;
-                // SAFETY: ranges of a split are apart.
-                simd::rms_norm_again(&x[at.clone()], weight, scale[row], unsafe { y.part(at) });
+        self.rows(rows, width, [(y, width)], |own, [y]| {
+            for (row, y) in own.zip(y.chunks_exact_mut(width)) {
+                simd::rms_norm_again(&x[row * width..][..width], weight, scale[row], y);
             }
         });
     }
@@ -60,23 +51,19 @@ impl NormOps for CpuExecutor {
         let Norm { weights, weight, offset, rows, .. } = norm;
         let width = weight.len;
         if let Some(gradient) = gradient {
-            let dweight = Shared::new(part_mut(gradient, weight));
-            self.columns(rows, width, |own| {
-                // SAFETY: each column is one thread's.
-                let dweight = unsafe { dweight.part(own.clone()) };
+            self.columns(rows, width, part_mut(gradient, weight), |own, mut dweight| {
+                let dweight = dweight.row(0);
                 for row in 0..rows {
                     let at = row * width + own.start..row * width + own.end;
                     simd::rms_norm_backward_weight(&x[at.clone()], scale[row], &dy[at], dweight);
                 }
             });
         }
-        let (weight, dx) = (&weight_of(weights, weight, offset), Shared::new(dx));
-        self.rows(rows, width, |own| {
-            for row in own {
+        let weight = &weight_of(weights, weight, offset);
+        self.rows(rows, width, [(dx, width)], |own, [dx]| {
+            for (row, dx) in own.zip(dx.chunks_exact_mut(width)) {
                 let at = row * width..(row + 1) * width;
-                // SAFETY: ranges of a split are apart.
-                let to = unsafe { dx.part(at.clone()) };
-                simd::rms_norm_backward_input(&x[at.clone()], weight, scale[row], &dy[at], to);
+                simd::rms_norm_backward_input(&x[at.clone()], weight, scale[row], &dy[at], dx);
             }
         });
     }
@@ -91,23 +78,14 @@ impl NormOps for CpuExecutor {
     ) {
         let Norm { weights, weight, offset, eps, .. } = norm;
         let weight = &weight_of(weights, weight, offset);
-        let (x, raw, scale) = (Shared::new(x), Shared::new(raw), Shared::new(scale));
-        self.rows(heads.rows, heads.count * heads.size, |own| {
-            for row in own {
-                for head in 0..heads.count {
-                    let index = row * heads.count + head;
-                    let at = row * heads.stride + heads.first + head * heads.size;
-                    // SAFETY: ranges of a split are apart.
-                    let (raw, x, scale) = unsafe {
-                        (
-                            raw.part(index * heads.size..(index + 1) * heads.size),
-                            x.part(at..at + heads.size),
-                            scale.part(index..index + 1),
-                        )
-                    };
-                    raw.copy_from_slice(x);
-                    scale[0] = simd::rms_norm(raw, weight, eps, x);
-                }
+        let HeadRows { rows, first, stride, count, size } = heads;
+        let outputs = [(&mut x[..], stride), (&mut raw[..], count * size), (&mut scale[..], count)];
+        self.rows(rows, count * size, outputs, |_, [x, raw, scale]| {
+            let heads =
+                x.chunks_exact_mut(stride).flat_map(|x| x[first..].chunks_exact_mut(size).take(count));
+            for ((x, raw), scale) in heads.zip(raw.chunks_exact_mut(size)).zip(scale) {
+                raw.copy_from_slice(x);
+                *scale = simd::rms_norm(raw, weight, eps, x);
             }
         });
     }
@@ -122,38 +100,25 @@ impl NormOps for CpuExecutor {
         dx: &mut Buffer,
     ) {
         let Norm { weights, weight, offset, .. } = norm;
-        let size = heads.size;
-        let each = |own: Range<usize>, mut visit: Box<dyn FnMut(&[f32], f32, usize) + '_>| {
-            for row in own {
-                for head in 0..heads.count {
-                    let index = row * heads.count + head;
-                    visit(
-                        &raw[index * size..][..size],
-                        scale[index],
-                        row * heads.stride + heads.first + head * size,
-                    );
-                }
-            }
-        };
+        let HeadRows { rows, first, stride, count, size } = heads;
         if let Some(gradient) = gradient {
-            let (dweight, dx) = (Shared::new(part_mut(gradient, weight)), &*dx);
-            self.columns(heads.rows * heads.count, size, |own| {
-                // SAFETY: each column is one thread's.
-                let dweight = unsafe { dweight.part(own.clone()) };
-                let visit = |raw: &[f32], scale: f32, at: usize| {
-                    let dy = &dx[at + own.start..at + own.end];
-                    simd::rms_norm_backward_weight(&raw[own.clone()], scale, dy, dweight);
-                };
-                each(0..heads.rows, Box::new(visit));
+            let dx = &*dx;
+            self.columns(rows * count, size, part_mut(gradient, weight), |own, mut dweight| {
+                let dweight = dweight.row(0);
+                let heads = dx.chunks_exact(stride).flat_map(|dx| dx[first..].chunks_exact(size).take(count));
+                for ((dy, raw), &scale) in heads.zip(raw.chunks_exact(size)).zip(&scale[..rows * count]) {
+                    simd::rms_norm_backward_weight(&raw[own.clone()], scale, &dy[own.clone()], dweight);
+                }
             });
         }
-        let (weight, dx) = (&weight_of(weights, weight, offset), Shared::new(dx));
-        self.rows(heads.rows, heads.count * size, |own| {
-            let visit = |raw: &[f32], scale: f32, at: usize| {
-                // SAFETY: ranges of a split are apart.
-                simd::head_norm_backward_input(raw, weight, scale, unsafe { dx.part(at..at + size) });
-            };
-            each(own, Box::new(visit));
+        let weight = &weight_of(weights, weight, offset);
+        self.rows(rows, count * size, [(dx, stride)], |own, [dx]| {
+            let heads =
+                dx.chunks_exact_mut(stride).flat_map(|dx| dx[first..].chunks_exact_mut(size).take(count));
+            let kept = raw[own.start * count * size..].chunks_exact(size).zip(&scale[own.start * count..]);
+            for (dx, (raw, &scale)) in heads.zip(kept) {
+                simd::head_norm_backward_input(raw, weight, scale, dx);
+            }
         });
     }
 }

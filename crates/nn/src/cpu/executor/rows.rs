@@ -5,7 +5,6 @@ use std::ops::Range;
 use super::super::buffer::Buffer;
 use super::super::lists::Lists;
 use super::super::simd;
-use super::super::team::Shared;
 use super::super::weights::Weights;
 use super::{CpuExecutor, part, part_mut};
 use crate::executor::{HeadRows, Rotation, RowOps, Rows};
@@ -15,10 +14,7 @@ use crate::layout::Span;
 impl RowOps for CpuExecutor {
     fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
         let rows = &lists.predicting.rows;
-        let y = Shared::new(y);
-        self.rows(rows.len(), width, |own| {
-            // SAFETY: as above.
-            let y = unsafe { y.part(own.start * width..own.end * width) };
+        self.rows(rows.len(), width, [(y, width)], |own, [y]| {
             for (y, &row) in y.chunks_exact_mut(width).zip(&rows[own]) {
                 y.copy_from_slice(&x[row as usize * width..][..width]);
             }
@@ -31,22 +27,21 @@ impl RowOps for CpuExecutor {
 
     fn scatter_add(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
         let rows = &lists.predicting.rows;
-        let y = Shared::new(y);
-        self.rows(rows.len(), width, |own| {
-            for (x, &row) in x[own.start * width..].chunks_exact(width).zip(&rows[own]) {
-                let at = row as usize * width;
-                // SAFETY: predicting rows are different rows.
-                simd::add(x, unsafe { y.part(at..at + width) });
+        let Some(&last) = rows.last() else { return };
+        self.rows(last as usize + 1, width, [(y, width)], |own, [y]| {
+            let first = rows.partition_point(|&row| (row as usize) < own.start);
+            for (x, &row) in x[first * width..].chunks_exact(width).zip(&rows[first..]) {
+                if row as usize >= own.end {
+                    break;
+                }
+                simd::add(x, &mut y[(row as usize - own.start) * width..][..width]);
             }
         });
     }
 
     fn scatter(&mut self, width: usize, lists: &Lists, x: &Buffer, count: usize, y: &mut Buffer) {
         let rows = &lists.predicting.rows;
-        let y = Shared::new(y);
-        self.rows(count, width, |own| {
-            // SAFETY: ranges of a split are apart.
-            let y = unsafe { y.part(own.start * width..own.end * width) };
+        self.rows(count, width, [(y, width)], |own, [y]| {
             y.fill(0.0);
             let first = rows.partition_point(|&row| (row as usize) < own.start);
             for (x, &row) in x[first * width..].chunks_exact(width).zip(&rows[first..]) {
@@ -59,15 +54,11 @@ impl RowOps for CpuExecutor {
     }
 
     fn zero(&mut self, len: usize, y: &mut Buffer) {
-        let y = Shared::new(&mut y[..len]);
-        // SAFETY: ranges of a split are apart.
-        self.rows(len, 1, |own| unsafe { y.part(own) }.fill(0.0));
+        self.rows(len, 1, [(&mut y[..len], 1)], |_, [y]| y.fill(0.0));
     }
 
     fn add(&mut self, len: usize, x: &Buffer, y: &mut Buffer) {
-        let y = Shared::new(&mut y[..len]);
-        // SAFETY: ranges of a split are apart.
-        self.rows(len, 1, |own| simd::add(&x[own.clone()], unsafe { y.part(own) }));
+        self.rows(len, 1, [(&mut y[..len], 1)], |own, [y]| simd::add(&x[own], y));
     }
 
     fn keep_rows(&mut self, width: usize, ranges: &[Range<usize>], x: &mut Buffer) {
@@ -80,10 +71,7 @@ impl RowOps for CpuExecutor {
 
     fn embed(&mut self, weights: &Weights, table: Span, width: usize, lists: &Lists, x: &mut Buffer) {
         let table = part(weights, table);
-        let x = Shared::new(x);
-        self.rows(lists.tokens.len(), width, |own| {
-            // SAFETY: ranges of a split are apart.
-            let x = unsafe { x.part(own.start * width..own.end * width) };
+        self.rows(lists.tokens.len(), width, [(x, width)], |own, [x]| {
             for (x, &token) in x.chunks_exact_mut(width).zip(&lists.tokens[own]) {
                 x.copy_from_slice(&table[token as usize * width..][..width]);
             }
@@ -98,12 +86,9 @@ impl RowOps for CpuExecutor {
         lists: &Lists,
         dx: &Buffer,
     ) {
-        let gradient = Shared::new(part_mut(gradient, table));
-        self.columns(lists.tokens.len(), width, |own| {
+        self.columns(lists.tokens.len(), width, part_mut(gradient, table), |own, mut gradient| {
             for (dx, &token) in dx.chunks_exact(width).zip(&lists.tokens) {
-                let at = token as usize * width;
-                // SAFETY: each column is one thread's.
-                simd::add(&dx[own.clone()], unsafe { gradient.part(at + own.start..at + own.end) });
+                simd::add(&dx[own.clone()], gradient.row(token as usize));
             }
         });
     }
@@ -111,14 +96,11 @@ impl RowOps for CpuExecutor {
     fn rotate(&mut self, rotation: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
         let Rotation { theta, sign } = rotation;
         let positions = lists.positions(rows);
-        let x = Shared::new(x);
-        self.rows(heads.rows, heads.count * heads.size, |own| {
-            for row in own {
+        self.rows(heads.rows, heads.count * heads.size, [(x, heads.stride)], |own, [x]| {
+            for (row, x) in own.zip(x.chunks_exact_mut(heads.stride)) {
                 let (cos, sin) = self.rope.at(theta, positions[row] as usize);
-                for head in 0..heads.count {
-                    let at = row * heads.stride + heads.first + head * heads.size;
-                    // SAFETY: ranges of a split are apart.
-                    let (low, high) = unsafe { x.part(at..at + heads.size) }.split_at_mut(cos.len());
+                for head in x[heads.first..].chunks_exact_mut(heads.size).take(heads.count) {
+                    let (low, high) = head.split_at_mut(cos.len());
                     simd::rotate(low, high, cos, sin, sign);
                 }
             }
@@ -126,9 +108,7 @@ impl RowOps for CpuExecutor {
     }
 
     fn scale(&mut self, len: usize, factor: f32, y: &mut Buffer) {
-        let y = Shared::new(&mut y[..len]);
-        // SAFETY: ranges of a split are apart.
-        self.rows(len, 1, |own| simd::scale(unsafe { y.part(own) }, factor));
+        self.rows(len, 1, [(&mut y[..len], 1)], |_, [y]| simd::scale(y, factor));
     }
 
     fn gated(&mut self, kind: Activation, rows: usize, width: usize, gate_up: &Buffer, act: &mut Buffer) {
@@ -136,10 +116,7 @@ impl RowOps for CpuExecutor {
             Activation::Silu => simd::swiglu,
             Activation::GeluTanh => simd::geglu,
         };
-        let act = Shared::new(act);
-        self.rows(rows, 3 * width, |own| {
-            // SAFETY: ranges of a split are apart.
-            let act = unsafe { act.part(own.start * width..own.end * width) };
+        self.rows(rows, 3 * width, [(act, width)], |own, [act]| {
             let rows = gate_up[2 * width * own.start..].chunks_exact(2 * width);
             for (row, act) in rows.zip(act.chunks_exact_mut(width)) {
                 gated(&row[..width], &row[width..], act);
@@ -159,13 +136,7 @@ impl RowOps for CpuExecutor {
             Activation::Silu => simd::swiglu_backward,
             Activation::GeluTanh => simd::geglu_backward,
         };
-        let (gate_up, dact) = (Shared::new(gate_up), Shared::new(dact));
-        self.rows(rows, 3 * width, |own| {
-            // SAFETY: ranges of a split are apart.
-            let (gate_up, dact) = unsafe {
-                let pairs = 2 * width * own.start..2 * width * own.end;
-                (gate_up.part(pairs), dact.part(own.start * width..own.end * width))
-            };
+        self.rows(rows, 3 * width, [(gate_up, 2 * width), (dact, width)], |_, [gate_up, dact]| {
             for (row, dact) in gate_up.chunks_exact_mut(2 * width).zip(dact.chunks_exact_mut(width)) {
                 let (gate, up) = row.split_at_mut(width);
                 backward(gate, up, dact);

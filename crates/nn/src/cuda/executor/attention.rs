@@ -7,7 +7,7 @@ use super::super::lists::{Lists, PassItems, Plan, TILE, Tiles};
 use super::super::stream::Purpose;
 use super::decoding::{Merged, parts_kernels, window};
 use super::{Cache, CudaExecutor, FULL, args, kernel, warp_shape};
-use crate::executor::{Attention, AttentionOps, Heads};
+use crate::executor::{Attention, AttentionKept, AttentionOps, Heads};
 use crate::numbers::Precision;
 
 /// The kernels on tensor cores, of attention and of the derivatives by queries and by keys and values, for the precision and the sizes that have them.
@@ -108,12 +108,12 @@ impl AttentionOps for CudaExecutor {
     fn attention_backward(
         &mut self,
         of: Attention<'_, Lists>,
-        from: [&Buffer; 5],
+        from: AttentionKept<'_, Buffer>,
         dq: &mut Buffer,
         dkv: &mut Buffer,
     ) {
         let Attention { heads, lists, rows, keys, window } = of;
-        let [q, kv, out, lse, dout] = from;
+        let AttentionKept { q, kv, out, lse, dout } = from;
         let (plan, on) = (lists.plan(rows), on_tensor_cores(self.precision, heads.size));
         let (count, size) = (plan.rows.len, heads.size);
         let each = count * heads.queries;

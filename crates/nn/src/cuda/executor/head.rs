@@ -7,9 +7,9 @@ use super::super::lists::Lists;
 use super::super::stream::Purpose;
 use super::super::weights::Weights;
 use super::{CudaExecutor, FULL, LOGITS, MatrixProduct, THREADS, args, kernel, row_shape, row_threads};
-use crate::checks::check_scores;
 use crate::error::Error;
-use crate::executor::{Head, HeadOps, HeadPass};
+use crate::executor::checks::check_scores;
+use crate::executor::{Head, HeadKept, HeadOps, HeadPass};
 use crate::layout::Write;
 
 impl CudaExecutor {
@@ -102,7 +102,7 @@ impl HeadOps for CudaExecutor {
         &mut self,
         of: HeadPass<'_, Weights, Lists>,
         mut gradient: Option<&mut Buffer>,
-        [x, saved, derivatives]: [&Buffer; 3],
+        HeadKept { x, saved, derivatives }: HeadKept<'_, Buffer>,
         logits: &mut Buffer,
         dx: &mut Buffer,
     ) {

@@ -1,0 +1,323 @@
+//! The operations of an executor, each declared once. The macro [`operations`] makes of a declaration the method of the trait, which a device
+//! implements, and the method of [`Checked`], which calls the device's and then checks the results named after `=>`.
+//!
+//! In these docs a row `x[t]` has as many values as the argument `width`, the span of the weights or the sizes of the heads say. "Replaced" means
+//! that the operation overwrites a buffer whatever it held; "in place" means that it reads the buffer first.
+
+use std::ops::Range;
+
+use super::checks::Checked;
+use super::{
+    Attention, AttentionKept, DecodeChanges, Gate, Head, HeadKept, HeadPass, HeadRows, Heads, LowRank, Map,
+    Memory, Mixer, Norm, Rotation, Rows, StepAttention,
+};
+use crate::error::Error;
+use crate::families::Activation;
+use crate::layout::{Linear, Span, Write};
+use crate::sampling::{Draw, Drawn, Sampling};
+
+/// Declares a trait of operations and implements it for [`Checked`]. After `=>` stand the results to check, each with its rows and the names of its
+/// columns. Methods of other forms follow in `declared` for the trait, and in `checked` for [`Checked`].
+macro_rules! operations {
+    (
+        $(#[$about:meta])* trait $ops:ident {
+            $($(#[$doc:meta])* fn $name:ident($me:ident $(, $arg:ident: $type:ty)*) $(=> $($out:ident: $columns:expr),+)?;)*
+        }
+        $(declared { $($declared:tt)* } checked { $($checked:tt)* })?
+    ) => {
+        $(#[$about])*
+        pub(crate) trait $ops: Memory {
+            $($(#[$doc])* fn $name(&mut $me $(, $arg: $type)*);)*
+            $($($declared)*)?
+        }
+
+        impl<X: $ops> $ops for Checked<'_, X> {
+            $(fn $name(&mut $me $(, $arg: $type)*) {
+                $(let columns = $me.layout.map(|_| [$($columns),+]);)?
+                $me.inner.$name($($arg),*);
+                $(if let Some(columns) = columns {
+                    for (columns, x) in columns.into_iter().zip([$(&*$out),+]) {
+                        $me.check(columns, x);
+                    }
+                })?
+            })*
+            $($($checked)*)?
+        }
+    };
+}
+
+operations! {
+    /// Copies of rows, the embedding, rotation, and the MLP's activation.
+    trait RowOps {
+        /// Copies the predicting rows of `x` to `y`.
+        fn gather(self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
+
+        /// Copies row `row` of `x` to `y`.
+        fn take_row(self, width: usize, row: usize, x: &Self::Buffer, y: &mut Self::Buffer);
+
+        /// Adds the rows of `x` to the predicting rows of `y`.
+        fn scatter_add(self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
+
+        /// Replaces `count` rows of `y`: predicting rows by the rows of `x`, the others by zeros.
+        fn scatter(self, width: usize, lists: &Self::Lists, x: &Self::Buffer, count: usize, y: &mut Self::Buffer);
+
+        /// `y[..len] = 0`.
+        fn zero(self, len: usize, y: &mut Self::Buffer);
+
+        /// `y[..len] += x`.
+        fn add(self, len: usize, x: &Self::Buffer, y: &mut Self::Buffer);
+
+        /// Moves the rows in `ranges`, which are ascending, to the front of `x`.
+        fn keep_rows(self, width: usize, ranges: &[Range<usize>], x: &mut Self::Buffer);
+
+        /// `x[t] = table[tokens[t]]`.
+        fn embed(self, weights: &Self::Weights, table: Span, width: usize, lists: &Self::Lists, x: &mut Self::Buffer)
+            => x: self.tensor(table, self.place.rows, width);
+
+        /// `gradient[table][tokens[t]] += dx[t]`.
+        fn embed_backward(self, gradient: &mut Self::Gradient, table: Span, width: usize, lists: &Self::Lists, dx: &Self::Buffer);
+
+        /// Rotary embedding in place, at the positions of `rows`.
+        fn rotate(self, rotation: Rotation, heads: HeadRows, lists: &Self::Lists, rows: Rows, x: &mut Self::Buffer)
+            => x: self.named(heads.rows, &[("self_attn (rotary embedding)", heads.stride)]);
+
+        /// `y[..len] *= factor`.
+        fn scale(self, len: usize, factor: f32, y: &mut Self::Buffer)
+            => y: self.named(self.place.rows, &[("model.embed_tokens (scaled)", len / self.place.rows.max(1))]);
+
+        /// `act = activation(gate) * up`. A row of `gate_up` is the gate of `width` values, then `up`.
+        fn gated(self, kind: Activation, rows: usize, width: usize, gate_up: &Self::Buffer, act: &mut Self::Buffer)
+            => act: self.named(rows, &[("mlp (activation)", width)]);
+
+        /// Replaces `gate_up` by its derivative, and the derivative `dact` of the activation by the activation itself.
+        fn gated_backward(self, kind: Activation, rows: usize, width: usize, gate_up: &mut Self::Buffer, dact: &mut Self::Buffer)
+            => gate_up: self.named(rows, &[("mlp (activation)", 2 * width)]);
+    }
+}
+
+operations! {
+    /// RMSNorm, of rows and of heads.
+    trait NormOps {
+        /// `y = x / rms(x) * weight`; `scale` keeps `1 / rms` of each row.
+        fn rms_norm(self, norm: Norm<'_, Self::Weights>, x: &Self::Buffer, y: &mut Self::Buffer, scale: &mut Self::Buffer)
+            => y: self.tensors([norm.weight], norm.rows, "");
+
+        /// Computes `y` of [`NormOps::rms_norm`] again, from the `scale` that it kept.
+        fn rms_norm_again(self, norm: Norm<'_, Self::Weights>, x: &Self::Buffer, scale: &Self::Buffer, y: &mut Self::Buffer);
+
+        /// Adds the derivative by `x` to `dx`.
+        fn rms_norm_backward(self, norm: Norm<'_, Self::Weights>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, scale: &Self::Buffer, dy: &Self::Buffer, dx: &mut Self::Buffer)
+            => dx: self.tensors([norm.weight], norm.rows, "");
+
+        /// RMSNorm of each head in place. `raw` keeps the heads before the norm, without the columns between them, and `scale` keeps `1 / rms` of each head.
+        fn head_norm(self, norm: Norm<'_, Self::Weights>, heads: HeadRows, x: &mut Self::Buffer, raw: &mut Self::Buffer, scale: &mut Self::Buffer)
+            => x: self.tensor(norm.weight, heads.rows, heads.stride);
+
+        /// Replaces the derivative `dx` by the result of [`NormOps::head_norm`] by the derivative by `raw`.
+        fn head_norm_backward(self, norm: Norm<'_, Self::Weights>, gradient: Option<&mut Self::Gradient>, heads: HeadRows, raw: &Self::Buffer, scale: &Self::Buffer, dx: &mut Self::Buffer)
+            => dx: self.tensor(norm.weight, heads.rows, heads.stride);
+    }
+}
+
+operations! {
+    /// Linear maps, in full and through LoRA's factors.
+    trait LinearOps {
+        /// `y = x Wᵀ + b`, plus `onto`, which is not `y`.
+        fn linear(self, map: Map<'_, Self::Weights>, x: &Self::Buffer, onto: Option<&Self::Buffer>, y: &mut Self::Buffer)
+            => y: self.tensors([map.linear.weight], map.rows, if onto.is_some() { " (with the residual)" } else { "" });
+
+        /// Several maps of `x`, whose results stand side by side in a row of `y`.
+        fn linears(self, weights: &Self::Weights, linears: &[Linear], rows: usize, x: &Self::Buffer, y: &mut Self::Buffer)
+            => y: self.tensors(linears.iter().map(|linear| linear.weight), rows, "");
+
+        /// `dx = dy W`, or `dx += dy W`.
+        fn linear_backward_input(self, map: Map<'_, Self::Weights>, dy: &Self::Buffer, write: Write, dx: &mut Self::Buffer)
+            => dx: self.tensor(map.linear.weight, map.rows, map.linear.inputs);
+
+        /// `dW += dyᵀ x` and `db += Σ dy`.
+        fn linear_backward_weight(self, gradient: &mut Self::Gradient, linear: Linear, rows: usize, dy: &Self::Buffer, x: &Self::Buffer);
+
+        /// `y += scale · (x Aᵀ) Bᵀ`, for a matrix whose factors aren't merged. `y` is the result of the whole map, of which the matrix is a part.
+        fn low_rank(self, of: LowRank<'_, Self::Weights>, x: &Self::Buffer, y: &mut Self::Buffer)
+            => y: self.tensor(of.adapted.weight, of.rows, of.adapted.stride);
+
+        /// `dx += scale · (dy B) A`, with `dy` the derivative by the result of the whole map.
+        fn low_rank_backward_input(self, of: LowRank<'_, Self::Weights>, dy: &Self::Buffer, dx: &mut Self::Buffer)
+            => dx: self.tensor(of.adapted.weight, of.rows, of.adapted.inputs);
+
+        /// `dA += scale · (dy B)ᵀ x` and `dB += scale · dyᵀ (x Aᵀ)`, for a matrix `W0 + scale · B A`, with `dy` the derivative by the result of the whole map.
+        fn low_rank_backward(self, of: LowRank<'_, Self::Weights>, gradient: &mut Self::Gradient, dy: &Self::Buffer, x: &Self::Buffer);
+    }
+}
+
+operations! {
+    /// Attention of a pass, and the cache of keys and values.
+    trait AttentionOps {
+        /// Attention of each query over its pieces of the rows of `kv`; `lse` keeps log Σ exp, `[queries, H]`.
+        fn attention(self, of: Attention<'_, Self::Lists>, q: &Self::Buffer, kv: &Self::Buffer, out: &mut Self::Buffer, lse: &mut Self::Buffer)
+            => out: self.named(self.rows_of(of.rows), &[("self_attn (attention)", of.heads.query_width())]);
+
+        /// Replaces `dq` and `dkv` by the derivatives by `q` and `kv`.
+        fn attention_backward(self, of: Attention<'_, Self::Lists>, from: AttentionKept<'_, Self::Buffer>, dq: &mut Self::Buffer, dkv: &mut Self::Buffer)
+            => dq: self.named(self.rows_of(of.rows), &[("self_attn (attention, queries)", of.heads.query_width())]),
+               dkv: self.named(of.keys, &[("self_attn (attention, keys)", of.heads.key_width() / 2), ("self_attn (attention, values)", of.heads.key_width() / 2)]);
+
+        /// Grows the cache to `slots` tokens of `layers` layers, and keeps its content. `most` is the number of slots that the request can need, the same
+        /// for all its calls.
+        fn grow_cache(self, heads: Heads, layers: usize, cache: &mut Self::Cache, slots: usize, most: usize);
+
+        /// Frees the cache if it is larger than `bytes`.
+        fn shrink_cache(self, cache: &mut Self::Cache, bytes: usize);
+
+        /// Stores each row of `kv` in its slot of `layer`.
+        fn store_cache(self, heads: Heads, cache: &mut Self::Cache, layer: usize, lists: &Self::Lists, kv: &Self::Buffer);
+    }
+}
+
+/// Name of a gate in an error.
+fn gate_name(kind: Gate) -> &'static str {
+    if kind == Gate::Sigmoid { "self_attn (output gate)" } else { "linear_attn (gate)" }
+}
+
+operations! {
+    /// Gates, and recurrent mixers with their states.
+    trait MixerOps {
+        /// Divides rows that begin with heads of twice `size`: `first` gets the first halves and the columns after the heads, `second` the second halves.
+        fn split_heads(self, heads: HeadRows, x: &Self::Buffer, first: &mut Self::Buffer, second: &mut Self::Buffer);
+
+        /// Joins two halves to heads of twice `size`, with no columns after them.
+        fn join_heads(self, heads: HeadRows, first: &Self::Buffer, second: &Self::Buffer, x: &mut Self::Buffer);
+
+        /// `y[..len] = kind(gate) * x`.
+        fn gate(self, kind: Gate, len: usize, gate: &Self::Buffer, x: &Self::Buffer, y: &mut Self::Buffer)
+            => y: self.named(self.place.own, &[(gate_name(kind), len / self.place.own.max(1))]);
+
+        /// Replaces `gate` by its derivative, and `dy` by the derivative by `x`; computes `y` again.
+        fn gate_backward(self, kind: Gate, len: usize, gate: &mut Self::Buffer, x: &Self::Buffer, dy: &mut Self::Buffer, y: &mut Self::Buffer)
+            => dy: self.named(self.place.own, &[(gate_name(kind), len / self.place.own.max(1))]);
+
+        /// A causal convolution of the first columns of `x` along the paths of the forest, then SiLU. A cache gets the latest inputs of each tree that
+        /// has a node in the lists.
+        fn convolve(self, of: Mixer<'_, Self::Weights, Self::Lists>, cache: Option<&mut Self::Cache>, x: &Self::Buffer, y: &mut Self::Buffer)
+            => y: self.named(self.place.rows, &[("linear_attn.conv1d", of.layout.of.channels())]);
+
+        /// Replaces the first columns of `dx`; overwrites `dy`.
+        fn convolve_backward(self, of: Mixer<'_, Self::Weights, Self::Lists>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, dy: &mut Self::Buffer, dx: &mut Self::Buffer)
+            => dx: self.named(self.place.rows, &[("linear_attn.conv1d", of.layout.of.input_width())]);
+
+        /// The gated delta rule along the paths of the forest, from `mixed`, the result of the convolution, and the last columns of `x`, which are `b` and
+        /// `a` of each head. Normalises queries and keys in `mixed` in place. A cache gets the last state of each tree that has a node in the lists.
+        fn delta_rule(self, of: Mixer<'_, Self::Weights, Self::Lists>, cache: Option<&mut Self::Cache>, x: &Self::Buffer, mixed: &mut Self::Buffer, out: &mut Self::Buffer)
+            => out: self.named(self.rows_of(of.rows), &[("linear_attn (gated delta rule)", of.layout.of.value_width())]);
+
+        /// Replaces `mixed`, the result of the convolution, by its derivative, and the last columns of `dx` by the derivative by those of `x`.
+        fn delta_rule_backward(self, of: Mixer<'_, Self::Weights, Self::Lists>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, dout: &Self::Buffer, mixed: &mut Self::Buffer, dx: &mut Self::Buffer)
+            => mixed: self.named(self.place.rows, &[("linear_attn (gated delta rule)", of.layout.of.channels())]);
+
+        /// Convolution and delta rule of the rows of a decoding step, whose states they change.
+        fn step_mixer(self, of: Mixer<'_, Self::Weights, Self::Lists>, decoding: &Self::Decoding, cache: &mut Self::Cache, x: &Self::Buffer, mixed: &mut Self::Buffer, out: &mut Self::Buffer)
+            => mixed: self.named(self.place.rows, &[("linear_attn.conv1d", of.layout.of.channels())]),
+               out: self.named(self.place.rows, &[("linear_attn (gated delta rule)", of.layout.of.value_width())]);
+
+        /// Grows the cache to the states of `nodes` nodes, and keeps its content. `states` are the sizes of a state, for each layer that has one.
+        fn grow_states(self, states: &mut dyn Iterator<Item = usize>, cache: &mut Self::Cache, nodes: usize);
+    }
+}
+
+operations! {
+    /// The vocabulary head of a pass.
+    trait HeadOps {
+        /// Writes the log-probability of each pick and then the entropy of each pick's row, of softmax(logits / temperature), to `scores`. `saved` keeps two
+        /// values per row, and `logits` keeps all logits if `of.kept`.
+        fn head(self, of: HeadPass<'_, Self::Weights, Self::Lists>, x: &Self::Buffer, logits: &mut Self::Buffer, saved: &mut Self::Buffer, scores: &mut Self::Buffer);
+
+        /// Transfers the derivatives of the loss by the scores to the device, in the order of [`HeadOps::head`].
+        fn derivatives(self, dlogp: &[f32], dentropy: &[f32], to: &mut Self::Buffer);
+
+        /// Replaces `dx`, and adds to the gradient of the head. Overwrites logits that were kept.
+        fn head_backward(self, of: HeadPass<'_, Self::Weights, Self::Lists>, gradient: Option<&mut Self::Gradient>, from: HeadKept<'_, Self::Buffer>, logits: &mut Self::Buffer, dx: &mut Self::Buffer)
+            => dx: self.named(of.rows, &[("lm_head", of.head.width)]);
+
+        /// Waits for the logits, `[rows, vocabulary]`, not divided by a temperature.
+        fn logits(self, weights: &Self::Weights, head: Head, rows: usize, x: &Self::Buffer, logits: &mut Vec<f32>);
+    }
+    declared {
+        /// Whether `rows` rows of logits are few enough to be kept from the forward to the backward pass.
+        fn keeps_logits(&self, head: Head, rows: usize) -> bool;
+
+        /// Waits for the pass, and reads the results of [`HeadOps::head`].
+        fn scores(&mut self, lists: &Self::Lists, scores: &Self::Buffer, logp: &mut [f32], entropy: &mut [f32]) -> Result<(), Error>;
+    }
+    checked {
+        fn keeps_logits(&self, head: Head, rows: usize) -> bool {
+            self.inner.keeps_logits(head, rows)
+        }
+
+        fn scores(&mut self, lists: &X::Lists, scores: &X::Buffer, logp: &mut [f32], entropy: &mut [f32]) -> Result<(), Error> {
+            self.checked()?;
+            self.inner.scores(lists, scores, logp, entropy).map_err(|error| self.at_head(error))
+        }
+    }
+}
+
+operations! {
+    /// Steps of decoding.
+    trait DecodeOps {
+        /// Applies the host's changes, builds the next decoding step and transfers its lists and draws to the device. The operations of the step follow, up
+        /// to [`DecodeOps::end_step`]; they must not need the host.
+        fn begin_step(self, changes: &DecodeChanges, decoding: &mut Self::Decoding);
+
+        /// Attention of the step's rows over their sequences in the cache. A row of `qkv` has its queries, keys and values, as the linear maps leave them.
+        /// Queries and keys get the norm of their heads, if the layer has one, and the rotary embedding; a row's keys and values are stored in its slot
+        /// before it attends.
+        fn step_attention(self, of: StepAttention<'_, Self::Weights>, decoding: &Self::Decoding, cache: &mut Self::Cache, qkv: &Self::Buffer, out: &mut Self::Buffer)
+            => out: self.named(self.place.rows, &[("self_attn (norms, rotary embedding and attention)", of.heads.query_width())]);
+
+        /// Transfers draws from `rows` rows that are no decoding step to the device, in the order of their rows.
+        fn stage_draws(self, rows: usize, draws: &[Draw], decoding: &mut Self::Decoding);
+
+        /// Samples tokens from rows of `x`, by the draws transferred last.
+        fn sample(self, weights: &Self::Weights, head: Head, sampling: &Sampling, rows: usize, x: &Self::Buffer, decoding: &mut Self::Decoding);
+
+        /// Ends the operations of a decoding step, or of other draws, whose tokens can be read from now on.
+        fn end_step(self, decoding: &mut Self::Decoding);
+    }
+    declared {
+        /// Whether the host may submit a step before it has read the tokens of the last one.
+        const RUNS_AHEAD: bool;
+
+        /// Number of rows to compute in the step: its own, and rows that a device adds.
+        fn step_rows(decoding: &Self::Decoding) -> usize;
+
+        /// Lists of the step.
+        fn step_lists(decoding: &Self::Decoding) -> &Self::Lists;
+
+        /// Waits for the sampled tokens and reads them: once for each [`DecodeOps::end_step`], in their order.
+        /// Returns an error if a row's logits are not finite.
+        fn drawn(&mut self, decoding: &mut Self::Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error>;
+    }
+    checked {
+        const RUNS_AHEAD: bool = X::RUNS_AHEAD;
+
+        fn step_rows(decoding: &X::Decoding) -> usize {
+            X::step_rows(decoding)
+        }
+
+        fn step_lists(decoding: &X::Decoding) -> &X::Lists {
+            X::step_lists(decoding)
+        }
+
+        fn drawn(&mut self, decoding: &mut X::Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
+            self.checked()?;
+            self.inner.drawn(decoding, drawn).map_err(|error| self.at_head(error))
+        }
+    }
+}
+
+/// An executor: all operations.
+pub(crate) trait Executor:
+    RowOps + NormOps + LinearOps + AttentionOps + MixerOps + HeadOps + DecodeOps
+{
+}
+
+impl<X: RowOps + NormOps + LinearOps + AttentionOps + MixerOps + HeadOps + DecodeOps> Executor for X {}

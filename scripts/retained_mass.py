@@ -115,7 +115,7 @@ def table(base=BASE):
 
 
 def figure():
-    """Prints the retained mass against the mass of every run, one panel for each group size."""
+    """Prints the retained mass against the mass: every run, and the mean of each method at each step, one panel for each group size."""
     runs = read()
     sizes = sorted({n for n, _, _ in runs})
     width, height, left, top = 210, 200, 44, 30
@@ -132,15 +132,25 @@ def figure():
         text(x0 + width / 2, top - 8, f"N = {n}", 'text-anchor="middle"')
         for tick in range(round(10 * low), round(10 * high) + 1):
             text(x(tick / 10), top + height + 16, f"{tick / 10:.1f}", 'text-anchor="middle"')
-        for (size, method, _), lines in sorted(runs.items()):
-            if size == n and method in DRAWN:
-                points = " ".join(f"{x(line['mass']):.1f},{y(line['retained']):.1f}" for line in lines)
-                parts.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[method]}" stroke-width="1.6"/>')
+        draw = lambda points, colour, more: parts.append(
+            f'<polyline points="{" ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in points)}" fill="none" stroke="{colour}" {more}/>'
+        )
+        starts = lambda method: {start for size, name, start in runs if (size, name) == (n, method)}
+        common = set.intersection(*map(starts, DRAWN))
+        means = {}
+        for method in DRAWN:
+            paths = {start: [(line["mass"], line["retained"]) for line in runs[n, method, start]] for start in sorted(starts(method))}
+            for path in paths.values():
+                draw(path, COLOURS[method], 'stroke-width="1" opacity="0.25"')
+            steps = zip(*(path for start, path in paths.items() if start in common))
+            means[method] = [[sum(axis) / len(axis) for axis in zip(*step)] for step in steps]
+        for method, path in means.items():
+            draw(path, COLOURS[method], 'stroke-width="2.6"')
     for tick in range(0, 11, 2):
         text(left - 6, top + height * (1 - tick / 10) + 4, f"{tick / 10:.1f}", 'text-anchor="end"')
-    text(left, top + height + 38, "mass on all solutions (across) and retained mass (up), one line for each run:")
+    text(left, top + height + 38, "mass on all solutions (across), retained mass (up); thin: runs, thick: means of the same starts:")
     for i, name in enumerate(DRAWN):
-        text(left + 440 + 80 * i, top + height + 38, name, f'style="fill:{COLOURS[name]};font-weight:bold"')
+        text(left + 500 + 80 * i, top + height + 38, name, f'style="fill:{COLOURS[name]};font-weight:bold"')
     print("\n".join([*parts, "</svg>"]))
 
 

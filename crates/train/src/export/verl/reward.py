@@ -5,18 +5,15 @@ import pathlib
 
 import fgrpo
 
-JOB = pathlib.Path(__file__).resolve().parent
-_grader = None
+# A configuration that can't be read ends the program here, before anything is graded.
+GRADER = fgrpo.Grader(pathlib.Path(__file__).resolve().parent / "config.toml")
 
 
 def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_):
     """The reward of a response, and what verl writes into its validation files."""
-    global _grader
     # verl marks the whole group of a response as failed if this function raises, so an error is an unscorable response.
     try:
-        if _grader is None:
-            _grader = fgrpo.Grader(JOB / "config.toml")
-        grade = _grader.grade(ground_truth, solution_str, part=data_source)
+        grade = GRADER.grade(ground_truth, solution_str, part=data_source)
         verdict, reward = grade.verdict, grade.reward
     except Exception:
         logging.getLogger(__name__).exception("fgrpo: a response of %s can't be graded", data_source)

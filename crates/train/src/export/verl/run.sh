@@ -10,13 +10,16 @@ NODES=${NODES:-{{ nodes }}}
 GPUS=${GPUS:-{{ gpus }}}
 RUN=${RUN:-$JOB/run}
 export TOKENIZERS_PARALLELISM=false
-python3 - <<'PYTHON'
+python3 - "$JOB" <<'PYTHON'
+import sys
 from importlib.metadata import version
 
 import fgrpo.verl
 
 installed = version("verl")
 assert installed == "{{ version }}", f"this job was written for verl {{ version }}, and verl {installed} is installed; export the job again"
+# An older package may not know a key of the configuration; no response could be graded then.
+fgrpo.Grader(sys.argv[1] + "/config.toml")
 PYTHON
 
 # Each comment names the key of config.toml.

@@ -13,6 +13,7 @@ pub mod format;
 pub mod presets;
 pub mod rows;
 mod shards;
+pub mod verl_rows;
 
 use crate::kind::math::{self, is_mathematics};
 use crate::kind::{TaskKind, Truth, environment, short_hash};

@@ -77,6 +77,12 @@ pub struct FollowedShares {
 }
 
 impl Graded {
+    /// The reward: the score of the grader if there is one, or `correct` or `wrong` by the verdict. That of an unscorable completion
+    /// has no meaning.
+    pub fn reward_or(&self, correct: f64, wrong: f64) -> f64 {
+        self.reward.unwrap_or(if self.verdict == Verdict::Correct { correct } else { wrong })
+    }
+
     /// A grade without a reward of its own.
     pub fn new(verdict: Verdict, reason: impl Into<Cow<'static, str>>) -> Self {
         Self {

@@ -1,13 +1,12 @@
 //! The graders of a configuration, for reward functions and notebooks.
 
 use crate::call::{bad, without_gil};
-use crate::verifiers::code;
 use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::{self, Problem};
 use fgrpo_eval::grade;
 use fgrpo_eval::kind::{Truth, short_hash};
 use fgrpo_eval::row::Row;
-use fgrpo_train::config::{Config, TaskConfig};
+use fgrpo_train::config::Config;
 use fgrpo_train::problem;
 use fgrpo_verify::verdict::Verdict;
 use pyo3::prelude::*;
@@ -37,7 +36,7 @@ impl Grader {
         self.parts.keys().map(String::as_str).collect()
     }
 
-    /// The code of the verdict, the reason and the reward. `truth` is JSON: a reference answer of an exported job, or a row if `is_row`.
+    /// The verdict, the reason and the reward. `truth` is JSON: a reference answer of an exported job, or a row if `is_row`.
     fn grade(
         &self,
         py: Python<'_>,
@@ -45,7 +44,7 @@ impl Grader {
         is_row: bool,
         response: &str,
         part: Option<&str>,
-    ) -> PyResult<(u8, String, f64)> {
+    ) -> PyResult<(&'static str, String, f64)> {
         without_gil(py, || self.graded(truth, is_row, response, part))?.map_err(|e| bad(format!("{e:#}")))
     }
 }
@@ -53,14 +52,9 @@ impl Grader {
 impl Grader {
     fn open(config: &Path, folder: &Path, overrides: &[String]) -> anyhow::Result<Self> {
         let mut config = Config::load(config, overrides)?;
-        let tokenizer = match &mut config.task {
-            TaskConfig::Mix(mix) => &mut mix.tokenizer,
-            TaskConfig::Text(text) => &mut text.tokenizer,
-            _ => &mut None,
-        };
-        let tokenizer = tokenizer.iter_mut().chain(&mut config.model.path).map(|path| folder.join(path));
-        // The template of a model that isn't on this machine is that of no tags but the usual ones.
-        let tokenizer = tokenizer.collect::<Vec<_>>().into_iter().find(|path| path.exists());
+        let folders = config.task.tokenizer().into_iter().chain(&config.model.path);
+        // If none is on this machine, thoughts have the usual tags.
+        let tokenizer = folders.map(|path| folder.join(path)).find(|path| path.exists());
         let language = tokenizer.map(|path| fgrpo_train::language::Language::read(&path, &[])).transpose()?;
         for text in config.task.texts_mut() {
             for program in [&mut text.grader, &mut text.verifier.command].into_iter().flatten() {
@@ -79,7 +73,7 @@ impl Grader {
         is_row: bool,
         response: &str,
         part: Option<&str>,
-    ) -> anyhow::Result<(u8, String, f64)> {
+    ) -> anyhow::Result<(&'static str, String, f64)> {
         let names = || self.parts.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         let found = match part {
             Some(name) => self.parts.get(name),
@@ -98,11 +92,10 @@ impl Grader {
         };
         let graded = grader.grade(&problem, response);
         let [correct, wrong] = self.rewards;
-        let reward = graded.reward.unwrap_or(match graded.verdict {
-            Verdict::Correct => correct,
-            Verdict::Wrong | Verdict::Unparsed => wrong,
+        let reward = match graded.verdict {
             Verdict::Unscorable => f64::NAN,
-        });
-        Ok((code(graded.verdict), graded.reason.into_owned(), reward))
+            _ => graded.reward_or(correct, wrong),
+        };
+        Ok((graded.verdict.name(), graded.reason.into_owned(), reward))
     }
 }

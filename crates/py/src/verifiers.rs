@@ -25,7 +25,7 @@ const BATCH: usize = 16;
 type Verdicts<'py> = (Bound<'py, PyArray1<u8>>, Vec<Cow<'static, str>>);
 
 /// The index of a verdict in `fgrpo.VERDICTS`.
-pub(crate) const fn code(verdict: Verdict) -> u8 {
+const fn code(verdict: Verdict) -> u8 {
     match verdict {
         Verdict::Correct => 0,
         Verdict::Wrong => 1,

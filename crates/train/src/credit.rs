@@ -114,11 +114,9 @@ impl Read {
         rollouts: &Rollouts,
         grades: &[Graded],
     ) -> Self {
-        let reward = |(g, completion): (&Graded, &Completion)| match (truncated, g.reward, g.verdict) {
-            (Truncated::Reward { reward }, ..) if completion.finish == Finish::Length => reward,
-            (_, Some(reward), _) => reward,
-            (_, None, Verdict::Correct) => how.rewards.correct,
-            (_, None, _) => how.rewards.wrong,
+        let reward = |(g, completion): (&Graded, &Completion)| match truncated {
+            Truncated::Reward { reward } if completion.finish == Finish::Length => reward,
+            _ => g.reward_or(how.rewards.correct, how.rewards.wrong),
         };
         let part =
             |name: &String| grades.iter().map(|g| g.rewards.get(name).copied().unwrap_or(0.0)).collect();

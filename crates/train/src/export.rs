@@ -65,7 +65,7 @@ pub struct Summary {
 
 /// The checkpoint that the job trains.
 ///
-/// Fails if there is none, if it is a GGUF file, or if the configuration first makes it (`[sft]`, `[model.init]`).
+/// Fails if the model is a GGUF file, or if the configuration makes the model itself (`[sft]`, `[model.init]`).
 fn model(config: &Config, cluster: &Cluster) -> anyhow::Result<String> {
     let model = match (&cluster.model, &config.model.path) {
         (Some(model), _) => model.clone(),
@@ -94,7 +94,7 @@ fn on_disk(path: &Path) -> String {
 
 /// The tasks with problems from files, by name: the task itself, or the parts of a mix.
 ///
-/// Fails for mazes, generated problems and environments, which have no rows that another trainer could read.
+/// Fails for mazes, generated problems and environments, because another trainer can't read their problems from a file.
 fn texts(task: &TaskConfig) -> anyhow::Result<Vec<(String, &TextConfig)>> {
     let parts: Vec<(String, &TaskConfig)> = match task {
         TaskConfig::Mix(mix) => mix.parts.iter().map(|part| (part.name(), &part.task)).collect(),

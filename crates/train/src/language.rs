@@ -208,13 +208,13 @@ impl Language {
         self.ids(text, false)
     }
 
-    /// Encodes a text with [`BREAK`]s, each of which ends a token.
+    /// Encodes the parts of a string between [`BREAK`]s separately, so that no token crosses one.
     pub fn encode_parts(&self, text: &str) -> anyhow::Result<Vec<u32>> {
         let parts: anyhow::Result<Vec<Vec<u32>>> = text.split(BREAK).map(|part| self.encode(part)).collect();
         Ok(parts?.concat())
     }
 
-    /// Puts a [`BREAK`] into each special token of a text, so that it is encoded as plain text.
+    /// Inserts a [`BREAK`] into each special token that a string spells, so that [`Self::encode_parts`] encodes it as plain text.
     pub fn broken(&self, text: &str) -> String {
         let mut text = text.replace(BREAK, "\u{FFFD}");
         if text.contains(|c| self.special.iter().any(|(first, _)| *first == c)) {

@@ -65,13 +65,11 @@ pub fn language(task: &TaskConfig, model: Option<&PathBuf>) -> anyhow::Result<La
     if let Some(generator) = generated::generator(task) {
         return generated::language(generator, &[]);
     }
-    let (folder, stop) = match task {
-        TaskConfig::Maze(_) => return Ok(Language::mazes()),
-        TaskConfig::Mix(mix) => (&mix.tokenizer, &mix.stop),
-        TaskConfig::Text(text) => (&text.tokenizer, &text.stop),
-        TaskConfig::Arithmetic(_) | TaskConfig::Puzzles(_) => unreachable!("these are generated"),
-    };
-    if let Some(folder) = folder.as_ref().or(model) {
+    if let TaskConfig::Maze(_) = task {
+        return Ok(Language::mazes());
+    }
+    let stop = task.stop();
+    if let Some(folder) = task.tokenizer().or(model) {
         return Language::open(folder, stop);
     }
     // A mix with generated problems has a tokenizer of its own.

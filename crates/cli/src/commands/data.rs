@@ -7,6 +7,7 @@
 use anyhow::Context;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::dataset::Problem;
+use fgrpo_eval::dataset::verl_rows;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::{parent, partial_file};
 use fgrpo_verify::synlogic::{Generated, Task, generate, has_generator};
@@ -17,7 +18,6 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 mod arithmetic;
-mod parquet_file;
 mod show;
 mod words;
 
@@ -134,14 +134,14 @@ fn row(args: &SynLogic, index: u64, made: &Generated) -> Value {
 
 enum Sink {
     Lines(BufWriter<std::fs::File>),
-    Parquet(Box<parquet_file::Writer>),
+    Parquet(Box<verl_rows::Writer>),
 }
 
 impl Sink {
     fn open(path: &Path, file: std::fs::File) -> anyhow::Result<Self> {
         match path.extension().and_then(|e| e.to_str()) {
             Some("jsonl" | "ndjson" | "json") => Ok(Self::Lines(BufWriter::new(file))),
-            Some("parquet") => Ok(Self::Parquet(Box::new(parquet_file::Writer::new(file)?))),
+            Some("parquet") => Ok(Self::Parquet(Box::new(verl_rows::Writer::new(file, "game_data_str")?))),
             _ => bad_input!("--out: found {}, wanted a file ending in .jsonl or .parquet", path.display()),
         }
     }

@@ -125,6 +125,24 @@ fn a_job_has_the_settings_of_the_configuration_and_its_programs_run() {
 }
 
 #[test]
+fn the_problems_of_a_mix_name_their_part_and_come_by_weight() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let text = std::fs::read_to_string(config).unwrap();
+    let mix = text.replace("[task]", "[task]\nkind = \"mix\"\n[[task.parts]]\nname = \"sums of two\"");
+    let mix = file(folder.path(), "a mix's.toml", &mix);
+    let job = folder.path().join("job");
+    let export = ["export", "verl", path(&mix), "--out", path(&job), "--gpus", "4"];
+    assert!(refused(&[&export[..], &["--order", "shuffle"]].concat()).contains("a mix"));
+    done(&export);
+    for split in ["train", "held-out"] {
+        let rows = rows(&job.join(format!("{split}.parquet")));
+        assert!(!rows.is_empty() && rows.iter().all(|row| row["data_source"] == "sums of two"), "{split}");
+    }
+    assert_eq!(settings(&job)["trainer.experiment_name"], "a mix's");
+}
+
+#[test]
 fn settings_that_verl_lacks_are_refused_together_unless_they_are_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());

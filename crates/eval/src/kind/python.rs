@@ -81,8 +81,8 @@ pub fn worker(program: &program::Settings, key: &str, code: &str) -> anyhow::Res
     Ok(program::Settings { command, ..program.clone() })
 }
 
-/// The file and the name in `grade.py:reward`.
-fn parts(function: &str) -> Option<(&str, &str)> {
+/// The file and the name in `grade.py:reward`, or `None` if the function isn't written like this.
+pub fn parts(function: &str) -> Option<(&str, &str)> {
     function.rsplit_once(':').filter(|(file, name)| file.ends_with(".py") && !name.is_empty())
 }
 

@@ -67,23 +67,18 @@ class Verdict(NamedTuple):
 class Grade(NamedTuple):
     """The grade of one response.
 
-    code: the verdict, an index into ``VERDICTS``. reason: a short code such as ``exact``. reward: the score if the grader
-        gives one, else the configuration's ``reward_correct`` or ``reward_wrong``; NaN for an unscorable response.
+    verdict: one of ``VERDICTS``. reason: a short code such as ``exact``. reward: the score if the grader gives one, else the
+        configuration's ``reward_correct`` or ``reward_wrong``; NaN for an unscorable response.
     """
 
-    code: int
+    verdict: str
     reason: str
     reward: float
 
     @property
-    def verdict(self) -> str:
-        """``correct``, ``wrong``, ``unparsed`` or ``unscorable``."""
-        return VERDICTS[self.code]
-
-    @property
     def correct(self) -> bool:
         """Whether the response is correct."""
-        return self.code == 0
+        return self.verdict == "correct"
 
 
 class Grader(_native.Grader):

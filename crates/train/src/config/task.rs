@@ -127,6 +127,24 @@ impl TaskConfig {
         }
     }
 
+    /// The folder of the tokenizer and the chat template, if the task names one.
+    pub fn tokenizer(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Mix(mix) => mix.tokenizer.as_ref(),
+            Self::Text(text) => text.tokenizer.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Sets the folder of the tokenizer, for a task that can name one.
+    pub fn set_tokenizer(&mut self, folder: PathBuf) {
+        match self {
+            Self::Mix(mix) => mix.tokenizer = Some(folder),
+            Self::Text(text) => text.tokenizer = Some(folder),
+            _ => {}
+        }
+    }
+
     /// Texts that end a completion.
     pub fn stop(&self) -> &[String] {
         match self {

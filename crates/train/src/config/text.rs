@@ -160,7 +160,7 @@ impl TextConfig {
                 self.held_out_share
             );
         }
-        if no_path(&self.data) && self.environment.is_none() {
+        if self.owns_data() && self.environment.is_none() {
             bad_input!("task.data: it is missing; name the file or data set with the training problems");
         }
         let command = self.verifier.command.as_ref().is_some_and(|c| !c.command.is_empty());

@@ -1,10 +1,11 @@
 //! Files of a job: the data and graders that the configuration names, and a configuration that names the copies.
 
 use super::texts;
-use crate::config::{Config, TaskConfig};
+use crate::config::Config;
 use crate::language::copy_files;
 use anyhow::Context;
 use fgrpo_eval::dataset;
+use fgrpo_eval::kind::python;
 use fgrpo_eval::program;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,18 +27,10 @@ pub(super) fn copy(
     config.sft = None;
     let sources = texts(&local.task)?;
     let several = sources.len() > 1;
-    let tokenizer = match &local.task {
-        TaskConfig::Mix(mix) => &mix.tokenizer,
-        _ => &sources[0].1.tokenizer,
-    };
-    if let Some(from) = tokenizer.as_ref().or(local.model.path.as_ref()) {
+    if let Some(from) = local.task.tokenizer().or(local.model.path.as_ref()) {
         fs::create_dir(folder.join(TOKENIZER))?;
         copy_files(from, &folder.join(TOKENIZER))?;
-        match &mut config.task {
-            TaskConfig::Mix(mix) => mix.tokenizer = Some(TOKENIZER.into()),
-            TaskConfig::Text(text) => text.tokenizer = Some(TOKENIZER.into()),
-            _ => {}
-        }
+        config.task.set_tokenizer(TOKENIZER.into());
     }
     for ((name, source), text) in sources.iter().zip(config.task.texts_mut()) {
         let place = if several { Path::new("data").join(name) } else { PathBuf::from("data") };
@@ -80,9 +73,8 @@ fn copy_program(folder: &Path, program: &mut program::Settings) -> anyhow::Resul
         fs::copy(path, folder.join(name)).with_context(|| format!("task.grader: {}", path.display()))?;
         Ok(name.to_string_lossy().into_owned())
     };
-    if let Some(function) = &mut program.function {
-        let (file, name) = function.rsplit_once(':').unwrap_or((function, "reward"));
-        *function = format!("{}:{name}", copy(file)?);
+    if let Some((file, name)) = program.function.as_deref().and_then(python::parts) {
+        program.function = Some(format!("{}:{name}", copy(file)?));
     }
     for argument in program.command.iter_mut().filter(|argument| Path::new(argument).is_file()) {
         // A program of the system stays where it is.

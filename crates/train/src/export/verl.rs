@@ -4,7 +4,7 @@
 //! mapped here.
 
 use super::mapping::{Mapping, Setting, decimal};
-use super::rows::{self, Row};
+use super::rows::{self, row};
 use super::{Cluster, Order, Summary, files, model, texts};
 use crate::config::{
     AlgorithmConfig, ComputeConfig, Config, EvalConfig, GradeConfig, Keep, LogConfig, LoraTable,
@@ -17,6 +17,7 @@ use fgrpo_core::advantage::Advantage;
 use fgrpo_core::credit::Shaping;
 use fgrpo_core::loss::{Correction, Kl, PolicyLoss};
 use fgrpo_eval::io::files::{Existing, parent, publish};
+use fgrpo_eval::io::shell::quoted;
 use fgrpo_eval::names::Named;
 use fgrpo_eval::problems::keyed;
 use minijinja::{Environment, UndefinedBehavior, context};
@@ -53,7 +54,11 @@ pub fn write(
     out: &Path,
 ) -> anyhow::Result<Summary> {
     let model = model(written, cluster)?;
-    let texts = texts(&local.task)?;
+    texts(&local.task)?;
+    let mixed = matches!(local.task, TaskConfig::Mix(_));
+    if mixed && cluster.order == Order::Shuffle {
+        bad_input!("task.kind: a mix by weight needs the order listed, since verl has no weights");
+    }
     let task = Task::open(local)?;
     let config = local.resolved(task.len(Split::Train))?;
     let mut sets = task.held_out();
@@ -62,7 +67,7 @@ pub fn write(
 
     let prompts = config.rollout.prompts as u64;
     let problems = task.len(Split::Train);
-    let listed = cluster.order == Order::Listed || texts.len() > 1;
+    let listed = cluster.order == Order::Listed;
     let sizes = Sizes {
         steps: config.steps,
         // Steps of a pass over train.parquet.
@@ -77,7 +82,7 @@ pub fn write(
     if sizes.pass == 0 {
         bad_input!("rollout.prompts: expected at most the {problems} training problems, found {prompts}");
     }
-    let mapping = mapping(&config, cluster, &sizes)?;
+    let mapping = mapping(&config, name, cluster, &sizes)?;
 
     let folder =
         out.file_name().context("the folder of the job needs a name")?.to_string_lossy().into_owned();
@@ -92,16 +97,15 @@ pub fn write(
             true => task.training(order, 0..sizes.steps * prompts),
             false => (0..problems).collect(),
         };
-        let row = |id| {
+        let asked = |id| {
             let prompt = task.prompt(Split::Train, id);
-            Row::new(task.part(&prompt), task.set(&prompt), &prompt.problem)
+            row(task.part(&prompt), task.set(&prompt), &prompt.problem)
         };
-        rows::write(&folder.join("train.parquet"), "train", ids.into_iter().map(row))?;
-        let mixed = texts.len() > 1;
+        rows::write(&folder.join("train.parquet"), "train", ids.into_iter().map(asked))?;
         let limit = config.eval.problems.unwrap_or(usize::MAX);
         let held_out = sets.iter().flat_map(|set| {
             let part = mixed.then_some(set.name.as_str());
-            set.problems.iter().take(limit).map(move |problem| Row::new(part, set, problem))
+            set.problems.iter().take(limit).map(move |problem| row(part, set, problem))
         });
         rows::write(&folder.join("held-out.parquet"), "held-out", held_out)?;
         let job = json!({
@@ -111,7 +115,7 @@ pub fn write(
         });
         fs::write(folder.join("job.json"), serde_json::to_string_pretty(&job)?)?;
         let values = context! {
-            version => VERSION, name, model, settings => settings(&mapping.settings),
+            version => VERSION, name, model => quoted(&model), settings => settings(&mapping.settings),
             differences => &mapping.differences, nodes => cluster.nodes, gpus => cluster.gpus,
             problems, held_out => sizes.held_out, steps => sizes.steps, prompts,
             group_size => config.rollout.group_size, listed, lora => config.lora.is_some(),
@@ -151,7 +155,7 @@ struct Sizes {
 }
 
 /// The mapping of a configuration whose epochs are steps.
-fn mapping(config: &Config, cluster: &Cluster, sizes: &Sizes) -> anyhow::Result<Mapping> {
+fn mapping(config: &Config, name: &str, cluster: &Cluster, sizes: &Sizes) -> anyhow::Result<Mapping> {
     let Config {
         seed,
         steps: _,
@@ -171,6 +175,7 @@ fn mapping(config: &Config, cluster: &Cluster, sizes: &Sizes) -> anyhow::Result<
         compute,
     } = config;
     let mut m = Mapping::new(cluster.allow.clone());
+    m.set("trainer.experiment_name", name, "");
     m.set("actor_rollout_ref.actor.strategy", "fsdp2", "");
     data(&mut m, task, sizes)?;
     sampling(&mut m, rollout, cluster);
@@ -690,7 +695,7 @@ fn settings(settings: &[Setting]) -> Vec<String> {
         }
         last = origin;
         let setting = format!("{key}={}", hydra(value));
-        lines.push(fgrpo_eval::io::shell::quoted(&setting));
+        lines.push(quoted(&setting));
     }
     lines
 }

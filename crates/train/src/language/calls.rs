@@ -84,7 +84,7 @@ const FORMATS: [Format; 6] = [
 /// The format in which a system message offers the tools if the template knows none.
 const HERMES: Format = Format { known_by: &[], open: "<tool_call>", close: "</tool_call>", form: Form::Json };
 
-/// Returns the calls in a turn; none of those in its thoughts. `tools` are the schemas of the tools.
+/// Returns the calls in a turn, without those in its thoughts. `tools` are the schemas of the tools.
 pub fn calls(turn: &str, template: &ChatTemplate, tools: &[Value]) -> Vec<Call> {
     let source = template.source();
     let known = FORMATS.iter().find(|format| format.known_by.iter().any(|mark| source.contains(mark)));
@@ -151,7 +151,7 @@ fn not_json(why: &str) -> String {
     format!("found a call that is not JSON ({why}), wanted an object with name and arguments")
 }
 
-/// The calls of a turn that consists of nothing else. An answer that is JSON is no call: a call has the name of a tool and arguments.
+/// Returns the calls of a turn that consists of calls alone. JSON is a call only if it has the name of a tool and arguments.
 fn whole(text: &str, mark: &str, tools: &[Value]) -> Vec<Call> {
     let marked = text.starts_with(mark);
     let mut reader = Reader { rest: text.strip_prefix(mark).unwrap_or(text), python: false };
@@ -550,7 +550,8 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c))
 }
 
-/// The value of a text whose type a schema says; without a type, the value that it spells, or else the text.
+/// Reads a parameter as a type of its schema. If the schema has no type, the parameter is a literal if it can be read as one, and a
+/// string otherwise.
 fn typed(text: &str, schema: &Value) -> Result<Literal, String> {
     let any = schema["anyOf"].as_array();
     let kinds: Vec<&str> = match any {

@@ -34,7 +34,6 @@ settings=(
     trainer.default_local_dir="$RUN/checkpoints"
     trainer.validation_data_dir="$RUN/validation"
     trainer.project_name=fgrpo
-    trainer.experiment_name={{ name }}
     # verl's own default needs an account of Weights & Biases.
     'trainer.logger=["console","tensorboard"]'
 {%- for line in settings %}

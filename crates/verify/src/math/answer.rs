@@ -282,11 +282,7 @@ fn last_statement<'a>(text: &'a str, boxes: &[Place]) -> Answer<'a> {
         }
     }
     let (before, after) = (&text[..boxes[first].start], &text[last.end..]);
-    answer.hedged = unclosed
-        || offers_another(before, after)
-        || is_turned(before, after)
-        || is_disowned(before)
-        || is_withdrawn(after);
+    answer.hedged = unclosed || is_denied(before, after, after);
     answer
 }
 
@@ -321,12 +317,9 @@ fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> An
     });
     let Some(trail) = trail else { return Answer { hedged: true, ..Answer::of(content) } };
     let boxed = BOXES.iter().any(|command| text[start..].starts_with(command));
-    let hedged = is_turned(before, after)
+    let hedged = is_denied(before, after, behind)
         || !boxed && is_supposed(before)
-        || offers_another(before, after)
         || regex!(r"(?i)\bor\s*\$?\s*[a-z](?:_\w)?\s*=\s*\$?$").is_match(before)
-        || is_disowned(before)
-        || is_withdrawn(behind)
         || content.trim_end().ends_with([',', ';', '.']) && regex!(r"^\W*-?\d").is_match(tail)
         || !inside && tail.starts_with('!') && !head.contains(char::is_alphabetic);
     if lead.is_empty() && trail.is_empty() {
@@ -665,8 +658,8 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
     let segment = &text[from..to];
     let body = unwrapped(segment.trim().trim_matches(['*', '_', ':', ' ', '`']));
     let body = without_number(body);
+    let offset = body.as_ptr() as usize - text.as_ptr() as usize;
     if latex && is_mathematics(body) && !body.is_empty() {
-        let offset = body.as_ptr() as usize - text.as_ptr() as usize;
         let (before, after) = (&text[..offset], &text[offset + body.len()..]);
         return Some(Answer { hedged: is_refused(before, after), ..Answer::of(body) });
     }
@@ -690,16 +683,13 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
             });
             let plain = words[..words.len() - start.len()].split_whitespace().all(is_plain_word);
             let said = if start.len() < words.len() && plain { start } else { words };
-            let place = from + (said.as_ptr() as usize - segment.as_ptr() as usize);
+            let place = offset + words.len() - said.len();
             let said = without_reason(said);
             let (before, after) = (&text[..place], &text[place + said.len()..]);
             return Some(Answer { hedged: is_refused(before, after), ..Answer::of(said) });
         }
         if words.contains(|c: char| c.is_numeric()) || normal_strict::is_spoken(words) {
-            let hedged = is_refused(
-                &text[..from],
-                &text[words.as_bytes().as_ptr_range().end as usize - text.as_ptr() as usize..],
-            );
+            let hedged = is_refused(&text[..from], &text[offset + words.len()..]);
             return Some(Answer { hedged, ..Answer::of(without_reason(words)) });
         }
     }
@@ -708,11 +698,13 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
 
 /// Whether the text around an answer without a box refuses it or offers another one.
 fn is_refused(before: &str, after: &str) -> bool {
-    offers_another(before, after)
-        || is_turned(before, after)
-        || is_supposed(before)
-        || is_disowned(before)
-        || is_withdrawn(after)
+    is_denied(before, after, after) || is_supposed(before)
+}
+
+/// Whether the text around an answer denies it, gives it to somebody else, takes it back or offers another one. `behind` is
+/// the text after the formula that the answer stands in.
+fn is_denied(before: &str, after: &str, behind: &str) -> bool {
+    offers_another(before, after) || is_turned(before, after) || is_disowned(before) || is_withdrawn(behind)
 }
 
 /// An answer without the mark or bracket that closes what was opened before it: `8*.`, `45)`.

@@ -61,7 +61,7 @@ pub(crate) fn raised(error: &anyhow::Error) -> PyErr {
     let line = with_advice(error, |remedy| match remedy {
         Remedy::Resume => "use if_exists=\"resume\"",
         Remedy::Restart => "delete the run and start it again with if_exists=\"restart\"",
-        Remedy::AcceptChanges => "use `fgrpo train` with --resume and --accept-changes",
+        Remedy::AcceptChanges => "use if_exists=\"resume\" with accept_changes=True",
         Remedy::OtherFolder => "choose another folder",
         Remedy::NewPlace => "use if_exists=\"resume\" with its new path",
         Remedy::Uneven => "use `fgrpo compare` with --uneven",

@@ -130,7 +130,8 @@ def figure():
         y = lambda retained: top + height * (1 - retained)
         parts.append(f'<rect x="{x0}" y="{top}" width="{width}" height="{height}" fill="none" stroke="#bbb"/>')
         text(x0 + width / 2, top - 8, f"N = {n}", 'text-anchor="middle"')
-        for tick in range(round(10 * low), round(10 * high) + 1):
+        # The last tick of a panel stands where the first one of the next does.
+        for tick in range(round(10 * low), round(10 * high) + (n == sizes[-1])):
             text(x(tick / 10), top + height + 16, f"{tick / 10:.1f}", 'text-anchor="middle"')
         draw = lambda points, colour, more: parts.append(
             f'<polyline points="{" ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in points)}" fill="none" stroke="{colour}" {more}/>'
@@ -150,7 +151,7 @@ def figure():
         text(left - 6, top + height * (1 - tick / 10) + 4, f"{tick / 10:.1f}", 'text-anchor="end"')
     text(left, top + height + 38, "mass on all solutions (across), retained mass (up); thin: runs, thick: means of the same starts:")
     for i, name in enumerate(DRAWN):
-        text(left + 500 + 80 * i, top + height + 38, name, f'style="fill:{COLOURS[name]};font-weight:bold"')
+        text(left + 510 + 90 * i, top + height + 38, name, f'style="fill:{COLOURS[name]};font-weight:bold"')
     print("\n".join([*parts, "</svg>"]))
 
 

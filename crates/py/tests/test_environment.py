@@ -46,6 +46,20 @@ def test_get_reward_gives_the_reward_and_is_no_tool(bytes_model):
     assert "error: found the tool 'get_reward', wanted one of add" in text
 
 
+def test_reward_may_ask_for_what_follows_the_prompt(bytes_model):
+    class Said:
+        def reset(self, **row):
+            pass
+
+        add = Calculator.add
+        called = 0
+
+        def reward(self, completion):
+            return float([message["role"] for message in completion] == ["assistant", "tool", "assistant"])
+
+    assert played(bytes_model, Said, [call(a=2, b=3), "It is 5."])[0].reward == 1.0
+
+
 def test_async_methods_are_awaited_with_one_loop_for_the_whole_episode(bytes_model):
     class Waiting:
         async def reset(self, a, **row):

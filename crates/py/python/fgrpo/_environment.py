@@ -65,10 +65,10 @@ class World:
     def grade(self, conversation: Sequence[Message]) -> Any:
         """The sum of the environment's own reward and of those of the functions, as in TRL."""
         found: dict[str, Any] = {}
-        if self.own_reward is not None or not self.rewards:
-            found[type(self.environment).__name__] = self._own(conversation)
         # A template without tools got a system message in front.
         first = len(self.messages) + (conversation[0]["role"] == "system" != self.messages[0]["role"])
+        if self.own_reward is not None or not self.rewards:
+            found[type(self.environment).__name__] = self._own(conversation, first)
         said = conversation[-1]["content"]
         lists = {"prompts": [conversation[:first]], "completions": [conversation[first:]], "environments": [self.environment]}
         question = {"problem": self.row, "completion": said, "answer_text": said, "episode": lists}
@@ -81,11 +81,13 @@ class World:
             return {"score": None, "reason": "; ".join(grade["unscorable"] for grade in grades.values())}
         return {"score": sum(scores.values()), "rewards": scores}
 
-    def _own(self, conversation: Sequence[Message]) -> Any:
+    def _own(self, conversation: Sequence[Message], first: int) -> Any:
         method = self.own_reward
         if method is None:  # an attribute
             return self.environment.reward
-        return settled(method(messages=conversation) if "messages" in inspect.signature(method).parameters else method())
+        arguments = {"messages": conversation, "completion": conversation[first:]}
+        asked = inspect.signature(method).parameters
+        return settled(method(**{name: value for name, value in arguments.items() if name in asked}))
 
     def results(self, calls: Sequence[Mapping[str, Any]]) -> list[str]:
         """What the tools answer to calls, each with a name, arguments as JSON, and what is wrong with it."""
@@ -169,7 +171,9 @@ def _schema(hint: Any) -> dict[str, Any]:
 
 
 def tool_schema(function: Callable[..., Any], called: str | None = None) -> dict[str, Any]:
-    """The JSON schema of a tool: types from the hints, texts from the docstring and its section ``Args:``."""
+    """The JSON schema of a tool: its attribute ``json_schema``, or types from the hints and texts from the docstring and its section ``Args:``."""
+    if hasattr(function, "json_schema"):
+        return function.json_schema
     text = inspect.getdoc(function) or ""
     head, _, rest = text.partition("Args:")
     said: dict[str, str] = {}

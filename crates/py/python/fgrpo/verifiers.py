@@ -1,22 +1,92 @@
-"""The math verifier (strict) for environments of ``verifiers`` and prime-rl, by import path.
-
-``rewards = {"math": {"fn": "fgrpo.verifiers:math_reward", "weight": 1.0}}``. A reward function sees no groups, so it can't
-apply the focal weight.
+"""Environments of ``verifiers`` as environments of ``fgrpo.train`` and ``fgrpo.play``, and the math verifier (strict) as a reward of
+``verifiers`` and prime-rl.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Sequence
 from typing import Any
 
+from ._environment import NO_TOOLS, Message
 from ._verifiers import problem_of
 
 
 async def math_reward(task: Any, trace: Any) -> float:
     """1 if the last reply has the answer of the task (``task.answer``), 0 if not.
 
-    Raises ``RuntimeError`` if the verifier failed; ``verifiers`` records it as the task's error and not as a score.
+    By import path: ``rewards = {"math": {"fn": "fgrpo.verifiers:math_reward", "weight": 1.0}}``. A reward function sees no groups, so
+    it can't apply the focal weight. Raises ``RuntimeError`` if the verifier failed; ``verifiers`` records it as the task's error and not
+    as a score.
     """
     verdict = problem_of(task.answer).check(trace.last_reply)
     if verdict.verdict == "unscorable":
         raise RuntimeError(f"the answer can't be judged: {verdict.reason}")
     return float(verdict.correct)
+
+
+def rows(env: Any, held_out: bool = False) -> list[dict[str, Any]]:
+    """The rows of an environment of ``verifiers`` 0.4, with the conversation that begins an episode in ``prompt``.
+
+    held_out: the rows of its evaluation data set.
+    """
+    return [dict(row) for row in (env.get_eval_dataset() if held_out else env.get_dataset())]
+
+
+def environment(env: Any) -> type:
+    """The class that plays a ``SingleTurnEnv`` or ``ToolEnv`` of ``verifiers`` 0.4 (``vf.load_environment(...)``) from its :func:`rows`.
+
+    Its tools are the policy's. The reward of an episode is the weighted sum of the rubric's reward functions. An exception of one makes the
+    episode unscorable; ``verifiers`` counts it as 0. Functions of weight 0 aren't called.
+
+    Raises ``TypeError`` for an environment with turns of its own, and for rewards of whole groups.
+    """
+    from verifiers.legacy import SingleTurnEnv, ToolEnv
+
+    played = (SingleTurnEnv.env_response, ToolEnv.env_response)
+    if not isinstance(env, (SingleTurnEnv, ToolEnv)) or type(env).env_response not in played:
+        raise TypeError(f"{type(env).__name__} answers turns in its own way; expected a SingleTurnEnv or ToolEnv")
+    if env.rubric.has_group_rewards:
+        raise TypeError(f"{type(env).__name__} has a reward for whole groups; an environment rewards each episode alone")
+    members: dict[str, Any] = {"_env": env}
+    for tool in getattr(env, "tool_defs", None) or []:
+        if tool.name in NO_TOOLS or tool.name.startswith("_"):
+            raise ValueError(f"a policy can't call a tool named {tool.name!r}")
+        members[tool.name] = _tool(env, tool)
+    return type(type(env).__name__, (_Rollout,), members)
+
+
+def _tool(env: Any, tool: Any) -> Any:
+    async def method(self: _Rollout, **arguments: Any) -> Any:
+        return (await env.call_tool(tool.name, arguments, tool.name)).content
+
+    method.__name__ = tool.name
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    method.json_schema = {"type": "function", "function": function}  # type: ignore[attr-defined]
+    return method
+
+
+class _Rollout:
+    _env: Any
+
+    def reset(self, **row: Any) -> None:
+        self._row = row
+
+    async def reward(self, completion: Sequence[Message]) -> float:
+        from verifiers.legacy.types import State
+        from verifiers.legacy.utils.message_utils import normalize_messages
+
+        state = State(input=self._row, task=self._row, trajectory=[], error=None, is_completed=True, is_truncated=False)
+        state["prompt"] = normalize_messages(self._row["prompt"], field_name="prompt")
+        said = [{**m, "tool_call_id": m["name"]} if m["role"] == "tool" else m for m in completion]
+        state["completion"] = normalize_messages(said, field_name="completion")
+        total = 0.0
+        for rubric in getattr(self._env.rubric, "rubrics", [self._env.rubric]):
+            objects = rubric.score_objects(state)
+            for function, weight in zip(rubric.funcs, rubric.weights):
+                if weight:
+                    wanted = inspect.signature(function).parameters
+                    takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted.values())
+                    value = function(**{name: o for name, o in objects.items() if takes_all or name in wanted})
+                    total += weight * float(await value if inspect.isawaitable(value) else value)
+        return total

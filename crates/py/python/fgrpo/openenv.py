@@ -1,0 +1,102 @@
+"""Environments of OpenEnv servers as environments of ``fgrpo.train`` and ``fgrpo.play``. Needs the package ``openenv``.
+
+``environment = fgrpo.openenv.environment("http://localhost:8000")`` in ``env.py``, then ``task.environment = "env.py:environment"``.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+from openenv.core import GenericEnvClient
+
+from ._environment import NO_TOOLS
+
+HIDDEN = {"metadata", "done", "reward"}  # fields of every observation that aren't for the policy
+
+
+def environment(url: str, tool: str = "act", timeout: float = 60.0) -> type:
+    """A class whose instances are sessions of the OpenEnv server at ``url``.
+
+    A server with MCP tools (``CallToolAction``) offers them to the policy. Any other server offers one tool, called ``tool``, whose
+    arguments are the fields of its action. The columns of a row but ``prompt`` are passed to the server's ``reset``. The text of an
+    observation is its only field if that is a text, else its fields as JSON.
+
+    The reward of an episode is the sum of the rewards of its steps: 0 if it has no step, unscorable if no step has a reward. After the
+    step that ends the episode (``done``) every call is answered with an error.
+
+    timeout: seconds until the server must have answered a message.
+    Raises ``OSError`` if the server doesn't answer, ``ValueError`` if the name of a tool is ``reset`` or a name of a reward.
+    """
+    with urllib.request.urlopen(f"{url.rstrip('/')}/schema", timeout=timeout) as answer:
+        action = json.load(answer)["action"]
+    members: dict[str, Any] = {"_url": url, "_timeout": timeout}
+    if "tool_name" in action["properties"]:
+        with GenericEnvClient(base_url=url, message_timeout_s=timeout).sync() as client:
+            tools = client.step({"type": "list_tools"}).observation["tools"]
+        for listed in tools:
+            name, schema = listed["name"], listed.get("input_schema") or listed.get("inputSchema")
+            if name in NO_TOOLS or name.startswith("_"):
+                raise ValueError(f"{url}: a policy can't call a tool named {name!r}; rename it on the server")
+            members[name] = _tool(name, listed.get("description") or "", schema, {"type": "call_tool", "tool_name": name})
+    else:
+        fields = {name: field for name, field in action["properties"].items() if name != "metadata"}
+        members[tool] = _tool(tool, action.get("description") or "", {**action, "properties": fields}, None)
+    return type("OpenEnv", (_Session,), members)
+
+
+def _tool(name: str, description: str, parameters: dict[str, Any], call: dict[str, Any] | None) -> Any:
+    def method(self: _Session, **arguments: Any) -> str | None:
+        return self._step(arguments if call is None else {**call, "arguments": arguments})
+
+    method.__name__ = name
+    function = {"name": name, "description": " ".join(description.split()), "parameters": parameters}
+    method.json_schema = {"type": "function", "function": function}  # type: ignore[attr-defined]
+    return method
+
+
+class _Session:
+    _url: str
+    _timeout: float
+
+    def reset(self, prompt: Any = None, **row: Any) -> str | None:
+        self._rewards: list[float] = []
+        self._steps, self._done = 0, False
+        self._client = GenericEnvClient(base_url=self._url, message_timeout_s=self._timeout).sync()
+        self._client.connect()
+        return _text(self._client.reset(**row).observation)
+
+    def _step(self, action: Mapping[str, Any]) -> str | None:
+        if self._done:
+            raise RuntimeError("the episode has ended")
+        result = self._client.step(dict(action))
+        self._steps += 1
+        self._done = result.done
+        if result.reward is not None:
+            self._rewards.append(float(result.reward))
+        return _text(result.observation)
+
+    def get_reward(self) -> Any:
+        self._client.close()
+        if self._steps and not self._rewards:
+            return {"score": None, "reason": "no step of the episode has a reward"}
+        return sum(self._rewards)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_client"):
+            self._client.close()
+
+
+def _text(observation: Mapping[str, Any]) -> str | None:
+    fields = {name: value for name, value in observation.items() if name not in HIDDEN and value not in (None, "", [], {})}
+    if "tool_name" in fields:  # the answer of an MCP tool
+        if "error" in fields:
+            raise RuntimeError(fields["error"].get("message", fields["error"]))
+        result = fields.get("result")
+        fields = {"result": result.get("data", result) if isinstance(result, Mapping) else result}
+    if not fields:
+        return None
+    only = next(iter(fields.values())) if len(fields) == 1 else fields
+    return only if isinstance(only, str) else json.dumps(only, ensure_ascii=False)

@@ -82,10 +82,8 @@ pub(crate) fn deal<T>(mut work: Vec<T>, speeds: &[usize], cost: impl Fn(&T) -> u
     shares
 }
 
-/// A device.
-pub(crate) trait Backend: Sized {
-    type Executor: Executor;
-
+/// A device, whatever its executors are.
+pub(crate) trait Backend: Send + Sync {
     /// Executors, and the relative speed of each.
     fn executors(&self) -> Vec<usize>;
 
@@ -98,15 +96,6 @@ pub(crate) trait Backend: Sized {
     fn passes_need_cache(&self) -> bool {
         false
     }
-
-    /// Calls `body` once per task, concurrently, on as many executors; a single task gets the whole device. `meanwhile` runs on the caller's thread.
-    fn run<T: Send>(
-        &mut self,
-        work: Work,
-        tasks: &mut [T],
-        body: &(dyn Fn(Lane<'_, Self::Executor>, &mut T) + Sync),
-        meanwhile: &mut dyn FnMut(),
-    );
 
     /// Returns the first failure on the device so far. Operations themselves return no status, because a device reports failures late.
     fn check(&self) -> Result<(), Error>;
@@ -197,4 +186,18 @@ pub(crate) trait Backend: Sized {
     /// One step of AdamW on the trained parameters, after [`Backend::reduce`]; resets the gradient. `runs` are (offset, length, whether weights
     /// decay).
     fn adamw(&mut self, runs: &[(usize, usize, bool)], step: &AdamWStep);
+}
+
+/// A device with its type of executor.
+pub(crate) trait Executors: Backend {
+    type Executor: Executor;
+
+    /// Calls `body` once per task, concurrently, on as many executors; a single task gets the whole device. `meanwhile` runs on the caller's thread.
+    fn run<T: Send>(
+        &mut self,
+        work: Work,
+        tasks: &mut [T],
+        body: &(dyn Fn(Lane<'_, Self::Executor>, &mut T) + Sync),
+        meanwhile: &mut dyn FnMut(),
+    );
 }

@@ -21,6 +21,7 @@ use crate::lora::{Adapted, AdapterLayout};
 use crate::quantized::BaseFormat;
 use crate::segments::Chunk;
 
+pub(crate) use layer::Over;
 pub(crate) use workspace::{Stays, Workspace};
 
 use layer::LayerPass;
@@ -233,38 +234,36 @@ impl Decoder {
         e: &mut X,
         pass: &Pass<'_, X>,
         keep: Keep,
-        mut cache: Option<&mut X::Cache>,
+        mut over: Over<'_, X>,
         w: &mut Workspace<X>,
     ) {
         let layers = self.layout.layers.len();
-        let stage = if cache.is_some() { Stage::Prompts } else { Stage::Forward };
-        self.grow(w);
-        self.embed(e, pass, stage, w);
+        let stage = match over {
+            Over::Pass(None) => Stage::Forward,
+            Over::Pass(Some(_)) => Stage::Prompts,
+            Over::Step { .. } => Stage::Decoding,
+        };
+        w.inputs.resize_with(layers + 1, Default::default);
+        w.saved.resize_with(layers, Default::default);
+        let (all, own, d) = (pass.all(), pass.predicting(), self.config.hidden_size);
+        e.enter(pass.place(stage));
+        w.inputs[0].reserve(e, all, d);
+        e.embed(pass.p.weights, self.layout.embedding, d, pass.lists, &mut w.inputs[0]);
+        if self.embedding_scale != 1.0 {
+            e.scale(all.count * d, self.embedding_scale, &mut w.inputs[0]);
+        }
         for index in 0..layers {
             let mut layer = self.layer_pass(index, stage, &mut *e, pass);
             self.through(index, keep, w, |input, saved, w, output| {
-                layer.forward(cache.as_deref_mut(), input, saved, w, Some(output));
+                layer.forward(&mut over, input, saved, w, Some(output));
             });
         }
         let last = if keep == Keep::Nothing { layers % 2 } else { layers };
-        self.final_norm(e, pass, stage, last, w);
-    }
-
-    /// Adds a place to the workspace for each layer.
-    fn grow<B: Default>(&self, w: &mut Buffers<B>) {
-        let layers = self.layout.layers.len();
-        w.inputs.resize_with(layers + 1, Default::default);
-        w.saved.resize_with(layers, Default::default);
-    }
-
-    fn embed<X: Executor>(&self, e: &mut X, pass: &Pass<'_, X>, stage: Stage, w: &mut Workspace<X>) {
-        let (rows, d) = (pass.all(), self.config.hidden_size);
         e.enter(pass.place(stage));
-        w.inputs[0].reserve(e, rows, d);
-        e.embed(pass.p.weights, self.layout.embedding, d, pass.lists, &mut w.inputs[0]);
-        if self.embedding_scale != 1.0 {
-            e.scale(rows.count * d, self.embedding_scale, &mut w.inputs[0]);
-        }
+        w.hidden.reserve(e, own, d);
+        w.hidden_scale.reserve_statistics(e, own, 1);
+        let norm = pass.p.norm(self.layout.norm, own.count);
+        e.rms_norm(norm, &w.inputs[last], &mut w.hidden, &mut w.hidden_scale);
     }
 
     /// The place of a layer's activations in the workspace: separate for each layer if everything is kept, else the place of the first layer of its kind.
@@ -292,22 +291,6 @@ impl Decoder {
         w.inputs[from] = input;
         w.inputs[to] = output;
         w.saved[place] = saved;
-    }
-
-    fn final_norm<X: Executor>(
-        &self,
-        e: &mut X,
-        pass: &Pass<'_, X>,
-        stage: Stage,
-        input: usize,
-        w: &mut Workspace<X>,
-    ) {
-        let rows = pass.predicting();
-        e.enter(pass.place(stage));
-        w.hidden.reserve(e, rows, self.config.hidden_size);
-        w.hidden_scale.reserve_statistics(e, rows, 1);
-        let norm = pass.p.norm(self.layout.norm, rows.count);
-        e.rms_norm(norm, &w.inputs[input], &mut w.hidden, &mut w.hidden_scale);
     }
 
     fn layer_pass<'a, X: Executor>(
@@ -395,7 +378,7 @@ impl Decoder {
             let mut saved = std::mem::take(&mut w.saved[place]);
             if *keep == Keep::Inputs {
                 let mut again = self.layer_pass(layer, Stage::Forward, &mut *e, pass);
-                again.forward(None, &input, &mut saved, w, None);
+                again.forward(&mut Over::Pass(None), &input, &mut saved, w, None);
             }
             // Frozen, the embedding has no use for the first layer's derivative.
             let through = layer > 0 || gradients.all().is_some();

@@ -4,8 +4,9 @@
 //! differ from those of one thread by rounding.
 
 mod adapters;
-mod any;
+mod device;
 mod generate;
+mod open;
 mod pass;
 mod state;
 mod update;
@@ -15,20 +16,17 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use crate::backend::{Backend, NormalFn, Store};
+use crate::backend::{Executors, GraphCounts, NormalFn, Store};
 use crate::config::Config;
 use crate::cpu::lora::add_update;
-use crate::decoder::{Decoder, Workspace};
+use crate::decoder::Decoder;
 use crate::error::Error;
-use crate::executor::Executor;
 use crate::layout::{Kind, TensorLayout};
 use crate::quantized::{BaseFormat, Quantized};
-use crate::segments::Chunk;
-use crate::tree::Tree;
 use crate::weights::Dtype;
 use crate::weights::bitsandbytes::{self, Tensor};
 use adapters::Adapters;
-pub use any::Engine;
+use device::{OnBackend, OnDevice};
 pub use state::TrainingState;
 
 /// A family (a tree of segments) of a batch, as a loss gets it: scores of its predictions, and the place of the loss's derivatives by them. All slices
@@ -77,40 +75,20 @@ pub type NamedTensor<'a> = (&'a str, &'a [usize], Cow<'a, [f32]>);
 /// Default number of tokens per pass of an executor.
 pub const DEFAULT_CHUNK_TOKENS: usize = 1024;
 
-/// One executor's buffers.
-struct Worker<X: Executor> {
-    workspace: Workspace<X>,
-    chunk: Chunk,
-    lists: X::Lists,
-    /// Its content is that of `tree`; outside of a request it may be meaningless.
-    cache: X::Cache,
-    decoding: X::Decoding,
-    /// The sequences in the cache, if it is kept for later requests.
-    tree: Tree,
-}
-
-impl<X: Executor> Default for Worker<X> {
-    fn default() -> Self {
-        Worker {
-            workspace: Workspace::<X>::default(),
-            chunk: Chunk::default(),
-            lists: Default::default(),
-            cache: Default::default(),
-            decoding: Default::default(),
-            tree: Tree::default(),
-        }
-    }
-}
-
-/// A decoder on a device of one kind.
-pub(crate) struct EngineOn<D: Backend> {
+/// A decoder with its weights, gradient and optimizer, on a device.
+pub struct Engine {
     decoder: Decoder,
-    backend: D,
-    workers: Vec<Worker<D::Executor>>,
+    device: Box<dyn OnDevice>,
     step: u64,
     chunk_tokens: usize,
     checkpointing: bool,
     adapters: Option<Adapters>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("config", self.config()).finish_non_exhaustive()
+    }
 }
 
 /// Panics unless the sizes are possible.
@@ -121,14 +99,12 @@ fn check(config: &Config) {
     assert!(config.num_hidden_layers > 0 && config.vocab_size > 0 && config.hidden_size > 0, "{config:?}");
 }
 
-impl<D: Backend> EngineOn<D> {
+impl Engine {
     /// The engine of a decoder whose weights are all 0.
-    pub(crate) fn new(decoder: Decoder, backend: D) -> EngineOn<D> {
-        let workers = backend.executors().iter().map(|_| Worker::default()).collect();
-        EngineOn {
+    fn new<D: Executors + 'static>(decoder: Decoder, backend: D) -> Engine {
+        Engine {
             decoder,
-            backend,
-            workers,
+            device: Box::new(OnBackend::new(backend)),
             step: 0,
             chunk_tokens: DEFAULT_CHUNK_TOKENS,
             checkpointing: false,
@@ -136,8 +112,85 @@ impl<D: Backend> EngineOn<D> {
         }
     }
 
+    /// The decoder's configuration.
+    pub fn config(&self) -> &Config {
+        &self.decoder.config
+    }
+
+    /// Number of parameters; a tied head counts once.
+    pub fn parameters(&self) -> usize {
+        self.decoder.layout.tensors.iter().map(|tensor| tensor.span.len).sum()
+    }
+
+    /// Number of parameters that are trained: all, or LoRA's factors.
+    pub fn trained_parameters(&self) -> usize {
+        self.trained().iter().map(|tensor| tensor.span.len).sum()
+    }
+
+    /// The format of the layers' matrices, if they are in one.
+    pub fn base(&self) -> Option<BaseFormat> {
+        self.decoder.layout.base
+    }
+
+    /// Sets the approximate number of tokens per pass of each executor, of which a CPU has at most two (a family is never split); the default is
+    /// [`DEFAULT_CHUNK_TOKENS`](crate::DEFAULT_CHUNK_TOKENS). More is a little faster, less needs less memory; results differ by rounding.
+    pub fn set_chunk_tokens(&mut self, tokens: usize) {
+        self.chunk_tokens = tokens.max(1);
+    }
+
+    /// Whether `accumulate` keeps only each layer's input and computes the layer again in the backward pass: a third more work, a fraction of
+    /// the memory, the same result. Off at first.
+    pub fn set_checkpointing(&mut self, checkpointing: bool) {
+        self.checkpointing = checkpointing;
+    }
+
+    /// Whether `generate` copies the weights into the order in which decoding reads them. With AVX-512 or AVX2 that makes decoding up to twice as fast and
+    /// needs the memory of the matrices once more; elsewhere it does nothing. The copies are made when `generate` finds the weights changed, and given back
+    /// when an update is being prepared, unless they are small. Samples are the same with and without, but for rounding. On at first.
+    pub fn set_decode_copies(&mut self, wanted: bool) {
+        self.device.backend_mut().set_decode_copies(wanted);
+    }
+
+    /// Whether AdamW's moments of a GPU's engine are kept in page-locked host memory: 8 bytes less per trained parameter on the GPU (4 if they are bf16), but
+    /// for buffers of at most 256 MiB, and every update copies them there and back. The results are the same bit for bit. On the CPU it does nothing. Off at first.
+    pub fn set_optimizer_offload(&mut self, wanted: bool) {
+        self.device.backend_mut().set_optimizer_offload(wanted);
+    }
+
+    /// Whether a GPU's decoding steps are submitted as CUDA graphs. They are at first, unless the environment variable `FGRPO_CUDA_GRAPHS` is `off`. Results
+    /// are the same bits; for measuring. The CPU ignores it.
+    pub fn set_cuda_graphs(&mut self, wanted: bool) {
+        self.device.backend_mut().set_graphs(wanted && !self.decoder.check_layers);
+    }
+
+    /// How decoding steps were submitted to a GPU since the engine was made, or since [`Engine::set_cuda_graphs`].
+    pub fn graph_counts(&self) -> GraphCounts {
+        self.device.backend().graph_counts()
+    }
+
+    /// All tensors, in the checkpoint's order; with LoRA the matrices are merged, so that they are those of a model without. Those of a base in a format
+    /// have the values that the format keeps.
+    ///
+    /// # Panics
+    /// If a GPU has failed, while the iterator runs; so do the other functions that read numbers.
+    pub fn tensors(&self) -> impl Iterator<Item = NamedTensor<'_>> {
+        let tensors = self.decoder.layout.tensors.iter();
+        tensors.map(|tensor| (tensor.name.as_str(), tensor.shape.as_slice(), self.weight(tensor)))
+    }
+
+    fn named<'a>(
+        &'a self,
+        store: Store,
+        tensors: &'a [TensorLayout],
+    ) -> impl Iterator<Item = NamedTensor<'a>> {
+        let named = move |t: &'a TensorLayout| {
+            (t.name.as_str(), t.shape.as_slice(), self.device.backend().read(store, t.span))
+        };
+        tensors.iter().map(named)
+    }
+
     /// Matrices of `std` times normal numbers, biases of 0, norms of 1.
-    pub(crate) fn fill_fresh(&mut self, std: f32, normal: &NormalFn<'_>) -> Result<(), Error> {
+    fn fill_fresh(&mut self, std: f32, normal: &NormalFn<'_>) -> Result<(), Error> {
         let mut next = 0;
         for TensorLayout { span, shape, kind, .. } in &self.decoder.layout.tensors {
             match kind {
@@ -146,14 +199,16 @@ impl<D: Backend> EngineOn<D> {
                         Some(base) if span.is_apart() => {
                             let number = |i| (normal(next + i as u64) * f64::from(std)) as f32;
                             let values: Vec<f32> = (0..span.len).into_par_iter().map(number).collect();
-                            self.backend.put_quantized(*span, Quantized::of(base, shape[1], &values));
+                            self.device
+                                .backend_mut()
+                                .put_quantized(*span, Quantized::of(base, shape[1], &values));
                         }
-                        _ => self.backend.normal(*span, std, normal, next),
+                        _ => self.device.backend_mut().normal(*span, std, normal, next),
                     }
                     next += span.len as u64;
                 }
                 Kind::Filter => {
-                    self.backend.normal(*span, std, normal, next);
+                    self.device.backend_mut().normal(*span, std, normal, next);
                     next += span.len as u64;
                 }
                 Kind::Bias => {}
@@ -161,25 +216,25 @@ impl<D: Backend> EngineOn<D> {
                 Kind::Rates => {
                     let rate = |head| (16.0 * (head as f32 + 0.5) / span.len as f32).ln();
                     let values: Vec<f32> = (0..span.len).map(rate).collect();
-                    self.backend.write(Store::Weights, *span, &values);
+                    self.device.backend_mut().write(Store::Weights, *span, &values);
                 }
-                Kind::Ones => self.backend.write(Store::Weights, *span, &vec![1.0; span.len]),
+                Kind::Ones => self.device.backend_mut().write(Store::Weights, *span, &vec![1.0; span.len]),
                 Kind::Norm => {
                     let one = 1.0 - self.decoder.config.architecture.family().norm_offset;
-                    self.backend.write(Store::Weights, *span, &vec![one; span.len]);
+                    self.device.backend_mut().write(Store::Weights, *span, &vec![one; span.len]);
                 }
             }
         }
-        self.backend.check()
+        self.device.backend().check()
     }
 
     /// Fills every tensor by `read`, but for matrices that `stored` has in the format of the base.
-    pub(crate) fn fill_with(
+    fn fill_with(
         &mut self,
         read: &mut dyn FnMut(&TensorLayout, &mut [f32]) -> Result<(), Error>,
         stored: &dyn Fn(&TensorLayout) -> Result<Option<Quantized>, Error>,
     ) -> Result<(), Error> {
-        self.forget_prompts();
+        self.device.forget_prompts();
         for tensor in &self.decoder.layout.tensors {
             match self.decoder.layout.base {
                 Some(base) if tensor.span.is_apart() => {
@@ -191,34 +246,39 @@ impl<D: Backend> EngineOn<D> {
                             Quantized::of(base, tensor.shape[1], &values)
                         }
                     };
-                    self.backend.put_quantized(tensor.span, matrix);
-                    self.backend.check()?;
+                    self.device.backend_mut().put_quantized(tensor.span, matrix);
+                    self.device.backend().check()?;
                 }
-                _ => self.backend.fill(Store::Weights, tensor.span, &mut |out| read(tensor, out))?,
+                _ => self
+                    .device
+                    .backend_mut()
+                    .fill(Store::Weights, tensor.span, &mut |out| read(tensor, out))?,
             }
         }
         Ok(())
     }
 
     /// A tensor of the model: a quantized matrix has its values, with the update of its adapter while that is applied.
-    pub(crate) fn weight(&self, tensor: &TensorLayout) -> Cow<'_, [f32]> {
+    fn weight(&self, tensor: &TensorLayout) -> Cow<'_, [f32]> {
         if !tensor.span.is_apart() {
-            return self.backend.read(Store::Weights, tensor.span);
+            return self.device.backend().read(Store::Weights, tensor.span);
         }
-        let matrix = self.backend.quantized(tensor.span);
+        let matrix = self.device.backend().quantized(tensor.span);
         let mut values = vec![0.0; tensor.span.len];
         matrix.write_rows(0..matrix.rows, &mut values);
         if let Some(layout) = adapters::unmerged(&self.adapters)
             && let Some(adapted) = layout.adapted.iter().find(|adapted| adapted.weight == tensor.span)
         {
-            let [a, b] = [adapted.a, adapted.b].map(|span| self.backend.read(Store::Factors, span));
+            let [a, b] = [adapted.a, adapted.b].map(|span| self.device.backend().read(Store::Factors, span));
             add_update(adapted.sizes(), [&a, &b], layout.scale, &mut values);
         }
         Cow::Owned(values)
     }
 
-    /// Writes a checkpoint as bitsandbytes keeps it in 4 bits.
-    pub(crate) fn write_in_4_bits(&self, dir: &Path, dtype: Dtype) -> Result<(), Error> {
+    /// Writes the model to a checkpoint folder as transformers does with bitsandbytes: the layers' matrices in NF4, other tensors in `dtype`. Matrices that
+    /// are in NF4, and have no adapters, keep their codes; others are quantized.
+    /// Fails if the folder holds weights or can't be written, or a number is not finite in `dtype`. `config.json` is then missing.
+    pub fn write_in_4_bits(&self, dir: &Path, dtype: Dtype) -> Result<(), Error> {
         let tensors = &self.decoder.layout.tensors;
         let kept = self.decoder.layout.base == Some(BaseFormat::Nf4);
         let adapted = |tensor: &TensorLayout| {
@@ -231,7 +291,7 @@ impl<D: Backend> EngineOn<D> {
                 return Tensor::Numbers(self.weight(tensor));
             }
             Tensor::Matrix(match kept && !adapted(tensor) {
-                true => self.backend.quantized(tensor.span).into_owned(),
+                true => self.device.backend().quantized(tensor.span).into_owned(),
                 false => Quantized::of(BaseFormat::Nf4, tensor.shape[1], &self.weight(tensor)),
             })
         };
@@ -239,17 +299,20 @@ impl<D: Backend> EngineOn<D> {
     }
 
     /// The trained parameters.
-    pub(crate) fn trained(&self) -> &[TensorLayout] {
+    fn trained(&self) -> &[TensorLayout] {
         match &self.adapters {
             Some(adapters) => &adapters.layout.tensors,
             None => &self.decoder.layout.tensors,
         }
     }
 
-    pub(crate) fn set_layer_checks(&mut self, wanted: bool) {
+    /// Whether the results of all operations of a pass are searched for numbers that are not finite, so that the error names the layer and the operation, and
+    /// an update with a gradient that is not finite is an error that names the tensor. For debugging: slower, CUDA graphs are turned off, results are the
+    /// same bits. Off at first, unless the environment variable [`CHECK_LAYERS`](crate::CHECK_LAYERS) is `on`.
+    pub fn set_layer_checks(&mut self, wanted: bool) {
         self.decoder.check_layers = wanted;
         if wanted {
-            self.backend.set_graphs(false);
+            self.device.backend_mut().set_graphs(false);
         }
     }
 
@@ -262,7 +325,7 @@ impl<D: Backend> EngineOn<D> {
         tensors.iter().find_map(|tensor| {
             let values = match store {
                 Store::Weights => self.weight(tensor),
-                _ => self.backend.read(store, tensor.span),
+                _ => self.device.backend().read(store, tensor.span),
             };
             let index = values.iter().position(|value| !value.is_finite())?;
             Some((tensor.name.as_str(), index, values[index]))
@@ -273,7 +336,7 @@ impl<D: Backend> EngineOn<D> {
     fn diagnose(&self, error: Error) -> Error {
         match error {
             Error::NonFinite { what, found, .. } if self.decoder.check_layers => {
-                if let Err(failed) = self.backend.check() {
+                if let Err(failed) = self.device.backend().check() {
                     return failed;
                 }
                 let remedy = match self.first_non_finite(Store::Weights, &self.decoder.layout.tensors) {
@@ -288,8 +351,10 @@ impl<D: Backend> EngineOn<D> {
         }
     }
 
-    pub(crate) fn set_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {
-        self.forget_prompts();
+    /// Overwrites one tensor.
+    /// Fails if there is no such tensor, it has another length, or it is a matrix with adapters: that is computed from its base and factors.
+    pub fn set_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {
+        self.device.forget_prompts();
         let &TensorLayout { span, ref shape, .. } = find(&self.decoder.layout.tensors, name, values.len())?;
         if self.adapters.as_ref().is_some_and(|a| a.layout.adapted.iter().any(|part| part.weight == span)) {
             return Err(Error::request(
@@ -300,9 +365,9 @@ impl<D: Backend> EngineOn<D> {
         }
         match self.decoder.layout.base {
             Some(base) if span.is_apart() => {
-                self.backend.put_quantized(span, Quantized::of(base, shape[1], values));
+                self.device.backend_mut().put_quantized(span, Quantized::of(base, shape[1], values));
             }
-            _ => self.backend.write(Store::Weights, span, values),
+            _ => self.device.backend_mut().write(Store::Weights, span, values),
         }
         Ok(())
     }

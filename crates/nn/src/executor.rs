@@ -263,17 +263,17 @@ pub(crate) struct Place {
 /// The memory of an executor.
 pub(crate) trait Memory: Send {
     /// A block of the executor's memory.
-    type Buffer: Default + Send;
+    type Buffer: Default + Send + Sync;
     /// Parameters.
     type Weights: ?Sized + Sync;
     /// Their gradient.
     type Gradient: ?Sized;
     /// Keys and values of all layers, by slot.
-    type Cache: Default + Send;
+    type Cache: Default + Send + Sync;
     /// The lists of one pass: tokens, positions, attention's plan, picks, slots in the cache.
-    type Lists: Default + Send;
+    type Lists: Default + Send + Sync;
     /// The state of decoding: token sequences and their pages, rows, sampled tokens.
-    type Decoding: Default + Send;
+    type Decoding: Default + Send + Sync;
 
     /// Grows `buffer` to at least `len`; its content is unspecified afterwards.
     fn reserve(&mut self, buffer: &mut Self::Buffer, holds: Holds, len: usize);

@@ -171,12 +171,7 @@ mod tests {
     use super::*;
     use crate::config::tests::maze;
     use crate::cpu::product::counted;
-    use crate::{Batch, Device, Engine};
-
-    /// The operations of products that the engine's one thread has done so far.
-    fn done(engine: &Engine) -> f64 {
-        engine.in_thread(|| counted() as f64)
-    }
+    use crate::{Batch, Device, Engine, FamilyScores};
 
     #[test]
     fn operations_are_those_that_the_engine_does() {
@@ -201,16 +196,20 @@ mod tests {
             }
             let (rows, predictions) = (2.0 * 320.0, 2.0 * 40.0);
             let pairs = 320.0 * 321.0;
-            let before = done(&engine);
-            engine.score(&batch, 1.0).unwrap();
-            let forward = done(&engine) - before;
+            // Products of the engine's one thread until the end of a forward pass; what follows takes a backward pass if the derivative isn't 0.
+            let mut count = |derivative: f32| {
+                let loss = |family: FamilyScores<'_>| {
+                    family.dlogp.fill(derivative);
+                    counted() as f64
+                };
+                engine.accumulate(&batch, 1.0, &loss).unwrap().1[0]
+            };
+            let [first, second, third] = [0.0, 1.0, 0.0].map(&mut count);
+            let (forward, backward) = (second - first, (third - second) - (second - first));
             let wanted = rows * flops.forward_token
                 + pairs * flops.forward_pair
                 + predictions * flops.forward_prediction;
             assert!((forward / wanted - 1.0).abs() < 0.05, "forward {forward:e}, computed {wanted:e}");
-            let before = done(&engine);
-            engine.accumulate(&batch, 1.0, &|family| family.dlogp.fill(1.0)).unwrap();
-            let backward = done(&engine) - before - forward;
             let wanted = rows * flops.backward_token
                 + pairs * flops.backward_pair
                 + predictions * flops.backward_prediction;

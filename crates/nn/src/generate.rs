@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::activations::Keep;
 use crate::cache::PAGE;
-use crate::decoder::{Decoder, Parameters, Pass, Workspace};
+use crate::decoder::{Decoder, Over, Parameters, Pass, Workspace};
 use crate::error::Error;
 use crate::executor::{DecodeChanges, DecodeRow, Executor, Holds, NodeChange, StepTokens};
 use crate::sampling::{Draw, Drawn, Sampling};
@@ -90,6 +90,9 @@ pub type StopFn<'a> = dyn Fn(&[u32]) -> bool + Sync + 'a;
 /// The caller's uniform numbers: (prompt, sample, position) to [0, 1).
 pub type UniformFn<'a> = dyn Fn(usize, usize, usize) -> f64 + Sync + 'a;
 
+/// The caller's receiver of completions, which ends generation by breaking.
+pub(crate) type DoneFn<'a> = dyn FnMut(Completion) -> ControlFlow<()> + 'a;
+
 /// Some samples of one prompt, for one executor.
 #[derive(Debug, Clone)]
 pub(crate) struct Job<'a> {
@@ -117,6 +120,8 @@ pub(crate) struct Fed<'a> {
     /// Most tokens of a prompt with its completion.
     pub(crate) longest: usize,
     pub(crate) vocabulary: usize,
+    /// Whether keys and values stay in the cache for later generations.
+    pub(crate) keep: bool,
 }
 
 /// Largest number of pages that `samples` samples of a prompt may need, at least 1; a node's state takes `state` pages.
@@ -184,7 +189,7 @@ struct Scheduler<'a, 'r, X: Executor> {
     /// Number of slots that the jobs can need.
     most_slots: usize,
     request: &'a Request<'r>,
-    emit: &'a mut dyn FnMut(Completion) -> ControlFlow<()>,
+    emit: &'a mut DoneFn<'a>,
     tree: Tree,
     limit: usize,
     leaves: Vec<Leaf>,
@@ -210,7 +215,7 @@ pub(crate) fn generate<X: Executor>(
     jobs: &[Job<'_>],
     (limit, most_slots): (usize, usize),
     request: &Request<'_>,
-    emit: &mut dyn FnMut(Completion) -> ControlFlow<()>,
+    emit: &mut DoneFn<'_>,
 ) -> Result<(), Error> {
     let mut scheduler = Scheduler::<X> {
         most_slots,
@@ -511,7 +516,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             chunk.nodes.extend(fresh.iter().map(|(_, node, ..)| node));
             g.executor.stage(&chunk, &slots, g.lists);
             let pass = Pass::new(g.parameters, &chunk, &*g.lists);
-            g.decoder.forward(g.executor, &pass, Keep::Nothing, Some(g.cache), g.workspace);
+            g.decoder.forward(g.executor, &pass, Keep::Nothing, Over::Pass(Some(g.cache)), g.workspace);
             let draws: Vec<Draw> = fresh
                 .iter()
                 .enumerate()

@@ -17,7 +17,7 @@ use super::simd;
 use super::team::Team;
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
-use crate::backend::{Backend, FillFn, Lane, NormalFn, Store, Work};
+use crate::backend::{Backend, Executors, FillFn, Lane, NormalFn, Store, Work};
 use crate::cache::{numbers_per_token, state_pages};
 use crate::config::Config;
 use crate::error::Error;
@@ -138,12 +138,6 @@ impl CpuBackend {
         })
     }
 
-    /// The result of `question` on the main thread of the whole device.
-    #[cfg(test)]
-    pub(crate) fn in_thread<T: Send>(&self, question: impl FnOnce() -> T + Send) -> T {
-        self.whole.leader().install(question)
-    }
-
     /// Number of trained parameters.
     fn trained(&self) -> usize {
         self.adapters.as_ref().map_or(self.weights.len(), |adapters| adapters.values.len())
@@ -225,65 +219,12 @@ fn blocks<T: Send, const N: usize>(
 }
 
 impl Backend for CpuBackend {
-    type Executor = CpuExecutor;
-
     fn executors(&self) -> Vec<usize> {
         self.teams.iter().map(Team::size).collect()
     }
 
     fn fed_executors(&self) -> usize {
         1
-    }
-
-    fn run<T: Send>(
-        &mut self,
-        work: Work,
-        tasks: &mut [T],
-        body: &(dyn Fn(Lane<'_, CpuExecutor>, &mut T) + Sync),
-        meanwhile: &mut dyn FnMut(),
-    ) {
-        assert!(tasks.len() <= self.executors.len(), "{} tasks", tasks.len());
-        let trained = self.trained();
-        if work == Work::Accumulate {
-            if self.packed.made.as_ref().is_some_and(|made| made.bytes() > KEPT_PACKED_BYTES) {
-                self.packed.made = None;
-            }
-            for gradient in &mut self.gradients[..tasks.len()] {
-                gradient.reserve(trained);
-            }
-        }
-        let packed = if work == Work::Generate { self.take_packed() } else { None };
-        for (executor, team) in self.executors.iter_mut().zip(&self.teams) {
-            executor.team = if tasks.len() == 1 { self.whole.clone() } else { team.clone() };
-            executor.packed.clone_from(&packed);
-        }
-        let (weights, factors) = (&self.weights, self.adapters.as_ref().map(|a| &a.values));
-        let mut lanes = self.executors.iter_mut().zip(&mut self.gradients).zip(tasks).map(
-            |((executor, gradient), task)| {
-                let gradient = (work == Work::Accumulate).then_some(&mut gradient[..]);
-                (Lane { executor, weights, factors, gradient }, task)
-            },
-        );
-        match (lanes.next(), lanes.next()) {
-            (Some(first), None) => self.whole.leader().in_place_scope(|scope| {
-                scope.spawn(|_| body(first.0, first.1));
-                meanwhile();
-            }),
-            (Some(first), Some(second)) => self.teams[0].leader().in_place_scope(|scope| {
-                scope.spawn(|_| body(first.0, first.1));
-                self.teams[1].leader().in_place_scope(|scope| {
-                    scope.spawn(|_| body(second.0, second.1));
-                    meanwhile();
-                });
-            }),
-            _ => meanwhile(),
-        }
-        for executor in &mut self.executors {
-            executor.packed = None;
-        }
-        if let Some(packed) = packed {
-            self.packed.made = Arc::into_inner(packed);
-        }
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -455,6 +396,61 @@ impl Backend for CpuBackend {
             let step = AdamWStep { decay: if decays { step.decay } else { 1.0 }, ..*step };
             let run = all.each_mut().map(|values| &mut values[offset..offset + len]);
             blocks(whole, len, run, |_, [w, g, m, v]| simd::adamw(w, g, m, v, &step));
+        }
+    }
+}
+
+impl Executors for CpuBackend {
+    type Executor = CpuExecutor;
+
+    fn run<T: Send>(
+        &mut self,
+        work: Work,
+        tasks: &mut [T],
+        body: &(dyn Fn(Lane<'_, CpuExecutor>, &mut T) + Sync),
+        meanwhile: &mut dyn FnMut(),
+    ) {
+        assert!(tasks.len() <= self.executors.len(), "{} tasks", tasks.len());
+        let trained = self.trained();
+        if work == Work::Accumulate {
+            if self.packed.made.as_ref().is_some_and(|made| made.bytes() > KEPT_PACKED_BYTES) {
+                self.packed.made = None;
+            }
+            for gradient in &mut self.gradients[..tasks.len()] {
+                gradient.reserve(trained);
+            }
+        }
+        let packed = if work == Work::Generate { self.take_packed() } else { None };
+        for (executor, team) in self.executors.iter_mut().zip(&self.teams) {
+            executor.team = if tasks.len() == 1 { self.whole.clone() } else { team.clone() };
+            executor.packed.clone_from(&packed);
+        }
+        let (weights, factors) = (&self.weights, self.adapters.as_ref().map(|a| &a.values));
+        let mut lanes = self.executors.iter_mut().zip(&mut self.gradients).zip(tasks).map(
+            |((executor, gradient), task)| {
+                let gradient = (work == Work::Accumulate).then_some(&mut gradient[..]);
+                (Lane { executor, weights, factors, gradient }, task)
+            },
+        );
+        match (lanes.next(), lanes.next()) {
+            (Some(first), None) => self.whole.leader().in_place_scope(|scope| {
+                scope.spawn(|_| body(first.0, first.1));
+                meanwhile();
+            }),
+            (Some(first), Some(second)) => self.teams[0].leader().in_place_scope(|scope| {
+                scope.spawn(|_| body(first.0, first.1));
+                self.teams[1].leader().in_place_scope(|scope| {
+                    scope.spawn(|_| body(second.0, second.1));
+                    meanwhile();
+                });
+            }),
+            _ => meanwhile(),
+        }
+        for executor in &mut self.executors {
+            executor.packed = None;
+        }
+        if let Some(packed) = packed {
+            self.packed.made = Arc::into_inner(packed);
         }
     }
 }

@@ -17,7 +17,7 @@ use super::needs::{ROPES, rope_tables};
 use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
-use crate::backend::{Backend, FillFn, GraphCounts, Lane, NormalFn, Store, Work};
+use crate::backend::{Backend, Executors, FillFn, GraphCounts, Lane, NormalFn, Store, Work};
 use crate::cache::{PAGE, numbers_per_token, state_pages};
 use crate::config::Config;
 use crate::error::Error;
@@ -179,40 +179,12 @@ impl CudaBackend {
 }
 
 impl Backend for CudaBackend {
-    type Executor = CudaExecutor;
-
     fn executors(&self) -> Vec<usize> {
         vec![1]
     }
 
     fn passes_need_cache(&self) -> bool {
         true
-    }
-
-    fn run<T: Send>(
-        &mut self,
-        work: Work,
-        tasks: &mut [T],
-        body: &(dyn Fn(Lane<'_, CudaExecutor>, &mut T) + Sync),
-        meanwhile: &mut dyn FnMut(),
-    ) {
-        assert!(tasks.len() <= 1, "{} tasks", tasks.len());
-        if work == Work::Accumulate {
-            self.make(Store::Gradient);
-            self.accumulated = true;
-        }
-        let lane = Lane {
-            executor: &mut self.executor,
-            weights: &self.weights,
-            factors: self.adapters.as_ref().map(|adapters| &adapters.values),
-            gradient: (work == Work::Accumulate).then_some(&mut self.gradient),
-        };
-        std::thread::scope(|scope| {
-            if let Some(task) = tasks.first_mut() {
-                scope.spawn(move || body(lane, task));
-            }
-            meanwhile();
-        });
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -446,6 +418,36 @@ impl Backend for CudaBackend {
                 };
                 stream.launch(kernel, Shape::covering(last - first, 256), &arguments);
             }
+        });
+    }
+}
+
+impl Executors for CudaBackend {
+    type Executor = CudaExecutor;
+
+    fn run<T: Send>(
+        &mut self,
+        work: Work,
+        tasks: &mut [T],
+        body: &(dyn Fn(Lane<'_, CudaExecutor>, &mut T) + Sync),
+        meanwhile: &mut dyn FnMut(),
+    ) {
+        assert!(tasks.len() <= 1, "{} tasks", tasks.len());
+        if work == Work::Accumulate {
+            self.make(Store::Gradient);
+            self.accumulated = true;
+        }
+        let lane = Lane {
+            executor: &mut self.executor,
+            weights: &self.weights,
+            factors: self.adapters.as_ref().map(|adapters| &adapters.values),
+            gradient: (work == Work::Accumulate).then_some(&mut self.gradient),
+        };
+        std::thread::scope(|scope| {
+            if let Some(task) = tasks.first_mut() {
+                scope.spawn(move || body(lane, task));
+            }
+            meanwhile();
         });
     }
 }

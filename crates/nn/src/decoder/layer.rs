@@ -1,7 +1,7 @@
 //! One layer, attention and MLP: the forward pass, and below it the backward pass in the opposite order.
 
 use crate::executor::{
-    Attention, AttentionKept, Executor, Gate, HeadRows, Heads, Holds, Mixer, Norm, Rotation, Rows,
+    Attention, AttentionKept, Executor, Gate, HeadRows, Heads, Holds, Memory, Mixer, Norm, Rotation, Rows,
 };
 use crate::families::QkNorm;
 use crate::layout::{AttentionLayout, LayerLayout, Linear, MixerLayout, Mixing, Span, Write};
@@ -10,9 +10,15 @@ use super::workspace::{Buffers, Kept, Mixed, Normed, RowSet, Saved, SavedAttenti
 use super::{Gradients, Parameters};
 
 /// The activations that a layer on an executor keeps.
-pub(super) type SavedOn<X> = Saved<BufferOf<X>>;
+type SavedOn<X> = Saved<<X as Memory>::Buffer>;
 
-pub(super) type BufferOf<X> = <X as crate::executor::Memory>::Buffer;
+/// The tokens that a layer mixes.
+pub(crate) enum Over<'a, X: Executor> {
+    /// The rows of a pass. Their keys, values and states are also stored in the cache, if there is one.
+    Pass(Option<&'a mut X::Cache>),
+    /// Each row of a decoding step, and the tokens before it in the cache.
+    Step { decoding: &'a X::Decoding, cache: &'a mut X::Cache },
+}
 
 /// One pass through a layer.
 pub(super) struct LayerPass<'a, X: Executor> {
@@ -32,7 +38,7 @@ pub(super) struct LayerPass<'a, X: Executor> {
 }
 
 impl<'a, X: Executor> LayerPass<'a, X> {
-    pub(super) fn mixer(&self, layout: MixerLayout) -> Mixer<'a, X::Weights, X::Lists> {
+    fn mixer(&self, layout: MixerLayout) -> Mixer<'a, X::Weights, X::Lists> {
         let (weights, lists, rows) = (self.p.weights, self.lists, self.own.which);
         Mixer { weights, layout, place: self.layer.place, lists, rows }
     }
@@ -70,8 +76,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         norm: Norm<'_, X::Weights>,
         rows: RowSet,
         heads: HeadRows,
-        x: &mut BufferOf<X>,
-        keep: &mut Normed<BufferOf<X>>,
+        x: &mut X::Buffer,
+        keep: &mut Normed<X::Buffer>,
     ) {
         keep.raw.reserve(self.e, rows, heads.count * heads.size);
         keep.scale.reserve_statistics(self.e, rows, heads.count);
@@ -79,14 +85,14 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     }
 
     /// The input of attention, or of the MLP: `x` after the norm before it, in `to`; without a norm, `x` itself.
-    pub(super) fn norm_before<'b>(
+    fn norm_before<'b>(
         &mut self,
         norm: Option<Span>,
         rows: RowSet,
-        x: &'b BufferOf<X>,
-        scale: &mut Kept<BufferOf<X>>,
-        to: &'b mut BufferOf<X>,
-    ) -> &'b BufferOf<X> {
+        x: &'b X::Buffer,
+        scale: &mut Kept<X::Buffer>,
+        to: &'b mut X::Buffer,
+    ) -> &'b X::Buffer {
         let Some(weight) = norm else { return x };
         self.e.reserve(to, Holds::Activations, rows.count * weight.len);
         scale.reserve_statistics(self.e, rows, 1);
@@ -95,14 +101,14 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     }
 
     /// `y = residual + after(linear(x))`: the end of attention, or of the MLP.
-    pub(super) fn add_to_residual(
+    fn add_to_residual(
         &mut self,
         linear: Linear,
         after: Option<Span>,
-        x: &BufferOf<X>,
-        residual: &BufferOf<X>,
-        keep: &mut Normed<BufferOf<X>>,
-        y: &mut BufferOf<X>,
+        x: &X::Buffer,
+        residual: &X::Buffer,
+        keep: &mut Normed<X::Buffer>,
+        y: &mut X::Buffer,
     ) {
         let (rows, d) = (self.own, linear.outputs);
         let Some(norm) = after else {
@@ -116,19 +122,13 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     }
 
     /// A linear map of the rows whose results are needed; `gathered` is memory for these rows of `x`.
-    fn linear_of_own(
-        &mut self,
-        linear: Linear,
-        x: &BufferOf<X>,
-        gathered: &mut BufferOf<X>,
-        y: &mut BufferOf<X>,
-    ) {
+    fn linear_of_own(&mut self, linear: Linear, x: &X::Buffer, gathered: &mut X::Buffer, y: &mut X::Buffer) {
         let input = self.own_rows(x, gathered);
         self.p.linear(self.e, linear, self.own.count, input, None, y);
     }
 
     /// The rows of `x` whose results are needed: in `to`, or `x` itself if they are all.
-    fn own_rows<'b>(&mut self, x: &'b BufferOf<X>, to: &'b mut BufferOf<X>) -> &'b BufferOf<X> {
+    fn own_rows<'b>(&mut self, x: &'b X::Buffer, to: &'b mut X::Buffer) -> &'b X::Buffer {
         if self.own.which == Rows::All {
             return x;
         }
@@ -137,22 +137,21 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         to
     }
 
-    /// One layer, whose keys and values are also stored in the `cache`, if there is one. Without `output` it stops once all activations for the backward
-    /// pass are computed.
+    /// One layer. Without `output` it stops once all activations for the backward pass are computed.
     pub(super) fn forward(
         &mut self,
-        cache: Option<&mut X::Cache>,
-        x: &BufferOf<X>,
+        over: &mut Over<'_, X>,
+        x: &X::Buffer,
         saved: &mut SavedOn<X>,
         w: &mut Workspace<X>,
-        output: Option<&mut Kept<BufferOf<X>>>,
+        output: Option<&mut Kept<X::Buffer>>,
     ) {
         let (layer, all, own) = (self.layer, self.all, self.own);
         let Saved { scale, mixed, result, attended, middle, .. } = saved;
-        let Buffers { normed, normed_rows, halves, mixed: convolved, gated, .. } = w;
+        let Buffers { normed, normed_rows, qkv, halves, mixed: convolved, gated, .. } = w;
         let input = self.norm_before(layer.attention.before, all, x, scale, normed);
-        match layer.mixing {
-            Mixing::Attention(AttentionLayout { queries, keys_values, .. }) => {
+        match (layer.mixing, &mut *over) {
+            (Mixing::Attention(AttentionLayout { queries, keys_values, .. }), Over::Pass(cache)) => {
                 let saved = mixed.attention();
                 saved.kv.reserve(self.e, all, keys_values.outputs);
                 self.p.linear(self.e, keys_values, all.count, input, None, &mut saved.kv);
@@ -163,15 +162,20 @@ impl<'a, X: Executor> LayerPass<'a, X> {
                     saved.q.reserve(self.e, own, queries.outputs);
                     self.linear_of_own(queries, input, normed_rows, &mut saved.q);
                 }
-                self.attend(cache, saved, result, halves);
+                self.attend(cache.as_deref_mut(), saved, result, halves);
             }
-            Mixing::Recurrent(layout) => {
+            (Mixing::Attention(layout), Over::Step { decoding, cache }) => {
+                let saved = mixed.attention();
+                self.step_projections(layout, input, saved, qkv, halves);
+                self.step_attention(decoding, cache, qkv, saved, result);
+            }
+            (Mixing::Recurrent(layout), over) => {
                 let saved = mixed.recurrent();
                 saved.inputs.reserve(self.e, all, layout.inputs.outputs);
                 self.p.linear(self.e, layout.inputs, all.count, input, None, &mut saved.inputs);
                 saved.gate.reserve(self.e, own, layout.gate.outputs);
                 self.linear_of_own(layout.gate, input, normed_rows, &mut saved.gate);
-                self.mix(layout, cache, saved, result, convolved);
+                self.mix(layout, over, saved, result, convolved);
             }
         }
         let residual = self.own_rows(x, normed_rows);
@@ -182,12 +186,12 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     }
 
     /// The result of attention, or of a mixer, times its gate, in `to`; without a gate, the result itself.
-    pub(super) fn times_gate<'b>(
+    fn times_gate<'b>(
         &mut self,
-        by: &BufferOf<X>,
-        result: &'b BufferOf<X>,
-        to: &'b mut BufferOf<X>,
-    ) -> &'b BufferOf<X> {
+        by: &X::Buffer,
+        result: &'b X::Buffer,
+        to: &'b mut X::Buffer,
+    ) -> &'b X::Buffer {
         let Some(kind) = self.gate() else { return result };
         let len = self.own.count * self.layer.o.inputs;
         self.e.reserve(to, Holds::Activations, len);
@@ -207,36 +211,34 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     fn mix(
         &mut self,
         layout: MixerLayout,
-        mut cache: Option<&mut X::Cache>,
-        saved: &mut SavedMixer<BufferOf<X>>,
-        result: &mut Kept<BufferOf<X>>,
-        convolved: &mut BufferOf<X>,
+        over: &mut Over<'_, X>,
+        saved: &mut SavedMixer<X::Buffer>,
+        result: &mut Kept<X::Buffer>,
+        convolved: &mut X::Buffer,
     ) {
         self.e.reserve(convolved, Holds::Activations, self.all.count * layout.of.channels());
-        self.e.convolve(self.mixer(layout), cache.as_deref_mut(), &saved.inputs, convolved);
         result.reserve(self.e, self.own, layout.of.value_width());
-        self.e.delta_rule(self.mixer(layout), cache, &saved.inputs, convolved, result);
-        self.norm_mixed(layout, result, &mut saved.norm);
-    }
-
-    /// The norm of a mixer's results, in place.
-    pub(super) fn norm_mixed(
-        &mut self,
-        layout: MixerLayout,
-        result: &mut BufferOf<X>,
-        keep: &mut Normed<BufferOf<X>>,
-    ) {
+        let (of, inputs) = (self.mixer(layout), &saved.inputs);
+        match over {
+            Over::Pass(cache) => {
+                self.e.convolve(of, cache.as_deref_mut(), inputs, convolved);
+                self.e.delta_rule(self.mixer(layout), cache.as_deref_mut(), inputs, convolved, result);
+            }
+            Over::Step { decoding, cache } => {
+                self.e.step_mixer(of, decoding, cache, inputs, convolved, result);
+            }
+        }
         let (norm, heads) = self.mixer_norm(layout);
-        self.norm_heads(norm, self.own, heads, result, keep);
+        self.norm_heads(norm, self.own, heads, result, &mut saved.norm);
     }
 
     /// Attention, from its projections to its result. With an output gate, `halves` has the queries with their gates.
     fn attend(
         &mut self,
         cache: Option<&mut X::Cache>,
-        saved: &mut SavedAttention<BufferOf<X>>,
-        result: &mut Kept<BufferOf<X>>,
-        halves: &BufferOf<X>,
+        saved: &mut SavedAttention<X::Buffer>,
+        result: &mut Kept<X::Buffer>,
+        halves: &X::Buffer,
     ) {
         let (q_width, all, own) = (self.heads.query_width(), self.all, self.own);
         let [queries, keys] = self.head_rows();
@@ -275,12 +277,12 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     }
 
     /// The MLP of a layer, from the sum after attention; `normed` and `act` are memory for its norm and its activation.
-    pub(super) fn mlp(
+    fn mlp(
         &mut self,
         saved: &mut SavedOn<X>,
-        normed: &mut BufferOf<X>,
-        act: &mut BufferOf<X>,
-        output: Option<&mut Kept<BufferOf<X>>>,
+        normed: &mut X::Buffer,
+        act: &mut X::Buffer,
+        output: Option<&mut Kept<X::Buffer>>,
     ) {
         let (layer, own, m, f) = (self.layer, self.own, self.own.count, self.intermediate);
         let Saved { middle, mlp_scale, gate_up, transformed, .. } = saved;
@@ -311,7 +313,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         &mut self,
         gradients: &mut Gradients<'_, X>,
         through: bool,
-        x: &BufferOf<X>,
+        x: &X::Buffer,
         saved: &mut SavedOn<X>,
         w: &mut Workspace<X>,
     ) {
@@ -408,7 +410,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         &mut self,
         layout: MixerLayout,
         gradients: &mut Gradients<'_, X>,
-        saved: &mut SavedMixer<BufferOf<X>>,
+        saved: &mut SavedMixer<X::Buffer>,
         w: &mut Workspace<X>,
     ) {
         let (n, (norm, heads)) = (self.all.count, self.mixer_norm(layout));
@@ -427,15 +429,15 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     fn attend_backward(
         &mut self,
         gradients: &mut Gradients<'_, X>,
-        saved: &SavedAttention<BufferOf<X>>,
-        result: &BufferOf<X>,
+        saved: &SavedAttention<X::Buffer>,
+        result: &X::Buffer,
         w: &mut Workspace<X>,
     ) {
         let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
         let SavedAttention { q, q_norm, kv, k_norm, lse, gate } = saved;
         self.e.reserve(&mut w.dq, Holds::Activations, self.own.count * q_width);
         self.e.reserve(&mut w.dkv, Holds::Activations, self.all.count * kv_width);
-        let from: AttentionKept<'_, BufferOf<X>> = AttentionKept { q, kv, out: result, lse, dout: &w.dout };
+        let from: AttentionKept<'_, X::Buffer> = AttentionKept { q, kv, out: result, lse, dout: &w.dout };
         self.e.attention_backward(self.attention(), from, &mut w.dq, &mut w.dkv);
         let [queries, keys] = self.head_rows();
         let [q_weight, k_weight] = self.qk_norms();
@@ -462,10 +464,10 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         &mut self,
         gradients: &mut Gradients<'_, X>,
         norm: Option<Span>,
-        Normed { raw, scale }: &Normed<BufferOf<X>>,
-        dx: &'b BufferOf<X>,
-        to: &'b mut BufferOf<X>,
-    ) -> &'b BufferOf<X> {
+        Normed { raw, scale }: &Normed<X::Buffer>,
+        dx: &'b X::Buffer,
+        to: &'b mut X::Buffer,
+    ) -> &'b X::Buffer {
         let Some(weight) = norm else { return dx };
         let m = self.own.count;
         self.e.zero(m * weight.len, to);

@@ -10,8 +10,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{EngineOn, find};
-use crate::backend::{Backend, Store};
+use super::{Engine, NamedTensor, find};
+use crate::backend::Store;
 use crate::error::Error;
 use crate::lora::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterLayout, BASE, LoraConfig, weights_of};
 use crate::quantized::BaseFormat;
@@ -30,19 +30,23 @@ pub(super) fn unmerged(adapters: &Option<Adapters>) -> Option<&AdapterLayout> {
     adapters.as_ref().filter(|adapters| adapters.applied && !adapters.layout.merged).map(|a| &a.layout)
 }
 
-impl<D: Backend> EngineOn<D> {
-    pub(crate) fn adapt(&mut self, lora: &LoraConfig, uniform: &mut dyn FnMut() -> f64) -> Result<(), Error> {
-        self.forget_prompts();
+impl Engine {
+    /// Adds LoRA's factors to the matrices that `lora` names. From now on only the factors are trained; nothing else has a gradient or optimizer state.
+    /// The weights are unchanged at first: `B` is 0, and `A` uniform within `1 / √inputs` from `uniform`, which gives numbers in [0, 1), as in PEFT.
+    /// An existing gradient or optimizer state is dropped.
+    /// Fails if a setting is impossible ([`LoraConfig::check`]), or the engine has adapters already.
+    pub fn adapt(&mut self, lora: &LoraConfig, uniform: &mut dyn FnMut() -> f64) -> Result<(), Error> {
+        self.device.forget_prompts();
         lora.check()?;
         if self.adapters.is_some() {
             return Err(Error::request("lora", "an engine that has adapters", "one without"));
         }
         let config = lora.of_model(&self.decoder.layout)?;
         let layout = AdapterLayout::new(&self.decoder.layout, &config);
-        self.backend.adapt(&layout);
+        self.device.backend_mut().adapt(&layout);
         for adapted in &layout.adapted {
             let bound = 1.0 / (adapted.inputs as f64).sqrt();
-            self.backend.fill(Store::Factors, adapted.a, &mut |out| {
+            self.device.backend_mut().fill(Store::Factors, adapted.a, &mut |out| {
                 out.fill_with(|| ((2.0 * uniform() - 1.0) * bound) as f32);
                 Ok(())
             })?;
@@ -52,12 +56,18 @@ impl<D: Backend> EngineOn<D> {
         Ok(())
     }
 
-    pub(crate) fn lora(&self) -> Option<&LoraConfig> {
+    /// LoRA's settings, where the engine has adapters.
+    pub fn lora(&self) -> Option<&LoraConfig> {
         self.adapters.as_ref().map(|adapters| &adapters.config)
     }
 
-    pub(crate) fn set_adapter_applied(&mut self, applied: bool) {
-        self.forget_prompts();
+    /// Whether the weights are those with adapters (as at first) or, bit for bit, the base model's: what a reference policy needs, without a second model.
+    /// Gradients can only be accumulated, and updates made, with them.
+    ///
+    /// # Panics
+    /// If the engine has no adapters.
+    pub fn set_adapter_applied(&mut self, applied: bool) {
+        self.device.forget_prompts();
         let adapters = self.adapters.as_mut().expect("an engine with adapters");
         if adapters.applied != applied {
             adapters.applied = applied;
@@ -65,7 +75,13 @@ impl<D: Backend> EngineOn<D> {
         }
     }
 
-    pub(crate) fn write_adapter(&self, dir: &Path, base: &str) -> Result<(), Error> {
+    /// Writes the factors as PEFT does: `adapter_model.safetensors`, in f32, and `adapter_config.json` with `base` as the base model's name or path.
+    /// The folder is created if necessary and must not contain an adapter.
+    /// Fails if the folder can't be written or holds an adapter, or a factor is not finite.
+    ///
+    /// # Panics
+    /// If the engine has no adapters.
+    pub fn write_adapter(&self, dir: &Path, base: &str) -> Result<(), Error> {
         let adapters = self.adapters.as_ref().expect("an engine with adapters");
         std::fs::create_dir_all(dir).map_err(Error::io("create folder", dir))?;
         for path in [dir.join(ADAPTER_WEIGHTS), dir.join(ADAPTER_CONFIG)] {
@@ -81,15 +97,18 @@ impl<D: Backend> EngineOn<D> {
         let metadata: Vec<(&str, &str)> = [("format", "pt")].into_iter().chain(base_format).collect();
         let mut writer = TensorWriter::create(&path, &declared, Dtype::F32, &metadata)?;
         for tensor in &adapters.layout.tensors {
-            let values = self.backend.read(Store::Factors, tensor.span);
+            let values = self.device.backend().read(Store::Factors, tensor.span);
             writer.put(&tensor.name, &tensor.shape, &values)?;
         }
         writer.finish()?;
         write_json(&dir.join(ADAPTER_CONFIG), &adapters.config.to_json(base))
     }
 
-    pub(crate) fn read_adapter(&mut self, dir: &Path) -> Result<(), Error> {
-        self.forget_prompts();
+    /// Loads an adapter in PEFT's layout. An engine without adapters gets the folder's settings; one with adapters must have the same settings.
+    /// Fails if the folder is not an adapter of this model, uses what is not supported (the setting is named), or has other settings. Nothing has changed
+    /// then.
+    pub fn read_adapter(&mut self, dir: &Path) -> Result<(), Error> {
+        self.device.forget_prompts();
         let lora = LoraConfig::read(dir)?.0.of_model(&self.decoder.layout)?;
         if let Some(own) = self.lora().filter(|own| **own != lora) {
             return Err(Error::file(
@@ -102,7 +121,7 @@ impl<D: Backend> EngineOn<D> {
     }
 
     /// The factors in the layers of an adapter with these settings; `used` are the names of its file that belong to other tensors.
-    pub(crate) fn read_factors(
+    pub(super) fn read_factors(
         &mut self,
         dir: &Path,
         lora: &LoraConfig,
@@ -144,25 +163,36 @@ impl<D: Backend> EngineOn<D> {
             self.adapt(lora, &mut || 0.0)?;
         }
         for (tensor, values) in layout.tensors.iter().zip(&values) {
-            self.backend.write(Store::Factors, tensor.span, values);
+            self.device.backend_mut().write(Store::Factors, tensor.span, values);
         }
         self.merge();
         Ok(())
     }
 
-    pub(crate) fn set_adapter_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {
-        self.forget_prompts();
+    /// Overwrites one of LoRA's factors, by its PEFT name.
+    /// Fails if there is no such factor, or it has another length.
+    ///
+    /// # Panics
+    /// If the engine has no adapters.
+    pub fn set_adapter_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {
+        self.device.forget_prompts();
         let adapters = self.adapters.as_mut().expect("an engine with adapters");
         let span = find(&adapters.layout.tensors, name, values.len())?.span;
-        self.backend.write(Store::Factors, span, values);
+        self.device.backend_mut().write(Store::Factors, span, values);
         self.merge();
         Ok(())
+    }
+
+    /// LoRA's factors under PEFT's names, `A` before `B`, in the order of the checkpoint; none without adapters.
+    pub fn adapter_tensors(&self) -> impl Iterator<Item = NamedTensor<'_>> {
+        let tensors = if self.lora().is_some() { self.trained() } else { &[] };
+        self.named(Store::Factors, tensors)
     }
 
     /// Computes the adapted matrices from base and factors, where they are merged.
     pub(super) fn merge(&mut self) {
         if let Some(adapters) = self.adapters.as_ref().filter(|adapters| adapters.layout.merged) {
-            self.backend.merge(&adapters.layout, adapters.applied);
+            self.device.backend_mut().merge(&adapters.layout, adapters.applied);
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Passes of a batch through the network: scores, gradients, logits.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use super::adapters::unmerged;
-use super::{EngineOn, FamilyScores, LossFn, Scores, Worker};
+use super::device::Worker;
+use super::{Engine, FamilyScores, LossFn, Scores};
 use crate::activations::Keep;
-use crate::backend::{Backend, Lane, Work, deal};
-use crate::decoder::{Decoder, Gradients, Pass, Picked, ScoredPass, Stays};
+use crate::backend::{Lane, deal};
+use crate::decoder::{Decoder, Gradients, Over, Pass, Picked, ScoredPass, Stays};
 use crate::error::Error;
 use crate::executor::checks::{Checked, finite_loss};
 use crate::executor::{Executor, HeadOps, Memory};
@@ -14,10 +16,10 @@ use crate::lora::AdapterLayout;
 use crate::segments::{Batch, Family};
 
 /// (prediction, log-probability, entropy).
-type Score = (usize, f32, f32);
+pub(super) type Score = (usize, f32, f32);
 
 /// The shared state of all executors of a pass.
-struct Request<'a> {
+pub(super) struct Request<'a> {
     decoder: &'a Decoder,
     adapters: Option<&'a AdapterLayout>,
     /// The factors that are applied beside the weights.
@@ -26,21 +28,69 @@ struct Request<'a> {
     chunk_tokens: usize,
     temperature: f32,
     keep: Keep,
-    loss: Option<&'a LossFn<'a>>,
+    pub(super) wanted: Wanted<'a>,
 }
 
-impl<D: Backend> EngineOn<D> {
-    /// Scores a batch; with a loss, adds to the gradient.
-    pub(crate) fn pass(
+/// The results of a pass.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted<'a> {
+    Scores,
+    /// Scores, and the gradient of a loss, which is added.
+    Gradient(&'a LossFn<'a>),
+    /// Logits of the predictions in place of scores: `[predictions, V]`.
+    Logits(&'a Mutex<Vec<f32>>),
+}
+
+impl Engine {
+    /// Scores the batch, calls `loss` for each family's derivatives and ADDS their gradient. Families whose derivatives are all zero need no backward
+    /// pass. Returns the scores and what `loss` returned for each family with predictions, in their order.
+    /// Fails if the scores aren't finite, or the device fails; the gradient is then incomplete and must be zeroed.
+    ///
+    /// # Panics
+    /// As [`Engine::score`].
+    pub fn accumulate<S: Send>(
         &mut self,
         batch: &Batch,
         temperature: f32,
-        loss: Option<&LossFn<'_>>,
-    ) -> Result<Scores, Error> {
+        loss: &(impl Fn(FamilyScores<'_>) -> S + Sync + ?Sized),
+    ) -> Result<(Scores, Vec<S>), Error> {
+        let returned = Mutex::new(Vec::new());
+        let loss = |scores: FamilyScores<'_>| {
+            let family = scores.family;
+            let own = loss(scores);
+            returned.lock().unwrap_or_else(PoisonError::into_inner).push((family, own));
+        };
+        let scores = self.pass(batch, temperature, Wanted::Gradient(&loss))?;
+        let mut returned = returned.into_inner().unwrap_or_else(PoisonError::into_inner);
+        returned.sort_unstable_by_key(|(family, _)| *family);
+        Ok((scores, returned.into_iter().map(|(_, own)| own).collect()))
+    }
+
+    /// Computes log-probabilities and entropies of the batch's predictions.
+    /// Fails if they aren't finite, or the device fails.
+    ///
+    /// # Panics
+    /// If the batch is malformed (see [`Batch`]), or the temperature is not positive.
+    pub fn score(&mut self, batch: &Batch, temperature: f32) -> Result<Scores, Error> {
+        self.pass(batch, temperature, Wanted::Scores)
+    }
+
+    /// The logits of the batch's predictions, untempered: `[predictions, V]`. For tests and small inputs.
+    ///
+    /// # Panics
+    /// If the batch is malformed.
+    pub fn logits(&mut self, batch: &Batch) -> Result<Vec<f32>, Error> {
+        let logits = Mutex::new(vec![0.0; batch.predictions.len() * self.decoder.config.vocab_size]);
+        self.pass(batch, 1.0, Wanted::Logits(&logits))?;
+        Ok(logits.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn pass(&mut self, batch: &Batch, temperature: f32, wanted: Wanted<'_>) -> Result<Scores, Error> {
         assert!(temperature > 0.0 && temperature.is_finite(), "temperature {temperature}");
         let applied = self.adapters.as_ref().is_none_or(|adapters| adapters.applied);
-        assert!(loss.is_none() || applied, "a gradient while the adapters are not applied");
-        if let (Some(base), None, Some(_)) = (self.decoder.layout.base, &self.adapters, loss) {
+        let trains = matches!(wanted, Wanted::Gradient(_));
+        assert!(!trains || applied, "a gradient while the adapters are not applied");
+        if let (Some(base), None, true) = (self.decoder.layout.base, &self.adapters, trains) {
             return Err(Error::request(
                 "lora",
                 format!("no adapters on a base in {}", base.name()),
@@ -51,17 +101,11 @@ impl<D: Backend> EngineOn<D> {
         let families = batch.families();
         self.reach_families(&families)?;
         let shares = self.shares(&families);
-        let keep = match (loss, self.checkpointing) {
-            (None, _) => Keep::Nothing,
-            (Some(_), true) => Keep::Inputs,
-            (Some(_), false) => Keep::Everything,
+        let keep = match (trains, self.checkpointing) {
+            (false, _) => Keep::Nothing,
+            (true, true) => Keep::Inputs,
+            (true, false) => Keep::Everything,
         };
-        if loss.is_some() && !self.backend.has_gradient() {
-            // The gradient may need the place of keys and values that were kept for the next rollout.
-            self.forget_prompts();
-            self.workers.iter_mut().for_each(|worker| worker.cache = Default::default());
-        }
-        self.make_room_for_pass();
         let request = Request {
             decoder: &self.decoder,
             adapters: self.adapters.as_ref().map(|adapters| &adapters.layout),
@@ -70,30 +114,14 @@ impl<D: Backend> EngineOn<D> {
             chunk_tokens: self.chunk_tokens,
             temperature,
             keep,
-            loss,
+            wanted,
         };
-        let mut tasks: Vec<_> = self
-            .workers
-            .iter_mut()
-            .zip(&shares)
-            .filter(|(_, share)| !share.is_empty())
-            .map(|(worker, share)| (worker, share, Ok(Vec::new())))
-            .collect();
-        let work = if loss.is_some() { Work::Accumulate } else { Work::Score };
-        let body = |lane: Lane<'_, D::Executor>, task: &mut (_, _, _)| {
-            let (worker, share, result): &mut (&mut Worker<D::Executor>, &Vec<&Family>, _) = task;
-            *result = request.run(lane, worker, share);
-        };
-        self.backend.run(work, &mut tasks, &body, &mut || {});
-        self.backend.check()?;
-        let mut scores =
-            Scores { logp: vec![0.0; batch.predictions.len()], entropy: vec![0.0; batch.predictions.len()] };
-        let results: Vec<_> = tasks.into_iter().map(|(_, _, result)| result).collect();
-        for result in results {
-            for (index, logp, entropy) in result.map_err(|error| self.diagnose(error))? {
-                scores.logp[index] = logp;
-                scores.entropy[index] = entropy;
-            }
+        let found = self.device.pass(&request, &shares).map_err(|error| self.diagnose(error))?;
+        let zeros = vec![0.0; batch.predictions.len()];
+        let mut scores = Scores { logp: zeros.clone(), entropy: zeros };
+        for (index, logp, entropy) in found {
+            scores.logp[index] = logp;
+            scores.entropy[index] = entropy;
         }
         Ok(scores)
     }
@@ -105,7 +133,7 @@ impl<D: Backend> EngineOn<D> {
         let per_pair = (config.num_hidden_layers * config.num_attention_heads * config.head_dim * 2) as u64;
         let cost = |family: &Family| family.tokens as u64 * per_token + family.pairs as u64 * per_pair;
         let predicting = families.iter().filter(|family| !family.predictions.is_empty()).collect();
-        deal(predicting, &self.backend.executors(), |family: &&Family| cost(family))
+        deal(predicting, &self.device.backend().executors(), |family: &&Family| cost(family))
     }
 
     /// Extends the rotary tables to the positions of the families.
@@ -126,68 +154,24 @@ impl<D: Backend> EngineOn<D> {
                 format!("at most {most}, the model's {setting}: longer ones are not supported here"),
             ));
         }
-        self.backend.reach(tokens);
+        self.device.backend_mut().reach(tokens);
         Ok(())
-    }
-
-    /// Where passes need the memory, forgets the prompts in the cache.
-    fn make_room_for_pass(&mut self) {
-        if self.backend.passes_need_cache() {
-            self.forget_prompts();
-        }
-    }
-
-    /// The logits of the batch's predictions.
-    pub(crate) fn logits(&mut self, batch: &Batch) -> Result<Vec<f32>, Error> {
-        batch.check(self.decoder.config.vocab_size);
-        let families = batch.families();
-        self.reach_families(&families)?;
-        self.make_room_for_pass();
-        let v = self.decoder.config.vocab_size;
-        let mut all = vec![0.0; batch.predictions.len() * v];
-        let (decoder, unmerged) = (&self.decoder, unmerged(&self.adapters));
-        let mut tasks = [(&mut self.workers[0], &mut all, Ok(()))];
-        let body = |lane: Lane<'_, D::Executor>, task: &mut (&mut Worker<D::Executor>, &mut Vec<f32>, _)| {
-            let (Worker { workspace, chunk, lists, .. }, all, result) = task;
-            let e = &mut Checked::new(lane.executor, decoder.checked_layout());
-            let p = decoder.parameters(lane.weights, lane.factors.zip(unmerged));
-            let mut rows = Vec::new();
-            for family in families.iter().filter(|family| !family.predictions.is_empty()) {
-                chunk.lay_out(batch, std::iter::once(family));
-                e.stage(chunk, &[], lists);
-                let pass = Pass::new(p, chunk, &*lists);
-                decoder.forward(e, &pass, Keep::Nothing, None, workspace);
-                e.logits(lane.weights, decoder.head(), pass.predicting, workspace.hidden(), &mut rows);
-                *result = e.checked();
-                if result.is_err() {
-                    return;
-                }
-                for (pick, &index) in chunk.picks.iter().zip(&chunk.indices) {
-                    all[index * v..(index + 1) * v].copy_from_slice(&rows[pick.slot as usize * v..][..v]);
-                }
-            }
-        };
-        self.backend.run(Work::Score, &mut tasks, &body, &mut || {});
-        self.backend.check()?;
-        let [(.., result)] = tasks;
-        result.map_err(|error| self.diagnose(error))?;
-        Ok(all)
     }
 }
 
 impl Request<'_> {
     /// Runs an executor's families through the network, some at a time; returns (prediction, logp, entropy) for each.
-    fn run<X: Executor>(
+    pub(super) fn run<X: Executor>(
         &self,
         lane: Lane<'_, X>,
         worker: &mut Worker<X>,
         families: &[&Family],
     ) -> Result<Vec<Score>, Error> {
         let Lane { executor, weights, factors, mut gradient } = lane;
-        let Request { decoder, adapters, unmerged, batch, chunk_tokens, temperature, keep, loss } = *self;
+        let Request { decoder, adapters, unmerged, batch, chunk_tokens, temperature, keep, wanted } = *self;
         let e = &mut Checked::new(executor, decoder.checked_layout());
         let p = decoder.parameters(weights, factors.zip(unmerged));
-        let mut scores = Vec::new();
+        let (mut scores, mut logits) = (Vec::new(), Vec::new());
         let [mut scored, mut derivatives] = [const { Picked { logp: Vec::new(), entropy: Vec::new() } }; 2];
         let mut next = 0;
         while next < families.len() {
@@ -202,7 +186,17 @@ impl Request<'_> {
             chunk.lay_out(batch, group.iter().copied());
             e.stage(chunk, &[], lists);
             let pass = Pass::new(p, chunk, &*lists);
-            decoder.forward(e, &pass, keep, None, workspace);
+            decoder.forward(e, &pass, keep, Over::Pass(None), workspace);
+            if let Wanted::Logits(all) = wanted {
+                let v = decoder.config.vocab_size;
+                e.logits(weights, decoder.head(), pass.predicting, workspace.hidden(), &mut logits);
+                e.checked()?;
+                let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                for (pick, &index) in chunk.picks.iter().zip(&chunk.indices) {
+                    all[index * v..(index + 1) * v].copy_from_slice(&logits[pick.slot as usize * v..][..v]);
+                }
+                continue;
+            }
             let Picked { logp, entropy } = &mut scored;
             let Picked { logp: dlogp, entropy: dentropy } = &mut derivatives;
             for list in [&mut *logp, &mut *entropy, &mut *dlogp, &mut *dentropy] {
@@ -212,7 +206,7 @@ impl Request<'_> {
             decoder.score(e, &pass, keep, temperature, workspace, Picked { logp, entropy })?;
             scores
                 .extend(chunk.indices.iter().zip(logp.iter().zip(&*entropy)).map(|(&i, (&l, &e))| (i, l, e)));
-            let Some(loss) = loss else { continue };
+            let Wanted::Gradient(loss) = wanted else { continue };
             let mut first = 0;
             for (family, &(.., end)) in group.iter().zip(&chunk.ends) {
                 loss(FamilyScores {

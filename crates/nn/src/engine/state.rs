@@ -1,7 +1,7 @@
 //! What training has made of a model, in host memory: models over one base take turns in an engine.
 
-use super::{EngineOn, find};
-use crate::backend::{Backend, Store};
+use super::{Engine, find};
+use crate::backend::Store;
 use crate::error::Error;
 use crate::layout::{Span, TensorLayout};
 use crate::lora::LoraConfig;
@@ -17,16 +17,21 @@ pub struct TrainingState {
     step: u64,
 }
 
-impl<D: Backend> EngineOn<D> {
+impl Engine {
     fn trained_store(&self) -> Store {
         if self.adapters.is_some() { Store::Factors } else { Store::Weights }
     }
 
-    pub(crate) fn training_state(&self) -> TrainingState {
+    /// A copy of what training has made of the model: trained parameters, gradient and optimizer state.
+    pub fn training_state(&self) -> TrainingState {
         let read = |store: Store| -> Vec<Vec<f32>> {
-            self.trained().iter().map(|tensor| self.backend.read(store, tensor.span).into_owned()).collect()
+            self.trained()
+                .iter()
+                .map(|tensor| self.device.backend().read(store, tensor.span).into_owned())
+                .collect()
         };
-        let mut gradient = if self.backend.has_gradient() { read(Store::Gradient) } else { Vec::new() };
+        let mut gradient =
+            if self.device.backend().has_gradient() { read(Store::Gradient) } else { Vec::new() };
         if gradient.iter().flatten().all(|&number| number == 0.0) {
             gradient.clear();
         }
@@ -44,8 +49,11 @@ impl<D: Backend> EngineOn<D> {
         }
     }
 
-    pub(crate) fn set_training_state(&mut self, state: &TrainingState) -> Result<(), Error> {
-        self.forget_prompts();
+    /// Continues from a state of [`Engine::training_state`], bit for bit if [`Engine::gather_gradient`] was called before. The engine's adapters are
+    /// replaced by the state's if their settings differ.
+    /// Fails if the state is one of another model, or the device fails.
+    pub fn set_training_state(&mut self, state: &TrainingState) -> Result<(), Error> {
+        self.device.forget_prompts();
         if self.lora() != state.lora.as_ref() {
             self.remove_adapters();
             if let Some(lora) = &state.lora {
@@ -63,12 +71,12 @@ impl<D: Backend> EngineOn<D> {
         let named = state.names.iter().zip(&state.values[0]);
         let find = |(name, values): (&String, &Vec<f32>)| Ok(find(trained, name, values.len())?.span);
         let spans: Vec<Span> = named.map(find).collect::<Result<_, Error>>()?;
-        self.backend.forget_moments();
-        self.backend.zero_gradient();
+        self.device.backend_mut().forget_moments();
+        self.device.backend_mut().zero_gradient();
         let stores = [self.trained_store(), Store::Gradient, Store::FirstMoment, Store::SecondMoment];
         for (store, tensors) in stores.into_iter().zip(&state.values) {
             for (&span, values) in spans.iter().zip(tensors) {
-                self.backend.write(store, span, values);
+                self.device.backend_mut().write(store, span, values);
             }
         }
         self.step = state.step;
@@ -76,29 +84,30 @@ impl<D: Backend> EngineOn<D> {
             adapters.applied = true;
         }
         self.merge();
-        self.backend.check()
+        self.device.backend().check()
     }
 
-    /// Restores the base weights and forgets the factors, with their gradient and optimizer state.
-    pub(crate) fn remove_adapters(&mut self) {
-        self.forget_prompts();
+    /// Restores the base weights and removes the factors, with their gradient and optimizer state. Without adapters it does nothing.
+    pub fn remove_adapters(&mut self) {
+        self.device.forget_prompts();
         if let Some(adapters) = self.adapters.take() {
             if adapters.layout.merged {
-                self.backend.merge(&adapters.layout, false);
+                self.device.backend_mut().merge(&adapters.layout, false);
             }
-            self.backend.remove_adapters();
+            self.device.backend_mut().remove_adapters();
             self.step = 0;
         }
     }
 
-    pub(crate) fn gather_gradient(&mut self) {
-        if self.backend.executors().len() == 1 || !self.backend.has_gradient() {
+    /// Adds up the executors' parts of the gradient. Later sums then no longer depend on whether the gradient was copied in between.
+    pub fn gather_gradient(&mut self) {
+        if self.device.backend().executors().len() == 1 || !self.device.backend().has_gradient() {
             return;
         }
         let spans: Vec<Span> = self.trained().iter().map(|TensorLayout { span, .. }| *span).collect();
         for span in spans {
-            let sum = self.backend.read(Store::Gradient, span).into_owned();
-            self.backend.write(Store::Gradient, span, &sum);
+            let sum = self.device.backend().read(Store::Gradient, span).into_owned();
+            self.device.backend_mut().write(Store::Gradient, span, &sum);
         }
     }
 }

@@ -1,31 +1,49 @@
 //! The optimizer: one step on all trained parameters, and its state.
 
-use super::{EngineOn, OptimizerState, find};
+use super::{Engine, NamedTensor, OptimizerState, find};
 use crate::adamw::{self, AdamW, AdamWStep, UpdateReport};
-use crate::backend::{Backend, Store};
+use crate::backend::Store;
 use crate::error::Error;
 
 /// The moments under the names of PyTorch's optimizer.
 const MOMENTS: [(Store, &str); 2] = [(Store::FirstMoment, ".exp_avg"), (Store::SecondMoment, ".exp_avg_sq")];
 
-impl<D: Backend> EngineOn<D> {
-    pub(crate) fn update(&mut self, adamw: &AdamW, max_norm: Option<f64>) -> Result<UpdateReport, Error> {
-        self.forget_prompts();
-        let gradient_norm = self.backend.reduce();
-        self.backend.check()?;
+impl Engine {
+    /// Resets the gradient.
+    pub fn zero_gradient(&mut self) {
+        self.device.backend_mut().zero_gradient();
+    }
+
+    /// Norm of the whole gradient.
+    pub fn gradient_norm(&self) -> f64 {
+        self.device.backend().gradient_norm()
+    }
+
+    /// The gradient of each tensor that is trained: all of them, or LoRA's factors.
+    pub fn gradients(&self) -> impl Iterator<Item = NamedTensor<'_>> {
+        self.named(Store::Gradient, self.trained())
+    }
+
+    /// Clips the gradient to `max_norm`, takes an AdamW step and zeroes the gradient. If the gradient isn't finite, the weights don't change, but the
+    /// gradient is still zeroed, and the report says so.
+    /// Fails if the device fails. The weights are then unknown.
+    pub fn update(&mut self, adamw: &AdamW, max_norm: Option<f64>) -> Result<UpdateReport, Error> {
+        self.device.forget_prompts();
+        let gradient_norm = self.device.backend_mut().reduce();
+        self.device.backend().check()?;
         let applied = gradient_norm.is_finite();
         if applied {
             self.step += 1;
             let clip = adamw::clip_factor(gradient_norm, max_norm);
             let runs = adamw::decay_runs(self.trained(), adamw);
-            self.backend.adamw(&runs, &AdamWStep::new(adamw, self.step, clip));
+            self.device.backend_mut().adamw(&runs, &AdamWStep::new(adamw, self.step, clip));
             self.merge();
         } else {
             let found = if self.decoder.check_layers { self.find_in_gradient() } else { Ok(()) };
-            self.backend.zero_gradient();
+            self.device.backend_mut().zero_gradient();
             found?;
         }
-        self.backend.check()?;
+        self.device.backend().check()?;
         Ok(UpdateReport { gradient_norm, applied })
     }
 
@@ -41,12 +59,13 @@ impl<D: Backend> EngineOn<D> {
         })
     }
 
-    pub(crate) fn optimizer_state(&self) -> OptimizerState<'_> {
+    /// The state that a resumed run needs in addition to the tensors (with LoRA: in addition to the adapter).
+    pub fn optimizer_state(&self) -> OptimizerState<'_> {
         let mut tensors = Vec::new();
         if self.step > 0 {
             for tensor in self.trained() {
                 for (store, suffix) in MOMENTS {
-                    let values = self.backend.read(store, tensor.span);
+                    let values = self.device.backend().read(store, tensor.span);
                     tensors.push((format!("{}{suffix}", tensor.name), tensor.shape.clone(), values));
                 }
             }
@@ -54,7 +73,10 @@ impl<D: Backend> EngineOn<D> {
         OptimizerState { step: self.step, tensors }
     }
 
-    pub(crate) fn load_optimizer(
+    /// Loads the state of an optimizer tensor by tensor, so that there is never a second copy: `tensors` are the names and lengths of
+    /// [`OptimizerState::tensors`], and `read` writes the values of the one with an index.
+    /// Fails if a tensor is missing, unknown, or of another length; nothing has changed then. If `read` fails: the state is then that of no update.
+    pub fn load_optimizer(
         &mut self,
         step: u64,
         tensors: &[(&str, usize)],
@@ -77,15 +99,26 @@ impl<D: Backend> EngineOn<D> {
                 return refuse(format!("{name} twice"), "each tensor once".into());
             }
         }
-        self.backend.forget_moments();
+        self.device.backend_mut().forget_moments();
         self.step = 0;
         for (index, (store, span)) in places.into_iter().enumerate() {
-            if let Err(error) = self.backend.fill(store, span, &mut |out| read(index, out)) {
-                self.backend.forget_moments();
+            if let Err(error) = self.device.backend_mut().fill(store, span, &mut |out| read(index, out)) {
+                self.device.backend_mut().forget_moments();
                 return Err(error);
             }
         }
         self.step = step;
         Ok(())
+    }
+
+    /// Loads a state from [`Engine::optimizer_state`]. A GPU with moments in bf16 rounds them to nearest, which changes none that were bf16.
+    /// Fails if a tensor is missing, unknown, or of another length; nothing has changed then.
+    pub fn load_state(&mut self, state: &OptimizerState<'_>) -> Result<(), Error> {
+        let tensors: Vec<(&str, usize)> =
+            state.tensors.iter().map(|(name, _, values)| (name.as_str(), values.len())).collect();
+        self.load_optimizer(state.step, &tensors, &mut |index, out| {
+            out.copy_from_slice(&state.tensors[index].2);
+            Ok(())
+        })
     }
 }

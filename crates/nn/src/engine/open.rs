@@ -1,0 +1,193 @@
+//! The ways to make an engine: fresh weights, a checkpoint, a checkpoint with an adapter.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Engine, check};
+use crate::config::Config;
+use crate::cpu::backend::CpuBackend;
+use crate::cpu::lora::add_update;
+use crate::cuda::backend::CudaBackend;
+use crate::decoder::Decoder;
+use crate::device::{Device, NO_GPU};
+use crate::error::Error;
+use crate::executor::checks::CHECK_LAYERS;
+use crate::layout::TensorLayout;
+use crate::lora::{ADAPTER_CONFIG, Adapter, Trained, Update, weights_of};
+use crate::numbers::Precision;
+use crate::quantized::BaseFormat;
+use crate::switch;
+use crate::weights::{Checkpoint, TensorFile};
+
+/// Parameters from which products decide how long a step takes.
+const LARGE: usize = 100_000_000;
+
+impl Engine {
+    /// A decoder with fresh weights: matrices normal with standard deviation `std`, biases 0, norms 1. `normal` gives the standard normal number of
+    /// an index; it is called from several threads at the same time.
+    /// Fails if the threads can't be started, the environment variable `FGRPO_SIMD` names an instruction set that isn't there, or there is no such GPU or too
+    /// little memory on it.
+    ///
+    /// # Panics
+    /// If the device has no threads, or the configuration's sizes are impossible.
+    pub fn init(
+        config: &Config,
+        std: f32,
+        normal: &(dyn Fn(u64) -> f64 + Sync),
+        device: &Device,
+    ) -> Result<Engine, Error> {
+        Engine::init_with_base(config, std, normal, None, device)
+    }
+
+    /// [`Engine::init`] with the matrices of the layers in a `base` format, if one is given: they are frozen, and can only be trained through adapters.
+    ///
+    /// # Panics
+    /// As [`Engine::init`].
+    pub fn init_with_base(
+        config: &Config,
+        std: f32,
+        normal: &(dyn Fn(u64) -> f64 + Sync),
+        base: Option<BaseFormat>,
+        device: &Device,
+    ) -> Result<Engine, Error> {
+        let mut engine = Engine::zeros(config, base, device)?;
+        engine.fill_fresh(std, normal)?;
+        Ok(engine)
+    }
+
+    /// The decoder of a checkpoint, its weights in f32.
+    /// Fails if a tensor is missing or of another shape, the threads can't be started, or there is no such GPU or too little memory on it.
+    ///
+    /// # Panics
+    /// If the device has no threads.
+    pub fn open(checkpoint: &Checkpoint, device: &Device) -> Result<Engine, Error> {
+        Engine::open_with_base(checkpoint, None, device)
+    }
+
+    /// [`Engine::open`] with the matrices of the layers in a `base` format, if one is given: they are frozen, and can only be trained through adapters.
+    /// Each is converted when it is read, so that memory never holds a second model. Those that bitsandbytes has converted to NF4 are taken as they are;
+    /// without a `base`, they have their values in full.
+    /// Fails as [`Engine::open`], or if the checkpoint is in another format.
+    ///
+    /// # Panics
+    /// As [`Engine::open`].
+    pub fn open_with_base(
+        checkpoint: &Checkpoint,
+        base: Option<BaseFormat>,
+        device: &Device,
+    ) -> Result<Engine, Error> {
+        let (_, quantized) = checkpoint.layer_matrices();
+        if let Some(wanted) = base.filter(|&base| quantized > 0 && base != BaseFormat::Nf4) {
+            return Err(Error::file(
+                checkpoint.path(),
+                format!("{quantized} matrices in the format nf4"),
+                format!("lora.base = \"nf4\", or a checkpoint without such for {:?}", wanted.name()),
+            ));
+        }
+        let mut engine = Engine::zeros(checkpoint.config(), base, device)?;
+        let mut read = |tensor: &TensorLayout, out: &mut [f32]| checkpoint.read_into(&tensor.name, out);
+        let stored = |tensor: &TensorLayout| checkpoint.quantized(&tensor.name);
+        engine.fill_with(&mut read, &stored)?;
+        Ok(engine)
+    }
+
+    /// [`Engine::open_with_base`] with an adapter in PEFT's layout. What it trains outside of the layers' matrices (whole modules, factors of embedding
+    /// and head) becomes part of the model's own weights; a head that is tied to the embedding is then one of its own if the adapter makes it differ.
+    /// Fails as [`Engine::open_with_base`], or if the folder is not an adapter of this model or uses what is not supported; the setting is named.
+    ///
+    /// # Panics
+    /// As [`Engine::open`].
+    pub fn open_adapted(
+        checkpoint: Checkpoint,
+        base: Option<BaseFormat>,
+        dir: &Path,
+        device: &Device,
+    ) -> Result<Engine, Error> {
+        let (adapter, _) = Adapter::read(dir)?;
+        let file = TensorFile::open(&weights_of(dir)?)?;
+        let refuse = |found: &str, wanted: &str| {
+            let place = dir.join(ADAPTER_CONFIG).display().to_string();
+            Error::Config {
+                place,
+                field: "modules_to_save".into(),
+                found: found.into(),
+                wanted: wanted.into(),
+            }
+        };
+        if let Some(module) = adapter.unknown(checkpoint.config()) {
+            return Err(refuse(module, "modules of the model"));
+        }
+        let tied = checkpoint.config().tie_word_embeddings;
+        let checkpoint = if tied && adapter.unties() { checkpoint.untied() } else { checkpoint };
+        let mut engine = Engine::open_with_base(&checkpoint, base, device)?;
+        let mut used = BTreeSet::new();
+        for (name, shape) in checkpoint.config().tensors() {
+            let values = || checkpoint.tensor(&name);
+            if let Some(Trained { mut values, update }) =
+                adapter.tensor((&name, &shape), tied, &file, &values, &mut used)?
+            {
+                if base.is_some() && name.starts_with("model.layers.") && shape.len() == 2 {
+                    return Err(refuse(&name, "none of the matrices that the base has in a format"));
+                }
+                if let Some(Update { sizes, a, b, scale }) = update {
+                    add_update(sizes, [&a, &b], scale, &mut values);
+                }
+                engine.set_tensor(&name, &values)?;
+            }
+        }
+        engine.read_factors(dir, &adapter.lora, &used)?;
+        Ok(engine)
+    }
+
+    fn zeros(config: &Config, base: Option<BaseFormat>, device: &Device) -> Result<Engine, Error> {
+        let checks = switch::is_on(CHECK_LAYERS, false)?;
+        let mut engine = Engine::unchecked(config, base, device)?;
+        engine.set_layer_checks(checks);
+        Ok(engine)
+    }
+
+    /// The engine without layer checks, with weights of 0.
+    fn unchecked(config: &Config, base: Option<BaseFormat>, device: &Device) -> Result<Engine, Error> {
+        if !matches!(device, Device::Cpu { .. }) {
+            config.check_on_gpus()?;
+        }
+        check(config);
+        let decoder = Decoder::new(config, base);
+        let (driver, precision, moments, exact): (Arc<dyn fgrpo_cuda::Driver>, _, _, _) = match *device {
+            Device::Cpu { threads, products } => {
+                assert!(threads > 0, "a device of 0 threads");
+                crate::cpu::level::check()?;
+                let backend = CpuBackend::new(config, &decoder.layout, decoder.head(), threads, products)?;
+                return Ok(Engine::new(decoder, backend));
+            }
+            Device::Cuda { gpu, precision, moments, exact } => {
+                let opened = fgrpo_cuda::Gpu::open(gpu, None)
+                    .map_err(|source| Error::Device { source, remedy: NO_GPU })?;
+                (Arc::new(opened), precision, moments, exact)
+            }
+            #[cfg(feature = "cuda-emulator")]
+            Device::CudaEmulated { memory, precision, moments, exact, lost_after } => {
+                let made = fgrpo_cuda::emulated::Emulated::with_memory(0, memory).lost_after(lost_after);
+                (Arc::new(made), precision, moments, exact)
+            }
+        };
+        if precision == Precision::F32 && decoder.layout.len >= LARGE {
+            tracing::warn!(
+                "compute.precision is \"f32\": products of this model run 10 to 15 times faster in \"bf16\", on tensor cores"
+            );
+        }
+        let backend = CudaBackend::new(config, &decoder.layout, precision, moments, exact, driver)?;
+        Ok(Engine::new(decoder, backend))
+    }
+
+    /// Reads all tensors again from a checkpoint of the same sizes, with its weights in f32. Gradient and optimizer state stay.
+    /// Fails if the engine has adapters, or a tensor is missing or of another shape; the weights are then unknown.
+    pub fn reload(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
+        if self.lora().is_some() {
+            return Err(Error::request("reload", "an engine that has adapters", "one without"));
+        }
+        let mut read = |tensor: &TensorLayout, out: &mut [f32]| checkpoint.read_into(&tensor.name, out);
+        self.fill_with(&mut read, &|_| Ok(None))
+    }
+}

@@ -35,57 +35,31 @@ pub(crate) enum Command {
     /// Fit a policy to demonstrations alone.
     #[command(after_help = crate::commands::sft::EXAMPLES)]
     Sft(crate::commands::train::Args),
-    /// Train every combination of a grid; a table of their pass@k.
     Sweep(crate::commands::sweep::Args),
-    /// Train methods on the same small tasks and rank them.
     Arena(crate::commands::arena::Args),
-    /// Write an HTML report of one or several runs.
     Report(crate::report::Args),
-    /// List the built-in configurations, or print one.
     Configs(crate::commands::configs::Args),
-    /// Make a randomly initialised Hugging Face checkpoint.
     Init(crate::commands::init::Args),
-    /// Merge a LoRA adapter into its base model.
     Merge(crate::commands::merge::Args),
-    /// Write the job of a configuration for a cluster's trainer (verl).
     Export(crate::commands::export::Args),
-    /// Sample a model on a data set, grade, report pass@k.
     Eval(Box<crate::commands::eval::Args>),
-    /// Ask a checkpoint: a prompt, a file of prompts, or a conversation.
     Generate(crate::commands::generate::Args),
-    /// Serve a model: the Tinker API, and OpenAI's endpoints.
     Serve(Box<crate::commands::serve::Args>),
-    /// Grade answers: one JSON line in, one JSON line out.
     Verify(crate::commands::verify::Args),
-    /// Per-token log-probabilities and entropies under a checkpoint.
     Score(crate::commands::score::Args),
-    /// Unbiased pass@k of graded samples.
     PassAtK(crate::commands::pass_at_k::Args),
-    /// Compare two models' pass@k on the same problems.
     Compare(crate::commands::compare::Args),
-    /// A table of methods by benchmarks, as the paper prints them.
     Table(crate::commands::table::Args),
-    /// Choose checkpoints to compare, at equal or less compute.
     Select(crate::commands::select::Args),
-    /// Group size and gamma suggested from samples.
     Plan(crate::commands::plan::Args),
-    /// Likelihood of correct solutions that the base model rarely finds.
     Nll(crate::commands::nll::Args),
-    /// Diversity of correct solutions.
     Diversity(crate::commands::diversity::Args),
-    /// Generate problems, or show any as a model sees them.
     Data(crate::commands::data::Args),
-    /// Draw a maze, its target and its tokens.
     Maze(crate::commands::maze::Args),
-    /// Any table or figure of the paper, beside the paper's numbers.
     Paper(crate::commands::paper::Args),
-    /// The paper's formulas: tail misses, mass terms, advantages.
     Theory(crate::commands::theory::Args),
-    /// The paper's categorical simulation.
     Simulate(crate::commands::simulate::Args),
-    /// What `--device` can be here, or why not.
     Devices(crate::commands::devices::Args),
-    /// Shell completions and manual pages.
     Completions(crate::commands::completions::Args),
 }
 

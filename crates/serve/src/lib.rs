@@ -54,8 +54,8 @@ const HEAD_TIME: Duration = Duration::from_secs(30);
 /// otherwise an error from the device or a file system, after which no accepted request is lost.
 pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
     let out = &settings.out;
-    let _lock = settings.prepare()?;
     let language = Arc::new(Language::read(&settings.model, &[])?);
+    let _lock = settings.prepare()?;
     let mut engine = policy::open(&settings.model, None, &settings.device)?;
     settings.compute.1.apply(&mut engine);
     let mut teacher = None;

@@ -1,13 +1,11 @@
 //! What to serve and how, and the server's folder: results depend on some of the settings, so the folder keeps them.
 
 use anyhow::Context;
-use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::{files, json};
-use fgrpo_files as input;
 use fgrpo_nn::Device;
 use fgrpo_train::config::ComputeConfig;
+use fgrpo_train::run::fingerprint::of_checkpoint;
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,13 +17,13 @@ const SETTINGS: &str = "serve.json";
 /// What to serve, and how.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The base model's checkpoint folder.
+    /// The base model: a checkpoint folder or a GGUF file.
     pub model: PathBuf,
     /// The name under which clients know it.
     pub name: String,
     /// Where clients find its tokenizer: a hub name or a folder.
     pub tokenizer: String,
-    /// The checkpoint folder and the name of a second model, which is only sampled and scored: a teacher.
+    /// The path and the name of a second model, which is only sampled and scored: a teacher.
     pub teacher: Option<(PathBuf, String)>,
     /// The address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
@@ -87,10 +85,11 @@ impl Settings {
             (false, true) => return Err(StartError::Missing(out.clone()).into()),
             _ => {}
         }
+        // A model that can't be read leaves no folder.
+        let own = self.fingerprint()?;
         std::fs::create_dir_all(out).with_context(|| format!("creating {}", out.display()))?;
         let lock = files::lock(out)?;
         files::clear_partial(out);
-        let own = self.fingerprint()?;
         if self.resume {
             check_settings(&path, &own)?;
         } else {
@@ -113,11 +112,10 @@ impl Settings {
         let (device, compute) = &self.compute;
         let all = serde_json::json!({
             "model": self.base(),
-            // Names and sizes of the model's files, and what its small ones say.
-            "files": files_of(&self.model)?,
+            "files": of_checkpoint(&self.model)?,
             "name": self.name,
             "teacher": match &self.teacher {
-                Some((folder, name)) => serde_json::json!([name, files_of(folder)?]),
+                Some((folder, name)) => serde_json::json!([name, of_checkpoint(folder)?]),
                 None => Value::Null,
             },
             "full": self.full,
@@ -146,28 +144,4 @@ fn check_settings(path: &Path, own: &Map<String, Value>) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// A hash of the names and sizes of a model's files, and of the content of those that are small.
-fn files_of(model: &Path) -> anyhow::Result<String> {
-    const SMALL: u64 = 1 << 20;
-    let context = || format!("reading {}", model.display());
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(model).with_context(context).or_bad_input()? {
-        let path = entry.with_context(context)?.path();
-        let kind = path.extension().and_then(|extension| extension.to_str());
-        if kind.is_some_and(|kind| ["json", "safetensors"].contains(&kind)) {
-            files.push(path);
-        }
-    }
-    files.sort();
-    let mut hash = Sha256::new();
-    for path in files {
-        let length = std::fs::metadata(&path).with_context(context)?.len();
-        hash.update(format!("{}\0{length}\0", path.file_name().unwrap_or_default().to_string_lossy()));
-        if length <= SMALL {
-            hash.update(input::read(&path, SMALL).with_context(context)?);
-        }
-    }
-    Ok(hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect())
 }

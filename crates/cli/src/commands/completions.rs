@@ -8,7 +8,7 @@ use clap_mangen::Man;
 use fgrpo_eval::io::files::write_whole;
 use std::path::{Path, PathBuf};
 
-/// Print shell completions or manual pages.
+/// Shell completions and manual pages.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fgrpo completions bash --out ~/.local/share/bash-completion/completions

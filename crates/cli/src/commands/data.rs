@@ -21,6 +21,7 @@ mod arithmetic;
 mod show;
 mod words;
 
+/// Generate problems, or show any as a model sees them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

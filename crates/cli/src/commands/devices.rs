@@ -5,6 +5,7 @@ use fgrpo_eval::io::machine;
 use fgrpo_nn::Products;
 use serde_json::{Value, json};
 
+/// What `--device` can be here, or why not.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  fgrpo devices\n  fgrpo devices --json")]
 pub(crate) struct Args {

@@ -12,7 +12,7 @@ use fgrpo_eval::table::Table;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// Diversity of correct solutions.
+/// Measure how different the correct solutions of models are.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fgrpo diversity eval-grpo eval-f-grpo                         # character n-grams, offline\n  \

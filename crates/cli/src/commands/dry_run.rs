@@ -115,7 +115,10 @@ pub(crate) fn run(
     if let Some(shortage) = &shortage {
         say!("warning: {shortage}");
     }
-    say_disk(config, &Disk::of(config, &model, &memory, &lengths));
+    // A policy that wasn't fitted to the demonstrations first may write longer completions than they are.
+    let known = flags.mean_tokens.is_some() || config.sft.is_some();
+    let longest = if known { lengths } else { lengths.with_means([lengths.prompt_mean, f64::INFINITY]) };
+    say_disk(config, &Disk::of(config, &model, &memory, &longest));
     say_tokens(config, &lengths);
     if let Some(costly) = costly_evaluation(config, &lengths) {
         say!("warning: {costly}");
@@ -131,7 +134,8 @@ pub(crate) fn run(
         return Ok(task);
     }
     let rate = fgrpo_nn::measure_flops(config.threads(), config.compute.products);
-    say_time(config, &lengths, &Time::of(config, &model, &lengths, rate), rate);
+    let range = [lengths, longest];
+    say_time(config, &range, &range.map(|lengths| Time::of(config, &model, &lengths, rate)), rate);
     Ok(task)
 }
 
@@ -242,29 +246,42 @@ fn say_tokens(config: &Config, lengths: &Lengths) {
     say_row("tokens per step", &tokens, "prompts once per group, completions of full length at most");
 }
 
-fn say_time(config: &Config, lengths: &Lengths, time: &Time, rate: f64) {
-    let say = |name: &str, seconds: f64, note: &str| say_row(name, &format!("~{}", duration(seconds)), note);
-    if time.sft > 0.0 {
-        say("time of sft", time.sft, "once; runs with the same start share it");
+/// Says the time of each part: for the first lengths, up to that of the second.
+fn say_time(config: &Config, [likely, longest]: &[Lengths; 2], [low, high]: &[Time; 2], rate: f64) {
+    let range = |part: &dyn Fn(&Time) -> f64| {
+        let both = [low, high].map(|time| duration(part(time)));
+        if both[0] == both[1] { format!("~{}", both[0]) } else { format!("~{} to {}", both[0], both[1]) }
+    };
+    let step = |time: &Time| time.rollout + time.update;
+    let steps = format!("time of {} steps", config.steps);
+    let phases = format!("rollout {}, update {}", range(&|time| time.rollout), range(&|time| time.update));
+    if low.sft > 0.0 {
+        say_row("time of sft", &range(&|time| time.sft), "once; runs with the same start share it");
     }
-    let (step, phases) = (time.rollout + time.update, [time.rollout, time.update].map(duration));
-    say("time per step", step, &format!("rollout {}, update {}", phases[0], phases[1]));
+    say_row("time per step", &range(&step), &phases);
     if config.steps > 0 {
-        let name = format!("time of {} steps", config.steps);
-        say(&name, step * config.steps as f64, "without sft and evaluations");
+        let all = range(&|time| step(time) * config.steps as f64);
+        say_row(&steps, &all, "without sft and evaluations");
     }
-    if time.evaluation > 0.0 {
-        say("time per evaluation", time.evaluation, "");
+    if low.evaluation > 0.0 {
+        say_row("time per evaluation", &range(&|time| time.evaluation), "");
     }
-    if time.full_evaluation > 0.0 {
-        say("time per full one", time.full_evaluation, "[eval.full]");
+    if low.full_evaluation > 0.0 {
+        say_row("time per full one", &range(&|time| time.full_evaluation), "[eval.full]");
     }
+    let longest = match longest.completion_likely > likely.completion_likely {
+        true => format!(
+            ", up to {:.0}, the longest allowed (--mean-tokens PROMPT,COMPLETION if you know them)",
+            longest.completion_likely
+        ),
+        false => String::new(),
+    };
     say!(
-        "  from {:.0} GFLOP/s, measured now on {} threads, decoding at half of that; completions of {:.0} tokens, {}; {:.0} % of the groups active",
+        "  from {:.0} GFLOP/s, measured now on {} threads, decoding at half of that; completions of {:.0} tokens, {}{longest}; {:.0} % of the groups active",
         rate / 1e9,
         config.threads(),
-        lengths.completion_likely,
-        lengths.likely_is,
+        likely.completion_likely,
+        likely.likely_is,
         100.0 * ACTIVE
     );
 }

@@ -40,7 +40,7 @@ use settings::Source;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Sample a model on a data set, grade the samples and report pass@k.
+/// Sample a model on a data set, grade, report pass@k.
 ///
 /// The folder --out keeps every sample. If the command is stopped, the same command continues. A larger -n adds samples.
 /// After a change of the verifier, samples are graded again without sampling. A folder belongs to one model, prompt

@@ -6,7 +6,7 @@ use fgrpo_train::config::{Config, Override};
 use fgrpo_train::export::{self, Cluster, Order, Sampler, Summary};
 use std::path::PathBuf;
 
-/// Write the job of a configuration for a distributed trainer.
+/// Write the job of a configuration for a cluster's trainer (verl).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fgrpo export verl math.toml --out job --nodes 2 --gpus 8

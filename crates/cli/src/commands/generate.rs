@@ -33,7 +33,7 @@ use stream::Stream;
 mod conversation;
 mod stream;
 
-/// Sample a checkpoint's answers to a prompt, to a file of prompts, or in a conversation.
+/// Ask a checkpoint: a prompt, a file of prompts, or a conversation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fgrpo generate --model models/Qwen3-1.7B 'What is 7 * 8?'

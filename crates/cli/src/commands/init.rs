@@ -11,9 +11,9 @@ use fgrpo_nn::config::{Architecture, Config, RopeScaling};
 use fgrpo_nn::weights::{Dtype, write_checkpoint};
 use fgrpo_nn::{Device, Engine, Error};
 use fgrpo_train::language::{Language, copy_files};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Create a randomly initialised Hugging Face checkpoint.
+/// Make a randomly initialised Hugging Face checkpoint.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fgrpo init --arch qwen3 --vocab-size 512 --out models/tiny
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     /// Seed of the weights.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Folder with the tokenizer files to copy; the end tokens are those of its chat template.
+    /// Model whose tokenizer files to copy; the end tokens are those of its chat template.
     #[arg(long, value_name = "DIR")]
     tokenizer: Option<PathBuf>,
     /// Checkpoint folder to create.
@@ -91,7 +91,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !(args.std.is_finite() && args.std >= 0.0) {
         bad_input!("--std: found {}, wanted a number of at least 0", args.std);
     }
-    let (vocab_size, language) = vocabulary(args)?;
+    let tokenizer = args.tokenizer.clone().map(|path| places::model("--tokenizer", path)).transpose()?;
+    let (vocab_size, language) = vocabulary(args, tokenizer.as_deref())?;
     let config = Config {
         architecture: args.arch,
         vocab_size,
@@ -125,7 +126,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     std::fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
     publish(parent, name, Existing::Replace, |dir| {
         write_checkpoint(dir, &config, engine.tensors(), args.dtype, 5 << 30)?;
-        if let Some(from) = &args.tokenizer {
+        if let Some(from) = &tokenizer {
             copy_files(from, dir)?;
         }
         Ok(())
@@ -155,8 +156,8 @@ fn in_flags(error: Error) -> Error {
 }
 
 /// The vocabulary's size, and the language of the tokenizer's folder.
-fn vocabulary(args: &Args) -> anyhow::Result<(usize, Option<Language>)> {
-    let Some(folder) = &args.tokenizer else { return Ok((args.vocab_size.unwrap_or(512), None)) };
+fn vocabulary(args: &Args, tokenizer: Option<&Path>) -> anyhow::Result<(usize, Option<Language>)> {
+    let Some(folder) = tokenizer else { return Ok((args.vocab_size.unwrap_or(512), None)) };
     let language = Language::read(folder, &[]).context("--tokenizer")?;
     let least = language.vocab_size();
     let size = args.vocab_size.unwrap_or(least);

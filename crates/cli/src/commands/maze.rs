@@ -2,6 +2,7 @@
 
 use fgrpo_core::maze::{self, Split, tokens};
 
+/// Draw a maze, its target and its tokens.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -10,7 +10,7 @@ use fgrpo_train::language::{Language, copy_files};
 use fgrpo_train::policy;
 use std::path::PathBuf;
 
-/// Merge a LoRA adapter into its base model.
+/// Merge a LoRA adapter into its model, or write a GGUF file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   fgrpo merge --model models/qwen2.5-7b --adapter runs/math/checkpoints/step-000100/adapter --out models/math

@@ -12,7 +12,7 @@ use fgrpo_train::evaluation::nll::{self, Nll, Settings};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Trained models' NLL of correct solutions that were rare under the base model.
+/// Score rare solutions of a base model under trained models.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fgrpo nll eval-base --base base/ --model GRPO=grpo/ --model F-GRPO=f-grpo/\n  \

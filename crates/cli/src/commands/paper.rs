@@ -16,7 +16,7 @@ use fgrpo_paper::{SIMULATION, described, list, without_results};
 use fgrpo_train::run::state::{State, state};
 use std::path::{Path, PathBuf};
 
-/// A table or figure of the paper, made here and put beside the paper's numbers.
+/// Any table or figure of the paper, beside the paper's numbers.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fgrpo paper list                                              # every table and figure, and what makes it\n  \

@@ -10,7 +10,7 @@ use fgrpo_eval::pass_at_k::{self, PassAtK, Settings};
 use fgrpo_eval::table::{Table, percent};
 use std::path::PathBuf;
 
-/// Unbiased pass@k of scored samples.
+/// Unbiased pass@k of graded samples.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fgrpo pass-at-k samples.jsonl -k 1,8,256\n  \

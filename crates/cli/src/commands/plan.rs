@@ -8,7 +8,7 @@ use fgrpo_eval::power::{Power, power};
 use fgrpo_eval::table::{Table, percent};
 use std::path::PathBuf;
 
-/// Active groups and missed tails by group size, from samples.
+/// Suggest a group size and gamma for a model and problems.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  fgrpo plan samples.jsonl --group-sizes 2,4,8,16,32 --tail 0.1\n  fgrpo plan samples.jsonl --detect 1\n\n\

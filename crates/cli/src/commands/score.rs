@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 
-/// Print per-token log-probabilities and entropies. Each input line is `{"tokens":[...]}`, each output line
-/// `{"logp":[...],"entropy":[...]}`; `logp[t]` belongs to `tokens[t+1]`, given those before it.
+/// Print the log-probability of every token of given sequences.
+///
+/// Each input line is `{"tokens":[...]}`, each output line `{"logp":[...],"entropy":[...]}`; `logp[t]` belongs to
+/// `tokens[t+1]`, given those before it.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  echo '{\"tokens\":[1,5,7]}' | fgrpo score --model runs/maze-quick/checkpoints/step-000100 -"

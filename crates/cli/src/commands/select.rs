@@ -6,7 +6,7 @@ use fgrpo_eval::table::{Table, percent};
 use fgrpo_train::evaluation::select::{self, Chosen, Compute, Settings};
 use std::path::PathBuf;
 
-/// The checkpoints to compare: the base run's best, and of the others the best at equal or less compute.
+/// Find the best checkpoint of each run, at equal or less compute.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fgrpo select runs/grpo runs/f-grpo

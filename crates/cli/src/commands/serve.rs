@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Serve a model: the Tinker API for training and sampling, OpenAI's endpoints for sampling.
+/// Serve a model: the Tinker API, and OpenAI's endpoints.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fgrpo serve --model Qwen/Qwen3-0.6B

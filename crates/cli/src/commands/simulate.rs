@@ -10,7 +10,7 @@ use fgrpo_eval::table::Table;
 use fgrpo_paper::simulate::{self, Config, Ended, Sweep};
 use std::path::{Path, PathBuf};
 
-/// The paper's categorical simulation: a sweep over group sizes, gammas and seeds.
+/// The paper's categorical simulation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  fgrpo simulate configs/simulation.toml --out runs/simulation\n  \
     fgrpo simulate configs/simulation.toml --set surrogate=probability --set group_sizes=2,32,1024 --out runs/printed\n\n\

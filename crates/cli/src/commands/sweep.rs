@@ -23,7 +23,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Trains every combination of a grid and prints the table of pass@k.
+/// Train every combination of a grid; a table of their pass@k.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fgrpo sweep configs/maze-compare.toml --grid rollout.group_size=8,32 --grid algorithm.focal_gamma=0,0.5,1 --grid seed=1,2,3 --out runs/sweep

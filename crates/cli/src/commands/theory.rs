@@ -14,6 +14,7 @@ pub(crate) use mass::PolicyArgs;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
+/// The paper's formulas: tail misses, mass terms, advantages.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// Grade answers: one JSON line in, one JSON line out, in the same order.
+/// Grade answers: one JSON line in, one JSON line out.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,6 +1,7 @@
 //! A model in one GGUF file, wherever a model is named: written by `fgrpo merge`, generated with, evaluated, trained on.
 
-use crate::support::{done, ends_with, fgrpo, file, lines, model, run};
+use crate::support::{done, ends_with, fgrpo, file, lines, model, run, signal, spawned};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 /// The small model with a tokenizer, as a GGUF file in f32.
@@ -86,24 +87,53 @@ fn a_run_on_a_gguf_file_is_the_run_on_its_folder_and_resumes() {
     ] {
         assert!(checkpoint.join(name).is_file(), "{name}");
     }
-    done(&["generate", "--model", text(&whole), "--max-tokens", "4", "1 + 1?"]);
-    let out = folder.path().join("eval");
-    done(&[
-        "eval",
-        "--model",
-        text(&gguf),
-        "--data",
-        text(&data),
-        "--task",
-        "math",
-        "-n",
-        "2",
-        "--max-tokens",
-        "4",
-        "--out",
-        text(&out),
-    ]);
-    assert!(out.join("samples.jsonl").is_file());
+}
+
+#[test]
+fn every_command_takes_a_model_as_a_folder_a_run_or_a_gguf_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let gguf = small(folder.path());
+    let data = file(folder.path(), "sums.jsonl", &sums());
+    let config = file(folder.path(), "run.toml", RUN);
+    let data_key = format!("task.data={}", data.display());
+    let train = |model: &Path, out: &Path| {
+        let model_key = format!("model.path={}", model.display());
+        let keys = ["--set", &model_key, "--set", &data_key];
+        done(&[&["data", "show", text(&config)][..], &keys].concat());
+        done(&[&["train", text(&config), "--out", text(out)][..], &keys].concat());
+    };
+    let run = folder.path().join("first");
+    train(model(), &run);
+    let tokens = file(folder.path(), "tokens.jsonl", "{\"tokens\":[1,2,3]}\n");
+    for (name, model) in [("folder", model()), ("run", &run), ("gguf", &gguf)] {
+        let out = |command: &str| folder.path().join(format!("{name}-{command}"));
+        train(model, &out("train"));
+        done(&["generate", "--model", text(model), "--max-tokens", "4", "1 + 1?"]);
+        done(&["score", "--model", text(model), text(&tokens)]);
+        done(&["data", "show", text(&data), "--model", text(model)]);
+        done(&["merge", "--model", text(model), "--out", text(&out("merge"))]);
+        done(&["init", "--arch", "qwen3", "--tokenizer", text(model), "--out", text(&out("init"))]);
+        let samples = out("eval");
+        let all = ["--data", text(&data), "--task", "math", "-n", "2", "--max-tokens", "4"];
+        done(&[&["eval", "--model", text(model), "--out", text(&samples)][..], &all].concat());
+        assert!(samples.join("samples.jsonl").is_file());
+        // It reaches the samples, of which none is right.
+        let trained = format!("it={}", model.display());
+        let nll = ["nll", text(&samples), "--base", text(model), "--model", &trained];
+        assert!(ends_with(2, &nll).contains("correct sample"), "{name}");
+        // A server that listens has both models, and ends on request.
+        let server = ["--listen", "127.0.0.1:0", "--name", "a", "--teacher-name", "b"];
+        let models = ["serve", "--model", text(model), "--teacher", text(model), "--out"];
+        let mut child = spawned(&[&models[..], &[text(&out("serve"))], &server].concat()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        assert!(said.any(|line| line.starts_with("serving a at ")), "{name}: {:?}", child.wait());
+        signal(&child, libc::SIGTERM);
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{name}");
+    }
+    // A file without a model leaves no folder of a server.
+    let (broken, out) = (file(folder.path(), "broken.gguf", "GGUF"), folder.path().join("nothing"));
+    ends_with(2, &["serve", "--model", text(&broken), "--out", text(&out)]);
+    assert!(!out.exists());
 }
 
 const RUN: &str = r#"

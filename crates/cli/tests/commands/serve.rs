@@ -1436,8 +1436,8 @@ fn a_stopped_server_says_how_to_continue_and_its_folder_is_its_own() {
     assert!(refused(&["--resume", "--seed", "3"]).contains("expected seed 3, found 0"));
     // Another model under the same name is noticed.
     let settings = std::fs::read_to_string(path.join("serve.json")).unwrap();
-    let files = settings.split("\"files\": \"").nth(1).unwrap()[..16].to_owned();
-    std::fs::write(path.join("serve.json"), settings.replace(&files, "0123456789abcdef")).unwrap();
+    let files = settings.split("\"files\": \"").nth(1).unwrap().split('"').next().unwrap();
+    std::fs::write(path.join("serve.json"), settings.replace(files, "0123456789abcdef")).unwrap();
     assert!(refused(&["--resume"]).contains("found \"0123456789abcdef\""));
     std::fs::write(path.join("serve.json"), settings).unwrap();
     let server = serve(folder.path(), &["--resume"]);

@@ -9,7 +9,7 @@ use fgrpo_eval::dataset::presets::{Family, Prompting};
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::harmless::harmless;
 use fgrpo_eval::kind::{TaskKind, Truth};
-use fgrpo_train::config::Config;
+use fgrpo_train::config::{Config, builtin};
 use fgrpo_train::episode;
 use fgrpo_train::language::Language;
 use fgrpo_train::language::chat::ChatTemplate;
@@ -30,7 +30,7 @@ use std::path::PathBuf;
     with an environment its tools and the text of reset too;\n    \
     control characters are shown as escapes; --json prints them exactly.")]
 pub(crate) struct Show {
-    /// A training configuration (.toml), or a data set: a file, a folder or a split of it.
+    /// A training configuration (.toml, or the name of a built-in one), or a data set: a file, a folder or a split of it.
     #[arg(value_name = "CONFIG|FILE")]
     source: PathBuf,
     /// Change a key of the configuration; repeatable.
@@ -80,10 +80,11 @@ struct Shown {
 }
 
 pub(super) fn run(args: &Show) -> anyhow::Result<()> {
-    let (all, shown) = if args.source.extension().is_some_and(|e| e == "toml") {
-        of_configuration(args)?
-    } else {
-        of_data(args)?
+    let builtin = args.source.to_str().is_some_and(|name| builtin::builtin(name).is_some());
+    let (all, shown) = match args.source.extension() {
+        Some(extension) if extension == "toml" => of_configuration(args)?,
+        None if builtin && !dataset::exists(&args.source) => of_configuration(args)?,
+        _ => of_data(args)?,
     };
     let mut text = String::new();
     for (i, problem) in shown.iter().enumerate() {

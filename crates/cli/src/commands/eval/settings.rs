@@ -302,8 +302,16 @@ impl Flags {
     fn overrides(&self, base: &Config, beside: &[TaskKind]) -> anyhow::Result<Vec<Override>> {
         // With fewer samples than configured, the larger k of the configuration are left out.
         let fewer = |n: u64| {
-            let ks: Vec<u64> = base.eval.k.iter().map(|&k| k as u64).filter(|&k| k <= n).collect();
-            if ks.is_empty() { vec![1] } else { ks }
+            let (mut ks, beyond): (Vec<u64>, Vec<u64>) =
+                base.eval.k.iter().map(|&k| k as u64).partition(|&k| k <= n);
+            if self.config.is_some() && !beyond.is_empty() {
+                let beyond: Vec<String> = beyond.iter().map(u64::to_string).collect();
+                say!("note: no pass@{}, which needs more samples than -n {n}", beyond.join(", @"));
+            }
+            if ks.is_empty() {
+                ks.push(1);
+            }
+            ks
         };
         let ks = self.ks.clone().or_else(|| self.n.map(fewer));
         let of_run = [

@@ -22,6 +22,8 @@ fn built_in_configurations_run_by_name_and_a_mistyped_name_is_answered_with_the_
     );
     let (_, said, code) = here(&["train", "maze-quick", "--dry-run"]);
     assert_eq!(code, 0, "{said}");
+    let (prompt, said, code) = here(&["data", "show", "arithmetic-quick", "--limit", "1"]);
+    assert!(code == 0 && prompt.contains("--- problem 1 of "), "{prompt}{said}");
     let steps = ["--set", "steps=1", "--set", "sft.steps=1", "--set", "eval.every=0"];
     let (_, said, code) = here(&[&["train", "maze-quick"], &steps[..]].concat());
     assert_eq!(code, 0, "{said}");

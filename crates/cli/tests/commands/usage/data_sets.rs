@@ -526,3 +526,27 @@ fn an_answer_in_alpacas_output_and_one_that_is_an_equation_are_told() {
     assert_eq!(out.matches("\\boxed{340} is correct").count(), 2, "{out}");
     assert_eq!(out.matches("read as: mathematics\n").count(), 4, "{out}");
 }
+
+#[test]
+fn the_time_of_a_dry_run_is_a_range_up_to_the_longest_completions_until_their_lengths_are_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = (1..40).map(|i| {
+        let answer = i + 1;
+        format!("{{\"problem\": \"{i} + 1?\", \"solution\": \"It is \\\\boxed{{{answer}}}\", \"answer\": \"{answer}\"}}\n")
+    });
+    let data = file(folder.path(), "d.jsonl", &rows.collect::<String>());
+    let config = config(folder.path(), "math", &data, "");
+    let dry_run = |more: &[&str]| {
+        let set = ["--dry-run", "--set", "steps=100000", "--set", "rollout.max_new_tokens=512"];
+        let (_, said, code) = run(fgrpo().arg("train").arg(&config).args(set).args(more));
+        assert_eq!(code, 0, "{said}");
+        let time = |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+        (time("time of 100000 steps"), said)
+    };
+    let (range, said) = dry_run(&[]);
+    assert!(range.contains(" to ") && said.contains("up to 512, the longest allowed"), "{said}");
+    for known in [["--mean-tokens", "10,20"], ["--set", "sft.steps=1"]] {
+        let (time, said) = dry_run(&known);
+        assert!(!time.contains(" to ") && !said.contains("up to 512"), "{said}");
+    }
+}

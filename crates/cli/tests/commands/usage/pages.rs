@@ -2,6 +2,7 @@
 
 use super::command_line::parse;
 use super::{fgrpo, file, run};
+use fgrpo_train::config::builtin::CONFIGS;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -120,31 +121,104 @@ fn the_summary_lists_every_page() {
     assert_eq!(listed, pages);
 }
 
+/// The commands of a page that begin a line of its shell blocks, each in one line.
+fn commands(page: &str) -> Vec<String> {
+    let text = page.replace("\\\n", " ");
+    let blocks = text.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap().to_owned());
+    let blocks: Vec<String> = blocks.collect();
+    let lines = blocks.iter().flat_map(|block| block.lines()).map(|line| line.trim());
+    let lines = lines.map(|line| line.replace("cargo run --release -- ", "fgrpo "));
+    let lines = lines.filter(|line| line.starts_with("fgrpo "));
+    // Neither what explains it, nor where its output goes; a server runs in the background.
+    let command = |line: String| {
+        let line = line.split(" #").next().unwrap().split(" > ").next().unwrap();
+        line.trim_end_matches('&').to_owned()
+    };
+    lines.map(command).collect()
+}
+
+/// What a command says in a folder without its input.
+const LACKS: [&str; 13] = [
+    "o such file",
+    "no folder",
+    "cannot open",
+    "cannot list",
+    "config.toml is missing",
+    "HF_HUB_OFFLINE",
+    "found no samples",
+    "found no finished run",
+    "found no prompts.jsonl",
+    "found no config.json",
+    "names no run",
+    "gave no answer",
+    "found \"URL\"",
+];
+
+/// Runs whatever the pages show: what lasts as a dry run, and what needs the files of a user up to where they are missing.
 #[test]
-fn the_program_takes_every_command_of_the_pages() {
-    let mut seen = 0;
-    let mut refused = Vec::new();
+fn every_command_of_the_pages_runs_or_lacks_its_input() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["configs", "examples"] {
+        std::os::unix::fs::symlink(root().join(name), folder.path().join(name)).unwrap();
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_fgrpo")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let (mut seen, mut wrong) = (BTreeSet::new(), Vec::new());
     let pages = files(&root().join("docs"), &["md"]);
     // The edits of that page add what its commands use.
     let pages = pages.into_iter().filter(|p| !p.ends_with("extending.md"));
     for page in pages.chain([root().join("README.md")]) {
-        let text = text(&page).replace("\\\n", " ");
-        for block in text.split("```sh\n").skip(1) {
-            let block = block.split("```").next().unwrap();
-            let starts = ["fgrpo ", "cargo run --release -- "];
-            for line in block.lines().map(str::trim) {
-                let Some(rest) = starts.iter().find_map(|start| line.strip_prefix(start)) else { continue };
-                seen += 1;
-                // A server runs in the background.
-                let rest = rest.strip_suffix('&').unwrap_or(rest);
-                if let Err(error) = parse(&format!("fgrpo {rest}")) {
-                    refused.push(format!("{}: {line}: {error}", page.display()));
-                }
+        write_named_blocks(&text(&page), folder.path());
+        for command in commands(&text(&page)) {
+            let words: Vec<&str> = command.split_whitespace().collect();
+            let lasts = match words[1..] {
+                ["train" | "sft" | "sweep", ..] | ["arena", "run", ..] => true,
+                ["paper", "list", ..] => false,
+                ["paper", ..] => !command.contains("--from"),
+                _ => false,
+            };
+            let more = match words[1] {
+                _ if lasts && command.contains("arithmetic-quick") => " --dry-run --set task.train=64",
+                _ if lasts && !command.contains("--dry-run") => " --dry-run",
+                "simulate" => " --set steps=1 --set seeds=[0]",
+                _ => "",
+            };
+            if !seen.insert(command.clone()) {
+                continue;
+            }
+            // It trains, and has no dry run.
+            if words[1..].starts_with(&["arena", "map"]) {
+                parse(&command).unwrap();
+                continue;
+            }
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", &format!("{command}{more}")]).current_dir(folder.path());
+            shell.env("PATH", &path).env("HOME", folder.path()).env("HF_HOME", folder.path());
+            shell.envs([("HF_HUB_OFFLINE", "1"), ("seed", "1"), ("s", "1"), ("g", "0"), ("prompts", "8")]);
+            let output = shell.stdin(std::process::Stdio::null()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            let built_in = CONFIGS.iter().any(|(name, _)| said.contains(&format!("error: {name}: ")));
+            let lacks = LACKS.iter().any(|words| said.contains(words)) && !built_in;
+            if !output.status.success() && !lacks {
+                wrong.push(format!("{}: {command}{more}: {said}", page.display()));
             }
         }
     }
-    assert!(seen > 60, "only {seen} commands found");
-    assert!(refused.is_empty(), "{}", refused.join("\n"));
+    assert!(seen.len() > 150, "only {} commands found", seen.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Writes the blocks of a page whose first line is `# NAME.py` or `# NAME.toml` into files of these names.
+fn write_named_blocks(page: &str, folder: &Path) {
+    for kind in ["python", "toml"] {
+        for block in page.split(&format!("```{kind}\n# ")).skip(1) {
+            let block = block.split("```").next().unwrap();
+            let name = block.split_whitespace().next().unwrap().trim_end_matches([':', ',', ';']);
+            if name.ends_with(".py") || name.ends_with(".toml") {
+                file(folder, name, &format!("# {block}"));
+            }
+        }
+    }
 }
 
 #[test]
@@ -177,12 +251,7 @@ fn the_lines_that_the_pages_pipe_into_the_program_are_graded() {
     let mut seen = 0;
     for page in files(&root().join("docs"), &["md"]) {
         let text = text(&page);
-        // A block whose first line is `# NAME.py` is that file.
-        for block in text.split("```python\n# ").skip(1).map(|block| block.split("```").next().unwrap()) {
-            if let Some((name, _)) = block.split_once(".py") {
-                file(folder.path(), &format!("{name}.py"), &format!("# {block}"));
-            }
-        }
+        write_named_blocks(&text, folder.path());
         for line in
             text.lines().filter(|line| line.starts_with("printf '") && line.contains("| fgrpo verify "))
         {

@@ -1,6 +1,6 @@
-//! Requests to the hub, and files from it: continued where they were cut, and checked.
+//! HTTP requests to the hub, and downloads that resume after an interruption and are verified.
 //!
-//! Redirects are followed here, not by the client: the token goes to the hub's own host and to no other.
+//! This module follows redirects itself, so that the token is sent to the hub's host alone.
 
 use crate::{Error, Hub, Name, Watch, name};
 use sha2::{Digest, Sha256};
@@ -11,20 +11,20 @@ use std::time::Duration;
 use ureq::http::{Response, StatusCode};
 use ureq::{Body, http};
 
-/// Tries in a row without a new byte, before an error.
+/// Consecutive attempts without a new byte before the download fails.
 const TRIES: u32 = 5;
-/// Redirects of one request.
+/// Maximum number of redirects of one request.
 const REDIRECTS: usize = 8;
-/// Maximum size of a list of files in bytes.
+/// Maximum size of the hub's list of files, in bytes.
 const LIST: u64 = 256 << 20;
-/// Bytes read at once.
+/// Size of a read, in bytes.
 const PIECE: usize = 1 << 20;
 
 fn failed(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
     move |error| Error::Failed(format!("{}: {error}", path.display()))
 }
 
-/// Writes a whole file beside its place and moves it there.
+/// Writes a file under a temporary name in the same folder and renames it.
 pub(crate) fn whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.new", std::process::id()));
@@ -35,7 +35,7 @@ pub(crate) fn whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
         .map_err(failed(path))
 }
 
-/// A path or a revision in a URL; the slashes of a path stay.
+/// Percent-encodes a path or a revision for a URL. `slashes`: whether slashes stay as they are.
 fn escaped(text: &str, slashes: bool) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
@@ -48,7 +48,7 @@ fn escaped(text: &str, slashes: bool) -> String {
     out
 }
 
-/// Scheme, host and port.
+/// Returns the scheme, host and port of a URL.
 fn origin(url: &str) -> &str {
     let after = url.find("://").map_or(0, |at| at + 3);
     &url[..url[after..].find(['/', '?', '#']).map_or(url.len(), |at| after + at)]
@@ -58,13 +58,13 @@ fn header<'a>(response: &'a Response<Body>, name: &str) -> Option<&'a str> {
     response.headers().get(name).and_then(|v| v.to_str().ok())
 }
 
-/// Whether another try may help.
+/// Whether the request may succeed if it is sent again.
 fn is_passing(status: StatusCode) -> bool {
     status.is_server_error() || status == 429 || status == 408
 }
 
 impl Hub {
-    /// One request without redirects to other hosts, where `stay`, or with all of them.
+    /// Sends one request and follows its redirects; with `stay`, redirects to the same host alone.
     fn once(&self, method: http::Method, url: &str, from: u64, stay: bool) -> Result<Response<Body>, String> {
         let mut url = url.to_owned();
         for _ in 0..REDIRECTS {
@@ -88,7 +88,7 @@ impl Hub {
         Err(format!("{url}: more than {REDIRECTS} redirects"))
     }
 
-    /// [`Hub::once`], again after failures that pass.
+    /// Sends a request as [`Hub::once`] does, and again after a temporary failure.
     fn asked(&self, method: &http::Method, url: &str, watch: &dyn Watch) -> Result<Response<Body>, Error> {
         let mut tries = 1;
         loop {
@@ -101,7 +101,7 @@ impl Hub {
         }
     }
 
-    /// The commit of a revision and all its files. None where the hub can't be reached, which is said.
+    /// Asks the hub for the commit of a revision and for its list of files. Returns `None` and tells the user if the hub can't be reached.
     pub(crate) fn list(
         &self,
         name: &Name,
@@ -125,16 +125,16 @@ impl Hub {
         let files = list["siblings"].as_array().map(|all| all.iter().filter_map(|f| f["rfilename"].as_str()));
         let (Some(commit), Some(files)) = (commit, files) else {
             return Err(Error::Failed(format!(
-                "{url}: found no `sha` and `siblings`, wanted the hub's answer"
+                "{url}: the answer has no `sha` and `siblings`; check that HF_ENDPOINT is a Hugging Face hub"
             )));
         };
-        // A name from outside becomes a path here.
+        // These names come from the hub and become paths on this machine.
         let is_below =
             |f: &&str| Path::new(f).components().all(|part| matches!(part, std::path::Component::Normal(_)));
         Ok(Some((commit.to_owned(), files.filter(is_below).map(str::to_owned).collect())))
     }
 
-    /// Says why the hub refuses.
+    /// Turns the hub's refusal into an error that names its cause.
     fn refuse(&self, name: &Name, what: &str, url: &str, response: &Response<Body>) -> Result<(), Error> {
         let status = response.status();
         let code = header(response, "x-error-code").unwrap_or_default();
@@ -167,7 +167,7 @@ impl Hub {
         }))
     }
 
-    /// Loads a file of a commit where the cache lacks it.
+    /// Downloads a file of a commit unless it is in the cache.
     pub(crate) fn load(
         &self,
         name: &Name,
@@ -188,12 +188,12 @@ impl Hub {
         let etag = header(&head, "x-linked-etag").or(header(&head, "etag")).unwrap_or_default();
         let etag = etag.trim_start_matches("W/").trim_matches('"');
         if etag.is_empty() || !etag.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
-            return Err(Error::Failed(format!("{url}: found the ETag {etag:?}, wanted the file's hash")));
+            return Err(Error::Failed(format!("{url}: the ETag {etag:?} isn't a hash")));
         }
         let size =
             header(&head, "x-linked-size").or(header(&head, "content-length")).and_then(|n| n.parse().ok());
         let Some(size) = size else {
-            return Err(Error::Failed(format!("{url}: found no X-Linked-Size or Content-Length")));
+            return Err(Error::Failed(format!("{url}: the answer has no X-Linked-Size or Content-Length")));
         };
         let locks = self.cache.join(".locks").join(name.folder());
         std::fs::create_dir_all(&locks).map_err(failed(&locks))?;
@@ -221,7 +221,7 @@ impl Hub {
         }
     }
 
-    /// Loads a URL of `size` bytes into `blob`, on from what an earlier call left, and checks it.
+    /// Downloads `size` bytes from a URL into `blob` and verifies them. Continues an incomplete earlier download.
     fn fetch(
         &self,
         url: &str,
@@ -255,7 +255,7 @@ impl Hub {
                     let from = header(&response, "content-range").and_then(|r| r.strip_prefix("bytes "));
                     let from = from.and_then(|r| r.split_once('-')).and_then(|(from, _)| from.parse().ok());
                     if done > 0 && (response.status() != 206 || from != Some(done)) {
-                        // The answer is not the rest, so it is read from its beginning.
+                        // The server sent the whole file, not the rest of it.
                         part.set_len(0).map_err(failed(&incomplete))?;
                         (done, hash) = (0, Sha256::new());
                         if response.status() == 206 {
@@ -301,18 +301,18 @@ impl Hub {
         ended?;
         part.sync_all().map_err(failed(&incomplete))?;
         let found: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
-        // A file that isn't in large-file storage has a git hash, of which only the size is checked.
+        // The ETag of a file outside of large-file storage is a git hash, not a SHA-256. For such a file only the size is checked.
         if done != size || (etag.len() == 64 && found != etag) {
             std::fs::remove_file(&incomplete).map_err(failed(&incomplete))?;
             return Err(Error::Failed(format!(
-                "{url}: wrong bytes: found {done} bytes with the checksum (sha256) {found}, wanted {size} bytes with {etag}; they are removed"
+                "{url}: the download is damaged and was removed: expected {size} bytes with the SHA-256 {etag}, found {done} bytes with {found}"
             )));
         }
         std::fs::rename(&incomplete, blob).map_err(failed(blob))
     }
 }
 
-/// Waits before the next try: longer each time.
+/// Waits before the next attempt, longer after each. Returns an error after too many attempts, or if the user stops.
 fn pause(tries: &mut u32, watch: &dyn Watch, why: impl Fn() -> String) -> Result<(), Error> {
     if watch.stop() {
         return Err(Error::Stopped(format!("stopped on request: {}", why())));

@@ -1,15 +1,15 @@
-//! Models and data sets of the Hugging Face hub: from a name to files on this machine.
+//! Models and data sets of the Hugging Face hub: resolves a name to local files and downloads what is missing.
 //!
-//! Files lie in the cache that Python's `huggingface_hub` has, in its layout, so that each finds what the other loaded:
+//! The cache and its layout are those of Python's `huggingface_hub`, so each program finds the other's downloads:
 //!
 //! ```text
-//! $HF_HUB_CACHE/models--ORG--NAME/refs/main                  the commit that main was
-//!                                 blobs/ETAG                 a file; ETAG.incomplete while it is loaded
+//! $HF_HUB_CACHE/models--ORG--NAME/refs/main                  commit of the branch main
+//!                                 blobs/ETAG                 a file; ETAG.incomplete during its download
 //!                                 snapshots/COMMIT/FILE      a link to it
-//! $HF_HUB_CACHE/.locks/models--ORG--NAME/ETAG.lock           held by the process that loads it
+//! $HF_HUB_CACHE/.locks/models--ORG--NAME/ETAG.lock           held by the process that downloads it
 //! ```
 //!
-//! `HF_HOME`, `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_TOKEN`, `HF_TOKEN_PATH` and `HF_HUB_OFFLINE` mean what they mean there.
+//! `HF_HOME`, `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_TOKEN`, `HF_TOKEN_PATH` and `HF_HUB_OFFLINE` have the same meaning as there.
 //! Nothing is uploaded, and nothing is removed from the cache.
 
 mod download;
@@ -23,46 +23,46 @@ pub use sizes::sizes;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Why a name has no files here.
+/// Reason why a name can't be resolved to files.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The input is wrong: no such repository, revision or split, no access, nothing in the cache while offline.
+    /// Wrong input: an unknown repository, revision or split, missing access, or nothing in the cache while offline.
     #[error("{0}")]
     Refused(String),
     /// The network or the disk failed.
     #[error("{0}")]
     Failed(String),
-    /// The caller asked to stop; what is loaded stays.
+    /// The caller stopped the download. Downloaded bytes are kept.
     #[error("{0}")]
     Stopped(String),
 }
 
 /// Receives the progress of downloads.
 pub trait Watch {
-    /// A message for the user.
+    /// Shows a message to the user.
     fn say(&mut self, line: &str);
-    /// A download of `length` bytes begins; `done` of them are there.
+    /// Begins the progress of a download of `length` bytes, `done` of which exist already.
     fn begin(&mut self, file: &str, done: u64, length: u64);
-    /// The download has `done` bytes.
+    /// Reports that `done` bytes have been downloaded.
     fn progress(&mut self, done: u64);
-    /// The download has ended, or was stopped.
+    /// Ends the progress: the download is complete, or was stopped.
     fn end(&mut self);
-    /// Whether to stop.
+    /// Whether to stop the download.
     fn stop(&self) -> bool;
 }
 
-/// What a name was resolved to.
+/// Files that a name was resolved to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
-    /// The commit's folder, or data files below it.
+    /// Folder of the commit, or a path or pattern of data files in it.
     pub path: PathBuf,
-    /// The commit.
+    /// Commit hash.
     pub commit: String,
-    /// Data: subset and split.
+    /// Subset and split, of a data set.
     pub part: Option<(String, String)>,
 }
 
-/// The hub and its cache, as the environment says.
+/// The hub and its local cache, configured by environment variables.
 #[derive(Debug)]
 pub struct Hub {
     cache: PathBuf,
@@ -72,7 +72,7 @@ pub struct Hub {
     agent: ureq::Agent,
 }
 
-/// Maximum size of a token's file in bytes.
+/// Maximum size of the token file, in bytes.
 const TOKEN: u64 = 1 << 16;
 
 fn variable(name: &str) -> Option<String> {
@@ -80,8 +80,9 @@ fn variable(name: &str) -> Option<String> {
 }
 
 impl Hub {
-    /// The hub of the environment's variables.
-    /// Fails if neither `HF_HOME` nor `HOME` says where the cache is, or a token's file can't be read.
+    /// Reads the environment variables.
+    ///
+    /// Returns an error if neither `HF_HOME` nor `HOME` is set, or if the token file can't be read.
     pub fn from_environment() -> Result<Self, Error> {
         let home = || -> Option<PathBuf> {
             let under = |name: &str, rest: &str| variable(name).map(|v| Path::new(&v).join(rest));
@@ -89,8 +90,11 @@ impl Hub {
                 .or_else(|| under("XDG_CACHE_HOME", "huggingface"))
                 .or_else(|| under("HOME", ".cache/huggingface"))
         };
-        let home =
-            home().ok_or_else(|| Error::Refused("HF_HOME: wanted the folder of the hub's cache".into()))?;
+        let home = home().ok_or_else(|| {
+            Error::Refused(
+                "HF_HOME and HOME are not set, so the hub's cache has no folder; set HF_HOME".into(),
+            )
+        })?;
         let cache = variable("HF_HUB_CACHE").map_or_else(|| home.join("hub"), PathBuf::from);
         let file = variable("HF_TOKEN_PATH").map_or_else(|| home.join("token"), PathBuf::from);
         let token = match variable("HF_TOKEN") {
@@ -120,16 +124,16 @@ impl Hub {
         Ok(Self { cache, endpoint, token: token.filter(|t| !t.is_empty()), offline, agent })
     }
 
-    /// A path made absolute: it stands in a run's configuration.
+    /// Cache folder of a repository, as an absolute path, because run configurations store it.
     fn folder(&self, name: &Name) -> PathBuf {
         let cache = std::path::absolute(&self.cache).unwrap_or_else(|_| self.cache.clone());
         cache.join(name.folder())
     }
 
-    /// The files of a model or of a data set's split, loaded where they aren't in the cache. `usual` is the split where
-    /// the name has none; with `or_only`, a data set's only split stands in for it. With `cached`, nothing is loaded.
+    /// Resolves a name to the files of a model or of a split of a data set, and downloads those that aren't in the cache.
     ///
-    /// Without the network, the cache answers.
+    /// `usual` is the split of a name without one; with `or_only`, the only split of a data set is taken in its place.
+    /// With `cached`, nothing is downloaded. If the network is unavailable, the files come from the cache.
     pub fn take(
         &self,
         name: &Name,
@@ -152,14 +156,14 @@ impl Hub {
         self.chosen(name, &folder, commit, &all, (usual, or_only), Some(watch))
     }
 
-    /// The commit that a name's revision was when the cache last heard of it; a commit is its own.
+    /// Commit of a name's revision as of the last download, from the cache. A commit hash is returned as it is.
     pub fn commit_in_cache(&self, name: &Name) -> Option<String> {
         let revision = name.revision.as_deref().unwrap_or("main");
         let heard = std::fs::read_to_string(self.folder(name).join("refs").join(revision)).ok();
         heard.map(|text| text.trim().to_owned()).or(name::is_commit(revision).then(|| revision.to_owned()))
     }
 
-    /// The commit of a revision and its files, by the cache alone.
+    /// Commit of a revision and its list of files, from the cache alone.
     fn in_cache(&self, name: &Name, folder: &Path, revision: &str) -> Result<(String, Vec<String>), Error> {
         let commit = self.commit_in_cache(name).unwrap_or_else(|| revision.to_owned());
         let snapshot = folder.join("snapshots").join(&commit);
@@ -189,7 +193,7 @@ impl Hub {
         Ok((commit, files))
     }
 
-    /// Chooses among all files, loads the chosen ones where there is a watch, and names them.
+    /// Selects the files of a name among all files of the commit and downloads them if `watch` is given. Returns their path.
     fn chosen(
         &self,
         name: &Name,
@@ -202,10 +206,10 @@ impl Hub {
         let snapshot = folder.join("snapshots").join(&commit);
         let refused = |what: String| Error::Refused(format!("{}: {what}", name.repository));
         let local = watch.is_none();
-        // A download that was cut leaves a part of a split.
+        // An interrupted download leaves some of a split's files.
         let whole = |files: &[String], what: &str| match split::incomplete(files).filter(|_| local) {
             Some(of) => Err(refused(format!(
-                "found {} of {of} files of {what} in the cache; load it online",
+                "the cache has {} of {of} files of {what}; download the rest with a network",
                 files.len()
             ))),
             None => Ok(()),
@@ -217,18 +221,18 @@ impl Hub {
         if name.kind == Kind::Model {
             if let Some(file) = name.files.as_ref().filter(|file| file.ends_with(name::GGUF)) {
                 if !all.contains(file) {
-                    return Err(refused(format!("found no file {file} at {commit}{}", gguf_files(all))));
+                    return Err(refused(format!("commit {commit} has no file {file}{}", gguf_files(all))));
                 }
                 load(std::slice::from_ref(file))?;
                 return Ok(Taken { path: snapshot.join(file), commit, part: None });
             }
             let mut wanted: Vec<String> = all.iter().filter(|f| is_of_model(f)).cloned().collect();
-            // Weights come last: without them, a download that was cut is no model.
+            // Weights are downloaded last, so an interrupted download doesn't look like a complete model.
             wanted.sort_by_key(|f| f.ends_with(".safetensors"));
             let weights = wanted.iter().any(|f| f.ends_with(".safetensors"));
             if !(weights && wanted.iter().any(|f| f == "config.json")) {
                 return Err(refused(format!(
-                    "found {}, wanted config.json and weights in .safetensors{}",
+                    "expected config.json and weights in .safetensors, found {}{}",
                     wanted.join(", "),
                     gguf_files(all)
                 )));
@@ -239,7 +243,7 @@ impl Hub {
         if let Some(pattern) = &name.files {
             let wanted: Vec<String> = all.iter().filter(|f| split::matches(pattern, f)).cloned().collect();
             if wanted.is_empty() {
-                return Err(refused(format!("found no file {pattern} at {commit}")));
+                return Err(refused(format!("commit {commit} has no file that matches {pattern}")));
             }
             whole(&wanted, pattern)?;
             load(&wanted)?;
@@ -254,7 +258,7 @@ impl Hub {
                 .map_err(refused)?;
         let Some(pattern) = split::pattern(files, all) else {
             return Err(refused(format!(
-                "the files of split {split} are {}, wanted one file or several named alike in one folder",
+                "the files of split {split} are {}; expected one file, or files in one folder whose names differ in a number",
                 files.join(", ")
             )));
         };
@@ -265,7 +269,7 @@ impl Hub {
     }
 }
 
-/// The end of a message: the models in one file among all files, if there are some.
+/// Lists the GGUF files among `all` for the end of an error message. Empty if there are none.
 fn gguf_files(all: &[String]) -> String {
     let there: Vec<&str> = all.iter().filter(|f| f.ends_with(name::GGUF)).map(String::as_str).collect();
     match there.is_empty() {
@@ -274,7 +278,7 @@ fn gguf_files(all: &[String]) -> String {
     }
 }
 
-/// Whether a file belongs to a model as it is read here: no weights in other formats, none in inner folders.
+/// Whether a model needs this file: not weights in other formats, and not files in subfolders.
 fn is_of_model(file: &str) -> bool {
     const BESIDE: [&str; 9] = [
         "config.json",

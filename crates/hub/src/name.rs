@@ -1,18 +1,18 @@
-//! What the user wrote: a local path, or the name of a repository with its revision and its part.
+//! Names of repositories on the hub, with revision, subset, split or file, as users write them.
 
 use std::path::Path;
 
-/// What a repository holds.
+/// Kind of a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A model: configuration, tokenizer, weights.
+    /// Model: configuration, tokenizer and weights.
     Model,
-    /// A data set.
+    /// Data set.
     Data,
 }
 
 impl Kind {
-    /// The prefix of its folders in the cache, and its path in the hub's API.
+    /// Prefix of the repository's folders in the cache, and its path segment in the hub's API.
     pub(crate) fn plural(self) -> &'static str {
         match self {
             Self::Model => "models",
@@ -21,27 +21,27 @@ impl Kind {
     }
 }
 
-/// The name of a repository on the hub, or of a part of it.
+/// Name of a repository on the hub, or of a part of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
-    /// What it holds.
+    /// Kind of the repository.
     pub kind: Kind,
     /// `ORG/NAME`.
     pub repository: String,
-    /// A branch, a tag or a commit; absent: `main`.
+    /// Branch, tag or commit. `None` is `main`.
     pub revision: Option<String>,
-    /// Data: the subset, such as gsm8k's `socratic`.
+    /// Subset of a data set, such as `socratic` of gsm8k.
     pub subset: Option<String>,
-    /// Data: the split.
+    /// Split of a data set.
     pub split: Option<String>,
-    /// Data: the file below the commit's folder, or a pattern of files, of a path into a cache. A model in one file: this file.
+    /// A file of the commit, or a pattern of files. For data, from a path into a cache; for a model, its GGUF file.
     pub(crate) files: Option<String>,
 }
 
-/// Endings of files: a missing file isn't looked for on the hub.
+/// File extensions. A name with one of them is a local file and isn't looked up on the hub.
 const FILES: [&str; 10] =
     [".jsonl", ".json", ".csv", ".tsv", ".parquet", ".toml", ".gz", ".zst", ".safetensors", GGUF];
-/// The ending of a model in one file.
+/// Extension of a model in one file.
 pub(crate) const GGUF: &str = ".gguf";
 
 fn is_part(text: &str) -> bool {
@@ -49,24 +49,23 @@ fn is_part(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
-/// Whether this is a whole commit hash.
+/// Whether the text is a full commit hash.
 pub(crate) fn is_commit(text: &str) -> bool {
     text.len() == 40 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 impl Name {
     /// Reads `ORG/NAME`, `hf:ORG/NAME[/SUBSET][@REVISION][:SPLIT]`, a model's `[hf:]ORG/NAME/FILE.gguf[@REVISION]`, or a path
-    /// into a Hugging Face cache, `.../models--ORG--NAME/snapshots/COMMIT`. None for anything else, which is a local path. The caller has made
-    /// sure that there is no such local path.
+    /// into a Hugging Face cache, `.../models--ORG--NAME/snapshots/COMMIT`. Returns `None` for any other text, which is a
+    /// local path. The caller has checked that no file or folder exists at `text`.
     ///
-    /// Without `hf:`, a name whose first part is a folder here, or that ends like a file, is a local path that is
-    /// missing.
+    /// Without `hf:`, a name is a missing local path if its first part is a local folder or if it has a file extension.
     pub fn read(text: &str, kind: Kind) -> Result<Option<Self>, String> {
         if let Some(name) = Self::of_snapshot(text, kind) {
             return Ok(Some(name));
         }
         let named = |repository: &str| Self::of(kind, repository.to_owned());
-        // ORG/NAME/FILE.gguf, whose file may lie in a folder of the repository.
+        // In ORG/NAME/FILE.gguf, FILE may contain folders.
         let one_file = |text: &str| {
             let mut parts = text.splitn(3, '/');
             let (organisation, name, file) = (parts.next()?, parts.next()?, parts.next()?);
@@ -92,11 +91,11 @@ impl Name {
         let of_data = parts.len() == 3 || split.is_some();
         let empty = [split, revision].contains(&Some(""));
         if !(2..=3).contains(&parts.len()) || !parts.iter().all(|p| is_part(p)) || empty {
-            return Err(format!("found {text:?}, wanted hf:ORG/NAME[/SUBSET][@REVISION][:SPLIT]"));
+            return Err(format!("expected hf:ORG/NAME[/SUBSET][@REVISION][:SPLIT], found {text:?}"));
         }
         if of_data && kind == Kind::Model {
             return Err(format!(
-                "found {text:?}, wanted hf:ORG/NAME[@REVISION] or hf:ORG/NAME/FILE.gguf[@REVISION]: a model has no subset or split"
+                "expected hf:ORG/NAME[@REVISION] or hf:ORG/NAME/FILE.gguf[@REVISION], because a model has no subset or split; found {text:?}"
             ));
         }
         Ok(Some(Self {
@@ -107,7 +106,7 @@ impl Name {
         }))
     }
 
-    /// How `ORG/NAME/SUBSET/SPLIT` or `ORG/NAME/SPLIT`, a path that isn't here, would be written as a name.
+    /// Rewrites a missing path `ORG/NAME/SUBSET/SPLIT` or `ORG/NAME/SPLIT` as the name of a split.
     pub fn suggestion(text: &str) -> Option<String> {
         let parts: Vec<&str> = text.split('/').collect();
         let file = FILES.iter().any(|end| text.ends_with(end)) || Path::new(parts[0]).exists();
@@ -121,12 +120,12 @@ impl Name {
         }
     }
 
-    /// A repository as a whole.
+    /// Name of a whole repository at `main`.
     fn of(kind: Kind, repository: String) -> Self {
         Self { kind, repository, revision: None, subset: None, split: None, files: None }
     }
 
-    /// The name behind a path into a cache, of this machine or another.
+    /// Name of the repository behind a path into a cache, on this or another machine.
     fn of_snapshot(text: &str, kind: Kind) -> Option<Self> {
         let (_, rest) = text.rsplit_once(&format!("/{}--", kind.plural()))?;
         let (folder, rest) = rest.split_once("/snapshots/")?;
@@ -139,12 +138,12 @@ impl Name {
         })
     }
 
-    /// Its folder's name in the cache.
+    /// Name of the repository's folder in the cache.
     pub(crate) fn folder(&self) -> String {
         format!("{}--{}", self.kind.plural(), self.repository.replace('/', "--"))
     }
 
-    /// The commit of this repository that `text`, a run's resolved configuration, has in a path.
+    /// Finds the commit of this repository in the paths of `text`, a resolved run configuration.
     pub fn commit_in(&self, text: &str) -> Option<String> {
         let mut paths = text.split(['"', '\'', '\n']).filter_map(|part| Self::of_snapshot(part, self.kind));
         paths.find(|other| other.repository == self.repository)?.revision

@@ -1,8 +1,8 @@
-//! Sizes of usual models, for what is planned before a download. A test of the command line compares the parameter counts
-//! that follow from them with those of the published checkpoints.
+//! Sizes of common models, to plan a run before the download. A command-line test compares the parameter counts that
+//! follow from these sizes with the published checkpoints.
 
-/// The sizes of a model by its name on the hub, with the names of its `config.json`: an object with `architecture`.
-/// Models that differ only by their training (`-Instruct`, `-Base`, `-Math`) may share an entry.
+/// Looks up the sizes of a model by its name on the hub. The object has `architecture` and keys of `config.json`.
+/// Models that differ only in their training (`-Instruct`, `-Base`, `-Math`) may share an entry.
 pub fn sizes(repository: &str) -> Option<serde_json::Value> {
     let all: serde_json::Value =
         serde_json::from_str(include_str!("sizes.json")).expect("the table is checked by a test");

@@ -1,24 +1,24 @@
-//! Which files of a data set are a split: by the card's `configs`, else by the names of files and folders.
+//! Finds the files of a split: by `configs` in the data set card, otherwise by the names of files and folders.
 
 use std::collections::BTreeMap;
 
-/// Endings of data that can be read.
+/// Extensions of readable data files.
 const DATA: [&str; 8] =
     [".parquet", ".jsonl", ".json", ".csv", ".jsonl.gz", ".json.gz", ".csv.gz", ".jsonl.zst"];
-/// Words in names, and their split.
+/// Splits, each with the words that mark it in names of files and folders.
 const WORDS: [(&str, &[&str]); 3] = [
     ("train", &["train", "training"]),
     ("test", &["test", "testing", "eval", "evaluation"]),
     ("validation", &["validation", "valid", "val", "dev"]),
 ];
 
-/// Splits of subsets, each with its files.
+/// Files by subset and split.
 pub(crate) type Subsets = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 
-/// The splits that a repository's files are, and the subset that its card calls the default.
+/// Groups the files of a repository by subset and split. Also returns the default subset of the card.
 pub(crate) fn subsets(files: &[String], card: &str) -> (Subsets, Option<String>) {
     let data: Vec<&String> =
-        files.iter().filter(|f| DATA.iter().any(|end| f.ends_with(end)) && !beside(f)).collect();
+        files.iter().filter(|f| DATA.iter().any(|end| f.ends_with(end)) && !describes_data(f)).collect();
     let mut found = Subsets::new();
     let (patterns, default) = configs(card);
     for (subset, split, pattern) in patterns {
@@ -44,8 +44,8 @@ pub(crate) fn subsets(files: &[String], card: &str) -> (Subsets, Option<String>)
     (found, None)
 }
 
-/// Whether this file stands beside data.
-fn beside(file: &str) -> bool {
+/// Whether the file describes the data set and isn't data.
+fn describes_data(file: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
     name.starts_with('.')
         || ["dataset_info", "dataset_infos", "state"].iter().any(|n| name == format!("{n}.json"))
@@ -57,8 +57,8 @@ fn split_of(name: &str) -> Option<&'static str> {
     WORDS.iter().find(|(_, known)| words.iter().any(|w| known.contains(&w.as_str()))).map(|(split, _)| *split)
 }
 
-/// Subset, split and pattern of files for each entry under `configs` of a card, and the default subset. Reads the block
-/// style that the hub writes; a card in another style has none.
+/// Reads `configs` of a card: subset, split and file pattern of each entry, and the default subset. Reads the YAML block
+/// style that the hub writes. Returns no entries for a card in another style.
 fn configs(card: &str) -> (Vec<(String, String, String)>, Option<String>) {
     let card = card.replace("\r\n", "\n");
     let Some(yaml) = card.strip_prefix("---\n").and_then(|rest| rest.split("\n---").next()) else {
@@ -84,7 +84,7 @@ fn configs(card: &str) -> (Vec<(String, String, String)>, Option<String>) {
     (found, default)
 }
 
-/// Whether a file matches a pattern, in which `*` is any text.
+/// Whether a file matches a pattern. `*` matches any text.
 pub(crate) fn matches(pattern: &str, file: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == file,
@@ -95,8 +95,8 @@ pub(crate) fn matches(pattern: &str, file: &str) -> bool {
     }
 }
 
-/// The files wanted of these subsets: those of `subset` and `split`, or of the defaults. `usual` is the split where
-/// none is named; `or_only` takes a data set's only split in its place.
+/// Selects the files of `subset` and `split`, or of the defaults. `usual` is the split if `split` is `None`; with
+/// `or_only`, the only split of a data set is taken in its place.
 pub(crate) fn choose<'a>(
     (subsets, default): &'a (Subsets, Option<String>),
     subset: Option<&str>,
@@ -113,27 +113,28 @@ pub(crate) fn choose<'a>(
             .or(names.first().copied().filter(|_| names.len() == 1))
     };
     let Some((subset, splits)) = subset.or_else(fallback).and_then(|name| subsets.get_key_value(name)) else {
-        let found = if names.is_empty() { "no data file".to_owned() } else { names.join(", ") };
+        if names.is_empty() {
+            return Err("the data set has no data file".to_owned());
+        }
+        let unknown = subset.map_or_else(String::new, |name| format!("unknown subset {name}: "));
+        let names = names.join(", ");
         return Err(format!(
-            "subset: found {found}; wanted {}, as in hf:ORG/NAME/SUBSET",
-            subset.unwrap_or("one of them")
+            "{unknown}the data set has the subsets {names}; name one, as in hf:ORG/NAME/SUBSET"
         ));
     };
     let only = splits.len() == 1 && split.is_none() && or_only;
     let taken = splits.get_key_value(split.unwrap_or(usual)).or(splits.iter().next().filter(|_| only));
     let Some((split, files)) = taken else {
-        let found: Vec<&str> = splits.keys().map(String::as_str).collect();
+        let (missing, names) = (split.unwrap_or(usual), Vec::from_iter(splits.keys().map(String::as_str)));
         return Err(format!(
-            "split of subset {subset}: found {}; wanted {}, as in hf:ORG/NAME:SPLIT",
-            found.join(", "),
-            split.unwrap_or(usual)
+            "subset {subset} has no split {missing}, but {}; name one, as in hf:ORG/NAME:SPLIT",
+            names.join(", ")
         ));
     };
     Ok((subset, split, files))
 }
 
-/// The number of files of which these are a part, where their names, as `train-00000-of-00002.parquet`, say that some are
-/// missing.
+/// Number of files of the complete split, if names such as `train-00000-of-00002.parquet` show that some are missing.
 pub(crate) fn incomplete(files: &[String]) -> Option<usize> {
     let mut shards: BTreeMap<(&str, usize), usize> = BTreeMap::new();
     for file in files {
@@ -148,7 +149,7 @@ pub(crate) fn incomplete(files: &[String]) -> Option<usize> {
     (missing > 0).then_some(files.len() + missing)
 }
 
-/// One path that names all files: the only one, or a pattern. None if a pattern of these files would match others.
+/// One path for all files: the path of a single file, or a pattern. `None` if a pattern would also match other files.
 pub(crate) fn pattern(files: &[String], all: &[String]) -> Option<String> {
     let [first, rest @ ..] = files else { return None };
     if rest.is_empty() {
@@ -196,8 +197,12 @@ mod tests {
         assert_eq!(of(None, None).unwrap(), files[..2]);
         assert_eq!(of(None, Some("test")).unwrap(), files[2..3]);
         assert_eq!(of(Some("socratic"), None).unwrap(), files[3..4]);
-        assert!(of(None, Some("dev")).unwrap_err().contains("found test, train; wanted dev"));
-        assert!(of(Some("x"), None).unwrap_err().contains("found main, socratic; wanted x"));
+        assert!(of(None, Some("dev")).unwrap_err().contains("no split dev, but test, train;"));
+        assert!(
+            of(Some("x"), None)
+                .unwrap_err()
+                .contains("unknown subset x: the data set has the subsets main, socratic;")
+        );
     }
 
     #[test]
@@ -230,7 +235,7 @@ mod tests {
         assert_eq!(choose(&found, None, None, "test", false).unwrap().2, &files[2..]);
         assert!(choose(&found, None, Some("validation"), "train", false).is_err());
         let several = subsets(&owned(&["a/train.csv", "b/train.csv"]), "");
-        assert!(choose(&several, None, None, "train", false).unwrap_err().contains("found a, b"));
+        assert!(choose(&several, None, None, "train", false).unwrap_err().contains("the subsets a, b;"));
     }
 
     #[test]

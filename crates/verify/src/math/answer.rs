@@ -11,6 +11,7 @@ use super::candidate::Found;
 use super::environments::{Ahead, environments, first};
 use super::extract::{answer_ends, last_number};
 use super::normal_strict;
+use super::statement::{self, Pieces};
 use super::units;
 use crate::python_text::regex;
 
@@ -78,9 +79,10 @@ fn without_box(text: &str, latex: bool, plain: bool) -> Answer<'_> {
         }
     }
     let trimmed = text.trim_end();
-    let start = trimmed.rfind('\n').map_or(0, |at| at + 1);
-    if latex && is_mathematics(&trimmed[start..]) {
-        return Answer::of(&trimmed[start..]);
+    let line = &trimmed[trimmed.rfind('\n').map_or(0, |at| at + 1)..];
+    let line = line.trim_start_matches(['•', '◦', '‣', '▪', '·']);
+    if latex && is_mathematics(line) {
+        return Answer::of(line);
     }
     let answer = last_formula(text, latex, plain);
     if answer.parts.is_empty() { last_words(text).unwrap_or(answer) } else { answer }
@@ -93,8 +95,12 @@ fn last_words(text: &str) -> Option<Answer<'_>> {
     let (from, to) = said.unwrap_or((0, text.len()));
     let words = text[from..to].trim().trim_matches(['*', '_', ':', ' ', '`']);
     let words = words.split_once(". ").map_or(words, |(first, _)| first).trim_end_matches('.');
+    // `Yes, it is` says yes, and `No, it isn't` says no.
+    const REPEATED: &str = r"(?i)^(?:(yes)\W+(?:it|this|that|they|there|he|she|we|you|i)\s+(?:is|are|does|do|can|was|has|have|will|did)|(no)\W+(?:it|this|that|they|there|he|she|we|you|i)\s+(?:(?:is|are|does|do|can|was|has|have|will|did)(?:n['’]t|\s+not)|cannot|can['’]t))$";
+    let repeated = regex!(REPEATED).captures(words).and_then(|found| found.get(1).or(found.get(2)));
+    let words = repeated.map_or(words, |found| found.as_str());
     let fits = (1..=MOST).contains(&words.split_whitespace().count());
-    let hedged = is_turned(&text[..from], "") || is_supposed(&text[..from]);
+    let hedged = lead(text, from, from, "").is_none();
     fits.then(|| Answer { hedged, ..Answer::of(words) })
 }
 
@@ -110,27 +116,8 @@ fn last_bold(text: &str) -> Option<Answer<'_>> {
     (inline && fits).then(|| attached(text, bold, start - 2, text.len()))
 }
 
-/// Whether the clause before a value makes it a supposition.
-fn is_supposed(before: &str) -> bool {
-    const WORDS: &str = r"(?i)\b(?:suppos|assum|discard|reject|exclud|eliminat)\w*|\brul\w+ out\b|\b(?:try|nobody|wrong|incorrect|unless|not true|no way)\b";
-    let clause = before.rsplit(['.', ',', ';', ':', '!', '?', '\n']).next().unwrap_or(before);
-    regex!(WORDS).is_match(clause)
-}
-
-/// Whether the clause before a value says whose answer or which mistake it is, so that it isn't this response's answer.
-fn is_disowned(before: &str) -> bool {
-    const WORDS: &str = concat!(
-        r"(?i)\b(?:mistake|fallacy|trap|tempted)\b|\b(?:previous|old|former|earlier|naive|tempting|another|his|her|their|wrong|incorrect|",
-        r"false|\w+['’]s)\s+(?:answer|guess|result|solution)\b|\b(?:wrong|incorrect|false)\s+(?:value|choice)\b|",
-        r"\b(?:many|most|some|people|one might|you (?:may|might)|every(?:one|body)|someone)\b.{0,30}?\b(?:thinks?|says?|claims?|believes?|guess(?:es)?)\b"
-    );
-    let clause = before.rsplit(['.', ',', ';', '!', '?', '\n']).next().unwrap_or(before);
-    // Every word of these has more than six letters before it.
-    clause.len() > 8 && regex!(WORDS).is_match(clause)
-}
-
 /// Whether a sentence behind an answer takes it back or offers another one.
-fn is_withdrawn(behind: &str) -> bool {
+fn is_withdrawn(behind: &str, value: &str) -> bool {
     const OFFER: &str = concat!(
         r"(?i)^\W*(?:or|alternatively|maybe|perhaps|actually|wait|no|hmm|but|sorry|oops|correction|rather|instead|scratch that|i mean|",
         r"make that)\b.{0,60}?(?:\$|\\boxed|[0-9]|wrong|incorrect|mistake)|",
@@ -145,9 +132,11 @@ fn is_withdrawn(behind: &str) -> bool {
         r"(?:this|that|it)\s+(?:is|was|ca|can|could)(?:n['’]t|not)\s+(?:be\s+)?(?:the\s+)?(?:right|correct|true|answer)\b|",
         r"i\s+(?:made|have|was|am)\b.{0,30}\b(?:mistake|error|wrong)\b)"
     );
+    // A number alone, as `So 9.`
+    const RESTATED: &str = r"(?i)^\W*(?:(?:so|thus|hence|now|no|just kidding|it|is|it['’]s|the|answer)\b\W*){0,4}(-?\d[\d.,]*?)\W*$";
     // "I hope it is correct" is the commonest sentence behind an answer.
     let behind = clip(behind);
-    if behind.trim_end().len() < 6 {
+    if behind.trim_end().len() < 2 {
         return false;
     }
     // The rest of the answer's own sentence is read elsewhere.
@@ -156,35 +145,12 @@ fn is_withdrawn(behind: &str) -> bool {
     let own = usize::from(rest.starts_with(|c: char| c.is_alphanumeric() && !c.is_uppercase()));
     let mut sentences = behind.split(['.', '!', '?', '\n']).skip(own).take(4);
     sentences.any(|sentence| {
-        sentence.len() > 5
-            && !sentence.trim_start().starts_with("I hope")
-            && (regex!(OFFER).is_match(sentence) || regex!(DENIAL).is_match(sentence))
+        let restated = regex!(RESTATED).captures(sentence).is_some_and(|found| found[1] != *value);
+        restated
+            || sentence.len() > 3
+                && !sentence.trim_start().starts_with("I hope")
+                && (regex!(OFFER).is_match(sentence) || regex!(DENIAL).is_match(sentence))
     })
-}
-
-/// Whether the words around a value make it no answer: `is not`, `at least`, `suppose that`, `twice`; `does not work`,
-/// `or more`.
-fn is_turned(before: &str, after: &str) -> bool {
-    const BEFORE: &str = concat!(
-        r"(?i)(?:\b(?:not|no|never|cannot|\w+n['’]t|hardly|least|most|than|than or equal to|up to|below|above|under|over|",
-        r"beyond|exceeds|nearly|almost|except|anything but|differs from|different from|far from|close to|twice|nicht|pas|",
-        r"times|plus|divided by|multiplied by|one over|",
-        r"if (?:\S+ ){1,3}?(?:were|was|is|equals)|between \S+ and|(?:half|square|cube|root|reciprocal|inverse|log|logarithm|multiple|divisor|factor|power|opposite|negative) of)\b",
-        r"(?:\W+(?:be|been|equal|equals|to|exactly|simply|just|the|value|es)\b)*|不是|\$ to|[±/~])\W*$",
-    );
-    const AFTER: &str = concat!(
-        r"(?i)^[\s$*()\]}\\.]*(?:\?|(?:text\w*|mbox)\{\s*(?:or (?:more|less|fewer|greater|above|below)|is (?:not|wrong|incorrect))\b|(?:this|that|it) is (?:wrong|incorrect|false)\b|is what \w+ (?:first|initially|originally)\b|(?:wrong|incorrect|false)\b|or so\b|[/±→]|->|\.\.\s*\d|[<>≤≥≠]\s+[a-z]\b|[,;]\s*(?:maybe|perhaps|actually|sorry)\b|vs\b|versus\b|",
-        r"(?:times|plus|minus|percent of|(?:out )?of|over|mod|divided by|multiplied by)\s+(?:[$\d\\(]|(?:one|two|three|four|five|six|seven|eight|nine|ten)\b)|",
-        r"and (?:a|an|one|two|three|\d) (?:half|halves|thirds?|quarters?|fourths?|fifths?)\b|point (?:zero|one|two|three|four|five|six|seven|eight|nine|\d)|",
-        r"(?:less|fewer|more|greater) than\b|short of\b|is (?:too|an? (?:upper|lower) bound)\b|would be (?:the answer|right|correct) if\b|",
-        r",?\s*(?:which|but (?:this|that|it)) (?:is|was|seems) (?:wrong|incorrect|false|not)\b|",
-        r"to the power\b|or (?:more|less|fewer|greater|above|below)\b|fails?\b|",
-        r"(?:is|are|was|does|do|did|must|should|can|could|would|will)(?:n['’]t\b|\s+(?:\w+\s+){0,2}?",
-        r"(?:not|wrong|incorrect|false|extraneous|spurious|rejected|discarded|excluded|invalid|impossible)\b))",
-    );
-    let clause = before.rsplit(['.', ',', ';', ':', '!', '?', '\n']).next().unwrap_or(before);
-    let behind = &after[..after.char_indices().nth(80).map_or(after.len(), |c| c.0)];
-    regex!(BEFORE).is_match(clause) || regex!(AFTER).is_match(behind)
 }
 
 /// A box: where its command, its content and its end are.
@@ -281,53 +247,125 @@ fn last_statement<'a>(text: &'a str, boxes: &[Place]) -> Answer<'a> {
             answer.parts.push(content.into());
         }
     }
-    let (before, after) = (&text[..boxes[first].start], &text[last.end..]);
-    answer.hedged = unclosed || is_denied(before, after, after);
+    let (low, _) = formula_around(text, boxes[first].start, boxes[first].end);
+    let (_, high) = formula_around(text, last.start, last.end);
+    let high = high.max(last.end);
+    let line = text[high..].find('\n').map_or(text.len(), |length| high + length);
+    answer.hedged = unclosed
+        || lead(text, low, boxes[first].start, "").is_none()
+        || !is_ended(text, "", (last.end, high, line), 0, true)
+        || is_withdrawn(&text[high..], "");
     answer
 }
 
 /// Reads an answer with the sign, percent sign, base or unit that is attached to it. `start..end` is its position.
 ///
-/// It is hedged if an operation, a relation other than equality, a fraction, a denial or another value is attached.
+/// The answer is hedged unless its sentence is known to state an answer (see `statement`).
 fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> Answer<'a> {
-    const DRESS: &str = concat!(
-        r"\\(?:[,;:! ]|(?:display|text)style|[lL]arge|LARGE|[hH]uge|therefore|bf|color\{[^{}]*\}|q?quad|hline|",
-        r"(?:begin|end)\{[a-z]+\*?\}(?:\{[lcr|]*\})?|(?:tag|label)\*?\{[^{}]*\}|blacksquare|square|checkmark|qed)"
-    );
-    let (before, after) = (&text[..start], &text[end..]);
     let (low, high) = formula_around(text, start, end);
-    let inside = low < start || high > end;
-    let line = before.rfind('\n').map_or(0, |at| at + 1);
-    let head = if inside {
-        before[low..].trim_start_matches(['$', '&', ' ', '\n'])
-    } else {
-        &before[line.max(low_end(before))..]
+    let Some(sign) = lead(text, low, start, content) else {
+        return Answer { hedged: true, ..Answer::of(content) };
     };
-    let Some(lead) = lead(head, inside) else { return Answer { hedged: true, ..Answer::of(content) } };
-    let tail = if inside { &text[end..high] } else { &after[..after.find('\n').unwrap_or(after.len())] };
-    let cleaned = match tail.contains('\\') {
-        true => regex!(DRESS).replace_all(tail, " "),
-        false => Cow::Borrowed(tail),
-    };
-    let behind = &text[high.max(end)..];
-    let trail = trail(&cleaned, inside).and_then(|trail| match trail.is_empty() && inside {
-        // What follows the formula's delimiter.
-        true => self::trail(behind.trim_start_matches(['$', '\\', ')', ']']), false),
-        false => Some(trail),
-    });
-    let Some(trail) = trail else { return Answer { hedged: true, ..Answer::of(content) } };
-    let boxed = BOXES.iter().any(|command| text[start..].starts_with(command));
-    let hedged = is_denied(before, after, behind)
-        || !boxed && is_supposed(before)
-        || regex!(r"(?i)\bor\s*\$?\s*[a-z](?:_\w)?\s*=\s*\$?$").is_match(before)
-        || content.trim_end().ends_with([',', ';', '.']) && regex!(r"^\W*-?\d").is_match(tail)
-        || !inside && tail.starts_with('!') && !head.contains(char::is_alphabetic);
-    if lead.is_empty() && trail.is_empty() {
+    let line = text[high..].find('\n').map_or(text.len(), |length| high + length);
+    let congruent = text[low..start].contains("\\equiv");
+    let (suffix, length) = suffix(&text[end..line], high > end, congruent);
+    let suffix = suffix.unwrap_or_default();
+    let unit = usize::from(suffix.starts_with("\\text"));
+    let from = end + length;
+    let hedged = !is_ended(text, content, (from, high.max(from), line), unit, worded(text, start))
+        || is_withdrawn(&text[high.max(end)..], content)
+        || content.trim_end().ends_with([',', ';', '.'])
+            && text[end..].starts_with([' ', '-'])
+            && regex!(r"^\W*-?\d").is_match(&text[end..]);
+    if sign.is_empty() && suffix.is_empty() {
         return Answer { hedged, ..Answer::of(content) };
     }
     let plain = content.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let part = if plain { format!("{lead}{content}{trail}") } else { format!("{lead}{{{content}}}{trail}") };
+    let part =
+        if plain { format!("{sign}{content}{suffix}") } else { format!("{sign}{{{content}}}{suffix}") };
     Answer { parts: vec![part.into()], hedged }
+}
+
+/// Whether words precede a position in its sentence.
+fn worded(text: &str, at: usize) -> bool {
+    statement::sentence(&text[..at]).contains(char::is_alphabetic)
+}
+
+/// The sign of the value at `start`, whose formula begins at `low`; `None` if it isn't stated as an answer.
+fn lead(text: &str, low: usize, start: usize, value: &str) -> Option<&'static str> {
+    let outside = statement::sentence(&text[low_end(&text[..low])..low]);
+    let before = Pieces::new().read(outside, false).read(&text[low..start], low < start);
+    let above = outside.trim().is_empty() && statement::is_denied_above(&text[low_end(&text[..low])..low]);
+    statement::lead(&before, value).filter(|_| !above)
+}
+
+/// Whether the text behind a value leaves it an answer. The value's formula ends at `high` and its line at `line`.
+fn is_ended(
+    text: &str,
+    value: &str,
+    (from, high, line): (usize, usize, usize),
+    words: usize,
+    worded: bool,
+) -> bool {
+    let after = Pieces::new().read(&text[from..high], high > from);
+    // The delimiter that closes the value's formula.
+    let rest = &text[high..line.max(high)];
+    let after = after.read(rest, rest.starts_with('$'));
+    statement::is_ended(&after, words, value, worded)
+}
+
+/// Whether an answer at `start..end` outside of a formula is stated, and neither denied nor taken back.
+fn is_stated(text: &str, start: usize, end: usize) -> bool {
+    let line = text[end..].find('\n').map_or(text.len(), |length| end + length);
+    lead(text, start, start, &text[start..end]) == Some("")
+        && is_ended(text, &text[start..end], (end, end, line), 0, true)
+        && !is_withdrawn(&text[end..], &text[start..end])
+}
+
+/// The percent sign, base, unit or further value of a chain that is attached to a value, in LaTeX, and the length of the text
+/// up to its end. `formula` is whether the value is part of one, and `congruent` whether a congruence states it.
+fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize) {
+    let closed = after.trim_start_matches(['}', '*', ')']);
+    let rest = closed.trim_start_matches(|c: char| c.is_whitespace() || c == '$');
+    let rest = ["\\,", "\\ ", "\\;", "\\:", "\\right)"]
+        .iter()
+        .fold(rest, |rest, space| rest.strip_prefix(space).unwrap_or(rest))
+        .trim_start();
+    let touches = rest.len() == closed.len();
+    let from = after.len() - rest.len();
+    if let Some(found) = regex!(r"^(?:\\?%|(?:\\text\{\s*)?(?i:percent|pct)\b)").find(rest) {
+        return (Some("\\%".to_owned()), from + found.end());
+    }
+    if let Some(found) = regex!(r"^(?:\^\s*\{?\s*\\circ\s*\}?|°)").find(rest) {
+        return (Some("^\\circ".to_owned()), from + found.end());
+    }
+    if let Some(found) = regex!(r"^_\{?([0-9]+)\}?").captures(rest) {
+        return (Some(format!("_{{{}}}", &found[1])), from + found[0].len());
+    }
+    if let Some(equal) = rest.strip_prefix('=') {
+        let value = equal.split(['$', '\n']).next().unwrap_or_default();
+        let said = value.trim().trim_end_matches('.');
+        return (Some(format!(" = {said}")), from + 1 + value.len());
+    }
+    if let Some(found) = regex!(r"^\\pmod\s*(?:\{[^{}]*\}|\d+)").find(rest).filter(|_| congruent) {
+        return (Some(found.as_str().to_owned()), from + found.end());
+    }
+    const UNIT: &str = r"^(?:\\(?:text|mathrm|mbox|textrm)\s*\{\s*)?\\?\s*([A-Za-z]+(?:\s*/\s*[A-Za-z]+)?(?:\}?\^\{?[23]\}?)?)";
+    if let Some(found) = regex!(UNIT).captures(rest) {
+        let words = found.get(1).map_or("", |words| words.as_str());
+        let word = words.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+        let common = matches!(word, "in" | "am" | "second");
+        let unit =
+            units::is_unit(word) || units::denominator(word).is_some() || normal_strict::is_scale(word);
+        if unit && !common {
+            return (Some(format!("\\text{{ {}}}", words.replace(['{', '}'], ""))), from + found[0].len());
+        }
+        // A symbol that the value touches: `8m`.
+        if !formula && touches && matches!(word, "m" | "g" | "s" | "h" | "l") {
+            return (None, from + found[0].len());
+        }
+    }
+    (None, 0)
 }
 
 /// Beginning of a text, up to 300 characters, in which the next sentence is read.
@@ -373,196 +411,6 @@ fn low_end(text: &str) -> usize {
 /// Farthest place from an answer, in bytes, at which its formula begins or ends.
 const FAR: usize = 600;
 
-/// Reads the sign before a value. `head` is the text before it, and `inside` is true in a formula.
-///
-/// Returns `None` if the value is an operand, or the right side of a relation other than equality.
-fn lead(head: &str, inside: bool) -> Option<&'static str> {
-    const WRAPS: &str = concat!(
-        r"(?:\\(?:text(?:bf|it|rm|sf|tt|normal|up)?|math(?:bf|it|rm|sf|tt|normal)|boldsymbol|bm|bold|emph|underline|ensuremath|",
-        r"[mh]box|boxed|fbox|(?:text)?color\{[^{}]*\}|colorbox\{[^{}]*\})\s*|(?:^|[\s$=({:&,])\s*)$"
-    );
-    // Braces that are open there: those that dress the value are passed over, and all others are a part of its formula.
-    let mut open = Vec::new();
-    let bytes = head.as_bytes();
-    for (at, byte) in bytes.iter().enumerate() {
-        match byte {
-            _ if at > 0 && bytes[at - 1] == b'\\' => {}
-            b'{' => open.push(at),
-            b'}' => drop(open.pop()),
-            _ => {}
-        }
-    }
-    let mut head = head.to_owned();
-    for at in open.into_iter().rev() {
-        let dressed = regex!(WRAPS).find(&head[..at]).map(|found| found.start());
-        let start = dressed?;
-        let within = head[at + 1..].trim();
-        if !within.is_empty()
-            && !regex!(r"^[-+−]$|^\\(?:color\{[^{}]*\}|[a-zA-Z]+)$|[a-zA-Z:]$").is_match(within)
-        {
-            return None;
-        }
-        let sign = if matches!(within, "-" | "−") { "-" } else { "" };
-        head.truncate(if head[start..].starts_with('\\') { start } else { at });
-        head.push_str(sign);
-    }
-    const SPACES: &str = r"(?:\\(?:[,;:! ]|(?:display|text)style|[lL]arge|LARGE|[hH]uge|left|color\{[^{}]*\})|[\s~$&]|\\[(\[])+$";
-    let plain = head.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '~' | '$' | '&'));
-    let end = match plain.contains('\\') {
-        true => regex!(SPACES).find(&head).map_or(head.len(), |found| found.start()),
-        false => plain.len(),
-    };
-    let gap = head.len() > end;
-    let bold = head[..end].trim_end_matches('*');
-    let marked = bold.len() < end;
-    let rest = if marked && !bold.trim_end().ends_with(|c: char| c.is_ascii_digit()) {
-        bold.trim_end()
-    } else {
-        &head[..end]
-    };
-    // Words that say nothing about the value.
-    let word = rest.trim_end_matches(char::is_alphabetic);
-    let command = word.ends_with('\\');
-    if !inside
-        && !command
-        && rest.len() > word.len() + 1
-        && !matches!(&rest[word.len()..], "minus" | "negative" | "Minus" | "Negative")
-    {
-        return Some("");
-    }
-    // The digits before a point, a comma or the sign of a ratio.
-    if rest.ends_with(['.', ',', ':'])
-        && (!gap && regex!(r"\d[.,]$|(?:^|[$=(,])\s*\d+:$").is_match(rest)
-            || inside && regex!(r"\d\s*:$").is_match(rest))
-    {
-        return None;
-    }
-    if regex!(r"(?:=>|->|→|⇒|⟹|\\(?:Rightarrow|rightarrow|implies|to|iff|Longrightarrow|approx|therefore)|≈|[^!<>]=|^=|:)$").is_match(rest) {
-        return Some("");
-    }
-    // Words that lead to the answer, and the beginning of an environment.
-    if regex!(r"\\(?:text\w*|[mh]box|mathrm|mathbf|begin|end)\{[^{}]*\}$|<[^<>]{1,40}>$").is_match(rest) {
-        return Some("");
-    }
-    if regex!(r"(?i)\b(?:minus|negative)$").is_match(rest) {
-        return Some("-");
-    }
-    if let Some(left) = rest.strip_suffix(['-', '−', '–', '+', '>']) {
-        let outer = left.trim_end_matches([' ', '\t']);
-        let sign = &rest[left.len()..];
-        let first = outer.is_empty() || outer.ends_with('\n');
-        // A mark of a list or of a quotation, and a dash between words.
-        if !inside
-            && gap
-            && (first
-                || sign != ">"
-                    && outer.len() < left.len()
-                    && outer.ends_with(|c: char| c.is_alphabetic() || c == '*'))
-        {
-            return Some("");
-        }
-        let signed = first
-            || regex!(r"(?:[=(:,]|\\approx|\\Rightarrow|\\quad|\\\\|&|≈)$").is_match(outer)
-            || !inside
-                && outer.len() < left.len()
-                && outer.ends_with(|c: char| c.is_alphabetic() || c == '*' || c == '$')
-            || !inside && outer.ends_with(['*', '$', ' ']);
-        return match sign {
-            ">" => None,
-            "+" if signed => Some(""),
-            _ if signed => Some("-"),
-            _ => None,
-        };
-    }
-    let sign = if inside { rest.ends_with(['*', '_', '|', '~']) } else { false };
-    let operator = regex!(
-        r"(?:[/^<>≤≥≠±×·÷√]|!=|\\(?:neq?|not|leq?|geq?|lt|gt|leqslant|geqslant|pm|mp|times|cdot|div|sqrt|sim|ll|gg|ln|log|sin|cos|tan|in|notin|cup|cap|circ|n?mid)|\\(?:ln|log|sin|cos|tan|arc\w+)\s*[_^]\s*(?:\{[^{}]*\}|\w))$"
-    );
-    let touching = !gap && rest.ends_with(|c: char| c.is_ascii_digit() || matches!(c, ')' | '}') && inside);
-    let letter = inside && regex!(r"(?:^|[^\\A-Za-z])[A-Za-z]$").is_match(rest);
-    let listed = inside && regex!(r"(?:^|[^=\d.])\s*-?(?:\d+|[a-z]\s*=\s*-?\d+)\s*[,;]$").is_match(rest);
-    let number = inside && regex!(r"(?:^|[\s=+*-])\d+$").is_match(rest);
-    let grouped = regex!(r"[A-Za-z0-9]\($").is_match(rest);
-    if sign || operator.is_match(rest) || touching || letter || listed || number || grouped {
-        None
-    } else {
-        Some("")
-    }
-}
-
-/// Words behind a value that make it another one.
-const SCALES: &[&str] = &[
-    "hundred", "thousand", "million", "billion", "trillion", "dozen", "dozens", "squared", "cubed",
-    "factorial",
-];
-
-/// Reads the percent sign, base or unit behind a value. `tail` is the text behind it, and `inside` is true in a formula.
-///
-/// Returns `None` if an operation or another value follows.
-fn trail(tail: &str, inside: bool) -> Option<String> {
-    let closed = tail.trim_start_matches(['}', '*', ')']);
-    let rest = closed.trim_start();
-    let touches = rest.len() == closed.len();
-    if rest.is_empty() || rest == "." || rest == "$" || rest == "$." {
-        return Some(String::new());
-    }
-    if regex!(r"^\$?\s*(?:\\?%|(?:\\text\{\s*)?(?i:percent|pct)\b)").is_match(rest) {
-        return Some("\\%".to_owned());
-    }
-    if regex!(r"^\$?\s*(?:\^\s*\{?\s*\\circ\s*\}?|°)\s*\}?[\s.,;$]*(?:[A-Z]?\b|$)").is_match(rest) {
-        return Some("^\\circ".to_owned());
-    }
-    if let Some(found) = regex!(r"^_\{?([0-9]+)\}?").captures(rest) {
-        return Some(format!("_{{{}}}", &found[1]));
-    }
-    if touches && rest.starts_with(['^', '_', '{', '\'']) || inside && rest.starts_with('!') {
-        return None;
-    }
-    if let Some(equal) = rest.strip_prefix('=') {
-        let value = equal.split(['$', '\n']).next().unwrap_or_default().trim().trim_end_matches('.');
-        return Some(format!(" = {value}"));
-    }
-    const UNIT: &str = r"^(?:\\(?:text|mathrm|mbox|textrm)\s*\{\s*|\$\s*)?\\?\s*([A-Za-z]+(?:\s*/\s*[A-Za-z]+)?(?:\}?\^\{?[23]\}?)?)";
-    if let Some(found) = regex!(UNIT).captures(rest) {
-        let words = found.get(1).map_or("", |words| words.as_str());
-        let word = words.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
-        let common = matches!(word, "in" | "am" | "second");
-        if !common && (units::is_unit(word) || units::denominator(word).is_some() || SCALES.contains(&word)) {
-            return Some(format!("\\text{{ {}}}", words.replace(['{', '}'], "")));
-        }
-        if !inside && touches && matches!(word, "m" | "g" | "s" | "h" | "l") {
-            return Some(String::new());
-        }
-    }
-    // In a formula, whatever else follows is a part of it; words are not.
-    const SAYS_NOTHING: &str = concat!(
-        r"^\\(?:text\w*|math(?:rm|bf|it|sf)|[mh]box|right|end|begin|Rightarrow|implies|Longrightarrow|iff|because|therefore|pmod|",
-        r"phantom|[hv]space|nonumber|notag)\b"
-    );
-    let command = regex!(r"^\\[A-Za-z]").is_match(rest) && !regex!(SAYS_NOTHING).is_match(rest);
-    let goes_on = regex!(
-        r"^(?:\d{3}(?:\D|$)|\.\d|:\s*\$?-?\d|\\text\{\s*(?:and|or|to)\s*\}\s*[-\d\\]|\.\s+-?\d[\d.,]*\s*$)"
-    )
-    .is_match(rest)
-        || touches && rest.starts_with(|c: char| c == '|' || c.is_numeric());
-    if goes_on || command && (inside || touches) || inside && rest.starts_with('|') {
-        return None;
-    }
-    let operation = if inside {
-        regex!(
-            r"^(?:[-+*/<>≤≥≠±×·÷^A-Za-z0-9]|[,;(]\s*[^\s}.]|\\(?:neq?|leq?|geq?|lt|gt|pm|mp|times|cdot|div|sqrt|frac|boxed|cup|cap|lor|vee|pi|[lc]?dots)\b)"
-        )
-    } else {
-        regex!(
-            r"^(?:[+*/<>≤≥≠±×·÷]\s*(?:[\d(]|\$\s*[\d(\\-])|[-–−]\s*(?:\d|\$\s*\d)|to\s+\$?-?\d|\\(?:times|cdot|div|pm|neq?|[lc]?dots)\b|(?:[,;]\s*(?:and\s+|or\s+)?|and\s+)\$?-?\d[\d.,]*\$?\s*(?:[.*]|$))"
-        )
-    };
-    if operation.is_match(rest) || touches && rest.starts_with(|c: char| c.is_ascii_alphanumeric()) {
-        return None;
-    }
-    Some(String::new())
-}
-
 /// Whether the boxes around a text belong to one statement: no sentence ends between them, unless only a connective
 /// joins them.
 fn same_statement(between: &str) -> bool {
@@ -572,39 +420,6 @@ fn same_statement(between: &str) -> bool {
         && (regex!(HEDGE).is_match(between)
             || regex!(JOINED).is_match(between)
             || !between.contains(['.', '!', '?', '\n']))
-}
-
-/// Whether the text around an answer offers another one: `or 6` behind it, `5 or` before it.
-fn offers_another(before: &str, after: &str) -> bool {
-    const MARKS: &[char] = &['$', ')', ']', '}', '\\', '*', ',', ';', '(', '[', '{'];
-    const FILLING: &[&str] =
-        &["maybe", "perhaps", "possibly", "even", "else", "it", "could", "be", "is", "also", "the", "answer"];
-    let behind = after.trim_start_matches(|c: char| c.is_whitespace() || c == '.' || MARKS.contains(&c));
-    let behind = ["text{", "textrm{", "mathrm{", "mbox{"]
-        .iter()
-        .find_map(|command| behind.strip_prefix(command))
-        .unwrap_or(behind);
-    let mut words = behind.split_whitespace().filter(|word| *word != "}");
-    if words.next().is_some_and(|word| word.trim_matches([',', '}']).eq_ignore_ascii_case("or")) {
-        let value = words.find(|word| !FILLING.contains(&word.trim_matches(',')));
-        if value.is_some_and(starts_value) {
-            return true;
-        }
-    }
-    let head = before.trim_end_matches(|c: char| c.is_whitespace() || MARKS.contains(&c));
-    let head = FILLING.iter().fold(head, |head, word| head.strip_suffix(word).map_or(head, str::trim_end));
-    match head.strip_suffix("or") {
-        Some(head) => {
-            head.ends_with([' ', '$', '\n'])
-                && head.trim_end().ends_with(|c: char| c.is_ascii_digit() || MARKS.contains(&c))
-        }
-        None => false,
-    }
-}
-
-fn starts_value(word: &str) -> bool {
-    let word = word.trim_start_matches(['*', '(', '}']);
-    word.starts_with(['$', '\\']) || word.trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// The line from a position on.
@@ -660,18 +475,25 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
     let body = without_number(body);
     let offset = body.as_ptr() as usize - text.as_ptr() as usize;
     if latex && is_mathematics(body) && !body.is_empty() {
-        let (before, after) = (&text[..offset], &text[offset + body.len()..]);
-        return Some(Answer { hedged: is_refused(before, after), ..Answer::of(body) });
+        return Some(Answer { hedged: !is_stated(text, offset, offset + body.len()), ..Answer::of(body) });
     }
     if latex && let Some(first) = first(segment, 0, segment.len(), &mut Ahead::default()) {
         // Words may come before a formula, but numbers don't.
         let before = &segment[..first.start];
         let after = segment[first.end..].trim_start_matches(|c: char| !c.is_alphanumeric());
-        if is_turned(&text[..from + first.start], "") && after.starts_with("but ") {
+        if after.starts_with("but ") && lead(text, from + first.start, from + first.start, "").is_none() {
             return segment_answer(text, (to - after.len(), to), latex, plain);
         }
         if !before.contains(|c: char| c.is_ascii_digit()) {
-            return Some(formula(text, &first.found, from + first.start, from + first.end));
+            let answer = formula(text, &first.found, from + first.start, from + first.end);
+            // A formula that the answer is about: `The maximum of $f$ is 5.`
+            let verb =
+                regex!(r"(?:^|\s)(?:is|are|equals)\s").find(after).map_or(after.len(), |verb| verb.end());
+            let said = (to - after.len() + verb, to);
+            let other = Some(said)
+                .filter(|_| answer.hedged)
+                .and_then(|said| segment_answer(text, said, latex, plain));
+            return other.filter(|other| !other.hedged).or(Some(answer));
         }
     }
     if plain {
@@ -685,26 +507,17 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
             let said = if start.len() < words.len() && plain { start } else { words };
             let place = offset + words.len() - said.len();
             let said = without_reason(said);
-            let (before, after) = (&text[..place], &text[place + said.len()..]);
-            return Some(Answer { hedged: is_refused(before, after), ..Answer::of(said) });
+            return Some(Answer { hedged: !is_stated(text, place, place + said.len()), ..Answer::of(said) });
         }
-        if words.contains(|c: char| c.is_numeric()) || normal_strict::is_spoken(words) {
-            let hedged = is_refused(&text[..from], &text[offset + words.len()..]);
-            return Some(Answer { hedged, ..Answer::of(without_reason(words)) });
+        if words.contains(|c: char| c.is_numeric()) || normal_strict::number_in_words(words).is_some() {
+            let said = without_reason(words);
+            return Some(Answer {
+                hedged: !is_stated(text, offset, offset + said.len()),
+                ..Answer::of(said)
+            });
         }
     }
     None
-}
-
-/// Whether the text around an answer without a box refuses it or offers another one.
-fn is_refused(before: &str, after: &str) -> bool {
-    is_denied(before, after, after) || is_supposed(before)
-}
-
-/// Whether the text around an answer denies it, gives it to somebody else, takes it back or offers another one. `behind` is
-/// the text after the formula that the answer stands in.
-fn is_denied(before: &str, after: &str, behind: &str) -> bool {
-    offers_another(before, after) || is_turned(before, after) || is_disowned(before) || is_withdrawn(behind)
 }
 
 /// An answer without the mark or bracket that closes what was opened before it: `8*.`, `45)`.
@@ -745,10 +558,8 @@ fn formula<'a>(text: &'a str, found: &Found<'a>, start: usize, end: usize) -> An
     if let [(part, false)] = parts[..] {
         return attached(text, part, start, end);
     }
-    let (before, after) = (&text[..start], &text[end..]);
     let parts = parts.iter().map(|(part, percent)| if *percent { with_percent(text, part) } else { part });
-    let hedged = is_refused(before, after) || regex!(r"^\s+of\s+[$\\0-9]").is_match(after);
-    Answer { parts: parts.map(Cow::Borrowed).collect(), hedged }
+    Answer { parts: parts.map(Cow::Borrowed).collect(), hedged: !is_stated(text, start, end) }
 }
 
 /// A formula with the percent sign behind its delimiter.
@@ -821,10 +632,7 @@ fn last_formula(text: &str, latex: bool, plain: bool) -> Answer<'_> {
         // All of a quotient.
         let start = text[..start].trim_end_matches(|c: char| c.is_ascii_digit() || c == '/').len();
         let end = end + regex!(r"^/[0-9]+").find(&text[end..]).map_or(0, |below| below.end());
-        let strange = regex!(r"[≠≥≤<>~±^_/≈][\s*$]*$").is_match(&text[..start])
-            || regex!(r"^(?:[\^/?]|!=)").is_match(&text[end..]);
-        let answer = attached(text, &text[start..end], start, end);
-        return Answer { hedged: answer.hedged || strange, ..answer };
+        return attached(text, &text[start..end], start, end);
     }
     if let Some(last) = last { formula(text, &last.found, last.start, last.end) } else { Answer::default() }
 }
@@ -855,7 +663,7 @@ mod tests {
             ("Answer: 2. $x$", &["$x$"], false),
             ("**Answer:** 7 apples", &["7 apples"], false),
             ("## Answer\n\n\\[\nx^2\n\\]\n", &["\\[\nx^2\n\\]"], false),
-            ("so $x=3$ and 4", &["4"], false),
+            ("so $x=3$ and 4", &["4"], true),
             ("It is $5$ or $6$.", &["5", "6"], false),
             ("x^2+1", &["x^2+1"], false),
             ("nothing", &["nothing"], false),

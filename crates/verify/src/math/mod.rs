@@ -39,6 +39,7 @@ mod numeric;
 pub mod parsed;
 mod plain;
 mod region;
+mod statement;
 mod units;
 
 use std::borrow::Cow;
@@ -229,6 +230,10 @@ impl Verifier {
                 let mut response = boxed::halfwidth(response).replace("***", "**");
                 if response.contains('`') {
                     response = regex!(r"(^|[^`])`([^`\n]+)`").replace_all(&response, "$1$2").into_owned();
+                }
+                if response.contains('*') {
+                    const ITALICS: &str = r"(^|[\s(])\*([^*\s]+)\*([\s.,;:!?)]|$)";
+                    response = regex!(ITALICS).replace_all(&response, "$1$2$3").into_owned();
                 }
                 read_strictly(&answer::find(&response, types.latex, types.expr))
             }

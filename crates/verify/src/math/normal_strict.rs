@@ -86,7 +86,7 @@ const ANSWERS: &[&str] = &["yes", "no", "true", "false", "none", "even", "odd", 
 const SHORT: &[&str] = &["per", "in", "for", "each", "out", "all", "by"];
 
 /// Words for powers of ten.
-const SCALES: &[(&str, &str)] = &[
+pub(super) const SCALES: &[(&str, &str)] = &[
     ("hundred", "\\cdot 10^{2}"),
     ("thousand", "\\cdot 10^{3}"),
     ("million", "\\cdot 10^{6}"),
@@ -144,9 +144,15 @@ pub(super) fn base(text: &str) -> Option<u32> {
     written.or_else(|| name.parse().ok()).filter(|base| (2..=36).contains(base))
 }
 
-/// Whether a text is a number in words, such as `thirty-two`.
-pub(super) fn is_spoken(text: &str) -> bool {
-    spoken(&text.trim().to_ascii_lowercase()).is_some_and(|(_, rest)| rest.is_empty())
+/// The value of a number in words, such as `thirty-two`.
+pub(super) fn number_in_words(text: &str) -> Option<u64> {
+    spoken(&text.trim().to_ascii_lowercase()).filter(|(_, rest)| rest.is_empty()).map(|(number, _)| number)
+}
+
+/// Whether a word is a power of ten or a dozen, or raises the value before it.
+pub(super) fn is_scale(word: &str) -> bool {
+    SCALES.iter().any(|(scale, _)| *scale == word.trim_end_matches('s'))
+        || matches!(word, "squared" | "cubed" | "factorial")
 }
 
 /// Reads a number in words below a thousand million. Returns the number and the rest of the text.
@@ -413,11 +419,12 @@ fn peeled(raw: &str) -> &str {
     let mut text = raw;
     for _ in 0..64 {
         let inner = without_stop(text.trim());
-        let inner = ["$$", "$", "**", "__", "`", "\"", "“", "*", "_"]
+        let inner = ["$$", "$", "**", "__", "`", "\"", "“”", "*", "_", "'", "‘’", "«»"]
             .iter()
-            .find_map(|mark| {
-                let close = if *mark == "“" { "”" } else { mark };
-                inner.strip_prefix(mark)?.strip_suffix(close).filter(|inside| !inside.contains(mark))
+            .find_map(|marks| {
+                let (open, close) =
+                    if marks.is_ascii() { (*marks, *marks) } else { marks.split_at(marks.len() / 2) };
+                inner.strip_prefix(open)?.strip_suffix(close).filter(|inside| !inside.contains(open))
             })
             .or_else(|| inner.strip_prefix("\\(")?.strip_suffix("\\)"))
             .or_else(|| inner.strip_prefix("\\[")?.strip_suffix("\\]"))
@@ -612,6 +619,15 @@ impl Writer {
         {
             self.words = found.get(1).map_or("", |words| words.as_str()).to_owned();
             return "";
+        }
+        // A number that is said in words before it.
+        if c == '('
+            && let Some(number) = number_in_words(&self.words).filter(|_| self.at_start())
+            && let Some(found) = regex!(r"^\(\s*([0-9]+)\s*\)").captures(rest)
+        {
+            self.words.clear();
+            self.push(if found[1] == *number.to_string() { &found[1] } else { "\\| " });
+            return &rest[found[0].len()..];
         }
         if c == '-' && TENS.iter().any(|tens| self.words.to_ascii_lowercase().ends_with(tens)) {
             self.words.push('-');

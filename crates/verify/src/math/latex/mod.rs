@@ -527,7 +527,17 @@ impl Parser<'_> {
                 let written = self.function_name(start, &name);
                 match self.application()? {
                     Some(arguments) => Expr::Apply(written, arguments),
-                    None => Expr::Symbol(name),
+                    // `C_{10}^3` is a binomial coefficient.
+                    None => match (name.strip_prefix("C_"), exponent.as_integer()) {
+                        (Some(upper), Some(_)) if !self.parity => {
+                            let upper = upper.trim_matches(['{', '}']).parse::<u32>();
+                            match upper {
+                                Ok(upper) => return Ok(self.choose(Expr::integer(upper.into()), exponent)),
+                                Err(_) => Expr::Symbol(name),
+                            }
+                        }
+                        _ => Expr::Symbol(name),
+                    },
                 }
             }
             other => other,
@@ -605,6 +615,17 @@ impl Parser<'_> {
         let start = self.at;
         let token = self.next()?;
         Ok(match token {
+            // `{}_{10}C_3` and `^{10}C_3` are binomial coefficients.
+            Token::OpenBrace if !self.parity && self.accept(&Token::CloseBrace) => {
+                return self.primary();
+            }
+            Token::Underscore | Token::Caret if !self.parity => {
+                let upper = self.script()?;
+                self.expect(&Token::Letter('C'))?;
+                self.expect(&Token::Underscore)?;
+                let lower = self.script()?;
+                self.choose(upper, lower).into()
+            }
             Token::Integer(value) => {
                 if self.parity {
                     self.skip_base()?;

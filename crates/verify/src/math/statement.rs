@@ -1,0 +1,641 @@
+//! The statement that a value stands in, in strict mode: whether it states an answer, and the sign in front of the value.
+//!
+//! A statement counts only in a form that is known: the value alone, or behind an equals sign, a colon or a word that states
+//! (`is`, `gives`, `a total of`), and before what is counted, a reason or the end of the sentence. Anything else that stands
+//! directly beside the value makes it no answer.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::normal_strict::{SCALES, number_in_words};
+use super::units;
+use crate::python_text::regex;
+
+/// Roles of words in a statement, as a set of bits.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Roles(u16);
+
+impl Roles {
+    /// May stand directly before a value: `is 8`, `we get 8`.
+    const STATES: Self = Self(1);
+    /// Says nothing about the value, so that the words before it count.
+    const FILLS: Self = Self(1 << 1);
+    /// Denies, supposes or disowns what is stated after it.
+    const DENIES: Self = Self(1 << 2);
+    /// Says whose or which answer is stated, if that is the response's own.
+    const OWNS: Self = Self(1 << 3);
+    /// May stand before a comma that the value follows: `Hence, 8`.
+    const LEADS: Self = Self(1 << 4);
+    /// Begins a clause behind a value: `8, since ..`, `8 for all ..`.
+    const GOES_ON: Self = Self(1 << 5);
+    /// What a value may be said to be: `8 is the answer`.
+    const PRAISES: Self = Self(1 << 6);
+    /// Tells what somebody thinks: it is the response's own opinion if `I` or `we` stands before it.
+    const THINKS: Self = Self(1 << 7);
+    /// Makes `of` and `to` states: `a total of 8`, `sums to 8`.
+    const JOINS: Self = Self(1 << 8);
+
+    const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    fn of(word: &str) -> Self {
+        static ROLES: LazyLock<HashMap<&str, Roles>> = LazyLock::new(|| {
+            let mut roles = HashMap::new();
+            for (words, role) in WORDS {
+                for word in words.split_whitespace() {
+                    let known: &mut Roles = roles.entry(word).or_default();
+                    *known = known.with(*role);
+                }
+            }
+            roles
+        });
+        let word = word.to_lowercase().replace('’', "'");
+        match ROLES.get(&*word) {
+            Some(roles) => *roles,
+            None if word.ends_with("n't") => Self::DENIES,
+            None if word.chars().count() == 1 => Self::FILLS,
+            None => Self::default(),
+        }
+    }
+}
+
+/// Words with their roles. A word may stand in several rows.
+const WORDS: &[(&str, Roles)] = &[
+    (
+        "is are was were be been being it's that's equals equal equaling equalling gives give giving gave yields yield \
+         yielding get gets getting got gotten have has had having obtain obtains obtaining obtained find finds found finding \
+         makes make making made receives received reaches reached becomes become became contains contain produces shows see \
+         worth exactly only just simply precisely approximately about roughly there here namely that which then now so thus hence \
+         therefore conclude concludes consequently finally answer answers ans result solution total totals total's value",
+        Roles::STATES.with(Roles::FILLS),
+    ),
+    (
+        "needs need needed wants want takes take took costs cost leaves leave left remain remains pays pay paid earns earn \
+         earned spends spend spent saves saved sells sell sold buys buy bought eats eat ate uses use used weighs weigh \
+         weighed measures holds hold held owes owe owed keeps keep kept lost lose loses won wins win scored scores gained gains \
+         happens happen drove drives walked walks ran runs read reads wrote writes collected collects gives gave sum product \
+         difference quotient average mean median probability area length width height volume perimeter radius distance speed \
+         time age price profit count amount maximum minimum sum's charges charged worked works baked bakes picked picks planted \
+         plants traveled travels lives lasts grew grows drinks drank produced adds added requires required",
+        Roles::STATES,
+    ),
+    (
+        "the a an final correct right my our this that these those it he she they we i you and of to also indeed clearly must \
+         should will can does do did would one its his her their new exact numerical sum sums in true",
+        Roles::FILLS,
+    ),
+    (
+        "not no never nobody none cannot neither nor hardly if unless suppose supposes supposing supposed assume assumes \
+         assuming assumed whether wrong incorrect false mistake mistaken fallacy trap tempted previous old former earlier naive \
+         tempting guess guessed could might may or either except discard discards reject rejects exclude excludes eliminate \
+         rule try doubt doubts deny denies pretend imagine fails fail refuses refuse stops far twice thrice half double until nicht pas less more most least than",
+        Roles::DENIES,
+    ),
+    (
+        "the final correct right my our this that so thus hence therefore is and of an a new exact numerical required desired \
+         simplified overall only your total actual answer clearly numeric complete maximum minimum i we gives concise boxed \
+         short full last get obtain then as following resulting means mean think believe conclude now know",
+        Roles::OWNS,
+    ),
+    (
+        "thus hence therefore so then finally consequently course indeed total all conclusion summary answer result clearly short \
+         altogether overall required expected conclude now is namely say ultimately accordingly words calculation",
+        Roles::LEADS,
+    ),
+    (
+        "since because as which so where when by with for on at in per each that who from during after before among while hence \
+         thus therefore see total altogether the this it its we these they given giving meaning using there here let you \
+         note being namely respectively such only now also achieved attained obtained",
+        Roles::GOES_ON,
+    ),
+    (
+        "answer final correct right required desired solution result value only total number minimum maximum smallest largest \
+         unique greatest least sum",
+        Roles::PRAISES,
+    ),
+    (
+        "think thinks thought say says said believe believes claim claims guesses",
+        Roles::THINKS.with(Roles::FILLS),
+    ),
+    (
+        "total value probability answer length area volume distance speed cost price maximum minimum average mean median radius \
+         height width result amount count profit score age weight perimeter equal equals sums sum simplifies simplify evaluates \
+         comes amounts reduces leads corresponds rounds back goes number quotient loss gain discount difference increase decrease temperature size rate ratio \
+         remainder given increases increased decreases decreased differ differs arrive arrives stands expressed written simplified \
+         results resulting",
+        Roles::JOINS,
+    ),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Word,
+    Number,
+    Sign,
+    Command,
+}
+
+/// A piece of the text around a value. Delimiters, fonts, sizes, spaces and Markdown's marks are left out.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece<'a> {
+    kind: Kind,
+    text: &'a str,
+    /// Whether it is mathematics: part of a formula, and not of a text in it.
+    formula: bool,
+    /// Whether white space or a delimiter stands before it.
+    spaced: bool,
+}
+
+impl Piece<'_> {
+    fn is(&self, sign: &str) -> bool {
+        self.kind != Kind::Word && self.text == sign
+    }
+
+    fn roles(&self) -> Roles {
+        if self.kind == Kind::Word { Roles::of(self.text) } else { Roles::default() }
+    }
+
+    fn is_word(&self, role: Roles) -> bool {
+        self.roles().has(role)
+    }
+}
+
+/// Pieces of a text.
+pub(super) struct Pieces<'a> {
+    all: Vec<Piece<'a>>,
+    /// Whether white space or a delimiter stands at the end.
+    gap: bool,
+}
+
+impl<'a> Pieces<'a> {
+    pub(super) fn new() -> Self {
+        Self { all: Vec::new(), gap: false }
+    }
+
+    /// Adds the pieces of a text that begins in a formula or outside of it.
+    pub(super) fn read(mut self, text: &'a str, mut formula: bool) -> Self {
+        const DRESS: &str = concat!(
+            r"^(?:\\(?:[,;:! ]|(?:q?quad|displaystyle|textstyle|[lL]arge|LARGE|[hH]uge|left|right|bf|hline|blacksquare|square|",
+            r"checkmark|qed|nonumber|notag|Box)\b|color\s*\{[^{}]*\}|(?:begin|end)\{[a-z]+\*?\}(?:\{[lcr|]*\})?|",
+            r"(?:tag|label|hspace|vspace|phantom)\*?\s*\{[^{}]*\})|<[^<>]{1,40}>)"
+        );
+        const WRAPPER: &str = concat!(
+            r"^\\(?:(text(?:bf|it|rm|sf|tt|normal|up)?|[mh]box)|math(?:bf|it|rm|sf|tt|normal)|boldsymbol|bm|bold|emph|underline|",
+            r"ensuremath|boxed|fbox|(?:textcolor|colorbox)\{[^{}]*\})\s*\{"
+        );
+        const PIECE: &str = r"^(?:\\[A-Za-z]+|\\.|[0-9]+|\pL+(?:['’-]\pL+)*|!=|<=|>=|=>|->|\.\.+|.)";
+        // Open braces: whether each is a part of a formula and no dress, and whether a formula goes on behind it.
+        let mut open: Vec<(bool, bool)> = Vec::new();
+        let mut rest = text;
+        while let Some(c) = rest.chars().next() {
+            let formula_here = formula;
+            if c.is_whitespace()
+                || matches!(c, '*' | '_' | '`' | '"' | '“' | '”' | '#' | '&' | '~')
+                    && self.is_dress(c, rest, formula)
+            {
+                self.gap |= c.is_whitespace() || formula;
+                rest = &rest[c.len_utf8()..];
+            } else if c == '$' || ["\\(", "\\)", "\\[", "\\]"].iter().any(|mark| rest.starts_with(mark)) {
+                let length = if c == '$' { 1 + usize::from(rest.starts_with("$$")) } else { 2 };
+                formula = if c == '$' { !formula } else { matches!(rest.as_bytes()[1], b'(' | b'[') };
+                self.gap = true;
+                rest = &rest[length..];
+            } else if let Some(found) =
+                Some(c).filter(|c| matches!(c, '\\' | '<')).and(regex!(DRESS).find(rest))
+            {
+                self.gap = true;
+                rest = &rest[found.end()..];
+            } else if let Some(found) = Some(c).filter(|c| *c == '\\').and(regex!(WRAPPER).captures(rest)) {
+                open.push((false, formula));
+                formula &= found.get(1).is_none();
+                rest = &rest[found.get(0).map_or(0, |all| all.end())..];
+            } else if c == '{'
+                && self.all.last().is_none_or(|last| last.kind == Kind::Sign && !"^_}".contains(last.text))
+            {
+                open.push((false, formula));
+                rest = &rest[1..];
+            } else if c == '}' {
+                let (part, outer) = open.pop().unwrap_or((false, formula_here));
+                formula = outer;
+                if part {
+                    self.push(Kind::Sign, &rest[..1], formula);
+                }
+                rest = &rest[1..];
+            } else {
+                let Some(found) = regex!(PIECE).find(rest) else { break };
+                let (piece, after) = rest.split_at(found.end());
+                let kind = match c {
+                    '\\' => Kind::Command,
+                    _ if c.is_numeric() => Kind::Number,
+                    _ if c.is_alphabetic() => Kind::Word,
+                    _ => Kind::Sign,
+                };
+                if c == '{' {
+                    open.push((true, formula));
+                }
+                if piece == "\\\\" {
+                    // A row of its own.
+                    self.all.clear();
+                } else {
+                    self.push(kind, piece, formula);
+                }
+                rest = after;
+            }
+        }
+        // An open brace makes what follows a part of a formula.
+        if open.iter().any(|(part, _)| *part) {
+            self.push(Kind::Sign, "{", true);
+        }
+        self
+    }
+
+    fn push(&mut self, kind: Kind, text: &'a str, formula: bool) {
+        self.all.push(Piece { kind, text, formula, spaced: std::mem::take(&mut self.gap) });
+    }
+
+    /// Whether a mark is Markdown's or a space of LaTeX: emphasis touches what it emphasises on one side only.
+    fn is_dress(&self, mark: char, rest: &str, formula: bool) -> bool {
+        let after = rest.trim_start_matches(mark);
+        match mark {
+            '~' | '&' => formula,
+            '*' | '_' if formula => rest.len() - after.len() > 1,
+            '*' | '_' => {
+                let opens = self.all.is_empty() || self.gap;
+                let closes = !after.starts_with(|c: char| c.is_alphanumeric() || c == '\\');
+                opens != closes || self.all.is_empty() || after.is_empty()
+            }
+            _ => true,
+        }
+    }
+}
+
+/// The sentence or line at the end of a text.
+pub(super) fn sentence(text: &str) -> &str {
+    let end = regex!(r"[.!?]\s|\n").find_iter(text).last();
+    &text[end.map_or(0, |end| end.end())..]
+}
+
+/// Reads the pieces before a value in its sentence. Returns the value's sign, `"-"` or `""`, or `None` if the value isn't
+/// stated as an answer.
+pub(super) fn lead(before: &Pieces<'_>, value: &str) -> Option<&'static str> {
+    let depth = before.all.iter().filter(|piece| piece.formula).fold(0, |depth: i32, piece| {
+        depth + i32::from(matches!(piece.text, "(" | "[" | "\\{"))
+            - i32::from(matches!(piece.text, ")" | "]" | "\\}"))
+    });
+    if depth > 0 { None } else { sign(&before.all, before.gap, value) }
+}
+
+fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
+    let Some((last, head)) = before.split_last() else { return Some("") };
+    let stated = || sign(head, last.spaced, value).filter(|sign| sign.is_empty());
+    let unless_denied = |words: &[Piece<'_>]| if denies(words) { None } else { Some("") };
+    match (last.kind, last.text) {
+        (Kind::Word, word) if matches!(&*word.to_lowercase(), "minus" | "negative") => {
+            stated().and(Some("-"))
+        }
+        (Kind::Word, word) => {
+            let before_last = |at: usize| head.len().checked_sub(at).map_or("", |at| head[at].text);
+            let join = head.last().filter(|word| word.is_word(Roles::JOINS));
+            match &*word.to_lowercase() {
+                "us" | "him" | "her" | "them" | "me" | "you" => stated(),
+                "with" if matches!(before_last(1), "left" | "up") => unless_denied(head),
+                "to" if before_last(1) == "out"
+                    || before_last(1) == "up" && before_last(2).starts_with("add") =>
+                {
+                    Some("")
+                }
+                // A verb behind another one: `must score 8`.
+                _ if matches!(before_last(1), "will" | "can" | "must" | "should" | "to")
+                    && !matches!(word, "exceed" | "avoid") =>
+                {
+                    unless_denied(head)
+                }
+                "of" if join.is_some_and(|word| !word.text.starts_with("sum")) => unless_denied(before),
+                "to" | "by" | "at" | "as" | "in" if join.is_some() => unless_denied(before),
+                // Not another value, but this one.
+                "but" if head.iter().any(|word| word.is_word(Roles::DENIES)) => Some(""),
+                _ if last.is_word(Roles::STATES) => unless_denied(before),
+                _ => None,
+            }
+        }
+        (Kind::Number, _) => None,
+        (Kind::Command, "\\$" | "\\pounds" | "\\euro") | (Kind::Sign, "€" | "£" | "¥" | "₹") => {
+            stated()
+        }
+        (
+            Kind::Command,
+            "\\Rightarrow" | "\\implies" | "\\Longrightarrow" | "\\iff" | "\\approx" | "\\therefore"
+            | "\\equiv",
+        ) => unless_denied(head),
+        (_, "=" | "≈" | "→" | "⇒" | "⟹" | "=>" | "->" | "≡") => unless_denied(head),
+        (_, ":") => {
+            let ratio = head.last().is_some_and(|piece| piece.kind == Kind::Number) && (last.formula || !gap);
+            if ratio { None } else { unless_denied(head) }
+        }
+        (_, "," | ";") if last.formula => None,
+        (_, "," | ";") => {
+            head.last().is_none_or(|word| word.is_word(Roles::LEADS) || word.is(".")).then_some("")
+        }
+        // The value in words before it: `nine (9)`.
+        (_, "(" | "[") => {
+            let words = head.iter().rev().take_while(|piece| piece.kind == Kind::Word).count();
+            for from in head.len() - words..head.len() {
+                let said: Vec<&str> = head[from..].iter().map(|piece| piece.text).collect();
+                if let Some(number) = number_in_words(&said.join(" ")) {
+                    let same = number.to_string() == value;
+                    return sign(&head[..from], true, value).filter(|_| same);
+                }
+            }
+            stated()
+        }
+        // The mark of an item or option: `(b)`, `2)`.
+        (_, ")") => match head {
+            [_] => Some(""),
+            [head @ .., Piece { text: "(", .. }, mark] if mark.text.len() == 1 => {
+                sign(head, true, value).filter(|sign| sign.is_empty())
+            }
+            _ => None,
+        },
+        (_, "-" | "−" | "–" | "—" | "+") => {
+            let sign = if last.text == "+" { "" } else { "-" };
+            let dash = !last.formula && gap && last.spaced;
+            match head.last() {
+                None if gap && !last.formula => Some(""),
+                None => Some(sign),
+                Some(piece) if piece.kind == Kind::Word && !piece.formula => {
+                    if last.spaced || dash {
+                        stated().map(|_| if dash { "" } else { sign })
+                    } else {
+                        None
+                    }
+                }
+                Some(piece) if piece.kind == Kind::Number => None,
+                Some(piece) if piece.is(")") || piece.is("]") || piece.is("}") => None,
+                Some(_) => stated().and(Some(sign)),
+            }
+        }
+        (_, ">" | "|" | "•" | "·" | "◦" | "‣" | "▪" | "'" | "‘" | "«")
+            if !last.formula && head.is_empty() =>
+        {
+            Some("")
+        }
+        (_, "'" | "‘" | "«") => stated(),
+        _ => None,
+    }
+}
+
+/// Whether the words before a value deny it, suppose it or say that it is somebody else's, as far back as words go that say
+/// nothing about it.
+pub(super) fn denies(words: &[Piece<'_>]) -> bool {
+    let mut next = Roles::default();
+    let mut next_text = "";
+    for piece in words.iter().rev() {
+        if piece.is(".")
+            || piece.kind == Kind::Sign && matches!(piece.text, "," | ";" | ":") && !next_text.is_empty()
+        {
+            return false;
+        }
+        if piece.kind != Kind::Word || piece.formula {
+            continue;
+        }
+        let roles = piece.roles();
+        let lower = next_text.to_lowercase();
+        let answer = matches!(&*lower, "answer" | "answers");
+        let own = roles.has(Roles::OWNS);
+        if roles.has(Roles::DENIES)
+            || answer && !own
+            || next.has(Roles::THINKS) && !matches!(piece.text, "I" | "we" | "We" | "i")
+        {
+            return true;
+        }
+        if !roles.has(Roles::FILLS.with(Roles::OWNS)) {
+            return false;
+        }
+        (next, next_text) = (roles, piece.text);
+    }
+    // `Say it is 8.`
+    next.has(Roles::THINKS)
+}
+
+/// Whether the pieces before a value on the line before its own deny it.
+pub(super) fn is_denied_above(text: &str) -> bool {
+    let line = text.trim_end().rsplit('\n').next().unwrap_or_default();
+    denies(&Pieces::new().read(sentence(line), false).all)
+}
+
+/// Whether what stands behind a value on its line leaves it an answer: what is counted, a reason, or the end of the
+/// sentence. `words` is the number of words that are read already, as a unit. `worded` is whether words stand before the
+/// value, so that an exclamation mark is none of a factorial.
+pub(super) fn is_ended(after: &Pieces<'_>, words: usize, value: &str, worded: bool) -> bool {
+    ends(&after.all, words, value, worded)
+}
+
+fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> bool {
+    let mut at = 0;
+    while let Some(piece) = after.get(at) {
+        let rest = &after[at + 1..];
+        let next = rest.first();
+        at += 1;
+        let lower = piece.text.to_lowercase();
+        match piece.kind {
+            Kind::Number => return words > 2 && piece.spaced,
+            Kind::Command => return false,
+            // A formula that tells what is counted: `8 pairs $(a,b)$`.
+            Kind::Word if piece.formula && words > 0 => return true,
+            Kind::Word if piece.formula || words == 0 && at == 1 && !piece.spaced => return false,
+            Kind::Word => {
+                let number =
+                    next.is_some_and(|next| next.kind != Kind::Word && !next.is(".") || is_number(next));
+                match &*lower {
+                    "and" => return continues(next, rest.get(1)) && !taken_back(rest),
+                    "or" => {
+                        let equal = |piece: &Piece<'_>| {
+                            piece.text == value || is_number(piece) && number_of(piece) == value
+                        };
+                        return next.is_some_and(|next| next.text == "equivalently")
+                            && rest.get(1).is_some_and(equal);
+                    }
+                    "of" if words == 0 && number => return false,
+                    "not" => return next.is_some_and(|next| next.kind == Kind::Number),
+                    "times" if next.is_none_or(|next| next.kind == Kind::Sign && !next.formula) => {}
+                    "to" => return !number && next.is_some_and(|next| !matches!(next.text, "the" | "a")),
+                    "more" | "fewer" | "less"
+                        if words == 0
+                            && !number
+                            && next.is_some_and(|next| next.kind == Kind::Word && next.text != "than") => {}
+                    "than" if words > 1 => return !number,
+                    "is" | "are" | "was" | "were" | "equals" => {
+                        if words > 0 {
+                            return !taken_back(rest);
+                        }
+                        let mut said = rest.iter().filter(|piece| piece.kind == Kind::Word);
+                        let said = said.find(|piece| {
+                            !matches!(
+                                piece.text,
+                                "the" | "our" | "my" | "a" | "then" | "indeed" | "therefore"
+                            )
+                        });
+                        return said.is_some_and(|word| word.is_word(Roles::PRAISES))
+                            && !offers(rest)
+                            && !taken_back(&rest[..rest.len().min(3)]);
+                    }
+                    _ if piece.is_word(Roles::GOES_ON) => {
+                        let reason = matches!(&*lower, "since" | "because" | "so" | "where" | "when" | "as");
+                        let numbered = words == 0
+                            && number
+                            && matches!(&*lower, "by" | "at" | "per" | "in" | "with" | "on");
+                        let based = next.is_some_and(|next| next.text == "base");
+                        return !numbered
+                            && !based
+                            && next.is_none_or(|next| next.text != "if")
+                            && (reason && !offers(rest) || !taken_back(rest));
+                    }
+                    word if is_changing(word) => return false,
+                    _ => {}
+                }
+                words += 1;
+            }
+            Kind::Sign => match piece.text {
+                "." | "!" if next.is_none_or(|next| next.spaced) => {
+                    let last = piece.text == "." || worded || words > 0 || piece.spaced;
+                    // A number alone is another answer.
+                    return last
+                        && !(next.is_some_and(|next| next.kind == Kind::Number || next.is("-"))
+                            && rest.len() < 4);
+                }
+                "." => {
+                    return next.is_some_and(|next| {
+                        next.kind == Kind::Word || matches!(next.text, ")" | "]" | "'" | "’" | "»")
+                    });
+                }
+                "," | ";" | ":" | "-" | "–" | "—" => {
+                    let dash = !matches!(piece.text, "," | ";" | ":");
+                    if dash && !(piece.spaced && next.is_some_and(|next| next.spaced)) {
+                        return false;
+                    }
+                    if piece.text == ":" && words > 0 {
+                        return true;
+                    }
+                    return match next {
+                        None => !dash,
+                        Some(next) if next.kind == Kind::Word && !next.formula => {
+                            let and = next.text == "and" && continues(rest.get(1), rest.get(2));
+                            let on = next.is_word(Roles::GOES_ON) || matches!(next.text, "not" | "none");
+                            (and || on) && !taken_back(&rest[1..])
+                        }
+                        // What closes the formula or the quotation stands behind the comma.
+                        Some(next) => {
+                            next.kind == Kind::Sign && rest.len() == 1 && matches!(next.text, ")" | "]" | "'")
+                        }
+                    };
+                }
+                "(" if piece.formula && words > 0 => return true,
+                "^" if words > 0 && next.is_some_and(|next| matches!(next.text, "2" | "3")) => at += 1,
+                "(" | "[" | "{" => {
+                    let length = rest
+                        .iter()
+                        .position(|piece| matches!(piece.text, ")" | "]" | "}"))
+                        .unwrap_or(rest.len());
+                    let inside = &rest[..length];
+                    let said: Vec<&str> = inside.iter().map(|piece| piece.text).collect();
+                    let said = said.join(" ");
+                    let same = said == value
+                        || number_in_words(&said).is_some_and(|number| number.to_string() == value);
+                    if !same && (piece.formula || !ends(inside, 1, value, true)) {
+                        return false;
+                    }
+                    at += length;
+                    words += 1;
+                }
+                // The end of a cell.
+                "|" if !piece.formula && next.is_none() => {}
+                ")" | "]" | "’" | "»" | "}" => {}
+                "'" if !piece.formula => {}
+                _ => return false,
+            },
+        }
+    }
+    true
+}
+
+/// Whether the words behind an "and" say more about the value and offer no other one.
+fn continues(word: Option<&Piece<'_>>, next: Option<&Piece<'_>>) -> bool {
+    let on = next.is_some_and(|next| next.text == "on");
+    word.is_some_and(|word| (word.is_word(Roles::GOES_ON) || word.text == "indeed") && !on)
+}
+
+/// Whether a clause offers another value: a number behind a comma or a connective, outside of a formula.
+fn offers(clause: &[Piece<'_>]) -> bool {
+    let joins = |piece: &Piece<'_>| {
+        !piece.formula && matches!(piece.text, "," | ";" | "and" | "or" | "else" | "otherwise")
+    };
+    clause.windows(2).any(|pair| joins(&pair[0]) && pair[1].kind == Kind::Number && !pair[1].formula)
+}
+
+fn is_number(piece: &Piece<'_>) -> bool {
+    piece.kind == Kind::Word && number_in_words(&piece.text.to_lowercase()).is_some()
+}
+
+fn number_of(piece: &Piece<'_>) -> String {
+    number_in_words(&piece.text.to_lowercase()).map_or_else(String::new, |number| number.to_string())
+}
+
+/// Whether a word behind a value makes another value of it, or makes it no answer.
+fn is_changing(word: &str) -> bool {
+    let name = word.chars().count() < 3 && !matches!(word, "a" | "an" | "of" | "sq" | "cu");
+    let abbreviation = !word.contains(|c: char| !c.is_ascii() || "aeiouy".contains(c))
+        && units::canonical(word).is_none()
+        && !matches!(word, "sq" | "cu");
+    const PARTICIPLES: [&str; 6] = ["needed", "required", "used", "expected", "colored", "red"];
+    name && !units::is_unit(word)
+        || abbreviation
+        || units::changes(word)
+        || units::denominator(word).is_some()
+        || SCALES.iter().any(|(scale, _)| *scale == word.trim_end_matches('s'))
+        || number_in_words(word).is_some()
+        || word.ends_with("n't")
+        || word.ends_with("n’t")
+        || word.ends_with("ed") && !PARTICIPLES.contains(&word)
+        || matches!(
+            word,
+            "if" | "fails"
+                | "fail"
+                | "e"
+                | "can"
+                | "does"
+                | "do"
+                | "did"
+                | "should"
+                | "would"
+                | "will"
+                | "but"
+                | "vs"
+                | "versus"
+                | "score"
+                | "scores"
+                | "wait"
+                | "sorry"
+                | "actually"
+                | "x"
+                | "so"
+                | "choose"
+                | "etc"
+                | "upwards"
+        )
+}
+
+/// Whether a clause behind a value says that it is wrong, or offers another one.
+fn taken_back(clause: &[Piece<'_>]) -> bool {
+    let wrong = |piece: &Piece<'_>| {
+        let word = piece.text.to_lowercase();
+        matches!(&*word, "not" | "never" | "wrong" | "incorrect" | "false" | "mistaken")
+            || word.ends_with("n't")
+            || word.ends_with("n’t")
+    };
+    offers(clause) || clause.iter().take(8).any(wrong)
+}

@@ -1,6 +1,6 @@
-//! Human-readable numbers of bytes and seconds.
+//! Formats numbers of bytes and seconds for people.
 
-/// A human-readable number of bytes.
+/// Formats a number of bytes with a unit: `8.4 MB`.
 pub fn bytes(n: u64) -> String {
     match n as f64 {
         n if n >= 1e9 => format!("{:.2} GB", n / 1e9),
@@ -9,7 +9,7 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// A human-readable duration: `8.4s`, `42s`, `3m 20s`, `2h 05m`.
+/// Formats a duration: `8.4s`, `42s`, `3m 20s`, `2h 05m`.
 pub fn duration(seconds: f64) -> String {
     let s = seconds.max(0.0).round() as u64;
     match s {

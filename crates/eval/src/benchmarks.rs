@@ -1,13 +1,13 @@
-//! Names of the paper's benchmarks and the averages over them.
+//! Names of the paper's benchmarks, and averages over benchmarks.
 
 use crate::samples::Benchmark;
 
 /// A named average over benchmarks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Average {
-    /// "Math" or "OOD", or the name the command line gave.
+    /// "Math" or "OOD", or the name given on the command line.
     pub name: String,
-    /// Its benchmarks by their canonical names.
+    /// Canonical names of the benchmarks in the average.
     pub members: Vec<String>,
 }
 
@@ -16,7 +16,7 @@ const OOD: [&str; 3] = ["ifeval", "synlogic", "gpqa"];
 const OOD_OF_SYNLOGIC: [&str; 6] = ["aime24", "aime25", "amc23", "math500", "ifeval", "gpqa"];
 
 crate::named! {
-    /// What the models were trained on. It decides what is out of their domain.
+    /// Domain that the models were trained on. It determines which benchmarks are out of domain.
     #[derive(Default, serde::Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Domain {
@@ -26,23 +26,25 @@ crate::named! {
     }
 }
 
-/// Which averages are shown.
+/// Averages to show.
 #[derive(Debug, Clone, Default)]
 pub struct Averages {
-    /// What the models were trained on: no OOD average contains it.
+    /// Domain that the models were trained on. No OOD average contains it.
     pub trained_on: Domain,
-    /// Averages beside the paper's.
+    /// Averages in addition to the paper's.
     pub further: Vec<Average>,
 }
 
 impl Averages {
-    /// The paper's averages, then the further ones.
+    /// The paper's averages, followed by the further ones.
     pub fn all(&self) -> Vec<Average> {
         paper(self.trained_on).into_iter().chain(self.further.iter().cloned()).collect()
     }
 
-    /// The averages that can be formed over the benchmarks `names`: their names, and where their members stand. The
-    /// paper's averages may be incomplete, because nobody asked for them; what they lack is a `tracing` event.
+    /// The averages that can be formed over the benchmarks `names`, each with its name and the indices of its members
+    /// in `names`. One of the paper's averages that lacks members is left out, which is logged.
+    ///
+    /// Returns the errors of [`Averages::require`].
     pub fn over(&self, names: &[&str]) -> anyhow::Result<Vec<(String, Vec<usize>)>> {
         self.require(names)?;
         let all = self.all();
@@ -50,7 +52,7 @@ impl Averages {
         Ok(all.into_iter().filter_map(|a| Some((a.among(names)?, a.name))).map(|(m, n)| (n, m)).collect())
     }
 
-    /// Fails unless each further average can be formed over the benchmarks `names` and has a name of its own.
+    /// Returns an error unless each further average can be formed over the benchmarks `names` and has a unique name.
     pub fn require(&self, names: &[&str]) -> anyhow::Result<()> {
         for average in &self.further {
             let name = &average.name;
@@ -61,29 +63,30 @@ impl Averages {
                         let near = |n: &&&str| strsim::damerau_levenshtein(&canonical(n), member);
                         let nearest = names.iter().min_by_key(near).copied().unwrap_or_default();
                         bad_input!(
-                            "average {name}: found no benchmark {member}; did you mean {nearest}? There are {}",
+                            "average {name}: there is no benchmark {member}; did you mean {nearest}? The benchmarks are {}",
                             names.join(", ")
                         );
                     }
                     n => bad_input!(
-                        "average {name}: found {n} benchmarks {member}, wanted one: give the samples of one model"
+                        "average {name}: there are {n} benchmarks {member}; give the samples of one model"
                     ),
                 }
             }
             if self.all().iter().filter(|a| a.name == *name && a.among(names).is_some()).count() > 1 {
-                bad_input!("average {name}: found another average of this name, wanted another name");
+                bad_input!("average {name}: another average has this name; choose a different one");
             }
         }
         Ok(())
     }
 }
 
-/// Fails if two benchmarks of one model have the same name in different spellings: nothing says which one is meant.
+/// Returns an error if two benchmarks of one model have the same name in different spellings, since they can't be told
+/// from each other.
 pub fn require_distinct(benchmarks: &[Benchmark]) -> anyhow::Result<()> {
     for (i, b) in benchmarks.iter().enumerate() {
         if let Some(other) = benchmarks[..i].iter().find(|o| canonical(&o.name) == canonical(&b.name)) {
             bad_input!(
-                "found the benchmark {} in {} and {} in {}, wanted each benchmark once for one model",
+                "{} in {} and {} in {} are the same benchmark; give each benchmark of a model once",
                 other.name,
                 other.path.display(),
                 b.name,
@@ -94,9 +97,10 @@ pub fn require_distinct(benchmarks: &[Benchmark]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One spelling per benchmark: lower case, letters and digits only (where there are any), known aliases resolved.
+/// Canonical spelling of a benchmark's name: lower case, only letters and digits if there are any, known aliases
+/// resolved.
 pub fn canonical(name: &str) -> String {
-    // Data sets have their owner's name in front.
+    // The hub's data sets have their owner's name in front.
     let name = name.rsplit('/').next().unwrap_or(name);
     let plain: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     match plain.as_str() {
@@ -135,33 +139,35 @@ pub fn is_known(name: &str) -> bool {
 }
 
 /// Parses `NAME=a,b,c` of the command line.
-/// Fails with a message for a text without a name or members.
+///
+/// Returns an error message if the name or the members are missing, or if a member is repeated.
 pub fn parse(text: &str) -> Result<Average, String> {
-    let (name, members) = text.split_once('=').ok_or("wanted NAME=benchmark,benchmark,...")?;
+    let (name, members) = text.split_once('=').ok_or("expected NAME=benchmark,benchmark,...")?;
     let members: Vec<String> = members.split(',').map(canonical).filter(|m| !m.is_empty()).collect();
     if name.is_empty() || members.is_empty() {
-        return Err("wanted NAME=benchmark,benchmark,...".to_owned());
+        return Err("expected NAME=benchmark,benchmark,...".to_owned());
     }
     if let Some((_, twice)) = members.iter().enumerate().find(|(i, m)| members[..*i].contains(m)) {
-        return Err(format!("found {twice} twice, wanted each benchmark once"));
+        return Err(format!("{twice} is listed twice"));
     }
     Ok(Average { name: name.to_owned(), members })
 }
 
 impl Average {
-    /// Where each of its members stands among `names`.
+    /// For each member, its indices in `names`.
     fn places(&self, names: &[&str]) -> Vec<Vec<usize>> {
         let canonical: Vec<String> = names.iter().map(|n| self::canonical(n)).collect();
         let of = |member: &String| (0..names.len()).filter(|&i| canonical[i] == *member).collect();
         self.members.iter().map(of).collect()
     }
 
-    /// Where its members stand among `names`; nothing unless each is there once.
+    /// Indices of the members in `names`, or `None` unless each member is there exactly once.
     pub fn among(&self, names: &[&str]) -> Option<Vec<usize>> {
         self.places(names).iter().map(|places| (places.len() == 1).then(|| places[0])).collect()
     }
 
-    /// The members that `names` lack, where two or more are there: an average that a reader would look for.
+    /// Members that are missing from `names`, or `None` if fewer than two members are there: then nobody expects the
+    /// average.
     pub fn lacking(&self, names: &[&str]) -> Option<Vec<&str>> {
         let each = self.members.iter().zip(self.places(names));
         let missing: Vec<&str> =
@@ -170,16 +176,16 @@ impl Average {
     }
 }
 
-/// A sentence for each average that can't be formed, with what it lacks.
+/// For each average that can't be formed, a sentence with the reason.
 pub fn incomplete(averages: &[Average], names: &[&str]) -> Vec<String> {
     let sentence = |a: &Average| {
         let places = a.places(names);
         let repeated = places.iter().position(|p| p.len() > 1).filter(|_| !places.contains(&Vec::new()));
         if let Some(at) = repeated {
-            return Some(format!("no average {}: found several benchmarks {}", a.name, a.members[at]));
+            return Some(format!("no average {}: there are several benchmarks {}", a.name, a.members[at]));
         }
         let missing = a.lacking(names)?.join(", ");
-        Some(format!("no average {}: missing {missing} (it is the mean of {})", a.name, a.members.join(", ")))
+        Some(format!("no average {}: {missing} missing (it is the mean of {})", a.name, a.members.join(", ")))
     };
     averages.iter().filter_map(sentence).collect()
 }
@@ -211,10 +217,10 @@ mod tests {
         assert_eq!((averages[0].among(&some), averages[1].among(&some)), (None, None));
         let lacking = averages[0].lacking(&some).unwrap();
         assert_eq!(lacking, ["math500", "aime25", "minerva", "olympiad"]);
-        // One benchmark alone is no attempt at an average.
+        // With only one of its benchmarks, nobody expects an average.
         assert_eq!(averages[1].lacking(&some), None);
         let sentences = incomplete(&averages, &some);
-        assert!(sentences[0].starts_with("no average Math: missing math500, aime25"), "{sentences:?}");
+        assert!(sentences[0].starts_with("no average Math: math500, aime25"), "{sentences:?}");
         assert_eq!(averages[1].among(&["GPQA-Diamond", "x", "IFEval", "synlogic"]), Some(vec![2, 3, 0]));
         assert_eq!(parse("Mine=ifeval,aime24").unwrap().among(&some), Some(vec![2, 0]));
         assert!(parse("=a").is_err());

@@ -1,5 +1,5 @@
-//! Clusters of problems: several from one source, such as a template or a text with questions. Their results are
-//! correlated, so the bootstrap draws whole clusters.
+//! Clusters of problems: several problems from one source, such as a template or a passage with questions. Their
+//! results are correlated, so the bootstrap draws whole clusters.
 
 use crate::io::files::stem;
 use crate::io::lines::Lines;
@@ -21,13 +21,15 @@ struct Line<'a> {
     others: Map<String, Value>,
 }
 
-/// Gives every problem its cluster: the value of `field` in the lines of samples that `benchmarks` were read from.
-/// Fails on a problem without the field, one whose lines differ in it, a value that is neither text nor number.
+/// Assigns a cluster to every problem: the value of `field` in the lines of samples that `benchmarks` were read from.
+///
+/// Returns an error if a problem lacks the field, if its lines have different values, or if a value is neither a string
+/// nor a number.
 pub fn assign(benchmarks: &mut [Benchmark], paths: &[PathBuf], field: &str) -> anyhow::Result<()> {
-    let mut found: HashMap<(String, String), String> = HashMap::new();
+    let mut clusters: HashMap<(String, String), String> = HashMap::new();
     let files: Vec<Vec<PathBuf>> = paths.iter().map(|path| files(path)).collect::<Result<_, _>>()?;
     for file in files.concat() {
-        let own = stem(&file);
+        let file_stem = stem(&file);
         let mut lines = Lines::open(&file)?;
         while let Some(line) = lines.next_line()? {
             let read: Line<'_> = line.parse()?;
@@ -35,26 +37,26 @@ pub fn assign(benchmarks: &mut [Benchmark], paths: &[PathBuf], field: &str) -> a
                 None | Some(Value::Null) => continue,
                 Some(Value::String(text)) => text.clone(),
                 Some(Value::Number(number)) => number.to_string(),
-                Some(other) => bad_input!("{line}: {field}: found {other}, wanted a text or a number"),
+                Some(other) => bad_input!("{line}: {field}: expected a string or a number, found {other}"),
             };
-            let benchmark = read.benchmark.map_or_else(|| own.clone(), Cow::into_owned);
-            let place = (benchmark, read.problem.to_string());
-            match found.get(&place) {
+            let benchmark = read.benchmark.map_or_else(|| file_stem.clone(), Cow::into_owned);
+            let key = (benchmark, read.problem.to_string());
+            match clusters.get(&key) {
                 Some(before) if *before != cluster => bad_input!(
-                    "{line}: {field}: found {cluster:?} and before {before:?} for problem {}, wanted one cluster",
-                    place.1
+                    "{line}: {field}: problem {} is in two clusters, {before:?} and {cluster:?}",
+                    key.1
                 ),
                 Some(_) => {}
-                None => drop(found.insert(place, cluster)),
+                None => drop(clusters.insert(key, cluster)),
             }
         }
     }
     for benchmark in benchmarks {
         for problem in &mut benchmark.problems {
-            let place = (benchmark.name.clone(), problem.id.clone());
-            let Some(cluster) = found.get(&place) else {
+            let key = (benchmark.name.clone(), problem.id.clone());
+            let Some(cluster) = clusters.get(&key) else {
                 bad_input!(
-                    "cluster {field}: found no such field of problem {} in {}, wanted one for every problem",
+                    "cluster {field}: problem {} in {} has no such field; every problem needs one",
                     problem.id,
                     benchmark.path.display()
                 )

@@ -1,5 +1,5 @@
-//! Is model B better than model A on the same problems? The paper's paired subsampling test, exact or simulated, and
-//! beside it a bootstrap over problems, for each benchmark and for averages over benchmarks.
+//! Tests whether model B is better than model A on the same problems: the paper's paired subsampling test, exact or
+//! simulated, and a bootstrap over problems, for each benchmark and for averages over benchmarks.
 
 mod pairing;
 mod verdict;
@@ -21,62 +21,64 @@ use serde::Serialize;
 pub const LEVEL: f64 = 0.05;
 
 crate::named! {
-    /// How the distribution of the difference is found.
+    /// Method by which the distribution of the difference is computed.
     #[derive(Serialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Method {
-        Exact = "exact": "By convolution; what rounding can change is stated",
+        Exact = "exact": "By convolution, with bounds of the rounding error",
         MonteCarlo = "monte-carlo": "By simulation, as the paper does",
     }
 }
 
-/// How models are compared.
+/// Settings of a comparison.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Values of k; none: 1 and the largest power of two up to 256 and m.
+    /// Values of k. If empty: 1 and the largest power of two up to 256 and m.
     pub ks: Vec<u64>,
-    /// Size of a subsample; none: half of the samples, at most 256; k where that is larger, so that one k doesn't change
-    /// the test of another. At half, the mean of a subsample varies as much as the mean of all samples does.
+    /// Size m of a subsample. If `None`: half of the samples, at most 256, raised to k for a larger k, so that one k
+    /// doesn't change the test at another. At half, the mean of a subsample varies as much as the mean of all samples
+    /// does.
     pub m: Option<u64>,
     /// How the test is computed.
     pub method: Method,
-    /// Iterations of a simulation.
+    /// Number of iterations of the simulation.
     pub iterations: u64,
-    /// Resamples of the bootstrap.
+    /// Number of resamples of the bootstrap.
     pub resamples: u64,
-    /// Seed of both.
+    /// Seed of the simulation and the bootstrap.
     pub seed: u64,
     /// Coverage of the intervals.
     pub level: f64,
-    /// What the two models are called.
+    /// Names of the two models in messages.
     pub labels: [String; 2],
 }
 
 impl Settings {
-    /// The exact test alone, as the paper's tables need it: nothing is read from the bootstrap.
+    /// Settings for the exact test alone, as for the paper's tables. The bootstrap is kept small because its results
+    /// aren't read.
     pub fn test_alone(ks: Vec<u64>, m: Option<u64>) -> Self {
         let labels = ["A", "B"].map(str::to_owned);
         Self { ks, m, method: Method::Exact, iterations: 0, resamples: 100, seed: 0, level: 0.95, labels }
     }
 }
 
-/// The comparison of one benchmark, or of an average, at one k.
+/// Comparison of one benchmark, or of an average, at one k.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
-    /// Benchmark or average.
+    /// Name of the benchmark or average.
     #[serde(rename = "benchmark")]
     pub name: String,
     /// k of pass@k.
     pub k: u64,
-    /// Unbiased pass@k of A, a fraction.
+    /// Unbiased pass@k of A, as a fraction.
     pub a: f64,
-    /// Unbiased pass@k of B.
+    /// Unbiased pass@k of B, as a fraction.
     pub b: f64,
     /// B - A.
     pub difference: f64,
-    /// p-value of the paired subsampling test; `None` if all subsamples have the same difference other than 0.
+    /// p-value of the paired subsampling test. `None` if all subsamples have the same difference and it isn't 0.
     pub p_value: Option<f64>,
-    /// p-value after Holm's correction over the benchmarks at this k.
+    /// p-value after Holm's correction over the benchmarks at this k. An average isn't corrected.
     pub holm_p_value: Option<f64>,
     /// Percentile interval of the difference under subsampling; `None` without a p-value.
     pub interval: Option<(f64, f64)>,
@@ -99,15 +101,15 @@ pub struct Comparison {
     /// Bounds of the exact p-value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p_bounds: Option<(f64, f64)>,
-    /// Iterations of the simulation.
+    /// Number of iterations of the simulation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iterations: Option<u64>,
-    /// What is compared.
+    /// Subject of the comparison: a benchmark or an average.
     #[serde(flatten)]
     pub scope: Scope,
 }
 
-/// What a bootstrap over problems says of a difference.
+/// Result of the bootstrap over problems for a difference.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Bootstrap {
     /// Two-sided p-value.
@@ -116,7 +118,7 @@ pub struct Bootstrap {
     pub interval: (f64, f64),
 }
 
-/// What a comparison is over.
+/// Subject of a comparison.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum Scope {
@@ -129,13 +131,13 @@ pub enum Scope {
     },
     /// An average over benchmarks.
     Average {
-        /// Their names.
+        /// Names of the benchmarks.
         average_of: Vec<String>,
     },
 }
 
 impl Scope {
-    /// The problems that one side alone solves, B's first; none for an average.
+    /// The problems that only one of the models solves, B's first; `None` for an average.
     pub fn solved_by_one(&self) -> Option<(&[String], &[String])> {
         match self {
             Self::Benchmark { gained, lost } => Some((gained, lost)),
@@ -151,14 +153,14 @@ impl Comparison {
     }
 }
 
-/// A test: pass@k from subsamples of size m >= k.
+/// A test at k with subsamples of size m >= k.
 #[derive(Clone, Copy)]
 struct Size {
     k: u64,
     m: u64,
 }
 
-/// The tests, checked against the samples.
+/// Chooses k and m of each test and checks them against the samples.
 fn sizes(pairs: &[Matched], Settings { ks, m, .. }: &Settings) -> anyhow::Result<Vec<Size>> {
     for p in pairs {
         p.a.require_scored()?;
@@ -169,34 +171,34 @@ fn sizes(pairs: &[Matched], Settings { ks, m, .. }: &Settings) -> anyhow::Result
         }
     }
     let fewest = pairs.iter().map(|p| p.a.fewest().min(p.b.fewest())).min().unwrap_or(0);
-    let usual = m.unwrap_or((fewest / 2).clamp(1, 256));
-    if usual == 0 || usual > fewest {
+    let size = m.unwrap_or((fewest / 2).clamp(1, 256));
+    if size == 0 || size > fewest {
         bad_input!(
-            "m: a subsample of {usual} needs 1 <= m <= {fewest}, the fewest scored samples of a problem"
+            "m: expected 1 <= m <= {fewest}, the smallest number of scored samples of a problem, found {size}"
         );
     }
     let ks = if ks.is_empty() {
-        choose_ks(&[1, powers_of_two(usual).pop().unwrap_or(1)], fewest)?
+        choose_ks(&[1, powers_of_two(size).pop().unwrap_or(1)], fewest)?
     } else {
         choose_ks(ks, fewest)?
     };
     if m.is_some()
-        && let Some(k) = ks.iter().find(|&&k| k > usual)
+        && let Some(k) = ks.iter().find(|&&k| k > size)
     {
-        bad_input!("k: pass@{k} cannot be formed from subsamples of m = {usual}; wanted k <= m");
+        bad_input!("k: pass@{k} can't be estimated from subsamples of m = {size} samples; choose k <= m");
     }
-    let sizes: Vec<Size> = ks.into_iter().map(|k| Size { k, m: usual.max(k) }).collect();
+    let sizes: Vec<Size> = ks.into_iter().map(|k| Size { k, m: size.max(k) }).collect();
     let all = |b: &Benchmark| b.problems.iter().all(|p| p.samples == fewest);
     let whole = pairs.iter().all(|p| all(&p.a) && all(&p.b));
     for Size { k, .. } in sizes.iter().filter(|size| size.m == fewest && whole) {
         tracing::info!(
-            "note: pass@{k} isn't tested: subsamples of m = {fewest} take every sample of a problem, so they don't vary; take more samples or a smaller k or m"
+            "pass@{k} isn't tested: a subsample of m = {fewest} contains every sample of a problem, so subsamples don't vary; draw more samples, or choose a smaller k or m"
         );
     }
     Ok(sizes)
 }
 
-/// What a comparison comes from: the test's distribution of the difference and the bootstrap's.
+/// A comparison with the distributions behind it: of the subsampling test and of the bootstrap.
 struct Evidence {
     comparison: Comparison,
     test: Law,
@@ -209,8 +211,9 @@ enum Law {
     Simulated(Vec<f64>),
 }
 
-/// Compares every benchmark at every k, then the averages whose benchmarks are all there.
-/// Fails if k > m or m > n.
+/// Compares every benchmark at every k, and then the averages whose benchmarks are all there.
+///
+/// Returns an error if k > m or m > n.
 pub fn compare(
     pairs: &[Matched],
     settings: &Settings,
@@ -221,7 +224,7 @@ pub fn compare(
     for size in sizes(pairs, settings)? {
         let mut results: Vec<Evidence> =
             pairs.iter().enumerate().map(|(i, pair)| of_pair(pair, size, settings, i as u64)).collect();
-        // What isn't tested is no member of the family.
+        // Comparisons that aren't tested don't count in Holm's correction.
         let adjusted = holm(&results.iter().filter_map(|r| r.comparison.p_value).collect::<Vec<_>>());
         let tested = results.iter_mut().map(|r| &mut r.comparison).filter(|c| c.p_value.is_some());
         tested.zip(adjusted).for_each(|(c, p)| c.holm_p_value = Some(p));
@@ -257,7 +260,7 @@ fn of_pair(pair: &Matched, size: Size, settings: &Settings, index: u64) -> Evide
             Law::Simulated((0..settings.iterations).into_par_iter().map(|i| sampler.draw(key, i)).collect())
         }
     };
-    // The same problems are drawn at every k, so that curves of k move together.
+    // The same problems are drawn at every k, so that the curves over k are correlated.
     let differences = vec![each.iter().map(|(a, b)| b - a).collect()];
     let clusters = clusters(&pair.a.problems.iter().collect::<Vec<&ProblemCounts>>());
     let resamples = settings.resamples;
@@ -274,7 +277,7 @@ fn of_pair(pair: &Matched, size: Size, settings: &Settings, index: u64) -> Evide
     Evidence { comparison, test, bootstrap }
 }
 
-/// What the distributions say of a difference.
+/// Computes the p-values and intervals of a difference from its distributions.
 fn stated(
     name: String,
     scope: Scope,
@@ -289,12 +292,12 @@ fn stated(
         Law::Simulated(values) => {
             let s = Simulated::new(values.clone());
             let varies = values.windows(2).any(|pair| pair[0] != pair[1]);
-            // No smaller than the iterations can tell.
+            // The p-value isn't below the resolution of the iterations.
             let p = s.two_sided_p().max(2.0 / values.len() as f64).min(1.0);
             (p, s.interval(settings.level), None, varies)
         }
     };
-    // If all subsamples have the same difference, the test says nothing about chance, unless that difference is 0.
+    // If all subsamples have the same difference, the test can't tell it from chance, unless the difference is 0.
     let p_value = (varies || p_value >= 1.0).then_some(p_value);
     Comparison {
         name,
@@ -320,7 +323,8 @@ fn stated(
 
 fn of_average(parts: &[&Evidence], name: String, settings: &Settings) -> Comparison {
     let count = parts.len() as f64;
-    let mean = |of: fn(&Comparison) -> f64| parts.iter().map(|p| of(&p.comparison)).sum::<f64>() / count;
+    let mean =
+        |field: fn(&Comparison) -> f64| parts.iter().map(|p| field(&p.comparison)).sum::<f64>() / count;
     let exact = parts.iter().map(|p| match &p.test {
         Law::Exact(d) => Some(d.clone()),
         Law::Simulated(_) => None,

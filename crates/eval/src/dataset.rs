@@ -1,11 +1,11 @@
-//! Data sets in common formats: problems with a prompt and the data that a verifier needs.
+//! Reads data sets in common formats: problems with a prompt and the data that a verifier needs.
 //!
 //! Files are JSON lines, a JSON array, CSV or Parquet, or a folder of such files in Hugging Face's layout. Columns are
 //! recognised by the names that public data sets use, or named by the caller. A [`FilterReport`] lists every rejected
-//! row with its reason; nothing is rejected silently.
+//! row with the reason.
 //!
-//! This module has no tokenizer. The code that has one rejects prompts that are too long and adds them to the same
-//! report ([`FilterReport::retain`]).
+//! This module has no tokenizer. Code that has one rejects prompts that are too long and adds them to the same report
+//! ([`FilterReport::retain`]).
 
 pub mod columns;
 mod filter;
@@ -32,41 +32,41 @@ pub use shards::{files, name};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// One problem.
+/// A problem: a prompt with the data that grades completions of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
-    /// Hash of the prompt: the same problem has the same id in every file and run.
+    /// Hash of the prompt, so the same problem has the same id in every file and run.
     pub id: String,
-    /// The conversation up to the answer, without a system prompt from the configuration.
+    /// The conversation up to the completion, without a system prompt from the configuration.
     pub messages: Vec<Message>,
     /// The data that the verifier needs.
     pub truth: Truth,
-    /// A worked solution or response to imitate, if the file has one.
+    /// A worked solution or a response to imitate, if the file has one.
     pub solution: Option<String>,
     /// Subject, category or task.
     pub subject: Option<String>,
     /// Level or difficulty.
     pub level: Option<String>,
-    /// The id in the file.
+    /// Id of the problem in the file.
     pub source_id: Option<String>,
-    /// Row in the data set, counted from 1 over its files; 0 for a problem that isn't from a data set.
+    /// Row in the data set, counted from 1 over its files, or 0 for a problem that isn't from a data set.
     #[serde(skip)]
     pub row: usize,
 }
 
 impl Problem {
-    /// A problem that isn't from a data set, with nothing beside its prompt and answer.
+    /// A problem that isn't from a data set, with only a prompt and an answer.
     pub fn new(id: String, messages: Vec<Message>, truth: Truth) -> Self {
         Self { id, messages, truth, solution: None, subject: None, level: None, source_id: None, row: 0 }
     }
 
-    /// The last user message: the question as text.
+    /// The question: the content of the last user message.
     pub fn question(&self) -> &str {
         self.messages.iter().rev().find(|m| m.role == "user").map_or("", |m| m.content.as_str())
     }
 
-    /// The conversation with this system prompt in front. It replaces a system prompt from the file; with `None`, the
-    /// file's own stays.
+    /// The conversation with this system prompt, which replaces the file's system prompt. If `None`, the file's system
+    /// prompt remains.
     pub fn conversation(&self, system: Option<&str>) -> Vec<Message> {
         match system {
             None => self.messages.clone(),
@@ -82,11 +82,11 @@ impl Problem {
     }
 }
 
-/// Hash of a conversation, 16 hexadecimal digits.
+/// Hash of a conversation, as 16 hexadecimal digits.
 pub fn id_of(messages: &[Message]) -> String {
     let mut hash = Sha256::new();
     for message in messages {
-        // The length separates messages, so that two messages never hash like one.
+        // The lengths separate the strings, so that different conversations are hashed as different bytes.
         hash.update((message.role.len() as u64).to_le_bytes());
         hash.update(message.role.as_bytes());
         hash.update((message.content.len() as u64).to_le_bytes());
@@ -101,17 +101,18 @@ pub fn exists(path: &Path) -> bool {
 }
 
 /// Reads a data set and rejects unusable rows: rows without a prompt or an answer, repeated copies of a problem, and
-/// every copy of a problem whose copies have different answers.
-/// Fails if the path can't be read, has an unknown format, or lacks a column that the task needs. The last two are bad
-/// input; the message says what was found and what was wanted.
+/// all copies of a problem whose copies have different answers.
+///
+/// Returns an error if the path can't be read, and bad input if the format is unknown, a column that the task needs is
+/// missing, or no row is usable.
 pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(Vec<Problem>, FilterReport)> {
     let (rows, files) = rows::read_files(path)?;
     if rows.is_empty() {
-        bad_input!("{}: found no rows, wanted at least one", path.display());
+        bad_input!("{}: the file has no rows", path.display());
     }
     if let Some(row) = rows.iter().position(|row| row.len() > rows::MOST_COLUMNS) {
         bad_input!(
-            "{}: row {}: found {} columns, wanted at most {}",
+            "{}: row {} has {} columns, but at most {} are allowed",
             path.display(),
             row + 1,
             rows[row].len(),
@@ -139,7 +140,7 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
     Ok((problems, report))
 }
 
-/// Returns placeholder problems for an environment that makes up its problems itself, each with the row that TRL passes to `reset`.
+/// Placeholder problems for an environment that makes up its problems. Each has the row that TRL passes to `reset`.
 pub fn of_environment() -> anyhow::Result<(Vec<Problem>, FilterReport)> {
     const COUNT: usize = 1024;
     let message = serde_json::json!([{ "role": "user", "content": "" }]);
@@ -154,8 +155,9 @@ pub fn of_environment() -> anyhow::Result<(Vec<Problem>, FilterReport)> {
     Ok(((0..COUNT).map(problem).collect(), report))
 }
 
-/// The problem of one row.
-/// Fails if the row lacks a column that the task needs, or can't be a problem.
+/// Converts a row to a problem.
+///
+/// Returns an error if the row lacks a column that the task needs, or is unusable for another reason.
 pub fn problem(row: Row, kind: TaskKind, columns: &Columns) -> anyhow::Result<Problem> {
     let rows = [row];
     let table = Table { kind: kind.name(), rows: &rows };
@@ -163,7 +165,7 @@ pub fn problem(row: Row, kind: TaskKind, columns: &Columns) -> anyhow::Result<Pr
     problem_of(&rows[0], 0, &found).or_else(|unusable| bad_input!("{}: {}", unusable.reason, unusable.found))
 }
 
-/// Converts one row to a problem, or says why it can't be one.
+/// Converts a row to a problem, or returns the reason why it is unusable.
 fn problem_of(row: &Row, index: usize, found: &columns::Found) -> Result<Problem, Unusable> {
     let text =
         |column: &Option<String>| column.as_ref().and_then(|name| value(row, name)).and_then(plain_text);
@@ -171,14 +173,15 @@ fn problem_of(row: &Row, index: usize, found: &columns::Found) -> Result<Problem
     let prompt = || shown(row, &found.prompt);
     if let Some(field) = columns::unread(row, &found.prompt) {
         return Err(Unusable::new(
-            "tools, thinking, images or settings of the template beside the text",
+            "the conversation has tools, thinking, images or template settings",
             field.to_owned(),
         ));
     }
     let absent = found.begins && value(row, &found.prompt).is_none_or(Value::is_null);
-    let mut messages = match absent {
-        true => vec![Message::new("user", "")],
-        false => columns::messages(row, &found.prompt).ok_or_else(|| Unusable::new("no prompt", prompt()))?,
+    let mut messages = if absent {
+        vec![Message::new("user", "")]
+    } else {
+        columns::messages(row, &found.prompt).ok_or_else(|| Unusable::new("no prompt", prompt()))?
     };
     if let Some(input) = text(&found.input).filter(|input| !input.trim().is_empty())
         && let Some(last) = messages.last_mut()
@@ -194,7 +197,12 @@ fn problem_of(row: &Row, index: usize, found: &columns::Found) -> Result<Problem
             Some(Value::String(context)) if !column.to_lowercase().contains("image") => {
                 last.content = format!("{}\n\n{}", context.trim_end(), last.content);
             }
-            Some(_) => return Err(Unusable::new("an image or data above the question", shown(row, column))),
+            Some(_) => {
+                return Err(Unusable::new(
+                    "an image or structured data above the question",
+                    shown(row, column),
+                ));
+            }
         }
     }
     // A conversation that ends with an assistant message is a demonstration.
@@ -218,9 +226,10 @@ fn problem_of(row: &Row, index: usize, found: &columns::Found) -> Result<Problem
         last.content = shown;
     }
     let id = match &truth {
-        // An environment that gives the prompt may give another one each time.
+        // An environment that provides the prompt may provide a different one each time, so the row identifies the
+        // problem.
         Truth::Environment(_) if absent => short_hash(&format!("row {index}")),
-        // Rows of an environment may differ in what the prompt doesn't show.
+        // Rows of an environment may differ in columns that the prompt doesn't show.
         Truth::Environment(_) => short_hash(&format!("{} {}", id_of(&messages), truth.fingerprint())),
         _ => id_of(&messages),
     };
@@ -233,7 +242,7 @@ fn problem_of(row: &Row, index: usize, found: &columns::Found) -> Result<Problem
     })
 }
 
-/// The reference answers to math problems that are of some form.
+/// Counts the reference answers of math problems that satisfy `is`; `None` if none does.
 fn golds_of(problems: &[Problem], is: impl Fn(&math::Truth) -> bool + Sync) -> Option<TextGolds> {
     let golds = problems.par_iter().filter_map(|problem| match &problem.truth {
         Truth::Math(truth) => Some((problem.row, truth)),
@@ -249,13 +258,13 @@ fn golds_of(problems: &[Problem], is: impl Fn(&math::Truth) -> bool + Sync) -> O
     Some(TextGolds { count: text.len(), of, first_row: *first_row, example })
 }
 
-/// Number of characters of a reference answer shown in a warning.
+/// Maximum number of characters of a reference answer in a warning.
 const EXAMPLE_LENGTH: usize = 60;
 
-/// Keeps the first copy of each problem, and rejects problems whose copies have different answers. `id` is the column that
-/// tells rows apart.
+/// Keeps the first copy of each problem, and rejects problems whose copies have different answers. `id` is the column
+/// of the row's id, in which copies may differ.
 fn without_copies(problems: Vec<Problem>, id: Option<&str>, report: &mut FilterReport) -> Vec<Problem> {
-    // The index of each problem's first copy, and of the first copy with another answer.
+    // For each problem, the indices of the first copy and of the first copy with a different answer.
     let mut first: HashMap<&str, (usize, Option<usize>)> = HashMap::with_capacity(problems.len());
     for (at, problem) in problems.iter().enumerate() {
         let (other, conflict) = first.entry(&problem.id).or_insert((at, None));
@@ -270,7 +279,7 @@ fn without_copies(problems: Vec<Problem>, id: Option<&str>, report: &mut FilterR
     let verdict = |(at, problem): (usize, &Problem)| {
         let (one, conflict) = first[problem.id.as_str()];
         let found = match conflict {
-            // The first copy is compared with the first one that differs, the others with the first.
+            // The first copy is compared with the first copy that differs from it, and the other copies with the first.
             Some(differing) => {
                 let other = &problems[if one == at { differing } else { one }];
                 format!("{}; {} has {}", answer(problem), report.place(other.row), answer(other))
@@ -292,7 +301,7 @@ fn without_copies(problems: Vec<Problem>, id: Option<&str>, report: &mut FilterR
     problems.into_iter().filter(|problem| !rows.contains(&problem.row)).collect()
 }
 
-/// The texts of a conversation's messages, for models without a chat template.
+/// Joins the contents of a conversation's messages, for models without a chat template.
 pub fn plain_text_of(messages: &[Message]) -> String {
     messages.iter().map(|m| m.content.as_str()).collect::<Vec<_>>().join("\n\n")
 }
@@ -302,7 +311,7 @@ pub fn plain_text_of(messages: &[Message]) -> String {
 pub struct Message {
     /// `system`, `user` or `assistant`.
     pub role: String,
-    /// Its text.
+    /// Text of the message.
     pub content: String,
 }
 

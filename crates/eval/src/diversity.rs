@@ -1,9 +1,9 @@
-//! How different a model's correct solutions of one problem are.
+//! Measures how different a model's correct solutions of one problem are.
 //!
-//! Three measures: the mean pairwise cosine distance of embeddings (from a server or a file), as in the paper; a 0 to 3
-//! rubric on mathematical strategy, judged by a chat server over groups of eight; and, with no model at all, the same
-//! distance of character n-gram counts, which sees wording rather than ideas. A problem counts if every model has
-//! enough correct responses to it. Server replies are cached in the evaluation folder.
+//! There are three measures: the mean pairwise cosine distance of embeddings (from a server or a file), as in the
+//! paper; a rubric from 0 to 3 on mathematical strategy, scored by a judge model on groups of eight solutions; and the
+//! mean cosine distance of character n-gram counts, which needs no model and sees wording rather than ideas. A problem
+//! counts if every model has enough correct responses to it. Server replies are cached in the evaluation folder.
 
 mod distance;
 mod judge;
@@ -34,41 +34,42 @@ use std::path::{Path, PathBuf};
 pub struct Settings {
     /// Evaluation folders, one per model.
     pub folders: Vec<PathBuf>,
-    /// What is measured.
+    /// Measure of diversity.
     pub by: Measure,
-    /// An OpenAI-compatible server of embeddings or of the judge.
+    /// OpenAI-compatible server of the embedding model or of the judge.
     pub server: Option<String>,
-    /// The served model.
+    /// Name of the served model.
     pub model: Option<String>,
-    /// Embeddings made elsewhere, a file per folder.
+    /// Files of precomputed embeddings, one per folder.
     pub files: Vec<PathBuf>,
     /// Sent as `truncate_prompt_tokens` with embedding requests.
     pub max_tokens: Option<u64>,
-    /// Only these benchmarks; none: all.
+    /// Benchmarks to measure. If empty, all are measured.
     pub only: Vec<String>,
     /// Averages over benchmarks.
     pub averages: Averages,
     /// Length of the character n-grams.
     pub ngram: usize,
-    /// Requests under way at once.
+    /// Maximum number of concurrent requests.
     pub concurrency: usize,
-    /// What the problems ask, by their ids ([`statements`]): a judge sees the problem beside its solutions.
+    /// The problems' prompts by problem id ([`statements`]), which a judge needs.
     pub problems: HashMap<String, String>,
-    /// The judge's server software; none: the fields of all of them.
+    /// The judge's server software, which determines the fields of a request. If `None`, the fields of all supported
+    /// servers are sent.
     pub server_api: Option<ServerApi>,
-    /// Environment variable that holds the server's key.
+    /// Environment variable with the server's API key.
     pub key_env: Option<String>,
 }
 
 impl Settings {
-    /// The usual character n-grams of these folders.
+    /// Settings for character n-grams of the usual length in these folders.
     pub fn ngrams(folders: Vec<PathBuf>) -> Self {
         Self { folders, ngram: 4, concurrency: 16, ..Self::default() }
     }
 }
 
 crate::named! {
-    /// What is measured.
+    /// Measure of diversity.
     #[derive(Default, Serialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Measure {
@@ -79,43 +80,43 @@ crate::named! {
     }
 }
 
-/// The diversity of several models' correct solutions.
+/// Diversity of several models' correct solutions.
 #[derive(Debug, Clone, Serialize)]
 pub struct Diversity {
-    /// Their evaluation folders.
+    /// Evaluation folders, one per model.
     pub folders: Vec<String>,
-    /// Each benchmark, then the averages.
+    /// Rows of the benchmarks, followed by rows of the averages.
     pub diversity: Vec<Row>,
-    /// How the judge sampled.
+    /// Sampling settings of the judge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Map<String, Value>>,
 }
 
-/// The values of a benchmark or an average.
+/// Diversity on a benchmark, or an average over benchmarks.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// Name of the benchmark or average.
     pub benchmark: String,
-    /// What is measured.
+    /// Measure of diversity.
     pub measure: Measure,
     /// Number of problems that count.
     pub problems: usize,
-    /// The mean over these problems, under each model.
+    /// Mean over these problems for each model.
     pub values: Vec<f64>,
 }
 
-/// The file of an evaluation folder with a server's embeddings.
+/// File in an evaluation folder with the server's embeddings.
 const EMBEDDINGS: &str = "embeddings.jsonl";
 
-/// One model's correct responses and what is known about them.
+/// A model's correct responses, with the embeddings read from a file.
 struct Side {
     folder: PathBuf,
     correct: ByProblem,
-    /// By (problem, sample): an embedding from a file.
+    /// Embedding of each (problem, sample).
     given: HashMap<(String, u64), Vec<f64>>,
 }
 
-/// The value of one problem under each model.
+/// Diversity of one problem's samples from one model.
 fn value_of(
     settings: &Settings,
     problem: &str,
@@ -124,28 +125,28 @@ fn value_of(
     side: &Side,
 ) -> anyhow::Result<f64> {
     let model = settings.model.clone().unwrap_or_default();
-    let of = |samples: Vec<u64>| cache?.value(&model, problem, samples);
+    let reply = |samples: Vec<u64>| cache?.value(&model, problem, samples);
     let vectors: Vec<HashMap<u64, f64>> = match settings.by {
         Measure::Ngram => samples.iter().map(|c| ngrams(&c.text, settings.ngram)).collect(),
         Measure::Embeddings => {
             let dense = samples.iter().map(|c| -> anyhow::Result<Vec<f64>> {
-                Ok(match (of(vec![c.sample]), side.given.get(&(problem.to_owned(), c.sample))) {
+                Ok(match (reply(vec![c.sample]), side.given.get(&(problem.to_owned(), c.sample))) {
                     (Some(value), _) => {
-                        json::of_value(value.clone()).context("a kept reply").or_bad_input()?
+                        json::of_value(value.clone()).context("a cached reply").or_bad_input()?
                     }
                     (None, Some(given)) => given.clone(),
                     (None, None) => bad_input!(
-                        "{}: no embedding of sample {} of problem {problem}",
+                        "{}: sample {} of problem {problem} has no embedding",
                         side.folder.display(),
                         c.sample
                     ),
                 })
             });
             let dense = dense.collect::<anyhow::Result<Vec<_>>>()?;
-            // The lengths of a file's vectors were checked when it was read; these come from a server.
+            // The vectors of a file were checked when it was read; these come from a server.
             if let Some(other) = dense.iter().find(|v| v.len() != dense[0].len()) {
                 bad_input!(
-                    "{}: problem {problem} has embeddings of {} and of {} numbers, wanted those of one model; without this file they are requested again",
+                    "{}: problem {problem} has embeddings of different lengths, {} and {}; delete this file to request the embeddings again",
                     side.folder.join(EMBEDDINGS).display(),
                     dense[0].len(),
                     other.len()
@@ -156,7 +157,7 @@ fn value_of(
         Measure::Judge => {
             let scores: Vec<f64> = samples
                 .chunks_exact(GROUP)
-                .filter_map(|g| of(g.iter().map(|c| c.sample).collect())?.as_f64())
+                .filter_map(|g| reply(g.iter().map(|c| c.sample).collect())?.as_f64())
                 .collect();
             return Ok(scores.iter().sum::<f64>() / scores.len() as f64);
         }
@@ -164,39 +165,38 @@ fn value_of(
     mean_cosine_distance(&vectors).context("fewer than two correct responses")
 }
 
-/// Measures the problems that every model solves often enough. Averages that can't be formed are `tracing` events.
-/// Fails on bad input in folders and settings, and if the server gives up.
+/// Measures diversity on the problems that every model solves often enough. Averages that can't be formed are logged.
+///
+/// Returns bad input if a folder or a setting is unsuitable, and an error if the server fails permanently.
 pub fn measure(settings: &Settings) -> anyhow::Result<Diversity> {
     let needed = if settings.by == Measure::Judge { GROUP } else { 2 };
     if !settings.files.is_empty() && settings.files.len() != settings.folders.len() {
         bad_input!(
-            "embeddings: found {} files, wanted one for each of {} folders",
-            settings.files.len(),
-            settings.folders.len()
+            "embeddings: expected one file for each of {} folders, found {}",
+            settings.folders.len(),
+            settings.files.len()
         );
     }
     if !settings.files.is_empty() && (settings.by != Measure::Embeddings || settings.server.is_some()) {
-        bad_input!(
-            "embeddings: files of vectors are only read if diversity is measured by embeddings without a server"
-        );
+        bad_input!("embeddings: files are read only if the measure is embeddings and there is no server");
     }
     let server = match (settings.by, &settings.server, settings.files.is_empty()) {
         (Measure::Ngram, _, _) | (Measure::Embeddings, None, false) => None,
         (_, Some(url), _) => {
             if settings.model.is_none() {
-                bad_input!("model: wanted the name of the model at {url}");
+                bad_input!("model: missing; name the model at {url}");
             }
             Some(Server::new(url, settings.key_env.as_deref(), RetryPolicy::of(600.0, 8, 0.5))?)
         }
         (_, None, _) => {
-            bad_input!("server: wanted the address of the server, or a file of embeddings for each folder")
+            bad_input!("server: missing; give the server's address, or a file of embeddings for each folder")
         }
     };
     if server.is_some() {
         interrupt::listen();
     }
     if settings.by == Measure::Judge && settings.problems.is_empty() {
-        bad_input!("data: found none, wanted the data sets' files: a judge sees the problem");
+        bad_input!("data: missing; the judge needs the problems of the data sets");
     }
     let mut sides = Vec::new();
     let mut length = None;
@@ -226,13 +226,13 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Diversity> {
         }
     }
     if common.is_empty() {
-        bad_input!("no problem has {needed} correct responses under every model");
+        bad_input!("no problem has {needed} correct responses from every model");
     }
     let mut rows: Vec<Row> = Vec::new();
     let mut caches = Vec::new();
     for side in &sides {
         caches.push(match &server {
-            Some(server) => Some(asked(settings, server, side, &common)?),
+            Some(server) => Some(replies(settings, server, side, &common)?),
             None => None,
         });
     }
@@ -268,22 +268,22 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Diversity> {
     })
 }
 
-/// What the problems of data sets ask, by their ids.
+/// Prompts of the problems in data sets, by problem id.
 pub fn statements(
     data: &[PathBuf],
     task: TaskKind,
     columns: &Columns,
 ) -> anyhow::Result<HashMap<String, String>> {
-    let mut found = HashMap::new();
+    let mut statements = HashMap::new();
     for path in data {
         let (problems, _) = dataset::load(path, task, columns)?;
-        found.extend(problems.into_iter().map(|p| (p.id.clone(), p.text(None))));
+        statements.extend(problems.into_iter().map(|p| (p.id.clone(), p.text(None))));
     }
-    Ok(found)
+    Ok(statements)
 }
 
-/// The folder's cache, after the server was asked for everything it lacked.
-fn asked(
+/// Requests every reply that the folder's cache lacks, and returns the cache.
+fn replies(
     settings: &Settings,
     server: &Server,
     side: &Side,
@@ -301,7 +301,7 @@ fn asked(
             if judging {
                 let Some(problem) = settings.problems.get(id) else {
                     bad_input!(
-                        "data: found no problem {id} of {benchmark}, wanted the file it was evaluated with"
+                        "data: problem {id} of {benchmark} isn't in the data; give the file that was evaluated"
                     );
                 };
                 questions.extend(samples.chunks_exact(GROUP).map(|group| Question {
@@ -313,8 +313,8 @@ fn asked(
             } else {
                 questions.extend(samples.iter().map(|c| {
                     let mut body = json!({"model": model, "input": c.text});
-                    if let Some(most) = settings.max_tokens {
-                        body["truncate_prompt_tokens"] = most.into();
+                    if let Some(limit) = settings.max_tokens {
+                        body["truncate_prompt_tokens"] = limit.into();
                     }
                     Question { problem: id.clone(), samples: vec![c.sample], sampling: Map::new(), body }
                 }));
@@ -332,7 +332,8 @@ fn asked(
     Ok(cache)
 }
 
-/// The embeddings of a file, by problem and sample. All vectors have the length of the first one, in all files.
+/// Reads the embeddings of a file by problem and sample. All vectors of all files must have the length of the first
+/// one.
 fn read_embeddings(
     path: &Path,
     length: &mut Option<usize>,
@@ -343,29 +344,26 @@ fn read_embeddings(
         sample: u64,
         embedding: Vec<f64>,
     }
-    let mut found = HashMap::new();
+    let mut embeddings = HashMap::new();
     let mut lines = Lines::open(path)?;
     while let Some(line) = lines.next_line()? {
         let Line { problem, sample, embedding } = line.parse()?;
         if embedding.is_empty() {
-            bad_input!("{line}: embedding: found no numbers, wanted a vector");
+            bad_input!("{line}: embedding: the vector is empty");
         }
-        let wanted = *length.get_or_insert(embedding.len());
-        if embedding.len() != wanted {
+        let expected = *length.get_or_insert(embedding.len());
+        if embedding.len() != expected {
             bad_input!(
-                "{line}: embedding: found {} numbers, wanted {wanted} as in the vectors before it",
+                "{line}: embedding: expected {expected} numbers as in the vectors before, found {}",
                 embedding.len()
             );
         }
-        match found.entry((problem, sample)) {
+        match embeddings.entry((problem, sample)) {
             Entry::Vacant(place) => place.insert(embedding),
             Entry::Occupied(place) => {
-                bad_input!(
-                    "{line}: sample {sample} of problem {} appears twice, wanted each once",
-                    place.key().0
-                )
+                bad_input!("{line}: sample {sample} of problem {} appears twice", place.key().0)
             }
         };
     }
-    Ok(found)
+    Ok(embeddings)
 }

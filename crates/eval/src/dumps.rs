@@ -1,9 +1,9 @@
-//! Responses that other programs dumped: verl's validation generations (`trainer.validation_data_dir`) and lm-eval's
-//! logged samples (`--log_samples`).
+//! Reads responses that other programs dumped: verl's validation generations (`trainer.validation_data_dir`) and
+//! lm-eval's logged samples (`--log_samples`).
 //!
-//! Both keep texts. Their own scores follow other rules or are means over samples, so the texts are graded here: by the verifier
-//! of mathematics, of choice for GPQA, of instructions for IFEval. This is the one reader of these formats; the Python
-//! package uses it too.
+//! The dumps have scores too, but those follow other rules or are means over samples. So the responses are graded
+//! again: as multiple choice for GPQA, by instructions for IFEval, and as mathematics otherwise. The Python package
+//! reads dumps with this module too.
 
 use crate::benchmarks::{canonical, require_distinct};
 use crate::dataset::Problem;
@@ -24,40 +24,40 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Which program wrote a dump.
+/// Program that wrote a dump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DumpFormat {
-    /// lm-eval: a line for each problem with all its responses.
+    /// lm-eval: one line per problem, with all its responses.
     LmEval,
-    /// verl: a line for each response.
+    /// verl: one line per response.
     Verl,
 }
 
-/// One response.
+/// One response of a dump.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Response {
-    /// The data set, where the dump names it.
+    /// Name of the data set, if the dump has it.
     pub benchmark: Option<String>,
-    /// Identifies the problem in every dump of the data set: its prompt, or its number in the data set.
+    /// Name of the problem, the same in every dump of the data set: its prompt or its id in the data set.
     pub problem: String,
-    /// The reference answer, as [`math::gold::gold`](fgrpo_verify::math::gold::gold) finds it.
+    /// The reference answer, extracted by [`math::gold::gold`](fgrpo_verify::math::gold::gold).
     pub gold: String,
-    /// IFEval: instruction types and their arguments, where the dump has them.
+    /// IFEval: instruction types and their arguments, if the dump has them.
     pub instructions: Option<(Vec<String>, Vec<Value>)>,
-    /// What the model wrote.
+    /// The model's response.
     pub text: String,
 }
 
-/// Graded samples of a dump, and the data sets that could not be graded.
+/// Graded samples of a dump, and the data sets that couldn't be graded.
 #[derive(Debug, Default)]
 pub struct Scored {
     /// The samples.
     pub benchmarks: Vec<Benchmark>,
-    /// A sentence for each data set that was left out.
+    /// For each data set that was left out, a sentence that gives the reason.
     pub left_out: Vec<String>,
 }
 
-/// The format of a file by its first line; none for another one.
+/// Detects a file's format from its first line; `None` if the file isn't a dump.
 pub fn format_of(path: &Path) -> anyhow::Result<Option<DumpFormat>> {
     if rows::is_table(path) {
         return Ok(None);
@@ -73,16 +73,17 @@ pub fn format_of(path: &Path) -> anyhow::Result<Option<DumpFormat>> {
     })
 }
 
-/// A file of JSON lines in a folder.
+/// A file of JSON lines in a folder, as [`dumps`] lists them.
 struct Found {
     format: Option<DumpFormat>,
-    /// Folders between the named one and the file.
+    /// Number of folders between the searched folder and the file.
     depth: usize,
     file: PathBuf,
 }
 
 impl Found {
-    /// What it is read with: dumps at any depth below the folder, samples at one depth.
+    /// Format and depth, which must agree among all files of a folder. Dumps may lie at any depth below it, which
+    /// counts as 1.
     fn kind(&self) -> (Option<DumpFormat>, usize) {
         (self.format, if self.format.is_some() { self.depth.min(1) } else { self.depth })
     }
@@ -99,13 +100,16 @@ impl std::fmt::Display for Found {
     }
 }
 
-/// The dumps at a path: the file itself, the dumps in a folder, or lm-eval's in the folders below it. Empty if there are none.
-/// Fails on a folder in which some files would go unread, dumps of several training steps, or several logs of one task.
+/// Lists the dumps at a path: the file itself, the dumps in a folder, or lm-eval's dumps in the folders below it. The
+/// list is empty if there are none.
+///
+/// Returns an error if some files of the folder would be ignored, if it has dumps of several training steps, or if it
+/// has several logs of one task.
 pub fn dumps(path: &Path) -> anyhow::Result<Vec<(DumpFormat, PathBuf)>> {
     if !path.is_dir() {
         return Ok(format_of(path)?.map(|format| (format, path.to_owned())).into_iter().collect());
     }
-    // An evaluation folder of our own.
+    // A folder written by `fgrpo eval`.
     if path.join(samples::SCORED).is_file() {
         return Ok(Vec::new());
     }
@@ -113,7 +117,7 @@ pub fn dumps(path: &Path) -> anyhow::Result<Vec<(DumpFormat, PathBuf)>> {
     gather(path, 0, &mut found)?;
     if let Some(other) = found.iter().find(|f| f.kind() != found[0].kind()) {
         bad_input!(
-            "{}: found {} and {other}; wanted files of one kind in one place, because only those of one kind are read: name them by file or by folder",
+            "{}: {} and {other} are of different kinds or depths, and only one kind can be read; name a single file or folder",
             path.display(),
             found[0]
         );
@@ -122,9 +126,9 @@ pub fn dumps(path: &Path) -> anyhow::Result<Vec<(DumpFormat, PathBuf)>> {
     for Found { format, depth, file } in &found {
         let stem = files::stem(file);
         let (key, what) = match format {
-            Some(DumpFormat::LmEval) => (task_of(file), "logs of the task"),
+            Some(DumpFormat::LmEval) => (task_of(file), "logs of task"),
             Some(DumpFormat::Verl) if *depth > 0 => bad_input!(
-                "{}: found dumps of verl in folders below it, {}; wanted the folder of one model",
+                "{}: verl's dumps are in folders below it ({}); name the folder of one model",
                 path.display(),
                 file.display()
             ),
@@ -133,7 +137,7 @@ pub fn dumps(path: &Path) -> anyhow::Result<Vec<(DumpFormat, PathBuf)>> {
         };
         if let Some(other) = known.insert(key.clone(), file) {
             bad_input!(
-                "{}: found several {what} {key}, {} and {}; wanted one file",
+                "{}: there are several {what} {key}, such as {} and {}; name one file",
                 path.display(),
                 other.display(),
                 file.display()
@@ -143,8 +147,7 @@ pub fn dumps(path: &Path) -> anyhow::Result<Vec<(DumpFormat, PathBuf)>> {
     Ok(found.into_iter().filter_map(|f| Some((f.format?, f.file))).collect())
 }
 
-/// The files of JSON lines in a folder. In the folders below it, only those that are read from there: dumps and
-/// evaluations.
+/// Collects the files of JSON lines in a folder and those of the folders below it that are dumps or evaluations.
 fn gather(folder: &Path, depth: usize, found: &mut Vec<Found>) -> anyhow::Result<()> {
     let entries = files::listed(folder)?;
     let scored = folder.join(samples::SCORED);
@@ -165,7 +168,7 @@ fn gather(folder: &Path, depth: usize, found: &mut Vec<Found>) -> anyhow::Result
     Ok(())
 }
 
-/// verl names a dump by its training step; some people put "step" before the number.
+/// Whether a file is named by a training step. verl uses the bare step; some users put "step" before it.
 fn is_step(stem: &str) -> bool {
     let stem = stem.strip_prefix("global_").unwrap_or(stem);
     let number = stem.strip_prefix("step").map_or(stem, |rest| rest.trim_start_matches(['_', '-']));
@@ -184,23 +187,23 @@ fn task_of(path: &Path) -> String {
     }
 }
 
-/// The data set of a task of lm-eval. Its `minerva_math` asks the problems of MATH with Minerva's prompt; the benchmark Minerva Math is
-/// another one.
+/// Maps a task of lm-eval to its data set. lm-eval's `minerva_math` has the problems of MATH with Minerva's prompt; the
+/// benchmark called Minerva Math is a different one.
 fn data_set(task: String) -> String {
     if task == "minerva_math" { "MATH".to_owned() } else { task }
 }
 
-/// The responses of one dump, in its order.
+/// Reads the responses of one dump, in file order.
 pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response>> {
     let mut all: Vec<Response> = Vec::new();
-    // lm-eval: where the responses of each problem are.
+    // lm-eval: range of each problem's responses in `all`.
     let mut logged: HashMap<String, Range<usize>> = HashMap::new();
     let mut step: Option<Value> = None;
     rows::each(path, |number, row| {
         let at = |name: &str| format!("{} line {number}: {name}", path.display());
         let field = |name: &str| match row.get(name) {
             None | Some(Value::Null) => {
-                bad_input!("{}: found none, wanted what this format keeps there", at(name))
+                bad_input!("{} is missing", at(name))
             }
             Some(value) => Ok(value),
         };
@@ -210,7 +213,7 @@ pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response
                 let (gold, problem) = (reference(&texts("target")?), texts("doc_id")?);
                 let instructions = row.get("doc").and_then(instructions);
                 let Some(lists) = field("resps")?.as_array() else {
-                    bad_input!("{}: found no list, wanted the responses", at("resps"));
+                    bad_input!("{}: expected a list of responses", at("resps"));
                 };
                 let first = all.len();
                 for value in
@@ -218,7 +221,7 @@ pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response
                 {
                     let Some(response) = value.as_str() else {
                         bad_input!(
-                            "{}: found {value}, wanted texts: a task that compares likelihoods has no responses to grade",
+                            "{}: expected strings, found {value}: a task that compares likelihoods has no responses to grade",
                             at("resps")
                         );
                     };
@@ -231,16 +234,13 @@ pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response
                     });
                 }
                 if all.len() == first {
-                    bad_input!(
-                        "{}: found no response to the problem with doc_id {problem}, wanted at least one",
-                        at("resps")
-                    );
+                    bad_input!("{}: the problem with doc_id {problem} has no response", at("resps"));
                 }
                 match logged.get(&problem) {
-                    // Tasks with several filters log each problem once for each of them, with the same responses.
+                    // A task with several filters logs each problem once per filter, with the same responses.
                     Some(before) if all[before.clone()] == all[first..] => all.truncate(first),
                     Some(_) => bad_input!(
-                        "{}: found {problem} before, with other responses or another target, wanted each problem once: logs of several runs are files of their own",
+                        "{}: {problem} is listed twice, with different responses or targets; keep logs of different runs in separate files",
                         at("doc_id")
                     ),
                     None => drop(logged.insert(problem, first..all.len())),
@@ -250,11 +250,14 @@ pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response
                 if let Some(own) = row.get("step").filter(|s| !s.is_null()) {
                     let first = step.get_or_insert_with(|| own.clone());
                     if first != own {
-                        bad_input!("{}: found {own} after {first}, wanted one step per file", at("step"));
+                        bad_input!(
+                            "{}: the file has samples of steps {first} and {own}; keep one step per file",
+                            at("step")
+                        );
                     }
                 }
                 let gold = reference(&texts("gts")?);
-                // The uid is drawn anew in each run; the prompt is the same under every model.
+                // verl draws a new uid in each run, but the prompt is the same for every model.
                 let problem = match row.get("input") {
                     Some(Value::String(input)) if !input.is_empty() => input.clone(),
                     _ => uid(&texts("uid")?).to_owned(),
@@ -275,7 +278,8 @@ pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response
     Ok(all)
 }
 
-/// A prompt that comes with several reference answers is that of several problems: their names get the answer too.
+/// Appends the reference answer to the name of each problem whose prompt appears with several reference answers,
+/// because these are different problems.
 fn tell_apart(all: &mut [Response]) {
     let name = |r: &Response| (r.benchmark.clone(), r.problem.clone());
     let mut first: HashMap<(Option<&str>, &str), &str> = HashMap::new();
@@ -292,12 +296,12 @@ fn tell_apart(all: &mut [Response]) {
     }
 }
 
-/// The reference answer in a text, as everywhere.
+/// Extracts the reference answer from a string.
 fn reference(text: &str) -> String {
     fgrpo_verify::math::gold::gold(text).into_owned()
 }
 
-/// The prompt's part of verl's `PROMPT_SESSION_OUTPUT`.
+/// Prompt part of verl's `PROMPT_SESSION_OUTPUT` uid.
 fn uid(uid: &str) -> &str {
     uid.rsplitn(3, '_').last().unwrap_or(uid)
 }
@@ -310,7 +314,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// The instructions of an IFEval row; unused arguments are nulls there.
+/// Instructions of an IFEval row, without the arguments that are null.
 fn instructions(doc: &Value) -> Option<(Vec<String>, Vec<Value>)> {
     let ids = doc["instruction_id_list"].as_array()?.iter().map(|id| id.as_str().map(str::to_owned));
     let without_nulls = |value: &Value| {
@@ -323,9 +327,10 @@ fn instructions(doc: &Value) -> Option<(Vec<String>, Vec<Value>)> {
     Some((ids.collect::<Option<_>>()?, arguments.collect::<Option<_>>()?))
 }
 
-/// Scored samples of one path: those that `fgrpo eval` wrote, or a dump, graded. What of a dump can't be scored is a
-/// `tracing` event.
-/// Fails as [`read_each`], and if there is nothing that can be scored.
+/// Reads the scored samples of one path: samples written by `fgrpo eval`, or a dump, which is graded. Data sets that
+/// can't be graded are logged.
+///
+/// Returns the errors of [`read_each`], and an error if no data set can be graded.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
     let scored = read_each(path)?;
     if scored.benchmarks.is_empty() {
@@ -335,8 +340,11 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
     Ok(scored.benchmarks)
 }
 
-/// The same, with a sentence for each data set that can't be scored.
-/// Fails as [`samples::read`], [`dumps`] and [`responses`], and on two benchmarks of one name.
+/// Reads the scored samples of one path like [`read`], but returns the data sets that can't be graded instead of
+/// logging them.
+///
+/// Returns the errors of [`samples::read`], [`dumps`] and [`responses`], and an error if two benchmarks have the same
+/// name.
 pub fn read_each(path: &Path) -> anyhow::Result<Scored> {
     if path.is_file()
         && let Some(benchmarks) = inspect::read(path)?
@@ -361,7 +369,7 @@ pub fn read_each(path: &Path) -> anyhow::Result<Scored> {
             }
         }
         if by_name.is_empty() {
-            bad_input!("{}: found no samples", file.display());
+            bad_input!("{}: there are no samples in the file", file.display());
         }
         for (name, responses) in by_name {
             match graded(name, &file, &responses)? {
@@ -374,9 +382,10 @@ pub fn read_each(path: &Path) -> anyhow::Result<Scored> {
     Ok(scored)
 }
 
-/// The samples of several paths, for commands that take our own and dumps alike; what can't be scored is a
-/// `tracing` event.
-/// Fails as [`read`] and [`samples::merged`]; bad input for a file that is named twice.
+/// Reads the samples of several paths, which may be evaluations or dumps. Data sets that can't be graded are logged.
+/// `merge` joins lines of the same benchmark ([`samples::merged`]).
+///
+/// Returns the errors of [`read`] and [`samples::merged`], and bad input if a file is given twice.
 pub fn read_all(paths: &[PathBuf], merge: bool) -> anyhow::Result<Vec<Benchmark>> {
     let mut known: HashMap<PathBuf, &Path> = HashMap::new();
     for path in paths {
@@ -388,7 +397,7 @@ pub fn read_all(paths: &[PathBuf], merge: bool) -> anyhow::Result<Vec<Benchmark>
             let place = file.canonicalize().unwrap_or_else(|_| file.clone());
             if let Some(before) = known.insert(place, path) {
                 bad_input!(
-                    "{}: found the file {} in {} too, wanted it once",
+                    "{}: the file {} is given twice, in {} too",
                     path.display(),
                     file.display(),
                     before.display()
@@ -402,14 +411,14 @@ pub fn read_all(paths: &[PathBuf], merge: bool) -> anyhow::Result<Vec<Benchmark>
     Ok(paths.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?.concat())
 }
 
-/// The data set of a dump that doesn't name it: the file's name, or the folder's if the file is named by a step.
+/// Name of the data set if the dump doesn't have it: the file name, or the folder name if the file is named by a step.
 fn named_by(path: &Path) -> String {
     let stem = files::stem(path);
     let folder = path.parent().and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned());
     folder.filter(|_| is_step(&stem)).unwrap_or(stem)
 }
 
-/// The reference answer of a response, or why it is unknown.
+/// The response's reference answer in the form that `kind` needs, or the reason why it is unknown.
 fn truth(kind: TaskKind, response: &Response) -> Result<Truth, &'static str> {
     match kind {
         TaskKind::Choice => {
@@ -420,32 +429,33 @@ fn truth(kind: TaskKind, response: &Response) -> Result<Truth, &'static str> {
                     options: Vec::new(),
                     order: Vec::new(),
                 })),
-                _ => Err("its reference answer is no letter"),
+                _ => Err("a reference answer isn't a letter"),
             }
         }
         TaskKind::IfEval => match response.instructions.clone() {
             Some((instruction_id_list, kwargs)) => {
                 Ok(Truth::IfEval(kind::ifeval::Truth { instruction_id_list, kwargs }))
             }
-            None => Err("the dump doesn't hold its instructions"),
+            None => Err("the dump doesn't contain the instructions"),
         },
-        TaskKind::SynLogic => Err("the dump doesn't hold its puzzles"),
+        TaskKind::SynLogic => Err("the dump doesn't contain the puzzles"),
         _ if response.gold.trim().is_empty() => Err("a problem's reference answer is empty"),
         _ => Ok(Truth::Math(kind::math::Truth { gold: response.gold.clone() })),
     }
 }
 
-/// One data set's samples, counted by problem, or why they can't be graded.
+/// Grades the responses of one data set and counts them by problem. The inner error is the reason why they can't be
+/// graded.
 fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<Result<Benchmark, String>> {
     let kind = match canonical(&name).as_str() {
         "gpqa" => TaskKind::Choice,
         "ifeval" => TaskKind::IfEval,
         "synlogic" => TaskKind::SynLogic,
-        // IFBench, and others with rows like these.
+        // IFBench, and data sets with the same columns.
         _ if responses.iter().any(|response| response.instructions.is_some()) => TaskKind::IfEval,
         _ => TaskKind::Math,
     };
-    // The logs of reasoning models hold their thoughts.
+    // The logs of reasoning models contain their thoughts.
     let settings = Settings { reasoning: Some(Reasoning::Strip), ..kind.reference_settings() };
     let grader = Grader::new(kind, settings)?;
     let verdict = |response: &Response| -> Result<Verdict, &'static str> {
@@ -457,7 +467,7 @@ fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<R
         Ok(verdicts) => verdicts,
         Err(why) => {
             return Ok(Err(format!(
-                "{name} of {}: {why}; `fgrpo eval --samples FILE --data FILE --task {kind} --out DIR` scores responses by their data set",
+                "{name} of {}: {why}; `fgrpo eval --samples FILE --data FILE --task {kind} --out DIR` grades the responses with the data set's rows",
                 path.display()
             )));
         }
@@ -467,7 +477,7 @@ fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<R
     for (response, verdict) in responses.iter().zip(verdicts) {
         let at = *places.entry(&response.problem).or_insert_with(|| {
             let mut problem = samples::ProblemCounts::counted(response.problem.clone(), 0, 0);
-            // lm-eval shuffles the options of a choice, so the letter may be another in each log.
+            // lm-eval shuffles the options of a multiple-choice problem, so the letter differs between logs.
             problem.reference = (kind == TaskKind::Math).then(|| response.gold.clone());
             problems.push(problem);
             problems.len() - 1

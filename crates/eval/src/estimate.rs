@@ -1,5 +1,4 @@
-//! Means over problems with their intervals: the one bootstrap over problems or clusters of them, and pass@k from counted
-//! samples.
+//! Means over problems with intervals from a bootstrap over problems or clusters, and pass@k from counts of samples.
 
 use super::samples::{Benchmark, ProblemCounts};
 use fgrpo_core::rng::Key;
@@ -13,18 +12,18 @@ use std::collections::{BTreeMap, HashMap};
 /// Default number of bootstrap resamples.
 pub const RESAMPLES: u64 = 10_000;
 
-/// The random key of the resamples for the `index`-th set of problems. Runs and commands use the same key, so the same
+/// Random key of the resamples for the set of problems with this index. Runs and commands use the same key, so the same
 /// samples always give the same interval.
 pub fn resamples(seed: u64, index: u64) -> Key {
     Key::new(seed).with(index).with(0)
 }
 
-/// The random key of the resamples for the problems of all sets together.
+/// Random key of the resamples for the problems of all sets together.
 pub fn resamples_of_all(seed: u64) -> Key {
     Key::new(seed).with(u64::MAX)
 }
 
-/// Mean of values, and their standard deviation with n - 1; `None` for fewer than two.
+/// Mean and sample standard deviation (divisor n - 1) of values. The deviation is `None` for fewer than two values.
 pub fn mean_and_deviation(values: &[f64]) -> (f64, Option<f64>) {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
@@ -36,11 +35,12 @@ pub fn mean_and_deviation(values: &[f64]) -> (f64, Option<f64>) {
 pub struct Measured {
     /// The mean.
     pub value: f64,
-    /// Percentile interval of the bootstrap over problems, 95 %.
+    /// 95 % percentile interval of the bootstrap over problems.
     pub interval: [f64; 2],
     /// Number of problems.
     pub problems: usize,
-    /// Number of units that the bootstrap draws: problems or clusters. For a mean over several sets, that of the smallest.
+    /// Number of units that the bootstrap draws: problems or clusters. For a mean over several sets, the smallest of
+    /// their numbers.
     units: usize,
     /// The mean on each resample of the problems.
     draws: Vec<f64>,
@@ -52,10 +52,10 @@ impl Measured {
         Self { value, interval: [low, high], problems, units, draws }
     }
 
-    /// The mean of several, each with resamples of its own.
+    /// Mean of several means, whose resamples are independent.
     ///
     /// # Panics
-    /// If there are none, or their numbers of resamples differ.
+    /// If `parts` is empty or the numbers of resamples differ.
     pub fn mean(parts: &[&Self]) -> Self {
         let count = parts.len() as f64;
         let draws = 0..parts[0].draws.len();
@@ -67,7 +67,7 @@ impl Measured {
         )
     }
 
-    /// This minus another, which was measured on the same resamples of the same problems.
+    /// This mean minus another one, which was measured on the same resamples of the same problems.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
         let draws = self.draws.iter().zip(&other.draws).map(|(a, b)| a - b).collect();
@@ -79,49 +79,49 @@ impl Measured {
         &self.draws
     }
 
-    /// Two-sided p-value of the hypothesis that the mean is 0. Its lower bounds are the resolution of the resamples and
-    /// `2^(1 - units)`, the chance that all units have the same sign.
+    /// Two-sided p-value of the hypothesis that the mean is 0. It is at least `2 / resamples`, their resolution, and at
+    /// least `2^(1 - units)`, the probability that all units have the same sign.
     pub fn p_value(&self) -> f64 {
         let drawn = Simulated::new(self.draws.clone()).two_sided_p();
         let signs = 0.5f64.powf(self.units as f64 - 1.0);
         drawn.max(2.0 / self.draws.len() as f64).max(signs).min(1.0)
     }
 
-    /// The percentile interval that contains the middle `level` of the resampled means.
+    /// Percentile interval that contains the middle `level` of the resampled means.
     pub fn interval(&self, level: f64) -> (f64, f64) {
         Simulated::new(self.draws.clone()).interval(level)
     }
 
-    /// Whether there are too few problems or clusters to generalise from.
+    /// Whether there are fewer than two problems or clusters, so that no interval can be generalised from.
     pub fn is_one(&self) -> bool {
         self.units < 2
     }
 }
 
-/// For each problem the number of its cluster, from 0: problems of one source, which are drawn together. `None` if no
-/// problem has a cluster; a problem without one is a cluster of its own.
+/// Index of each problem's cluster. A cluster contains the problems of one source, which are drawn together; a problem
+/// without a cluster forms one alone. `None` if no problem has a cluster.
 pub fn clusters(problems: &[&ProblemCounts]) -> Option<Vec<usize>> {
     problems.iter().find(|p| p.cluster.is_some())?;
     let mut named: HashMap<&str, usize> = HashMap::new();
-    let mut found: Vec<usize> = Vec::new();
+    let mut indices: Vec<usize> = Vec::new();
     let mut count = 0;
     for problem in problems {
-        let number = problem.cluster.as_deref().map_or(count, |name| *named.entry(name).or_insert(count));
-        count = count.max(number + 1);
-        found.push(number);
+        let index = problem.cluster.as_deref().map_or(count, |name| *named.entry(name).or_insert(count));
+        count = count.max(index + 1);
+        indices.push(index);
     }
-    Some(found)
+    Some(indices)
 }
 
-/// The means of several quantities over the same problems, with a bootstrap that draws the same problems for all of
-/// them. A quantity has a list of values, one per problem, for each seed of a training; its value is the mean over
-/// seeds, and seeds are drawn as well.
+/// Means of several quantities over the same problems, with a bootstrap that draws the same problems for all of them. A
+/// quantity has one list of values per training seed, with one value per problem. Its mean is over problems and seeds,
+/// and seeds are resampled too.
 ///
-/// `clusters` gives each problem the number of its cluster, from 0. A resample then draws whole clusters with replacement,
-/// as many as there are, and its mean is over the problems drawn.
+/// `clusters` is the index of each problem's cluster. A resample then draws whole clusters with replacement, as many as
+/// there are, and takes the mean over the problems drawn.
 ///
 /// # Panics
-/// If a quantity has no seed, or lists differ in length.
+/// If a quantity has no seed, or if lists differ in length.
 pub fn bootstrap(
     quantities: &[Vec<Vec<f64>>],
     clusters: Option<&[usize]>,
@@ -129,10 +129,13 @@ pub fn bootstrap(
     key: Key,
 ) -> Vec<Measured> {
     let Some(problems) = quantities.first().map(|seeds| seeds[0].len()) else { return Vec::new() };
-    assert!(clusters.is_none_or(|c| c.len() == problems), "clusters: wanted {problems} numbers");
+    assert!(
+        clusters.is_none_or(|c| c.len() == problems),
+        "clusters: one index is needed for each of {problems} problems"
+    );
     let units = clusters.map_or(problems, |c| c.iter().max().map_or(0, |last| last + 1));
-    // All sets of problems are measured under the same models, so every set draws the same seeds.
-    let of_seeds = Key::new(0).with(u64::MAX).with(0);
+    // All sets of problems are measured on the same models, so every set draws the same seeds.
+    let seed_key = Key::new(0).with(u64::MAX).with(0);
     let drawn = |seeds: &Vec<Vec<f64>>, times: &[u32], i: u64| {
         let times = || (0..problems).map(|p| times[clusters.map_or(p, |c| c[p])]);
         let count = if clusters.is_some() { times().sum::<u32>() } else { problems as u32 };
@@ -142,7 +145,7 @@ pub fn bootstrap(
             return sum(only) / count;
         }
         let mut seed_times = vec![0; seeds.len()];
-        resample(of_seeds, i, &mut seed_times);
+        resample(seed_key, i, &mut seed_times);
         let total: f64 = seeds.iter().zip(seed_times).map(|(v, t)| sum(v) * f64::from(t)).sum();
         total / (count * seeds.len() as f64)
     };
@@ -164,8 +167,8 @@ pub fn bootstrap(
     quantities.iter().enumerate().map(measured).collect()
 }
 
-/// The mean of the sets' mean differences, with an interval from a bootstrap that resamples problems within each set.
-/// `None` if there are no sets or one is empty.
+/// Mean over the sets of each set's mean difference, with an interval from a bootstrap that resamples problems within
+/// each set. `None` if there are no sets or one of them is empty.
 pub fn change(sets: &[Vec<f64>]) -> Option<Measured> {
     if sets.is_empty() || sets.iter().any(Vec::is_empty) {
         return None;
@@ -177,7 +180,7 @@ pub fn change(sets: &[Vec<f64>]) -> Option<Measured> {
     Some(Measured::mean(&each.iter().collect::<Vec<_>>()))
 }
 
-/// Maximum number of samples per problem for which a table is made; few problems have more.
+/// Number of samples per problem up to which a table of pass@k is made. Few problems have more.
 const TABULATED: u64 = 1 << 14;
 
 /// pass@k of each problem, or `None` for a problem with fewer than k scored samples.
@@ -196,7 +199,7 @@ pub fn pass_at_k_of_each<'a>(
     problems.into_iter().map(&mut of).collect()
 }
 
-/// The mean of pass@k over the problems with at least k scored samples, or `None` if there are none.
+/// Mean pass@k over the problems with at least k scored samples, or `None` if there are none.
 pub fn mean_pass_at_k(problems: &[ProblemCounts], k: u64) -> Option<f64> {
     let each: Vec<f64> = pass_at_k_of_each(problems, k).into_iter().flatten().collect();
     (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
@@ -212,7 +215,7 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Measures pass@k over the problems with at least k scored samples, at the values of k for which there are some.
+    /// Measures pass@k over the problems with at least k scored samples. A k without such problems is left out.
     pub fn of<'a>(
         name: &str,
         problems: impl IntoIterator<Item = &'a ProblemCounts>,
@@ -233,7 +236,8 @@ impl Curve {
         curve
     }
 
-    /// The problems of several benchmarks together. Clusters of one name in two benchmarks are two.
+    /// Measures pass@k over the problems of several benchmarks together. Clusters with the same name in two benchmarks
+    /// are different clusters.
     pub fn pooled<'a>(
         name: &str,
         benchmarks: impl IntoIterator<Item = &'a Benchmark>,
@@ -241,21 +245,23 @@ impl Curve {
         draws: u64,
         key: Key,
     ) -> Self {
-        let own = |(i, benchmark): (usize, &'a Benchmark)| {
+        let with_cluster = |(i, benchmark): (usize, &'a Benchmark)| {
             benchmark.problems.iter().map(move |problem| {
                 let mut problem = problem.clone();
                 problem.cluster = problem.cluster.map(|cluster| format!("{i} {cluster}"));
                 problem
             })
         };
-        let problems: Vec<ProblemCounts> = benchmarks.into_iter().enumerate().flat_map(own).collect();
+        let problems: Vec<ProblemCounts> =
+            benchmarks.into_iter().enumerate().flat_map(with_cluster).collect();
         Self::of(name, &problems, ks, draws, key)
     }
 
-    /// pass@k of a model that was trained with several seeds: the same problems in the same order for each.
+    /// Measures pass@k of a model that was trained with several seeds. Each seed has the same problems in the same
+    /// order.
     ///
     /// # Panics
-    /// If there is no seed, numbers of problems differ, or a problem has fewer than k scored samples.
+    /// If there is no seed, if the numbers of problems differ, or if a problem has fewer than k scored samples.
     pub fn over_seeds(name: &str, seeds: &[Vec<&ProblemCounts>], ks: &[u64], draws: u64, key: Key) -> Self {
         let of_seed = |problems: &Vec<&ProblemCounts>, k| -> Vec<f64> {
             let each = pass_at_k_of_each(problems.iter().copied(), k).into_iter();
@@ -268,25 +274,25 @@ impl Curve {
         Self { name: name.to_owned(), points: ks.iter().copied().zip(measured).collect() }
     }
 
-    /// Measures another quantity of each problem than pass@k, at each of `at`.
+    /// Measures another quantity of each problem than pass@k, `quantity(problem, x)`, at each x of `at`.
     pub fn of_each(
         name: &str,
         problems: &[ProblemCounts],
         at: &[u64],
         (draws, key): (u64, Key),
-        of: impl Fn(&ProblemCounts, u64) -> f64,
+        quantity: impl Fn(&ProblemCounts, u64) -> f64,
     ) -> Self {
-        let values = |&x: &u64| vec![problems.iter().map(|p| of(p, x)).collect()];
+        let values = |&x: &u64| vec![problems.iter().map(|p| quantity(p, x)).collect()];
         let quantities: Vec<Vec<Vec<f64>>> = at.iter().map(values).collect();
         let clusters = clusters(&problems.iter().collect::<Vec<_>>());
         let measured = bootstrap(&quantities, clusters.as_deref(), draws, key);
         Self { name: name.to_owned(), points: at.iter().copied().zip(measured).collect() }
     }
 
-    /// The mean over several benchmarks, at the values of k that all of them have.
+    /// Mean over several benchmarks, at the values of k that all of them have.
     ///
     /// # Panics
-    /// If there are none.
+    /// If `parts` is empty.
     pub fn mean(name: &str, parts: &[&Self]) -> Self {
         let point = |&k: &u64| {
             let each: Option<Vec<&Measured>> = parts.iter().map(|p| p.points.get(&k)).collect();
@@ -334,39 +340,40 @@ mod tests {
 
     #[test]
     fn clusters_are_drawn_whole_and_the_mean_is_over_the_problems_drawn() {
-        // Three clusters of sizes 1, 2, 3: all 27 equally likely draws, against the share of each mean.
+        // Three clusters of sizes 1, 2 and 3: the frequency of each mean, compared with all 27 equally likely draws.
         let values = [0.0, 1.0, 0.5, 0.25, 0.25, 1.0];
-        let of: &[usize] = &[0, 1, 1, 2, 2, 2];
+        let cluster_of: &[usize] = &[0, 1, 1, 2, 2, 2];
         let mean_of = |drawn: [usize; 3]| {
-            let all = drawn.iter().flat_map(|d| (0..6).filter(|&p| of[p] == *d).map(|p| values[p]));
+            let all = drawn.iter().flat_map(|d| (0..6).filter(|&p| cluster_of[p] == *d).map(|p| values[p]));
             let (sum, n) = all.fold((0.0, 0.0), |(s, n), v| (s + v, n + 1.0));
             sum / n
         };
-        let mut wanted: Vec<f64> = (0..27).map(|i| mean_of([i / 9, i / 3 % 3, i % 3])).collect();
-        let found = bootstrap(&[vec![values.to_vec()]], Some(of), 50_000, resamples(0, 0)).swap_remove(0);
-        assert_eq!((found.value, found.problems), (0.5, 6));
-        wanted.sort_by(f64::total_cmp);
-        wanted.dedup_by(|a, b| (*a - *b).abs() < 1e-9);
-        for w in &wanted {
+        let mut means: Vec<f64> = (0..27).map(|i| mean_of([i / 9, i / 3 % 3, i % 3])).collect();
+        let measured =
+            bootstrap(&[vec![values.to_vec()]], Some(cluster_of), 50_000, resamples(0, 0)).swap_remove(0);
+        assert_eq!((measured.value, measured.problems), (0.5, 6));
+        means.sort_by(f64::total_cmp);
+        means.dedup_by(|a, b| (*a - *b).abs() < 1e-9);
+        for w in &means {
             let near = |v: &f64| (v - w).abs() < 1e-9;
-            let share = found.draws().iter().filter(|v| near(v)).count() as f64 / 50_000.0;
+            let share = measured.draws().iter().filter(|v| near(v)).count() as f64 / 50_000.0;
             let exact = (0..27).filter(|i| near(&mean_of([i / 9, i / 3 % 3, i % 3]))).count() as f64 / 27.0;
-            assert!((share - exact).abs() < 0.01, "{w}: {share}, wanted {exact}");
+            assert!((share - exact).abs() < 0.01, "{w}: {share}, not {exact}");
         }
-        // Clusters of one problem each are no clusters, to the last bit.
-        let own: Vec<usize> = (0..6).collect();
+        // Clusters of one problem each give the same resamples as no clusters, to the last bit.
+        let single: Vec<usize> = (0..6).collect();
         let draws = |c: Option<&[usize]>| bootstrap(&[vec![values.to_vec()]], c, 500, resamples(3, 1));
-        assert_eq!(draws(Some(&own)), draws(None));
+        assert_eq!(draws(Some(&single)), draws(None));
     }
 
     #[test]
     fn a_difference_is_of_the_same_draws() {
-        // Every problem is better by the same amount: the difference has no spread, though the values have.
+        // Every problem is better by the same amount, so the difference has no spread although the values have.
         let (a, b) = (one(&[&[0.0, 0.5, 0.75]]), one(&[&[0.125, 0.625, 0.875]]));
         let difference = b.minus(&a);
         assert!((difference.interval[0] - 0.125).abs() < 1e-12 && (difference.value - 0.125).abs() < 1e-12);
         assert!(a.interval[0] < a.value && a.interval[1] > a.value);
-        // Three problems that are all better are so by chance once in four times.
+        // Three problems are all better by chance once in four times.
         assert_eq!(difference.p_value(), 0.25);
     }
 

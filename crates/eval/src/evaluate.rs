@@ -1,7 +1,8 @@
-//! One evaluation, wherever its samples come from: problems -> missing samples -> verdicts -> counts.
+//! Runs one evaluation, whatever the source of its samples: problems -> missing samples -> verdicts -> counts.
 //!
-//! The trainer and `fgrpo eval` both run [`evaluate`]. The counts stay in memory. The folder's files are output, and let a
-//! stopped evaluation continue: a sample is never drawn twice, and is graded again only after its verifier changed.
+//! The trainer and `fgrpo eval` both run [`evaluate`]. The counts stay in memory. The folder's files are output, and
+//! let a stopped evaluation continue: a sample is never drawn twice, and is graded again only if its verifier changed
+//! or failed.
 
 use super::folder::{Folder, GENERATIONS};
 use super::generations::{Generation, Generations};
@@ -20,30 +21,31 @@ use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Adds samples to the store, of which the given number is missing. Returns why some are still missing, if it knows.
+/// Adds missing samples to the store; the second argument is their number. Returns the reason why some are still
+/// missing, if it is known.
 pub type Source<'a> =
     Box<dyn FnOnce(&mut Generations, u64, &mut dyn Events) -> anyhow::Result<Option<String>> + 'a>;
 
 /// The result of an evaluation.
 pub struct Evaluated {
-    /// The counts of every data set in the folder; the plan's come last, in order.
+    /// Counts of every data set in the folder. The plan's data sets come last, in order.
     pub counts: Vec<Benchmark>,
-    /// The graded samples behind them, in the same order.
+    /// The graded samples behind the counts, in the same order.
     pub graded: Vec<GradedSample>,
-    /// The samples' texts.
+    /// The store with the samples' texts.
     pub store: Generations,
-    /// Stored samples of the plan's problems.
+    /// Number of stored samples of the plan's problems.
     pub samples: u64,
-    /// Those with an empty text.
+    /// Number of these samples with an empty text.
     pub empty: u64,
-    /// Samples that are still missing.
+    /// Number of samples that are still missing.
     pub missing: u64,
-    /// Why they are missing, if known.
+    /// Reason why samples are missing, if known.
     pub failure: Option<String>,
 }
 
-/// Takes the missing samples from `source`, grades every sample that has no valid verdict yet, and counts. Without a
-/// source, only the stored samples are used. With `regrade`, every verdict is made again.
+/// Draws the missing samples from `source`, grades every sample without a valid verdict, and counts. Without a source,
+/// only the stored samples are used. With `regrade`, every sample is graded again.
 pub fn evaluate(
     plan: &Plan,
     folder: &Folder,
@@ -66,7 +68,7 @@ pub fn evaluate(
     };
     let (graded, tallies) = grade(plan, folder, &store, regrade)?;
     for (part, tally) in plan.parts.iter().zip(&tallies) {
-        events.say(&format!("{}: {} samples scored, {} scores kept", part.name, tally.made, tally.kept));
+        events.say(&format!("{}: {} samples graded, {} verdicts kept", part.name, tally.new, tally.kept));
     }
     Ok(Evaluated {
         counts: samples::count(&graded, &folder.file(SCORED))?,
@@ -80,27 +82,27 @@ pub fn evaluate(
 }
 
 impl Evaluated {
-    /// How many prompts and instructions of a data set were followed, if it has instructions.
+    /// Fractions of a data set's prompts and instructions that were followed, if it has instructions.
     pub fn followed(&self, benchmark: &str) -> Option<FollowedShares> {
-        let own = self.graded.iter().filter(|sample| sample.benchmark == benchmark);
-        Followed::shares(own.filter_map(|sample| sample.followed.as_ref()))
+        let samples = self.graded.iter().filter(|sample| sample.benchmark == benchmark);
+        Followed::shares(samples.filter_map(|sample| sample.followed.as_ref()))
     }
 
-    /// What keeps the answers of a data set's samples from being read.
+    /// Reasons why the answers of a data set's samples can't be read.
     pub fn unreadable(&self, benchmark: &str) -> Unreadable {
-        let own = self.graded.iter().filter(|s| s.benchmark == benchmark);
-        Unreadable::of(own.map(|s| (s.verdict, s.reason.as_str(), s.finish.as_deref() == Some("length"))))
+        let samples = self.graded.iter().filter(|s| s.benchmark == benchmark);
+        Unreadable::of(samples.map(|s| (s.verdict, s.reason.as_str(), s.finish.as_deref() == Some("length"))))
     }
 }
 
-/// How the samples of a part were graded.
+/// Numbers of samples of a part, by how they were graded.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
-    /// Existing verdicts that are still valid.
+    /// Number of existing verdicts that are still valid.
     kept: u64,
-    /// Verdicts made now.
-    made: u64,
-    /// Samples with an empty text.
+    /// Number of new verdicts.
+    new: u64,
+    /// Number of samples with an empty text.
     empty: u64,
     samples: u64,
 }
@@ -108,10 +110,10 @@ struct Tally {
 /// Number of samples graded at a time.
 const BATCH: usize = 2048;
 
-/// A verdict on every stored sample of the plan's problems, and the tally of each part.
+/// Grades every stored sample of the plan's problems, and tallies each part.
 ///
-/// Verdicts are appended to the file as they are made, so that grading can be interrupted. At the end the file is written
-/// in order, so that it depends only on the samples.
+/// Verdicts are appended to the file as they are made, so that grading can be interrupted. At the end, the file is
+/// rewritten in order, so that it depends only on the samples.
 fn grade(
     plan: &Plan,
     folder: &Folder,
@@ -127,25 +129,25 @@ fn grade(
         parts.iter().map(|set| set.problems.iter().map(|p| set.grader.tag(p)).collect()).collect();
     let ours: HashSet<&str> = parts.iter().map(|set| set.name.as_str()).collect();
     let mut tallies = vec![Tally::default(); parts.len()];
-    // The valid verdicts: those of other data sets, and those that the plan's verifiers made.
+    // The valid verdicts: those of other data sets, and those made by the plan's verifiers.
     let mut graded: Vec<GradedSample> = Vec::new();
-    let mut held: HashSet<((usize, usize), u64)> = HashSet::new();
+    let mut known: HashSet<((usize, usize), u64)> = HashSet::new();
     let path = folder.file(SCORED);
     lines::complete(&path, |line| {
-        // A line written by another version is made again.
+        // A line that another version wrote is graded again.
         let Ok(old) = serde_json::from_slice::<GradedSample>(line.text) else { return Ok(()) };
         if !ours.contains(old.benchmark.as_str()) {
             graded.push(old);
             return Ok(());
         }
         let Some(&(part, at)) = place.get(old.problem.as_str()) else { return Ok(()) };
-        // If the verifier failed, try again.
+        // A sample whose verifier failed is graded again.
         let valid = !regrade
             && old.benchmark == parts[part].name
             && old.verifier == tags[part][at]
             && old.verdict != Verdict::Unscorable;
-        if valid && held.insert(((part, at), old.sample)) {
-            // Another column may be the subject or the id by now.
+        if valid && known.insert(((part, at), old.sample)) {
+            // The subject and the id may come from other columns than before.
             let problem = &parts[part].problems[at];
             graded.push(GradedSample {
                 subject: problem.subject.clone(),
@@ -156,7 +158,7 @@ fn grade(
         }
         Ok(())
     })?;
-    // Rewrite the valid verdicts first, so that nothing is appended to a torn last line.
+    // Rewrites the valid verdicts first, so that nothing is appended to an incomplete last line.
     folder.write(SCORED, &lines::to_bytes(&graded)?)?;
     let mut file = OpenOptions::new()
         .append(true)
@@ -167,30 +169,30 @@ fn grade(
             return None;
         }
         let problem = &parts[part].problems[at];
-        // A text that the provider withheld says nothing of the model.
-        let found = match g.finish.as_deref() {
+        // A text that the provider withheld says nothing about the model.
+        let grade = match g.finish.as_deref() {
             Some("content_filter") => Graded::unscorable("content_filter"),
             _ => g.graded.clone().unwrap_or_else(|| parts[part].grader.grade_each(problem, &g.text)),
         };
-        // An interrupted verifier gives no verdict.
-        if found.verdict == Verdict::Unscorable && interrupt::requested() {
+        // A verifier that was interrupted gives no verdict.
+        if grade.verdict == Verdict::Unscorable && interrupt::requested() {
             return None;
         }
         Some(GradedSample {
             benchmark: parts[part].name.clone(),
             problem: g.problem.clone(),
             sample: g.sample,
-            correct: (found.verdict != Verdict::Unscorable).then_some(found.verdict == Verdict::Correct),
-            verdict: found.verdict,
-            reason: found.reason.into_owned(),
-            reward: found.reward,
+            correct: (grade.verdict != Verdict::Unscorable).then_some(grade.verdict == Verdict::Correct),
+            verdict: grade.verdict,
+            reason: grade.reason.into_owned(),
+            reward: grade.reward,
             answer: parts[part].grader.vote(problem, &g.text),
             subject: problem.subject.clone(),
             id: problem.source_id.clone(),
             tokens: g.tokens,
             finish: g.finish.clone(),
             verifier: tags[part][at].clone(),
-            followed: found.followed,
+            followed: grade.followed,
         })
     };
     let mut batch: Vec<((usize, usize), Generation)> = Vec::with_capacity(BATCH);
@@ -202,7 +204,7 @@ fn grade(
         graded.extend(new);
         if done < batch.len() {
             let words = format!(
-                "{}: stopped on request while grading; the scores so far are kept, and the same command continues",
+                "{}: stopped on request while grading; the verdicts so far are stored, and the same command continues",
                 plan.title()
             );
             return Err(Stopped(words).into());
@@ -215,8 +217,8 @@ fn grade(
         let tally = &mut tallies[at.0];
         tally.samples += 1;
         tally.empty += u64::from(g.text.trim().is_empty());
-        if !held.contains(&(at, g.sample)) {
-            tally.made += 1;
+        if !known.contains(&(at, g.sample)) {
+            tally.new += 1;
             batch.push((at, g));
             if batch.len() == BATCH {
                 flush(&mut batch)?;
@@ -225,10 +227,10 @@ fn grade(
         Ok(())
     })?;
     flush(&mut batch)?;
-    // Other data sets come first, in their previous order; then the plan's, in the order of its problems.
+    // Other data sets come first, in their previous order, and then the plan's data sets, in the order of its problems.
     graded.sort_by_key(|s| {
-        let own = ours.contains(s.benchmark.as_str()).then(|| place[s.problem.as_str()]);
-        own.map(|place| (place, s.sample))
+        let position = ours.contains(s.benchmark.as_str()).then(|| place[s.problem.as_str()]);
+        position.map(|position| (position, s.sample))
     });
     folder.write(SCORED, &lines::to_bytes(&graded)?)?;
     Ok((graded, tallies))

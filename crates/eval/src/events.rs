@@ -1,28 +1,27 @@
-//! Events of a run, reported to the caller. This crate itself prints nothing.
+//! Events of a run, which are reported to the caller. This crate itself prints nothing.
 //!
-//! The progress of a run's stages is reported through [`Events`]. Other notices, such as rows of a file that are left
-//! out, are `tracing` events of level `INFO` or `WARN`.
+//! The progress of a run is reported through [`Events`]. Other notices, such as rows of a file that are left out, are
+//! `tracing` events of level `INFO` or `WARN`.
 
 use std::path::Path;
 
-/// Receives events. Every method except [`Events::say`] is optional; `()` ignores everything.
+/// Receives events. Every method except [`Events::say`] has a default; `()` ignores all events.
 pub trait Events {
-    /// The run folder is open; a log may be written there.
-    /// Fails if that log can't be opened, which ends the run.
+    /// The run folder is open, and a log may be written there. An error, if that log can't be opened, ends the run.
     fn opened(&mut self, folder: &Path) -> anyhow::Result<()> {
         let _ = folder;
         Ok(())
     }
 
-    /// The program's version, for a run's record of its sessions.
+    /// Version of the program, for the run's record of its sessions.
     fn version(&self) -> &str {
         env!("CARGO_PKG_VERSION")
     }
 
-    /// A message for the user and the run's log.
+    /// A message for the user and for the run's log.
     fn say(&mut self, line: &str);
 
-    /// A message only for the run's log.
+    /// A message for the run's log only.
     fn note(&mut self, line: &str) {
         let _ = line;
     }
@@ -37,12 +36,12 @@ pub trait Events {
         let _ = (position, message);
     }
 
-    /// The activity at the current position.
+    /// Describes the activity at the current position.
     fn doing(&mut self, what: &str) {
         let _ = what;
     }
 
-    /// The stage has ended, or was stopped.
+    /// The stage has ended or was stopped.
     fn end(&mut self) {}
 }
 

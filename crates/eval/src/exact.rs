@@ -1,41 +1,42 @@
-//! Exact measures of a policy on problems whose correct completions can all be listed: they need neither samples nor an
+//! Exact measures of a policy on problems whose correct completions can all be listed. They need neither samples nor an
 //! estimator.
 
 use fgrpo_core::theory::solutions::Solutions;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The k of the paper's largest pass@k, which is always computed.
+/// The paper's largest k, at which pass@k is always computed.
 const LARGEST: u64 = 256;
 
-/// Measures of one policy, as means over the problems.
+/// Measures of a policy, each a mean over problems.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Exact {
-    /// Number of correct completions of a problem.
+    /// Number of correct completions.
     pub solutions: f64,
-    /// Mass on the correct completions, `Q_pos`. It equals pass@1.
+    /// Probability that a completion is correct, `Q_pos`. It equals pass@1.
     pub mass: f64,
-    /// Expected mass on the correct completions that a group of the run's size leaves out, `Q_u,pos`.
+    /// Expected probability mass of the correct completions that a group of the run's size doesn't sample, `Q_u,pos`.
     pub unsampled_mass: f64,
-    /// Probability that such a group is active and leaves out a correct completion, as the mean over these (the paper's
-    /// lemma 1).
+    /// Probability that such a group is active and doesn't sample a given correct completion, averaged over the correct
+    /// completions (the paper's lemma 1).
     pub tail_miss: f64,
-    /// Effective number of correct completions: the exponential of the entropy within them.
+    /// Effective number of correct completions: the exponential of the entropy of their distribution.
     pub effective: f64,
-    /// pass@k.
+    /// pass@k by k.
     pub pass_at_k: BTreeMap<u64, f64>,
-    /// Fraction of the mass before RL that the correct completions have kept, `M_ret`. `None` if the policy before RL wasn't
-    /// measured on these problems.
+    /// Fraction of the correct completions' initial probability that hasn't been lost, `M_ret`. `None` if the policy
+    /// before RL wasn't measured on these problems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retained: Option<f64>,
-    /// Fraction of the correct completions with less than a tenth of their probability before RL. `None` as `retained`.
+    /// Fraction of the correct completions with less than a tenth of their probability before RL. `None` in the same
+    /// case as `retained`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub below_a_tenth: Option<f64>,
     /// Log-probability of each correct completion of each problem.
     pub logp: Vec<Vec<f32>>,
 }
 
-/// The solutions of each problem by their log-probabilities.
+/// The solutions of each problem, from their log-probabilities.
 fn each(logp: &[Vec<f32>]) -> anyhow::Result<Vec<Solutions>> {
     let one = |logp: &Vec<f32>| Ok(Solutions::new(logp.iter().map(|&l| f64::from(l)))?);
     logp.iter().map(one).collect()
@@ -47,10 +48,10 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 impl Exact {
-    /// Computes the measures of log-probabilities of each solution of each problem. `start` are those of the policy before RL.
+    /// Computes the measures from the log-probability of each solution of each problem. `start` has the
+    /// log-probabilities under the policy before RL.
     ///
-    /// # Errors
-    /// Values that aren't log-probabilities.
+    /// Returns an error if a value isn't a log-probability.
     pub fn of(
         logp: &[Vec<f32>],
         start: Option<&[Vec<f32>]>,
@@ -59,9 +60,9 @@ impl Exact {
     ) -> anyhow::Result<Self> {
         let now = each(logp)?;
         let start = start.map(each).transpose()?;
-        let over = |of: &dyn Fn(&Solutions) -> f64| mean(now.iter().map(of));
-        let since = |of: &dyn Fn(&Solutions, &Solutions) -> f64| {
-            start.as_ref().map(|start| mean(now.iter().zip(start).map(|(now, then)| of(now, then))))
+        let over = |measure: &dyn Fn(&Solutions) -> f64| mean(now.iter().map(measure));
+        let since = |measure: &dyn Fn(&Solutions, &Solutions) -> f64| {
+            start.as_ref().map(|start| mean(now.iter().zip(start).map(|(now, then)| measure(now, then))))
         };
         let pass_at_k = ks.iter().chain([&LARGEST]).map(|&k| (k, over(&|s| s.pass_at_k(k))));
         Ok(Self {
@@ -77,7 +78,7 @@ impl Exact {
         })
     }
 
-    /// Each measure with its name for TensorBoard.
+    /// Each measure with its name in TensorBoard.
     pub fn scalars(&self, set: &str) -> Vec<(String, f64)> {
         let single = [
             ("mass", Some(self.mass)),
@@ -92,7 +93,7 @@ impl Exact {
         single.chain(curve).map(|(name, value)| (format!("{set}/exact/{name}"), value)).collect()
     }
 
-    /// The main measures in a line.
+    /// The main measures in one line.
     pub fn in_short(&self) -> String {
         let retained = self.retained.map_or(String::new(), |r| format!(", retained {:.1} %", 100.0 * r));
         format!(

@@ -12,38 +12,38 @@ pub struct BadInput(pub String);
 #[error("{0}")]
 pub struct Stopped(pub String);
 
-/// Choice that the user has after an error. The command line names its flags for it, Python its keywords.
+/// A choice that the user has after an error. The command line names its flags for it, and Python its keywords.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
     /// Resume the run.
     Resume,
-    /// Delete the run and start it again.
+    /// Delete the run and start again.
     Restart,
     /// Resume the run, although its settings, data or grader have changed.
     AcceptChanges,
     /// Write to another folder.
     OtherFolder,
-    /// Resume the run at the path that its folder was moved to.
+    /// Resume the run at its new path after its folder was moved.
     NewPlace,
-    /// Use samples of different numbers as they are.
+    /// Use the samples although problems have different numbers of them.
     Uneven,
     /// Choose among all evaluated steps.
     AnyStep,
 }
 
-/// Error that leaves the user a choice: bad input, or a failure of the work.
+/// An error that leaves the user a choice: bad input, or a failure of the work.
 #[derive(Debug, Error)]
 #[error("{text}")]
 pub struct Advised {
-    /// Message, without the choices.
+    /// Message without the choices.
     pub text: String,
-    /// Whether the error is bad input, as [`BadInput`].
+    /// Whether the error is bad input, like [`BadInput`].
     pub bad_input: bool,
-    /// Choices, the usual one first.
+    /// The user's choices, the usual one first.
     pub remedies: &'static [Remedy],
 }
 
-/// An error in one line, with the user's choices in the words of `name`.
+/// Formats an error in one line, with the user's choices as `name` words them.
 pub fn with_advice(error: &anyhow::Error, name: fn(Remedy) -> &'static str) -> String {
     let line = in_one_line(error);
     let advised = error.chain().find_map(|cause| cause.downcast_ref::<Advised>());
@@ -55,13 +55,13 @@ pub fn with_advice(error: &anyhow::Error, name: fn(Remedy) -> &'static str) -> S
     }
 }
 
-/// An error and its causes in one line, without repeating what a message already has of its cause or its context.
+/// Formats an error and its causes in one line. A message that repeats the file or the cause next to it is shortened.
 pub fn in_one_line(error: &anyhow::Error) -> String {
     let mut line: Vec<String> = Vec::new();
     for cause in error.chain().map(ToString::to_string) {
         match line.last() {
             Some(above) if above.ends_with(&cause) => continue,
-            // The cause names the file itself.
+            // The cause names the file too.
             Some(above) if cause.strip_prefix(above).is_some_and(|rest| rest.starts_with([':', '/'])) => {
                 line.pop();
             }
@@ -72,8 +72,8 @@ pub fn in_one_line(error: &anyhow::Error) -> String {
     line.join(": ")
 }
 
-/// Returns from the function with a [`BadInput`] error whose message is formatted like `format!`; after a list of
-/// [`Remedy`] names, with an [`Advised`] one.
+/// Returns a [`BadInput`] error from the function, with a message in the syntax of `format!`. After a list of
+/// [`Remedy`] names, returns an [`Advised`] error.
 #[macro_export]
 macro_rules! bad_input {
     ([$($remedy:ident),+], $($arg:tt)*) => {
@@ -88,9 +88,10 @@ macro_rules! bad_input {
     };
 }
 
-/// Marks an error as bad input, keeping its message and causes.
+/// Marks an error as bad input.
 pub trait OrBadInput<T> {
-    /// Converts the error to [`BadInput`], with its whole chain of causes in one line.
+    /// Converts the error to [`BadInput`], with its chain of causes in one line. An error that is bad input already is
+    /// unchanged.
     fn or_bad_input(self) -> anyhow::Result<T>;
 }
 
@@ -103,7 +104,7 @@ impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
     }
 }
 
-/// The exit code for an error: 2 for bad input, 1 for everything else.
+/// Exit code for an error: 2 for bad input, 1 for everything else.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     let is_bad = |c: &(dyn std::error::Error + 'static)| {
         c.is::<BadInput>() || c.downcast_ref().is_some_and(|a: &Advised| a.bad_input)

@@ -1,19 +1,19 @@
-//! Figures as data: panels of curves and tiles on two axes. Drawing them is the binary's.
+//! Figures as data: panels of curves and tiles on two axes. The binary draws them.
 
-/// A colour by its meaning; the drawing chooses its shade.
+/// A colour by its meaning; the renderer chooses the shade.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Colour {
-    /// The `i`-th of colours that stay apart.
+    /// The `i`-th of several distinguishable colours.
     Series(usize),
-    /// The same colour for the `i`-th of compared runs, which a page can hide.
+    /// The colour of the `i`-th compared run, whose curves a page can hide together.
     Group(usize),
-    /// A place from 0 to 1 on a path of colours, for ordered curves.
+    /// A position from 0 to 1 on a colour gradient, for ordered curves.
     Ordered(f64),
     /// Grey, for references.
     Muted,
 }
 
-/// The colours that stay apart for colour-blind readers.
+/// Colours that colour-blind readers can distinguish.
 pub const PALETTE: [Colour; 7] = [
     Colour::Series(0),
     Colour::Series(1),
@@ -29,7 +29,7 @@ pub fn ordered_colour(i: usize, n: usize) -> Colour {
     Colour::Ordered(i as f64 / (n.max(2) - 1) as f64)
 }
 
-/// The scale of an axis.
+/// Scale of an axis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Scale {
     /// Linear.
@@ -41,7 +41,7 @@ pub enum Scale {
     Log10,
 }
 
-/// How the values of an axis read.
+/// Number format of an axis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Notation {
     /// Three or four digits.
@@ -51,28 +51,28 @@ pub enum Notation {
     Percent,
 }
 
-/// One axis.
+/// An axis of a panel.
 #[derive(Debug, Clone, Default)]
 pub struct Axis {
     /// Its label.
     pub label: String,
-    /// The first and the last value.
+    /// First and last value of the axis.
     pub range: (f64, f64),
-    /// Its scale.
+    /// Linear or logarithmic.
     pub scale: Scale,
-    /// How its values read.
+    /// Format of the tick labels.
     pub format: Notation,
-    /// Names of bins of width 1 from 0 on, in place of ticks.
+    /// Names of bins of width 1 that start at 0, shown in place of ticks.
     pub bins: Vec<String>,
 }
 
 impl Axis {
-    /// An axis.
+    /// An axis from one value to another.
     pub fn new(label: impl Into<String>, scale: Scale, from: f64, to: f64) -> Self {
         Self { label: label.into(), range: (from, to), scale, ..Self::default() }
     }
 
-    /// A value on a linear scale.
+    /// Transforms a value to a linear scale.
     pub fn place(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Linear => value,
@@ -80,36 +80,36 @@ impl Axis {
         }
     }
 
-    /// The place of a value between the ends of the axis, 0 to 1.
+    /// Position of a value between the ends of the axis, from 0 to 1.
     pub fn share(&self, value: f64) -> f64 {
         let (from, to) = (self.place(self.range.0), self.place(self.range.1));
         (self.place(value) - from) / (to - from)
     }
 }
 
-/// One curve.
+/// A curve of a panel.
 #[derive(Debug, Clone)]
 pub struct Curve {
-    /// Its name; `None` leaves it out of the legend.
+    /// Name in the legend; `None` leaves the curve out of the legend.
     pub name: Option<String>,
-    /// Its points in order of x. A point that isn't finite is a gap.
+    /// Points in order of x. A point that isn't finite is a gap.
     pub points: Vec<(f64, f64)>,
-    /// Lower and upper edge of a band, point for point; may be empty.
+    /// Lower and upper edge of a band, one pair per point. If empty, there is no band.
     pub band: Vec<(f64, f64)>,
-    /// Its colour.
+    /// Colour of the line.
     pub colour: Colour,
-    /// Dashed: a second quantity or a reference.
+    /// Whether the line is dashed, for a second quantity or a reference.
     pub dashed: bool,
-    /// Faint: raw values behind a smoothed curve, or one seed of several.
+    /// Whether the line is faint, for raw values behind a smoothed curve or one of several seeds.
     pub faint: bool,
-    /// Points marked by a dot.
+    /// Whether points are marked by dots.
     pub dots: bool,
-    /// Where a star marks its peak.
+    /// Position of the star that marks the peak.
     pub star: Option<(f64, f64)>,
 }
 
 impl Curve {
-    /// A solid curve.
+    /// A solid curve without markers.
     pub fn new(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64)>) -> Self {
         Self {
             name: Some(name.into()),
@@ -124,31 +124,31 @@ impl Curve {
     }
 }
 
-/// A filled rectangle: a bar, a part of a stack, a cell of a heat map.
+/// A filled rectangle: a bar, a part of a stacked bar, or a cell of a heat map.
 #[derive(Debug, Clone)]
 pub struct Tile {
-    /// Its edges on the horizontal axis.
+    /// Edges on the horizontal axis.
     pub x: (f64, f64),
-    /// Its edges on the vertical axis.
+    /// Edges on the vertical axis.
     pub y: (f64, f64),
-    /// Its colour.
+    /// Fill colour.
     pub colour: Colour,
     /// Opacity, 0 to 1.
     pub opacity: f64,
-    /// What it shows, in words.
+    /// Description of the value that it shows.
     pub title: String,
 }
 
-/// A shaded stretch of the horizontal axis.
+/// A shaded section of the horizontal axis.
 #[derive(Debug, Clone)]
 pub struct Zone {
-    /// Its edges.
+    /// Edges of the section.
     pub range: (f64, f64),
-    /// Names at the top: left of it, inside, right of it.
+    /// Labels at the top: left of the section, inside it, and right of it.
     pub names: [String; 3],
 }
 
-/// Where the legend stands.
+/// Position of the legend in a panel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Legend {
     /// In the upper left corner of the panel.
@@ -163,7 +163,7 @@ pub enum Legend {
     LowerRight,
     /// In the middle of the left edge.
     Left,
-    /// At the ends of the curves if they are few, else where it covers least of them.
+    /// At the ends of the curves if there are few, otherwise where it covers the least of them.
     #[default]
     Free,
 }
@@ -175,21 +175,21 @@ pub struct Key {
     pub name: String,
     /// The colour.
     pub colour: Colour,
-    /// Whether its sample is dashed.
+    /// Whether the line sample is dashed.
     pub dashed: bool,
 }
 
 impl Key {
-    /// An entry.
+    /// An entry with this name.
     pub fn new(name: impl Into<String>, colour: Colour, dashed: bool) -> Self {
         Self { name: name.into(), colour, dashed }
     }
 }
 
-/// One panel.
+/// A panel of a figure.
 #[derive(Debug, Clone, Default)]
 pub struct Panel {
-    /// Its title.
+    /// Title above the panel.
     pub title: String,
     /// Horizontal axis.
     pub x: Axis,
@@ -199,11 +199,11 @@ pub struct Panel {
     pub tiles: Vec<Tile>,
     /// Curves, drawn in order.
     pub curves: Vec<Curve>,
-    /// Shaded stretch.
+    /// Shaded section of the horizontal axis.
     pub zone: Option<Zone>,
     /// Legend entries without a curve.
     pub keys: Vec<Key>,
-    /// Where the legend stands.
+    /// Position of the legend.
     pub legend: Legend,
 }
 
@@ -213,14 +213,14 @@ impl Panel {
         Self { title: title.into(), x, y, curves, ..Self::default() }
     }
 
-    /// Every entry of the legend.
+    /// All entries of the legend.
     pub fn entries(&self) -> Vec<Key> {
         let named = self.curves.iter().filter_map(|c| Some(Key::new(c.name.clone()?, c.colour, c.dashed)));
         named.chain(self.keys.iter().cloned()).collect()
     }
 }
 
-/// Panels side by side.
+/// A figure: panels side by side.
 #[derive(Debug, Clone, Default)]
 pub struct Figure {
     /// The panels, left to right.
@@ -230,7 +230,8 @@ pub struct Figure {
 /// Weight of the newest value in a smoothed reward, as in the paper's plots.
 pub const EMA: f64 = 0.08;
 
-/// Exponential moving average `y = 0.08 x + 0.92 y`, from the first value; gaps are stepped over.
+/// Exponential moving average `y = 0.08 x + 0.92 y`, which starts at the first value. Points that aren't finite are
+/// left out.
 pub fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut mean: Option<f64> = None;
     let mut smooth = Vec::with_capacity(points.len());
@@ -248,10 +249,10 @@ mod tests {
 
     #[test]
     fn reward_is_smoothed_as_in_the_papers_plots() {
-        let found = smoothed(&[(1.0, 1.0), (2.0, 0.0), (3.0, f64::NAN), (4.0, 1.0)]);
-        assert_eq!(found.iter().map(|p| p.0).collect::<Vec<_>>(), [1.0, 2.0, 4.0]);
-        for (found, wanted) in found.iter().zip([1.0, 0.92, 0.08 + 0.92 * 0.92]) {
-            assert!((found.1 - wanted).abs() < 1e-15);
+        let smooth = smoothed(&[(1.0, 1.0), (2.0, 0.0), (3.0, f64::NAN), (4.0, 1.0)]);
+        assert_eq!(smooth.iter().map(|p| p.0).collect::<Vec<_>>(), [1.0, 2.0, 4.0]);
+        for (point, mean) in smooth.iter().zip([1.0, 0.92, 0.08 + 0.92 * 0.92]) {
+            assert!((point.1 - mean).abs() < 1e-15);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! An evaluation folder: its identity, its lock, and its files.
+//! An evaluation folder: its identity, its lock and its files.
 //!
 //! ```text
-//! evaluation.json    model, prompt preset, sampling settings: the settings of every sample in this folder
+//! evaluation.json    identity: model, prompt preset and sampling settings of every sample in this folder
 //! generations.jsonl  the samples, append-only
-//! samples.jsonl      their verdicts, made again whenever a verifier changes
-//! summary.json       the numbers of the last report; report.html is next to it
+//! samples.jsonl      the verdicts, which are made again if a verifier changes
+//! summary.json       the values of the last report; report.html is next to it
 //! ```
 
 use super::samples::SCORED;
@@ -16,16 +16,16 @@ use serde_json::Value;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// The file with the settings of the samples.
+/// Name of the file with the settings of the samples.
 pub const IDENTITY: &str = "evaluation.json";
 
-/// The file with the prompt of each problem.
+/// Name of the file with the prompt of each problem.
 pub const PROMPTS: &str = "prompts.jsonl";
 
-/// The file of the samples.
+/// Name of the file with the samples.
 pub const GENERATIONS: &str = "generations.jsonl";
 
-/// Field with the model's name in a server's answers; set by the first answer.
+/// Field of the identity with the model's name in a server's answers, set by the first answer.
 const ANSWERS_AS: &str = "answers_as";
 
 /// An open evaluation folder, locked against other processes until dropped.
@@ -37,7 +37,8 @@ pub struct Folder {
 
 impl Folder {
     /// Opens or creates the folder and takes its lock.
-    /// Fails if the path can't be a folder or another process is using it.
+    ///
+    /// Returns bad input if the path can't be a folder or if another process is using it.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         std::fs::create_dir_all(path)
             .with_context(|| format!("{}: cannot create", path.display()))
@@ -45,13 +46,14 @@ impl Folder {
         Ok(Self { path: path.to_owned(), _lock: lock(path)? })
     }
 
-    /// A file of the folder.
+    /// Path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// The settings that the folder's samples were made with, if it has any.
-    /// Fails on a file that isn't valid JSON.
+    /// The settings of the folder's samples, or `None` if they aren't recorded yet.
+    ///
+    /// Returns an error if the file isn't valid JSON.
     pub fn identity(&self) -> anyhow::Result<Option<Value>> {
         let path = self.file(IDENTITY);
         if !path.exists() {
@@ -63,24 +65,24 @@ impl Folder {
         }
     }
 
-    /// Sets the folder's identity, or checks that it equals `identity`.
+    /// Sets the folder's identity, or returns bad input if it differs from `identity`.
     pub fn claim(&self, identity: &Value) -> anyhow::Result<()> {
-        let Some(found) = self.identity()? else {
+        let Some(stored) = self.identity()? else {
             let text = serde_json::to_string_pretty(identity)? + "\n";
             return self.write(IDENTITY, text.as_bytes());
         };
-        let mut comparable = found;
+        let mut comparable = stored;
         if let Some(fields) = comparable.as_object_mut() {
             fields.remove(ANSWERS_AS);
         }
-        let words = |(name, found, wanted): (String, Value, Value)| {
-            format!("{name}: the folder has {found}, this command has {wanted}")
+        let words = |(name, stored, requested): (String, Value, Value)| {
+            format!("{name}: the folder has {stored}, this command has {requested}")
         };
         let differences: Vec<String> = differences(&comparable, identity).into_iter().map(words).collect();
         if !differences.is_empty() {
             bad_input!(
                 [OtherFolder],
-                "{}: the samples in this folder were made with other settings: {}",
+                "{}: the samples in this folder have other settings: {}",
                 self.path.display(),
                 differences.join("; ")
             );
@@ -88,7 +90,7 @@ impl Folder {
         Ok(())
     }
 
-    /// The model's name in a server's answers, if there were any.
+    /// The model's name in a server's answers, or `None` before the first answer.
     pub fn served(&self) -> anyhow::Result<Option<String>> {
         Ok(self.identity()?.and_then(|i| i[ANSWERS_AS].as_str().map(str::to_owned)))
     }
@@ -119,16 +121,16 @@ impl Folder {
     }
 }
 
-/// The leaves in which two identities differ, with the value of each; null where there is none.
-pub fn differences(found: &Value, wanted: &Value) -> Vec<(String, Value, Value)> {
-    let [found, wanted] = [found, wanted].map(|side| json::leaves(side, "."));
-    let of = |side: &[(String, &Value)], name: &String| {
+/// The leaves in which two identities differ, each with its path and both values, which are null if absent.
+pub fn differences(stored: &Value, requested: &Value) -> Vec<(String, Value, Value)> {
+    let [stored, requested] = [stored, requested].map(|side| json::leaves(side, "."));
+    let value = |side: &[(String, &Value)], name: &String| {
         side.iter().find(|leaf| leaf.0 == *name).map_or(Value::Null, |leaf| leaf.1.clone())
     };
-    let new = wanted.iter().filter(|leaf| found.iter().all(|other| other.0 != leaf.0));
-    let names = found.iter().chain(new).map(|leaf| &leaf.0);
-    let pairs = names.map(|name| (name.clone(), of(&found, name), of(&wanted, name)));
-    pairs.filter(|(_, found, wanted)| found != wanted).collect()
+    let new = requested.iter().filter(|leaf| stored.iter().all(|other| other.0 != leaf.0));
+    let names = stored.iter().chain(new).map(|leaf| &leaf.0);
+    let pairs = names.map(|name| (name.clone(), value(&stored, name), value(&requested, name)));
+    pairs.filter(|(_, stored, requested)| stored != requested).collect()
 }
 
 #[cfg(test)]

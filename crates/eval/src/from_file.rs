@@ -1,11 +1,12 @@
-//! Samples from another program: a file of completions, matched to the problems.
+//! Imports samples from another program: a file of completions, matched to the problems.
 //!
-//! The file has lines of JSON or is a table (CSV, Parquet). A line is `{"problem": ..., "sample": i, "text": "..."}`,
-//! or `{"problem": ..., "texts": [...]}` with all samples of a problem. A problem is identified by its hash, by the id
-//! in the data set's file, by its question, or, if the data set has no ids, by its number in the file: rows count from 0,
-//! rejected ones too. The text may also be called `response`, `completion` or `output`, and the list by the plural.
+//! The file has JSON lines or is a table (CSV, Parquet). A line is `{"problem": ..., "sample": i, "text": "..."}`, or
+//! `{"problem": ..., "texts": [...]}` with all samples of a problem. A problem is identified by its hash, by its id in
+//! the data set's file, by its question, or, if the data set has no ids, by its row index in the file, which starts at
+//! 0 and counts rejected rows. Instead of `text` the field may be called `response`, `completion`, `output` or
+//! `generation`, and the list by the plural.
 //!
-//! The file is read to its end before anything is stored, so a refused file changes nothing.
+//! The whole file is checked before anything is stored, so a rejected file changes nothing.
 
 use super::generations::{Generation, Generations};
 use crate::dataset::{Problem, rows};
@@ -26,15 +27,15 @@ const PROBLEM: [&str; 5] = ["problem", "id", "problem_id", "question", "prompt"]
 /// Counts of the samples in a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Samples that were new.
+    /// Number of new samples.
     pub new: usize,
-    /// Samples that were already stored.
+    /// Number of samples that were already stored.
     pub known: usize,
-    /// Samples of problems that aren't in the data set.
+    /// Number of samples of problems that aren't in the data set.
     pub foreign: usize,
-    /// Samples of rows that are no problems of the evaluation: rejected, left out, or beyond the end.
+    /// Number of samples of rows that aren't evaluated: rejected, left out, or beyond the end.
     pub no_problem: usize,
-    /// Stored samples that the file doesn't have.
+    /// Number of stored samples that aren't in the file.
     pub absent: usize,
 }
 
@@ -55,9 +56,11 @@ impl fmt::Display for Imported {
     }
 }
 
-/// Stores the new samples of `path`. Those that are stored already must have the same texts.
-/// The error names the line: malformed, an ambiguous name, two names for one problem, a duplicate, or another text than
-/// the stored one. Bad input for a file that can't be read, or without a sample of these problems.
+/// Stores the samples of `path` that aren't stored yet. A sample that is already stored must have the same text.
+///
+/// Returns an error that names the line if a line is malformed, if a name is ambiguous, if a problem has two names, if
+/// a sample is duplicated, or if its text differs from the stored one. Returns bad input if the file can't be read or
+/// has no sample of these problems.
 pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> anyhow::Result<Imported> {
     let names = Names::of(problems);
     let stored = stored(problems, store)?;
@@ -68,7 +71,7 @@ pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> an
             Some(&text) if text == fingerprint(&sample.text) => known += 1,
             Some(_) => bad_input!(
                 [OtherFolder],
-                "{} line {line}: sample {} of problem {}: found another text than the one stored in the folder",
+                "{} line {line}: sample {} of problem {} differs from the one stored in the folder",
                 path.display(),
                 sample.sample,
                 shown_text(name)
@@ -79,12 +82,11 @@ pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> an
     (imported.new, imported.known, imported.absent) = (new, known, stored.len() - known);
     if new + known == 0 {
         let found = match imported.foreign + imported.no_problem {
-            0 => "found no samples".to_owned(),
+            0 => "there are no samples in the file".to_owned(),
             n => {
                 let ids = problems.iter().find_map(|p| p.source_id.as_deref());
-                let wanted = ids
-                    .map(|id| format!("; its problems have ids such as {}", shown_text(id)))
-                    .unwrap_or_default();
+                let wanted =
+                    ids.map(|id| format!(", whose ids look like {}", shown_text(id))).unwrap_or_default();
                 format!("none of the {n} samples belongs to a problem of the data set{wanted}")
             }
         };
@@ -108,7 +110,7 @@ pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> an
     Ok(imported)
 }
 
-/// The stored samples of the problems, by place and index, each with the fingerprint of its text.
+/// Fingerprints of the stored samples' texts, by index of the problem and index of the sample.
 fn stored(problems: &[&Problem], store: &Generations) -> anyhow::Result<HashMap<(usize, u64), u64>> {
     let place: HashMap<&str, usize> =
         problems.iter().enumerate().map(|(at, p)| (p.id.as_str(), at)).collect();
@@ -122,15 +124,15 @@ fn stored(problems: &[&Problem], store: &Generations) -> anyhow::Result<HashMap<
     Ok(stored)
 }
 
-/// A text in 64 bits, because the texts of an evaluation may not fit in memory.
+/// Hashes a text to 64 bits, because the texts of an evaluation may not fit in memory.
 fn fingerprint(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Calls `visit` with each sample of a known problem: its line, the problem's name there, the problem's place, and the
-/// sample. Counts the others.
+/// Calls `visit` with each sample of a known problem: line number, the problem's name in the file, index of the
+/// problem, and the sample. Counts the samples of other problems.
 fn each(
     path: &Path,
     problems: &[&Problem],
@@ -144,7 +146,7 @@ fn each(
     rows::each(path, |number, row| {
         let at_line = || format!("{} line {number}", path.display());
         let Some(name) = PROBLEM.iter().find_map(|key| row.get(*key).and_then(plain_text)) else {
-            bad_input!("{}: found no \"problem\"", at_line());
+            bad_input!("{}: \"problem\" is missing", at_line());
         };
         let listed = TEXTS.iter().find_map(|key| row.get(*key).and_then(Value::as_array));
         let single = TEXT.iter().find_map(|key| row.get(*key).and_then(Value::as_str));
@@ -152,17 +154,17 @@ fn each(
             (Some(list), _) => list.iter().map(Value::as_str).collect(),
             (None, Some(text)) => Some(vec![text]),
             (None, None) => bad_input!(
-                "{}: found no text, wanted \"text\", \"response\", \"completion\" or \"output\"",
+                "{}: the completion is missing; name it \"text\", \"response\", \"completion\", \"output\" or \"generation\"",
                 at_line()
             ),
         };
         let Some(texts) = texts else {
-            bad_input!("{}: found a list with an element that isn't a text, wanted texts", at_line())
+            bad_input!("{}: a completion in the list isn't a string", at_line())
         };
         let at = match names.of.get(&name) {
             Some(Some(at)) => *at,
             Some(None) => bad_input!(
-                "{}: problem: found {}, which names several problems, wanted the hash of one (prompts.jsonl in the evaluation folder has them)",
+                "{}: problem: {} names several problems; use the hash of one (prompts.jsonl in the evaluation folder has them)",
                 at_line(),
                 shown_text(&name)
             ),
@@ -175,7 +177,7 @@ fn each(
         let (first, before) = called.entry(at).or_insert_with(|| (name.clone(), number));
         if *first != name {
             bad_input!(
-                "{}: found {} for the problem that is {} in line {before}, wanted one name for each problem",
+                "{}: problem {} is called {} in line {before}; use one name for each problem",
                 at_line(),
                 shown_text(&name),
                 shown_text(first)
@@ -188,7 +190,7 @@ fn each(
             Some(value) => match integer(value).filter(|n| *n < MOST_SAMPLES) {
                 Some(index) => Some(index),
                 None => bad_input!(
-                    "{}: sample: found {value}, wanted a whole number from 0 to {}",
+                    "{}: sample: expected a whole number from 0 to {}, found {value}",
                     at_line(),
                     MOST_SAMPLES - 1
                 ),
@@ -201,7 +203,7 @@ fn each(
             let sample = stated.map_or(*free, |s| s + j as u64);
             if sample >= MOST_SAMPLES {
                 bad_input!(
-                    "{}: found sample {sample} of a problem, wanted at most {MOST_SAMPLES} samples",
+                    "{}: sample {sample} of a problem exceeds the limit of {MOST_SAMPLES} samples",
                     at_line()
                 );
             }
@@ -226,7 +228,7 @@ fn each(
     Ok(counts)
 }
 
-/// A whole number as written in JSON, CSV, or a table column with gaps.
+/// Parses a whole number as written in JSON, CSV, or a table column with gaps.
 fn integer(value: &Value) -> Option<u64> {
     match value {
         Value::String(text) => text.trim().parse().ok(),
@@ -238,9 +240,9 @@ fn integer(value: &Value) -> Option<u64> {
 }
 
 struct Names {
-    /// The place of the problem with a name; `None` for a name that several problems share.
+    /// Index of the problem with a name; `None` for a name that several problems share.
     of: HashMap<String, Option<usize>>,
-    /// Whether the numbers of rows are names.
+    /// Whether row indices are names.
     numbers: bool,
 }
 
@@ -258,7 +260,7 @@ impl Names {
                 *held = None;
             }
         };
-        // Where the data has ids, a number is an id, and one that isn't there must not land on some row.
+        // If the data has ids, a number is an id; an unknown id must not match the row with that index.
         let numbers = problems.iter().all(|p| p.source_id.as_deref().is_none());
         for (at, p) in problems.iter().enumerate() {
             if let Some(id) = p.source_id.as_deref() {
@@ -273,7 +275,7 @@ impl Names {
     }
 }
 
-/// The number of a problem's row, from 0, so that rejected rows count; a generated problem's place.
+/// Index of a problem's row, from 0, which counts rejected rows; for a generated problem, its index.
 fn number(at: usize, problem: &Problem) -> usize {
     if problem.row > 0 { problem.row - 1 } else { at }
 }

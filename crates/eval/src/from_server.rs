@@ -1,7 +1,7 @@
-//! Samples from an OpenAI-compatible server.
+//! Draws samples from an OpenAI-compatible server.
 //!
-//! Requests are made in rounds. Each round asks for all samples that are still missing, so the next round repeats what an
-//! answer lacked.
+//! Requests are sent in rounds. Each round requests all samples that are still missing, including those that an answer
+//! of the previous round lacked.
 
 use super::generations::{Generation, Generations};
 use crate::events::Events;
@@ -24,54 +24,54 @@ named! {
     }
 }
 
-/// One problem, in the form that is sent.
+/// A problem in the form in which it is sent.
 #[derive(Debug, Clone)]
 pub struct Ask {
-    /// The problem's hash.
+    /// Hash of the problem.
     pub problem: String,
-    /// `messages` for the chat interface, or the prompt as text.
+    /// `messages` for the chat interface, or the prompt as a string.
     pub content: Value,
     /// Further fields of the request, such as `chat_template_kwargs`.
     pub extra: Map<String, Value>,
 }
 
-/// Request options.
+/// Options of the requests.
 #[derive(Debug, Clone)]
 pub struct RequestOptions {
-    /// Chat or completions.
+    /// Interface of the server.
     pub api: Api,
-    /// The served model's name.
+    /// Name of the served model.
     pub model: String,
-    /// Sampling fields of a request, such as temperature, top_p and max_tokens.
+    /// Sampling fields of a request, such as `temperature`, `top_p` and `max_tokens`.
     pub sampling: Map<String, Value>,
-    /// If set, sample i of a problem is requested with its own seed.
+    /// Seed from which each sample's seed is derived. If `None`, requests have no seed.
     pub seed: Option<u64>,
-    /// Number of concurrent requests.
+    /// Maximum number of concurrent requests.
     pub concurrency: usize,
-    /// Maximum number of samples per request; servers that don't support `n` are detected.
+    /// Maximum number of samples per request. Servers that don't support `n` are detected.
     pub per_request: u64,
-    /// The model's name in the answers of earlier runs.
+    /// Name of the model in the answers of earlier runs.
     pub served: Option<String>,
 }
 
-/// The result of sampling.
+/// Result of sampling.
 #[derive(Debug, Default)]
 pub struct Received {
-    /// Samples stored.
+    /// Number of samples stored.
     pub stored: u64,
-    /// Samples without any text.
+    /// Number of samples with an empty text.
     pub empty: u64,
-    /// Problems that the server refused, with its error messages.
+    /// Problems that the server rejected, each with the error message.
     pub refused: Vec<(String, String)>,
     /// Error of the last request that failed after all retries.
     pub exhausted: Option<String>,
-    /// The name of another model that answered later than the first one. Its answers aren't stored.
+    /// Name of a different model that answered after the first one. Its answers aren't stored.
     pub other_model: Option<String>,
-    /// The program was asked to stop.
+    /// Whether the program was asked to stop.
     pub stopped: bool,
 }
 
-/// Consecutive samples of one problem.
+/// A request for consecutive samples of one problem.
 #[derive(Clone, Copy)]
 struct Job {
     ask: usize,
@@ -79,10 +79,10 @@ struct Job {
     count: u64,
 }
 
-/// Answers to one request without a usable sample until it counts as failed.
+/// Number of unusable answers after which a request counts as failed.
 const TRIES: u32 = 6;
 
-/// Splits `missing` into ranges of consecutive numbers.
+/// Splits `missing` into ranges of consecutive indices, each as its first index and its length.
 pub fn runs(missing: &[u64]) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for &i in missing {
@@ -97,8 +97,10 @@ pub fn runs(missing: &[u64]) -> Vec<(u64, u64)> {
 /// Generates the missing samples, up to `n` for each problem, and appends them as they arrive. If no earlier run has
 /// recorded the model's name, `note_served` is called with the name in the first answer.
 ///
-/// If the program is asked to stop, this doesn't wait for pending requests: an answer may take as long as the timeout.
-/// Fails if the store can't be written, and errors from `note_served`.
+/// If the program is asked to stop, this doesn't wait for pending requests, since an answer may take as long as the
+/// timeout.
+///
+/// Returns an error if the store can't be written, and the errors of `note_served`.
 pub fn generate(
     server: &Server,
     asks: Vec<Ask>,
@@ -109,21 +111,21 @@ pub fn generate(
     mut note_served: impl FnMut(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<Received> {
     let mut received = Received::default();
-    let wanted: u64 = asks.iter().map(|a| store.missing(&a.problem, n).len() as u64).sum();
-    if wanted == 0 {
+    let missing: u64 = asks.iter().map(|a| store.missing(&a.problem, n).len() as u64).sum();
+    if missing == 0 {
         return Ok(received);
     }
-    let sampled = Sampled::new(wanted, events);
+    let sampled = Sampled::new(missing, events);
     let work = Arc::new((asks, options));
     let (asks, options) = &*work;
     let mut served = options.served.clone();
     let mut per_request = options.per_request.max(1);
-    // Whether the server has ever answered, and whether with several samples for one request.
+    // Whether the server has answered any request, and whether it has answered one for several samples.
     let (mut answered, mut takes_several) = (false, false);
-    // Requests that failed since the last one that was answered.
-    let mut fruitless = 0;
+    // Number of requests that failed since the last answer.
+    let mut failures = 0;
     let mut useless: HashMap<(usize, u64), u32> = HashMap::new();
-    // What isn't asked for again in this run: refused problems, and the samples of failed requests.
+    // Not requested again in this run: rejected problems, and the samples of failed requests.
     let mut refused: HashSet<usize> = HashSet::new();
     let mut failed: HashSet<(usize, u64)> = HashSet::new();
     let mut over = false;
@@ -152,7 +154,7 @@ pub fn generate(
             let failure = match answer {
                 Ok(answer) => match samples(&asks[job.ask], options.api, job, &answer) {
                     Ok(samples) => {
-                        // The model's name may differ from the requested one, but a server doesn't change it.
+                        // The name may differ from the requested one, but it must not change.
                         if let Some(name) = answer["model"].as_str().filter(|m| !m.is_empty()) {
                             if served.as_deref().is_some_and(|first| first != name) {
                                 received.other_model = Some(name.to_owned());
@@ -163,7 +165,7 @@ pub fn generate(
                                 note_served(name)?;
                             }
                         }
-                        (answered, fruitless) = (true, 0);
+                        (answered, failures) = (true, 0);
                         takes_several |= job.count > 1;
                         if (samples.len() as u64) < job.count {
                             per_request = per_request.min((samples.len() as u64).max(1));
@@ -190,7 +192,7 @@ pub fn generate(
                     (received.stopped, over) = (true, true);
                     Ok(Continue(()))
                 }
-                // The server may have refused to give several samples.
+                // The server may have rejected the request because of `n`.
                 Failure::Refused { .. } if job.count > 1 && !takes_several => {
                     per_request = 1;
                     Ok(Break(()))
@@ -199,7 +201,7 @@ pub fn generate(
                     if refused.insert(job.ask) {
                         received.refused.push((asks[job.ask].problem.clone(), failure.to_string()));
                     }
-                    // If nothing was ever answered, the request itself is wrong, not this problem.
+                    // If the server has never answered, the request itself is wrong, not this problem.
                     over |= !answered;
                     Ok(if over { Break(()) } else { Continue(()) })
                 }
@@ -207,8 +209,8 @@ pub fn generate(
                     failed.extend((job.first..job.first + job.count).map(|sample| (job.ask, sample)));
                     received.exhausted = Some(failure.to_string());
                     // After as many failures in a row as there are threads, the rest is left for the next run.
-                    fruitless += 1;
-                    over |= fruitless >= options.concurrency;
+                    failures += 1;
+                    over |= failures >= options.concurrency;
                     Ok(if over { Break(()) } else { Continue(()) })
                 }
             }
@@ -226,7 +228,7 @@ pub fn generate(
     Ok(received)
 }
 
-/// The path of requests below the server's base address.
+/// Path of requests relative to the server's base address.
 fn path(api: Api) -> &'static str {
     match api {
         Api::Chat => "chat/completions",
@@ -234,7 +236,7 @@ fn path(api: Api) -> &'static str {
     }
 }
 
-/// The path and the body of a request.
+/// Path and body of a request.
 fn body(ask: &Ask, options: &RequestOptions, job: Job) -> (String, Value) {
     let mut body = options.sampling.clone();
     body.insert("model".into(), options.model.clone().into());
@@ -253,13 +255,13 @@ fn body(ask: &Ask, options: &RequestOptions, job: Job) -> (String, Value) {
     (path(options.api).to_owned(), Value::Object(body))
 }
 
-/// The samples in an answer, or why there are none.
+/// The samples in an answer, or the reason why it can't be used.
 fn samples(ask: &Ask, api: Api, job: Job, answer: &Value) -> Result<Vec<Generation>, String> {
     let Some(choices) = answer["choices"].as_array().filter(|c| !c.is_empty()) else {
-        return Err("an answer without choices".to_owned());
+        return Err("the answer has no choices".to_owned());
     };
     let count = choices.len().min(job.count as usize);
-    // Servers report only the total number of tokens over several choices.
+    // Servers report only the total number of tokens of all choices, so each gets an equal share.
     let total = answer["usage"]["completion_tokens"].as_u64();
     let share = |i: usize| total.map(|t| (t + i as u64) / count as u64);
     choices[..count]
@@ -268,17 +270,17 @@ fn samples(ask: &Ask, api: Api, job: Job, answer: &Value) -> Result<Vec<Generati
         .map(|(i, choice)| {
             let finish = choice["finish_reason"].as_str().map(str::to_owned);
             if matches!(finish.as_deref(), Some("error" | "abort" | "cancelled")) {
-                return Err(format!("a choice that ended with {finish:?}"));
+                return Err(format!("a choice ended with {finish:?}"));
             }
             let (text, reasoning) = match api {
                 Api::Completions if choice["text"].is_null() => {
-                    return Err("a choice without a text".to_owned());
+                    return Err("a choice has no text".to_owned());
                 }
                 Api::Completions => (&choice["text"], &Value::Null),
                 Api::Chat => {
                     let message = &choice["message"];
                     if !message.is_object() {
-                        return Err("a choice without a message".to_owned());
+                        return Err("a choice has no message".to_owned());
                     }
                     let reasoning = ["reasoning_content", "reasoning"].map(|key| &message[key]);
                     (
@@ -288,12 +290,12 @@ fn samples(ask: &Ask, api: Api, job: Job, answer: &Value) -> Result<Vec<Generati
                 }
             };
             if !(text.is_string() || text.is_null()) {
-                return Err(format!("a choice whose text is {text}"));
+                return Err(format!("the text of a choice is {text}"));
             }
             Ok(Generation {
                 problem: ask.problem.clone(),
                 sample: job.first + i as u64,
-                // A chat model that only thinks or calls tools has null as its content.
+                // The content is null if a chat model only reasons or calls tools.
                 text: text.as_str().unwrap_or_default().to_owned(),
                 reasoning: reasoning.as_str().map(str::to_owned),
                 finish,
@@ -304,24 +306,24 @@ fn samples(ask: &Ask, api: Api, job: Job, answer: &Value) -> Result<Vec<Generati
         .collect()
 }
 
-/// The seed of a request whose first sample is `first`: its choice j has the seed of sample first + j.
+/// Seed of a request whose first sample is `first`. The server gives its choice j the seed of sample first + j.
 fn request_seed(seed: u64, problem: &str, first: u64) -> u64 {
     let key = crate::problems::problem_key(seed, problem);
-    // Below 2^31, because some servers keep seeds in 32 bits.
+    // The seed is below 2^31, because some servers store seeds in 32 bits.
     (key.bits(0) >> 34) + first
 }
 
 /// Progress of sampling, reported while samples arrive.
 pub struct Sampled {
-    wanted: u64,
+    missing: u64,
     start: Instant,
 }
 
 impl Sampled {
     /// Begins the stage.
-    pub fn new(wanted: u64, events: &mut dyn Events) -> Self {
-        events.begin("sample", 0, wanted);
-        Self { wanted, start: Instant::now() }
+    pub fn new(missing: u64, events: &mut dyn Events) -> Self {
+        events.begin("sample", 0, missing);
+        Self { missing, start: Instant::now() }
     }
 
     /// Reports the samples stored so far and the failures retried.
@@ -338,7 +340,7 @@ impl Sampled {
     /// Ends the stage with a message.
     pub fn end(&self, stored: u64, faults: u64, events: &mut dyn Events) {
         events.end();
-        events.say(&format!("{stored} of {} missing samples, {}", self.wanted, self.rate(stored, faults)));
+        events.say(&format!("{stored} of {} missing samples, {}", self.missing, self.rate(stored, faults)));
     }
 }
 

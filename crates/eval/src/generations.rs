@@ -1,7 +1,7 @@
-//! The append-only store of an evaluation's samples: one JSON line per sample, keyed by problem and sample index.
+//! Append-only store of an evaluation's samples: one JSON line per sample, keyed by problem and sample index.
 //!
-//! If a process dies while writing, the last line of the file may be torn; the next process that opens the file
-//! removes it. A key is never stored twice.
+//! If a process dies while writing, the last line of the file may be incomplete. The next process that opens the file
+//! removes that line. A key is never stored twice.
 
 use crate::graded::Graded;
 use crate::io::lines;
@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 /// One generated sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Generation {
-    /// The problem's hash.
+    /// Hash of the problem.
     pub problem: String,
-    /// Its index among the problem's samples.
+    /// Index among the problem's samples.
     pub sample: u64,
     /// The completion.
     pub text: String,
-    /// The reasoning text that the server's reasoning parser separated.
+    /// The reasoning that the server's reasoning parser split off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
     /// The finish reason: `stop`, `length` or what the server reports.
@@ -31,7 +31,7 @@ pub struct Generation {
     /// Number of generated tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// The grade of an episode, from its environment.
+    /// Grade of an episode, given by its environment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graded: Option<Graded>,
 }
@@ -57,15 +57,16 @@ pub struct Generations {
 const SYNC_BYTES: usize = 8 << 20;
 
 impl Generations {
-    /// Opens or creates the store and indexes it. A torn last line is removed, and this is logged.
-    /// Fails on a file that can't be read or written; bad input for a malformed line.
+    /// Opens or creates the store and indexes it. An incomplete last line is removed, which is logged.
+    ///
+    /// Returns an error if the file can't be read or written, and bad input for a malformed line.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let mut present: HashMap<String, HashSet<u64>> = HashMap::new();
         let mut repeated = 0usize;
         let file = lines::append(path, |line| {
             let key: Key = line.parse()?;
             if key.sample >= MOST_SAMPLES {
-                bad_input!("{line}: sample: found {}, wanted an index below {MOST_SAMPLES}", key.sample);
+                bad_input!("{line}: sample: expected an index below {MOST_SAMPLES}, found {}", key.sample);
             }
             let new = present.entry(key.problem).or_default().insert(key.sample);
             repeated += usize::from(!new);
@@ -73,7 +74,7 @@ impl Generations {
         })?;
         if repeated > 0 {
             tracing::info!(
-                "{}: {repeated} samples are stored twice; the first of each counts",
+                "{}: {repeated} samples are stored twice; the first copy of each counts",
                 path.display()
             );
         }
@@ -85,7 +86,7 @@ impl Generations {
         self.present.get(problem).is_some_and(|p| p.contains(&sample))
     }
 
-    /// The missing sample indices below `n` of a problem.
+    /// The sample indices below `n` that a problem lacks.
     pub fn missing(&self, problem: &str, n: u64) -> Vec<u64> {
         match self.present.get(problem) {
             Some(p) => (0..n).filter(|i| !p.contains(i)).collect(),
@@ -93,8 +94,9 @@ impl Generations {
         }
     }
 
-    /// Appends samples that aren't stored yet and returns how many were new.
-    /// Fails if the file can't be written. A partly written line is then removed.
+    /// Appends the samples that aren't stored yet and returns their number.
+    ///
+    /// Returns an error if the file can't be written. A partly written line is then removed.
     pub fn append(&mut self, samples: &[Generation]) -> anyhow::Result<usize> {
         let mut is_new =
             |s: &&Generation| self.present.entry(s.problem.clone()).or_default().insert(s.sample);
@@ -120,17 +122,19 @@ impl Generations {
     /// Syncs the file to disk.
     pub fn sync(&mut self) -> anyhow::Result<()> {
         self.since_sync = 0;
-        self.file.sync_data().with_context(|| format!("{}: cannot be synced to disk", self.path.display()))
+        self.file.sync_data().with_context(|| format!("{}: cannot sync", self.path.display()))
     }
 
-    /// Calls `visit` with each stored sample in file order; only the first one of each key.
-    /// Fails on a file that can't be read, and errors from `visit`.
+    /// Calls `visit` with each stored sample in file order. If a key is stored twice, only its first sample counts.
+    ///
+    /// Returns an error if the file can't be read, and the errors of `visit`.
     pub fn each(&self, mut visit: impl FnMut(Generation) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let mut seen: HashMap<String, HashSet<u64>> = HashMap::new();
         lines::each(&self.path, |sample: Generation| {
-            match seen.entry(sample.problem.clone()).or_default().insert(sample.sample) {
-                true => visit(sample),
-                false => Ok(()),
+            if seen.entry(sample.problem.clone()).or_default().insert(sample.sample) {
+                visit(sample)
+            } else {
+                Ok(())
             }
         })?;
         Ok(())
@@ -178,7 +182,7 @@ mod tests {
         let line = |sample: u64| format!("{{\"problem\":\"a\",\"sample\":{sample},\"text\":\"\"}}\n");
         for (text, wanted) in [
             (line(0) + "nonsense\n" + &line(1), "line 2"),
-            (line(i64::MAX as u64), "line 1: sample: found 9223372036854775807, wanted"),
+            (line(i64::MAX as u64), "line 1: sample: expected an index below"),
         ] {
             std::fs::write(&path, text).unwrap();
             let error = Generations::open(&path).unwrap_err();

@@ -1,4 +1,4 @@
-//! From a problem and a completion to a verdict and a reward: the single entry point to all verifiers.
+//! Grades a completion of a problem with a verdict and a reward: the single entry point to all verifiers.
 
 use crate::dataset::Problem;
 use crate::graded::{Followed, Graded, Response};
@@ -11,18 +11,20 @@ use std::sync::{Arc, RwLock};
 
 type Prepared = (Truth, Arc<dyn Verifier>);
 
-/// Grades completions of one kind of task, from any number of threads.
+/// Grades completions of one kind of task. It can be used from any number of threads.
 pub struct Grader {
     kind: TaskKind,
     grading: Grading,
-    /// A hash of the settings.
+    /// Hash of the settings.
     settings: String,
     prepared: RwLock<HashMap<String, Prepared>>,
 }
 
 impl Grader {
-    /// A grader for a kind of task. For `command`, starts the program at once.
-    /// Fails if the task is `command` and no command is set or it can't be started.
+    /// Creates a grader for a kind of task. For `command`, starts the program.
+    ///
+    /// Returns an error if the settings don't suit the kind of task, such as `command` without a command, or if the
+    /// program can't be started.
     pub fn new(kind: TaskKind, settings: Settings) -> anyhow::Result<Self> {
         let written = match kind {
             TaskKind::Maze => format!("{:?}", settings.maze),
@@ -40,31 +42,32 @@ impl Grader {
         self.kind
     }
 
-    /// What has the environments, and the most turns of an episode, for a task with one.
+    /// Program that runs the environments, and maximum number of turns of an episode; `None` for other kinds of task.
     pub fn environment(&self) -> Option<(&Program, usize)> {
         let program = self.grading.program.as_deref().filter(|_| self.kind == TaskKind::Environment)?;
         Some((program, self.grading.settings.max_turns))
     }
 
-    /// Asks the program that grades, if there is one, to grade one problem before any work is done.
+    /// Asks the program that grades, if there is one, to grade a problem, so that a broken program fails before any
+    /// other work is done.
     pub fn check_start(&self, problem: &Problem) -> anyhow::Result<()> {
         self.verifier(problem).check_start()
     }
 
-    /// What decides the verdicts besides the problem and the verifier's version: the kind and its settings, with the contents
-    /// of a file of functions or of the files of a command.
+    /// Identifies the grader: the kind of task and its settings, with the contents of a file of functions or of a
+    /// command's files. Together with the problem and the verifier's version, it determines the verdicts.
     pub fn identity(&self) -> String {
         format!("{}/{}", self.kind, &self.settings[..8])
     }
 
-    /// What decides the verdicts on a problem: the verifier with its version, the settings and the reference answer. A release of the
-    /// program that changes none of them keeps stored verdicts.
+    /// Identifies everything that determines the verdicts on a problem: the kind of task, the verifier's version, the
+    /// settings and the reference answer. A release that changes none of them keeps stored verdicts.
     pub fn tag(&self, problem: &Problem) -> String {
         let truth = problem.truth.fingerprint();
         format!("{}/{}/{}/{}", self.kind, self.kind.version(), &self.settings[..8], &truth[..8])
     }
 
-    /// Grades one completion. Never panics: if a verifier panics, the completion is unscorable.
+    /// Grades one completion. Never panics: if the verifier panics, the completion is unscorable.
     pub fn grade(&self, problem: &Problem, completion: &str) -> Graded {
         self.grading.grade(completion, |Response { text, answer }| {
             let answer = problem.truth.graded_part(answer, &self.grading.settings);
@@ -72,7 +75,8 @@ impl Grader {
         })
     }
 
-    /// [`Grader::grade`] with the instructions that a completion follows, for problems that have some.
+    /// Grades like [`Grader::grade`] and reports the instructions that the completion follows, for problems that have
+    /// instructions.
     pub fn grade_each(&self, problem: &Problem, completion: &str) -> Graded {
         let Truth::IfEval(truth) = &problem.truth else { return self.grade(problem, completion) };
         let mut graded = self.grading.grade(completion, |response| self.verifier(problem).explain(response));
@@ -83,12 +87,12 @@ impl Grader {
         graded
     }
 
-    /// The answer in a completion as text, for majority votes ([`crate::verifier::Reference::vote`]).
+    /// The answer in a completion as a string, for majority votes ([`crate::verifier::Reference::vote`]).
     pub fn vote(&self, problem: &Problem, completion: &str) -> Option<Option<String>> {
         problem.truth.vote(self.grading.answer(completion).unwrap_or_default())
     }
 
-    /// The problem's verifier, cached if the same problem was graded before.
+    /// The problem's verifier, from the cache if the same problem was graded before.
     fn verifier(&self, problem: &Problem) -> Arc<dyn Verifier> {
         let prepare = || -> Arc<dyn Verifier> {
             match problem.truth.verifier(&self.grading) {
@@ -96,7 +100,7 @@ impl Grader {
                 Err(why) => Arc::new(Unusable(format!("{}: {}", why.code, why.message))),
             }
         };
-        // A maze needs no preparation, and a run has more of them than fit in memory.
+        // A maze needs no preparation, and a run may have more mazes than fit in memory.
         if self.kind == TaskKind::Maze {
             return prepare();
         }
@@ -114,7 +118,7 @@ impl Grader {
     }
 }
 
-/// The verifier of a problem with invalid data: every completion is unscorable for this reason.
+/// Verifier of a problem with invalid data: every completion is unscorable for this reason.
 struct Unusable(String);
 
 impl Verifier for Unusable {

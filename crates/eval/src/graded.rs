@@ -13,26 +13,26 @@ pub const LARGEST_REWARD: f64 = 1e6;
 pub struct Graded {
     /// The verdict. `Unscorable` completions are excluded from the group's statistics.
     pub verdict: Verdict,
-    /// The reason code; the metrics count completions by it.
+    /// Reason code. The metrics count completions by it.
     pub reason: Cow<'static, str>,
     /// A graded reward, if the verifier gives one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reward: Option<f64>,
-    /// Several rewards by name, if the verifier gives them: what the reward is made of, or what else counts.
+    /// Named rewards, if the verifier gives several: components of the reward, or other quantities to log.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rewards: BTreeMap<String, f64>,
-    /// Which instructions were followed, if the verifier was asked to explain its verdict.
+    /// Instructions that were followed, if the verifier was asked to explain its verdict.
     #[serde(flatten)]
     pub followed: Option<Followed>,
-    /// The number of the first test that a program failed, from 0.
+    /// Index of the first test that a program failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test: Option<u32>,
-    /// What a user's function printed while it graded, with the traceback if it raised.
+    /// Output of a user's function while it graded, with the traceback if it raised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub printed: Option<String>,
 }
 
-/// Which of a problem's instructions a completion follows.
+/// For each instruction of a problem, whether a completion follows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Followed {
     /// By the strict reading.
@@ -42,7 +42,7 @@ pub struct Followed {
 }
 
 impl Followed {
-    /// The shares of what was followed over the samples of a data set; `None` without any.
+    /// The four accuracies over the samples of a data set, or `None` if they have no instructions.
     pub fn shares<'a>(samples: impl Iterator<Item = &'a Followed>) -> Option<FollowedShares> {
         let mut sums = FollowedShares::default();
         let (mut prompts, mut instructions) = (0.0, 0.0);
@@ -77,13 +77,13 @@ pub struct FollowedShares {
 }
 
 impl Graded {
-    /// The reward: the score of the grader if there is one, or `correct` or `wrong` by the verdict. That of an unscorable completion
-    /// has no meaning.
+    /// The graded reward if there is one, or otherwise `correct` or `wrong` by the verdict. Meaningless for an
+    /// unscorable completion.
     pub fn reward_or(&self, correct: f64, wrong: f64) -> f64 {
         self.reward.unwrap_or(if self.verdict == Verdict::Correct { correct } else { wrong })
     }
 
-    /// A grade without a reward of its own.
+    /// A grade without a graded reward.
     pub fn new(verdict: Verdict, reason: impl Into<Cow<'static, str>>) -> Self {
         Self {
             verdict,
@@ -113,11 +113,11 @@ impl From<Outcome> for Graded {
 pub struct Response<'a> {
     /// The whole text.
     pub text: &'a str,
-    /// The part of it that is graded: what follows the thoughts.
+    /// The part that is graded: the text after the model's reasoning.
     pub answer: &'a str,
 }
 
-/// A panic in a verifier makes one completion unscorable and doesn't stop the run.
+/// Runs a verifier. If it panics, the completion is unscorable and the run goes on.
 pub fn guarded(check: impl FnOnce() -> Graded) -> Graded {
     crate::io::confined::catch(|| Ok(check())).unwrap_or_else(|_| Graded::unscorable("panic"))
 }

@@ -1,4 +1,5 @@
-//! Which group size suits these problems under this model: how many groups are active, and how many miss the rare tail.
+//! Compares group sizes on a set of problems under a model: how many groups are active, and how many miss the rare
+//! tail.
 
 use crate::pass_at_k::note_unscorable;
 use crate::samples::{Benchmark, ProblemCounts};
@@ -6,27 +7,28 @@ use fgrpo_core::stats::hypergeometric::{Counts, subsample_distribution};
 use fgrpo_core::theory::tail_miss;
 use serde::Serialize;
 
-/// What a group size does on these problems.
+/// Estimates for one group size on a set of problems.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Outlook {
     /// Group size N.
     pub group_size: u64,
-    /// Share of groups with both correct and wrong completions: the others give no signal.
+    /// Fraction of groups with both correct and wrong completions. Other groups give no gradient.
     pub active: f64,
-    /// Average chance that a group is active and holds no completion of the rare tail.
+    /// Mean probability that a group is active and contains no completion of the rare tail.
     pub tail_miss: f64,
-    /// Share of the active groups that miss the tail.
+    /// Fraction of the active groups that miss the tail.
     pub missing_share: f64,
-    /// Whether a problem has fewer than N samples, so that `active` is a lower bound.
+    /// Whether a problem has fewer than N samples, so that `active` is only a lower bound.
     pub at_least: bool,
 }
 
-/// The outlook for one group size; `tail` is the rare share of each problem's correct mass.
+/// Estimates for one group size. `tail` is the rare fraction of each problem's correct mass.
 ///
-/// Both chances are unbiased where the problem has at least N samples: N of them drawn without replacement, each
-/// correct one in the tail with chance `tail`. With fewer samples no estimate is unbiased. The active chance is then
-/// that of all the samples, below which that of a larger group can't lie, and the share of active groups that miss the
-/// tail is the theory's at the success rate c/n. So the active share never falls with N, as in theory.
+/// For a problem with at least N samples, both probabilities are unbiased: N samples are drawn without replacement, and
+/// each correct one is in the tail with probability `tail`. With fewer than N samples no unbiased estimate exists. The
+/// problem then counts as active, since its samples are already a mixed group and a larger group contains them, and the
+/// fraction of active groups that miss the tail is the theoretical one at the success rate c/n. So the active fraction
+/// never decreases with N, as in theory.
 pub fn outlook(problems: &[&ProblemCounts], group_size: u64, tail: f64) -> anyhow::Result<Outlook> {
     let (mut active, mut tail_miss) = (0.0, 0.0);
     for p in problems {
@@ -60,7 +62,7 @@ pub fn outlook(problems: &[&ProblemCounts], group_size: u64, tail: f64) -> anyho
     })
 }
 
-/// A suggestion, a rule of thumb.
+/// A suggested setting, by a rule of thumb.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Suggested {
     /// Group size N.
@@ -69,8 +71,9 @@ pub struct Suggested {
     pub focal_gamma: f64,
 }
 
-/// The smallest group size that makes 90 % of the groups active that the best one does; gamma 1 where more than half of
-/// the updates miss the tail, 0 below 5 %, else 0.5, where the paper advises to start. None if no group is active.
+/// Suggests the smallest group size whose active fraction is at least 90 % of the best. Gamma is 1 if more than half of
+/// the active groups miss the tail, 0 if fewer than 5 % do, and otherwise 0.5, the paper's starting value. `None` if no
+/// group is active.
 pub fn suggest(outlooks: &[Outlook]) -> Option<Suggested> {
     let most = outlooks.iter().map(|o| o.active).fold(0.0, f64::max);
     if most <= 0.0 {
@@ -85,38 +88,38 @@ pub fn suggest(outlooks: &[Outlook]) -> Option<Suggested> {
     Some(Suggested { group_size: chosen.group_size, focal_gamma })
 }
 
-/// What group sizes do on a set of problems.
+/// Comparison of group sizes on a set of problems.
 #[derive(Debug, Clone, Serialize)]
 pub struct GroupSizes {
     /// Number of problems with a scored sample.
     pub problems: usize,
-    /// Problems without a correct sample.
+    /// Number of problems without a correct sample.
     pub never_solved: usize,
-    /// Problems without a wrong sample.
+    /// Number of problems without a wrong sample.
     pub always_solved: usize,
-    /// The rare share of each problem's correct mass.
+    /// Rare fraction of each problem's correct mass.
     pub tail: f64,
-    /// Each group size.
+    /// Estimates for each group size.
     pub group_sizes: Vec<Outlook>,
-    /// The suggestion; none if no group is active.
+    /// The suggestion, or `None` if no group is active.
     pub suggested: Option<Suggested>,
-    /// The smallest number of samples of a problem.
+    /// Smallest number of scored samples of a problem.
     #[serde(skip)]
     pub fewest_samples: u64,
 }
 
-/// Fails for settings that have no meaning.
+/// Returns an error if a setting is out of range.
 pub fn check(group_sizes: &[u64], tail: f64) -> anyhow::Result<()> {
     if !(tail > 0.0 && tail <= 1.0) {
-        bad_input!("tail: found {tail}, wanted a share above 0 and at most 1");
+        bad_input!("tail: expected a fraction above 0 and at most 1, found {tail}");
     }
     if let Some(n) = group_sizes.iter().find(|&&n| n < 2) {
-        bad_input!("group sizes: found {n}, wanted at least 2");
+        bad_input!("group sizes: expected at least 2, found {n}");
     }
     Ok(())
 }
 
-/// Compares group sizes on the problems of some benchmarks. What is left out is a `tracing` event.
+/// Compares group sizes on the problems of several benchmarks. Problems and samples that are left out are logged.
 pub fn compare(benchmarks: &[Benchmark], group_sizes: &[u64], tail: f64) -> anyhow::Result<GroupSizes> {
     check(group_sizes, tail)?;
     let problems: Vec<&ProblemCounts> =
@@ -157,13 +160,13 @@ mod tests {
 
     #[test]
     fn active_share_is_the_share_of_mixed_subsets() {
-        // Subsets of 2 from 4 with 1 correct: 3 of 6 are mixed.
+        // Of the 6 subsets of 2 of 4 samples with 1 correct, 3 are mixed.
         let p = problem(4, 1);
         let o = outlook(&[&p], 2, 0.5).unwrap();
         assert!((o.active - 0.5).abs() < 1e-15, "{o:?}");
         // The one correct sample is in the tail half of the time.
         assert!((o.tail_miss - 0.25).abs() < 1e-15 && !o.at_least, "{o:?}");
-        // No problem is active that is never or always solved.
+        // A problem that is never or always solved isn't active.
         let (never, always) = (problem(8, 0), problem(8, 8));
         let o = outlook(&[&never, &always], 4, 0.5).unwrap();
         assert_eq!((o.active, o.tail_miss), (0.0, 0.0));
@@ -175,7 +178,7 @@ mod tests {
         use fgrpo_core::rng::Key;
         for case in 0..60 {
             let key = Key::new(case);
-            // Problems with few samples and many, so that group sizes lie on both sides.
+            // Problems with fewer and with more samples than the group size.
             let problems: Vec<ProblemCounts> = (0..1 + key.below(0, 12))
                 .map(|i| {
                     let n = 1 + key.with(i).below(1, 70);
@@ -194,7 +197,7 @@ mod tests {
 
     #[test]
     fn estimates_are_the_theorys_on_average() {
-        // All samples of 6 from a success rate of 0.3, weighed by how likely they are.
+        // All sets of 6 samples at a success rate of 0.3, weighted by their probability.
         let (mu, n, tail) = (0.3f64, 6u64, 0.25);
         for size in 2..=n {
             let (mut active, mut missing) = (0.0, 0.0);

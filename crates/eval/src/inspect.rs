@@ -1,7 +1,8 @@
-//! Logs of inspect_ai (`inspect eval --log-format json`, or `inspect log dump`): a JSON file with all samples and their scores.
+//! Reads logs of inspect_ai (`inspect eval --log-format json`, or `inspect log dump`): a JSON file with all samples and
+//! their scores.
 //!
-//! An epoch is a sample of the problem. The scorer's own verdicts count, because the log doesn't say how to grade again; a
-//! sample that failed before it was scored is unscorable.
+//! An epoch is a sample of the problem. The scorer's verdicts count, because the log doesn't contain what is needed to
+//! grade again. A sample that failed before it was scored is unscorable.
 
 use crate::failure::OrBadInput;
 use crate::samples::{Benchmark, ProblemCounts};
@@ -39,24 +40,25 @@ struct Score {
     value: Value,
 }
 
-/// The samples of a log, a benchmark for each scorer; none for a file that is no log.
-/// Fails on an archive (`.eval`), a run that didn't finish, a score that is neither correct nor wrong.
+/// Reads the samples of a log, one benchmark per scorer. `None` if the file isn't a log.
+///
+/// Returns an error for an archive (`.eval`), a run that didn't finish, or a score that is neither correct nor wrong.
 pub fn read(path: &Path) -> anyhow::Result<Option<Vec<Benchmark>>> {
-    let ending = path.extension().and_then(|e| e.to_str());
-    if ending == Some("eval") {
+    let extension = path.extension().and_then(|e| e.to_str());
+    if extension == Some("eval") {
         bad_input!(
-            "{}: found an archive of inspect_ai, wanted JSON: inspect log dump {0} > log.json",
+            "{}: this is an archive of inspect_ai; convert it to JSON: inspect log dump {0} > log.json",
             path.display()
         );
     }
-    if ending != Some("json") {
+    if extension != Some("json") {
         return Ok(None);
     }
     let file = fgrpo_files::open(path).with_context(|| path.display().to_string()).or_bad_input()?;
     let Ok(log) = serde_json::from_reader::<_, Log>(BufReader::new(file)) else { return Ok(None) };
     if log.status != "success" {
         bad_input!(
-            "{}: status: found {:?}, wanted \"success\": inspect eval-retry finishes the run",
+            "{}: status: expected \"success\", found {:?}; inspect eval-retry finishes the run",
             path.display(),
             log.status
         );
@@ -66,21 +68,21 @@ pub fn read(path: &Path) -> anyhow::Result<Option<Vec<Benchmark>>> {
     scorers.sort();
     scorers.dedup();
     if scorers.is_empty() {
-        bad_input!("{}: samples: found none with a score, wanted scored samples", path.display());
+        bad_input!("{}: samples: no sample has a score", path.display());
     }
     let name = |scorer: &str| match scorers.len() {
         1 => log.eval.task.clone(),
         _ => format!("{}/{scorer}", log.eval.task),
     };
-    let of = |scorer: &&String| {
+    let benchmark = |scorer: &&String| {
         let problems =
             counted(&log.samples, scorer).map_err(|why| why.context(path.display().to_string()))?;
         Ok(Benchmark { name: name(scorer), path: path.to_owned(), problems })
     };
-    scorers.iter().map(of).collect::<anyhow::Result<_>>().map(Some)
+    scorers.iter().map(benchmark).collect::<anyhow::Result<_>>().map(Some)
 }
 
-/// Each problem's samples by one scorer, in the order in which the log begins them.
+/// Counts each problem's samples by one scorer, in the order of first appearance.
 fn counted(samples: &[Sample], scorer: &str) -> anyhow::Result<Vec<ProblemCounts>> {
     let mut problems: Vec<ProblemCounts> = Vec::new();
     for sample in samples {
@@ -96,19 +98,19 @@ fn counted(samples: &[Sample], scorer: &str) -> anyhow::Result<Vec<ProblemCounts
                 problems[at].correct += u64::from(correct);
             }
             Some(None) => bad_input!(
-                "sample {id}, score {scorer}: found {}, wanted correct or wrong (C, I, N, 1, 0, true or false)",
+                "sample {id}, score {scorer}: expected C, I, N, 1, 0, true or false, found {}",
                 score.map_or(&Value::Null, |s| &s.value)
             ),
             None if sample.error.is_some() => problems[at].unscorable += 1,
             None => {
-                bad_input!("sample {id}: found neither a score {scorer} nor an error, wanted one of them")
+                bad_input!("sample {id} has neither a score {scorer} nor an error")
             }
         }
     }
     Ok(problems)
 }
 
-/// A score's value; no answer (`N`) is wrong.
+/// Whether a score's value means correct; `None` for other values. `N` (no answer) is wrong.
 fn correct(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(correct) => Some(*correct),

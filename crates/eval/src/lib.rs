@@ -1,9 +1,9 @@
-//! From samples to statements: reads problems and samples, grades them and states what they show.
+//! Reads problems and samples, grades the samples, and estimates what they show about models.
 //!
 //! Samples come from an engine (in `fgrpo-train`), a server or a file; problems, store, verdicts and estimates are the
 //! same for all of them. This crate knows no engine, parses no command line, prints nothing and draws nothing.
 
-// First, because the other modules use their macros.
+// Declared first, because the other modules use their macros.
 #[macro_use]
 pub mod failure;
 #[macro_use]

@@ -1,6 +1,6 @@
-//! Enums whose values have names, used in files, flags and messages.
+//! Enums whose values have names, which files, flags and messages use.
 
-/// A choice among named values.
+/// An enum with named values.
 pub trait Named: Copy + Send + Sync + 'static {
     /// Every value, with its name and a one-line description.
     const NAMES: &'static [(Self, &'static str, &'static str)];
@@ -10,26 +10,26 @@ pub trait Named: Copy + Send + Sync + 'static {
 
     /// The description of the value.
     fn about(self) -> &'static str {
-        let own = Self::NAMES.iter().find(|(_, name, _)| *name == self.name());
-        own.expect("every value has a name").2
+        let entry = Self::NAMES.iter().find(|(_, name, _)| *name == self.name());
+        entry.expect("every value has a name").2
     }
 
-    /// The value with this name.
+    /// The value with this name, if there is one.
     fn from_name(name: &str) -> Option<Self> {
-        Self::NAMES.iter().find(|(_, own, _)| *own == name).map(|(value, _, _)| *value)
+        Self::NAMES.iter().find(|(_, other, _)| *other == name).map(|(value, _, _)| *value)
     }
 }
 
-/// An enum whose variants have a name and a description, which is their documentation too.
+/// Defines an enum whose variants have a name and a description, which is also their documentation.
 #[macro_export]
 macro_rules! named {
-    ($(#[$attribute:meta])* $seen:vis enum $kind:ident {
-        $($(#[$own:meta])* $variant:ident = $name:literal: $about:literal,)+
+    ($(#[$attribute:meta])* $visibility:vis enum $kind:ident {
+        $($(#[$inner:meta])* $variant:ident = $name:literal: $about:literal,)+
     }) => {
         $(#[$attribute])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        $seen enum $kind {
-            $(#[doc = $about] $(#[$own])* $variant,)+
+        $visibility enum $kind {
+            $(#[doc = $about] $(#[$inner])* $variant,)+
         }
 
         impl $crate::names::Named for $kind {

@@ -1,4 +1,4 @@
-//! Unbiased pass@k of scored samples, with intervals of a bootstrap over problems.
+//! Unbiased pass@k of scored samples, with bootstrap intervals over problems.
 
 use crate::benchmarks::Averages;
 use crate::estimate::{Curve, pass_at_k_of_each, resamples, resamples_of_all};
@@ -12,29 +12,29 @@ use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Random orders over which maj@k is averaged.
+/// Number of random orders over which maj@k is averaged.
 const ORDERINGS: u64 = 1024;
 
-/// What is estimated, and how.
+/// Settings of the estimates.
 pub struct Settings {
-    /// Values of k; none: 1, 2, 4, ... up to 256 and the number of samples.
+    /// Values of k. If empty: 1, 2, 4, ... up to 256 and at most the number of samples.
     pub ks: Vec<u64>,
-    /// Resamples of the problem bootstrap.
+    /// Number of resamples of the bootstrap over problems.
     pub resamples: u64,
-    /// Seed of the bootstrap and of the majority votes' orders.
+    /// Seed of the bootstrap and of the random orders for maj@k.
     pub seed: u64,
     /// Averages over benchmarks.
     pub averages: Averages,
-    /// Estimate pass^k as well.
+    /// Whether to estimate pass^k too.
     pub hat: bool,
-    /// Success rates in percent, from which a problem counts as covered. If empty, cover@tau isn't estimated.
+    /// Success rates in percent at which cover@tau is estimated. If empty, it isn't estimated.
     pub cover: Vec<u64>,
 }
 
 /// pass@k of several benchmarks.
 #[derive(Debug, Clone, Serialize)]
 pub struct PassAtK {
-    /// All problems together, whatever their benchmark; none with a single benchmark.
+    /// All problems of all benchmarks pooled, or `None` for a single benchmark.
     #[serde(flatten)]
     pub pooled: Option<Curve>,
     /// Each benchmark.
@@ -44,40 +44,40 @@ pub struct PassAtK {
     pub averages: Vec<Curve>,
 }
 
-/// What scored samples say of one benchmark.
+/// Estimates for one benchmark.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// Name of the benchmark.
     pub benchmark: String,
-    /// pass@k over all its problems.
+    /// pass@k over all problems of the benchmark.
     #[serde(flatten)]
     pub all: Curve,
-    /// pass^k over all its problems, where asked for: the probability that k samples are all correct.
+    /// pass^k over all problems, if requested: the probability that k samples are all correct.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "values")]
     pub pass_hat_k: Option<Curve>,
-    /// cover@tau by tau in percent, where asked for: the fraction of the problems with at least this success rate.
+    /// cover@tau by tau in percent, if requested: the fraction of problems with at least this success rate.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "values")]
     pub cover: Option<Curve>,
     /// Number of clusters, if the bootstrap draws clusters of problems.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clusters: Option<usize>,
-    /// Number of samples, scored or not.
+    /// Number of samples, scored or unscorable.
     pub samples: u64,
     /// Number of samples that could not be scored.
     pub unscorable: u64,
-    /// maj@k, if the samples of every problem carry answers.
+    /// maj@k, if every wrong sample has an answer field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maj_at_k: Option<BTreeMap<u64, f64>>,
-    /// Mean reward over problems, if the grader gives every sample a graded one.
+    /// Mean reward over problems, if every scored sample has a graded reward.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_reward: Option<f64>,
-    /// The accuracies of IFEval and IFBench, where an evaluation has graded instructions.
+    /// Accuracies of IFEval and IFBench, if an evaluation graded instructions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<FollowedShares>,
-    /// Share of the samples that end at the length limit, if the samples have a finish reason.
+    /// Fraction of the samples that end at the length limit, if the samples have a finish reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub truncated: Option<f64>,
-    /// Mean tokens spent per problem, if every sample reports its tokens.
+    /// Mean number of tokens per problem, if every sample reports its tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_problem: Option<f64>,
     /// pass@k by subject, if the samples name one.
@@ -91,13 +91,13 @@ pub struct Report {
 /// pass@k of one problem.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProblemReport {
-    /// Its id.
+    /// Id of the problem.
     pub problem: String,
-    /// Scored samples.
+    /// Number of scored samples.
     pub n: u64,
-    /// Correct samples.
+    /// Number of correct samples.
     pub c: u64,
-    /// Its pass@k.
+    /// pass@k by k.
     pub pass_at_k: BTreeMap<u64, f64>,
 }
 
@@ -110,8 +110,9 @@ fn by_name<S: serde::Serializer>(curves: &[Curve], serializer: S) -> Result<S::O
 }
 
 impl Report {
-    /// Estimates one benchmark. `index` keeps its resamples apart from those of others.
-    /// Fails on a k above a problem's number of scored samples.
+    /// Estimates one benchmark. `index` selects the random stream, which differs between benchmarks.
+    ///
+    /// Returns an error if a k exceeds the number of scored samples of a problem.
     pub fn of(benchmark: &Benchmark, ks: &[u64], draws: u64, seed: u64, index: u64) -> anyhow::Result<Self> {
         ks.iter().try_for_each(|&k| benchmark.require_samples(k))?;
         let key = Key::new(seed).with(index);
@@ -146,13 +147,13 @@ impl Report {
     }
 }
 
-/// Estimates several benchmarks and the averages over them. What can't be averaged or scored is a `tracing` event.
+/// Estimates several benchmarks and the averages over them. Unscorable samples and incomplete averages are logged.
 pub fn of(benchmarks: &[Benchmark], settings: &Settings) -> anyhow::Result<PassAtK> {
     benchmarks.iter().try_for_each(Benchmark::require_scored)?;
     let fewest = benchmarks.iter().map(Benchmark::fewest).min().unwrap_or(0);
     let ks = choose_ks(&settings.ks, fewest)?;
     if ks.is_empty() {
-        bad_input!("found no problem in the samples");
+        bad_input!("the samples contain no problem");
     }
     let Settings { resamples: draws, seed, averages, .. } = settings;
     let report = |(i, b): (usize, &Benchmark)| Report::of(b, &ks, *draws, *seed, i as u64);
@@ -177,27 +178,28 @@ pub fn of(benchmarks: &[Benchmark], settings: &Settings) -> anyhow::Result<PassA
     Ok(PassAtK { pooled, benchmarks: reports, averages })
 }
 
-/// 1, 2, 4, ... up to 256 and at most `most`.
+/// Powers of two up to 256 and at most `most`.
 pub fn powers_of_two(most: u64) -> Vec<u64> {
     (0..9).map(|i| 1 << i).filter(|&k| k <= most).collect()
 }
 
-/// The values of k asked for, or the default ones for `fewest` samples; sorted, without repeats.
-/// Fails if k is 0.
+/// Returns the requested values of k, or the default ones for `fewest` samples, sorted and without duplicates.
+///
+/// Returns an error if a k is 0.
 pub fn choose_ks(asked: &[u64], fewest: u64) -> anyhow::Result<Vec<u64>> {
     let mut ks = if asked.is_empty() { powers_of_two(fewest) } else { asked.to_vec() };
     if ks.contains(&0) {
-        bad_input!("-k: found 0, wanted at least 1");
+        bad_input!("-k: expected at least 1, found 0");
     }
     ks.sort_unstable();
     ks.dedup();
     Ok(ks)
 }
 
-/// maj@k, if every problem's wrong samples say what they answered.
+/// maj@k by k, or `None` if a wrong sample has no answer field.
 fn majority(problems: &[ProblemCounts], ks: &[u64], key: Key) -> Option<BTreeMap<u64, f64>> {
     let votes: Vec<Votes> = problems.iter().map(ProblemCounts::votes).collect::<Option<_>>()?;
-    // Answers that nothing extracts have no majority.
+    // If no sample has an extracted answer, there is no majority.
     votes.iter().find(|v| v.samples() > v.silent)?;
     let sizes: Vec<usize> = ks.iter().map(|&k| k as usize).collect();
     let of_problem = |(i, v): (usize, &_)| majority_at_k(v, &sizes, ORDERINGS, key.with(i as u64));
@@ -206,7 +208,7 @@ fn majority(problems: &[ProblemCounts], ks: &[u64], key: Key) -> Option<BTreeMap
     Some(ks.iter().enumerate().map(mean).collect())
 }
 
-/// Notes which share of each benchmark's samples is left out.
+/// Logs the fraction of each benchmark's samples that is left out because it is unscorable.
 pub fn note_unscorable(benchmarks: &[Benchmark]) {
     for b in benchmarks.iter().filter(|b| b.unscorable_share() > 0.0) {
         let share = percent(b.unscorable_share());

@@ -1,4 +1,4 @@
-//! What an evaluation needs: problems, number of samples, and sampling settings.
+//! Plan of an evaluation: problems, number of samples, and sampling settings.
 
 use super::from_server::Api;
 use super::generations::Generations;
@@ -9,32 +9,32 @@ use crate::kind::TaskKind;
 use crate::problems::ProblemSet;
 use serde_json::{Map, Value, json};
 
-/// An evaluation.
+/// Plan of an evaluation.
 pub struct Plan {
-    /// The problems and their graders.
+    /// The problems with their graders.
     pub parts: Vec<ProblemSet>,
-    /// Samples per problem.
+    /// Number of samples per problem.
     pub n: u64,
-    /// Requested values of k, in order; empty: the defaults.
+    /// Requested values of k, in order. If empty, the default values are used.
     pub ks: Vec<u64>,
     /// Sampling settings.
     pub sampling: RequestSampling,
-    /// Texts that end a response.
+    /// Strings that end a response.
     pub stop: Vec<String>,
-    /// Seed of the draws.
+    /// Seed of the samples.
     pub seed: Option<u64>,
     /// Number format of the engine that samples, if it isn't f32.
     pub rounding: Option<String>,
 }
 
-/// The source of an evaluation's samples, as recorded in its folder.
+/// Source of an evaluation's samples, as recorded in the evaluation folder.
 #[derive(Debug, Clone, Copy)]
 pub enum Origin {
     /// The policy of a run during training.
     Training,
     /// A checkpoint folder.
     Checkpoint,
-    /// A server.
+    /// A server, with its interface and software.
     Server(Api, Option<ServerApi>),
     /// A file.
     Samples,
@@ -51,18 +51,18 @@ impl Plan {
         self.n * self.parts.iter().map(|part| part.problems.len() as u64).sum::<u64>()
     }
 
-    /// Number of samples that the store lacks.
+    /// Number of samples that are missing from the store.
     pub fn missing(&self, store: &Generations) -> u64 {
         let of_problem = |p: &Problem| store.missing(&p.id, self.n).len() as u64;
         self.parts.iter().flat_map(|part| &part.problems).map(of_problem).sum()
     }
 
-    /// The names of the parts.
+    /// The names of the parts, separated by commas.
     pub fn title(&self) -> String {
         self.parts.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ")
     }
 
-    /// The sampling settings that determine the samples, as given to the source.
+    /// The settings that determine the samples, as given to their source.
     pub fn sampling_fields(&self, origin: Origin) -> Map<String, Value> {
         let mut fields = match origin {
             Origin::Server(_, kind) => self.sampling.fields(kind),
@@ -74,7 +74,7 @@ impl Plan {
         fields
     }
 
-    /// The settings that all samples of a folder share.
+    /// The settings that all samples of an evaluation folder share.
     pub fn identity(&self, origin: Origin, model: &str) -> Value {
         let source = match origin {
             Origin::Training => "training",
@@ -84,12 +84,12 @@ impl Plan {
         };
         let mut identity = json!({"format": 2, "source": source, "model": model});
         if matches!(origin, Origin::Samples) {
-            // It isn't known how these samples were made.
+            // The settings of these samples are unknown.
             return identity;
         }
         identity["prompt"] = match self.parts.as_slice() {
             [maze] if maze.kind() == TaskKind::Maze => json!({"preset": "maze"}),
-            // The preset depends on the task, so only overrides are part of the folder's identity.
+            // The preset depends on the task, so only overrides are part of the identity.
             [only] => json!(only.prompting),
             several => {
                 let parts = several.iter().map(|p| (p.name.clone(), json!(p.prompting)));
@@ -102,7 +102,7 @@ impl Plan {
         if let Some(rounding) = &self.rounding {
             identity["numbers"] = json!(rounding);
         }
-        // Its answers are part of the samples.
+        // The environment's messages are part of the samples, so its identity counts too.
         for part in self.parts.iter().filter(|part| part.grader.environment().is_some()) {
             identity["environment"][&part.name] = json!(part.grader.identity());
         }

@@ -1,4 +1,4 @@
-//! Problems with everything needed to prompt and grade them: one type for those of a run, a configuration or a file.
+//! Problems with everything needed to prompt and grade them. The trainer, configurations and files all use this type.
 
 use crate::dataset::presets::{Preset, Prompting};
 use crate::dataset::{Message, Problem, rows};
@@ -12,20 +12,20 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Problems of one source, with everything needed to prompt and grade them.
+/// Problems from one source, with everything needed to prompt and grade them.
 #[derive(Clone)]
 pub struct ProblemSet {
     /// Name of the benchmark in tables.
     pub name: String,
-    /// Settings of its prompts.
+    /// Prompt settings as configured.
     pub prompting: Prompting,
-    /// The resolved prompt settings.
+    /// Prompt settings with the preset resolved.
     pub prompt: Preset,
-    /// Grades completions, in training and in evaluations.
+    /// Grader of completions, in training and in evaluations.
     pub grader: Arc<Grader>,
-    /// Its problems, in order.
+    /// The problems, in order.
     pub problems: Vec<Problem>,
-    /// The default limit on completion length, in tokens.
+    /// Default limit of the completion length, in tokens.
     pub max_tokens: usize,
 }
 
@@ -36,19 +36,19 @@ impl ProblemSet {
         Self { name, prompting, prompt, grader: Arc::new(grader), problems: Vec::new(), max_tokens }
     }
 
-    /// The kind of its problems.
+    /// The kind of task.
     pub fn kind(&self) -> TaskKind {
         self.grader.kind()
     }
 
-    /// A problem's conversation up to the answer.
+    /// The conversation of a problem up to the completion.
     pub fn conversation(&self, problem: &Problem) -> Vec<Message> {
         problem.conversation(self.prompt.system.as_deref())
     }
 }
 
-/// Keeps the first `limit` problems of each set and gives each a unique id. A problem of two sets is sampled twice,
-/// because samples are keyed by this id.
+/// Keeps the first `limit` problems of each set, and gives each problem a unique id, since samples are keyed by it. So
+/// a problem that is in two sets is sampled for each of them.
 pub fn keyed(sets: &mut Vec<ProblemSet>, limit: Option<usize>) {
     sets.retain(|set| !set.problems.is_empty());
     let mut seen = HashSet::new();
@@ -67,18 +67,18 @@ pub fn keyed(sets: &mut Vec<ProblemSet>, limit: Option<usize>) {
     }
 }
 
-/// The random key of a problem's draws in an evaluation. Evaluations use the run's seed, so the same command on a
+/// Random key of a problem's draws in an evaluation. Evaluations use the run's seed, so the same command on a
 /// checkpoint draws the same samples. The key is the same at every step, which makes steps comparable.
 pub fn problem_key(seed: u64, problem: &str) -> Key {
     problem.bytes().fold(Key::new(seed), |key, byte| key.with(u64::from(byte)))
 }
 
-/// A maze as a problem. The demonstration is one of the shortest paths, which the prompt decides.
+/// Converts a maze to a problem. The demonstration is one of the shortest paths, chosen by the prompt's hash.
 pub fn of_maze(maze: Maze) -> Problem {
     let prompt = tokens::spell(&tokens::prompt(&maze));
     let solutions = maze.solutions();
     let drawn = problem_key(0, &prompt).below(0, solutions.len() as u64);
-    // The end token follows a demonstration in any language.
+    // The end token isn't part of the demonstration; it is appended for every kind of problem.
     let path: Vec<u32> = solutions[drawn as usize].iter().map(|&m| tokens::Token::from(m) as u32).collect();
     let (id, messages) = (short_hash(&prompt), vec![Message::new("user", prompt)]);
     let truth = Truth::Maze(kind::maze::Truth { maze });
@@ -93,7 +93,7 @@ struct MazeLine {
     index: u64,
 }
 
-/// Mazes from a file of `{"size": 17, "seed": 0, "index": 3}` lines.
+/// Reads mazes from a file of lines such as `{"size": 17, "seed": 0, "index": 3}`.
 pub fn mazes_of(path: &Path) -> anyhow::Result<Vec<Problem>> {
     rows::require_lines(path)?;
     let mut mazes = Vec::new();
@@ -102,16 +102,16 @@ pub fn mazes_of(path: &Path) -> anyhow::Result<Vec<Problem>> {
     while let Some(line) = lines.next_line()? {
         let MazeLine { size, seed, index } = line.parse()?;
         if !maze::valid_size(size) {
-            bad_input!("{line}: size: found {size}, wanted {}", maze::VALID_SIZES);
+            bad_input!("{line}: size: expected {}, found {size}", maze::VALID_SIZES);
         }
         let problem = of_maze(maze::generate(size, seed, index));
         if !seen.insert(problem.id.clone()) {
-            bad_input!("{line}: found a maze of an earlier line, wanted each maze once");
+            bad_input!("{line}: an earlier line has the same maze");
         }
         mazes.push(problem);
     }
     if mazes.is_empty() {
-        bad_input!("{}: found no mazes", path.display());
+        bad_input!("{}: the file has no mazes", path.display());
     }
     Ok(mazes)
 }

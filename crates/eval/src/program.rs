@@ -1,14 +1,14 @@
 //! The user's own verifier: a program that reads one JSON line per completion and answers with one JSON line.
 //!
-//! Input: `{"id": 7, "problem": <row of the data set>, "completion": "...", "answer_text": "..."}`; `answer_text` is what
-//! follows the thoughts of the completion. Output: `{"score": 0.5}`, or
-//! `{"unscorable": "why"}` if the program can't judge the completion. It may include `"id": 7` to show which question
-//! it answers. The score is the reward; a completion counts as correct if its score is at least `correct_from`.
+//! Input: `{"id": 7, "problem": <row of the data set>, "completion": "...", "answer_text": "..."}`, where `answer_text`
+//! is the completion without its reasoning. Output: `{"score": 0.5}`, or `{"unscorable": "why"}` if the program can't
+//! judge the completion. The answer may include `"id": 7` to show which question it answers. The score is the reward; a
+//! completion counts as correct if its score is at least `correct_from`.
 //!
-//! Each grading thread has its own child process, which is started once and kept. If a child doesn't answer in time,
-//! dies or gives an invalid answer, its whole process group is killed, a new child replaces it, and the completion is
-//! unscorable: a failure never becomes a score. The child's standard error is passed through. A request to stop the
-//! program ends the wait for an answer at once.
+//! Each grading thread has a separate child process, which is started once and reused. If a child doesn't answer in
+//! time, dies or gives an invalid answer, its whole process group is killed, a new child replaces it, and the
+//! completion is unscorable: a failure never becomes a score. The child's standard error is passed through. A request
+//! to stop ends the wait for an answer at once.
 //!
 //! There is no sandbox: the program runs with the user's rights.
 
@@ -28,13 +28,13 @@ use std::sync::Mutex;
 /// Longest timeout that can be configured: one day.
 const LONGEST_WAIT_S: f64 = 86_400.0;
 
-/// Reads the answer to the question of a number, or says what is wrong with it.
+/// Parses the answer to the question with an id, or returns what is wrong with it.
 type ReadAnswer<'a, T> = &'a dyn Fn(&[u8], u64) -> Result<T, String>;
 
-/// What answers questions.
+/// Source of the answers.
 #[derive(Debug)]
 enum Source {
-    /// Idle children of one program. Each thread that is grading has a child of its own.
+    /// Idle children of one program. Each grading thread uses a separate child.
     Children(Mutex<Vec<Child>>),
     /// A function of this process.
     Process(Answerer),
@@ -49,13 +49,14 @@ pub struct Program {
 
 impl Program {
     /// Starts the first child, so that a wrong command is detected before any work is done.
-    /// Fails if the settings are invalid, the program can't be started, or a function of the process is named and none is set; all are bad
-    /// input.
+    ///
+    /// Returns bad input if the settings are invalid, if the program can't be started, or if `in_process` is set
+    /// without an answerer.
     pub fn new(settings: Settings) -> anyhow::Result<Self> {
         let (timeout, startup) = (settings.timeout_s, settings.startup_s);
         if !(timeout > 0.0 && timeout <= LONGEST_WAIT_S && (0.0..=LONGEST_WAIT_S).contains(&startup)) {
             bad_input!(
-                "command: timeout_s: found {timeout}, startup_s: found {startup}; wanted 0 (timeout_s: above 0) to {LONGEST_WAIT_S}"
+                "command: expected timeout_s above 0 and startup_s from 0, both up to {LONGEST_WAIT_S}; found timeout_s = {timeout}, startup_s = {startup}"
             );
         }
         let source = match (&settings.in_process, &settings.answerer, settings.command.first()) {
@@ -74,24 +75,24 @@ impl Program {
         Ok(Self { settings, source })
     }
 
-    /// Asks the program to judge two completions of a problem, an empty one and a short one, so that a program that
-    /// doesn't work is detected before any work is done. At least one of the two must get an answer.
+    /// Asks the program to judge two completions of a problem, an empty one and a short one, so that a broken program
+    /// is detected before any work is done. At least one of the two must be answered.
     pub fn check(&self, problem: &Value) -> anyhow::Result<()> {
         let (mut last, mut printed) = (String::new(), String::new());
         for completion in ["", "The answer is 1."] {
-            let asked = self.exchange(
+            let answer = self.exchange(
                 &json!({ "problem": problem, "completion": completion, "answer_text": completion }),
                 &self.graded(),
             );
-            let late = matches!(asked, Err(NoAnswer::Timeout));
-            last = match asked {
+            let late = matches!(answer, Err(NoAnswer::Timeout));
+            last = match answer {
                 Err(NoAnswer::Died) => "ended without an answer".to_owned(),
                 Err(NoAnswer::Timeout) => {
                     let seconds = self.settings.timeout_s + self.settings.startup_s;
                     format!("gave no answer within {seconds} s (timeout_s + startup_s)")
                 }
                 Err(why) => why.to_string().replace("bad_answer: ", "answered "),
-                // "unscorable" from the program itself counts as an answer, unless a function raised an exception.
+                // A program's own "unscorable" counts as an answer, but not if a function raised an exception.
                 Ok(graded) if graded.reward.is_none() && graded.reason.starts_with("raised ") => {
                     printed = graded.printed.unwrap_or_default();
                     graded.reason.into_owned()
@@ -99,7 +100,9 @@ impl Program {
                 Ok(_) => {
                     if !last.is_empty() {
                         let shown = self.shown();
-                        tracing::warn!("{shown}: {last} on an empty completion, which will be unscorable");
+                        tracing::warn!(
+                            "{shown}: {last} on an empty completion, so empty completions will be unscorable"
+                        );
                     }
                     return Ok(());
                 }
@@ -108,16 +111,13 @@ impl Program {
                 break;
             }
         }
-        let wanted = match self.settings.is_function() {
-            true => {
-                "It must return a number, a bool or None; with an argument `completions`, a list of one of these"
-            }
-            false => {
-                r#"It must read lines such as {"id": 1, "problem": {...}, "completion": "..."} and answer each with a line {"score": 0.5}"#
-            }
+        let requirement = if self.settings.is_function() {
+            "It must return a number, a bool or None; with an argument `completions`, a list of one of these"
+        } else {
+            r#"It must read lines such as {"id": 1, "problem": {...}, "completion": "..."} and answer each with a line {"score": 0.5}"#
         };
         bad_input!(
-            "{}: {last} when it was asked about the first problem. {wanted}; {}",
+            "{}: {last} when asked about the first problem. {requirement}; {}",
             self.shown(),
             match printed.trim_end() {
                 "" => "its stderr is above".to_owned(),
@@ -126,7 +126,7 @@ impl Program {
         )
     }
 
-    /// The function or the original command.
+    /// The function or the original command, for messages.
     fn shown(&self) -> String {
         match self.settings.function.as_ref().or(self.settings.in_process.as_ref()) {
             Some(function) => format!("grader {function}"),
@@ -134,41 +134,42 @@ impl Program {
         }
     }
 
-    /// Asks the program to judge one completion. Reasons without a score: `timeout`, `died`, `bad_answer: ...`,
-    /// `not_started: ...`, `stopped`, or the program's own reason.
+    /// Asks the program to judge one completion. If there is no score, the reason is `timeout`, `died`, `bad_answer:
+    /// ...`, `not_started: ...`, `stopped`, or the program's own reason.
     pub fn grade(&self, problem: &Value, completion: &str) -> Graded {
         self.ask(&json!({ "problem": problem, "completion": completion }))
     }
 
-    /// [`Program::grade`] with the answer after the thoughts beside the completion, as `answer_text`.
+    /// Asks the program to judge one completion like [`Program::grade`], and sends the part after the reasoning as
+    /// `answer_text`.
     pub fn grade_response(&self, problem: &Value, response: Response<'_>) -> Graded {
         let Response { text, answer } = response;
         self.ask(&json!({ "problem": problem, "completion": text, "answer_text": answer }))
     }
 
-    /// Asks for the grade of what the question describes.
+    /// Sends a question whose answer is a grade.
     pub fn ask(&self, question: &Value) -> Graded {
         self.exchange(question, &self.graded()).unwrap_or_else(|why| *Box::<Graded>::from(why))
     }
 
-    /// Reads a grade.
+    /// Returns the parser of grades.
     fn graded(&self) -> impl Fn(&[u8], u64) -> Result<Graded, String> + use<> {
         let correct_from = self.settings.correct_from;
         move |line, asked| answer::read(line, asked, correct_from)
     }
 
-    /// Asks for something else than a grade.
+    /// Sends a question whose answer isn't a grade.
     ///
     /// # Errors
-    /// The grade of a completion that can't go on: unscorable, with the reason.
+    /// The unscorable grade of a completion whose question wasn't answered, with the reason.
     pub fn ask_for<T: DeserializeOwned>(&self, question: &Value) -> Result<T, Box<Graded>> {
         let answer = self.exchange(question, &|line, asked| {
             let mut answer: Map<String, Value> =
                 serde_json::from_slice(line).map_err(|why| why.to_string())?;
-            match answer.shift_remove("id").is_some_and(|id| id != asked) {
-                true => Err(format!("to another question than {asked}")),
-                false => Ok(answer),
+            if answer.shift_remove("id").is_some_and(|id| id != asked) {
+                return Err(format!("answers another question than {asked}"));
             }
+            Ok(answer)
         })?;
         let answer = Value::from(answer);
         if answer.get("unscorable").is_some() {
@@ -188,18 +189,18 @@ impl Program {
             Source::Children(children) => children,
         };
         let children = || children.lock().unwrap_or_else(|e| e.into_inner());
-        // Everything after the opening brace; the id is added in front of it.
+        // The question without its opening brace, since the id is put in front of it.
         let body = &body[1..];
         let idle = children().pop();
         let mut child = idle.map_or_else(|| Child::start(&self.settings), Ok)?;
         let mut asked = child.ask(body, &self.settings);
-        // A child may have exited, or written more output, since its last answer. This completion isn't the cause.
+        // A child may have exited or written more output since its last answer, which isn't this completion's fault.
         if child.answers > 0 && matches!(asked, Err(NoAnswer::Died | NoAnswer::SpokeFirst)) {
             drop(child);
             child = Child::start(&self.settings)?;
             asked = child.ask(body, &self.settings);
         }
-        // After an invalid answer, further output can't be matched to a question.
+        // After an invalid answer the child is dropped, because its further output can't be matched to a question.
         let answer = read(&asked?, child.asked).map_err(NoAnswer::Bad)?;
         children().push(child);
         Ok(answer)
@@ -237,7 +238,7 @@ mod tests {
         assert_eq!((hung.verdict, reason(&hung)), (Verdict::Unscorable, "timeout"));
         assert_eq!(verifier.grade(&Value::Null, "x").reward, Some(1.0));
         let grandchild: i32 = std::fs::read_to_string(pids).unwrap().parse().unwrap();
-        // Killed, and reaped by its new parent; a zombie has no command line.
+        // It is killed, and reaped by its new parent. A zombie has no command line.
         let gone = || std::fs::read(format!("/proc/{grandchild}/cmdline")).map_or(true, |c| c.is_empty());
         let retry = Instant::now() + Duration::from_secs(5);
         while !gone() && Instant::now() < retry {
@@ -253,7 +254,7 @@ mod tests {
         );
         assert_eq!(reason(&verifier.grade(&Value::Null, "die")), "died");
         assert_eq!(verifier.grade(&Value::Null, "x").reward, Some(0.0));
-        // The child has answered before, so the completion gets a second try, in which the child dies again.
+        // The child has answered before, so the completion gets a second try, in which the next child dies too.
         assert_eq!(reason(&verifier.grade(&Value::Null, "die")), "died");
         assert_eq!(verifier.grade(&Value::Null, "x").verdict, Verdict::Wrong);
     }

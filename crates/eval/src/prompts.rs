@@ -1,4 +1,4 @@
-//! The prompt of each problem in an evaluation folder.
+//! Stores the prompt of each problem in an evaluation folder.
 
 use super::folder::{Folder, PROMPTS};
 use crate::dataset::{Message, Problem};
@@ -7,16 +7,16 @@ use crate::kind::TaskKind;
 use crate::problems::ProblemSet;
 use std::path::Path;
 
-/// The prompt of a problem: a line of `prompts.jsonl`.
+/// The prompt of a problem, a line of `prompts.jsonl`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PromptRecord {
-    /// Data set.
+    /// Name of the data set.
     pub benchmark: String,
-    /// The problem's hash.
+    /// Hash of the problem.
     pub problem: String,
-    /// The kind of problem.
+    /// The kind of task.
     pub task: TaskKind,
-    /// The conversation up to the answer.
+    /// The conversation up to the completion.
     pub messages: Vec<Message>,
     /// `enable_thinking` of the chat template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,12 +36,12 @@ impl ProblemSet {
     }
 }
 
-/// The prompts in a folder's file; empty if there is no file.
+/// Reads the prompts from a folder's file. Without a file there are none.
 pub fn read(path: &Path) -> anyhow::Result<Vec<PromptRecord>> {
     lines::read(path)
 }
 
-/// Writes the prompt of each problem to the folder, and keeps those of other data sets.
+/// Writes the prompts of these sets to the folder's file, and keeps the prompts of other data sets.
 pub fn record(parts: &[ProblemSet], folder: &Folder) -> anyhow::Result<()> {
     let path = folder.file(PROMPTS);
     let ours = |name: &str| parts.iter().any(|p| p.name == name);

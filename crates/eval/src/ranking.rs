@@ -1,5 +1,5 @@
-//! Training methods ranked on the same problems: pass@1 and pass@k over seeds and problems, paired with a baseline, and
-//! the methods that another one dominates.
+//! Ranks training methods on the same problems: pass@1 and pass@k over seeds and problems, paired differences from a
+//! baseline, and the methods that another one dominates.
 
 use crate::estimate::{Measured, RESAMPLES, bootstrap, pass_at_k_of_each, resamples};
 use crate::record::Evaluation;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// A finished run of a method.
 #[derive(Debug, Clone)]
 pub struct TrainedRun {
-    /// The method's name.
+    /// Name of the method.
     pub method: String,
     /// Seed of the run.
     pub seed: u64,
@@ -19,63 +19,64 @@ pub struct TrainedRun {
     pub end: Evaluation,
     /// Entropy of the sampled tokens' distributions in the last step, in nats.
     pub entropy: f64,
-    /// Duration of all steps.
+    /// Duration of all steps in seconds.
     pub seconds: f64,
 }
 
 impl TrainedRun {
-    /// Number of problems that the run solved before training and not after it.
+    /// Number of problems that the run solved before training but not after it.
     fn lost(&self) -> usize {
         let pairs = self.start.all.per_problem.iter().zip(&self.end.all.per_problem);
         pairs.filter(|(start, end)| **start > 0 && **end == 0).count()
     }
 }
 
-/// The difference between a method and the baseline, over the seeds that both have.
+/// Difference between a method and the baseline, over the seeds that both have.
 #[derive(Debug, Clone)]
 pub struct Paired {
-    /// Method minus baseline, with its interval.
+    /// Method minus baseline, with an interval.
     pub difference: Measured,
-    /// Two-sided p-value of the bootstrap over problems and, with several seeds, over seeds. At least 2 in 10,000, the
-    /// resolution of its resamples.
+    /// Two-sided p-value of the bootstrap over problems and, with several seeds, over seeds. It is at least 2 in
+    /// 10,000, the resolution of the resamples.
     pub p_value: f64,
-    /// The same after Holm's correction over the methods, at this k.
+    /// p-value after Holm's correction over the methods, at this k.
     pub holm_p_value: f64,
-    /// Seeds that both have.
+    /// Number of seeds that both have.
     pub seeds: usize,
 }
 
-/// A method's place.
+/// A method in the ranking.
 #[derive(Debug, Clone)]
 pub struct Ranked {
-    /// Its name.
+    /// Name of the method.
     pub name: String,
-    /// Number of its runs.
+    /// Number of runs of the method.
     pub seeds: usize,
     /// pass@k by k.
     pub pass_at_k: BTreeMap<u64, Measured>,
-    /// Differences from the baseline by k; empty for the baseline, and without a common seed.
+    /// Differences from the baseline by k. Empty for the baseline, and if there is no common seed.
     pub paired: BTreeMap<u64, Paired>,
-    /// Problems solved at least once before training and never after it, mean over runs.
+    /// Number of problems solved at least once before training and never after it, averaged over runs.
     pub lost: f64,
-    /// Entropy in the last step, in nats, mean over runs.
+    /// Entropy in the last step in nats, averaged over runs.
     pub entropy: f64,
-    /// Duration of all steps in seconds, mean over runs.
+    /// Duration of all steps in seconds, averaged over runs.
     pub seconds: f64,
-    /// The first method that dominates this one: its pass@k is nowhere lower and somewhere higher. `None` on the front.
+    /// The first method that dominates this one: its pass@k is higher at some k and lower at none. `None` if there is
+    /// no such method.
     pub dominated_by: Option<String>,
 }
 
-/// pass@k of a run: for each k, the value of each problem.
+/// pass@k of a run: for each k, the values of the problems.
 type OfRun = Vec<Vec<f64>>;
 
 /// Ranks methods by pass@k at the largest of `ks`, best first. The runs must have the same problems.
 ///
-/// An interval covers other problems of the kind and, with several seeds, other seeds. With one seed it says nothing about
-/// another run of the method.
+/// An interval covers other problems of the same kind and, with several seeds, other seeds. With one seed it says
+/// nothing about another run of the method.
 ///
 /// # Panics
-/// If numbers of problems differ, or a problem has fewer than k samples.
+/// If the numbers of problems differ, or a problem has fewer than k samples.
 pub fn rank(runs: &[TrainedRun], baseline: &str, ks: &[u64]) -> Vec<Ranked> {
     let of_run = |run: &TrainedRun| -> OfRun {
         let counts = run.end.counts();
@@ -85,7 +86,7 @@ pub fn rank(runs: &[TrainedRun], baseline: &str, ks: &[u64]) -> Vec<Ranked> {
         };
         ks.iter().map(of_k).collect()
     };
-    // By the method's first run.
+    // In the order of each method's first run.
     let mut methods: Vec<(&str, BTreeMap<u64, OfRun>)> = Vec::new();
     for run in runs {
         match methods.iter_mut().find(|(name, _)| *name == run.method) {
@@ -97,21 +98,21 @@ pub fn rank(runs: &[TrainedRun], baseline: &str, ks: &[u64]) -> Vec<Ranked> {
     let key = resamples(0, 0);
     let mut ranked: Vec<Ranked> = methods
         .iter()
-        .map(|(name, own)| {
-            let values = |j: usize| own.values().map(|of_k| of_k[j].clone()).collect::<Vec<_>>();
+        .map(|(name, seeds)| {
+            let values = |j: usize| seeds.values().map(|of_k| of_k[j].clone()).collect::<Vec<_>>();
             let quantities: Vec<Vec<Vec<f64>>> = (0..ks.len()).map(values).collect();
             let pass_at_k = ks.iter().copied().zip(bootstrap(&quantities, None, RESAMPLES, key)).collect();
             let paired = match base {
-                Some(base) if *name != baseline => paired(own, base, ks),
+                Some(base) if *name != baseline => paired(seeds, base, ks),
                 _ => BTreeMap::new(),
             };
-            let mean = |of: fn(&TrainedRun) -> f64| {
-                let of_runs: Vec<f64> = runs.iter().filter(|run| run.method == *name).map(of).collect();
+            let mean = |field: fn(&TrainedRun) -> f64| {
+                let of_runs: Vec<f64> = runs.iter().filter(|run| run.method == *name).map(field).collect();
                 of_runs.iter().sum::<f64>() / of_runs.len() as f64
             };
             Ranked {
                 name: (*name).to_owned(),
-                seeds: own.len(),
+                seeds: seeds.len(),
                 pass_at_k,
                 paired,
                 lost: mean(|run| run.lost() as f64),
@@ -144,14 +145,14 @@ pub fn rank(runs: &[TrainedRun], baseline: &str, ks: &[u64]) -> Vec<Ranked> {
     ranked
 }
 
-/// Method minus baseline, seed by seed and problem by problem.
-fn paired(own: &BTreeMap<u64, OfRun>, base: &BTreeMap<u64, OfRun>, ks: &[u64]) -> BTreeMap<u64, Paired> {
-    let common: Vec<u64> = own.keys().filter(|seed| base.contains_key(seed)).copied().collect();
+/// Computes method minus baseline, seed by seed and problem by problem.
+fn paired(method: &BTreeMap<u64, OfRun>, base: &BTreeMap<u64, OfRun>, ks: &[u64]) -> BTreeMap<u64, Paired> {
+    let common: Vec<u64> = method.keys().filter(|seed| base.contains_key(seed)).copied().collect();
     if common.is_empty() {
         return BTreeMap::new();
     }
     let difference = |j: usize| {
-        let of_seed = |seed: &u64| own[seed][j].iter().zip(&base[seed][j]).map(|(a, b)| a - b).collect();
+        let of_seed = |seed: &u64| method[seed][j].iter().zip(&base[seed][j]).map(|(a, b)| a - b).collect();
         common.iter().map(of_seed).collect::<Vec<Vec<f64>>>()
     };
     let quantities: Vec<Vec<Vec<f64>>> = (0..ks.len()).map(difference).collect();
@@ -201,7 +202,7 @@ mod tests {
         assert!((base.pass_at_k[&1].value - 0.375).abs() < 1e-15);
         assert!((wide.pass_at_k[&1].value - (0.375 + 1.0) / 2.0).abs() < 1e-15);
         assert_eq!((base.lost, wide.lost), (1.5, 0.0));
-        // Seed 2 alone is common: 0.375 - 0.25 at k = 1, 1 - 0.25 at k = 4.
+        // Only seed 2 is common: 0.375 - 0.25 at k = 1, 1 - 0.25 at k = 4.
         assert_eq!(wide.paired[&1].seeds, 1);
         assert!((wide.paired[&1].difference.value - 0.125).abs() < 1e-15);
         assert!((wide.paired[&4].difference.value - 0.75).abs() < 1e-15);
@@ -227,7 +228,7 @@ mod tests {
         let adjusted: Vec<f64> =
             ["a", "b", "same"].map(|n| place(&ranked, n).paired[&1].holm_p_value).to_vec();
         assert_eq!(adjusted, holm(&raw));
-        // Four problems that are all better are so by chance once in eight times.
+        // Four problems are all better by chance once in eight times.
         assert_eq!((raw[0], raw[2]), (0.125, 1.0));
         assert!(place(&ranked, "a").dominated_by.is_none(), "an equal method dominates nothing");
     }

@@ -1,5 +1,5 @@
-//! The result of a run's evaluation, a line of `eval.jsonl`: pass@k over held-out problems with problem-bootstrap
-//! intervals, by the same estimator as in every command.
+//! Result of a run's evaluation, a line of `eval.jsonl`: pass@k over held-out problems with bootstrap intervals over
+//! problems, by the same estimator as in every command.
 
 use super::estimate::{
     Curve, Measured, RESAMPLES, change, mean_pass_at_k, pass_at_k_of_each, resamples, resamples_of_all,
@@ -12,25 +12,25 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-/// The name of the problems in a run's evaluations.
+/// Name of the problem set in a run's evaluations.
 pub const USUAL: &str = "held-out";
 
-/// The name of the problems in a run's full evaluations (`[eval.full]`).
+/// Name of the problem set in a run's full evaluations (`[eval.full]`).
 pub const FULL: &str = "held-out in full";
 
-/// Whether two evaluations had the same graders. An evaluation that doesn't name its graders agrees with any.
+/// Whether two evaluations have the same graders. An evaluation that doesn't name its graders agrees with any.
 pub fn same_graders(a: &[String], b: &[String]) -> bool {
     a.is_empty() || b.is_empty() || a == b
 }
 
-/// What the mean of an evaluation is taken over.
+/// Items over which the mean of an evaluation is taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Average {
-    /// All problems equally.
+    /// All problems, with equal weights.
     #[default]
     Problems,
-    /// The means of the parts.
+    /// The means of the parts, with equal weights.
     Parts,
 }
 
@@ -41,64 +41,64 @@ impl Average {
     }
 }
 
-/// One line of `eval.jsonl`.
+/// An evaluation: one line of `eval.jsonl`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Line")]
 pub struct Evaluation {
-    /// The RL step; 0 is before the first step.
+    /// RL step after which the policy was evaluated; 0 is before the first step.
     pub step: u64,
-    /// The name of the problems.
+    /// Name of the problem set.
     pub set: String,
-    /// Samples per problem.
+    /// Number of samples per problem.
     pub samples: usize,
-    /// What `pass_at_k` is a mean over: problems, or parts.
+    /// Whether `pass_at_k` is a mean over problems or over parts.
     #[serde(default, skip_serializing_if = "Average::is_over_problems")]
     pub average: Average,
-    /// Identifies the problems: a hash of their texts and answers. Evaluations are compared problem by problem only if
-    /// they have the same hash.
+    /// Hash of the problems' prompts and reference answers. Evaluations are compared problem by problem only if they
+    /// have the same hash.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub problem_set: String,
-    /// The grader of each part; empty in older files.
+    /// Grader of each part. Empty in older files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graders: Vec<String>,
-    /// The counts of all problems. Their `pass_at_k` is a mean over the parts if `average` says so.
+    /// Counts of all problems. Their `pass_at_k` is a mean over the parts if `average` says so.
     #[serde(flatten)]
     pub all: Counted,
     /// Mean completion length in tokens.
     pub completion_length_mean: f64,
-    /// A few completions of the first problems, as text, for the report.
+    /// A few completions of the first problems, for the report.
     pub examples: Vec<Example>,
-    /// The counts by part, if the problems come from several parts.
+    /// Counts by part, if the problems come from several parts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parts: BTreeMap<String, Counted>,
-    /// Exact measures, with `eval.exact`.
+    /// Exact measures, if `eval.exact` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exact: Option<Exact>,
 }
 
-/// The counted samples of a set of problems, with pass@k from them.
+/// Counts of a set of problems, with pass@k computed from them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
     /// Number of problems evaluated.
     pub problems: usize,
-    /// Unbiased pass@k as fractions: mean over the problems.
+    /// Unbiased pass@k as fractions, averaged over the problems.
     pub pass_at_k: BTreeMap<usize, f64>,
-    /// 95 % problem-bootstrap intervals of `pass_at_k`.
+    /// 95 % bootstrap intervals of `pass_at_k` over problems.
     pub interval: BTreeMap<usize, [f64; 2]>,
-    /// Correct samples of each problem; empty for a part in older files.
+    /// Number of correct samples of each problem. Empty for a part in older files.
     #[serde(default)]
     pub per_problem: Vec<usize>,
-    /// Scored samples of each problem, if a verifier failed on some.
+    /// Number of scored samples of each problem. Empty if every sample was scored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scored_per_problem: Vec<usize>,
-    /// Samples that couldn't be scored; they reduce their problem's sample count.
+    /// Number of samples that couldn't be scored.
     pub unscorable: usize,
-    /// Number of problems excluded from pass@k, by k: those with fewer than k scored samples.
+    /// Number of problems left out of pass@k, by k: those with fewer than k scored samples.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_out: BTreeMap<usize, usize>,
 }
 
-/// The fields of a line as they are read. The error of a flattened field wouldn't name the field.
+/// Fields of a line, for reading. With a flattened struct, serde's errors wouldn't name the field.
 #[derive(Deserialize)]
 struct Line {
     step: u64,
@@ -159,11 +159,11 @@ impl From<Line> for Evaluation {
 pub struct Example {
     /// Index among the held-out problems.
     pub problem: u64,
-    /// The completion, as text.
+    /// Text of the completion.
     pub completion: String,
-    /// The reference answer, as text.
+    /// The reference answer.
     pub target: Option<String>,
-    /// Whether it is correct.
+    /// Whether the completion is correct.
     pub correct: bool,
 }
 
@@ -176,9 +176,10 @@ impl Counted {
             pass_at_k: curve.points.iter().map(|(k, m)| (*k as usize, m.value)).collect(),
             interval: curve.points.iter().map(|(k, m)| (*k as usize, m.interval)).collect(),
             per_problem: problems.iter().map(|p| p.correct as usize).collect(),
-            scored_per_problem: match all_scored {
-                true => Vec::new(),
-                false => problems.iter().map(|p| p.samples as usize).collect(),
+            scored_per_problem: if all_scored {
+                Vec::new()
+            } else {
+                problems.iter().map(|p| p.samples as usize).collect()
             },
             unscorable: problems.iter().map(|p| p.unscorable as usize).sum(),
             left_out: plan.ks.iter().map(|&k| (k as usize, few(k))).filter(|(_, n)| *n > 0).collect(),
@@ -187,7 +188,7 @@ impl Counted {
 }
 
 impl Evaluation {
-    /// An evaluation by this plan before it has results.
+    /// An evaluation by this plan without results.
     pub fn planned(plan: &Plan, average: Average) -> Self {
         let mut problem_set = Sha256::new();
         for problem in plan.parts.iter().flat_map(|p| &p.problems) {
@@ -213,17 +214,20 @@ impl Evaluation {
         let curve = |problems: &[&ProblemCounts], key| {
             Curve::of("", problems.iter().copied(), &plan.ks, RESAMPLES, key)
         };
-        let of_parts: Vec<Curve> = match mixed {
-            true => parts.iter().enumerate().map(|(i, p)| curve(p, resamples(0, i as u64))).collect(),
-            false => Vec::new(),
+        let of_parts: Vec<Curve> = if mixed {
+            parts.iter().enumerate().map(|(i, p)| curve(p, resamples(0, i as u64))).collect()
+        } else {
+            Vec::new()
         };
         let together = match average {
             Average::Parts if mixed => Curve::mean("", &of_parts.iter().collect::<Vec<_>>()),
             _ if mixed => curve(&all, resamples_of_all(0)),
             _ => curve(&all, resamples(0, 0)),
         };
-        let tokens =
-            all.iter().map(|p| p.tokens).fold((0, 0), |(t, n), (tokens, said)| (t + tokens, n + said));
+        let tokens = all
+            .iter()
+            .map(|p| p.tokens)
+            .fold((0, 0), |(t, n), (tokens, reported)| (t + tokens, n + reported));
         let part = |((set, problems), curve): ((&ProblemSet, &Vec<&ProblemCounts>), &Curve)| {
             (set.name.clone(), Counted::of(problems, plan, curve))
         };
@@ -237,28 +241,28 @@ impl Evaluation {
         }
     }
 
-    /// Why results of two policies can't be compared: other problems, or other graders if both evaluations name theirs.
-    /// `None` if they can.
+    /// Reason why the results of two policies can't be compared: different problems, or different graders. `None` if
+    /// they can.
     pub fn unlike(&self, other: &Self) -> Option<String> {
         let other_problems = self.problem_set != other.problem_set;
         let problems = other_problems.then(|| "they were evaluated on different problems".to_owned());
         problems.or_else(|| self.other_graders(other))
     }
 
-    /// Names the graders of both evaluations if these differ, and both evaluations name theirs.
+    /// Names the graders of both evaluations if both are known and differ.
     pub fn other_graders(&self, other: &Self) -> Option<String> {
         let [a, b] = [self, other].map(|e| e.graders.join(", "));
         (!same_graders(&self.graders, &other.graders))
             .then(|| format!("they were graded by different graders, {a} and {b}"))
     }
 
-    /// Whether pass@1 of both is the same measure, so that one policy can be called better than the other: the same
-    /// problems, mean and number of samples, and the same graders if both name theirs.
+    /// Whether pass@1 of both evaluations is the same measure, so that one policy can be called better than the other:
+    /// same problems, mean and number of samples, and same graders if both evaluations name them.
     pub fn is_comparable(&self, other: &Self) -> bool {
         self.unlike(other).is_none() && (self.samples, self.average) == (other.samples, other.average)
     }
 
-    /// This evaluation, then each of its parts as an evaluation of the set `SET, PART`.
+    /// This evaluation, followed by each of its parts as an evaluation of the set `SET, PART`.
     pub fn with_parts(self) -> Vec<Self> {
         let part = |(name, counted): (&String, &Counted)| Self {
             set: format!("{}, {name}", self.set),
@@ -273,7 +277,7 @@ impl Evaluation {
         [self].into_iter().chain(parts).collect()
     }
 
-    /// The counted samples of each problem, named by its set and index.
+    /// The counts of each problem, named by the hash of the problem set and the index.
     pub fn counts(&self) -> Vec<ProblemCounts> {
         self.counts_of(&self.all)
     }
@@ -289,29 +293,29 @@ impl Evaluation {
         counted.per_problem.iter().enumerate().map(of).collect()
     }
 
-    /// Whether `pass_at_k` is a mean over parts, which no list of problems has as its mean.
+    /// Whether `pass_at_k` is a mean over parts, which can't be computed from a single list of problems.
     fn is_mean_over_parts(&self) -> bool {
         self.average == Average::Parts && !self.parts.is_empty()
     }
 
-    /// pass@1; `None` if nothing could be scored.
+    /// pass@1, or `None` if nothing could be scored.
     pub fn pass_at_1(&self) -> Option<f64> {
         self.all.pass_at_k.get(&1).copied()
     }
 
-    /// pass@k as recorded, or from the counts of the problems. `None` if neither has it.
+    /// pass@k as recorded, or otherwise computed from the counts of the problems. `None` if neither is possible.
     pub fn pass_at(&self, k: usize) -> Option<f64> {
         let from_counts = || mean_pass_at_k(&self.counts(), k as u64).filter(|_| !self.is_mean_over_parts());
         self.all.pass_at_k.get(&k).copied().or_else(from_counts)
     }
 
-    /// pass@k of each problem, or `None` for a problem with fewer than k scored samples. Empty if `pass_at_k` is a mean
-    /// over parts, or the problems' counts are unknown.
+    /// pass@k of each problem, or `None` for a problem with fewer than k scored samples. The list is empty if
+    /// `pass_at_k` is a mean over parts, or if the problems' counts are unknown.
     pub fn by_problem(&self, k: usize) -> Vec<Option<f64>> {
         if self.is_mean_over_parts() { Vec::new() } else { pass_at_k_of_each(&self.counts(), k as u64) }
     }
 
-    /// pass@1 of each problem, by the sets that `pass_at_k` is a mean over.
+    /// pass@1 of each problem, grouped by the sets over which `pass_at_k` is a mean.
     fn rates(&self) -> Vec<Vec<Option<f64>>> {
         let sets: Vec<&Counted> =
             if self.is_mean_over_parts() { self.parts.values().collect() } else { vec![&self.all] };
@@ -330,7 +334,8 @@ impl Evaluation {
             .collect()
     }
 
-    /// The smallest and the largest k, so that a line fits in a terminal, and what couldn't be counted.
+    /// Formats pass@k for the smallest and the largest k, so that the line fits in a terminal, and what couldn't be
+    /// counted.
     pub fn in_short(&self) -> String {
         let Counted { problems, pass_at_k, unscorable, left_out, .. } = &self.all;
         let percent = |name: &str, (k, p): (&usize, &f64)| format!("{name}pass@{k} {:.1} %", 100.0 * p);
@@ -351,7 +356,7 @@ impl Evaluation {
         words.join(", ")
     }
 
-    /// Describes what is missing from the estimate: samples that couldn't be scored and the problems excluded for it.
+    /// Describes the samples that couldn't be scored and the problems that are left out because of them.
     pub fn warning(&self) -> Option<String> {
         let (all, unscorable) = (self.all.problems * self.samples, self.all.unscorable);
         let parts = self.parts.iter().map(|(name, part)| part.left_out_words(&format!("{name}: ")));
@@ -361,7 +366,7 @@ impl Evaluation {
     }
 }
 
-/// "a scored sample", "8 scored samples".
+/// Formats a count: "a scored sample", "8 scored samples".
 fn scored(count: usize) -> String {
     match count {
         1 => "a scored sample".to_owned(),
@@ -370,7 +375,7 @@ fn scored(count: usize) -> String {
 }
 
 impl Counted {
-    /// Describes the problems that pass@k leaves out, after the name of the set.
+    /// Describes the problems that pass@k leaves out, preceded by the name of the set.
     fn left_out_words(&self, name: &str) -> String {
         let words = |(&k, few): (&usize, &usize)| match (self.problems - few, scored(k)) {
             (0, scored) => format!("; {name}no pass@{k}: no problem has {scored}"),
@@ -386,8 +391,8 @@ impl Counted {
     }
 }
 
-/// Describes what training changed: pass@k before and after, and the paired difference of pass@1 over problems with
-/// its 95 % bootstrap interval, if both are the same measure.
+/// Describes the effect of training: pass@k before and after, and the paired difference of pass@1 over problems with a
+/// 95 % bootstrap interval, if both are the same measure.
 pub fn summary(first: &Evaluation, last: &Evaluation) -> String {
     let percent = |p: Option<&f64>| p.map_or("-".to_owned(), |p| format!("{:.1} %", 100.0 * p));
     let row = |name: &str, before: String, after: String| format!("{name:>9} {before:>12} {after:>12}");
@@ -507,7 +512,7 @@ mod tests {
         };
         let (pooled, [low, high]) = estimated(&[&all]).unwrap();
         assert!(pooled == 0.75 && low < 0.5 && high == 1.0, "{pooled} [{low}, {high}]");
-        // All problems of a part are equal, so resampling them changes nothing.
+        // All problems of a part are equal, so resampling has no effect.
         assert_eq!(estimated(&[&all[..3], &all[3..]]), Some((0.5, [0.5, 0.5])));
         let few = ProblemCounts::counted(String::new(), 1, 1);
         assert_eq!(estimated(&[&all[..3], &[&few]]), None, "no problem of a part has two scored samples");

@@ -1,4 +1,4 @@
-//! Rows of a data set, and how columns are found.
+//! Rows of a data set, and the columns in them.
 
 use fgrpo_verify::synlogic::python;
 use fgrpo_verify::synlogic::value::Value as Literal;
@@ -7,23 +7,23 @@ use serde_json::{Map, Value};
 /// One row: values by column.
 pub type Row = Map<String, Value>;
 
-/// Why a row is no problem.
+/// Reason why a row isn't a problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unusable {
-    /// The reason, the same text for all rows with this reason.
+    /// The reason, the same string for all rows with this reason.
     pub reason: &'static str,
-    /// What was found in the row, shortened.
+    /// The offending value of the row, shortened.
     pub found: String,
 }
 
 impl Unusable {
-    /// A reason, and what was found.
+    /// A reason with the offending value.
     pub fn new(reason: &'static str, found: String) -> Self {
         Self { reason, found }
     }
 }
 
-/// Characters of a value that a message shows.
+/// Maximum number of characters of a value that a message shows.
 const SHOWN: usize = 80;
 
 /// A column with its value as JSON, shortened: `answer: null`.
@@ -34,9 +34,9 @@ pub fn shown(row: &Row, column: &str) -> String {
     }
 }
 
-/// A text in quotes, shortened.
+/// A string in quotes, shortened.
 pub fn shown_text(text: &str) -> String {
-    // Only the beginning is escaped: a prompt may have megabytes.
+    // Only the beginning is escaped, since a prompt may have megabytes.
     let start: String = text.chars().take(SHOWN + 1).collect();
     shortened(&Value::String(start).to_string())
 }
@@ -48,36 +48,40 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// The rows of one data set, in which columns are looked up.
+/// Rows of a data set, for looking up columns.
 pub struct Table<'a> {
-    /// The kind of problems in them, for messages.
+    /// Kind of task, for messages.
     pub kind: &'a str,
     /// The rows.
     pub rows: &'a [Row],
 }
 
 impl Table<'_> {
-    /// The first of these names that exists in the rows.
+    /// The first of these names that is a column.
     pub fn first_of(&self, names: &[&str]) -> Option<String> {
         names.iter().find_map(|name| self.spelling(name))
     }
 
-    /// The column named by the user, which must exist, or the first of the usual names.
-    /// Fails if the named column doesn't exist.
+    /// The column named by the user, or the first of the usual names that is a column.
+    ///
+    /// Returns an error if the column named by the user doesn't exist.
     pub fn column(&self, what: &str, given: Option<&str>, usual: &[&str]) -> anyhow::Result<Option<String>> {
         let Some(given) = given else { return Ok(self.first_of(usual)) };
         match self.spelling(given) {
             Some(name) => Ok(Some(name)),
-            None => bad_input!("column for {what}: wanted {given:?}, found {}", self.names()),
+            None => bad_input!(
+                "column for {what}: there is no column {given:?}; the columns are {}",
+                self.names()
+            ),
         }
     }
 
-    /// Fails if a column that the kind needs is missing.
-    pub fn require(&self, what: &str, found: Option<String>, usual: &[&str]) -> anyhow::Result<String> {
-        match found {
+    /// Returns an error if a column that the kind of task needs is missing.
+    pub fn require(&self, what: &str, column: Option<String>, usual: &[&str]) -> anyhow::Result<String> {
+        match column {
             Some(name) => Ok(name),
             None => bad_input!(
-                "{} data needs a column for {what}: wanted one of {}, found {}",
+                "{} data needs a column for {what}, such as {}; the columns are {}",
                 self.kind,
                 usual.join(", "),
                 self.names()
@@ -85,9 +89,9 @@ impl Table<'_> {
         }
     }
 
-    /// The actual spelling of a column name, ignoring case.
+    /// Spelling of a column name in the data, ignoring case.
     pub fn spelling(&self, wanted: &str) -> Option<String> {
-        // Only the first rows are searched; a column that appears later must be named by the user.
+        // Only the first rows are searched. A column that appears only in later rows isn't recognised.
         self.rows.iter().take(50).find_map(|row| find(row, wanted))
     }
 
@@ -106,7 +110,7 @@ impl Table<'_> {
     }
 }
 
-/// The value of a column; a dot reaches into objects and into texts that contain JSON.
+/// The value of a column. A dot in the name reaches into an object.
 pub fn value<'a>(row: &'a Row, name: &str) -> Option<&'a Value> {
     if let Some(found) = row.get(name) {
         return Some(found);
@@ -115,17 +119,18 @@ pub fn value<'a>(row: &'a Row, name: &str) -> Option<&'a Value> {
     value(row.get(outer)?.as_object()?, inner)
 }
 
-fn find(row: &Row, wanted: &str) -> Option<String> {
-    if let Some(name) = row.keys().find(|name| name.eq_ignore_ascii_case(wanted)) {
-        return Some(name.clone());
+fn find(row: &Row, name: &str) -> Option<String> {
+    if let Some(key) = row.keys().find(|key| key.eq_ignore_ascii_case(name)) {
+        return Some(key.clone());
     }
-    let (outer, inner) = wanted.split_once('.')?;
-    let outer = row.keys().find(|name| name.eq_ignore_ascii_case(outer))?;
+    let (outer, inner) = name.split_once('.')?;
+    let outer = row.keys().find(|key| key.eq_ignore_ascii_case(outer))?;
     let inner = find(row[outer].as_object()?, inner)?;
     Some(format!("{outer}.{inner}"))
 }
 
-/// Returns a value. A string that contains JSON or a Python literal is parsed, since CSV has only strings.
+/// Parses a string that contains JSON or a Python literal, because CSV has only strings. Other values are returned
+/// unchanged.
 pub fn structured(value: &Value) -> Value {
     match value {
         Value::String(text) if text.trim_start().starts_with(['[', '{']) => {
@@ -136,7 +141,7 @@ pub fn structured(value: &Value) -> Value {
     }
 }
 
-/// A list or dictionary as Python or NumPy prints it; NumPy sets no comma between the dictionaries of a list.
+/// Parses a list or dictionary as Python or NumPy prints it. NumPy writes no comma between the dictionaries of a list.
 fn of_python(text: &str) -> Option<Value> {
     let lists = text.lines().map(|line| match line.trim_end() {
         end if end.ends_with('}') => format!("{end},\n"),
@@ -167,12 +172,12 @@ fn json_of(value: Literal) -> Option<Value> {
     })
 }
 
-/// A scalar as text; an object with one field that isn't null is that one.
+/// A scalar as a string. An object with a single field that isn't null stands for that field.
 pub fn plain_text(value: &Value) -> Option<String> {
     match value {
         Value::String(s) => Some(s.clone()),
         Value::Number(n) => Some(match n.as_f64() {
-            // A column of numbers turns 27 into 27.0.
+            // A numeric column with gaps turns 27 into 27.0.
             Some(x) if n.as_i64().is_none() && x.fract() == 0.0 && x.abs() < 9e15 => {
                 format!("{x:.0}")
             }
@@ -187,13 +192,13 @@ pub fn plain_text(value: &Value) -> Option<String> {
     }
 }
 
-/// The type of a value, for messages.
+/// Type of a value, for messages.
 pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }

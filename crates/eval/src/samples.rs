@@ -1,9 +1,9 @@
-//! Graded samples: the JSON lines that `eval` writes and `pass-at-k`, `compare`, `plan` and `table` read.
+//! Graded samples: the JSON lines that `eval` writes and that `pass-at-k`, `compare`, `plan` and `table` read.
 //!
-//! One line per sample, `{"problem": id, "sample": i, "correct": bool, ...}`, or one per problem,
-//! `{"problem": id, "n": 1024, "c": 17}`. If no line of a problem has `sample`, its samples are numbered in order. Lines may
-//! name their `benchmark`; the default is the file's stem. An unscorable sample (`"verdict": "unscorable"`, or
-//! `"correct": null`) isn't part of its problem's n. It is counted separately and never as wrong.
+//! A line is a sample, `{"problem": id, "sample": i, "correct": bool, ...}`, or the counts of a problem, `{"problem":
+//! id, "n": 1024, "c": 17}`. If the lines of a problem have no `sample`, its samples are indexed in file order. A line
+//! may name its `benchmark`; the default is the file's stem. An unscorable sample (`"verdict": "unscorable"`, or
+//! `"correct": null`) isn't part of its problem's n: it is counted separately, never as wrong.
 
 use crate::dataset::rows;
 use crate::graded::Followed;
@@ -17,13 +17,14 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// Share of unscorable samples above which results are doubtful: an evaluation fails, a comparison and a report warn.
+/// Fraction of unscorable samples above which results are doubtful: an evaluation fails, a comparison or report warns.
 pub const MOST_UNSCORABLE: f64 = 0.01;
 
-/// The file in an evaluation folder with its scored samples.
+/// File name of the scored samples in an evaluation folder.
 pub const SCORED: &str = "samples.jsonl";
 
-/// Maximum number of samples per problem, as in `fgrpo eval -n`. More suggests that a wrong column was read.
+/// Maximum number of samples per problem, as in `fgrpo eval -n`. A larger number suggests that the wrong column was
+/// read.
 pub const MOST_SAMPLES: u64 = 1_000_000;
 
 /// Maximum token count of a line, so that the sum over all lines doesn't overflow.
@@ -32,39 +33,39 @@ const MOST_TOKENS: u64 = 1 << 40;
 /// One graded sample, a line of `samples.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GradedSample {
-    /// Data set.
+    /// Name of the data set.
     pub benchmark: String,
-    /// The problem's hash.
+    /// Hash of the problem.
     pub problem: String,
     /// Index among the problem's samples.
     pub sample: u64,
-    /// Null when unscorable.
+    /// Whether the sample is correct; null if it is unscorable.
     pub correct: Option<bool>,
     /// The verifier's verdict.
     pub verdict: Verdict,
-    /// Its reason code.
+    /// Reason code of the verdict.
     pub reason: String,
-    /// The reward, if the grader gives graded ones.
+    /// The reward, if the grader gives partial credit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reward: Option<f64>,
-    /// The extracted answer, if this kind of problem has votes; `null` if there is no answer.
+    /// The extracted answer, if this kind of problem has majority votes; `null` if the completion has no answer.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub answer: Option<Option<String>>,
     /// Subject, if the data has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// The id in the data set's file.
+    /// Id of the problem in the data set's file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Tokens generated.
+    /// Number of generated tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// The finish reason.
+    /// The finish reason, such as `stop` or `length`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<String>,
     /// Verifier, version, settings and reference answer behind the verdict.
     pub verifier: String,
-    /// Which of the problem's instructions were followed, if it has some.
+    /// Instructions that the completion follows, if the problem has instructions.
     #[serde(flatten)]
     pub followed: Option<Followed>,
 }
@@ -72,9 +73,9 @@ pub struct GradedSample {
 /// Counts of one problem's samples.
 #[derive(Debug, Clone, Default)]
 pub struct ProblemCounts {
-    /// Its name in the file.
+    /// Name of the problem in the file of samples.
     pub id: String,
-    /// Its id in the data set, where the samples come with one.
+    /// Id of the problem in the data set, if the samples have it.
     pub data_id: Option<String>,
     /// Scored samples, n.
     pub samples: u64,
@@ -82,24 +83,24 @@ pub struct ProblemCounts {
     pub correct: u64,
     /// Samples whose verifier failed.
     pub unscorable: u64,
-    /// Samples that ended at the length limit, among those with a finish reason.
+    /// Number of samples that ended at the length limit, and number of samples with a finish reason.
     pub truncated: (u64, u64),
     /// Number of generated tokens, and the number of samples that report it.
     pub tokens: (u64, u64),
-    /// Sum of the graded rewards, and the number of samples that have one.
+    /// Sum of the graded rewards, and number of samples that have one.
     pub rewards: (f64, u64),
     /// Subject, if the data has one.
     pub subject: Option<String>,
-    /// Its cluster, if the samples were read with one ([`crate::clusters`]): problems of one source.
+    /// Cluster of the problem, if the samples were read with clusters ([`crate::clusters`]): problems from one source.
     pub cluster: Option<String>,
-    /// Its reference answer, if the samples have one. Problems with the same id but different reference answers are
-    /// different problems.
+    /// Reference answer of the problem, if the samples have it. Problems with the same id but different reference
+    /// answers are different problems.
     pub reference: Option<String>,
-    /// The verifier of its samples with its settings, if the samples name it.
+    /// Verifier and settings that graded the samples, if the samples have it.
     pub verifier: Option<String>,
-    /// Number of samples of each wrong answer, by its text.
+    /// Number of samples of each wrong answer, by answer.
     wrong_answers: BTreeMap<String, u64>,
-    /// Samples with a null answer, wrong and correct ones: no answer was found, so they have no vote.
+    /// Number of samples with a null answer, wrong and correct. They have no answer and thus no vote.
     silent: [u64; 2],
 }
 
@@ -109,22 +110,22 @@ impl ProblemCounts {
         Self { id, samples, correct, ..Self::default() }
     }
 
-    /// What the data calls it, else its name in the file.
+    /// Id of the problem in the data set, or else its name in the file.
     pub fn name(&self) -> &str {
         self.data_id.as_deref().unwrap_or(&self.id)
     }
 
-    /// n and c in the form that the statistics use.
+    /// The counts n and c, as the statistics take them.
     pub fn counts(&self) -> Counts {
         Counts { samples: self.samples, correct: self.correct }
     }
 
-    /// Total number of samples, scored or not.
+    /// Total number of samples, scored or unscorable.
     pub fn planned(&self) -> u64 {
         self.samples + self.unscorable
     }
 
-    /// The answers' votes, if every wrong sample has an answer field.
+    /// The majority votes, or `None` if a wrong sample has no answer field.
     pub fn votes(&self) -> Option<Votes> {
         let wrong: u64 = self.wrong_answers.values().sum();
         let [silent_wrong, silent_correct] = self.silent;
@@ -141,20 +142,20 @@ impl ProblemCounts {
 pub struct Benchmark {
     /// Name of the data set.
     pub name: String,
-    /// The path that it was read from.
+    /// Path that the samples were read from.
     pub path: PathBuf,
     /// The problems, in the order of their first line.
     pub problems: Vec<ProblemCounts>,
 }
 
 impl Benchmark {
-    /// Fails if problems have different numbers of samples; names two of them.
+    /// Returns an error that names two problems if they have different numbers of samples.
     pub fn require_equal_samples(&self) -> anyhow::Result<()> {
         let Some(first) = self.problems.first() else { return Ok(()) };
         if let Some(other) = self.problems.iter().find(|p| p.planned() != first.planned()) {
             bad_input!(
                 [Uneven],
-                "{}: problem {} has {} samples, problem {} has {}. Finish the evaluation",
+                "{}: problem {} has {} samples and problem {} has {}; finish the evaluation",
                 self.path.display(),
                 first.id,
                 first.planned(),
@@ -165,7 +166,7 @@ impl Benchmark {
         Ok(())
     }
 
-    /// Fails if a problem has fewer than k scored samples.
+    /// Returns an error if a problem has fewer than k scored samples.
     pub fn require_samples(&self, k: u64) -> anyhow::Result<()> {
         self.require_scored()?;
         if let Some(p) = self.problems.iter().find(|p| p.samples < k) {
@@ -174,7 +175,7 @@ impl Benchmark {
                 u => format!(" ({u} more are unscorable)"),
             };
             bad_input!(
-                "{}: pass@{k} needs at least {k} scored samples of every problem, problem {} has {}{unscorable}; give smaller values of k",
+                "{}: pass@{k} needs {k} scored samples per problem, but problem {} has {}{unscorable}; choose a smaller k",
                 self.path.display(),
                 p.id,
                 p.samples
@@ -183,16 +184,16 @@ impl Benchmark {
         Ok(())
     }
 
-    /// Fails if a problem has no scored sample, because it has no estimate.
+    /// Returns an error if a problem has no scored sample, because its pass@k can't be estimated.
     pub fn require_scored(&self) -> anyhow::Result<()> {
         let without: Vec<&ProblemCounts> = self.problems.iter().filter(|p| p.samples == 0).collect();
         let Some(first) = without.first() else { return Ok(()) };
         let unscorable = match first.unscorable {
-            0 => "it has no sample at all".to_owned(),
+            0 => "it has no samples".to_owned(),
             u => format!("all {u} are unscorable: fix the grader and grade the samples again"),
         };
         bad_input!(
-            "{}: {} of {} problems have no scored sample, wanted at least 1 of every problem; problem {}: {unscorable}",
+            "{}: {} of {} problems have no scored sample, such as problem {}: {unscorable}",
             self.path.display(),
             without.len(),
             self.problems.len(),
@@ -205,7 +206,7 @@ impl Benchmark {
         self.problems.iter().map(|p| p.samples).min().unwrap_or(0)
     }
 
-    /// Mean reward over problems, if every scored sample has a graded one.
+    /// Mean reward over problems, or `None` unless every scored sample has a graded reward.
     pub fn mean_reward(&self) -> Option<f64> {
         let graded = |p: &ProblemCounts| p.rewards.1 > 0 && p.rewards.1 == p.samples;
         let mean = |p: &ProblemCounts| p.rewards.0 / p.rewards.1 as f64;
@@ -239,7 +240,7 @@ impl Benchmark {
         all.then(|| tokens as f64 / self.problems.len() as f64)
     }
 
-    /// The problems of each subject, sorted by name; empty if the data has no subjects.
+    /// Problems of each subject, sorted by subject. The map is empty if the data has no subjects.
     pub fn subjects(&self) -> BTreeMap<&str, Vec<&ProblemCounts>> {
         let mut subjects: BTreeMap<&str, Vec<&ProblemCounts>> = BTreeMap::new();
         for p in &self.problems {
@@ -251,8 +252,8 @@ impl Benchmark {
     }
 }
 
-/// The fields of a line, which other programs call otherwise: HumanEval's `task_id` and `passed`, `question_id` and
-/// `is_correct`.
+/// Fields of a line. The aliases are the names that other programs use, such as HumanEval's `task_id` and `passed`, or
+/// `question_id` and `is_correct`.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(borrow, alias = "problem_id", alias = "question_id", alias = "task_id", alias = "doc_id")]
@@ -311,26 +312,23 @@ impl<'a> From<&'a GradedSample> for Line<'a> {
     }
 }
 
-/// Distinguishes a null from an absent field.
+/// Deserializes a field so that null (`Some(None)`) differs from an absent field (`None`).
 pub(crate) fn present<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
     d: D,
 ) -> Result<Option<Option<T>>, D::Error> {
     Option::<T>::deserialize(d).map(Some)
 }
 
-/// A name. Other numbers are read in double precision, in which two of them may become one.
+/// Name of a problem. Fractions and larger numbers are rejected, because double precision could make two of them equal.
 #[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "wanted a text or a number that is whole and below 2^64 (put quotation marks around others)"
-)]
+#[serde(untagged, expecting = "expected a string or a whole number below 2^64 (quote other numbers)")]
 pub(crate) enum Id<'a> {
     Text(Cow<'a, str>),
     Whole(u64),
     Negative(i64),
 }
 
-/// A value of ours; in files of other programs it may be anything.
+/// A field that `fgrpo eval` writes. In files of other programs it may be anything, which is ignored.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Ours<T> {
@@ -349,13 +347,13 @@ impl std::fmt::Display for Id<'_> {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "wanted true, false or a number")]
+#[serde(untagged, expecting = "expected true, false or a number")]
 enum Truth {
     Bool(bool),
     Number(f64),
 }
 
-/// Whether a line's sample is correct; none where it is unscorable.
+/// Whether the sample of a line is correct; `None` if it is unscorable.
 fn score(line: &Line<'_>) -> Result<Option<bool>, String> {
     if let Some(verdict) = &line.verdict {
         return match verdict.as_ref() {
@@ -363,25 +361,25 @@ fn score(line: &Line<'_>) -> Result<Option<bool>, String> {
             "wrong" | "unparsed" => Ok(Some(false)),
             "unscorable" => Ok(None),
             other => Err(format!(
-                "verdict: found {other:?}, wanted \"correct\", \"wrong\", \"unparsed\" or \"unscorable\""
+                "verdict: expected \"correct\", \"wrong\", \"unparsed\" or \"unscorable\", found {other:?}"
             )),
         };
     }
     match line.correct {
         Some(Some(Truth::Bool(correct))) => Ok(Some(correct)),
         Some(Some(Truth::Number(x))) if x == 0.0 || x == 1.0 => Ok(Some(x == 1.0)),
-        Some(Some(Truth::Number(x))) => Err(format!("correct: found {x}, wanted true, false or null")),
+        Some(Some(Truth::Number(x))) => Err(format!("correct: expected true, false or null, found {x}")),
         Some(None) => Ok(None),
-        None => Err("found neither \"correct\" nor \"verdict\" nor \"n\" and \"c\"".to_owned()),
+        None => Err("the line has neither \"correct\" nor \"verdict\" nor \"n\" and \"c\"".to_owned()),
     }
 }
 
 #[derive(Default)]
 struct Gathered {
     problem: ProblemCounts,
-    /// The sample indices seen so far; empty for a problem given by its counts.
+    /// Sample indices read so far. The set is empty for a problem given by counts.
     seen: HashSet<u64>,
-    /// Whether its lines have indices; unknown before the first.
+    /// Whether the problem's lines have sample indices; `None` before the first line.
     numbered: Option<bool>,
     counted: bool,
 }
@@ -390,7 +388,7 @@ impl Gathered {
     fn add(&mut self, line: &Line<'_>) -> Result<(), String> {
         let p = &mut self.problem;
         if let Some(tokens) = line.tokens.filter(|&t| t > MOST_TOKENS) {
-            return Err(format!("problem {}: tokens: found {tokens}, wanted at most {MOST_TOKENS}", p.id));
+            return Err(format!("problem {}: tokens: expected at most {MOST_TOKENS}, found {tokens}", p.id));
         }
         let name = |field: &Option<Ours<Id<'_>>>| match field {
             Some(Ours::Known(name)) => Some(name.to_string()),
@@ -407,19 +405,19 @@ impl Gathered {
         }
         if line.n.is_some() || line.c.is_some() {
             let (Some(n), Some(c)) = (line.n, line.c) else {
-                return Err("found only one of \"n\" and \"c\"".to_owned());
+                return Err("\"n\" and \"c\" must be given together".to_owned());
             };
             if self.counted || !self.seen.is_empty() {
                 return Err(format!("problem {} appears twice", p.id));
             }
             if c > n {
-                return Err(format!("problem {}: found c = {c} correct of n = {n} samples", p.id));
+                return Err(format!("problem {}: c = {c} is more than n = {n}", p.id));
             }
             let unscorable = line.unscorable.unwrap_or(0);
             for (field, found) in [("n", n), ("unscorable", unscorable)] {
                 if found > MOST_SAMPLES {
                     return Err(format!(
-                        "problem {}: {field}: found {found}, wanted at most {MOST_SAMPLES}",
+                        "problem {}: {field}: expected at most {MOST_SAMPLES}, found {found}",
                         p.id
                     ));
                 }
@@ -431,10 +429,10 @@ impl Gathered {
             }
             return Ok(());
         }
-        // Without numbers they are numbered in their order, all or none of a problem's.
+        // Samples without an index are indexed in file order, so either all lines of a problem have one or none.
         if *self.numbered.get_or_insert(line.sample.is_some()) != line.sample.is_some() {
             return Err(format!(
-                "problem {}: found lines with \"sample\" and without, wanted it in all or none",
+                "problem {}: some lines have \"sample\" and some don't; give it in all of them or in none",
                 p.id
             ));
         }
@@ -443,7 +441,7 @@ impl Gathered {
             return Err(format!("problem {} already has a line of counts", p.id));
         }
         if index >= MOST_SAMPLES {
-            return Err(format!("sample: found {index}, wanted an index below {MOST_SAMPLES}"));
+            return Err(format!("sample: expected an index below {MOST_SAMPLES}, found {index}"));
         }
         if !self.seen.insert(index) {
             return Err(format!("problem {}: sample {index} appears twice", p.id));
@@ -498,7 +496,7 @@ impl Gathering {
             }
         }
         if empty {
-            bad_input!("{}: found no samples", path.display());
+            bad_input!("{}: the file is empty", path.display());
         }
         Ok(())
     }
@@ -545,15 +543,17 @@ impl Gathering {
     }
 }
 
-/// Whether a file is JSON lines by its name, compressed or not.
+/// Whether the file name is that of JSON lines (`.jsonl`), compressed or not.
 pub fn is_lines(path: &Path) -> bool {
     let plain = if files::is_compressed(path) { path.with_extension("") } else { path.to_owned() };
     plain.extension().is_some_and(|e| e == "jsonl")
 }
 
-/// The files for a path on the command line: the file itself, an evaluation folder's scored samples, a folder's
-/// files of JSON lines in alphabetical order, or the evaluation folders inside it.
-/// Fails on a folder that can't be listed or has no such file.
+/// Lists the files of samples for a path on the command line: the file itself, the scored samples of an evaluation
+/// folder, the files of JSON lines in a folder in alphabetical order, or the scored samples of the evaluation folders
+/// in it.
+///
+/// Returns an error if the folder can't be listed or contains none of these.
 pub fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -570,7 +570,7 @@ pub fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     }
     if files.is_empty() {
         bad_input!(
-            "{}: found no samples in the folder, wanted {SCORED}, other files of JSON lines (.jsonl, with .gz or .zst behind it too) or evaluation folders",
+            "{}: the folder has no samples; it needs {SCORED}, other files of JSON lines (.jsonl, .jsonl.gz, .jsonl.zst) or evaluation folders",
             path.display()
         );
     }
@@ -578,7 +578,9 @@ pub fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Reads the samples of one path: a file, an evaluation folder, or a folder with a file per benchmark.
-/// The error names file and line: malformed lines, duplicate samples, c > n, no samples.
+///
+/// Returns an error that names the file and the line if a line is malformed, a sample is duplicated or c > n, and an
+/// error if a file or a problem has no samples.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
     let mut gathering = Gathering::default();
     for file in files(path)? {
@@ -593,8 +595,9 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
     Ok(benchmarks)
 }
 
-/// Counts graded samples that are in memory; `path` is the file that has them, for messages.
-/// Fails on a sample that appears twice, or more tokens than a sample can have.
+/// Counts graded samples that are in memory. `path` is the file that contains them, for messages.
+///
+/// Returns an error if a sample appears twice or has too many tokens.
 pub fn count(graded: &[GradedSample], path: &Path) -> anyhow::Result<Vec<Benchmark>> {
     let mut gathering = Gathering::default();
     for sample in graded {
@@ -605,7 +608,7 @@ pub fn count(graded: &[GradedSample], path: &Path) -> anyhow::Result<Vec<Benchma
     Ok(gathering.finish())
 }
 
-/// Reads several paths as parts of the same benchmarks.
+/// Reads several paths as parts of the same benchmarks. Returns an error if their benchmarks have no common name.
 pub fn merged(paths: &[PathBuf]) -> anyhow::Result<Vec<Benchmark>> {
     let mut gathering = Gathering::default();
     let mut read = 0;
@@ -616,13 +619,13 @@ pub fn merged(paths: &[PathBuf]) -> anyhow::Result<Vec<Benchmark>> {
         }
     }
     let benchmarks = gathering.finish();
-    // These benchmarks are only named after their files; parts of one benchmark need the same name.
+    // Benchmarks named only by their files can't be joined: the parts of one benchmark need the same name.
     if benchmarks.len() > 1
         && benchmarks.len() == read
         && benchmarks.iter().all(|b| b.name == files::stem(&b.path))
     {
         bad_input!(
-            "a merge joins lines of the same \"benchmark\"; these files name none and would remain {read} benchmarks ({})",
+            "a merge joins lines of the same \"benchmark\", but these files don't name one and would stay {read} benchmarks ({})",
             benchmarks.iter().map(|b| b.name.as_str()).collect::<Vec<_>>().join(", ")
         );
     }

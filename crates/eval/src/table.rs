@@ -1,22 +1,22 @@
-//! Tables of results as data: cells of marked parts, and the numbers in them as the paper prints them. Rendering is the caller's.
+//! Result tables as data, with numbers formatted as in the paper. The caller renders them.
 
 use serde::Serialize;
 
 /// One entry of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Cell {
-    /// Parts that are marked on their own, printed with `/` between them.
+    /// Parts of the cell with separate marks, printed with `/` between them.
     pub parts: Vec<Part>,
 }
 
-/// A piece of text with the marks of the paper's tables.
+/// A string with the marks of the paper's tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Part {
     /// The text.
     pub text: String,
-    /// The better one of a pair, or the best of a column.
+    /// Whether it is printed bold: the better value of a pair or the best of a column.
     pub bold: bool,
-    /// Significant.
+    /// Whether it is underlined: statistically significant.
     pub underline: bool,
 }
 
@@ -31,11 +31,11 @@ impl<T: Into<String>> From<T> for Cell {
 pub struct Table {
     /// Names of the columns.
     pub header: Vec<String>,
-    /// The cells of each row, its name first.
+    /// Rows of cells. The first `names` cells of a row name it.
     pub rows: Vec<Vec<Cell>>,
-    /// How many columns name a row; the others hold numbers.
+    /// Number of columns that name a row; the others contain numbers.
     pub names: usize,
-    /// Whether all cells are words.
+    /// Whether all cells contain words, not numbers.
     pub words: bool,
 }
 
@@ -50,12 +50,12 @@ impl Table {
         }
     }
 
-    /// The same, with rows named by their first `names` columns.
+    /// Sets the number of columns that name a row.
     pub fn named_by(self, names: usize) -> Self {
         Self { names, ..self }
     }
 
-    /// The same, with words in all cells.
+    /// Marks all cells as words.
     pub fn of_words(self) -> Self {
         Self { words: true, ..self }
     }
@@ -66,26 +66,26 @@ impl Table {
     }
 }
 
-/// A fraction as a percentage with one decimal, as the paper prints it.
+/// Formats a fraction as a percentage with one decimal, as in the paper.
 pub fn percent(fraction: f64) -> String {
     let text = format!("{:.1}", 100.0 * fraction);
     if text == "-0.0" { "0.0".to_owned() } else { text }
 }
 
-/// A difference of fractions in percentage points with its sign.
+/// Formats a difference of fractions in percentage points, with its sign.
 pub fn points(difference: f64) -> String {
     let text = format!("{:+.1}", 100.0 * difference);
     if text == "-0.0" { "+0.0".to_owned() } else { text }
 }
 
-/// A bound of an interval of differences, as [`points`], with more digits if it would be rounded to 0: readers look
-/// whether the interval contains 0.
+/// Formats a bound of an interval of differences like [`points`], but with more digits if it would round to 0, because
+/// readers check whether the interval contains 0.
 pub fn bound(difference: f64) -> String {
     let percent = 100.0 * difference;
     if percent == 0.0 || percent.abs() >= 0.05 { points(difference) } else { format!("{percent:+.3}") }
 }
 
-/// A p-value with this number of decimals, which never reads as 0.
+/// Formats a p-value with this number of decimals. A smaller one is shown as `<0.001`, never as 0.
 pub fn p_value(p: f64, digits: usize) -> String {
     let smallest = 0.1f64.powi(digits as i32);
     if p < smallest { format!("<{smallest:.digits$}") } else { format!("{p:.digits$}") }

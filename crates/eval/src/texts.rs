@@ -1,4 +1,4 @@
-//! The texts of an evaluation folder's correct samples, by data set and problem.
+//! Reads the texts of an evaluation folder's correct samples, by data set and problem.
 
 use super::folder::GENERATIONS;
 use super::generations::Generation;
@@ -8,14 +8,14 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
-/// One correct sample.
+/// A correct sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Correct {
-    /// Its index among the problem's samples.
+    /// Index among the problem's samples.
     pub sample: u64,
     /// The completion.
     pub text: String,
-    /// Whether it ended by itself and not at the length limit.
+    /// Whether the completion ended by itself, not at the length limit.
     pub completed: bool,
 }
 
@@ -28,65 +28,67 @@ fn each<T: DeserializeOwned>(
 ) -> anyhow::Result<()> {
     if let Err(e) = fgrpo_files::open(path) {
         bad_input!(
-            "{}: cannot open: {e}; wanted a folder that fgrpo eval made, or a run's evaluation with eval.keep_texts = true",
+            "{}: cannot open: {e}; name a folder made by fgrpo eval, or a run's evaluation with eval.keep_texts = true",
             path.display()
         );
     }
     let end = lines::each(path, &mut visit)?;
     if let Some(line) = end.torn {
-        bad_input!("{} line {line}: found an incomplete line, wanted a finished evaluation", path.display());
+        bad_input!("{} line {line}: the line is incomplete; finish the evaluation", path.display());
     }
     Ok(())
 }
 
 /// Reads the correct samples of an evaluation folder.
-/// Fails on a folder without samples or scores, a score given twice, or a correct sample without its text.
+///
+/// Returns bad input if the folder has no samples or scores, if a score is given twice, or if the text of a correct
+/// sample is missing.
 pub fn correct(folder: &Path) -> anyhow::Result<ByProblem> {
     // A problem may belong to several data sets.
-    let mut wanted: HashMap<(String, u64), Vec<String>> = HashMap::new();
+    let mut correct: HashMap<(String, u64), Vec<String>> = HashMap::new();
     let scores = folder.join(SCORED);
     each(&scores, |s: GradedSample| {
         if s.correct != Some(true) {
             return Ok(());
         }
         let GradedSample { benchmark, problem, sample, .. } = s;
-        let benchmarks = wanted.entry((problem.clone(), sample)).or_default();
+        let benchmarks = correct.entry((problem.clone(), sample)).or_default();
         if benchmarks.contains(&benchmark) {
             bad_input!(
-                "{}: sample {sample} of problem {problem} of {benchmark} appears twice, wanted each once",
+                "{}: sample {sample} of problem {problem} of {benchmark} appears twice",
                 scores.display()
             );
         }
         benchmarks.push(benchmark);
         Ok(())
     })?;
-    let mut found = ByProblem::new();
+    let mut texts = ByProblem::new();
     let mut seen: HashSet<(String, u64)> = HashSet::new();
     let generations = folder.join(GENERATIONS);
     each(&generations, |g: Generation| {
         let key = (g.problem, g.sample);
-        let Some(benchmarks) = wanted.get(&key) else { return Ok(()) };
+        let Some(benchmarks) = correct.get(&key) else { return Ok(()) };
         if !seen.insert(key.clone()) {
             return Ok(());
         }
         let completed = g.finish.as_deref() != Some("length");
         for b in benchmarks {
             let one = Correct { sample: key.1, text: g.text.clone(), completed };
-            found.entry(b.clone()).or_default().entry(key.0.clone()).or_default().push(one);
+            texts.entry(b.clone()).or_default().entry(key.0.clone()).or_default().push(one);
         }
         Ok(())
     })?;
-    // Whatever is computed from the rest would look like a result of all.
-    if let Some((problem, sample)) = wanted.keys().filter(|key| !seen.contains(*key)).min() {
+    // A result from the remaining samples would look like a result from all of them.
+    if let Some((problem, sample)) = correct.keys().filter(|key| !seen.contains(*key)).min() {
         bad_input!(
-            "{}: found no text of {} of the {} correct samples, for one of sample {sample} of problem {problem}; wanted all of them: restore the file, or evaluate into another folder",
+            "{}: the texts of {} of the {} correct samples are missing, such as sample {sample} of problem {problem}; restore the file, or evaluate into another folder",
             generations.display(),
-            wanted.len() - seen.len(),
-            wanted.len()
+            correct.len() - seen.len(),
+            correct.len()
         );
     }
-    for problem in found.values_mut().flat_map(BTreeMap::values_mut) {
+    for problem in texts.values_mut().flat_map(BTreeMap::values_mut) {
         problem.sort_by_key(|c| c.sample);
     }
-    Ok(found)
+    Ok(texts)
 }

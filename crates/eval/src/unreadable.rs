@@ -1,34 +1,34 @@
-//! Samples without a readable answer: their share, the reasons, and what to change.
+//! Counts samples without a readable answer, by reason, and recommends changes.
 
 use crate::table::percent;
 use fgrpo_verify::verdict::Verdict;
 use std::collections::BTreeMap;
 
-/// Share of the samples above which it is worth a message.
+/// Fraction of samples without a readable answer above which a message is given.
 const MOST: f64 = 0.2;
 
-/// The settings that change how many answers can be read, as the user writes them.
+/// Settings that change how many answers can be read, as the user writes them.
 pub struct Remedies {
-    /// The length limit.
+    /// Setting of the length limit.
     pub limit: &'static str,
-    /// What turns thinking off.
+    /// Setting that turns thinking off.
     pub no_thinking: &'static str,
-    /// The prompt.
+    /// Setting of the prompt.
     pub prompt: &'static str,
 }
 
-/// Counts of samples by what keeps their answer from being read.
+/// Counts of samples by the reason why their answer can't be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unreadable {
     samples: u64,
     in_thoughts: u64,
     at_limit: u64,
-    /// The others, by the verifier's reason.
+    /// All other unparsed samples, by the verifier's reason.
     by_reason: BTreeMap<String, u64>,
 }
 
 impl Unreadable {
-    /// Counts samples, each with its verdict, the verdict's reason, and whether it ends at the length limit.
+    /// Counts samples, each given by its verdict, the verdict's reason, and whether it ended at the length limit.
     pub fn of<'a>(samples: impl IntoIterator<Item = (Verdict, &'a str, bool)>) -> Self {
         let mut counts = Self::default();
         for (verdict, reason, at_limit) in samples {
@@ -43,7 +43,7 @@ impl Unreadable {
         counts
     }
 
-    /// The share of samples without a readable answer with its reasons and remedies, if it is above 20 %.
+    /// Describes the samples without a readable answer, with reasons and remedies, if they are more than 20 %.
     pub fn message(&self, remedies: &Remedies) -> Option<String> {
         let share = |count: u64| count as f64 / self.samples.max(1) as f64;
         let other: u64 = self.by_reason.values().sum();

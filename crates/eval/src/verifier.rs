@@ -1,4 +1,4 @@
-//! What a kind of problem brings: a reference answer and its verifier; and the settings that verifiers share.
+//! Reference answers of problems, their verifiers, and the settings that verifiers share.
 
 use crate::graded::{Graded, Response, guarded};
 use crate::io::json;
@@ -15,34 +15,34 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 named! {
-    /// Which rules the math and SynLogic verifiers follow.
+    /// Rules of the math and SynLogic verifiers.
     #[derive(Serialize, Deserialize)]
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[serde(rename_all = "lowercase")]
     pub enum Mode {
-        // Published figures were made with these.
-        Parity = "parity": "as the reference implementation, quirks included",
+        // Published results were computed with these rules.
+        Parity = "parity": "as the reference implementation does, quirks included",
         Strict = "strict": "what is mathematically right, or right by the rules of the puzzle",
     }
 }
 
 impl Mode {
-    /// The default of training, and of evaluations by a training configuration: a reward is given for what is right.
+    /// Default for training, and for evaluations by a training configuration: rewards follow what is correct.
     pub const TRAINING: Self = Self::Strict;
-    /// The default where verdicts are compared with published ones: `fgrpo verify`, and evaluations without a
-    /// configuration.
+    /// Default for comparisons with published results: `fgrpo verify`, and evaluations without a configuration.
     pub const REFERENCE: Self = Self::Parity;
 }
 
-/// What becomes of the thoughts before an answer.
+/// Treatment of the reasoning before an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Reasoning {
-    /// What follows them is graded; the tags are those of the model's template, else `<think>` and `</think>`.
+    /// Grades only what follows the reasoning. The tags are those of the model's template, or else `<think>` and
+    /// `</think>`.
     Strip,
-    /// They are graded with the answer.
+    /// Grades the reasoning together with the answer.
     Keep,
-    /// What follows these tags is graded.
+    /// Grades only what follows these tags.
     Between(Tags),
 }
 
@@ -53,9 +53,7 @@ impl FromStr for Reasoning {
         match text {
             "strip" => Ok(Self::Strip),
             "keep" => Ok(Self::Keep),
-            tags => Tags::parse(tags)
-                .map(Self::Between)
-                .map_err(|why| why.replace("wanted ", "wanted strip, keep or ")),
+            tags => Tags::parse(tags).map(Self::Between).map_err(|why| format!("{why}, or strip or keep")),
         }
     }
 }
@@ -78,12 +76,13 @@ impl From<Reasoning> for String {
     }
 }
 
-/// What a program that is judged by tests may use.
+/// Resource limits of a program that is graded by tests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// `code`: processor seconds of a program for a test; all its tests have ten times as much.
+    /// `code`: processor time of a program per test, in seconds. All tests of a program together have ten times as
+    /// much.
     pub timeout_s: f64,
     /// `code`: address space of a program, in MB.
     pub memory_mb: u32,
@@ -96,7 +95,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether nothing was set.
+    /// Whether all limits have their defaults.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -107,7 +106,7 @@ impl Limits {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// `strict` decides as mathematics or the puzzle's rules require; `parity` as the reference implementation, as in
+    /// `strict` follows mathematics and the rules of the puzzle; `parity` follows the reference implementation, as in
     /// the paper's configurations.
     pub mode: Mode,
     /// `synlogic`: whether a response must have the form `<think>...</think>...<answer>...</answer>`. Otherwise the
@@ -115,33 +114,35 @@ pub struct Settings {
     pub format_gate: bool,
     /// `math` in mode `strict`: whether `35\%` also equals 35, as it does in mode `parity`.
     pub percent_as_number: bool,
-    /// `math` in mode `strict`: whether an operation that is not carried out is an answer, as `12+17` for 29.
+    /// `math` in mode `strict`: whether an expression that isn't evaluated is accepted as an answer, such as `12+17`
+    /// for 29.
     pub accept_unfinished: bool,
-    /// `choice`: an answer is the option's `letter`, or with `letter-or-content` also its words.
+    /// `choice`: an answer is the option's `letter`; with `letter-or-content` the option's text is accepted too.
     pub choice: choice::Match,
-    /// `command`: the program that grades, as a text, a list or a table.
+    /// `command`: the program that grades, as a string, a list or a table.
     #[serde(deserialize_with = "program::Settings::read_command")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "program::schema::command"))]
     pub command: Option<program::Settings>,
-    /// `code`: what a program may use.
+    /// `code`: resource limits of a program.
     #[serde(skip_serializing_if = "Limits::is_default")]
     pub code: Limits,
-    /// Mazes: when an answer is correct. In a configuration this is `task.reward`.
+    /// Mazes: condition for a correct answer. In a configuration this is `task.reward`.
     #[serde(skip)]
     pub maze: Scoring,
-    /// What becomes of thoughts; by default they are kept in mode `parity` and stripped in mode `strict`. In a
+    /// Treatment of reasoning. If `None`, it is graded in mode `parity` and stripped in mode `strict`. In a
     /// configuration this is `task.reasoning`.
     #[serde(skip)]
     pub reasoning: Option<Reasoning>,
-    /// Most turns of the policy in an episode with an environment. In a configuration this is `task.max_turns`.
+    /// Maximum number of the policy's turns in an episode with an environment. In a configuration this is
+    /// `task.max_turns`.
     #[serde(skip)]
     pub max_turns: usize,
-    /// The tags of thoughts in the model's template.
+    /// Reasoning tags of the model's template.
     #[serde(skip)]
     pub template_tags: Option<Tags>,
 }
 
-/// The settings of training.
+/// The defaults for training.
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -161,14 +162,14 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The tags of the thoughts that aren't graded; `None` where the whole completion is.
+    /// Tags of the reasoning that isn't graded, or `None` if the whole completion is graded.
     pub fn thoughts(&self) -> Option<Tags> {
         let template = self.template_tags.clone();
         match &self.reasoning {
             Some(Reasoning::Keep) => None,
             None if self.mode == Mode::Parity => None,
             Some(Reasoning::Between(tags)) => {
-                let opened = template.is_some_and(|of| of.opened && of.open == tags.open);
+                let opened = template.is_some_and(|t| t.opened && t.open == tags.open);
                 Some(Tags { opened, ..tags.clone() })
             }
             None | Some(Reasoning::Strip) => Some(template.unwrap_or_default()),
@@ -176,30 +177,30 @@ impl Settings {
     }
 }
 
-/// What the verifiers of all problems share.
+/// Settings and resources that the verifiers of all problems share.
 #[derive(Debug, Clone)]
 pub struct Grading {
     /// The settings.
     pub settings: Settings,
-    /// The program that grades, for kinds that need one.
+    /// Program that grades, for kinds of task that need one.
     pub program: Option<Arc<Program>>,
-    /// The tags of the thoughts that aren't graded.
+    /// Tags of the reasoning that isn't graded.
     thoughts: Option<Tags>,
 }
 
 impl Grading {
-    /// What verifiers with these settings share.
+    /// Combines the settings with the program.
     pub fn new(settings: Settings, program: Option<Program>) -> Self {
         let thoughts = settings.thoughts();
         Self { settings, program: program.map(Arc::new), thoughts }
     }
 
-    /// The part of a completion that is graded; `None` for thoughts that don't end.
+    /// The part of a completion that is graded, or `None` if its reasoning doesn't end.
     pub fn answer<'a>(&self, completion: &'a str) -> Option<&'a str> {
         self.thoughts.as_ref().map_or(Some(completion), |tags| tags.answer(completion))
     }
 
-    /// Grades the answer of a completion by `check`. If that panics, the completion is unscorable.
+    /// Grades a completion by passing its answer to `check`. If `check` panics, the completion is unscorable.
     pub fn grade(&self, completion: &str, check: impl FnOnce(Response<'_>) -> Graded) -> Graded {
         match self.answer(completion) {
             Some(answer) => guarded(|| check(Response { text: completion, answer })),
@@ -207,7 +208,7 @@ impl Grading {
         }
     }
 
-    /// The verifier that hands a problem to the user's program; `without` is the reason if there is no program.
+    /// A verifier that sends a problem to the user's program. `without` is the error if there is no program.
     pub(crate) fn by_program(
         &self,
         problem: Value,
@@ -218,22 +219,22 @@ impl Grading {
     }
 }
 
-/// The verifier of one problem, prepared once for all its completions.
+/// Verifier of one problem, prepared once for all its completions.
 pub trait Verifier: Send + Sync {
     /// Grades a completion.
     fn check(&self, response: Response<'_>) -> Graded;
 
-    /// [`Verifier::check`] with the details that `fgrpo verify` prints.
+    /// Grades a completion with the details that `fgrpo verify` prints.
     fn explain(&self, response: Response<'_>) -> Graded {
         self.check(response)
     }
 
-    /// What makes verdicts doubtful, about the reference answer.
+    /// A reason to doubt the verdicts because of the reference answer, if there is one.
     fn doubt(&self) -> Option<&'static str> {
         None
     }
 
-    /// Tries whatever program does the grading, before any other work is done.
+    /// Tries the program that grades, if there is one, before any other work is done.
     fn check_start(&self) -> anyhow::Result<()> {
         Ok(())
     }
@@ -254,30 +255,33 @@ impl Verifier for ByProgram {
     }
 }
 
-/// The reference answer of a problem, with what its kind can do. Each file of `kind/` implements it for its `Truth`.
+/// Reference answer of a problem, with the functions of its kind. Each file of `kind/` implements this trait for its
+/// `Truth`.
 pub trait Reference {
     /// The verifier of this problem.
-    /// Fails on data that no answer can be compared with.
+    ///
+    /// Returns an error if the data is such that no answer can be compared with it.
     fn verifier(&self, grading: &Grading) -> Result<Box<dyn Verifier>, Unreadable>;
 
-    /// How the verifier reads the reference answer, for people.
+    /// Describes how the verifier reads the reference answer.
     fn read_as(&self) -> Option<String>;
 
-    /// The reference answer, if it is text.
+    /// The reference answer, if it is a string.
     fn gold(&self) -> Option<String> {
         None
     }
 
-    /// The question as shown to a model, if parts of the reference answer must be shown with it, such as options.
+    /// The question with parts of the reference answer that a model must see, such as options; `None` if there are no
+    /// such parts.
     fn shown_below(&self, _question: &str) -> Option<String> {
         None
     }
 
-    /// The answer in a completion as text, for majority votes. `None` if this kind of problem has no votes,
+    /// The answer in a completion as a string, for majority votes. `None` if this kind of problem has no votes,
     /// `Some(None)` if the completion has no answer.
     ///
     /// Verifiers decide what is correct; this only distinguishes wrong answers from each other. Two spellings of the
-    /// same wrong answer count as two votes if they differ by more than spaces, dollar signs and sizing commands.
+    /// same wrong answer count as different if they differ by more than spaces, dollar signs and sizing commands.
     fn vote(&self, _completion: &str) -> Option<Option<String>> {
         None
     }
@@ -287,8 +291,9 @@ pub trait Reference {
         completion
     }
 
-    /// The program that must run to grade this kind of problem.
-    /// Fails if the settings name none of them.
+    /// Settings of the program that grades this kind of problem, or `None` if it needs none.
+    ///
+    /// Returns an error if the kind needs a program and the settings don't name one.
     fn program(_settings: &Settings) -> anyhow::Result<Option<program::Settings>>
     where
         Self: Sized,
@@ -296,7 +301,7 @@ pub trait Reference {
         Ok(None)
     }
 
-    /// The verifier for a line of `fgrpo verify`, which has the fields of the reference answer.
+    /// The verifier for a line of `fgrpo verify`, whose fields are those of the reference answer.
     fn verifier_of_line(line: &[u8], grading: &Grading) -> Result<Box<dyn Verifier>, String>
     where
         Self: DeserializeOwned + Sized,
@@ -306,33 +311,33 @@ pub trait Reference {
     }
 }
 
-/// Why a problem has no verifier. All its completions are unscorable.
+/// Reason why a problem has no verifier, so that all its completions are unscorable.
 #[derive(Debug)]
 pub struct Unreadable {
-    /// A short code.
+    /// Short reason code.
     pub code: &'static str,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
 }
 
 impl Unreadable {
-    /// An error with its code.
+    /// Combines an error with its code.
     pub fn new(code: &'static str, error: impl ToString) -> Self {
         Self { code, message: error.to_string() }
     }
 }
 
-/// Columns of a data set besides those of its kind.
+/// Columns of a data set other than those of its kind of task.
 pub struct Beside<'a> {
     /// The answer column named by the user.
     pub answer: Option<&'a str>,
-    /// The column of the prompt.
+    /// Column of the prompt.
     pub prompt: &'a str,
     /// Whether rows have a worked solution, or end with an assistant message.
     pub worked: bool,
 }
 
-/// A row of a data set, with what was already read from it.
+/// A row of a data set, with values that were already read from it.
 pub struct Cells<'a> {
     /// The row.
     pub row: &'a Row,
@@ -342,5 +347,5 @@ pub struct Cells<'a> {
     pub worked: Option<&'a str>,
 }
 
-/// Reads the reference answers of a file's rows, after its columns were found.
+/// Reads the reference answer of a row, after the columns were determined.
 pub type Reader<T> = Box<dyn Fn(&Cells<'_>) -> Result<T, Unusable>>;

@@ -572,7 +572,7 @@ fn end_ids(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<u32>> {
         eos_token_id: Option<Ids>,
     }
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "wanted a token id or a list of them")]
+    #[serde(untagged, expecting = "expected a token id or a list of token ids")]
     enum Ids {
         One(u32),
         Several(Vec<u32>),

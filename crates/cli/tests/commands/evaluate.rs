@@ -123,7 +123,7 @@ fn an_evaluation_through_a_thousand_faults_kills_and_restarts_ends_as_an_undistu
     let server = FaultServer::start_at(manners, port);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stderr(&output).contains("cut off a torn last line"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cut off an incomplete last line"), "{}", stderr(&output));
     faults += server.faults.load(std::sync::atomic::Ordering::SeqCst);
     assert!(faults >= 1_000, "only {faults} faults");
     check_store(&rough, 30, 1024);
@@ -212,10 +212,10 @@ fn a_changed_verifier_rescores_without_sampling() {
     // No server is needed for that.
     server.stop();
     let again = run(&mut command(&url, &data, 8, &out));
-    assert!(stderr(&again).contains("0 samples scored, 16 scores kept"), "{}", stderr(&again));
+    assert!(stderr(&again).contains("0 samples graded, 16 verdicts kept"), "{}", stderr(&again));
     let other = run(command(&url, &data, 8, &out).args(["--mode", "parity"]));
     assert!(other.status.success(), "{}", stderr(&other));
-    assert!(stderr(&other).contains("16 samples scored, 0 scores kept"), "{}", stderr(&other));
+    assert!(stderr(&other).contains("16 samples graded, 0 verdicts kept"), "{}", stderr(&other));
     assert_eq!(again.stdout, other.stdout);
 }
 
@@ -333,7 +333,7 @@ fn samples_made_elsewhere_are_scored_by_problem_id_or_question() {
     )
     .unwrap();
     let output = evaluate(&samples, "out");
-    assert!(stderr(&output).contains("2 samples scored, 4 scores kept"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("2 samples graded, 4 verdicts kept"), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!((report["pass_at_k"]["1"].as_f64().unwrap() - 0.5).abs() < 1e-12, "{report}");
     let doubled = dir.path().join("doubled.jsonl");

@@ -78,7 +78,7 @@ fn a_worked_answer_is_the_reference_of_a_dump_as_of_a_data_set() {
     let listed = json!({"doc_id": 0, "target": ["72"], "resps": [["\\boxed{72}"]]});
     assert_eq!(pass_at_1(&[&folder.write("list.jsonl", &[listed])])["pass_at_k"]["1"], 1.0);
     let empty = folder.write("empty.jsonl", &[logged(0, "", &["\\boxed{72}"])]);
-    refused(&["pass-at-k", &empty], &["reference answer is empty"]);
+    refused(&["pass-at-k", &empty], &["empty.jsonl", "reference answer is empty"]);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn ids_that_lose_digits_are_refused_and_those_of_dumps_lose_none() {
     for number in ["100000000000000000000001", "1e30", "0.1", "-100000000000000000000001"] {
         let line = format!("{{\"problem\":1,\"n\":1,\"c\":1}}\n{{\"problem\":{number},\"n\":1,\"c\":1}}\n");
         let path = folder.text("ids.jsonl", &line);
-        refused(&["pass-at-k", &path], &["ids.jsonl line 2: problem: found", "put quotation marks around"]);
+        refused(&["pass-at-k", &path], &["ids.jsonl line 2: problem: ", "2^64"]);
     }
     let whole = "{\"problem\":18446744073709551615,\"n\":1,\"c\":1}\n{\"problem\":18446744073709551614,\"n\":1,\"c\":1}\n{\"problem\":-1,\"n\":1,\"c\":1}\n";
     assert_eq!(pass_at_1(&[&folder.text("ids.jsonl", whole)])["problems"], 3);
@@ -108,7 +108,7 @@ fn two_spellings_of_one_benchmark_in_one_model_are_refused_with_both_files() {
         }
     }
     let (a, b) = (folder.at("a"), folder.at("b"));
-    let words = ["AIME_2024.jsonl", "aime24.jsonl", "wanted each benchmark once"];
+    let words = ["AIME_2024.jsonl", "aime24.jsonl", "same benchmark"];
     refused(&["compare", &a, &b], &words);
     refused(&["table", &format!("a={a}")], &words);
     refused(&["pass-at-k", &a], &words);
@@ -125,10 +125,10 @@ fn dumps_of_several_steps_are_refused() {
         folder.write(&format!("steps/step_{step}.jsonl"), &[dumped("1+1", "2", step)]);
         folder.write(&format!("names/{step}th.jsonl"), &[dumped("1+1", "2", step)]);
     }
-    refused(&["pass-at-k", &folder.at("steps")], &["step_0.jsonl", "step_10.jsonl", "wanted one file"]);
-    refused(&["pass-at-k", &folder.at("names")], &["0th.jsonl", "10th.jsonl", "each benchmark once"]);
+    refused(&["pass-at-k", &folder.at("steps")], &["step_0.jsonl", "step_10.jsonl"]);
+    refused(&["pass-at-k", &folder.at("names")], &["0th.jsonl", "10th.jsonl", "same benchmark"]);
     let both = folder.write("both.jsonl", &[dumped("1+1", "2", 0), dumped("1+1", "2", 10)]);
-    refused(&["pass-at-k", &both], &["both.jsonl line 2: step: found 10 after 0, wanted one step per file"]);
+    refused(&["pass-at-k", &both], &["both.jsonl line 2: step: ", "steps 0 and 10"]);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_problem_of_lm_eval_without_responses_or_logged_twice_is_refused() {
     let twice = [logged(0, "1", &["\\boxed{1}"]), logged(0, "1", &["\\boxed{2}"])];
     refused(
         &["pass-at-k", &folder.write("log.jsonl", &twice)],
-        &["log.jsonl line 2: doc_id: found 0 before"],
+        &["log.jsonl line 2: doc_id: 0 is listed twice"],
     );
     // Old versions don't name the filter that repeats a problem.
     let repeated = [logged(0, "1", &["\\boxed{1}"]), logged(0, "1", &["\\boxed{1}"])];
@@ -169,7 +169,7 @@ fn a_file_named_twice_is_refused() {
     std::os::unix::fs::symlink(&path, folder.at("link.jsonl")).unwrap();
     for other in [&path, &spelled, &folder.at("d"), &folder.at("link.jsonl")] {
         for command in ["pass-at-k", "plan"] {
-            refused(&[command, &path, other], &["a.jsonl", "wanted it once"]);
+            refused(&[command, &path, other], &["a.jsonl", "twice"]);
         }
     }
     // Two files of one name are two sets of samples.
@@ -212,14 +212,14 @@ fn every_file_of_a_folder_is_read_or_the_folder_is_refused() {
             .iter()
             .map(|(file, row)| folder.write(&format!("{name}/{file}"), std::slice::from_ref(row)))
             .collect();
-        refused(&["pass-at-k", &folder.at(name)], &[&paths[0], &paths[1], "wanted files of one kind"]);
+        refused(&["pass-at-k", &folder.at(name)], &[&paths[0], &paths[1]]);
     }
     // A file without a line would leave its benchmark out.
     folder.write("hole/a.jsonl", &[sample("p", 0)]);
     folder.write("hole/b.jsonl", &[]);
-    refused(&["pass-at-k", &folder.at("hole")], &["b.jsonl: found no samples"]);
+    refused(&["pass-at-k", &folder.at("hole")], &["b.jsonl", "empty"]);
     folder.write("alone/sub/3.jsonl", &[dumped("1+1", "2", 0)]);
-    refused(&["pass-at-k", &folder.at("alone")], &["3.jsonl", "wanted the folder of one model"]);
+    refused(&["pass-at-k", &folder.at("alone")], &["3.jsonl", "folder of one model"]);
 }
 
 #[test]
@@ -227,17 +227,17 @@ fn an_average_of_the_command_line_is_whole_or_an_error() {
     let folder = Folder::new();
     let [a, b] = ["p12", "p13"].map(|name| folder.write(&format!("{name}.jsonl"), &[sample("p", 0)]));
     let with = |average: &'static str| ["pass-at-k", "-k", "1", "--json", &a, &b, "--average", average];
-    refused(&with("X=p12,nosuch"), &["average X: found no benchmark nosuch", "There are p12, p13"]);
+    refused(&with("X=p12,nosuch"), &["average X: ", "no benchmark nosuch", "p12, p13"]);
     refused(&with("X=p12,p14"), &["did you mean p1"]);
-    refused(&with("X=p12,P-12"), &["--average", "found p12 twice"]);
+    refused(&with("X=p12,P-12"), &["--average", "p12", "twice"]);
     let twice = [&with("X=p12")[..], &["--average", "X=p13"]].concat();
-    refused(&twice, &["average X: found another average of this name"]);
+    refused(&twice, &["average X: another average"]);
     let found: Value = serde_json::from_str(&done(&with("X=p12,p13"))).unwrap();
     assert_eq!(found["averages"]["X"]["pass_at_k"]["1"], 1.0);
     // Of two models' files none is the one that is meant.
     let other = folder.write("other/p12.jsonl", &[sample("p", 0)]);
     let args = [&with("X=p12,p13")[..], &[&other]].concat();
-    refused(&args, &["average X: found 2 benchmarks p12"]);
+    refused(&args, &["average X: ", "2 benchmarks p12"]);
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn an_average_of_the_paper_over_two_models_files_is_none_and_says_so() {
     let mut command = fgrpo();
     let (out, said, code) = run(command.args(["pass-at-k", "-k", "1", "--json"]).args(&paths));
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("no average OOD: found several benchmarks ifeval"), "{said}");
+    assert!(said.contains("no average OOD: there are several benchmarks ifeval"), "{said}");
     assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["averages"], json!({}));
 }
 
@@ -285,7 +285,7 @@ fn logs_of_other_problems_under_the_same_numbers_are_not_compared() {
     let folder = Folder::new();
     let a = folder.write("a/log.jsonl", &[logged(0, "1", &["\\boxed{1}"]), logged(1, "2", &["\\boxed{1}"])]);
     let b = folder.write("b/log.jsonl", &[logged(0, "7", &["\\boxed{7}"]), logged(1, "8", &["\\boxed{8}"])]);
-    refused(&["compare", &a, &b, "-k", "1"], &["problem 0: found reference answer \"1\"", "and \"7\" in"]);
+    refused(&["compare", &a, &b, "-k", "1"], &["problem 0: ", "\"1\" in", "\"7\" in"]);
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn the_page_of_the_paired_test_says_what_its_commands_print() {
     let wanted = json(&["pass-at-k", a, b, "-k", "1", "--json"]);
     assert!((end(&both) - end(&wanted)).abs() < 1e-12, "{} {}", end(&both), end(&wanted));
     let said = refusal(&["compare", a, b, "-k", "1", "--cluster", "template"]);
-    assert!(said.contains("cluster template: found no such field of problem p0"), "{said}");
+    assert!(said.contains("cluster template: problem p0"), "{said}");
     let odd = "{\"problem\":1,\"sample\":0,\"correct\":true,\"t\":1}\n{\"problem\":1,\"sample\":1,\"correct\":true,\"t\":2}\n";
     let odd = folder.text("odd.jsonl", odd);
     let said = refusal(&["pass-at-k", odd.to_str().unwrap(), "--cluster", "t"]);
@@ -199,7 +199,7 @@ fn several_files_are_benchmarks_with_the_papers_averages() {
     std::fs::remove_file(all.join("minerva.jsonl")).unwrap();
     assert_eq!(json(&args)["averages"], serde_json::json!({}));
     let said = String::from_utf8(fgrpo(&args).success().get_output().stderr.clone()).unwrap();
-    assert!(said.contains("no average Math: missing minerva"), "{said}");
+    assert!(said.contains("no average Math: minerva missing"), "{said}");
 }
 
 #[test]
@@ -333,26 +333,26 @@ fn bad_samples_end_with_two_and_say_where() {
     let good = dir.counts("good.jsonl", &problems(4, &[1, 2]));
     let good = good.to_str().unwrap();
     for (name, text, args, wanted) in [
-        ("c.jsonl", "{\"problem\":1,\"n\":4,\"c\":5}", vec!["-k", "1"], "c = 5 correct of n = 4"),
-        ("k.jsonl", "{\"problem\":1,\"n\":4,\"c\":1}", vec!["-k", "8"], "pass@8 needs at least 8"),
+        ("c.jsonl", "{\"problem\":1,\"n\":4,\"c\":5}", vec!["-k", "1"], "c = 5"),
+        ("k.jsonl", "{\"problem\":1,\"n\":4,\"c\":1}", vec!["-k", "8"], "problem 1 has 4"),
         (
             "n.jsonl",
             "{\"problem\":1,\"n\":4,\"c\":1}\n{\"problem\":2,\"n\":5,\"c\":1}",
             vec![],
             "problem 2 has 5",
         ),
-        ("e.jsonl", "", vec![], "found no samples"),
-        ("l.jsonl", "{\"problem\":1,\"sample\":0}", vec![], "line 1: found neither \"correct\" nor"),
-        ("l.jsonl", "{\"problem\":1,\"sample\":0,\"correct\":0.5}", vec![], "line 1: correct: found 0.5"),
+        ("e.jsonl", "", vec![], "empty"),
+        ("l.jsonl", "{\"problem\":1,\"sample\":0}", vec![], "\"correct\""),
+        ("l.jsonl", "{\"problem\":1,\"sample\":0,\"correct\":0.5}", vec![], "found 0.5"),
         (
             "l.jsonl",
             "{\"problem\":1,\"correct\":true}\n{\"problem\":1,\"sample\":1,\"correct\":true}",
             vec![],
-            "found lines with \"sample\" and without",
+            "problem 1: some lines have \"sample\"",
         ),
-        ("l.jsonl", "{\"problem\":1,\"n\":4}", vec![], "only one of"),
-        ("l.jsonl", "{\"problem\":1,\"sam", vec![], "line 1: found JSON that is cut off at byte 17"),
-        ("l.jsonl", "{\"sample\":1,\"correct\":true}", vec![], "line 1: problem: found no such field"),
+        ("l.jsonl", "{\"problem\":1,\"n\":4}", vec![], "\"n\" and \"c\""),
+        ("l.jsonl", "{\"problem\":1,\"sam", vec![], "line 1: the JSON is cut off at byte 17"),
+        ("l.jsonl", "{\"sample\":1,\"correct\":true}", vec![], "line 1: problem: missing"),
         (
             "l.jsonl",
             "{\"problem\":1,\"n\":4,\"c\":1}\n{\"problem\":1,\"n\":4,\"c\":1}",
@@ -360,7 +360,7 @@ fn bad_samples_end_with_two_and_say_where() {
             "problem 1 appears twice",
         ),
         ("l.jsonl", "{\"problem\":1,\"n\":0,\"c\":0}", vec![], "problem 1 has no samples"),
-        ("z.jsonl", "{\"problem\":1,\"n\":4,\"c\":1}", vec!["-k", "0"], "-k: found 0"),
+        ("z.jsonl", "{\"problem\":1,\"n\":4,\"c\":1}", vec!["-k", "0"], "found 0"),
         (
             "d.jsonl",
             "{\"problem\":1,\"sample\":3,\"correct\":true}\n{\"problem\":1,\"sample\":3,\"correct\":true}",
@@ -470,7 +470,7 @@ fn compare_refuses_two_benchmarks_that_are_not_the_same() {
         dir.counts("aime25.jsonl", &problems(8, &[2, 2])),
     );
     let message = refusal(&["compare", a.to_str().unwrap(), b.to_str().unwrap(), "-k", "1"]);
-    assert!(message.contains("aime24 in A and of aime25 in B"), "{message}");
+    assert!(message.contains("aime24") && message.contains("aime25"), "{message}");
 }
 
 #[test]
@@ -581,12 +581,9 @@ fn samples_of_two_graders_are_not_compared() {
     let [a, b, other] = [&a, &b, &other].map(|p| p.to_str().unwrap());
     assert!(stdout(&["compare", a, b, "-k", "1"]).contains("no difference"));
     let message = refusal(&["compare", a, other, "-k", "1"]);
-    assert!(
-        message.contains("graded by python/1 and") && message.contains("by python/2, wanted one grader"),
-        "{message}"
-    );
+    assert!(message.contains("graded by python/1 and") && message.contains("by python/2"), "{message}");
     let message = refusal(&["table", &format!("A={a}"), &format!("B={other}"), "-k", "1"]);
-    assert!(message.contains("wanted one grader"), "{message}");
+    assert!(message.contains("python/2"), "{message}");
     // In files of other programs the field means something else.
     let theirs = graded("d.jsonl", "{}");
     assert!(stdout(&["compare", a, theirs.to_str().unwrap(), "-k", "1"]).contains("no difference"));

@@ -135,7 +135,7 @@ fn bad_lines_keep_their_place_and_end_with_exit_code_two() {
     assert_eq!(verdicts, ["correct", "unscorable", "unscorable", "unscorable", "unscorable", "correct"]);
     let reason = |i: usize| lines[i]["reason"].as_str().unwrap().to_owned();
     assert!(reason(1).starts_with("bad_input: line 2: "), "{}", reason(1));
-    assert!(reason(3).contains("line 4: response: found no such field"), "{}", reason(3));
+    assert!(reason(3).contains("line 4: response: missing"), "{}", reason(3));
     assert!(reason(4).contains("gold: found \"?\""), "{}", reason(4));
     assert_eq!(code, 2);
     assert!(errors.contains("4 of 6 lines could not be read, first line 2"), "{errors}");

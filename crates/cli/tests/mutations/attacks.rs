@@ -125,7 +125,7 @@ fn data_made_to_exhaust_memory_or_time_is_refused_by_file() {
     std::fs::write(root.join("wide.csv"), format!("{}\n{}\n", columns(1_000_000), columns(1_000_000)))
         .unwrap();
     text_config(root, "wide.csv", "model");
-    refused(root, "train text.toml --dry-run", &["wide.csv", "found 1000000 columns, wanted at most 10000"]);
+    refused(root, "train text.toml --dry-run", &["wide.csv", "1000000 columns"]);
     let row = format!("{{{}}}", (0..20_000).map(|i| format!("\"c{i}\": 1")).collect::<Vec<_>>().join(","));
     std::fs::write(root.join("wide.jsonl"), row).unwrap();
     text_config(root, "wide.jsonl", "model");

@@ -4,13 +4,13 @@ use crate::benchmarks;
 use crate::samples::{Benchmark, ProblemCounts};
 use std::collections::HashMap;
 
-/// Two models' samples of the same problems, in A's order.
+/// Two models' samples of the same problems.
 pub struct Matched {
     /// Name of the benchmark.
     pub name: String,
     /// A's samples.
     pub a: Benchmark,
-    /// B's samples, in A's order of problems.
+    /// B's samples, with the problems in A's order.
     pub b: Benchmark,
 }
 
@@ -18,12 +18,12 @@ pub struct Matched {
 pub fn matched(a: Vec<Benchmark>, b: Vec<Benchmark>) -> anyhow::Result<Vec<Matched>> {
     benchmarks::require_distinct(&a)?;
     benchmarks::require_distinct(&b)?;
-    // One benchmark on either side is the same one, whatever the files are called.
+    // A single benchmark on each side is the same benchmark, whatever the files are called.
     if let ([only_a], [only_b]) = (a.as_slice(), b.as_slice()) {
         let [x, y] = [only_a, only_b].map(|side| benchmarks::canonical(&side.name));
         if x != y && benchmarks::is_known(&x) && benchmarks::is_known(&y) {
             bad_input!(
-                "found samples of {} in A and of {} in B, wanted the same problems on both sides",
+                "A has samples of {} and B of {}; give samples of the same benchmark",
                 only_a.name,
                 only_b.name
             );
@@ -38,19 +38,27 @@ pub fn matched(a: Vec<Benchmark>, b: Vec<Benchmark>) -> anyhow::Result<Vec<Match
         match by_name.get(&benchmarks::canonical(&x.name)) {
             Some(y) => out.push(align(x.name.clone(), x.clone(), y)?),
             None => {
-                bad_input!("benchmark {} is in A but not in B ({})", x.name, list(b.iter().map(|y| &y.name)))
+                bad_input!(
+                    "benchmark {} is in A but not in B, which has {}",
+                    x.name,
+                    list(b.iter().map(|y| &y.name))
+                )
             }
         }
     }
     for y in &b {
         if !a.iter().any(|x| benchmarks::canonical(&x.name) == benchmarks::canonical(&y.name)) {
-            bad_input!("benchmark {} is in B but not in A ({})", y.name, list(a.iter().map(|x| &x.name)));
+            bad_input!(
+                "benchmark {} is in B but not in A, which has {}",
+                y.name,
+                list(a.iter().map(|x| &x.name))
+            );
         }
     }
     Ok(out)
 }
 
-/// The first few names, and how many more there are.
+/// Joins the first eight names and states how many more there are.
 pub fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     let names: Vec<&str> = names.map(String::as_str).collect();
     let shown = names.iter().take(8).copied().collect::<Vec<_>>().join(", ");
@@ -58,7 +66,8 @@ pub fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
 }
 
 /// Brings B's problems of one benchmark into A's order.
-/// Fails on other problems, other reference answers, another grader or other clusters.
+///
+/// Returns an error if the two sides have different problems, reference answers, graders or clusters.
 pub fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matched> {
     let by_id = |side: &'_ Benchmark| -> HashMap<String, usize> {
         side.problems.iter().enumerate().map(|(i, p)| (p.id.clone(), i)).collect()
@@ -72,16 +81,16 @@ pub fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matche
     };
     let parts: Vec<String> = [only(&a, &in_b), only(b, &in_a)].into_iter().flatten().collect();
     if !parts.is_empty() {
-        bad_input!("the two sides have different problems; {}", parts.join("; "));
+        bad_input!("the two sides have different problems: {}", parts.join("; "));
     }
     let problems: Vec<ProblemCounts> = a.problems.iter().map(|p| b.problems[in_b[&p.id]].clone()).collect();
-    // Names may be mere numbers, which every data set has.
+    // Ids may be row indices, which every data set has, so the reference answers must agree too.
     for (p, q) in a.problems.iter().zip(&problems) {
         if let (Some(x), Some(y)) = (&p.reference, &q.reference)
             && x != y
         {
             bad_input!(
-                "problem {}: found reference answer {x:?} in {} and {y:?} in {}, wanted the same problems on both sides",
+                "problem {}: the reference answer is {x:?} in {} and {y:?} in {}; give samples of the same problems",
                 p.id,
                 a.path.display(),
                 b.path.display()
@@ -91,7 +100,7 @@ pub fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matche
             && x != y
         {
             bad_input!(
-                "problem {}: found {} graded by {x} and {} by {y}, wanted one grader on both sides: the difference would be that of the graders. `fgrpo eval` into the folders grades them anew without sampling",
+                "problem {}: {} was graded by {x} and {} by {y}, so the difference may come from the graders; `fgrpo eval` into the same folders grades again without sampling",
                 p.id,
                 a.path.display(),
                 b.path.display()
@@ -99,7 +108,7 @@ pub fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matche
         }
         if p.cluster != q.cluster {
             bad_input!(
-                "problem {}: found the cluster {:?} in {} and {:?} in {}, wanted one cluster",
+                "problem {}: the cluster is {:?} in {} and {:?} in {}",
                 p.id,
                 p.cluster.as_deref().unwrap_or_default(),
                 a.path.display(),

@@ -1,10 +1,10 @@
-//! A comparison in words.
+//! Describes a comparison in words.
 
 use super::{Bootstrap, Comparison, LEVEL};
 use crate::table::{bound, p_value};
 
 impl Comparison {
-    /// The finding in words.
+    /// The result in words.
     pub(super) fn in_words(&self, [a, b]: &[String; 2]) -> String {
         let d = self.difference;
         let better = if d >= 0.0 { b } else { a };
@@ -21,7 +21,7 @@ impl Comparison {
             _ => format!("{ahead} on these samples, not tested: every subsample has this difference"),
         };
         let Bootstrap { p_value: p, interval: (low, high) } = self.bootstrap;
-        // Of the better model's lead, as the words before it.
+        // Interval of the better model's lead, as in the text before it.
         let (low, high) = if d >= 0.0 { (low, high) } else { (-high, -low) };
         let interval = format!("{} to {}, {}", bound(low), bound(high), p_text(p));
         let tested = self.p_value.is_some();
@@ -30,7 +30,7 @@ impl Comparison {
                 "one {} says nothing about others",
                 if self.clusters.is_some() { "cluster of problems" } else { "problem" }
             ),
-            // A small m makes the test weak; few problems make the bootstrap too sure.
+            // A small m makes the test weak; few problems make the bootstrap overconfident.
             true if tested && !self.significant() => {
                 format!(
                     "for other problems of the kind it is open: the test shows none, the bootstrap does ({interval})"

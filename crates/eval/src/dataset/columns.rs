@@ -1,4 +1,4 @@
-//! Which column has which role, and how its values are read.
+//! Assigns roles to the columns of a data set, and reads prompts from them.
 
 use super::Message;
 use crate::kind::{TaskKind, Truth};
@@ -22,19 +22,19 @@ pub struct Columns {
     pub subject: Option<String>,
     /// Column of the level or difficulty.
     pub level: Option<String>,
-    /// Column of the file's own id.
+    /// Column of the problem's id in the file.
     pub id: Option<String>,
 }
 
 impl std::str::FromStr for Columns {
     type Err = String;
 
-    /// Parses `prompt=question,answer=final_answer`.
+    /// Parses a list such as `prompt=question,answer=final_answer`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut columns = Self::default();
         for part in text.split(',').filter(|part| !part.trim().is_empty()) {
             let Some((what, name)) = part.split_once('=') else {
-                return Err(format!("found {part:?}, wanted what=column"));
+                return Err(format!("expected role=column, found {part:?}"));
             };
             let place = match what.trim() {
                 "prompt" => &mut columns.prompt,
@@ -45,7 +45,7 @@ impl std::str::FromStr for Columns {
                 "id" => &mut columns.id,
                 other => {
                     return Err(format!(
-                        "found {other:?}, wanted prompt, answer, solution, subject, level or id"
+                        "expected prompt, answer, solution, subject, level or id, found {other:?}"
                     ));
                 }
             };
@@ -57,11 +57,11 @@ impl std::str::FromStr for Columns {
 
 pub(super) struct Found {
     pub(super) prompt: String,
-    /// Whether a row needs no prompt, because an environment may give it.
+    /// Whether a row needs no prompt, because the environment may provide it.
     pub(super) begins: bool,
-    /// The column that Alpaca's format adds below the instruction.
+    /// Alpaca's `input` column, which is appended to the instruction.
     pub(super) input: Option<String>,
-    /// Columns of what stands above the question: passages and images.
+    /// Columns with material above the question: passages and images.
     pub(super) context: Vec<String>,
     pub(super) solution: Option<String>,
     pub(super) subject: Option<String>,
@@ -72,7 +72,7 @@ pub(super) struct Found {
 
 const PROMPT: &[&str] =
     &["problem", "question", "prompt", "messages", "instruction", "input", "query", "conversations"];
-/// Columns of what a question is about, such as SVAMP's `Body`, RACE's `article` and DROP's `passage`.
+/// Columns with the subject matter of a question, such as SVAMP's `Body`, RACE's `article` and DROP's `passage`.
 const CONTEXT: [&str; 13] = [
     "body",
     "article",
@@ -97,14 +97,14 @@ const ID: &[&str] = &["unique_id", "id", "problem_id", "key", "record id", "task
 /// Finds the columns that a task needs.
 pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, given: &Columns) -> anyhow::Result<Found> {
     let prompt = table.column("prompt", given.prompt.as_deref(), PROMPT)?;
-    // An environment may give the prompt when it begins.
+    // An environment may provide the prompt when an episode begins.
     let begins = kind == TaskKind::Environment;
     let prompt = prompt.or_else(|| begins.then(|| "prompt".to_owned()));
     let prompt = table.require("the prompt", prompt, PROMPT)?;
     let (mut input, mut context) = (None, Vec::new());
-    // A grader of the user may need such a column for itself.
-    let own = matches!(kind, TaskKind::Python | TaskKind::Command | TaskKind::Environment);
-    if given.prompt.is_none() && !own {
+    // A user's grader may need such a column itself.
+    let custom = matches!(kind, TaskKind::Python | TaskKind::Command | TaskKind::Environment);
+    if given.prompt.is_none() && !custom {
         context = CONTEXT.iter().filter_map(|name| table.spelling(name)).collect();
     }
     if given.prompt.is_none() {
@@ -112,7 +112,7 @@ pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, given: &Columns) -> any
         refuse_other_prompts(table, &prompt, input.as_deref())?;
     }
     let solution = table.column("solution", given.solution.as_deref(), SOLUTION)?;
-    // A column named by the user must exist, even if this kind doesn't read it.
+    // A column named by the user must exist, even if this kind of task doesn't read it.
     table.column("answer", given.answer.as_deref(), &[])?;
     let answered =
         |row| messages(row, &prompt).is_some_and(|m| m.last().is_some_and(|m| m.role == "assistant"));
@@ -134,30 +134,31 @@ pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, given: &Columns) -> any
     })
 }
 
-/// Fails if another column could be the prompt too: one of the usual names, with a text that neither contains the prompt nor
-/// is a part of it.
+/// Returns an error if another column could be the prompt as well: it has one of the usual names, and its text neither
+/// contains the prompt nor is contained in it.
 fn refuse_other_prompts(table: &Table<'_>, prompt: &str, input: Option<&str>) -> anyhow::Result<()> {
-    let asked = |row: &Row, column: &str| {
+    let question = |row: &Row, column: &str| {
         let messages = messages(row, column)?;
         let last = messages.iter().rev().find(|m| m.role == "user")?.content.trim().to_owned();
         (!last.is_empty()).then_some(last)
     };
     let others = PROMPT.iter().filter_map(|name| table.spelling(name));
     for other in others.filter(|name| name != prompt && Some(name.as_str()) != input) {
-        let differs = |row: &Row| match (asked(row, prompt), asked(row, &other)) {
+        let differs = |row: &Row| match (question(row, prompt), question(row, &other)) {
             (Some(one), Some(two)) => !one.contains(&two) && !two.contains(&one),
             _ => false,
         };
         if table.rows.iter().take(50).any(differs) {
             bad_input!(
-                "found the columns {prompt} and {other} with different texts, each of which could be the prompt. Name its column, such as prompt={prompt}"
+                "both of the columns {prompt} and {other} could be the prompt, and their texts differ; choose one, such as prompt={prompt}"
             );
         }
     }
     Ok(())
 }
 
-/// A field beside the text of a conversation that a chat template would show, and that isn't read here.
+/// A field of the conversation or of the row that a chat template would show, but that isn't read here; `None` if there
+/// is none.
 pub(super) fn unread(row: &Row, column: &str) -> Option<&'static str> {
     let filled = |value: &Value| match value {
         Value::Null => false,
@@ -179,10 +180,10 @@ pub(super) fn unread(row: &Row, column: &str) -> Option<&'static str> {
     };
     of_row
         .or_else(|| of_messages.into_iter().find(has))
-        .or_else(|| list.iter().any(shows).then_some("parts that are no text"))
+        .or_else(|| list.iter().any(shows).then_some("parts that aren't text"))
 }
 
-/// The content of a message: a text, or the texts of its parts, one below the other.
+/// Content of a message: a string, or the strings of its parts joined by newlines.
 fn content(value: &Value) -> Option<String> {
     let part = |part: &Value| Some(part.get("text").unwrap_or(part).as_str()?.to_owned());
     match value {
@@ -193,7 +194,7 @@ fn content(value: &Value) -> Option<String> {
     }
 }
 
-/// The prompt as messages. A text is one user message, and so is a list of text parts; another list has `role` and
+/// The prompt as messages. A string is one user message, and so is a list of text parts. Other lists have `role` and
 /// `content`, or `from` and `value` as in ShareGPT.
 pub(super) fn messages(row: &Row, column: &str) -> Option<Vec<Message>> {
     let prompt = value(row, column)?;
@@ -207,7 +208,7 @@ pub(super) fn messages(row: &Row, column: &str) -> Option<Vec<Message>> {
             _ => return None,
         },
     };
-    // The parts of one message.
+    // A list of text parts is a single message.
     if list.iter().all(|part| part["type"] == "text") {
         return Some(vec![Message::new("user", content(&Value::Array(list))?)]);
     }
@@ -224,7 +225,7 @@ pub(super) fn messages(row: &Row, column: &str) -> Option<Vec<Message>> {
     messages.filter(|m| !m.is_empty())
 }
 
-/// Whether a string looks like a conversation in JSON, or as Python or NumPy prints it.
+/// Whether a string looks like a conversation in JSON, or as printed by Python or NumPy.
 fn is_conversation(text: &str) -> bool {
     let text = text.trim();
     let key = |name: &str| text.contains(&format!("'{name}'")) || text.contains(&format!("\"{name}\""));

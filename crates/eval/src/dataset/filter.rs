@@ -1,4 +1,4 @@
-//! What happened to the rows of a data set: how many became problems, and why each of the others did not.
+//! Reports on the rows of a data set: how many became problems, and why the others were rejected.
 
 use super::Problem;
 use super::rows::FileRows;
@@ -7,43 +7,43 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What happened to the rows of a data set.
+/// Report on the rows of a data set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilterReport {
     /// The data set: a file, or a folder of files.
     pub source: PathBuf,
-    /// Rows read.
+    /// Number of rows read.
     pub read: usize,
-    /// Problems kept.
+    /// Number of problems kept.
     pub kept: usize,
-    /// The rows that became no problem, in the order in which they were rejected.
+    /// The rejected rows, in the order in which they were rejected.
     pub rejected: Vec<Rejected>,
-    /// Reference answers to math problems that the verifier reads as plain text.
+    /// Reference answers of math problems that the verifier reads as plain text.
     pub text_golds: Option<TextGolds>,
-    /// Reference answers to math problems that are equations, or operations that aren't carried out.
+    /// Reference answers of math problems that are equations, or expressions that aren't evaluated.
     pub unfinished_golds: Option<TextGolds>,
-    /// The files with the number of rows of each.
+    /// The files, with the number of rows of each.
     files: Vec<FileRows>,
 }
 
-/// A row that became no problem.
+/// A row that was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rejected {
     /// The file.
     pub file: PathBuf,
     /// Row in the file, counted from 1. Header and blank lines don't count.
     pub row: usize,
-    /// Why it was rejected; the same text for all rows with the same reason.
+    /// Reason for the rejection, the same string for all rows with the same reason.
     pub reason: String,
-    /// What was found in it, shortened.
+    /// The offending value, shortened.
     pub found: String,
 }
 
-/// Reference answers of one form, such as those that the verifier reads as plain text: a completion is only correct if it
-/// writes the same text.
+/// Reference answers of one form, such as those that the verifier reads as plain text: for these a completion is
+/// correct only if it repeats the text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TextGolds {
-    /// How many.
+    /// Number of these reference answers.
     pub count: usize,
     /// Total number of reference answers.
     pub of: usize,
@@ -53,7 +53,7 @@ pub struct TextGolds {
     pub example: String,
 }
 
-/// Rows of each reason that are named in one line.
+/// Maximum number of rows that the one-line report lists for each reason.
 const NAMED: usize = 5;
 
 impl FilterReport {
@@ -61,7 +61,7 @@ impl FilterReport {
         Self { source: source.to_owned(), read, files, ..Self::default() }
     }
 
-    /// A report of problems set apart from those of this report: the same files, and none rejected yet.
+    /// A report of problems that are split off from this report's problems. It has the same files and no rejected rows.
     pub fn of_part(&self, problems: usize) -> Self {
         Self { read: problems, kept: problems, ..Self::new(&self.source, self.files.clone(), problems) }
     }
@@ -71,7 +71,7 @@ impl FilterReport {
         self.files.iter().map(|(file, _)| file.as_path())
     }
 
-    /// The file of a row, and the row's number in it.
+    /// File of a row, and index of the row in that file.
     fn locate(&self, mut row: usize) -> (&Path, usize) {
         for (file, rows) in &self.files {
             if row <= *rows {
@@ -82,23 +82,24 @@ impl FilterReport {
         (&self.source, row)
     }
 
-    /// A row in words: with its file if there are several.
+    /// Names a row, with its file if there are several.
     pub(super) fn place(&self, row: usize) -> String {
-        let (file, own) = self.locate(row);
+        let (file, row) = self.locate(row);
         match self.files.len() {
-            0 | 1 => format!("row {own}"),
-            _ => format!("row {own} of {}", file.display()),
+            0 | 1 => format!("row {row}"),
+            _ => format!("row {row} of {}", file.display()),
         }
     }
 
-    /// Adds a rejected row, counted over all files.
+    /// Adds a rejected row. `row` counts over all files.
     pub fn reject(&mut self, row: usize, reason: &str, found: String) {
         let (file, row) = self.locate(row);
         let file = file.to_owned();
         self.rejected.push(Rejected { file, row, reason: reason.to_owned(), found });
     }
 
-    /// Rejects problems for `reason` and counts what is left. `found` says what is wrong with a problem, if anything is.
+    /// Rejects problems for `reason` and updates the number of kept problems. `found` returns what is wrong with a
+    /// problem, or `None`.
     pub fn retain(
         &mut self,
         problems: &mut Vec<Problem>,
@@ -124,21 +125,21 @@ impl FilterReport {
         all
     }
 
-    /// The first rejected row of each reason, to follow the report's line.
+    /// The first rejected row of each reason, on a separate line each.
     pub(super) fn first_examples(&self) -> String {
         let each =
             self.by_reason().into_values().map(|rows| format!("\n  row {}: {}", rows[0].row, rows[0].found));
         each.collect()
     }
 
-    /// Reports what happened to the rows, and warns if the reference answers don't look like mathematics.
+    /// Logs the report, with a warning if many reference answers aren't mathematics.
     pub fn log(&self) {
         tracing::info!("{}: {self}", self.source.display());
         if let Some(golds) = &self.text_golds
             && golds.count as f64 >= TEXT_GOLDS_WARNED * golds.of as f64
         {
             tracing::warn!(
-                "{}: {golds}. A completion must repeat such an answer word for word to be correct. Is \
+                "{}: {golds}. To be correct, a completion must repeat such an answer word for word. Is \
                  the answer in another column (task.columns.answer, --columns answer=NAME), or is it a task of another kind? \
                  `fgrpo data show` prints how each answer is read",
                 self.source.display()
@@ -146,7 +147,7 @@ impl FilterReport {
         }
         if let Some(golds) = &self.unfinished_golds {
             tracing::info!(
-                "{}: {} of {} reference answers are equations or operations that aren't carried out; the first in row {}: {:?}. \
+                "{}: {} of {} reference answers are equations or expressions that aren't evaluated; the first in row {}: {:?}. \
                  `fgrpo data show` prints which answers are graded correct",
                 self.source.display(),
                 golds.count,
@@ -158,8 +159,8 @@ impl FilterReport {
     }
 }
 
-/// Fraction of reference answers read as plain text from which a warning is given: math data sets have a few, such as
-/// names and words.
+/// Fraction of reference answers read as plain text from which on a warning is logged. Math data sets have a few such
+/// answers, such as names and words.
 const TEXT_GOLDS_WARNED: f64 = 0.1;
 
 impl fmt::Display for TextGolds {
@@ -167,7 +168,7 @@ impl fmt::Display for TextGolds {
         let percent = 100.0 * self.count as f64 / self.of.max(1) as f64;
         write!(
             f,
-            "{} of {} reference answers ({percent:.0} %) read as plain text, not as mathematics; the first in row {}: {:?}",
+            "{} of {} reference answers ({percent:.0} %) are read as plain text, not as mathematics; the first in row {}: {:?}",
             self.count, self.of, self.first_row, self.example
         )
     }

@@ -1,23 +1,23 @@
-//! The formats of data files, told by their names.
+//! Formats of data files, detected by their names.
 
 use std::path::Path;
 
 /// Accepted forms of a data set, for messages.
-pub(super) const FORMATS: &str = "a file ending in .jsonl, .ndjson, .json, .csv or .tsv (with .gz or .zst behind it too) or .parquet, a folder of such files, or a split of one";
+pub(super) const FORMATS: &str = "a file with the extension .jsonl, .ndjson, .json, .csv or .tsv (also with .gz or .zst appended) or .parquet, a folder of such files, or a split of a folder";
 
-/// The format of a data file.
+/// Format of a data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileFormat {
-    /// Objects, one per line or in an array.
+    /// JSON objects, one per line or in an array.
     Json,
-    /// CSV or TSV, with its separator.
+    /// CSV or TSV, with the separator.
     Separated(u8),
     /// Parquet.
     Parquet,
 }
 
 impl FileFormat {
-    /// The format by a file's extension; `None` if it isn't that of a data file.
+    /// Detects the format from the file's extension; `None` if it isn't a data file.
     pub fn of(path: &Path) -> Option<FileFormat> {
         let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
         let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
@@ -25,7 +25,7 @@ impl FileFormat {
             "jsonl" | "ndjson" | "json" => Some(FileFormat::Json),
             "csv" => Some(FileFormat::Separated(b',')),
             "tsv" => Some(FileFormat::Separated(b'\t')),
-            // Parquet compresses its pages itself.
+            // Parquet compresses its pages internally.
             "parquet" if plain.len() == name.len() => Some(FileFormat::Parquet),
             _ => None,
         }

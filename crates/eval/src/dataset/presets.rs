@@ -17,25 +17,25 @@ named! {
         #[serde(rename = "qwen2.5")]
         Qwen25 = "qwen2.5": "Qwen2.5",
         Qwen3 = "qwen3": "Qwen3",
-        // Its chat template adds the date header by itself.
+        // Llama's chat template adds the date header by itself.
         #[serde(rename = "llama3.2")]
         Llama32 = "llama3.2": "Llama 3.2",
     }
 }
 
-/// Prompt settings for a data set: a family's preset, and overrides.
+/// Prompt settings of a data set: the preset of a model family, and overrides.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prompting {
     /// The paper's prompts for a model family. If absent, there is no system prompt.
     pub preset: Option<Family>,
-    /// System prompt that replaces the preset's; an empty string means none.
+    /// System prompt that replaces the preset's. If empty, there is no system prompt.
     pub system: Option<String>,
-    /// `enable_thinking` for the chat template; replaces the preset's.
+    /// `enable_thinking` for the chat template, which replaces the preset's.
     pub thinking: Option<bool>,
 }
 
 impl Prompting {
-    /// The prompt settings for a kind of problem.
+    /// The prompt settings for a kind of task.
     pub fn of(&self, kind: TaskKind) -> Preset {
         let preset = self.preset.map(|family| Preset::paper(family, kind));
         let (system, thinking) = preset.map_or((None, None), |p| (p.system, p.thinking));
@@ -49,14 +49,14 @@ impl Prompting {
 /// Prompt settings for a problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preset {
-    /// The system prompt; `None` means none.
+    /// The system prompt, if there is one.
     pub system: Option<String>,
     /// `enable_thinking` for the chat template; `None` leaves it unset.
     pub thinking: Option<bool>,
 }
 
 impl Preset {
-    /// The paper's setting for a family and a task.
+    /// The paper's settings for a model family and a kind of task.
     pub fn paper(family: Family, kind: TaskKind) -> Self {
         let boxed = matches!(kind, TaskKind::Math | TaskKind::Choice);
         let system = match (family, boxed) {

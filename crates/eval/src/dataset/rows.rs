@@ -18,11 +18,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Largest number of columns. Data sets have tens; a file of numbers for another purpose may have millions.
+/// Maximum number of columns. Data sets have tens; files of numbers for other purposes may have millions.
 pub const MOST_COLUMNS: usize = 10_000;
 
 /// Reads all rows of a file, of a folder's files in name order, or of one split of a folder.
-/// Fails if a file can't be opened or doesn't match its extension, or if the path means several splits.
+///
+/// Returns an error if a file can't be opened or doesn't match its extension, or if the path has several splits.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Row>> {
     read_files(path).map(|(rows, _)| rows)
 }
@@ -30,7 +31,7 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<Row>> {
 /// A file and its number of rows.
 pub(super) type FileRows = (PathBuf, usize);
 
-/// [`read`], and the files with the number of rows of each.
+/// Reads rows like [`read`], and returns the files with the number of rows of each.
 pub(super) fn read_files(path: &Path) -> anyhow::Result<(Vec<Row>, Vec<FileRows>)> {
     let (mut rows, mut files) = (Vec::new(), Vec::new());
     for file in super::shards::files(path)? {
@@ -44,7 +45,7 @@ pub(super) fn read_files(path: &Path) -> anyhow::Result<(Vec<Row>, Vec<FileRows>
 fn rows_of(path: &Path) -> anyhow::Result<Vec<Row>> {
     let at = || format!("{}", path.display());
     let Some(format) = FileFormat::of(path) else {
-        bad_input!("{}: format not recognised, wanted {FORMATS}", path.display());
+        bad_input!("{}: unknown format; a data set is {FORMATS}", path.display());
     };
     let mut start = Vec::new();
     let file = input::open(path).with_context(at).or_bad_input()?;
@@ -52,7 +53,7 @@ fn rows_of(path: &Path) -> anyhow::Result<Vec<Row>> {
     file.take(64).read_to_end(&mut start).with_context(at).or_bad_input()?;
     if start.starts_with(b"version https://git-lfs") {
         bad_input!(
-            "{}: found a pointer of Git LFS, wanted the data: `git lfs pull` fetches it",
+            "{}: this is a Git LFS pointer, not the data; `git lfs pull` fetches the data",
             path.display()
         );
     }
@@ -72,11 +73,11 @@ pub fn is_table(path: &Path) -> bool {
     path.is_dir() || matches!(FileFormat::of(path), Some(FileFormat::Separated(_) | FileFormat::Parquet))
 }
 
-/// Rejects a table if a command only reads JSON lines.
+/// Returns an error if the path is a table, for commands that read only JSON lines.
 pub fn require_lines(path: &Path) -> anyhow::Result<()> {
     if is_table(path) {
         bad_input!(
-            "{}: found {}, wanted a file of JSON lines (.jsonl, with .gz or .zst behind it too)",
+            "{}: this is {}; the command reads files of JSON lines (.jsonl, .jsonl.gz, .jsonl.zst)",
             path.display(),
             if path.is_dir() { "a folder" } else { "CSV or Parquet" }
         );
@@ -84,9 +85,10 @@ pub fn require_lines(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Calls `visit` with each row of a table or each object of JSON lines, and its number from 1. JSON lines are
-/// streamed, so files of any length work.
-/// Fails as [`read`], on a line that isn't a JSON object, and with errors from `visit`.
+/// Calls `visit` with each row of a table or each object of JSON lines, and with its line or row number, which starts
+/// at 1. JSON lines are streamed, so files of any length work.
+///
+/// Returns the errors of [`read`] and `visit`, and an error if a line isn't a JSON object.
 pub fn each(path: &Path, mut visit: impl FnMut(usize, Row) -> anyhow::Result<()>) -> anyhow::Result<()> {
     if is_table(path) {
         return read(path)?.into_iter().zip(1..).try_for_each(|(row, number)| visit(number, row));
@@ -98,23 +100,23 @@ pub fn each(path: &Path, mut visit: impl FnMut(usize, Row) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The text of a file, without a byte-order mark. A missing file is bad input.
+/// Text of a file, without a byte-order mark.
 fn text(path: &Path) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     files::open(path).and_then(|mut file| file.read_to_end(&mut bytes))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        anyhow::anyhow!("found a byte that isn't UTF-8 at {at}, wanted text")
+        anyhow::anyhow!("byte {at} isn't valid UTF-8")
     })?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// An array of objects, an object with such an array under `data`, or one object per line.
+/// Reads an array of objects, an object with such an array under `data`, or one object per line.
 fn json(text: &str) -> anyhow::Result<Vec<Row>> {
     let objects = |values: Vec<Value>| {
         let row = |(i, value)| match value {
             Value::Object(row) => Ok(row),
-            other => anyhow::bail!("entry {}: found {}, wanted an object", i + 1, type_name(&other)),
+            other => anyhow::bail!("entry {}: expected an object, found {}", i + 1, type_name(&other)),
         };
         values.into_iter().enumerate().map(row).collect()
     };
@@ -129,12 +131,12 @@ fn json(text: &str) -> anyhow::Result<Vec<Row>> {
         .collect();
     match lines {
         Ok(rows) => Ok(rows),
-        // One object over several lines.
+        // A single object may span several lines.
         Err(error) => match json::parse_of_others::<Row>(text.as_bytes()) {
             Ok(mut whole) => match whole.remove("data") {
                 Some(Value::Array(values)) => objects(values),
                 _ => anyhow::bail!(
-                    "found one JSON object, wanted an array, or lines of objects, or an array under \"data\""
+                    "expected an array, one object per line, or an array under \"data\", found a single JSON object"
                 ),
             },
             Err(_) => Err(error),
@@ -143,25 +145,23 @@ fn json(text: &str) -> anyhow::Result<Vec<Row>> {
 }
 
 fn separated(text: &str, separator: u8) -> anyhow::Result<Vec<Row>> {
-    // Spreadsheets in many languages write semicolons.
+    // In many languages, spreadsheet programs separate by semicolons.
     let header = text.lines().next().unwrap_or_default();
     let separator =
         if separator == b',' && !header.contains(',') && header.contains(';') { b';' } else { separator };
-    // The reader takes a field that is cut off within its quotes as whole.
+    // The reader accepts a quoted field that is cut off.
     if let Some(line) = unclosed_quote(text, separator) {
-        anyhow::bail!(
-            "line {line}: found a quoted field without its closing quote, wanted a whole file: it may be cut off"
-        );
+        anyhow::bail!("line {line}: a quoted field has no closing quote; the file may be cut off");
     }
     let mut reader = csv::ReaderBuilder::new().delimiter(separator).from_reader(text.as_bytes());
     let header = reader.headers()?.clone();
     if header.len() > MOST_COLUMNS {
-        anyhow::bail!("found {} columns, wanted at most {MOST_COLUMNS}", header.len());
+        anyhow::bail!("the file has {} columns, but at most {MOST_COLUMNS} are allowed", header.len());
     }
     let names: Vec<&str> = header.iter().map(str::trim).collect();
     if let Some((_, twice)) = names.iter().enumerate().find(|(i, n)| !n.is_empty() && names[..*i].contains(n))
     {
-        anyhow::bail!("found two columns named {twice}, wanted each name once");
+        anyhow::bail!("two columns are named {twice}");
     }
     let mut rows = Vec::new();
     for record in reader.records() {
@@ -177,8 +177,8 @@ fn separated(text: &str, separator: u8) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The line, from 1, of a quote that opens a field and is never closed. Quotes within a quoted field are doubled, and
-/// those within another field are part of it.
+/// Line, from 1, of a quote that opens a field and is never closed. In a quoted field a quote is written twice; in
+/// other fields it has no special meaning.
 fn unclosed_quote(text: &str, separator: u8) -> Option<usize> {
     let mut bytes = text.bytes().enumerate().peekable();
     let (mut opened, mut field_starts) = (None, true);
@@ -201,7 +201,7 @@ fn parquet_rows(path: &Path) -> anyhow::Result<Vec<Row>> {
     let mut columns = reader.metadata().row_groups().iter().flat_map(|group| group.columns());
     if columns.any(|column| matches!(column.compression(), Compression::BROTLI(_))) {
         anyhow::bail!(
-            "found Parquet compressed by Brotli, wanted zstd, snappy, gzip, lz4 or none: `pyarrow.parquet.write_table(pyarrow.parquet.read_table(\"old.parquet\"), \"new.parquet\")` in Python writes it again"
+            "Brotli compression isn't supported; `pyarrow.parquet.write_table(pyarrow.parquet.read_table(\"old.parquet\"), \"new.parquet\")` in Python rewrites the file with Snappy"
         );
     }
     let mut rows = Vec::new();
@@ -212,12 +212,12 @@ fn parquet_rows(path: &Path) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The number that the shortest decimal digits of a 32-bit one say: 1234.56 is not 1234.56005859375.
+/// Converts a 32-bit float to the number that its shortest decimal digits denote: 1234.56, not 1234.56005859375.
 fn shortest(x: f32) -> Value {
     x.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
 
-/// A Parquet value as JSON.
+/// Converts a Parquet value to JSON.
 fn field(value: &Field) -> Value {
     match value {
         Field::Null => Value::Null,
@@ -236,7 +236,7 @@ fn field(value: &Field) -> Value {
         Field::Float(x) => shortest(*x),
         Field::Double(x) => (*x).into(),
         Field::Str(x) => x.clone().into(),
-        // Some writers store text as bytes without marking it as text.
+        // Some writers store strings as bytes without marking them as text.
         Field::Bytes(x) => String::from_utf8_lossy(x.data()).into_owned().into(),
         Field::Group(row) => {
             Value::Object(row.get_column_iter().map(|(name, value)| (name.clone(), field(value))).collect())
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn two_columns_of_one_name_are_refused_and_columns_without_one_are_not() {
         let error = separated("answer,problem, answer\n1,2,3\n", b',').unwrap_err().to_string();
-        assert_eq!(error, "found two columns named answer, wanted each name once");
+        assert_eq!(error, "two columns are named answer");
         assert_eq!(separated("answer,problem,,\n1,2,,\n", b',').unwrap().len(), 1);
     }
 
@@ -293,7 +293,7 @@ mod tests {
             ("a,b\n1, \"2", None),
         ] {
             assert_eq!(unclosed_quote(text, b','), wanted, "{text}");
-            // The reader agrees about where fields end: behind a closed quote, another row is a row of its own.
+            // The reader agrees about the ends of fields: after a closed quote, an appended row is a separate row.
             let more = format!("{text}\n7,8\n");
             let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(more.as_bytes());
             let last = reader.records().last().and_then(Result::ok);

@@ -1,10 +1,10 @@
-//! Resolves a data set's path to files: a file, a pattern, a folder in Hugging Face's layout, or one split of it.
+//! Resolves the path of a data set to files: a file, a pattern, a folder in Hugging Face's layout, or one split of it.
 //!
 //! ```text
 //! gsm8k/main/train-00000-of-00002.parquet     the file
-//! gsm8k/main/train-*.parquet                  all that match
+//! gsm8k/main/train-*.parquet                  all files that match
 //! gsm8k/main/train                            the shards of a split, or train.jsonl
-//! gsm8k                                       everything in it, where that is one split
+//! gsm8k                                       all files in it, if they belong to one split
 //! ```
 
 use super::format::{FORMATS, FileFormat};
@@ -16,14 +16,15 @@ use std::path::{Path, PathBuf};
 const SPLITS: [&str; 10] =
     ["train", "test", "validation", "valid", "val", "dev", "eval", "held-out", "held_out", "heldout"];
 
-/// Files found next to data that aren't data.
+/// Files next to the data files that aren't data.
 const BESIDE: [&str; 3] = ["dataset_info.json", "dataset_infos.json", "state.json"];
 
-/// Folders inside a Hugging Face data set that contain its files.
+/// Folder inside a Hugging Face data set that may contain its files.
 const DATA: &str = "data";
 
-/// The files of a data set, in name order.
-/// Fails if the path names no file, folder or split, or a shard is missing.
+/// Lists the files of a data set in name order.
+///
+/// Returns an error if there is no such file, folder or split, or if a shard is missing.
 pub fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if path.is_dir() {
         return folder(path);
@@ -37,34 +38,34 @@ pub fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !parent.is_dir() {
         bad_input!("{}: no such file or folder", path.display());
     }
-    let among = |wanted: &dyn Fn(&Path) -> bool| -> anyhow::Result<Vec<PathBuf>> {
-        for place in [parent.to_owned(), parent.join(DATA)] {
-            let found: Vec<PathBuf> = data_files(&place)?.into_iter().filter(|f| wanted(f)).collect();
-            if !found.is_empty() {
-                return Ok(found);
+    let among = |accepts: &dyn Fn(&Path) -> bool| -> anyhow::Result<Vec<PathBuf>> {
+        for folder in [parent.to_owned(), parent.join(DATA)] {
+            let files: Vec<PathBuf> = data_files(&folder)?.into_iter().filter(|f| accepts(f)).collect();
+            if !files.is_empty() {
+                return Ok(files);
             }
         }
         Ok(Vec::new())
     };
-    let found = if name.contains('*') {
+    let selected = if name.contains('*') {
         among(&|file| matches(&name, &files::name(file)))?
     } else {
         among(&|file| split(&files::name(file)) == Some(&name))?
     };
-    if found.is_empty() {
-        let there: BTreeSet<String> = among(&|_| true)?.iter().map(|f| files::name(f)).collect();
-        let there: Vec<String> = there.into_iter().take(8).collect();
+    if selected.is_empty() {
+        let names: BTreeSet<String> = among(&|_| true)?.iter().map(|f| files::name(f)).collect();
+        let names: Vec<String> = names.into_iter().take(8).collect();
         bad_input!(
             "{}: no such file, folder or split; {} has {}",
             path.display(),
             parent.display(),
-            if there.is_empty() { "no data file".to_owned() } else { there.join(", ") }
+            if names.is_empty() { "no data file".to_owned() } else { names.join(", ") }
         );
     }
-    whole(found)
+    whole(selected)
 }
 
-/// All files of a folder; they must belong to one split.
+/// Lists the files of a folder, which must belong to one split.
 fn folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let found = data_files(path)?;
     if found.is_empty() {
@@ -75,12 +76,12 @@ fn folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
             }
         }
         return match inner.as_slice() {
-            [] => bad_input!("{}: found no data file, wanted {FORMATS}", path.display()),
+            [] => bad_input!("{}: there is no data file; a data set is {FORMATS}", path.display()),
             [only] => folder(only),
             several => {
                 let names: Vec<String> = several.iter().map(|f| f.display().to_string()).collect();
                 bad_input!(
-                    "{}: found data in several folders, wanted one of them: {}",
+                    "{}: several folders contain data; choose one: {}",
                     path.display(),
                     names.join(", ")
                 )
@@ -91,33 +92,33 @@ fn folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let splits: BTreeSet<&str> = names.iter().filter_map(|n| split(n)).collect();
     if splits.len() > 1 {
         let names: Vec<String> = splits.iter().map(|s| path.join(s).display().to_string()).collect();
-        bad_input!("{}: found several splits, wanted one of them: {}", path.display(), names.join(", "));
+        bad_input!("{}: there are several splits; choose one: {}", path.display(), names.join(", "));
     }
     whole(found)
 }
 
-/// Fails if a shard of a split is missing.
+/// Returns an error if a shard of a split is missing.
 fn whole(files: Vec<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
     let mut shards: BTreeMap<(String, usize), BTreeSet<usize>> = BTreeMap::new();
     for file in &files {
-        if let Some((split, number, of)) = shard(&files::name(file)) {
-            shards.entry((split.to_owned(), of)).or_default().insert(number);
+        if let Some((split, index, count)) = shard(&files::name(file)) {
+            shards.entry((split.to_owned(), count)).or_default().insert(index);
         }
     }
-    for ((split, of), there) in shards {
-        if let Some(missing) = (0..of).find(|n| !there.contains(n)) {
+    for ((split, count), present) in shards {
+        if let Some(missing) = (0..count).find(|n| !present.contains(n)) {
             bad_input!(
-                "{}: found {} of the {of} shards of {split}, without {split}-{missing:05}-of-{of:05}; name a pattern such as '{split}-*' to read what is there",
+                "{}: {split}-{missing:05}-of-{count:05} is missing; {} of {count} shards are there. Use a pattern such as '{split}-*' to read them",
                 files[0].parent().unwrap_or(Path::new(".")).display(),
-                there.len()
+                present.len()
             );
         }
     }
     Ok(files)
 }
 
-/// What a data set is called: by its name in the hub for files of the hub's cache (`datasets--openai--gsm8k/..`), else by
-/// its file or folder, without ending and shard number.
+/// Name of a data set. For files of the hub's cache (`datasets--openai--gsm8k/..`), it is the name in the hub,
+/// otherwise the file or folder name without extension and shard index.
 pub fn name(path: &Path) -> String {
     let of_hub = |part: &str| Some(part.strip_prefix("datasets--")?.rsplit_once("--")?.1.to_owned());
     let mut parts = path.iter().filter_map(|part| part.to_str());
@@ -127,7 +128,7 @@ pub fn name(path: &Path) -> String {
     })
 }
 
-/// The split of a file, by its name.
+/// Split that a file name stands for, if any.
 fn split(name: &str) -> Option<&str> {
     if let Some((split, _, _)) = shard(name) {
         return Some(split);
@@ -136,18 +137,18 @@ fn split(name: &str) -> Option<&str> {
     SPLITS.contains(&stem).then_some(stem)
 }
 
-/// Split, shard index and number of shards of a name such as `train-00000-of-00005.parquet`.
+/// Split, shard index and number of shards in a name such as `train-00000-of-00005.parquet`.
 fn shard(name: &str) -> Option<(&str, usize, usize)> {
-    let (rest, of) = name.split('.').next()?.rsplit_once("-of-")?;
-    let (split, number) = rest.rsplit_once('-')?;
+    let (rest, count) = name.split('.').next()?.rsplit_once("-of-")?;
+    let (split, index) = rest.rsplit_once('-')?;
     let digits = |s: &str| s.len() == 5 && s.bytes().all(|b| b.is_ascii_digit());
-    if !digits(number) || !digits(of) || split.is_empty() {
+    if !digits(index) || !digits(count) || split.is_empty() {
         return None;
     }
-    Some((split, number.parse().ok()?, of.parse().ok()?))
+    Some((split, index.parse().ok()?, count.parse().ok()?))
 }
 
-/// The entries of a folder without hidden files, in name order.
+/// Entries of a folder in name order, without hidden files. The list is empty if the folder doesn't exist.
 fn entries(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
@@ -156,17 +157,17 @@ fn entries(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 fn data_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let own = |file: &PathBuf| {
+    let is_data = |file: &PathBuf| {
         file.is_file() && FileFormat::of(file).is_some() && !BESIDE.contains(&&*files::name(file))
     };
-    Ok(entries(folder)?.into_iter().filter(own).collect())
+    Ok(entries(folder)?.into_iter().filter(is_data).collect())
 }
 
 fn folders(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(entries(folder)?.into_iter().filter(|p| p.is_dir()).collect())
 }
 
-/// Whether a folder contains data, up to two levels deep as in data set repositories.
+/// Whether a folder contains data files, itself or in its subfolders, as in data set repositories.
 fn holds_data(folder: &Path) -> anyhow::Result<bool> {
     if !data_files(folder)?.is_empty() {
         return Ok(true);
@@ -179,7 +180,7 @@ fn holds_data(folder: &Path) -> anyhow::Result<bool> {
     Ok(false)
 }
 
-/// Whether a name matches a pattern; `*` matches any characters.
+/// Whether a name matches a pattern, in which `*` stands for any characters.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

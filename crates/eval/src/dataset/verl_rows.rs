@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::sync::Arc;
 
-/// The columns; `FIELD` is the one that a file names.
+/// The columns. `FIELD` is replaced by the name of a further string.
 const SCHEMA: &str = "message row {
     required binary data_source (STRING);
     required group prompt (LIST) { repeated group list { required group element {
@@ -25,26 +25,26 @@ const SCHEMA: &str = "message row {
     }
 }";
 
-/// Open file of rows.
+/// A Parquet file of rows that is being written.
 pub struct Writer {
     file: SerializedFileWriter<File>,
-    /// Name of the text in `extra_info` besides `split`.
+    /// Name of the string in `extra_info` besides `split`.
     field: &'static str,
 }
 
 impl Writer {
-    /// Begins a file, whose rows have a text `field` in `extra_info`.
+    /// Creates a file whose rows have a string `field` in `extra_info`.
     pub fn new(file: File, field: &'static str) -> anyhow::Result<Self> {
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let schema = Arc::new(parse_message_type(&SCHEMA.replace("FIELD", field))?);
         Ok(Self { file: SerializedFileWriter::new(file, schema, Arc::new(properties))?, field })
     }
 
-    /// Writes rows as a row group. A text that a row lacks is empty.
+    /// Writes rows as one row group. A string that a row lacks is written as an empty one.
     pub fn write(&mut self, rows: &[Value]) -> anyhow::Result<()> {
         let bytes = |text: &Value| ByteArray::from(text.as_str().unwrap_or_default());
         let messages = |row: &'_ Value| row["prompt"].as_array().cloned().unwrap_or_default();
-        // A message that isn't the first of its row continues the list.
+        // Repetition level 1: a message that isn't the first of its row continues the list.
         let repeated: Vec<i16> =
             rows.iter().flat_map(|row| (0..messages(row).len()).map(|i| i16::from(i > 0))).collect();
         let present = vec![1_i16; repeated.len()];
@@ -86,7 +86,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the file.
+    /// Finishes the file.
     pub fn close(self) -> anyhow::Result<File> {
         Ok(self.file.into_inner()?)
     }

@@ -1,37 +1,36 @@
-//! The mean pairwise cosine distance of vectors, and character n-grams as vectors.
+//! Mean pairwise cosine distance of vectors, and vectors of character n-gram counts.
 
 use std::collections::HashMap;
 
-/// Mean pairwise cosine distance of vectors, from their normalised sum; a zero vector is at distance 1 from all.
-///
-/// `None` for fewer than two vectors.
+/// Mean pairwise cosine distance of vectors, computed from the sum of the normalised vectors. A zero vector has
+/// distance 1 from every other vector. `None` for fewer than two vectors.
 pub(super) fn mean_cosine_distance(vectors: &[HashMap<u64, f64>]) -> Option<f64> {
     let m = vectors.len() as f64;
     if vectors.len() < 2 {
         return None;
     }
     let mut sum: HashMap<u64, f64> = HashMap::new();
-    let mut own = 0.0;
+    let mut nonzero = 0.0;
     for v in vectors {
         let norm = v.values().map(|x| x * x).sum::<f64>().sqrt();
         if norm > 0.0 {
-            own += 1.0;
+            nonzero += 1.0;
             for (&i, x) in v {
                 *sum.entry(i).or_default() += x / norm;
             }
         }
     }
-    // |sum|^2 = vectors with themselves + twice the pairs.
+    // |sum|^2 is the number of nonzero vectors plus twice the sum of the cosines over pairs.
     let square: f64 = sum.values().map(|x| x * x).sum();
-    Some((1.0 - (square - own) / (m * (m - 1.0))).max(0.0))
+    Some((1.0 - (square - nonzero) / (m * (m - 1.0))).max(0.0))
 }
 
-/// Counts of the character n-grams of a text.
+/// Counts of the character n-grams of a text, by hash of the n-gram.
 pub(super) fn ngrams(text: &str, n: usize) -> HashMap<u64, f64> {
     let characters: Vec<char> = text.chars().collect();
     let mut counts = HashMap::new();
     for window in characters.windows(n.min(characters.len()).max(1)) {
-        // FNV-1a over the characters: collisions of 64 bits don't matter here.
+        // FNV-1a over the characters. Collisions of 64-bit hashes are too rare to matter.
         let hash = window
             .iter()
             .fold(0xcbf2_9ce4_8422_2325u64, |h, &c| (h ^ u64::from(c)).wrapping_mul(0x0100_0000_01b3));
@@ -63,8 +62,8 @@ mod tests {
                 pairs += 1.0;
             }
         }
-        let found = mean_cosine_distance(&vectors).unwrap();
-        assert!((found - total / pairs).abs() < 1e-12, "{found} {}", total / pairs);
+        let distance = mean_cosine_distance(&vectors).unwrap();
+        assert!((distance - total / pairs).abs() < 1e-12, "{distance} {}", total / pairs);
         assert_eq!(mean_cosine_distance(&vectors[..1]), None);
     }
 

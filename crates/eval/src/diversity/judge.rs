@@ -1,15 +1,15 @@
-//! A judge's rubric on mathematical strategy: its request, its sampling, its score.
+//! A judge's rubric on mathematical strategy: the request, its sampling settings and the score in the reply.
 
 use crate::io::server::sampling::RequestSampling;
 use crate::io::server::sampling::ServerApi;
 use crate::texts::Correct;
 use serde_json::{Map, Value, json};
 
-/// Correct responses that a judge sees at a time.
+/// Number of correct responses that a judge compares at a time.
 pub(super) const GROUP: usize = 8;
 
-/// How a judge samples: the likeliest tokens, nothing cut off and nothing penalised. The length is left to the server,
-/// since a judge may think first; a reply that was cut off is not used.
+/// Sampling settings of a judge: greedy, without truncation or penalties. The server chooses the maximum length, since
+/// a judge may reason first; a reply that was cut off isn't used.
 pub(super) fn sampling(api: Option<ServerApi>) -> Map<String, Value> {
     let greedy = RequestSampling { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0, max_tokens: 0 };
     let mut fields = greedy.fields(api);
@@ -42,7 +42,7 @@ pub(super) fn request(
     body.into()
 }
 
-/// The score in a judge's answer; `None` if the reply was cut off.
+/// The score in a judge's answer; `None` if the reply was cut off or has no score.
 pub(super) fn judged(answer: &Value) -> Option<Value> {
     let choice = &answer["choices"][0];
     if choice["finish_reason"] == "length" {
@@ -51,18 +51,19 @@ pub(super) fn judged(answer: &Value) -> Option<Value> {
     read_score(choice["message"]["content"].as_str()?).map(Value::from)
 }
 
-/// The score in a judge's reply: the digit behind the last "Score:", or a reply that is nothing but a digit.
+/// The score in a judge's reply: the digit after the last "Score:", or a reply that consists of a digit.
 fn read_score(reply: &str) -> Option<u64> {
     let (named, tail) = reply.rsplit_once("Score:").map_or((false, reply), |(_, tail)| (true, tail));
     let tail = tail.trim_start_matches(|c: char| c.is_whitespace() || "*_`$([".contains(c));
     let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
     let (digits, rest) = tail.split_at(end);
-    let other = match named {
-        // Neither 2.5 nor 2nd.
-        true => rest.trim_start_matches('.').starts_with(char::is_alphanumeric),
-        false => rest.contains(char::is_alphanumeric),
+    let followed = if named {
+        // Rejects 2.5 and 2nd.
+        rest.trim_start_matches('.').starts_with(char::is_alphanumeric)
+    } else {
+        rest.contains(char::is_alphanumeric)
     };
-    digits.parse().ok().filter(|&s| s <= 3 && !other)
+    digits.parse().ok().filter(|&s| s <= 3 && !followed)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Server replies, cached in the evaluation folder.
+//! Requests replies from a server, and caches them in the evaluation folder.
 
 use crate::failure::Stopped;
 use crate::io::harmless::shortened;
@@ -11,34 +11,34 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-/// A reply of a server, kept in the folder.
+/// A server's reply as stored in the folder.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Reply {
     model: String,
     problem: String,
-    /// Samples it is about: one for an embedding, eight for a judgement.
+    /// Indices of the samples: one for an embedding, eight for a judgement.
     samples: Vec<u64>,
     #[serde(default)]
     asked: String,
-    /// How a judge was told to sample; empty for embeddings.
+    /// Sampling settings of the judge; empty for embeddings.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     sampling: Map<String, Value>,
     value: Value,
 }
 
-/// The replies of one folder, appended as they come.
+/// Cached replies of one folder. New replies are appended as they arrive.
 pub(super) struct Cache {
     path: PathBuf,
-    /// Opened by the first new reply.
+    /// The file, which is opened when the first new reply arrives.
     log: Option<JsonLines>,
-    /// The newest reply with the hash of its request, by model, problem and samples.
+    /// For each model, problem and samples, the hash of the request and the newest reply.
     known: HashMap<(String, String, Vec<u64>), (String, Value)>,
 }
 
 impl Cache {
     pub(super) fn open(path: PathBuf) -> anyhow::Result<Self> {
         let mut known = HashMap::new();
-        // A torn last line is a reply to request again.
+        // A reply in an incomplete last line is requested again.
         lines::each(&path, |r: Reply| {
             known.insert((r.model, r.problem, r.samples), (r.asked, r.value));
             Ok(())
@@ -60,7 +60,7 @@ impl Cache {
     }
 }
 
-/// A request to a server, about some samples of a problem.
+/// A request about samples of a problem.
 pub(super) struct Question {
     pub(super) problem: String,
     pub(super) samples: Vec<u64>,
@@ -74,7 +74,8 @@ impl Question {
     }
 }
 
-/// Asks for what the cache lacks. `read` takes the value out of an answer; where it returns `None`, the request is repeated a few times.
+/// Requests the replies that the cache lacks. `read` extracts the value from an answer; if it returns `None`, the
+/// request is repeated up to three times.
 pub(super) fn ask(
     server: &Server,
     path: &str,
@@ -115,7 +116,7 @@ pub(super) fn ask(
         open.retain(|q| !known(cache, q));
         match useless {
             Some(text) if round == 3 => {
-                anyhow::bail!("{} of {model}'s replies can't be used, for one: {text}", open.len())
+                anyhow::bail!("{} of {model}'s replies can't be used, such as {text}", open.len())
             }
             _ if open.is_empty() => return Ok(()),
             _ => {}
@@ -124,18 +125,18 @@ pub(super) fn ask(
     Ok(())
 }
 
-/// The error for a request without an answer, with advice.
+/// The error for a request that wasn't answered, with advice.
 fn given_up(failure: Failure) -> anyhow::Error {
     match failure {
         Failure::Stopped => Stopped(
-            "stopped on request; the replies so far are kept, and the same command goes on".to_owned(),
+            "stopped on request; the replies so far are stored, and the same command continues".to_owned(),
         )
         .into(),
         Failure::Refused { ref message, .. } => {
             let advice = sampling::advice(message);
             let error = anyhow::Error::new(failure);
             match advice {
-                Some(advice) => error.context(format!("the judge is refused; {advice}")),
+                Some(advice) => error.context(format!("the judge's server rejects the request; {advice}")),
                 None => error,
             }
         }

@@ -1,8 +1,8 @@
-//! Runs third-party code on files that may be damaged or hostile, on its own thread: a panic, too much memory and work
-//! without end become errors, to which the caller adds the file name.
+//! Runs third-party code on files that may be damaged or hostile, in a separate thread. A panic, excessive memory and
+//! endless work become errors; the caller adds the file name to them.
 //!
-//! Memory is that of the whole process, looked at every 20 ms (on Linux). Work that exceeds a limit is left to itself:
-//! the program ends soon after, because it rejects the input.
+//! Memory is measured for the whole process, every 20 ms, on Linux only. Work that exceeds a limit isn't stopped: the
+//! program ends soon afterwards, because it rejects the input.
 
 use crate::io::machine::{available, resident};
 use std::any::Any;
@@ -18,17 +18,17 @@ compile_error!("a panic on bad input must become an error, which needs panic = \
 /// Limits for a piece of work.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Most bytes by which the process may grow.
+    /// Maximum number of bytes by which the process may grow.
     pub memory: u64,
-    /// Time limit. Time in which the whole program is suspended doesn't count.
+    /// Time limit. Time during which the whole program is suspended doesn't count.
     pub time: Duration,
-    /// Stack size in bytes; only used pages take memory.
+    /// Stack size in bytes. Only pages that are used take memory.
     pub stack: usize,
 }
 
 impl Limits {
-    /// Limits for reading a file of `bytes` bytes. Valid files, even compressed ones, take about ten times their size in
-    /// memory, and less than a second per megabyte.
+    /// Limits for reading a file of `bytes` bytes. Reading a valid file, even a compressed one, takes about ten times
+    /// its size in memory and less than a second per megabyte.
     pub fn for_file(bytes: u64) -> Self {
         let memory = bytes.saturating_mul(100).saturating_add(1 << 30);
         Self {
@@ -39,7 +39,9 @@ impl Limits {
     }
 }
 
-/// Runs `work` on its own thread within the limits.
+/// Runs `work` in a separate thread within the limits.
+///
+/// Returns the error of `work`, or an error if it panics or exceeds a limit.
 pub fn run<T: Send + 'static>(
     limits: Limits,
     work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
@@ -47,7 +49,7 @@ pub fn run<T: Send + 'static>(
     let (sender, receiver) = channel();
     let builder = std::thread::Builder::new().name("confined".to_owned()).stack_size(limits.stack);
     let thread = builder.spawn(move || {
-        // The caller may have given up.
+        // The caller may have stopped waiting.
         let _ = sender.send(catch(work));
     })?;
     const TICK: Duration = Duration::from_millis(20);
@@ -55,42 +57,44 @@ pub fn run<T: Send + 'static>(
     loop {
         match receiver.recv_timeout(TICK) {
             Ok(result) => {
-                // To detach a thread that ends at the same moment is a crash with glibc before 2.41 (its bug 19951),
-                // where the thread's stack is too large to be kept.
+                // Detaching a thread at the moment when it ends crashes with glibc before 2.41 (its bug 19951) if the
+                // thread's stack is too large for the stack cache.
                 let _ = thread.join();
                 return result;
             }
-            Err(RecvTimeoutError::Disconnected) => anyhow::bail!("the work on it ended without a result"),
+            Err(RecvTimeoutError::Disconnected) => {
+                anyhow::bail!("the thread that reads it ended without a result")
+            }
             Err(RecvTimeoutError::Timeout) => left = left.saturating_sub(TICK),
         }
         let grown = before.zip(resident()).map_or(0, |(before, now)| now.saturating_sub(before));
         if grown > limits.memory {
-            anyhow::bail!("found that it needs more than {} MB of memory, wanted less", limits.memory >> 20);
+            anyhow::bail!("reading it takes more than {} MB of memory", limits.memory >> 20);
         }
         if left.is_zero() {
-            anyhow::bail!("found that it takes more than {} s, wanted less", limits.time.as_secs());
+            anyhow::bail!("reading it takes more than {} s", limits.time.as_secs());
         }
     }
 }
 
-/// Runs `work` on this thread; a panic becomes an error and prints nothing.
+/// Runs `work` in this thread. A panic becomes an error and isn't printed.
 pub fn catch<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
-        let loud = std::panic::take_hook();
+        let print = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             if !QUIET.get() {
-                loud(info);
+                print(info);
             }
         }));
     });
     let before = QUIET.replace(true);
     let result = catch_unwind(AssertUnwindSafe(work));
     QUIET.set(before);
-    result.unwrap_or_else(|panic| Err(anyhow::anyhow!("it can't be handled ({})", words(&*panic))))
+    result.unwrap_or_else(|panic| Err(anyhow::anyhow!("it can't be processed ({})", panic_message(&*panic))))
 }
 
-fn words(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => (*text).to_owned(),
         (_, Some(text)) => text.clone(),
@@ -99,7 +103,7 @@ fn words(panic: &(dyn Any + Send)) -> String {
 }
 
 thread_local! {
-    /// Whether panics of this thread are reported only to the caller.
+    /// Whether panics of this thread aren't printed, because [`catch`] returns them.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -109,7 +113,7 @@ mod tests {
 
     const SMALL: Limits = Limits { memory: 1 << 28, time: Duration::from_secs(1), stack: 1 << 20 };
 
-    /// Memory is the whole process's, which other tests share.
+    /// Runs `work` without a memory limit, because memory is that of the whole process, which other tests share.
     fn refusal<T: std::fmt::Debug + Send + 'static>(
         work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
     ) -> String {
@@ -144,7 +148,7 @@ mod tests {
             Ok(())
         };
         let error = run(limits, work).unwrap_err().to_string();
-        assert_eq!(error, "found that it needs more than 256 MB of memory, wanted less");
+        assert_eq!(error, "reading it takes more than 256 MB of memory");
     }
 
     #[test]
@@ -157,6 +161,6 @@ mod tests {
                 }
             }
         });
-        assert_eq!(slow, "found that it takes more than 1 s, wanted less");
+        assert_eq!(slow, "reading it takes more than 1 s");
     }
 }

@@ -1,4 +1,4 @@
-//! Files and folders that are either complete or absent.
+//! Writes files and folders that are either complete or absent, reads compressed files, and locks folders.
 
 use crate::failure::OrBadInput;
 use anyhow::Context;
@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempDir};
 
-/// Opens a file for reading; a `.gz` or `.zst` file is decompressed while reading.
+/// Opens a file for reading. A `.gz` or `.zst` file is decompressed while it is read.
 pub fn open(path: &Path) -> std::io::Result<Box<dyn Read + Send>> {
     let file = input::open(path)?;
     Ok(match compression(path) {
@@ -19,7 +19,7 @@ pub fn open(path: &Path) -> std::io::Result<Box<dyn Read + Send>> {
     })
 }
 
-/// The compression of a file, by its name.
+/// Compression of a file, by its extension.
 enum Compression {
     Gzip,
     Zstd,
@@ -38,21 +38,21 @@ pub fn is_compressed(path: &Path) -> bool {
     compression(path).is_some()
 }
 
-/// The last part of a path, as text; empty where it has none.
+/// Last component of a path as a string, which is empty if there is none.
 pub fn name(path: &Path) -> String {
     path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// A file name without its extensions: `train` for `train.jsonl.gz`.
+/// File name without its extensions: `train` for `train.jsonl.gz`.
 pub fn stem(path: &Path) -> String {
     let plain = if is_compressed(path) { path.with_extension("") } else { path.to_owned() };
     plain.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Name prefix of the temporary files of [`write_whole`]. A file left over from a kill isn't a result.
+/// Name prefix of temporary files and folders. One that a killed process left behind isn't a result.
 pub const PARTIAL: &str = ".partial-";
 
-/// Writes `bytes` to a temporary file, syncs and renames it, so readers see either the old file or the new one.
+/// Writes `bytes` to a temporary file, syncs it and renames it, so readers see either the old file or the new one.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = parent(path);
     let mut file = partial_file(folder).with_context(|| format!("writing {}", path.display()))?;
@@ -60,40 +60,39 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         .and_then(|()| file.as_file().sync_all())
         .with_context(|| format!("writing {}", path.display()))?;
     file.persist(path).map_err(|e| e.error).with_context(|| format!("writing {}", path.display()))?;
-    // Some file systems can't sync folders; the file exists anyway.
+    // Some file systems can't sync folders; the file exists nevertheless.
     let _ = sync_folder(folder);
     Ok(())
 }
 
-/// Copies a file into a folder that is being prepared, and syncs it.
+/// Copies a file into a folder that is being filled, and syncs it.
 pub fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     std::fs::copy(from, to)
         .and_then(|_| File::open(to)?.sync_all())
         .with_context(|| format!("copying {} to {}", from.display(), to.display()))
 }
 
-/// The entries of a folder in the order of their names.
-/// Fails on a folder that can't be listed.
+/// Lists the entries of a folder, sorted by name. Returns an error if the folder can't be listed.
 pub fn listed(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("{}: cannot list", folder.display()));
-    let mut found: Vec<PathBuf> = entries.or_bad_input()?.flatten().map(|entry| entry.path()).collect();
-    found.sort();
-    Ok(found)
+    let mut paths: Vec<PathBuf> = entries.or_bad_input()?.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    Ok(paths)
 }
 
-/// The folder of a file; here for a name alone.
+/// The folder that contains a file: `.` for a bare file name.
 pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A file in `folder` with a unique temporary name. It is locked while open, so [`clear_partial`] skips it.
+/// Creates a file in `folder` with a unique temporary name. It is locked while open, so [`clear_partial`] skips it.
 pub fn partial_file(folder: &Path) -> std::io::Result<NamedTempFile> {
     loop {
-        // Temporary files are private to their owner; results get the umask's permissions.
+        // By default, temporary files are private to their owner; results get the umask's permissions.
         let mut builder = tempfile::Builder::new();
         builder.permissions(std::fs::Permissions::from_mode(0o666));
         let file = builder.prefix(PARTIAL).tempfile_in(folder)?;
-        // Without file locks, no process can lock the file and mistake it for a leftover.
+        // If the file system has no locks, no process can lock the file and mistake it for a leftover.
         let _ = file.as_file().lock();
         if file.as_file().metadata()?.nlink() > 0 {
             return Ok(file);
@@ -105,7 +104,7 @@ pub fn partial_file(folder: &Path) -> std::io::Result<NamedTempFile> {
 #[derive(Debug)]
 struct PartialFolder {
     folder: TempDir,
-    // Kept open for its lock.
+    // Open only to hold the lock.
     _lock: File,
 }
 
@@ -115,7 +114,7 @@ impl PartialFolder {
             let mut builder = tempfile::Builder::new();
             builder.permissions(std::fs::Permissions::from_mode(0o777));
             let folder = builder.prefix(&format!("{PARTIAL}{name}-")).tempdir_in(parent)?;
-            // Before it is locked, another process may take it for a leftover and delete it.
+            // Before the folder is locked, another process may mistake it for a leftover and delete it.
             let lock = match File::open(folder.path()) {
                 Err(e) if e.kind() == ErrorKind::NotFound => continue,
                 opened => opened?,
@@ -137,7 +136,7 @@ fn same_file(open: &File, path: &Path) -> bool {
     }
 }
 
-/// Deletes temporary files and folders of killed processes in `folder`; those of running processes remain.
+/// Deletes temporary files and folders of killed processes in `folder`. Those of running processes remain.
 pub fn clear_partial(folder: &Path) {
     clear(folder, PARTIAL);
 }
@@ -157,17 +156,18 @@ fn clear(folder: &Path, prefix: &str) {
     }
 }
 
-/// What [`publish`] does if a folder with the name exists.
+/// What [`publish`] does if a folder of this name exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// Keep it and drop the new one: another process was first with the same contents.
+    /// Keeps it and drops the new one: another process was first with the same contents.
     Keep,
-    /// Replace it.
+    /// Replaces it.
     Replace,
 }
 
-/// Fills a temporary folder, syncs it and renames it. Safe for concurrent processes.
-/// Fails with errors from `fill` and I/O errors; an incomplete folder never gets the final name.
+/// Fills a temporary folder, syncs it and renames it. Safe with concurrent processes.
+///
+/// Returns the errors of `fill` and I/O errors. An incomplete folder never gets the final name.
 pub fn publish(
     folder: &Path,
     name: &str,
@@ -191,7 +191,7 @@ pub fn prepare(
     name: &str,
     fill: impl FnOnce(&Path) -> anyhow::Result<()>,
 ) -> anyhow::Result<Prepared> {
-    // Doesn't create parent folders, which would recreate a run folder at its old place after a move.
+    // Parent folders aren't created: after a move, that would recreate a run folder at its old path.
     match std::fs::create_dir(folder) {
         Err(e) if e.kind() != ErrorKind::AlreadyExists => {
             Err(e).with_context(|| format!("creating {}", folder.display()))?;
@@ -230,7 +230,7 @@ pub fn remove_folder(path: &Path) -> anyhow::Result<()> {
     aside.folder.close().with_context(|| format!("removing {}", path.display()))
 }
 
-/// Gives a folder a temporary name; dropping the result deletes it.
+/// Gives a folder a temporary name. Dropping the result deletes it.
 fn set_aside(path: &Path) -> anyhow::Result<PartialFolder> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let context = || format!("removing {}", path.display());
@@ -240,11 +240,12 @@ fn set_aside(path: &Path) -> anyhow::Result<PartialFolder> {
     Ok(aside)
 }
 
-/// The lock file used by [`lock`].
+/// Name of the file that [`lock`] locks.
 const LOCK: &str = "lock";
 
 /// Locks a folder against other processes until the result is dropped.
-/// Fails if another process holds the lock (the message names it); otherwise an I/O error that names the file.
+///
+/// Returns an error that names the other process if it holds the lock, or an I/O error that names the file.
 pub fn lock(folder: &Path) -> anyhow::Result<File> {
     let path = folder.join(LOCK);
     let mut file = File::options()
@@ -267,7 +268,7 @@ pub fn lock(folder: &Path) -> anyhow::Result<File> {
                 .and_then(|()| file.read_to_string(&mut holder))
                 .with_context(|| format!("reading {}", path.display()))?;
             bad_input!(
-                "{} is in use by another process ({}). Wait for it, or choose another folder",
+                "{} is in use by another process ({}); wait for it or choose another folder",
                 folder.display(),
                 if holder.is_empty() { "unknown".to_owned() } else { format!("pid {holder}") }
             )
@@ -276,12 +277,12 @@ pub fn lock(folder: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Whether this is the lock file that now stands in the folder.
+/// Whether this open file is still the folder's lock file.
 pub fn is_lock_of(lock: &File, folder: &Path) -> bool {
     same_file(lock, &folder.join(LOCK))
 }
 
-/// A file in the folder that is neither the lock file nor a leftover of [`write_whole`].
+/// A file in the folder that is neither the lock file nor a temporary file.
 pub fn stray_file(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
     let strays = entries.flatten().map(|e| e.file_name());

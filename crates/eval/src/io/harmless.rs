@@ -1,6 +1,6 @@
-//! Text from files and other programs, as messages show it.
+//! Makes strings from files and other programs safe and short enough for messages.
 
-/// Escapes control characters except line ends and tabs, so that the text can't clear, rename or recolour the
+/// Escapes control characters except newlines and tabs, so that the string can't clear, rename or recolour the
 /// terminal.
 pub fn harmless(text: &str) -> String {
     let shown = |c: char| match c {
@@ -11,9 +11,9 @@ pub fn harmless(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// The first `most` characters of a text, with an ellipsis if there are more.
-pub fn shortened(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
+/// The first `length` characters of a string, with an ellipsis if there are more.
+pub fn shortened(text: &str, length: usize) -> String {
+    match text.char_indices().nth(length) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

@@ -1,6 +1,6 @@
-//! Reads JSON. An error names the field, what was found there and what was wanted.
+//! Reads JSON. An error names the field, the expected type and the value that was found.
 //!
-//! A valid text is read once, as fast as `serde_json` reads it. Only an invalid one is read again, to find the field.
+//! A valid text is read once, as fast as `serde_json` reads it. Only an invalid text is read again, to find the field.
 
 use crate::failure::OrBadInput;
 use crate::io::harmless::shortened;
@@ -15,18 +15,16 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
-/// Longest text that a message quotes, in characters.
+/// Maximum number of characters that a message quotes.
 const QUOTED: usize = 60;
 
-/// Why a JSON text or a TOML table is refused.
+/// Reason why a JSON text or a TOML table is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
-    /// The field's path, such as `seconds.total` or `tokens[3]`; empty for the value itself.
+    /// Path of the field, such as `seconds.total` or `tokens[3]`. Empty for the value itself.
     pub field: String,
-    /// What stands there.
-    pub found: String,
-    /// What would be right.
-    pub wanted: String,
+    /// Description of the error, such as `expected a number, found "x"`.
+    pub reason: String,
 }
 
 impl fmt::Display for Misfit {
@@ -34,13 +32,13 @@ impl fmt::Display for Misfit {
         if !self.field.is_empty() {
             write!(f, "{}: ", self.field)?;
         }
-        write!(f, "found {}, wanted {}", self.found, self.wanted)
+        f.write_str(&self.reason)
     }
 }
 
 impl std::error::Error for Misfit {}
 
-/// Reads a JSON text.
+/// Parses a JSON text.
 pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Misfit> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let read = T::deserialize(Objects(&mut deserializer)).and_then(|read| deserializer.end().map(|()| read));
@@ -52,13 +50,13 @@ pub fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Misfit> {
     })
 }
 
-/// Reads a JSON text of another program, as [`of_others`] understands it.
+/// Parses JSON that another program wrote, as [`of_others`] describes.
 pub fn parse_of_others<T: DeserializeOwned>(text: &[u8]) -> Result<T, Misfit> {
     parse(&of_others(text))
 }
 
-/// JSON as other programs write it, in a form that keeps its meaning: `NaN`, `Infinity` and `-Infinity`, as Python
-/// writes them, become `null`; a number with more digits than ours hold becomes a text of its digits.
+/// Converts JSON that other programs write to valid JSON: `NaN`, `Infinity` and `-Infinity`, as Python writes them, become
+/// `null`, and a number with more digits than its type can store becomes a string of the digits.
 pub fn of_others(text: &[u8]) -> Cow<'_, [u8]> {
     with_tokens(text, |token| match token {
         b"NaN" | b"Infinity" | b"-Infinity" => Some(b"null".to_vec()),
@@ -67,16 +65,17 @@ pub fn of_others(text: &[u8]) -> Cow<'_, [u8]> {
     })
 }
 
-/// JSON in which `replace` gives some numbers and words that begin with a capital N or I another form.
+/// Replaces tokens of JSON outside strings: numbers, and words that begin with a capital N or I. `replace` returns
+/// `None` for a token that stays.
 pub(crate) fn with_tokens(text: &[u8], replace: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Cow<'_, [u8]> {
     let mut changed: Vec<u8> = Vec::new();
-    // The bytes before it are in `changed`, if anything is.
+    // Number of bytes of `text` that are already in `changed`.
     let mut copied = 0;
     let mut at = 0;
     while at < text.len() {
         let start = at;
         match text[at] {
-            b'"' => at = after_text(text, at),
+            b'"' => at = after_string(text, at),
             b'0'..=b'9' | b'-' | b'N' | b'I' => {
                 let end = |b: &u8| !(b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
                 at = text[at..].iter().position(end).map_or(text.len(), |n| at + n);
@@ -96,8 +95,8 @@ pub(crate) fn with_tokens(text: &[u8], replace: impl Fn(&[u8]) -> Option<Vec<u8>
     Cow::Owned(changed)
 }
 
-/// The place behind a text that begins at `at`.
-fn after_text(text: &[u8], at: usize) -> usize {
+/// Index after the string that begins at `at`.
+fn after_string(text: &[u8], at: usize) -> usize {
     let mut escaped = false;
     let closes = |&b: &u8| {
         let closes = b == b'"' && !escaped;
@@ -107,24 +106,24 @@ fn after_text(text: &[u8], at: usize) -> usize {
     text[at + 1..].iter().position(closes).map_or(text.len(), |n| at + n + 2)
 }
 
-/// Whether a number without an exponent has digits that neither 64-bit integers nor double precision hold.
+/// Whether a number without an exponent has more digits than 64-bit integers and double precision can store.
 fn loses_digits(number: &[u8]) -> bool {
-    /// Any number of so many digits is one of double precision, or a 64-bit integer, with the same digits.
-    const KEPT: usize = 17;
+    /// Number of digits that double precision or a 64-bit integer always stores exactly.
+    const EXACT: usize = 17;
     let Ok(number) = std::str::from_utf8(number) else { return false };
     let digits = number.trim_start_matches('-');
-    if digits.len() <= KEPT || !digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+    if digits.len() <= EXACT || !digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return false;
     }
     match digits.split_once('.') {
         None => number.parse::<u64>().is_err() && number.parse::<i64>().is_err(),
         Some((whole, decimals)) => {
-            !decimals.contains('.') && [whole, decimals].concat().trim_matches('0').len() > KEPT
+            !decimals.contains('.') && [whole, decimals].concat().trim_matches('0').len() > EXACT
         }
     }
 }
 
-/// Reads a JSON value.
+/// Converts a JSON value.
 pub fn of_value<T: DeserializeOwned>(value: Value) -> Result<T, Misfit> {
     T::deserialize(Objects(&value)).map_err(|error| {
         misfit::<T>(&value).unwrap_or_else(|| Misfit::of(String::new(), None, &error.to_string()))
@@ -133,24 +132,25 @@ pub fn of_value<T: DeserializeOwned>(value: Value) -> Result<T, Misfit> {
 
 /// Reads a JSON file of settings.
 pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
-    let place = || path.display().to_string();
-    let text = input::read(path, input::SETTINGS).with_context(place).or_bad_input()?;
-    parse(&text).with_context(place).or_bad_input()
+    let name = || path.display().to_string();
+    let text = input::read(path, input::SETTINGS).with_context(name).or_bad_input()?;
+    parse(&text).with_context(name).or_bad_input()
 }
 
-/// Why a value isn't a `T`; `None` if it is one.
+/// The reason why a value isn't a `T`, or `None` if it is one.
 fn misfit<'a, T: Deserialize<'a>>(whole: &Value) -> Option<Misfit> {
     let mut track = Track::new();
     let deserializer = serde_path_to_error::Deserializer::new(whole.clone(), &mut track);
-    let said = T::deserialize(Objects(deserializer)).err()?.to_string();
+    let message = T::deserialize(Objects(deserializer)).err()?.to_string();
     let path = track.path();
-    let found = path.iter().try_fold(whole, |value, step| match step {
+    let value = path.iter().try_fold(whole, |value, step| match step {
         Segment::Seq { index } => value.get(index),
         Segment::Map { key } => value.get(key),
         Segment::Enum { .. } | Segment::Unknown => Some(value),
     });
-    // Where serde reads an object as a whole, because it has a kind, the error is about a part of it.
-    let found = found.filter(|value| !value.is_object() || !says_type(&said) || said.contains(": map, "));
+    // If serde buffers an object because it has a kind, the error is about a part of the object.
+    let value =
+        value.filter(|value| !value.is_object() || !names_type(&message) || message.contains(": map, "));
     let field = path.iter().fold(String::new(), |mut field, step| {
         match step {
             Segment::Seq { index } => field += &format!("[{index}]"),
@@ -159,7 +159,7 @@ fn misfit<'a, T: Deserialize<'a>>(whole: &Value) -> Option<Misfit> {
         }
         field
     });
-    Some(Misfit::of(field, found.map(describe), &said))
+    Some(Misfit::of(field, value.map(describe), &message))
 }
 
 fn join(field: &mut String, key: &str) {
@@ -169,42 +169,44 @@ fn join(field: &mut String, key: &str) {
     field.push_str(key);
 }
 
-fn says_type(said: &str) -> bool {
-    ["invalid type: ", "invalid value: ", "invalid length "].iter().any(|start| said.starts_with(start))
+fn names_type(message: &str) -> bool {
+    ["invalid type: ", "invalid value: ", "invalid length "].iter().any(|start| message.starts_with(start))
 }
 
-/// The names that serde's message about an unknown one quotes: that one, and those that are known.
-pub fn quoted(said: &str) -> impl Iterator<Item = &str> {
-    said.split('`').skip(1).step_by(2)
+/// The names that serde's message about an unknown name quotes: the unknown name, and then the known ones.
+pub fn quoted(message: &str) -> impl Iterator<Item = &str> {
+    message.split('`').skip(1).step_by(2)
 }
 
 impl Misfit {
-    /// From serde's message about `field`, where `found` stands; without it, the message says what was found.
-    pub fn of(mut field: String, found: Option<String>, said: &str) -> Self {
-        let said = said.rsplit_once(" at line ").map_or(said, |(said, _)| said);
-        let name = quoted(said).next().unwrap_or_default();
-        let (found, wanted) = if said.starts_with("missing field ") {
+    /// Rewords serde's message about `field`. `found` describes the value of the field, if it is known.
+    pub fn of(mut field: String, found: Option<String>, message: &str) -> Self {
+        let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message);
+        let name = quoted(message).next().unwrap_or_default();
+        let reason = if message.starts_with("missing field ") {
             join(&mut field, name);
-            ("no such field".to_owned(), "a value: it has no default".to_owned())
-        } else if said.starts_with("duplicate field ") {
+            "missing".to_owned()
+        } else if message.starts_with("duplicate field ") {
             join(&mut field, name);
-            ("the field twice".to_owned(), "it once".to_owned())
-        } else if let Some((_, wanted)) = said.strip_prefix("unknown field ").and_then(|s| s.split_once(", "))
+            "given twice".to_owned()
+        } else if let Some((_, known)) =
+            message.strip_prefix("unknown field ").and_then(|rest| rest.split_once(", "))
         {
-            (format!("the unknown field {name:?}"), wanted.trim_start_matches("expected ").to_owned())
-        } else if let Some((kind, wanted)) = said.split_once(", expected ") {
-            let kind = kind.split_once(": ").map_or(kind, |(_, found)| found);
+            format!("unknown field {name:?}, {known}")
+        } else if let Some((kind, expected)) = message.split_once(", expected ") {
+            let kind = kind.split_once(": ").map_or(kind, |(_, value)| value);
             let kind = || shortened(kind.trim_start_matches("unknown variant "), QUOTED);
-            (found.unwrap_or_else(kind), plain(wanted))
+            format!("expected {}, found {}", plain(expected), found.unwrap_or_else(kind))
+        } else if let Some(expected) = message.strip_prefix("expected ") {
+            format!("expected {expected}, found {}", found.unwrap_or_else(|| "another value".to_owned()))
         } else {
-            let found = found.unwrap_or_else(|| "another value".to_owned());
-            (found, said.trim_start_matches("wanted ").to_owned())
+            message.to_owned()
         };
-        Self { field, found, wanted }
+        Self { field, reason }
     }
 }
 
-/// The leaves of nested objects with their paths, whose keys `separator` joins. A list is a leaf.
+/// The leaves of nested objects, each with its path, whose keys are joined by `separator`. A list is a leaf.
 pub fn leaves<'a>(value: &'a Value, separator: &str) -> Vec<(String, &'a Value)> {
     let Value::Object(map) = value else { return vec![(String::new(), value)] };
     let below = |(key, value): (&String, &'a Value)| {
@@ -217,34 +219,34 @@ pub fn leaves<'a>(value: &'a Value, separator: &str) -> Vec<(String, &'a Value)>
     map.iter().flat_map(below).collect()
 }
 
-/// A text that isn't JSON.
+/// Describes why a text isn't JSON.
 fn broken(text: &[u8], error: &serde_json::Error) -> Misfit {
-    let said = error.to_string();
-    let said = said.rsplit_once(" at line ").map_or(said.as_str(), |(said, _)| said);
+    let message = error.to_string();
+    let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
     let start = text
         .split_inclusive(|&b| b == b'\n')
         .take(error.line().saturating_sub(1))
         .map(<[u8]>::len)
         .sum::<usize>();
     let at = (start + error.column().saturating_sub(1)).min(text.len());
-    let place = match error.line() {
+    let position = match error.line() {
         0 | 1 => format!("byte {}", at + 1),
         line => format!("line {line}, byte {}", error.column().max(1)),
     };
-    let found = if text.trim_ascii().is_empty() {
-        "nothing".to_owned()
+    let reason = if text.trim_ascii().is_empty() {
+        "expected JSON, found nothing".to_owned()
     } else if error.is_eof() {
-        format!("JSON that is cut off at {place} ({said})")
+        format!("the JSON is cut off at {position} ({message})")
     } else {
         let near = &text[at..(at + QUOTED / 2).min(text.len())];
         let near = String::from_utf8_lossy(near);
         let near = near.lines().next().unwrap_or_default();
-        format!("no JSON at {place}, before {near:?} ({said})")
+        format!("invalid JSON at {position}, before {near:?} ({message})")
     };
-    Misfit { field: String::new(), found, wanted: "one whole JSON value".to_owned() }
+    Misfit { field: String::new(), reason }
 }
 
-/// A value as a message shows it.
+/// Formats a value for a message.
 fn describe(value: &Value) -> String {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
@@ -254,10 +256,10 @@ fn describe(value: &Value) -> String {
     }
 }
 
-/// Rust types in plain words.
-fn plain(wanted: &str) -> String {
+/// Describes a type of serde's messages in plain words.
+fn plain(expected: &str) -> String {
     let range = |least: &str, most: &str| format!("a whole number from {least} to {most}");
-    match wanted {
+    match expected {
         "u8" => range("0", "255"),
         "u16" => range("0", "65535"),
         "u32" => range("0", "4294967295"),
@@ -265,21 +267,17 @@ fn plain(wanted: &str) -> String {
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number".to_owned(),
         "f32" | "f64" | "a JSON number" => "a number".to_owned(),
         "a boolean" => "true or false".to_owned(),
-        "a string" | "a borrowed string" | "a string or a map" | "path string" => "a text".to_owned(),
+        "a string" | "a borrowed string" | "a string or a map" | "path string" => "a string".to_owned(),
         "a sequence" => "a list".to_owned(),
         "a map" => "an object".to_owned(),
         "unit" => "null".to_owned(),
-        _ => other(wanted),
-    }
-}
-
-fn other(wanted: &str) -> String {
-    if wanted.starts_with("struct ") || wanted.starts_with("internally tagged enum ") {
-        "an object".to_owned()
-    } else if let Some(length) = wanted.strip_prefix("an array of length ") {
-        format!("a list of {length}")
-    } else {
-        wanted.replace('`', "\"").trim_start_matches("one of ").to_owned()
+        _ if expected.starts_with("struct ") || expected.starts_with("internally tagged enum ") => {
+            "an object".to_owned()
+        }
+        _ => match expected.strip_prefix("an array of length ") {
+            Some(length) => format!("a list of {length}"),
+            None => expected.replace('`', "\"").trim_start_matches("one of ").to_owned(),
+        },
     }
 }
 
@@ -311,62 +309,61 @@ mod tests {
         Sft,
     }
 
-    fn said<T: DeserializeOwned + fmt::Debug>(text: &str) -> String {
+    fn reason<T: DeserializeOwned + fmt::Debug>(text: &str) -> String {
         parse::<T>(text.as_bytes()).unwrap_err().to_string()
     }
 
     #[test]
-    fn a_refusal_names_the_field_what_was_found_and_what_was_wanted() {
+    fn an_error_names_the_field_and_the_expected_and_the_found_value() {
         for (text, wanted) in [
-            (r#"{"step": "x"}"#, r#"step: found "x", wanted a whole number from 0 to 2^64 - 1"#),
-            (r#"{"step": -1}"#, "step: found -1, wanted a whole number from 0 to 2^64 - 1"),
+            (r#"{"step": "x"}"#, r#"step: expected a whole number from 0 to 2^64 - 1, found "x""#),
+            (r#"{"step": -1}"#, "step: expected a whole number from 0 to 2^64 - 1, found -1"),
             (
                 r#"{"step": 1, "seconds": {"a": 1, "b": [2]}}"#,
-                "seconds.b: found a list of 1, wanted a number",
+                "seconds.b: expected a number, found a list of 1",
             ),
-            (r#"{"step": 1, "seconds": [2]}"#, "seconds: found a list of 1, wanted an object"),
-            (r#"{"step": 1, "kind": "ppo"}"#, r#"kind: found "ppo", wanted "rl" or "sft""#),
+            (r#"{"step": 1, "seconds": [2]}"#, "seconds: expected an object, found a list of 1"),
+            (r#"{"step": 1, "kind": "ppo"}"#, r#"kind: expected "rl" or "sft", found "ppo""#),
             (
                 r#"{"step": 1, "inner": {"skipped": 0, "weights": [1, true]}}"#,
-                "inner.weights[1]: found true, wanted a number",
+                "inner.weights[1]: expected a number, found true",
             ),
-            ("{}", "step: found no such field, wanted a value: it has no default"),
-            (r#"{"step": 1, "step": 2}"#, "step: found the field twice, wanted it once"),
-            ("[1]", "found a list of 1, wanted an object"),
-            ("7", "found 7, wanted an object"),
+            ("{}", "step: missing"),
+            (r#"{"step": 1, "step": 2}"#, "step: given twice"),
+            ("[1]", "expected an object, found a list of 1"),
+            ("7", "expected an object, found 7"),
         ] {
-            assert_eq!(said::<Record>(text), wanted, "{text}");
+            assert_eq!(reason::<Record>(text), wanted, "{text}");
         }
     }
 
     #[test]
     fn a_list_is_no_object_wherever_it_stands() {
-        assert_eq!(said::<Inner>("[0, null]"), "found a list of 2, wanted an object");
+        assert_eq!(reason::<Inner>("[0, null]"), "expected an object, found a list of 2");
         assert_eq!(
-            said::<Vec<Inner>>(r#"[{"skipped": 1}, [0, null]]"#),
-            "[1]: found a list of 2, wanted an object"
+            reason::<Vec<Inner>>(r#"[{"skipped": 1}, [0, null]]"#),
+            "[1]: expected an object, found a list of 2"
         );
         let why = of_value::<BTreeMap<String, Inner>>(json!({"a": [0, null]})).unwrap_err();
-        assert_eq!(why.to_string(), "a: found a list of 2, wanted an object");
+        assert_eq!(why.to_string(), "a: expected an object, found a list of 2");
         assert_eq!(parse::<(u64, [f64; 2])>(b"[1, [2, 3]]").unwrap(), (1, [2.0, 3.0]));
     }
 
     #[test]
     fn what_is_no_json_is_named_by_its_place() {
-        let broken = said::<Record>("{\"step\": 1,, \"kind\": 2}");
+        let broken = reason::<Record>("{\"step\": 1,, \"kind\": 2}");
         assert!(
-            broken.starts_with(
-                "found no JSON at byte 12, before \", \\\"kind\\\": 2}\" (key must be a string)"
-            ),
+            broken
+                .starts_with("invalid JSON at byte 12, before \", \\\"kind\\\": 2}\" (key must be a string)"),
             "{broken}"
         );
         let cut = parse::<Record>(b"{\"step\": 1").unwrap_err();
         assert!(cut.to_string().contains("cut off at byte 10"), "{cut}");
-        assert!(said::<Record>(" ").starts_with("found nothing, wanted one whole JSON value"));
+        assert!(reason::<Record>(" ").ends_with("found nothing"));
         assert!(
-            said::<Value>("{\n\"a\": x\n}").contains("at line 2, byte 6"),
+            reason::<Value>("{\n\"a\": x\n}").contains("at line 2, byte 6"),
             "{}",
-            said::<Value>("{\n\"a\": x\n}")
+            reason::<Value>("{\n\"a\": x\n}")
         );
     }
 
@@ -404,14 +401,14 @@ mod tests {
 
     #[test]
     fn a_long_value_is_not_repeated_in_full() {
-        let said = said::<Record>(&json!({"step": "x".repeat(1 << 20)}).to_string());
-        assert!(said.len() < 200 && said.contains("xxx…"), "{said}");
+        let reason = reason::<Record>(&json!({"step": "x".repeat(1 << 20)}).to_string());
+        assert!(reason.len() < 200 && reason.contains("xxx…"), "{reason}");
     }
 
     #[test]
     fn a_value_is_read_as_its_text_is() {
         assert_eq!(of_value::<u64>(json!(5)).unwrap(), 5);
         let why = of_value::<Vec<u64>>(json!([1, "2"])).unwrap_err();
-        assert_eq!(why.to_string(), r#"[1]: found "2", wanted a whole number from 0 to 2^64 - 1"#);
+        assert_eq!(why.to_string(), r#"[1]: expected a whole number from 0 to 2^64 - 1, found "2""#);
     }
 }

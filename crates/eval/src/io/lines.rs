@@ -1,4 +1,5 @@
-//! JSON lines: files that users name, and files that a run appends to, whose last line a kill may leave torn.
+//! Reads and writes JSON lines: files that users name, and files that a run appends to, whose last line is incomplete
+//! if the writer was killed.
 
 use crate::failure::OrBadInput;
 use crate::io::files::{self, write_whole};
@@ -12,23 +13,23 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Maximum bytes of one line. A file with longer lines isn't JSON lines.
+/// Maximum length of a line in bytes. A file with longer lines isn't JSON lines.
 pub const LONGEST: u64 = 256 << 20;
 
-/// One line, without its end. Shown as the start of a message: `data.jsonl line 3`.
+/// One line without its newline. Formatted as the start of a message: `data.jsonl line 3`.
 #[derive(Debug, Clone, Copy)]
 pub struct Line<'a> {
     path: &'a Path,
-    /// Counts from 1.
+    /// Line number, from 1.
     pub number: usize,
-    /// Its bytes.
+    /// Bytes of the line.
     pub text: &'a [u8],
-    /// Whether the file has a line end after it.
+    /// Whether a newline follows the line in the file.
     terminated: bool,
 }
 
 impl<'a> Line<'a> {
-    /// Reads the line as JSON.
+    /// Parses the line as JSON.
     pub fn parse<T: Deserialize<'a>>(&self) -> anyhow::Result<T> {
         match json::parse(self.text) {
             Ok(read) => Ok(read),
@@ -36,7 +37,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Reads the line as JSON of another program ([`json::of_others`]).
+    /// Parses the line as JSON that another program wrote ([`json::of_others`]).
     pub fn parse_of_others<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         match json::parse_of_others(self.text) {
             Ok(read) => Ok(read),
@@ -51,19 +52,19 @@ impl fmt::Display for Line<'_> {
     }
 }
 
-/// Reads the lines of a file one by one; blank lines are skipped.
+/// Reads the lines of a file one by one, and skips blank lines.
 #[derive(Debug)]
 pub struct Lines<R> {
     reader: R,
     path: PathBuf,
     text: Vec<u8>,
     number: usize,
-    /// Bytes up to the end of the last terminated line.
+    /// Number of bytes up to the end of the last terminated line.
     complete: u64,
 }
 
 impl Lines<BufReader<Box<dyn Read + Send>>> {
-    /// Opens a file that the user named; a `.gz` or `.zst` file is decompressed.
+    /// Opens a file that the user named. A `.gz` or `.zst` file is decompressed.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let file = files::open(path).with_context(|| format!("{}: cannot open", path.display()));
         Ok(Self::new(BufReader::with_capacity(1 << 20, file.or_bad_input()?), path))
@@ -71,13 +72,14 @@ impl Lines<BufReader<Box<dyn Read + Send>>> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Reads from an open file or a pipe; `path` is its name in messages.
+    /// Reads from an open file or a pipe. `path` is its name in messages.
     pub fn new(reader: R, path: &Path) -> Self {
         Self { reader, path: path.to_owned(), text: Vec::new(), number: 0, complete: 0 }
     }
 
-    /// The next line that isn't blank.
-    /// Fails with I/O errors; bad input for a line of more than [`LONGEST`] bytes.
+    /// Returns the next line that isn't blank.
+    ///
+    /// Returns I/O errors, and bad input for a line of more than [`LONGEST`] bytes.
     pub fn next_line(&mut self) -> anyhow::Result<Option<Line<'_>>> {
         loop {
             self.text.clear();
@@ -90,7 +92,7 @@ impl<R: BufRead> Lines<R> {
             let terminated = self.text.last() == Some(&b'\n');
             if read as u64 == LONGEST && !terminated {
                 bad_input!(
-                    "{}: found a line of more than {LONGEST} bytes, wanted JSON lines",
+                    "{}: a line has more than {LONGEST} bytes, so the file isn't JSON lines",
                     self.path.display()
                 );
             }
@@ -108,26 +110,23 @@ impl<R: BufRead> Lines<R> {
             None => (self.text.len(), false),
         };
         let text = &self.text[..end];
-        // Some editors begin a file with a byte order mark.
-        let text = match self.number {
-            1 => text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text),
-            _ => text,
-        };
+        // Some editors write a byte-order mark at the start of a file.
+        let text = if self.number == 1 { text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text) } else { text };
         Ok(Some(Line { path: &self.path, number: self.number, text, terminated }))
     }
 }
 
-/// How a file that a run appends to ends.
+/// The end of a file that a run appends to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// Bytes up to the end of the last complete line.
+    /// Number of bytes up to the end of the last complete line.
     pub complete: u64,
-    /// The number of the last line, if it is torn: it has no line end, because its writer was killed.
+    /// Number of the last line if it is incomplete: it has no newline, because its writer was killed.
     pub torn: Option<usize>,
 }
 
-/// Calls `visit` with each complete line of a file that a run appends to. A torn last line is left out; a missing file
-/// is empty.
+/// Calls `visit` with each complete line of a file that a run appends to. An incomplete last line is left out. A
+/// missing file counts as empty.
 pub fn complete(path: &Path, visit: impl FnMut(Line<'_>) -> anyhow::Result<()>) -> anyhow::Result<Ending> {
     match input::open(path) {
         Ok(file) => complete_in(&file, path, visit),
@@ -144,16 +143,19 @@ fn complete_in(
     let mut lines = Lines::new(BufReader::with_capacity(1 << 16, file), path);
     let mut torn = None;
     while let Some(line) = lines.next_line()? {
-        match line.terminated {
-            true => visit(line)?,
-            false => torn = Some(line.number),
+        if line.terminated {
+            visit(line)?;
+        } else {
+            torn = Some(line.number);
         }
     }
     Ok(Ending { complete: lines.complete, torn })
 }
 
-/// [`complete`], with each line as a record.
-/// The error names file, line and field; errors from `visit`; I/O errors that name the file.
+/// Calls `visit` with each record of a file that a run appends to, like [`complete`].
+///
+/// Returns an error that names the file, line and field if a line can't be parsed, I/O errors, and the errors of
+/// `visit`.
 pub fn each<T: DeserializeOwned>(
     path: &Path,
     mut visit: impl FnMut(T) -> anyhow::Result<()>,
@@ -161,7 +163,7 @@ pub fn each<T: DeserializeOwned>(
     complete(path, |line| visit(line.parse()?))
 }
 
-/// All records of a file that a run appends to, as [`each`] reads them.
+/// All records of a file that a run appends to, as read by [`each`].
 pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
     let mut records = Vec::new();
     each(path, |record| {
@@ -171,8 +173,8 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
     Ok(records)
 }
 
-/// Keeps the lines that `keep` accepts, unchanged, and drops the rest atomically. Lines that aren't JSON, as after a
-/// power failure, are dropped too; returns their numbers, from 1.
+/// Keeps the lines that `keep` accepts, unchanged, and drops the others atomically. Lines that aren't JSON, as after a
+/// power failure, are dropped too; returns their line numbers.
 pub fn retain(path: &Path, keep: impl Fn(&serde_json::Value) -> bool) -> anyhow::Result<Vec<usize>> {
     let (mut kept, mut unreadable, mut dropped) = (Vec::new(), Vec::new(), false);
     let end = complete(path, |line| {
@@ -192,7 +194,7 @@ pub fn retain(path: &Path, keep: impl Fn(&serde_json::Value) -> bool) -> anyhow:
     Ok(unreadable)
 }
 
-/// Records as JSON lines.
+/// Serializes records as JSON lines.
 pub fn to_bytes<T: Serialize>(records: impl IntoIterator<Item = T>) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for record in records {
@@ -202,16 +204,16 @@ pub fn to_bytes<T: Serialize>(records: impl IntoIterator<Item = T>) -> anyhow::R
     Ok(bytes)
 }
 
-/// Opens or creates a file for appending. Calls `visit` with each complete line, and cuts off a torn last one.
+/// Opens or creates a file for appending. Calls `visit` with each complete line, and cuts off an incomplete last line.
 pub fn append(path: &Path, visit: impl FnMut(Line<'_>) -> anyhow::Result<()>) -> anyhow::Result<File> {
     let context = || format!("{}: cannot open", path.display());
     let file = OpenOptions::new().create(true).read(true).append(true).open(path).with_context(context)?;
     let end = complete_in(&file, path, visit)?;
     if end.torn.is_some() {
         let torn = file.metadata().with_context(context)?.len() - end.complete;
-        tracing::info!("{}: cut off a torn last line of {torn} bytes", path.display());
+        tracing::info!("{}: cut off an incomplete last line of {torn} bytes", path.display());
         file.set_len(end.complete)
-            .with_context(|| format!("{}: cannot cut off the torn last line", path.display()))?;
+            .with_context(|| format!("{}: cannot cut off the incomplete last line", path.display()))?;
     }
     Ok(file)
 }
@@ -224,7 +226,7 @@ pub struct JsonLines {
 }
 
 impl JsonLines {
-    /// Opens or creates the file, as [`append`] does.
+    /// Opens or creates the file, like [`append`].
     pub fn append(path: &Path) -> anyhow::Result<Self> {
         Ok(Self { path: path.to_owned(), file: append(path, |_| Ok(()))? })
     }
@@ -235,7 +237,7 @@ impl JsonLines {
         self.file.write_all(&bytes).with_context(|| format!("writing {}", self.path.display()))
     }
 
-    /// Syncs the file, before anything that refers to its lines is written.
+    /// Syncs the file. Do this before writing anything that refers to its lines.
     pub fn sync(&self) -> anyhow::Result<()> {
         self.file.sync_data().with_context(|| format!("writing {}", self.path.display()))
     }
@@ -256,26 +258,26 @@ mod tests {
     #[test]
     fn lines_come_with_their_numbers_and_one_without_end_is_refused() {
         let mut lines = Lines::new(&b"1\n \n2\r\n3"[..], Path::new("x"));
-        let mut found = Vec::new();
+        let mut values = Vec::new();
         while let Some(line) = lines.next_line().unwrap() {
-            found.push((line.number, line.parse::<u64>().unwrap()));
+            values.push((line.number, line.parse::<u64>().unwrap()));
         }
-        assert_eq!(found, [(1, 1), (3, 2), (4, 3)]);
+        assert_eq!(values, [(1, 1), (3, 2), (4, 3)]);
         let mut endless = Lines::new(BufReader::new(std::io::repeat(0)), Path::new("zeros.jsonl"));
         let error = format!("{:#}", endless.next_line().unwrap_err());
-        assert!(error.contains("zeros.jsonl: found a line of more than"), "{error}");
+        assert!(error.contains("zeros.jsonl: a line has more than"), "{error}");
     }
 
     #[test]
     fn a_torn_last_line_is_left_out_with_its_number_and_a_wrong_one_is_refused() {
         let (_folder, path) = file("{\"step\":1}\n{\"ste");
-        let mut found = Vec::new();
+        let mut values = Vec::new();
         let end = each(&path, |line: Value| {
-            found.push(line);
+            values.push(line);
             Ok(())
         })
         .unwrap();
-        assert_eq!((found, end), (vec![json!({"step": 1})], Ending { complete: 11, torn: Some(2) }));
+        assert_eq!((values, end), (vec![json!({"step": 1})], Ending { complete: 11, torn: Some(2) }));
         for wrong in ["{}\nnonsense\n", "{}\nnonsense\n{}\n"] {
             let (_folder, path) = file(wrong);
             let error = format!("{:#}", read::<Value>(&path).unwrap_err());

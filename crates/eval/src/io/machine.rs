@@ -1,4 +1,4 @@
-//! This machine: its processor, and the memory of the machine and of this process.
+//! Describes this machine's processor and the memory of the machine and of this process.
 
 use crate::amounts::bytes;
 
@@ -8,15 +8,16 @@ mod system;
 
 pub use system::{available, cores, peak, processor, resident};
 
-/// Fails before allocation if a model's parameters, with `each` bytes each, need more memory than is available.
-/// The error says what determines the size, the memory needed and the memory available.
-pub fn fits(what: &str, parameters: u64, each: u64) -> anyhow::Result<()> {
-    let needed = parameters.saturating_mul(each);
+/// Returns an error if a model's parameters, with `bytes_each` bytes each, need more memory than is available.
+///
+/// The error states what determines the size (`what`), the memory needed and the memory available.
+pub fn fits(what: &str, parameters: u64, bytes_each: u64) -> anyhow::Result<()> {
+    let needed = parameters.saturating_mul(bytes_each);
     match available() {
-        Some(left) if needed > left => bad_input!(
-            "{what}: found {parameters} parameters, which take {}, wanted at most the {} that this machine has free",
+        Some(free) if needed > free => bad_input!(
+            "{what}: {parameters} parameters take {}, but this machine has only {} of free memory",
             bytes(needed),
-            bytes(left)
+            bytes(free)
         ),
         _ => Ok(()),
     }

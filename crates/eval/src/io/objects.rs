@@ -1,8 +1,8 @@
-//! Structs are read from objects alone. Derived code also accepts a list and takes its entries as the fields in order,
-//! so that a reordered field would silently read another value.
+//! Deserializes structs from objects only. Derived code also accepts a list and takes its elements as the fields in
+//! order, so reordering the fields would silently assign the wrong values.
 //!
-//! Limits: what serde buffers first (the inside of a flattened part or of a table chosen by its `kind`) and the fields
-//! of an enum's variant are not checked.
+//! Limits: parts that serde buffers first (the inside of a flattened field or of a table chosen by its `kind`) and the
+//! fields of enum variants aren't checked.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
@@ -92,9 +92,10 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Value<V> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<V::Value, A::Error> {
-        match self.is_struct {
-            true => Err(Error::invalid_type(Unexpected::Seq, &self)),
-            false => self.visitor.visit_seq(Objects(list)),
+        if self.is_struct {
+            Err(Error::invalid_type(Unexpected::Seq, &self))
+        } else {
+            self.visitor.visit_seq(Objects(list))
         }
     }
 
@@ -126,7 +127,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Objects<A> {
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Objects<A> {
     type Error = A::Error;
 
-    // A key is a text or a number in a text, which only the format's own reader of keys understands.
+    // A key may be a number in a string, which only the format's own key deserializer understands.
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
         self.0.next_key_seed(seed)
     }

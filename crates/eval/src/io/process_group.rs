@@ -1,8 +1,8 @@
-//! Runs the user's programs, each in its own process group, and ends them with this process.
+//! Runs the user's programs, each in its own process group, and kills them when this process ends.
 //!
 //! Dropping a group kills it with all its children. If this process is itself killed, a watchdog kills them: a small
-//! shell that learns of each group through a pipe and acts when the pipe closes. A program that moves its children
-//! into other sessions must end them itself.
+//! shell that receives the id of each group through a pipe and acts when the pipe closes. A program that moves its
+//! children into other sessions must end them itself.
 
 use crate::io::interrupt;
 use std::io::{self, Write};
@@ -12,8 +12,9 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Each line is a group to watch, or the negative of a group that has ended. The end of the input means that this
-/// process has ended. The watchdog ignores signals to a whole job, such as from a terminal.
+/// Script of the watchdog. Each input line is the id of a group to watch, or the negative id of a group that has ended.
+/// The end of the input means that this process has ended. The watchdog ignores signals that are sent to a whole job,
+/// such as from a terminal.
 const WATCH: &str = r#"
 trap '' HUP INT TERM QUIT
 groups=
@@ -26,7 +27,7 @@ done
 for g in $groups; do kill -s KILL -- "-$g"; done
 "#;
 
-/// The pipe to this process's watchdog.
+/// Pipe to this process's watchdog.
 static WATCHDOG: Mutex<Option<ChildStdin>> = Mutex::new(None);
 
 /// A program and its children. Dropping it kills them all.
@@ -40,11 +41,11 @@ impl ProcessGroup {
     /// Starts the program.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let mut watchdog = WATCHDOG.lock().unwrap_or_else(|e| e.into_inner());
-        // An empty line means nothing, but writing it detects a watchdog that was killed.
-        let mut known = watchdog.take();
-        let pipe = match known.take_if(|pipe| pipe.write_all(b"\n").is_ok()) {
+        // An empty line has no effect, but writing it detects a watchdog that was killed.
+        let mut running = watchdog.take();
+        let pipe = match running.take_if(|pipe| pipe.write_all(b"\n").is_ok()) {
             Some(pipe) => pipe,
-            None => watch()?,
+            None => start_watchdog()?,
         };
         let fd = pipe.as_raw_fd();
         // SAFETY: between fork and exec only getpid and write are called, and nothing is allocated. The pipe stays
@@ -60,7 +61,8 @@ impl ProcessGroup {
         &mut self.child
     }
 
-    /// Waits until the program ends; its background processes keep running. `None` if asked to stop first.
+    /// Waits until the program ends; its background processes keep running. Returns `None` if this process is asked to
+    /// stop first.
     pub fn wait(mut self) -> io::Result<Option<ExitStatus>> {
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -79,8 +81,8 @@ impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let group = self.child.id().cast_signed();
         if !self.ended {
-            // SAFETY: kill takes no pointers. The child led its own group and has not been waited for,
-            // so the number still means that group.
+            // SAFETY: kill takes no pointers. The child led its own group and hasn't been waited for, so its id still
+            // means that group.
             unsafe { libc::kill(-group, libc::SIGKILL) };
             let _ = self.child.wait();
         }
@@ -90,26 +92,26 @@ impl Drop for ProcessGroup {
     }
 }
 
-fn watch() -> io::Result<ChildStdin> {
+fn start_watchdog() -> io::Result<ChildStdin> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", WATCH]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    // In its own group, so that killing this process's group doesn't kill it.
+    // It gets its own group, so that killing this process's group doesn't kill it.
     let mut child = shell.process_group(0).spawn()?;
-    child.stdin.take().ok_or_else(|| io::Error::other("no pipe to the watchdog"))
+    child.stdin.take().ok_or_else(|| io::Error::other("the watchdog has no pipe"))
 }
 
-/// Sends this process's number to the watchdog as a line.
+/// Sends this process's id to the watchdog as a line.
 fn announce(watchdog: RawFd) -> io::Result<()> {
     // SAFETY: getpid has no arguments.
-    let mut number = unsafe { libc::getpid() };
+    let mut id = unsafe { libc::getpid() };
     let mut line = [b'\n'; 12];
     let mut at = line.len() - 1;
-    while number > 0 {
+    while id > 0 {
         at -= 1;
-        line[at] = b'0' + (number % 10) as u8;
-        number /= 10;
+        line[at] = b'0' + (id % 10) as u8;
+        id /= 10;
     }
-    // SAFETY: the pointer and the length are from the rest of the array.
+    // SAFETY: the pointer and the length are those of the rest of the array.
     let written = unsafe { libc::write(watchdog, line[at..].as_ptr().cast(), line.len() - at) };
     if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,13 +1,12 @@
-//! A client for OpenAI-compatible servers (vLLM, SGLang, llama.cpp, transformers). It sends one request at a time,
-//! with retries; for concurrency, call it from several threads.
+//! Client for OpenAI-compatible servers (vLLM, SGLang, llama.cpp, transformers).
 //!
-//! Temporary failures are retried with exponential backoff and jitter: 408, 409, 425, 429 and 5xx, timeouts, refused
-//! or lost connections, answers that aren't JSON. Any other 4xx is returned at once as [`Failure::Refused`], because
+//! Temporary failures are retried with exponential backoff and jitter: 408, 409, 425, 429 and 5xx, timeouts, refused or
+//! lost connections, and answers that aren't JSON. Any other 4xx is returned at once as [`Failure::Refused`], because
 //! the caller must fix the request. A failure is never treated as an answer.
 //!
 //! Servers aren't trusted. Redirects aren't followed, because another address would receive the prompts and the key.
-//! The size of an answer is limited by what the request can produce. Messages from the server are printed without
-//! control characters and keys.
+//! The size of an answer is limited to what the request can produce. Messages from the server are printed without
+//! control characters and without the key.
 
 mod attempt;
 pub mod sampling;
@@ -25,26 +24,26 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 use ureq::Agent;
 
-/// Timeout in seconds for listing the models, which needs no generation.
+/// Timeout for listing the models, which needs no generation.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The retry policy of a request.
+/// Retry policy of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryPolicy {
     /// Timeout of one attempt, from connecting to the last byte.
     pub timeout: Duration,
     /// Number of retries.
     pub retries: u32,
-    /// Wait before the first retry; doubled for each further retry.
+    /// Wait before the first retry, doubled for each further retry.
     pub first_wait: Duration,
-    /// Maximum wait.
+    /// Maximum wait before a retry.
     pub longest_wait: Duration,
 }
 
-/// Why a request has no answer.
+/// Reason why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The server refused this request and would refuse it again.
+    /// The server rejected this request and would reject it again.
     #[error("{url} answered {status}: {message}")]
     Refused {
         /// Address of the request.
@@ -55,7 +54,7 @@ pub enum Failure {
         message: String,
     },
     /// Every attempt failed.
-    #[error("{url} gave no answer in {attempts} attempts; the last: {last}")]
+    #[error("{url}: {last} (attempts: {attempts})")]
     Exhausted {
         /// Address of the request.
         url: String,
@@ -71,11 +70,11 @@ pub enum Failure {
     Stopped,
 }
 
-/// Maximum wait before a retry.
+/// Maximum wait before a retry that [`RetryPolicy::of`] sets.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 impl RetryPolicy {
-    /// From settings in seconds; the maximum wait is 30 s.
+    /// A policy from settings in seconds, with a maximum wait of 30 s.
     pub fn of(timeout: f64, retries: u32, first_wait: f64) -> Self {
         Self {
             timeout: Duration::from_secs_f64(timeout),
@@ -95,11 +94,12 @@ pub struct Server {
     retry: RetryPolicy,
     /// Number of failed attempts that were retried.
     faults: Arc<AtomicU64>,
-    /// Fields that the server's model refused: `max_tokens` goes by its newer name, the others are left out.
+    /// Fields that the server's model rejects: `max_tokens` is sent under its newer name, the others are left out.
     refused: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
-/// Fields that newer models of OpenAI's refuse, with the value that changes nothing. `max_tokens` has another name there.
+/// Fields that newer OpenAI models reject, each with the value at which it has no effect. `max_tokens` is renamed
+/// there.
 const REFUSED: [(&str, Option<f64>); 5] = [
     ("max_tokens", None),
     ("temperature", Some(1.0)),
@@ -111,8 +111,9 @@ const NEWER_NAME: &str = "max_completion_tokens";
 
 impl Server {
     /// A client for the server at `url` (with or without `/v1`), with the API key in the environment variable
-    /// `key_variable`.
-    /// Fails on an address that isn't http or https, or a named variable that isn't set.
+    /// `key_variable`, by default `OPENAI_API_KEY` if it is set.
+    ///
+    /// Returns bad input if the address isn't http or https, or if the named variable isn't set.
     pub fn new(url: &str, key_variable: Option<&str>, retry: RetryPolicy) -> anyhow::Result<Self> {
         check_address("server", url)?;
         let trimmed = url.trim_end_matches('/');
@@ -121,7 +122,7 @@ impl Server {
             Some(name) => match std::env::var(name) {
                 Ok(key) if !key.is_empty() => Some(key),
                 _ => bad_input!(
-                    "the environment variable {name} isn't set or is empty; it should hold the server's key"
+                    "the environment variable {name} is unset or empty; it should contain the server's key"
                 ),
             },
             None => std::env::var("OPENAI_API_KEY").ok().filter(|k| !k.is_empty()),
@@ -153,20 +154,22 @@ impl Server {
         self.faults.load(Ordering::Relaxed)
     }
 
-    /// The base address, ending in `/v1`.
+    /// The base address, which ends in `/v1`.
     pub fn base(&self) -> &str {
         &self.base
     }
 
-    /// The names of the served models. Gives up on an unreachable server after a few seconds.
-    /// Fails if the address gives no answer or no list of models, or the key is missing or wrong.
+    /// Names of the served models. An unreachable server is given up after a few seconds.
+    ///
+    /// Returns an error if the server can't be reached, doesn't list its models, or needs another key.
     pub fn models(&self) -> anyhow::Result<Vec<String>> {
         self.list().or_else(|failure| self.unlisted(failure))
     }
 
-    /// Checks that a server answers at the address, whether or not it lists its models: some servers have no such
-    /// list, or fail on it, but answer everything else.
-    /// Fails if there is no answer, or the key is missing or wrong.
+    /// Checks that a server answers at the address, and returns the names of its models. The list is empty if the
+    /// server has none or fails on it: some servers do, but answer everything else.
+    ///
+    /// Returns an error if the server can't be reached, or the key is missing or wrong.
     pub fn reach(&self) -> anyhow::Result<Vec<String>> {
         match self.list() {
             Ok(models) => Ok(models),
@@ -178,16 +181,16 @@ impl Server {
 
     fn list(&self) -> Result<Vec<String>, Failure> {
         let url = format!("{}/models", self.base);
-        let hasty = RetryPolicy {
+        let policy = RetryPolicy {
             retries: self.retry.retries.min(3),
             timeout: self.retry.timeout.min(LIST_TIMEOUT),
             ..self.retry
         };
-        // On its own thread, so that a request to stop doesn't wait for a server that hangs.
+        // Runs in a separate thread, so that a request to stop doesn't wait for a server that hangs.
         let (server, stop) = (self.clone(), Arc::new(AtomicBool::new(false)));
         let (send, receive) = mpsc::channel();
         let stopped = Arc::clone(&stop);
-        std::thread::spawn(move || send.send(server.attempts(&url, None, &stopped, 0, hasty)));
+        std::thread::spawn(move || send.send(server.attempts(&url, None, &stopped, 0, policy)));
         let answer = loop {
             match receive.recv_timeout(Duration::from_millis(50)) {
                 Ok(answer) => break answer?,
@@ -205,12 +208,12 @@ impl Server {
 
     /// A server's message, safe for display: without the key and without control characters, which could control a
     /// terminal.
-    pub fn shown(&self, words: &str) -> String {
-        harmless(&self.without_key(words)).replace(['\n', '\t'], " ")
+    pub fn shown(&self, message: &str) -> String {
+        harmless(&self.without_key(message)).replace(['\n', '\t'], " ")
     }
 
-    fn without_key(&self, words: &str) -> String {
-        self.key.as_ref().map_or_else(|| words.to_owned(), |key| words.replace(key.as_str(), "[key]"))
+    fn without_key(&self, message: &str) -> String {
+        self.key.as_ref().map_or_else(|| message.to_owned(), |key| message.replace(key.as_str(), "[key]"))
     }
 
     fn unlisted<T>(&self, failure: Failure) -> anyhow::Result<T> {
@@ -227,23 +230,26 @@ impl Server {
     }
 
     /// Posts `body` to `path` below the base address and returns the answer, with retries. `salt` makes this request's
-    /// jitter different from that of others. A field that changes nothing and that the server's message refuses is left out
-    /// of this request and later ones, and `max_tokens` goes by its newer name where the message asks for that.
-    /// Fails if the server refuses, all retries fail, or `stop` is set.
+    /// jitter differ from that of other requests.
+    ///
+    /// If the server's message rejects a field that has no effect, the field is left out of this request and later
+    /// ones. `max_tokens` is sent under its newer name if the message asks for it.
+    ///
+    /// Returns an error if the server rejects the request, all retries fail, or `stop` is set.
     pub fn post(&self, path: &str, body: &Value, stop: &AtomicBool, salt: u64) -> Result<Value, Failure> {
         let url = format!("{}/{path}", self.base);
         loop {
             let accepted = self.accepted(body);
             match self.attempts(&url, Some(&accepted), stop, salt, self.retry) {
                 Err(Failure::Refused { status: 400, message, .. }) if self.learn(&accepted, &message) => {
-                    tracing::debug!("{url}: {message}; asked again without");
+                    tracing::debug!("{url}: {message}; sending the request again without the field");
                 }
                 answer => return answer,
             }
         }
     }
 
-    /// A request without the fields that were refused.
+    /// The request without the fields that the server rejected.
     fn accepted(&self, body: &Value) -> Value {
         let mut body = body.clone();
         let refused = self.refused.lock().unwrap_or_else(|e| e.into_inner());
@@ -260,7 +266,7 @@ impl Server {
         body
     }
 
-    /// Whether a refusal is of fields of `body` that aren't needed; they are then known.
+    /// Records the fields of `body` that the message rejects and that have no effect. Returns whether there are any.
     fn learn(&self, body: &Value, message: &str) -> bool {
         let unsupported = message.to_lowercase().contains("support");
         let names =
@@ -275,12 +281,12 @@ impl Server {
         learned
     }
 
-    /// Posts the requests 0 to `count`, at most `concurrency` at once, and passes each answer to `done` on this thread,
-    /// in order of arrival. `request` makes a path and a body when its turn comes.
+    /// Posts the requests 0 to `count`, at most `concurrency` at a time, and passes each answer to `done` in this
+    /// thread, in order of arrival. `request` builds the path and the body of a request when it is sent.
     ///
-    /// If `done` breaks, no further request is sent, and those under way are still waited for. Ends early if `done`
-    /// fails, or if the program is asked to stop: `done` then gets [`Failure::Stopped`] for one request without an
-    /// answer. Pending requests aren't waited for in these cases, because an answer may take as long as all retries.
+    /// If `done` breaks, no further request is sent, but pending requests are waited for. They aren't waited for if
+    /// `done` fails or the program is asked to stop, since an answer may take as long as all retries. In case of a
+    /// stop, `done` gets [`Failure::Stopped`] for one of the unanswered requests.
     pub fn post_all(
         &self,
         count: usize,
@@ -334,7 +340,7 @@ impl Server {
         }
     }
 
-    /// Sends a request until it is answered or refused, or all retries have failed.
+    /// Sends a request until it is answered or rejected, or until all retries have failed.
     fn attempts(
         &self,
         url: &str,
@@ -357,8 +363,8 @@ impl Server {
                         message: self.shown(&message),
                     });
                 }
-                Err(Unanswered::Lost(what)) => (self.shown(&what), false, None),
-                Err(Unanswered::Fault(what, wait)) => (self.shown(&what), true, wait),
+                Err(Unanswered::Lost(error)) => (self.shown(&error), false, None),
+                Err(Unanswered::Fault(error, wait)) => (self.shown(&error), true, wait),
             };
             self.faults.fetch_add(1, Ordering::Relaxed);
             if attempt == retry.retries {
@@ -380,19 +386,19 @@ impl Server {
     }
 }
 
-/// Rejects anything that isn't a server address, and addresses with a password, because addresses are printed and
-/// stored. `name` says where the address comes from.
+/// Returns bad input unless `url` is a server's address without a password, since addresses are printed and stored.
+/// `name` is the setting in the message.
 pub fn check_address(name: &str, url: &str) -> anyhow::Result<()> {
     let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     let host = host.map(|h| h.trim_end_matches('/'));
     let authority = host.and_then(|h| h.split('/').next()).unwrap_or(url);
     if authority.contains('@') {
         bad_input!(
-            "{name}: found a user name or password in the address, wanted the host alone, because addresses are printed; put \"Basic \" and user:password in base64 into the key's environment variable"
+            "{name}: the address contains a user name or password and would be printed; remove it, and put \"Basic \" and user:password in base64 into the key's environment variable"
         );
     }
     if host.is_none_or(|h| h.is_empty() || h.contains(|c: char| c.is_whitespace() || c.is_control())) {
-        bad_input!("{name}: found {url:?}, wanted an address like http://localhost:8000");
+        bad_input!("{name}: expected an address like http://localhost:8000, found {url:?}");
     }
     Ok(())
 }
@@ -426,7 +432,7 @@ mod tests {
         }
     }
 
-    /// Serves the given raw answers, one per connection, and then closes.
+    /// Serves the given raw answers, one per connection, and then closes the listener.
     fn scripted(answers: Vec<String>) -> (String, std::thread::JoinHandle<usize>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -436,7 +442,7 @@ mod tests {
                 let (mut stream, _) = listener.accept().unwrap();
                 let mut buffer = [0; 65536];
                 let mut seen = 0;
-                // Reads the whole request: headers, then the body with the length that they give.
+                // Reads the headers, and then the body, whose length the headers give.
                 loop {
                     let got = stream.read(&mut buffer[seen..]).unwrap();
                     seen += got;
@@ -451,7 +457,7 @@ mod tests {
                     }
                 }
                 served += 1;
-                // A client that has read enough closes the connection.
+                // The client may already have closed the connection.
                 let _ = stream.write_all(answer.as_bytes());
             }
             served
@@ -459,7 +465,7 @@ mod tests {
         (url, thread)
     }
 
-    /// A raw answer.
+    /// A raw HTTP answer.
     fn http(status: &str, body: &str) -> String {
         format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
     }
@@ -468,7 +474,7 @@ mod tests {
         http("200 OK", "{\"x\": 7}")
     }
 
-    /// An address at which nobody listens: a port that was just released.
+    /// An address without a listener: a port that was just released.
     fn nobody() -> String {
         format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
     }
@@ -496,7 +502,7 @@ mod tests {
             json!({"max_completion_tokens": 9, "temperature": 0.5, "messages": []})
         );
         assert_eq!(post(&server, "x", &body), Ok(json!({"x": 7})), "a later request needs no refusal");
-        // A value that changes the answer is never left out.
+        // A field whose value changes the answer is never left out.
         let failure = post(&server, "x", &body).unwrap_err().to_string();
         assert!(failure.contains("answered 400") && failure.contains("does not support 0.5"), "{failure}");
         assert_eq!((thread.join().unwrap(), server.faults()), (5, 0));
@@ -536,7 +542,7 @@ mod tests {
             scripted(vec![http("200 OK", &format!("{{\"x\": \"{}\"}}", "y".repeat(2 << 20)))]);
         let server = Server::new(&url, None, RetryPolicy { retries: 0, ..retry() }).unwrap();
         let failure = post(&server, "x", &json!({"prompt": "x", "max_tokens": 4})).unwrap_err().to_string();
-        assert!(failure.contains("more than was asked for"), "{failure}");
+        assert!(failure.contains("more than the request can produce"), "{failure}");
         let _ = thread.join();
     }
 

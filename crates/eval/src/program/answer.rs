@@ -1,4 +1,4 @@
-//! The answer line of a program that grades.
+//! Parses the answer line of a program that grades.
 
 use crate::graded::{Graded, LARGEST_REWARD};
 use fgrpo_verify::verdict::Verdict;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Reads the answer to question `asked` as a grade: correct from a score of `correct_from` on.
+/// Parses the answer to question `asked` as a grade, which is correct if the score is at least `correct_from`.
 ///
 /// # Errors
 /// What is wrong with the line.
@@ -23,10 +23,10 @@ pub(super) fn read(line: &[u8], asked: u64, correct_from: f64) -> Result<Graded,
         printed: Option<String>,
     }
     let excerpt = || String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
-    let answer: Answer =
-        serde_json::from_slice(line).map_err(|_| format!("{:?}, wanted {{\"score\": number}}", excerpt()))?;
+    let answer: Answer = serde_json::from_slice(line)
+        .map_err(|_| format!("{:?}, which isn't {{\"score\": number}}", excerpt()))?;
     if answer.id.is_some_and(|id| id != asked) {
-        return Err(format!("{:?}, wanted the answer to {asked}", excerpt()));
+        return Err(format!("{:?}, which isn't the answer to question {asked}", excerpt()));
     }
     match (answer.score, answer.unscorable.or_else(|| answer.reason.clone())) {
         (Some(score), _) if answer.rewards.values().chain([&score]).all(|r| r.abs() <= LARGEST_REWARD) => {
@@ -37,10 +37,10 @@ pub(super) fn read(line: &[u8], asked: u64, correct_from: f64) -> Result<Graded,
             Ok(Graded { reward: Some(score), rewards, test, printed, ..graded })
         }
         (Some(_), _) => Err(format!(
-            "{:?}, wanted a score, and rewards, from -{LARGEST_REWARD} to {LARGEST_REWARD}",
+            "{:?}, whose score or rewards aren't from -{LARGEST_REWARD} to {LARGEST_REWARD}",
             excerpt()
         )),
         (None, Some(reason)) => Ok(Graded { printed: answer.printed, ..Graded::unscorable(reason) }),
-        _ => Err(format!("{:?}, wanted a score or a reason", excerpt())),
+        _ => Err(format!("{:?}, which has neither a score nor a reason", excerpt())),
     }
 }

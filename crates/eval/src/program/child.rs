@@ -3,32 +3,32 @@
 use super::settings::Settings;
 use crate::graded::Graded;
 use crate::io::interrupt;
-use crate::io::poll::{not_blocking, wait};
+use crate::io::poll::{set_nonblocking, wait};
 use crate::io::process_group::ProcessGroup;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest answer line in bytes; a longer line is invalid.
+/// Maximum length of an answer line in bytes. A longer line is invalid.
 const LONGEST_ANSWER: usize = 1 << 20;
 
 /// Interval at which a wait for an answer checks for a request to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Why there is no answer. The words are the reason of an unscorable grade.
+/// Reason why there is no answer. The message is the reason of the unscorable grade.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoAnswer {
     /// The child has ended.
     #[error("died")]
     Died,
-    /// The child wrote something before it had the question.
+    /// The child wrote something before it had read the question.
     #[error("bad_answer: before the question")]
     SpokeFirst,
-    /// The line is no answer.
+    /// The line isn't a valid answer.
     #[error("bad_answer: {0}")]
     Bad(String),
-    /// The time is up.
+    /// The time limit is exceeded.
     #[error("timeout")]
     Timeout,
     /// No child could be started.
@@ -51,11 +51,11 @@ pub(super) struct Child {
     _group: ProcessGroup,
     input: ChildStdin,
     output: ChildStdout,
-    /// The part of the answer read so far.
+    /// Part of the answer that has been read.
     read: Vec<u8>,
-    /// Number of questions asked.
+    /// Number of questions sent.
     pub(super) asked: u64,
-    /// Number of answers read.
+    /// Number of answers received.
     pub(super) answers: u64,
 }
 
@@ -70,16 +70,16 @@ impl Child {
         let mut group = ProcessGroup::spawn(&mut command)?;
         let child = group.child();
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(io::Error::other("no pipes"));
+            return Err(io::Error::other("the child has no pipes"));
         };
         for fd in [input.as_raw_fd(), output.as_raw_fd()] {
-            not_blocking(fd)?;
+            set_nonblocking(fd)?;
         }
         Ok(Self { _group: group, input, output, read: Vec::new(), asked: 0, answers: 0 })
     }
 
-    /// Sends a question (its JSON after the brace) and waits for the line that answers it. Watches both pipes at once,
-    /// because a child may fill its output pipe before it has read all of its input.
+    /// Sends a question (its JSON without the opening brace) and waits for the line that answers it. Watches both pipes
+    /// at once, because a child may fill its output pipe before it has read all of its input.
     pub(super) fn ask(&mut self, body: &str, settings: &Settings) -> Result<Vec<u8>, NoAnswer> {
         let startup = if self.answers == 0 { settings.startup_s } else { 0.0 };
         let deadline = Instant::now() + Duration::from_secs_f64(settings.timeout_s + startup);
@@ -129,7 +129,7 @@ impl Child {
         }
     }
 
-    /// Reads the available output without waiting. Returns whether there was any.
+    /// Reads available output without waiting. Returns whether there was any.
     fn receive(&mut self) -> Result<bool, NoAnswer> {
         let mut buffer = [0u8; 8192];
         match self.output.read(&mut buffer) {

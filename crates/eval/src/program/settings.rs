@@ -1,4 +1,4 @@
-//! Settings of a program that grades, and the short forms in which they are written.
+//! Settings of a program that grades, and the short forms in which a user may write them.
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A function of this process that answers questions, each a line of JSON, as a program would.
+/// A function of this process that answers questions as a program would. Questions and answers are lines of JSON.
 #[derive(Clone)]
 pub struct Answerer(Arc<dyn Fn(&str) -> String + Send + Sync>);
 
@@ -34,23 +34,24 @@ impl PartialEq for Answerer {
     }
 }
 
-/// How to run the program. Kind `command` has a command, kind `python` a function.
+/// How to run the program. The kind `command` has a command, the kind `python` a function.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// The program and its arguments: a text, which is split at white space, or a list.
+    /// The program and its arguments: a string, which is split at white space, or a list.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "text_or_list")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::text_or_list"))]
     pub command: Vec<String>,
-    /// The function, as `"grade.py:reward"`.
+    /// The function, such as `"grade.py:reward"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
-    /// In place of a file, the name of a function of the Python process that runs the training. `fgrpo.train` sets it, and nobody writes it.
+    /// Name of a function of the Python process that runs the training, in place of a file. `fgrpo.train` sets it;
+    /// users don't.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub in_process: Option<String>,
-    /// What answers in the name of `in_process`. A configuration doesn't contain it: the caller sets it.
+    /// Function that answers if `in_process` is set. A configuration doesn't contain it: the caller sets it.
     #[serde(skip)]
     pub answerer: Option<Answerer>,
     /// Time limit for one answer, in seconds.
@@ -76,8 +77,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Makes the files that the settings name relative to `folder`: that of the function, and arguments of the command
-    /// that are files in the folder.
+    /// Resolves the files that the settings name relative to `folder`: the file of the function, and arguments of the
+    /// command that are files in the folder.
     pub fn relative_to(&mut self, folder: &Path) {
         let in_folder = |path: &str| folder.join(path).to_string_lossy().into_owned();
         self.function = self.function.as_deref().map(in_folder);
@@ -86,30 +87,31 @@ impl Settings {
         }
     }
 
-    /// Settings from a command line, split at white space; quotes keep white space together.
-    /// Fails if the command line is empty, or a quote isn't closed.
+    /// Creates settings from a command line, which is split at white space outside quotes.
+    ///
+    /// Returns bad input if the command line is empty or a quote isn't closed.
     pub fn parse(line: &str) -> anyhow::Result<Self> {
         Ok(Self { command: words(line)?, ..Self::default() })
     }
 
-    /// Settings for a Python function, as `grade.py:reward`.
+    /// Settings for a Python function such as `grade.py:reward`.
     pub fn of_function(function: &str) -> Self {
         Self { function: Some(function.to_owned()), ..Self::default() }
     }
 
-    /// Whether a function grades, in a file or of the process.
+    /// Whether a function grades, either in a file or in this process.
     pub fn is_function(&self) -> bool {
         self.function.is_some() || self.in_process.is_some()
     }
 
-    /// Reads a command as a text, a list or a table with limits.
+    /// Deserializes a command: a string, a list, or a table with limits.
     pub fn read_command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Self>, D::Error> {
         deserializer
             .deserialize_any(TextOrTable("a command line, a list of words or a table", Self::parse))
             .map(Some)
     }
 
-    /// Reads a Python function as a text or a table with limits.
+    /// Deserializes a Python function: a string, or a table with limits.
     pub fn read_function<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Self>, D::Error> {
         let read = |text: &str| Ok(Self::of_function(text));
         deserializer
@@ -118,18 +120,18 @@ impl Settings {
     }
 }
 
-/// The schemas of what is read.
+/// JSON schemas of the settings.
 #[cfg(feature = "schema")]
 pub mod schema {
     use super::Settings;
     use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-    /// A command as a text, a list or a table.
+    /// Schema of a command: a string, a list or a table.
     pub fn command(generator: &mut SchemaGenerator) -> Schema {
         short_or_table(text_or_list(generator), "function", generator)
     }
 
-    /// A Python function as a text or a table.
+    /// Schema of a Python function: a string or a table.
     pub fn function(generator: &mut SchemaGenerator) -> Schema {
         short_or_table(String::json_schema(generator), "command", generator)
     }
@@ -145,7 +147,8 @@ pub mod schema {
     }
 }
 
-/// Reads [`Settings`] from a text alone, from the words of a command, or from a table.
+/// Deserializes [`Settings`] from a string, a list of words, or a table. The fields are the expectation for messages
+/// and the parser of a string.
 struct TextOrTable(&'static str, fn(&str) -> anyhow::Result<Settings>);
 
 impl<'de> Visitor<'de> for TextOrTable {
@@ -169,13 +172,13 @@ impl<'de> Visitor<'de> for TextOrTable {
     }
 }
 
-/// Reads the words of a command from a list, or from one text.
+/// Deserializes the words of a command from a list or a string.
 fn text_or_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let wanted = "a command line or a list of words";
     Ok(deserializer.deserialize_any(TextOrTable(wanted, Settings::parse))?.command)
 }
 
-/// Splits a command line like a shell, without expansions.
+/// Splits a command line as a shell does, without expansions.
 fn words(line: &str) -> anyhow::Result<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -193,11 +196,11 @@ fn words(line: &str) -> anyhow::Result<Vec<String>> {
         }
     }
     if quote.is_some() {
-        bad_input!("command: found an unclosed quote in {line:?}");
+        bad_input!("command: a quote isn't closed in {line:?}");
     }
     words.extend(word);
     if words.is_empty() {
-        bad_input!("command: found nothing, wanted a program and its arguments");
+        bad_input!("command: empty; give a program and its arguments");
     }
     Ok(words)
 }

@@ -120,7 +120,7 @@ const MOST_SEEDS: u64 = 1_000_000;
 /// A list of seeds, or how many.
 fn seeds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "wanted a list of seeds, or how many")]
+    #[serde(untagged, expecting = "expected a list of seeds, or a number of seeds")]
     enum Seeds {
         Count(u64),
         List(Vec<u64>),

@@ -318,11 +318,7 @@ impl Refusal {
         });
         let misfit = Misfit::of(String::new(), found, &self.said);
         let end = if self.said.starts_with("unknown variant") { nearest(&self.said) } else { String::new() };
-        format!(
-            "{place}found {}, wanted {}{end}",
-            misfit.found,
-            misfit.wanted.replace("an object", "a table")
-        )
+        format!("{place}{}{end}", misfit.reason.replace("an object", "a table"))
     }
 
     fn unknown_key(&self, unknown: &str, elsewhere: fn(&str) -> Vec<String>) -> String {
@@ -486,25 +482,25 @@ mod tests {
                 "algorithm.focal_gama=1: unknown key `focal_gama`; did you mean `focal_gamma`?",
             ),
             (good, &["lr=1"], "lr=1: unknown key `lr`; did you mean `update.lr` or `sft.lr`?"),
-            (good, &["update.lr=fast"], "update.lr=fast: found \"fast\", wanted a number"),
-            (good, &["update=[1]"], "update=[1]: found a list of 1, wanted a table"),
+            (good, &["update.lr=fast"], "update.lr=fast: expected a number, found \"fast\""),
+            (good, &["update=[1]"], "update=[1]: expected a table, found a list of 1"),
             (good, &["rollout.repetition_penalty=1.1"], "not the policy that is trained"),
             (
                 &good.replace("steps = 1", "steps = \"two\""),
                 &["update.lr=1e-5"],
-                "line 1: steps: found \"two\", wanted a whole number from 0 to 2^64 - 1",
+                "line 1: steps: expected a whole number from 0 to 2^64 - 1, found \"two\"",
             ),
             (
                 &with("[algorithm]", "loss = { kind = \"dapo\", clip = \"x\" }"),
                 &[],
-                "algorithm.loss.clip: found \"x\", wanted a list",
+                "algorithm.loss.clip: expected a list, found \"x\"",
             ),
             (&with("[algorithm]", "loss = \"dappo\""), &[], "did you mean `dapo`?"),
             // In a table that is read as a whole because it has a kind.
             (
                 &with("kind = \"maze\"", "size = 9\nseed = nan"),
                 &[],
-                "line 6: task.seed: found nan, wanted a whole number from 0 to 2^64 - 1",
+                "line 6: task.seed: expected a whole number from 0 to 2^64 - 1, found nan",
             ),
             (
                 &with("kind = \"maze\"", "heldout = 5"),

@@ -31,7 +31,7 @@ pub struct LoraTable {
 
 /// Names of matrices, or `all-linear`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "wanted a list of matrices or \"all-linear\"")]
+#[serde(untagged, expecting = "expected a list of matrices or \"all-linear\"")]
 pub enum Targets {
     /// `"all-linear"`.
     All(AllLinear),

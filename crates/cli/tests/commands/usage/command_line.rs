@@ -37,12 +37,12 @@ fn a_value_of_another_type_is_named_by_its_full_key_and_line() {
     let data = file(folder.path(), "d.jsonl", "{\"problem\": \"a\", \"answer\": \"1\"}\n");
     for (start, end, wanted) in [
         // Derived readers take a list for a struct, field by field.
-        ("save = [1, 2]\n", "", "line 1: save: found a list of 2, wanted a table"),
-        ("compute = 5\n", "", "line 1: compute: found 5, wanted a table"),
+        ("save = [1, 2]\n", "", "line 1: save: expected a table, found a list of 2"),
+        ("compute = 5\n", "", "line 1: compute: expected a table, found 5"),
         (
             "",
             "[algorithm]\nloss = { kind = \"dapo\", clip = [0.2, \"x\"] }\n",
-            "algorithm.loss.clip[1]: found \"x\", wanted a number",
+            "algorithm.loss.clip[1]: expected a number, found \"x\"",
         ),
         ("", "[algorithm]\nloss = \"grpo\"\nfocal_gamma = \"x\"\n", "algorithm.focal_gamma: found \"x\""),
     ] {

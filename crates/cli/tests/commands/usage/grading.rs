@@ -430,7 +430,7 @@ fn a_stop_while_grading_is_no_error_and_the_same_command_goes_on() {
     let output = again.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
-    assert!(said.contains(&format!("{} samples scored, {kept} scores kept", 200 - kept)), "{said}");
+    assert!(said.contains(&format!("{} samples graded, {kept} verdicts kept", 200 - kept)), "{said}");
 }
 
 /// Rows as in IFBench's file: every argument's name in each, most of them null.

@@ -1,22 +1,23 @@
-//! The machine in Linux's files. Other systems don't have them, and everything but the number of cores is unknown there.
+//! Reads the machine's properties from Linux's files. Other systems lack them, so there everything but the number of
+//! cores is unknown.
 
-/// Bytes that this program may still allocate: the machine's available memory, or less if a control group or an
-/// address-space limit applies.
+/// Number of bytes that this program may still allocate: the machine's available memory, or less if a control group or
+/// an address-space limit applies.
 pub fn available() -> Option<u64> {
     let machine = field("/proc/meminfo", "MemAvailable:")?;
     let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let group = number("/sys/fs/cgroup/memory.max")
         .zip(number("/sys/fs/cgroup/memory.current"))
-        .map(|(most, now)| most.saturating_sub(now));
-    [group, own_limit()].into_iter().flatten().chain([machine]).min()
+        .map(|(limit, now)| limit.saturating_sub(now));
+    [group, address_space()].into_iter().flatten().chain([machine]).min()
 }
 
-/// What an address-space limit (`ulimit -v`) leaves for this process; `None` if there is no limit.
-fn own_limit() -> Option<u64> {
+/// Number of bytes that an address-space limit (`ulimit -v`) leaves for this process, or `None` if there is no limit.
+fn address_space() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: writes to a local variable.
-    let found = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
-    if !found || limit.rlim_cur == libc::RLIM_INFINITY {
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
+    if !known || limit.rlim_cur == libc::RLIM_INFINITY {
         return None;
     }
     Some(limit.rlim_cur.saturating_sub(field("/proc/self/status", "VmSize:")?))
@@ -32,12 +33,13 @@ pub fn peak() -> Option<u64> {
     field("/proc/self/status", "VmHWM:")
 }
 
-/// Name of this machine's processor. On Arm, where Linux has no name, it is the ids of its implementer and part.
+/// Name of this machine's processor. On Arm, where Linux has no name, it consists of the ids of the implementer and the
+/// part.
 pub fn processor() -> Option<String> {
     processor_in(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
 }
 
-/// [`processor`], from the text of `/proc/cpuinfo`.
+/// Implements [`processor`] for the contents of `/proc/cpuinfo`.
 fn processor_in(text: &str) -> Option<String> {
     let field = |name: &str| {
         let (_, value) = text.lines().find(|line| line.starts_with(name))?.split_once(':')?;
@@ -53,7 +55,7 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Parses a line `Name:   123 kB`.
+/// Reads a field such as `Name:   123 kB` in bytes.
 fn field(path: &str, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(path).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;

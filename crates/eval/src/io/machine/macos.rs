@@ -1,14 +1,15 @@
-//! The machine by macOS's calls. Only its types have been checked: it hasn't run on a Mac.
+//! Reads the machine's properties through macOS's calls. This code is only type-checked: it hasn't run on a Mac.
 
 use std::ffi::CStr;
 
-/// Bytes that this program may still allocate: the percentage of the memory that the kernel calls available.
+/// Number of bytes that this program may still allocate, from the percentage of memory that the kernel calls available.
 pub fn available() -> Option<u64> {
     let percent = number(c"kern.memorystatus_level")?.min(100);
     Some(number(c"hw.memsize")? / 100 * percent)
 }
 
-/// Number of cores that compute equally fast: the performance cores. Work is divided into equal parts, so a slower core would hold up the others.
+/// Number of cores that compute equally fast: the performance cores. Work is divided into equal parts, so slower cores
+/// would delay it.
 pub fn cores() -> usize {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     let fast = number(c"hw.perflevel0.physicalcpu").and_then(|cores| usize::try_from(cores).ok());
@@ -33,9 +34,9 @@ pub fn processor() -> Option<String> {
 }
 
 fn usage() -> Option<libc::rusage_info_v4> {
-    // SAFETY: a struct of integers, each of which may be 0.
+    // SAFETY: a struct of integers, for which zeros are valid.
     let mut usage: libc::rusage_info_v4 = unsafe { std::mem::zeroed() };
-    // SAFETY: the call fills the struct of version 4, which is named.
+    // SAFETY: the call fills a struct of version 4, which is the version that is requested.
     let status =
         unsafe { libc::proc_pid_rusage(libc::getpid(), libc::RUSAGE_INFO_V4, (&raw mut usage).cast()) };
     (status == 0).then_some(usage)
@@ -51,7 +52,7 @@ fn number(name: &CStr) -> Option<u64> {
     }
 }
 
-/// Reads a system setting into `bytes` and returns its length. Fails if it is unknown or longer.
+/// Reads a system setting into `bytes` and returns its length, or `None` if the setting is unknown or longer.
 fn setting(name: &CStr, bytes: &mut [u8]) -> Option<usize> {
     let mut len = bytes.len();
     let (to, new) = (bytes.as_mut_ptr().cast(), std::ptr::null_mut());

@@ -1,4 +1,4 @@
-//! One attempt at a request: what is sent, and how an answer is read.
+//! Sends a request once and reads the answer.
 
 use super::Server;
 use crate::io::harmless::shortened;
@@ -7,24 +7,24 @@ use chrono::DateTime;
 use serde_json::Value;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Smallest size limit of an answer in bytes, whatever the request.
+/// Smallest size limit of an answer, in bytes.
 const LEAST_BODY: u64 = 1 << 20;
-/// Maximum bytes per generated token, and per token with log-probabilities.
+/// Maximum bytes per generated token, without log-probabilities and with them.
 const TOKEN_BYTES: u64 = 512;
 const SCORED_TOKEN_BYTES: u64 = 2048;
-/// Maximum bytes per embedded text: 16,384 numbers.
+/// Maximum bytes per embedded text, enough for 16,384 numbers.
 const EMBEDDING_BYTES: u64 = 16_384 * 32;
 /// Maximum number of tokens in an answer if the request has no limit.
 const TOKENS: u64 = 32_768;
-/// Characters of an answer that a message quotes.
+/// Maximum number of characters of an answer that a message quotes.
 const QUOTED: usize = 300;
-/// Why an attempt has no answer.
+/// Reason why an attempt has no answer.
 pub(super) enum Unanswered {
-    /// The server refuses the request with this status and message, and would refuse it again.
+    /// The server rejected the request with this status and message, and would reject it again.
     Refused(u16, String),
     /// The server wasn't reached, or the connection was lost.
     Lost(String),
-    /// The server's answer reports a fault, or is none. The server may say how long to wait.
+    /// The answer reports an error or is unreadable. The server may have requested a wait.
     Fault(String, Option<Duration>),
 }
 
@@ -36,7 +36,7 @@ impl Server {
         body: Option<&Value>,
         timeout: Duration,
     ) -> Result<Value, Unanswered> {
-        let fault = |what: String| Err(Unanswered::Fault(what, None));
+        let fault = |message: String| Err(Unanswered::Fault(message, None));
         let sent = match body {
             Some(body) => {
                 let request = self.agent.post(url).header("content-type", "application/json");
@@ -49,17 +49,18 @@ impl Server {
         };
         let mut response = match sent {
             Ok(response) => response,
-            Err(ureq::Error::BadUri(what)) => return Err(Unanswered::Refused(0, what)),
+            Err(ureq::Error::BadUri(message)) => return Err(Unanswered::Refused(0, message)),
             Err(error) => return Err(Unanswered::Lost(error.to_string())),
         };
         let status = response.status().as_u16();
         if (300..400).contains(&status) {
-            let to = response.headers().get("location").and_then(|v| v.to_str().ok()).unwrap_or("nowhere");
-            let what = format!(
-                "a redirect to {}, which is not followed, since another address would get the prompts and the key; wanted the server's own address",
-                shortened(to, QUOTED)
+            let location =
+                response.headers().get("location").and_then(|v| v.to_str().ok()).unwrap_or("nowhere");
+            let message = format!(
+                "a redirect to {}, which isn't followed, since another address would receive the prompts and the key; give the server's address itself",
+                shortened(location, QUOTED)
             );
-            return Err(Unanswered::Refused(status, what));
+            return Err(Unanswered::Refused(status, message));
         }
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         let wait = header("retry-after").and_then(|after| retry_after(after, header("date")));
@@ -67,31 +68,34 @@ impl Server {
         let text = match response.body_mut().with_config().limit(longest).read_to_string() {
             Ok(text) => text,
             Err(ureq::Error::BodyExceedsLimit(_)) => {
-                return fault(format!("an answer of more than {longest} bytes, more than was asked for"));
+                return fault(format!(
+                    "the answer has more than {longest} bytes, more than the request can produce"
+                ));
             }
             Err(error) => return fault(format!("status {status}, then {error}")),
         };
         if !(200..300).contains(&status) {
             let message = message_of(&self.without_key(&text));
-            return Err(match matches!(status, 408 | 409 | 425 | 429) || status >= 500 {
-                true => Unanswered::Fault(format!("status {status}: {message}"), wait),
-                false => Unanswered::Refused(status, message),
+            return Err(if matches!(status, 408 | 409 | 425 | 429) || status >= 500 {
+                Unanswered::Fault(format!("status {status}: {message}"), wait)
+            } else {
+                Unanswered::Refused(status, message)
             });
         }
         match serde_json::from_slice::<Value>(&json::of_others(text.as_bytes())) {
             Ok(answer) if answer.get("error").is_some_and(|e| !e.is_null()) => {
                 let message = message_of(&self.without_key(&text));
-                fault(format!("a successful answer that reports an error: {message}"))
+                fault(format!("a successful answer reports an error: {message}"))
             }
             Ok(answer) => Ok(answer),
             Err(error) => {
                 let text = self.without_key(&text);
-                fault(format!("an answer that isn't JSON ({error}): {}", shortened(&text, QUOTED)))
+                fault(format!("the answer isn't JSON ({error}): {}", shortened(&text, QUOTED)))
             }
         }
     }
 
-    /// The key as a bearer token; a key with its own scheme, `Basic ...`, is sent unchanged.
+    /// Adds the key as a bearer token. A key with its own scheme, `Basic ...`, is sent unchanged.
     fn authorised<T>(&self, request: ureq::RequestBuilder<T>) -> ureq::RequestBuilder<T> {
         match &self.key {
             Some(key) if key.starts_with("Basic ") => request.header("authorization", key),
@@ -101,8 +105,8 @@ impl Server {
     }
 }
 
-/// The wait that a `Retry-After` asks for: a number of seconds, or a date, which is compared with the answer's own `Date`.
-/// At most an hour.
+/// Wait requested by a `Retry-After` header, at most an hour. The header is a number of seconds, or a date, which is
+/// compared with the answer's `Date` header.
 fn retry_after(after: &str, answered: Option<&str>) -> Option<Duration> {
     let date =
         |text: &str| DateTime::parse_from_rfc2822(text.trim()).ok().map(|date| date.timestamp() as f64);
@@ -113,7 +117,7 @@ fn retry_after(after: &str, answered: Option<&str>) -> Option<Duration> {
     seconds.filter(|s| s.is_finite() && *s >= 0.0).map(|s| Duration::from_secs_f64(s.min(3600.0)))
 }
 
-/// Maximum bytes of an answer to `body`: a number for each token, with or without log-probabilities, or for each
+/// Maximum size of an answer to `body` in bytes: a bound per token, with or without log-probabilities, or per
 /// embedding, plus the prompt, which some servers repeat.
 fn longest_answer(body: &Value) -> u64 {
     let count = |name: &str| body[name].as_u64();
@@ -126,22 +130,22 @@ fn longest_answer(body: &Value) -> u64 {
         Value::Array(list) => list.len() as u64,
         _ => 1,
     };
-    let asked = if inputs > 0 {
+    let content = if inputs > 0 {
         inputs.saturating_mul(EMBEDDING_BYTES)
     } else {
         samples.saturating_mul(tokens).saturating_mul(each)
     };
     let prompt = [&body["prompt"], &body["messages"]];
     let prompt: u64 = prompt.iter().filter(|p| !p.is_null()).map(|p| p.to_string().len() as u64).sum();
-    LEAST_BODY.saturating_add(asked).saturating_add(samples.saturating_mul(prompt).saturating_mul(2))
+    LEAST_BODY.saturating_add(content).saturating_add(samples.saturating_mul(prompt).saturating_mul(2))
 }
 
-/// The error message in a server's answer, in any of the usual places.
+/// The error message in a server's answer, which may be in several fields.
 fn message_of(text: &str) -> String {
     let value: Value = serde_json::from_slice(&json::of_others(text.as_bytes())).unwrap_or(Value::Null);
     let candidates = [&value["error"]["message"], &value["error"], &value["message"], &value["detail"]];
-    let found = candidates.into_iter().find_map(Value::as_str).map(str::to_owned);
-    shortened(&found.unwrap_or_else(|| text.trim().to_owned()), QUOTED)
+    let message = candidates.into_iter().find_map(Value::as_str).map(str::to_owned);
+    shortened(&message.unwrap_or_else(|| text.trim().to_owned()), QUOTED)
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! The sampling fields of a request, for rollouts and evaluations.
+//! Sampling fields of a request, for rollouts and evaluations.
 //!
-//! Every setting is sent, even neutral ones. For a missing field a server uses its own default (llama.cpp: `top_k` 40
-//! and `min_p` 0.05) or the model's `generation_config.json` (vLLM).
+//! Every setting is sent, even if it has no effect. For a missing field a server would use its own default (llama.cpp:
+//! `top_k` 40 and `min_p` 0.05) or the model's `generation_config.json` (vLLM).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 named! {
-    /// Which fields a server supports beyond the standard ones.
+    /// Server software, which determines the fields of a request beyond the standard ones.
     #[derive(Default, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum ServerApi {
@@ -19,8 +19,8 @@ named! {
         // Each log-probability comes with the token's id.
         #[serde(rename = "llama.cpp")]
         LlamaCpp = "llama.cpp": "llama.cpp's server",
-        // Tokens are pieces of text.
-        Openai = "openai": "the standard fields alone",
+        // Tokens are returned as strings.
+        Openai = "openai": "only the standard fields",
     }
 }
 
@@ -29,24 +29,24 @@ named! {
 pub struct RequestSampling {
     /// Sampling temperature.
     pub temperature: f64,
-    /// Top-p (nucleus); 1 is off.
+    /// Top-p (nucleus) sampling; 1 turns it off.
     pub top_p: f64,
-    /// Top-k; 0 is off.
+    /// Top-k sampling; 0 turns it off.
     pub top_k: usize,
-    /// Min-p: minimum probability relative to the most likely token; 0 is off.
+    /// Min-p: minimum probability relative to the most likely token; 0 turns it off.
     pub min_p: f64,
     /// Maximum completion length in tokens.
     pub max_tokens: usize,
 }
 
 impl RequestSampling {
-    /// Refuses numbers outside their ranges. `name` is the place of a field in messages; temperatures start at `coldest`,
-    /// where 0 picks the most likely token.
+    /// Returns bad input if a setting is out of range. `name` gives a field's name in messages. The temperature must be
+    /// at least `coldest`; 0 picks the most likely token.
     pub fn check(&self, name: impl Fn(&str) -> String, coldest: f64) -> anyhow::Result<()> {
-        let refuse = |field: &str, found: f64, wanted: &str| -> anyhow::Result<()> {
-            bad_input!("{}: found {}, wanted {wanted}", name(field), found as f32)
+        let refuse = |field: &str, found: f64, expected: &str| -> anyhow::Result<()> {
+            bad_input!("{}: expected {expected}, found {}", name(field), found as f32)
         };
-        // In the precision of configurations and of the engine.
+        // Compared in the precision of configurations and of the engine.
         if !(coldest as f32..=1e6).contains(&(self.temperature as f32)) {
             return refuse("temperature", self.temperature, &format!("a number from {coldest} to 1000000"));
         }
@@ -62,17 +62,18 @@ impl RequestSampling {
         Ok(())
     }
 
-    /// Refuses settings that a server of this kind doesn't know; `name` is the place of the server's kind.
+    /// Returns bad input if the server doesn't support a setting. `name` is the setting of the server's software in
+    /// messages.
     pub fn check_api(&self, name: &str, api: Option<ServerApi>) -> anyhow::Result<()> {
         if api == Some(ServerApi::Openai) && (self.top_k > 0 || self.min_p > 0.0) {
             bad_input!(
-                "{name}: found openai with top-k or min-p sampling, which the standard doesn't know; wanted vllm, sglang or llama.cpp"
+                "{name}: openai doesn't support top-k or min-p sampling; choose vllm, sglang or llama.cpp"
             );
         }
         Ok(())
     }
 
-    /// The settings as a record, for a sampler without its own defaults.
+    /// The settings under their names here, for a sampler without defaults.
     pub fn own_fields(&self) -> Map<String, Value> {
         match json!(self) {
             Value::Object(fields) => fields,
@@ -80,8 +81,8 @@ impl RequestSampling {
         }
     }
 
-    /// The fields of a request. Without an `api`, includes the fields of vLLM, SGLang and llama.cpp together; each
-    /// ignores unknown fields.
+    /// The fields of a request. If `api` is `None`, the fields of vLLM, SGLang and llama.cpp are included together,
+    /// since each ignores unknown fields.
     pub fn fields(&self, api: Option<ServerApi>) -> Map<String, Value> {
         let mut fields = Map::new();
         let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
@@ -111,7 +112,7 @@ impl RequestSampling {
     }
 }
 
-/// Advice for a server that refuses a request with this message: `None` unless the message names a field beyond the
+/// Advice for a server that rejects a request with this message. `None` unless the message names a field beyond the
 /// standard ones.
 pub fn advice(message: &str) -> Option<&'static str> {
     let any = RequestSampling { temperature: 1.0, top_p: 1.0, top_k: 0, min_p: 0.0, max_tokens: 1 };
@@ -120,7 +121,7 @@ pub fn advice(message: &str) -> Option<&'static str> {
     let named = message
         .split(|c| !word(c))
         .any(|name| !standard.contains_key(name) && any.fields(None).contains_key(name));
-    named.then_some("to send the standard fields alone, choose the server API openai")
+    named.then_some("to send only the standard fields, choose the server API openai")
 }
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
-//! A pass of the API as data and loss of the policy, and its result.
+//! Runs a pass of the API on the policy and encodes its result.
 
 use crate::loss::{Pass, Sequence};
 use crate::wire::{ArrayRecord, BatchedTensor, DType, ForwardBackwardOutput, floats};
 use fgrpo_train::policy::Policy;
 use std::collections::BTreeMap;
 
-/// Runs a pass: scores, and unless it is `forward_only`, the gradient, which is added to the engine's.
+/// Runs a pass. Unless it is `forward_only`, its gradient is added to the engine's.
 pub(crate) fn run(pass: &Pass, policy: &mut Policy) -> anyhow::Result<ForwardBackwardOutput> {
     let (data, loss) = pass.data();
-    let losses = match pass.forward_only {
-        true => policy.forward(&data, &loss, 1.0)?,
-        false => policy.forward_backward(&data, &loss, 1.0)?,
+    let losses = if pass.forward_only {
+        policy.forward(&data, &loss, 1.0)?
+    } else {
+        policy.forward_backward(&data, &loss, 1.0)?
     };
     Ok(ForwardBackwardOutput {
         loss_fn_output_type: "ArrayRecord".into(),
@@ -19,7 +20,7 @@ pub(crate) fn run(pass: &Pass, policy: &mut Policy) -> anyhow::Result<ForwardBac
     })
 }
 
-/// The log-probability of each target; 0 where none was given.
+/// Encodes the log-probability of each target; 0 for cells of a sparse tensor without a target.
 fn records(sequences: &[Sequence], logp: &[Vec<f32>]) -> Vec<ArrayRecord> {
     let trailing = |index: usize| {
         let targets = &sequences[index].targets;
@@ -33,11 +34,11 @@ fn records(sequences: &[Sequence], logp: &[Vec<f32>]) -> Vec<ArrayRecord> {
         let mut data = Vec::new();
         let mut offsets = vec![0i64];
         for (sequence, logp) in sequences[first..end].iter().zip(&logp[first..end]) {
-            let mut given = logp.iter();
-            let of = |at| if sequence.targets.is_given(at) { given.next().copied() } else { None };
-            let own: Vec<f32> =
-                (0..sequence.targets.numbers.len()).map(of).map(Option::unwrap_or_default).collect();
-            data.extend(floats(&own));
+            let mut values = logp.iter();
+            let value = |at| if sequence.targets.is_given(at) { values.next().copied() } else { None };
+            let values: Vec<f32> =
+                (0..sequence.targets.numbers.len()).map(value).map(Option::unwrap_or_default).collect();
+            data.extend(floats(&values));
             offsets.push(data.len() as i64);
         }
         let tensor = BatchedTensor {

@@ -1,4 +1,4 @@
-//! What a server has: its base model, sessions, models, samplers, and the ids of these.
+//! The server's base model, sessions, models and samplers, and their ids.
 
 use crate::fields::{Refusal, check};
 use fgrpo_nn::LoraConfig;
@@ -8,23 +8,23 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// LoRA's `alpha`, which the API doesn't set: the update's factor is 32 / rank.
+/// LoRA's `alpha`, which the API doesn't set: the update is scaled by 32 / rank.
 const ALPHA: f64 = 32.0;
 
-/// A model's id: its session and its number there.
+/// Id of a model, which consists of the session's id and an index in the session.
 pub(crate) type ModelId = String;
 
-/// What the server has and how it is called.
+/// The served models, their names and limits.
 #[derive(Debug, Clone)]
 pub(crate) struct Served {
-    /// The base model's name.
+    /// Name of the base model.
     pub(crate) name: String,
-    /// Its architecture, as `config.json` names it.
+    /// Architecture of the base model, as in `config.json`.
     pub(crate) architecture: String,
-    /// Whether all weights are trained, without LoRA.
+    /// Whether all weights are trained, instead of LoRA's factors.
     pub(crate) full: bool,
     pub(crate) bounds: Bounds,
-    /// Name and bounds of a second model, which is only sampled and scored.
+    /// Name and bounds of a second model, which is only used for sampling and scoring.
     pub(crate) teacher: Option<(String, Bounds)>,
     pub(crate) folder: PathBuf,
     /// Maximum number of waiting requests.
@@ -34,40 +34,40 @@ pub(crate) struct Served {
 /// The sessions, models and samplers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Catalogue {
-    /// Requests so far.
+    /// Number of requests so far.
     pub(crate) requests: u64,
-    /// Sessions so far; their ids count from 1.
+    /// Sessions so far, with ids from 1.
     pub(crate) sessions: Vec<Session>,
-    /// The requested models.
+    /// The models that clients have created.
     pub(crate) models: BTreeMap<ModelId, ModelEntry>,
     pub(crate) samplers: BTreeMap<String, Sampler>,
 }
 
-/// What a client says of its session.
+/// Description of a session by its client.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Session {
     pub(crate) display_name: Option<String>,
     pub(crate) user_metadata: Option<Value>,
 }
 
-/// A requested model.
+/// A model that a client has created.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ModelEntry {
-    /// `None` if all weights are trained.
+    /// LoRA settings, or `None` if all weights are trained.
     pub(crate) lora: Option<LoraRequest>,
     pub(crate) user_metadata: Option<Value>,
-    /// When a request for it was accepted last, in seconds since 1970.
+    /// Time of the last accepted request for the model, in seconds since 1970.
     pub(crate) last_request: u64,
-    /// The largest `seq_id` of an accepted request.
+    /// Largest `seq_id` of an accepted request.
     #[serde(default)]
     pub(crate) last_seq: u64,
-    /// `seq_id`s of refused requests. They stay free until a later one is accepted; then that is next.
+    /// `seq_id`s of rejected requests. Each may be used again until a request with a later `seq_id` is accepted.
     #[serde(default)]
     pub(crate) refused: BTreeSet<u64>,
 }
 
 impl ModelEntry {
-    /// Whether a request's turn has passed.
+    /// Whether the turn of a rejected request has passed.
     pub(crate) fn passed(&self, seq: u64) -> bool {
         self.refused.contains(&seq) && self.last_seq > seq
     }
@@ -80,7 +80,7 @@ pub(crate) struct Sampler {
     pub(crate) source: Source,
 }
 
-/// Which weights are sampled from.
+/// Weights to sample from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Source {
     /// The base model.
@@ -89,17 +89,17 @@ pub(crate) enum Source {
     Teacher,
     /// A model after this number of changes.
     Version { model: ModelId, version: u64 },
-    /// A saved folder, as a path of the API.
+    /// Weights saved under a path of the API.
     Saved(String),
 }
 
-/// LoRA as the API asks for it.
+/// LoRA settings in the form of the API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LoraRequest {
     pub(crate) rank: usize,
     pub(crate) seed: Option<u64>,
-    /// Accepted, but the vocabulary head stays as it is; sessions begin with a warning that says so.
+    /// Accepted, but the vocabulary head isn't adapted; a warning at the start of a session says so.
     #[serde(default = "yes")]
     pub(crate) train_unembed: bool,
     #[serde(default = "yes")]
@@ -116,8 +116,8 @@ impl LoraRequest {
     /// The engine's settings.
     pub(crate) fn config(&self) -> Result<LoraConfig, String> {
         let (attention, mlp) = LoraConfig::TARGETS.split_at(LoraConfig::MIXER.end);
-        let wanted = [(self.train_attn, attention), (self.train_mlp, mlp)];
-        let targets = wanted.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, names)| names.iter());
+        let parts = [(self.train_attn, attention), (self.train_mlp, mlp)];
+        let targets = parts.iter().filter(|(selected, _)| *selected).flat_map(|(_, names)| names.iter());
         let config = LoraConfig {
             rank: self.rank,
             alpha: ALPHA,
@@ -128,7 +128,7 @@ impl LoraRequest {
         Ok(config)
     }
 
-    /// The request that gives these settings.
+    /// The request that results in these settings.
     pub(crate) fn of(config: &LoraConfig) -> Self {
         let has = |name: &str| config.targets.iter().any(|target| target == name);
         let (train_mlp, train_attn) = (has("up_proj"), has("q_proj"));
@@ -136,39 +136,39 @@ impl LoraRequest {
     }
 }
 
-/// The id of a session.
+/// Id of a session.
 pub(crate) fn session_id(number: u64) -> String {
     format!("session-{number}")
 }
 
-/// The id of a session's model.
+/// Id of a session's model.
 pub(crate) fn model_id(session: &str, number: u64) -> ModelId {
     format!("{session}:train:{number}")
 }
 
-/// The id of a session's sampler.
+/// Id of a session's sampler.
 pub(crate) fn sampler_id(session: &str, number: u64) -> String {
     format!("{session}:sample:{number}")
 }
 
-/// The session of a model's id.
+/// Session of a model, from the model's id.
 pub(crate) fn session_of(model: &str) -> &str {
     model.split(":train:").next().unwrap_or_default()
 }
 
-/// Looks up what requests name. Each method returns the named thing, or refuses the request.
+/// Looks up the objects that requests name. Each method rejects the request if there is no such object.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub(crate) served: &'a Served,
     pub(crate) catalogue: &'a Catalogue,
-    /// Whether the request comes from the journal; the weights that it names may have been removed since.
+    /// Whether the request comes from the journal, so that the weights that it names may have been removed since.
     pub(crate) replayed: bool,
     /// Whether the saved weights that the request names exist.
     pub(crate) saved: bool,
 }
 
 impl Served {
-    /// The bounds of a sampler's model.
+    /// Bounds of a sampler's model.
     pub(crate) fn bounds_of(&self, source: &Source) -> Bounds {
         match (source, &self.teacher) {
             (Source::Teacher, Some((_, bounds))) => *bounds,
@@ -178,7 +178,7 @@ impl Served {
 }
 
 impl Known<'_> {
-    /// The model of a name, to be sampled.
+    /// The model to sample from, by name.
     pub(crate) fn source(&self, name: &str) -> Result<Source, Refusal> {
         match &self.served.teacher {
             Some((teacher, _)) if name == teacher => Ok(Source::Teacher),
@@ -186,7 +186,7 @@ impl Known<'_> {
         }
     }
 
-    /// The number of a session.
+    /// Number of a session.
     pub(crate) fn session(&self, id: &str) -> Result<u64, Refusal> {
         let number = id.strip_prefix("session-").and_then(|number| number.parse().ok());
         let most = self.catalogue.sessions.len() as u64;
@@ -194,41 +194,41 @@ impl Known<'_> {
         known.ok_or_else(|| Refusal::unknown("session_id", id, "a session of this server"))
     }
 
-    /// The base model's name.
+    /// Checks the name of the base model.
     pub(crate) fn base_model(&self, name: &str) -> Result<(), Refusal> {
-        let own = &self.served.name;
+        let expected = &self.served.name;
         Ok(check(
-            name == own,
+            name == expected,
             "base_model",
             format!("{name:?}"),
-            format!("{own:?}, the model that this server has"),
+            format!("{expected:?}, the model of this server"),
         )?)
     }
 
-    /// A model that was asked for.
+    /// A model that a client has created.
     pub(crate) fn model(&self, id: &str) -> Result<&ModelEntry, Refusal> {
-        let found = self.catalogue.models.get(id);
-        found.ok_or_else(|| Refusal::unknown("model_id", id, "a model of this server"))
+        let model = self.catalogue.models.get(id);
+        model.ok_or_else(|| Refusal::unknown("model_id", id, "a model of this server"))
     }
 
-    /// Weights and numbers (session, sampler) of a sampling session.
+    /// Weights of a sampling session, and the numbers of its session and sampler.
     pub(crate) fn sampler(&self, id: &str) -> Result<(Source, [u64; 2]), Refusal> {
         let find = || {
             let sampler = self.catalogue.samplers.get(id)?;
             let (session, number) = id.split_once(":sample:")?;
             Some((sampler.source.clone(), [self.session(session).ok()?, number.parse().ok()?]))
         };
-        let wanted = "a sampling session of this server";
-        find().ok_or_else(|| Refusal::unknown("sampling_session_id", id, wanted))
+        let description = "a sampling session of this server";
+        find().ok_or_else(|| Refusal::unknown("sampling_session_id", id, description))
     }
 
-    /// Saved weights under a path of the API.
+    /// Checks that weights are saved under a path of the API.
     pub(crate) fn saved(&self, path: &str) -> Result<(), Refusal> {
         if self.replayed || self.saved {
             return Ok(());
         }
         Err(Refusal::Unknown(format!(
-            "found {path:?}, wanted the path of saved weights, tinker://MODEL/weights/NAME"
+            "{path:?} isn't the path of saved weights, tinker://MODEL/weights/NAME"
         )))
     }
 }

@@ -1,23 +1,23 @@
-//! The fields of a request's JSON object, taken out one after another; and refusals that name them.
+//! Reads the fields of a request's JSON object one by one, with errors that name them.
 
 use fgrpo_eval::io::json::{self, Misfit};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fmt::Display;
 
-/// Why a request is refused.
+/// Reason why a request is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It can't be done.
+    /// The request is invalid.
     Bad(String),
-    /// It names something that isn't there.
+    /// The request names an object that doesn't exist.
     Unknown(String),
 }
 
 impl Refusal {
-    /// Of a name that nothing has.
-    pub(crate) fn unknown(field: &str, found: &str, wanted: &str) -> Self {
-        Self::Unknown(format!("{field}: found {found:?}, wanted {wanted}"))
+    /// The error for a name that doesn't exist. `kind` describes the object, such as "a model of this server".
+    pub(crate) fn unknown(field: &str, name: &str, kind: &str) -> Self {
+        Self::Unknown(format!("{field}: {name:?} isn't {kind}"))
     }
 }
 
@@ -27,38 +27,38 @@ impl From<String> for Refusal {
     }
 }
 
-/// Refuses what was found at a place unless it is fine.
+/// Returns an error that names the expected and the found value unless `valid`.
 pub(crate) fn check(
-    fine: bool,
+    valid: bool,
     name: impl Display,
     found: impl Display,
-    wanted: impl Display,
+    expected: impl Display,
 ) -> Result<(), String> {
-    if fine { Ok(()) } else { Err(format!("{name}: found {found}, wanted {wanted}")) }
+    if valid { Ok(()) } else { Err(format!("{name}: expected {expected}, found {found}")) }
 }
 
 /// The fields that haven't been read yet.
 pub(crate) struct Fields {
     pub(crate) left: Map<String, Value>,
-    /// The prefix of their names in messages, such as `sampling_params.`.
+    /// Prefix of the fields' names in messages, such as `sampling_params.`.
     within: &'static str,
 }
 
 impl Fields {
-    /// Reads an object. Ignores `type`, which repeats the endpoint's name.
+    /// Reads an object. The field `type` is ignored, since it repeats the endpoint's name.
     pub(crate) fn read(body: &[u8]) -> Result<Self, Refusal> {
         let mut left: Map<String, Value> = json::parse(body).map_err(|misfit| misfit.to_string())?;
         left.remove("type");
         Ok(Self { left, within: "" })
     }
 
-    /// The fields of an object in a field; none if it isn't there. `within` is the field's name and a dot.
+    /// The fields of an object inside a field; empty if that is absent. `within` is the field's name and a dot.
     pub(crate) fn inner(&mut self, within: &'static str) -> Result<Self, String> {
         let left = self.take(within.trim_end_matches('.'))?.unwrap_or_default();
         Ok(Self { left, within })
     }
 
-    /// A field; `None` if it isn't there, or null.
+    /// A field, or `None` if it is absent or null.
     pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, String> {
         let value = self.left.remove(name).filter(|value| !value.is_null());
         let named = |misfit: Misfit| {
@@ -69,20 +69,20 @@ impl Fields {
         value.map(|value| json::of_value(value).map_err(|misfit| named(misfit).to_string())).transpose()
     }
 
-    /// A field, or its default.
+    /// A field, or `default` if it is absent or null.
     pub(crate) fn or<T: DeserializeOwned>(&mut self, name: &str, default: T) -> Result<T, String> {
         Ok(self.take(name)?.unwrap_or(default))
     }
 
-    /// A field that must be there.
+    /// A required field.
     pub(crate) fn need<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, String> {
-        self.take(name)?.ok_or_else(|| format!("{}{name}: found none, wanted a value", self.within))
+        self.take(name)?.ok_or_else(|| format!("{}{name}: missing", self.within))
     }
 
-    /// Refuses fields that haven't been read.
+    /// Returns an error if a field hasn't been read.
     pub(crate) fn end(self) -> Result<(), String> {
         match self.left.keys().next() {
-            Some(name) => Err(format!("{}{name}: found an unknown field, wanted none", self.within)),
+            Some(name) => Err(format!("{}{name}: unknown field", self.within)),
             None => Ok(()),
         }
     }

@@ -1,4 +1,5 @@
-//! The server's HTTP side: the key, limits, and the Tinker API's endpoints. Handlers are thin: what takes time is a request for the engine's thread.
+//! HTTP side of the server: the key, limits, and the endpoints of the Tinker API. Handlers are thin: slow work is a
+//! request to the engine's thread.
 
 use crate::catalogue::{LoraRequest, Source};
 use crate::fields::Fields;
@@ -28,12 +29,12 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// How long a client waits for a result at a time; it gives up after 45 seconds.
+/// Time for which a poll waits for a result. Clients give up after 45 seconds.
 const POLL: Duration = Duration::from_secs(30);
-/// How often a client asks for its dynamic settings, in seconds.
+/// Interval in seconds at which clients ask for their dynamic settings.
 const REFRESH: u64 = 300;
 
-/// All routes.
+/// All routes of the server.
 pub(crate) fn routes(server: Shared) -> Router {
     let mut api = Router::new()
         .route("/healthz", get(|| async { reply(json!({"status": "ok"})) }))
@@ -64,34 +65,33 @@ pub(crate) fn routes(server: Shared) -> Router {
         .route("/metrics", get(metrics))
         .route("/", get(status))
         .fallback(|request: Request| async move {
-            let found = request.uri().path().to_owned();
-            error(StatusCode::NOT_FOUND, &format!("{found}: this server doesn't offer it"))
+            let path = request.uri().path().to_owned();
+            error(StatusCode::NOT_FOUND, &format!("{path}: unknown endpoint"))
         })
         .layer(middleware::from_fn_with_state(Arc::clone(&server), check_key))
         .with_state(server)
 }
 
-/// The key of a request.
-fn shown_key(headers: &HeaderMap) -> &[u8] {
+/// The key that a request carries.
+fn key_of(headers: &HeaderMap) -> &[u8] {
     let header = |name: &str| headers.get(name).map(|value| value.as_bytes());
     let bearer = header("authorization").and_then(|value| value.strip_prefix(b"Bearer "));
     header("x-api-key").or(bearer).unwrap_or_default()
 }
 
-/// Refuses a request without the key, before reading anything else of it.
+/// Rejects a request without the key before anything else of it is read.
 async fn check_key(State(server): State<Shared>, request: Request, next: Next) -> Response {
     server.metrics.add(Count::Requests, 1);
     // A browser can't set headers, so the page's address may contain the key.
     let in_address = request.uri().query().filter(|_| request.uri().path() == "/");
     let in_address = in_address.and_then(|query| query.strip_prefix("key="));
-    let shown = in_address.map_or_else(|| shown_key(request.headers()), str::as_bytes);
-    let response = match server.key.is(shown) {
-        true => next.run(request).await,
-        false => {
-            let why = "wanted the server's key as X-API-Key or as a bearer token";
-            // The rest of the connection may be an unread body.
-            ([(header::CONNECTION, "close")], error(StatusCode::UNAUTHORIZED, why)).into_response()
-        }
+    let key = in_address.map_or_else(|| key_of(request.headers()), str::as_bytes);
+    let response = if server.key.is(key) {
+        next.run(request).await
+    } else {
+        let why = "the server's key is missing or wrong; send it as X-API-Key or as a bearer token";
+        // The rest of the connection may be an unread body.
+        ([(header::CONNECTION, "close")], error(StatusCode::UNAUTHORIZED, why)).into_response()
     };
     if response.status().is_client_error() {
         server.metrics.add(Count::Refused, 1);
@@ -113,7 +113,7 @@ async fn accept(server: Shared, endpoint: &'static str, headers: &HeaderMap, bod
             result(&server.ledger, number).await.map_or_else(|| gone(&id), respond)
         }
         SAMPLE => {
-            // The sequences have names before they are sampled.
+            // Clients get the ids of the sequences before these are sampled.
             let ids: Vec<String> = (0..samples).map(|sample| format!("{id}:{sample}")).collect();
             reply(json!({"request_id": id, "sample_sequence_ids": ids}))
         }
@@ -124,7 +124,7 @@ async fn accept(server: Shared, endpoint: &'static str, headers: &HeaderMap, bod
 fn client_config() -> Value {
     json!({
         "pjwt_auth_enabled": false,
-        // In the order of their seq_id, so that a gradient's sum doesn't depend on timing.
+        // Passes run in the order of their seq_id, so that a gradient's sum doesn't depend on timing.
         "parallel_fwdbwd_chunks": false,
         "proto_compress_fwdbwd": false,
         "sample_use_retrieve_futures": false,
@@ -145,11 +145,11 @@ async fn capabilities(State(server): State<Shared>) -> Response {
 }
 
 fn gone(id: &str) -> Response {
-    error(StatusCode::GONE, &format!("request_id: the result of {id} is no longer kept"))
+    error(StatusCode::GONE, &format!("request_id: the result of {id} has expired"))
 }
 
 async fn sampler(State(server): State<Shared>, Path(id): Path<String>) -> Response {
-    let found = server.ledger.with(|known| {
+    let sampler = server.ledger.with(|known| {
         let (name, path) = match (known.sampler(&id).ok()?.0, &known.served.teacher) {
             (Source::Saved(path), _) => (&known.served.name, Some(path)),
             (Source::Teacher, Some((teacher, _))) => (teacher, None),
@@ -157,10 +157,10 @@ async fn sampler(State(server): State<Shared>, Path(id): Path<String>) -> Respon
         };
         Some(json!({"sampler_id": id, "base_model": name, "model_path": path}))
     });
-    found.map_or_else(|| unknown("sampler_id", &id, "a sampler of this server"), reply)
+    sampler.map_or_else(|| unknown("sampler_id", &id, "a sampler of this server"), reply)
 }
 
-/// The one field of a request that matters.
+/// Reads the only field of a request that matters.
 async fn named(server: &Server, headers: &HeaderMap, body: Body, field: &str) -> Result<String, Response> {
     let body = read_body(server, headers, body).await?;
     Fields::read(&body).and_then(|mut fields| Ok(fields.need(field)?)).map_err(refusal)
@@ -168,7 +168,7 @@ async fn named(server: &Server, headers: &HeaderMap, body: Body, field: &str) ->
 
 async fn get_info(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Handled {
     let id = named(&server, &headers, body, "model_id").await?;
-    let found = server.ledger.with(|known| {
+    let info = server.ledger.with(|known| {
         let served = known.served;
         let lora = known.model(&id).ok()?.lora.as_ref();
         Some(json!({
@@ -181,14 +181,14 @@ async fn get_info(State(server): State<Shared>, headers: HeaderMap, body: Body) 
             "optimizer_config": {"type": "adamw"},
         }))
     });
-    Ok(found.map_or_else(|| unknown("model_id", &id, "a model of this server"), reply))
+    Ok(info.map_or_else(|| unknown("model_id", &id, "a model of this server"), reply))
 }
 
 async fn weights_info(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Handled {
     let path = named(&server, &headers, body, "tinker_path").await?;
     let served = server.ledger.served();
     let Some((folder, _)) = storage::saved(&served.folder, &path) else {
-        return Ok(unknown("tinker_path", &path, "saved weights"));
+        return Ok(unknown("tinker_path", &path, "the path of saved weights"));
     };
     let lora = LoraConfig::read(&folder.join(ADAPTER)).ok().map(|(config, _)| LoraRequest::of(&config));
     let has = |part: fn(&LoraRequest) -> bool| lora.as_ref().map(part);
@@ -206,7 +206,7 @@ async fn weights_info(State(server): State<Shared>, headers: HeaderMap, body: Bo
 async fn retrieve_future(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Handled {
     let id = named(&server, &headers, body, "request_id").await?;
     let Some(number) = ledger::request_number(&id) else {
-        return Ok(unknown("request_id", &id, "one of this server"));
+        return Ok(unknown("request_id", &id, "a request of this server"));
     };
     Ok(match timeout(POLL, result(&server.ledger, number)).await {
         Ok(Some(outcome)) => respond(outcome),
@@ -215,7 +215,7 @@ async fn retrieve_future(State(server): State<Shared>, headers: HeaderMap, body:
     })
 }
 
-/// A result as its client gets it.
+/// Encodes a result for its client.
 fn respond(outcome: Outcome) -> Response {
     match outcome {
         Outcome::Json(bytes) => ([(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
@@ -227,13 +227,13 @@ fn respond(outcome: Outcome) -> Response {
     }
 }
 
-/// A request's result once it is there; `None` if there is no such request.
+/// Waits for a request's result; `None` if there is no such request.
 async fn result(ledger: &Ledger, number: u64) -> Option<Outcome> {
     while let Found::Waiting(notify) = ledger.find(number) {
         let notified = notify.notified();
         tokio::pin!(notified);
         notified.as_mut().enable();
-        // It may have arrived before we began to listen.
+        // It may have arrived before the notification was enabled.
         if !matches!(ledger.find(number), Found::Waiting(_)) {
             break;
         }
@@ -245,8 +245,8 @@ async fn result(ledger: &Ledger, number: u64) -> Option<Outcome> {
 fn gauges(server: &Server) -> [Gauge; 3] {
     let resident = fgrpo_eval::io::machine::resident().unwrap_or(0) as f64;
     [
-        ("requests_waiting", "Requests that wait or are being done", server.ledger.waiting() as f64),
-        ("result_bytes", "Bytes of results that are kept", server.ledger.result_bytes() as f64),
+        ("requests_waiting", "Requests that wait or are being processed", server.ledger.waiting() as f64),
+        ("result_bytes", "Bytes of stored results", server.ledger.result_bytes() as f64),
         ("resident_bytes", "Memory of the process", resident),
     ]
 }

@@ -1,9 +1,10 @@
-//! The journal: every accepted request and every result, in the order of their acceptance and completion.
+//! The journal: every accepted request and every result, in the order of acceptance and completion.
 //!
-//! A request is answered, and a result delivered, only once its record is on the disk. So what a client was told survives a kill. A kill can cut the
-//! last records short; no client knows of them, and the next start removes them. One thread writes; it syncs once for all waiting records.
+//! A request is answered, and a result delivered, only after its record is on disk. So everything that a client was
+//! told survives a kill. A kill may leave the last records incomplete, but no client knows of them, and the next start
+//! removes them. A single thread writes, and syncs once for all waiting records.
 //!
-//! A record is its length and CRC-32, four bytes each, and a protobuf message.
+//! A record consists of its length and its CRC-32, four bytes each, and a protobuf message.
 
 use anyhow::Context;
 use fgrpo_eval::bad_input;
@@ -15,9 +16,9 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-/// Name of the file.
+/// Name of the journal's file.
 pub(crate) const FILE: &str = "journal";
-/// Largest record: a body with its frame.
+/// Maximum length of a record: a request's body with its frame.
 const LARGEST: u32 = 1 << 30;
 const CRC: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
 
@@ -30,7 +31,7 @@ pub(crate) struct Record {
 
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(crate) enum Entry {
-    /// The sessions and samplers so far: the first record of a shortened journal.
+    /// Sessions and samplers so far: the first record of a shortened journal.
     #[prost(bytes, tag = "1")]
     Catalogue(Vec<u8>),
     #[prost(message, tag = "2")]
@@ -41,7 +42,7 @@ pub(crate) enum Entry {
     Refused(Refused),
 }
 
-/// A model's request that was refused, whose `seq_id` its client may not use again.
+/// A rejected request for a model, whose `seq_id` its client may not use again.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Refused {
     #[prost(string, tag = "1")]
@@ -53,31 +54,31 @@ pub(crate) struct Refused {
 /// A request that was accepted.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Accepted {
-    /// Its number, from 1.
+    /// Number of the request, from 1.
     #[prost(uint64, tag = "1")]
     pub(crate) number: u64,
-    /// The endpoint's name.
+    /// Name of the endpoint.
     #[prost(string, tag = "2")]
     pub(crate) endpoint: String,
-    /// The client's key for repetitions, if it sent one.
+    /// Key by which the client marks repetitions of a request, if it sent one.
     #[prost(string, optional, tag = "3")]
     pub(crate) key: Option<String>,
-    /// The request's place, at which no other request is accepted, if it has one.
+    /// The request's slot, such as a model's `seq_id`. No other request with the same slot is accepted.
     #[prost(string, optional, tag = "4")]
     pub(crate) slot: Option<String>,
-    /// SHA-256 of endpoint and body.
+    /// SHA-256 of the endpoint and the body.
     #[prost(bytes = "vec", tag = "5")]
     pub(crate) digest: Vec<u8>,
-    /// `None` in a shortened journal, for a finished request.
+    /// Body of the request, or `None` for a finished request in a shortened journal.
     #[prost(bytes = "vec", optional, tag = "6")]
     pub(crate) body: Option<Vec<u8>>,
-    /// When, in seconds since 1970.
+    /// Time of acceptance, in seconds since 1970.
     #[prost(uint64, tag = "7")]
     pub(crate) time: u64,
 }
 
 impl Accepted {
-    /// The request with its body left out, as memory and a shortened journal hold it.
+    /// The request without its body, as it is stored in memory and in a shortened journal.
     pub(crate) fn without_body(&self) -> Self {
         let Self { number, endpoint, key, slot, digest, body: _, time } = self;
         let (endpoint, key, slot, digest) = (endpoint.clone(), key.clone(), slot.clone(), digest.clone());
@@ -92,12 +93,12 @@ pub(crate) struct Finished {
     pub(crate) number: u64,
     #[prost(oneof = "Outcome", tags = "2, 3, 4")]
     pub(crate) outcome: Option<Outcome>,
-    /// The sampler that the request made, as JSON.
+    /// The sampler that the request created, as JSON.
     #[prost(bytes = "vec", optional, tag = "5")]
     pub(crate) sampler: Option<Vec<u8>>,
 }
 
-/// What a client gets.
+/// Result that a client receives.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(crate) enum Outcome {
     #[prost(bytes, tag = "2")]
@@ -108,12 +109,12 @@ pub(crate) enum Outcome {
     Failed(Failed),
 }
 
-/// Why there is no result.
+/// Reason why there is no result.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Failed {
     #[prost(string, tag = "1")]
     pub(crate) message: String,
-    /// Whether the request is the cause.
+    /// Whether the request caused the failure.
     #[prost(bool, tag = "2")]
     pub(crate) by_request: bool,
 }
@@ -124,7 +125,7 @@ impl Outcome {
         Self::Failed(Failed { message, by_request: true })
     }
 
-    /// Its size in bytes, nearly.
+    /// Approximate size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Json(bytes) | Self::Protobuf(bytes) => bytes.len(),
@@ -142,8 +143,10 @@ fn frame(entry: Entry) -> Vec<u8> {
     bytes
 }
 
-/// Reads the journal of a folder and removes an incomplete end. Returns its records; none if there is no file.
-/// Fails if a record that is not the last is damaged; otherwise an I/O error that names the file.
+/// Reads the journal of a folder and removes incomplete records at its end. Returns the records; without a file there
+/// are none.
+///
+/// Returns bad input if a damaged record precedes a complete one, or an I/O error that names the file.
 pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Entry>> {
     let path = folder.join(FILE);
     let context = || format!("reading {}", path.display());
@@ -157,14 +160,14 @@ pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Entry>> {
     while let Some((end, entry)) = record(&bytes, at) {
         match entry {
             Some(entry) => entries.push(entry),
-            // After a kill, only other unsynced records can follow an incomplete one.
+            // After a kill, only other unsynced records can follow an incomplete record.
             None if (at + 1..bytes.len())
                 .all(|later| record(&bytes, later).is_none_or(|(_, entry)| entry.is_none())) =>
             {
                 break;
             }
             None => bad_input!(
-                "{}: found a damaged record at byte {at}, with whole ones after it; the state can't be continued",
+                "{}: the record at byte {at} is damaged, but later ones are complete; the server can't continue from this journal",
                 path.display()
             ),
         }
@@ -179,7 +182,8 @@ pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// The end of the record at a place, and the record if it is whole. `None` if the bytes end before it does.
+/// Decodes the record at a position. Returns the end of the record and its content, which is `None` if the record is
+/// damaged. Returns `None` if the bytes end before the record does.
 fn record(bytes: &[u8], at: usize) -> Option<(usize, Option<Entry>)> {
     let number = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().expect("four bytes")));
     let (length, sum) = (number(at)?, number(at + 4)?);
@@ -194,10 +198,10 @@ fn record(bytes: &[u8], at: usize) -> Option<(usize, Option<Entry>)> {
     Some((end, Record::decode(message).ok().and_then(|record| record.entry)))
 }
 
-/// Called once the earlier records are on the disk.
+/// Called when the earlier records are on disk.
 type After = Box<dyn FnOnce() + Send>;
 
-/// Makes the records of a shortened journal from all records so far.
+/// Converts all records so far to the records of a shortened journal.
 type Shorten = Box<dyn FnOnce(Vec<Entry>) -> Vec<Entry> + Send>;
 
 enum Order {
@@ -205,7 +209,7 @@ enum Order {
     Shorten(Shorten),
 }
 
-/// The writing side. Dropping it ends the thread once everything is written.
+/// The writing side of the journal. Dropping it ends the thread after everything is written.
 pub(crate) struct Journal {
     orders: Option<Sender<Order>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -230,17 +234,17 @@ impl Journal {
         Ok(Self { orders: Some(orders), thread: Some(thread), failure })
     }
 
-    /// Appends a record. Calls `after` once it is on the disk, and never if the journal has failed.
+    /// Appends a record. Calls `after` when the record is on disk, or never if the journal has failed.
     pub(crate) fn append(&self, entry: Entry, after: Option<After>) {
         self.order(Order::Append(frame(entry), after));
     }
 
-    /// Calls `after` once all records so far are on the disk.
+    /// Calls `after` when all records so far are on disk.
     pub(crate) fn synced(&self, after: After) {
         self.order(Order::Append(Vec::new(), Some(after)));
     }
 
-    /// Waits until all records so far are on the disk. Returns whether they are.
+    /// Waits until all records so far are on disk. Returns whether that succeeded.
     pub(crate) fn sync(&self) -> bool {
         let (done, wait) = channel();
         self.synced(Box::new(move || {
@@ -249,17 +253,18 @@ impl Journal {
         wait.recv().is_ok()
     }
 
-    /// Replaces all records so far by what `shorten` makes of them. The writing thread does it; nobody waits here.
+    /// Replaces all records so far by the result of `shorten`. The writing thread does this, so the call returns at
+    /// once.
     pub(crate) fn shorten(&self, shorten: Shorten) {
         self.order(Order::Shorten(shorten));
     }
 
     fn order(&self, order: Order) {
-        // A failed journal drops it.
+        // If the journal has failed, the order is dropped.
         let _ = self.orders.as_ref().expect("open").send(order);
     }
 
-    /// The error after which nothing is written.
+    /// The error that stopped the journal, if any. Nothing is written after it.
     pub(crate) fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
@@ -359,7 +364,7 @@ mod tests {
         bytes[frame(finished(1)).len() + 10] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
         let error = format!("{:#}", read(folder.path()).unwrap_err());
-        assert!(error.contains("found a damaged record at byte"), "{error}");
+        assert!(error.contains("is damaged"), "{error}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The key that clients show.
+//! The key with which clients authenticate.
 
 use crate::settings::StartError;
 use anyhow::Context;
@@ -8,19 +8,20 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The name of the key's file in the server's folder.
+/// Name of the key's file in the server's folder.
 pub(crate) const FILE: &str = "key";
-/// The prefix that clients require of a key.
+/// Prefix that clients require of a key.
 const PREFIX: &str = "tml-";
 /// Minimum length of a key.
 const SHORTEST: usize = 16;
 
-/// A key. It has no `Debug`.
+/// An API key. It doesn't implement `Debug`, so that it can't be logged.
 pub(crate) struct Key(String);
 
 impl Key {
     /// Reads a key from a file.
-    /// Fails on a file that can't be read or contains no key.
+    ///
+    /// Returns an error if the file can't be read or doesn't contain a key.
     pub(crate) fn read(path: &Path) -> Result<Self, StartError> {
         let refused = |why: String| StartError::Key(path.to_owned(), why);
         let text = input::read_to_string(path, 4096)
@@ -28,14 +29,15 @@ impl Key {
         let key = text.trim();
         if !key.starts_with(PREFIX) || key.len() < SHORTEST || !key.chars().all(|c| c.is_ascii_graphic()) {
             return Err(refused(format!(
-                "the file holds no key: a line that begins with {PREFIX} and has at least {SHORTEST} characters, none of them a space"
+                "the file doesn't contain a key, a line that begins with {PREFIX} and has at least {SHORTEST} characters without spaces"
             )));
         }
         Ok(Self(key.to_owned()))
     }
 
-    /// A new key, written to a file that only its owner can read.
-    /// Fails if the system has no random numbers, or an I/O error that names the file.
+    /// Generates a key and writes it to a file that only its owner can read.
+    ///
+    /// Returns an error if the system has no random numbers, or an I/O error that names the file.
     pub(crate) fn make(path: &Path) -> anyhow::Result<Self> {
         let mut bytes = [0u8; 24];
         File::open("/dev/urandom")
@@ -55,17 +57,17 @@ impl Key {
         Ok(Self(key))
     }
 
-    /// The key's text, for its owner.
+    /// The key as a string, for its owner.
     pub(crate) fn text(&self) -> &str {
         &self.0
     }
 
-    /// Whether this is the key, in a time that depends only on the lengths.
-    pub(crate) fn is(&self, shown: &[u8]) -> bool {
-        let own = self.0.as_bytes();
-        let mut different = u8::from(own.len() != shown.len());
-        for (index, &byte) in shown.iter().enumerate() {
-            different |= std::hint::black_box(byte ^ own[index % own.len()]);
+    /// Whether `candidate` is the key. The time depends only on the lengths.
+    pub(crate) fn is(&self, candidate: &[u8]) -> bool {
+        let key = self.0.as_bytes();
+        let mut different = u8::from(key.len() != candidate.len());
+        for (index, &byte) in candidate.iter().enumerate() {
+            different |= std::hint::black_box(byte ^ key[index % key.len()]);
         }
         different == 0
     }

@@ -1,7 +1,8 @@
-//! Requests and their results: what was accepted, what became of it, and what exists (sessions, models, samplers).
+//! Requests and their results, and the sessions, models and samplers that exist.
 //!
-//! A request is found again by its client's key for repetitions, or by its place (a model's `seq_id`, a sampler's `seq_id`). So it runs once,
-//! however often it is sent, before and after a kill. Results are kept for an hour; then the request has expired.
+//! A repeated request is recognised by its client's idempotency key, or by its slot (the `seq_id` of a model or a
+//! sampler). So it runs once, however often it is sent, before and after a kill. A result is stored for an hour; then
+//! its request has expired.
 
 use crate::catalogue::{Catalogue, Known, LoraRequest, ModelEntry, Sampler, Served, session_id};
 use crate::fields::Refusal;
@@ -18,11 +19,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-/// How long results are kept.
+/// Time for which results are stored.
 const KEPT: Duration = Duration::from_secs(3600);
-/// Maximum number of bytes of kept results; the oldest are removed first.
+/// Maximum number of bytes of stored results. The oldest results are removed first.
 const KEPT_BYTES: usize = 1 << 30;
-/// The journal is shortened when it has grown by so many bytes.
+/// Growth in bytes after which the journal is shortened.
 const JOURNAL_BYTES: usize = 256 << 20;
 
 /// A request for the engine's thread.
@@ -30,20 +31,20 @@ const JOURNAL_BYTES: usize = 256 << 20;
 pub(crate) struct Job {
     pub(crate) number: u64,
     pub(crate) work: Work,
-    /// Its result exists already; only its effect on the model is needed.
+    /// Whether the result already exists, so that only the effect on the model is needed.
     pub(crate) finished: bool,
-    /// The connection that waits for samples, if the request has no record in the journal.
+    /// Connection that waits for the samples, if the request has no record in the journal.
     pub(crate) reply: Option<Reply>,
 }
 
-/// The answer to a request that isn't in the journal.
+/// Answer to a request that isn't in the journal.
 pub(crate) type Answer = Result<Sampled, String>;
 
-/// Where samples go.
+/// Destination of samples.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) answer: oneshot::Sender<Answer>,
-    /// (Length so far, last token) of the only sample, while it grows.
+    /// While a single sample grows, its length so far and its last token.
     pub(crate) pieces: Option<mpsc::UnboundedSender<(usize, u32)>>,
 }
 
@@ -63,37 +64,37 @@ struct Table {
     held: BTreeMap<u64, Held>,
     by_key: HashMap<String, u64>,
     by_slot: HashMap<String, u64>,
-    /// Requests with results, in the order in which these came.
+    /// Requests with results, in the order of completion.
     done: VecDeque<(u64, Instant)>,
     waiting: usize,
     result_bytes: usize,
-    /// Bytes of the journal since it was shortened.
+    /// Number of bytes that were added to the journal since it was last shortened.
     journal_bytes: usize,
 }
 
-/// The ledger. All its methods may be called by any thread.
+/// The ledger. Its methods may be called from any thread.
 pub(crate) struct Ledger {
     served: Served,
     table: Arc<Mutex<Table>>,
     journal: Journal,
     jobs: Sender<Job>,
-    /// The journal is shortened when it has grown by so many bytes.
+    /// Growth in bytes after which the journal is shortened.
     longest: usize,
 }
 
-/// What a client learns of a request.
+/// State of a request.
 pub(crate) enum Found {
     Done(Outcome),
     Waiting(Arc<Notify>),
-    /// It is unknown, or its result is no longer kept.
+    /// The request is unknown, or its result has expired.
     Gone,
 }
 
-/// Why a request isn't accepted.
+/// Reason why a request isn't accepted.
 #[derive(Debug)]
 pub(crate) enum Rejection {
     Refused(Refusal),
-    /// Too many requests wait.
+    /// Too many requests are waiting.
     Busy,
     /// The journal can't be written.
     Stopped,
@@ -105,19 +106,20 @@ impl From<Refusal> for Rejection {
     }
 }
 
-/// The name under which clients know a request.
+/// Id of a request, which clients use.
 pub(crate) fn request_id(number: u64) -> String {
     format!("request-{number}")
 }
 
-/// The number of a request's name.
+/// Number of the request with an id.
 pub(crate) fn request_number(id: &str) -> Option<u64> {
     id.strip_prefix("request-")?.parse().ok()
 }
 
 impl Ledger {
-    /// A ledger with the requests of a journal. Returns those that the engine has to do, in their order.
-    /// Fails if a record makes no sense.
+    /// Opens a ledger with the requests of a journal. Returns the requests that the engine has to process, in order.
+    ///
+    /// Returns an error if a record is invalid.
     pub(crate) fn open(
         served: Served,
         journal: Journal,
@@ -166,28 +168,30 @@ impl Ledger {
         &self.served
     }
 
-    /// Requests that wait or are being done.
+    /// Number of requests that wait or are being processed.
     pub(crate) fn waiting(&self) -> usize {
         self.table().waiting
     }
 
-    /// Bytes of results that are kept.
+    /// Number of bytes of stored results.
     pub(crate) fn result_bytes(&self) -> usize {
         self.table().result_bytes
     }
 
-    /// The error after which no request is accepted.
+    /// The error that stopped the journal, if any. No request is accepted after it.
     pub(crate) fn failure(&self) -> Option<String> {
         self.journal.failure()
     }
 
-    /// Waits until all records so far are on the disk. Returns whether they are.
+    /// Waits until all records so far are on disk. Returns whether that succeeded.
     pub(crate) fn sync(&self) -> bool {
         self.journal.sync()
     }
 
-    /// Accepts a request, or finds one that was sent before. Records the place of a refused request, so that later ones get their
-    /// turn. Returns the request's number once it is on the disk, with its result if that needs no engine.
+    /// Accepts a request, or finds an earlier request that it repeats. Returns the number of the request when its
+    /// record is on disk.
+    ///
+    /// The slot of a rejected request is recorded, so that the requests after it get their turn.
     pub(crate) async fn accept(&self, key: Option<&str>, incoming: Incoming) -> Result<u64, Rejection> {
         let (done, synced) = oneshot::channel();
         let reported = Box::new(move || {
@@ -198,7 +202,8 @@ impl Ledger {
         Ok(number?)
     }
 
-    /// Writes an incoming request or its refusal to the journal, unless it is known. Calls `synced` once its record is on the disk.
+    /// Writes a request or its rejection to the journal, unless the request is known. Calls `synced` when the record is
+    /// on disk.
     fn record(
         &self,
         key: Option<&str>,
@@ -250,7 +255,7 @@ impl Ledger {
                 let job = Job { number, work, finished: false, reply: None };
                 let jobs = self.jobs.clone();
                 let send = move || {
-                    // If the engine's thread has ended, the next start does the request.
+                    // If the engine's thread has ended, the next start processes the request.
                     let _ = jobs.send(job);
                     synced();
                 };
@@ -260,7 +265,7 @@ impl Ledger {
         Ok(Ok(number))
     }
 
-    /// Asks for samples without a record in the journal.
+    /// Requests samples without a record in the journal.
     pub(crate) fn ask(
         &self,
         sample: Sample,
@@ -286,14 +291,15 @@ impl Ledger {
         Ok(receiver)
     }
 
-    /// Answers such a request.
+    /// Answers a request that has no record in the journal.
     pub(crate) fn answer(&self, reply: Reply, answer: Answer) {
         self.table().waiting -= 1;
         // The client may have disconnected.
         let _ = reply.answer.send(answer);
     }
 
-    /// Records a result. Clients get it once it is on the disk. `sampler`: a sampler that the request made.
+    /// Records a result, which clients get when it is on disk. `sampler` is the sampler that the request created, if
+    /// any.
     pub(crate) fn finish(&self, number: u64, outcome: Outcome, sampler: Option<Sampler>) {
         let bytes = sampler.as_ref().map(|sampler| serde_json::to_vec(sampler).expect("strings"));
         let record = Finished { number, outcome: Some(outcome.clone()), sampler: bytes };
@@ -310,14 +316,14 @@ impl Ledger {
         self.journal.append(Entry::Finished(record), Some(Box::new(deliver)));
     }
 
-    /// Notes the LoRA settings of a model that was made from a checkpoint.
+    /// Records the LoRA settings of a model that was created from a checkpoint.
     pub(crate) fn describe(&self, model: &str, lora: Option<LoraRequest>) {
         if let Some(entry) = self.table().catalogue.models.get_mut(model) {
             entry.lora = lora;
         }
     }
 
-    /// A request's result, or how to wait for it.
+    /// State of a request: its result, or a notification to wait for.
     pub(crate) fn find(&self, number: u64) -> Found {
         match self.table().held.get(&number).map(|held| &held.state) {
             Some(State::Done(outcome)) => Found::Done(outcome.clone()),
@@ -326,18 +332,18 @@ impl Ledger {
         }
     }
 
-    /// Calls `read` with what exists.
+    /// Calls `read` with the existing objects.
     pub(crate) fn with<T>(&self, read: impl FnOnce(Known<'_>) -> T) -> T {
         read(self.table().known(&self.served))
     }
 
-    /// Shortens the journal if it has become long. `needed`: requests that a restart repeats. Call it on the engine's thread, which waits
-    /// for the disk; requests that arrive meanwhile don't.
+    /// Shortens the journal if it is long. `needed` are the requests that a restart repeats. Must be called on the
+    /// engine's thread, which waits for the disk, while other requests don't.
     pub(crate) fn shorten(&self, needed: BTreeSet<u64>) -> anyhow::Result<()> {
         if self.table().journal_bytes < self.longest {
             return Ok(());
         }
-        // Results that are on the disk have been delivered.
+        // Results that are on disk have been delivered.
         anyhow::ensure!(self.journal.sync(), "the journal can't be written");
         {
             let mut table = self.table();
@@ -346,10 +352,10 @@ impl Ledger {
             let held: BTreeMap<u64, bool> =
                 table.held.iter().map(|(number, held)| (*number, waits(held))).collect();
             let shorten = move |entries: Vec<Entry>| {
-                // What a restart repeats may have expired for clients.
+                // A request that a restart repeats may have expired for clients.
                 let is_held = |number: &u64| held.contains_key(number) || needed.contains(number);
                 let rest = entries.into_iter().filter_map(|entry| match entry {
-                    // The catalogue has them.
+                    // The catalogue contains these.
                     Entry::Catalogue(_) | Entry::Refused(_) => None,
                     Entry::Finished(finished) => {
                         is_held(&finished.number).then_some(Entry::Finished(finished))
@@ -364,7 +370,7 @@ impl Ledger {
                 });
                 std::iter::once(catalogue).chain(rest).collect()
             };
-            // Under the lock, so that the catalogue has just what is in the records so far.
+            // The lock is held, so that the catalogue matches the records so far.
             self.journal.shorten(Box::new(shorten));
             table.journal_bytes = 0;
         }
@@ -374,8 +380,9 @@ impl Ledger {
 }
 
 impl Table {
-    /// The number of an earlier request in `map` under `name`, a value of `field`.
-    /// Fails if it was another request.
+    /// The number of the earlier request in `map` under `name`, a value of the field `field`.
+    ///
+    /// Returns an error if the earlier request was a different one.
     fn repeated(
         &self,
         map: &HashMap<String, u64>,
@@ -386,7 +393,7 @@ impl Table {
         let Some((name, &number)) = name.and_then(|name| map.get_key_value(name)) else { return Ok(None) };
         match self.held.get(&number) {
             Some(held) if held.accepted.digest != digest => {
-                Err(Refusal::Bad(format!("{field}: {name:?} was used already, by another request")))
+                Err(Refusal::Bad(format!("{field}: {name:?} was already used by another request")))
             }
             _ => Ok(Some(number)),
         }
@@ -396,14 +403,14 @@ impl Table {
         Known { served, catalogue: &self.catalogue, replayed: false, saved: false }
     }
 
-    /// Records what a request creates, accepted at `time`. Returns its result, if that needs no engine.
+    /// Records the objects that a request creates, accepted at `time`. Returns the result if it needs no engine.
     fn register(&mut self, work: &Work, full: bool, time: u64) -> Option<Outcome> {
         let catalogue = &mut self.catalogue;
         let answer = match work {
             Work::Session(about) => {
                 catalogue.sessions.push(about.clone());
                 let warning = (!full).then_some(
-                    "LoRA here adapts the matrices of attention and MLP. train_unembed is accepted, but the vocabulary head stays as it is.",
+                    "This server's LoRA adapts the attention and MLP matrices. train_unembed is accepted, but the vocabulary head isn't trained.",
                 );
                 let id = session_id(catalogue.sessions.len() as u64);
                 json!({"session_id": id, "warning_message": warning, "type": "create_session"})
@@ -435,7 +442,8 @@ impl Table {
         Some(Outcome::Json(answer.to_string().into_bytes()))
     }
 
-    /// Applies an accepted request of the journal to the catalogue, as when it was accepted. Returns its work, if it needs the engine.
+    /// Applies an accepted request of the journal to the catalogue, as when it was accepted. Returns its work if it
+    /// needs the engine.
     fn replay(&mut self, served: &Served, accepted: &Accepted) -> anyhow::Result<Option<Work>> {
         self.catalogue.requests = self.catalogue.requests.max(accepted.number);
         let Some(body) = accepted.body.clone() else { return Ok(None) };
@@ -452,7 +460,7 @@ impl Table {
         Ok(self.register(&work, served.full, accepted.time).is_none().then_some(work))
     }
 
-    /// Records the place of a refused request. Returns whether it was unknown.
+    /// Records the slot of a rejected request. Returns whether the slot was new.
     fn refuse(&mut self, model: &str, seq: u64) -> bool {
         let taken = self.by_slot.contains_key(&request::train_slot(model, seq));
         let entry = self.catalogue.models.get_mut(model);
@@ -480,7 +488,7 @@ impl Table {
         }
     }
 
-    /// Forgets requests whose results are too old.
+    /// Removes requests whose results are too old or exceed the size limit.
     fn expire(&mut self) {
         while let Some(&(number, at)) = self.done.front()
             && (at.elapsed() > KEPT || self.result_bytes > KEPT_BYTES)
@@ -534,7 +542,7 @@ mod tests {
         serde_json::json!({"model_id": "session-1:train:0", "seq_id": seq, "adam_params": {}})
     }
 
-    /// A session and the request for a model in it: its body, and its number.
+    /// Creates a session and a model in it. Returns the body and the number of the model's request.
     fn create(ledger: &Ledger) -> (serde_json::Value, u64) {
         accept(ledger, "create_session", "s", &serde_json::json!({}));
         let body = serde_json::json!({
@@ -559,7 +567,7 @@ mod tests {
             ledger.finish(number, Outcome::Json(format!("{{\"result\": {i}}}").into_bytes()), sampler);
         }
         assert!(ledger.sync());
-        // The model's state has the steps 1 and 2; 3 was done since, and 4 waits.
+        // The model's state contains steps 1 and 2; step 3 was processed since, and step 4 waits.
         ledger.longest = 1;
         ledger.shorten([numbers[3]].into()).unwrap();
         let kept = journal::read(folder.path()).unwrap().into_iter().filter_map(|entry| match entry {
@@ -571,7 +579,7 @@ mod tests {
             numbers.iter().map(|number| kept[number]).collect::<Vec<_>>(),
             [false, false, false, true, true]
         );
-        // What comes after the shortening is there too.
+        // Records after the shortening are there too.
         let last = accept(&ledger, "optim_step", "k5", &step(5));
         let catalogue = ledger.with(|known| known.catalogue.clone());
         drop(ledger);
@@ -587,7 +595,7 @@ mod tests {
         }
         assert!(matches!(ledger.find(numbers[4]), Found::Waiting(_)));
         assert!(ledger.with(|known| known.sampler("session-1:sample:3").is_ok()));
-        // Repetitions are found by key and by place.
+        // Repetitions are recognised by key and by slot.
         assert_eq!(accept(&ledger, "optim_step", "k1", &step(1)), numbers[1]);
         assert_eq!(accept(&ledger, "optim_step", "other", &step(2)), numbers[2]);
         assert_eq!(accept(&ledger, "create_model", "", &create), numbers[0]);
@@ -626,7 +634,7 @@ mod tests {
         let (_, made) = create(&ledger);
         ledger.finish(made, Outcome::Json(b"{}".to_vec()), None);
         assert!(ledger.sync());
-        // As an hour later.
+        // Simulates that the result has expired after an hour.
         ledger.table().held.remove(&made);
         ledger.longest = 1;
         ledger.shorten([made].into()).unwrap();

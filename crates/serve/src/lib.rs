@@ -1,8 +1,9 @@
-//! The Tinker API in one process: clients train and sample a model by HTTP, over one engine and one copy of its weights.
+//! The Tinker API in one process: clients train and sample models over HTTP, on one engine with one copy of the base
+//! weights.
 //!
-//! HTTP handlers are thin (`http`). A request is written to the journal before it is answered (`ledger`, `journal`); one thread owns the engine and
-//! does the requests in order (`worker`). So a server that is killed at any moment continues from its folder with the same bits, and its clients
-//! notice a reconnect.
+//! HTTP handlers are thin (`http`). A request is written to the journal before it is answered (`ledger`, `journal`),
+//! and a single thread owns the engine and processes the requests in order (`worker`). So a server that is killed at
+//! any moment continues from its folder with the same bits, and its clients only notice a reconnect.
 
 mod batch;
 mod catalogue;
@@ -44,14 +45,15 @@ use tokio::sync::Semaphore;
 
 /// Maximum number of connections.
 const CONNECTIONS: usize = 4096;
-/// How long a request's head may take to arrive.
+/// Time limit for receiving a request's headers.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 
 /// Serves until a stop is requested.
 ///
 /// # Errors
-/// [`StartError`] if the server can't start with these settings; bad input if the model's folder holds no model, or the server's folder is in use;
-/// otherwise an error from the device or a file system, after which no accepted request is lost.
+/// [`StartError`] if the server can't start with these settings, bad input if the model's folder doesn't contain a
+/// model or the server's folder is in use, and otherwise an error from the device or a file system, after which no
+/// accepted request is lost.
 pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
     let out = &settings.out;
     let language = Arc::new(Language::read(&settings.model, &[])?);
@@ -88,9 +90,9 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
     let (sender, jobs) = channel();
     let (ledger, replayed) = ledger::Ledger::open(served, journal::Journal::open(out)?, entries, sender)?;
     let ledger = Arc::new(ledger);
-    let again = replayed.iter().filter(|job| !job.finished).count();
+    let unfinished = replayed.iter().filter(|job| !job.finished).count();
     if settings.resume {
-        events.say(&format!("resumed {}: {again} accepted requests have no result yet", out.display()));
+        events.say(&format!("resumed {}: {unfinished} accepted requests have no result yet", out.display()));
     }
     let metrics = Arc::new(metrics::Metrics::default());
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -122,13 +124,13 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
     };
     let worker = worker::Worker::new(setup);
     let worked = worker.run(replayed, jobs);
-    // Connections are closed; their requests are in the journal.
+    // Connections are closed, but their requests are in the journal.
     runtime.shutdown_timeout(Duration::from_millis(200));
     ledger.sync();
     worked
 }
 
-/// Serves connections, each in a task of its own.
+/// Serves connections, each in a separate task.
 async fn serve(listener: TcpListener, routes: axum::Router) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
@@ -136,7 +138,7 @@ async fn serve(listener: TcpListener, routes: axum::Router) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // For example, too many open files; some connections may end soon.
+                // Possibly too many files are open; some connections may end soon.
                 tracing::warn!("accepting a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -150,7 +152,7 @@ async fn serve(listener: TcpListener, routes: axum::Router) {
         tokio::spawn(async move {
             let mut http = hyper::server::conn::http1::Builder::new();
             http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
-            // A client that disconnects is not a server error.
+            // A client that disconnects isn't a server error.
             let _ = http.serve_connection(TokioIo::new(stream), service).await;
             drop(turn);
         });

@@ -1,4 +1,4 @@
-//! Listings for people and their tools: training runs, their checkpoints, sessions; and how long saved weights stay.
+//! Listings of training runs, checkpoints and sessions, and the expiry of saved weights.
 
 use crate::catalogue::{ModelEntry, Served, session_id, session_of};
 use crate::fields::{Fields, Refusal, check};
@@ -30,14 +30,15 @@ pub(crate) fn routes() -> Router<Shared> {
         .route("/sessions/{id}", get(session))
 }
 
-/// The part of a list that a request's address asks for by `limit` (20 without it) and `offset`, under its name and with its place.
+/// Answers with the part of a list that `limit` (20 by default) and `offset` in a request's address select, under the
+/// field `name` and with a cursor.
 fn part(uri: &Uri, name: &str, all: Vec<Value>) -> Response {
-    let number = |wanted: &str, default: usize| -> Result<usize, String> {
+    let number = |field: &str, default: usize| -> Result<usize, String> {
         let mut pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-        let Some((_, value)) = pairs.rfind(|(key, _)| *key == wanted) else {
+        let Some((_, value)) = pairs.rfind(|(key, _)| *key == field) else {
             return Ok(default);
         };
-        value.parse().map_err(|_| format!("{wanted}: found {value}, wanted a number"))
+        value.parse().map_err(|_| format!("{field}: expected a whole number, found {value}"))
     };
     let (limit, offset) = match number("limit", 20).and_then(|limit| Ok((limit, number("offset", 0)?))) {
         Ok(place) => place,
@@ -48,7 +49,7 @@ fn part(uri: &Uri, name: &str, all: Vec<Value>) -> Response {
     reply(json!({name: part, "cursor": {"offset": offset, "limit": limit, "total_count": total}}))
 }
 
-/// A time as RFC 3339 writes it.
+/// Formats a time by RFC 3339.
 fn time(seconds: u64) -> Option<String> {
     Some(DateTime::from_timestamp(seconds.try_into().ok()?, 0)?.format("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
@@ -63,13 +64,13 @@ fn size(folder: &std::path::Path) -> u64 {
     sizes.sum()
 }
 
-/// The saved weights of a model, or of all: when it was saved, its kind, its entry; the newest first.
+/// Saved weights of a model, or of all models, newest first: time of saving, kind, and entry of the listing.
 fn saved(served: &Served, model: Option<&str>) -> Vec<(u64, Kind, Value)> {
     let mut all: Vec<(u64, Kind, Value)> = Vec::new();
     for (path, kind, folder) in storage::all_saved(&served.folder) {
         let mut parts = path.trim_start_matches("tinker://").splitn(2, '/');
-        let (own, id) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let Some(about) = storage::about(&folder).filter(|_| model.is_none_or(|model| model == own)) else {
+        let (owner, id) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let Some(about) = storage::about(&folder).filter(|_| model.is_none_or(|model| model == owner)) else {
             continue;
         };
         let entry = json!({
@@ -90,7 +91,8 @@ fn saved(served: &Served, model: Option<&str>) -> Vec<(u64, Kind, Value)> {
 
 fn run(served: &Served, id: &str, model: &ModelEntry) -> Value {
     let saved = saved(served, Some(id));
-    let last = |wanted: Kind| saved.iter().find(|(_, kind, _)| *kind == wanted).map(|(.., entry)| entry);
+    let last =
+        |requested: Kind| saved.iter().find(|(_, kind, _)| *kind == requested).map(|(.., entry)| entry);
     let lora = model.lora.as_ref().filter(|_| !served.full);
     json!({
         "training_run_id": id,
@@ -106,12 +108,12 @@ fn run(served: &Served, id: &str, model: &ModelEntry) -> Value {
     })
 }
 
-/// A model that was asked for. Files are read only after this, when nobody waits for the ledger.
+/// A model that a client has created. Files must be read after this, when the ledger's lock is released.
 fn model(server: &Server, id: &str) -> Result<ModelEntry, Refusal> {
     server.ledger.with(|known| known.model(id).cloned())
 }
 
-/// Runs with the latest request first.
+/// Lists training runs, those with the latest request first.
 async fn training_runs(State(server): State<Shared>, uri: Uri) -> Response {
     let models = server.ledger.with(|known| known.catalogue.models.clone());
     let mut models: Vec<_> = models.iter().collect();
@@ -140,7 +142,7 @@ async fn checkpoints(State(server): State<Shared>, uri: Uri) -> Response {
 fn expire(server: &Server, (model, kind, name): &Place, expires: Option<u64>) -> Response {
     let path = format!("tinker://{model}/{kind}/{name}");
     let Some((folder, _)) = storage::saved(&server.ledger.served().folder, &path) else {
-        return unknown("path", &path, "saved weights");
+        return unknown("path", &path, "the path of saved weights");
     };
     match storage::set_expiry(&folder, expires) {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
@@ -149,7 +151,7 @@ fn expire(server: &Server, (model, kind, name): &Place, expires: Option<u64>) ->
 }
 
 async fn delete(State(server): State<Shared>, Path(place): Path<Place>) -> Response {
-    // It counts as removed from now on; the engine's thread deletes the files.
+    // The weights count as removed from now on; the engine's thread deletes the files.
     expire(&server, &place, Some(0))
 }
 
@@ -162,7 +164,12 @@ async fn set_ttl(
     let body = read_body(&server, &headers, body).await?;
     let read = || {
         let mut fields = Fields::read(&body)?;
-        check(fields.left.contains_key("ttl_seconds"), "ttl_seconds", "none", "seconds, or null for ever")?;
+        check(
+            fields.left.contains_key("ttl_seconds"),
+            "ttl_seconds",
+            "none",
+            "seconds, or null to keep the weights",
+        )?;
         let ttl = time_to_live(&mut fields)?;
         fields.end()?;
         Ok(ttl)
@@ -171,14 +178,14 @@ async fn set_ttl(
     Ok(expire(&server, &place, ttl.map(|ttl| storage::now().saturating_add(ttl))))
 }
 
-/// Sessions, the latest first.
+/// Lists sessions, newest first.
 async fn sessions(State(server): State<Shared>, uri: Uri) -> Response {
-    let most = server.ledger.with(|known| known.catalogue.sessions.len() as u64);
-    part(&uri, "sessions", (1..=most).rev().map(|number| json!(session_id(number))).collect())
+    let count = server.ledger.with(|known| known.catalogue.sessions.len() as u64);
+    part(&uri, "sessions", (1..=count).rev().map(|number| json!(session_id(number))).collect())
 }
 
 async fn session(State(server): State<Shared>, Path(id): Path<String>) -> Handled {
-    let found = server.ledger.with(|known| {
+    let session = server.ledger.with(|known| {
         let about = &known.catalogue.sessions[known.session(&id)? as usize - 1];
         let models = known.catalogue.models.keys().filter(|model| session_of(model) == id);
         let samplers = known.catalogue.samplers.keys();
@@ -190,5 +197,5 @@ async fn session(State(server): State<Shared>, Path(id): Path<String>) -> Handle
             "display_name": about.display_name,
         }))
     });
-    found.map(reply).map_err(refusal)
+    session.map(reply).map_err(refusal)
 }

@@ -1,6 +1,7 @@
-//! The losses of a pass: sums over tokens, in closed form.
+//! Losses of a pass: sums over tokens, in closed form.
 //!
-//! `l` is the learner's log-probability of a target token, `q` the sampler's, `A` the advantage, `w` the weight, `r = exp(l - q)`:
+//! `l` is the learner's log-probability of a target token, `q` the sampler's, `A` the advantage, `w` the weight, and `r
+//! = exp(l - q)`:
 //!
 //! | name | loss of a token |
 //! |---|---|
@@ -9,8 +10,8 @@
 //! | `ppo` | `-min(r A, clip(r, low, high) A)` |
 //! | `cispo` | `-stopgrad(clip(r, low, high)) A l` |
 //!
-//! The bounds are absolute, 0.8 and 1.2 unless the configuration or the datum says otherwise. Departure: `l - q` is clamped to [-20, 20], where the
-//! ratio is then constant, as in every policy loss here.
+//! The bounds are absolute, 0.8 and 1.2 unless the configuration or the datum sets them. Departure from Tinker: `l - q`
+//! is clamped to [-20, 20], beyond which the ratio is constant, as in every policy loss of fgrpo.
 
 use crate::datum::{self, Matrix};
 use crate::wire::{self, ForwardBackwardRequest, NumberOrText, Tensor};
@@ -23,21 +24,22 @@ const NAMES: [&str; 4] = ["cross_entropy", "importance_sampling", "ppo", "cispo"
 const BOUNDS: [&str; 2] = ["clip_low_threshold", "clip_high_threshold"];
 const DEFAULT_BOUNDS: [f64; 2] = [0.8, 1.2];
 
-/// One sequence with its targets and the inputs of its loss.
+/// A sequence with its targets and the inputs of its loss.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sequence {
     pub(crate) tokens: Vec<u32>,
-    /// For each token of the sequence, a row of target tokens that may follow it.
+    /// For each token of the sequence, a row of target tokens for the next position.
     pub(crate) targets: Matrix<i64>,
     terms: Terms,
 }
 
-/// What the loss needs for each target.
+/// Inputs of the loss for each target.
 #[derive(Debug, Clone, PartialEq)]
 enum Terms {
-    /// `cross_entropy`: the weights.
+    /// Weights of `cross_entropy`.
     Weighted(Vec<f32>),
-    /// A policy loss: (q, A), and the loss with its bounds for each token, or one for all.
+    /// Inputs of a policy loss: `old` is q, `advantages` is A, and `losses` has the loss with its bounds for each
+    /// token, or a single one for all.
     Policy { old: Vec<f32>, advantages: Vec<f32>, losses: Vec<PolicyLoss> },
 }
 
@@ -54,10 +56,10 @@ impl Sequence {
             (0..self.targets.numbers.len()).filter(|&at| self.targets.is_given(at)).collect();
         let target =
             |&at: &usize| Target { after: at / self.targets.columns, token: self.targets.numbers[at] as u32 };
-        let of = |values: &[f32]| given.iter().map(|&at| values[at]).collect::<Vec<f32>>();
+        let select = |values: &[f32]| given.iter().map(|&at| values[at]).collect::<Vec<f32>>();
         let (logprobs, weights) = match &self.terms {
-            Terms::Weighted(weights) => (Vec::new(), of(weights)),
-            Terms::Policy { old, advantages, .. } => (of(old), of(advantages)),
+            Terms::Weighted(weights) => (Vec::new(), select(weights)),
+            Terms::Policy { old, advantages, .. } => (select(old), select(advantages)),
         };
         let targets = given.iter().map(target).collect();
         Datum {
@@ -68,7 +70,7 @@ impl Sequence {
         }
     }
 
-    /// Policy losses of the targets: one for all, or one for each.
+    /// Policy losses of the targets, either one for all or one for each. `None` for cross-entropy.
     fn losses(&self) -> Option<Vec<PolicyLoss>> {
         match &self.terms {
             Terms::Weighted(_) => None,
@@ -83,10 +85,10 @@ impl Sequence {
 /// A policy loss with absolute bounds.
 fn bounded(name: &str, [low, high]: [f64; 2]) -> Result<PolicyLoss, String> {
     if !(0.0..=1.0).contains(&low) {
-        return Err(format!("{}: found {low}, wanted 0 to 1", BOUNDS[0]));
+        return Err(format!("{}: expected 0 to 1, found {low}", BOUNDS[0]));
     }
     if !(high >= 1.0 && high.is_finite()) {
-        return Err(format!("{}: found {high}, wanted a finite number of at least 1", BOUNDS[1]));
+        return Err(format!("{}: expected a finite number of at least 1, found {high}", BOUNDS[1]));
     }
     Ok(match name {
         "ppo" => PolicyLoss::Grpo { clip: [1.0 - low, high - 1.0], dual_clip: 0.0 },
@@ -96,19 +98,19 @@ fn bounded(name: &str, [low, high]: [f64; 2]) -> Result<PolicyLoss, String> {
 }
 
 impl Pass {
-    /// The data and the loss of the policy.
+    /// The data and the loss in the policy's form.
     pub(crate) fn data(&self) -> (Vec<Datum>, Loss) {
         let losses: Option<Vec<Vec<PolicyLoss>>> = self.sequences.iter().map(Sequence::losses).collect();
         let data = self.sequences.iter().map(Sequence::datum).collect();
         (data, losses.map_or(Loss::CrossEntropy, Loss::TokenSum))
     }
 
-    /// Reads a request and checks all of it.
+    /// Reads a request and checks it completely.
     pub(crate) fn read(request: &ForwardBackwardRequest, bounds: Bounds) -> Result<Self, String> {
         let name = request.loss_fn.as_str();
         if !NAMES.contains(&name) {
             return Err(format!(
-                "loss_fn: found {name:?}, wanted one of {}; any other loss can be computed by the client with forward_backward_custom",
+                "loss_fn: expected one of {}, found {name:?}; the client can compute other losses with forward_backward_custom",
                 NAMES.join(", ")
             ));
         }
@@ -118,20 +120,20 @@ impl Pass {
             match &value.value {
                 Some(NumberOrText::Number(number)) => drop(config.insert(key, *number)),
                 Some(NumberOrText::Text(text)) => {
-                    return Err(format!("loss_fn_config.{key}: found {text:?}, wanted a number"));
+                    return Err(format!("loss_fn_config.{key}: expected a number, found {text:?}"));
                 }
-                None => return Err(format!("loss_fn_config.{key}: found nothing, wanted a number")),
+                None => return Err(format!("loss_fn_config.{key}: the number is missing")),
             }
         }
         let clips = ["ppo", "cispo"].contains(&name);
         if let Some(key) = config.keys().find(|key| !clips || !BOUNDS.contains(key)) {
-            let wanted = if clips { BOUNDS.join(" and ") } else { "nothing".into() };
-            return Err(format!("loss_fn_config: found {key}, wanted {wanted} for {name}"));
+            let allowed = if clips { BOUNDS.join(" and ") } else { "nothing".into() };
+            return Err(format!("loss_fn_config: {name} takes {allowed}, not {key}"));
         }
         let ranges = [0, 1].map(|i| config.get(BOUNDS[i]).copied().unwrap_or(DEFAULT_BOUNDS[i]));
         bounded(name, ranges).map_err(|why| format!("loss_fn_config.{why}"))?;
         if request.data.is_empty() {
-            return Err("data: found none, wanted at least one datum".into());
+            return Err("data: empty; send at least one datum".into());
         }
         let sequence = |(index, datum): (usize, &wire::Datum)| {
             Sequence::read(datum, name, ranges, bounds).map_err(|why| format!("data[{index}].{why}"))
@@ -157,18 +159,16 @@ impl Sequence {
             _ => &["logprobs", "advantages", BOUNDS[0], BOUNDS[1]],
         });
         if let Some(name) = inputs.keys().find(|name| !known.contains(&name.as_str())) {
-            return Err(format!("loss_fn_inputs: found {name}, wanted {} for {loss}", known.join(", ")));
+            return Err(format!("loss_fn_inputs: {loss} takes {}, not {name}", known.join(", ")));
         }
-        let tensor = |name: &str| {
-            inputs.get(name).ok_or_else(|| format!("{}: found none, wanted a tensor", field(name)))
-        };
+        let tensor = |name: &str| inputs.get(name).ok_or_else(|| format!("{}: missing", field(name)));
         let targets = datum::integers(tensor("target_tokens")?).map_err(named("target_tokens"))?;
         if targets.rows() != tokens.len() {
             return Err(format!(
-                "{}: found {} rows, wanted {}, one for each token of model_input",
+                "{}: expected {} rows, one for each token of model_input, found {}",
                 field("target_tokens"),
-                targets.rows(),
-                tokens.len()
+                tokens.len(),
+                targets.rows()
             ));
         }
         for (index, &id) in targets.numbers.iter().enumerate() {
@@ -177,14 +177,14 @@ impl Sequence {
             }
         }
         let shape = (targets.rows(), targets.columns);
-        // A vector fits a matrix of one column.
+        // A vector has the shape of a matrix with one column.
         let floats = |name: &'static str, tensor: &Tensor| -> Result<Vec<f32>, String> {
             let matrix = datum::floats(tensor).map_err(named(name))?;
             if (matrix.rows(), matrix.columns) != shape {
-                let found = (matrix.rows(), matrix.columns);
                 return Err(format!(
-                    "{}: found shape {found:?}, wanted {shape:?} as target_tokens",
-                    field(name)
+                    "{}: expected shape {shape:?} like target_tokens, found {:?}",
+                    field(name),
+                    (matrix.rows(), matrix.columns)
                 ));
             }
             Ok(matrix.numbers)
@@ -203,7 +203,7 @@ impl Sequence {
         } else {
             if targets.two_dimensional && targets.columns != 1 {
                 return Err(format!(
-                    "{}: found shape {shape:?}, wanted one token for each position",
+                    "{}: expected one token for each position, found shape {shape:?}",
                     field("target_tokens")
                 ));
             }
@@ -212,8 +212,8 @@ impl Sequence {
                 (None, None) => vec![bounded(loss, ranges)?],
                 (low, high) => (0..tokens.len())
                     .map(|t| {
-                        let at = |own: &Option<Vec<f32>>, i: usize| {
-                            own.as_ref().map_or(ranges[i], |own| f64::from(own[t]))
+                        let at = |bounds: &Option<Vec<f32>>, i: usize| {
+                            bounds.as_ref().map_or(ranges[i], |bounds| f64::from(bounds[t]))
                         };
                         bounded(loss, [at(&low, 0), at(&high, 1)])
                             .map_err(|why| format!("loss_fn_inputs.{why} at index {t}"))

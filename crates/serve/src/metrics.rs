@@ -1,10 +1,10 @@
-//! What the server has done, counted.
+//! Counters of the server's work.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A number that only grows. The order is that of [`COUNTERS`].
+/// A counter, which only grows. The order is that of [`COUNTERS`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Count {
     Requests,
@@ -20,14 +20,14 @@ pub(crate) enum Count {
     TrainTime,
 }
 
-/// (Name, meaning, unit of the counter).
+/// Name, description and unit of each counter.
 const COUNTERS: [(&str, &str, f64); 11] = [
-    ("requests_total", "Requests of HTTP", 1.0),
-    ("requests_refused_total", "Requests that were refused, with a status from 400 to 499", 1.0),
+    ("requests_total", "HTTP requests", 1.0),
+    ("requests_refused_total", "Rejected requests, with a status from 400 to 499", 1.0),
     ("sampled_tokens_total", "Sampled tokens", 1.0),
     ("prompt_tokens_total", "Tokens of sampling requests' prompts", 1.0),
-    ("reused_prompt_tokens_total", "Prompt tokens that were in the cache of an earlier request", 1.0),
-    ("joined_requests_total", "Sampling requests that joined others that were being sampled", 1.0),
+    ("reused_prompt_tokens_total", "Prompt tokens taken from the cache of an earlier request", 1.0),
+    ("joined_requests_total", "Sampling requests that joined a running batch", 1.0),
     ("trained_tokens_total", "Tokens of forward and forward-backward passes", 1.0),
     ("updates_total", "Updates of the optimizer", 1.0),
     ("weight_swaps_total", "Changes of the engine's weights from one model or sampler to another", 1.0),
@@ -40,7 +40,7 @@ const MICROSECOND: f64 = 1e-6;
 #[derive(Debug, Default)]
 pub(crate) struct Metrics([AtomicU64; COUNTERS.len()]);
 
-/// A number of this moment: name, meaning, value.
+/// A current value: name, description and value.
 pub(crate) type Gauge = (&'static str, &'static str, f64);
 
 impl Metrics {
@@ -56,13 +56,13 @@ impl Metrics {
         self.0[count as usize].load(Ordering::Relaxed) as f64 * COUNTERS[count as usize].2
     }
 
-    /// Name, meaning and value of each counter.
+    /// Name, description and value of each counter.
     pub(crate) fn counters(&self) -> impl Iterator<Item = Gauge> + '_ {
         let value = |number: &AtomicU64, unit: f64| number.load(Ordering::Relaxed) as f64 * unit;
         self.0.iter().zip(COUNTERS).map(move |(number, (name, help, unit))| (name, help, value(number, unit)))
     }
 
-    /// The text format of Prometheus.
+    /// Formats all values as text for Prometheus.
     pub(crate) fn text(&self, gauges: &[Gauge]) -> String {
         let counters = self.counters().map(|row| ("counter", row));
         let mut text = String::new();

@@ -1,7 +1,9 @@
-//! OpenAI's endpoints: `/v1/models`, `/v1/completions` and `/v1/chat/completions`, with the fields that vLLM adds for token ids.
+//! OpenAI's endpoints: `/v1/models`, `/v1/completions` and `/v1/chat/completions`, with the fields that vLLM adds for
+//! token ids.
 //!
-//! These requests are not in the journal: the client waits on the connection and repeats the request if it breaks. A field that asks for something
-//! unsupported is refused by name. With `logprobs` above 1, and with top log-probabilities of a chat, the network runs again over each answer.
+//! These requests aren't in the journal: the client waits on the connection and repeats the request if it breaks. An
+//! unsupported field is rejected with an error that names it. If `logprobs` is above 1 or a chat requests top
+//! log-probabilities, the network runs again over each completion.
 
 use crate::catalogue::Source;
 use crate::fields::{Fields, Refusal, check};
@@ -25,9 +27,9 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::convert::Infallible;
 
-/// Default maximum length of an answer in tokens.
+/// Default maximum length of a completion in tokens.
 const COMPLETION_TOKENS: usize = 16;
-/// Fields that are accepted only with the value that has no effect.
+/// Fields that are accepted only with the value at which they have no effect.
 const NEUTRAL: [(&str, f64); 12] = [
     ("presence_penalty", 0.0),
     ("frequency_penalty", 0.0),
@@ -42,7 +44,7 @@ const NEUTRAL: [(&str, f64); 12] = [
     ("best_of", 1.0),
     ("min_tokens", 0.0),
 ];
-/// Fields that don't affect the answer.
+/// Fields that don't affect the completion.
 const IGNORED: [&str; 7] =
     ["user", "metadata", "store", "n_probs", "cache_prompt", "no_stop_trim", "spaces_between_special_tokens"];
 
@@ -62,11 +64,16 @@ async fn models(State(server): State<Shared>) -> Response {
     reply(json!({"object": "list", "data": data}))
 }
 
-/// Refuses the remaining fields, unless they have no effect.
+/// Returns an error if a remaining field has an effect.
 fn end(mut fields: Fields) -> Result<(), String> {
     for (name, neutral) in NEUTRAL {
         if let Some(value) = fields.left.remove(name).filter(|value| !value.is_null()) {
-            check(value.as_f64() == Some(neutral), name, value, format!("{neutral}: it isn't offered"))?;
+            check(
+                value.as_f64() == Some(neutral),
+                name,
+                value,
+                format!("{neutral} (other values aren't supported)"),
+            )?;
         }
     }
     let neutral = [
@@ -74,12 +81,12 @@ fn end(mut fields: Fields) -> Result<(), String> {
         ("tool_choice", json!("none")),
         ("parallel_tool_calls", json!(true)),
     ];
-    let nothing = |name: &str, value: &Value| {
+    let has_no_effect = |name: &str, value: &Value| {
         IGNORED.contains(&name) || empty(value) || neutral.iter().any(|(n, v)| *n == name && v == value)
     };
-    fields.left.retain(|name, value| !nothing(name, value));
+    fields.left.retain(|name, value| !has_no_effect(name, value));
     match fields.left.iter().next() {
-        Some((name, value)) => Err(format!("{name}: found {value}; this field isn't offered")),
+        Some((name, value)) => Err(format!("{name}: {value} isn't supported")),
         None => Ok(()),
     }
 }
@@ -89,20 +96,20 @@ fn empty(value: &Value) -> bool {
     [Value::Null, json!(false), json!([]), json!({}), json!("")].contains(value)
 }
 
-/// What both endpoints ask for.
+/// A request to either endpoint for completions.
 struct Ask {
     model: String,
     samples: Vec<Sample>,
-    /// Texts that end an answer and aren't part of it.
+    /// Strings that end a completion and aren't part of it.
     texts: Vec<String>,
     stream: bool,
-    /// Whether a stream ends with token counts.
+    /// Whether a stream ends with the token counts.
     usage: bool,
-    /// Whether end tokens are ordinary tokens.
+    /// Whether end tokens are treated as ordinary tokens.
     ignore_eos: bool,
-    /// Whether only the prompt's log-probabilities are wanted.
+    /// Whether the completion is hidden, because only the prompt's log-probabilities are requested.
     hidden: bool,
-    /// Whether log-probabilities are wanted, and how many of the most likely tokens.
+    /// Whether log-probabilities are requested, and for how many of the most likely tokens.
     logprobs: Option<usize>,
     echo: bool,
     token_ids: bool,
@@ -110,12 +117,12 @@ struct Ask {
     special: bool,
 }
 
-/// Reads the fields that both endpoints have. `most`: the default maximum length of an answer.
+/// Reads the fields that both endpoints have. `default_length` is the default maximum length of a completion.
 fn common(
     server: &Server,
     fields: &mut Fields,
     prompts: Vec<Vec<u32>>,
-    most: Option<usize>,
+    default_length: Option<usize>,
     logprobs: Option<usize>,
 ) -> Result<Ask, Refusal> {
     let served = server.ledger.served();
@@ -127,21 +134,21 @@ fn common(
     } else {
         let known = server.ledger.with(|known| known.sampler(&model).map(|(source, _)| source));
         known.map_err(|_| {
-            let wanted = format!("{:?} or the path of saved weights, tinker://...", served.name);
-            Refusal::unknown("model", &model, &wanted)
+            let kind = format!("{:?} or the path of saved weights, tinker://...", served.name);
+            Refusal::unknown("model", &model, &kind)
         })?
     };
     let texts: Vec<String> = match fields.take::<Value>("stop")? {
         None => Vec::new(),
         Some(Value::String(text)) => vec![text],
         Some(list) => serde_json::from_value(list.clone())
-            .map_err(|_| format!("stop: found {list}, wanted a text or a list of texts"))?,
+            .map_err(|_| format!("stop: expected a string or a list of strings, found {list}"))?,
     };
     let ids: Option<Vec<i64>> = fields.take("stop_token_ids")?;
     let ignore_eos: bool = fields.or("ignore_eos", false)?;
     let stop = match (ids, ignore_eos) {
         (Some(ids), _) if !ids.is_empty() && !texts.is_empty() => {
-            return Err(format!("stop_token_ids: found {ids:?} beside stop, wanted one of them").into());
+            return Err(format!("stop_token_ids can't be combined with stop").into());
         }
         (Some(ids), ignore) if !ids.is_empty() => {
             let mut tokens = if ignore { Vec::new() } else { server.language.stop_tokens().to_vec() };
@@ -160,12 +167,14 @@ fn common(
     let top_k: i64 = fields.or("top_k", -1)?;
     check(top_k >= -1, "top_k", top_k, "at least 1, or -1 or 0 for no limit")?;
     let echo: bool = fields.or("echo", false)?;
-    let asked: Option<i64> = fields.take("max_tokens")?;
-    let max_tokens = match asked {
-        None => most,
-        // With `echo` alone, one token is drawn and hidden.
+    let requested: Option<i64> = fields.take("max_tokens")?;
+    let max_tokens = match requested {
+        None => default_length,
+        // With `echo`, 0 is allowed: one token is sampled and hidden.
         Some(0) if echo => Some(1),
-        Some(n) => Some(usize::try_from(n).map_err(|_| format!("max_tokens: found {n}, wanted at least 1"))?),
+        Some(n) => {
+            Some(usize::try_from(n).map_err(|_| format!("max_tokens: expected at least 1, found {n}"))?)
+        }
     };
     let count: usize = fields.or("n", 1)?;
     let seed: Option<i64> = fields.take("seed")?;
@@ -200,7 +209,7 @@ fn common(
         stream: fields.or("stream", false)?,
         usage: usage(fields)?,
         ignore_eos,
-        hidden: asked == Some(0),
+        hidden: requested == Some(0),
         logprobs,
         echo,
         token_ids: fields.or("return_token_ids", false)?,
@@ -209,25 +218,23 @@ fn common(
     };
     let whole = ask.logprobs.is_some() || ask.echo || ask.token_ids;
     if ask.stream && (ask.samples.len() > 1 || count > 1 || whole) {
-        return Err(
-            "stream: found true with several answers, logprobs, echo or return_token_ids; wanted one answer without them"
-                .to_owned()
-                .into(),
-        );
+        return Err("stream can't be combined with several completions, logprobs, echo or return_token_ids"
+            .to_owned()
+            .into());
     }
     Ok(ask)
 }
 
-/// Whether a stream should end with token counts.
+/// Whether the client requests token counts at the end of a stream.
 fn usage(fields: &mut Fields) -> Result<bool, String> {
     let mut options = fields.inner("stream_options.")?;
-    let wanted = options.or("include_usage", false)?;
+    let usage = options.or("include_usage", false)?;
     options.left.retain(|_, value| !empty(value));
     options.end()?;
-    Ok(wanted)
+    Ok(usage)
 }
 
-/// The prompts of a completion: a text, tokens, or a list of either.
+/// Reads the prompts of a completion: a string, token ids, or a list of either.
 fn prompts(server: &Server, prompt: &Value, special: bool) -> Result<Vec<Vec<u32>>, Refusal> {
     let text = |text: &str| {
         let language = &server.language;
@@ -237,7 +244,7 @@ fn prompts(server: &Server, prompt: &Value, special: bool) -> Result<Vec<Vec<u32
     let tokens = |list: &[Value]| -> Result<Vec<u32>, String> {
         list.iter()
             .map(|id| {
-                let id = id.as_i64().ok_or_else(|| format!("prompt: found {id}, wanted a token id"))?;
+                let id = id.as_i64().ok_or_else(|| format!("prompt: expected a token id, found {id}"))?;
                 server.ledger.served().bounds.token(id).map_err(|why| format!("prompt: {why}"))
             })
             .collect()
@@ -250,11 +257,13 @@ fn prompts(server: &Server, prompt: &Value, special: bool) -> Result<Vec<Vec<u32
             .map(|item| match item {
                 Value::String(one) => text(one),
                 Value::Array(ids) => tokens(ids),
-                other => Err(format!("prompt: found {other}, wanted a text or token ids")),
+                other => Err(format!("prompt: expected a string or token ids, found {other}")),
             })
             .collect::<Result<_, String>>()?,
         other => {
-            return Err(format!("prompt: found {other}, wanted a text, token ids, or a list of them").into());
+            return Err(
+                format!("prompt: expected a string, token ids or a list of these, found {other}").into()
+            );
         }
     })
 }
@@ -268,7 +277,7 @@ fn refused(status: StatusCode, message: &str) -> Response {
     response
 }
 
-/// Reads a request's fields with `read`, refuses the rest, and answers.
+/// Reads a request's fields with `read`, rejects unknown fields, and answers.
 async fn answered(
     server: Shared,
     headers: HeaderMap,
@@ -312,50 +321,54 @@ fn conversation(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
         others: Map<String, Value>,
     }
     if !server.language.has_template() {
-        return Err("the model has no chat template; /v1/completions takes text".to_owned().into());
+        return Err("the model has no chat template; send text to /v1/completions".to_owned().into());
     }
     let turns: Vec<Turn> = fields.take("messages")?.unwrap_or_default();
     let messages = turns
         .into_iter()
         .map(|Turn { role, content, others }| {
-            if let Some((name, value)) = others.iter().find(|(_, value)| !empty(value)) {
-                return Err(format!("messages: found {name} {value}, wanted role and content alone"));
+            if let Some((name, _)) = others.iter().find(|(_, value)| !empty(value)) {
+                return Err(format!(
+                    "messages: the field {name} isn't supported; send only role and content"
+                ));
             }
             let text = match &content {
                 Value::String(text) => text.clone(),
-                // A list of parts, which must be texts.
+                // A list of parts, all of which must be text.
                 Value::Array(parts) => parts
                     .iter()
                     .map(|part| {
-                        part["text"].as_str().ok_or_else(|| format!("messages: found {part}, wanted a text"))
+                        part["text"].as_str().ok_or_else(|| format!("messages: expected text, found {part}"))
                     })
                     .collect::<Result<_, _>>()?,
-                other => return Err(format!("messages: found content {other}, wanted a text")),
+                other => return Err(format!("messages: expected a string as content, found {other}")),
             };
             Ok(Message::new(&role, text))
         })
         .collect::<Result<Vec<_>, String>>()?;
     if messages.is_empty() {
-        return Err("messages: found none, wanted at least one".to_owned().into());
+        return Err("messages: empty; send at least one".to_owned().into());
     }
     let mut template = fields.inner("chat_template_kwargs.")?;
     let thinking: Option<bool> = template.take("enable_thinking")?;
     template.end()?;
     let prompt = server.language.prompt(&messages, thinking).map_err(|why| format!("messages: {why:#}"))?;
-    if let Some(most) = fields.take::<Value>("max_completion_tokens")? {
-        fields.left.insert("max_tokens".into(), most);
+    if let Some(limit) = fields.take::<Value>("max_completion_tokens")? {
+        fields.left.insert("max_tokens".into(), limit);
     }
-    let wanted: bool = fields.or("logprobs", false)?;
+    let scored: bool = fields.or("logprobs", false)?;
     let top: usize = fields.or("top_logprobs", 0)?;
-    check(wanted || top == 0, "top_logprobs", top, "logprobs: true beside it")?;
-    // One list entry costs a pass as well, so it is at least 2 where it is wanted.
-    let logprobs = wanted.then_some(if top > 0 { top.max(2) } else { 0 });
+    if !scored && top > 0 {
+        return Err("top_logprobs requires logprobs: true".to_owned().into());
+    }
+    // A list of one token needs the extra pass too, and only lists of at least 2 request it.
+    let logprobs = scored.then_some(if top > 0 { top.max(2) } else { 0 });
     let mut ask = common(server, fields, vec![prompt], None, logprobs)?;
-    ask.logprobs = wanted.then_some(top);
+    ask.logprobs = scored.then_some(top);
     Ok(ask)
 }
 
-/// The fields that every answer has.
+/// The fields that all answers have.
 fn head(server: &Server, ask: &Ask, chat: bool, object: &str) -> Map<String, Value> {
     let created = storage::now();
     let prefix = if chat { "chatcmpl" } else { "cmpl" };
@@ -409,11 +422,12 @@ fn tokens_used(prompt: usize, completion: usize) -> Value {
     json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion})
 }
 
-/// The text of an answer's tokens, up to the first stop text.
+/// Decodes a completion's tokens up to the first stop string.
 fn text_of(language: &Language, tokens: &[u32], ask: &Ask) -> Result<String, String> {
-    let text = match ask.special || ask.ignore_eos {
-        true => language.decoded(tokens, ask.special),
-        false => language.answer(tokens),
+    let text = if ask.special || ask.ignore_eos {
+        language.decoded(tokens, ask.special)
+    } else {
+        language.answer(tokens)
     };
     let cut = |text: String| Ok(StopTexts::new("stop", ask.texts.clone())?.cut(&text).to_owned());
     text.and_then(cut).map_err(|why| format!("{why:#}"))
@@ -426,7 +440,7 @@ fn reason(sequence: &Sequence) -> &'static str {
     }
 }
 
-/// One answer and its number of tokens.
+/// Formats one completion. Returns it with its number of tokens.
 fn choice(
     server: &Server,
     ask: &Ask,
@@ -438,14 +452,12 @@ fn choice(
 ) -> Result<(Value, usize), String> {
     let language = &server.language;
     let sequence = &answer.sequences[sequence];
-    let (tokens, logp, finish): (&[u32], &[f32], &str) = match ask.hidden {
-        true => (&[], &[], "length"),
-        false => (&sequence.tokens, &sequence.logp, reason(sequence)),
-    };
+    let (tokens, logp, finish): (&[u32], &[f32], &str) =
+        if ask.hidden { (&[], &[], "length") } else { (&sequence.tokens, &sequence.logp, reason(sequence)) };
     let name = |token: u32| if ask.named_ids { format!("token_id:{token}") } else { language.text(&[token]) };
-    let most = ask.logprobs.unwrap_or(0);
+    let top_count = ask.logprobs.unwrap_or(0);
     let rows = |topk: &Option<TopK>| -> Vec<Vec<(u32, f32)>> {
-        let row = |row: &Vec<(u32, f32)>| row[..most.min(row.len())].to_vec();
+        let row = |row: &Vec<(u32, f32)>| row[..top_count.min(row.len())].to_vec();
         topk.iter().flat_map(|topk| &topk.rows).map(row).collect()
     };
     let top = rows(&sequence.topk);
@@ -454,10 +466,10 @@ fn choice(
         let content = ask.logprobs.map(|_| {
             let entry = |token: u32, logp: f32| json!({"token": name(token), "logprob": logp, "bytes": language.token_bytes(token)});
             let entries = tokens.iter().zip(logp).enumerate().map(|(at, (&token, &logp))| {
-                let mut own = entry(token, logp);
-                own["top_logprobs"] = top.get(at).map_or(json!([]), |row| row.iter().map(|&(t, l)| entry(t, l)).collect());
-                own["id"] = json!(token);
-                own
+                let mut scored = entry(token, logp);
+                scored["top_logprobs"] = top.get(at).map_or(json!([]), |row| row.iter().map(|&(t, l)| entry(t, l)).collect());
+                scored["id"] = json!(token);
+                scored
             });
             json!({"content": entries.collect::<Vec<_>>()})
         });
@@ -495,7 +507,7 @@ fn choice(
                 .iter()
                 .map(|row| {
                     row.as_ref().map_or(Value::Null, |row| {
-                        // Several tokens may have the same text; the most likely one comes first and is kept.
+                        // Several tokens may have the same text. The most likely one comes first and is stored.
                         let mut named: HashMap<String, f32> = HashMap::new();
                         for &(token, logp) in row {
                             named.entry(name(token)).or_insert(logp);
@@ -520,7 +532,8 @@ fn choice(
     Ok((choice, tokens.len()))
 }
 
-/// Streams an answer. Pieces are sent as they are sampled if the request is alone in its batch, otherwise when the answer is complete.
+/// Streams a completion. Pieces are sent as they are sampled if the request is alone in its batch, and otherwise when
+/// the completion is finished.
 fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
     let (pieces, mut arriving) = tokio::sync::mpsc::unbounded_channel();
     let sample = ask.samples[0].clone();
@@ -535,37 +548,40 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
             |value: Value| -> Result<Vec<u8>, Infallible> { Ok(format!("data: {value}\n\n").into_bytes()) };
         let chunk = |text: &str, first: bool, finish: Option<&str>| {
             let mut body = head.clone();
-            let choice = match chat {
-                true if first => {
-                    json!({"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": finish})
-                }
-                true => json!({"index": 0, "delta": {"content": text}, "finish_reason": finish}),
-                false => json!({"index": 0, "text": text, "finish_reason": finish}),
+            let choice = if chat {
+                let delta = if first {
+                    json!({"role": "assistant", "content": text})
+                } else {
+                    json!({"content": text})
+                };
+                json!({"index": 0, "delta": delta, "finish_reason": finish})
+            } else {
+                json!({"index": 0, "text": text, "finish_reason": finish})
             };
             body.insert("choices".into(), json!([choice]));
             Value::Object(body)
         };
-        let held_back = ask.texts.iter().map(String::len).max().unwrap_or(0);
+        let longest_stop = ask.texts.iter().map(String::len).max().unwrap_or(0);
         let (mut tokens, mut sent, mut first): (Vec<u32>, String, bool) = (Vec::new(), String::new(), true);
         let outcome = loop {
             tokio::select! {
                 // Tokens that have arrived are sent before the end.
                 biased;
                 Some((length, token)) = arriving.recv() => {
-                    // A sample may begin again where memory is short.
+                    // The engine may sample a completion again from its start if memory is short.
                     tokens.truncate(length - 1);
                     if tokens.len() + 1 != length {
                         continue;
                     }
                     tokens.push(token);
                     let settled = &tokens[..server.language.settled(&tokens)];
-                    // The end of the stream says why there is no text.
+                    // The last event reports the error.
                     let Ok(text) = text_of(&server.language, settled, &ask) else { continue };
-                    let mut end = text.len().saturating_sub(held_back);
+                    let mut end = text.len().saturating_sub(longest_stop);
                     while !text.is_char_boundary(end) {
                         end -= 1;
                     }
-                    // The end of the text may be half a character.
+                    // The text may end within a character.
                     let text = text[..end].trim_end_matches('\u{fffd}');
                     if let Some(piece) = text.strip_prefix(sent.as_str()).filter(|piece| !piece.is_empty()) {
                         if lines.send(event(chunk(piece, std::mem::take(&mut first), None))).await.is_err() {
@@ -586,7 +602,7 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
                     Ok(text) => match text.strip_prefix(sent.as_str()) {
                         Some(piece) => chunk(piece, first, Some(reason(sequence))),
                         None => {
-                            json!({"error": {"message": "the tokenizer changed text that was sent already; ask without stream"}})
+                            json!({"error": {"message": "the tokenizer changed text that was already sent; repeat the request without stream"}})
                         }
                     },
                     Err(why) => json!({"error": {"message": why}}),
@@ -608,7 +624,7 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
     ([(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")], body).into_response()
 }
 
-/// The lines of a stream as a body.
+/// Body of a stream of lines.
 struct Lines(tokio::sync::mpsc::Receiver<Result<Vec<u8>, Infallible>>);
 
 impl futures_core::Stream for Lines {

@@ -1,4 +1,4 @@
-//! The status page: what the server has and does, as HTML that refreshes itself.
+//! The status page: the server's models and work, as HTML that refreshes itself.
 
 use crate::catalogue::Known;
 use crate::metrics::{Count, Gauge, Metrics};
@@ -8,7 +8,7 @@ const STYLE: &str = "body{font:15px system-ui;margin:2rem auto;max-width:44rem;p
 table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #8884}\
 td:last-child{text-align:right;font-variant-numeric:tabular-nums}:root{color-scheme:light dark}";
 
-/// Text as HTML.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -27,8 +27,8 @@ pub(crate) fn page(known: Known<'_>, metrics: &Metrics, gauges: &[Gauge]) -> Str
         ("", "Sampled tokens per second of sampling", rate(Count::SampledTokens, Count::SampleTime)),
         ("", "Trained tokens per second of training", rate(Count::TrainedTokens, Count::TrainTime)),
     ];
-    let numbers = gauges.iter().copied().chain(rates).chain(metrics.counters());
-    let work = table("Work", numbers.map(|(_, help, value)| (help.to_owned(), format!("{value:.0}"))));
+    let values = gauges.iter().copied().chain(rates).chain(metrics.counters());
+    let work = table("Work", values.map(|(_, help, value)| (help.to_owned(), format!("{value:.0}"))));
     let models = known.catalogue.models.iter().map(|(id, model)| {
         let rank = model.lora.as_ref().filter(|_| !known.served.full);
         (id.clone(), rank.map_or("all weights".into(), |lora| format!("LoRA, rank {}", lora.rank)))

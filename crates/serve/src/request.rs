@@ -1,4 +1,4 @@
-//! Requests of clients, read from their bodies and checked before they are accepted.
+//! Reads requests from their bodies and checks them before they are accepted.
 
 use crate::catalogue::{
     Known, LoraRequest, ModelId, Sampler, Served, Session, Source, model_id, sampler_id, session_of,
@@ -20,14 +20,14 @@ const SAMPLES: usize = 4096;
 /// Maximum length of a top-k list.
 const TOPK: usize = 1024;
 
-/// An incoming request with its body hashed and parsed, which takes a while for a large body and needs no lock.
+/// An incoming request whose body is hashed and parsed. For a large body this takes a while, but it needs no lock.
 pub(crate) struct Incoming {
     pub(crate) endpoint: &'static str,
     pub(crate) body: Vec<u8>,
-    /// SHA-256 of endpoint and body.
+    /// SHA-256 of the endpoint and the body.
     pub(crate) digest: Vec<u8>,
     pub(crate) content: Result<Content, Refusal>,
-    /// Whether saved weights exist under the path that the request names, if it names one.
+    /// Whether weights are saved under the path that the request names, if it names one.
     pub(crate) saved: bool,
 }
 
@@ -37,28 +37,28 @@ pub(crate) enum Content {
     Pass { model: ModelId, seq: i64, pass: Result<Pass, Refusal> },
 }
 
-/// A checked request: its work, and its place, which only one request can have.
+/// A checked request: its work, and its slot, which no other request may have.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) work: Work,
-    /// As `train:MODEL:SEQ`, if it has a place.
+    /// Slot such as `train:MODEL:SEQ`, if the request has one.
     pub(crate) slot: Option<String>,
 }
 
-/// A request's work.
+/// Work of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Work {
-    /// A new session.
+    /// Create a session.
     Session(Session),
-    /// A new sampling session.
+    /// Create a sampling session.
     Sampler(Sampler),
-    /// A new model.
+    /// Create a model.
     Create { model: ModelId, lora: LoraRequest, user_metadata: Option<Value> },
-    /// A new model from a checkpoint.
+    /// Create a model from a checkpoint.
     CreateFrom { model: ModelId, path: String, optimizer: bool, user_metadata: Option<Value> },
-    /// The next operation on a model.
+    /// Perform an operation on a model.
     Train { model: ModelId, seq: u64, op: Op },
-    /// Samples and log-probabilities.
+    /// Sample, and compute log-probabilities.
     Sample(Sample),
 }
 
@@ -70,16 +70,16 @@ pub(crate) enum Op {
         adamw: AdamW,
         max_norm: Option<f64>,
     },
-    /// Weights under a name: a checkpoint with the optimizer's state, or for sampling.
+    /// Save weights under a name: a checkpoint with the optimizer's state, or weights for sampling.
     Save {
         kind: Kind,
         name: String,
         overwrite: bool,
-        /// Seconds until it expires.
+        /// Seconds until the saved weights expire.
         ttl: Option<u64>,
         user_metadata: Option<Value>,
     },
-    /// Weights to sample from, for a new sampling session.
+    /// Store the weights for a new sampling session.
     Snapshot {
         sampler: String,
     },
@@ -90,7 +90,7 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// Whether it changes the model, so that it is repeated after a kill.
+    /// Whether the operation changes the model, so that a restart must repeat it.
     pub(crate) fn changes(&self) -> bool {
         match self {
             Self::Pass(pass) => !pass.forward_only,
@@ -100,48 +100,49 @@ impl Op {
     }
 }
 
-/// Samples of one prompt.
+/// A request for samples of one prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sample {
     pub(crate) sampler: Source,
     pub(crate) prompt: Vec<u32>,
     pub(crate) samples: usize,
-    /// `None`: as many as the model has positions for.
+    /// Maximum length in tokens. If `None`, only the model's positions limit it.
     pub(crate) max_tokens: Option<usize>,
-    /// `None`: drawn from the server's seed and the request's place.
+    /// Seed. If `None`, it is derived from the server's seed and the request's place.
     pub(crate) seed: Option<u64>,
-    /// Numbers of the session, the sampler and the request, which distinguish requests without a seed. `None` outside of a sampling session.
+    /// Numbers of the session, the sampler and the request, which distinguish requests without a seed. `None` outside a
+    /// sampling session.
     pub(crate) place: Option<[u64; 3]>,
     pub(crate) stop: Stop,
     pub(crate) temperature: f32,
     pub(crate) top_k: usize,
     pub(crate) top_p: f32,
     pub(crate) min_p: f32,
-    /// The number of last prompt tokens whose log-probabilities are wanted; `None` if no list is.
+    /// Number of last prompt tokens whose log-probabilities are requested, or `None` if they aren't requested.
     pub(crate) prompt_logprobs: Option<usize>,
     pub(crate) topk_prompt: usize,
     pub(crate) topk_sample: usize,
-    /// Token ids for each position after the first whose log-probabilities are wanted.
+    /// For each position after the first, token ids whose log-probabilities are requested.
     pub(crate) targets: Option<Matrix<i64>>,
 }
 
-/// What ends a sample besides its length.
+/// Condition that ends a sample besides its length.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Stop {
     /// The model's end tokens.
     Default,
-    /// These tokens alone.
+    /// Only these tokens.
     Tokens(Vec<u32>),
-    /// These texts alone.
+    /// Only these strings.
     Texts(Vec<String>),
-    /// The model's end tokens and these texts.
+    /// The model's end tokens and these strings.
     DefaultAnd(Vec<String>),
 }
 
 /// Reads the fields of a request.
 type Read = fn(&mut Fields, Known<'_>) -> Result<Asked, Refusal>;
 
-/// The endpoints whose requests are JSON objects and have results.
+/// Endpoints whose requests are JSON objects and have results.
 const READERS: [(&str, Read); 8] = [
     (CREATE_SESSION, create_session),
     (CREATE_SAMPLING_SESSION, create_sampling_session),
@@ -157,7 +158,7 @@ pub(crate) const CREATE_SAMPLING_SESSION: &str = "create_sampling_session";
 pub(crate) const SAMPLE: &str = "asample";
 const FORWARD_BACKWARD: &str = "forward_backward";
 
-/// The endpoints of requests with results.
+/// All endpoints whose requests have results.
 pub(crate) fn endpoints() -> impl Iterator<Item = &'static str> {
     READERS.iter().map(|(name, _)| *name).chain([FORWARD_BACKWARD])
 }
@@ -170,10 +171,10 @@ impl Incoming {
         hash.update([0]);
         let content = if endpoint == FORWARD_BACKWARD {
             let message = ForwardBackwardRequest::decode(&body[..]).map_err(|error| {
-                format!("the {} bytes of the body are no ForwardBackwardRequest: {error}", body.len()).into()
+                format!("the body of {} bytes isn't a ForwardBackwardRequest: {error}", body.len()).into()
             });
             message.map(|request| {
-                // A client may write the maps of a message in another order when it repeats it.
+                // When a client repeats a message, it may write the message's maps in another order.
                 hash.update(request.encode_to_vec());
                 let pass = Pass::read(&request, served.bounds).map_err(Refusal::from);
                 Content::Pass { model: request.model_id, seq: request.seq_id.into(), pass }
@@ -193,7 +194,7 @@ impl Incoming {
         Self { endpoint, digest: hash.finalize().to_vec(), content, saved, body }
     }
 
-    /// The model and the `seq_id` of the request, whatever else is in it.
+    /// The model and the `seq_id` of the request, even if the request is invalid otherwise.
     pub(crate) fn place(&self) -> Option<(ModelId, u64)> {
         let (model, seq) = match self.content.as_ref().ok()? {
             Content::Pass { model, seq, .. } => (model.as_str(), *seq),
@@ -204,7 +205,7 @@ impl Incoming {
         Some((model.to_owned(), u64::try_from(seq).ok().filter(|seq| *seq > 0)?))
     }
 
-    /// The number of samples that the request asks for.
+    /// Number of samples that the request asks for.
     pub(crate) fn samples(&self) -> usize {
         let Ok(Content::Fields(fields)) = &self.content else { return 0 };
         fields.left.get("num_samples").map_or(1, |count| count.as_u64().unwrap_or(0) as usize)
@@ -212,7 +213,7 @@ impl Incoming {
 }
 
 impl Content {
-    /// Checks the request against what is known.
+    /// Checks the request against the existing objects.
     ///
     /// # Panics
     /// If the endpoint is unknown.
@@ -236,7 +237,7 @@ fn bad<T>(why: impl Into<String>) -> Result<T, Refusal> {
 fn create_session(fields: &mut Fields, _: Known<'_>) -> Result<Asked, Refusal> {
     let about =
         Session { display_name: fields.take("display_name")?, user_metadata: fields.take("user_metadata")? };
-    // Tags, the client's version, a project: nothing here depends on them.
+    // The remaining fields, such as tags, client version and project, have no effect here.
     fields.left.clear();
     Ok(Asked { slot: None, work: Work::Session(about) })
 }
@@ -246,7 +247,7 @@ fn create_sampling_session(fields: &mut Fields, known: Known<'_>) -> Result<Aske
     known.session(&session)?;
     let id = sampler_id(&session, fields.need("sampling_session_seq_id")?);
     let Some(source) = source(fields, known)? else {
-        return bad("found neither base_model nor model_path, wanted one of them");
+        return bad("base_model or model_path is missing");
     };
     Ok(Asked { slot: Some(format!("sampler:{id}")), work: Work::Sampler(Sampler { id, source }) })
 }
@@ -282,22 +283,24 @@ fn create_model(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal>
     Ok(Asked { slot, work: Work::Create { model, lora, user_metadata } })
 }
 
-/// The place of an operation on a model.
+/// Slot of an operation on a model.
 pub(crate) fn train_slot(model: &str, seq: u64) -> String {
     format!("train:{model}:{seq}")
 }
 
-/// An operation's model and number.
+/// Checks an operation's model and `seq_id`.
 fn train(known: Known<'_>, model: String, seq: Option<i64>, op: Op) -> Result<Asked, Refusal> {
     let entry = known.model(&model)?;
     match seq.map(u64::try_from) {
-        Some(Ok(seq)) if entry.passed(seq) && !known.replayed => bad(format!(
-            "seq_id: found {seq}, which was refused before a later one was accepted; wanted a later one"
-        )),
+        Some(Ok(seq)) if entry.passed(seq) && !known.replayed => {
+            bad(format!("seq_id: {seq} was rejected before a later one was accepted; use a later one"))
+        }
         Some(Ok(seq)) if seq > 0 => {
             Ok(Asked { slot: Some(train_slot(&model, seq)), work: Work::Train { model, seq, op } })
         }
-        _ => bad(format!("seq_id: found {}, wanted 1 for a model's first request, then 2, ...", shown(seq))),
+        _ => {
+            bad(format!("seq_id: expected 1 for a model's first request, then 2, ..., found {}", shown(seq)))
+        }
     }
 }
 
@@ -305,7 +308,7 @@ fn shown(number: Option<i64>) -> String {
     number.map_or("none".into(), |number| number.to_string())
 }
 
-/// AdamW's settings: (name, default, whether a number is fine, what is wanted).
+/// AdamW's settings: name, default, whether a value is valid, and description of valid values.
 type Setting = (&'static str, f64, fn(f64) -> bool, &'static str);
 const ADAM: [Setting; 6] = [
     ("learning_rate", 1e-4, not_negative, "a finite number of at least 0"),
@@ -323,17 +326,17 @@ fn not_negative(x: f64) -> bool {
 fn optim_step(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
     if let Some(other) = fields.take::<Value>("optimizer_params")? {
         return bad(format!(
-            "optimizer_params: found {other}, wanted adam_params: AdamW is the only optimizer here"
+            "optimizer_params: {other} isn't supported; AdamW is the only optimizer, with adam_params"
         ));
     }
     if fields.left.get("adam_params").is_none_or(Value::is_null) {
-        return bad("adam_params: found none, wanted AdamW's settings");
+        return bad("adam_params: missing");
     }
     let mut params = fields.inner("adam_params.")?;
     let mut numbers = [0.0; ADAM.len()];
-    for ((name, default, fine, wanted), number) in ADAM.into_iter().zip(&mut numbers) {
+    for ((name, default, is_valid, expected), number) in ADAM.into_iter().zip(&mut numbers) {
         *number = params.or(name, default)?;
-        check(fine(*number), format!("adam_params.{name}"), *number, wanted)?;
+        check(is_valid(*number), format!("adam_params.{name}"), *number, expected)?;
     }
     params.end()?;
     let [lr, beta1, beta2, eps, weight_decay, norm] = numbers;
@@ -342,7 +345,7 @@ fn optim_step(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
     train(known, fields.need("model_id")?, fields.take("seq_id")?, op)
 }
 
-/// The name of saved weights: a folder's name.
+/// Checks the name of saved weights, which is used as a folder's name.
 fn name(path: Option<String>) -> Result<String, Refusal> {
     let name = path.unwrap_or_default();
     let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -362,7 +365,7 @@ fn saving(fields: &mut Fields, kind: Kind, name: String, overwrite: bool) -> Res
     Ok(Op::Save { kind, name, overwrite, ttl, user_metadata })
 }
 
-/// The seconds after which saved weights expire; `None` if they stay.
+/// Reads the seconds after which saved weights expire, or `None` if they don't expire.
 pub(crate) fn time_to_live(fields: &mut Fields) -> Result<Option<u64>, String> {
     let ttl: Option<u64> = fields.take("ttl_seconds")?;
     check(ttl != Some(0), "ttl_seconds", 0, "at least 1")?;
@@ -371,16 +374,16 @@ pub(crate) fn time_to_live(fields: &mut Fields) -> Result<Option<u64>, String> {
 
 fn save_for_sampler(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
     let kind: String = fields.or("kind", "snapshot".into())?;
-    let wanted = "\"snapshot\": weights that change while they are sampled from aren't offered";
-    check(kind == "snapshot", "kind", format!("{kind:?}"), wanted)?;
+    let expected = "\"snapshot\" (sampling from weights that still change isn't supported)";
+    check(kind == "snapshot", "kind", format!("{kind:?}"), expected)?;
     let model: Value = fields.left.get("model_id").cloned().unwrap_or_default();
     let session = session_of(model.as_str().unwrap_or_default());
     let op = match (fields.take("path")?, fields.take("sampling_session_seq_id")?) {
         (None, Some(number)) => Op::Snapshot { sampler: sampler_id(session, number) },
         (Some(path), None) => saving(fields, Kind::Sampler, name(Some(path))?, true)?,
-        _ => return bad("found neither or both of path and sampling_session_seq_id, wanted one of them"),
+        _ => return bad("send exactly one of path and sampling_session_seq_id"),
     };
-    // A snapshot lives as long as its model's versions.
+    // A snapshot exists as long as the version of the model.
     for name in ["ttl_seconds", "user_metadata"] {
         fields.left.remove(name);
     }
@@ -390,7 +393,7 @@ fn save_for_sampler(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refu
 fn load(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
     optimizer(fields)?;
     if fields.take::<Value>("weights_access_token")?.is_some() {
-        return bad("weights_access_token: found one, wanted none: this server has one account");
+        return bad("weights_access_token isn't supported, since this server has one account");
     }
     if let Some(base) = fields.take::<String>("base_model")? {
         known.base_model(&base)?;
@@ -409,18 +412,18 @@ fn load(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
         (None, None, Some(model)) => {
             train(known, model, fields.take("seq_id")?, Op::Load { path, optimizer })
         }
-        _ => bad("found neither or both of model_id and session_id with model_seq_id, wanted one of them"),
+        _ => bad("send either model_id, or session_id with model_seq_id"),
     }
 }
 
-/// Checks the settings that both APIs have.
+/// Checks the sampling settings that both APIs have.
 pub(crate) fn check_sampling(sample: &Sample, bounds: Bounds) -> Result<(), String> {
     let length = sample.prompt.len();
     bounds.length(length).map_err(|why| format!("prompt: {why}"))?;
-    let wanted = "fewer than the model's positions";
-    check(length < bounds.positions, "prompt", format!("{length} tokens"), wanted)?;
-    let wanted = format!("1 to {SAMPLES}");
-    check((1..=SAMPLES).contains(&sample.samples), "num_samples", sample.samples, wanted)?;
+    let expected = format!("fewer tokens than the model's {} positions", bounds.positions);
+    check(length < bounds.positions, "prompt", length, expected)?;
+    let expected = format!("1 to {SAMPLES}");
+    check((1..=SAMPLES).contains(&sample.samples), "num_samples", sample.samples, expected)?;
     check(sample.max_tokens != Some(0), "max_tokens", 0, "at least 1")?;
     let temperature = sample.temperature;
     let fine = temperature.is_finite() && temperature >= 0.0;
@@ -438,11 +441,11 @@ pub(crate) fn check_sampling(sample: &Sample, bounds: Bounds) -> Result<(), Stri
         _ => &[],
     };
     let fine = !texts.iter().any(String::is_empty);
-    check(fine, "stop", "an empty text", "texts of at least one character")
+    check(fine, "stop", "an empty string", "strings of at least one character")
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "wanted a text, a list of texts or a list of token ids")]
+#[serde(untagged, expecting = "expected a string, a list of strings or a list of token ids")]
 enum StopField {
     Text(String),
     Tokens(Vec<i64>),
@@ -468,33 +471,31 @@ fn sample(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
         (Some(id), None) => {
             let (source, [session, sampler]) = known.sampler(&id)?;
             let Some(seq) = seq.and_then(|seq| u64::try_from(seq).ok()) else {
-                let found = shown(seq);
+                let seq_id = shown(seq);
                 return bad(format!(
-                    "seq_id: found {found}, wanted the request's number in its sampling session"
+                    "seq_id: expected the request's number in its sampling session, found {seq_id}"
                 ));
             };
             (source, Some([session, sampler, seq]), Some(format!("sample:{id}:{seq}")))
         }
         (None, Some(source)) => (source, None, None),
         _ => {
-            return bad(
-                "found neither or several of sampling_session_id, model_path and base_model, wanted one",
-            );
+            return bad("send exactly one of sampling_session_id, model_path and base_model");
         }
     };
     let bounds = known.served.bounds_of(&sampler);
     if fields.or("record_stability_info", false)? {
         return bad(
-            "record_stability_info: found true, wanted false: it is for the loss stable_reinforce, whose formula isn't published; wanted importance_sampling, ppo or cispo as loss_fn",
+            "record_stability_info isn't supported: it is for the loss stable_reinforce, whose formula isn't published; use importance_sampling, ppo or cispo as loss_fn",
         );
     }
     let alternatives: usize = fields.or("prompt_alt_tokens_k", 0)?;
-    check(alternatives == 0, "prompt_alt_tokens_k", alternatives, "0: it isn't offered")?;
+    check(alternatives == 0, "prompt_alt_tokens_k", alternatives, "0 (other values aren't supported)")?;
     let mut input = fields.inner("prompt.")?;
     let mut prompt = Vec::new();
     for InputChunk { tokens, kind } in input.need::<Vec<_>>("chunks")? {
-        let wanted = "\"encoded_text\": models here read text alone";
-        check(kind == "encoded_text", "prompt.chunks", format!("type {kind:?}"), wanted)?;
+        let expected = "type \"encoded_text\" (models read only text)";
+        check(kind == "encoded_text", "prompt.chunks", format!("type {kind:?}"), expected)?;
         for id in tokens {
             prompt.push(bounds.token(id).map_err(|why| format!("prompt: {why}"))?);
         }
@@ -512,12 +513,12 @@ fn sample(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
     };
     let top_k: i64 = params.or("top_k", -1)?;
     check(top_k >= -1, "top_k", top_k, "at least 1, or -1 for no limit")?;
-    let most = prompt.len().saturating_sub(1);
+    let scorable = prompt.len().saturating_sub(1);
     let scored: bool = fields.or("prompt_logprobs", false)?;
     let last: Option<usize> = fields.take("prompt_logprobs_last_n")?;
     if let Some(n) = last {
-        let wanted = format!("1 to {most}, and prompt_logprobs");
-        check(scored && (1..=most).contains(&n), "prompt_logprobs_last_n", n, wanted)?;
+        let expected = format!("1 to {scorable} with prompt_logprobs");
+        check(scored && (1..=scorable).contains(&n), "prompt_logprobs_last_n", n, expected)?;
     }
     let sample = Sample {
         sampler,
@@ -530,10 +531,10 @@ fn sample(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
         top_k: top_k.max(0) as usize,
         top_p: params.or("top_p", 1.0)?,
         min_p: 0.0,
-        prompt_logprobs: scored.then_some(last.unwrap_or(most)),
+        prompt_logprobs: scored.then_some(last.unwrap_or(scorable)),
         topk_prompt: fields.or("topk_prompt_logprobs", 0)?,
         topk_sample: fields.or("topk_sample_logprobs", 0)?,
-        targets: target_ids(&mut fields.inner("target_prompt_logprobs.")?, most, bounds)?,
+        targets: target_ids(&mut fields.inner("target_prompt_logprobs.")?, scorable, bounds)?,
         prompt,
     };
     params.end()?;
@@ -541,7 +542,7 @@ fn sample(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
     Ok(Asked { work: Work::Sample(sample), slot })
 }
 
-/// The ids of `target_prompt_logprobs`, a dense tensor; -1 asks for nothing.
+/// Reads the ids of `target_prompt_logprobs`, a dense tensor in which -1 means no target.
 fn target_ids(tensor: &mut Fields, rows: usize, bounds: Bounds) -> Result<Option<Matrix<i64>>, Refusal> {
     if tensor.left.is_empty() {
         return Ok(None);
@@ -551,14 +552,14 @@ fn target_ids(tensor: &mut Fields, rows: usize, bounds: Bounds) -> Result<Option
     check(dtype == "int64", place, dtype, "int64")?;
     for name in ["sparse_crow_indices", "sparse_col_indices"] {
         let sparse = tensor.take::<Value>(name)?.is_some();
-        check(!sparse, place, "a sparse tensor", "a dense one with -1 for nothing")?;
+        check(!sparse, place, "a sparse tensor", "a dense tensor with -1 for no target")?;
     }
     let (shape, numbers): (Vec<usize>, Vec<i64>) = (tensor.need("shape")?, tensor.need("data")?);
     let columns = shape.get(1).copied().unwrap_or(0);
     let fine = shape.len() == 2 && shape[0] == rows && columns > 0;
     let fine = fine && rows.checked_mul(columns) == Some(numbers.len());
-    let wanted = format!("[{rows}, K] for the prompt's positions after the first");
-    check(fine, place, format!("shape {shape:?}"), wanted)?;
+    let expected = format!("[{rows}, K] for the prompt's positions after the first");
+    check(fine, place, format!("shape {shape:?}"), expected)?;
     let given: Vec<bool> = numbers.iter().map(|&id| id != -1).collect();
     for (&id, _) in numbers.iter().zip(&given).filter(|(_, given)| **given) {
         bounds.token(id).map_err(|why| format!("{place}: {why}"))?;

@@ -1,17 +1,17 @@
-//! The samples of a request with their log-probabilities, as both APIs get them. Tinker's API sends them as a protobuf message.
+//! The samples of a request with their log-probabilities, for both APIs. Tinker's API sends them as a protobuf message.
 
 use crate::wire::{self, DType, Encoding, SampleResponse, SampledSequence, StopReason, Tensor, TopkLogprobs};
 use fgrpo_nn::Finish;
 use prost::Message;
 
-/// Token and log-probability of the cells of a top-k list that has fewer tokens.
+/// Token and log-probability in the unused cells of a top-k list.
 const PADDING: (u32, f32) = (0, -99999.0);
 
 /// The samples of a request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sampled {
     pub(crate) sequences: Vec<Sequence>,
-    /// Number of prompt tokens that were not computed again.
+    /// Number of prompt tokens that came from the cache.
     pub(crate) cached: usize,
     pub(crate) prompt: PromptScores,
     pub(crate) prompt_topk: Option<TopK>,
@@ -27,12 +27,12 @@ pub(crate) struct Sequence {
     pub(crate) topk: Option<TopK>,
 }
 
-/// Log-probabilities of a prompt, if the request wants them.
+/// Log-probabilities of a prompt, as far as the request asks for them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PromptScores {
-    /// Log-probability of each token of the prompt; NaN if it is unknown.
+    /// Log-probability of each prompt token, or NaN if it is unknown.
     pub(crate) tokens: Option<Vec<f32>>,
-    /// Log-probabilities of requested tokens.
+    /// Log-probabilities of the requested tokens.
     pub(crate) targets: Option<Targets>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Targets {
     pub(crate) shape: [usize; 2],
 }
 
-/// The most likely tokens of each position, at most `k`, with their log-probabilities.
+/// For each position, the most likely tokens, at most `k`, with their log-probabilities.
 #[derive(Debug, Clone)]
 pub(crate) struct TopK {
     pub(crate) k: usize,

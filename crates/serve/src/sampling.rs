@@ -1,6 +1,8 @@
-//! Sampling: requests that are generated together, joined by those that arrive meanwhile; log-probabilities of prompts.
+//! Sampling: requests that are generated together, joined by requests that arrive meanwhile, and log-probabilities of
+//! prompts.
 //!
-//! A sample is a function of the weights, the prompt, the settings, the seed and its index, whatever it is sampled with.
+//! A sample is a function of the weights, the prompt, the settings, the seed and the sample's index, whatever is
+//! sampled together with it.
 
 use crate::catalogue::Source;
 use crate::ledger::{Job, Reply};
@@ -20,10 +22,10 @@ use std::sync::{Arc, Mutex, RwLock};
 
 /// Maximum number of logits in memory.
 const LOGITS: usize = 1 << 24;
-/// Maximum number of requests per generation, which bounds what it stores about them.
+/// Maximum number of requests per generation, which bounds the memory for their results.
 const MOST: usize = 4096;
 
-/// A sampling request.
+/// A sampling request that waits or runs.
 pub(crate) struct Waiting {
     pub(crate) number: u64,
     pub(crate) sample: Sample,
@@ -59,10 +61,10 @@ impl Group {
 /// Maximum length of a request's samples, within the model's positions.
 fn longest(sample: &Sample, bounds: Bounds) -> usize {
     let room = bounds.positions - sample.prompt.len();
-    sample.max_tokens.map_or(room, |most| most.min(room))
+    sample.max_tokens.map_or(room, |limit| limit.min(room))
 }
 
-/// The random numbers of a request.
+/// Random key of a request.
 fn key(server: Key, number: u64, sample: &Sample) -> Key {
     match (sample.seed, sample.place) {
         (Some(seed), _) => Key::new(seed),
@@ -71,44 +73,44 @@ fn key(server: Key, number: u64, sample: &Sample) -> Key {
     }
 }
 
-/// The requests of a generation, and those that may join it.
+/// The requests of a generation, and the requests that may join it.
 pub(crate) struct Queue<'a> {
     group: Group,
     source: Source,
     language: Arc<Language>,
     bounds: Bounds,
     server: Key,
-    /// Maximum number of tokens of a prompt with its completion.
+    /// Maximum length of a prompt with its completion, in tokens.
     room: usize,
     jobs: &'a Mutex<Receiver<Job>>,
     metrics: &'a Metrics,
     state: Mutex<State>,
-    /// Streams of the samples that are being drawn, by prompt.
+    /// Streams of the samples that are being drawn, by index of the prompt.
     pieces: RwLock<Vec<Option<Pieces>>>,
 }
 
-/// The tokens of a growing sample: their number and the last of them.
+/// Stream of a growing sample: its length and its last token.
 type Pieces = tokio::sync::mpsc::UnboundedSender<(usize, u32)>;
 
 struct State {
     waiting: VecDeque<Waiting>,
-    /// Those that the engine has, by prompt; `None` once they are answered.
+    /// Requests that the engine has, by index of the prompt; `None` when they are answered.
     taken: Vec<Option<Waiting>>,
-    /// Whether arrivals may join.
+    /// Whether arriving requests may join.
     open: bool,
-    /// Arrivals that are not of this generation: the first of them closes it.
+    /// Arrived requests that can't join this generation. The first of them closes it.
     others: Vec<Job>,
 }
 
-/// What is left when a generation has ended.
+/// Requests that remain when a generation has ended.
 pub(crate) struct Left {
-    /// Requests that have no result.
+    /// Requests without a result.
     pub(crate) waiting: Vec<Waiting>,
     pub(crate) others: Vec<Job>,
 }
 
 impl<'a> Queue<'a> {
-    /// A queue with requests of one group. `open`: whether arrivals may join.
+    /// A queue with requests of one group. `open` says whether arriving requests may join.
     pub(crate) fn new(
         waiting: VecDeque<Waiting>,
         jobs: &'a Mutex<Receiver<Job>>,
@@ -126,7 +128,7 @@ impl<'a> Queue<'a> {
         Self { group, source, language, bounds, server, room, jobs, metrics, state, pieces }
     }
 
-    /// Takes a request that has just arrived.
+    /// Handles a request that has just arrived.
     fn arrive(&self, state: &mut State, job: Job) {
         let fits = |sample: &Sample| {
             Group::of(sample) == self.group
@@ -145,8 +147,8 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Generates until all requests are done or a stop is requested, and calls `done` with each request and its result; those without one are left.
-    /// `keep`: whether prompts stay in the engine's cache.
+    /// Generates until all requests are finished or a stop is requested. Calls `done` with each request and its result;
+    /// requests without a result remain. `keep` says whether prompts stay in the engine's cache.
     pub(crate) fn run(
         self,
         policy: &mut Policy,
@@ -169,8 +171,8 @@ impl<'a> Queue<'a> {
             completions[prompt][sample] = Some(completion);
             if !scored && completions[prompt].iter().all(Option::is_some) {
                 let waiting = state.taken[prompt].take().expect("a request ends once");
-                let own = std::mem::take(&mut completions[prompt]);
-                done(waiting, response(&own.into_iter().flatten().collect::<Vec<_>>()));
+                let samples = std::mem::take(&mut completions[prompt]);
+                done(waiting, response(&samples.into_iter().flatten().collect::<Vec<_>>()));
             }
             ControlFlow::Continue(())
         });
@@ -182,7 +184,7 @@ impl<'a> Queue<'a> {
                 .iter()
                 .flatten()
                 .zip(completions)
-                .map(|(waiting, own)| (&waiting.sample, own.into_iter().flatten().collect()))
+                .map(|(waiting, samples)| (&waiting.sample, samples.into_iter().flatten().collect()))
                 .collect();
             match score(&requests, policy) {
                 Ok(responses) => {
@@ -215,7 +217,7 @@ impl Arrivals for Queue<'_> {
             request::Stop::Texts(texts) => (&[][..], &texts[..]),
             request::Stop::DefaultAnd(texts) => (self.language.stop_tokens(), &texts[..]),
         };
-        let texts = StopTexts::new("stop", texts.to_vec()).expect("texts that aren't empty");
+        let texts = StopTexts::new("stop", texts.to_vec()).expect("the strings aren't empty");
         let request = Request {
             prompt: sample.prompt.clone(),
             samples: 0..sample.samples,
@@ -223,7 +225,7 @@ impl Arrivals for Queue<'_> {
             stop: Some(Stop { tokens: tokens.to_vec(), texts }),
             key: key(self.server, number, sample),
         };
-        // A growing sample can be told apart only if it is the only one.
+        // Pieces don't name their sample, so only a single sample is streamed.
         let pieces = reply.as_ref().and_then(|reply| reply.pieces.clone()).filter(|_| sample.samples == 1);
         self.pieces.write().expect("no panic").push(pieces);
         state.taken.push(Some(waiting));
@@ -239,7 +241,7 @@ impl Arrivals for Queue<'_> {
     }
 }
 
-/// The samples of a request.
+/// Collects the samples of a request.
 fn response(completions: &[Completion]) -> Sampled {
     let sequence = |completion: &Completion| Sequence {
         tokens: completion.tokens.clone(),
@@ -254,7 +256,7 @@ fn response(completions: &[Completion]) -> Sampled {
     }
 }
 
-/// The samples of requests, with the log-probabilities that the network computes after sampling.
+/// Collects the samples of requests, with the log-probabilities that the network computes after sampling.
 fn score(requests: &[(&Sample, Vec<Completion>)], policy: &mut Policy) -> anyhow::Result<Vec<Sampled>> {
     let prompts = score_prompts(requests, policy)?;
     let engine = policy.engine_mut();
@@ -262,7 +264,7 @@ fn score(requests: &[(&Sample, Vec<Completion>)], policy: &mut Policy) -> anyhow
     for ((sample, completions), prompt) in requests.iter().zip(prompts) {
         let mut answer = Sampled { prompt, ..response(completions) };
         if sample.topk_prompt > 0 {
-            // Position 0 has no context; those before the last ones that were asked for stay empty.
+            // Position 0 has no context, and positions before the requested ones stay empty.
             let rows = sample.prompt.len() - 1;
             let first = rows - sample.prompt_logprobs.unwrap_or(rows).min(rows);
             let k = sample.topk_prompt;
@@ -285,22 +287,22 @@ fn score(requests: &[(&Sample, Vec<Completion>)], policy: &mut Policy) -> anyhow
     Ok(answers)
 }
 
-/// Log-probabilities of the prompts' tokens and of the tokens asked for, where a request wants them.
+/// Scores the prompts' tokens and the requested target tokens, for the requests that ask for them.
 fn score_prompts(
     batch: &[(&Sample, Vec<Completion>)],
     policy: &mut Policy,
 ) -> anyhow::Result<Vec<PromptScores>> {
-    // For each request, one sequence for the prompt's own tokens and one for those asked for.
+    // Each request has one sequence for the prompt's tokens and one for the target tokens.
     let mut sequences = Vec::with_capacity(2 * batch.len());
     for (sample, _) in batch {
         let rows = sample.prompt.len() - 1;
-        let own = rows - sample.prompt_logprobs.unwrap_or(0).min(rows)..rows;
-        let own = own.map(|after| Target { after, token: sample.prompt[after + 1] }).collect();
+        let prompt = rows - sample.prompt_logprobs.unwrap_or(0).min(rows)..rows;
+        let prompt = prompt.map(|after| Target { after, token: sample.prompt[after + 1] }).collect();
         let named = sample.targets.iter().flat_map(|targets| {
             let given = (0..targets.numbers.len()).filter(|&at| targets.is_given(at));
             given.map(|at| Target { after: at / targets.columns, token: targets.numbers[at] as u32 })
         });
-        for targets in [own, named.collect()] {
+        for targets in [prompt, named.collect()] {
             let tokens = sample.prompt[..rows.max(1)].to_vec();
             sequences.push(policy::Sequence { tokens, targets });
         }
@@ -308,14 +310,14 @@ fn score_prompts(
     let scores = policy.score(&sequences, 1.0)?;
     let answers = batch.iter().zip(scores.chunks_exact(2)).map(|((sample, _), scores)| {
         let tokens = sample.prompt_logprobs.map(|_| {
-            let own = &scores[0].logp;
-            let missing = sample.prompt.len() - own.len();
-            std::iter::repeat_n(f32::NAN, missing).chain(own.iter().copied()).collect()
+            let logp = &scores[0].logp;
+            let missing = sample.prompt.len() - logp.len();
+            std::iter::repeat_n(f32::NAN, missing).chain(logp.iter().copied()).collect()
         });
         let targets = sample.targets.as_ref().map(|targets| {
             let mut named = scores[1].logp.iter();
-            let of = |at| if targets.is_given(at) { named.next().copied() } else { None };
-            let logp = (0..targets.numbers.len()).map(of).map(Option::unwrap_or_default).collect();
+            let value = |at| if targets.is_given(at) { named.next().copied() } else { None };
+            let logp = (0..targets.numbers.len()).map(value).map(Option::unwrap_or_default).collect();
             Targets { logp, shape: [targets.rows(), targets.columns] }
         });
         PromptScores { tokens, targets }
@@ -323,8 +325,9 @@ fn score_prompts(
     Ok(answers.collect())
 }
 
-/// The `k` most likely next tokens after each token from `first` on, with their log-probabilities at `temperature`, by falling probability; equal ones
-/// by id. The network runs once for each part of the logits that fits into memory.
+/// The `k` most likely next tokens after each token from index `first` on, with their log-probabilities at
+/// `temperature`. They are sorted by decreasing probability, and equally likely ones by id. The network runs once for
+/// each block of logits that fits into memory.
 pub(crate) fn topk(
     engine: &mut Engine,
     tokens: &[u32],
@@ -379,7 +382,7 @@ mod tests {
         Engine::init(&config, 0.3, &|i| Key::new(1).nth_normal(i), &Device::cpu(2)).unwrap()
     }
 
-    /// A request for one sample of `prompt`, with no setting but the seed.
+    /// A request for one sample of `prompt` with default settings.
     fn sample(prompt: &[u32], seed: u64) -> Sample {
         Sample {
             sampler: Source::Base,
@@ -428,11 +431,11 @@ mod tests {
     fn the_most_likely_tokens_come_first_with_their_log_probabilities() {
         let logits = [1.0f32, 3.0, 2.0, 3.0];
         let sum: f64 = logits.iter().map(|&x| f64::from(x / 2.0).exp()).sum();
-        let wanted = |x: f32| (f64::from(x / 2.0) - sum.ln()) as f32;
-        let found = most_likely(&logits, 2.0, 3);
-        assert_eq!(found.iter().map(|row| row.0).collect::<Vec<_>>(), [1, 3, 2]);
-        for ((_, logp), logit) in found.iter().zip([3.0, 3.0, 2.0]) {
-            assert!((logp - wanted(logit)).abs() < 1e-6);
+        let expected = |x: f32| (f64::from(x / 2.0) - sum.ln()) as f32;
+        let top = most_likely(&logits, 2.0, 3);
+        assert_eq!(top.iter().map(|row| row.0).collect::<Vec<_>>(), [1, 3, 2]);
+        for ((_, logp), logit) in top.iter().zip([3.0, 3.0, 2.0]) {
+            assert!((logp - expected(logit)).abs() < 1e-6);
         }
         assert_eq!(most_likely(&logits, 1.0, 9).len(), 4);
     }

@@ -1,4 +1,4 @@
-//! What the handlers of both APIs share: the server, bodies within their limits, JSON answers.
+//! Shared parts of both APIs' handlers: the server, request bodies with limits, and JSON answers.
 
 use crate::fields::Refusal;
 use crate::key::Key;
@@ -17,30 +17,30 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Maximum number of bodies read at the same time.
+/// Maximum number of request bodies that are read at the same time.
 pub(crate) const READING: usize = 64;
-/// How long a body may take to arrive.
+/// Time limit for receiving a request body.
 const BODY_TIME: Duration = Duration::from_secs(60);
-/// How long the rest of a too large body is read.
+/// Time limit for discarding the rest of a body that is too large.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
 
-/// What handlers share.
+/// State that all handlers share.
 pub(crate) struct Server {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) key: Key,
     pub(crate) language: Arc<Language>,
     pub(crate) metrics: Arc<Metrics>,
-    /// Where clients find the tokenizer: a hub name or a folder.
+    /// Name under which clients find the tokenizer: a hub name or a folder.
     pub(crate) tokenizer: String,
-    /// Maximum size of a body in bytes.
+    /// Maximum size of a request body in bytes.
     pub(crate) most_body: usize,
     pub(crate) reading: Semaphore,
 }
 
-/// What handlers get.
+/// Handlers' reference to the server.
 pub(crate) type Shared = Arc<Server>;
 
-/// A handler's result; `Err` is the answer to a refused request.
+/// Result of a handler. `Err` is the answer to a rejected request.
 pub(crate) type Handled = Result<Response, Response>;
 
 /// A JSON answer.
@@ -55,23 +55,23 @@ pub(crate) fn error(status: StatusCode, message: &str) -> Response {
     response
 }
 
-/// The error for something that doesn't exist.
-pub(crate) fn unknown(field: &str, found: &str, wanted: &str) -> Response {
-    refusal(Refusal::unknown(field, found, wanted))
+/// The error for an object that doesn't exist. `kind` describes the object.
+pub(crate) fn unknown(field: &str, name: &str, kind: &str) -> Response {
+    refusal(Refusal::unknown(field, name, kind))
 }
 
-/// A refusal's error.
+/// The error for a rejected request.
 pub(crate) fn refusal(refusal: Refusal) -> Response {
     Rejection::Refused(refusal).into_response()
 }
 
 impl Rejection {
-    /// Its status and its message, in the form of either API.
+    /// Converts the rejection to an answer, with its status and its message in the form of either API.
     pub(crate) fn answer(self, form: fn(StatusCode, &str) -> Response) -> Response {
         match self {
             Self::Refused(Refusal::Bad(why)) => form(StatusCode::BAD_REQUEST, &why),
             Self::Refused(Refusal::Unknown(why)) => form(StatusCode::NOT_FOUND, &why),
-            Self::Busy => form(StatusCode::TOO_MANY_REQUESTS, "too many requests wait"),
+            Self::Busy => form(StatusCode::TOO_MANY_REQUESTS, "too many requests are waiting"),
             Self::Stopped => form(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
         }
     }
@@ -83,59 +83,60 @@ impl IntoResponse for Rejection {
     }
 }
 
-/// The next part of a body; `None` at its end.
+/// The next chunk of a body, or `None` at its end.
 async fn next(chunks: &mut BodyDataStream) -> Option<Result<Bytes, axum::Error>> {
     poll_fn(|context| Pin::new(&mut *chunks).poll_next(context)).await
 }
 
-/// Reads a body and forgets it, up to `most` bytes.
-async fn drain(mut chunks: BodyDataStream, most: usize) {
+/// Reads and discards a body, up to `limit` bytes.
+async fn drain(mut chunks: BodyDataStream, limit: usize) {
     let mut read = 0;
-    while read <= most
+    while read <= limit
         && let Some(Ok(chunk)) = next(&mut chunks).await
     {
         read += chunk.len();
     }
 }
 
-/// Why a body could not be read.
+/// Reason why a body couldn't be read.
 enum Unread {
     TooLarge,
     Ended,
 }
 
-/// Reads a body of at most `most` bytes.
-async fn collect(mut chunks: BodyDataStream, most: usize) -> Result<Vec<u8>, Unread> {
+/// Reads a body of at most `limit` bytes.
+async fn collect(mut chunks: BodyDataStream, limit: usize) -> Result<Vec<u8>, Unread> {
     let mut body = Vec::new();
     while let Some(chunk) = next(&mut chunks).await {
         body.extend(chunk.map_err(|_| Unread::Ended)?);
-        if body.len() > most {
+        if body.len() > limit {
             return Err(Unread::TooLarge);
         }
     }
     Ok(body)
 }
 
-/// Reads a body within its limits.
+/// Reads a request body within the server's limits.
 pub(crate) async fn read_body(server: &Server, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Response> {
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING) {
-        let found = String::from_utf8_lossy(encoding.as_bytes()).into_owned();
+        let encoding = String::from_utf8_lossy(encoding.as_bytes()).into_owned();
         return Err(error(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            &format!("Content-Encoding: found {found}, wanted none"),
+            &format!("Content-Encoding: {encoding} isn't supported"),
         ));
     }
-    let most = server.most_body;
-    let too_large = || error(StatusCode::PAYLOAD_TOO_LARGE, &format!("the body is larger than {most} bytes"));
+    let limit = server.most_body;
+    let too_large =
+        || error(StatusCode::PAYLOAD_TOO_LARGE, &format!("the body is larger than {limit} bytes"));
     let length =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if length.is_some_and(|length| length > most) {
-        // A client that is still sending when the connection closes may never see the answer.
-        let _ = timeout(DRAIN_TIME, drain(body.into_data_stream(), most.saturating_mul(4))).await;
+    if length.is_some_and(|length| length > limit) {
+        // If the connection closed while the client is still sending, the client might never see the answer.
+        let _ = timeout(DRAIN_TIME, drain(body.into_data_stream(), limit.saturating_mul(4))).await;
         return Err(too_large());
     }
     let _turn = server.reading.acquire().await.map_err(|_| Rejection::Stopped.into_response())?;
-    match timeout(BODY_TIME, collect(body.into_data_stream(), most)).await {
+    match timeout(BODY_TIME, collect(body.into_data_stream(), limit)).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(Unread::TooLarge)) => Err(too_large()),
         Ok(Err(Unread::Ended)) => Err(error(StatusCode::BAD_REQUEST, "the body ended early")),

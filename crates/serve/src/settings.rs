@@ -1,4 +1,4 @@
-//! What to serve and how, and the server's folder: results depend on some of the settings, so the folder keeps them.
+//! Settings of a server, and the server's folder, which stores the settings that results depend on.
 
 use anyhow::Context;
 use fgrpo_eval::io::{files, json};
@@ -14,69 +14,72 @@ use std::time::Duration;
 /// Name of the file with the settings that results depend on.
 const SETTINGS: &str = "serve.json";
 
-/// What to serve, and how.
+/// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The base model: a checkpoint folder or a GGUF file.
     pub model: PathBuf,
-    /// The name under which clients know it.
+    /// Name of the base model for clients.
     pub name: String,
-    /// Where clients find its tokenizer: a hub name or a folder.
+    /// Hub name or folder of the tokenizer for clients.
     pub tokenizer: String,
     /// The path and the name of a second model, which is only sampled and scored: a teacher.
     pub teacher: Option<(PathBuf, String)>,
-    /// The address to listen on; port 0 takes a free one.
+    /// Address to listen on. Port 0 picks a free port.
     pub listen: SocketAddr,
-    /// The server's folder.
+    /// Folder of the server.
     pub out: PathBuf,
-    /// Whether the folder is that of a server that is to be continued.
+    /// Whether to continue the server of the folder.
     pub resume: bool,
-    /// A file with the key that clients must show. Without one a key is made in the folder.
+    /// File with the key that clients must send. If `None`, a key is generated in the folder.
     pub key_file: Option<PathBuf>,
     /// Whether all weights are trained, instead of LoRA's factors.
     pub full: bool,
-    /// Seed of requests without one.
+    /// Seed for requests without a seed.
     pub seed: u64,
-    /// Whether each request is sampled by itself, so that its log-probabilities don't depend, by rounding, on what is sampled with it.
+    /// Whether each request is sampled alone, so that rounding in its log-probabilities doesn't depend on other
+    /// requests.
     pub repeatable: bool,
-    /// Where to compute.
+    /// Device on which to compute.
     pub device: Device,
-    /// The device by its name and how it computes, which a continued server must have too.
+    /// Name of the device and compute settings, which must not change when a server is continued.
     pub compute: (String, ComputeConfig),
-    /// Maximum size of a request's body in bytes.
+    /// Maximum size of a request body in bytes.
     pub most_body: usize,
     /// Maximum number of requests that wait for the engine.
     pub most_waiting: usize,
-    /// Amount of work after which a model's state is written, so that a restart repeats less.
+    /// Processing time after which a model's state is written, so that a restart repeats less.
     pub save_every: Duration,
 }
 
-/// Why a server can't start with its settings.
+/// Reason why a server can't start with its settings.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The folder belongs to an earlier server, which isn't to be resumed.
-    #[error("{} holds a server already", .0.display())]
+    /// The folder belongs to an earlier server, and `resume` isn't set.
+    #[error("{} already contains a server", .0.display())]
     Exists(PathBuf),
-    /// The folder of a server to be resumed holds nothing of a server.
-    #[error("{} holds no server: it has no {}", .0.display(), SETTINGS)]
+    /// `resume` is set, but the folder doesn't contain a server.
+    #[error("{} contains no server: there is no {}", .0.display(), SETTINGS)]
     Missing(PathBuf),
-    /// The folder of a new server holds a file.
-    #[error("{} holds {}; a new server needs a new or empty folder", .0.display(), .1.display())]
+    /// The folder of a new server contains a file.
+    #[error("{} contains {}; a new server needs a new or empty folder", .0.display(), .1.display())]
     Stray(PathBuf, PathBuf),
-    /// The server of the file had another value of a setting.
+    /// A setting differs from the one in the folder's file.
     #[error("{}: {}; a server continues only with the settings that it was started with", .0.display(), .1)]
     Changed(PathBuf, String),
     /// The address can't be used.
     #[error("the server can't listen on {0}: {1}")]
     Address(SocketAddr, std::io::Error),
-    /// The key's file has no key, for this reason.
+    /// The key's file has no valid key, for the given reason.
     #[error("{}: {}", .0.display(), .1)]
     Key(PathBuf, String),
 }
 
 impl Settings {
-    /// Makes or opens the server's folder and locks it.
-    /// Fails on a folder that is in use, exists without `resume`, or was made with other settings.
+    /// Creates or opens the server's folder and locks it.
+    ///
+    /// Returns an error if the folder is in use, already contains a server without `resume`, or was created with other
+    /// settings.
     pub(crate) fn prepare(&self) -> anyhow::Result<File> {
         let out = &self.out;
         let path = out.join(SETTINGS);
@@ -86,28 +89,28 @@ impl Settings {
             _ => {}
         }
         // A model that can't be read leaves no folder.
-        let own = self.fingerprint()?;
+        let settings = self.fingerprint()?;
         std::fs::create_dir_all(out).with_context(|| format!("creating {}", out.display()))?;
         let lock = files::lock(out)?;
         files::clear_partial(out);
         if self.resume {
-            check_settings(&path, &own)?;
+            check_settings(&path, &settings)?;
         } else {
             if let Some(file) = files::stray_file(out)? {
                 return Err(StartError::Stray(out.clone(), file).into());
             }
-            files::write_whole(&path, &serde_json::to_vec_pretty(&own)?)?;
+            files::write_whole(&path, &serde_json::to_vec_pretty(&settings)?)?;
         }
         Ok(lock)
     }
 
-    /// The base model's folder, as adapters name it.
+    /// Absolute path of the base model's folder, which adapters refer to.
     pub(crate) fn base(&self) -> String {
         let model = std::path::absolute(&self.model).unwrap_or_else(|_| self.model.clone());
         model.to_string_lossy().into_owned()
     }
 
-    /// The settings that results depend on. A server continues only with the same ones.
+    /// The settings that results depend on. A server continues only with the same settings.
     fn fingerprint(&self) -> anyhow::Result<Map<String, Value>> {
         let (device, compute) = &self.compute;
         let all = serde_json::json!({
@@ -133,13 +136,13 @@ impl Settings {
     }
 }
 
-/// Checks that a folder's settings are `own`.
-fn check_settings(path: &Path, own: &Map<String, Value>) -> anyhow::Result<()> {
-    let found: Map<String, Value> = json::read(path)?;
-    for (name, wanted) in own {
-        let found = found.get(name).unwrap_or(&Value::Null);
-        if found != wanted {
-            let change = format!("expected {name} {wanted}, found {found}");
+/// Checks that the settings in a folder's file are `settings`.
+fn check_settings(path: &Path, settings: &Map<String, Value>) -> anyhow::Result<()> {
+    let stored: Map<String, Value> = json::read(path)?;
+    for (name, value) in settings {
+        let stored = stored.get(name).unwrap_or(&Value::Null);
+        if stored != value {
+            let change = format!("{name} was {stored} and is now {value}");
             return Err(StartError::Changed(path.to_owned(), change).into());
         }
     }

@@ -1,4 +1,4 @@
-//! Weights on the disk: the states that a restart continues from, and what clients save.
+//! Weights on disk: the states that a restart continues from, and weights that clients save.
 //!
 //! ```text
 //! DIR/models/MODEL/state-NNNNNNNN      state before operation N: weights, optimizer
@@ -7,7 +7,8 @@
 //! DIR/models/MODEL/sampler_weights/NAME
 //! ```
 //!
-//! With LoRA a folder has an `adapter` in PEFT's layout, else it is a Hugging Face checkpoint. A folder is complete or absent.
+//! With LoRA, a folder contains an `adapter` in PEFT's layout; otherwise it is a Hugging Face checkpoint. A folder is
+//! either complete or absent.
 
 use anyhow::Context;
 use fgrpo_eval::io::files::{self, Existing, publish, remove_folder, sync_folder, write_whole};
@@ -23,46 +24,46 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const STATE: &str = "state.json";
 const ABOUT: &str = "about.json";
 const SCHEME: &str = "tinker://";
-/// Number of versions of a model that can be sampled from.
+/// Number of stored versions of a model, which can be sampled from.
 const VERSIONS: usize = 16;
-/// Number of states that are kept.
+/// Number of stored states of a model.
 const STATES: usize = 2;
 
-/// What a folder says of its weights.
+/// State of the model in a folder of weights.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// The number of the model's next operation.
+    /// `seq_id` of the model's next operation.
     pub(crate) next: u64,
-    /// Changes of the model so far.
+    /// Number of changes of the model so far.
     pub(crate) version: u64,
-    /// Updates of the optimizer so far.
+    /// Number of optimizer updates so far.
     pub(crate) optimizer_step: u64,
-    /// The request that wrote the folder.
+    /// Number of the request that wrote the folder.
     pub(crate) request: u64,
 }
 
-/// A client's folder in listings.
+/// Description of weights that a client saved, for listings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct About {
-    /// When it was saved, in seconds since 1970.
+    /// Time of saving, in seconds since 1970.
     pub(crate) saved: u64,
-    /// When it expires; `None` for never.
+    /// Time of expiry in seconds since 1970, or `None` if the weights don't expire.
     pub(crate) expires: Option<u64>,
-    /// A client's own words.
+    /// Metadata from the client.
     pub(crate) user_metadata: Option<Value>,
 }
 
-/// Seconds since 1970.
+/// Current time in seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-/// The kinds of saved weights, as the API's paths name them.
+/// Kind of saved weights. The API's paths contain its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// With optimizer.
+    /// Weights with the optimizer's state.
     Checkpoint,
-    /// For sampling.
+    /// Weights for sampling.
     Sampler,
 }
 
@@ -81,12 +82,12 @@ fn model_folder(root: &Path, model: &str) -> PathBuf {
     root.join("models").join(model.replace(':', "-"))
 }
 
-/// The API's path of saved weights.
+/// Path of saved weights in the API.
 pub(crate) fn path_of(model: &str, kind: Kind, name: &str) -> String {
     format!("{SCHEME}{model}/{}/{name}", kind.name())
 }
 
-/// The folder of a path of the API, and the kind, if it is there.
+/// Folder and kind of the weights with this path of the API, or `None` if they don't exist or have expired.
 pub(crate) fn saved(root: &Path, path: &str) -> Option<(PathBuf, Kind)> {
     let parts: Vec<&str> = path.strip_prefix(SCHEME)?.split('/').collect();
     let &[model, kind, name] = &parts[..] else { return None };
@@ -107,19 +108,19 @@ impl About {
     }
 }
 
-/// A client's folder in listings; `None` if it can't be read.
+/// Reads the description of saved weights; `None` if it can't be read.
 pub(crate) fn about(folder: &Path) -> Option<About> {
     json::read(&folder.join(ABOUT)).ok()
 }
 
-/// Changes when a client's folder expires.
+/// Changes the expiry of saved weights.
 pub(crate) fn set_expiry(folder: &Path, expires: Option<u64>) -> anyhow::Result<()> {
     let path = folder.join(ABOUT);
     let about = About { expires, ..json::read(&path)? };
     write_whole(&path, &serde_json::to_vec_pretty(&about)?)
 }
 
-/// Removes the folders of clients that have expired. Call it on the engine's thread, which reads them.
+/// Removes expired weights. Must be called on the engine's thread, which reads them.
 pub(crate) fn sweep(root: &Path) -> anyhow::Result<()> {
     for (model, kind, name) in all_names(root) {
         let folder = model_folder(root, &model).join(kind.name()).join(name);
@@ -130,7 +131,7 @@ pub(crate) fn sweep(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Model, kind and name of all weights that clients have saved, in the order of their names.
+/// Model, kind and name of all weights that clients have saved, sorted by name.
 fn all_names(root: &Path) -> Vec<(String, Kind, String)> {
     let names = |folder: &Path| -> Vec<String> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -142,16 +143,16 @@ fn all_names(root: &Path) -> Vec<(String, Kind, String)> {
     let mut all = Vec::new();
     for model in names(&root.join("models")) {
         for kind in Kind::ALL {
-            // The folder's name is the id without its colons.
+            // The folder's name is the model's id with dashes in place of colons.
             let id = model.replace("-train-", ":train:");
-            let own = names(&root.join("models").join(&model).join(kind.name()));
-            all.extend(own.into_iter().map(|name| (id.clone(), kind, name)));
+            let saved = names(&root.join("models").join(&model).join(kind.name()));
+            all.extend(saved.into_iter().map(|name| (id.clone(), kind, name)));
         }
     }
     all
 }
 
-/// The API's paths and folders of all weights that clients have saved and that are there, in the order of their names.
+/// Path, kind and folder of all weights that clients have saved and that haven't expired, sorted by name.
 pub(crate) fn all_saved(root: &Path) -> Vec<(String, Kind, PathBuf)> {
     let place = |(model, kind, name): (String, Kind, String)| {
         let path = path_of(&model, kind, &name);
@@ -163,7 +164,7 @@ pub(crate) fn all_saved(root: &Path) -> Vec<(String, Kind, PathBuf)> {
 /// Writes folders of weights.
 pub(crate) struct Contents<'a> {
     pub(crate) root: &'a Path,
-    /// The base model's folder, for an adapter's settings.
+    /// Folder of the base model, for an adapter's settings.
     pub(crate) base: String,
     pub(crate) language: &'a Language,
 }
@@ -194,14 +195,14 @@ impl Contents<'_> {
             }
             write_whole(&dir.join(STATE), &serde_json::to_vec_pretty(&state)?)
         })?;
-        // The folders above may be new.
+        // The parent folders may be new, so they are synced too.
         for above in parent.ancestors().take_while(|above| above.starts_with(self.root)) {
             sync_folder(above)?;
         }
         Ok(folder)
     }
 
-    /// Writes the state that a restart continues from, and removes older ones.
+    /// Writes the state that a restart continues from, and removes old ones.
     pub(crate) fn state(&self, model: &str, engine: &Engine, state: State) -> anyhow::Result<()> {
         let folder = model_folder(self.root, model);
         self.write(&folder, &format!("{PREFIX}{:08}", state.next), engine, state, true, None)?;
@@ -211,7 +212,7 @@ impl Contents<'_> {
         Ok(())
     }
 
-    /// Writes a version for sampling, unless it is there, and removes old ones.
+    /// Writes a version for sampling unless it exists, and removes old ones.
     pub(crate) fn version(&self, model: &str, engine: &Engine, state: State) -> anyhow::Result<()> {
         let folder = model_folder(self.root, model).join("versions");
         let name = state.version.to_string();
@@ -224,7 +225,7 @@ impl Contents<'_> {
         Ok(())
     }
 
-    /// Saves weights under a client's name. Returns the API's path, or `None` if the name is taken.
+    /// Saves weights under a client's name. Returns their path in the API, or `None` if the name is taken.
     pub(crate) fn save(
         &self,
         (model, kind, name): (&str, Kind, &str),
@@ -235,7 +236,7 @@ impl Contents<'_> {
     ) -> anyhow::Result<Option<String>> {
         let folder = model_folder(self.root, model).join(kind.name());
         let taken = folder.join(name);
-        // After a kill the same request may find its own folder.
+        // After a kill, a repeated request may find the folder that it wrote itself.
         if saved(self.root, &path_of(model, kind, name)).is_some()
             && !overwrite
             && read_state(&taken)?.request != state.request
@@ -250,27 +251,27 @@ impl Contents<'_> {
 const PREFIX: &str = "state-";
 
 fn numbered(folder: &Path, prefix: &str) -> anyhow::Result<Vec<(u64, PathBuf)>> {
-    let mut found = Vec::new();
+    let mut folders = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
         let entry = entry?;
         if let Some(number) =
             entry.file_name().to_str().and_then(|name| name.strip_prefix(prefix)?.parse().ok())
         {
-            found.push((number, entry.path()));
+            folders.push((number, entry.path()));
         }
     }
-    found.sort();
-    Ok(found)
+    folders.sort();
+    Ok(folders)
 }
 
-/// What a folder says of its weights.
+/// Reads the state in a folder of weights.
 pub(crate) fn read_state(folder: &Path) -> anyhow::Result<State> {
     let path = folder.join(STATE);
     let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
     json::parse(&bytes).with_context(|| path.display().to_string())
 }
 
-/// The newest state of a model, if there is one.
+/// Folder and state of a model's newest state, if there is one.
 pub(crate) fn newest_state(root: &Path, model: &str) -> anyhow::Result<Option<(PathBuf, State)>> {
     let folder = model_folder(root, model);
     if !folder.is_dir() {
@@ -283,13 +284,14 @@ pub(crate) fn newest_state(root: &Path, model: &str) -> anyhow::Result<Option<(P
     }
 }
 
-/// The folder of a model's version.
+/// Folder of a version of a model.
 pub(crate) fn version_folder(root: &Path, model: &str, version: u64) -> PathBuf {
     model_folder(root, model).join("versions").join(version.to_string())
 }
 
-/// Reads a folder's weights into the engine, with the optimizer's state or without. The gradient is then 0.
-/// Fails if the folder is damaged or of another model; the engine's weights are then unknown.
+/// Reads a folder's weights into the engine, with the optimizer's state if `optimizer`. The gradient is reset to 0.
+///
+/// Returns an error if the folder is damaged or belongs to another model. The engine's weights are then undefined.
 pub(crate) fn read(folder: &Path, engine: &mut Engine, optimizer: bool) -> anyhow::Result<()> {
     reload_policy(folder, engine)?;
     if optimizer {

@@ -1,13 +1,13 @@
-//! The protobuf messages of the Tinker API (package `tinker_public`, as of client 0.38.0).
+//! Protobuf messages of the Tinker API (package `tinker_public`, as of client 0.38.0).
 //!
-//! Numbers travel as little-endian bytes: token ids as `i32`, log-probabilities as `f32`.
+//! Arrays are encoded as little-endian bytes: token ids as `i32`, log-probabilities as `f32`.
 
 use std::collections::BTreeMap;
 
-/// The content type of these messages.
+/// Content type of these messages.
 pub const CONTENT_TYPE: &str = "application/x-protobuf";
 
-/// Data, loss and model of a pass.
+/// Request for a pass: data, loss and model.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ForwardBackwardRequest {
     #[prost(string, tag = "1")]
@@ -18,7 +18,7 @@ pub struct ForwardBackwardRequest {
     pub data: Vec<Datum>,
     #[prost(string, tag = "4")]
     pub loss_fn: String,
-    /// The numbers of `loss_fn_config_v2`, for servers that don't know it.
+    /// The numeric values of `loss_fn_config_v2`, for servers that don't support that field.
     #[prost(btree_map = "string, double", tag = "5")]
     pub loss_fn_config: BTreeMap<String, f64>,
     #[prost(bool, tag = "6")]
@@ -41,7 +41,7 @@ pub enum NumberOrText {
     Text(String),
 }
 
-/// One sequence with the inputs of its loss.
+/// A sequence with the inputs of its loss.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Datum {
     #[prost(message, repeated, tag = "1")]
@@ -72,7 +72,7 @@ pub struct EncodedText {
     pub tokens: Vec<u8>,
 }
 
-/// Number type of a tensor's bytes.
+/// Element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum DType {
@@ -83,7 +83,7 @@ pub enum DType {
     Bfloat16 = 4,
 }
 
-/// A dense tensor, or a sparse matrix in compressed rows.
+/// A dense tensor, or a sparse matrix in CSR format.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Tensor {
     #[prost(oneof = "Encoding", tags = "1, 2")]
@@ -106,27 +106,27 @@ pub enum Encoding {
 pub struct SparseCsr {
     #[prost(bytes = "vec", tag = "1")]
     pub values: Vec<u8>,
-    /// `i64`, number of rows + 1.
+    /// `i64` values, one more than there are rows.
     #[prost(bytes = "vec", tag = "2")]
     pub crow_indices: Vec<u8>,
-    /// `i64`, one for each value.
+    /// `i64` values, one for each nonzero cell.
     #[prost(bytes = "vec", tag = "3")]
     pub col_indices: Vec<u8>,
 }
 
-/// Results of a pass.
+/// Result of a pass.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ForwardBackwardOutput {
     #[prost(string, tag = "1")]
     pub loss_fn_output_type: String,
     #[prost(message, repeated, tag = "2")]
     pub loss_fn_outputs: Vec<ArrayRecord>,
-    /// Names end in how several requests' values are combined: `:sum`, `:mean`, `:min` or `:max`.
+    /// Each name ends with the way in which values of several requests are combined: `:sum`, `:mean`, `:min` or `:max`.
     #[prost(btree_map = "string, double", tag = "3")]
     pub metrics: BTreeMap<String, f64>,
 }
 
-/// Arrays of several data whose trailing shapes are equal.
+/// Arrays of several data that have the same trailing shape.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ArrayRecord {
     #[prost(string, tag = "1")]
@@ -141,7 +141,7 @@ pub struct ArrayRecord {
 pub struct BatchedTensor {
     #[prost(bytes = "vec", tag = "1")]
     pub data: Vec<u8>,
-    /// Where each datum's bytes begin, and where the last one's end: `i64`.
+    /// `i64` byte offsets: the start of each datum, and the end of the last one.
     #[prost(bytes = "vec", tag = "2")]
     pub offsets: Vec<u8>,
     #[prost(enumeration = "DType", tag = "3")]
@@ -150,12 +150,12 @@ pub struct BatchedTensor {
     pub trailing_shape: Vec<i64>,
 }
 
-/// Results of a sampling request.
+/// Result of a sampling request.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SampleResponse {
     #[prost(message, repeated, tag = "1")]
     pub sequences: Vec<SampledSequence>,
-    /// `f32`, NaN for the first token.
+    /// `f32` values; NaN for the first token.
     #[prost(bytes = "vec", optional, tag = "2")]
     pub prompt_logprobs: Option<Vec<u8>>,
     #[prost(message, optional, tag = "3")]
@@ -185,7 +185,7 @@ pub struct SampledSequence {
     pub topk_sampled_logprobs: Option<TopkLogprobs>,
 }
 
-/// The `k` most likely tokens of `length` positions. Cells without one have the id 0 and -99999.
+/// The `k` most likely tokens at each of `length` positions. Unused cells have the id 0 and the log-probability -99999.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TopkLogprobs {
     #[prost(bytes = "vec", tag = "1")]
@@ -198,12 +198,12 @@ pub struct TopkLogprobs {
     pub length: u32,
 }
 
-/// `f32` numbers as bytes.
+/// Encodes `f32` values as bytes.
 pub fn floats(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// Token ids as bytes.
+/// Encodes token ids as bytes.
 pub fn tokens(ids: &[u32]) -> Vec<u8> {
     ids.iter().flat_map(|id| id.to_le_bytes()).collect()
 }

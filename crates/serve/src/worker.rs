@@ -1,8 +1,10 @@
-//! The engine's thread: it owns the engine and takes requests from the queue, one after another. Operations on a model come in the order of their
-//! `seq_id`, whatever order they arrive in; sampling requests that wait together are one batch.
+//! The engine's thread, which owns the engine and processes the queued requests one after another. Operations on a
+//! model run in the order of their `seq_id`, whatever the order of arrival. Sampling requests that wait together are
+//! sampled in one batch.
 //!
-//! Models and samplers take turns in the engine. A model that leaves it is kept in host memory; with LoRA that is its factors and their moments, and
-//! entering means merging the weights again. Without LoRA it is the whole model, with its moments.
+//! Models and samplers take turns in the engine. A model that leaves the engine is stored in host memory. With LoRA,
+//! that is the factors and their moments, and a model that enters is merged into the weights again. Without LoRA, it is
+//! the whole model with its moments.
 
 use crate::batch;
 use crate::catalogue::{LoraRequest, ModelId, Sampler, Source};
@@ -31,14 +33,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long a request whose prompt is scored waits for more of its kind: others join it while it is sampled.
+/// Time for which a request whose prompt is scored waits for similar requests. Other requests are joined during
+/// sampling instead.
 const GATHER: Duration = Duration::from_millis(3);
-/// How often saved weights that have expired are removed.
+/// Interval at which expired weights are removed.
 const SWEEP: Duration = Duration::from_secs(60);
-/// How often the idle thread checks for a stop.
+/// Interval at which the idle thread checks for a stop.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// Which weights the engine has.
+/// Weights that the engine currently has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Resident {
     Base,
@@ -46,31 +49,31 @@ enum Resident {
     Folder(PathBuf),
 }
 
-/// Where a model is while it isn't in the engine.
+/// Location of a model's weights.
 enum Home {
-    /// Not trained yet.
+    /// The model is new and has no trained weights yet.
     Fresh(LoraRequest),
     Folder(PathBuf),
     Memory(TrainingState),
-    /// It is in the engine.
+    /// The weights are in the engine.
     Engine,
-    /// Nowhere: it could not be made.
+    /// There are no weights, because the model couldn't be created.
     Failed,
 }
 
 struct Model {
     home: Home,
-    /// The number of the next operation.
+    /// `seq_id` of the next operation.
     next: u64,
-    /// Changes so far.
+    /// Number of changes so far.
     version: u64,
-    /// Operations whose turn hasn't come.
+    /// Operations whose turn hasn't come yet, by `seq_id`.
     waiting: BTreeMap<u64, Job>,
-    /// Whether passes were made since the last update.
+    /// Whether there were gradients since the last update.
     accumulated: bool,
-    /// The requests since its last written state, which a restart repeats.
+    /// Requests since the last written state, which a restart repeats.
     recent: BTreeSet<u64>,
-    /// The time of these.
+    /// Processing time of these requests.
     busy: Duration,
 }
 
@@ -81,7 +84,7 @@ impl Model {
     }
 }
 
-/// What the thread works with.
+/// Resources of the engine's thread.
 pub(crate) struct Setup {
     pub(crate) policy: Policy,
     /// A second model, whose weights never change.
@@ -99,7 +102,8 @@ pub(crate) struct Worker {
     samples: VecDeque<Waiting>,
 }
 
-/// The result of an engine's operation: a failure of the device ends the server, any other is the request's result.
+/// Converts the result of an engine's operation. A failure of the device ends the server; any other failure is the
+/// request's result.
 fn outcome<T>(result: anyhow::Result<T>, done: impl FnOnce(T) -> Outcome) -> anyhow::Result<Outcome> {
     match result {
         Ok(value) => Ok(done(value)),
@@ -117,8 +121,10 @@ impl Worker {
         Self { setup, resident: Resident::Base, models: BTreeMap::new(), samples: VecDeque::new() }
     }
 
-    /// Runs until a stop is requested or the queue is closed. `replayed`: requests of the journal.
-    /// Fails if the device fails or a file can't be written; what was accepted is then done by the next start.
+    /// Runs until a stop is requested or the queue is closed. `replayed` are the journal's requests.
+    ///
+    /// Returns an error if the device fails or a file can't be written. The next start then processes the accepted
+    /// requests.
     pub(crate) fn run(mut self, replayed: Vec<Job>, jobs: Receiver<Job>) -> anyhow::Result<()> {
         for job in replayed {
             self.take(job)?;
@@ -164,7 +170,7 @@ impl Worker {
         models.iter().try_for_each(|model| self.save_state(model))
     }
 
-    /// Takes a request into the queues.
+    /// Puts a request into the queues.
     fn take(&mut self, job: Job) -> anyhow::Result<()> {
         let Job { number, work, finished, reply } = job;
         match work {
@@ -177,8 +183,7 @@ impl Worker {
                     model.waiting.insert(seq, Job { number, work, finished, reply });
                 } else if !finished {
                     let next = model.next;
-                    let message =
-                        format!("seq_id: found {seq}, wanted {next} or a later one: its place has passed");
+                    let message = format!("seq_id: expected {next} or a later one, found {seq}");
                     self.done(number, finished, Outcome::refused(message), None);
                 }
             }
@@ -192,9 +197,10 @@ impl Worker {
                 self.done(number, finished, answer(&result), None);
             }
             Work::CreateFrom { model, path, optimizer, .. } => {
-                let result = match self.known(&model)? {
-                    true => answer(&json!({"model_id": model, "path": path, "type": "load_weights"})),
-                    false => self.create_from(number, &model, &path, optimizer)?,
+                let result = if self.known(&model)? {
+                    answer(&json!({"model_id": model, "path": path, "type": "load_weights"}))
+                } else {
+                    self.create_from(number, &model, &path, optimizer)?
                 };
                 self.done(number, finished, result, None);
                 if self.models.contains_key(&model) {
@@ -206,7 +212,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether a model exists. Opens one that an earlier server wrote.
+    /// Whether a model exists. Opens a model that an earlier server wrote.
     fn known(&mut self, id: &str) -> anyhow::Result<bool> {
         if self.models.contains_key(id) {
             return Ok(true);
@@ -232,7 +238,7 @@ impl Worker {
         }
     }
 
-    /// The request whose turn it is: of those that can be done, the one that was accepted first.
+    /// Chooses the next request: of those that can be processed, the one that was accepted first.
     fn next(&self) -> Option<Next> {
         let ready = |(id, model): (&ModelId, &Model)| {
             let (&seq, job) = model.waiting.first_key_value()?;
@@ -249,9 +255,9 @@ impl Worker {
             .map(|(_, next)| next)
     }
 
-    /// Brings weights into the engine.
-    fn enter(&mut self, wanted: Resident) -> anyhow::Result<()> {
-        if self.resident == wanted {
+    /// Loads weights into the engine.
+    fn enter(&mut self, target: Resident) -> anyhow::Result<()> {
+        if self.resident == target {
             return Ok(());
         }
         let engine = self.setup.policy.engine_mut();
@@ -262,11 +268,11 @@ impl Worker {
             model.home = Home::Memory(engine.training_state());
         }
         self.setup.metrics.add(Count::Swaps, 1);
-        match &wanted {
+        match &target {
             Resident::Folder(folder) => storage::read(folder, engine, false)?,
             Resident::Base => base(engine, self.setup.settings.full, &self.setup.settings.model)?,
             Resident::Live(id) => {
-                let model = self.models.get_mut(id).context("a model that isn't there")?;
+                let model = self.models.get_mut(id).context("the model doesn't exist")?;
                 match std::mem::replace(&mut model.home, Home::Engine) {
                     Home::Memory(state) => engine.set_training_state(&state)?,
                     Home::Folder(folder) => storage::read(&folder, engine, true)?,
@@ -285,11 +291,11 @@ impl Worker {
                 }
             }
         }
-        self.resident = wanted;
+        self.resident = target;
         Ok(())
     }
 
-    /// Does the next operation of a model.
+    /// Performs the next operation of a model.
     fn train(&mut self, id: &str) -> anyhow::Result<()> {
         let model = self.models.get_mut(id).expect("its turn has come");
         let (seq, job) = model.waiting.pop_first().expect("its turn has come");
@@ -307,7 +313,7 @@ impl Worker {
             return Ok(());
         }
         if matches!(model.home, Home::Failed) {
-            self.done(number, finished, Outcome::refused(format!("{id} could not be made")), None);
+            self.done(number, finished, Outcome::refused(format!("{id} couldn't be created")), None);
             return Ok(());
         }
         let started = Instant::now();
@@ -336,17 +342,16 @@ impl Worker {
                 if report.as_ref().is_ok_and(|report| report.applied) {
                     model.version = version + 1;
                 }
-                outcome(report, |report| match report.applied {
-                    true => {
-                        answer(&json!({"metrics": {"grad_norm": report.gradient_norm}, "type": "optim_step"}))
+                outcome(report, |report| {
+                    if report.applied {
+                        return answer(
+                            &json!({"metrics": {"grad_norm": report.gradient_norm}, "type": "optim_step"}),
+                        );
                     }
-                    false => Outcome::Failed(Failed {
-                        message: format!(
-                            "the gradient's norm is {}; the weights have not changed, and the gradient is 0 again",
-                            report.gradient_norm
-                        ),
-                        by_request: true,
-                    }),
+                    Outcome::refused(format!(
+                        "the gradient's norm is {}, so the weights weren't changed and the gradient was reset to 0",
+                        report.gradient_norm
+                    ))
                 })?
             }
             Op::Save { kind, name, overwrite, ttl, user_metadata } => {
@@ -360,7 +365,7 @@ impl Worker {
                         answer(&json!({"path": path, "type": kind}))
                     }
                     None => Outcome::refused(format!(
-                        "path: found {name:?}, which exists; wanted another name, or overwrite"
+                        "path: {name:?} already exists; choose another name, or set overwrite"
                     )),
                 }
             }
@@ -390,7 +395,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Makes a model from saved weights.
+    /// Creates a model from saved weights.
     fn create_from(&mut self, number: u64, id: &str, path: &str, optimizer: bool) -> anyhow::Result<Outcome> {
         let root = self.setup.ledger.served().folder.clone();
         let folder = match readable(&root, path, optimizer, None) {
@@ -398,14 +403,12 @@ impl Worker {
             Err(why) => return Ok(Outcome::refused(why)),
         };
         if folder.join(ADAPTER).is_dir() == self.setup.settings.full {
-            let (found, wanted) = if self.setup.settings.full {
+            let (saved, expected) = if self.setup.settings.full {
                 ("an adapter", "all weights")
             } else {
                 ("all weights", "an adapter")
             };
-            return Ok(Outcome::refused(format!(
-                "{path}: found {found}, wanted {wanted}, as this server trains"
-            )));
+            return Ok(Outcome::refused(format!("{path} has {saved}, but this server trains {expected}")));
         }
         self.enter(Resident::Base)?;
         storage::read(&folder, self.setup.policy.engine_mut(), optimizer)?;
@@ -416,7 +419,7 @@ impl Worker {
         Ok(answer(&json!({"model_id": id, "path": path, "type": "load_weights"})))
     }
 
-    /// Tells the ledger which LoRA a model made from a checkpoint has.
+    /// Tells the ledger the LoRA settings of a model that was created from a checkpoint.
     fn describe(&self, id: &str) {
         let settings = match &self.models[id].home {
             Home::Folder(folder) => LoraConfig::read(&folder.join(ADAPTER)).ok().map(|(config, _)| config),
@@ -425,16 +428,16 @@ impl Worker {
         self.setup.ledger.describe(id, settings.as_ref().map(LoraRequest::of));
     }
 
-    /// Writes the state of a model without gradient, from which a restart continues.
+    /// Writes the state of a model without a gradient, from which a restart continues.
     fn save_state(&mut self, id: &str) -> anyhow::Result<()> {
         if self.models[id].recent.is_empty() || matches!(self.models[id].home, Home::Failed) {
             return Ok(());
         }
-        // The results of what the state contains must be on the disk.
+        // The results that the state contains must be on disk.
         if !self.setup.ledger.sync() {
             anyhow::bail!(
                 "{}",
-                self.setup.ledger.failure().unwrap_or_else(|| "the journal has ended".into())
+                self.setup.ledger.failure().unwrap_or_else(|| "the journal is closed".into())
             );
         }
         self.enter(Resident::Live(id.to_owned()))?;
@@ -452,9 +455,10 @@ impl Worker {
         self.setup.ledger.shorten(self.models.values().flat_map(|model| &model.recent).copied().collect())
     }
 
-    /// Samples for the first waiting request and all that can be sampled with it, also those that arrive meanwhile.
+    /// Samples for the first waiting request and all requests that can be sampled with it, including those that arrive
+    /// meanwhile.
     fn sample(&mut self, jobs: &Mutex<Receiver<Job>>) -> anyhow::Result<()> {
-        // A client that has disconnected needs no samples.
+        // Requests of clients that have disconnected are dropped.
         self.samples.retain_mut(|waiting| {
             let left = waiting.reply.as_ref().is_some_and(|reply| reply.answer.is_closed());
             if left && let Some(reply) = waiting.reply.take() {
@@ -485,7 +489,7 @@ impl Worker {
         if let Some(resident) = resident {
             self.enter(resident)?;
         }
-        // Nothing joins while something else waits for its turn.
+        // No request may join while another one waits for its turn.
         let open = !alone && self.next().is_none();
         let Setup { policy, teacher, settings, ledger, metrics } = &mut self.setup;
         let policy = match (&source, teacher) {
@@ -514,36 +518,33 @@ impl Worker {
         left.others.into_iter().try_for_each(|job| self.take(job))
     }
 
-    /// The weights of a sampler, for the engine; `None` for the teacher, which has its own.
+    /// Weights that the engine needs for a sampler, or `None` for the teacher, which has a separate engine.
     fn place(&mut self, source: &Source) -> Result<Option<Resident>, String> {
         let root = &self.setup.ledger.served().folder;
         match source {
             Source::Base => Ok(Some(Resident::Base)),
             Source::Teacher if self.setup.teacher.is_some() => Ok(None),
-            Source::Teacher => Err("this server has no teacher any more".into()),
+            Source::Teacher => Err("this server no longer has a teacher".into()),
             Source::Version { model, version } => {
                 if self.models.get(model).is_some_and(|live| live.version == *version) {
                     return Ok(Some(Resident::Live(model.clone())));
                 }
                 let folder = storage::version_folder(root, model, *version);
-                match folder.is_dir() {
-                    true => Ok(Some(Resident::Folder(folder))),
-                    false => Err(format!(
-                        "the weights of {model} after {version} changes are no longer kept: save them under a name with save_weights_for_sampler"
-                    )),
+                if folder.is_dir() {
+                    return Ok(Some(Resident::Folder(folder)));
                 }
+                Err(format!(
+                    "the weights of {model} after {version} changes are no longer stored; save them under a name with save_weights_for_sampler"
+                ))
             }
-            Source::Saved(path) => {
-                let found = storage::saved(root, path);
-                found
-                    .map(|(folder, _)| Some(Resident::Folder(folder)))
-                    .ok_or_else(|| format!("{path} is no longer there"))
-            }
+            Source::Saved(path) => storage::saved(root, path)
+                .map(|(folder, _)| Some(Resident::Folder(folder)))
+                .ok_or_else(|| format!("{path} no longer exists")),
         }
     }
 }
 
-/// Answers a sampling request.
+/// Sends the result of a sampling request.
 fn answer_sample(ledger: &Ledger, waiting: Waiting, result: Result<Sampled, Outcome>) {
     match waiting.reply {
         Some(reply) => {
@@ -565,7 +566,7 @@ enum Next {
     Train(ModelId),
 }
 
-/// The base model's weights.
+/// Loads the base model's weights.
 fn base(engine: &mut Engine, full: bool, folder: &std::path::Path) -> anyhow::Result<()> {
     engine.remove_adapters();
     if full {
@@ -574,7 +575,7 @@ fn base(engine: &mut Engine, full: bool, folder: &std::path::Path) -> anyhow::Re
     Ok(())
 }
 
-/// The random numbers of a new adapter.
+/// Random key of a new adapter's initial weights.
 fn adapter_key(server: u64, seed: Option<u64>, model: &str) -> Key {
     match seed {
         Some(seed) => Key::new(seed).with(9),
@@ -594,19 +595,17 @@ fn readable(
     lora: Option<&LoraConfig>,
 ) -> Result<PathBuf, String> {
     let Some((folder, kind)) = storage::saved(root, path) else {
-        return Err(format!("path: found {path}, which isn't there"));
+        return Err(format!("path: {path} doesn't exist"));
     };
     if optimizer && kind == Kind::Sampler {
-        return Err(format!(
-            "optimizer: found true for {path}, which has no optimizer's state; wanted a path of save_weights"
-        ));
+        return Err(format!("optimizer: {path} has no optimizer state; use a path of save_weights"));
     }
-    if let Some(own) = lora {
-        let found = LoraConfig::read(&folder.join(ADAPTER))
-            .map(|(found, _)| found)
+    if let Some(expected) = lora {
+        let saved = LoraConfig::read(&folder.join(ADAPTER))
+            .map(|(config, _)| config)
             .map_err(|error| error.to_string())?;
-        if found != *own {
-            return Err(format!("{path}: found {found:?}, wanted {own:?}, as the model has"));
+        if saved != *expected {
+            return Err(format!("{path}: expected the model's {expected:?}, found {saved:?}"));
         }
     }
     Ok(folder)

@@ -8,7 +8,7 @@ use fgrpo::output::progress::Console;
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::program::Answerer;
 use fgrpo_nn::DeviceName;
-use fgrpo_train::config::Config;
+use fgrpo_train::config::{Config, Override};
 use fgrpo_train::run::Run;
 use fgrpo_train::run::folder::IfExists;
 use fgrpo_train::session::Ending;
@@ -20,15 +20,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether a run is under way in this process.
 static RUNS: AtomicBool = AtomicBool::new(false);
 
-/// Runs `fgrpo train`. Returns whether it was stopped on request. `config`: a file or, as JSON, the configuration itself;
-/// `answer`: takes a question's JSON and returns the answer's.
+/// Runs `fgrpo train`. Returns whether it was stopped on request. `file`: the configuration, or `None` if `settings` are all of it: a list
+/// of keys and values in JSON; `answer`: takes a question's JSON and returns the answer's.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "the Python half names them")]
 pub(crate) fn train(
     py: Python<'_>,
-    config: String,
-    is_file: bool,
-    set: Vec<String>,
+    file: Option<PathBuf>,
+    settings: String,
     out: PathBuf,
     if_exists: &str,
     device: &str,
@@ -49,12 +47,12 @@ pub(crate) fn train(
         })
     });
     let work = || -> anyhow::Result<Ending<Trained>> {
-        let mut config = match is_file {
-            true => Config::load(config.as_ref(), &set)?,
-            false => {
-                let table: toml::Table = serde_json::from_str(&config)?;
-                Config::parse(&toml::to_string(&table)?, &set)?
-            }
+        let settings: Vec<(String, toml::Value)> = serde_json::from_str(&settings)?;
+        let settings = settings.into_iter().map(|(key, value)| Override { source: key.clone(), key, value });
+        let settings: Vec<Override> = settings.collect();
+        let mut config = match &file {
+            Some(file) => Config::load_with(file, &settings)?,
+            None => Config::of_overrides(&settings)?,
         };
         has_steps(&config)?;
         if let Some(answerer) = &answerer {

@@ -86,7 +86,10 @@ def test_the_gradient_of_a_loss_is_that_of_its_derivative_in_closed_form(model, 
                 pad(logp), pad(shifted), advantages, mask, loss=name, aggregation="token-mean", dual_clip=None, **clips
             )
             values.append(value)
-            engine.forward_backward(data, dlogp=[slope[i, : s.tokens.size] for i, s in enumerate(group)])
+            metrics = engine.forward_backward(data, dlogp=[slope[i, : s.tokens.size] for i, s in enumerate(group)])
+            ratios = np.exp(np.concatenate([new - datum.logprobs for new, datum in zip(logp, data, strict=True)]))
+            np.testing.assert_allclose([metrics["ratio"], metrics["ratio_max"]], [ratios.mean(), ratios.max()], rtol=1e-4)
+            assert not {"loss", "clipped_low", "clipped_high"} & set(metrics), "of a loss that isn't known"
         else:
             values.append(engine.forward_backward(data, loss)["loss"])
         norms.append(engine.optim_step(lr=1e-3)["grad_norm"])
@@ -168,6 +171,8 @@ def test_a_loop_of_ten_lines_learns(model):
         (lambda e: fgrpo.Datum([1], [2], [0.0], np.inf), ValueError, "advantage: found inf"),
         (lambda e: fgrpo.Datum(tokens=[1, 2], mask=[1, 0], logprobs=[0, 0], advantages=1), ValueError, "first token"),
         (lambda e: e.forward_backward([fgrpo.Datum([1], [2], [0.0], 1)], "ppo"), ValueError, "ppo"),
+        (lambda e: e.sample(["1 + 1"]), TypeError, "prompts: found text, wanted token ids: tokenizer.chat("),
+        (lambda e: e.score([fgrpo.Datum([1], [2], [0.0], 1)]), TypeError, "sequences: found fgrpo.Datum"),
         (lambda e: e.forward_backward([fgrpo.Datum([1], [2], [0.0], 1)], {"kind": "grpo", "klip": 1}), ValueError, "klip"),
         (lambda e: e.forward_backward([fgrpo.Datum([1], [2], [0.0], 1)], dlogp=[[1, 2]]), ValueError, "dlogp[0]: found shape"),
         (

@@ -92,7 +92,7 @@ def test_the_interval_widens_with_its_level():
         ((([], []), ([], [])), {}, "a: found no problems"),
         (((N, A, B), (N, B)), {}, "a: found a tuple of 3"),
         ((np.full((2, 2), 0.5), np.zeros((2, 2))), {}, "a: found 0.5, wanted 1 (correct)"),
-        ((np.zeros(3), np.zeros(3)), {}, "a: found shape (3,)"),
+        ((np.zeros(3), np.zeros(3)), {}, "a: found one number for each problem"),
     ],
 )
 def test_samples_that_cannot_be_compared_are_refused(arguments, settings, words):
@@ -124,3 +124,15 @@ def test_plan_gives_what_the_command_gives(command, tmp_path):
 def test_plans_that_cannot_be_are_refused(settings, words):
     with pytest.raises(ValueError, match=words):
         fgrpo.plan((N, A), **settings)
+
+
+def test_a_comparison_prints_as_a_table_and_counts_without_samples_are_named():
+    found = fgrpo.compare(([8] * 3, [3, 4, 5]), ([8] * 3, [4, 5, 5]), k=[1, 8])
+    head, first, last = repr(found).splitlines()
+    assert head.split()[:4] == ["benchmark", "k", "a", "b"] and first.split()[:5] == ["all", "1", "50.0", "58.3", "+8.3"]
+    assert last.split()[1] == "8"
+    whole = fgrpo.compare(([8] * 3, [3, 4, 5]), ([8] * 3, [4, 5, 5]), m=8)
+    assert whole[0].p_value is None and [cell for cell in repr(whole).split() if cell == "-"][1:] == ["-", "-"], "nothing is tested: a subsample is the sample"
+    assert found._repr_html_().count("<tr>") == 3 and [c.k for c in found] == [1, 8]
+    with pytest.raises(ValueError, match=r"wanted \(a_n, a_c\)"):
+        fgrpo.compare(np.array([3, 4]), np.array([4, 4]))

@@ -145,7 +145,10 @@ def test_a_reward_that_raises_is_shown_once_and_stops_a_run_that_nothing_grades(
         ({"data": []}, ValueError, "task.data: found no rows"),
         ({"data": [1]}, TypeError, "task.data: row 0: found int"),
         ({"data": [{"question": object()}]}, TypeError, "task.data: row 0: found object"),
-        ({"set": {"step": 3}}, ValueError, "step"),
+        ({"set": {"step": 3}}, ValueError, "^step: unknown key `step`"),
+        ({"set": {"update.lr": -1}}, ValueError, "^update.lr: found -1"),
+        ({"set": {"rollout": {"promts": 3}}}, ValueError, "^rollout: unknown key `promts`"),
+        ({"set": {"steps": None}}, TypeError, "^steps: found None"),
         ({"device": "tpu"}, ValueError, "device"),
     ],
 )
@@ -153,6 +156,33 @@ def test_what_cannot_be_is_refused_by_name(model, grader, tmp_path, changes, err
     settings = {"reward": grader[1], "data": ROWS, "held_out": ROWS[:4], "out": tmp_path / "run", **changes}
     with pytest.raises(error, match=words):
         fgrpo.train(config(model), **settings)
+
+
+def test_a_wrong_key_of_a_dict_is_named_in_full(model, tmp_path):
+    wrong = config(model, rollout={"promts": 4}, update={"lr": 1e-3, "betas": [0.5, 0.5]})
+    with pytest.raises(ValueError, match=r"^rollout\.promts: unknown key `promts`; did you mean `prompts`"):
+        fgrpo.train(wrong, data=ROWS, held_out=ROWS[:4], out=tmp_path / "run")
+
+
+def test_verls_compute_score_grades_as_it_is(model, tmp_path):
+    def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+        seen.add((data_source, ground_truth))
+        return float(solution_str.split() == [ground_truth])
+
+    seen = set()
+    rows = [{"question": "1 + 1 =", "data_source": "sums", "reward_model": {"ground_truth": "2"}}, {"question": "2 + 1 =", "answer": "3"}]
+    small = config(model, steps=1, rollout={"prompts": 2, "group_size": 2, "max_new_tokens": 2}, eval={"every": 0})
+    fgrpo.train(small, reward=compute_score, data=rows, out=tmp_path / "run")
+    assert seen == {("sums", "2"), (None, "3")}
+
+
+def test_a_notebook_shows_the_plot_of_a_run_as_a_picture(model, grader, tmp_path):
+    formatters = pytest.importorskip("IPython.core.formatters")
+    run = fgrpo.train(config(model, steps=2), reward=grader[1], data=ROWS, held_out=ROWS[:4], out=tmp_path / "run")
+    data, _ = formatters.DisplayFormatter().format(run.plot())
+    assert data["image/png"].startswith(b"\x89PNG")
+    ticks = run.plot().axes[0].get_xticks()
+    assert all(tick == round(tick) for tick in ticks), f"there is no step {ticks}"
 
 
 def test_the_command_says_who_can_continue_a_run_of_python(command, model, grader, tmp_path):

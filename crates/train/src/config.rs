@@ -231,6 +231,11 @@ impl Config {
         Self::parse_with(text, &Override::all("", assignments)?)
     }
 
+    /// A configuration of these values and the defaults.
+    pub fn of_overrides(overrides: &[Override]) -> anyhow::Result<Self> {
+        Self::parse_with("", overrides)
+    }
+
     /// This configuration with other values, checked.
     pub fn overridden(&self, overrides: &[Override]) -> anyhow::Result<Self> {
         Self::parse_with(&self.to_toml(), overrides)
@@ -250,7 +255,10 @@ impl Config {
                 parse(&others).is_ok_and(|config| config.check().is_ok())
             };
             match (0..overrides.len()).find(is_cause) {
-                Some(cause) => bad_input!("{}: {}", overrides[cause].source, in_one_line(&error)),
+                Some(cause) if overrides[cause].source != overrides[cause].key => {
+                    bad_input!("{}: {}", overrides[cause].source, in_one_line(&error))
+                }
+                Some(_) => Err(error),
                 None => Err(error),
             }
         })?;

@@ -13,7 +13,7 @@ losses                    policy_loss
 the engine                Engine, Datum, Sample, play, Episode, train, Run
 verifiers                 verify_math, verify_choice, verify_ifeval, verify_synlogic, Verdicts, MathProblem,
                           Grader, Grade
-statistics                pass_at_k, compare, Comparison, plan, Plan
+statistics                pass_at_k, compare, Comparison, Comparisons, plan, Plan
 samples                   read_samples, Samples
 theory                    tail_miss, active, peak, Peak, low_lr, simulate, Trajectory
 plug-ins (import by name) fgrpo.verl, fgrpo.trl, fgrpo.slime, fgrpo.openrlhf, fgrpo.verifiers, fgrpo.lm_eval
@@ -51,7 +51,7 @@ _PLACES = {
         "Grader",
         "Grade",
     ),
-    "_statistics": ("pass_at_k", "compare", "Comparison", "plan", "Plan"),
+    "_statistics": ("pass_at_k", "compare", "Comparison", "Comparisons", "plan", "Plan"),
     "_samples": ("read_samples", "Samples"),
     "_train": ("train", "Run"),
     "_theory": ("tail_miss", "active", "peak", "Peak", "low_lr", "simulate", "Trajectory"),

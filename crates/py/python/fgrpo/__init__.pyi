@@ -11,6 +11,7 @@ from ._play import play as play
 from ._samples import Samples as Samples
 from ._samples import read_samples as read_samples
 from ._statistics import Comparison as Comparison
+from ._statistics import Comparisons as Comparisons
 from ._statistics import Plan as Plan
 from ._statistics import compare as compare
 from ._statistics import pass_at_k as pass_at_k

@@ -292,13 +292,14 @@ class Engine:
             ``"cross_entropy"``: the mean of ``-advantage * logp``.
         aggregation: as ``algorithm.aggregation``; its means are over the data of this call. ``"seq-mean-token-sum-norm"`` divides by
             ``max_len`` (Dr. GRPO).
-        dlogp: in place of a loss, its derivative by the log-probability of every token in it, one array for each datum: any loss of yours,
-            from the log-probabilities of :meth:`score`.
+        dlogp: in place of a loss, its derivative by the log-probability of every token in it: one array for each datum, ``(T,)`` like its
+            completion. A negative number makes its token more likely. Any loss of yours, from the log-probabilities of :meth:`score`:
+            ``dlogp=[-s.advantage / total * np.exp(new - s.logprobs) for ...]`` is GRPO's without clipping, over ``total`` tokens.
         temperature: the one that the samples were drawn with.
 
         Metrics: ``loss``, ``tokens``, ``ratio`` (mean of ``exp(logp - logprobs)``), ``ratio_max``, ``clipped_low``, ``clipped_high``
-        (shares), ``kl_to_sampler`` (mean of ``logprobs - logp``), ``logp_difference_max``. Data that the weights have moved away from are
-        allowed; these numbers show how far.
+        (shares), ``kl_to_sampler`` (mean of ``logprobs - logp``), ``logp_difference_max``. With ``dlogp`` nobody knows the loss or what it
+        clips, so these three are missing. Data that the weights have moved away from are allowed; these numbers show how far.
         """
         chosen = list(data)
         for i, datum in enumerate(chosen):
@@ -328,8 +329,10 @@ class Engine:
             max_len or 1,
             temperature,
         )
-        names = ("ratio", "kl_to_sampler", "clipped_low", "clipped_high", "ratio_max", "logp_difference_max")
-        return {"loss": value, "tokens": tokens, **dict(zip(names, (*means, *largest), strict=True))}
+        names = ("loss", "tokens", "ratio", "kl_to_sampler", "clipped_low", "clipped_high", "ratio_max", "logp_difference_max")
+        metrics = dict(zip(names, (value, tokens, *means, *largest), strict=True))
+        unknown = () if dlogp is None else ("loss", "clipped_low", "clipped_high")
+        return {name: metric for name, metric in metrics.items() if name not in unknown}
 
     def optim_step(
         self,
@@ -381,7 +384,12 @@ def _tokens(name: str, tokens: Tokens) -> npt.NDArray[np.int64]:
 
 
 def _sequences(name: str, rows: Sequence[Tokens]) -> Sequence[Tokens]:
-    if isinstance(rows, str) or (len(rows) and np.ndim(rows[0]) == 0):
+    first = rows if isinstance(rows, str) else rows[0] if len(rows) else ()
+    if isinstance(first, str):
+        raise TypeError(f"{name}: found text, wanted token ids: tokenizer.chat([{{'role': 'user', 'content': text}}]) or tokenizer.encode(text)")
+    if isinstance(first, Datum):
+        raise TypeError(f"{name}: found fgrpo.Datum, wanted token ids: [datum.tokens for datum in data]")
+    if np.ndim(first) == 0:
         raise TypeError(f"{name}: found one sequence, wanted a list of sequences of token ids")
     return rows
 

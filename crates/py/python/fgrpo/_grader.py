@@ -69,6 +69,7 @@ def caller(function):
         parameters = {}
     every = not parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     lists = "completions" in parameters or "environments" in parameters
+    verl = {"solution_str", "ground_truth"} <= set(parameters)
 
     def call(question):
         # A column of this name comes first.
@@ -83,6 +84,11 @@ def caller(function):
             given.update(question.get("episode", {}))
         else:
             given = {**row, "completion": completion}
+            if verl:
+                # Its columns, or what stands in their place in rows of other shapes.
+                stated = row.get("answer", row.get("solution"))
+                truth = (row.get("reward_model") or {}).get("ground_truth", stated)
+                given = {"data_source": None, "extra_info": None, "ground_truth": truth, **given, "solution_str": completion}
         result = settled(function(**{name: value for name, value in given.items() if every or name in parameters}))
         if lists and not hasattr(result, "__len__"):
             raise TypeError(f"returned {result!r}, wanted a list with one reward for each completion")

@@ -56,9 +56,8 @@ def policy_loss(
     max_len: int | None,
 ) -> tuple[float, _Floats]: ...
 def train(
-    config: str,
-    is_file: bool,
-    set: list[str],
+    file: str | None,
+    settings: str,
     out: str,
     if_exists: str,
     device: str,

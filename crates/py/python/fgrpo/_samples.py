@@ -81,6 +81,8 @@ def samples_of(name: str, given: Any) -> Samples:
     if hasattr(given, "columns"):
         return _of_frame(name, given)
     scored = numbers(name, given)
+    if scored.ndim == 1:
+        raise ValueError(f"{name}: found one number for each problem, wanted ({name}_n, {name}_c) for counts of samples and of correct ones")
     if scored.ndim != 2:
         raise ValueError(f"{name}: found shape {scored.shape}, wanted (problems, samples), (n, c), a data frame or a path")
     return _of_table(name, scored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 from collections.abc import Sequence
@@ -65,6 +66,31 @@ class Comparison(NamedTuple):
     verdict: str
 
 
+class Comparisons(list[Comparison]):
+    """What :func:`compare` returns: a list that prints as a table of percentages."""
+
+    def _table(self) -> list[list[str]]:
+        def interval(bounds: tuple[float, float] | None) -> str:
+            return "-" if bounds is None else f"{100 * bounds[0]:+.1f} to {100 * bounds[1]:+.1f}"
+
+        rows = [["benchmark", "k", "a", "b", "b - a", "interval", "p", "bootstrap", "p (bootstrap)"]]
+        for c in self:
+            p = "-" if c.p_value is None else f"{c.p_value:.4f}"
+            values = [f"{100 * c.a:.1f}", f"{100 * c.b:.1f}", f"{100 * c.difference:+.1f}"]
+            bootstrap = [interval(c.bootstrap_interval), f"{c.bootstrap_p_value:.4f}"]
+            rows.append([c.benchmark or "all", str(c.k), *values, interval(c.interval), p, *bootstrap])
+        return rows
+
+    def __repr__(self) -> str:
+        rows = self._table()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+
+    def _repr_html_(self) -> str:
+        head, *rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._table()]
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(f'<tr>{row}</tr>' for row in rows)}</tbody></table>"
+
+
 def compare(
     a: SamplesLike,
     b: SamplesLike,
@@ -77,7 +103,7 @@ def compare(
     iterations: int = 50_000,
     resamples: int = 10_000,
     uneven: bool = False,
-) -> list[Comparison]:
+) -> Comparisons:
     """Is model b better than model a? The paper's paired subsampling test, and a bootstrap over problems.
 
     a, b: samples of the same problems: :func:`read_samples`, a path, ``(n, c)``, a ``(P, N)`` array of 1, 0 and NaN, a frame.
@@ -85,7 +111,7 @@ def compare(
     method: ``exact`` (by convolution) or ``monte-carlo`` (``iterations``, as in the paper).
     level: confidence level. seed: for simulation and bootstrap. uneven: allow problems with different numbers of samples.
 
-    Returns one entry per k and benchmark, then the averages over benchmarks.
+    Returns one entry per k and benchmark, then the averages over benchmarks: a list that prints, and that a notebook shows, as a table.
 
     >>> import numpy as np
     >>> a, b = (np.full(50, 64), np.arange(50)), (np.full(50, 64), np.arange(50) + 8)
@@ -115,7 +141,7 @@ def compare(
     if min(ks) < 1:
         raise ValueError(f"k: found {min(ks)}, wanted at least 1")
     found = _native.compare(_columns(a), _columns(b), ks, m, method, level, iterations, resamples, seed)
-    return [_comparison(row) for row in json.loads(found)]
+    return Comparisons(_comparison(row) for row in json.loads(found))
 
 
 def _comparison(row: dict[str, Any]) -> Comparison:

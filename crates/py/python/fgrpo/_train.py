@@ -57,6 +57,16 @@ class Run:
             right.plot(*zip(*points, strict=True), "o-", label=f"k = {k}")
             right.legend()
         right.set(xlabel="step", title="pass@k")
+        for axis in (*left, right):
+            axis.xaxis.get_major_locator().set_params(integer=True)
+
+        def png() -> bytes:
+            image = io.BytesIO()
+            figure.savefig(image)
+            return image.getvalue()
+
+        # A notebook shows it as a picture, also one that hasn't imported pyplot.
+        figure._repr_png_ = png
         return figure
 
 
@@ -72,9 +82,7 @@ class _Curves:
     def draw(self, run: Run) -> None:
         if len(run.metrics) == self.steps:
             return
-        image = io.BytesIO()
-        run.plot().savefig(image)
-        shown = self.tools.Image(image.getvalue(), format="png")
+        shown = self.tools.Image(run.plot()._repr_png_(), format="png")
         if self.handle is None:
             self.handle = self.tools.display(shown, display_id=True)
         else:
@@ -133,13 +141,14 @@ def train(
     elif reward is not None:
         answer = _answerer(caller(reward))
         keys = {"task.kind": "python", "task.grader.in_process": _name(reward), **keys}
-    if isinstance(config, Mapping):
-        text, is_file = json.dumps(config), False
-    else:
-        text, is_file = fspath(config), True
-    changes = [f"{key}={json.dumps(value)}" for key, value in keys.items()]
+    file, settings = (None, _settings("", config)) if isinstance(config, Mapping) else (fspath(config), [])
+    # A table that `set` names is replaced whole.
+    settings += keys.items()
+    for key, value in settings:
+        if value is None:
+            raise TypeError(f"{key}: found None, wanted a value, or no such key")
     resumes = "resume changed" if if_exists == "resume" and accept_changes else if_exists
-    arguments = (text, is_file, changes, fspath(folder), resumes, device, answer)
+    arguments = (file, json.dumps(settings, default=_json), fspath(folder), resumes, device, answer)
     log, seen = folder / "metrics.jsonl", 0
     if on_step and if_exists == "resume":
         seen = len(_lines(log))
@@ -187,6 +196,17 @@ def train(
     if curves:
         curves.draw(run)
     return run
+
+
+def _settings(key: str, value: Any) -> list[tuple[str, Any]]:
+    """The values of a table with their full keys."""
+    if isinstance(value, Mapping) and value:
+        return [pair for name, part in value.items() for pair in _settings(f"{key}.{name}".lstrip("."), part)]
+    return [(key, value)]
+
+
+def _json(value: Any) -> Any:
+    return fspath(value) if isinstance(value, PathLike) else plain(value)
 
 
 def _run(folder: Path) -> Run:

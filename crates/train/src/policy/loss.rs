@@ -197,6 +197,15 @@ impl TokenSums {
         }
     }
 
+    /// Adds the tokens' ratios, for a loss that has none of its own.
+    fn add_ratios(&mut self, logp: &[f32], old_logp: &[f32]) {
+        for (new, old) in logp.iter().zip(old_logp) {
+            let ratio = (f64::from(*new) - f64::from(*old)).exp();
+            self.ratio += ratio;
+            self.ratio_max = self.ratio_max.max(ratio);
+        }
+    }
+
     fn add_term(&mut self, term: &TokenTerm, level: Option<usize>) {
         self.loss += term.loss;
         self.policy_loss += term.policy_loss;
@@ -469,6 +478,9 @@ impl<'a> Terms<'a> {
     ) {
         let datum = &self.data[index];
         sums.add_logp(logp, &datum.logprobs);
+        if !matches!(self.loss, Loss::Policy { .. }) {
+            sums.add_ratios(logp, &datum.logprobs);
+        }
         let (objective, daro) = match self.loss {
             Loss::Derivatives(all) => {
                 all[index].iter().enumerate().for_each(|(t, &dlogp)| each(t, f64::from(dlogp), 0.0));

@@ -9,30 +9,65 @@ use regex::Regex;
 use crate::python_text::{pattern, regex};
 
 /// The commands that box an answer.
-pub const BOXES: [&str; 2] = ["\\boxed{", "\\fbox{"];
+pub(crate) const BOXES: [&str; 3] = ["\\boxed", "\\fbox", "\\framebox"];
 
-/// The boxes whose braces close, in the order of their ends, in one pass over the text: where each stands, and its content.
-/// A box inside another comes before it.
-///
-/// `commands` are written with their backslash and opening brace: `\boxed{`.
-fn closed<'a>(text: &'a str, commands: &[&str]) -> Vec<(Range<usize>, &'a str)> {
-    // Where each open brace stands, and the length of its command if it is a box's.
-    let mut open: Vec<(usize, Option<usize>)> = Vec::new();
+/// A box in a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Boxed {
+    /// Range of the command with its argument.
+    pub(crate) place: Range<usize>,
+    pub(crate) content: Range<usize>,
+    /// Whether the braces close. The content of an open box goes on to the end of the text.
+    pub(crate) closes: bool,
+}
+
+/// The boxes of a text, in the order of their ends, in one pass. A box inside another comes before it. An argument without
+/// braces is a word: `\boxed 3`.
+pub(crate) fn boxes(text: &str) -> Vec<Boxed> {
+    let bytes = text.as_bytes();
     let mut found = Vec::new();
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            b'{' => {
-                let before = &text.as_bytes()[..=at];
-                let command = commands.iter().find(|c| before.ends_with(c.as_bytes()));
-                open.push((at, command.map(|c| c.len())));
+    // Open braces: where the content begins, and where the box's command is if it has one.
+    let mut open: Vec<(usize, Option<usize>)> = Vec::new();
+    let mut command = None;
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => {
+                let name = BOXES.iter().find(|name| {
+                    text[at..].starts_with(**name)
+                        && !bytes.get(at + name.len()).is_some_and(u8::is_ascii_alphabetic)
+                });
+                let Some(name) = name else {
+                    // An escaped character is not a brace.
+                    at += 2;
+                    continue;
+                };
+                let start = at;
+                at = text.len() - text[at + name.len()..].trim_start().len();
+                let word = |c: char| c.is_ascii_alphanumeric() || c == '-';
+                match bytes.get(at) {
+                    Some(b'{') => command = Some(start),
+                    Some(byte) if word(char::from(*byte)) => {
+                        let from = at;
+                        at += text[from..].find(|c| !word(c)).unwrap_or(text.len() - from);
+                        found.push(Boxed { place: start..at, content: from..at, closes: true });
+                    }
+                    _ => {}
+                }
+                continue;
             }
+            b'{' => open.push((at + 1, command.take())),
             b'}' => {
-                if let Some((start, Some(length))) = open.pop() {
-                    found.push((start + 1 - length..at + 1, &text[start + 1..at]));
+                if let Some((from, Some(start))) = open.pop() {
+                    found.push(Boxed { place: start..at + 1, content: from..at, closes: true });
                 }
             }
             _ => {}
         }
+        at += 1;
+    }
+    if let Some((from, start)) = open.iter().rev().find_map(|(from, start)| Some((*from, (*start)?))) {
+        found.push(Boxed { place: start..text.len(), content: from..text.len(), closes: false });
     }
     found
 }
@@ -48,15 +83,17 @@ pub(crate) fn closing(text: &str, open: usize, pair: &[u8; 2]) -> Option<usize> 
     text.as_bytes()[open..].iter().position(closes).map(|at| open + at)
 }
 
-/// What stands in the last of these commands whose braces close; inside another box, the inner one.
-pub fn last_closed<'a>(text: &'a str, commands: &[&str]) -> Option<&'a str> {
-    closed(text, commands).into_iter().max_by_key(|(place, _)| place.start).map(|(_, content)| content)
+/// Content of the last box whose braces close; inside another box, of the inner one.
+pub fn last_closed(text: &str) -> Option<&str> {
+    let closed = boxes(text).into_iter().filter(|found| found.closes);
+    closed.max_by_key(|found| found.place.start).map(|found| &text[found.content])
 }
 
-/// The boxes that close and lie in no other one, in order. A box around nothing but a box is its content.
+/// The boxes that close and are in no other one, in order. A box around nothing but a box is its content.
 pub fn outermost(text: &str) -> Vec<(Range<usize>, &str)> {
     let mut found: Vec<(Range<usize>, &str)> = Vec::new();
-    for (place, mut content) in closed(text, &BOXES) {
+    for Boxed { place, content, .. } in boxes(text).into_iter().filter(|found| found.closes) {
+        let mut content = &text[content];
         let trimmed = content.trim();
         let held = trimmed.as_ptr() as usize - text.as_ptr() as usize;
         while let Some((inner, inside)) = found.pop_if(|(inner, _)| inner.start > place.start) {

@@ -10,7 +10,7 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::boxed::{self, BOXES};
+use crate::boxed;
 use crate::verdict::{Outcome, Verdict};
 
 /// Largest number of options: one for each capital letter.
@@ -132,7 +132,7 @@ impl Verifier {
     pub fn check(&self, response: &str) -> Outcome {
         let response = &*boxed::halfwidth(response);
         let reading = match self.compare {
-            Match::Letter => boxed::last_closed(response, &BOXES).map(|said| {
+            Match::Letter => boxed::last_closed(response).map(|said| {
                 let plain = boxed::plain(said);
                 let letter = unwrapped(plain.trim_end_matches('.'));
                 match letter.as_bytes() {

@@ -327,7 +327,7 @@ fn whole(mut gold: String) -> String {
 
 /// The content of the last box in a completion with closed braces.
 pub fn boxed(completion: &str) -> Option<&str> {
-    boxed::last_closed(completion, &["\\boxed{"])
+    boxed::last_closed(completion)
 }
 
 /// An answer without spaces, dollar signs and LaTeX commands that only affect its appearance.

@@ -13,10 +13,9 @@ use super::extract::{answer_ends, last_number};
 use super::normal_strict;
 use super::statement::{self, Pieces};
 use super::units;
+use crate::boxed::{self, Boxed};
 use crate::python_text::regex;
 
-/// Commands whose group is the answer.
-const BOXES: &[&str] = &["\\boxed", "\\fbox", "\\framebox"];
 /// Longest text between two boxes of one statement.
 const STATEMENT: usize = 160;
 
@@ -40,8 +39,8 @@ pub(super) fn find(text: &str, latex: bool, plain: bool) -> Answer<'_> {
     let boxes = if latex { boxes(text) } else { Vec::new() };
     let Some(last) = boxes.last() else { return without_box(text, latex, plain) };
     // A statement of an answer behind the last box replaces it.
-    for end in answer_ends(&text[last.end..]).into_iter().rev() {
-        if let Some(segment) = announced(text, last.end + end)
+    for end in answer_ends(&text[last.place.end..]).into_iter().rev() {
+        if let Some(segment) = announced(text, last.place.end + end)
             && let Some(answer) = segment_answer(text, segment, latex, plain)
         {
             return answer;
@@ -153,107 +152,49 @@ fn is_withdrawn(behind: &str, value: &str) -> bool {
     })
 }
 
-/// A box: where its command, its content and its end are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
-    start: usize,
-    from: usize,
-    to: usize,
-    end: usize,
-}
-
-/// The boxes that are in no other box, in order, in one pass. One that is not closed runs to the end of the text.
-fn boxes(text: &str) -> Vec<Place> {
-    let bytes = text.as_bytes();
-    let mut found: Vec<Place> = Vec::new();
-    // Open braces: where the content begins, and where the box's command is if it has one.
-    let mut open: Vec<(usize, Option<usize>)> = Vec::new();
-    let mut command = None;
-    let mut at = 0;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\\' => {
-                let name = BOXES.iter().find(|name| {
-                    text[at..].starts_with(**name)
-                        && !bytes.get(at + name.len()).is_some_and(u8::is_ascii_alphabetic)
-                });
-                let Some(name) = name else {
-                    // An escaped character is no brace.
-                    at += 2;
-                    continue;
-                };
-                let after = at + name.len();
-                let skipped = text[after..].len() - text[after..].trim_start().len();
-                match bytes.get(after + skipped) {
-                    Some(b'{') => command = Some(at),
-                    Some(byte) if byte.is_ascii_alphanumeric() || *byte == b'-' => {
-                        let from = after + skipped;
-                        let length = text[from..]
-                            .find(|c: char| !c.is_ascii_alphanumeric() && c != '-')
-                            .unwrap_or(text.len() - from);
-                        found.push(Place { start: at, from, to: from + length, end: from + length });
-                        at = from + length;
-                        continue;
-                    }
-                    _ => {}
-                }
-                at = after + skipped;
-                continue;
-            }
-            b'{' => open.push((at + 1, command.take())),
-            b'}' => {
-                if let Some((from, Some(start))) = open.pop() {
-                    while found.last().is_some_and(|inner| inner.start > start) {
-                        found.pop();
-                    }
-                    found.push(Place { start, from, to: at, end: at + 1 });
-                }
-            }
-            _ => {}
+/// The boxes that are in no other box, in order. An open box has no others in it, and is the last one if none closes behind
+/// it.
+fn boxes(text: &str) -> Vec<Boxed> {
+    let mut found: Vec<Boxed> = Vec::new();
+    for next in boxed::boxes(text) {
+        if next.closes {
+            while found.pop_if(|inner| inner.place.start > next.place.start).is_some() {}
+        } else if found.last().is_some_and(|last| last.place.start > next.place.start) {
+            continue;
         }
-        at += 1;
-    }
-    let unclosed = open.iter().rev().find_map(|(from, start)| Some((*from, (*start)?)));
-    if let Some((from, start)) =
-        unclosed.filter(|(_, start)| found.last().is_none_or(|last| last.start < *start))
-    {
-        found.push(Place { start, from, to: text.len(), end: text.len() });
+        found.push(next);
     }
     found
 }
 
 /// The last box, and those before it in the same statement.
-fn last_statement<'a>(text: &'a str, boxes: &[Place]) -> Answer<'a> {
+fn last_statement<'a>(text: &'a str, boxes: &[Boxed]) -> Answer<'a> {
     let mut first = boxes.len() - 1;
     while first > 0
         && boxes.len() - first < MAX_CANDIDATES
-        && same_statement(&text[boxes[first - 1].end..boxes[first].start])
+        && same_statement(&text[boxes[first - 1].place.end..boxes[first].place.start])
     {
         first -= 1;
     }
-    let last = boxes[boxes.len() - 1];
-    let unclosed = last.end == text.len()
-        && !text.ends_with('}')
-        && last.to == last.end
-        && text[last.start..].contains('{');
+    let last = &boxes[boxes.len() - 1];
+    let (from, to) = (boxes[first].place.clone(), last.place.clone());
     if first + 1 == boxes.len() {
-        let answer = attached(text, &text[last.from..last.to], last.start, last.end);
-        return Answer { hedged: answer.hedged || unclosed, ..answer };
+        let answer = attached(text, &text[last.content.clone()], to.start, to.end);
+        return Answer { hedged: answer.hedged || !last.closes, ..answer };
     }
     let mut answer = Answer::default();
-    for place in &boxes[first..] {
-        let content = &text[place.from..place.to];
+    for found in &boxes[first..] {
+        let content = &text[found.content.clone()];
         if !answer.parts.iter().any(|part| part == content) {
             answer.parts.push(content.into());
         }
     }
-    let (low, _) = formula_around(text, boxes[first].start, boxes[first].end);
-    let (_, high) = formula_around(text, last.start, last.end);
-    let high = high.max(last.end);
-    let line = text[high..].find('\n').map_or(text.len(), |length| high + length);
-    answer.hedged = unclosed
-        || lead(text, low, boxes[first].start, "").is_none()
-        || !is_ended(text, "", (last.end, high, line), 0, true)
+    let (low, _) = formula_around(text, from.start, from.end);
+    let (_, high) = formula_around(text, to.start, to.end);
+    let high = high.max(to.end);
+    answer.hedged = !last.closes
+        || lead(text, low, from.start, "").is_none()
+        || !statement::is_ended(&after(text, to.end, high), 0, "", true)
         || is_withdrawn(&text[high..], "");
     answer
 }
@@ -266,13 +207,13 @@ fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> An
     let Some(sign) = lead(text, low, start, content) else {
         return Answer { hedged: true, ..Answer::of(content) };
     };
-    let line = text[high..].find('\n').map_or(text.len(), |length| high + length);
     let congruent = text[low..start].contains("\\equiv");
-    let (suffix, length) = suffix(&text[end..line], high > end, congruent);
+    let (suffix, length) = suffix(&text[end..line_at(text, high).1], high > end, congruent);
     let suffix = suffix.unwrap_or_default();
     let unit = usize::from(suffix.starts_with("\\text"));
-    let from = end + length;
-    let hedged = !is_ended(text, content, (from, high.max(from), line), unit, worded(text, start))
+    let worded = statement::sentence(&text[low_end(&text[..start])..start]).contains(char::is_alphabetic);
+    let behind = after(text, end + length, high.max(end + length));
+    let hedged = !statement::is_ended(&behind, unit, content, worded)
         || is_withdrawn(&text[high.max(end)..], content)
         || content.trim_end().ends_with([',', ';', '.'])
             && text[end..].starts_with([' ', '-'])
@@ -286,11 +227,6 @@ fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> An
     Answer { parts: vec![part.into()], hedged }
 }
 
-/// Whether words precede a position in its sentence.
-fn worded(text: &str, at: usize) -> bool {
-    statement::sentence(&text[..at]).contains(char::is_alphabetic)
-}
-
 /// The sign of the value at `start`, whose formula begins at `low`; `None` if it isn't stated as an answer.
 fn lead(text: &str, low: usize, start: usize, value: &str) -> Option<&'static str> {
     let outside = statement::sentence(&text[low_end(&text[..low])..low]);
@@ -299,27 +235,19 @@ fn lead(text: &str, low: usize, start: usize, value: &str) -> Option<&'static st
     statement::lead(&before, value).filter(|_| !above)
 }
 
-/// Whether the text behind a value leaves it an answer. The value's formula ends at `high` and its line at `line`.
-fn is_ended(
-    text: &str,
-    value: &str,
-    (from, high, line): (usize, usize, usize),
-    words: usize,
-    worded: bool,
-) -> bool {
-    let after = Pieces::new().read(&text[from..high], high > from);
-    // The delimiter that closes the value's formula.
-    let rest = &text[high..line.max(high)];
-    let after = after.read(rest, rest.starts_with('$'));
-    statement::is_ended(&after, words, value, worded)
+/// The pieces from a position to the end of its line. The formula around the value before it ends at `high`.
+fn after(text: &str, from: usize, high: usize) -> Pieces<'_> {
+    let rest = clip(&text[high..line_at(text, high).1]);
+    // A dollar sign closes the value's formula.
+    Pieces::new().read(&text[from..high], high > from).read(rest, rest.starts_with('$'))
 }
 
 /// Whether an answer at `start..end` outside of a formula is stated, and neither denied nor taken back.
 fn is_stated(text: &str, start: usize, end: usize) -> bool {
-    let line = text[end..].find('\n').map_or(text.len(), |length| end + length);
-    lead(text, start, start, &text[start..end]) == Some("")
-        && is_ended(text, &text[start..end], (end, end, line), 0, true)
-        && !is_withdrawn(&text[end..], &text[start..end])
+    let value = &text[start..end];
+    lead(text, start, start, value) == Some("")
+        && statement::is_ended(&after(text, end, end), 0, value, true)
+        && !is_withdrawn(&text[end..], value)
 }
 
 /// The percent sign, base, unit or further value of a chain that is attached to a value, in LaTeX, and the length of the text

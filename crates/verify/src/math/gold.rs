@@ -119,7 +119,7 @@ fn marked(text: &str) -> Option<&str> {
 }
 
 fn last_box(text: &str) -> Option<&str> {
-    boxed::last_closed(text, &["\\boxed{", "\\fbox{"]).filter(|inside| !inside.is_empty())
+    boxed::last_closed(text).filter(|inside| !inside.is_empty())
 }
 
 /// Whether there is prose around the boxes of a text.

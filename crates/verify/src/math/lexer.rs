@@ -406,6 +406,10 @@ fn command(text: &str, start: usize, mode: Mode) -> Result<(Option<Token>, usize
     for (wrapper, kind) in [("text", 't'), ("mbox", 't'), ("begin", 'b'), ("end", 'e'), ("mathbb", 'm')] {
         let Some(tail) = rest.strip_prefix(wrapper) else { continue };
         let inside = tail.trim_start();
+        // `\mathbb R`
+        if kind == 'm' && mode == Mode::Strict && inside.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            return Ok((Some(number_set(&inside[..1])?), text.len() - inside.len() + 1));
+        }
         let Some(inside) = inside.strip_prefix('{') else { continue };
         let Some(close) = inside.find('}') else { return Err(ParseError::Syntax) };
         let content = &inside[..close];

@@ -115,7 +115,7 @@ fn without_units(text: &str) -> &str {
 }
 
 /// Inserts omitted braces: `\frac12`, `\sqrt3`, `\log_28`, `sqrt(3)`.
-pub(super) fn missing_braces(text: &str) -> String {
+fn missing_braces(text: &str) -> String {
     let text = replaced!(text, r"sqrt\s*\(([^)]*)\)", "\\sqrt{$1}");
     let text = bare_fractions(&text);
     let text = replaced!(text, r"\\sqrt\s+", "\\sqrt");

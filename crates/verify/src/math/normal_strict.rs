@@ -11,7 +11,6 @@ use std::sync::LazyLock;
 use dashu_int::IBig;
 
 use super::budget::MAX_ANSWER;
-use super::normal_parity;
 use super::units;
 use crate::boxed::closing;
 use crate::python_text::regex;
@@ -227,7 +226,7 @@ pub(super) fn normalize(raw: &str) -> String {
         true => regex!(r"\b([APap])\.\s?([Mm])\.").replace_all(raw, "$1$2"),
         false => Cow::Borrowed(raw),
     };
-    writer.text(&braced(peeled(&raw), 0), 0);
+    writer.text(peeled(&raw), 0);
     writer.flush("");
     if let Some(unit) = writer.currency.filter(|_| !writer.has_unit) {
         writer.out.push_str(&format!("\\text{{ {unit}}}"));
@@ -245,7 +244,7 @@ pub(super) fn normalize(raw: &str) -> String {
     if let Some(number) = degrees.filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.')) {
         return format!("{number}\\text{{ degree}}");
     }
-    normal_parity::missing_braces(&turned_brackets(text).unwrap_or_else(|| text.to_owned()))
+    turned_brackets(text).unwrap_or_else(|| text.to_owned())
 }
 
 /// An answer with `\pmod{5}` for every spelling of a congruence's modulus, and without the parentheses around the domain
@@ -294,109 +293,6 @@ fn without_domain(text: &str) -> &str {
         }
         _ => text,
     }
-}
-
-/// Levels of arguments in each other that get their braces.
-const MOST_LEVELS: usize = 8;
-
-/// Number of the arguments of a command that may lack braces.
-fn arguments(name: &str) -> usize {
-    match name {
-        "frac" | "dfrac" | "tfrac" | "cfrac" | "binom" | "dbinom" | "tbinom" => 2,
-        "sqrt" | "vec" | "overrightarrow" | "bar" | "overline" | "hat" | "widehat" | "tilde" | "mathbb" => 1,
-        _ => 0,
-    }
-}
-
-/// The text with braces around each argument that may do without: `\frac12`, `\binom5{2}`, `e^\frac{1}{2}`, `x^-1`,
-/// `\sqrt(3)`.
-fn braced(text: &str, level: usize) -> Cow<'_, str> {
-    let balanced = || group_end(&format!("{{{text}}}")) == Some(text.len() + 2);
-    if level == MOST_LEVELS || !text.contains(['\\', '^']) || level == 0 && !balanced() {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    let mut rest = text;
-    while let Some(at) = rest.find(['\\', '^']) {
-        out.push_str(&rest[..at]);
-        rest = &rest[at..];
-        if let Some(after) = rest.strip_prefix('^') {
-            let exponent = after.trim_start();
-            let negative = regex!(r"^-(?:[0-9]+|[A-Za-z])").find(exponent).map(|found| {
-                let (exponent, after) = exponent.split_at(found.end());
-                (exponent.to_owned(), after)
-            });
-            out.push('^');
-            rest = after;
-            if let Some((exponent, after)) = negative.or_else(|| completed(exponent, level)) {
-                out.push_str(&format!("{{{exponent}}}"));
-                rest = after;
-            }
-        } else if let Some((command, after)) = completed(rest, level) {
-            out.push_str(&command);
-            rest = after;
-        } else {
-            // A backslash and its character stay together.
-            let length = regex!(r"(?s)^\\(?:[A-Za-z]+|.?)").find(rest).map_or(0, |found| found.end());
-            out.push_str(&rest[..length]);
-            rest = &rest[length..];
-        }
-    }
-    out.push_str(rest);
-    Cow::Owned(out)
-}
-
-/// A command at the start of a text with braces around its arguments, and what follows it, if it has all arguments and
-/// they may lack braces.
-fn completed(text: &str, level: usize) -> Option<(String, &str)> {
-    let name = command_name(text).filter(|name| arguments(name) > 0)?;
-    let mut rest = &text[1 + name.len()..];
-    let mut command = match name {
-        "dbinom" | "tbinom" => "\\binom".to_owned(),
-        _ => format!("\\{name}"),
-    };
-    // An index in brackets, as in `\sqrt[3]{x}`.
-    if let Some(index) = regex!(r"^\s*\[[^\]]*\]").find(rest).filter(|_| name == "sqrt") {
-        command.push_str(index.as_str());
-        rest = &rest[index.end()..];
-    }
-    for place in 0..arguments(name) {
-        let (argument, after) = argument(rest, name, place, level)?;
-        command.push_str(&format!("{{{argument}}}"));
-        rest = after;
-    }
-    Some((command, rest))
-}
-
-/// An argument of a command without its braces, and what follows it. That of a root may also be in parentheses; it and a
-/// denominator may be a number.
-fn argument<'a>(text: &'a str, name: &str, place: usize, level: usize) -> Option<(Cow<'a, str>, &'a str)> {
-    let text = text.trim_start();
-    let (inside, after) = match text.chars().next()? {
-        '{' => group(text)?,
-        '\\' => {
-            let name = command_name(text)?;
-            if level < MOST_LEVELS && arguments(name) > 0 {
-                return completed(text, level + 1).map(|(command, after)| (Cow::Owned(command), after));
-            }
-            (!name.starts_with("left")).then(|| text.split_at(1 + name.len()))?
-        }
-        '(' if name == "sqrt" => parenthesized(text)?,
-        c => {
-            let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-            let whole = name == "sqrt" || place == 1 && name.ends_with("frac");
-            let length = if whole && digits > 0 { digits } else { c.len_utf8() };
-            c.is_alphanumeric().then(|| text.split_at(length))?
-        }
-    };
-    Some((braced(inside, level + 1), after))
-}
-
-/// The name of the command that starts a text.
-fn command_name(text: &str) -> Option<&str> {
-    let body = text.strip_prefix('\\')?;
-    let length = body.bytes().take_while(u8::is_ascii_alphabetic).count();
-    (length > 0).then(|| &body[..length])
 }
 
 /// What stands in the parentheses that start a text, and what follows them.

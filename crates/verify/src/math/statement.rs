@@ -449,13 +449,14 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
             Kind::Word if piece.formula && words > 0 => return true,
             Kind::Word if piece.formula || words == 0 && at == 1 && !piece.spaced => return false,
             Kind::Word => {
-                let number =
-                    next.is_some_and(|next| next.kind != Kind::Word && !next.is(".") || is_number(next));
+                let number = next
+                    .is_some_and(|next| next.kind != Kind::Word && !next.is(".") || spelled(next).is_some());
                 match &*lower {
                     "and" => return continues(next, rest.get(1)) && !taken_back(rest),
                     "or" => {
                         let equal = |piece: &Piece<'_>| {
-                            piece.text == value || is_number(piece) && number_of(piece) == value
+                            piece.text == value
+                                || spelled(piece).is_some_and(|number| number.to_string() == value)
                         };
                         return next.is_some_and(|next| next.text == "equivalently")
                             && rest.get(1).is_some_and(equal);
@@ -577,12 +578,9 @@ fn offers(clause: &[Piece<'_>]) -> bool {
     clause.windows(2).any(|pair| joins(&pair[0]) && pair[1].kind == Kind::Number && !pair[1].formula)
 }
 
-fn is_number(piece: &Piece<'_>) -> bool {
-    piece.kind == Kind::Word && number_in_words(&piece.text.to_lowercase()).is_some()
-}
-
-fn number_of(piece: &Piece<'_>) -> String {
-    number_in_words(&piece.text.to_lowercase()).map_or_else(String::new, |number| number.to_string())
+/// The value of a piece that is a number in one word.
+fn spelled(piece: &Piece<'_>) -> Option<u64> {
+    Some(piece).filter(|piece| piece.kind == Kind::Word).and_then(|piece| number_in_words(piece.text))
 }
 
 /// Whether a word behind a value makes another value of it, or makes it no answer.

@@ -15,8 +15,8 @@ impl Parser<'_> {
         if let Some(derivative) = self.derivative()? {
             return Ok(derivative);
         }
-        let numerator = self.group()?;
-        let denominator = self.group()?;
+        let numerator = self.bare(false)?;
+        let denominator = self.bare(true)?;
         Ok(self.divided(numerator, denominator))
     }
 
@@ -176,7 +176,7 @@ impl Parser<'_> {
                 if self.parity && self.peek() == Some(&Token::Letter('e')) {
                     return Err(ParseError::Syntax);
                 }
-                base = Some(self.script()?);
+                base = Some(if self.parity { self.script()? } else { self.bare(false)? });
             } else {
                 break;
             }

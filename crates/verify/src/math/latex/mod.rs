@@ -594,7 +594,40 @@ impl Parser<'_> {
                 | Token::OpenParen,
             ) => Ok(self.primary()?.expr),
             Some(token) if token.is_atom() => Ok(self.primary()?.expr),
+            Some(Token::Frac | Token::Binom | Token::Sqrt) if !self.parity => Ok(self.primary()?.expr),
+            Some(Token::Minus) if !self.parity => {
+                self.at += 1;
+                self.nested(|parser| Ok(parser.script()?.negated()))
+            }
             _ => Err(ParseError::Syntax),
+        }
+    }
+
+    /// An argument of a command: a group, or strictly also one digit, name or command. If `whole`, all digits of a number.
+    fn bare(&mut self, whole: bool) -> Parsed<Expr> {
+        if self.parity || self.peek() == Some(&Token::OpenBrace) {
+            return self.group();
+        }
+        if !whole {
+            self.split_digit();
+        }
+        self.nested(|parser| match parser.peek() {
+            Some(Token::Minus | Token::OpenParen) | None => Err(ParseError::Syntax),
+            _ => parser.script(),
+        })
+    }
+
+    /// Makes a token of the first digit of the next number.
+    fn split_digit(&mut self) {
+        let Some(Spanned { token: Token::Integer(_), start, end }) = self.tokens.get(self.at).cloned() else {
+            return;
+        };
+        let digits = &self.text[start..end];
+        let (first, rest) = digits.split_at(1.min(digits.len()));
+        if let (Ok(first), Ok(rest)) = (IBig::from_str_radix(first, 10), IBig::from_str_radix(rest, 10)) {
+            self.tokens[self.at] = Spanned { token: Token::Integer(first), start, end: start + 1 };
+            self.tokens.insert(self.at + 1, Spanned { token: Token::Integer(rest), start: start + 1, end });
+            self.bars.insert(self.at + 1, self.bars[self.at]);
         }
     }
 
@@ -692,7 +725,15 @@ impl Parser<'_> {
             Token::EmptySet => Expr::Set(Vec::new()).into(),
             Token::NumberSet(set) => Expr::NumberSet(set).into(),
             Token::Accent(accent) => {
-                let content = self.raw_group()?;
+                let content = match self.peek() {
+                    Some(token) if !self.parity && token.is_atom() => {
+                        self.split_digit();
+                        self.at += 1;
+                        let Spanned { start, end, .. } = self.tokens[self.at - 1];
+                        self.text[start..end].to_owned()
+                    }
+                    _ => self.raw_group()?,
+                };
                 // Names hold no groups.
                 if content.contains('{') {
                     return Err(ParseError::Syntax);
@@ -702,14 +743,16 @@ impl Parser<'_> {
             }
             Token::Frac => self.fraction()?.into(),
             Token::Binom => {
-                let upper = self.group()?;
-                let lower = self.group()?;
+                let upper = self.bare(false)?;
+                let lower = self.bare(false)?;
                 self.choose(upper, lower).into()
             }
             Token::Sqrt => {
                 let indexed = self.accept(&Token::OpenBracket);
                 let index = if indexed { Some(self.closed(&Token::CloseBracket)?) } else { None };
-                root(self.group()?, index).into()
+                let parentheses = !self.parity && self.peek() == Some(&Token::OpenParen);
+                let radicand = if parentheses { self.parenthesized()? } else { self.bare(true)? };
+                root(radicand, index).into()
             }
             Token::Function(function) => self.function(function)?.into(),
             Token::Ln => self.logarithm(Some(Expr::Constant(Constant::E)))?.into(),

@@ -11,7 +11,7 @@ use crate::python_text::{pattern, regex};
 /// The commands that box an answer.
 pub(crate) const BOXES: [&str; 3] = ["\\boxed", "\\fbox", "\\framebox"];
 
-/// A box in a text.
+/// Position of a box and of its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Boxed {
     /// Range of the command with its argument.
@@ -21,7 +21,7 @@ pub(crate) struct Boxed {
     pub(crate) closes: bool,
 }
 
-/// The boxes of a text, in the order of their ends, in one pass. A box inside another comes before it. An argument without
+/// Finds all boxes in one pass and returns them in the order of their closing braces. A box inside another comes before it. An argument without
 /// braces is a word: `\boxed 3`.
 pub(crate) fn boxes(text: &str) -> Vec<Boxed> {
     let bytes = text.as_bytes();
@@ -83,7 +83,7 @@ pub(crate) fn closing(text: &str, open: usize, pair: &[u8; 2]) -> Option<usize> 
     text.as_bytes()[open..].iter().position(closes).map(|at| open + at)
 }
 
-/// Content of the last box whose braces close; inside another box, of the inner one.
+/// Content of the box that opens last, of those whose braces close.
 pub fn last_closed(text: &str) -> Option<&str> {
     let closed = boxes(text).into_iter().filter(|found| found.closes);
     closed.max_by_key(|found| found.place.start).map(|found| &text[found.content])

@@ -152,8 +152,8 @@ fn is_withdrawn(behind: &str, value: &str) -> bool {
     })
 }
 
-/// The boxes that are in no other box, in order. An open box has no others in it, and is the last one if none closes behind
-/// it.
+/// The boxes that aren't inside another box, in order. A box that doesn't close is the last one, unless another closes
+/// behind its command.
 fn boxes(text: &str) -> Vec<Boxed> {
     let mut found: Vec<Boxed> = Vec::new();
     for next in boxed::boxes(text) {

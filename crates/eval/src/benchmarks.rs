@@ -157,8 +157,8 @@ impl Average {
     /// For each member, its indices in `names`.
     fn places(&self, names: &[&str]) -> Vec<Vec<usize>> {
         let canonical: Vec<String> = names.iter().map(|n| self::canonical(n)).collect();
-        let of = |member: &String| (0..names.len()).filter(|&i| canonical[i] == *member).collect();
-        self.members.iter().map(of).collect()
+        let indices = |member: &String| (0..names.len()).filter(|&i| canonical[i] == *member).collect();
+        self.members.iter().map(indices).collect()
     }
 
     /// Indices of the members in `names`, or `None` unless each member is there exactly once.

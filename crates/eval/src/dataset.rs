@@ -120,18 +120,18 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
         );
     }
     let table = Table { kind: kind.name(), rows: &rows };
-    let found = columns::resolve(kind, &table, columns).with_context(|| format!("{}", path.display()))?;
+    let columns = columns::resolve(kind, &table, columns).with_context(|| format!("{}", path.display()))?;
     let mut report = FilterReport::new(path, files, rows.len());
     let mut problems: Vec<Problem> = Vec::with_capacity(rows.len());
     for (i, row) in rows.iter().enumerate() {
-        match problem_of(row, i, &found) {
+        match problem_of(row, i, &columns) {
             Ok(problem) => problems.push(Problem { row: i + 1, ..problem }),
             Err(unusable) => report.reject(i + 1, unusable.reason, unusable.found),
         }
     }
     report.text_golds = golds_of(&problems, |truth| !is_mathematics(&truth.gold));
     report.unfinished_golds = golds_of(&problems, |truth| truth.unfinished().is_some());
-    let mut problems = without_copies(problems, found.id.as_deref(), &mut report);
+    let mut problems = without_copies(problems, columns.id.as_deref(), &mut report);
     problems.shrink_to_fit();
     report.kept = problems.len();
     if problems.is_empty() {
@@ -161,8 +161,9 @@ pub fn of_environment() -> anyhow::Result<(Vec<Problem>, FilterReport)> {
 pub fn problem(row: Row, kind: TaskKind, columns: &Columns) -> anyhow::Result<Problem> {
     let rows = [row];
     let table = Table { kind: kind.name(), rows: &rows };
-    let found = columns::resolve(kind, &table, columns)?;
-    problem_of(&rows[0], 0, &found).or_else(|unusable| bad_input!("{}: {}", unusable.reason, unusable.found))
+    let columns = columns::resolve(kind, &table, columns)?;
+    problem_of(&rows[0], 0, &columns)
+        .or_else(|unusable| bad_input!("{}: {}", unusable.reason, unusable.found))
 }
 
 /// Converts a row to a problem, or returns the reason why it is unusable.

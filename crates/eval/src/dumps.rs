@@ -82,8 +82,7 @@ struct Found {
 }
 
 impl Found {
-    /// Format and depth, which must agree among all files of a folder. Dumps may lie at any depth below it, which
-    /// counts as 1.
+    /// Format and depth, which must be equal for all files of a folder. For dumps, all depths below the folder are equal.
     fn kind(&self) -> (Option<DumpFormat>, usize) {
         (self.format, if self.format.is_some() { self.depth.min(1) } else { self.depth })
     }

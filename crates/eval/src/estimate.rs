@@ -189,14 +189,14 @@ pub fn pass_at_k_of_each<'a>(
     k: u64,
 ) -> Vec<Option<f64>> {
     let mut tables: HashMap<u64, PassAtK> = HashMap::new();
-    let mut of = |problem: &ProblemCounts| match (problem.samples, problem.correct) {
+    let mut estimate = |problem: &ProblemCounts| match (problem.samples, problem.correct) {
         (n, c) if k == 0 || n < k || c > n => None,
         (n, c) if n > TABULATED => Some(pass_at_k(n as usize, c as usize, k as usize)),
         (n, c) => {
             Some(tables.entry(n).or_insert_with(|| PassAtK::new(n as usize, k as usize)).at(c as usize))
         }
     };
-    problems.into_iter().map(&mut of).collect()
+    problems.into_iter().map(&mut estimate).collect()
 }
 
 /// Mean pass@k over the problems with at least k scored samples, or `None` if there are none.

@@ -54,7 +54,7 @@ pub enum Notation {
 /// An axis of a panel.
 #[derive(Debug, Clone, Default)]
 pub struct Axis {
-    /// Its label.
+    /// Label of the axis.
     pub label: String,
     /// First and last value of the axis.
     pub range: (f64, f64),

@@ -75,11 +75,11 @@ pub struct Suggested {
 /// the active groups miss the tail, 0 if fewer than 5 % do, and otherwise 0.5, the paper's starting value. `None` if no
 /// group is active.
 pub fn suggest(outlooks: &[Outlook]) -> Option<Suggested> {
-    let most = outlooks.iter().map(|o| o.active).fold(0.0, f64::max);
-    if most <= 0.0 {
+    let highest = outlooks.iter().map(|o| o.active).fold(0.0, f64::max);
+    if highest <= 0.0 {
         return None;
     }
-    let chosen = outlooks.iter().filter(|o| o.active >= 0.9 * most).min_by_key(|o| o.group_size)?;
+    let chosen = outlooks.iter().filter(|o| o.active >= 0.9 * highest).min_by_key(|o| o.group_size)?;
     let focal_gamma = match chosen.missing_share {
         share if share > 0.5 => 1.0,
         share if share < 0.05 => 0.0,

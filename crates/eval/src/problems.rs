@@ -73,7 +73,8 @@ pub fn problem_key(seed: u64, problem: &str) -> Key {
     problem.bytes().fold(Key::new(seed), |key, byte| key.with(u64::from(byte)))
 }
 
-/// Converts a maze to a problem. The demonstration is one of the shortest paths, chosen by the prompt's hash.
+/// Converts a maze to a problem. The demonstration is one of the shortest paths, drawn with a random key that
+/// depends on the prompt.
 pub fn of_maze(maze: Maze) -> Problem {
     let prompt = tokens::spell(&tokens::prompt(&maze));
     let solutions = maze.solutions();

@@ -157,11 +157,11 @@ fn paired(method: &BTreeMap<u64, OfRun>, base: &BTreeMap<u64, OfRun>, ks: &[u64]
     };
     let quantities: Vec<Vec<Vec<f64>>> = (0..ks.len()).map(difference).collect();
     let measured = bootstrap(&quantities, None, RESAMPLES, resamples(0, 0));
-    let of = |(k, difference): (&u64, Measured)| {
+    let paired = |(k, difference): (&u64, Measured)| {
         let p_value = difference.p_value();
         (*k, Paired { difference, p_value, holm_p_value: p_value, seeds: common.len() })
     };
-    ks.iter().zip(measured).map(of).collect()
+    ks.iter().zip(measured).map(paired).collect()
 }
 
 #[cfg(test)]

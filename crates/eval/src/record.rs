@@ -45,7 +45,7 @@ impl Average {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Line")]
 pub struct Evaluation {
-    /// RL step after which the policy was evaluated; 0 is before the first step.
+    /// RL step after which the policy was evaluated, or 0 before the first step.
     pub step: u64,
     /// Name of the problem set.
     pub set: String,
@@ -283,14 +283,14 @@ impl Evaluation {
     }
 
     fn counts_of(&self, counted: &Counted) -> Vec<ProblemCounts> {
-        let of = |(i, &correct): (usize, &usize)| {
+        let problem = |(i, &correct): (usize, &usize)| {
             let scored = counted.scored_per_problem.get(i).copied().unwrap_or(self.samples);
             let id = format!("{}:{i:06}", self.problem_set);
             let mut counts = ProblemCounts::counted(id, scored as u64, correct as u64);
             counts.unscorable = self.samples.saturating_sub(scored) as u64;
             counts
         };
-        counted.per_problem.iter().enumerate().map(of).collect()
+        counted.per_problem.iter().enumerate().map(problem).collect()
     }
 
     /// Whether `pass_at_k` is a mean over parts, which can't be computed from a single list of problems.

@@ -172,7 +172,7 @@ fn json_of(value: Literal) -> Option<Value> {
     })
 }
 
-/// A scalar as a string. An object with a single field that isn't null stands for that field.
+/// A scalar as a string. An object with a single field that isn't null is read as that field.
 pub fn plain_text(value: &Value) -> Option<String> {
     match value {
         Value::String(s) => Some(s.clone()),

@@ -543,7 +543,7 @@ impl Gathering {
     }
 }
 
-/// Whether the file name is that of JSON lines (`.jsonl`), compressed or not.
+/// Whether the file has the extension of JSON lines (`.jsonl`), compressed or not.
 pub fn is_lines(path: &Path) -> bool {
     let plain = if files::is_compressed(path) { path.with_extension("") } else { path.to_owned() };
     plain.extension().is_some_and(|e| e == "jsonl")

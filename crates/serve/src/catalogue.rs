@@ -113,7 +113,7 @@ fn yes() -> bool {
 }
 
 impl LoraRequest {
-    /// The engine's settings.
+    /// Converts the request to the engine's settings.
     pub(crate) fn config(&self) -> Result<LoraConfig, String> {
         let (attention, mlp) = LoraConfig::TARGETS.split_at(LoraConfig::MIXER.end);
         let parts = [(self.train_attn, attention), (self.train_mlp, mlp)];
@@ -128,7 +128,7 @@ impl LoraRequest {
         Ok(config)
     }
 
-    /// The request that results in these settings.
+    /// Converts the engine's settings to a request.
     pub(crate) fn of(config: &LoraConfig) -> Self {
         let has = |name: &str| config.targets.iter().any(|target| target == name);
         let (train_mlp, train_attn) = (has("up_proj"), has("q_proj"));
@@ -189,8 +189,8 @@ impl Known<'_> {
     /// Number of a session.
     pub(crate) fn session(&self, id: &str) -> Result<u64, Refusal> {
         let number = id.strip_prefix("session-").and_then(|number| number.parse().ok());
-        let most = self.catalogue.sessions.len() as u64;
-        let known = number.filter(|number| (1..=most).contains(number));
+        let count = self.catalogue.sessions.len() as u64;
+        let known = number.filter(|number| (1..=count).contains(number));
         known.ok_or_else(|| Refusal::unknown("session_id", id, "a session of this server"))
     }
 
@@ -211,7 +211,7 @@ impl Known<'_> {
         model.ok_or_else(|| Refusal::unknown("model_id", id, "a model of this server"))
     }
 
-    /// Weights of a sampling session, and the numbers of its session and sampler.
+    /// Weights of a sampling session, and two numbers: of the session that it belongs to, and of the sampler in it.
     pub(crate) fn sampler(&self, id: &str) -> Result<(Source, [u64; 2]), Refusal> {
         let find = || {
             let sampler = self.catalogue.samplers.get(id)?;

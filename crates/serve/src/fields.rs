@@ -52,7 +52,7 @@ impl Fields {
         Ok(Self { left, within: "" })
     }
 
-    /// The fields of an object inside a field; empty if that is absent. `within` is the field's name and a dot.
+    /// The fields of an object inside a field. There are none if that field is absent. `within` is the field's name and a dot.
     pub(crate) fn inner(&mut self, within: &'static str) -> Result<Self, String> {
         let left = self.take(within.trim_end_matches('.'))?.unwrap_or_default();
         Ok(Self { left, within })

@@ -44,7 +44,7 @@ pub(crate) type Answer = Result<Sampled, String>;
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) answer: oneshot::Sender<Answer>,
-    /// While a single sample grows, its length so far and its last token.
+    /// Receives the length so far and the last token of a single sample while it grows.
     pub(crate) pieces: Option<mpsc::UnboundedSender<(usize, u32)>>,
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A counter, which only grows. The order is that of [`COUNTERS`].
+/// A counter, which only grows. The variants are in the order of [`COUNTERS`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Count {
     Requests,

@@ -469,9 +469,12 @@ impl Worker {
         let Some(Waiting { sample: first, number, .. }) = self.samples.front() else { return Ok(()) };
         let (group, source, number) = (Group::of(first), first.sampler.clone(), *number);
         let alone = self.setup.settings.repeatable;
-        let fits = |waiting: &Waiting| match alone {
-            true => waiting.number == number,
-            false => waiting.sample.sampler == source && Group::of(&waiting.sample) == group,
+        let fits = |waiting: &Waiting| {
+            if alone {
+                waiting.number == number
+            } else {
+                waiting.sample.sampler == source && Group::of(&waiting.sample) == group
+            }
         };
         let (batch, rest): (VecDeque<_>, VecDeque<_>) = self.samples.drain(..).partition(fits);
         self.samples = rest;

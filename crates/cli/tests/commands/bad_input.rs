@@ -466,7 +466,7 @@ fn impossible_sizes_of_a_new_model_are_refused_by_flag() {
         ("--arch qwen3 --heads 0", "--heads: found 0"),
         ("--arch qwen3 --kv-heads 0", "--kv-heads: found 0"),
         ("--arch qwen2 --hidden-size 18446744073709551612", "--hidden-size: found 18446744073709551612"),
-        ("--arch qwen2 --hidden-size 2000000 --head-dim 64", "which take"),
+        ("--arch qwen2 --hidden-size 2000000 --head-dim 64", "GB"),
         ("--arch qwen2 --std nan", "--std: found NaN"),
         ("--arch qwen2 --rope-theta inf", "--rope-theta: found inf"),
         ("--arch llama --llama3-scaling 0.5", "--llama3-scaling: found 0.5"),

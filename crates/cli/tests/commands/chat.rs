@@ -141,7 +141,7 @@ fn declared_special_tokens_are_not_split() {
     for (config, wanted) in [
         (decoder("5"), "added_tokens_decoder: found \"<e>\" as 5"),
         (json!({"split_special_tokens": true}), "split_special_tokens: found true"),
-        (json!({"eos_token": 7}), "eos_token: expected a string, found 7"),
+        (json!({"eos_token": 7}), "eos_token: found 7"),
     ] {
         let error = format!("{:#}", ids(&config).unwrap_err());
         assert!(error.contains(wanted), "{error}");

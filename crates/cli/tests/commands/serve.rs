@@ -924,7 +924,7 @@ fn a_checkpoint_continues_with_and_without_its_optimizer() {
     assert_eq!(path, json!(format!("tinker://{model}/weights/one")));
     let taken = server
         .retrieve(&server.accepted("save_weights", json!({"model_id": model, "seq_id": 4, "path": "one"})));
-    assert!(taken.json()["error"].as_str().unwrap().contains("which exists"), "{taken:?}");
+    assert!(taken.json()["error"].as_str().unwrap().contains("already exists"), "{taken:?}");
     let info = server.post("weights_info", json!({"tinker_path": path})).json();
     assert_eq!(
         (&info["lora_rank"], &info["base_model"], &info["is_lora"]),

@@ -78,16 +78,9 @@ fn a_wrong_value_in_any_file_is_named_by_its_field() {
             "/eos_token_id",
             json!("x"),
             TEXT,
-            &["eos_token_id: expected a token id, found \"x\""],
+            &["eos_token_id: expected a token id", "found \"x\""],
         ),
-        (
-            "model/tokenizer_config.json",
-            0,
-            "/eos_token",
-            json!(5),
-            TEXT,
-            &["eos_token: expected a string, found 5"],
-        ),
+        ("model/tokenizer_config.json", 0, "/eos_token", json!(5), TEXT, &["eos_token: found 5"]),
         (
             "model/tokenizer_config.json",
             0,

@@ -35,9 +35,9 @@ pub(super) type FileRows = (PathBuf, usize);
 pub(super) fn read_files(path: &Path) -> anyhow::Result<(Vec<Row>, Vec<FileRows>)> {
     let (mut rows, mut files) = (Vec::new(), Vec::new());
     for file in super::shards::files(path)? {
-        let mut own = rows_of(&file)?;
-        files.push((file, own.len()));
-        rows.append(&mut own);
+        let mut file_rows = rows_of(&file)?;
+        files.push((file, file_rows.len()));
+        rows.append(&mut file_rows);
     }
     Ok((rows, files))
 }

@@ -67,8 +67,8 @@ pub fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Lists the files of a folder, which must belong to one split.
 fn folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let found = data_files(path)?;
-    if found.is_empty() {
+    let files = data_files(path)?;
+    if files.is_empty() {
         let mut inner = Vec::new();
         for folder in folders(path)? {
             if holds_data(&folder)? {
@@ -88,13 +88,13 @@ fn folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
             }
         };
     }
-    let names: Vec<String> = found.iter().map(|f| files::name(f)).collect();
+    let names: Vec<String> = files.iter().map(|f| files::name(f)).collect();
     let splits: BTreeSet<&str> = names.iter().filter_map(|n| split(n)).collect();
     if splits.len() > 1 {
         let names: Vec<String> = splits.iter().map(|s| path.join(s).display().to_string()).collect();
         bad_input!("{}: there are several splits; choose one: {}", path.display(), names.join(", "));
     }
-    whole(found)
+    whole(files)
 }
 
 /// Returns an error if a shard of a split is missing.

@@ -20,7 +20,7 @@ struct Reply {
     samples: Vec<u64>,
     #[serde(default)]
     asked: String,
-    /// Sampling settings of the judge; empty for embeddings.
+    /// Sampling settings of the judge. Empty for embeddings.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     sampling: Map<String, Value>,
     value: Value,

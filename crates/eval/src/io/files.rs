@@ -88,7 +88,7 @@ pub fn parent(path: &Path) -> &Path {
 /// Creates a file in `folder` with a unique temporary name. It is locked while open, so [`clear_partial`] skips it.
 pub fn partial_file(folder: &Path) -> std::io::Result<NamedTempFile> {
     loop {
-        // By default, temporary files are private to their owner; results get the umask's permissions.
+        // The file may become a result, so it gets the umask's permissions instead of a temporary file's private ones.
         let mut builder = tempfile::Builder::new();
         builder.permissions(std::fs::Permissions::from_mode(0o666));
         let file = builder.prefix(PARTIAL).tempfile_in(folder)?;
@@ -156,7 +156,7 @@ fn clear(folder: &Path, prefix: &str) {
     }
 }
 
-/// What [`publish`] does if a folder of this name exists.
+/// Action of [`publish`] if a folder of this name exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
     /// Keeps it and drops the new one: another process was first with the same contents.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Parses the answer to question `asked` as a grade, which is correct if the score is at least `correct_from`.
 ///
 /// # Errors
-/// What is wrong with the line.
+/// A description of the error in the line.
 pub(super) fn read(line: &[u8], asked: u64, correct_from: f64) -> Result<Graded, String> {
     #[derive(Deserialize)]
     struct Answer {

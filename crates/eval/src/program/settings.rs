@@ -174,8 +174,8 @@ impl<'de> Visitor<'de> for TextOrTable {
 
 /// Deserializes the words of a command from a list or a string.
 fn text_or_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let wanted = "a command line or a list of words";
-    Ok(deserializer.deserialize_any(TextOrTable(wanted, Settings::parse))?.command)
+    let expected = "a command line or a list of words";
+    Ok(deserializer.deserialize_any(TextOrTable(expected, Settings::parse))?.command)
 }
 
 /// Splits a command line as a shell does, without expansions.

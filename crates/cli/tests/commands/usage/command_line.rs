@@ -44,7 +44,11 @@ fn a_value_of_another_type_is_named_by_its_full_key_and_line() {
             "[algorithm]\nloss = { kind = \"dapo\", clip = [0.2, \"x\"] }\n",
             "algorithm.loss.clip[1]: expected a number, found \"x\"",
         ),
-        ("", "[algorithm]\nloss = \"grpo\"\nfocal_gamma = \"x\"\n", "algorithm.focal_gamma: found \"x\""),
+        (
+            "",
+            "[algorithm]\nloss = \"grpo\"\nfocal_gamma = \"x\"\n",
+            "algorithm.focal_gamma: expected a number, found \"x\"",
+        ),
     ] {
         let path = config(folder.path(), "math", &data, "");
         let text = format!("{start}{}{end}", std::fs::read_to_string(&path).unwrap());

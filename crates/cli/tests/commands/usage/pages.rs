@@ -145,12 +145,12 @@ const LACKS: [&str; 13] = [
     "cannot list",
     "config.toml is missing",
     "HF_HUB_OFFLINE",
-    "found no samples",
+    "has no samples",
     "found no finished run",
     "found no prompts.jsonl",
     "found no config.json",
     "names no run",
-    "gave no answer",
+    "Connection refused",
     "found \"URL\"",
 ];
 

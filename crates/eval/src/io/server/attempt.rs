@@ -124,7 +124,7 @@ fn longest_answer(body: &Value) -> u64 {
     let samples = count("n").unwrap_or(1).max(1);
     let tokens = count("max_tokens").or_else(|| count("max_completion_tokens")).unwrap_or(TOKENS);
     let scored = !matches!(body["logprobs"], Value::Null | Value::Bool(false));
-    let each = if scored { SCORED_TOKEN_BYTES } else { TOKEN_BYTES };
+    let token_bytes = if scored { SCORED_TOKEN_BYTES } else { TOKEN_BYTES };
     let inputs = match &body["input"] {
         Value::Null => 0,
         Value::Array(list) => list.len() as u64,
@@ -133,7 +133,7 @@ fn longest_answer(body: &Value) -> u64 {
     let content = if inputs > 0 {
         inputs.saturating_mul(EMBEDDING_BYTES)
     } else {
-        samples.saturating_mul(tokens).saturating_mul(each)
+        samples.saturating_mul(tokens).saturating_mul(token_bytes)
     };
     let prompt = [&body["prompt"], &body["messages"]];
     let prompt: u64 = prompt.iter().filter(|p| !p.is_null()).map(|p| p.to_string().len() as u64).sum();

@@ -29,11 +29,11 @@ named! {
 pub struct RequestSampling {
     /// Sampling temperature.
     pub temperature: f64,
-    /// Top-p (nucleus) sampling; 1 turns it off.
+    /// Top-p (nucleus) sampling, which 1 turns off.
     pub top_p: f64,
-    /// Top-k sampling; 0 turns it off.
+    /// Top-k sampling, which 0 turns off.
     pub top_k: usize,
-    /// Min-p: minimum probability relative to the most likely token; 0 turns it off.
+    /// Min-p: minimum probability relative to the most likely token. 0 turns it off.
     pub min_p: f64,
     /// Maximum completion length in tokens.
     pub max_tokens: usize,
@@ -41,7 +41,7 @@ pub struct RequestSampling {
 
 impl RequestSampling {
     /// Returns bad input if a setting is out of range. `name` gives a field's name in messages. The temperature must be
-    /// at least `coldest`; 0 picks the most likely token.
+    /// at least `coldest`. 0 picks the most likely token.
     pub fn check(&self, name: impl Fn(&str) -> String, coldest: f64) -> anyhow::Result<()> {
         let refuse = |field: &str, found: f64, expected: &str| -> anyhow::Result<()> {
             bad_input!("{}: expected {expected}, found {}", name(field), found as f32)

@@ -228,7 +228,7 @@ pub struct Figure {
 }
 
 /// Weight of the newest value in a smoothed reward, as in the paper's plots.
-pub const EMA: f64 = 0.08;
+const EMA: f64 = 0.08;
 
 /// Exponential moving average `y = 0.08 x + 0.92 y`, which starts at the first value. Points that aren't finite are
 /// left out.

@@ -8,6 +8,7 @@ use fgrpo_eval::failure::Stopped;
 use fgrpo_eval::io::{files, interrupt};
 use fgrpo_eval::samples::SCORED;
 use fgrpo_hub::{Error, Hub, Kind, Name, Watch};
+use fgrpo_nn::weights::Gguf;
 use fgrpo_train::config::{Config, SizeConfig, TaskConfig};
 use fgrpo_train::run::checkpoint;
 use fgrpo_train::run::folder::CONFIGURATION;
@@ -146,7 +147,18 @@ pub fn model_for_library(key: &str, mut written: PathBuf) -> anyhow::Result<Path
 /// The samples at a path: of a run folder its newest evaluation, in full if it has such.
 pub fn samples(mut path: PathBuf) -> anyhow::Result<PathBuf> {
     of_run("samples", &mut path, ("an evaluation", SCORED), &["full-evaluations", "evaluations"])?;
+    if !path.exists() && path.extension().is_none() {
+        let shown = path.display();
+        bad_input!("{shown}: no such file or folder; `fgrpo eval` with --out {shown} makes an evaluation");
+    }
     Ok(path)
+}
+
+/// The GGUF file of a folder that has one and no other model.
+fn only_gguf(folder: &Path) -> Option<PathBuf> {
+    let files = folder.read_dir().ok().filter(|_| !folder.join("config.json").exists())?;
+    let mut files = files.filter_map(|entry| Some(entry.ok()?.path())).filter(|file| Gguf::is(file));
+    files.next().filter(|_| files.next().is_none())
 }
 
 /// Turns a run folder into the newest step in the first of the folders that has one with this file: a run that was stopped
@@ -205,7 +217,13 @@ fn in_place(
     if matches!(kind.0, Kind::Model) {
         match pinned.and_then(|text| checkpoint_in(text, key, path)) {
             Some(kept) => *path = kept,
-            None => of_run(key, path, ("a checkpoint", ""), &["checkpoints"])?,
+            None => {
+                of_run(key, path, ("a checkpoint", ""), &["checkpoints"])?;
+                if let Some(file) = only_gguf(path) {
+                    say!("{key}: {}", file.display());
+                    *path = file;
+                }
+            }
         }
     }
     // Ctrl-C ends a download in order.

@@ -67,6 +67,9 @@ fn tip(words: &[String], flag: &str) -> Option<String> {
     if let Some([_, key, value]) = apart {
         return Some(format!("one argument changes a key: '--set {key}={value}'"));
     }
+    if words.first().is_some_and(|word| word == "serve") && ["--port", "--host"].contains(&flag) {
+        return Some("one argument has both: '--listen 127.0.0.1:8000'".to_owned());
+    }
     let command = words.first().filter(|word| WITH_CONFIGURATION.contains(&word.as_str()))?;
     let mut keys = config::suggestions(flag.trim_start_matches('-'));
     if command == "sft" {

@@ -35,7 +35,13 @@ pub(super) fn ticks(axis: &Axis, length: f64, along: Along) -> Vec<(f64, String)
             apart >= (size(&pair[0].1) + size(&pair[1].1)) / 2.0
         })
     };
-    let of = |wanted: usize| labelled(&values(axis, wanted), axis.format);
+    // There is no step 1.5.
+    let counts = axis.label.ends_with("step");
+    let of = |wanted: usize| {
+        let mut ticks = values(axis, wanted);
+        ticks.retain(|tick| !counts || tick.fract() == 0.0);
+        labelled(&ticks, axis.format)
+    };
     (1..=wanted).rev().map(of).find(|ticks| fits(ticks)).unwrap_or_default()
 }
 

@@ -5,7 +5,7 @@ use fgrpo_eval::io::machine;
 use fgrpo_nn::Products;
 use serde_json::{Value, json};
 
-/// What `--device` can be here, or why not.
+/// List the values of `--device`, and why others can't be used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  fgrpo devices\n  fgrpo devices --json")]
 pub(crate) struct Args {

@@ -246,7 +246,7 @@ fn say_tokens(config: &Config, lengths: &Lengths) {
     say_row("tokens per step", &tokens, "prompts once per group, completions of full length at most");
 }
 
-/// Says the time of each part: for the first lengths, up to that of the second.
+/// Says the time of each part as a range, from the first lengths to the second.
 fn say_time(config: &Config, [likely, longest]: &[Lengths; 2], [low, high]: &[Time; 2], rate: f64) {
     let range = |part: &dyn Fn(&Time) -> f64| {
         let both = [low, high].map(|time| duration(part(time)));

@@ -82,6 +82,17 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
     interrupt::listen();
     let config = flags.configuration(training, beside)?;
     let plan = flags::plan(flags, &config, &source)?;
+    let boxes = |kind| matches!(kind, TaskKind::Math | TaskKind::Choice);
+    let sampled = !matches!(source, Source::Samples(_)) && !flags.score_only;
+    if training.is_none()
+        && sampled
+        && !flags.asks_for_a_prompt()
+        && plan.parts.iter().any(|p| boxes(p.kind()))
+    {
+        say!(
+            "note: no system prompt, as in training without one; --preset or --system asks for a boxed answer"
+        );
+    }
     // A device that can't be used is refused before the folder belongs to its number format.
     let device = match &source {
         Source::Checkpoint(_) if !flags.score_only => Some(flags.compute.device(Some(&config))?),

@@ -18,6 +18,9 @@ pub(super) struct Difference {
 impl Difference {
     /// "3.1 points higher (95 % interval +1.0 to +5.2, beyond chance)".
     pub(super) fn words(self) -> String {
+        if [self.mean, self.low, self.high].iter().all(|value| points(value.abs()) == points(0.0)) {
+            return "less than 0.1 points higher or lower".to_owned();
+        }
         let direction = if self.mean >= 0.0 { "higher" } else { "lower" };
         let chance = if self.low > 0.0 || self.high < 0.0 { "beyond chance" } else { "within chance" };
         format!(

@@ -95,7 +95,14 @@ fn of_group<'a>(runs: &'a Runs, group: &'a Group) -> Option<OfGroup<'a>> {
     let recent: Vec<&RolloutLine> = run.rollouts.iter().filter(|r| r.step >= from).collect();
     // Evaluated mazes are drawn in a section of their own.
     let examples = run.examples.iter().filter(|e| maze_of(run, e).is_none());
-    let shown = OfGroup {
+    // A completion is shown once, of whatever kinds it is.
+    let mut shown: Vec<&RolloutLine> = Vec::new();
+    let mut of_kind = |kind: &Kind| {
+        let found = of_kind(&recent, &shown, kind);
+        shown.extend(&found);
+        found
+    };
+    let of_group = OfGroup {
         group,
         run: &run.name,
         from,
@@ -106,13 +113,13 @@ fn of_group<'a>(runs: &'a Runs, group: &'a Group) -> Option<OfGroup<'a>> {
                 title: kind.0,
                 note: kind.1,
                 open: runs.groups.len() <= 2,
-                cards: of_kind(&recent, kind).into_iter().map(|r| card(run, group, r)).collect(),
+                cards: of_kind(kind).into_iter().map(|r| card(run, group, r)).collect(),
             })
             .filter(|kind| !kind.cards.is_empty())
             .collect(),
         examples: examples.map(|e| card(run, group, e)).collect(),
     };
-    (shown.recent > 0 || !shown.examples.is_empty()).then_some(shown)
+    (of_group.recent > 0 || !of_group.examples.is_empty()).then_some(of_group)
 }
 
 /// The step from which the last third of the kept completions begins.
@@ -121,9 +128,14 @@ fn recent_from(run: &Run) -> u64 {
     last - last.saturating_sub(first) / 3
 }
 
-/// The first completions of a kind, one of each prompt: the same answer again teaches the reader nothing.
-fn of_kind<'a>(recent: &[&'a RolloutLine], &(_, _, which, compare): &Kind) -> Vec<&'a RolloutLine> {
-    let mut found: Vec<&RolloutLine> = recent.iter().copied().filter(|r| which(r)).collect();
+/// The first completions of a kind but for those in `before`, one of each prompt: the same answer again teaches the reader nothing.
+fn of_kind<'a>(
+    recent: &[&'a RolloutLine],
+    before: &[&RolloutLine],
+    &(_, _, which, compare): &Kind,
+) -> Vec<&'a RolloutLine> {
+    let is_new = |r: &RolloutLine| !before.iter().any(|other| std::ptr::eq(*other, r));
+    let mut found: Vec<&RolloutLine> = recent.iter().copied().filter(|r| which(r) && is_new(r)).collect();
     found.sort_by(|a, b| compare(a, b));
     let mut shown: Vec<&RolloutLine> = Vec::new();
     for rollout in found {

@@ -4,7 +4,7 @@ use super::input::{Metrics, Run, Sft};
 use super::runs::{Group, Runs};
 use crate::chart::page::{Labels, Lines, Part, Plot as Chart, heat, stack};
 use crate::output::format::{number, percent};
-use fgrpo_eval::figure::{Colour, Curve, EMA, Notation, Scale, smoothed};
+use fgrpo_eval::figure::{Colour, Curve, Notation, Scale};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -174,14 +174,36 @@ fn line(runs: &Runs, plot: &Plot) -> Option<Chart> {
     Lines { labels, curves, y, format: plot.format, show: plot.show.to_vec(), ..Lines::default() }.draw()
 }
 
+/// Number of steps that a smoothed reward is the mean of, for a run of this many steps: a tenth of them, and at most 25.
+fn window(steps: usize) -> usize {
+    2 * (steps / 20).min(12) + 1
+}
+
+/// The mean around each point, which doesn't lag behind as a mean of earlier points does; gaps are stepped over.
+fn around(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let half = window(points.len()) / 2;
+    let finite: Vec<(f64, f64)> = points.iter().copied().filter(|p| p.1.is_finite()).collect();
+    let mean = |i: usize| {
+        // The same number on both sides, fewer at the ends.
+        let half = half.min(i).min(finite.len() - 1 - i);
+        let part = &finite[i - half..=i + half];
+        (finite[i].0, part.iter().map(|p| p.1).sum::<f64>() / part.len() as f64)
+    };
+    (0..finite.len()).map(mean).collect()
+}
+
 fn reward(runs: &Runs) -> Option<Chart> {
-    let mut curves = runs.curves(|run| smoothed(&points(run, |m| m.reward_mean.0)));
-    for group in runs.groups.iter().filter(|g| g.runs.len() == 1) {
+    let width = runs.all.iter().map(|run| window(run.files.metrics.len())).max().unwrap_or(1);
+    let mut curves = runs.curves(|run| around(&points(run, |m| m.reward_mean.0)));
+    for group in runs.groups.iter().filter(|g| g.runs.len() == 1 && width > 1) {
         let raw = points(runs.first(group), |m| m.reward_mean.0);
         let name = format!("{} raw", group.name);
         curves.push(Curve { faint: true, ..Curve::new(name, group.colour(), raw) });
     }
-    let note = format!("Mean of a step's completions: raw, and smoothed by y = {EMA} x + {} y.", 1.0 - EMA);
+    let note = match width {
+        1 => "Mean of a step's completions.".to_owned(),
+        _ => format!("Mean of a step's completions: raw, and the mean of up to {width} steps around each."),
+    };
     let labels = Labels::new("Reward", note, "step", "mean reward");
     Lines { labels, curves, ..Lines::default() }.draw()
 }
@@ -272,7 +294,11 @@ fn reasons(run: &Run, group: &Group, title: &str) -> Option<Chart> {
         .iter()
         .enumerate()
         .map(|(i, name)| Part {
-            name: name.replace('_', " "),
+            name: match *name {
+                "correct" => "correct".to_owned(),
+                // "exact" alone would read as a good one.
+                other => format!("not correct: {}", other.replace('_', " ")),
+            },
             colour: match *name {
                 "correct" => Colour::Series(2),
                 // No second green beside that of the correct ones.

@@ -173,7 +173,7 @@ fn a_mixed_run_resumes_bit_for_bit_evaluates_by_part_and_stops_at_its_text() {
     ends(
         0,
         command!(
-            ..["eval", "--task", "math", "-n", "20", "--max-tokens", "24", "--stop", " =", "--system", ""],
+            ..["eval", "--task", "math", "-n", "20", "--max-tokens", "24", "--stop", " ="],
             "--model",
             whole.join("checkpoints/step-000004"),
             "--data",

@@ -434,7 +434,7 @@ fn nll_asks_as_the_folder_says() {
     };
     let own_prompt = base_nll(&nll(&out, &[]));
     assert_eq!(base_nll(&nll(&out, &problems)), own_prompt, "flags without a prompt take the folder's");
-    let refused = nll(&out, &[&problems[..], &["--system", ""]].concat());
+    let refused = nll(&out, &[&problems[..], &["--system", "Other."]].concat());
     assert_eq!(refused.status.code(), Some(2));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("found another prompt than that of the samples"), "{said}");

@@ -105,7 +105,10 @@ fn every_command_takes_a_model_as_a_folder_a_run_or_a_gguf_file() {
     let run = folder.path().join("first");
     train(model(), &run);
     let tokens = file(folder.path(), "tokens.jsonl", "{\"tokens\":[1,2,3]}\n");
-    for (name, model) in [("folder", model()), ("run", &run), ("gguf", &gguf)] {
+    let alone = folder.path().join("alone");
+    std::fs::create_dir(&alone).unwrap();
+    std::fs::copy(&gguf, alone.join("it.gguf")).unwrap();
+    for (name, model) in [("folder", model()), ("run", &run), ("gguf", &gguf), ("alone", &alone)] {
         let out = |command: &str| folder.path().join(format!("{name}-{command}"));
         train(model, &out("train"));
         done(&["generate", "--model", text(model), "--max-tokens", "4", "1 + 1?"]);

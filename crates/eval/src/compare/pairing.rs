@@ -1,6 +1,7 @@
 //! Two models' samples of the same problems, paired problem by problem.
 
 use crate::benchmarks;
+use crate::io::harmless::shortened;
 use crate::samples::{Benchmark, ProblemCounts};
 use std::collections::HashMap;
 
@@ -60,8 +61,8 @@ pub fn matched(a: Vec<Benchmark>, b: Vec<Benchmark>) -> anyhow::Result<Vec<Match
 
 /// Joins the first eight names and states how many more there are.
 pub fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
-    let names: Vec<&str> = names.map(String::as_str).collect();
-    let shown = names.iter().take(8).copied().collect::<Vec<_>>().join(", ");
+    let names: Vec<String> = names.map(|name| shortened(&name.replace('\n', " "), 60)).collect();
+    let shown = names.iter().take(8).map(String::as_str).collect::<Vec<_>>().join(", ");
     if names.len() > 8 { format!("{shown} and {} more", names.len() - 8) } else { shown }
 }
 

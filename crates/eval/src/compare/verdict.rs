@@ -33,11 +33,11 @@ impl Comparison {
             // A small m makes the test weak; few problems make the bootstrap overconfident.
             true if tested && !self.significant() => {
                 format!(
-                    "for other problems of the kind it is open: the test shows none, the bootstrap does ({interval})"
+                    "on other problems of the kind it is uncertain: the test finds no difference, the bootstrap finds one ({interval})"
                 )
             }
             true => format!("it holds for other problems of the kind too (bootstrap {interval})"),
-            false => format!("for other problems of the kind: not shown (bootstrap {interval})"),
+            false => format!("a difference on other problems of the kind isn't shown (bootstrap {interval})"),
         };
         let name = if self.name.is_empty() { String::new() } else { format!("{}, ", self.name) };
         format!("{name}pass@{}: {on_these}; {beyond}", self.k)

@@ -273,7 +273,7 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
             let answer = column.as_ref().map(|name| shown(cells.row, name));
             let solution = cells.worked.map(|text| {
                 format!(
-                    "a solution without a box: {} (if it is the answer itself, name its column as the answer)",
+                    "a solution without a box: {} (if it is the answer itself, name its column, as in task.columns.answer = \"output\")",
                     shown_text(text)
                 )
             });

@@ -335,12 +335,26 @@ impl Refusal {
                 "unknown key `{unknown}` for this {table}, wanted {table}.kind = \"{kinds}\", which has it"
             );
         }
+        if ["output_dir", "default_local_dir"].contains(&unknown) {
+            return format!(
+                "unknown key `{unknown}`: the run's folder is an argument of the command, and no key"
+            );
+        }
         let known: Vec<&str> = json::quoted(&self.said).skip(1).collect();
-        let suggested: Vec<String> = match closest(unknown, known.iter().copied()) {
+        let mut suggested: Vec<String> = match closest(unknown, known.iter().copied()) {
             Some(key) => vec![key.to_owned()],
             None => elsewhere(unknown),
         };
-        let unknown = shortened(unknown, SHOWN);
+        // A table of another trainer, such as `actor_rollout_ref.rollout.n`.
+        let (mut unknown, mut inner) = (unknown.to_owned(), self.found.as_ref().and_then(Value::as_table));
+        while let Some((name, value)) =
+            inner.filter(|_| suggested.is_empty()).and_then(|table| table.iter().next())
+        {
+            unknown = format!("{unknown}.{name}");
+            inner = value.as_table();
+            suggested = if inner.is_none() { elsewhere(name) } else { Vec::new() };
+        }
+        let unknown = shortened(&unknown, SHOWN);
         match suggested.is_empty() {
             true => format!("unknown key `{unknown}`, wanted one of {}", known.join(", ")),
             false => format!("unknown key `{unknown}`; did you mean `{}`?", suggested.join("` or `")),
@@ -462,6 +476,13 @@ mod tests {
     #[test]
     fn an_unknown_key_is_named_with_its_own_line_and_the_nearest_key() {
         let text = "steps = 1\n\n[task]\nkind = \"maze\"\n[algorithm]\n# focal_gama is no key\nfocal_gama = 0.5\n[model]\npath = \"m\"\n";
+        let of_verl =
+            "steps = 1\n[task]\nkind = \"maze\"\n[model]\npath = \"m\"\n[actor_rollout_ref.rollout]\nn = 4\n";
+        assert!(
+            said(of_verl, &[]).contains("`actor_rollout_ref.rollout.n`; did you mean `rollout.group_size`?")
+        );
+        let of_trl = "steps = 1\noutput_dir = \"x\"\n[task]\nkind = \"maze\"\n[model]\npath = \"m\"\n";
+        assert!(said(of_trl, &[]).contains("`output_dir`: the run's folder is an argument"));
         let several = "stepps = 1\n[task]\nkind = \"maze\"\nheldout = 3\n[model]\npath = \"m\"\n[rollout]\nnum_generations = 4\n";
         assert_eq!(
             said(several, &["learning_rate=1"]),

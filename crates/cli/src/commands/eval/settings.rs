@@ -75,7 +75,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "PROBLEMS")]
     pub(crate) limit: Option<usize>,
 
-    /// The paper's prompts for a model family [default: the boxed prompt for math and choice, none elsewhere].
+    /// The paper's prompts for a model family [default: no system prompt].
     #[arg(long, value_parser = named::<Family>(), help_heading = "Prompt")]
     pub(crate) preset: Option<Family>,
     /// System prompt, instead of the preset's; empty for none.
@@ -280,10 +280,6 @@ impl Flags {
         // Another file, with the configuration's prompt and verifier, but not its columns.
         let mut text = match training.and_then(TaskConfig::text) {
             Some(text) => text.clone(),
-            // Without a family: the boxed prompt for the kinds where the paper uses it, otherwise no system prompt.
-            None if training.is_none() => {
-                TextConfig { preset: Some(Family::Llama32), ..TextConfig::of(kind, Path::new("data")) }
-            }
             None => TextConfig::of(kind, Path::new("data")),
         };
         if text.kind() != kind {

@@ -69,6 +69,7 @@ fn flags_of_other_programs_get_the_tip_that_leads_on() {
         (&["train", "a.toml", "--set", "steps", "5"], "'--set steps=5'"),
         (&["sweep", "--set", "steps", "5", "a.toml"], "'--set steps=5'"),
         (&["eval", "--max-new-tokens", "8"], "'--max-tokens'"),
+        (&["serve", "--model", "m", "--port", "9"], "'--listen 127.0.0.1:8000'"),
     ] {
         let (_, said, code) = run(fgrpo().args(words));
         assert_eq!(code, 2, "{said}");

@@ -148,7 +148,7 @@ fn common(
     let ignore_eos: bool = fields.or("ignore_eos", false)?;
     let stop = match (ids, ignore_eos) {
         (Some(ids), _) if !ids.is_empty() && !texts.is_empty() => {
-            return Err(format!("stop_token_ids can't be combined with stop").into());
+            return Err("stop_token_ids can't be combined with stop".to_owned().into());
         }
         (Some(ids), ignore) if !ids.is_empty() => {
             let mut tokens = if ignore { Vec::new() } else { server.language.stop_tokens().to_vec() };

@@ -7,11 +7,70 @@
 mod files;
 mod mapping;
 mod rows;
-pub mod verl;
+mod trl;
+mod verl;
 
 use crate::config::{Config, TaskConfig, TextConfig};
+use crate::problem::{Split, Task};
+use crate::run::seeds;
+use anyhow::Context;
+use fgrpo_eval::io::files::{Existing, parent, publish};
+use fgrpo_eval::io::shell::quoted;
+use fgrpo_eval::names::Named;
+use fgrpo_eval::problems::keyed;
+use mapping::Mapping;
+use minijinja::{Environment, UndefinedBehavior, context};
+use rows::row;
+use serde_json::json;
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+
+named! {
+    /// A trainer that a job can be written for.
+    pub enum Trainer {
+        Verl = "verl": "verl 0.9.1: Ray, FSDP2, and vLLM or SGLang",
+        Trl = "trl": "TRL 1.16: Accelerate, FSDP2 and vLLM",
+    }
+}
+
+impl Trainer {
+    /// The version that the mapping was checked with.
+    fn version(self) -> &'static str {
+        match self {
+            Self::Verl => "0.9.1",
+            Self::Trl => "1.16.0",
+        }
+    }
+
+    /// The equivalents of the configuration's keys, as TOML.
+    fn table(self) -> &'static str {
+        match self {
+            Self::Verl => include_str!("export/verl/keys.toml"),
+            Self::Trl => include_str!("export/trl/keys.toml"),
+        }
+    }
+
+    /// Files of the job: the name and its template. Names that end in `.sh` are programs.
+    fn files(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Verl => &[
+                ("run.sh", include_str!("export/verl/run.sh")),
+                ("reward.py", include_str!("export/reward.py")),
+                ("back.sh", include_str!("export/verl/back.sh")),
+                ("README.md", include_str!("export/README.md")),
+            ],
+            Self::Trl => &[
+                ("train.py", include_str!("export/trl/train.py")),
+                ("accelerate.yaml", include_str!("export/trl/accelerate.yaml")),
+                ("reward.py", include_str!("export/reward.py")),
+                ("back.sh", include_str!("export/trl/back.sh")),
+                ("README.md", include_str!("export/README.md")),
+            ],
+        }
+    }
+}
 
 named! {
     /// The inference engine that samples in the job.
@@ -48,6 +107,22 @@ pub struct Cluster {
     pub allow: BTreeSet<String>,
 }
 
+impl Cluster {
+    /// Number of GPUs, each with one process.
+    fn processes(&self) -> usize {
+        self.nodes * self.gpus
+    }
+
+    /// Refuses a mini-batch whose completions the GPUs don't divide.
+    fn divides(&self, m: &mut Mapping, completions: usize) {
+        let gpus = self.processes();
+        if !completions.is_multiple_of(gpus) {
+            let why = format!("a mini-batch has {completions} completions, which {gpus} GPUs don't divide");
+            m.forbid("update.mini_batch", why);
+        }
+    }
+}
+
 /// Facts about a written job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
@@ -61,6 +136,160 @@ pub struct Summary {
     pub settings: usize,
     /// Differences from the run on one machine: the key, and the difference.
     pub differences: Vec<(String, String)>,
+}
+
+/// Sizes of a run that its problems decide.
+struct Sizes {
+    steps: u64,
+    /// Steps of a pass over the file of training problems.
+    pass: u64,
+    /// Whether that file has the problems of every step, in order.
+    listed: bool,
+    held_out: usize,
+    /// Steps from one checkpoint to the next.
+    save_every: u64,
+    /// Maximum number of tokens of a prompt.
+    prompt_limit: usize,
+    /// Maximum number of tokens of a completion.
+    limit: usize,
+    /// Value of `enable_thinking` for the chat template, if the task sets it.
+    thinking: Option<bool>,
+}
+
+/// Writes the job of a configuration into the folder `out`, whole or not at all.
+///
+/// `written` has the paths and hub names that the user wrote; `local` has the files on this machine, where the problems
+/// are read and counted. `name` is the name of the experiment.
+///
+/// Fails, with every cause in one message, if the trainer lacks a setting and `cluster.allow` doesn't name it; for tasks
+/// without a data set; and if `out` exists.
+pub fn write(
+    trainer: Trainer,
+    (written, local): (&Config, &Config),
+    name: &str,
+    cluster: &Cluster,
+    out: &Path,
+) -> anyhow::Result<Summary> {
+    let model = model(written, cluster)?;
+    let listed = cluster.order == Order::Listed;
+    let thinking = thinking(&local.task)?;
+    let mixed = matches!(local.task, TaskConfig::Mix(_));
+    if mixed && !listed {
+        bad_input!("task.kind: a mix by weight needs the order listed, since {trainer} has no weights");
+    }
+    let task = Task::open(local)?;
+    let config = local.resolved(task.len(Split::Train))?;
+    let mut sets = task.held_out();
+    keyed(&mut sets, None);
+
+    let prompts = config.rollout.prompts as u64;
+    let problems = task.len(Split::Train);
+    let sizes = Sizes {
+        steps: config.steps,
+        pass: if listed { config.steps } else { problems / prompts },
+        listed,
+        held_out: sets.iter().map(|set| set.problems.len()).sum(),
+        save_every: Some(config.save.every.steps(0)).filter(|every| *every > 0).unwrap_or(config.steps),
+        prompt_limit: config.task.max_prompt_tokens().unwrap_or(1024),
+        limit: config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens()),
+        thinking,
+    };
+    if sizes.steps == 0 {
+        bad_input!("steps: the job needs a number of steps, or epochs");
+    }
+    if sizes.pass == 0 {
+        bad_input!("rollout.prompts: expected at most the {problems} training problems, found {prompts}");
+    }
+    let mut mapping = Mapping::new(trainer.table(), &config, cluster.allow.clone());
+    if !listed {
+        mapping.state("task.data:order");
+    }
+    if !config.task.stop().is_empty() {
+        mapping.state("task.stop");
+    }
+    match trainer {
+        Trainer::Verl => verl::map(&mut mapping, &config, name, cluster, &sizes),
+        Trainer::Trl => trl::map(&mut mapping, &config, cluster, &sizes),
+    }
+    let Mapping { settings, differences, .. } = mapping.finished()?;
+    let lines = |owner| match trainer {
+        Trainer::Verl => verl::lines(&settings),
+        Trainer::Trl => trl::lines(&settings, owner),
+    };
+
+    let folder =
+        out.file_name().context("the folder of the job needs a name")?.to_string_lossy().into_owned();
+    if out.exists() {
+        bad_input!("{} exists; name a new folder for the job", out.display());
+    }
+    publish(parent(out), &folder, Existing::Keep, |folder| {
+        let copied = files::copy(folder, (written, local), &model)?;
+        fs::write(folder.join("config.toml"), copied.to_toml())?;
+        let order = seeds::prompts(config.seed);
+        let ids = match listed {
+            true => task.training(order, 0..sizes.steps * prompts),
+            false => (0..problems).collect(),
+        };
+        let asked = |id| {
+            let prompt = task.prompt(Split::Train, id);
+            row(task.part(&prompt), task.set(&prompt), &prompt.problem)
+        };
+        rows::write(&folder.join("train.parquet"), "train", ids.into_iter().map(asked))?;
+        let limit = config.eval.problems.unwrap_or(usize::MAX);
+        let held_out = sets.iter().flat_map(|set| {
+            let part = mixed.then_some(set.name.as_str());
+            set.problems.iter().take(limit).map(move |problem| row(part, set, problem))
+        });
+        rows::write(&folder.join("held-out.parquet"), "held-out", held_out)?;
+        let job = json!({
+            "trainer": trainer.name(), "version": trainer.version(), "fgrpo": env!("CARGO_PKG_VERSION"),
+            "name": name, "model": model, "problems": problems, "held_out": sizes.held_out,
+            "steps": sizes.steps, "settings": settings, "differences": differences,
+        });
+        fs::write(folder.join("job.json"), serde_json::to_string_pretty(&job)?)?;
+        let values = context! {
+            trainer => trainer.name(), version => trainer.version(), name,
+            model_literal => json!(model).to_string(), model => quoted(&model), settings => lines("config"),
+            trainer_settings => lines("trainer"), adapter_settings => lines("lora"),
+            differences => &differences, nodes => cluster.nodes, gpus => cluster.gpus,
+            problems, held_out => sizes.held_out, steps => sizes.steps, prompts,
+            group_size => config.rollout.group_size, listed, lora => config.lora.is_some(),
+            full => config.eval.full.is_some(),
+            k => config.eval.full.as_ref().map_or(&config.eval.k, |full| &full.k),
+        };
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        for (name, template) in trainer.files() {
+            let path = folder.join(name);
+            fs::write(&path, environment.render_str(template, &values)? + "\n")?;
+            if name.ends_with(".sh") {
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Summary {
+        problems,
+        held_out: sizes.held_out,
+        steps: sizes.steps,
+        settings: settings.len(),
+        differences,
+    })
+}
+
+/// Value of `enable_thinking` for the chat template.
+///
+/// Fails for a mix whose parts have several, and for tasks without a data set.
+fn thinking(task: &TaskConfig) -> anyhow::Result<Option<bool>> {
+    let mut thinking: Vec<Option<bool>> =
+        texts(task)?.iter().map(|(_, text)| text.prompting().of(text.kind()).thinking).collect();
+    thinking.dedup();
+    if thinking.len() > 1 {
+        bad_input!(
+            "task.parts: some parts set enable_thinking and others don't; the trainer has one setting for all problems"
+        );
+    }
+    Ok(thinking[0])
 }
 
 /// The checkpoint that the job trains.

@@ -3,33 +3,24 @@
 use crate::args::named::named;
 use crate::args::places::{self, Loading};
 use fgrpo_train::config::{Config, Override};
-use fgrpo_train::export::{self, Cluster, Order, Sampler, Summary};
+use fgrpo_train::export::{self, Cluster, Order, Sampler, Summary, Trainer};
 use std::path::PathBuf;
 
-/// Write the job of a configuration for a cluster's trainer (verl).
+/// Write the job of a configuration for a cluster's trainer (verl, TRL).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fgrpo export verl math.toml --out job --nodes 2 --gpus 8
   fgrpo export verl math.toml --out job --model Qwen/Qwen2.5-7B --set rollout.group_size=16
+  fgrpo export trl math.toml --out job --gpus 8
   fgrpo export verl math.toml --out job --allow update.schedule    # accept that verl has no linear schedule
 
-The job is one folder: run.sh trains with verl, back.sh evaluates the result and compares it with the start. A setting \
-that verl doesn't have is an error, with all of them in one message, unless --allow names it; the README of the job \
+The job is one folder: run.sh trains with verl, or train.py with TRL; back.sh evaluates the result and compares it with \
+the start. A setting that the trainer doesn't have is an error, with all of them in one message, unless --allow names it; the README of the job \
 then lists the difference.")]
 pub(crate) struct Args {
-    /// The trainer that the job is for.
-    #[command(subcommand)]
+    /// Trainer that the job is for.
+    #[arg(value_parser = named::<Trainer>())]
     trainer: Trainer,
-}
-
-#[derive(Debug, clap::Subcommand)]
-enum Trainer {
-    /// A job for verl 0.9.1: Ray, FSDP2, and vLLM or SGLang.
-    Verl(VerlArgs),
-}
-
-#[derive(Debug, clap::Args)]
-struct VerlArgs {
     /// Training configuration, or the name of a built-in one.
     config: PathBuf,
     /// Folder of the job, which must not exist.
@@ -53,7 +44,7 @@ struct VerlArgs {
     /// Inference engine that samples.
     #[arg(long, default_value_t = Sampler::Vllm, value_parser = named::<Sampler>())]
     engine: Sampler,
-    /// Order of the training problems: `listed` is the order of fgrpo train, and `shuffle` one that verl draws.
+    /// Order of the training problems: `listed` is the order of fgrpo train, and `shuffle` one that the trainer draws.
     #[arg(long, default_value_t = Order::Listed, value_parser = named::<Order>())]
     order: Order,
     /// Key of the configuration that the job may lack, `all` for every key; repeatable.
@@ -63,7 +54,6 @@ struct VerlArgs {
 
 /// Runs the command; the folder's path goes to stdout.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let Trainer::Verl(args) = &args.trainer;
     let written = Config::load_with(&args.config, &Override::all("--set", &args.set)?)?;
     let mut local = written.clone();
     places::configuration(&mut local, None, Loading::Data)?;
@@ -78,7 +68,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let name = args.config.file_stem().unwrap_or_default().to_string_lossy();
     let Summary { problems, held_out, steps, settings, differences } =
-        export::verl::write((&written, &local), &name, &cluster, &args.out)?;
+        export::write(args.trainer, (&written, &local), &name, &cluster, &args.out)?;
     say!(
         "{problems} problems to train on, {held_out} held out; {steps} steps; {settings} settings; {} differences, which README.md lists",
         differences.len()

@@ -71,9 +71,9 @@ def folder(tmp_path_factory):
     return folder
 
 
-def export(folder, out, *changes):
+def export(folder, out, *changes, trainer="verl", gpus=2):
     sets = [word for change in changes for word in ("--set", change)]
-    command = ["fgrpo", "export", "verl", str(folder / "sums.toml"), "--out", str(folder / out), "--gpus", "2", *sets]
+    command = ["fgrpo", "export", trainer, str(folder / "sums.toml"), "--out", str(folder / out), "--gpus", str(gpus), *sets]
     done = subprocess.run(command, capture_output=True, text=True)
     if "--allow" in done.stderr or "allow a key" in done.stderr:
         done = subprocess.run([*command, "--allow", "all"], capture_output=True, text=True)

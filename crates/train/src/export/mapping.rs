@@ -1,8 +1,12 @@
-//! Settings of another trainer, each with the keys of the configuration that it comes from.
+//! Settings of another trainer, each with the key of the configuration that it comes from.
+//!
+//! A table lists every key of a configuration with the trainer's key, or with the reason why it is refused or differs. The trainer's module
+//! computes the settings that aren't a copy of a value.
 
-use serde::Serialize;
+use crate::config::Config;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One setting of the other trainer.
 #[derive(Debug, Clone, Serialize)]
@@ -14,9 +18,30 @@ pub(super) struct Setting {
     pub(super) origin: String,
 }
 
+/// Equivalents of the configuration's keys in one trainer; `verl/keys.toml` explains the fields.
+#[derive(Debug, Deserialize)]
+struct Table {
+    prefixes: BTreeMap<String, String>,
+    keys: BTreeMap<String, Row>,
+}
+
+/// Equivalent of one key.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Row {
+    to: Option<String>,
+    zero: Option<Value>,
+    note: Option<String>,
+    unless: Option<Value>,
+    refused: Option<String>,
+    instead: Option<String>,
+    differs: Option<String>,
+}
+
 /// Settings, accepted differences, and what is refused.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Mapping {
+    table: Table,
     pub(super) settings: Vec<Setting>,
     pub(super) differences: Vec<(String, String)>,
     refused: Vec<String>,
@@ -24,27 +49,63 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// A mapping without settings that accepts differences in the keys `allowed`.
-    pub(super) fn new(allowed: BTreeSet<String>) -> Self {
-        Self { allowed, ..Self::default() }
+    /// The settings and differences of every key that the table maps by itself. Differences in the keys `allowed` are
+    /// accepted.
+    ///
+    /// # Panics
+    /// If the table lacks a key of the configuration.
+    pub(super) fn new(table: &str, config: &Config, allowed: BTreeSet<String>) -> Self {
+        let table = toml::from_str(table).expect("the table of keys is TOML");
+        let mut mapping =
+            Self { table, settings: Vec::new(), differences: Vec::new(), refused: Vec::new(), allowed };
+        for (key, value) in leaves(config) {
+            let Row { to, zero, unless, refused, differs, .. } = mapping.row(&key);
+            let same = unless.as_ref() == Some(&value);
+            let (refuses, differs) = (refused.is_some() && !same, differs.is_some() && !same);
+            if let Some(to) = to.clone() {
+                let zero = zero.clone().filter(|_| value == 0);
+                mapping.set(&to, zero.unwrap_or(value), &key);
+            }
+            if refuses || differs {
+                mapping.state(&key);
+            }
+        }
+        mapping
     }
 
-    /// Sets a key of the trainer. `origin` names our keys.
-    pub(super) fn set(&mut self, key: impl Into<String>, value: impl Into<Value>, origin: &str) {
-        self.settings.push(Setting { key: key.into(), value: value.into(), origin: origin.to_owned() });
+    fn row(&self, key: &str) -> &Row {
+        self.table.keys.get(key).unwrap_or_else(|| panic!("the table of keys lacks {key}"))
     }
 
-    /// Notes a difference that needs no permission.
-    pub(super) fn differ(&mut self, key: &str, text: impl Into<String>) {
-        self.differences.push((key.to_owned(), text.into()));
+    /// Sets a key of the trainer. `origin` names our key, and is empty for a setting of the job itself.
+    pub(super) fn set(&mut self, key: &str, value: impl Into<Value>, origin: &str) {
+        let key = match key.split_once('.') {
+            Some((prefix, rest)) if self.table.prefixes.contains_key(prefix) => {
+                format!("{}.{rest}", self.table.prefixes[prefix])
+            }
+            _ => key.to_owned(),
+        };
+        let note = self.table.keys.get(origin).and_then(|row| row.note.as_ref());
+        let name = origin.split(':').next().unwrap_or_default();
+        let origin = note.map_or(name.to_owned(), |note| format!("{name}; {note}"));
+        self.settings.push(Setting { key, value: value.into(), origin });
     }
 
-    /// Refuses a setting that the trainer doesn't have. `instead` says what the job does if the difference is allowed.
-    pub(super) fn refuse(&mut self, key: &str, why: &str, instead: &str) {
-        if self.allowed.contains(key) || self.allowed.contains("all") {
-            self.differ(key, format!("{why}; {instead}"));
-        } else {
-            self.refused.push(format!("{key}: {why}"));
+    /// States the difference of the row `name`. If the row refuses it, it is accepted only where the caller allows its key.
+    ///
+    /// # Panics
+    /// If the table has no such row, or the row has no reason.
+    pub(super) fn state(&mut self, name: &str) {
+        let key = name.split(':').next().unwrap_or_default().to_owned();
+        let allowed = self.allowed.contains(&key) || self.allowed.contains("all");
+        let row = self.row(name);
+        match (&row.refused, &row.instead, &row.differs) {
+            (None, _, Some(differs)) => self.differences.push((key, differs.clone())),
+            (Some(why), Some(instead), _) if allowed => {
+                self.differences.push((key, format!("{why}; {instead}")));
+            }
+            (Some(why), Some(_), _) => self.refused.push(format!("{key}: {why}")),
+            _ => panic!("the row {name} has no reason"),
         }
     }
 
@@ -73,7 +134,72 @@ impl Mapping {
     }
 }
 
-/// A number of the configuration in f32, in its shortest decimal form.
-pub(super) fn decimal(number: f32) -> f64 {
-    number.to_string().parse().expect("a number's own text is a number")
+/// Keys of a configuration with their values, `SECTION.KEY`, but for [task], [model] and [sft].
+///
+/// The values come from its TOML, which has the shortest decimal form of a number in f32.
+fn leaves(config: &Config) -> Vec<(String, Value)> {
+    let table: serde_json::Map<String, Value> =
+        toml::from_str(&config.to_toml()).expect("a configuration's TOML is a table");
+    let mut leaves = Vec::new();
+    for (section, value) in table {
+        match value {
+            _ if matches!(section.as_str(), "task" | "model" | "sft") => {}
+            Value::Object(keys) => {
+                leaves.extend(keys.into_iter().map(|(key, value)| (format!("{section}.{key}"), value)));
+            }
+            value => leaves.push((section, value)),
+        }
+    }
+    leaves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, Mapping, Table};
+    use crate::export::Trainer;
+    use fgrpo_eval::names::Named;
+    use serde_json::Value;
+
+    /// Keys of a table in the schema, or of each of its alternatives.
+    fn keys(whole: &Value, schema: &Value, found: &mut Vec<String>) {
+        if let Some(path) = schema["$ref"].as_str() {
+            return keys(whole, whole.pointer(&path[1..]).unwrap(), found);
+        }
+        found.extend(schema["properties"].as_object().into_iter().flat_map(|p| p.keys().cloned()));
+        for form in ["anyOf", "oneOf", "allOf"].iter().filter_map(|form| schema[form].as_array()).flatten() {
+            keys(whole, form, found);
+        }
+    }
+
+    #[test]
+    fn each_trainers_table_has_every_key_of_a_configuration_and_every_row_is_in_use() {
+        let schema = Config::schema();
+        let sections = schema["properties"].as_object().unwrap();
+        let mut all = Vec::new();
+        for (section, table) in sections {
+            let mut found = Vec::new();
+            keys(&schema, table, &mut found);
+            match section.as_str() {
+                "task" | "model" | "sft" => {}
+                _ if found.is_empty() => all.push(section.clone()),
+                _ => all.extend(found.iter().map(|key| format!("{section}.{key}"))),
+            }
+        }
+        assert!(all.len() > 60, "{all:?}");
+        for (trainer, name, _) in Trainer::NAMES {
+            let table: Table = toml::from_str(trainer.table()).unwrap();
+            for key in &all {
+                assert!(table.keys.contains_key(key), "{name}: {key}");
+            }
+            let source = match trainer {
+                Trainer::Verl => include_str!("verl.rs"),
+                Trainer::Trl => include_str!("trl.rs"),
+            };
+            let source = source.to_owned() + include_str!("../export.rs");
+            for (key, row) in table.keys.iter().filter(|(key, _)| !all.contains(key)) {
+                let used = source.contains(&format!("\"{key}\"")) || key.starts_with("algorithm.advantage:");
+                assert!(used, "{name}: {key}: {row:?}");
+            }
+        }
+    }
 }

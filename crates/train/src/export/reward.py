@@ -26,3 +26,12 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_)
         "source": data_source,
         "problem": str((extra_info or {}).get("problem", "")),
     }
+{%- if trainer == "trl" %}
+
+
+def rewards(completions, data_source, reward_model, **_):
+    """The rewards of completions for TRL. It leaves a completion out of its group for which the reward is None."""
+    columns = zip(data_source, completions, reward_model, strict=True)
+    scores = [compute_score(part, text[-1]["content"], truth["ground_truth"])["score"] for part, text, truth in columns]
+    return [None if score != score else score for score in scores]
+{%- endif %}

@@ -3,6 +3,7 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::hypergeometric::Counts;
+use fgrpo_core::stats::measure::Measure;
 use fgrpo_core::stats::paired::{Pair, Subsampler, exact};
 use std::hint::black_box;
 
@@ -21,15 +22,15 @@ fn paired(c: &mut Criterion) {
     let pairs = problems();
     // Correctness first: the mean is the unbiased difference.
     let wanted = pairs.iter().map(|p| p.b.correct as f64 - p.a.correct as f64).sum::<f64>() / 1024.0 / 675.0;
-    assert!((exact(&pairs, 256, 1).mean() - wanted).abs() < 1e-12);
+    assert!((exact(&pairs, 256, Measure::PassAtK(1)).mean() - wanted).abs() < 1e-12);
     let mut group = c.benchmark_group("paired, 675 problems");
     group.sample_size(10);
     for k in [1, 8, 256] {
         group.bench_function(format!("exact k={k}"), |b| {
-            b.iter(|| exact(black_box(&pairs), 256, k).two_sided_p())
+            b.iter(|| exact(black_box(&pairs), 256, Measure::PassAtK(k)).two_sided_p())
         });
     }
-    let sampler = Subsampler::new(&pairs, 256, 8);
+    let sampler = Subsampler::new(&pairs, 256, Measure::PassAtK(8));
     group.bench_function("simulated k=8, 50,000 iterations, one thread", |b| {
         b.iter(|| (0..50_000).map(|i| sampler.draw(Key::new(2), i)).sum::<f64>());
     });

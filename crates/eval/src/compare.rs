@@ -1,4 +1,4 @@
-//! Tests whether model B is better than model A on the same problems: the paper's paired subsampling test, exact or
+//! Tests whether model B is better than model A on the same problems, by pass@k or cover@tau: the paper's paired subsampling test, exact or
 //! simulated, and a bootstrap over problems, for each benchmark and for averages over benchmarks.
 
 mod pairing;
@@ -7,12 +7,13 @@ mod verdict;
 pub use pairing::{Matched, align, list, matched};
 
 use crate::benchmarks::Average;
-use crate::estimate::{Measured, bootstrap, clusters, pass_at_k_of_each};
+use crate::estimate::{Measured, bootstrap, clusters, measure_of_each};
 use crate::pass_at_k::{choose_ks, powers_of_two};
 use crate::samples::{Benchmark, ProblemCounts};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::Simulated;
 use fgrpo_core::stats::holm::holm;
+use fgrpo_core::stats::measure::Measure;
 use fgrpo_core::stats::paired::{self, Difference, Pair, Subsampler};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -35,6 +36,8 @@ crate::named! {
 pub struct Settings {
     /// Values of k. If empty: 1 and the largest power of two up to 256 and m.
     pub ks: Vec<u64>,
+    /// Values of tau in percent for which cover@tau is compared too.
+    pub cover: Vec<u64>,
     /// Size m of a subsample. If `None`: half of the samples, at most 256, raised to k for a larger k, so that one k
     /// doesn't change the test at another. At half, the mean of a subsample varies as much as the mean of all samples
     /// does.
@@ -58,27 +61,38 @@ impl Settings {
     /// aren't read.
     pub fn test_alone(ks: Vec<u64>, m: Option<u64>) -> Self {
         let labels = ["A", "B"].map(str::to_owned);
-        Self { ks, m, method: Method::Exact, iterations: 0, resamples: 100, seed: 0, level: 0.95, labels }
+        Self {
+            ks,
+            cover: Vec::new(),
+            m,
+            method: Method::Exact,
+            iterations: 0,
+            resamples: 100,
+            seed: 0,
+            level: 0.95,
+            labels,
+        }
     }
 }
 
-/// Comparison of one benchmark, or of an average, at one k.
+/// Comparison of one benchmark, or of an average, by one measure.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
     /// Name of the benchmark or average.
     #[serde(rename = "benchmark")]
     pub name: String,
-    /// k of pass@k.
-    pub k: u64,
-    /// Unbiased pass@k of A, as a fraction.
+    /// Compared measure. In JSON it is `k` for pass@k, or `cover`, tau in percent, for cover@tau.
+    #[serde(flatten)]
+    pub measure: Measure,
+    /// Mean of A over the problems, as a fraction.
     pub a: f64,
-    /// Unbiased pass@k of B, as a fraction.
+    /// Mean of B over the problems, as a fraction.
     pub b: f64,
     /// B - A.
     pub difference: f64,
     /// p-value of the paired subsampling test. `None` if all subsamples have the same difference and it isn't 0.
     pub p_value: Option<f64>,
-    /// p-value after Holm's correction over the benchmarks at this k. An average isn't corrected.
+    /// p-value after Holm's correction over the benchmarks by this measure. An average isn't corrected.
     pub holm_p_value: Option<f64>,
     /// Percentile interval of the difference under subsampling; `None` without a p-value.
     pub interval: Option<(f64, f64)>,
@@ -153,15 +167,15 @@ impl Comparison {
     }
 }
 
-/// A test at k with subsamples of size m >= k.
+/// A test of one measure with subsamples of size m, which is at least k for pass@k.
 #[derive(Clone, Copy)]
 struct Size {
-    k: u64,
+    measure: Measure,
     m: u64,
 }
 
-/// Chooses k and m of each test and checks them against the samples.
-fn sizes(pairs: &[Matched], Settings { ks, m, .. }: &Settings) -> anyhow::Result<Vec<Size>> {
+/// Chooses the measure and m of each test and checks them against the samples.
+fn sizes(pairs: &[Matched], Settings { ks, cover, m, .. }: &Settings) -> anyhow::Result<Vec<Size>> {
     for p in pairs {
         p.a.require_scored()?;
         p.b.require_scored()?;
@@ -187,12 +201,14 @@ fn sizes(pairs: &[Matched], Settings { ks, m, .. }: &Settings) -> anyhow::Result
     {
         bad_input!("k: pass@{k} can't be estimated from subsamples of m = {size} samples; choose k <= m");
     }
-    let sizes: Vec<Size> = ks.into_iter().map(|k| Size { k, m: size.max(k) }).collect();
+    let measures = ks.into_iter().map(Measure::PassAtK).chain(cover.iter().copied().map(Measure::Cover));
+    let of_measure = |measure: Measure| Size { measure, m: size.max(measure.fewest_samples()) };
+    let sizes: Vec<Size> = measures.map(of_measure).collect();
     let all = |b: &Benchmark| b.problems.iter().all(|p| p.samples == fewest);
     let whole = pairs.iter().all(|p| all(&p.a) && all(&p.b));
-    for Size { k, .. } in sizes.iter().filter(|size| size.m == fewest && whole) {
+    for Size { measure, .. } in sizes.iter().filter(|size| size.m == fewest && whole) {
         tracing::info!(
-            "pass@{k} isn't tested: a subsample of m = {fewest} contains every sample of a problem, so subsamples don't vary; draw more samples, or choose a smaller k or m"
+            "{measure} isn't tested: a subsample of m = {fewest} contains every sample of a problem, so subsamples don't vary; draw more samples, or choose a smaller k or m"
         );
     }
     Ok(sizes)
@@ -211,7 +227,7 @@ enum Law {
     Simulated(Vec<f64>),
 }
 
-/// Compares every benchmark at every k, and then the averages whose benchmarks are all there.
+/// Compares every benchmark by every measure, and then the averages whose benchmarks are all there.
 ///
 /// Returns an error if k > m or m > n.
 pub fn compare(
@@ -245,22 +261,27 @@ pub fn compare(
 }
 
 fn of_pair(pair: &Matched, size: Size, settings: &Settings, index: u64) -> Evidence {
-    let Size { k, m } = size;
+    let Size { measure, m } = size;
     let both = || pair.a.problems.iter().zip(&pair.b.problems);
-    let [of_a, of_b] = [&pair.a, &pair.b].map(|side| pass_at_k_of_each(&side.problems, k));
+    let [of_a, of_b] = [&pair.a, &pair.b].map(|side| measure_of_each(&side.problems, measure));
     let each: Vec<(f64, f64)> = of_a.into_iter().zip(of_b).filter_map(|(a, b)| a.zip(b)).collect();
     let count = each.len() as f64;
     let counts: Vec<Pair> = both().map(|(a, b)| Pair { a: a.counts(), b: b.counts() }).collect();
     let key = Key::new(settings.seed).with(index);
     let test = match settings.method {
-        Method::Exact => Law::Exact(paired::exact(&counts, m, k)),
+        Method::Exact => Law::Exact(paired::exact(&counts, m, measure)),
         Method::MonteCarlo => {
-            let sampler = Subsampler::new(&counts, m, k);
-            let key = key.with(k).with(0);
+            let sampler = Subsampler::new(&counts, m, measure);
+            // cover@tau has draws of its own, apart from those of any k.
+            let stream = match measure {
+                Measure::PassAtK(k) => k,
+                Measure::Cover(percent) => u64::MAX - 1 - percent,
+            };
+            let key = key.with(stream).with(0);
             Law::Simulated((0..settings.iterations).into_par_iter().map(|i| sampler.draw(key, i)).collect())
         }
     };
-    // The same problems are drawn at every k, so that the curves over k are correlated.
+    // The same problems are drawn for every measure, so that the curves over k are correlated.
     let differences = vec![each.iter().map(|(a, b)| b - a).collect()];
     let clusters = clusters(&pair.a.problems.iter().collect::<Vec<&ProblemCounts>>());
     let resamples = settings.resamples;
@@ -281,7 +302,7 @@ fn of_pair(pair: &Matched, size: Size, settings: &Settings, index: u64) -> Evide
 fn stated(
     name: String,
     scope: Scope,
-    Size { k, m }: Size,
+    Size { measure, m }: Size,
     (a, b): (f64, f64),
     test: &Law,
     bootstrap: &Measured,
@@ -301,7 +322,7 @@ fn stated(
     let p_value = (varies || p_value >= 1.0).then_some(p_value);
     Comparison {
         name,
-        k,
+        measure,
         a,
         b,
         difference: b - a,
@@ -342,7 +363,7 @@ fn of_average(parts: &[&Evidence], name: String, settings: &Settings) -> Compari
         }
     };
     let bootstrap = Measured::mean(&parts.iter().map(|p| &p.bootstrap).collect::<Vec<_>>());
-    let Comparison { k, m, .. } = parts[0].comparison;
+    let Comparison { measure, m, .. } = parts[0].comparison;
     let scope = Scope::Average { average_of: parts.iter().map(|p| p.comparison.name.clone()).collect() };
-    stated(name, scope, Size { k, m }, (mean(|c| c.a), mean(|c| c.b)), &test, &bootstrap, settings)
+    stated(name, scope, Size { measure, m }, (mean(|c| c.a), mean(|c| c.b)), &test, &bootstrap, settings)
 }

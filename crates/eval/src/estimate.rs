@@ -3,7 +3,7 @@
 use super::samples::{Benchmark, ProblemCounts};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::{Simulated, resample};
-use fgrpo_core::stats::pass_at_k::{PassAtK, pass_at_k};
+use fgrpo_core::stats::measure::Measure;
 use rayon::prelude::*;
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
@@ -183,25 +183,24 @@ pub fn change(sets: &[Vec<f64>]) -> Option<Measured> {
 /// Number of samples per problem up to which a table of pass@k is made. Few problems have more.
 const TABULATED: u64 = 1 << 14;
 
-/// pass@k of each problem, or `None` for a problem with fewer than k scored samples.
-pub fn pass_at_k_of_each<'a>(
+/// The measure of each problem, or `None` for a problem with too few scored samples.
+pub fn measure_of_each<'a>(
     problems: impl IntoIterator<Item = &'a ProblemCounts>,
-    k: u64,
+    measure: Measure,
 ) -> Vec<Option<f64>> {
-    let mut tables: HashMap<u64, PassAtK> = HashMap::new();
+    let least = measure.fewest_samples();
+    let mut tables: HashMap<u64, Vec<f64>> = HashMap::new();
     let mut estimate = |problem: &ProblemCounts| match (problem.samples, problem.correct) {
-        (n, c) if k == 0 || n < k || c > n => None,
-        (n, c) if n > TABULATED => Some(pass_at_k(n as usize, c as usize, k as usize)),
-        (n, c) => {
-            Some(tables.entry(n).or_insert_with(|| PassAtK::new(n as usize, k as usize)).at(c as usize))
-        }
+        (n, c) if least == 0 || n < least || c > n => None,
+        (n, c) if n > TABULATED => Some(measure.of(n, c)),
+        (n, c) => Some(tables.entry(n).or_insert_with(|| measure.values(n))[c as usize]),
     };
     problems.into_iter().map(&mut estimate).collect()
 }
 
 /// Mean pass@k over the problems with at least k scored samples, or `None` if there are none.
 pub fn mean_pass_at_k(problems: &[ProblemCounts], k: u64) -> Option<f64> {
-    let each: Vec<f64> = pass_at_k_of_each(problems, k).into_iter().flatten().collect();
+    let each: Vec<f64> = measure_of_each(problems, Measure::PassAtK(k)).into_iter().flatten().collect();
     (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
 }
 
@@ -264,7 +263,7 @@ impl Curve {
     /// If there is no seed, if the numbers of problems differ, or if a problem has fewer than k scored samples.
     pub fn over_seeds(name: &str, seeds: &[Vec<&ProblemCounts>], ks: &[u64], draws: u64, key: Key) -> Self {
         let of_seed = |problems: &Vec<&ProblemCounts>, k| -> Vec<f64> {
-            let each = pass_at_k_of_each(problems.iter().copied(), k).into_iter();
+            let each = measure_of_each(problems.iter().copied(), Measure::PassAtK(k)).into_iter();
             each.map(|p| p.expect("every problem has k scored samples")).collect()
         };
         let of_k = |&k: &u64| seeds.iter().map(|problems| of_seed(problems, k)).collect();

@@ -1,15 +1,17 @@
 //! Unbiased pass@k of scored samples, with bootstrap intervals over problems.
 
 use crate::benchmarks::Averages;
-use crate::estimate::{Curve, pass_at_k_of_each, resamples, resamples_of_all};
+use crate::estimate::{Curve, measure_of_each, resamples, resamples_of_all};
 use crate::graded::FollowedShares;
 use crate::samples::{Benchmark, ProblemCounts};
 use crate::table::percent;
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::majority::{Votes, majority_at_k};
+use fgrpo_core::stats::measure::Measure;
 use fgrpo_core::stats::pass_at_k::pass_hat_k;
 use rayon::prelude::*;
 use serde::Serialize;
+use serde::ser::SerializeMap;
 use std::collections::BTreeMap;
 
 /// Number of random orders over which maj@k is averaged.
@@ -56,7 +58,7 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "values")]
     pub pass_hat_k: Option<Curve>,
     /// cover@tau by tau in percent, if requested: the fraction of problems with at least this success rate.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "values")]
+    #[serde(flatten, serialize_with = "cover")]
     pub cover: Option<Curve>,
     /// Number of clusters, if the bootstrap draws clusters of problems.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,22 +107,42 @@ fn values<S: serde::Serializer>(curve: &Option<Curve>, serializer: S) -> Result<
     serializer.collect_map(curve.iter().flat_map(|c| &c.points).map(|(k, m)| (k, m.value)))
 }
 
+/// The values and their intervals, under two keys; nothing if cover@tau wasn't asked for.
+fn cover<S: serde::Serializer>(curve: &Option<Curve>, serializer: S) -> Result<S::Ok, S::Error> {
+    let points = || curve.iter().flat_map(|c| &c.points);
+    let mut map = serializer.serialize_map(None)?;
+    if curve.is_some() {
+        map.serialize_entry("cover", &points().map(|(tau, m)| (tau, m.value)).collect::<BTreeMap<_, _>>())?;
+        let intervals: BTreeMap<_, _> = points().map(|(tau, m)| (tau, m.interval)).collect();
+        map.serialize_entry("cover_interval", &intervals)?;
+    }
+    map.end()
+}
+
 fn by_name<S: serde::Serializer>(curves: &[Curve], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(curves.iter().map(|curve| (&curve.name, curve)))
 }
 
 impl Report {
-    /// Estimates one benchmark. `index` selects the random stream, which differs between benchmarks.
+    /// Estimates one benchmark: pass@k for these values of k, and cover@tau for these percentages. `index` selects the
+    /// random stream, which differs between benchmarks.
     ///
     /// Returns an error if a k exceeds the number of scored samples of a problem.
-    pub fn of(benchmark: &Benchmark, ks: &[u64], draws: u64, seed: u64, index: u64) -> anyhow::Result<Self> {
+    pub fn of(
+        benchmark: &Benchmark,
+        ks: &[u64],
+        percents: &[u64],
+        draws: u64,
+        seed: u64,
+        index: u64,
+    ) -> anyhow::Result<Self> {
         ks.iter().try_for_each(|&k| benchmark.require_samples(k))?;
         let key = Key::new(seed).with(index);
         let problems = &benchmark.problems;
         let subject = |(i, (name, problems)): (usize, (&&str, &Vec<&ProblemCounts>))| {
             Curve::of(name, problems.iter().copied(), ks, draws, key.with(1).with(i as u64))
         };
-        let each = ks.iter().map(|&k| (k, pass_at_k_of_each(&benchmark.problems, k)));
+        let each = ks.iter().map(|&k| (k, measure_of_each(&benchmark.problems, Measure::PassAtK(k))));
         let each: Vec<(u64, Vec<Option<f64>>)> = each.collect();
         let by_problem = problems.iter().enumerate().map(|(i, p)| ProblemReport {
             problem: p.id.clone(),
@@ -133,7 +155,10 @@ impl Report {
             by_problem: by_problem.collect(),
             all: Curve::of(&benchmark.name, problems, ks, draws, resamples(seed, index)),
             pass_hat_k: None,
-            cover: None,
+            cover: (!percents.is_empty()).then(|| {
+                let covered = |p: &ProblemCounts, percent| Measure::Cover(percent).of(p.samples, p.correct);
+                Curve::of_each(&benchmark.name, problems, percents, (draws, resamples(seed, index)), covered)
+            }),
             clusters: benchmark.clusters(),
             samples: problems.iter().map(|p| p.planned()).sum(),
             unscorable: problems.iter().map(|p| p.unscorable).sum(),
@@ -156,16 +181,12 @@ pub fn of(benchmarks: &[Benchmark], settings: &Settings) -> anyhow::Result<PassA
         bad_input!("the samples contain no problem");
     }
     let Settings { resamples: draws, seed, averages, .. } = settings;
-    let report = |(i, b): (usize, &Benchmark)| Report::of(b, &ks, *draws, *seed, i as u64);
+    let report = |(i, b): (usize, &Benchmark)| Report::of(b, &ks, &settings.cover, *draws, *seed, i as u64);
     let mut reports = benchmarks.iter().enumerate().map(report).collect::<anyhow::Result<Vec<_>>>()?;
     for (i, (report, Benchmark { name, problems, .. })) in reports.iter_mut().zip(benchmarks).enumerate() {
-        let of = |at: &[u64], value: fn(&ProblemCounts, u64) -> f64| {
-            Curve::of_each(name, problems, at, (*draws, resamples(*seed, i as u64)), value)
-        };
         let hat = |p: &ProblemCounts, k| pass_hat_k(p.samples as usize, p.correct as usize, k as usize);
-        report.pass_hat_k = settings.hat.then(|| of(&ks, hat));
-        let covered = |p: &ProblemCounts, percent| f64::from(100 * p.correct >= percent * p.samples);
-        report.cover = (!settings.cover.is_empty()).then(|| of(&settings.cover, covered));
+        let resamples = (*draws, resamples(*seed, i as u64));
+        report.pass_hat_k = settings.hat.then(|| Curve::of_each(name, problems, &ks, resamples, hat));
     }
     let names: Vec<&str> = benchmarks.iter().map(|b| b.name.as_str()).collect();
     let averages = averages.over(&names)?.into_iter().map(|(name, members)| {

@@ -1,9 +1,10 @@
 //! Ranks training methods on the same problems: pass@1 and pass@k over seeds and problems, paired differences from a
 //! baseline, and the methods that another one dominates.
 
-use crate::estimate::{Measured, RESAMPLES, bootstrap, pass_at_k_of_each, resamples};
+use crate::estimate::{Measured, RESAMPLES, bootstrap, measure_of_each, resamples};
 use crate::record::Evaluation;
 use fgrpo_core::stats::holm::holm;
+use fgrpo_core::stats::measure::Measure;
 use std::collections::BTreeMap;
 
 /// A finished run of a method.
@@ -81,7 +82,7 @@ pub fn rank(runs: &[TrainedRun], baseline: &str, ks: &[u64]) -> Vec<Ranked> {
     let of_run = |run: &TrainedRun| -> OfRun {
         let counts = run.end.counts();
         let of_k = |&k: &u64| {
-            let each = pass_at_k_of_each(&counts, k).into_iter();
+            let each = measure_of_each(&counts, Measure::PassAtK(k)).into_iter();
             each.map(|p| p.expect("every problem has k scored samples")).collect()
         };
         ks.iter().map(of_k).collect()

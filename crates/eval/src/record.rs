@@ -2,12 +2,13 @@
 //! problems, by the same estimator as in every command.
 
 use super::estimate::{
-    Curve, Measured, RESAMPLES, change, mean_pass_at_k, pass_at_k_of_each, resamples, resamples_of_all,
+    Curve, Measured, RESAMPLES, change, mean_pass_at_k, measure_of_each, resamples, resamples_of_all,
 };
 use super::exact::Exact;
 use super::plan::Plan;
 use super::problems::ProblemSet;
 use super::samples::{Benchmark, ProblemCounts};
+use fgrpo_core::stats::measure::Measure;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -312,14 +313,18 @@ impl Evaluation {
     /// pass@k of each problem, or `None` for a problem with fewer than k scored samples. The list is empty if
     /// `pass_at_k` is a mean over parts, or if the problems' counts are unknown.
     pub fn by_problem(&self, k: usize) -> Vec<Option<f64>> {
-        if self.is_mean_over_parts() { Vec::new() } else { pass_at_k_of_each(&self.counts(), k as u64) }
+        if self.is_mean_over_parts() {
+            Vec::new()
+        } else {
+            measure_of_each(&self.counts(), Measure::PassAtK(k as u64))
+        }
     }
 
     /// pass@1 of each problem, grouped by the sets over which `pass_at_k` is a mean.
     fn rates(&self) -> Vec<Vec<Option<f64>>> {
         let sets: Vec<&Counted> =
             if self.is_mean_over_parts() { self.parts.values().collect() } else { vec![&self.all] };
-        sets.into_iter().map(|set| pass_at_k_of_each(&self.counts_of(set), 1)).collect()
+        sets.into_iter().map(|set| measure_of_each(&self.counts_of(set), Measure::PassAtK(1))).collect()
     }
 }
 

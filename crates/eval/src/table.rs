@@ -64,6 +64,12 @@ impl Table {
     pub fn push<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
+
+    /// Adds empty cells to the rows that have fewer than the header.
+    pub fn fill(&mut self) {
+        let width = self.header.len();
+        self.rows.iter_mut().for_each(|row| row.resize_with(width.max(row.len()), || "".into()));
+    }
 }
 
 /// Formats a fraction as a percentage with one decimal, as in the paper.

@@ -6,6 +6,7 @@ use super::data::{Item, Measure, Quantity, Setting, paper};
 use super::measured::{Estimate, pass_at_k};
 use super::results::{Found, Results, Run};
 use super::settings::{self, named};
+use fgrpo_core::stats::measure;
 use fgrpo_eval::benchmarks::{Average, canonical, paper as averages};
 use fgrpo_eval::compare::{self, Settings};
 use fgrpo_eval::io::files;
@@ -306,7 +307,10 @@ impl Rows {
             return BTreeMap::new();
         }
         let tested = compare::compare(&pairs, &Settings::test_alone(ks, None), &self.averages);
-        let known = |c: compare::Comparison| Some(((canonical(&c.name), c.k), c.p_value?));
+        let known = |c: compare::Comparison| {
+            let measure::Measure::PassAtK(k) = c.measure else { return None };
+            Some(((canonical(&c.name), k), c.p_value?))
+        };
         tested.unwrap_or_default().into_iter().filter_map(known).collect()
     }
 }

@@ -81,6 +81,7 @@ pub(crate) fn compare(
     a: Columns,
     b: Columns,
     ks: Vec<u64>,
+    cover: Vec<u64>,
     m: Option<u64>,
     method: &str,
     level: f64,
@@ -108,10 +109,13 @@ pub(crate) fn compare(
             if m.is_some() { "the subsample's size m" } else { "the smallest number of scored samples" };
         return Err(bad(format!("k: found {k}, wanted 1 to {most}, {whose}")));
     }
+    if let Some(percent) = cover.iter().find(|percent| !(1..=100).contains(*percent)) {
+        return Err(bad(format!("cover: found {percent}, wanted 1 to 100, a success rate in percent")));
+    }
     with_own_threads(py, || {
         let pairs = paired::matched(a, b)?;
         let labels = ["A", "B"].map(str::to_owned);
-        let settings = Settings { ks, m, method, iterations, resamples, seed, level, labels };
+        let settings = Settings { ks, cover, m, method, iterations, resamples, seed, level, labels };
         let found = paired::compare(&pairs, &settings, &benchmarks::paper(Domain::Math))?;
         Ok(serde_json::to_string(&found)?)
     })

@@ -42,15 +42,16 @@ def test_compare_gives_what_the_command_gives(command, tmp_path):
         path = tmp_path / f"{name}.jsonl"
         path.write_text("".join(f'{{"problem": {i}, "n": 64, "c": {c}}}\n' for i, c in enumerate(counts)))
         paths.append(path)
-    done = command("compare", *paths, "-k", "1,8", "--json")
+    done = command("compare", *paths, "-k", "1,8", "--cover", "50", "--json")
     assert done.returncode == 0, done.stderr
     wanted = json.loads(done.stdout)
     for found in (
-        fgrpo.compare((N, A), (N, B), k=(1, 8)),
-        fgrpo.compare(*paths, k=(1, 8)),
-        fgrpo.compare(fgrpo.read_samples(paths[0]), str(paths[1]), k=(1, 8)),
+        fgrpo.compare((N, A), (N, B), k=(1, 8), cover=50),
+        fgrpo.compare(*paths, k=(1, 8), cover=[50]),
+        fgrpo.compare(fgrpo.read_samples(paths[0]), str(paths[1]), k=(1, 8), cover=(50,)),
     ):
-        assert [c.k for c in found] == [1, 8]
+        assert [(c.k, c.cover) for c in found] == [(1, None), (8, None), (None, 50)]
+        assert (found[2].a, found[2].b) == (np.mean(A >= 32), np.mean(B >= 32))
         for ours, theirs in zip(found, wanted, strict=True):
             assert (ours.p_value, ours.holm_p_value, ours.m) == (theirs["p_value"], theirs["holm_p_value"], theirs["m"])
             assert (ours.a, ours.b, ours.difference) == (theirs["a"], theirs["b"], theirs["difference"])
@@ -81,6 +82,8 @@ def test_the_interval_widens_with_its_level():
         (((N, A), (N[:3], B[:3])), {}, "different problems"),
         (((N, A), (N, B)), {"k": 65}, "k: found 65, wanted 1 to 64"),
         (((N, A), (N, B)), {"k": ()}, "k: found none"),
+        (((N, A), (N, B)), {"cover": 101}, "cover: found 101, wanted 1 to 100"),
+        (((N, A), (N, B)), {"cover": 0}, "cover: found 0, wanted 1 to 100"),
         (((N, A), (N, B)), {"k": -1}, "k: found -1"),
         (((N, A), (N, B)), {"m": 65}, "m: found 65, wanted 1 to 64"),
         (((N, A), (N, B)), {"m": 4, "k": 8}, "k: found 8, wanted 1 to 4"),
@@ -129,7 +132,7 @@ def test_plans_that_cannot_be_are_refused(settings, words):
 def test_a_comparison_prints_as_a_table_and_counts_without_samples_are_named():
     found = fgrpo.compare(([8] * 3, [3, 4, 5]), ([8] * 3, [4, 5, 5]), k=[1, 8])
     head, first, last = repr(found).splitlines()
-    assert head.split()[:4] == ["benchmark", "k", "a", "b"] and first.split()[:5] == ["all", "1", "50.0", "58.3", "+8.3"]
+    assert head.split()[:4] == ["benchmark", "measure", "a", "b"] and first.split()[:5] == ["all", "pass@1", "50.0", "58.3", "+8.3"]
     assert last.split()[1] == "8"
     whole = fgrpo.compare(([8] * 3, [3, 4, 5]), ([8] * 3, [4, 5, 5]), m=8)
     assert whole[0].p_value is None and [cell for cell in repr(whole).split() if cell == "-"][1:] == ["-", "-"], "nothing is tested: a subsample is the sample"

@@ -6,6 +6,7 @@ use crate::args::named::named;
 use crate::args::places;
 use crate::output::table::{Format, Render};
 use crate::report::sampled::{Set, samples_page};
+use fgrpo_core::stats::measure::Measure;
 use fgrpo_eval::benchmarks;
 use fgrpo_eval::clusters;
 use fgrpo_eval::compare::{Comparison, Matched, Method, Settings, compare, list, matched};
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:\n  \
     fgrpo compare grpo.jsonl f-grpo.jsonl -k 1,256\n  \
     fgrpo compare eval-grpo/ eval-f-grpo/ -k 1,256 --json      # several benchmarks with averages\n  \
+    fgrpo compare grpo.jsonl f-grpo.jsonl --cover 50,90        # how many problems each solves reliably\n  \
     fgrpo compare a.jsonl b.jsonl -k 8 --method monte-carlo --iterations 50000\n\n\
     Differences are B - A. The test conditions on the problem set: it says whether the models differ on these \
     problems. The bootstrap beside it asks whether they would on other problems of the kind.")]
@@ -37,6 +39,9 @@ pub(crate) struct Args {
     /// Values of k [default: 1 and the largest power of two up to 256 and the subsample's size].
     #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',')]
     ks: Vec<u64>,
+    /// Compare cover@tau as well: the fraction of the problems of which at least this percentage of the samples is correct.
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=100))]
+    cover: Vec<u64>,
     /// Size m of a subsample [default: half of the samples, at most 256; k where that is larger].
     #[arg(long, value_name = "M")]
     m: Option<u64>,
@@ -91,6 +96,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     }
     let settings = Settings {
         ks: args.ks.clone(),
+        cover: args.cover.clone(),
         m: args.m,
         method: args.method,
         iterations: args.iterations,
@@ -137,7 +143,10 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     for c in &comparisons {
         outln!("{}", c.verdict);
         if let Some((low, high)) = c.p_bounds.filter(|(low, high)| high - low > 1e-6) {
-            outln!("  (k = {} is computed on a grid: the exact p lies between {low:.5} and {high:.5})", c.k);
+            outln!(
+                "  ({} is computed on a grid: the exact p lies between {low:.5} and {high:.5})",
+                c.measure
+            );
         }
     }
     for (name, clusters) in pairs.iter().filter_map(|p| Some((&p.name, p.a.clusters()?))) {
@@ -201,8 +210,8 @@ fn page<'a>(
 /// benchmarks, for whose number p-values are corrected.
 fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item = &'a Comparison>) -> Table {
     let csv = format == Format::Csv;
-    let header = "benchmark,k,a,b,difference,p_value,holm_p_value,low,high,bootstrap_p_value,bootstrap_low,bootstrap_high,problems,gained,lost";
-    let words = "benchmark,k,A,B,B - A,95 %,p,p (Holm),bootstrap 95 %,p (bootstrap),gained,lost";
+    let header = "benchmark,measure,k,a,b,difference,p_value,holm_p_value,low,high,bootstrap_p_value,bootstrap_low,bootstrap_high,problems,gained,lost";
+    let words = "benchmark,measure,A,B,B - A,95 %,p,p (Holm),bootstrap 95 %,p (bootstrap),gained,lost";
     let shown = |column: &&str| several || *column != "p (Holm)";
     let mut table = Table::new((if csv { header } else { words }).split(',').filter(shown));
     let interval = |i: (f64, f64)| format!("[{}, {}]", bound(i.0), bound(i.1));
@@ -218,7 +227,12 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
             let counts = [c.problems, changed[0], changed[1]].map(|n| n.to_string());
             let numbers = [c.a, c.b, c.difference].map(|v| v.to_string()).into_iter().chain(tested);
             let numbers = numbers.chain(bounds.map(|v| v.to_string())).chain(counts);
-            table.push([c.name.clone(), c.k.to_string()].into_iter().chain(numbers));
+            let (measure, k) = match c.measure {
+                Measure::PassAtK(k) => ("pass", k),
+                Measure::Cover(percent) => ("cover", percent),
+            };
+            let head = [c.name.clone(), measure.to_owned(), k.to_string()];
+            table.push(head.into_iter().chain(numbers));
             continue;
         }
         let part = |v: f64, better: bool| {
@@ -232,7 +246,7 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
         let of_one = |text: String| if solved.is_some() { text } else { String::new() };
         let mut cells: Vec<Cell> = vec![
             if c.name.is_empty() { "all".into() } else { c.name.clone().into() },
-            c.k.to_string().into(),
+            c.measure.to_string().into(),
             part(c.a, apart && c.difference < 0.0),
             part(c.b, apart && c.difference > 0.0),
         ];

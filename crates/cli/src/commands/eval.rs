@@ -118,6 +118,8 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
         Source::Samples(_) => Origin::Samples,
     };
     folder.claim(&plan.identity(origin, &model))?;
+    // The exact measure uses the model that has sampled.
+    let mut policy: Option<Policy> = None;
     let sampler: Sampler<'_> = Box::new(|store, missing, events| match (&source, &server, &device) {
         // A file is read even if nothing is missing: it may have more samples, or other texts than the folder.
         (Source::Samples(path), ..) => {
@@ -129,7 +131,8 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
             from_the_server(flags, &plan, server, &model, &folder, store, events)
         }
         (Source::Checkpoint(dir), _, Some(device)) if missing > 0 => {
-            from_checkpoint(flags, &plan, dir, device, store, events)
+            let policy = policy.insert(open(flags, &plan, dir, device)?);
+            from_engine::generate(policy, None, &plan, store, events)
         }
         _ => Ok(None),
     });
@@ -168,7 +171,8 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
         return Err(if interrupt::requested() { Stopped(words).into() } else { anyhow::anyhow!(words) });
     }
     if let (Source::Checkpoint(dir), Some(device), true) = (&source, &device, config.eval.exact) {
-        let logp = solution_logp(&mut open(flags, &plan, dir, device)?, &plan)?;
+        let mut policy = policy.map_or_else(|| open(flags, &plan, dir, device), Ok)?;
+        let logp = solution_logp(&mut policy, &plan)?;
         let exact = Exact::of(&logp, None, config.rollout.group_size as u64, &plan.ks)?;
         folder.write("exact.json", (serde_json::to_string(&exact)? + "\n").as_bytes())?;
         say!("{title}: {}", exact.in_short());
@@ -176,18 +180,6 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
     let ours = |b: &&fgrpo_eval::samples::Benchmark| plan.parts.iter().any(|part| part.name == b.name);
     let most = flags.max_unscorable();
     found.counts.iter().filter(ours).try_for_each(|b| report::check_unscorable(b, most))
-}
-
-/// Samples from a checkpoint; returns why some are missing.
-fn from_checkpoint(
-    flags: &Flags,
-    plan: &Plan,
-    dir: &Path,
-    device: &Device,
-    store: &mut Generations,
-    events: &mut dyn Events,
-) -> anyhow::Result<Option<String>> {
-    from_engine::generate(&mut open(flags, plan, dir, device)?, None, plan, store, events)
 }
 
 /// Opens a checkpoint in the language of the plan's problems.

@@ -3,10 +3,11 @@
 use crate::args::averages::AverageArgs;
 use crate::args::places;
 use crate::output::table::{Format, Render};
+use fgrpo_core::stats::measure::Measure;
 use fgrpo_eval::clusters;
 use fgrpo_eval::dumps;
 use fgrpo_eval::estimate::{Curve, RESAMPLES};
-use fgrpo_eval::pass_at_k::{self, PassAtK, Settings};
+use fgrpo_eval::pass_at_k::{self, PassAtK, Report, Settings};
 use fgrpo_eval::table::{Table, percent};
 use std::path::PathBuf;
 
@@ -94,13 +95,6 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
         return Ok(());
     }
     out!("{}", table(args, &found).render(args.format));
-    if !args.cover.is_empty() {
-        let mut table = header("benchmark", "cover@%", &args.cover);
-        let curves = found.benchmarks.iter().filter_map(|r| Some((r, r.cover.as_ref()?)));
-        curves
-            .for_each(|(r, cover)| table.push(row(r.benchmark.clone(), cover, args.format != Format::Latex)));
-        out!("\n{}", table.render(args.format));
-    }
     Ok(())
 }
 
@@ -136,9 +130,9 @@ fn csv(args: &Args, found: &PassAtK) -> Table {
 
 fn table(args: &Args, found: &PassAtK) -> Table {
     let intervals = args.format != Format::Latex;
-    let mut table = header("benchmark", "pass@", found.benchmarks[0].all.points.keys());
+    let mut table = header("benchmark", "pass@", found.benchmarks[0].all.points.keys(), &args.cover);
     for r in &found.benchmarks {
-        table.push(row(r.benchmark.clone(), &r.all, intervals));
+        table.push(row_with_cover(r.benchmark.clone(), r, intervals));
         for s in r.subjects.iter().filter(|_| args.by_subject) {
             table.push(row(format!("  {}", s.name), s, intervals));
         }
@@ -161,13 +155,28 @@ fn table(args: &Args, found: &PassAtK) -> Table {
         let head = [format!("{}, maj@k", r.benchmark), r.all.problems().to_string()];
         table.push(head.into_iter().chain(majority.values().map(|&v| percent(v))));
     }
+    table.fill();
     table
 }
 
-/// A table of pass@k without rows: what names a row, the problems, and a column for each k.
-pub(crate) fn header<'a>(first: &str, prefix: &str, ks: impl IntoIterator<Item = &'a u64>) -> Table {
+/// A table of pass@k without rows: what names a row, the problems, a column for each k, and one for each value of cover@tau.
+pub(crate) fn header<'a>(
+    first: &str,
+    prefix: &str,
+    ks: impl IntoIterator<Item = &'a u64>,
+    percents: &[u64],
+) -> Table {
     let ks = ks.into_iter().map(|k| format!("{prefix}{k}"));
-    Table::new([first.to_owned(), "problems".to_owned()].into_iter().chain(ks))
+    let covers = percents.iter().map(|&percent| Measure::Cover(percent).to_string());
+    Table::new([first.to_owned(), "problems".to_owned()].into_iter().chain(ks).chain(covers))
+}
+
+/// The row of a report: pass@k, and cover@tau if it was asked for.
+pub(crate) fn row_with_cover(name: String, report: &Report, intervals: bool) -> Vec<String> {
+    let mut cells = row(name, &report.all, intervals);
+    let covers = report.cover.iter().flat_map(|cover| cover.points.values());
+    cells.extend(covers.map(|m| cell(m.value, intervals.then_some(m.interval))));
+    cells
 }
 
 /// A row of such a table: pass@k in percent, with its intervals or without.

@@ -7,6 +7,7 @@ use crate::args::averages::AverageArgs;
 use crate::args::named::named_path;
 use crate::args::places;
 use crate::output::table::{Format, Render};
+use fgrpo_core::stats::measure::Measure;
 use fgrpo_eval::benchmarks::{self, Average, canonical, is_known};
 use fgrpo_eval::compare::{self, Comparison, Settings};
 use fgrpo_eval::dumps;
@@ -249,10 +250,10 @@ fn mark_pair(
     tested: Vec<Comparison>,
     parts: &mut Parts,
 ) {
-    let significant: HashSet<(String, u64)> = tested
+    let significant: HashSet<(String, Measure)> = tested
         .into_iter()
         .filter(Comparison::significant)
-        .map(|c| (if c.scope.solved_by_one().is_some() { canonical(&c.name) } else { c.name }, c.k))
+        .map(|c| (if c.scope.solved_by_one().is_some() { canonical(&c.name) } else { c.name }, c.measure))
         .collect();
     for (c, column) in columns.iter().enumerate() {
         for (i, &k) in ks.iter().enumerate() {
@@ -261,7 +262,8 @@ fn mark_pair(
                 continue;
             }
             let better = &mut parts[if x > y { a } else { b }][c][i];
-            (better.bold, better.underline) = (true, significant.contains(&(column.key.clone(), k)));
+            (better.bold, better.underline) =
+                (true, significant.contains(&(column.key.clone(), Measure::PassAtK(k))));
         }
     }
 }

@@ -4,7 +4,8 @@ use super::card::Card;
 use super::page::{Section, page};
 use super::templates::Templates;
 use crate::chart::page::{Labels, Lines, Plot, success_rates};
-use fgrpo_eval::estimate::{self, pass_at_k_of_each};
+use fgrpo_core::stats::measure::Measure;
+use fgrpo_eval::estimate::{self, measure_of_each};
 use fgrpo_eval::figure::{Colour, Curve, Key, Notation, Scale};
 use fgrpo_eval::samples::Benchmark;
 use fgrpo_eval::table::Table;
@@ -123,7 +124,7 @@ fn by_success_rate(models: &[OfModel<'_>]) -> Option<Plot> {
         "share of problems",
     );
     let set = |(i, (curve, benchmark)): (usize, &OfModel<'_>)| {
-        let rates = pass_at_k_of_each(&benchmark.problems, 1).into_iter().flatten();
+        let rates = measure_of_each(&benchmark.problems, Measure::PassAtK(1)).into_iter().flatten();
         (curve.name.clone(), colour(i), rates.collect())
     };
     success_rates(labels, &models.iter().enumerate().map(set).collect::<Vec<_>>())

@@ -261,7 +261,18 @@ fn exact_measures_agree_with_samples_and_a_resumed_run_has_the_same_ones() {
     );
     let (config, out) = (whole.join("config.toml"), folder.path().join("eval"));
     let checkpoint = whole.join("checkpoints/step-000004");
-    ends_with(0, &["eval", text(&config), "--model", text(&checkpoint), "--out", text(&out)]);
+    let arguments =
+        ["eval", text(&config), "--model", text(&checkpoint), "--out", text(&out), "--cover", "1,50"];
+    ends_with(0, &arguments);
+    let summary: Value =
+        serde_json::from_str(&std::fs::read_to_string(out.join("summary.json")).unwrap()).unwrap();
+    // The samples of the run's last evaluation.
+    let correct = evaluations[4]["per_problem"].as_array().unwrap().iter().map(|c| c.as_u64().unwrap());
+    let reached = |least: u64| correct.clone().filter(|&c| c >= least).count() as f64 / PROBLEMS as f64;
+    let covers = |key: &str| summary[0]["cover"][key].as_f64().unwrap();
+    assert_eq!((covers("1"), covers("50")), (reached(4), reached(200)));
+    let [low, high] = [0, 1].map(|i| summary[0]["cover_interval"]["50"][i].as_f64().unwrap());
+    assert!(low <= covers("50") && covers("50") <= high, "{summary}");
     let exact = &lines(&out.join("exact.json"))[0];
     assert_eq!(exact["logp"], evaluations[4]["exact"]["logp"]);
     assert!(exact["retained"].is_null(), "nobody says what the policy before RL was: {exact}");

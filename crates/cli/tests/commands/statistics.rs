@@ -154,9 +154,13 @@ fn pass_hat_k_and_the_size_of_a_comparison_are_printed_where_asked_for() {
     assert!(stdout(&["pass-at-k", path, "-k", "1,2", "--hat"]).contains("s, pass^k"));
     assert!(json(&["pass-at-k", path, "-k", "1", "--json"]).get("pass_hat_k").is_none());
     // Success rates are 1, 1/2 and 0.
-    let cover = &json(&["pass-at-k", path, "-k", "1", "--cover", "50,51,100", "--json"])["cover"];
-    assert_eq!(*cover, serde_json::json!({"50": 2.0 / 3.0, "51": 1.0 / 3.0, "100": 1.0 / 3.0}));
-    assert!(stdout(&["pass-at-k", path, "-k", "1", "--cover", "50"]).contains("cover@%50"));
+    let found = json(&["pass-at-k", path, "-k", "1", "--cover", "50,51,100", "--json"]);
+    assert_eq!(found["cover"], serde_json::json!({"50": 2.0 / 3.0, "51": 1.0 / 3.0, "100": 1.0 / 3.0}));
+    assert_eq!(found["cover_interval"]["50"], serde_json::json!([0.0, 1.0]));
+    let text = stdout(&["pass-at-k", path, "-k", "1", "--cover", "50"]);
+    assert!(text.contains("cover@50%") && text.contains("66.7 [0.0, 100.0]"), "{text}");
+    let csv = stdout(&["pass-at-k", path, "-k", "1", "--cover", "51", "--format", "csv"]);
+    assert!(csv.contains("s,3,cover,51,0.333"), "{csv}");
     // p (1 - p) is 2 * 2 / (4 * 3) for the second problem alone: the mean is 1/9.
     let power = &json(&["plan", path, "--detect", "5", "--json"])["power"];
     assert!((power["variance"].as_f64().unwrap() - 1.0 / 9.0).abs() < 1e-12, "{power}");
@@ -507,6 +511,30 @@ fn compare_prints_the_contracts_json_by_either_method() {
         exact[0]["verdict"]
     );
     assert_eq!(exact[2]["gained"], serde_json::json!(["p0"]));
+}
+
+#[test]
+fn compare_tests_cover_by_the_same_subsamples_as_pass_at_k() {
+    let folder = Folder::new();
+    let [a, b] = [("a.jsonl", [4, 2, 0]), ("b.jsonl", [4, 4, 0])]
+        .map(|(name, correct)| folder.counts(name, &problems(4, &correct)).to_str().unwrap().to_owned());
+    let arguments = ["compare", &a, &b, "-k", "2", "--cover", "75", "--m", "2"];
+    let found = json(&[&arguments[..], &["--json"]].concat());
+    let (pass, cover) = (&found[0], &found[1]);
+    assert!(
+        pass["k"] == 2 && pass.get("cover").is_none() && cover["cover"] == 75 && cover.get("k").is_none()
+    );
+    assert_eq!((cover["a"].as_f64(), cover["b"].as_f64()), (Some(1.0 / 3.0), Some(2.0 / 3.0)));
+    // Of the second problem of A, both of two samples are correct with probability 1 / C(4, 2): then nothing differs.
+    assert!((cover["p_value"].as_f64().unwrap() - 2.0 / 6.0).abs() < 1e-12, "{cover}");
+    assert_eq!(cover["interval"], serde_json::json!([0.0, 1.0 / 3.0]));
+    assert!(cover["verdict"].as_str().unwrap().starts_with("cover@75%: b +33.3 points"), "{cover}");
+    let simulated = json(&[&arguments[..], &["--method", "monte-carlo", "--json"]].concat());
+    assert!((simulated[1]["p_value"].as_f64().unwrap() - 1.0 / 3.0).abs() < 0.02, "{simulated}");
+    assert!(stdout(&arguments).contains("cover@75%"));
+    let csv = stdout(&[&arguments[..], &["--format", "csv"]].concat());
+    assert!(csv.contains(",pass,2,") && csv.contains(",cover,75,"), "{csv}");
+    assert!(refusal(&["compare", &a, &b, "--cover", "0"]).contains("--cover"));
 }
 
 #[test]

@@ -6,5 +6,6 @@ pub mod holm;
 pub mod hypergeometric;
 pub mod lattice;
 pub mod majority;
+pub mod measure;
 pub mod paired;
 pub mod pass_at_k;

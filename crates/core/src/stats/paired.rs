@@ -1,6 +1,6 @@
-//! The paired m-out-of-n subsampling test of two models' pass@k.
+//! The paired m-out-of-n subsampling test of two models' pass@k or cover@tau.
 //!
-//! For each model, m of each problem's n samples are drawn without replacement, pass@k is computed with m in place of
+//! For each model, m of each problem's n samples are drawn without replacement, the measure is computed with m in place of
 //! n, and the differences B - A are averaged over problems. The test asks how often that average falls on either side
 //! of zero. The paper simulates this 50,000 times. The number of correct samples in a subsample is hypergeometric and
 //! independent across problems and models, so the distribution is a convolution, which [`exact`] computes.
@@ -14,7 +14,7 @@
 
 use super::hypergeometric::{Counts, subsample_distribution};
 use super::lattice::{self, Accuracy, Lattice};
-use super::pass_at_k::PassAtK;
+use super::measure::Measure;
 use crate::rng::Key;
 use std::collections::HashMap;
 
@@ -36,7 +36,7 @@ pub struct Pair {
     pub b: Counts,
 }
 
-/// Distribution of the averaged difference B - A of subsampled pass@k, as fractions.
+/// Distribution of the averaged difference B - A of a subsampled measure, as fractions.
 #[derive(Debug, Clone)]
 pub struct Difference {
     law: Lattice,
@@ -128,25 +128,25 @@ impl Difference {
     }
 }
 
-/// Checks the arguments of the functions below and returns pass@k for each number of correct samples in m.
-fn values(pairs: &[Pair], m: u64, k: u64) -> Vec<f64> {
+/// Checks the arguments of the functions below and returns the measure for each number of correct samples in m.
+fn values(pairs: &[Pair], m: u64, measure: Measure) -> Vec<f64> {
     assert!(!pairs.is_empty(), "paired test: found no problems");
-    assert!(k >= 1 && k <= m, "paired test: k = {k}, m = {m}, wanted 1 <= k <= m");
-    let table = PassAtK::new(m as usize, k as usize);
-    (0..=m as usize).map(|x| table.at(x)).collect()
+    let least = measure.fewest_samples();
+    assert!((1..=m).contains(&least), "paired test: {measure}, m = {m}, wanted 1 <= k <= m");
+    measure.values(m)
 }
 
 /// The distribution of the difference, computed without simulation.
 ///
-/// k = 1 uses a lattice of step 1/(m P) and k = m one of step 1/P; both are exact except for removed tails of `1e-20`.
+/// pass@1 uses a lattice of step 1/(m P), pass@m and cover@tau one of step 1/P; all are exact except for removed tails of `1e-20`.
 /// So is that of step 1/(C(m, k) P) for other k, where it takes no more than a million points: few problems or small
 /// m or k, where ties (a difference of exactly 0) have a probability to speak of. Otherwise values are rounded to a grid
 /// of about 130,000 points, on which such ties come apart; [`Difference::p_bounds`] bounds the effect.
 ///
 /// # Panics
 /// If there are no pairs, k is 0 or above m, or m exceeds a problem's samples.
-pub fn exact(pairs: &[Pair], m: u64, k: u64) -> Difference {
-    let value = values(pairs, m, k);
+pub fn exact(pairs: &[Pair], m: u64, measure: Measure) -> Difference {
+    let value = values(pairs, m, measure);
     let problems = pairs.len() as f64;
     let mut laws: HashMap<Counts, Lattice> = HashMap::new();
     for counts in pairs.iter().flat_map(|p| [p.a, p.b]) {
@@ -155,17 +155,19 @@ pub fn exact(pairs: &[Pair], m: u64, k: u64) -> Difference {
     let signed = |law: &dyn Fn(Counts) -> Lattice| -> Vec<Lattice> {
         pairs.iter().flat_map(|p| [law(p.b), law(p.a).negated()]).collect()
     };
-    if k == 1 || k == m {
+    let is_rate = measure == Measure::PassAtK(1);
+    let threshold = measure.threshold(m);
+    if is_rate || threshold.is_some() {
         let terms = signed(&|counts| {
             let law = &laws[&counts];
-            if k == 1 {
+            if is_rate {
                 return law.clone();
             }
-            // With k = m only "none correct" fails.
-            let fail = law.at(0);
+            let below = |(x, _): &(i64, f64)| threshold.is_some_and(|least| *x < least as i64);
+            let fail = law.atoms().filter(below).map(|(_, p)| p).sum::<f64>().min(1.0);
             Lattice { first: 0, mass: vec![fail, 1.0 - fail], dropped: 0.0 }
         });
-        let scale = if k == 1 { m as f64 } else { 1.0 };
+        let scale = if is_rate { m as f64 } else { 1.0 };
         let law = lattice::sum(terms, CUT, Accuracy::Relative);
         let slack = law.dropped + 1e-15;
         return Difference { law, step: 1.0 / (scale * problems), drift: 0.0, blur: 0.0, slack, tie: 0.0 };
@@ -183,7 +185,7 @@ pub fn exact(pairs: &[Pair], m: u64, k: u64) -> Difference {
     }
     let width = (24.0 * variance.sqrt() + 2.0).min(2.0 * problems);
     // pass@k in a subsample is a multiple of 1 / C(m, k).
-    let draws = choose(m, k);
+    let draws = choose(m, measure.fewest_samples());
     let exact = draws * width <= EXACT_POINTS.0 && draws * 2.0 * problems <= EXACT_POINTS.1;
     // Otherwise a whole number of steps per unit, so that pass@k of 0 and 1 need no rounding.
     let per_unit = if exact { draws } else { (POINTS / width).floor().clamp(256.0, 65_536.0) };
@@ -326,8 +328,8 @@ impl Subsampler {
     ///
     /// # Panics
     /// As [`exact`].
-    pub fn new(pairs: &[Pair], m: u64, k: u64) -> Self {
-        let value = values(pairs, m, k);
+    pub fn new(pairs: &[Pair], m: u64, measure: Measure) -> Self {
+        let value = values(pairs, m, measure);
         let mut index: HashMap<Counts, usize> = HashMap::new();
         let mut tables = Vec::new();
         let mut table = |counts: Counts| {
@@ -372,26 +374,32 @@ mod tests {
         1.0 - (0..k).map(|i| (n - c - i) as f64 / (n - i) as f64).product::<f64>()
     }
 
-    /// pass@k of every subset of size m, by listing the subsets and then the draws within each.
-    fn subset_values(counts: Counts, m: u64, k: u64) -> Vec<f64> {
+    /// The measure of every subset of size m, by listing the subsets and then, for pass@k, the draws within each.
+    fn subset_values(counts: Counts, m: u64, measure: Measure) -> Vec<f64> {
         let subsets = |of: u32, size: u64| {
             (0u32..1 << of.count_ones().max(32 - of.leading_zeros()))
                 .filter(move |s| s & !of == 0 && u64::from(s.count_ones()) == size)
         };
         let correct = (1u32 << counts.correct) - 1;
         subsets((1 << counts.samples) - 1, m)
-            .map(|subset| {
-                let draws: Vec<u32> = subsets(subset, k).collect();
-                draws.iter().filter(|&&d| d & correct != 0).count() as f64 / draws.len() as f64
+            .map(|subset| match measure {
+                Measure::PassAtK(k) => {
+                    let draws: Vec<u32> = subsets(subset, k).collect();
+                    draws.iter().filter(|&&d| d & correct != 0).count() as f64 / draws.len() as f64
+                }
+                Measure::Cover(percent) => {
+                    let rate = f64::from((subset & correct).count_ones()) / m as f64;
+                    f64::from(rate >= percent as f64 / 100.0)
+                }
             })
             .collect()
     }
 
     /// Every equally likely value of the averaged difference.
-    fn by_enumeration(pairs: &[Pair], m: u64, k: u64) -> Vec<f64> {
+    fn by_enumeration(pairs: &[Pair], m: u64, measure: Measure) -> Vec<f64> {
         let mut sums = vec![0.0];
         for p in pairs {
-            let (a, b) = (subset_values(p.a, m, k), subset_values(p.b, m, k));
+            let (a, b) = (subset_values(p.a, m, measure), subset_values(p.b, m, measure));
             sums = sums
                 .iter()
                 .flat_map(|s| b.iter().flat_map(|y| a.iter().map(move |x| s + y - x)).collect::<Vec<f64>>())
@@ -413,18 +421,18 @@ mod tests {
             vec![pair(4, 0, 1), pair(4, 2, 1), pair(4, 4, 4)],
         ] {
             for m in 2..=4 {
-                for k in 1..=m {
-                    let mut all = by_enumeration(&pairs, m, k);
+                for measure in (1..=m).map(Measure::PassAtK).chain([25, 50, 51, 100].map(Measure::Cover)) {
+                    let mut all = by_enumeration(&pairs, m, measure);
                     all.sort_by(f64::total_cmp);
                     let wanted = Simulated::new(all.clone()).two_sided_p();
-                    let law = exact(&pairs, m, k);
+                    let law = exact(&pairs, m, measure);
                     let p = law.two_sided_p();
-                    assert!((p - wanted).abs() < 1e-12, "{pairs:?} m={m} k={k}: {p} {wanted}");
+                    assert!((p - wanted).abs() < 1e-12, "{pairs:?} m={m} {measure}: {p} {wanted}");
                     let (low, high) = law.p_bounds();
                     assert!(low <= wanted + 1e-12 && wanted <= high + 1e-12, "{low} {wanted} {high}");
                     for q in [0.025, 0.3, 0.5, 0.975] {
                         let (found, wanted) = (law.quantile(q), lower_quantile(&all, q));
-                        assert!((found - wanted).abs() < 1e-4, "m={m} k={k} q={q}: {found} {wanted}");
+                        assert!((found - wanted).abs() < 1e-4, "m={m} {measure} q={q}: {found} {wanted}");
                     }
                 }
             }
@@ -441,7 +449,7 @@ mod tests {
             (16, 4, vec![13, 11, 6, 8, 8], vec![16, 10, 4, 14, 10], 0.942_0),
         ] {
             let pairs: Vec<Pair> = a.iter().zip(&b).map(|(&a, &b)| pair(n, a, b)).collect();
-            let law = exact(&pairs, m, 2);
+            let law = exact(&pairs, m, Measure::PassAtK(2));
             let (p, (low, high)) = (law.two_sided_p(), law.p_bounds());
             assert!((p - wanted).abs() < 5e-5, "{p} {wanted}");
             assert!(high - low < 1e-9, "{low} {high}");
@@ -453,10 +461,10 @@ mod tests {
         let (first, second) =
             (vec![pair(5, 1, 3), pair(5, 2, 2)], vec![pair(4, 3, 1), pair(4, 2, 3), pair(4, 0, 1)]);
         for k in [1, 2, 3] {
-            let parts = [exact(&first, 3, k), exact(&second, 3, k)];
+            let parts = [exact(&first, 3, Measure::PassAtK(k)), exact(&second, 3, Measure::PassAtK(k))];
             let law = average(&parts);
-            let ys = by_enumeration(&second, 3, k);
-            let all: Vec<f64> = by_enumeration(&first, 3, k)
+            let ys = by_enumeration(&second, 3, Measure::PassAtK(k));
+            let all: Vec<f64> = by_enumeration(&first, 3, Measure::PassAtK(k))
                 .iter()
                 .flat_map(|x| ys.iter().map(move |y| (x + y) / 2.0))
                 .collect();
@@ -475,7 +483,7 @@ mod tests {
     fn equal_models_have_no_difference_and_p_one() {
         let pairs = vec![pair(64, 10, 10), pair(64, 3, 3), pair(64, 64, 64)];
         for k in [1, 4, 16] {
-            let law = exact(&pairs, 16, k);
+            let law = exact(&pairs, 16, Measure::PassAtK(k));
             assert_eq!(law.two_sided_p(), 1.0);
             assert!(law.mean().abs() < 1e-12);
         }
@@ -483,7 +491,7 @@ mod tests {
 
     #[test]
     fn problems_that_no_draw_can_change_give_a_point() {
-        let law = exact(&[pair(8, 0, 8), pair(8, 0, 0)], 4, 2);
+        let law = exact(&[pair(8, 0, 8), pair(8, 0, 0)], 4, Measure::PassAtK(2));
         assert_eq!(law.interval(0.95), (0.5, 0.5));
         assert!(law.two_sided_p() < 1e-11);
     }
@@ -497,7 +505,7 @@ mod tests {
         ) {
             let pairs: Vec<Pair> = raw.iter().map(|&(a, b)| pair(48, a, b)).collect();
             for k in [1, 1 + pick % m, m] {
-                let law = exact(&pairs, m, k);
+                let law = exact(&pairs, m, Measure::PassAtK(k));
                 let wanted = pairs.iter().map(|p| unbiased(p.b, k) - unbiased(p.a, k)).sum::<f64>()
                     / pairs.len() as f64;
                 prop_assert!((law.mean() - wanted).abs() < 1e-10, "k={} {} {}", k, law.mean(), wanted);
@@ -510,7 +518,7 @@ mod tests {
         ) {
             let pairs: Vec<Pair> = raw.iter().map(|&(a, b)| pair(30, a, b)).collect();
             let swapped: Vec<Pair> = raw.iter().map(|&(a, b)| pair(30, b, a)).collect();
-            let (law, mirror) = (exact(&pairs, 10, k), exact(&swapped, 10, k));
+            let (law, mirror) = (exact(&pairs, 10, Measure::PassAtK(k)), exact(&swapped, 10, Measure::PassAtK(k)));
             prop_assert!((law.two_sided_p() - mirror.two_sided_p()).abs() < 1e-9);
             prop_assert!((law.mean() + mirror.mean()).abs() < 1e-10);
         }
@@ -527,8 +535,8 @@ mod tests {
             })
             .collect();
         for k in [1, 8, 32] {
-            let law = exact(&pairs, 32, k);
-            let sampler = Subsampler::new(&pairs, 32, k);
+            let law = exact(&pairs, 32, Measure::PassAtK(k));
+            let sampler = Subsampler::new(&pairs, 32, Measure::PassAtK(k));
             let iterations = 20_000u32;
             let found = Simulated::new((0..u64::from(iterations)).map(|i| sampler.draw(key, i)).collect());
             let scale = f64::from(iterations).sqrt();
@@ -553,7 +561,7 @@ mod tests {
                 pair(1024, a, a + key.with(i).below(1, 12))
             })
             .collect();
-        let law = exact(&pairs, 256, 16);
+        let law = exact(&pairs, 256, Measure::PassAtK(16));
         let (low, high) = law.p_bounds();
         assert!(low <= law.two_sided_p() && law.two_sided_p() <= high);
         assert!(high - low < 0.01, "p between {low} and {high}");

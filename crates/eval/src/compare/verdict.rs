@@ -40,7 +40,7 @@ impl Comparison {
             false => format!("a difference on other problems of the kind isn't shown (bootstrap {interval})"),
         };
         let name = if self.name.is_empty() { String::new() } else { format!("{}, ", self.name) };
-        format!("{name}pass@{}: {on_these}; {beyond}", self.k)
+        format!("{name}{}: {on_these}; {beyond}", self.measure)
     }
 }
 

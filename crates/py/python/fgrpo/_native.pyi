@@ -190,6 +190,7 @@ def compare(
     a: Any,
     b: Any,
     ks: list[int],
+    cover: list[int],
     m: int | None,
     method: str,
     level: float,

@@ -38,9 +38,9 @@ def pass_at_k(n, c, k):
 
 
 class Comparison(NamedTuple):
-    """Two models' pass@k on one benchmark, or averaged over several, as fractions. Differences are b - a.
+    """Two models' pass@k or cover@tau on one benchmark, or averaged over several, as fractions. Differences are b - a.
 
-    p_value, interval: from the paired subsampling test, which is about these problems. holm_p_value: corrected for the number
+    k: of pass@k, or None. cover: tau of cover@tau in percent, or None. p_value, interval: from the paired subsampling test, which is about these problems. holm_p_value: corrected for the number
     of benchmarks. p_bounds: bounds of the exact p-value (None with ``monte-carlo``). All of these are None where every
     subsample has the same difference (such as m = n). bootstrap_p_value, bootstrap_interval: from the bootstrap over problems,
     which is about other problems of the kind. gained, lost: names of the problems that only b, or only a, ever solves.
@@ -49,7 +49,7 @@ class Comparison(NamedTuple):
 
     benchmark: str
     average_of: list[str]
-    k: int
+    k: int | None
     m: int
     problems: int
     a: float
@@ -64,6 +64,7 @@ class Comparison(NamedTuple):
     gained: list[str]
     lost: list[str]
     verdict: str
+    cover: int | None
 
 
 class Comparisons(list[Comparison]):
@@ -73,12 +74,13 @@ class Comparisons(list[Comparison]):
         def interval(bounds: tuple[float, float] | None) -> str:
             return "-" if bounds is None else f"{100 * bounds[0]:+.1f} to {100 * bounds[1]:+.1f}"
 
-        rows = [["benchmark", "k", "a", "b", "b - a", "interval", "p", "bootstrap", "p (bootstrap)"]]
+        rows = [["benchmark", "measure", "a", "b", "b - a", "interval", "p", "bootstrap", "p (bootstrap)"]]
         for c in self:
             p = "-" if c.p_value is None else f"{c.p_value:.4f}"
+            measure = f"pass@{c.k}" if c.cover is None else f"cover@{c.cover}%"
             values = [f"{100 * c.a:.1f}", f"{100 * c.b:.1f}", f"{100 * c.difference:+.1f}"]
             bootstrap = [interval(c.bootstrap_interval), f"{c.bootstrap_p_value:.4f}"]
-            rows.append([c.benchmark or "all", str(c.k), *values, interval(c.interval), p, *bootstrap])
+            rows.append([c.benchmark or "all", measure, *values, interval(c.interval), p, *bootstrap])
         return rows
 
     def __repr__(self) -> str:
@@ -96,6 +98,7 @@ def compare(
     b: SamplesLike,
     *,
     k: int | Sequence[int] = (1,),
+    cover: int | Sequence[int] = (),
     m: int | None = None,
     method: Literal["exact", "monte-carlo"] = "exact",
     level: float = 0.95,
@@ -107,11 +110,13 @@ def compare(
     """Is model b better than model a? The paper's paired subsampling test, and a bootstrap over problems.
 
     a, b: samples of the same problems: :func:`read_samples`, a path, ``(n, c)``, a ``(P, N)`` array of 1, 0 and NaN, a frame.
-    k: one or several. m: subsample size (default: half of the samples, at most 256; k where that is larger).
+    k: one or several. cover: values of tau in percent; cover@tau, the fraction of the problems of which at least this percentage
+    of the samples is correct, is compared too. m: subsample size (default: half of the samples, at most 256; k where that is larger).
     method: ``exact`` (by convolution) or ``monte-carlo`` (``iterations``, as in the paper).
     level: confidence level. seed: for simulation and bootstrap. uneven: allow problems with different numbers of samples.
 
-    Returns one entry per k and benchmark, then the averages over benchmarks: a list that prints, and that a notebook shows, as a table.
+    Returns one entry per measure and benchmark, pass@k first, then the averages over benchmarks: a list that prints, and that a
+    notebook shows, as a table.
 
     >>> import numpy as np
     >>> a, b = (np.full(50, 64), np.arange(50)), (np.full(50, 64), np.arange(50) + 8)
@@ -140,7 +145,10 @@ def compare(
         raise ValueError("k: found none, wanted at least one")
     if min(ks) < 1:
         raise ValueError(f"k: found {min(ks)}, wanted at least 1")
-    found = _native.compare(_columns(a), _columns(b), ks, m, method, level, iterations, resamples, seed)
+    covers = np.atleast_1d(integers("cover", cover)).tolist() if np.size(cover) else []
+    if covers and min(covers) < 1:
+        raise ValueError(f"cover: found {min(covers)}, wanted 1 to 100, a success rate in percent")
+    found = _native.compare(_columns(a), _columns(b), ks, covers, m, method, level, iterations, resamples, seed)
     return Comparisons(_comparison(row) for row in json.loads(found))
 
 
@@ -148,7 +156,7 @@ def _comparison(row: dict[str, Any]) -> Comparison:
     row.update({f"bootstrap_{key}": value for key, value in row["bootstrap"].items()})
     for key in ("interval", "bootstrap_interval", "p_bounds"):
         row[key] = tuple(row[key]) if row.get(key) else None
-    lists = {"average_of": [], "gained": [], "lost": [], **row}
+    lists = {"average_of": [], "gained": [], "lost": [], "k": None, "cover": None, **row}
     return Comparison(*(lists[name] for name in Comparison._fields))
 
 

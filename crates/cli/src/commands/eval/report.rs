@@ -2,7 +2,7 @@
 
 use super::Flags;
 use super::examples;
-use crate::commands::pass_at_k::{header, row};
+use crate::commands::pass_at_k::{header, row, row_with_cover};
 use crate::output::table::{Format, Render};
 use crate::report::sampled::{Set, samples_page};
 use fgrpo_eval::clusters;
@@ -53,7 +53,8 @@ pub(crate) fn write(
             continue;
         }
         let instructions = found.followed(&b.name);
-        reports.push((b, Report { instructions, ..Report::of(b, &ks, RESAMPLES, 0, i as u64)? }));
+        reports
+            .push((b, Report { instructions, ..Report::of(b, &ks, &flags.cover, RESAMPLES, 0, i as u64)? }));
     }
     let summary: Vec<&Report> = reports.iter().map(|(_, report)| report).collect();
     folder.write("summary.json", (serde_json::to_string_pretty(&summary)? + "\n").as_bytes())?;
@@ -91,7 +92,7 @@ pub(crate) fn write(
     }
     if let Some(curve) = together {
         outln!("{}", curve.name);
-        let mut table = header("", "@", curve.points.keys());
+        let mut table = header("", "@", curve.points.keys(), &[]);
         table.push(row("pass".to_owned(), &curve, has_intervals(format)));
         out!("{}", table.render(format));
     }
@@ -115,8 +116,9 @@ fn together(parts: &[&(&Benchmark, Report)], plan: &Plan, average: Option<Averag
 /// pass@k with intervals, then maj@k, then the subjects.
 fn table(report: &Report, format: Format) -> Table {
     let intervals = has_intervals(format);
-    let mut table = header("", "@", report.all.points.keys());
-    table.push(row("pass".to_owned(), &report.all, intervals));
+    let percents: Vec<u64> = report.cover.iter().flat_map(|cover| cover.points.keys().copied()).collect();
+    let mut table = header("", "@", report.all.points.keys(), &percents);
+    table.push(row_with_cover("pass".to_owned(), report, intervals));
     for subject in &report.subjects {
         table.push(row(format!("  {}", subject.name), subject, intervals));
     }
@@ -124,6 +126,7 @@ fn table(report: &Report, format: Format) -> Table {
         let head = ["majority".to_owned(), report.all.problems().to_string()];
         table.push(head.into_iter().chain(majority.values().map(|&v| percent(v))));
     }
+    table.fill();
     table
 }
 

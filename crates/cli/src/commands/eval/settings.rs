@@ -153,6 +153,9 @@ pub(crate) struct Flags {
     /// Values of k in the report [default: 1, 2, 4, ... up to 256 and the number of samples].
     #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',', help_heading = "Report")]
     pub(crate) ks: Option<Vec<u64>>,
+    /// Report cover@tau as well: the fraction of the problems of which at least this percentage of the samples is correct.
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=100), help_heading = "Report")]
+    pub(crate) cover: Vec<u64>,
     /// Print one JSON value.
     #[arg(long, help_heading = "Report")]
     pub(crate) json: bool,
@@ -472,7 +475,7 @@ mod tests {
         "score-only",
         "max-unscorable",
     ];
-    const OF_REPORT: [&str; 2] = ["json", "format"];
+    const OF_REPORT: [&str; 3] = ["cover", "json", "format"];
 
     /// A training configuration with a task of this kind.
     fn training(kind: &str) -> Config {

@@ -1,0 +1,72 @@
+//! Measures of a model on one problem, computed from the number of its correct samples.
+
+use super::pass_at_k::{PassAtK, pass_at_k};
+use std::fmt;
+
+/// Measure of one problem, in `[0, 1]`. The reported value is the mean over problems.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub enum Measure {
+    /// Unbiased pass@k, for this k.
+    #[cfg_attr(feature = "serde", serde(rename = "k"))]
+    PassAtK(u64),
+    /// cover@tau, for tau in percent: 1 if at least this percentage of the samples is correct, else 0. Its mean is the
+    /// fraction of the problems that the model solves this reliably.
+    ///
+    /// Source: arXiv 2510.08325.
+    #[cfg_attr(feature = "serde", serde(rename = "cover"))]
+    Cover(u64),
+}
+
+impl Measure {
+    /// Smallest number of samples from which the measure is computed.
+    pub fn fewest_samples(self) -> u64 {
+        match self {
+            Self::PassAtK(k) => k,
+            Self::Cover(_) => 1,
+        }
+    }
+
+    /// Smallest number of correct samples of `n` with which the measure is 1, if it is 0 with fewer. `None` if it has other
+    /// values as well.
+    pub fn threshold(self, n: u64) -> Option<u64> {
+        match self {
+            Self::PassAtK(k) => (k == n).then_some(1),
+            Self::Cover(percent) => Some((percent * n).div_ceil(100)),
+        }
+    }
+
+    /// The measure with `c` of `n` samples correct.
+    ///
+    /// # Panics
+    /// If pass@k has a `k` of 0 or above `n`, or `c` is above `n`.
+    pub fn of(self, n: u64, c: u64) -> f64 {
+        match self {
+            Self::PassAtK(k) => pass_at_k(n as usize, c as usize, k as usize),
+            Self::Cover(percent) => f64::from(100 * c >= percent * n),
+        }
+    }
+
+    /// The measure for each number of correct samples of `n`, from 0 to `n`.
+    ///
+    /// # Panics
+    /// If pass@k has a `k` of 0 or above `n`.
+    pub fn values(self, n: u64) -> Vec<f64> {
+        match self {
+            Self::PassAtK(k) => {
+                let table = PassAtK::new(n as usize, k as usize);
+                (0..=n as usize).map(|c| table.at(c)).collect()
+            }
+            Self::Cover(_) => (0..=n).map(|c| self.of(n, c)).collect(),
+        }
+    }
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PassAtK(k) => write!(f, "pass@{k}"),
+            Self::Cover(percent) => write!(f, "cover@{percent}%"),
+        }
+    }
+}

@@ -18,8 +18,11 @@ LINES = Path(__file__).parent.parent / "docs" / "retained-mass.jsonl"
 T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 # The methods in the order of the tables. The others are compared with the first.
 COLOURS = {"GRPO": "#d1495b", "gamma 0.5": "#edae49", "gamma 1": "#00798c", "low LR": "#8d96a3", "entropy bonus": "#7b4fa3", "KL": "#5b8c3a"}
+COLOURS |= dict.fromkeys(["RUL", "DS-GRPO", "DARO", "MaxRL", "pass@k training", "UCPO", "CurveRL"], "#8d96a3")
 BASE = "GRPO"
 DRAWN = ["GRPO", "gamma 0.5", "gamma 1"]
+# Group sizes of the figure: every other one.
+DRAWN_SIZES = [2, 8, 32, 128]
 
 
 def collect(runs):
@@ -31,8 +34,13 @@ def collect(runs):
             "low LR": config["update"]["low_lr_gamma"],
             "entropy bonus": algorithm["entropy_coef"],
             "KL": algorithm["kl_coef"],
+            "RUL": algorithm["shaping"]["kind"] == "unlikely",
+            "DS-GRPO": algorithm["shaping"]["kind"] == "smoothing",
+            "DARO": algorithm["daro"],
             f"gamma {algorithm['focal_gamma']:g}": algorithm["focal_gamma"],
         }
+        advantages = {"max_rl": "MaxRL", "passk_training": "pass@k training", "ucpo": "UCPO", "curve_rl": "CurveRL"}
+        controls |= {name: algorithm["advantage"]["kind"] == kind for kind, name in advantages.items()}
         method = next((name for name, value in controls.items() if value), BASE)
         key = {"n": config["rollout"]["group_size"], "method": method, "start": config["seed"]}
         steps = {m["step"]: m for m in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())}
@@ -116,8 +124,8 @@ def table(base=BASE):
 
 def figure():
     """Prints the retained mass against the mass: every run, and the mean of each method at each step, one panel for each group size."""
-    runs = read()
-    sizes = sorted({n for n, _, _ in runs})
+    runs = {key: lines for key, lines in read().items() if key[0] in DRAWN_SIZES}
+    sizes = DRAWN_SIZES
     width, height, left, top = 210, 200, 44, 30
     masses = [line["mass"] for lines in runs.values() for line in lines]
     low, high = math.floor(10 * min(masses)) / 10, math.ceil(10 * max(masses)) / 10

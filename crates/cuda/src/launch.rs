@@ -96,6 +96,16 @@ macro_rules! argument {
 }
 argument!(u32 => U32, u64 => U64, f32 => F32, Address => Address);
 
+impl From<usize> for Argument {
+    /// A size, which is `unsigned` in every kernel.
+    ///
+    /// # Panics
+    /// If the size has more than 32 bits.
+    fn from(size: usize) -> Self {
+        Argument::U32(u32::try_from(size).expect("a size of at most 32 bits"))
+    }
+}
+
 /// The number of blocks, the threads per block, and the shared memory per block in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {

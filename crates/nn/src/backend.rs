@@ -33,7 +33,6 @@ pub(crate) enum Store {
 pub(crate) struct Lane<'a, X: Executor> {
     pub(crate) executor: &'a mut X,
     pub(crate) weights: &'a X::Weights,
-    /// LoRA's factors, if there are any.
     pub(crate) factors: Option<&'a X::Weights>,
     /// The destination of this executor's gradient, if one is computed.
     pub(crate) gradient: Option<&'a mut X::Gradient>,
@@ -136,7 +135,6 @@ pub(crate) trait Backend: Send + Sync {
     /// Whether the moments are kept in host memory.
     fn set_optimizer_offload(&mut self, wanted: bool);
 
-    /// Overwrites a tensor.
     fn write(&mut self, store: Store, span: Span, values: &[f32]);
 
     /// Reads a tensor. Moments are zero before the first update, and the gradient is zero before anything is accumulated.
@@ -160,7 +158,6 @@ pub(crate) trait Backend: Send + Sync {
     /// Fills a tensor with `std` times the normal numbers from index `first` on.
     fn normal(&mut self, span: Span, std: f32, normal: &NormalFn<'_>, first: u64);
 
-    /// Resets both moments.
     fn forget_moments(&mut self);
 
     /// Adds LoRA's factors, all 0, and keeps the base weights of the adapted matrices if they are to be merged. Resets gradient and moments.
@@ -172,10 +169,8 @@ pub(crate) trait Backend: Send + Sync {
     /// Computes the adapted matrices from base and factors, or from the base only.
     fn merge(&mut self, layout: &AdapterLayout, applied: bool);
 
-    /// Norm of the gradient.
     fn gradient_norm(&self) -> f64;
 
-    /// Resets the gradient.
     fn zero_gradient(&mut self);
 
     /// Sums the gradient over the executors and returns its norm.

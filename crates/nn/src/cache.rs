@@ -41,7 +41,6 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// A free page.
     pub(crate) fn take(&mut self) -> u32 {
         self.free.pop().map_or_else(
             || {
@@ -52,7 +51,6 @@ impl Pages {
         )
     }
 
-    /// Frees pages.
     pub(crate) fn give_back(&mut self, pages: &mut Vec<u32>) {
         self.free.extend(pages.drain(..).map(Reverse));
     }

@@ -72,7 +72,6 @@ impl GatedDeltaNet {
         self.linear_num_key_heads * self.linear_key_head_dim
     }
 
-    /// Width of a row of values.
     pub(crate) fn value_width(&self) -> usize {
         self.linear_num_value_heads * self.linear_value_head_dim
     }
@@ -370,43 +369,21 @@ impl Config {
                 return refuse(field, value.to_string(), "a positive number".into());
             }
         }
-        // Each setting of the scaling, its value and its bound. A bound of 1 may be reached; others must be exceeded.
-        let scaling = match self.rope_scaling {
-            RopeScaling::Default => vec![],
-            RopeScaling::Linear { factor } => vec![("factor", factor, 1.0)],
-            RopeScaling::Llama3 {
-                factor,
-                low_freq_factor: low,
-                high_freq_factor: high,
-                original_max_position_embeddings: context,
-            } => vec![
-                ("factor", factor, 1.0),
-                ("low_freq_factor", low, 0.0),
-                ("high_freq_factor", high, low),
-                ("original_max_position_embeddings", context as f64, 0.0),
-            ],
-            RopeScaling::Yarn {
-                factor,
-                original_max_position_embeddings: context,
-                beta_fast,
-                beta_slow,
-                attention_factor,
-                ..
-            } => vec![
-                ("factor", factor, 0.0),
-                ("original_max_position_embeddings", context as f64, 0.0),
-                ("beta_fast", beta_fast, 0.0),
-                ("beta_slow", beta_slow, 0.0),
-                ("attention_factor", attention_factor, 0.0),
-            ],
-        };
-        for (field, value, least) in scaling {
-            let (fits, wanted) = match (field, least) {
-                ("factor", 1.0) => (value >= 1.0, "at least 1".into()),
-                ("high_freq_factor", low) => (value > low, format!("more than low_freq_factor, {low}")),
-                _ => (true, "a positive number".into()),
+        // The settings of the scaling by name; a number that isn't finite is none in JSON. Any factor of the growth of queries is possible.
+        let scaling = serde_json::to_value(self.rope_scaling).expect("numbers");
+        let yarn = matches!(self.rope_scaling, RopeScaling::Yarn { .. });
+        for (field, value) in
+            fields::object(scaling).iter().filter(|(field, _)| *field != "llama_4_scaling_beta")
+        {
+            let (least, wanted) = match (field.as_str(), self.rope_scaling) {
+                ("rope_type" | "truncate", _) => continue,
+                ("factor", _) if !yarn => (1.0f64.next_down(), "at least 1".into()),
+                ("high_freq_factor", RopeScaling::Llama3 { low_freq_factor: low, .. }) => {
+                    (low, format!("more than low_freq_factor, {low}"))
+                }
+                _ => (0.0, "a positive number".into()),
             };
-            if !(positive(value) && fits) {
+            if !value.as_f64().is_some_and(|value| value > least) {
                 return refuse(&format!("rope_scaling.{field}"), value.to_string(), wanted);
             }
         }

@@ -32,7 +32,6 @@ pub(crate) struct Parameters<'a, X: Executor> {
     pub(crate) weights: &'a X::Weights,
     /// LoRA's factors, where they are applied beside the weights.
     factors: Option<(&'a X::Weights, &'a AdapterLayout)>,
-    /// Of all norms.
     eps: f32,
     offset: f32,
 }
@@ -149,9 +148,7 @@ pub(crate) struct Pass<'a, X: Executor> {
     pub(crate) lists: &'a X::Lists,
     /// All rows.
     pub(crate) rows: usize,
-    /// Rows that predict.
     pub(crate) predicting: usize,
-    /// Their predictions.
     pub(crate) picks: usize,
 }
 
@@ -223,7 +220,6 @@ impl Decoder {
         self.check_layers.then_some(&self.layout)
     }
 
-    /// The vocabulary head.
     pub(crate) fn head(&self) -> Head {
         Head { weight: self.layout.head, vocabulary: self.config.vocab_size, width: self.config.hidden_size }
     }

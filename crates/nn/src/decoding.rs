@@ -136,7 +136,6 @@ impl Step {
         })
     }
 
-    /// Rows of the step.
     pub(crate) fn rows(&self) -> usize {
         self.positions.len()
     }

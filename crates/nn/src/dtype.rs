@@ -60,26 +60,22 @@ impl Dtype {
     pub(crate) fn encode(self, values: &[f32], out: &mut Vec<u8>) -> Result<(), usize> {
         // Sized once and filled in place: the loops vectorise, and the buffer is the caller's from call to call.
         out.resize(values.len() * self.size(), 0);
-        let bad = match self {
-            Dtype::F32 => fill(values, out, |x| (x.to_le_bytes(), x.is_finite())),
-            Dtype::BF16 => fill(values, out, |x| {
-                let y = bf16::from_f32(x);
-                (y.to_le_bytes(), y.is_finite())
-            }),
-            Dtype::F16 => fill(values, out, |x| {
-                let y = f16::from_f32(x);
-                (y.to_le_bytes(), y.is_finite())
-            }),
+        // Numbers from this magnitude on are rounded to infinity.
+        let limit = match self {
+            Dtype::F32 => f32::INFINITY,
+            Dtype::BF16 => f32::from_bits(0x7f7f_8000),
+            Dtype::F16 => 65_520.0,
         };
-        if bad {
-            let holds = |x: f32| match self {
-                Dtype::F32 => x.is_finite(),
-                Dtype::BF16 => bf16::from_f32(x).is_finite(),
-                Dtype::F16 => f16::from_f32(x).is_finite(),
-            };
-            return Err(values.iter().position(|&x| !holds(x)).expect("just seen"));
+        match self {
+            Dtype::F32 => fill(values, out, f32::to_le_bytes),
+            Dtype::BF16 => fill(values, out, |x| bf16::from_f32(x).to_le_bytes()),
+            Dtype::F16 => fill(values, out, |x| f16::from_f32(x).to_le_bytes()),
         }
-        Ok(())
+        let holds = |x: &f32| x.abs() < limit;
+        if values.iter().fold(true, |all, x| all & holds(x)) {
+            return Ok(());
+        }
+        Err(values.iter().position(|x| !holds(x)).expect("just seen"))
     }
 }
 
@@ -89,15 +85,10 @@ fn each<const N: usize>(bytes: &[u8], out: &mut [f32], decode: impl Fn([u8; N]) 
     }
 }
 
-/// Whether some value can't be represented.
-fn fill<const N: usize>(values: &[f32], out: &mut [u8], encode: impl Fn(f32) -> ([u8; N], bool)) -> bool {
-    let mut bad = false;
+fn fill<const N: usize>(values: &[f32], out: &mut [u8], encode: impl Fn(f32) -> [u8; N]) {
     for (&x, place) in values.iter().zip(out.as_chunks_mut::<N>().0) {
-        let (bytes, holds) = encode(x);
-        *place = bytes;
-        bad |= !holds;
+        *place = encode(x);
     }
-    bad
 }
 
 #[cfg(test)]
@@ -120,7 +111,12 @@ mod tests {
     #[test]
     fn value_too_large_for_float16_is_found_where_it_stands() {
         let mut bytes = Vec::new();
-        assert_eq!(Dtype::F16.encode(&[1.0, 65504.0, 65520.0], &mut bytes), Err(2));
+        // The least magnitudes that are rounded to infinity, and the greatest that are not.
+        for (dtype, limit) in [(Dtype::F16, 65520.0f32), (Dtype::BF16, f32::from_bits(0x7f7f_8000))] {
+            assert_eq!(dtype.encode(&[1.0, limit.next_down(), limit, 1.0], &mut bytes), Err(2));
+            let mut back = [0.0; 4];
+            assert_eq!(dtype.decode(&bytes, &mut back), Err(2), "{dtype:?}: {back:?}");
+        }
         assert_eq!(Dtype::BF16.encode(&[1.0, 65520.0, f32::NAN], &mut bytes), Err(2));
     }
 }

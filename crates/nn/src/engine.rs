@@ -298,7 +298,6 @@ impl Engine {
         bitsandbytes::write(dir, &self.decoder.config, dtype, &tensor)
     }
 
-    /// The trained parameters.
     fn trained(&self) -> &[TensorLayout] {
         match &self.adapters {
             Some(adapters) => &adapters.layout.tensors,

@@ -20,7 +20,6 @@ use crate::lora::Adapted;
 use crate::sampling::Draw;
 use crate::segments::Chunk;
 
-/// Sizes of attention.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heads {
     /// `H`.
@@ -29,7 +28,6 @@ pub(crate) struct Heads {
     pub(crate) keys: usize,
     /// `E`.
     pub(crate) size: usize,
-    /// Factor of the scores.
     pub(crate) scale: f32,
 }
 
@@ -55,7 +53,6 @@ pub(crate) struct HeadRows {
     pub(crate) size: usize,
 }
 
-/// A linear map of rows.
 pub(crate) struct Map<'a, W: ?Sized> {
     pub(crate) weights: &'a W,
     pub(crate) linear: Linear,
@@ -103,7 +100,6 @@ pub(crate) struct AttentionKept<'a, B> {
 
 /// Values that the head kept in the forward pass, and the derivatives by its scores.
 pub(crate) struct HeadKept<'a, B> {
-    /// The head's input.
     pub(crate) x: &'a B,
     /// Two values per row.
     pub(crate) saved: &'a B,
@@ -135,7 +131,6 @@ pub(crate) struct Mixer<'a, W: ?Sized, L> {
     pub(crate) rows: Rows,
 }
 
-/// The function of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gate {
     Sigmoid,
@@ -176,7 +171,6 @@ pub(crate) enum Holds {
     Statistics,
 }
 
-/// Rows of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rows {
     All,
@@ -193,12 +187,10 @@ pub(crate) enum NodeChange {
     Page { node: usize, page: u32 },
 }
 
-/// A row of a decoding step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DecodeRow {
     /// The node whose sequence its token continues.
     pub(crate) node: usize,
-    /// Its position.
     pub(crate) position: u32,
     /// The node whose state it continues, and the one whose state it makes, where layers have a state. Rows come in the order of their tokens.
     pub(crate) states: [usize; 2],
@@ -223,7 +215,6 @@ impl Default for StepTokens {
 pub(crate) struct DecodeChanges {
     /// In order.
     pub(crate) nodes: Vec<NodeChange>,
-    /// The rows of the step.
     pub(crate) rows: Vec<DecodeRow>,
     pub(crate) tokens: StepTokens,
     /// The step's draws, in the order of their rows.
@@ -231,7 +222,6 @@ pub(crate) struct DecodeChanges {
 }
 
 impl DecodeChanges {
-    /// Nothing.
     pub(crate) fn clear(&mut self) {
         self.nodes.clear();
         self.rows.clear();
@@ -264,7 +254,6 @@ pub(crate) struct Place {
 pub(crate) trait Memory: Send {
     /// A block of the executor's memory.
     type Buffer: Default + Send + Sync;
-    /// Parameters.
     type Weights: ?Sized + Sync;
     /// Their gradient.
     type Gradient: ?Sized;

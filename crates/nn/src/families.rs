@@ -22,7 +22,6 @@ use crate::error::Error;
 pub(crate) struct Family {
     /// The `architectures` entry of `config.json`.
     pub(crate) class_name: &'static str,
-    /// Its `model_type`.
     pub(crate) model_type: &'static str,
     /// What transformers takes for fields that a file leaves out.
     pub(crate) defaults: fn() -> Value,
@@ -42,7 +41,6 @@ pub(crate) struct Family {
     pub(crate) whole: Option<Whole>,
     /// What is added to the weights of norms.
     pub(crate) norm_offset: f32,
-    /// Factor of the embedding.
     pub(crate) embedding_scale: fn(&Config) -> f32,
     /// What the layer of an index consists of.
     layer: fn(&Config, usize) -> Layer,
@@ -51,7 +49,6 @@ pub(crate) struct Family {
 /// A model with a vision tower, say: its text part's settings are its `text_config`, and the names of its tensors have `language_model.` after `model.` or before it.
 #[derive(Clone, Copy)]
 pub(crate) struct Whole {
-    /// Its `model_type`.
     pub(crate) model_type: &'static str,
     /// How the names of tensors begin that are no part of the text model; files of that model alone may have them, too.
     pub(crate) left_out: &'static [&'static str],
@@ -83,7 +80,6 @@ pub(crate) struct Layer {
     pub(crate) rope: Option<Theta>,
     /// Latest tokens that a query sees, its own among them, if not all.
     pub(crate) window: Option<usize>,
-    /// Of the MLP's gate.
     pub(crate) activation: Activation,
 }
 
@@ -96,7 +92,6 @@ pub(crate) enum Theta {
     Local,
 }
 
-/// An activation function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Activation {
     Silu,

@@ -103,7 +103,6 @@ pub(crate) struct Job<'a> {
     pub(crate) most: usize,
 }
 
-/// The shared state of all jobs.
 pub(crate) struct Request<'a> {
     pub(crate) sampling: &'a Sampling,
     pub(crate) uniform: &'a UniformFn<'a>,
@@ -177,7 +176,6 @@ pub(crate) struct Generator<'a, X: Executor> {
     pub(crate) cache: &'a mut X::Cache,
     pub(crate) lists: &'a mut X::Lists,
     pub(crate) decoding: &'a mut X::Decoding,
-    /// The sequences in the cache.
     pub(crate) tree: &'a mut Tree,
     pub(crate) chunk_tokens: usize,
 }
@@ -279,7 +277,6 @@ impl<X: Executor> Generator<'_, X> {
         self.executor.grow_states(&mut layout.states(), self.cache, tree.nodes.len());
     }
 
-    /// Submits a decoding step.
     fn step(&mut self, sampling: &Sampling, changes: &DecodeChanges) {
         let Generator { decoder, executor, parameters, workspace, cache, decoding, .. } = self;
         executor.begin_step(changes, decoding);
@@ -308,7 +305,6 @@ impl<X: Executor> Generator<'_, X> {
         self.executor.drawn(self.decoding, drawn)
     }
 
-    /// Samples from `rows` rows of `hidden`.
     fn draw(
         &mut self,
         sampling: &Sampling,
@@ -641,7 +637,6 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         first_draws
     }
 
-    /// Submits the planned step.
     fn submit(&mut self, g: &mut Generator<'_, X>) {
         g.grow_cache(&self.tree, self.most_slots);
         g.step(self.request.sampling, &self.changes);

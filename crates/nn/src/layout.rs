@@ -9,7 +9,6 @@ use crate::config::{Config, GatedDeltaNet};
 use crate::families::{Layer, Norms, Weight};
 use crate::quantized::BaseFormat;
 
-/// A range of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) offset: usize,
@@ -42,10 +41,8 @@ pub(crate) struct Linear {
     pub(crate) inputs: usize,
 }
 
-/// The parameters of one layer.
 #[derive(Debug, Clone)]
 pub(crate) struct LayerLayout {
-    /// Description of the layer.
     pub(crate) of: Layer,
     /// Index among the layers of its kind: those with keys and values, or those with a state.
     pub(crate) place: usize,
@@ -67,7 +64,6 @@ pub(crate) enum Mixing {
     Recurrent(MixerLayout),
 }
 
-/// The parameters of attention.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AttentionLayout {
     /// Outputs: each head's query, followed by the head's gate if the layer has an output gate.
@@ -78,7 +74,6 @@ pub(crate) struct AttentionLayout {
     pub(crate) k_norm: Option<Span>,
 }
 
-/// The parameters of a recurrent mixer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MixerLayout {
     pub(crate) of: GatedDeltaNet,
@@ -102,7 +97,6 @@ impl LayerLayout {
         }
     }
 
-    /// The layer's linear maps.
     pub(crate) fn linears(&self) -> [&Linear; 5] {
         let [own, all] = self.input_maps();
         [own, all, &self.o, &self.gate_up, &self.down]
@@ -140,7 +134,6 @@ pub(crate) struct TensorLayout {
     pub(crate) kind: Kind,
 }
 
-/// All parameters of a decoder.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     pub(crate) embedding: Span,
@@ -176,7 +169,6 @@ impl Builder {
         self.push(name, shape, kind, span)
     }
 
-    /// A matrix of a layer.
     fn matrix(&mut self, name: String, shape: &[usize]) -> Span {
         let Some(offset) = self.apart else { return self.put(name, shape, Kind::Matrix) };
         let span = Span { offset, len: shape.iter().product() };

@@ -9,9 +9,9 @@ use crate::activations::{activations, largest, prefill};
 use crate::cache::{KEPT_BYTES, PAGE, numbers_per_token, state_pages};
 use crate::config::Config;
 use crate::cpu::backend::executors;
-use crate::cpu::executor::{rows_at_a_time, scratch_len, tile_rows};
+use crate::cpu::executor::{KEPT_LOGITS, LOGITS_SCRATCH, rows_at_a_time, scratch_len, tile_rows};
 use crate::cpu::memory::cache_bytes;
-use crate::cpu::{head, panels};
+use crate::cpu::panels;
 use crate::cuda::backend::{NORM_BLOCKS, POSITIONS};
 use crate::cuda::moments::staged_len;
 use crate::cuda::needs as gpu;
@@ -173,8 +173,8 @@ impl Needs {
             let kept = predicting * config.vocab_size;
             logits = match precision {
                 Some(_) => kept.min(gpu::pass_logits(workload.gpu.and_then(|gpu| gpu.memory))),
-                None if kept <= head::KEPT => kept,
-                None => head::SCRATCH,
+                None if kept <= KEPT_LOGITS => kept,
+                None => LOGITS_SCRATCH,
             };
             beside = precision.map_or(0, |precision| gpu::backward(config, precision, pass_rows, m));
         }

@@ -209,7 +209,6 @@ fn nf4_block(w: &[f32], codes: &mut [u8]) -> f32 {
 }
 
 impl Quantized {
-    /// A matrix in a format.
     pub(crate) fn of(format: BaseFormat, columns: usize, w: &[f32]) -> Quantized {
         let numbers = match format {
             BaseFormat::Nf4 => {
@@ -237,7 +236,6 @@ impl Quantized {
         Quantized { rows: w.len() / columns, columns, numbers }
     }
 
-    /// Number of numbers.
     pub(crate) fn len(&self) -> usize {
         self.rows * self.columns
     }

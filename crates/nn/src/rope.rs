@@ -88,12 +88,10 @@ impl Rope {
         Rope { half: config.rotary_dim() / 2, tables: all.iter().zip([factor, 1.0]).map(table).collect() }
     }
 
-    /// Number of positions.
     pub(crate) fn positions(&self) -> usize {
         self.tables[0].0.len() / self.half.max(1)
     }
 
-    /// Cosines and sines at `position`.
     pub(crate) fn at(&self, theta: Theta, position: usize) -> (&[f32], &[f32]) {
         let range = position * self.half..(position + 1) * self.half;
         let (cos, sin) = &self.tables[usize::from(theta == Theta::Local)];

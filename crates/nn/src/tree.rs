@@ -29,7 +29,6 @@ pub(crate) struct Node {
     idle: Option<u64>,
 }
 
-/// The tree.
 #[derive(Default)]
 pub(crate) struct Tree {
     pub(crate) nodes: Vec<Node>,
@@ -57,7 +56,6 @@ fn common(a: &[u32], b: &[u32]) -> usize {
 }
 
 impl Tree {
-    /// Whether it has no node.
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.len() == self.vacant.len()
     }
@@ -160,7 +158,6 @@ impl Tree {
         self.nodes[node].logp.is_empty()
     }
 
-    /// Adds a reference.
     pub(crate) fn hold(&mut self, mut index: usize) {
         loop {
             let node = &mut self.nodes[index];

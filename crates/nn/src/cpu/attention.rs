@@ -216,7 +216,6 @@ pub(crate) fn forward(
     }
 }
 
-/// The inputs of [`backward`].
 pub(crate) struct Backward<'a> {
     pub(crate) heads: Heads,
     pub(crate) plan: Plan<'a>,

@@ -40,7 +40,6 @@ pub(crate) fn executors(threads: usize) -> usize {
     threads.min(2)
 }
 
-/// A matrix of the base model.
 enum Base {
     /// All of its numbers end in 16 zero bits.
     Half(Vec<u16>),
@@ -82,12 +81,10 @@ struct Packed {
     wanted: bool,
 }
 
-/// The CPU.
 pub(crate) struct CpuBackend {
     config: Config,
     products: Products,
     teams: Vec<Team>,
-    /// All threads.
     whole: Team,
     executors: Vec<CpuExecutor>,
     rope: Arc<Rope>,
@@ -138,7 +135,6 @@ impl CpuBackend {
         })
     }
 
-    /// Number of trained parameters.
     fn trained(&self) -> usize {
         self.adapters.as_ref().map_or(self.weights.len(), |adapters| adapters.values.len())
     }

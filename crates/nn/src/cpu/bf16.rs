@@ -23,7 +23,6 @@ use crate::numbers::Products;
 
 /// Lines of a strip, and pairs of terms of a block.
 const SIDE: usize = 16;
-/// Terms of a block.
 const BLOCK: usize = 2 * SIDE;
 /// Pairs in a tile. A pair has the size of an `f32`.
 const TILE: usize = SIDE * SIDE;

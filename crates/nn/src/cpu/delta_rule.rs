@@ -95,7 +95,6 @@ impl DeltaRule {
         }
     }
 
-    /// Computes `A`.
     fn corrections(&mut self) {
         let (n, k) = (self.write.len(), View::rows(0, self.sizes[0]));
         self.minus_a.resize(n * n, 0.0);
@@ -108,7 +107,6 @@ impl DeltaRule {
         }
     }
 
-    /// Computes `B`.
     fn reads(&mut self) {
         let (n, k) = (self.write.len(), View::rows(0, self.sizes[0]));
         self.b.resize(n * n, 0.0);
@@ -319,7 +317,6 @@ mod tests {
             lists.map(|list| list.iter().map(|&x| x as f32).collect())
         }
 
-        /// The rows loaded with `v`.
         fn load(&self, rule: &mut DeltaRule, [q, k, _, write, keep, _]: &[Vec<f32>; 6], v: &[f32]) {
             let [keys, values] = self.sizes;
             let token = |t: usize| {

@@ -8,6 +8,7 @@ mod mixer;
 mod norms;
 mod rows;
 
+pub(crate) use head::{KEPT_LOGITS, LOGITS_SCRATCH};
 pub(crate) use linear::tile_rows;
 pub(crate) use mixer::scratch_len;
 
@@ -18,13 +19,12 @@ use super::attention::Scratch as AttentionScratch;
 use super::buffer::Buffer;
 use super::decoding::Decoding;
 use super::delta_rule::DeltaRule;
-use super::head::Scratch as HeadScratch;
 use super::lists::Lists;
 use super::packed_weights::PackedWeights;
 use super::product::{By, Matrix, Target, View, packing_product, product_with_panels, team_product};
-use super::sampler;
-use super::team::{Columns, Rows, Team};
+use super::team::{Columns, Rows, Shared, Team};
 use super::weights::Weights;
+use super::{sampler, simd};
 use crate::executor::{Holds, Memory};
 use crate::layout::Span;
 use crate::numbers::Products;
@@ -32,7 +32,6 @@ use crate::rope::Rope;
 use crate::sampling::Drawn;
 use crate::segments::Chunk;
 
-/// Scratch of one thread.
 #[derive(Default)]
 struct Scratch {
     attention: AttentionScratch,
@@ -54,7 +53,7 @@ pub(crate) struct CpuExecutor {
     pub(super) packed: Option<Arc<PackedWeights>>,
     /// One per part of an operation, so that threads don't share one.
     scratch: Vec<Mutex<Scratch>>,
-    head: HeadScratch,
+    head: head::HeadScratch,
     logits: Vec<f32>,
     /// Queries of a decoding step.
     queries: Buffer,
@@ -76,7 +75,7 @@ impl CpuExecutor {
             rope,
             packed: None,
             scratch: (0..largest).map(|_| Mutex::default()).collect(),
-            head: HeadScratch::default(),
+            head: head::HeadScratch::default(),
             logits: Vec::new(),
             queries: Buffer::default(),
             lse: Buffer::default(),

@@ -7,7 +7,6 @@ use crate::error::Error;
 /// The environment variable that forces a level.
 const VARIABLE: &str = "FGRPO_SIMD";
 
-/// An instruction set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Level {

@@ -10,7 +10,6 @@ pub(crate) mod decoding;
 pub(crate) mod delta_rule;
 pub(crate) mod executor;
 pub(crate) mod format;
-pub(crate) mod head;
 pub(crate) mod level;
 pub(crate) mod lists;
 pub(crate) mod lora;

@@ -84,7 +84,6 @@ impl PackedWeights {
         &self.panels[place.panels..][..place.len]
     }
 
-    /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         self.panels.len() * 4
     }

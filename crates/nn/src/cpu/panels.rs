@@ -27,11 +27,9 @@ thread_local! {
     static PACKED: RefCell<[Buffer; 2]> = RefCell::default();
 }
 
-/// A right operand.
 #[derive(Clone, Copy)]
 pub(crate) enum Right<'a> {
     Operand(Operand),
-    /// Its panels.
     Panels(&'a [f32]),
 }
 

@@ -53,7 +53,6 @@ impl View {
     }
 }
 
-/// An operand.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a> {
     numbers: &'a [f32],

@@ -5,7 +5,6 @@ use crate::error::Error;
 use crate::executor::checks::non_finite;
 use crate::sampling::{Draw, Drawn, Sampling};
 
-/// Scratch of one thread.
 #[derive(Default)]
 pub(crate) struct Scratch {
     probabilities: Vec<f32>,

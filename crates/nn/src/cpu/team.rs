@@ -25,7 +25,6 @@ pub(crate) struct Team {
 }
 
 impl Team {
-    /// A new team of `size` threads.
     pub(crate) fn new(size: usize) -> Result<Team, Error> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(size).build();
         let pool = pool.map_err(|error| {
@@ -45,7 +44,6 @@ impl Team {
         Team { pools, size: self.size + other.size }
     }
 
-    /// Number of threads.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -252,7 +250,6 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// The first number's address.
     pub(crate) fn first(&self) -> *mut f32 {
         self.first
     }

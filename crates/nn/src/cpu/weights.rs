@@ -7,7 +7,6 @@ use super::buffer::Buffer;
 use crate::layout::{Linear, Span};
 use crate::quantized::Quantized;
 
-/// Parameters.
 #[derive(Default)]
 pub(crate) struct Weights {
     values: Buffer,

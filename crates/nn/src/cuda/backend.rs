@@ -43,7 +43,6 @@ struct Adapters {
     base: Option<Weights>,
 }
 
-/// The GPU.
 pub(crate) struct CudaBackend {
     config: Config,
     /// Number of positions in the tables of angles.

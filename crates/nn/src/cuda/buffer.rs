@@ -7,7 +7,6 @@ use super::launches::{THREADS, args};
 use super::stream::{Purpose, Stream};
 use crate::numbers::Precision;
 
-/// Numbers of 32 or 16 bits.
 #[derive(Debug)]
 enum Numbers {
     Full(Memory<f32>),

@@ -31,7 +31,6 @@ pub(crate) struct Decoding {
 #[derive(Default)]
 pub(super) struct Draws {
     pub(super) lists: DrawLists,
-    /// The row of each draw.
     rows: Vec<usize>,
     /// Tokens, then log-probabilities, then entropies, `room` of each.
     pub(super) results: Option<Memory<u32>>,
@@ -48,7 +47,6 @@ struct Results {
 
 struct Pending {
     message: usize,
-    /// The row of each draw.
     rows: Vec<usize>,
     room: usize,
 }

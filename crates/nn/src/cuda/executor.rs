@@ -80,7 +80,7 @@ enum Columns<'a> {
     /// `dy x scale`.
     Norm { x: &'a Buffer, scale: &'a Buffer, dy: &'a Buffer },
     /// Of a convolution along paths, whose `sizes` are channels, inputs that it sees, and the width of a row of `x`.
-    Filter { x: &'a Buffer, previous: Address, dy: &'a Buffer, sizes: [u32; 3] },
+    Filter { x: &'a Buffer, previous: Address, dy: &'a Buffer, sizes: [usize; 3] },
 }
 
 /// `c = alpha a b`, or added to `c`.
@@ -210,7 +210,7 @@ impl CudaExecutor {
         self.partials.reserve(&self.stream, FULL, blocks * width, Purpose::Pass);
         let grid = [width.div_ceil(32) as u32, blocks as u32, 1];
         let shape = Shape { grid, threads: 256, shared: 1024 };
-        let (count, of, each) = (rows as u32, width as u32, SUMMED_ROWS as u32);
+        let (count, of, each) = (rows, width, SUMMED_ROWS);
         match columns {
             Columns::Of(x) => {
                 let kernel = kernel!(self.precision, "column_partials");
@@ -229,13 +229,13 @@ impl CudaExecutor {
             }
         }
         let shape = Shape::covering(width, 128);
-        self.stream.launch("add_partials", shape, args![&self.partials, to, blocks as u32, of]);
+        self.stream.launch("add_partials", shape, args![&self.partials, to, blocks, of]);
     }
 
     /// Rows by index, `width` wide.
     fn rows(&self, kernel: &'static str, width: usize, lists: &Lists, rows: List, x: Argument, y: Argument) {
         let shape = Shape::of(rows.len, row_threads(width), 0);
-        self.stream.launch(kernel, shape, args![x, lists.words.at(rows, 0), y, width as u32]);
+        self.stream.launch(kernel, shape, args![x, lists.words.at(rows, 0), y, width]);
     }
 }
 

@@ -30,7 +30,6 @@ pub(super) fn wanted() -> Result<bool, Error> {
     Ok(switch::is_on(VARIABLE, true)? && !switch::is_on(SYNC, false)?)
 }
 
-/// The graphs of an executor.
 #[derive(Debug)]
 pub(super) struct Graphs {
     wanted: bool,
@@ -62,7 +61,6 @@ impl Graphs {
         }
     }
 
-    /// Submits the step's work.
     pub(super) fn submit(&mut self, stream: &Stream, bucket: Bucket) {
         // Nothing is recorded without graphs, or after a buffer has grown.
         let Some(mut sequence) = stream.recorded_work() else { return };

@@ -149,43 +149,53 @@ impl Collected {
         let (first_row, last) = (self.of_row.len(), positions[positions.len() - 1] as usize);
         self.of_row.resize_with(first_row + positions.len(), Vec::new);
         for start in (0..=last).step_by(ITEM_KEYS) {
-            let seeing = positions.partition_point(|&position| (position as usize) < start)..positions.len();
-            let ranges = self.ranges.len() as u32;
+            let seeing = positions.partition_point(|&position| (position as usize) < start);
             let (mut before, end) = (0, (start + ITEM_KEYS).min(last + 1));
-            for keys in path {
+            let ranges = path.iter().map(|keys| {
                 let within = |position: usize| keys.start + position.saturating_sub(before).min(keys.len());
-                let own = [within(start), within(end)].map(|key| key as u32);
-                if own[0] < own[1] {
-                    self.ranges.push(own);
-                }
+                let own = within(start)..within(end);
                 before += keys.len();
-            }
-            let rows = [seeing.start, seeing.end].map(|row| (first_row + row) as u32);
-            self.items.push([ranges, self.ranges.len() as u32, rows[0], rows[1]]);
-            self.place.push(self.parts as u32);
-            self.starts.push(start as u32);
-            for row in seeing {
-                self.of_row[first_row + row].push(self.parts as u32);
-                self.parts += 1;
-            }
+                own
+            });
+            self.push(ranges, first_row + seeing..first_row + positions.len(), start);
         }
     }
 
-    fn put(self, words: &mut Words) -> PassItems {
-        let (row_first, row_parts) = parts_of_rows(&self.of_row);
-        PassItems {
-            first: self.first,
-            rows: self.of_row.len(),
-            parts: self.parts,
-            items: Items {
-                items: words.put(self.items.into_iter().flatten()),
-                place: words.put(self.place),
-                starts: words.put(self.starts),
-                row_first: words.put(row_first),
-                row_parts: words.put(row_parts),
-                ranges: words.put(self.ranges.into_iter().flatten()),
-            },
+    /// Adds an item: the ranges of its keys, the rows that see them, and the position of its first token.
+    fn push(&mut self, ranges: impl Iterator<Item = Range<usize>>, rows: Range<usize>, start: usize) {
+        let first = self.ranges.len() as u32;
+        let ranges = ranges.filter(|range| !range.is_empty());
+        self.ranges.extend(ranges.map(|range| [range.start as u32, range.end as u32]));
+        self.items.push([first, self.ranges.len() as u32, rows.start as u32, rows.end as u32]);
+        self.place.push(self.parts as u32);
+        self.starts.push(start as u32);
+        for row in rows {
+            self.of_row[row].push(self.parts as u32);
+            self.parts += 1;
         }
+    }
+
+    /// Puts the lists, filled up to so many items, rows and parts.
+    fn put(self, words: &mut Words, items: usize, rows: usize, parts: usize) -> Items {
+        let first = self.of_row.iter().scan(0, |sum, parts| {
+            *sum += parts.len() as u32;
+            Some(*sum)
+        });
+        Items {
+            items: words.put_padded(self.items.into_iter().flatten(), 4 * items, 0),
+            place: words.put_padded(self.place, items, 0),
+            starts: words.put_padded(self.starts, items, 0),
+            row_first: words.put_padded(std::iter::once(0).chain(first), rows + 1, self.parts as u32),
+            row_parts: words.put_padded(self.of_row.iter().flatten().copied(), parts, 0),
+            // The last list: its length moves no other one.
+            ranges: words.put(self.ranges.into_iter().flatten()),
+        }
+    }
+
+    /// Puts the lists of some rows of a pass.
+    fn put_pass(self, words: &mut Words) -> PassItems {
+        let (first, items, rows, parts) = (self.first, self.items.len(), self.of_row.len(), self.parts);
+        PassItems { first, rows, parts, items: self.put(words, items, rows, parts) }
     }
 }
 
@@ -209,27 +219,16 @@ fn pass_items(words: &mut Words, plan: &AttentionPlan, positions: &[u32]) -> Vec
         for own in positions.chunks((PASS_PARTS / blocks).clamp(1, PASS_ROWS)) {
             if collected.parts > 0 && collected.parts + own.len() * blocks > PASS_PARTS {
                 let first = collected.first + collected.of_row.len();
-                built.push(
-                    std::mem::replace(&mut collected, Collected { first, ..Collected::default() }).put(words),
-                );
+                let before = std::mem::replace(&mut collected, Collected { first, ..Collected::default() });
+                built.push(before.put_pass(words));
             }
             collected.add(&path, own);
         }
     }
     if collected.parts > 0 {
-        built.push(collected.put(words));
+        built.push(collected.put_pass(words));
     }
     built
-}
-
-/// Where each row's parts begin, and the end; and all parts, row by row.
-fn parts_of_rows(of_row: &[Vec<u32>]) -> (Vec<u32>, impl Iterator<Item = u32> + '_) {
-    let mut first = vec![0u32];
-    first.extend(of_row.iter().scan(0, |sum, parts| {
-        *sum += parts.len() as u32;
-        Some(*sum)
-    }));
-    (first, of_row.iter().flatten().copied())
 }
 
 /// A piece in the format of the kernels.
@@ -342,27 +341,17 @@ impl Lists {
         changes: &DecodeChanges,
         has_states: bool,
     ) -> (Bucket, Items, DrawLists) {
-        let [mut place, mut starts] = [const { Vec::new() }; 2];
-        let (mut items, mut ranges, mut parts) = (Vec::new(), Vec::new(), 0u32);
-        let mut of_row: Vec<Vec<u32>> = vec![Vec::new(); step.rows()];
+        let mut collected = Collected { of_row: vec![Vec::new(); step.rows()], ..Collected::default() };
         for (rows, slots) in step.blocks(ITEM_KEYS) {
-            let range = ranges.len() as u32;
-            items.push([range, range + slots.len() as u32, rows.start as u32, rows.end as u32]);
-            place.push(parts);
             // The blocks before it have as many tokens.
-            starts.push((of_row[rows.start].len() * ITEM_KEYS) as u32);
-            ranges.extend(slots.into_iter().map(|slots| [slots.start as u32, slots.end as u32]));
-            for row in rows {
-                of_row[row].push(parts);
-                parts += 1;
-            }
+            let start = collected.of_row[rows.start].len() * ITEM_KEYS;
+            collected.push(slots.into_iter(), rows, start);
         }
-        let (row_first, row_parts) = parts_of_rows(&of_row);
         let bucket = Bucket {
             rows: bucket(step.rows()),
-            items: bucket(items.len()),
+            items: bucket(collected.items.len()),
             // Only places in memory depend on them.
-            parts: (parts as usize).next_power_of_two(),
+            parts: collected.parts.next_power_of_two(),
             draws: bucket(changes.draws.len()),
         };
         let (known, sampled): (&[u32], &[u32]) = match &changes.tokens {
@@ -378,15 +367,7 @@ impl Lists {
         let draws = DrawLists::put(words, &changes.draws, step.rows(), bucket.rows, bucket.draws);
         self.paths =
             if has_states { Paths::put_step(words, &step.states, bucket.rows) } else { Paths::default() };
-        let items = Items {
-            items: words.put_padded(items.into_iter().flatten(), 4 * bucket.items, 0),
-            place: words.put_padded(place, bucket.items, 0),
-            starts: words.put_padded(starts, bucket.items, 0),
-            row_first: words.put_padded(row_first, bucket.rows + 1, parts),
-            row_parts: words.put_padded(row_parts, bucket.parts, 0),
-            // The last lists: their lengths move no other one.
-            ranges: words.put(ranges.into_iter().flatten()),
-        };
+        let items = collected.put(words, bucket.items, bucket.rows, bucket.parts);
         self.sampled = words.put(sampled.iter().copied());
         words.stage(stream);
         (bucket, items, draws)

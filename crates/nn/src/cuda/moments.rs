@@ -70,7 +70,6 @@ impl Host {
         }
     }
 
-    /// Copies a part to the device.
     fn upload(&mut self, stream: &Stream, part: &Range<usize>, to: Address) {
         stream.ask(|| match self {
             Host::Full(pinned) => pinned.upload(part.start, part.len(), to),
@@ -78,7 +77,6 @@ impl Host {
         });
     }
 
-    /// Copies a part from the device.
     fn download(&mut self, stream: &Stream, from: Address, part: &Range<usize>) {
         stream.ask(|| match self {
             Host::Full(pinned) => pinned.download(from, part.start, part.len()),
@@ -120,7 +118,6 @@ impl Moments {
         }
     }
 
-    /// Drops them.
     pub(super) fn forget(&mut self) {
         *self = Moments { offload: self.offload, ..Moments::new(self.precision) };
     }

@@ -117,7 +117,7 @@ impl QuantizedMatrices {
                 stream.launch(kernel!(precision, "nf4_plain_values"), pairs, arguments);
             }
             Stored::Int8 { codes, absmax } => {
-                let arguments = args![codes, absmax, INT8_STEP, out, columns as u32, len];
+                let arguments = args![codes, absmax, INT8_STEP, out, columns, len];
                 stream.launch(kernel!(precision, "int8_values"), each, arguments);
             }
             Stored::Bf16(bits) => stream.launch("widen", each, args![bits, out, len]),

@@ -20,7 +20,6 @@ use crate::error::Error;
 pub(super) enum Purpose {
     /// Parameters, gradient, moments.
     Model,
-    /// Buffers of a pass.
     Pass,
     /// Keys and values.
     Cache,
@@ -38,14 +37,12 @@ impl Purpose {
     }
 }
 
-/// The first failure, and the advice.
 #[derive(Debug, Clone)]
 struct Failure {
     source: fgrpo_cuda::Error,
     remedy: &'static str,
 }
 
-/// The device.
 #[derive(Debug)]
 pub(super) struct Stream {
     driver: Arc<dyn Driver>,
@@ -95,7 +92,6 @@ impl Stream {
         self.ask(work);
     }
 
-    /// Submits work node by node.
     pub(super) fn submit(&self, nodes: &[Node]) {
         nodes.iter().for_each(|node| self.ask(|| node.submit(&*self.driver)));
     }
@@ -113,7 +109,6 @@ impl Stream {
         Graph::capture(&self.driver, nodes).map_err(refused).ok()
     }
 
-    /// Submits a graph.
     pub(super) fn replay(&self, graph: &Graph) {
         self.ask(|| graph.replay());
     }
@@ -166,7 +161,6 @@ impl Stream {
         self.record_or_ask(same, make, || self.driver.launch(kernel, shape, arguments));
     }
 
-    /// Work other than launches.
     fn node(&self, node: Node) {
         self.record_or_ask(|other| *other == node, || node.clone(), || node.submit(&*self.driver));
     }

@@ -11,7 +11,6 @@ use crate::numbers::Precision;
 /// Numbers that are converted at a time between f32 on the host and the two halves.
 const STAGED: usize = 1 << 22;
 
-/// Parameters in one flat store.
 #[derive(Debug)]
 pub(crate) struct Weights {
     /// The weights that the network uses.
@@ -36,7 +35,6 @@ impl Weights {
         Weights { values, rest: Buffer::default(), quantized: QuantizedMatrices::default() }
     }
 
-    /// Bytes of the numbers.
     pub(super) fn bytes(&self) -> usize {
         self.values.bytes(self.values.len()) + self.rest.bytes(self.rest.len())
     }

@@ -79,13 +79,11 @@ pub(crate) struct Stays<'a> {
 /// Values that a norm keeps for its backward pass.
 #[derive(Default)]
 pub(super) struct Normed<B: Default> {
-    /// Input of the norm.
     pub(super) raw: Kept<B>,
     /// `1 / rms` of each row, or of each head.
     pub(super) scale: Kept<B>,
 }
 
-/// Activations that attention keeps.
 #[derive(Default)]
 pub(super) struct SavedAttention<B: Default> {
     pub(super) q: Kept<B>,
@@ -99,7 +97,6 @@ pub(super) struct SavedAttention<B: Default> {
     pub(super) gate: Kept<B>,
 }
 
-/// Activations that a recurrent mixer keeps.
 #[derive(Default)]
 pub(super) struct SavedMixer<B: Default> {
     /// Queries, keys and values before the convolution, then `b`, then `a`.
@@ -202,7 +199,6 @@ impl<B: Default> Saved<B> {
     }
 }
 
-/// The workspace of an executor.
 pub(crate) type Workspace<X> = Buffers<<X as Memory>::Buffer>;
 
 /// Buffers of one executor, which grow to the largest pass and are reused.

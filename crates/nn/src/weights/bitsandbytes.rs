@@ -2,6 +2,7 @@
 //!
 //! Read are NF4's, in blocks of 64 numbers, with scales in f32 or in 8 bits. Others are refused by name. Written are those that the engine makes or has read.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -123,32 +124,9 @@ fn find<'a>(matrix: &str, shape: &[usize], file: Files<'_, 'a>) -> Result<(&'a [
 
 /// A tensor of a checkpoint to be written.
 pub(crate) enum Tensor<'a> {
-    Numbers(std::borrow::Cow<'a, [f32]>),
+    Numbers(Cow<'a, [f32]>),
     /// One of the layers' matrices, in NF4.
     Matrix(Quantized),
-}
-
-/// The tensors of a matrix: name, shape, content.
-fn tensors_of(
-    matrix: &str,
-    shape: &[usize],
-    nested: bool,
-    state: usize,
-) -> Vec<(String, Vec<usize>, Content)> {
-    let count: usize = shape.iter().product();
-    let (blocks, numbers) = (count.div_ceil(BLOCK), Content::Numbers(Dtype::F32));
-    let mut all = vec![
-        (matrix.to_string(), vec![count.div_ceil(2), 1], Content::Bytes),
-        (format!("{matrix}.absmax"), vec![blocks], if nested { Content::Bytes } else { numbers }),
-        (format!("{matrix}.quant_map"), vec![NF4.len()], numbers),
-        (state_name(matrix), vec![state], Content::Bytes),
-    ];
-    if nested {
-        let scales = blocks.div_ceil(NESTED_BLOCK);
-        all.push((format!("{matrix}.nested_absmax"), vec![scales], numbers));
-        all.push((format!("{matrix}.nested_quant_map"), vec![dynamic_map().len()], numbers));
-    }
-    all
 }
 
 /// The state of a matrix whose values have a type.
@@ -164,6 +142,44 @@ fn state_of(shape: &[usize], scales: &Scales, dtype: Dtype) -> String {
     state.to_string()
 }
 
+/// Values of a tensor of a file.
+enum Values<'a> {
+    Numbers(Cow<'a, [f32]>),
+    Bytes(Vec<u8>),
+}
+
+/// The tensors of a file that hold a tensor of the model: name, shape, values.
+fn parts<'a>(
+    name: &str,
+    shape: Vec<usize>,
+    tensor: Tensor<'a>,
+    dtype: Dtype,
+) -> Vec<(String, Vec<usize>, Values<'a>)> {
+    let (codes, scales) = match tensor {
+        Tensor::Numbers(values) => return vec![(name.into(), shape, Values::Numbers(values))],
+        Tensor::Matrix(Quantized { numbers: Numbers::Nf4 { codes, scales }, .. }) => (codes, scales),
+        Tensor::Matrix(_) => unreachable!("a matrix in NF4"),
+    };
+    let numbers = |ending: &str, values: Cow<'a, [f32]>| {
+        (format!("{name}{ending}"), vec![values.len()], Values::Numbers(values))
+    };
+    let state = state_of(&shape, &scales, dtype).into_bytes();
+    let mut all = vec![
+        (name.to_string(), vec![codes.len(), 1], Values::Bytes(codes)),
+        numbers(".quant_map", Cow::Borrowed(&NF4)),
+        (state_name(name), vec![state.len()], Values::Bytes(state)),
+    ];
+    match scales {
+        Scales::Full(scales) => all.push(numbers(".absmax", scales.into())),
+        Scales::Nested { codes, absmax, .. } => {
+            all.push((format!("{name}.absmax"), vec![codes.len()], Values::Bytes(codes)));
+            all.push(numbers(".nested_absmax", absmax.into()));
+            all.push(numbers(".nested_quant_map", Cow::Borrowed(dynamic_map())));
+        }
+    }
+    all
+}
+
 /// Writes a checkpoint folder as transformers does with bitsandbytes, in one file: the layers' matrices in NF4, other tensors in `dtype`. `tensor` gives
 /// those of [`Config::tensors`], one at a time. The folder is created if necessary and must not contain weights. `config.json` is written last, so a folder
 /// with it is complete.
@@ -175,42 +191,24 @@ pub(crate) fn write<'a>(
 ) -> Result<(), Error> {
     config.validate()?;
     make_folder(dir)?;
-    // What a file declares depends on each matrix's scales, of which only the state's length and type are kept.
-    let mut declared = Vec::new();
-    for (name, shape) in config.tensors() {
-        match tensor(&name) {
-            Tensor::Numbers(_) => declared.push((name, shape, Content::Numbers(dtype))),
-            Tensor::Matrix(Quantized { numbers: Numbers::Nf4 { scales, .. }, .. }) => {
-                let nested = matches!(scales, Scales::Nested { .. });
-                let state = state_of(&shape, &scales, dtype);
-                declared.extend(tensors_of(&name, &shape, nested, state.len()));
-            }
-            Tensor::Matrix(_) => unreachable!("a matrix in NF4"),
-        }
-    }
+    // Twice, so that memory holds one tensor at a time: what a file declares depends on each matrix's scales.
+    let all =
+        || config.tensors().into_iter().flat_map(|(name, shape)| parts(&name, shape, tensor(&name), dtype));
+    let beside = |name: &str| matrix_of(name).is_some();
+    let declared = all().map(|(name, shape, values)| {
+        let content = match values {
+            Values::Bytes(_) => Content::Bytes,
+            Values::Numbers(_) => Content::Numbers(if beside(&name) { Dtype::F32 } else { dtype }),
+        };
+        (name, shape, content)
+    });
+    let declared: Vec<_> = declared.collect();
     let nested = declared.iter().any(|(name, ..)| name.ends_with(".nested_absmax"));
     let mut writer = TensorWriter::create_mixed(&dir.join(SINGLE), declared, &[("format", "pt")])?;
-    for (name, shape) in config.tensors() {
-        let (codes, scales) = match tensor(&name) {
-            Tensor::Numbers(values) => {
-                writer.put(&name, &shape, &values)?;
-                continue;
-            }
-            Tensor::Matrix(Quantized { numbers: Numbers::Nf4 { codes, scales }, .. }) => (codes, scales),
-            Tensor::Matrix(_) => unreachable!("a matrix in NF4"),
-        };
-        let part = |ending: &str| format!("{name}{ending}");
-        writer.put_bytes(&name, &[codes.len(), 1], &codes)?;
-        writer.put(&part(".quant_map"), &[NF4.len()], &NF4)?;
-        let state = state_of(&shape, &scales, dtype);
-        writer.put_bytes(&state_name(&name), &[state.len()], state.as_bytes())?;
-        match scales {
-            Scales::Full(scales) => writer.put(&part(".absmax"), &[scales.len()], &scales)?,
-            Scales::Nested { codes, absmax, .. } => {
-                writer.put_bytes(&part(".absmax"), &[codes.len()], &codes)?;
-                writer.put(&part(".nested_absmax"), &[absmax.len()], &absmax)?;
-                writer.put(&part(".nested_quant_map"), &[dynamic_map().len()], dynamic_map())?;
-            }
+    for (name, shape, values) in all() {
+        match values {
+            Values::Numbers(values) => writer.put(&name, &shape, &values)?,
+            Values::Bytes(bytes) => writer.put_bytes(&name, &shape, &bytes)?,
         }
     }
     writer.finish()?;

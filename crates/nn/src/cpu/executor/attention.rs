@@ -1,10 +1,7 @@
 //! Attention of a pass, and the cache.
 
 use super::super::attention::{self, Inputs, Keys, Plan};
-use super::super::buffer::Buffer;
-use super::super::lists::Lists;
-use super::super::team::Shared;
-use super::{Cache, CpuExecutor};
+use super::{Buffer, Cache, CpuExecutor, Lists, Shared};
 use crate::executor::{Attention, AttentionKept, AttentionOps, Heads};
 
 impl<'a> Attention<'a, Lists> {

@@ -4,15 +4,11 @@ use std::borrow::Cow;
 use std::sync::Mutex;
 
 use super::super::attention::{Keys, Plan};
-use super::super::buffer::Buffer;
-use super::super::decoding::Decoding;
-use super::super::lists::Lists;
-use super::super::product::View;
-use super::super::team::Shared;
-use super::super::weights::Weights;
-use super::super::{sampler, simd};
+use super::super::sampler;
 use super::norms::weight_of;
-use super::{Cache, CpuExecutor, Scratch, rows_at_a_time};
+use super::{
+    Buffer, Cache, CpuExecutor, Decoding, Lists, Scratch, Shared, View, Weights, rows_at_a_time, simd,
+};
 use crate::error::Error;
 use crate::executor::{DecodeChanges, DecodeOps, Head, StepAttention};
 use crate::layout::Write;

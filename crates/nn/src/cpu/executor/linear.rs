@@ -1,10 +1,7 @@
 //! Linear maps and their derivatives, in full, from quantized matrices or through LoRA's factors.
 
-use super::super::buffer::Buffer;
-use super::super::product::{Matrix, View};
-use super::super::simd;
-use super::super::weights::Weights;
-use super::{CpuExecutor, part, part_mut};
+use super::super::product::Matrix;
+use super::{Buffer, CpuExecutor, View, Weights, part, part_mut, simd};
 use crate::cpu::format::CUT;
 use crate::executor::{LinearOps, LowRank, Map};
 use crate::layout::{Linear, Span, Write};

@@ -4,18 +4,14 @@
 //! A pass takes states from stretch to stretch ([`delta_rule`]), decoding from token to token; one head per thread at a time. The backward pass computes the states after
 //! stretches that others continue again.
 
-use super::super::buffer::Buffer;
-use super::super::decoding::Decoding;
+use std::ops::Range;
+
 use super::super::delta_rule::{self, DeltaRule};
-use super::super::lists::Lists;
 use super::super::simd::{self, Token};
-use super::super::team::Shared;
-use super::super::weights::Weights;
-use super::{Cache, CpuExecutor, Scratch, part};
+use super::{Buffer, Cache, CpuExecutor, Decoding, Lists, Scratch, Shared, Weights, part};
 use crate::config::GatedDeltaNet;
 use crate::executor::{Gate, HeadRows, Mixer, MixerOps};
 use crate::segments::Stretch;
-use std::ops::Range;
 
 /// Added to the square of the length that queries and keys are divided by.
 const EPS: f32 = 1e-6;
@@ -27,13 +23,11 @@ pub(super) struct MixerScratch {
     gates: Buffer,
     /// By row: what each head's query and key were multiplied by.
     lengths: Buffer,
-    /// The derivative of `mixed`.
     derivative: Buffer,
     /// `[kernel, channels]`, and its derivative.
     filter: [Buffer; 2],
 }
 
-/// The inputs of the delta rule.
 #[derive(Clone, Copy)]
 struct Inputs<'a> {
     sizes: GatedDeltaNet,
@@ -114,7 +108,6 @@ fn path(lists: &Lists, row: usize) -> impl Iterator<Item = usize> + '_ {
     std::iter::successors(Some(row), before)
 }
 
-/// The stretches of each tree.
 fn trees(stretches: &[Stretch]) -> impl Iterator<Item = Range<usize>> + '_ {
     let roots = (0..stretches.len()).filter(|&index| stretches[index].parent.is_none());
     roots.map(|root| {

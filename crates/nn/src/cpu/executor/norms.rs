@@ -2,10 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::super::buffer::Buffer;
-use super::super::simd;
-use super::super::weights::Weights;
-use super::{CpuExecutor, part, part_mut};
+use super::{Buffer, CpuExecutor, Weights, part, part_mut, simd};
 use crate::executor::{HeadRows, Norm, NormOps};
 use crate::layout::Span;
 

@@ -2,14 +2,31 @@
 
 use std::ops::Range;
 
-use super::super::buffer::Buffer;
-use super::super::lists::Lists;
-use super::super::simd;
-use super::super::weights::Weights;
-use super::{CpuExecutor, part, part_mut};
+use super::{Buffer, CpuExecutor, Lists, Weights, part, part_mut, simd};
 use crate::executor::{HeadRows, Rotation, RowOps, Rows};
 use crate::families::Activation;
 use crate::layout::Span;
+
+impl CpuExecutor {
+    /// Calls `put` for each row of `x` with the predicting row of `y`, which are among the first `count` rows.
+    fn to_predicting(
+        &self,
+        count: usize,
+        width: usize,
+        lists: &Lists,
+        x: &[f32],
+        y: &mut [f32],
+        put: impl Fn(&[f32], &mut [f32]) + Sync,
+    ) {
+        let rows = &lists.predicting.rows;
+        self.rows(count, width, [(y, width)], |own, [y]| {
+            let [first, end] = [own.start, own.end].map(|row| rows.partition_point(|&r| (r as usize) < row));
+            for (x, &row) in x[first * width..].chunks_exact(width).zip(&rows[first..end]) {
+                put(x, &mut y[(row as usize - own.start) * width..][..width]);
+            }
+        });
+    }
+}
 
 impl RowOps for CpuExecutor {
     fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
@@ -26,31 +43,13 @@ impl RowOps for CpuExecutor {
     }
 
     fn scatter_add(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
-        let rows = &lists.predicting.rows;
-        let Some(&last) = rows.last() else { return };
-        self.rows(last as usize + 1, width, [(y, width)], |own, [y]| {
-            let first = rows.partition_point(|&row| (row as usize) < own.start);
-            for (x, &row) in x[first * width..].chunks_exact(width).zip(&rows[first..]) {
-                if row as usize >= own.end {
-                    break;
-                }
-                simd::add(x, &mut y[(row as usize - own.start) * width..][..width]);
-            }
-        });
+        let count = lists.predicting.rows.last().map_or(0, |&last| last as usize + 1);
+        self.to_predicting(count, width, lists, x, y, simd::add);
     }
 
     fn scatter(&mut self, width: usize, lists: &Lists, x: &Buffer, count: usize, y: &mut Buffer) {
-        let rows = &lists.predicting.rows;
-        self.rows(count, width, [(y, width)], |own, [y]| {
-            y.fill(0.0);
-            let first = rows.partition_point(|&row| (row as usize) < own.start);
-            for (x, &row) in x[first * width..].chunks_exact(width).zip(&rows[first..]) {
-                if row as usize >= own.end {
-                    break;
-                }
-                y[(row as usize - own.start) * width..][..width].copy_from_slice(x);
-            }
-        });
+        self.zero(count * width, y);
+        self.to_predicting(count, width, lists, x, y, |x, y| y.copy_from_slice(x));
     }
 
     fn zero(&mut self, len: usize, y: &mut Buffer) {

@@ -1,14 +1,11 @@
 //! Attention of a pass, and the cache.
 
-use fgrpo_cuda::{Argument, Shape};
-
-use super::super::buffer::Buffer;
-use super::super::lists::{Lists, PassItems, Plan, TILE, Tiles};
-use super::super::stream::Purpose;
+use super::super::lists::{PassItems, Plan, TILE, Tiles};
 use super::decoding::{Merged, parts_kernels, window};
-use super::{Cache, CudaExecutor, FULL, args, kernel, warp_shape};
+use super::{
+    Argument, Buffer, Cache, CudaExecutor, FULL, Lists, Precision, Purpose, Shape, args, kernel, warp_shape,
+};
 use crate::executor::{Attention, AttentionKept, AttentionOps, Heads};
-use crate::numbers::Precision;
 
 /// The kernels on tensor cores, of attention and of the derivatives by queries and by keys and values, for the precision and the sizes that have them.
 fn on_tensor_cores(precision: Precision, size: usize) -> Option<[&'static str; 3]> {
@@ -47,7 +44,7 @@ fn kernel_arguments(of: &Planned<'_>, buffers: &[Argument], on_tensor_cores: boo
     let Heads { queries, keys, size, scale } = heads;
     let size = (!on_tensor_cores).then_some(size);
     let sizes = [Some(queries), Some(keys), size, Some(count)].into_iter().flatten();
-    let sizes = sizes.map(|size| Argument::U32(size as u32)).chain([scale.into()]);
+    let sizes = sizes.map(Argument::from).chain([scale.into()]);
     plan.into_iter().chain(buffers.iter().copied()).chain(sizes).collect()
 }
 
@@ -70,7 +67,7 @@ impl CudaExecutor {
             let [of, place, ranges, starts] =
                 [items.items, items.place, items.ranges, items.starts].map(|list| words.at(list, 0));
             let (positions, q) = (words.at(plan.positions, first), q.at(first * heads.query_width()));
-            let [h, k, e] = [queries, keys, size].map(|n| n as u32);
+            let (h, k, e) = (queries, keys, size);
             let arguments =
                 args![of, place, ranges, positions, starts, window, q, kv, &self.parts, h, k, e, scale];
             self.stream.launch(kernel, shape, arguments);
@@ -121,7 +118,7 @@ impl AttentionOps for CudaExecutor {
         self.stream.launch(
             kernel!(self.precision, "attention_delta"),
             warp_shape(each),
-            args![out, dout, &self.delta, size as u32, each as u32],
+            args![out, dout, &self.delta, size, each],
         );
         let arguments = |tiles: &Tiles, to: &Buffer, count: usize| {
             let buffers = args![q, kv, lse, &self.delta, dout, to];

@@ -1,19 +1,16 @@
 //! Decoding: attention over the cache, and sampling on the device.
 
-use fgrpo_cuda::{Address, Argument, Shape};
-
-use super::super::buffer::Buffer;
-use super::super::decoding::{Decoding, Draws};
+use super::super::decoding::Draws;
 use super::super::launches::decodes_on_tensor_cores;
-use super::super::lists::{ITEM_KEYS, Items, Lists};
-use super::super::stream::Purpose;
-use super::super::weights::Weights;
+use super::super::lists::{ITEM_KEYS, Items};
 use super::super::words::Words;
-use super::{Cache, CudaExecutor, FULL, THREADS, args, kernel, warp_shape};
+use super::{
+    Address, Argument, Buffer, Cache, CudaExecutor, Decoding, FULL, Lists, Precision, Purpose, Shape,
+    THREADS, Weights, args, kernel, warp_shape,
+};
 use crate::error::Error;
 use crate::executor::{DecodeChanges, DecodeOps, Head, Heads, StepAttention, StepTokens};
 use crate::layout::Span;
-use crate::numbers::Precision;
 use crate::sampling::{Draw, Drawn, Sampling};
 
 /// Bytes of shared memory of a sampling block: 768 numbers of 8 bytes, a histogram of three times 2,048 words, a list of 2,048, and its length.
@@ -64,7 +61,7 @@ impl CudaExecutor {
         let Merged { words, items, positions, window, rows } = of;
         let Heads { queries, size, .. } = heads;
         let [first, parts] = [items.row_first, items.row_parts].map(|list| words.at(list, 0));
-        let ([h, e, n], to) = ([queries, size, rows].map(|n| n as u32), lse.unwrap_or(self.parts.at(0)));
+        let (h, e, n, to) = (queries, size, rows, lse.unwrap_or(self.parts.at(0)));
         self.stream.launch(
             kernel!(self.precision, "decode_merge"),
             warp_shape(rows * queries),
@@ -110,12 +107,12 @@ impl DecodeOps for CudaExecutor {
         let ([parts, _], shape) = parts_kernels(self.precision, heads, place.len);
         let [items, place, ranges, positions, starts, slots] =
             [items, place, ranges, lists.positions, starts, lists.slots].map(|list| words.at(list, 0));
-        let (normed, [h, k, e]) = (u32::from(of.q_norm.is_some()), [queries, keys, size].map(|n| n as u32));
+        let normed = u32::from(of.q_norm.is_some());
         let ([q_norm, k_norm], offset, eps) = ([of.q_norm, of.k_norm].map(norm), of.offset, of.eps);
-        let (to, rotary) = (&self.parts, self.rotary as u32);
+        let (to, rotary) = (&self.parts, self.rotary);
         let arguments = args![
             items, place, ranges, positions, starts, window, slots, angles, rotary, q_norm, k_norm, normed,
-            offset, eps, qkv, cache, to, h, k, e, scale
+            offset, eps, qkv, cache, to, queries, keys, size, scale
         ];
         // Blocks run in any order, so rows that attend to keys which others of them store do so once all are there.
         for _ in 0..if decoding.reads_its_own() { 2 } else { 1 } {
@@ -150,7 +147,7 @@ impl DecodeOps for CudaExecutor {
             let [tokens, logp, entropy] = [0, 1, 2].map(|part| Argument::from(results.at(part * room)));
             let (draws, uniforms) = (words.at(lists.first, first), words.at(lists.uniforms, 0));
             let top_k = u32::try_from(sampling.top_k).unwrap_or(u32::MAX);
-            let (v, greedy) = (head.vocabulary as u32, u32::from(greedy));
+            let (v, greedy) = (head.vocabulary, u32::from(greedy));
             let Sampling { top_p, min_p, .. } = *sampling;
             let arguments = args![
                 &logits, draws, uniforms, tokens, logp, entropy, v, factor, top_k, top_p, min_p, greedy

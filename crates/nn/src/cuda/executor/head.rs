@@ -1,16 +1,12 @@
 //! The vocabulary head: logits, log-probabilities, entropies and their derivatives.
 
-use fgrpo_cuda::Shape;
-
-use super::super::buffer::Buffer;
-use super::super::lists::Lists;
-use super::super::stream::Purpose;
-use super::super::weights::Weights;
-use super::{CudaExecutor, FULL, LOGITS, MatrixProduct, THREADS, args, kernel, row_shape, row_threads};
+use super::{
+    Buffer, CudaExecutor, FULL, LOGITS, Lists, MatrixProduct, Purpose, Shape, THREADS, Weights, Write, args,
+    kernel, row_shape, row_threads,
+};
 use crate::error::Error;
 use crate::executor::checks::check_scores;
 use crate::executor::{Head, HeadKept, HeadOps, HeadPass};
-use crate::layout::Write;
 
 impl CudaExecutor {
     /// Rows of logits that are sampled from at a time.
@@ -63,12 +59,12 @@ impl HeadOps for CudaExecutor {
         for first in (0..rows).step_by(chunk) {
             let m = chunk.min(rows - first);
             self.logits_of(weights, head, first, m, x, logits);
-            let arguments = args![&*logits, saved.at(2 * first), v as u32, factor];
+            let arguments = args![&*logits, saved.at(2 * first), v, factor];
             self.stream.launch("head_scores", row_shape(m, v), arguments);
             let [from, to] = [first_picks[first], first_picks[first + m]].map(|pick| pick as usize);
             let [pick_rows, tokens] =
                 [lists.pick_rows, lists.pick_tokens].map(|list| lists.words.at(list, from));
-            let [count, first, width] = [to - from, first, v].map(|n| n as u32);
+            let (count, width) = (to - from, v);
             let [logp, entropy] = [from, picks + from].map(|at| scores.at(at));
             let arguments =
                 args![&*logits, &*saved, pick_rows, tokens, logp, entropy, count, first, width, factor];
@@ -120,7 +116,7 @@ impl HeadOps for CudaExecutor {
                 (lists.words.at(lists.pick_first, first), lists.words.at(lists.pick_tokens, 0));
             let [dlogp, dentropy] = [0, picks].map(|at| derivatives.at(at));
             let saved = saved.at(2 * first);
-            let arguments = args![&*logits, saved, starts, tokens, dlogp, dentropy, v as u32, factor];
+            let arguments = args![&*logits, saved, starts, tokens, dlogp, dentropy, v, factor];
             let shape = Shape::of(m, row_threads(v), 0);
             self.stream.launch(kernel!(self.precision, "head_backward"), shape, arguments);
             let dz = logits.rows(0, v * FULL.bytes() / self.precision.bytes());

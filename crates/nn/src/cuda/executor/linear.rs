@@ -1,13 +1,8 @@
 //! Linear maps and their derivatives, in full, from quantized matrices or through LoRA's factors.
 
-use fgrpo_cuda::{Matrix, Product};
-
-use super::super::buffer::Buffer;
-use super::super::stream::Purpose;
-use super::super::weights::Weights;
-use super::{Columns, CudaExecutor, MatrixProduct};
+use super::{Buffer, Columns, CudaExecutor, Matrix, MatrixProduct, Product, Purpose, Weights, Write};
 use crate::executor::{LinearOps, LowRank, Map};
-use crate::layout::{Linear, Span, Write};
+use crate::layout::{Linear, Span};
 use crate::lora::Adapted;
 
 impl CudaExecutor {

@@ -1,14 +1,10 @@
 //! Gates, and recurrent mixers with their states.
 
-use fgrpo_cuda::{Address, Argument, Shape};
-
-use super::super::buffer::Buffer;
-use super::super::decoding::Decoding;
-use super::super::lists::Lists;
 use super::super::needs::mixer_heads;
-use super::super::stream::Purpose;
-use super::super::weights::Weights;
-use super::{Cache, Columns, CudaExecutor, FULL, THREADS, args, kernel, warp_shape};
+use super::{
+    Address, Argument, Buffer, Cache, Columns, CudaExecutor, Decoding, FULL, Lists, Purpose, Shape, THREADS,
+    Weights, args, kernel, warp_shape,
+};
 use crate::config::GatedDeltaNet;
 use crate::executor::{Gate, HeadRows, Mixer, MixerOps, Rows};
 use crate::segments::STRETCH;
@@ -42,20 +38,14 @@ fn is_silu(kind: Gate) -> u32 {
 }
 
 /// Channels of the convolution, inputs that it sees, and the width of a row with them.
-fn widths(of: GatedDeltaNet) -> [u32; 3] {
-    [of.channels(), of.linear_conv_kernel_dim, of.input_width()].map(|n| n as u32)
+fn widths(of: GatedDeltaNet) -> [usize; 3] {
+    [of.channels(), of.linear_conv_kernel_dim, of.input_width()]
 }
 
 /// The heads of a launch, as its last arguments: `count` heads, every `step`th from `first` on.
 fn heads(of: GatedDeltaNet, first: usize, step: usize) -> [Argument; 6] {
-    let sizes = [
-        of.linear_num_value_heads,
-        of.linear_num_key_heads,
-        of.linear_key_head_dim,
-        of.linear_value_head_dim,
-    ];
-    let [a, b, c, d] = sizes.map(|n| Argument::U32(n as u32));
-    [a, b, c, d, Argument::U32(first as u32), Argument::U32(step as u32)]
+    let (values, keys) = (of.linear_num_value_heads, of.linear_num_key_heads);
+    [values, keys, of.linear_key_head_dim, of.linear_value_head_dim, first, step].map(Argument::from)
 }
 
 /// A warp per row and head of queries or keys, or per 32 gates; the parameters of the gates; and the sizes, as the last arguments.
@@ -65,7 +55,7 @@ fn by_unit(of: &Mixer<'_, Weights, Lists>, rows: usize) -> (Shape, [Address; 2],
     let parameters = [of.layout.a_log, of.layout.dt_bias].map(|span| of.weights.at(span.offset));
     let last = [heads, keys, sizes.linear_key_head_dim, sizes.channels(), rows];
     let shape = warp_shape(rows * (2 * keys + heads.div_ceil(32)));
-    (shape, parameters, last.map(|n| Argument::U32(n as u32)))
+    (shape, parameters, last.map(Argument::from))
 }
 
 /// A block per run, head and columns of values.
@@ -85,9 +75,9 @@ impl CudaExecutor {
         join: bool,
     ) {
         let HeadRows { rows, count, size, .. } = heads;
-        let [n, size, stride, all] = [count, size, stride, rows * stride].map(|n| n as u32);
-        let arguments = args![x, first, second, n, size, stride, u32::from(join), all];
-        let shape = Shape::covering(all as usize, THREADS);
+        let all = rows * stride;
+        let arguments = args![x, first, second, count, size, stride, u32::from(join), all];
+        let shape = Shape::covering(all, THREADS);
         self.stream.launch(kernel!(self.precision, "split_heads"), shape, arguments);
     }
 
@@ -115,7 +105,7 @@ impl MixerOps for CudaExecutor {
     }
 
     fn gate(&mut self, kind: Gate, len: usize, gate: &Buffer, x: &Buffer, y: &mut Buffer) {
-        let arguments = args![gate, x, &*y, is_silu(kind), len as u32];
+        let arguments = args![gate, x, &*y, is_silu(kind), len];
         self.stream.launch(kernel!(self.precision, "gate"), Shape::covering(len, THREADS), arguments);
     }
 
@@ -128,7 +118,7 @@ impl MixerOps for CudaExecutor {
         dy: &mut Buffer,
         y: &mut Buffer,
     ) {
-        let arguments = args![&*gate, x, &*dy, &*y, is_silu(kind), len as u32];
+        let arguments = args![&*gate, x, &*dy, &*y, is_silu(kind), len];
         let shape = Shape::covering(len, THREADS);
         self.stream.launch(kernel!(self.precision, "gate_backward"), shape, arguments);
     }
@@ -146,13 +136,13 @@ impl MixerOps for CudaExecutor {
             (of.weights.at(of.layout.filter.offset), lists.words.at(lists.paths.previous, 0));
         let count = lists.tokens.len * sizes.channels();
         let [channels, taps, stride] = widths(sizes);
-        let arguments = args![filter, x, previous, &*y, channels, taps, stride, count as u32];
+        let arguments = args![filter, x, previous, &*y, channels, taps, stride, count];
         self.stream.launch(kernel!(self.precision, "convolve"), Shape::covering(count, THREADS), arguments);
         let Some(cache) = cache else { return };
         let (ends, states) = (lists.paths.ends, &cache.states[of.place]);
         let count = ends.len / 2 * sizes.channels();
         let (at, state) = (lists.words.at(ends, 0), sizes.state() as u64);
-        let arguments = args![x, previous, at, states, channels, taps, stride, state, count as u32];
+        let arguments = args![x, previous, at, states, channels, taps, stride, state, count];
         let shape = Shape::covering(count, THREADS);
         self.stream.launch(kernel!(self.precision, "convolve_keep"), shape, arguments);
     }
@@ -172,7 +162,7 @@ impl MixerOps for CudaExecutor {
             .map(|list| lists.words.at(list, 0));
         let count = rows * sizes.channels();
         let shape = Shape::covering(count, THREADS);
-        let ([channels, taps, stride], count) = (widths(sizes), count as u32);
+        let [channels, taps, stride] = widths(sizes);
         let arguments = args![filter, x, previous, &*dy, channels, taps, stride, count];
         self.stream.launch(kernel!(self.precision, "convolve_silu_backward"), shape, arguments);
         let arguments = args![filter, &*dy, first, later, &*dx, channels, taps, stride, count];
@@ -259,7 +249,7 @@ impl MixerOps for CudaExecutor {
                 let n = at_once.min(keys - first);
                 let (slot, heads) = ((n * numbers) as u64, heads(sizes, first * group + member, group));
                 for wave in &paths.waves {
-                    let (runs, every) = (runs(wave.start), STRETCH as u32);
+                    let (runs, every) = (runs(wave.start), STRETCH);
                     let arguments =
                         args![from, gates, none, runs, none, states, slot, none, 0u64, none, errors, every];
                     let shape = delta_shape(wave.len(), n, values);
@@ -267,7 +257,7 @@ impl MixerOps for CudaExecutor {
                     stream.launch(kernel!(self.precision, "delta_rule"), shape, &arguments);
                 }
                 for wave in paths.waves.iter().rev() {
-                    let (run, add, runs) = (wave.start as u32, u32::from(member > 0), runs(0));
+                    let (run, add, runs) = (wave.start, u32::from(member > 0), runs(0));
                     let arguments = args![
                         from, gates, runs, children, places, states, slot, dstates, errors, dout, dmixed,
                         dgates, run, add
@@ -308,8 +298,7 @@ impl MixerOps for CudaExecutor {
         let count = rows * sizes.channels();
         let [channels, taps, stride] = widths(sizes);
         let filter = of.weights.at(of.layout.filter.offset);
-        let arguments =
-            args![filter, x, groups, runs, states, &*mixed, channels, taps, stride, state, count as u32];
+        let arguments = args![filter, x, groups, runs, states, &*mixed, channels, taps, stride, state, count];
         let shape = Shape::covering(count, THREADS);
         self.stream.launch(kernel!(self.precision, "convolve_step"), shape, arguments);
         self.prepare(&of, rows, x, mixed);

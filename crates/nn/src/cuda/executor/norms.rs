@@ -1,22 +1,19 @@
 //! RMSNorm, of rows and of heads, and its derivatives.
 
-use super::super::buffer::Buffer;
-use super::super::stream::Purpose;
-use super::super::weights::Weights;
-use super::{Columns, CudaExecutor, FULL, args, kernel, row_shape, warp_shape};
+use super::{Buffer, Columns, CudaExecutor, FULL, Purpose, Weights, args, kernel, row_shape, warp_shape};
 use crate::executor::{HeadRows, Norm, NormOps};
 
 impl NormOps for CudaExecutor {
     fn rms_norm(&mut self, norm: Norm<'_, Weights>, x: &Buffer, y: &mut Buffer, scale: &mut Buffer) {
         let Norm { weights, weight, offset, eps, rows } = norm;
-        let arguments = args![x, weights.at(weight.offset), offset, eps, &*y, &*scale, weight.len as u32];
+        let arguments = args![x, weights.at(weight.offset), offset, eps, &*y, &*scale, weight.len];
         let shape = row_shape(rows, self.lines(weight.len));
         self.stream.launch(kernel!(self.precision, "rms_norm"), shape, arguments);
     }
 
     fn rms_norm_again(&mut self, norm: Norm<'_, Weights>, x: &Buffer, scale: &Buffer, y: &mut Buffer) {
         let Norm { weights, weight, offset, rows, .. } = norm;
-        let arguments = args![x, weights.at(weight.offset), offset, scale, &*y, weight.len as u32];
+        let arguments = args![x, weights.at(weight.offset), offset, scale, &*y, weight.len];
         let shape = row_shape(rows, self.lines(weight.len));
         self.stream.launch(kernel!(self.precision, "rms_norm_again"), shape, arguments);
     }
@@ -35,7 +32,7 @@ impl NormOps for CudaExecutor {
             let to = gradient.at(weight.offset).into();
             self.sum_columns(Columns::Norm { x, scale, dy }, rows, weight.len, to);
         }
-        let arguments = args![x, weights.at(weight.offset), offset, scale, dy, &*dx, weight.len as u32];
+        let arguments = args![x, weights.at(weight.offset), offset, scale, dy, &*dx, weight.len];
         let shape = row_shape(rows, self.lines(weight.len));
         self.stream.launch(kernel!(self.precision, "rms_norm_backward"), shape, arguments);
     }
@@ -51,8 +48,7 @@ impl NormOps for CudaExecutor {
         let Norm { weights, weight, offset, eps, .. } = norm;
         let HeadRows { rows, first, stride, count, size } = heads;
         let (each, weight) = (rows * count, weights.at(weight.offset));
-        let [n, stride, size, all] = [count, stride, size, each].map(|n| n as u32);
-        let arguments = args![weight, offset, eps, x.at(first), &*raw, &*scale, n, stride, size, all];
+        let arguments = args![weight, offset, eps, x.at(first), &*raw, &*scale, count, stride, size, each];
         self.stream.launch(kernel!(self.precision, "head_norm"), warp_shape(each), arguments);
     }
 
@@ -70,9 +66,18 @@ impl NormOps for CudaExecutor {
         let each = rows * count;
         let mut shares = std::mem::take(&mut self.shares);
         shares.reserve(&self.stream, FULL, each * size, Purpose::Pass);
-        let [n, stride, e, all] = [count, stride, size, each].map(|n| n as u32);
-        let arguments =
-            args![weights.at(weight.offset), offset, raw, scale, dx.at(first), &shares, n, stride, e, all];
+        let arguments = args![
+            weights.at(weight.offset),
+            offset,
+            raw,
+            scale,
+            dx.at(first),
+            &shares,
+            count,
+            stride,
+            size,
+            each
+        ];
         self.stream.launch(kernel!(self.precision, "head_norm_backward"), warp_shape(each), arguments);
         if let Some(gradient) = gradient {
             self.sum_columns(Columns::Full(shares.at(0)), each, size, gradient.at(weight.offset).into());

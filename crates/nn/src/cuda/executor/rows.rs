@@ -2,17 +2,13 @@
 
 use std::ops::Range;
 
-use fgrpo_cuda::Shape;
-
-use super::super::buffer::Buffer;
-use super::super::lists::Lists;
-use super::super::stream::Purpose;
-use super::super::weights::Weights;
-use super::{CudaExecutor, FULL, MOVED, THREADS, args, kernel, row_threads};
+use super::{
+    Buffer, CudaExecutor, FULL, Lists, MOVED, Precision, Purpose, Shape, THREADS, Weights, args, kernel,
+    row_threads,
+};
 use crate::executor::{HeadRows, Rotation, RowOps, Rows};
 use crate::families::Activation;
 use crate::layout::Span;
-use crate::numbers::Precision;
 
 fn is_gelu(kind: Activation) -> u32 {
     u32::from(kind == Activation::GeluTanh)
@@ -45,7 +41,7 @@ impl RowOps for CudaExecutor {
 
     fn add(&mut self, len: usize, x: &Buffer, y: &mut Buffer) {
         let shape = Shape::covering(len, THREADS);
-        self.stream.launch(kernel!(self.precision, "add"), shape, args![x, &*y, len as u32]);
+        self.stream.launch(kernel!(self.precision, "add"), shape, args![x, &*y, len]);
     }
 
     fn keep_rows(&mut self, width: usize, ranges: &[Range<usize>], x: &mut Buffer) {
@@ -84,7 +80,7 @@ impl RowOps for CudaExecutor {
         let [tokens, starts, order] =
             [lists.distinct, lists.starts, lists.order].map(|list| lists.words.at(list, 0));
         let shape = Shape::of(lists.distinct.len, row_threads(width), 0);
-        let arguments = args![dx, tokens, starts, order, gradient.at(table.offset), width as u32];
+        let arguments = args![dx, tokens, starts, order, gradient.at(table.offset), width];
         self.stream.launch(kernel!(self.precision, "embed_backward"), shape, arguments);
     }
 
@@ -92,22 +88,22 @@ impl RowOps for CudaExecutor {
         let HeadRows { rows: count, first, stride, count: per_row, size } = heads;
         let positions = lists.words.at(lists.plan(rows).positions, 0);
         let pairs = count * per_row * self.rotary / 2;
-        let [n, stride, size, rotary, all] = [per_row, stride, size, self.rotary, pairs].map(|n| n as u32);
         let angles = self.table(Some(rotation.theta));
-        let arguments = args![angles, positions, x.at(first), n, stride, size, rotary, rotation.sign, all];
+        let arguments =
+            args![angles, positions, x.at(first), per_row, stride, size, self.rotary, rotation.sign, pairs];
         self.stream.launch(kernel!(self.precision, "rotate"), Shape::covering(pairs, THREADS), arguments);
     }
 
     fn scale(&mut self, len: usize, factor: f32, y: &mut Buffer) {
         let shape = Shape::covering(len, THREADS);
-        self.stream.launch(kernel!(self.precision, "scale"), shape, args![&*y, factor, len as u32]);
+        self.stream.launch(kernel!(self.precision, "scale"), shape, args![&*y, factor, len]);
     }
 
     fn gated(&mut self, kind: Activation, rows: usize, width: usize, gate_up: &Buffer, act: &mut Buffer) {
         self.stream.launch(
             kernel!(self.precision, "gated"),
             self.line_shape(rows, width),
-            args![gate_up, &*act, width as u32, rows as u32, is_gelu(kind)],
+            args![gate_up, &*act, width, rows, is_gelu(kind)],
         );
     }
 
@@ -122,7 +118,7 @@ impl RowOps for CudaExecutor {
         self.stream.launch(
             kernel!(self.precision, "gated_backward"),
             self.line_shape(rows, width),
-            args![&*gate_up, &*dact, width as u32, rows as u32, is_gelu(kind)],
+            args![&*gate_up, &*dact, width, rows, is_gelu(kind)],
         );
     }
 }

@@ -3,16 +3,15 @@
 //! One enum, one arm per estimator. Estimators don't know losses; the focal weight ([`crate::focal`]) and the shaping
 //! of rewards and advantages ([`crate::credit`]) can be combined with any of them.
 //!
-//! Most estimators compare a completion with its group alone. Some also read the batch: all groups of a step. So an
-//! estimator is a formula within a group (`within`) and, for the latter, one across the batch
-//! (`across`).
+//! Most estimators compare a completion with its group alone. Some also read the batch, which is all groups of a step. So
+//! each estimator has a formula within a group (`within`), and some have one across the batch (`across`).
 
 #[cfg(feature = "serde")]
 use crate::default::{ratio, whole};
 use crate::error::{Error, require};
 use crate::group::{Group, Part, Rewards};
 
-/// How a completion's reward is compared with its group's.
+/// An estimator: how a completion's reward is compared with the rewards of its group.
 ///
 /// Below, `R` is a completion's reward, `mu` and `s` the mean and standard deviation of the group's
 /// `n` scored completions, `c` the number of correct ones, `p = c / n`, `T` a completion's length in tokens.
@@ -45,10 +44,10 @@ pub enum Advantage {
         #[cfg_attr(feature = "serde", serde(default = "whole::<4>"))]
         k: usize,
     },
-    /// `(u - p) p^-a (1 - p)^-b`, where `u` is 1 for a correct and 0 for a wrong completion, over `delta` for wrong ones; 0
-    /// if all or none are correct.
+    /// `(u - p) p^-a (1 - p)^-b`, where `u` is 1 for a correct and 0 for a wrong completion; the advantage of a wrong
+    /// completion is divided by `delta`. All are 0 if all or none are correct.
     ///
-    /// With `delta` 1 it holds, for rewards 1 and 0: Dr. GRPO (0, 0); GRPO with the population's standard deviation (1/2, 1/2), and with
+    /// For `delta` 1 and rewards 1 and 0, `(a, b)` gives these estimators: Dr. GRPO (0, 0); GRPO with the population's standard deviation (1/2, 1/2), and with
     /// the focal weight of exponent gamma (1/2, 1/2 - gamma); MaxRL (1, 0); twice DGPO's normalised advantage (1, 1);
     /// and, for many completions, PKPO less its group's mean (0, 1 - k).
     Power {
@@ -58,7 +57,7 @@ pub enum Advantage {
         /// Exponent of the failure rate's inverse, -1024 to 8.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 2>"))]
         b: f64,
-        /// Summed weight of a group's correct completions over that of its wrong ones, above 0.
+        /// Total weight of a group's correct completions divided by the total weight of its wrong ones, above 0.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 1>"))]
         delta: f64,
     },
@@ -72,15 +71,16 @@ pub enum Advantage {
         #[cfg_attr(feature = "serde", serde(default = "whole::<4>"))]
         k: usize,
     },
-    /// `(R - second largest) / (s + eps)` for the one completion with the largest reward, 0 for the others and where
-    /// several share it. Source: arXiv 2503.19595 as verl has it (`compute_grpo_passk_outcome_advantage`), normalised.
+    /// `(R - R2) / (s + eps)` for the completion with the largest reward, where `R2` is the second largest; 0 for the others,
+    /// and for all if several completions share the largest reward. Source: arXiv 2503.19595, as verl implements it
+    /// (`compute_grpo_passk_outcome_advantage`), normalised.
     GrpoPassk {
         /// Added to the standard deviation.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 1_000_000>"))]
         eps: f64,
     },
-    /// `positive` for correct and `-negative` for wrong completions, without a baseline: W-REINFORCE with 0.1 and 1, NSR
-    /// with 0 and 1, PSR with 1 and 0. Source: arXiv 2506.01347, `compute_psr_nsr_outcome_advantage` of
+    /// `positive` for correct and `-negative` for wrong completions, without a baseline. The values 0.1 and 1 give
+    /// W-REINFORCE, 0 and 1 NSR, 1 and 0 PSR. Source: arXiv 2506.01347, `compute_psr_nsr_outcome_advantage` of
     /// TianHongZXY/RLVR-Decomposed. There, PSR and NSR leave the other completions out of the batch; here their tokens
     /// count in the denominator of a mean.
     WReinforce {
@@ -91,7 +91,7 @@ pub enum Advantage {
         #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 1>"))]
         negative: f64,
     },
-    /// `(exp(beta R) / mean exp(beta R) - 1) / beta`: risk-seeking for `beta > 0`; `R - mu` for 0. Source: RS-GRPO
+    /// `(exp(beta R) / mean exp(beta R) - 1) / beta`: risk-seeking for `beta > 0`; `R - mu` for `beta = 0`. Source: RS-GRPO
     /// (arXiv 2509.24261), `codes/risk_sensitive_adv.py` of Jackory/RS-GRPO.
     RsGrpo {
         /// Sensitivity to risk.
@@ -103,7 +103,7 @@ pub enum Advantage {
     /// AMAP-ML/MathForge. There, a mean over tokens leaves out groups with equal rewards; here that is the setting
     /// `drop_inactive_groups`.
     Dgpo {
-        /// Temperature of the weights of groups; 0 for no weights.
+        /// Temperature of the group weights. 0 turns the weights off.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<2, 1>"))]
         temperature: f64,
     },
@@ -113,11 +113,11 @@ pub enum Advantage {
     /// (arXiv 2508.08221), `reward_norm` of alibaba/ROLL.
     LitePpo,
     /// `(x - m) / sqrt(v + 1e-8)`, where `x = R - mu`, and `m` and `v` are the mean and variance (ddof 1) of `x` over all
-    /// tokens of the batch. Source: REINFORCE++ (arXiv 2501.03262), as verl has it.
+    /// tokens of the batch. Source: REINFORCE++ (arXiv 2501.03262), as verl implements it.
     ReinforcePlusPlusBaseline,
-    /// `(R - mu) g / m`, where `g` is the number of groups of the batch and `m` that of groups with unequal rewards.
-    /// Source: GPG (arXiv 2504.02546), `grpo_trainer.py` of AMAP-ML/GPG. verl counts completions in place of groups, and
-    /// those with a reward other than 0.
+    /// `(R - mu) g / m`, where `g` is the number of groups of the batch and `m` the number of groups with unequal rewards.
+    /// Source: GPG (arXiv 2504.02546), `grpo_trainer.py` of AMAP-ML/GPG. verl instead counts all completions and the
+    /// completions with a nonzero reward.
     Gpg,
     /// `w (x - mean x) / (s + 1e-6)` with the standard deviation `s` (ddof 1) of `x`, where `x` is `exp(-alpha z)` for
     /// correct and -1 for wrong completions, and `z` is a correct completion's length, standardised among the correct ones
@@ -129,81 +129,80 @@ pub enum Advantage {
         #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 20>"))]
         alpha: f64,
     },
-    /// `(u - p) m / M`, where `m` is the number of the batch's groups with the success rate of this one, and `M` of those with
-    /// at most that; groups in which all or none are correct count nowhere and get 0. Rates are compared in steps of
+    /// `(u - p) m / M`, where `m` is the number of groups of the batch with the same success rate as this group, and `M` the
+    /// number of groups with at most this rate. Groups in which all or none are correct don't count and get 0. Rates are compared in steps of
     /// `1 / (N + 1)` with the largest group's `N`. Source: CurveRL (arXiv 2605.24331), `compute_curverl_outcome_advantage`
     /// of zhyzmath/CurveRL with `curverl_pool_num = 0`; its runs count the groups of the last ten batches.
     CurveRl,
     /// `w positive` for correct and `-w` for wrong completions, where `w = k (n-c+1) ... (n-c+k-1) / ((n+2) ... (n+k))` is
-    /// the mean of pass@k's derivative `k (1 - x)^(k - 1)` over the success probabilities `x` that `c` correct of `n`
-    /// leave of a uniform prior. 0 where `w < tau (n + 1)`. Source: BBG (arXiv 2606.15455), equations 8 and 9.
+    /// the mean of pass@k's derivative `k (1 - x)^(k - 1)` over the posterior of the success probability `x`, given `c`
+    /// correct of `n` and a uniform prior. All are 0 if `w < tau (n + 1)`. Source: BBG (arXiv 2606.15455), equations 8 and 9.
     Bbg {
-        /// The k of pass@k, 1 to 65536, also above the group size.
+        /// The k of pass@k, from 1 to 65536. It may exceed the group size.
         #[cfg_attr(feature = "serde", serde(default = "whole::<16>"))]
         k: usize,
-        /// Share of `n + 1` below which a weight is 0, from 0 to 1.
+        /// Fraction of `n + 1` below which a weight is 0, from 0 to 1.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 100>"))]
         tau: f64,
         /// Advantage of a correct completion with weight 1.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 1>"))]
         positive: f64,
     },
-    /// GRPO's advantages, of correct completions times `m |C|^-alpha / sum |C|^-alpha`: the sum is over the group's `m` correct
-    /// completions, and `|C|` counts those in the same cluster. Source: Cue-GRPO (arXiv 2608.03467), equation 3, without
+    /// GRPO's advantages, where those of correct completions are multiplied by `m |C|^-alpha / sum |C|^-alpha`. The sum is over
+    /// the group's `m` correct completions, and `|C|` is the number of correct completions in the same cluster. Source: Cue-GRPO (arXiv 2608.03467), equation 3, without
     /// the stabilisation of equation 8 and with the caller's clusters.
     CueGrpo {
-        /// Exponent of rarity, from 0 (GRPO) to 1 (the same for each cluster).
+        /// Exponent of rarity, from 0 (GRPO) to 1 (every cluster has the same total weight).
         #[cfg_attr(feature = "serde", serde(default = "ratio::<4, 5>"))]
         alpha: f64,
     },
-    /// GRPO's advantages (eps 1e-8, ddof 1), of correct completions times `1 - tau + tau m v / sum v`: the sum is over the
-    /// group's `m` correct completions, `v = 1 / max(q, 1e-6)`, and `q` is the softmax over them of the mean log-probability
+    /// GRPO's advantages (eps 1e-8, ddof 1), where those of correct completions are multiplied by
+    /// `1 - tau + tau m v / sum v`. The sum is over the group's `m` correct completions, `v = 1 / max(q, 1e-6)`, and `q` is the softmax over them of the mean log-probability
     /// per token. Source: UCPO (arXiv 2605.00365), `compute_dgrpo_advantage_outcome_invq_l` of AnamikaLochab/UCPO.
     Ucpo {
-        /// Share of the credit that goes by `1 / q`, from 0 (GRPO) to 1.
+        /// Fraction of the credit that is distributed in proportion to `1 / q`, from 0 (GRPO) to 1.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 5>"))]
         tau: f64,
     },
-    /// For completions with several rewards: the weighted sum of each reward's `(R - mu) / (s + eps)` within the group, over
-    /// `eps` plus the standard deviation (ddof 1) of these sums in the batch. One reward is normalised twice. Source: GDPO
-    /// (arXiv 2601.05242), as TRL has it (`normalize_then_sum`).
+    /// For completions with several rewards: the weighted sum of each reward's `(R - mu) / (s + eps)` within the group,
+    /// divided by `eps` plus the standard deviation (ddof 1) of these sums in the batch. A single reward is normalised
+    /// twice. Source: GDPO (arXiv 2601.05242), as TRL implements it (`normalize_then_sum`).
     Gdpo {
         /// Added to the standard deviation.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 10_000>"))]
         eps: f64,
     },
-    /// `(R - mu) / (s + eps)` with ddof 1, where `mu` and `s` of a group whose completions are all correct count one more
-    /// reward, of a wrong one; and of a group without a correct one, one of a correct one. So both have advantages, about
-    /// `1 / sqrt(n + 1)` and its negative. Source: AVSPO (arXiv 2605.21125), `grpo_trainer.py` of hexixiang/ACR. The paper
-    /// adds up to `n` rewards between these two, more the more groups are equal, above a share that changes with training;
-    /// the code always adds one.
+    /// `(R - mu) / (s + eps)` with ddof 1. If all completions of a group are correct, `mu` and `s` include one additional
+    /// reward of a wrong completion; if all are wrong, one of a correct completion. So these groups have nonzero advantages,
+    /// about `1 / sqrt(n + 1)` and `-1 / sqrt(n + 1)`. Source: AVSPO (arXiv 2605.21125), `grpo_trainer.py` of hexixiang/ACR,
+    /// which always adds one reward. The paper adds up to `n`, depending on how many groups have equal rewards.
     Avspo {
         /// Added to the standard deviation.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 10_000>"))]
         eps: f64,
     },
-    /// What a Python function of the user returns for a group. A training run calls it, and hands its advantages to
-    /// [`crate::credit::Credit::weigh_batch`]; this crate can't.
+    /// The advantages that a Python function of the user returns for a group. The training run calls the function, which this
+    /// crate can't, and passes its advantages to [`crate::credit::Credit::weigh_batch`].
     Python {
         /// The function, as `"steep.py:steep"`.
         function: String,
     },
 }
 
-/// What an estimator reads of completions.
+/// Properties of completions that an estimator reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reads {
     /// The values of rewards.
     pub rewards: bool,
     /// Which completions are correct.
     pub correct: bool,
-    /// Their lengths.
+    /// Lengths in tokens.
     pub lengths: bool,
-    /// Their mean log-probabilities.
+    /// Mean log-probabilities per token.
     pub logp: bool,
-    /// Which of a group are alike.
+    /// Clusters.
     pub clusters: bool,
-    /// Each of several rewards of a completion.
+    /// Several separate rewards of each completion.
     pub parts: bool,
 }
 
@@ -272,7 +271,7 @@ impl Advantage {
         }
     }
 
-    /// What the estimator reads of completions.
+    /// Properties of completions that the estimator reads.
     pub const fn reads(&self) -> Reads {
         const NOTHING: Reads = Reads {
             rewards: false,
@@ -301,15 +300,16 @@ impl Advantage {
         }
     }
 
-    /// Refuses settings that can't work with groups of `group_size`: a group of 1 (there is nothing to compare the
-    /// completion with), a k outside 1..=group_size, a number that is not finite or outside its range.
+    /// Returns an error if the settings don't work with groups of `group_size`: the group has one completion, which can't be
+    /// compared; k is outside `1..=group_size`; or a number isn't finite or is out of its range.
     pub fn check(&self, group_size: usize) -> Result<(), Error> {
         let wanted = format_args!("at least 2: {} compares the completions of a group", self.name());
         require(group_size > 1, "group_size", group_size, wanted)?;
         let within = |name, x: f64, low: f64, high: f64| {
-            let wanted = match high == f64::MAX {
-                true => format!("a finite number of at least {low}"),
-                false => format!("a number from {low} to {high}"),
+            let wanted = if high == f64::MAX {
+                format!("a finite number of at least {low}")
+            } else {
+                format!("a number from {low} to {high}")
             };
             require(x.is_finite() && low <= x && x <= high, name, x, wanted)
         };
@@ -323,7 +323,7 @@ impl Advantage {
                 let wanted = format_args!("1 to the group size, {group_size}");
                 require((1..=group_size).contains(&k), "advantage.k", k, wanted)
             }
-            // Beyond 8, rare successes of large groups would leave the range of a number.
+            // Above 8, rare successes in large groups would overflow.
             Self::Power { a, b, delta } => {
                 within("advantage.a", a, -1024.0, 8.0)?;
                 within("advantage.b", b, -1024.0, 8.0)?;
@@ -336,7 +336,7 @@ impl Advantage {
             Self::WReinforce { positive, negative } => {
                 at_least_0("advantage.positive", positive)?;
                 at_least_0("advantage.negative", negative)?;
-                let wanted = "a number above 0 where negative is 0";
+                let wanted = "a number above 0, because advantage.negative is 0";
                 require(positive + negative > 0.0, "advantage.positive", positive, wanted)
             }
             Self::RsGrpo { beta } => within("advantage.beta", beta, -100.0, 100.0),
@@ -354,8 +354,7 @@ impl Advantage {
         }
     }
 
-    /// The advantage of every completion of the group, where the group is the whole batch: [`Advantage::of_batch`] of
-    /// one. It fails as that does.
+    /// Returns the advantages of a batch of one group. Fails as [`Advantage::of_batch`] does.
     ///
     /// # Panics
     /// If the group's slices differ in length.
@@ -363,10 +362,10 @@ impl Advantage {
         self.of_batch(&[*group], rewards).map(|mut batch| batch.swap_remove(0)).map_err(|(_, e)| e)
     }
 
-    /// The advantages of all groups of a batch. An advantage is 0 for unscorable completions, and in groups with fewer
-    /// than two scored ones, which no statistic of the batch counts.
-    /// Fails with the first group that failed and why: a reward that is not finite; one that is neither correct nor
-    /// wrong, or no clusters, if the estimator needs to know.
+    /// Returns the advantages of all groups of a batch. Unscorable completions get 0. So do all completions of a group with
+    /// fewer than two scored ones, which statistics of the batch leave out.
+    /// Fails with the index of the first bad group and the error: a reward isn't finite, a reward is neither correct nor
+    /// wrong and the estimator needs to know, or clusters are missing that the estimator needs.
     ///
     /// # Panics
     /// If a group's slices differ in length.
@@ -384,7 +383,7 @@ impl Advantage {
         if n < 2 {
             return Ok(vec![0.0; group.len()]);
         }
-        // Which completions are correct, and how many.
+        // Whether each completion is correct, and the number of correct ones.
         let judged = || {
             let correct = rewards.correct(group)?;
             let c = correct.iter().filter(|&&u| u).count();
@@ -441,8 +440,8 @@ impl Advantage {
                 if group.clusters.len() != group.len() {
                     return Err(Error::NoClusters);
                 }
-                let alike = |i: usize, j: usize| correct[j] && group.clusters[j] == group.clusters[i];
-                let size = |i| (0..group.len()).filter(|&j| alike(i, j)).count() as f64;
+                let in_cluster = |i: usize, j: usize| correct[j] && group.clusters[j] == group.clusters[i];
+                let size = |i| (0..group.len()).filter(|&j| in_cluster(i, j)).count() as f64;
                 shared(Self::GRPO.within(group, rewards)?, &correct, 1.0, |i| size(i).powf(-alpha))
             }
             Self::Ucpo { tau } => {
@@ -492,8 +491,8 @@ impl Advantage {
                     let of_part = Group { rewards: part.rewards, ..*group };
                     of_part.check()?;
                     let scale = part.weight / (deviation(&of_part, 1) + eps);
-                    let own = centred(&of_part, mean(&of_part), |x| x * scale);
-                    sums.iter_mut().zip(own).for_each(|(sum, x)| *sum += x);
+                    let terms = centred(&of_part, mean(&of_part), |x| x * scale);
+                    sums.iter_mut().zip(terms).for_each(|(sum, x)| *sum += x);
                 }
                 sums
             }
@@ -580,14 +579,14 @@ impl Advantage {
             }
             Self::Gdpo { eps } => {
                 let all = compared.iter().flat_map(|&g| groups[g].scored().map(move |i| (g, i)));
-                // Their mean is 0, as each group's is.
+                // The mean of all sums is 0, because it is 0 within each group.
                 let (squares, n) = all.fold((0.0, 0usize), |(s, n), (g, i)| (s + batch[g][i].powi(2), n + 1));
                 let deviation = (squares / (n.max(2) - 1) as f64).sqrt();
                 factors.fill(if squares > 0.0 { 1.0 / (deviation + eps) } else { 1.0 });
             }
             Self::CurveRl => {
                 let largest = compared.iter().map(|&g| groups[g].scored_len()).max().unwrap_or(0);
-                // The step of each group's success rate; 0 for a group that counts nowhere.
+                // Each group's success rate in steps of 1 / (largest + 1); 0 for a group that doesn't count.
                 let mut steps = vec![0; groups.len()];
                 for &g in &compared {
                     let (c, n) = (rewards.correct(&groups[g]).map_err(|e| (g, e))?, groups[g].scored_len());
@@ -632,7 +631,7 @@ fn deviation(group: &Group<'_>, ddof: usize) -> f64 {
     moments(group.scored().map(|i| group.rewards[i]), ddof).1
 }
 
-/// A completion's length in tokens; an empty one counts as one token, so that every completion has a weight.
+/// A completion's length in tokens. An empty completion counts as one token, so that every completion has a weight.
 fn length(group: &Group<'_>, completion: usize) -> f64 {
     group.lengths[completion].max(1) as f64
 }
@@ -651,13 +650,14 @@ fn spread(group: &Group<'_>, value: impl Fn(usize) -> f64) -> Vec<f64> {
     all
 }
 
-/// `f(R - mean)`, and exactly 0 if all rewards are equal. (The mean of equal rewards may have a rounding error, which a
-/// small `eps` would amplify.)
+/// Returns `f(R - mean)` of each completion, or exactly 0 if all rewards are equal: the mean of equal rewards may have a
+/// rounding error, which a small `eps` would amplify.
 fn centred(group: &Group<'_>, mean: f64, f: impl Fn(f64) -> f64) -> Vec<f64> {
     if equal(group) { vec![0.0; group.len()] } else { spread(group, |i| f(group.rewards[i] - mean)) }
 }
 
-/// Shares the credit of a group's `m` correct completions out by `v`: each advantage times `1 - share + share m v / sum v`.
+/// Redistributes advantages among a group's `m` correct completions in proportion to `v`: multiplies each by
+/// `1 - share + share m v / sum v`.
 fn shared(mut advantages: Vec<f64>, correct: &[bool], share: f64, v: impl Fn(usize) -> f64) -> Vec<f64> {
     let of_correct = || (0..correct.len()).filter(|&i| correct[i]);
     let mean = of_correct().map(&v).sum::<f64>() / of_correct().count() as f64;

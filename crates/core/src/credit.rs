@@ -1,8 +1,8 @@
 //! Credit assignment: shaped rewards -> estimator -> shaped advantages -> focal weight, for one group.
 //!
-//! `Unlikely` and `Smoothing` are controls of the paper. Departure from the paper of the first one: equal log-probabilities share
-//! their mean rank. Two samples of the same completion then get the same reward, and the order of the group doesn't
-//! matter.
+//! [`Shaping::Unlikely`] and [`Shaping::Smoothing`] are controls of the paper. Departure from the Unlikely paper: equal
+//! log-probabilities share their mean rank. Two samples of the same completion then get the same reward, and the order of
+//! the group doesn't matter.
 
 use crate::advantage::{Advantage, moments};
 #[cfg(feature = "serde")]
@@ -12,7 +12,8 @@ use crate::focal::{focal_weight, success_rate};
 use crate::group::{Group, Rewards};
 use std::collections::VecDeque;
 
-/// A change of rewards before, or of advantages after, the estimator. The defaults are those of the paper's controls.
+/// A change of the rewards before the estimator, or of the advantages after it. The defaults are the values of the
+/// paper's controls.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -24,7 +25,7 @@ pub enum Shaping {
     /// Rewarding the Unlikely: a correct completion's reward becomes `R (1 - beta (G - rank) / G)`,
     /// where rank 1 is the most likely of the group's G completions by mean old log-probability per token.
     Unlikely {
-        /// Largest share of the reward that is removed, 0 to 1.
+        /// Largest fraction of the reward that is removed, from 0 to 1.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 4>"))]
         beta: f64,
     },
@@ -45,33 +46,34 @@ pub enum Shaping {
         /// Factor of all advantages.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<13, 10>"))]
         scale: f64,
-        /// How fast the running success rate forgets, 0 to 1.
+        /// Step size of the running success rate, from 0 to 1.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 10>"))]
         eta: f64,
-        /// Steps over which its deviation is taken.
+        /// Number of steps over which the standard deviation of the running success rate is taken.
         #[cfg_attr(feature = "serde", serde(default = "whole::<50>"))]
         window: usize,
-        /// A fixed success rate in place of the running one.
+        /// A fixed success rate that replaces the running one.
         #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
         anchor: Option<f64>,
     },
 }
 
-/// HA-DW's running estimate `C` of the policy's success rate: it begins at the first batch's, and moves with each batch's
-/// rate `y` by `eta s (y - C)`, where `s` is the standard deviation (ddof 0) of its past values in the window; 1 as long as
-/// there is one.
+/// HA-DW's running estimate `C` of the policy's success rate. It starts at the success rate of the first batch. A batch with
+/// success rate `y` moves it by `eta s (y - C)`, where `s` is the standard deviation (ddof 0) of the past values of `C` in
+/// the window, or 1 if there are fewer than two.
 ///
-/// Source: arXiv 2601.08521, "evolving difficulty anchor"; the paper doesn't say how it begins.
+/// Source: arXiv 2601.08521, "evolving difficulty anchor". The paper doesn't state the initial value.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Anchor(VecDeque<f64>);
 
 impl Anchor {
-    /// The estimate before the next batch; `None` before the first.
+    /// The current estimate, or `None` before the first batch.
     pub fn value(&self) -> Option<f64> {
         self.0.back().copied()
     }
 
-    /// Takes the success rate of a batch. A batch without one leaves the estimate as it is.
+    /// Updates the estimate with a batch's success rate. If `rate` is `None`, the estimate doesn't change but is recorded
+    /// once more in the window.
     pub fn update(&mut self, rate: Option<f64>, eta: f64, window: usize) {
         let Some(rate) = rate.or(self.value()) else { return };
         let next = self.value().map_or(rate, |last| {
@@ -81,7 +83,7 @@ impl Anchor {
         self.push(next, window);
     }
 
-    /// Takes an estimate that was made earlier.
+    /// Records an estimate, for example one from a checkpoint.
     pub fn push(&mut self, estimate: f64, window: usize) {
         self.0.push_back(estimate);
         while self.0.len() > window.max(1) {
@@ -90,20 +92,20 @@ impl Anchor {
     }
 }
 
-/// DAPO's soft overlong punishment (arXiv 2503.14476, equation 13), which is added to a completion's reward: 0 up to
-/// `length - cache` tokens, then linearly down to -1 at `length` tokens, and -1 above.
+/// DAPO's soft overlong punishment (arXiv 2503.14476, equation 13). It is added to a completion's reward: 0 up to
+/// `length - cache` tokens, then falling linearly to -1 at `length` tokens, and -1 above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Overlong {
-    /// Tokens of a completion from which on the punishment is -1.
+    /// Completion length in tokens from which the punishment is -1.
     pub length: usize,
-    /// Tokens before `length` over which it grows, from 1 to `length`.
+    /// Number of tokens before `length` over which the punishment falls from 0 to -1, from 1 to `length`.
     pub cache: usize,
 }
 
 impl Overlong {
-    /// What is added to the reward of a completion of so many tokens, from -1 to 0.
+    /// Term that is added to the reward of a completion of `tokens` tokens, from -1 to 0.
     pub fn punishment(&self, tokens: usize) -> f64 {
         let above = tokens.saturating_sub(self.length - self.cache);
         -(above.min(self.cache) as f64) / self.cache as f64
@@ -120,17 +122,18 @@ impl Overlong {
 pub struct Credit {
     /// The estimator.
     pub advantage: Advantage,
-    /// The rewards of correct and wrong completions.
+    /// The meaning of the rewards.
     pub rewards: Rewards,
-    /// Exponent of the focal weight, at least 0. With 0 the advantages are those of the estimator, bit for bit.
+    /// Exponent of the focal weight, at least 0. With 0, the focal weight leaves every advantage unchanged, bit for bit.
     pub focal_gamma: f64,
-    /// The shaping, if any.
+    /// The change of rewards or advantages.
     pub shaping: Shaping,
-    /// The punishment of long completions, if any. It changes no completion from correct to wrong.
+    /// The punishment of long completions, if any. It never turns a correct completion into a wrong one.
     pub overlong: Option<Overlong>,
 }
 
-/// Advantages of groups of which only the rewards are known, focal weight included: one for each reward. A reward of 1 is correct, 0 is wrong.
+/// Returns one advantage for each reward, including the focal weight, for groups of which only the rewards are known. A
+/// reward of 1 is correct, 0 is wrong.
 ///
 /// ```
 /// use fgrpo_core::{advantage::Advantage, credit::credit};
@@ -140,18 +143,19 @@ pub struct Credit {
 /// # Ok::<(), fgrpo_core::error::Error>(())
 /// ```
 ///
-/// Fails on an estimator or `focal_gamma` out of its range, a reward that isn't finite, or a reward that is neither 1 nor 0 if the focal weight needs to know.
+/// Fails if the estimator's settings or `focal_gamma` are out of range, a reward isn't finite, or a reward is neither 1 nor
+/// 0 and the focal weight or the estimator needs the success rate.
 pub fn credit(rewards: &[Vec<f64>], advantage: &Advantage, focal_gamma: f64) -> Result<Vec<Vec<f64>>, Error> {
-    let how = Credit {
+    let assignment = Credit {
         advantage: advantage.clone(),
         rewards: Rewards::default(),
         focal_gamma,
         shaping: Shaping::None,
         overlong: None,
     };
-    how.check(rewards.iter().map(Vec::len).min().unwrap_or(0))?;
-    let most = rewards.iter().map(Vec::len).max().unwrap_or(0);
-    let (lengths, logp, scored) = (vec![1; most], vec![0.0; most], vec![true; most]);
+    assignment.check(rewards.iter().map(Vec::len).min().unwrap_or(0))?;
+    let longest = rewards.iter().map(Vec::len).max().unwrap_or(0);
+    let (lengths, logp, scored) = (vec![1; longest], vec![0.0; longest], vec![true; longest]);
     let group = |rewards: &'_ Vec<f64>| {
         let n = rewards.len();
         let group = Group {
@@ -162,20 +166,20 @@ pub fn credit(rewards: &[Vec<f64>], advantage: &Advantage, focal_gamma: f64) -> 
             parts: &[],
             clusters: &[],
         };
-        how.assign(&group).map(|assigned| assigned.advantages)
+        assignment.assign(&group).map(|assigned| assigned.advantages)
     };
     rewards.iter().map(group).collect()
 }
 
-/// The credit of one group.
+/// The advantages of one group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assigned {
-    /// One advantage per completion, focal weight included.
+    /// One advantage per completion, including the focal weight.
     pub advantages: Vec<f64>,
     /// Fraction of correct completions. `None` if no completion is scored, or if the rewards are graded without a
     /// threshold and no setting needs the success rate.
     pub success_rate: Option<f64>,
-    /// The factor in the advantages, in `[0, 1]`.
+    /// Focal weight of the group, in `[0, 1]`. The advantages include it.
     pub focal_weight: f64,
 }
 
@@ -187,7 +191,7 @@ impl Assigned {
 }
 
 impl Credit {
-    /// Refuses settings that can't work together or with groups of `group_size`; the error names the key.
+    /// Returns an error that names the key if the settings don't work together or with groups of `group_size`.
     pub fn check(&self, group_size: usize) -> Result<(), Error> {
         self.advantage.check(group_size)?;
         self.rewards.check()?;
@@ -198,10 +202,10 @@ impl Credit {
             let refused = |wanted| Err(Error::setting("advantage", self.advantage.name(), wanted));
             match &self.advantage {
                 a if !a.reads().rewards => refused(
-                    "an estimator that reads rewards, as grpo, dr_grpo and rloo do: a shaped reward is lost on one that only asks whether it is correct, or that is yours",
+                    "an estimator that reads the values of rewards, such as grpo, dr_grpo or rloo: the shaping of rewards has no effect on other estimators",
                 )?,
                 a if a.reads().correct => refused(
-                    "an estimator that doesn't ask besides which completions are correct: a shaped reward is neither correct nor wrong",
+                    "an estimator that doesn't ask which completions are correct: a shaped reward is neither correct nor wrong",
                 )?,
                 a if a.reads().parts => refused("an estimator of one reward: the shaping changes one")?,
                 _ => {}
@@ -210,7 +214,7 @@ impl Credit {
         match self.shaping {
             Shaping::None => Ok(()),
             Shaping::Unlikely { beta } => {
-                let wanted = "a number above 0: the shaping takes a share of it";
+                let wanted = "a number above 0: the shaping removes a fraction of it";
                 require(self.rewards.correct > 0.0, "reward_correct", self.rewards.correct, wanted)?;
                 require((0.0..=1.0).contains(&beta), "shaping.beta", beta, "a number from 0 to 1")
             }
@@ -234,22 +238,21 @@ impl Credit {
         }
     }
 
-    /// Whether the estimator sees other rewards than the completions'.
+    /// Whether the rewards are changed before the estimator reads them.
     fn shapes_rewards(&self) -> bool {
         self.overlong.is_some() || matches!(self.shaping, Shaping::Unlikely { .. })
     }
 
-    /// The credit of one group, where the group is the whole batch: [`Credit::assign_batch`] of one. It fails
-    /// as that does.
+    /// Returns the advantages of a batch of one group. Fails as [`Credit::assign_batch`] does.
     pub fn assign(&self, group: &Group<'_>) -> Result<Assigned, Error> {
         self.assign_batch(&[*group]).map(|mut batch| batch.swap_remove(0)).map_err(|(_, e)| e)
     }
 
-    /// The credit of all groups of a batch: of a training step.
+    /// Returns the advantages of all groups of a batch, the groups of one training step.
     ///
     /// Source: F-GRPO, section "Integration with Group-Relative Methods": `g(x) A_i`.
-    /// Fails with the first group that failed and why: a reward that is not finite, or one that is neither correct nor
-    /// wrong if a setting needs to know.
+    /// Fails with the index of the first bad group and the error: a reward isn't finite, or it is neither correct nor wrong
+    /// and a setting needs to know.
     pub fn assign_batch(&self, groups: &[Group<'_>]) -> Result<Vec<Assigned>, (usize, Error)> {
         let shape = |(g, group): (usize, &Group<'_>)| {
             let mut rewards = match self.shaping {
@@ -276,8 +279,8 @@ impl Credit {
         self.weigh_batch(groups, batch)
     }
 
-    /// The credit of all groups of a batch with the advantages that an estimator gave them: shaped, and times the focal weight.
-    /// It fails as [`Credit::assign_batch`] does.
+    /// Shapes the advantages `batch` that an estimator gave the groups, and multiplies them by the focal weight.
+    /// Fails as [`Credit::assign_batch`] does.
     pub fn weigh_batch(
         &self,
         groups: &[Group<'_>],
@@ -292,7 +295,7 @@ impl Credit {
         batch.into_iter().enumerate().map(weigh).collect()
     }
 
-    /// The share of correct ones among the scored completions of a batch; `None` if there are none.
+    /// Fraction of correct completions among the scored ones of a batch, or `None` if none is scored.
     fn batch_rate(&self, groups: &[Group<'_>]) -> Result<Option<f64>, (usize, Error)> {
         let mut counts = (0, 0);
         for (g, group) in groups.iter().enumerate() {
@@ -303,7 +306,7 @@ impl Credit {
         Ok((counts.1 > 0).then(|| counts.0 as f64 / counts.1 as f64))
     }
 
-    /// Shaping and focal weight of the estimator's advantages of a group.
+    /// Shapes one group's advantages and multiplies them by the focal weight.
     fn weigh(
         &self,
         group: &Group<'_>,
@@ -338,7 +341,7 @@ impl Credit {
     }
 }
 
-/// The rewards of Rewarding the Unlikely (arXiv 2506.02355), see [`Shaping::Unlikely`].
+/// Returns the rewards of Rewarding the Unlikely (arXiv 2506.02355); see [`Shaping::Unlikely`].
 fn unlikely_rewards(group: &Group<'_>, correct: &[bool], beta: f64) -> Vec<f64> {
     let n = group.scored_len() as f64;
     let mut rewards = group.rewards.to_vec();
@@ -495,7 +498,7 @@ mod tests {
         }
         for advantage in [MaxRl, Pkpo { k: 2 }, Avspo { eps: 1e-4 }, Gdpo { eps: 1e-4 }] {
             let said = refused(advantage, OVERLONG);
-            assert!(said.starts_with("advantage: found "), "{said}");
+            assert!(said.starts_with("advantage: "), "{said}");
         }
     }
 
@@ -530,7 +533,7 @@ mod tests {
             ("anchor", HaDw { scale: 1.0, eta: 0.1, window: 50, anchor: Some(-0.1) }),
         ] {
             let error = credit(shaping).check(8).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("shaping.{name}: found")), "{error}");
+            assert!(error.starts_with(&format!("shaping.{name}: ")), "{error}");
         }
     }
 
@@ -556,7 +559,7 @@ mod tests {
     #[test]
     fn shaping_that_the_estimator_cannot_see_is_refused() {
         let credit = Credit { advantage: MaxRl, shaping: Unlikely { beta: 0.25 }, ..PLAIN };
-        assert!(credit.check(8).unwrap_err().to_string().starts_with("advantage: found max_rl"));
+        assert!(credit.check(8).unwrap_err().to_string().contains("found max_rl"));
         let error = Credit { focal_gamma: -0.5, ..PLAIN }.check(8).unwrap_err();
         assert!(error.to_string().starts_with("focal_gamma"));
         assert!(PLAIN.check(8).is_ok());

@@ -1,11 +1,11 @@
-//! The defaults of settings, written beside their fields.
+//! Default values for serde, as functions whose constant parameters are written beside each field.
 
-/// `A / B`.
+/// Returns `A / B`.
 pub(crate) fn ratio<const A: u32, const B: u32>() -> f64 {
     f64::from(A) / f64::from(B)
 }
 
-/// `N`.
+/// Returns `N`.
 pub(crate) fn whole<const N: usize>() -> usize {
     N
 }

@@ -1,12 +1,12 @@
 //! Errors of this crate: input for which a formula has no meaning.
 //!
-//! A caller's bug is a panic, documented at the function. This enum is for values from a configuration or a reward
-//! function.
+//! A caller's bug is a panic, documented at the function. [`Error`] is for values that come from a configuration or a
+//! reward function.
 
 /// Why a quantity can't be computed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// A reward is neither that of a correct nor that of a wrong completion, and there is no threshold.
+    /// A reward is neither the reward of a correct nor of a wrong completion, and no threshold is set.
     #[error(
         "reward of completion {completion}: found {found}, wanted {correct} (correct) or {wrong} (wrong); \
          graded rewards need a threshold from which a completion counts as correct, or an estimator \
@@ -30,15 +30,13 @@ pub enum Error {
         /// The reward.
         found: f64,
     },
-    /// An estimator needs to know which completions are alike, and nobody says.
-    #[error("clusters: found none, wanted one for each completion: the estimator cue_grpo reads them")]
+    /// The estimator needs the cluster of each completion, and the group has none.
+    #[error("clusters are missing: the estimator cue_grpo needs the cluster of each completion")]
     NoClusters,
-    /// A logit of a simulated policy is not finite any more.
-    #[error(
-        "step {step}: the logits are no longer finite (learning rate {lr}); wanted a smaller learning rate"
-    )]
+    /// A logit of a simulated policy is no longer finite.
+    #[error("step {step}: the logits are no longer finite (learning rate {lr}); use a smaller learning rate")]
     Diverged {
-        /// The step after which this happened.
+        /// Number of steps taken.
         step: u64,
         /// The learning rate.
         lr: f64,
@@ -46,16 +44,16 @@ pub enum Error {
     /// A setting or an argument has a value that its formula does not allow.
     #[error("{setting}: found {found}, wanted {wanted}")]
     Setting {
-        /// Name of the argument, or of the configuration key or its last part.
+        /// Name of the argument, or the configuration key or its last part.
         setting: &'static str,
         /// The value, as the user would write it.
         found: String,
-        /// The values allowed.
+        /// The allowed values, in words.
         wanted: String,
     },
 }
 
-/// Refuses the value of a setting for which a condition doesn't hold.
+/// Returns [`Error::Setting`] unless `holds`.
 pub(crate) fn require(
     holds: bool,
     setting: &'static str,

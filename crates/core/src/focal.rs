@@ -1,5 +1,5 @@
-//! The focal weight, which is the paper's contribution: one number per group that multiplies all its advantages. It
-//! works with any estimator and any policy loss.
+//! The focal weight, the paper's contribution: one factor per group that multiplies all advantages of the group. It works
+//! with any estimator and any policy loss.
 
 use crate::error::Error;
 use crate::group::{Group, Rewards};
@@ -28,8 +28,8 @@ pub fn focal_weight(success_rate: f64, gamma: f64) -> f64 {
 /// completions.
 ///
 /// Source: F-GRPO, section "Focal Weight", the empirical success rate.
-/// Fails with [`Error::GradedReward`] if a reward is neither and `rewards` has no threshold;
-/// [`Error::NonFiniteReward`].
+/// Fails with [`Error::NonFiniteReward`], or with [`Error::GradedReward`] if `rewards` has no threshold and a reward is
+/// neither correct nor wrong.
 pub fn success_rate(group: &Group<'_>, rewards: &Rewards) -> Result<Option<f64>, Error> {
     let correct = rewards.correct(group)?.into_iter().filter(|&c| c).count();
     let n = group.scored_len();

@@ -1,4 +1,4 @@
-//! A group: the completions sampled for one prompt, in the form that the estimators take.
+//! A group: the completions sampled for one prompt, as the estimators read them.
 
 use crate::error::{Error, require};
 
@@ -10,25 +10,24 @@ use crate::error::{Error, require};
 pub struct Group<'a> {
     /// Reward of each completion.
     pub rewards: &'a [f64],
-    /// Tokens in each completion, at least 1.
+    /// Length of each completion in tokens.
     pub lengths: &'a [usize],
-    /// Mean over its tokens of the log-probability under the policy that sampled it.
+    /// Mean log-probability per token of each completion, under the policy that sampled it.
     pub mean_old_logp: &'a [f64],
     /// Whether the completion has a verdict.
     pub scored: &'a [bool],
-    /// The rewards of which a completion has several, for an estimator that reads each; empty where it has one.
+    /// The separate rewards of completions that have several. Empty if each completion has one reward.
     pub parts: &'a [Part<'a>],
-    /// The cluster of each completion, for an estimator that asks which are alike: the same number for those that are;
-    /// empty where it isn't known.
+    /// Cluster id of each completion: equivalent completions have the same id. Empty if the clusters are unknown.
     pub clusters: &'a [usize],
 }
 
-/// One of several rewards that each completion of a group has.
+/// One of the several rewards that every completion of a group has.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
-    /// This reward of each completion.
+    /// Value of this reward for each completion.
     pub rewards: &'a [f64],
-    /// Its weight.
+    /// Weight of this reward in the sum.
     pub weight: f64,
 }
 
@@ -49,7 +48,7 @@ impl<'a> Group<'a> {
         n
     }
 
-    /// Whether the group has no completion at all.
+    /// Whether the group has no completions, scored or not.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -60,12 +59,12 @@ impl<'a> Group<'a> {
         (0..self.len()).filter(move |&i| scored[i])
     }
 
-    /// How many completions are scored.
+    /// Number of scored completions.
     pub fn scored_len(&self) -> usize {
         self.scored().count()
     }
 
-    /// Refuses NaN and infinite rewards of scored completions.
+    /// Returns [`Error::NonFiniteReward`] if a scored completion's reward is NaN or infinite.
     pub fn check(&self) -> Result<(), Error> {
         match self.scored().find(|&i| !self.rewards[i].is_finite()) {
             Some(i) => Err(Error::NonFiniteReward { completion: i, found: self.rewards[i] }),
@@ -81,7 +80,7 @@ pub struct Rewards {
     pub correct: f64,
     /// Reward of a wrong completion, R_w; usually 0 or -1.
     pub wrong: f64,
-    /// With graded rewards: a completion is correct if its reward is at least this.
+    /// Smallest reward of a correct completion, if rewards are graded.
     pub threshold: Option<f64>,
 }
 
@@ -93,8 +92,7 @@ impl Default for Rewards {
 }
 
 impl Rewards {
-    /// Refuses rewards that don't distinguish correct from wrong.
-    /// Fails with [`Error::Setting`] unless `correct > wrong` and all are finite.
+    /// Returns [`Error::Setting`] unless `correct > wrong` and all values are finite.
     pub fn check(&self) -> Result<(), Error> {
         let holds = self.wrong.is_finite() && self.correct.is_finite() && self.correct > self.wrong;
         let wanted = format_args!("a finite number above the wrong completion's {}", self.wrong);
@@ -103,24 +101,24 @@ impl Rewards {
         require(threshold.is_finite(), "reward_threshold", threshold, "a finite number")
     }
 
-    /// Whether each scored completion of the group is correct (unscorable ones count as not).
+    /// Whether each completion of the group is correct. Unscorable completions are not.
     ///
-    /// Without a threshold the rewards must be `correct` or `wrong`, to within a millionth of their difference, which
+    /// Without a threshold, each reward must equal `correct` or `wrong` within a millionth of their difference, which
     /// allows for rounding to single precision.
-    /// Fails with [`Error::GradedReward`] for a reward in between, or [`Error::NonFiniteReward`].
+    /// Fails with [`Error::GradedReward`] for any other reward, or with [`Error::NonFiniteReward`].
     pub fn correct(&self, group: &Group<'_>) -> Result<Vec<bool>, Error> {
         group.check()?;
         let mut correct = vec![false; group.len()];
         let slack = 1e-6 * (self.correct - self.wrong);
         for i in group.scored() {
-            let found = group.rewards[i];
+            let reward = group.rewards[i];
             correct[i] = match self.threshold {
-                Some(t) => found >= t,
-                None if (found - self.correct).abs() <= slack => true,
-                None if (found - self.wrong).abs() <= slack => false,
+                Some(t) => reward >= t,
+                None if (reward - self.correct).abs() <= slack => true,
+                None if (reward - self.wrong).abs() <= slack => false,
                 None => {
                     let (correct, wrong) = (self.correct, self.wrong);
-                    return Err(Error::GradedReward { completion: i, found, correct, wrong });
+                    return Err(Error::GradedReward { completion: i, found: reward, correct, wrong });
                 }
             };
         }
@@ -128,7 +126,7 @@ impl Rewards {
     }
 }
 
-/// A group for tests: completions of one token, alike and all scored.
+/// A group for tests: completions of one token, in one cluster and all scored.
 #[cfg(test)]
 pub(crate) fn group(rewards: &[f64]) -> Group<'_> {
     let n = rewards.len();

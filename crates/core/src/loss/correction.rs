@@ -1,28 +1,28 @@
-//! The weight of tokens that another engine sampled: `w = exp(logp_trainer - logp_rollout)`, of a token or of its whole
-//! completion.
+//! Importance weights for tokens that another engine sampled: `w = exp(logp_trainer - logp_rollout)`, for each token or
+//! for its whole completion.
 //!
-//! If one engine samples and learns, both log-probabilities are equal and every weight is exactly 1 (a test checks it),
-//! so the correction is off.
+//! If the same engine samples and trains, both log-probabilities are equal and every weight is exactly 1 (a test checks
+//! this), so the correction is off.
 
 #[cfg(feature = "serde")]
 use crate::default::ratio;
 use crate::error::{Error, require};
 
-/// What a weight is of.
+/// The unit that has one importance weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Level {
-    /// Each token has its own.
+    /// Each token has its own weight.
     #[default]
     Token,
-    /// The product over a completion, which is the unbiased weight, for all of its tokens.
+    /// All tokens of a completion have the product of their weights, which is unbiased.
     Sequence,
 }
 
-/// How importance weights between two engines are kept within bounds.
+/// The rule that bounds importance weights between two engines.
 ///
-/// Source: truncated importance sampling (TIS) and masks (MIS, IcePop) as verl's `rollout_corr_helper` has them.
+/// Source: truncated importance sampling (TIS) and masks (MIS, IcePop), as in verl's `rollout_corr_helper`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -36,35 +36,35 @@ pub enum Correction {
         /// The largest weight.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<2, 1>"))]
         cap: f64,
-        /// Weight of each `token`, or of its `sequence`: their product.
+        /// Whether each `token` has a weight, or each `sequence` has the product of its tokens' weights.
         #[cfg_attr(feature = "serde", serde(default))]
         level: Level,
     },
-    /// `w` within the bounds, 0 outside: the token or completion is dropped.
+    /// `w` within the bounds, and 0 outside, which drops the token or completion.
     Mask {
-        /// The smallest weight kept.
+        /// Smallest weight that isn't dropped.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 2>"))]
         low: f64,
-        /// The largest weight kept.
+        /// Largest weight that isn't dropped.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<2, 1>"))]
         high: f64,
-        /// Weight of each `token`, or of its `sequence`: their product.
+        /// Whether each `token` has a weight, or each `sequence` has the product of its tokens' weights.
         #[cfg_attr(feature = "serde", serde(default))]
         level: Level,
     },
 }
 
-/// The weight of a token's policy loss: a constant of the update, without a derivative.
+/// The weight of a token's policy loss. It is a constant of the update, so it has no derivative.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weight {
-    /// The weight.
+    /// Value of the weight.
     pub value: f64,
-    /// Whether a bound applied.
+    /// Whether the importance weight was out of bounds.
     pub bounded: bool,
 }
 
 impl Correction {
-    /// Refuses bounds that drop every token.
+    /// Returns an error if the bounds aren't finite or would drop every token.
     pub fn check(&self) -> Result<(), Error> {
         match *self {
             Self::Off => Ok(()),
@@ -73,13 +73,13 @@ impl Correction {
             }
             Self::Mask { low, high, .. } => {
                 let holds = low >= 0.0 && high.is_finite() && low < high;
-                let found = format_args!("{low}, {high}");
-                require(holds, "correction.low, correction.high", found, "0 <= low < high")
+                let bounds = format_args!("{low}, {high}");
+                require(holds, "correction.low, correction.high", bounds, "0 <= low < high")
             }
         }
     }
 
-    /// The weights of a completion's tokens. The logarithm of `w` is clamped at 20 on both sides.
+    /// Returns the weights of a completion's tokens. The logarithm of `w` is clamped to ±20.
     ///
     /// # Panics
     /// If the slices differ in length.
@@ -92,7 +92,7 @@ impl Correction {
             Self::Mask { low, high, level } => (level, low, high),
         };
         let log = |(&a, &b): (&f32, &f32)| f64::from(a) - f64::from(b);
-        let each = trainer_logp.iter().zip(rollout_logp).map(log);
+        let logs = trainer_logp.iter().zip(rollout_logp).map(log);
         let weight = |log: f64| {
             let w = super::log_ratio(log, 0.0).exp();
             let bounded = !(low..=high).contains(&w);
@@ -104,8 +104,8 @@ impl Correction {
             Weight { value, bounded }
         };
         match level {
-            Level::Token => each.map(weight).collect(),
-            Level::Sequence => vec![weight(each.sum()); n],
+            Level::Token => logs.map(weight).collect(),
+            Level::Sequence => vec![weight(logs.sum()); n],
         }
     }
 }

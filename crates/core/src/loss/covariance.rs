@@ -1,17 +1,17 @@
-//! The tokens of a mini-batch whose advantage and log-probability covary most: raising them lowers the entropy fastest.
-//! KL-Cov and Clip-Cov treat them apart.
+//! Selection of the tokens of a mini-batch with the largest covariance of advantage and log-probability. Raising these
+//! tokens lowers the entropy fastest, so KL-Cov and Clip-Cov treat them separately.
 //!
-//! Source: arXiv 2505.22617, as verl has it. Departure: the log-probabilities are those of the policy that sampled, not of
-//! the one being updated, so that the selection doesn't depend on micro-batches; in the first update after sampling they
-//! are the same.
+//! Source: arXiv 2505.22617, as verl implements it. Departure: the log-probabilities come from the policy that sampled, not
+//! from the policy being updated, so that the selection doesn't depend on micro-batches. In the first update after
+//! sampling, both policies are the same.
 
 use super::PolicyLoss;
 use crate::rng::Key;
 
-/// For each token of the mini-batch, whether `policy` selects it; `None` for a loss that doesn't select.
+/// For each token of the mini-batch, whether `policy` selects it, or `None` if the loss doesn't select tokens.
 ///
 /// `completions`: the advantage and the tokens' `old_logp` of every completion of the mini-batch. Clip-Cov draws among its
-/// candidates by a key that is a function of these numbers.
+/// candidates at random, with a key derived from the log-probabilities.
 pub fn selected<T>(policy: &PolicyLoss, completions: &[(f64, &[T])]) -> Option<Vec<Vec<bool>>>
 where
     T: Copy + Into<f64>,

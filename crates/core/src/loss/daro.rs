@@ -5,24 +5,24 @@
 //! `w_mu = softplus(raw) + 1e-8` a learned weight that starts at 1. At the optimum `w_mu = 1 / L_mu`. The DARO paper
 //! doesn't state the learning rate of the weights. Here it is a setting, for plain gradient descent.
 
-/// The weights, one per success rate strictly between 0 and 1.
+/// The learned weights, one per success rate strictly between 0 and 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Daro {
     /// The parameters before softplus; `raw[c - 1]` belongs to groups with `c` correct of G. Saved in checkpoints.
     pub raw: Vec<f64>,
 }
 
-/// The token-mean loss of each level in one mini-batch.
+/// The token losses of one mini-batch, by level. A level is a success rate strictly between 0 and 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Levels {
-    /// Sum of the token losses; level `c` is at index `c - 1`.
+    /// Sum of the token losses of each level. Groups with `c` correct of G are at index `c - 1`.
     pub loss: Vec<f64>,
-    /// Number of tokens of that level.
+    /// Number of tokens of each level.
     pub tokens: Vec<usize>,
 }
 
 impl Daro {
-    /// Weights of 1 for groups of `group_size`.
+    /// Returns weights of 1 for groups of `group_size`.
     ///
     /// # Panics
     /// If `group_size` is below 2.
@@ -32,8 +32,8 @@ impl Daro {
         Self { raw: vec![(1.0f64 - 1e-8).exp_m1().ln(); group_size - 1] }
     }
 
-    /// The level of a success rate; `None` for groups that are all correct or all wrong. A group that lost unscorable
-    /// completions counts as the nearest level.
+    /// Index of a success rate's level, or `None` if all completions are correct or all are wrong. A group with unscorable
+    /// completions belongs to the nearest level.
     ///
     /// # Panics
     /// If the success rate is outside `[0, 1]`.
@@ -50,12 +50,13 @@ impl Daro {
         raw.max(0.0) + (-raw.abs()).exp().ln_1p() + 1e-8
     }
 
-    /// The factor of a token's loss in the total: the level's weight over its number of tokens in the mini-batch.
+    /// Factor of a token's loss in the total loss: the level's weight divided by the level's number of tokens in the
+    /// mini-batch.
     pub fn token_weight(&self, level: usize, tokens: usize) -> f64 {
         self.weight(level) / tokens as f64
     }
 
-    /// The total loss, including the terms of the weights.
+    /// The total loss, including the terms `-ln w_mu`.
     pub fn loss(&self, levels: &Levels) -> f64 {
         self.present(levels).map(|(i, mean)| self.weight(i) * mean - self.weight(i).ln()).sum()
     }

@@ -1,19 +1,19 @@
-//! The tokens of a mini-batch with the highest entropies: those at which the policy decides. With
-//! `top_entropy_quantile`, the policy loss counts them alone.
+//! Selection of the tokens of a mini-batch with the highest entropy. With `top_entropy_quantile` below 1, the policy loss
+//! counts only these tokens.
 //!
-//! Source: arXiv 2506.01939; the threshold as in TRL (`get_high_entropy_mask`). Departure: the entropies are those of the
-//! policy that sampled, and the threshold is the mini-batch's, so that the choice doesn't depend on micro-batches; in the
-//! first update after sampling the policies are the same.
+//! Source: arXiv 2506.01939, with the threshold of TRL (`get_high_entropy_mask`). Departure: the entropies come from the
+//! policy that sampled, and one threshold holds for the whole mini-batch, so that the selection doesn't depend on
+//! micro-batches. In the first update after sampling, the sampling policy and the updated policy are the same.
 
 use crate::error::{Error, require};
 
-/// Refuses a share outside (0, 1].
+/// Returns an error if `share` is outside (0, 1].
 pub fn check(share: f64) -> Result<(), Error> {
     require(share > 0.0 && share <= 1.0, "top_entropy_quantile", share, "a number above 0 and at most 1")
 }
 
-/// For each token of the mini-batch, whether its entropy is at least the `1 - share` quantile, which is linear between
-/// order statistics; `None` if the share is 1, which keeps all.
+/// For each token of the mini-batch, whether its entropy is at least the `1 - share` quantile, interpolated linearly.
+/// Returns `None` if `share` is 1, which selects all tokens.
 ///
 /// `completions`: the entropies of each completion's tokens, in nats.
 pub fn high_entropy<T>(share: f64, completions: &[&[T]]) -> Option<Vec<Vec<bool>>>

@@ -1,23 +1,25 @@
-//! Estimators of the KL divergence from a reference policy, from one sampled token.
+//! Estimators of the KL divergence from a reference policy, computed from one sampled token.
 
-/// An estimator of KL(policy || reference), as a penalty in the loss; `x = clamp(ref_logp - logp, -20, 20)` for `K3`.
+/// An estimator of KL(policy || reference) that serves as a penalty in the loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
 pub enum Kl {
-    /// `logp - ref_logp`: unbiased, may be negative. Its own derivative, 1 for every token, has mean 0 over the policy's
-    /// samples and so pulls nowhere; the penalty has that of `K2` (a straight-through estimator, `k1+` in verl).
+    /// `logp - ref_logp`: unbiased, may be negative. The derivative of this value is 1 for every token, which has no effect on
+    /// average over the policy's samples, so the penalty uses the derivative of `K2` (a straight-through estimator, `k1+` in
+    /// verl).
     K1,
     /// `(logp - ref_logp)^2 / 2`.
     K2,
-    /// `exp(x) - x - 1`, never negative, clamped to ±10: unbiased where the clamp has no effect.
+    /// `exp(x) - x - 1` with `x = clamp(ref_logp - logp, -20, 20)`: never negative, at most 10, and unbiased if no clamp
+    /// applies.
     K3,
 }
 
 impl Kl {
-    /// The estimate of one token, and the derivative with respect to `logp` that the penalty has.
+    /// Returns one token's estimate and the penalty's derivative with respect to `logp`.
     ///
-    /// Over the policy's samples, `K2`'s derivative has the gradient of KL(policy || reference) as its mean, and `K3`'s that of
-    /// KL(reference || policy). `K3`'s is 0 beyond a clamp.
+    /// Averaged over the policy's samples, the derivative of `K2` gives the gradient of KL(policy || reference), and the
+    /// derivative of `K3` the gradient of KL(reference || policy). The derivative of `K3` is 0 if a clamp applies.
     pub fn token(&self, logp: f64, ref_logp: f64) -> (f64, f64) {
         let d = logp - ref_logp;
         match self {

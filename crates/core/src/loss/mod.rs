@@ -1,10 +1,9 @@
 //! Losses in closed form: value and derivative with respect to the log-probability of each sampled token.
 //!
-//! Every loss here needs only log-probabilities (and, for a bonus, entropies), so it is written and
-//! tested without a tensor. [`policy`] has the surrogates, [`aggregate`] the factor of a token's loss in a mini-batch,
-//! [`kl`] the divergence from a reference policy, [`correction`] the weight of tokens sampled by another engine,
-//! [`covariance`] the tokens that two losses treat apart, [`high_entropy`] those that the policy loss may be restricted to,
-//! and [`daro`] the learned weights of one of the paper's controls. [`Objective`] combines them for one completion.
+//! Every loss needs only log-probabilities and, for the entropy bonus, entropies, so it is written and tested without
+//! tensors. [`policy`] has the surrogates, [`aggregate`] the factor of a token's loss in a mini-batch, [`kl`] the
+//! divergence from a reference policy, [`correction`] the weight of tokens sampled by another engine, [`covariance`] the
+//! token selection of two losses, [`high_entropy`] the restriction of the policy loss to tokens of high entropy, and [`daro`] the learned weights of one of the paper's controls. [`Objective`] combines them for one completion.
 
 pub mod aggregate;
 pub mod correction;
@@ -21,8 +20,8 @@ pub use policy::{PolicyLoss, TokenLoss};
 
 use crate::error::{Error, require};
 
-/// The difference of two log-probabilities, clamped to ±20 so that its exponential is finite. Its derivative with
-/// respect to `a` is 1 up to and including the bounds and 0 beyond them (see [`beyond`]).
+/// Returns `a - b`, clamped to ±20 so that the exponential is finite. The derivative with respect to `a` is 1 up to and
+/// including the bounds, and 0 beyond them (see [`beyond`]).
 ///
 /// # Examples
 /// ```
@@ -41,38 +40,39 @@ pub fn beyond(a: f64, b: f64) -> bool {
 /// The loss of a mini-batch: `agg(policy) - entropy_coef agg(entropy) + kl_coef agg(kl)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Objective {
-    /// The surrogate.
+    /// The policy surrogate.
     pub policy: PolicyLoss,
-    /// How token losses are aggregated.
+    /// Aggregation of the token losses.
     pub aggregation: Aggregation,
-    /// Coefficient of the entropy bonus; 0 for none.
+    /// Coefficient of the entropy bonus. 0 turns it off.
     pub entropy_coef: f64,
     /// The estimator of the KL divergence from the reference policy, and its coefficient.
     pub kl: Option<(Kl, f64)>,
     /// Weight of tokens that another engine sampled.
     pub correction: Correction,
-    /// Share of the tokens, those with the highest entropy, that the policy loss counts; 1 for all.
+    /// Fraction of the tokens, by highest entropy, that count in the policy loss. 1 counts all.
     pub top_entropy_quantile: f64,
 }
 
-/// The values of one completion, one per token that counts (masked tokens are left out).
+/// The values of one completion, one for each token in the loss mask.
 #[derive(Debug, Clone, Copy)]
 pub struct Tokens<'a> {
     /// Log-probability under the policy being updated.
     pub logp: &'a [f32],
-    /// Log-probability under the policy that sampled.
+    /// Log-probability under the policy that sampled the token.
     pub old_logp: &'a [f32],
-    /// Entropy of the policy being updated; needed when `entropy_coef` is not 0.
+    /// Entropy of the policy being updated. Required if `entropy_coef` isn't 0.
     pub entropy: Option<&'a [f32]>,
-    /// Log-probability under the reference policy; needed when `kl` is set.
+    /// Log-probability under the reference policy. Required if `kl` is set.
     pub ref_logp: Option<&'a [f32]>,
-    /// Log-probability reported by the engine that sampled, if it was another engine; needed by the correction.
+    /// Log-probability reported by the other engine that sampled. Required unless the correction is off.
     pub rollout_logp: Option<&'a [f32]>,
     /// The completion's advantage.
     pub advantage: f64,
-    /// Which tokens the loss treats apart ([`covariance::selected`]); needed by a loss that selects.
+    /// Whether the loss selects each token ([`covariance::selected`]). Required by KL-Cov and Clip-Cov.
     pub selected: Option<&'a [bool]>,
-    /// Which tokens the policy loss counts ([`high_entropy::high_entropy`]); needed when `top_entropy_quantile` is not 1.
+    /// Whether each token counts in the policy loss ([`high_entropy::high_entropy`]). Required if `top_entropy_quantile`
+    /// isn't 1.
     pub high_entropy: Option<&'a [bool]>,
 }
 
@@ -81,22 +81,22 @@ pub struct Tokens<'a> {
 pub struct TokenTerm {
     /// The surrogate, before aggregation and correction.
     pub policy: TokenLoss,
-    /// The policy's part of the total loss: corrected and aggregated.
+    /// The policy's part of the total loss, after correction and aggregation.
     pub policy_loss: f64,
-    /// All parts of the total loss.
+    /// The token's total loss: policy, entropy and KL.
     pub loss: f64,
     /// Derivative of the total loss with respect to this token's `logp`.
     pub dlogp: f64,
     /// Derivative of the total loss with respect to this token's entropy.
     pub dentropy: f64,
-    /// The KL estimate, before its coefficient and aggregation; 0 without a reference.
+    /// The KL estimate, before coefficient and aggregation. 0 without a reference policy.
     pub kl: f64,
-    /// The correction's weight; 1 without one.
+    /// The correction's weight. 1 if the correction is off.
     pub correction: f64,
 }
 
 impl Objective {
-    /// Refuses invalid settings.
+    /// Returns an error that names the setting if one is invalid.
     pub fn check(&self) -> Result<(), Error> {
         self.policy.check()?;
         self.aggregation.check()?;
@@ -109,11 +109,11 @@ impl Objective {
 
     /// Calls `each(token, term)` for every token of one completion.
     ///
-    /// `counts` are those of the whole mini-batch, regardless of its micro-batches. The terms of all completions then
-    /// add up to the mini-batch's loss and gradient.
+    /// `counts` covers the whole mini-batch, regardless of micro-batches, so the terms of all completions add up to the
+    /// mini-batch's loss and gradient.
     ///
     /// # Panics
-    /// If the slices differ in length, or if one is absent that the settings need.
+    /// If the slices differ in length, or if one is missing that the settings require.
     pub fn completion(&self, tokens: &Tokens<'_>, counts: &Counts, each: impl FnMut(usize, TokenTerm)) {
         let scale = self.aggregation.weight(tokens.logp.len(), counts);
         self.completion_scaled(tokens, scale, scale, each);
@@ -132,26 +132,23 @@ impl Objective {
         mut each: impl FnMut(usize, TokenTerm),
     ) {
         let n = tokens.logp.len();
-        let side = |name: &str, values: Option<&[f32]>, needed: bool| {
-            assert!(values.is_some() || !needed, "{name} is needed by the objective and absent");
+        let require = |name: &str, values: Option<&[f32]>, needed: bool| {
+            assert!(values.is_some() || !needed, "{name} is required by the objective");
             assert!(
                 values.is_none_or(|v| v.len() == n),
-                "{name}: found {} tokens, wanted {n}",
+                "{name} has {} tokens, logp {n}",
                 values.map_or(0, <[f32]>::len)
             );
         };
-        side("entropy", tokens.entropy, self.entropy_coef != 0.0);
-        side("ref_logp", tokens.ref_logp, self.kl.is_some());
+        require("entropy", tokens.entropy, self.entropy_coef != 0.0);
+        require("ref_logp", tokens.ref_logp, self.kl.is_some());
         let selects = matches!(self.policy, PolicyLoss::KlCov { .. } | PolicyLoss::ClipCov { .. });
-        assert!(!selects || tokens.selected.is_some(), "selected is needed by the objective and absent");
-        assert!(tokens.selected.is_none_or(|s| s.len() == n), "selected: wanted {n} tokens");
+        assert!(!selects || tokens.selected.is_some(), "selected is required by the objective");
+        assert!(tokens.selected.is_none_or(|s| s.len() == n), "selected and logp differ in length");
         let restricted = self.top_entropy_quantile != 1.0;
-        assert!(
-            !restricted || tokens.high_entropy.is_some(),
-            "high_entropy is needed by the objective and absent"
-        );
-        assert!(tokens.high_entropy.is_none_or(|h| h.len() == n), "high_entropy: wanted {n} tokens");
-        side("rollout_logp", tokens.rollout_logp, self.correction != Correction::Off);
+        assert!(!restricted || tokens.high_entropy.is_some(), "high_entropy is required by the objective");
+        assert!(tokens.high_entropy.is_none_or(|h| h.len() == n), "high_entropy and logp differ in length");
+        require("rollout_logp", tokens.rollout_logp, self.correction != Correction::Off);
         let corrections = tokens.rollout_logp.map(|r| self.correction.weights(tokens.old_logp, r));
         let losses = self.policy.completion(tokens.logp, tokens.old_logp, tokens.advantage);
         for (t, mut policy) in losses.enumerate() {

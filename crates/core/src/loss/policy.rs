@@ -1,50 +1,48 @@
-//! The policy surrogates. Each takes a token's log-probability under the policy being updated and
-//! under the one that sampled, and the completion's advantage.
-//!
-//! The losses don't know estimators or the focal weight: an advantage is a number.
+//! The policy surrogates. Each takes a token's log-probability under the policy being updated and under the policy that
+//! sampled, and the completion's advantage. The losses don't depend on the estimator or the focal weight.
 
 use super::{beyond, log_ratio};
 use crate::error::{Error, require};
 
-/// A policy loss, by the name of its method. `r = exp(clamp(logp - old_logp, -20, 20))`, `A` the advantage.
+/// A policy loss. Below, `r = exp(clamp(logp - old_logp, -20, 20))` is the ratio and `A` the advantage.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
 pub enum PolicyLoss {
-    /// Symmetric clip: `max(-A r, -A clip(r, 1 - low, 1 + high))`, PPO's. Dual clip with the constant `c` bounds it by
-    /// `-A c` where `A < 0`.
+    /// PPO's symmetric clip: `max(-A r, -A clip(r, 1 - low, 1 + high))`. The dual clip with the constant `c` bounds the loss by
+    /// `-A c` if `A < 0`.
     Grpo {
         /// Clip widths below and above 1.
         #[cfg_attr(feature = "serde", serde(default = "default::grpo", deserialize_with = "pair"))]
         clip: [f64; 2],
-        /// Dual clip's constant for negative advantages, above 1; 0 is off.
+        /// Constant of the dual clip for negative advantages, above 1. 0 turns the dual clip off.
         #[cfg_attr(feature = "serde", serde(default = "default::dual"))]
         dual_clip: f64,
     },
-    /// Clip-higher: the same with a wider clip above.
+    /// Clip-higher: GRPO's clip with a wider upper bound.
     Dapo {
         /// Clip widths below and above 1.
         #[cfg_attr(feature = "serde", serde(default = "default::dapo", deserialize_with = "pair"))]
         clip: [f64; 2],
-        /// Dual clip's constant for negative advantages, above 1; 0 is off.
+        /// Constant of the dual clip for negative advantages, above 1. 0 turns the dual clip off.
         #[cfg_attr(feature = "serde", serde(default = "default::dual"))]
         dual_clip: f64,
     },
-    /// Clips the importance weight of REINFORCE: `-stopgrad(clip(r)) A logp`. Widths 1 and 5 are weights from 0 to 6.
+    /// Clips the importance weight of REINFORCE: `-stopgrad(clip(r)) A logp`. Widths 1 and 5 bound the weights by 0 and 6.
     Cispo {
         /// Clip widths below and above 1.
         #[cfg_attr(feature = "serde", serde(default = "default::cispo", deserialize_with = "pair"))]
         clip: [f64; 2],
     },
-    /// The same, but with a cap on the ratio itself and no lower bound, like TRL's `epsilon_high`.
+    /// CISPO with an upper bound of the ratio itself and without a lower bound, like TRL's `epsilon_high`.
     CispoCap {
         /// The largest ratio.
         #[cfg_attr(feature = "serde", serde(default = "default::cap"))]
         cap: f64,
     },
-    /// Clips the ratio of whole completions, `s = exp(mean over tokens of logp - old_logp)`, where every token has the
-    /// ratio `stopgrad(s) pi / stopgrad(pi)`. Its logarithm is clamped at 10.
+    /// Clips the ratio of a whole completion, `s = exp(mean over tokens of logp - old_logp)`. Every token has the ratio
+    /// `stopgrad(s) pi / stopgrad(pi)`. The logarithm of `s` is at most 10.
     Gspo {
         /// Clip widths below and above 1.
         #[cfg_attr(feature = "serde", serde(default = "default::gspo", deserialize_with = "pair"))]
@@ -53,7 +51,7 @@ pub enum PolicyLoss {
     /// A soft gate in place of the clip: `-A g(r)` with `g(r) = 4 / tau sigmoid(tau (r - 1))`, whose derivative at
     /// `r = 1` is 1. Source: SAPO (arXiv 2511.20347).
     Sapo {
-        /// Temperatures of the gate for advantages above 0, and for the others.
+        /// Temperatures of the gate, for advantages above 0 and for other advantages.
         #[cfg_attr(feature = "serde", serde(default = "default::sapo", deserialize_with = "pair"))]
         tau: [f64; 2],
     },
@@ -61,14 +59,14 @@ pub enum PolicyLoss {
     /// `[exp(-low), exp(high)]` on the side where the clip lowers the objective. With the aggregation
     /// `seq-mean-token-mean` it is GMPO (arXiv 2507.20673).
     Gmpo {
-        /// Clip widths below and above 0, of the ratio's logarithm.
+        /// Clip widths of the ratio's logarithm, below and above 0.
         #[cfg_attr(feature = "serde", serde(default = "default::gmpo", deserialize_with = "pair"))]
         clip: [f64; 2],
     },
-    /// Masks tokens by the total variation between the policies, `|p - q|`: `-stopgrad(min(r, cap)) A logp`, and 0 for
-    /// tokens on which the policies already differ by more than the threshold in the direction of the advantage. Each
-    /// policy is reduced to two outcomes: the token, with probability `p` under the policy being updated and `q` under the
-    /// one that sampled, and any other. Source: DPPO (arXiv 2602.04879).
+    /// Masks tokens by the total variation between the policies, `|p - q|`: the loss is `-stopgrad(min(r, cap)) A logp`, but 0
+    /// for tokens on which the policies already differ by more than the threshold in the direction of the advantage. Each
+    /// policy is reduced to two outcomes, the token and any other token. The token's probability is `p` under the policy
+    /// being updated and `q` under the policy that sampled. Source: DPPO (arXiv 2602.04879).
     DppoTv {
         /// Thresholds for advantages below and above 0.
         #[cfg_attr(feature = "serde", serde(default = "default::dppo_tv", deserialize_with = "pair"))]
@@ -86,23 +84,24 @@ pub enum PolicyLoss {
         #[cfg_attr(feature = "serde", serde(default = "default::dppo_cap"))]
         cap: f64,
     },
-    /// A penalty on the tokens with the largest [covariance](super::covariance) of advantage and log-probability: `-A r`,
-    /// and for these `+ coef |logp - old_logp|`. Source: KL-Cov (arXiv 2505.22617).
+    /// `-A r`, with the penalty `coef |logp - old_logp|` on the tokens with the largest [covariance](super::covariance) of
+    /// advantage and log-probability. Source: KL-Cov (arXiv 2505.22617).
     KlCov {
-        /// Share of a mini-batch's tokens that is held back, at least one token.
+        /// Fraction of a mini-batch's tokens that are selected, at least one token.
         #[cfg_attr(feature = "serde", serde(default = "default::cov_share"))]
         share: f64,
         /// Coefficient of the penalty.
         #[cfg_attr(feature = "serde", serde(default = "default::kl_cov"))]
         coef: f64,
     },
-    /// Symmetric clip; drops some of the tokens whose [covariance](super::covariance) is between bounds. Source: Clip-Cov
+    /// Symmetric clip that also drops a random selection of the tokens whose [covariance](super::covariance) is between the
+    /// bounds. Source: Clip-Cov
     /// (arXiv 2505.22617).
     ClipCov {
         /// Clip widths below and above 1.
         #[cfg_attr(feature = "serde", serde(default = "default::grpo", deserialize_with = "pair"))]
         clip: [f64; 2],
-        /// Share of a mini-batch's tokens that is held back, at least one token.
+        /// Fraction of a mini-batch's tokens that are selected, at least one token.
         #[cfg_attr(feature = "serde", serde(default = "default::cov_share"))]
         share: f64,
         /// Bounds of the covariance of a dropped token.
@@ -111,12 +110,12 @@ pub enum PolicyLoss {
     },
 }
 
-/// The defaults of a table's settings.
+/// Default values of the settings, taken from the presets.
 #[cfg(feature = "serde")]
 mod default {
     use super::PolicyLoss;
 
-    /// A setting of one of the presets.
+    /// Defines functions that return a setting of a preset.
     macro_rules! of {
         ($($name:ident: $type:ty = $preset:ident.$variant:ident.$field:ident;)+) => {$(
             pub(super) fn $name() -> $type {
@@ -146,15 +145,15 @@ mod default {
     }
 }
 
-/// Exactly two numbers; a third one is an error.
+/// Deserializes a list of exactly two numbers.
 #[cfg(feature = "serde")]
 fn pair<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<[f64; 2], D::Error> {
     use serde::{Deserialize, de::Error};
     let numbers = Vec::<f64>::deserialize(deserializer)?;
-    let found = numbers.len();
+    let count = numbers.len();
     numbers
         .try_into()
-        .map_err(|_| D::Error::custom(format_args!("found a list of {found} numbers, wanted 2")))
+        .map_err(|_| D::Error::custom(format_args!("found a list of {count} numbers, wanted 2")))
 }
 
 impl Default for PolicyLoss {
@@ -166,11 +165,11 @@ impl Default for PolicyLoss {
 /// Value and derivative of one token's loss, before aggregation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenLoss {
-    /// The loss.
+    /// Value of the loss.
     pub loss: f64,
-    /// Its derivative with respect to `logp`; stop-gradients are constants.
+    /// Derivative of the loss with respect to `logp`. Stop-gradients are constants.
     pub dlogp: f64,
-    /// The importance ratio: the token's; for GSPO and GMPO the sequence's.
+    /// Importance ratio of the token, or of the sequence for GSPO and GMPO.
     pub ratio: f64,
     /// Whether the lower clip applied.
     pub clipped_low: bool,
@@ -187,7 +186,7 @@ impl PolicyLoss {
     pub const DAPO: Self = Self::Dapo { clip: [0.2, 0.28], dual_clip: 3.0 };
     /// CISPO in the paper's setting: weights in [0, 6].
     pub const CISPO: Self = Self::Cispo { clip: [1.0, 5.0] };
-    /// The same upper bound, without a lower one.
+    /// CISPO with the paper's upper bound and without a lower bound.
     pub const CISPO_CAP: Self = Self::CispoCap { cap: 6.0 };
     /// SAPO in its paper's setting.
     pub const SAPO: Self = Self::Sapo { tau: [1.0, 1.05] };
@@ -204,7 +203,7 @@ impl PolicyLoss {
     /// GSPO in its paper's setting.
     pub const GSPO: Self = Self::Gspo { clip: [3e-4, 4e-4] };
 
-    /// Refuses bounds that clip every ratio or are not finite.
+    /// Returns an error that names the setting if one is out of range or not finite.
     pub fn check(&self) -> Result<(), Error> {
         let at_least_0 =
             |name, x: f64| require(x.is_finite() && x >= 0.0, name, x, "a finite number of at least 0");
@@ -217,7 +216,7 @@ impl PolicyLoss {
             Self::Grpo { clip, dual_clip } | Self::Dapo { clip, dual_clip } => {
                 widths(clip)?;
                 let holds = dual_clip == 0.0 || dual_clip.is_finite() && dual_clip > 1.0;
-                require(holds, "loss.dual_clip", dual_clip, "a finite number above 1")
+                require(holds, "loss.dual_clip", dual_clip, "0 or a finite number above 1")
             }
             Self::Cispo { clip } | Self::Gspo { clip } | Self::Gmpo { clip } => widths(clip),
             Self::CispoCap { cap } => above_0("loss.cap", cap),
@@ -233,19 +232,19 @@ impl PolicyLoss {
             Self::ClipCov { clip, share, covariance: [from, to] } => {
                 widths(clip)?;
                 share_of(share)?;
-                let found = format_args!("{from}, {to}");
-                require(from < to, "loss.covariance", found, "ascending numbers")
+                let bounds = format_args!("{from}, {to}");
+                require(from < to, "loss.covariance", bounds, "ascending numbers")
             }
         }
     }
 
-    /// The loss of one token. For GSPO and GMPO the token is taken as a whole sequence; use [`PolicyLoss::completion`] for
-    /// longer ones.
+    /// Returns the loss of one token. GSPO and GMPO treat it as a sequence of one token; use [`PolicyLoss::completion`] for
+    /// longer sequences.
     pub fn token(&self, logp: f64, old_logp: f64, advantage: f64) -> TokenLoss {
         self.at(logp, old_logp, self.part_of_sequence(logp, old_logp, advantage), advantage)
     }
 
-    /// The losses of one completion's tokens, in order.
+    /// Returns the losses of one completion's tokens, in order.
     ///
     /// # Panics
     /// If the slices differ in length.
@@ -269,7 +268,8 @@ impl PolicyLoss {
         pairs.map(move |(a, b)| this.at(a, b, sequence, advantage))
     }
 
-    /// The loss of a token that [`covariance::selected`](super::covariance::selected) selects, from its loss if it weren't.
+    /// Returns the loss of a token that [`covariance::selected`](super::covariance::selected) selects. `token` is the loss
+    /// without the selection.
     pub fn of_selected(&self, token: TokenLoss, logp: f64, old_logp: f64) -> TokenLoss {
         match *self {
             Self::KlCov { coef, .. } => {
@@ -282,7 +282,8 @@ impl PolicyLoss {
         }
     }
 
-    /// A token's part of the logarithm of the sequence's ratio, which is the mean of all parts; 0 for losses without one.
+    /// A token's term of the logarithm of the sequence's ratio, which is the mean of the terms. 0 for losses without a ratio of
+    /// the sequence.
     fn part_of_sequence(&self, logp: f64, old_logp: f64, advantage: f64) -> f64 {
         match *self {
             Self::Gspo { .. } => logp - old_logp,
@@ -294,7 +295,7 @@ impl PolicyLoss {
         }
     }
 
-    /// The loss of a token, where `sequence` is the logarithm of the sequence's ratio.
+    /// Returns the loss of a token. `sequence` is the logarithm of the sequence's ratio.
     fn at(&self, logp: f64, old_logp: f64, sequence: f64, advantage: f64) -> TokenLoss {
         let d = log_ratio(logp, old_logp);
         let beyond = beyond(logp, old_logp);
@@ -355,18 +356,18 @@ impl PolicyLoss {
 }
 
 impl TokenLoss {
-    /// No loss, at a ratio that nothing clips.
+    /// A loss of 0 at a ratio that isn't clipped.
     pub(super) const fn free(ratio: f64) -> Self {
         Self { loss: 0.0, dlogp: 0.0, ratio, clipped_low: false, clipped_high: false, clipped_dual: false }
     }
 }
 
-/// `-weight A logp`, where the weight is a constant.
+/// Returns the loss `-weight A logp` with a constant weight.
 fn weighted(ratio: f64, weight: f64, advantage: f64, logp: f64) -> TokenLoss {
     TokenLoss { loss: -weight * advantage * logp, dlogp: -weight * advantage, ..TokenLoss::free(ratio) }
 }
 
-/// `-clip(ratio, low, high) A logp`.
+/// Returns the loss `-stopgrad(clip(ratio, low, high)) A logp`.
 fn bounded(ratio: f64, low: f64, high: f64, advantage: f64, logp: f64) -> TokenLoss {
     TokenLoss {
         clipped_low: ratio < low,
@@ -375,7 +376,8 @@ fn bounded(ratio: f64, low: f64, high: f64, advantage: f64, logp: f64) -> TokenL
     }
 }
 
-/// PPO's clip at `ratio`. The ratio's derivative with respect to `logp` is the ratio itself, or 0 if it is `constant`.
+/// Returns the loss of PPO's clip at `ratio`. The ratio's derivative with respect to `logp` is the ratio itself, or 0 if
+/// `constant`.
 fn clipped(
     ratio: f64,
     constant: bool,

@@ -1,4 +1,4 @@
-//! Randomised Prim on the odd cells of the grid.
+//! Maze generation by randomised Prim on the odd cells of the grid.
 
 use super::{Maze, Move, Position, VALID_SIZES, valid_size};
 use crate::rng::Key;
@@ -6,7 +6,7 @@ use crate::rng::Key;
 /// The order in which a cell's neighbours are visited.
 const ORDER: [Move; 4] = [Move::Right, Move::Down, Move::Left, Move::Up];
 
-/// The maze of this size, seed and index.
+/// Returns the maze of this size, seed and index.
 ///
 /// After a cell is carved, the cells two steps away (right, down, left, up) join the frontier if they are interior,
 /// uncarved and not in it yet. A uniformly random frontier cell is connected to a uniformly random carved cell two
@@ -15,13 +15,13 @@ const ORDER: [Move; 4] = [Move::Right, Move::Down, Move::Left, Move::Up];
 /// # Panics
 /// If the size is even or below 5; see [`valid_size`].
 pub fn generate(size: usize, seed: u64, index: u64) -> Maze {
-    assert!(valid_size(size), "maze size {size}: wanted {VALID_SIZES}");
+    assert!(valid_size(size), "maze size {size} isn't {VALID_SIZES}");
     let mut random = Key::new(seed).with(index).stream();
     let mut maze = Maze { size, open: vec![false; size * size] };
     let at = |(row, column): Position| row * size + column;
     let interior = |(row, column): Position| row < size - 1 && column < size - 1;
     let two_away = |from: Position| {
-        // Odd cells: two steps up or left of one lead to an odd cell or out of the grid.
+        // From an odd cell, two steps up or left lead to another odd cell or out of the grid.
         ORDER.into_iter().filter_map(move |step| step.from(from, 2)).filter(move |&cell| interior(cell))
     };
 

@@ -35,16 +35,16 @@ pub struct Mazes {
 /// Number of grids that are drawn for one index before [`Mazes::maze`] gives up.
 const ATTEMPTS: u64 = 100_000;
 
-/// Number of grids within which [`Mazes::check`] wants a fitting one. It is so much below [`ATTEMPTS`] that a distribution
-/// which passes the check practically never gives up.
+/// Number of grids among which [`Mazes::check`] must find a suitable one. [`ATTEMPTS`] is so much larger that
+/// [`Mazes::maze`] practically never gives up on a distribution that passes the check.
 const CHECKED_ATTEMPTS: u64 = 2_000;
 
 /// Number of indices that [`Mazes::check`] tries.
 const CHECKED: u64 = 16;
 
 impl Mazes {
-    /// Returns an error unless the size is valid, the settings are in their ranges, and mazes with so many shortest paths
-    /// are not too rare to be drawn.
+    /// Returns an error unless the size is valid, the settings are in their ranges, and mazes with a suitable number of
+    /// shortest paths aren't too rare to be drawn.
     pub fn check(&self) -> Result<(), Error> {
         require(valid_size(self.size), "size", self.size, VALID_SIZES)?;
         let Solutions::Many { walls, min, max } = self.solutions else { return Ok(()) };
@@ -59,7 +59,10 @@ impl Mazes {
             (0..CHECKED).all(|index| self.draw(index, CHECKED_ATTEMPTS).is_some()),
             "solution_count",
             format_args!("[{min}, {max}]"),
-            format_args!("a range that grids of size {} with a share {walls} of walls often have", self.size),
+            format_args!(
+                "a range that grids of size {} with a fraction {walls} of walls often have",
+                self.size
+            ),
         )
     }
 
@@ -71,7 +74,7 @@ impl Mazes {
         self.draw(index, ATTEMPTS).expect("the distribution was checked")
     }
 
-    /// The first grid with a fitting number of shortest paths, or `None` if the first `attempts` have none.
+    /// The first grid with a suitable number of shortest paths, or `None` if the first `attempts` grids have another number.
     fn draw(&self, index: u64, attempts: u64) -> Option<Maze> {
         let Solutions::Many { walls, min, max } = self.solutions else {
             return Some(generate(self.size, self.seed, index));

@@ -1,9 +1,9 @@
 //! Mazes: generator, shortest paths, tokens, rewards.
 //!
-//! A maze is a function of (size, seed, index), so maze i never depends on how many were made before.
-//! In the paper's maze, the corridors form a tree, so exactly one simple path leads from start to goal, and the moves of that
-//! path are the only correct completion. [`Mazes`] also makes grids with several shortest paths, each of which is correct:
-//! there, the mass that a policy keeps on correct completions can be computed exactly.
+//! A maze is a function of (size, seed, index), so a maze never depends on how many were made before. In the paper's maze,
+//! the corridors form a tree, so exactly one simple path leads from start to goal, and its moves are the only correct
+//! completion. [`Mazes`] also makes grids with several shortest paths, each of which is correct. On these grids, the mass
+//! that a policy keeps on correct completions can be computed exactly.
 //!
 //! Source: F-GRPO, appendix "Maze Experiment Details", after arXiv 2602.02710, appendix E.1. Departures: sizes
 //! are settings; a training maze that equals a held-out one is drawn again ([`HeldOut`]); grids with several shortest paths.
@@ -48,7 +48,7 @@ impl Move {
     /// All moves.
     pub const ALL: [Self; 4] = [Self::Up, Self::Down, Self::Left, Self::Right];
 
-    /// The cell after `distance` such moves; `None` above or left of the grid.
+    /// The cell after `distance` of these moves, or `None` if it is above or left of the grid.
     pub fn from(self, (row, column): Position, distance: usize) -> Option<Position> {
         match self {
             Self::Up => Some((row.checked_sub(distance)?, column)),
@@ -75,7 +75,8 @@ pub enum Cell {
 impl Maze {
     /// Parses a maze from a drawing: `#` is a wall, anything else is free.
     ///
-    /// `None` unless it is a square of odd size, at least 5, with a closed border, a free start and a free goal.
+    /// Returns `None` unless the drawing is a square of a valid size ([`valid_size`]) with a closed border, a free start and a
+    /// free goal.
     pub fn from_ascii(drawing: &str) -> Option<Self> {
         let rows: Vec<Vec<bool>> = drawing.lines().map(|l| l.chars().map(|c| c != '#').collect()).collect();
         let size = rows.len();
@@ -130,7 +131,7 @@ impl Maze {
         cells
     }
 
-    /// A drawing: `#` wall, `S` start, `G` goal, `.` a cell of `path`, space a free cell.
+    /// Draws the maze: `#` is a wall, `S` the start, `G` the goal, `.` a cell of `path`, a space any other free cell.
     pub fn ascii(&self, path: &[Position]) -> String {
         let mut lines = String::with_capacity(self.size * (self.size + 1));
         for row in 0..self.size {
@@ -149,8 +150,8 @@ impl Maze {
     }
 }
 
-/// Whether a maze can have this size: it must be odd, so that walls lie between the cells, and at least 5, so that
-/// start and goal are different cells.
+/// Whether a maze can have this size: it must be odd, so that walls lie between the cells, at least 5, so that start and
+/// goal are different cells, and at most 255.
 pub fn valid_size(size: usize) -> bool {
     (5..=255).contains(&size) && !size.is_multiple_of(2)
 }

@@ -1,23 +1,23 @@
-//! Whether a completion solves its maze.
+//! Grading of completions: whether a completion solves its maze.
 
 use super::{Maze, Token, tokens};
 
-/// What counts as correct.
+/// The rule for a correct completion.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Scoring {
-    /// The completion must be a shortest path and DONE, token for token. The paper's rule, whose mazes have one shortest
-    /// path.
+    /// The completion must consist of the moves of a shortest path and DONE. This is the paper's rule, whose mazes have one
+    /// shortest path.
     #[default]
     Exact,
-    /// The moves up to DONE must not enter a wall and must touch the goal. MaxRL's rule.
+    /// The moves up to DONE must not enter a wall and must touch the goal. This is MaxRL's rule.
     ReachesGoal,
 }
 
 /// The verdict on one completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Grade {
-    /// It solves the maze.
+    /// The completion solves the maze.
     Correct,
     /// A move leads into a wall.
     HitsWall,
@@ -32,7 +32,7 @@ pub enum Grade {
 }
 
 impl Grade {
-    /// Whether the completion gets the reward of a correct one.
+    /// Whether the completion is correct.
     pub const fn correct(self) -> bool {
         matches!(self, Self::Correct)
     }
@@ -42,7 +42,7 @@ impl Grade {
         !matches!(self, Self::NotAMove | Self::NoDone)
     }
 
-    /// The name in metrics.
+    /// Name of the grade in metrics.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Correct => "correct",

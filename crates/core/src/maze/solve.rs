@@ -4,8 +4,8 @@ use super::{Maze, Move, Position};
 use std::collections::VecDeque;
 
 impl Maze {
-    /// Moves of a shortest path from start to goal: of several, the first in the order of [`Move::ALL`]. `None` if no path
-    /// exists, which is possible only in a maze from a drawing.
+    /// Moves of a shortest path from start to goal; if there are several, the first in the order of [`Move::ALL`]. Returns
+    /// `None` if no path exists.
     pub fn solve(&self) -> Option<Vec<Move>> {
         let distances = self.distances();
         distances.distance(self.start())?;
@@ -23,11 +23,11 @@ impl Maze {
         self.distances().distance(self.start())
     }
 
-    /// Number of shortest paths from start to goal: 0 if no path exists, and `u64::MAX` if that many or more do.
+    /// Number of shortest paths from start to goal, or `u64::MAX` if there are more. 0 if no path exists.
     pub fn solution_count(&self) -> u64 {
         let distances = self.distances();
         let Some(length) = distances.distance(self.start()) else { return 0 };
-        // The paths from the start to each cell at the same distance from the goal, one distance after the other.
+        // Counts the paths from the start to each cell, by decreasing distance from the goal.
         let mut paths = vec![0u64; self.size * self.size];
         paths[self.index(self.start())] = 1;
         let mut layer = vec![self.start()];
@@ -48,8 +48,8 @@ impl Maze {
         paths[self.index(self.goal())]
     }
 
-    /// Moves of every shortest path from start to goal, in the order of [`Move::ALL`]. Their number may grow exponentially
-    /// with the size; [`Maze::solution_count`] tells it first.
+    /// Moves of every shortest path from start to goal, in the order of [`Move::ALL`]. The number of paths may grow
+    /// exponentially with the size; call [`Maze::solution_count`] first.
     pub fn solutions(&self) -> Vec<Vec<Move>> {
         let distances = self.distances();
         let Some(length) = distances.distance(self.start()) else { return Vec::new() };

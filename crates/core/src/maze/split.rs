@@ -5,7 +5,8 @@ use std::collections::HashSet;
 
 /// Training and held-out mazes, whose indices never overlap.
 ///
-/// At small sizes, different indices often give the same maze; [`HeldOut`] has each once and keeps it out of training.
+/// At small sizes, different indices often give the same maze. [`HeldOut`] contains each held-out maze once and excludes it
+/// from training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Split {
     /// Training mazes.
@@ -15,7 +16,7 @@ pub enum Split {
 }
 
 impl Split {
-    /// Indices of one split: enough for any run, and exact in a JSON number.
+    /// Number of indices of one split: enough for any run, and exact as a JSON number.
     pub const LEN: u64 = 1 << 40;
 
     /// The maze index of the split's `i`-th maze.
@@ -40,7 +41,7 @@ impl Split {
 ///
 /// A 9x9 grid has 100,352 spanning trees, and randomised Prim prefers some: about half of 128 held-out mazes appear
 /// among the first 12,800 training mazes. So a training maze that equals a held-out one is drawn again. A 7x7 grid has
-/// 192, and 128 draws give 72: statistics over 128 problems would count some of them twice.
+/// 192 spanning trees, and 128 draws give 72 different mazes, so statistics over 128 draws would count some mazes twice.
 #[derive(Debug, Clone)]
 pub struct HeldOut {
     of: Mazes,
@@ -49,10 +50,10 @@ pub struct HeldOut {
 }
 
 impl HeldOut {
-    /// Number of training indices; redraws use the indices above.
+    /// Number of training indices. Redraws use the indices above this number.
     pub const TRAINING: u64 = 1 << 32;
 
-    /// The different ones among the first `count` held-out mazes.
+    /// Makes the first `count` held-out mazes and removes duplicates.
     ///
     /// # Panics
     /// If [`Mazes::check`] returns an error.
@@ -63,7 +64,7 @@ impl HeldOut {
         Self { of, mazes, set }
     }
 
-    /// The held-out mazes with their indices, from which [`Mazes::maze`] makes them.
+    /// The held-out mazes and their indices for [`Mazes::maze`].
     pub fn mazes(&self) -> &[(u64, Maze)] {
         &self.mazes
     }
@@ -73,10 +74,10 @@ impl HeldOut {
         self.set.contains(maze)
     }
 
-    /// The `i`-th training maze and its index, from which [`Mazes::maze`] makes it. It depends on the held-out mazes but
-    /// on no other training maze.
+    /// The `i`-th training maze and its index for [`Mazes::maze`]. It depends on the held-out mazes, but not on other training
+    /// mazes.
     ///
-    /// `None` if 256 draws in a row are held out, because the grid is too small for so many held-out mazes.
+    /// Returns `None` if 256 draws in a row are held out, because the grid is too small for so many held-out mazes.
     ///
     /// # Panics
     /// If `i` is not below [`HeldOut::TRAINING`].

@@ -4,21 +4,21 @@ use std::sync::LazyLock;
 
 use super::{Cell, Maze, Move};
 
-/// A token of the vocabulary, by its number.
+/// A token of the vocabulary. The discriminant is the token id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Token {
-    /// Never part of a sequence here.
+    /// Unused.
     Pad = 0,
     /// Begins a prompt.
     Bos = 1,
     /// Ends a completion, like [`Token::Done`].
     Eos = 2,
-    /// Never part of a sequence here.
+    /// Unused.
     Unknown = 3,
-    /// Before the first row.
+    /// Precedes the first row.
     GridStart = 4,
-    /// After the last row.
+    /// Follows the last row.
     GridEnd = 5,
     /// Ends the prompt; the moves follow.
     PathStart = 6,
@@ -44,7 +44,7 @@ pub enum Token {
     Right = 16,
 }
 
-/// The spelling of every token, by number; those from 17 are reserved.
+/// The spelling of every token, indexed by token id. Ids from 17 on are reserved.
 pub static VOCABULARY: LazyLock<Vec<&str>> = LazyLock::new(|| {
     const WORDS: &str = "<pad> <bos> <eos> <unk> GRID_START GRID_END PATH_START DONE PATH WALL GOAL START NEWLINE UP DOWN \
         LEFT RIGHT <reserved_17> <reserved_18> <reserved_19> <reserved_20> <reserved_21> <reserved_22> <reserved_23> \
@@ -77,17 +77,17 @@ impl From<Cell> for Token {
     }
 }
 
-/// The move that a token means, if it is one.
+/// The move that a token stands for, or `None` if the token isn't a move.
 pub fn as_move(token: u32) -> Option<Move> {
     Move::ALL.into_iter().find(|&m| Token::from(m) as u32 == token)
 }
 
-/// Tokens of a prompt for mazes of this size: 310 at 17.
+/// Number of tokens of a prompt for mazes of this size, for example 310 at size 17.
 pub const fn prompt_len(size: usize) -> usize {
     size * (size + 1) + 4
 }
 
-/// `<bos> GRID_START`, each row's cells and NEWLINE, `GRID_END PATH_START`.
+/// Returns the prompt: `<bos> GRID_START`, the cells of each row and NEWLINE, `GRID_END PATH_START`.
 pub fn prompt(maze: &Maze) -> Vec<u32> {
     let mut tokens = Vec::with_capacity(prompt_len(maze.size()));
     tokens.extend([Token::Bos as u32, Token::GridStart as u32]);
@@ -99,27 +99,27 @@ pub fn prompt(maze: &Maze) -> Vec<u32> {
     tokens
 }
 
-/// The completion for these moves: their tokens and DONE.
+/// Returns the completion for these moves: the tokens of the moves and DONE.
 pub fn completion(moves: &[Move]) -> Vec<u32> {
     moves.iter().map(|&m| Token::from(m) as u32).chain([Token::Done as u32]).collect()
 }
 
-/// The leading moves of a completion.
+/// Returns the moves at the start of a completion, up to the first token that isn't a move.
 pub fn moves(completion: &[u32]) -> Vec<Move> {
     completion.iter().map_while(|&t| as_move(t)).collect()
 }
 
-/// The tokens' spellings, separated by spaces. A number outside the vocabulary is spelt `<unk>`.
+/// Returns the spellings of the tokens, separated by spaces. An id outside the vocabulary is spelled `<unk>`.
 pub fn spell(tokens: &[u32]) -> String {
     let word = |&t: &u32| VOCABULARY.get(t as usize).copied().unwrap_or(VOCABULARY[Token::Unknown as usize]);
     tokens.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// The tokens of a text as [`spell`] writes it; words outside the vocabulary are `<unk>`.
+/// Parses the output of [`spell`]. Words outside the vocabulary become `<unk>`.
 pub fn read(text: &str) -> Vec<u32> {
-    let number =
+    let id =
         |word: &str| VOCABULARY.iter().position(|v| *v == word).unwrap_or(Token::Unknown as usize) as u32;
-    text.split_whitespace().map(number).collect()
+    text.split_whitespace().map(id).collect()
 }
 
 #[cfg(test)]

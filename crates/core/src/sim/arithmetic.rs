@@ -1,14 +1,14 @@
-//! The inner loops: one optimizer step and one exponential per slot, and the sums for the metrics.
+//! The inner loops of the simulation: one optimizer step and one exponential per slot, and the sums for the metrics.
 //!
 //! Every loop runs over whole blocks of [`BLOCK`] slots in a fixed order, with sums in eight lanes, and
 //! is compiled for AVX-512, AVX2 and the baseline. No multiplication is fused with an addition, and
 //! division and root are exact by IEEE 754, so all three give the same bits.
 
-/// Slots in a block; arrays are whole blocks.
+/// Number of slots in a block. The length of every array is a multiple of it.
 pub(super) const BLOCK: usize = 64;
 const LANES: usize = 8;
 
-/// `e^x` to about one unit in the last place; 0 below -708, infinity above 709.
+/// Returns `e^x` with an error of about one unit in the last place; 0 below -708, infinity above 709.
 ///
 /// Range reduction by multiples of ln 2 in two parts, then Taylor's polynomial of degree 13 on
 /// `[-ln 2 / 2, ln 2 / 2]`, whose remainder is below 2^-57.
@@ -40,7 +40,7 @@ pub(super) fn exp(x: f64) -> f64 {
     }
 }
 
-/// `w e^d` for `|d| <= MAX_MOVE`, by Taylor's polynomial of degree 9, whose remainder is below 2^-54.
+/// Returns `w e^d` for `|d| <= MAX_MOVE`, by Taylor's polynomial of degree 9, whose remainder is below 2^-54.
 #[inline(always)]
 fn grown(w: f64, d: f64) -> f64 {
     let d2 = d * d;
@@ -58,9 +58,9 @@ pub(super) const MAX_MOVE: f64 = 0.08;
 pub(super) struct Rates {
     /// Gradient per draw: focal weight * advantage / N.
     pub(super) per_draw: f64,
-    /// Subtracted from it for every action (probability surrogate), else 0.
+    /// Subtracted from every action's gradient under the probability surrogate; 0 under the ratio surrogate.
     pub(super) baseline: f64,
-    /// 1 / total weight: turns weights into probabilities.
+    /// 1 / total weight, which converts weights to probabilities.
     pub(super) per_weight: f64,
     /// Factor of the logit: 1 - lr * weight decay.
     pub(super) decay: f64,
@@ -75,12 +75,12 @@ pub(super) struct Rates {
     pub(super) eps: f64,
     /// Weights are exp(logit - shift).
     pub(super) shift: f64,
-    /// Weights are computed from their logits in this step; otherwise they are updated from the changes of the logits,
-    /// which are at most [`MAX_MOVE`].
+    /// Whether this step computes weights from the logits. Otherwise it updates them from the changes of the logits, which are
+    /// at most [`MAX_MOVE`].
     pub(super) exact: bool,
 }
 
-/// Logit, mean and root mean square of its gradient, and its weight.
+/// State of an action: logit `z`, running mean `m` and root mean square `s` of the gradient, and weight `w`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct State {
     pub(super) z: f64,
@@ -117,8 +117,8 @@ impl State {
         }
     }
 
-    /// One step without a draw. There is no gradient under the ratio surrogate, so both moments only shrink and no
-    /// square root is needed.
+    /// One step without a draw under the ratio surrogate. The gradient is 0, so both moments only shrink and no square root is
+    /// needed.
     #[inline(always)]
     fn coast<const EXACT: bool>(self, r: &Rates) -> Self {
         let Self { z, m, s, w } = self;
@@ -129,7 +129,7 @@ impl State {
     }
 }
 
-/// Slot arrays, all with the same number of whole blocks; `block` and `drawn` have one entry per block.
+/// Slot arrays, all of the same length, which is a multiple of [`BLOCK`]. `block` and `drawn` have one entry per block.
 pub(super) struct Arrays<'a> {
     pub(super) z: &'a mut [f64],
     pub(super) m: &'a mut [f64],
@@ -137,11 +137,11 @@ pub(super) struct Arrays<'a> {
     pub(super) w: &'a mut [f64],
     pub(super) count: &'a [u32],
     pub(super) block: &'a mut [f64],
-    /// One bit for each slot of a block that may have been drawn.
+    /// For each block, a bit mask of the slots that may have been drawn.
     pub(super) drawn: &'a [u64],
 }
 
-/// Up to this number of draws in a block, drawn slots are stepped one by one and the rest of the block without draws.
+/// Maximum number of drawn slots in a block for which these are stepped one by one, and the other slots without a draw.
 const FEW: u32 = 6;
 
 /// Sums that the metrics need, over slots with weight `w = exp(logit - shift)`.
@@ -222,7 +222,7 @@ fn sum_blocks(z: &[f64], w: &[f64], shift: f64, start: f64) -> Sums {
     for (z, w) in rows {
         for i in 0..LANES {
             weight[i] += w[i];
-            // Padding has weight 0 at a logit of minus infinity: it holds nothing and lost nothing.
+            // Padding has weight 0 and a logit of minus infinity, so it adds nothing to either sum.
             energy[i] += if w[i] > 0.0 { w[i] * (z[i] - shift) } else { 0.0 };
             lost[i] += if w[i] < start && z[i] > f64::NEG_INFINITY { start - w[i] } else { 0.0 };
         }
@@ -258,7 +258,7 @@ macro_rules! for_every_processor {
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
                 {
-                    // SAFETY: the processor has the instructions, asked one line above.
+                    // SAFETY: the condition above checks that the processor has the instructions.
                     return unsafe { avx512 $(::<$($c),*>)? ($($arg),*) };
                 }
                 if is_x86_feature_detected!("avx2") {

@@ -2,10 +2,10 @@
 
 use crate::rng::Stream;
 
-/// Number of successes in `n` trials with probability `p`; values of `p` outside `[0, 1]` count as the nearer end.
+/// Draws the number of successes in `n` trials with probability `p`, which is clamped to `[0, 1]`.
 ///
-/// Means below 12 by inversion; above by transformed rejection with squeeze (algorithm BTRS: Hörmann,
-/// "The generation of binomial random variates", 1993).
+/// Uses inversion for means below 12, and otherwise transformed rejection with squeeze (algorithm BTRS: Hörmann, "The
+/// generation of binomial random variates", 1993).
 pub(super) fn binomial(n: u64, p: f64, stream: &mut Stream) -> u64 {
     if n == 0 || p <= 0.0 {
         0
@@ -31,7 +31,7 @@ fn by_inversion(n: u64, p: f64, stream: &mut Stream) -> u64 {
         u -= chance;
         k += 1;
         chance *= odds * ((n - k + 1) as f64 / k as f64);
-        // The terms add up to 1 only to rounding; past the end, draw again.
+        // Because of rounding, the terms may add up to less than 1. Beyond their sum, draw again.
         if k == n && u >= chance || chance == 0.0 {
             u = stream.uniform();
             (k, chance) = (0, none);
@@ -67,8 +67,8 @@ fn by_rejection(n: u64, p: f64, stream: &mut Stream) -> u64 {
     }
 }
 
-/// ln of P(k) / P(mode) for `odds = p / (1 - p)`. Computed from ratios near 1, so it stays accurate for a billion
-/// trials.
+/// Returns `ln(P(k) / P(mode))` for `odds = p / (1 - p)`. It is computed from ratios near 1, so it stays accurate for a
+/// billion trials.
 fn ln_ratio(n: f64, odds: f64, k: f64, mode: f64) -> f64 {
     let far = k - mode;
     (mode + 0.5) * (-far / (k + 1.0)).ln_1p()

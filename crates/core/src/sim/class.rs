@@ -1,4 +1,4 @@
-//! A class of exchangeable actions: those never drawn share one state, the others have slots.
+//! A class of exchangeable actions: the actions that were never drawn share one state, the others have slots.
 
 use super::arithmetic::{self, Rates, State, Sums};
 use super::binomial::binomial;
@@ -12,24 +12,24 @@ const DRAWS_PER_ACTION: u64 = 16;
 /// Actions with the same starting logit and the same reward.
 #[derive(Debug)]
 pub(super) struct Class {
-    /// Number of the first action of the class.
+    /// Index of the first action of the class.
     pub(super) first: usize,
     pub(super) correct: bool,
     pub(super) size: u32,
-    /// State of every action never drawn.
+    /// State of every action that was never drawn.
     fresh: State,
-    /// The number of those actions.
+    /// Number of actions that were never drawn.
     untouched: u64,
-    /// Drawn actions that still move.
+    /// Drawn actions whose logits still change.
     moving: Slots,
-    /// Drawn actions whose further movement is below rounding, in the state in which they came to rest.
+    /// Drawn actions whose future changes are below rounding, in the state in which they came to rest.
     resting: Slots,
-    /// For each of `resting`, the step after which it came to rest.
+    /// For each resting slot, the step after which the action came to rest.
     since: Vec<u64>,
     gaps: usize,
 }
 
-/// The condition for rest: every further step moves an action by less than the one before.
+/// The condition under which an action rests until it is drawn again: its future changes are negligible.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rest {
     /// The action rests when `|m| <= limit * s`.
@@ -54,7 +54,7 @@ impl Class {
         }
     }
 
-    /// Weights of the three parts that draws are divided among: moving, resting, untouched.
+    /// Total weights of the moving, the resting and the untouched actions, among which draws are divided.
     pub(super) fn weights(&self) -> [f64; 3] {
         [self.moving.total(), self.resting.total(), self.untouched as f64 * self.fresh.w]
     }
@@ -134,7 +134,7 @@ impl Class {
         }
     }
 
-    /// Puts actions to rest that hardly move any more. `step` is the number of steps already taken.
+    /// Puts actions to rest whose future changes are negligible. `step` is the number of steps already taken.
     pub(super) fn rest(&mut self, step: u64, rest: Rest) {
         if self.gaps > 64 + self.resting.len() / 2 {
             let mut kept = Vec::with_capacity(self.since.len() - self.gaps);
@@ -145,7 +145,7 @@ impl Class {
             self.since = kept;
             self.gaps = 0;
         }
-        // Moving everything together costs several steps; it has to pay.
+        // Compacting the arrays costs as much as several steps, so enough actions must come to rest.
         if self.moving.still(rest.limit) < self.moving.len() / 16 {
             return;
         }
@@ -165,7 +165,7 @@ impl Class {
         }
     }
 
-    /// Sum of the weights of the actions drawn in this step, over draws.
+    /// Sum over the draws of this step of the drawn action's weight.
     pub(super) fn drawn_weight(&self) -> f64 {
         arithmetic::drawn_weight(&self.moving.w, &self.moving.count)
     }
@@ -221,12 +221,12 @@ impl Class {
     }
 
     pub(super) fn write_logits(&self, logits: &mut [f64]) {
-        let own = &mut logits[self.first..self.first + self.size as usize];
-        own.fill(self.fresh.z);
+        let members = &mut logits[self.first..self.first + self.size as usize];
+        members.fill(self.fresh.z);
         for slots in [&self.moving, &self.resting] {
             for i in 0..slots.len() {
                 if let Some(member) = slots.member(i) {
-                    own[member as usize] = slots.z[i];
+                    members[member as usize] = slots.z[i];
                 }
             }
         }

@@ -40,9 +40,9 @@ pub struct Setup {
     pub wrong_logit: f64,
     /// Reward of a correct action.
     pub reward_correct: f64,
-    /// Reward of a wrong action; below that of a correct one.
+    /// Reward of a wrong action, less than `reward_correct`.
     pub reward_wrong: f64,
-    /// The surrogate.
+    /// The surrogate objective.
     pub surrogate: Surrogate,
     /// The optimizer.
     pub optimizer: Optimizer,
@@ -52,7 +52,7 @@ pub struct Setup {
     pub beta1: f64,
     /// AdamW's decay of the gradient's second moment, in `[0, 1)`.
     pub beta2: f64,
-    /// AdamW: added to the root of the second moment; positive.
+    /// AdamW's positive constant that is added to the root of the second moment.
     pub eps: f64,
     /// Decoupled weight decay: every step multiplies the logits by `1 - lr * weight_decay`.
     pub weight_decay: f64,
@@ -103,18 +103,23 @@ pub(super) struct Kind {
 }
 
 impl Setup {
-    /// Returns this setup if it can be simulated.
-    /// The error names the field, what was found and what was expected.
+    /// Returns an error that names the field and its value if the setup can't be simulated.
     pub fn check(&self) -> Result<(), Error> {
-        let number = |field, found: f64, wanted: &str, ok: bool| {
-            require(ok && found.is_finite(), field, found, wanted)
+        let number = |field, value: f64, expected: &str, holds: bool| {
+            require(holds && value.is_finite(), field, value, expected)
         };
-        let count = |field, found: usize, low: u64, high: u64, why: &str| {
-            let holds = (low..=high).contains(&(found as u64));
-            require(holds, field, found, format_args!("{low}..={high} ({why})"))
+        let count = |field, value: usize, low: u64, high: u64, why: &str| {
+            let holds = (low..=high).contains(&(value as u64));
+            require(holds, field, value, format_args!("{low} to {high} ({why})"))
         };
-        count("actions", self.actions, 2, 1 << 31, "memory holds one state per drawn action")?;
-        count("correct", self.correct, 1, self.actions as u64 - 1, "some actions are correct, not all")?;
+        count("actions", self.actions, 2, 1 << 31, "every drawn action needs memory")?;
+        count(
+            "correct",
+            self.correct,
+            1,
+            self.actions as u64 - 1,
+            "some actions must be correct, but not all",
+        )?;
         count("anchors", self.anchors, 0, self.correct as u64, "anchors are correct actions")?;
         let logit = |field, z: f64| number(field, z, "a logit between -300 and 300", z.abs() <= 300.0);
         logit("anchor_logit", self.anchor_logit)?;
@@ -151,7 +156,7 @@ impl Setup {
         }
     }
 
-    /// The classes of exchangeable actions; actions are numbered class by class.
+    /// The classes of exchangeable actions, in the order in which actions are numbered.
     pub(super) fn kinds(&self) -> impl Iterator<Item = Kind> {
         let kind = |size: usize, logit, correct| Kind { size: size as u32, logit, correct };
         [
@@ -189,7 +194,7 @@ mod tests {
         };
         assert_eq!(
             refuse(&|s| s.correct = 128_001),
-            "correct: found 128001, wanted 1..=127999 (some actions are correct, not all)"
+            "correct: found 128001, wanted 1 to 127999 (some actions must be correct, but not all)"
         );
         assert!(refuse(&|s| s.actions = 0).starts_with("actions: found 0"));
         assert!(refuse(&|s| s.anchors = 10_001).starts_with("anchors: found 10001"));

@@ -1,4 +1,4 @@
-//! One run: a policy at one group size, gamma and seed, advanced step by step.
+//! One run of the simulation: a policy at one group size, gamma and seed, advanced step by step.
 
 use super::arithmetic::{MAX_MOVE, Rates};
 use super::binomial::binomial;
@@ -14,10 +14,10 @@ const REST_EVERY: u64 = 32;
 /// Number of steps after which weights are recomputed from their logits.
 const EXACT_EVERY: u64 = 16;
 
-/// An action rests if its future movement is below this: a quarter of a unit in the last place of 1.
+/// Total future change of a logit below which an action rests: a quarter of a unit in the last place of 1.
 const NEGLIGIBLE: f64 = f64::EPSILON / 4.0;
 
-/// The recorded metrics of a policy.
+/// The metrics of a simulated policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Metrics {
     /// Total mass of the correct actions, `Q_pos`.
@@ -45,14 +45,14 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// A policy at its start.
+    /// Creates a policy before its first step.
     ///
-    /// Random numbers are a function of `seed`, `group_size` and the step. Runs that differ only in gamma share them,
-    /// so their difference has less noise than either run.
+    /// Random numbers are a function of `seed`, `group_size` and the step. Runs that differ only in gamma use the same random
+    /// numbers, so their difference has less noise than either run.
     /// Fails if the setup, the group size (1 to 2^31) or gamma (finite, at least 0) is out of range.
     pub fn new(setup: &Setup, group_size: u64, gamma: f64, seed: u64) -> Result<Self, Error> {
         setup.check()?;
-        let wanted = format_args!("1..={} (draws per step)", 1u64 << 31);
+        let wanted = format_args!("1 to {} draws per step", 1u64 << 31);
         require((1..=1 << 31).contains(&group_size), "group_size", group_size, wanted)?;
         require(gamma.is_finite() && gamma >= 0.0, "gamma", gamma, "a finite number of at least 0")?;
         let shift = setup.kinds().map(|k| k.logit).fold(f64::NEG_INFINITY, f64::max);
@@ -87,7 +87,7 @@ impl Simulation {
     }
 
     /// Draws a group and updates the policy.
-    /// Fails with [`Error::Diverged`] when a logit is no longer finite.
+    /// Fails with [`Error::Diverged`] if a logit is no longer finite.
     pub fn step(&mut self) -> Result<(), Error> {
         let rest = self.rest_rule();
         if let Some(rest) = rest.filter(|_| self.step.is_multiple_of(REST_EVERY)) {
@@ -103,11 +103,11 @@ impl Simulation {
         Ok(())
     }
 
-    /// Draws the group; returns how many draws are correct.
+    /// Draws the group and returns the number of correct draws.
     fn draw(&mut self, rest: Option<Rest>) -> u64 {
         let mut stream = self.key.with(self.step).stream();
         let weights: Vec<[f64; 3]> = self.classes.iter().map(Class::weights).collect();
-        // Each part's share of what it and the parts after it hold; exactly 1 at the last.
+        // Each part's weight as a fraction of the weight of this part and all later ones, exactly 1 for the last.
         let mut after = 0.0;
         let mut shares = vec![[0.0; 3]; weights.len()];
         for (share, weight) in shares.as_flattened_mut().iter_mut().zip(weights.as_flattened()).rev() {
@@ -128,7 +128,7 @@ impl Simulation {
         correct
     }
 
-    /// The update after a group with `correct` correct draws; `self.step` already includes it.
+    /// Updates the policy after a group with `correct` correct draws. `self.step` already includes this step.
     fn update(&mut self, correct: u64) {
         let n = self.group_size as f64;
         let rate = correct as f64 / n;
@@ -138,7 +138,7 @@ impl Simulation {
             |is_correct: bool| span * if is_correct { (self.group_size - correct) as f64 / n } else { -rate };
         let scale = focal_weight(rate, self.gamma) / n;
         let baseline = match self.setup.surrogate {
-            // Advantages add up to zero, and with them what every action is pushed by.
+            // The advantages of a group add up to zero, so there is no common term.
             Surrogate::Ratio => 0.0,
             Surrogate::Probability => {
                 let drawn = self.classes.iter().map(|c| advantage(c.correct) * c.drawn_weight());
@@ -164,7 +164,7 @@ impl Simulation {
         if self.setup.optimizer == Optimizer::AdamW {
             let Setup { beta1, beta2, eps, .. } = self.setup;
             let (rate, root) = (lr / (1.0 - beta1.powf(t)), 1.0 / (1.0 - beta2.powf(t)).sqrt());
-            // |m| <= ratio * s by Cauchy and Schwarz, which bounds how far a logit can move.
+            // |m| <= ratio * s by the Cauchy-Schwarz inequality, which bounds the change of a logit.
             let ratio = (1.0 - beta1) / ((1.0 - beta2) * (1.0 - beta1 * beta1 / beta2)).sqrt();
             let small = rate * ratio / root <= MAX_MOVE && rates.decay == 1.0;
             let exact = !small || self.step.is_multiple_of(EXACT_EVERY);
@@ -181,8 +181,8 @@ impl Simulation {
         }
     }
 
-    /// The condition for rest after `self.step` steps, if there is one: an undrawn action must have no gradient and no
-    /// decay, and its momentum must shrink faster than its scale.
+    /// The condition for rest after `self.step` steps. Returns `None` if actions can't rest: under the probability surrogate
+    /// or weight decay, or if an undrawn action's momentum doesn't shrink faster than its scale.
     fn rest_rule(&self) -> Option<Rest> {
         if self.setup.surrogate == Surrogate::Probability || self.setup.weight_decay != 0.0 {
             return None;
@@ -195,14 +195,15 @@ impl Simulation {
         if self.step == 0 || shrink >= 1.0 {
             return None;
         }
-        // The i-th undrawn step to come is at most rate |m| / sqrt(v) * shrink^i: eps and the bias
-        // corrections only make it smaller. All of them together have to be negligible.
+        // The i-th future step without a draw changes the logit by at most rate |m| / sqrt(v) * shrink^i; eps and the
+        // bias corrections only make it smaller. The sum of all these changes must be negligible.
         let rate = self.setup.lr / (1.0 - beta1.powf(self.step as f64));
         let first = NEGLIGIBLE * (1.0 - shrink) / (shrink * rate);
         Some(Rest { limit: first.min(f64::MAX), beta1, beta2 })
     }
 
-    /// Shifts the exponent so that weights neither overflow nor underflow.
+    /// Shifts the exponents so that weights neither overflow nor underflow.
+    /// Fails with [`Error::Diverged`] if a logit isn't finite.
     fn rescale(&mut self) -> Result<(), Error> {
         let tops: Vec<f64> = self.classes.iter().map(Class::top_logit).collect();
         if tops.iter().any(|z| !z.is_finite()) {
@@ -214,7 +215,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Measures the policy.
+    /// Computes the metrics of the policy.
     pub fn metrics(&self) -> Metrics {
         let (mut positive, mut weight, mut energy, mut lost, mut start) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for (class, &p0) in self.classes.iter().zip(&self.start) {
@@ -234,10 +235,10 @@ impl Simulation {
         }
     }
 
-    /// The actions drawn in the last step, with their number of draws.
+    /// The actions drawn in the last step, with their numbers of draws.
     ///
-    /// Actions are numbered anchors first, then the other correct ones, then the wrong ones; within a class, whose
-    /// actions are exchangeable at the start, by their first draw.
+    /// Anchors come first in the numbering, then the other correct actions, then the wrong ones. Within such a class, whose
+    /// actions are exchangeable at the start, actions are numbered in the order of their first draw.
     pub fn draws(&self) -> Vec<(usize, u32)> {
         let mut draws = Vec::new();
         for class in &self.classes {
@@ -253,7 +254,7 @@ impl Simulation {
         logits
     }
 
-    /// The number of actions that the next step moves one by one, which is the cost of a step.
+    /// Number of actions that the next step updates one by one, which determines the cost of the step.
     pub fn moving(&self) -> usize {
         self.classes.iter().map(Class::moving).sum()
     }

@@ -1,6 +1,7 @@
 //! The drawn actions of a class in arrays of whole blocks, and sampling among them by weight.
 //!
-//! The arrays end in padding: logit minus infinity, weight and moments 0. It is never drawn and no step changes it.
+//! The arrays end in padding: slots with a logit of minus infinity, weight 0 and moments 0. Padding is never drawn, and
+//! steps don't change it.
 
 use super::arithmetic::{Arrays, BLOCK, State};
 use super::binomial::binomial;
@@ -12,12 +13,12 @@ const NOBODY: u32 = u32::MAX;
 /// Number of draws per slot of a block above which one binomial per slot is cheaper than one search per draw.
 const DRAWS_PER_SLOT: u64 = 16;
 
-/// Number of draws in a block from which splitting its weights at the smallest pays off.
+/// Number of draws in a block from which it is faster to split the weights at the smallest weight.
 const DRAWS_TO_CUT: u64 = 24;
 
 const PADDING: State = State { z: f64::NEG_INFINITY, m: 0.0, s: 0.0, w: 0.0 };
 
-/// States of actions, their numbers of draws in this step, and their identity.
+/// The state of each action, its number of draws in this step, and its index in the class.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     len: usize,
@@ -27,9 +28,9 @@ pub(super) struct Slots {
     pub(super) w: Vec<f64>,
     pub(super) count: Vec<u32>,
     member: Vec<u32>,
-    /// For each block, one bit for each slot that may have been drawn in this step.
+    /// For each block, a bit mask of the slots that may have been drawn in this step.
     drawn: Vec<u64>,
-    /// Sum of weights of each block, valid after [`Slots::sum_blocks`] or a step.
+    /// Sum of the weights of each block, valid after [`Slots::sum_blocks`] or a step.
     block: Vec<f64>,
 }
 
@@ -63,12 +64,12 @@ impl Slots {
         self.drawn[i / BLOCK] |= 1 << (i % BLOCK);
     }
 
-    /// The action in slot `i`, if there is one: members of a class are numbered by their first draw.
+    /// Index in the class of the action in slot `i`, or `None` for a gap. Actions are numbered in the order of their first draw.
     pub(super) fn member(&self, i: usize) -> Option<u32> {
         Some(self.member[i]).filter(|&m| m != NOBODY)
     }
 
-    /// Adds a slot; its block's sum is stale until [`Slots::sum_blocks`] or a step.
+    /// Adds a slot. The sum of the slot's block is stale until [`Slots::sum_blocks`] or a step.
     pub(super) fn push(&mut self, state: State, member: u32, count: u32) {
         if self.len == self.z.len() {
             let size = self.len + BLOCK;
@@ -96,7 +97,7 @@ impl Slots {
         pairs.map(|(m, s)| usize::from(m.abs() <= limit * s)).sum()
     }
 
-    /// Keeps the slots for which `keep` is true, in order; removes gaps and clears draws.
+    /// Keeps the slots for which `keep` returns true, in order. Removes gaps and clears draws.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(usize, State, u32) -> bool) {
         self.clear_draws();
         let mut to = 0;
@@ -164,7 +165,7 @@ impl Slots {
         }
     }
 
-    /// For few draws: each searches its block, then its slot.
+    /// Searches the block and then the slot of each draw. Fast for few draws.
     fn draw_one_by_one(&mut self, k: u64, scratch: &mut Vec<f64>, stream: &mut Stream) {
         scratch.clear();
         let mut sum = 0.0;
@@ -182,7 +183,7 @@ impl Slots {
         }
     }
 
-    /// For many draws: one binomial per block gives its number of draws.
+    /// Draws the number of draws of each block from a binomial distribution. Fast for many draws.
     fn draw_by_block(&mut self, k: u64, scratch: &mut Vec<f64>, stream: &mut Stream) {
         suffix_sums(&self.block, scratch);
         let mut left = k;
@@ -204,12 +205,12 @@ impl Slots {
     }
 }
 
-/// `u * total`, but less than `total` even where the product rounds up.
+/// Returns `u * total`, but less than `total` even if the product rounds up.
 fn below(u: f64, total: f64) -> f64 {
     (u * total).min(total.next_down())
 }
 
-/// `suffix[i] = x[i] + x[i + 1] + ...`, so that `x[i] / suffix[i]` is exactly 1 at the last positive `x`.
+/// Computes `suffix[i] = x[i] + x[i + 1] + ...`, so that `x[i] / suffix[i]` is exactly 1 at the last positive `x`.
 fn suffix_sums(x: &[f64], suffix: &mut Vec<f64>) {
     suffix.clear();
     suffix.resize(x.len(), 0.0);
@@ -221,8 +222,8 @@ fn suffix_sums(x: &[f64], suffix: &mut Vec<f64>) {
 }
 
 /// Draws `k` times within a block. For many draws, the weights are split at the smallest one: draws below it choose any
-/// slot with equal probability, with six random bits each; the others search the rest. Returns a bit for each slot that
-/// may have been drawn.
+/// slot with equal probability, with six random bits each; the others search the rest. Returns a bit mask of the
+/// slots that may have been drawn.
 fn draw_within(w: &[f64; BLOCK], k: u64, count: &mut [u32; BLOCK], stream: &mut Stream) -> u64 {
     let floor = if k < DRAWS_TO_CUT { 0.0 } else { w.iter().copied().fold(f64::INFINITY, f64::min) };
     let above = Cumulative::of(&w.map(|w| w - floor));
@@ -265,7 +266,7 @@ fn draw_by_slot(w: &[f64; BLOCK], k: u64, count: &mut [u32; BLOCK], stream: &mut
     }
 }
 
-/// Cumulative weights of a block. Slots are ranked column by column of eight, so that the sums of all columns can run
+/// Cumulative weights of a block, in an order that visits the 8x8 block column by column, so that all columns can be summed
 /// in parallel.
 struct Cumulative {
     sums: [f64; BLOCK],
@@ -291,7 +292,7 @@ impl Cumulative {
         Self { total: sums[BLOCK - 1], sums }
     }
 
-    /// The first slot in rank whose cumulative weight exceeds `x`; `x` must be below the total.
+    /// The first slot in this order whose cumulative weight exceeds `x`, which must be below the total.
     #[inline(always)]
     fn slot(&self, x: f64) -> usize {
         let index = |rank: usize| (rank & 7) * 8 + (rank >> 3 & 7);

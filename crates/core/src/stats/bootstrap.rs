@@ -1,8 +1,8 @@
-//! Resampling of problems, and statistics of a set of simulated differences.
+//! Resampling of problems, and statistics of simulated values.
 
 use crate::rng::Key;
 
-/// Differences closer to zero than this count as ties: they can be sums of the same numbers in another order.
+/// Values closer to zero than this count as ties, because they can be differences of the same sum in another order.
 const TIE: f64 = 1e-12;
 
 /// Simulated values of a statistic, sorted.
@@ -10,7 +10,7 @@ const TIE: f64 = 1e-12;
 pub struct Simulated(Vec<f64>);
 
 impl Simulated {
-    /// Takes the values in any order.
+    /// Sorts the values, which may be in any order.
     ///
     /// # Panics
     /// If `values` is empty.
@@ -33,12 +33,12 @@ impl Simulated {
         self.0[below] + (position - below as f64) * (self.0[above] - self.0[below])
     }
 
-    /// The percentile interval that contains the middle `level` of the values.
+    /// The percentile interval that contains the middle fraction `level` of the values.
     pub fn interval(&self, level: f64) -> (f64, f64) {
         (self.quantile((1.0 - level) / 2.0), self.quantile(f64::midpoint(1.0, level)))
     }
 
-    /// Two-sided p-value `min(1, 2 min(share <= 0, share >= 0))`.
+    /// Two-sided p-value `min(1, 2 min(P(x <= 0), P(x >= 0)))`.
     pub fn two_sided_p(&self) -> f64 {
         let at_most = self.0.partition_point(|&x| x <= TIE);
         let at_least = self.0.len() - self.0.partition_point(|&x| x < -TIE);
@@ -46,8 +46,8 @@ impl Simulated {
     }
 }
 
-/// Fills `times` with how often each problem is drawn in resample number `iteration`: with replacement, as many draws
-/// as there are problems. Depends only on key and iteration.
+/// Fills `times` with the number of times that each problem is drawn in resample `iteration`. A resample has as many draws
+/// as there are problems, with replacement. It depends only on `key` and `iteration`.
 pub fn resample(key: Key, iteration: u64, times: &mut [u32]) {
     times.fill(0);
     let key = key.with(iteration);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 #[derive(Default)]
 pub(super) struct Transform {
-    /// By half length h: `exp(-pi i j / h)` for `j < h`, real and imaginary parts.
+    /// Roots of unity by half length h: real and imaginary parts of `exp(-pi i j / h)` for `j < h`.
     roots: HashMap<usize, (Vec<f64>, Vec<f64>)>,
 }
 
@@ -61,9 +61,9 @@ impl Transform {
         }
     }
 
-    /// `out[i] = sum_j a[j] b[i - j]`, where small negative numbers from rounding are set to 0.
+    /// Returns `out[i] = sum_j a[j] b[i - j]`. Small negative numbers from rounding are set to 0.
     ///
-    /// Absolute error about `1e-15` for sequences that sum to at most 1.
+    /// The absolute error is about `1e-15` for sequences that sum to at most 1.
     pub(super) fn convolve(&mut self, a: &[f64], b: &[f64]) -> Vec<f64> {
         let length = a.len() + b.len() - 1;
         let n = length.next_power_of_two().max(2);

@@ -1,7 +1,7 @@
-//! Holm's correction of several p-values.
+//! Holm's correction of p-values for multiple comparisons.
 
-/// Adjusted p-values in the order of `p_values`: comparing each with a level keeps the probability of any false
-/// rejection below that level, for any dependence among them.
+/// Returns the adjusted p-values, in the order of `p_values`. Comparing each with a level keeps the probability of any false
+/// rejection below the level, for any dependence among the tests.
 ///
 /// The i-th smallest of n becomes `max over j <= i of min(1, (n - j + 1) p_j)`.
 ///

@@ -2,7 +2,7 @@
 
 use super::lattice::Lattice;
 
-/// Samples of one problem under one model: `samples` in total, `correct` of them correct.
+/// Counts of one model's samples of one problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Counts {
     /// Number of scored samples, n.
@@ -16,8 +16,8 @@ const NEGLIGIBLE: f64 = 1e-40;
 
 /// Distribution of the number of correct samples among `m` drawn without replacement from `counts`.
 ///
-/// Computed outward from the mode by ratios of neighbours, without factorials; the relative accuracy is about `1e-15`
-/// per step from the mode.
+/// It is computed outward from the mode by ratios of neighbours, without factorials. The relative error is about `1e-15` for
+/// each step from the mode.
 ///
 /// # Panics
 /// If `m` exceeds the number of samples, or more samples are correct than there are.
@@ -27,7 +27,7 @@ pub fn subsample_distribution(counts: Counts, m: u64) -> Lattice {
     assert!(m <= n, "subsample of {m} from {n} samples");
     let lowest = (m + c).saturating_sub(n);
     let highest = m.min(c);
-    // The mode of the hypergeometric distribution, kept inside its support.
+    // The mode of the hypergeometric distribution, clamped to its support.
     let mode = (u128::from(m + 1) * u128::from(c + 1) / u128::from(n + 2)) as u64;
     let mode = mode.clamp(lowest, highest);
     // p(x + 1) / p(x)

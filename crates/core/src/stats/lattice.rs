@@ -1,8 +1,8 @@
 //! Distributions on equally spaced points and their sums.
 //!
-//! A sum of independent variables is a convolution. Short ones are computed directly, which adds only positive numbers
-//! and so keeps the *relative* accuracy of small tail probabilities. Long ones use a Fourier transform, whose error is
-//! absolute (about `1e-15`).
+//! The distribution of a sum of independent variables is a convolution. Short convolutions are computed directly, which adds
+//! only positive numbers and so keeps the *relative* accuracy of small tail probabilities. Long convolutions use a Fourier
+//! transform, whose error is absolute (about `1e-15`).
 
 use super::fourier::Transform;
 
@@ -11,7 +11,7 @@ use super::fourier::Transform;
 pub struct Lattice {
     /// The integer that `mass[0]` belongs to.
     pub first: i64,
-    /// Probabilities; they sum to 1 minus `dropped`.
+    /// Probabilities, which sum to at least 1 minus `dropped`.
     pub mass: Vec<f64>,
     /// Upper bound of the probability removed at the two ends.
     pub dropped: f64,
@@ -35,7 +35,7 @@ impl Lattice {
 
     /// Expected value.
     pub fn mean(&self) -> f64 {
-        // Around the first point, so that large offsets don't cost accuracy.
+        // Relative to the first point, so that a large offset doesn't reduce the accuracy.
         let total: f64 = self.mass.iter().sum();
         let moment: f64 = self.mass.iter().enumerate().map(|(i, p)| i as f64 * p).sum();
         self.first as f64 + moment / total
@@ -55,7 +55,7 @@ impl Lattice {
         self
     }
 
-    /// Removes at most `budget` probability at each end.
+    /// Removes at most the probability `budget` at each end.
     #[must_use]
     fn trimmed(mut self, budget: f64) -> Self {
         let cut = |masses: &mut dyn Iterator<Item = &f64>| {
@@ -85,25 +85,25 @@ impl Lattice {
     }
 }
 
-/// The accuracy that a sum keeps.
+/// The accuracy of a sum's probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accuracy {
-    /// Relative accuracy of about `1e-13` per probability: direct products only.
+    /// Relative accuracy of about `1e-13` per probability: uses direct products only.
     Relative,
-    /// Absolute accuracy of about `1e-14` per probability: transforms where they are faster.
+    /// Absolute accuracy of about `1e-14` per probability: uses transforms if they are faster.
     Absolute,
 }
 
-/// The sum of independent variables, with at most `budget` probability removed in total.
+/// Returns the distribution of the sum of independent variables, with at most the probability `budget` removed in total.
 ///
-/// Distributions of similar length are added pairwise, so the work is a few levels of products of similar length.
+/// Distributions of similar length are added pairwise.
 pub fn sum(mut terms: Vec<Lattice>, budget: f64, accuracy: Accuracy) -> Lattice {
     let mut transform = (accuracy == Accuracy::Absolute).then(Transform::default);
     if terms.is_empty() {
         return Lattice::point(0);
     }
     let each = budget / (4.0 * terms.len() as f64);
-    // Points only shift the sum.
+    // A variable with a single value only shifts the sum.
     let mut shift = 0;
     terms.retain(|t| {
         if t.mass.len() == 1 {
@@ -132,7 +132,7 @@ pub fn sum(mut terms: Vec<Lattice>, budget: f64, accuracy: Accuracy) -> Lattice 
 fn convolve(a: &[f64], b: &[f64], transform: Option<&mut Transform>) -> Vec<f64> {
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let padded = (a.len() + b.len() - 1).next_power_of_two();
-    // Measured: a point of a transform costs about as much per level as 10 direct products.
+    // Measured: one point of a transform costs as much per level as about 10 direct products.
     let direct = short.len() * long.len() <= 10 * padded * padded.trailing_zeros() as usize;
     match transform {
         Some(transform) if !direct => transform.convolve(short, long),
@@ -140,11 +140,11 @@ fn convolve(a: &[f64], b: &[f64], transform: Option<&mut Transform>) -> Vec<f64>
     }
 }
 
-/// Eight terms of `short` by eight outputs at a time, which the compiler keeps in vector registers.
+/// Convolves directly, eight terms of `short` by eight outputs at a time, which the compiler keeps in vector registers.
 fn convolve_directly(short: &[f64], long: &[f64]) -> Vec<f64> {
     const BLOCK: usize = 8;
     let length = short.len() + long.len() - 1;
-    // `long` between zeros, so that a block needs no special case at its ends.
+    // `long` is padded with zeros on both sides, so that blocks at the ends aren't special cases.
     let rows = (long.len() + BLOCK - 1).next_multiple_of(BLOCK);
     let mut padded = vec![0.0; rows + BLOCK];
     padded[BLOCK - 1..BLOCK - 1 + long.len()].copy_from_slice(long);

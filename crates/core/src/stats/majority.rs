@@ -4,8 +4,8 @@ use crate::rng::Key;
 
 /// The answers of one problem's samples.
 ///
-/// All correct samples count as one answer, however it is written. Wrong samples are distinguished by their answer. A
-/// sample without an answer is drawn but has no vote.
+/// All correct samples count as one answer, however the answer is written. Wrong samples are distinguished by their answers.
+/// A sample without an answer is drawn but doesn't vote.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Votes {
     /// Number of correct samples.
@@ -23,12 +23,12 @@ impl Votes {
     }
 }
 
-/// maj@k for each of `sizes`, estimated over `orderings` random orders of the samples; the first k of
-/// an order are a draw without replacement.
+/// Estimates maj@k for each k of `sizes` from `orderings` random orders of the samples. The first k samples of an order are
+/// a draw without replacement.
 ///
-/// Tied answers are chosen with equal probability, so the value at k = n is exact, and that at k = 1 is the share of
-/// correct samples. No votes at all count as wrong. Between them the standard error is at most `0.5 / sqrt(orderings)`
-/// for one problem.
+/// Ties are broken at random with equal probability. If no sample votes, the result is wrong. The value is exact for k = n,
+/// and the fraction of correct samples for k = 1. Otherwise the standard error for one problem is at most
+/// `0.5 / sqrt(orderings)`.
 ///
 /// # Panics
 /// If a size is 0 or exceeds the number of samples.
@@ -37,7 +37,7 @@ pub fn majority_at_k(votes: &Votes, sizes: &[usize], orderings: u64, key: Key) -
     for &k in sizes {
         assert!(k >= 1 && k <= n, "maj@{k} of {n} samples");
     }
-    // Answer 0 is the correct one; `None` is silence.
+    // Answer 0 is the correct one; `None` is a sample without an answer.
     let mut answers: Vec<Option<usize>> = vec![Some(0); votes.correct];
     for (i, &count) in votes.wrong.iter().enumerate() {
         answers.extend(std::iter::repeat_n(Some(i + 1), count));

@@ -1,13 +1,13 @@
 //! The paired m-out-of-n subsampling test of two models' pass@k or cover@tau.
 //!
-//! For each model, m of each problem's n samples are drawn without replacement, the measure is computed with m in place of
-//! n, and the differences B - A are averaged over problems. The test asks how often that average falls on either side
-//! of zero. The paper simulates this 50,000 times. The number of correct samples in a subsample is hypergeometric and
+//! For each model, m of each problem's n samples are drawn without replacement, the measure is computed from these m samples, and
+//! the differences B - A are averaged over problems. The p-value is based on how often this average falls on either side of
+//! zero. The paper simulates 50,000 subsamples. The number of correct samples in a subsample is hypergeometric and
 //! independent across problems and models, so the distribution is a convolution, which [`exact`] computes.
 //! [`Subsampler`] simulates it as in the paper.
 //!
-//! The test is conditional on the problem set: it says whether the models differ on *these* problems, not on others of
-//! the kind. Use it together with a bootstrap over problems ([`super::bootstrap`]). As in the paper, the difference
+//! The test is conditional on the problem set: it shows whether the models differ on *these* problems, not on other problems
+//! of the same kind. Use it together with a bootstrap over problems ([`super::bootstrap`]). As in the paper, the difference
 //! isn't rescaled by m/n.
 //!
 //! Source: F-GRPO, appendix "Statistical Significance".
@@ -24,15 +24,15 @@ const CUT: f64 = 1e-20;
 const SLACK: f64 = 1e-8;
 /// Approximate number of points of a quantised distribution.
 const POINTS: f64 = 131_072.0;
-/// Most points of a distribution for k between 1 and m that isn't quantised, and of all its terms.
+/// Maximum number of points of an exact distribution for k between 1 and m, and of all its terms together.
 const EXACT_POINTS: (f64, f64) = (1_048_576.0, 4_194_304.0);
 
 /// The samples of one problem under both models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pair {
-    /// Under model A.
+    /// Counts under model A.
     pub a: Counts,
-    /// Under model B.
+    /// Counts under model B.
     pub b: Counts,
 }
 
@@ -42,13 +42,13 @@ pub struct Difference {
     law: Lattice,
     /// Difference per lattice step.
     step: f64,
-    /// Average rounding of the values (quantised distributions; 0 otherwise).
+    /// Average rounding error of the values. 0 unless the distribution is quantised.
     drift: f64,
-    /// Largest deviation of the rounding from `drift`, except with probability `slack`.
+    /// Bound of the rounding error's deviation from `drift`, which holds except with probability `slack`.
     blur: f64,
-    /// Probability unaccounted for.
+    /// Bound of the probability that was removed or whose rounding error exceeds `blur`.
     slack: f64,
-    /// Differences this close to zero count as ties on both sides, because an average is rounded to its grid.
+    /// Largest distance from zero that counts as a tie, because an average is rounded to a grid.
     tie: f64,
 }
 
@@ -63,14 +63,14 @@ impl Difference {
         self.law.variance().max(0.0).sqrt() * self.step
     }
 
-    /// Whether the difference has more than one value.
+    /// Whether the difference has more than one possible value.
     pub fn varies(&self) -> bool {
         self.law.atoms().filter(|(_, p)| *p > 0.0).nth(1).is_some()
     }
 
-    /// P(D <= x) and P(D >= x) as computed; ties on the lattice count in both.
+    /// Computed values of P(D <= x) and P(D >= x). A point of the lattice at `x` counts in both.
     fn tails(&self, x: f64) -> (f64, f64) {
-        // Forgives the rounding of the quotient and is far from the next point.
+        // The tolerance of 1e-6 steps exceeds the rounding of the quotient and is far below the distance of two points.
         let steps = x / self.step;
         let (mut low, mut high) = (0.0, 0.0);
         for (at, p) in self.law.atoms() {
@@ -92,8 +92,8 @@ impl Difference {
         (2.0 * low.min(high)).min(1.0)
     }
 
-    /// Bounds of the exact p-value. If the lattice is exact they are within about `1e-12` of it (k = 1 and
-    /// k = m: `1e-15`); otherwise they include the largest effect of rounding to the grid.
+    /// Bounds of the exact p-value. If the lattice is exact, they are within about `1e-12` of the p-value, and within `1e-15`
+    /// for k = 1 and k = m. Otherwise they include the largest effect of rounding to the grid.
     pub fn p_bounds(&self) -> (f64, f64) {
         // The rounded value is D + e with e within drift +- blur, so D <= 0 lies between
         // "rounded <= drift - blur" and "rounded <= drift + blur".
@@ -106,7 +106,7 @@ impl Difference {
         (least.clamp(0.0, 1.0), most.clamp(0.0, 1.0))
     }
 
-    /// Smallest value that the difference stays at or below with probability at least `q`.
+    /// Smallest value `x` with `P(D <= x) >= q`.
     pub fn quantile(&self, q: f64) -> f64 {
         let total: f64 = self.law.mass.iter().sum();
         let mut below = 0.0;
@@ -114,7 +114,7 @@ impl Difference {
         for (at, p) in self.law.atoms() {
             value = at;
             below += p;
-            // Forgives the rounding of the running sum.
+            // The tolerance exceeds the rounding of the running sum.
             if below >= q * total - 1e-13 {
                 break;
             }
@@ -122,7 +122,7 @@ impl Difference {
         value as f64 * self.step - self.drift
     }
 
-    /// The percentile interval that contains the middle `level` of the distribution.
+    /// The percentile interval that contains the middle fraction `level` of the distribution.
     pub fn interval(&self, level: f64) -> (f64, f64) {
         (self.quantile((1.0 - level) / 2.0), self.quantile(f64::midpoint(1.0, level)))
     }
@@ -138,10 +138,10 @@ fn values(pairs: &[Pair], m: u64, measure: Measure) -> Vec<f64> {
 
 /// The distribution of the difference, computed without simulation.
 ///
-/// pass@1 uses a lattice of step 1/(m P), pass@m and cover@tau one of step 1/P; all are exact except for removed tails of `1e-20`.
-/// So is that of step 1/(C(m, k) P) for other k, where it takes no more than a million points: few problems or small
-/// m or k, where ties (a difference of exactly 0) have a probability to speak of. Otherwise values are rounded to a grid
-/// of about 130,000 points, on which such ties come apart; [`Difference::p_bounds`] bounds the effect.
+/// With P problems, the lattice has the step 1/(m P) for pass@1 and 1/P for pass@m and cover@tau. These are exact except for
+/// removed tails of `1e-20`. For other k, a lattice of step 1/(C(m, k) P) is exact and used if it has at most a million points:
+/// for few problems or small m or k, where ties (a difference of exactly 0) are likely. Otherwise values are rounded to a grid
+/// of about 130,000 points, which doesn't preserve such ties; [`Difference::p_bounds`] bounds the effect.
 ///
 /// # Panics
 /// If there are no pairs, k is 0 or above m, or m exceeds a problem's samples.
@@ -172,7 +172,7 @@ pub fn exact(pairs: &[Pair], m: u64, measure: Measure) -> Difference {
         let slack = law.dropped + 1e-15;
         return Difference { law, step: 1.0 / (scale * problems), drift: 0.0, blur: 0.0, slack, tie: 0.0 };
     }
-    // Width of the sum's support that matters: 12 standard deviations on either side.
+    // Relevant width of the sum's support: 12 standard deviations on either side.
     let mut variance = 0.0;
     for counts in pairs.iter().flat_map(|p| [p.a, p.b]) {
         let (mut first, mut second) = (0.0, 0.0);
@@ -201,7 +201,7 @@ pub fn exact(pairs: &[Pair], m: u64, measure: Measure) -> Difference {
         return Difference { law, step, drift: 0.0, blur: 0.0, slack, tie: 0.0 };
     }
     let drift = pairs.iter().map(|p| quantised[&p.b].drift - quantised[&p.a].drift).sum::<f64>();
-    // Bernstein's inequality for the sum of the independent rounding errors, none further than a step from its mean.
+    // Bernstein's inequality for the sum of independent rounding errors, each of which is within a step of its mean.
     let spread: f64 = pairs.iter().map(|p| quantised[&p.a].spread + quantised[&p.b].spread).sum();
     let log = (2.0 / SLACK).ln();
     let reach = log / (3.0 * per_unit);
@@ -210,9 +210,9 @@ pub fn exact(pairs: &[Pair], m: u64, measure: Measure) -> Difference {
     Difference { tie: 0.0, law, step, drift: drift / problems, blur: blur / problems, slack }
 }
 
-/// C(m, k), rounded where it has more than 53 bits.
+/// C(m, k), rounded if it has more than 53 bits.
 fn choose(m: u64, k: u64) -> f64 {
-    // Every factor leaves a whole number.
+    // The product is a whole number after every factor.
     (0..k.min(m - k)).fold(1.0, |c, i| c * (m - i) as f64 / (i + 1) as f64)
 }
 
@@ -248,7 +248,7 @@ impl Rounded {
 
 /// The distribution of the average of independent differences, such as those of several benchmarks.
 ///
-/// Each is rounded to one common grid. The rounding, at most half a step each, is included in the bounds.
+/// Each difference is rounded to a common grid. The bounds include the rounding error of at most half a step each.
 ///
 /// # Panics
 /// If `parts` is empty.
@@ -257,7 +257,7 @@ pub fn average(parts: &[Difference]) -> Difference {
     let count = parts.len() as f64;
     let width: f64 = parts.iter().map(|d| d.law.mass.len() as f64 * d.step).sum();
     let finest = parts.iter().map(|d| d.step).fold(f64::INFINITY, f64::min);
-    // No finer than a hundredth of the finest part, no more points than a fast transform takes.
+    // The grid has at most POINTS points, and steps of at least a hundredth of the finest part's step.
     let grid = (width / POINTS).max(finest / 100.0);
     let terms = parts
         .iter()
@@ -285,7 +285,7 @@ pub fn average(parts: &[Difference]) -> Difference {
 
 /// Draws from a finite distribution in constant time (Walker's alias method, Vose's construction).
 struct Alias {
-    /// Per column: the probability of its own value, that value, and the alternative.
+    /// For each column: the probability of the first value, the first value, and the second value.
     columns: Vec<(f64, f64, f64)>,
 }
 
@@ -309,22 +309,22 @@ impl Alias {
     }
 
     fn draw(&self, bits: u64) -> f64 {
-        // The upper half chooses the column, the lower half between its two values.
+        // The upper 32 bits choose the column, the lower 32 bits one of its two values.
         let column = ((bits >> 32) * self.columns.len() as u64) >> 32;
-        let (own, value, other) = self.columns[column as usize];
-        if ((bits & 0xffff_ffff) as f64) < own * 4_294_967_296.0 { value } else { other }
+        let (probability, value, other) = self.columns[column as usize];
+        if ((bits & 0xffff_ffff) as f64) < probability * 4_294_967_296.0 { value } else { other }
     }
 }
 
 /// The paper's simulation of the difference.
 pub struct Subsampler {
     tables: Vec<Alias>,
-    /// The tables of A and B per problem.
+    /// For each problem, the indices of the tables of A and B.
     pairs: Vec<(usize, usize)>,
 }
 
 impl Subsampler {
-    /// Prepares the draws.
+    /// Prepares the tables from which subsamples are drawn.
     ///
     /// # Panics
     /// As [`exact`].
@@ -344,7 +344,7 @@ impl Subsampler {
         Self { tables, pairs }
     }
 
-    /// The difference in one simulated subsample; depends only on key and iteration.
+    /// The difference in one simulated subsample. It depends only on `key` and `iteration`.
     pub fn draw(&self, key: Key, iteration: u64) -> f64 {
         let key = key.with(iteration);
         let mut total = 0.0;

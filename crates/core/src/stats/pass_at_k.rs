@@ -41,13 +41,13 @@ pub fn pass_hat_k(n: usize, c: usize, k: usize) -> f64 {
     (0..k).map(|i| (c - i) as f64 / (n - i) as f64).product()
 }
 
-/// `1 - exp(sum)`, and 0 rather than -0 for the empty sum.
+/// Returns `1 - exp(sum)`, and 0 rather than -0 for an empty sum.
 fn rises_from_zero(sum: &Sum) -> f64 {
     0.0 - sum.total().exp_m1()
 }
 
 fn check(n: usize, k: usize) {
-    assert!((1..=n).contains(&k), "pass@{k} from {n} samples: wanted k from 1 to {n}");
+    assert!((1..=n).contains(&k), "pass@{k} from {n} samples: k must be from 1 to {n}");
 }
 
 /// pass@k for every possible number of correct samples, computed once per (n, k).
@@ -63,7 +63,7 @@ impl PassAtK {
     /// If `k` is 0 or above `n`.
     pub fn new(n: usize, k: usize) -> Self {
         check(n, k);
-        // C(n-c-1, k) / C(n-c, k) = 1 - k / (n-c): one term more for each correct sample.
+        // C(n-c-1, k) / C(n-c, k) = 1 - k / (n-c), so each further correct sample adds one term.
         let mut sum = Sum::default();
         let by_correct = (0..=n)
             .map(|c| {
@@ -82,7 +82,7 @@ impl PassAtK {
         Self { by_correct }
     }
 
-    /// The value with `c` of the n samples correct.
+    /// pass@k if `c` of the n samples are correct.
     ///
     /// # Panics
     /// If `c` is above n.
@@ -106,7 +106,7 @@ pub fn powers_of_two_up_to(n: usize) -> Vec<usize> {
     ks
 }
 
-/// Neumaier's compensated sum, because a table has up to a million terms.
+/// Neumaier's compensated sum, because a sum can have up to a million terms.
 #[derive(Debug, Default)]
 struct Sum {
     value: f64,
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "pass@9 from 8 samples: wanted k from 1 to 8")]
+    #[should_panic(expected = "pass@9 from 8 samples")]
     fn k_above_n_is_a_bug() {
         pass_at_k(8, 1, 9);
     }

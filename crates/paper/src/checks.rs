@@ -1,4 +1,4 @@
-//! What the paper states of a figure, and whether it holds here.
+//! Checks of the paper's statements about figures.
 
 use super::data::{Item, Statement};
 use super::made::signed;
@@ -7,25 +7,25 @@ use fgrpo_core::theory::{advantage, tail_miss};
 use fgrpo_eval::table::Table;
 use std::collections::BTreeMap;
 
-/// Success rates, shares of the rare subset and focal exponents of the theory's figures.
+/// Success rates `mu`, ratios `rho = tau / mu` and focal exponents of the figures of the theory.
 pub(super) const MU: [f64; 3] = [0.8, 0.5, 0.2];
 pub(super) const RHO: [f64; 4] = [0.1, 0.03, 0.01, 0.001];
 pub(super) const GAMMAS: [f64; 4] = [0.0, 0.5, 1.0, 2.0];
-/// Success rate of the simulation's start, and the probability of a correct action that is no anchor.
+/// Initial success rate of the simulation, and the initial probability of a correct action other than the anchor.
 pub(super) const SIMULATED: (f64, f64) = (0.64, 6.3e-5);
 
-/// What was found of a statement, in words and numbers, and whether it holds; none if that is open.
+/// The finding about a statement, in words, and whether the statement holds, or `None` if that is open.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Finding(pub(super) String, pub(super) Option<bool>);
 
-/// Findings by the names of their checks.
+/// Findings, by the name of the check.
 pub(super) type Findings = BTreeMap<String, Finding>;
 
 fn findings<const N: usize>(all: [(&str, String, bool); N]) -> Findings {
     all.into_iter().map(|(check, words, holds)| (check.to_owned(), Finding(words, Some(holds)))).collect()
 }
 
-/// The statements beside what was found of them.
+/// Returns a table of the paper's statements and the findings.
 pub(super) fn table(item: &Item, found: impl Fn(&Statement) -> Option<Finding>) -> Table {
     let mut table = Table::new(["the paper states", "line", "its number", "here", "holds"]).of_words();
     for s in &item.states {
@@ -41,7 +41,7 @@ pub(super) fn peaks() -> anyhow::Result<Findings> {
     let (mut between, mut rarer, mut words) = (true, true, Vec::new());
     for mu in MU {
         let peaks: Vec<_> = RHO.iter().map(|r| tail_miss::peak(mu, mu * r)).collect::<Result<_, _>>()?;
-        // No group of 1 is active, and that of 2 is the smallest that can be.
+        // A group of 1 is never active; 2 is the smallest size that can be.
         between &= peaks.iter().all(|p| p.n > 2);
         rarer &= peaks.windows(2).all(|w| w[0].n < w[1].n && w[0].tail_miss < w[1].tail_miss);
         let sizes: Vec<String> = peaks.iter().map(|p| p.n.to_string()).collect();

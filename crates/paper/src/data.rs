@@ -1,5 +1,5 @@
-//! The paper as data: every table cell by cell, what its figures state, and what makes either. `numbers.toml` holds it and
-//! explains its fields. The code knows no table or figure by its number.
+//! The paper as data: every table cell by cell, the statements about figures, and how each is made. `numbers.toml` has the
+//! data and explains its fields. The code doesn't refer to any table or figure by number.
 
 use fgrpo_eval::benchmarks::Domain;
 use fgrpo_eval::kind::TaskKind;
@@ -16,63 +16,64 @@ pub(super) struct Paper {
     figures: Vec<Item>,
     #[serde(rename = "model")]
     pub(super) models: Vec<Model>,
-    /// What each method changes in a configuration, KEY=VALUE.
+    /// The change of a configuration that selects each method, KEY=VALUE.
     pub(super) methods: BTreeMap<String, String>,
-    /// Files of training data: their name in short, and where each is found.
+    /// Files of training data, each with a short name and its source.
     pub(super) data: BTreeMap<String, (String, String)>,
     #[serde(rename = "benchmark")]
     pub(super) benchmarks: Vec<Benchmark>,
-    /// What is trained on a laptop, by its benchmark.
+    /// The tasks that are trained on a laptop.
     #[serde(rename = "stand_in")]
     pub(super) stand_ins: Vec<StandIn>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Model {
-    /// Its name in the paper, and of its folder under models/.
+    /// Name of the model in the paper, and of the folder under models/.
     pub(super) name: String,
-    /// Its configuration under configs/.
+    /// Configuration under configs/.
     pub(super) config: String,
-    /// Where its checkpoint is found.
+    /// Source of the checkpoint.
     pub(super) home: String,
-    /// What it is trained on.
+    /// File of the training data.
     pub(super) data: String,
 }
 
 /// A benchmark of the paper.
 #[derive(Debug, Deserialize)]
 pub struct Benchmark {
-    /// Its name in results.
+    /// Name in results.
     pub name: String,
-    /// Its verifier.
+    /// Kind of verifier.
     pub kind: TaskKind,
-    /// The number of its problems, if the paper or the data set says.
+    /// Number of problems, if the paper or the data set states it.
     pub problems: Option<u64>,
-    /// Where to get it.
+    /// Source of the data.
     pub home: String,
-    /// Names that its file or folder may have.
+    /// Names that the file or folder may have.
     pub files: Vec<String>,
 }
 
-/// What is trained on a laptop in place of the paper's models.
+/// A task that is trained on a laptop in place of the paper's models.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct StandIn {
-    /// The benchmark in the domain of training, by its name in results.
+    /// Name in results of the task's benchmark.
     pub(super) of: String,
-    /// The configuration under configs/, and what shortens it.
+    /// Configuration under configs/.
     pub(super) config: String,
+    /// Changes that shorten the training, KEY=VALUE.
     pub(super) set: Vec<String>,
-    /// Group sizes of the paper that are trained; all if absent.
+    /// Group sizes of the paper that are trained. If `None`, all are.
     pub(super) group_sizes: Option<Vec<u64>>,
-    /// What is trained, in words.
+    /// Description of the training.
     pub(super) what: String,
 }
 
-/// What makes an item.
+/// The method by which an item is made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Fill {
-    /// A table of measured values: samples, and reports.
+    /// A table of values from samples and reports.
     #[default]
     Samples,
     /// A table of constants or words.
@@ -92,45 +93,46 @@ pub(super) enum Fill {
 /// A table or figure of the paper.
 #[derive(Debug, Deserialize)]
 pub struct Item {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// As the paper numbers it.
+    /// Number in the paper, such as `Table 5`.
     pub(super) numbered: String,
-    /// Its label in the source.
+    /// Label in the paper's source.
     pub(super) label: String,
-    /// The line of the source where it begins.
+    /// Line of the paper's source where the item begins.
     pub(super) line: u32,
-    /// What it shows, in short.
+    /// Short title.
     pub title: String,
-    /// The commands that make the same without `fgrpo paper`.
+    /// Other commands that make the item, without `fgrpo paper`.
     pub made_by: String,
     #[serde(default)]
     pub(super) fill: Fill,
-    /// Titles of the columns that name a row.
+    /// Titles of the columns with the names of rows.
     #[serde(default)]
     pub(super) heads: Vec<String>,
-    /// The other columns.
+    /// Columns with values.
     #[serde(default)]
     pub(super) columns: Vec<Column>,
     #[serde(default)]
     pub(super) rows: Vec<Row>,
-    /// What the parts of a cell are; of a figure, the settings that it shows.
+    /// Meaning of the parts of a cell. For a figure, the settings that it shows.
     #[serde(default)]
     pub(super) parts: Vec<Fixed>,
-    /// What its models were trained on; no average out of domain contains it.
+    /// Domain of the models' training data, which averages out of domain exclude.
     #[serde(default)]
     pub(super) trained_on: Domain,
-    /// What holds for all cells.
+    /// Properties of all cells.
     #[serde(flatten)]
     pub(super) fixed: Fixed,
-    /// What the parts of a cell are, in words.
+    /// Description of the parts of a cell.
     pub(super) legend: Option<String>,
-    /// What a reader must know.
+    /// Note for the reader.
     pub(super) note: Option<String>,
-    /// What a reader must know of its runs on a laptop, and of those at full scale.
+    /// Note about the laptop runs.
     pub(super) laptop: Option<String>,
+    /// Note about the full-scale runs.
     pub(super) full: Option<String>,
-    /// The benchmarks that it needs.
+    /// The benchmarks that the item needs.
     #[serde(default)]
     pub(super) benchmarks: Vec<String>,
     /// The k of pass@k that a figure shows.
@@ -138,7 +140,7 @@ pub struct Item {
     pub(super) ks: Vec<u64>,
     /// The table whose settings a figure shows.
     settings_of: Option<String>,
-    /// What the paper states of a figure.
+    /// The paper's statements about a figure.
     #[serde(default)]
     pub(super) states: Vec<Statement>,
 }
@@ -146,7 +148,7 @@ pub struct Item {
 #[derive(Debug, Deserialize)]
 pub(super) struct Column {
     pub(super) title: String,
-    /// Parts of its cells, if they aren't the table's.
+    /// Meaning of the parts of these cells, if it differs from the table's.
     #[serde(default)]
     pub(super) parts: Vec<Fixed>,
     #[serde(flatten)]
@@ -155,20 +157,20 @@ pub(super) struct Column {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Row {
-    /// The line of the source.
+    /// Line of the paper's source.
     pub(super) line: u32,
-    /// Its names, one for each of the table's heads.
+    /// Names of the row, one for each of the table's heads.
     pub(super) head: Vec<String>,
-    /// Its cells as printed.
+    /// Cells as printed in the paper.
     pub(super) cells: Vec<String>,
-    /// Parts of its cells, if they aren't the table's.
+    /// Meaning of the parts of these cells, if it differs from the table's.
     #[serde(default)]
     parts: Vec<Fixed>,
     #[serde(flatten)]
     pub(super) fixed: Fixed,
 }
 
-/// What an item, a column, a row or a part of a cell says of a value.
+/// The properties of a value that an item, a column, a row or a part of a cell specifies.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(super) struct Fixed {
@@ -182,7 +184,7 @@ pub(super) struct Fixed {
 }
 
 fgrpo_eval::named! {
-    /// What a value measures. All but samples are given by name, `NAME=FILE`, as these commands print them.
+    /// The measure of a value. Except for samples, `--from NAME=FILE` reads the output of the command that is listed.
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub(super) enum Measure {
@@ -194,56 +196,56 @@ fgrpo_eval::named! {
     }
 }
 
-/// What one value of the paper is of.
+/// The quantity that one value of the paper measures.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Quantity {
     /// The trained model.
     pub(super) setting: Setting,
-    /// Benchmark or average.
+    /// Name of the benchmark or average.
     pub(super) of: String,
     pub(super) k: u64,
     pub(super) measure: Measure,
 }
 
-/// A trained model: what a row of the paper names.
+/// The setting of a trained model, as in a row of the paper.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Setting {
-    /// The model; none for the maze's.
+    /// The model, or `None` for mazes.
     pub(super) model: Option<String>,
     /// GRPO, DAPO, CISPO, or a control.
     pub(super) method: String,
-    /// Focal exponent; above 0 is the method's focal form.
+    /// Focal exponent. 0 is the method without focal weight.
     pub(super) gamma: f64,
     pub(super) n: u64,
 }
 
-/// What the paper states of a figure.
+/// A statement of the paper about a figure.
 #[derive(Debug, Deserialize)]
 pub(super) struct Statement {
-    /// The line of the source.
+    /// Line of the paper's source.
     pub(super) line: u32,
-    /// The differences that decide it.
+    /// The difference that decides whether the statement holds.
     pub(super) compare: Option<Comparison>,
-    /// The name of the check that decides it, if no difference does.
+    /// Name of the check that decides the statement, if no difference does.
     #[serde(default)]
     pub(super) check: String,
     pub(super) says: String,
-    /// Its number, if it has one.
+    /// The number in the statement, if any.
     pub(super) value: Option<f64>,
 }
 
-/// A difference of pass@k between two settings, and what is said of it.
+/// A statement about the difference of pass@k between two settings.
 #[derive(Debug, Deserialize)]
 pub(super) struct Comparison {
     pub(super) of: String,
     pub(super) k: u64,
     pub(super) a: Side,
     pub(super) b: Side,
-    /// What `a` is, compared with `b`.
+    /// The stated relation of `a` to `b`.
     pub(super) is: Relation,
 }
 
-/// A focal exponent and a group size, without one each; through training, at which of its evaluations.
+/// One side of a comparison: a focal exponent, a group size (`None` for every group size), and an evaluation in training.
 #[derive(Debug, Deserialize)]
 pub(super) struct Side {
     pub(super) gamma: f64,
@@ -281,8 +283,8 @@ pub fn benchmarks() -> &'static [Benchmark] {
     &PAPER.benchmarks
 }
 
-/// The table or figure of a name: `table-5`, `figure 2`, `fig2`, `notation`, or the label in the paper's source.
-/// The error suggests the nearest name.
+/// Returns the table or figure with this name: `table-5`, `figure 2`, `fig2`, `notation`, or the label in the paper's
+/// source. The error suggests the nearest name.
 pub fn item(name: &str) -> anyhow::Result<&'static Item> {
     let plain = |text: &str| -> String {
         let text = text.to_lowercase().replace(|c: char| !c.is_alphanumeric(), "");
@@ -290,13 +292,13 @@ pub fn item(name: &str) -> anyhow::Result<&'static Item> {
         let words = [("fig", "figure"), ("tab", "table")].into_iter().find(cut);
         words.map_or(text.clone(), |(short, long)| text.replacen(short, long, 1))
     };
-    let wanted = plain(name);
-    if let Some(found) = PAPER.items().find(|i| [&i.name, &i.label].iter().any(|n| plain(n) == wanted)) {
-        return Ok(found);
+    let asked = plain(name);
+    if let Some(item) = PAPER.items().find(|i| [&i.name, &i.label].iter().any(|n| plain(n) == asked)) {
+        return Ok(item);
     }
-    let nearest = PAPER.items().min_by_key(|i| strsim::damerau_levenshtein(&plain(&i.name), &wanted));
+    let nearest = PAPER.items().min_by_key(|i| strsim::damerau_levenshtein(&plain(&i.name), &asked));
     bad_input!(
-        "{name}: found no table or figure of this name; did you mean {}? `fgrpo paper list` has them all",
+        "{name}: unknown table or figure; did you mean {}? `fgrpo paper list` lists them all",
         nearest.map_or("", |i| &i.name)
     )
 }
@@ -316,17 +318,17 @@ impl Paper {
 }
 
 impl Item {
-    /// Whether trained models are behind it.
+    /// Whether the item needs trained models.
     pub fn trains(&self) -> bool {
         matches!(self.fill, Fill::Samples | Fill::GroupSizes | Fill::Training)
     }
 
-    /// Whether it is the figure of the simulation.
+    /// Whether the item is the figure of the simulation.
     pub fn simulates(&self) -> bool {
         self.fill == Fill::Simulation
     }
 
-    /// Whether it is a table.
+    /// Whether the item is a table.
     pub fn is_table(&self) -> bool {
         !self.columns.is_empty()
     }
@@ -335,13 +337,13 @@ impl Item {
         self.fixed.of.as_deref() == Some("maze")
     }
 
-    /// What is trained on a laptop for it.
+    /// The task that is trained on a laptop for the item.
     pub(super) fn stand_in(&self) -> &'static StandIn {
         let of = if self.is_maze() { "maze" } else { "arithmetic" };
         paper().stand_ins.iter().find(|s| s.of == of).expect("the data has both")
     }
 
-    /// The benchmark or average in the domain of training, which a single benchmark of ours replaces.
+    /// The benchmark or average in the domain of training, which the laptop task's benchmark replaces.
     pub(super) fn in_domain(&self) -> &str {
         let columns = self.columns.iter().filter_map(|c| c.fixed.of.as_deref());
         let rows = self.rows.iter().filter_map(|r| r.fixed.of.as_deref());
@@ -350,12 +352,13 @@ impl Item {
         if self.is_maze() { "maze" } else { known.or(all.first().copied()).unwrap_or_default() }
     }
 
-    /// The table with the numbers of what it shows; its own where there is no other.
+    /// The table with the numbers that the item shows: another table for some figures, otherwise the item itself.
     pub(super) fn table(&self) -> &Self {
         self.settings_of.as_ref().map_or(self, |name| paper().item(name))
     }
 
-    /// What a part of a cell is of, by the narrowest of these that says it.
+    /// Returns the quantity of a part of a cell. Each property comes from the first of `from`, and then the item, that specifies
+    /// it.
     fn quantity(&self, from: &[&Fixed]) -> Quantity {
         let all = || from.iter().copied().chain([&self.fixed]);
         let text = |of: fn(&Fixed) -> &Option<String>| all().find_map(|f| of(f).clone());
@@ -372,7 +375,7 @@ impl Item {
         }
     }
 
-    /// The values that it prints: row, column, what each is of, and its text.
+    /// The printed values of the table: row, column, quantity and text.
     pub(super) fn printed(&self) -> impl Iterator<Item = (usize, usize, Quantity, &str)> {
         let cells = self.rows.iter().enumerate().flat_map(move |(i, row)| {
             self.columns
@@ -388,7 +391,7 @@ impl Item {
         })
     }
 
-    /// The trained models that it shows, each once, in the order of their rows.
+    /// The settings that the item shows, each once, in the order of the rows.
     pub(super) fn settings(&self) -> Vec<Setting> {
         let table = self.table();
         let parts = table.parts.iter().map(|part| table.quantity(&[part])).filter(|_| table.rows.is_empty());
@@ -401,25 +404,25 @@ impl Item {
         found
     }
 
-    /// The value that the paper prints, wherever in the table it stands.
+    /// The value that the paper prints for a quantity.
     pub(super) fn value(&self, of: &Quantity) -> Option<f64> {
         self.table().printed().find(|p| p.2 == *of)?.3.parse().ok()
     }
 }
 
 impl Setting {
-    /// The name of its run's folder, below that of what is trained.
+    /// Name of the run's folder.
     pub(super) fn folder(&self) -> String {
         let method = self.method.to_lowercase().replace(' ', "-");
         format!("{method}-gamma-{}-N{}", self.gamma, self.n)
     }
 
-    /// The method as the paper prints it: with F- before it where a focal weight is on.
+    /// Name of the method as the paper prints it, which begins with F- if there is a focal weight.
     pub(super) fn method(&self) -> String {
         if self.gamma > 0.0 { format!("F-{}", self.method) } else { self.method.clone() }
     }
 
-    /// What the setting is compared with: the same without focal weight.
+    /// The same setting without focal weight.
     pub(super) fn baseline(&self) -> Self {
         Self { gamma: 0.0, ..self.clone() }
     }

@@ -1,4 +1,4 @@
-//! The figures: of the theory, of the simulation, and of trained models by group size and by step.
+//! The paper's figures: theory, simulation, and trained models by group size and by step.
 
 use super::checks::{self, Finding};
 use super::data::{At, Comparison, Fill, Item, Measure, Quantity, Relation, Setting, Side, Statement};
@@ -16,14 +16,14 @@ use fgrpo_eval::table::Table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The configuration of the simulation's figure.
+/// Configuration of the simulation behind the paper's figure.
 pub const SIMULATION: &str = include_str!("../../../configs/simulation.toml");
-/// The tail of a problem's correct mass, as `fgrpo plan` takes it.
+/// Share of a problem's correct mass that counts as its tail, as in `fgrpo plan`.
 const TAIL: f64 = 0.1;
-/// Windows that can be told apart in a figure.
+/// Maximum number of averaging windows of a curve of rewards.
 const VISIBLE: usize = 250;
 
-/// Makes a figure that needs no trained model; `simulated` is the folder of the finished simulation.
+/// Makes a figure that needs no trained models. `simulated` is the folder of the finished simulation.
 pub(super) fn from_theory(item: &'static Item, simulated: &Path) -> anyhow::Result<Made> {
     let (mu, tau) = checks::SIMULATED;
     let (drawn, found) = match item.fill {
@@ -40,7 +40,7 @@ pub(super) fn from_theory(item: &'static Item, simulated: &Path) -> anyhow::Resu
     Ok(made(item, vec![(item.name.clone(), drawn)], None, |s| found.get(s.check.as_str()).cloned()))
 }
 
-/// A figure with its values, and what was found of each statement of the paper.
+/// Combines figures with their values and with the finding about each of the paper's statements.
 fn made(
     item: &'static Item,
     figures: Vec<(String, Figure)>,
@@ -51,14 +51,15 @@ fn made(
     let mut files: Vec<(String, Table)> =
         values.into_iter().map(|rows| (format!("{}-values", item.name), rows)).collect();
     files.extend((!table.rows.is_empty()).then(|| (item.name.clone(), table.clone())));
-    let legend = match table.rows.is_empty() {
-        true => "the paper states no numbers of this figure".to_owned(),
-        false => format!("the paper's source, line {}", item.line),
+    let legend = if table.rows.is_empty() {
+        "the paper states no numbers of this figure".to_owned()
+    } else {
+        format!("the paper's source, line {}", item.line)
     };
     Made { figures, table, legend, values: files, ..Made::new(item) }
 }
 
-/// pass@k of one setting at the end of training or at a step, here and in the paper.
+/// pass@k of one setting, at the end of training or at a step: measured, and in the paper.
 struct Point {
     of: Quantity,
     step: Option<u64>,
@@ -134,7 +135,7 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
     }
     let peak = tail_miss::peak(0.5, 0.05)?;
     let found = |s: &Statement| match &s.compare {
-        // The largest k stands for one of which there are too few samples.
+        // If there are too few samples for k, the largest possible k replaces it.
         Some(compare) => compared(compare, &points, *ks.iter().rfind(|k| **k <= compare.k)?),
         None => Some(Finding(format!("one peak, at N = {} for \u{3c4} = 0.05", peak.n), Some(peak.n > 2))),
     };
@@ -143,12 +144,12 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
     Ok(Made { notes, ..made(item, figures, Some(table), found) })
 }
 
-/// The benchmarks that a figure is of.
+/// Returns the benchmarks of a figure.
 fn benchmarks(item: &Item) -> Vec<String> {
     if item.is_maze() { vec!["maze".to_owned()] } else { item.benchmarks.clone() }
 }
 
-/// The values of k that a figure shows, and its points at the end of training.
+/// Returns the values of k that a figure shows, and its points at the end of training.
 fn by_size(item: &Item, rows: &Rows, settings: &[&Setting]) -> (Vec<u64>, Vec<Point>) {
     let samples = settings.iter().flat_map(|s| rows.results(s)).filter_map(|f| f.benchmark.as_ref());
     let ks = allowed(&item.ks, samples.map(Benchmark::fewest).min().unwrap_or(u64::MAX));
@@ -164,8 +165,8 @@ fn by_size(item: &Item, rows: &Rows, settings: &[&Setting]) -> (Vec<u64>, Vec<Po
     (ks, points)
 }
 
-/// The same through training, at the steps that all runs of a setting evaluated: of the frequent evaluations, or of the full
-/// ones where the frequent ones have fewer samples than k.
+/// Returns the values of k that a figure shows, and its points through training, at the steps that all runs of a setting
+/// evaluated. Uses the frequent evaluations, or the full ones if the frequent ones have fewer samples than k.
 fn by_step(
     item: &Item,
     rows: &Rows,
@@ -210,12 +211,12 @@ fn by_step(
     (ks, points)
 }
 
-/// The run folders of a setting.
+/// Returns the run folders of a setting.
 fn runs<'a>(rows: &'a Rows, setting: &Setting) -> Vec<(&'a Found, &'a Run)> {
     rows.results(setting).iter().filter_map(|f| Some((f, f.run.as_ref()?))).collect()
 }
 
-/// Values by x with their band.
+/// Returns the curve of values with their intervals as a band.
 fn banded(name: impl Into<String>, colour: Colour, points: &[(f64, Percent)]) -> Curve {
     Curve {
         dots: true,
@@ -228,7 +229,7 @@ fn numbers((value, (low, high)): Percent) -> [String; 3] {
     [value, low, high].map(|v| format!("{v:.3}"))
 }
 
-/// The axis that holds every point: of steps, or of group sizes in powers of two.
+/// Returns the horizontal axis that contains every point: steps, or group sizes on a logarithmic scale.
 fn horizontal(curves: &[Curve], steps: bool) -> Axis {
     let xs = || curves.iter().flat_map(|c| &c.points).map(|p| p.0);
     if steps {
@@ -238,8 +239,8 @@ fn horizontal(curves: &[Curve], steps: bool) -> Axis {
     Axis::new("Group size N", Scale::Log2, low.min(high) / 1.19, high * 1.19)
 }
 
-/// An axis that holds every point and band of the curves with some room, and at least 2 % of the highest value, so that
-/// rounding isn't drawn as a curve.
+/// Returns a vertical axis that contains every point and band with a margin. It spans at least 2 % of the highest value, so
+/// that rounding errors don't look like a curve.
 fn around(label: impl Into<String>, curves: &[Curve], at_most: f64) -> Axis {
     let bands = curves.iter().flat_map(|c| &c.band).flat_map(|b| [b.0, b.1]);
     let all = curves.iter().flat_map(|c| &c.points).map(|p| p.1).chain(bands);
@@ -250,7 +251,7 @@ fn around(label: impl Into<String>, curves: &[Curve], at_most: f64) -> Axis {
     Axis::new(label, Scale::Linear, (low - room).max(0.0), (high + room).min(at_most))
 }
 
-/// The `i`-th of `n` colours: apart for few, ordered for more than there are.
+/// Returns the `i`-th of `n` colours: distinct colours if the palette has enough, otherwise a gradient.
 fn colour(i: usize, n: usize) -> Colour {
     if n <= PALETTE.len() { PALETTE[i] } else { ordered_colour(i, n) }
 }
@@ -259,12 +260,12 @@ fn curve_name(method: &str, gamma: f64) -> String {
     if gamma == 0.0 { method.to_owned() } else { format!("F-{method} \u{3b3} = {gamma}") }
 }
 
-/// -ln of a percentage; pass@k of 0 is drawn as that of a tenth of a percent.
+/// Returns -ln of a percentage. Values below a tenth of a percent count as a tenth, so that 0 can be drawn.
 fn minus_log(percent: f64) -> f64 {
     -(percent.max(0.1) / 100.0).ln()
 }
 
-/// The largest k up to each of these that the numbers of samples allow: k itself, or a power of two.
+/// Returns each k if there are enough samples, and otherwise the largest power of two that the samples allow.
 fn allowed(ks: &[u64], samples: u64) -> Vec<u64> {
     distinct(ks.iter().map(|&k| if k <= samples { k } else { 1 << samples.max(1).ilog2() }))
 }
@@ -273,11 +274,10 @@ fn distinct<T: Ord>(all: impl Iterator<Item = T>) -> Vec<T> {
     Vec::from_iter(all.collect::<BTreeSet<T>>())
 }
 
-/// A panel of points, a curve for each k and focal exponent; `log` draws -log pass@k. None without a point here.
+/// Returns a panel with a curve for each k and focal exponent, or `None` without a measured point. `log` draws -log pass@k.
 fn panel(title: String, points: &[&Point], log: bool) -> Option<Panel> {
-    let scaled = |(value, (low, high)): Percent| match log {
-        true => (minus_log(value), (minus_log(high), minus_log(low))),
-        false => (value, (low, high)),
+    let scaled = |(value, (low, high)): Percent| {
+        if log { (minus_log(value), (minus_log(high), minus_log(low))) } else { (value, (low, high)) }
     };
     let here = points.iter().filter(|p| p.here.is_ok());
     let gammas = distinct(here.map(|p| p.of.setting.gamma.to_bits()));
@@ -296,7 +296,7 @@ fn panel(title: String, points: &[&Point], log: bool) -> Option<Panel> {
             let name = curve_name(&points[0].of.setting.method, gamma);
             let name = if ks.len() == 1 { name } else { format!("{name} pass@{k}") };
             let curve = banded(name, colour(i * ks.len() + j, gammas.len() * ks.len()), &drawn);
-            // A single point of a focal setting, as in the paper, has a star.
+            // As in the paper, a single point of a focal setting is drawn as a star.
             let star = curve.points.first().copied().filter(|_| gamma > 0.0 && drawn.len() == 1);
             curves.extend((!drawn.is_empty()).then_some(Curve { star, ..curve }));
         }
@@ -316,8 +316,8 @@ fn panel(title: String, points: &[&Point], log: bool) -> Option<Panel> {
     curves.iter().any(|c| !c.dashed).then(|| Panel::new(title, x, y, curves))
 }
 
-/// The mean reward over the seeds of each setting at a group size, at the steps that all have, with the paper's smoothing
-/// over the values themselves. None without a log.
+/// Returns a panel of each setting's mean reward over its seeds, at a group size and at the steps that all seeds have, or
+/// `None` without logged rewards. The smoothed curves are drawn over the faint values.
 fn rewards(settings: &[&Setting], n: u64, rows: &Rows, title: String) -> anyhow::Result<Option<Panel>> {
     let mut all: Vec<(&Setting, Vec<(f64, f64)>)> = Vec::new();
     for &setting in settings.iter().filter(|s| s.n == n) {
@@ -333,7 +333,7 @@ fn rewards(settings: &[&Setting], n: u64, rows: &Rows, title: String) -> anyhow:
         let means = sums.into_iter().map(|(step, (sum, count))| (step as f64, sum / count as f64)).collect();
         all.extend((!runs.is_empty()).then_some((setting, means)));
     }
-    // Means over windows, so that noise stays a line.
+    // Curves show means over windows, so that noise doesn't fill the panel.
     let window = all.iter().map(|a| a.1.len()).max().unwrap_or(0).div_ceil(VISIBLE).max(1);
     let mean = |window: &[(f64, f64)]| {
         let n = window.len() as f64;
@@ -354,8 +354,8 @@ fn rewards(settings: &[&Setting], n: u64, rows: &Rows, title: String) -> anyhow:
     Ok((!curves.is_empty()).then(|| Panel::new(title, x, y, curves)))
 }
 
-/// What was found of a difference: at its group size, or at each where the statement gives none. It doesn't hold if it
-/// fails at one size, and is open if it is open at one.
+/// Returns the finding about a stated difference, at its group size or, if the statement gives none, at every group size. The
+/// statement doesn't hold if it fails at one size, and is open if it is open at one size and fails at none.
 fn compared(asked: &Comparison, points: &[Point], k: u64) -> Option<Finding> {
     let own = || points.iter().filter(|p| (&p.of.of, p.of.k) == (&asked.of, k));
     let find = |Side { gamma, n: own_n, at }: &Side, n: u64| {
@@ -392,11 +392,11 @@ fn compared(asked: &Comparison, points: &[Point], k: u64) -> Option<Finding> {
     (!words.is_empty()).then(|| Finding(format!("pass@{k}: {}", words.join("; ")), holds))
 }
 
-/// Percent of the problems that every run solved at its start and no sample solves at the end, by group size, for GRPO and
-/// F-GRPO; and the mean probability that a group of N is active and misses the tail, over the problems at their starting
-/// success rates.
+/// Draws the share of lost problems by group size, for GRPO and F-GRPO: problems that every run solved at its start and that no
+/// sample solves at the end. Beside them stands the theory: the probability that a group of N is active and misses the tail,
+/// as a mean over the problems at their starting success rates.
 ///
-/// None unless every run evaluated its start, there are two group sizes, and every start solves some problem.
+/// Returns `None` unless every run evaluated its start, there are two group sizes, and all starts solve some problem in common.
 fn lost(settings: &[&Setting], rows: &Rows, table: &mut Table) -> Option<Panel> {
     let shown = settings.iter().filter(|s| [0.0, 0.5].contains(&s.gamma)).map(|&s| (s, rows.results(s)));
     let mut shown: Vec<(&Setting, &[Found])> = shown.filter(|(_, found)| !found.is_empty()).collect();

@@ -1,8 +1,8 @@
-//! The paper as data, and what sets found values beside it.
+//! The paper as data, and the comparison of measured values with it.
 //!
-//! [`data`] holds every table cell by cell and what the figures state. [`results`] reads what is there, [`plan`] says what is to
-//! be trained and evaluated; training is the caller's. Either way [`made::Made`] comes out, which the caller prints and
-//! draws. [`theory`] and [`simulate`] are the paper's theory and its categorical simulation.
+//! [`data`] holds every table cell by cell and the statements about the figures. [`results`] reads existing results, and
+//! [`plan`] lists the trainings and evaluations that an item needs; the caller trains. Both lead to a [`made::Made`], which
+//! the caller prints and draws. [`theory`] has the figures of the paper's theory, [`simulate`] its categorical simulation.
 
 #[macro_use]
 extern crate fgrpo_eval;
@@ -25,19 +25,19 @@ pub use figures::SIMULATION;
 
 use std::path::Path;
 
-/// The text of a configuration under configs/.
+/// Returns the content of a configuration under configs/.
 fn config_text(file: &str) -> &'static str {
     fgrpo_train::config::builtin::builtin(file.trim_end_matches(".toml"))
         .expect("the data names a configuration")
 }
 
-/// Makes a table or figure behind which there are no trained models; `simulated` is the folder of the finished simulation,
-/// where it is one.
+/// Makes a table or figure that needs no trained models. `simulated` is the folder of the finished simulation, which only
+/// the figure of the simulation reads.
 pub fn without_results(item: &'static data::Item, simulated: &Path) -> anyhow::Result<made::Made> {
     if item.is_table() { Ok(table::of_words(item)) } else { figures::from_theory(item, simulated) }
 }
 
-/// Says what was found, and which rows of the item it is of, a line for each.
+/// Lists the results of each row of the item, one line for each, and then the notes.
 pub fn described(item: &data::Item, results: results::Results) -> anyhow::Result<Vec<String>> {
     Ok(rows::Rows::of(item, results, None)?.lines())
 }

@@ -1,19 +1,19 @@
-//! `fgrpo paper list`: every table and figure, in the terminal or as PAPER.md has it.
+//! `fgrpo paper list`: every table and figure, for the terminal or for PAPER.md.
 
 use super::data::{Fill, Item, paper};
 use super::plan::{Options, Plan, Scale, words};
 use fgrpo_eval::table::Table;
 use std::fmt::Write;
 
-/// The time of the simulation on two cores, measured; the rest without training takes no time.
+/// Measured time of the simulation on two cores, in seconds. Other items without training take no time.
 const SIMULATION: f64 = 20.0;
 
-/// How long an item without training takes.
+/// Returns the time that an item without training takes, in words.
 pub fn time_without_training(item: &Item) -> String {
     words(if item.fill == Fill::Simulation { SIMULATION } else { 0.0 })
 }
 
-/// What an item needs at both scales; none if it trains nothing.
+/// Returns what an item needs at both scales, or `None` if it needs no training.
 fn needs(item: &'static Item, options: &Options) -> anyhow::Result<Option<[String; 2]>> {
     if !item.trains() {
         return Ok(None);
@@ -22,7 +22,7 @@ fn needs(item: &'static Item, options: &Options) -> anyhow::Result<Option<[Strin
     Ok(Some([laptop?.in_words(), full?.in_words()]))
 }
 
-/// The list: for each item its title, and what makes it at either scale.
+/// Lists each item with its title and what it needs at each scale.
 pub fn table(options: &Options) -> anyhow::Result<Table> {
     let mut table = Table::new(["name", "", ""]).of_words();
     for item in paper().items() {
@@ -38,7 +38,7 @@ pub fn table(options: &Options) -> anyhow::Result<Table> {
     Ok(table)
 }
 
-/// The part of PAPER.md that this command writes.
+/// Returns the generated part of PAPER.md.
 pub fn markdown(options: &Options) -> anyhow::Result<String> {
     let mut text = String::from(
         "## Tables and figures\n\nEach is made by `fgrpo paper NAME` and put beside the paper's numbers; `fgrpo paper NAME --dry-run` says how long it takes on your machine, and [docs/paper.md](docs/paper.md) how to use your own results. Written by `fgrpo paper list --markdown`.\n\n|paper|name|shows|made by|laptop|full needs|\n|---|---|---|---|---|---|\n",

@@ -1,26 +1,26 @@
-//! A table or figure made here, as data. Printing and drawing it is the caller's.
+//! A finished table or figure, as data. The caller prints and draws it.
 
 use super::data::Item;
 use fgrpo_eval::figure::Figure;
 use fgrpo_eval::table::Table;
 
-/// A table or figure made here.
+/// A finished table or figure.
 pub struct Made {
-    /// What it is of.
+    /// The table or figure of the paper.
     pub item: &'static Item,
-    /// Number and title.
+    /// Number and title of the item.
     pub heading: String,
-    /// Figures, by the names of their files.
+    /// Names of files, and the figure to draw in each.
     pub figures: Vec<(String, Figure)>,
-    /// The table beside the paper's, or what the paper states of the figure.
+    /// The values beside the paper's, or the paper's statements about the figure beside the findings.
     pub table: Table,
-    /// What explains its cells; may be empty.
+    /// Explanation of the table's cells; may be empty.
     pub legend: String,
-    /// What a reader must know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
-    /// The effects of the focal weight; may have no rows.
+    /// The effects of the focal weight; may be empty.
     pub effects: Table,
-    /// Every value in a line of its own, by the names of their files.
+    /// Names of files, and the table to write in each, with one value in a line.
     pub values: Vec<(String, Table)>,
 }
 
@@ -39,11 +39,11 @@ impl Made {
     }
 }
 
-/// What bold values are.
+/// Meaning of bold values.
 pub const BOLD: &str =
     "differs from the same setting without focal weight, p < 0.05 by the paired subsampling test";
 
-/// With its sign, without a negative zero.
+/// Formats a value with its sign. A value that rounds to 0 has a plus sign.
 pub(super) fn signed(value: f64, digits: usize) -> String {
     let text = format!("{value:+.digits$}");
     if text.trim_start_matches('-').chars().all(|c| "0.".contains(c)) { text.replace('-', "+") } else { text }

@@ -1,5 +1,5 @@
-//! pass@k over problems and, where a setting was trained with several seeds, over seeds. Intervals are `estimate`'s bootstrap
-//! over both. Two settings are compared on the same draws of problems.
+//! pass@k over problems and, if a setting was trained with several seeds, over seeds. Intervals come from the bootstrap of
+//! `estimate` over both. Two settings are compared on the same resampled problems.
 
 use super::data::benchmarks;
 use fgrpo_eval::benchmarks::canonical;
@@ -15,7 +15,7 @@ pub(super) type Percent = (f64, (f64, f64));
 #[derive(Debug, Clone)]
 pub(super) struct Estimate {
     measured: Measured,
-    /// Its benchmarks with the ids of their problems.
+    /// Names of the benchmarks, with the ids of their problems.
     problems: Vec<(String, Rc<BTreeSet<String>>)>,
 }
 
@@ -34,26 +34,26 @@ impl Estimate {
         (self.value(), self.interval())
     }
 
-    /// This minus another, resample by resample; the reason where they are on different problems.
+    /// Subtracts another estimate resample by resample, or returns the reason if the problems differ.
     pub(super) fn minus(&self, other: &Self) -> Result<Self, String> {
         let differing = self.problems.iter().zip(&other.problems).filter(|((_, a), (_, b))| a != b);
-        let said = differing.map(|((of, a), (_, b))| {
+        let unlike = differing.map(|((of, a), (_, b))| {
             let both = a.intersection(b).count();
             format!("{of} ({} and {} problems, {both} in both)", a.len(), b.len())
         });
-        let unlike: Vec<String> = said.collect();
+        let unlike: Vec<String> = unlike.collect();
         if !unlike.is_empty() {
             return Err(format!("different problems: {}", unlike.join(", ")));
         }
         Ok(Self { measured: self.measured.minus(&other.measured), problems: self.problems.clone() })
     }
 
-    /// The paper's benchmarks in this that have another number of problems than in the paper.
+    /// The benchmarks whose number of problems differs from the paper's.
     pub(super) fn of_other_size(&self) -> Vec<String> {
         let other = |(of, ids): &(String, Rc<BTreeSet<String>>)| {
-            let wanted = benchmarks().iter().find(|b| b.name == *of)?.problems?;
-            let found = ids.len() as u64;
-            (found != wanted).then(|| format!("{of} ({found} problems, the paper {wanted})"))
+            let paper = benchmarks().iter().find(|b| b.name == *of)?.problems?;
+            let here = ids.len() as u64;
+            (here != paper).then(|| format!("{of} ({here} problems, the paper {paper})"))
         };
         self.problems.iter().filter_map(other).collect()
     }
@@ -65,8 +65,8 @@ impl Estimate {
     }
 }
 
-/// pass@k of one benchmark over seeds, of which there is one at least, or the reason why it is missing. `index` is its
-/// place in an average.
+/// pass@k of one benchmark over at least one seed, or the reason why it is missing. `index` is the benchmark's position in an
+/// average.
 pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64, index: u64) -> Result<Estimate, String> {
     let in_order = |b: &&'_ Benchmark| -> BTreeMap<String, ProblemCounts> {
         b.problems.iter().map(|p| (p.id.clone(), p.clone())).collect()
@@ -81,7 +81,7 @@ pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64, index: u64) -> Result<Esti
         if let Some(other) = b.problems.iter().find(|p| p.planned() != planned) {
             let (first, other, found) = (&first.id, &other.id, other.planned());
             return Err(format!(
-                "{path}: problem {first} has {planned} samples and problem {other} has {found}, wanted equal numbers: finish the evaluation"
+                "{path}: problem {first} has {planned} samples and problem {other} has {found}; finish the evaluation"
             ));
         }
     }

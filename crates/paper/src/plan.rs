@@ -1,5 +1,5 @@
-//! The trainings and evaluations that make an item: on a laptop those that stand in for the paper's models, at full scale the
-//! paper's own; the files that they need, and how long training takes.
+//! The plan of an item: its trainings and evaluations, the files that they need, and the time that training takes. On a
+//! laptop, small runs replace the paper's models; at full scale, the paper's models are trained.
 
 use super::data::{Fill, Item, Measure, Model, Setting, paper};
 use super::made::Made;
@@ -21,52 +21,52 @@ use fgrpo_train::run::state::{State, state};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// Training problems of DeepScaleR that the paper's filter leaves.
+/// Number of training problems of DeepScaleR after the paper's filter.
 pub const DEEPSCALER: u64 = 39_202;
 
 fgrpo_eval::named! {
-    /// How much is spent on a table or figure.
+    /// The size of the runs behind a table or figure.
     pub enum Scale {
         Laptop = "laptop": "Runs on maze and arithmetic that end within about an hour on two cores",
         Full = "full": "The paper's own setting",
     }
 }
 
-/// Where trainings read and write, and what is changed of them.
+/// Paths of the trainings, and changes of their configuration.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Folder of the results and the runs.
     pub out: PathBuf,
-    /// Changes of the laptop's runs, KEY=VALUE.
+    /// Changes of the configuration of laptop runs, KEY=VALUE.
     pub set: Vec<String>,
-    /// Folder that the paths of the paper's own configurations stand in.
+    /// Folder to which the paths in the full-scale configurations are relative.
     pub root: PathBuf,
 }
 
-/// One training, made or to be made.
+/// One training, finished or not.
 pub struct Training {
-    /// The setting of the paper that it is of.
+    /// The paper's setting that the run trains.
     setting: Setting,
-    /// Its configuration.
+    /// Configuration of the run.
     pub config: Config,
-    /// The command that trains it.
+    /// Command that starts the training.
     command: String,
-    /// Its run folder. Items that need the same run share it.
+    /// Run folder. Items that need the same run share it.
     pub folder: PathBuf,
 }
 
-/// What makes an item.
+/// The trainings and files that an item needs.
 pub struct Plan {
     item: &'static Item,
     scale: Scale,
     options: Options,
     /// The trainings.
     pub runs: Vec<Training>,
-    /// At full scale: the needed files and folders, each once, with their sources.
+    /// Files and folders that are needed at full scale, each once, with a description of the source. Empty on a laptop.
     pub paths: Vec<(PathBuf, &'static str)>,
 }
 
-/// The file or folder below `root` that has one of these names; several are refused.
+/// Finds the file or folder in `root` with one of these names. Fails if several have one.
 pub fn locate<S: AsRef<str>>(root: &Path, names: &[S]) -> anyhow::Result<Option<PathBuf>> {
     let Ok(entries) = std::fs::read_dir(root) else { return Ok(None) };
     let mut found: Vec<PathBuf> = entries
@@ -80,12 +80,12 @@ pub fn locate<S: AsRef<str>>(root: &Path, names: &[S]) -> anyhow::Result<Option<
         .collect();
     found.sort();
     if let [first, second, ..] = found.as_slice() {
-        bad_input!("found {} and {}, wanted one of them", first.display(), second.display());
+        bad_input!("{} and {} are the same data; keep one of them", first.display(), second.display());
     }
     Ok(found.pop())
 }
 
-/// A duration for people, also where it is beyond days.
+/// Formats a duration for people, up to years.
 pub fn words(seconds: f64) -> String {
     const DAY: f64 = 86_400.0;
     match seconds {
@@ -97,7 +97,7 @@ pub fn words(seconds: f64) -> String {
     }
 }
 
-/// Makes a table or figure of trained models from results.
+/// Makes a table or figure from results of trained models.
 pub fn from_results(item: &'static Item, results: Results) -> anyhow::Result<Made> {
     made(item, results, None)
 }
@@ -114,8 +114,8 @@ impl Training {
 }
 
 impl Plan {
-    /// The plan of an item.
-    /// Fails on changes that aren't settings, and on two files of one benchmark.
+    /// Plans an item.
+    /// Fails if a change isn't a setting, or if a benchmark has two files.
     pub fn of(item: &'static Item, scale: Scale, options: &Options) -> anyhow::Result<Self> {
         let (runs, options) = (trainings(item, scale, options)?, options.clone());
         let mut plan = Self { item, scale, options, runs, paths: Vec::new() };
@@ -142,7 +142,7 @@ impl Plan {
         paper().models.iter().filter(is_of).collect()
     }
 
-    /// What the list says the item needs.
+    /// Describes what the item needs, for the list.
     pub(super) fn in_words(&self) -> String {
         let runs = self.runs.len();
         if self.scale == Scale::Laptop {
@@ -161,8 +161,8 @@ impl Plan {
         format!("{}; {trained_on}, {benchmarks}; {runs} trainings", names.join(", "))
     }
 
-    /// What would be done as commands, what is needed, and how long the training takes, a line for each.
-    /// Fails on a task or model that can't be read, and on a folder that holds another run.
+    /// Describes the plan for a dry run: the commands with the time that each takes, notes, and the files that are needed.
+    /// Fails if a task or model can't be read, or if a folder contains a different run.
     pub fn lines(&self) -> anyhow::Result<Vec<String>> {
         let laptop = self.scale == Scale::Laptop;
         let mut lines = vec![format!("{}: {}\n\ntrainings", self.item.numbered, self.item.title)];
@@ -178,9 +178,10 @@ impl Plan {
             };
             lines.push(format!("  {}    # {} steps, {took}", run.command, config.steps));
         }
-        let evaluations = match laptop || self.item.is_maze() {
-            true => "with the evaluations",
-            false => "without evaluations, every completion of the longest length",
+        let evaluations = if laptop || self.item.is_maze() {
+            "with the evaluations"
+        } else {
+            "without evaluations, if every completion has the maximum length"
         };
         lines.push(format!("  {} in all on this machine, {evaluations}", words(total)));
         let notes = if laptop { &self.item.laptop } else { &self.item.full };
@@ -202,13 +203,13 @@ impl Plan {
         Ok(lines)
     }
 
-    /// The files and folders that are missing, with the sources of each.
+    /// The files and folders that are missing, each with its source.
     pub fn missing(&self) -> Vec<String> {
         let missing = self.paths.iter().filter(|(path, _)| !path.exists());
         missing.map(|(path, home)| format!("{} from {home}", path.display())).collect()
     }
 
-    /// Makes the item of its finished trainings.
+    /// Makes the item from its finished trainings.
     pub fn make(&self) -> anyhow::Result<Made> {
         let from: Vec<String> = self.runs.iter().map(|r| r.folder.display().to_string()).collect();
         let mut results = Results::open(&from)?;
@@ -217,9 +218,9 @@ impl Plan {
         }
         if self.measures(Measure::Embeddings) {
             let folders = self.runs.iter().map(|run| run.evaluation(run.config.steps)).collect();
-            let mut found = diversity::measure(&diversity::Settings::ngrams(folders))?;
-            found.folders = self.runs.iter().map(|run| self.name(&run.setting)).collect();
-            results.add_measured(Measure::Embeddings, &found)?;
+            let mut report = diversity::measure(&diversity::Settings::ngrams(folders))?;
+            report.folders = self.runs.iter().map(|run| self.name(&run.setting)).collect();
+            results.add_measured(Measure::Embeddings, &report)?;
         }
         if self.measures(Measure::Nll) {
             let last = |run: &Training| checkpoint::path(&run.folder.join("checkpoints"), run.config.steps);
@@ -227,8 +228,8 @@ impl Plan {
             let folder = self.runs[0].evaluation(0);
             let prompts = nll::prompts(&folder)?;
             let settings = nll::Settings::new(folder, self.start()?, models);
-            let found = nll::measure(&nll::Settings { leave_out_long: true, ..settings }, &prompts)?;
-            results.add_measured(Measure::Nll, &found)?;
+            let report = nll::measure(&nll::Settings { leave_out_long: true, ..settings }, &prompts)?;
+            results.add_measured(Measure::Nll, &report)?;
         }
         let mut what = self.item.stand_in().what.clone();
         if !self.options.set.is_empty() {
@@ -245,21 +246,25 @@ impl Plan {
         self.item.columns.iter().flat_map(|c| &c.parts).any(|f| f.measure == Some(measure))
     }
 
-    /// The start of a laptop's runs, which share a supervised stage.
+    /// The checkpoint from which the laptop runs start, which is the end of their common SFT stage.
     fn start(&self) -> anyhow::Result<PathBuf> {
         let cache = self.runs[0].folder.with_file_name("sft-cache");
-        let mut found = files::listed(&cache)?;
-        found.retain(|p| p.join("model.safetensors").is_file());
-        match found.as_slice() {
+        let mut checkpoints = files::listed(&cache)?;
+        checkpoints.retain(|p| p.join("model.safetensors").is_file());
+        match checkpoints.as_slice() {
             [only] => Ok(only.clone()),
             all => {
-                bad_input!("{}: found {} starts, wanted the one of these runs", cache.display(), all.len())
+                bad_input!(
+                    "{}: expected one SFT checkpoint, found {}; remove the folder and train again",
+                    cache.display(),
+                    all.len()
+                )
             }
         }
     }
 
-    /// Whether the item needs evaluations of the trained models on the paper's benchmarks. Runs on a laptop, mazes and curves through training
-    /// need none.
+    /// Whether the item needs evaluations of the trained models on the paper's benchmarks. Laptop runs, mazes and curves
+    /// through training don't.
     pub fn needs_evaluations(&self) -> bool {
         self.scale == Scale::Full && !self.item.benchmarks.is_empty() && self.item.fill != Fill::Training
     }
@@ -298,7 +303,7 @@ fn trainings(item: &'static Item, scale: Scale, options: &Options) -> anyhow::Re
     Ok(runs)
 }
 
-/// What `--set` takes to read models and data below `--root`.
+/// Returns the values of `--set` with which a configuration reads models and data below `--root`.
 fn places(text: &str, root: &Path) -> anyhow::Result<Vec<String>> {
     let table: toml::Table = text.parse()?;
     let here = root == Path::new(".");

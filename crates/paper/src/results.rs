@@ -1,4 +1,4 @@
-//! Results that are there: evaluations, run folders and reports, as `--from` names them.
+//! Existing results, named by `--from`: evaluations, run folders and reports.
 
 use super::data::{Measure, Setting};
 use super::settings;
@@ -14,32 +14,32 @@ use fgrpo_train::run::{self, metrics::Logged};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// How many levels of folders are searched for results.
+/// Maximum depth of the folders that are searched for results.
 const DEPTH: usize = 4;
 
-/// Samples of one benchmark, or a reported value, of one trained model.
+/// The samples of one trained model on one benchmark, or a reported value of it.
 pub(super) struct Found {
-    /// The name that was given, or the folder's below the one that was.
+    /// The given name, or the name of the folder below the given one.
     pub(super) name: String,
-    /// Whether `NAME=` gave it.
+    /// Whether the name was given as `NAME=PATH`.
     pub(super) given: bool,
     pub(super) path: PathBuf,
-    /// Scored samples; of a run, those of its last evaluation.
+    /// Scored samples. For a run, the samples of its last evaluation.
     pub(super) benchmark: Option<Benchmark>,
-    /// A value that isn't of samples, and its benchmark or average; no name stands for any.
+    /// Measure, benchmark or average, and value, if it comes from a report. An empty name means every benchmark.
     pub(super) reported: Option<(Measure, String, f64)>,
-    /// Of a run folder: its configuration and evaluations.
+    /// Content of the run folder, if the result comes from one.
     pub(super) run: Option<Run>,
 }
 
 /// The contents of a run folder.
 pub(super) struct Run {
-    /// What it trains.
+    /// The setting that the run trains.
     pub(super) setting: Setting,
     pub(super) config: Config,
     /// The evaluations that decide which checkpoint is best, in the order of their steps.
     pub(super) evaluations: Vec<Evaluation>,
-    /// Those of `[eval]`; the same where there is no `[eval.full]`.
+    /// The evaluations of `[eval]`. The same as `evaluations` if there is no `[eval.full]`.
     pub(super) frequent: Vec<Evaluation>,
     /// The metrics of each RL step.
     pub(super) metrics: Vec<Logged>,
@@ -49,11 +49,11 @@ pub(super) struct Run {
 #[derive(Default)]
 pub struct Results {
     pub(super) all: Vec<Found>,
-    /// What was left out, and why.
+    /// Results that were left out, each with the reason.
     pub(super) notes: Vec<String>,
 }
 
-/// The JSON of `fgrpo nll` and `fgrpo diversity`, as far as it is read.
+/// The fields that are read from the JSON of `fgrpo nll` and `fgrpo diversity`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Report {
@@ -62,7 +62,7 @@ struct Report {
     diversity: Vec<Entry>,
 }
 
-/// A model's increase, or a benchmark's value in each folder.
+/// A model with its increase in NLL, or a benchmark with its value for each folder.
 #[derive(Deserialize)]
 struct Entry {
     #[serde(alias = "model")]
@@ -72,14 +72,14 @@ struct Entry {
     values: Vec<Option<f64>>,
 }
 
-/// One path for every spelling of it.
+/// Returns the canonical path, or the path itself if it doesn't exist.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 impl Found {
     pub(super) fn new(name: &str, path: &Path) -> Self {
-        // A dot in a folder's name is no ending; `.` and `..` have no name of their own.
+        // A dot in a folder's name doesn't begin an extension. `.` and `..` have the name of the folder that they refer to.
         let name = match path {
             _ if !name.is_empty() => name.to_owned(),
             _ if !path.is_dir() => files::stem(path),
@@ -89,15 +89,15 @@ impl Found {
         Self { name, given: false, path: path.to_owned(), benchmark: None, reported: None, run: None }
     }
 
-    /// Whether it is `other` once more: the same samples, or a copy of the same run, which is no second seed.
+    /// Whether this is a duplicate of `other`: the same samples, or a copy of the same run.
     fn repeats(&self, other: &Self) -> bool {
-        let (Some(own), Some(of)) = (&self.benchmark, &other.benchmark) else { return false };
+        let (Some(a), Some(b)) = (&self.benchmark, &other.benchmark) else { return false };
         let copied = self.run.as_ref().zip(other.run.as_ref());
-        (own.name == of.name && real(&own.path) == real(&of.path))
+        (a.name == b.name && real(&a.path) == real(&b.path))
             || copied.is_some_and(|(a, b)| a.config == b.config && a.evaluations == b.evaluations)
     }
 
-    /// What a run's evaluation before its first step counted.
+    /// The counts of a run's evaluation before its first step, if it has one.
     pub(super) fn start(&self) -> Option<Benchmark> {
         let first = self.run.as_ref()?.evaluations.first().filter(|e| e.step == 0)?;
         Some(counted(&self.benchmark.as_ref()?.name, &self.path, first))
@@ -105,8 +105,8 @@ impl Found {
 }
 
 impl Results {
-    /// Reads what the flags name. What is there already counts once, under its last name.
-    /// Fails on paths without results, and on files that can't be read.
+    /// Reads the results that `from` names. A result that is given twice counts once, under its last name.
+    /// Fails if a path has no results or a file can't be read.
     pub fn open(from: &[String]) -> anyhow::Result<Self> {
         let mut results = Self::default();
         for text in from {
@@ -152,9 +152,9 @@ impl Results {
         Ok(results)
     }
 
-    /// Adds what `fgrpo nll` or `fgrpo diversity` measured here.
-    pub(super) fn add_measured(&mut self, measure: Measure, found: &impl Serialize) -> anyhow::Result<()> {
-        self.add_report(measure, Path::new(""), serde_json::from_value(serde_json::to_value(found)?)?);
+    /// Adds a report that was just measured.
+    pub(super) fn add_measured(&mut self, measure: Measure, report: &impl Serialize) -> anyhow::Result<()> {
+        self.add_report(measure, Path::new(""), serde_json::from_value(serde_json::to_value(report)?)?);
         Ok(())
     }
 
@@ -181,7 +181,7 @@ impl Results {
         if has("eval.jsonl") && has("config.toml") {
             return self.gather_run(name, path);
         }
-        // Runs without an evaluation, and the cache of supervised stages that lies beside runs, hold no samples.
+        // Runs without an evaluation, and the cache of SFT stages beside runs, have no samples.
         if has("config.toml") || has("sft.jsonl") {
             return Ok(());
         }
@@ -215,7 +215,7 @@ impl Results {
         };
         let (evaluations, frequent) = (of_set(config.eval.deciding_set()), of_set(record::USUAL));
         let Some(last) = evaluations.last() else { return Ok(()) };
-        // An earlier evaluation would pass for the one at the end.
+        // Otherwise an earlier evaluation would be taken for the last one.
         if config.evaluates_at_the_end() && last.step < config.steps {
             let (path, at, steps) = (path.display(), last.step, config.steps);
             self.notes.push(format!(
@@ -232,7 +232,7 @@ impl Results {
     }
 }
 
-/// The samples in a folder's files. Folders below it are searched on their own, except those of a dump.
+/// Reads the samples in a folder's files. Subfolders are searched separately, except those of a dump.
 fn scored(path: &Path, files: &[&PathBuf]) -> anyhow::Result<Scored> {
     for file in files {
         if dumps::format_of(file)?.is_some() {
@@ -244,7 +244,7 @@ fn scored(path: &Path, files: &[&PathBuf]) -> anyhow::Result<Scored> {
     Ok(Scored { benchmarks, left_out: Vec::new() })
 }
 
-/// The samples of an evaluation as counts.
+/// Returns the counts of an evaluation.
 pub(super) fn counted(of: &str, path: &Path, evaluation: &Evaluation) -> Benchmark {
     Benchmark { name: of.to_owned(), path: path.to_owned(), problems: evaluation.counts() }
 }

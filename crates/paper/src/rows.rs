@@ -1,5 +1,4 @@
-//! The results of an item's settings: which row they belong to, which models replace the paper's, and the value of each
-//! quantity.
+//! The results of an item, assigned to its rows, and the value of each quantity.
 
 use super::config_text;
 use super::data::{Item, Measure, Quantity, Setting, paper};
@@ -19,36 +18,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 pub(super) const MAZE: &str = "maze-17.toml";
-/// Keys that may differ between the runs of one row: seeds, and what changes only where results lie, how many they are or
-/// how fast they come. So may those of `eval`, except its temperature.
+/// Keys that may differ between the runs of one row: seeds, and keys that only affect the location, number or speed of
+/// results. Keys of `eval` may differ too, except `eval.temperature`.
 const FREE: &str = "seed sft.seed sft.eval_every sft.eval_problems sft.save_every rollout.max_cached_tokens \
     rollout.server update.micro_batch_tokens update.max_skipped grade save log compute";
-/// Files and folders, which may stand elsewhere on another machine.
+/// Keys of files and folders, whose paths may differ between machines.
 pub(super) const PLACES: [(&str, &str); 3] = [("model", "path"), ("task", "data"), ("task", "held_out")];
 
-/// Runs of our own tasks in place of the paper's models.
+/// Runs on the tasks of this project that replace the paper's models.
 pub(super) struct Replacement {
-    /// What was trained, in words.
+    /// Description of the trained runs.
     what: String,
-    /// The paper's benchmark or average, and ours in its place; none for mazes in place of mazes.
+    /// The paper's benchmark or average and the benchmark that replaces it, or `None` if mazes replace mazes.
     place: Option<(String, String)>,
 }
 
-/// The results of an item by its settings.
+/// The results of an item, by setting.
 pub(super) struct Rows {
-    /// The paper's settings, then those of further runs.
+    /// The paper's settings, followed by settings of runs that the paper doesn't have.
     pub(super) settings: Vec<Setting>,
     /// The results of each setting.
     found: Vec<Vec<Found>>,
     averages: Vec<Average>,
-    /// Set where the results are of our own tasks.
+    /// The replacement, if the results are on tasks of this project.
     pub(super) replacement: Option<Replacement>,
-    /// What was not used, and why.
+    /// Results that weren't used, each with the reason.
     pub(super) notes: Vec<String>,
 }
 
 impl Replacement {
-    /// What these results replace; none if they are of the paper's own models and mazes.
+    /// Returns what these results replace, or `None` if they are results of the paper's models and mazes.
     fn of(item: &Item, results: &Results) -> anyhow::Result<Option<Self>> {
         let runs: Vec<&Run> = results.all.iter().filter_map(|f| f.run.as_ref()).collect();
         let names = || results.all.iter().filter_map(|f| Some(&f.benchmark.as_ref()?.name));
@@ -71,12 +70,12 @@ impl Replacement {
         Ok((found != papers).then_some(Self { what, place: None }))
     }
 
-    /// Our benchmark in place of the paper's, if there is one.
+    /// The benchmark that replaces one of the paper's, if any.
     pub(super) fn place(&self, of: &str) -> Option<&str> {
         self.place.as_ref().filter(|p| p.0 == of).map(|p| p.1.as_str())
     }
 
-    /// Names the paper's benchmarks and models in results of our own.
+    /// Gives results on our tasks the names of the paper's benchmarks and models.
     fn rename(&self, results: &mut Results, model: Option<&String>) {
         for found in &mut results.all {
             let benchmark = found.benchmark.iter_mut().map(|b| &mut b.name);
@@ -91,11 +90,12 @@ impl Replacement {
         }
     }
 
-    /// A note for the reader.
+    /// Returns a note for the reader about the replacement.
     pub(super) fn note(&self, item: &Item) -> String {
-        let papers = match item.is_maze() {
-            true => "17x17 mazes after 20,000 steps",
-            false => "language models and their benchmarks",
+        let papers = if item.is_maze() {
+            "17x17 mazes after 20,000 steps"
+        } else {
+            "language models and their benchmarks"
         };
         let more = item.laptop.as_ref().map_or_else(String::new, |more| format!(" {more}"));
         let what = &self.what;
@@ -106,14 +106,14 @@ impl Replacement {
 }
 
 impl Rows {
-    /// Finds the setting of each result; `trained` says what was trained in place of the paper's models.
+    /// Assigns each result to its setting. `trained` describes the runs that replace the paper's models.
     pub(super) fn of(item: &Item, mut results: Results, trained: Option<&str>) -> anyhow::Result<Self> {
         let mut settings = item.settings();
         let mut replacement = Replacement::of(item, &results)?;
         if let Some(replacement) = &mut replacement {
             replacement.what = trained.map_or(replacement.what.clone(), str::to_owned);
             replacement.rename(&mut results, settings.first().and_then(|s| s.model.as_ref()));
-            // What runs evaluated before their first step is the base model.
+            // The evaluation of a run before its first step measures the base model.
             if let Some(base) = settings.iter().find(|s| s.method == "Base")
                 && let Some(start) = results.all.iter().find_map(Found::start)
             {
@@ -168,7 +168,7 @@ impl Rows {
         }
     }
 
-    /// Adds a result to its row, or notes that it has none. Returns whether it has one.
+    /// Adds a result to its row and returns true, or notes that no row fits and returns false.
     fn add(&mut self, found: Found) -> anyhow::Result<bool> {
         let (name, path) = (&found.name, found.path.display());
         let fits: Vec<Setting> = named(name, &found.path, &self.settings).into_iter().cloned().collect();
@@ -201,11 +201,10 @@ impl Rows {
         if fits.len() > 1 && found.given {
             bad_input!("{name}={path}: the name fits several rows: {rows}");
         }
-        let note = match fits.len() > 1 && found.run.is_none() {
-            true => format!(
-                "not used: {name} ({path}), whose name fits several rows; NAME=PATH says which: {rows}"
-            ),
-            false => format!("not used: {name} ({path}), which is no row"),
+        let note = if fits.len() > 1 && found.run.is_none() {
+            format!("not used: {name} ({path}), whose name fits several rows; NAME=PATH says which: {rows}")
+        } else {
+            format!("not used: {name} ({path}), which is no row")
         };
         self.note(note);
         Ok(false)
@@ -219,12 +218,12 @@ impl Rows {
         self.at(setting).map_or(&[], |at| &self.found[at])
     }
 
-    /// The shortest name of a setting among these.
+    /// The shortest name that distinguishes a setting from the others.
     pub(super) fn name(&self, setting: &Setting) -> String {
         settings::name(setting, &self.settings)
     }
 
-    /// A line for each setting: where its results are.
+    /// Returns a line for each setting with the paths of its results, and then the notes.
     pub(super) fn lines(&self) -> Vec<String> {
         let line = |(setting, found): (&Setting, &Vec<Found>)| {
             let mut places: Vec<String> = found.iter().map(|f| f.path.display().to_string()).collect();
@@ -235,19 +234,19 @@ impl Rows {
         self.settings.iter().zip(&self.found).map(line).chain(self.notes.iter().cloned()).collect()
     }
 
-    /// The samples of a setting on a benchmark, by seed.
+    /// The samples of a setting on a benchmark, one entry per seed.
     pub(super) fn seeds(&self, setting: &Setting, of: &str) -> Vec<&Benchmark> {
         let all = self.results(setting).iter().filter_map(|f| f.benchmark.as_ref());
         all.filter(|b| canonical(&b.name) == canonical(of)).collect()
     }
 
-    /// The canonical names of the benchmarks behind a benchmark or an average, itself where `has` it.
+    /// The canonical names of an average's benchmarks. A benchmark, or an average for which `has` is true, returns itself.
     fn members(&self, of: &str, has: impl Fn(&str) -> bool) -> Vec<String> {
         let average = self.averages.iter().find(|a| a.name == of).filter(|_| !has(of));
         average.map_or_else(|| vec![canonical(of)], |a| a.members.clone())
     }
 
-    /// pass@k, or why it is missing.
+    /// pass@k, or the reason why it is missing.
     pub(super) fn pass(&self, Quantity { setting, of, k, .. }: &Quantity) -> Result<Estimate, String> {
         if self.results(setting).is_empty() {
             return Err("no results".to_owned());
@@ -261,7 +260,7 @@ impl Rows {
         Ok(Estimate::mean(&each.collect::<Result<Vec<_>, _>>()?))
     }
 
-    /// A value that doesn't come from samples, or why it is missing. An average that no report has is the mean over its benchmarks.
+    /// A value from a report, or the reason why it is missing. An average that isn't in a report is the mean over its benchmarks.
     pub(super) fn reported(&self, quantity: &Quantity) -> Result<f64, String> {
         let measure = quantity.measure;
         let all = |of: &str| -> Vec<f64> {
@@ -277,14 +276,17 @@ impl Rows {
                     (sum, count) = (sum + first, count + 1.0)
                 }
                 several => {
-                    return Err(format!("{member}: found {} different values, wanted one", several.len()));
+                    return Err(format!(
+                        "{member} has {} different values; give one report of each model",
+                        several.len()
+                    ));
                 }
             }
         }
         Ok(sum / count)
     }
 
-    /// A value, and what its interval is of if it is of samples; or why it is missing.
+    /// A value and, if it comes from samples, the estimate behind it, or the reason why the value is missing.
     pub(super) fn value(&self, of: &Quantity) -> Result<(f64, Option<Estimate>), String> {
         match of.measure {
             Measure::Pass => self.pass(of).map(|e| (e.value(), Some(e))),
@@ -292,8 +294,8 @@ impl Rows {
         }
     }
 
-    /// p-values of the paper's paired subsampling test between two settings, by benchmark or average and k, where it can
-    /// be computed: it needs the same problems, one model on each side, and twice as many samples as k.
+    /// p-values of the paper's paired subsampling test between two settings, by benchmark or average and k. The test needs the
+    /// same problems, one model on each side, and twice as many samples as k; values that can't be computed are left out.
     pub(super) fn p_values(&self, a: &Setting, b: &Setting, ks: &[u64]) -> BTreeMap<(String, u64), f64> {
         let all = self.results(a).iter().filter_map(|f| Some(canonical(&f.benchmark.as_ref()?.name)));
         let paired = |name: String| match (self.seeds(a, &name).as_slice(), self.seeds(b, &name).as_slice()) {
@@ -315,7 +317,7 @@ impl Rows {
     }
 }
 
-/// Fails if runs of one row, of which the mean is shown, were trained by different configurations.
+/// Returns an error if the runs of one row, whose mean is shown, were trained by different configurations.
 fn require_one_configuration(row: &str, found: &[Found]) -> anyhow::Result<()> {
     let table = |config: &Config| -> anyhow::Result<toml::Table> {
         let mut table: toml::Table = config.to_toml().parse()?;

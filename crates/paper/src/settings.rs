@@ -1,4 +1,4 @@
-//! The paper's settings: how one is written in a configuration, read from one, and named by a folder.
+//! The paper's settings: conversion to and from configurations, and recognition in the names of folders.
 
 use super::data::{Setting, paper};
 use fgrpo_core::advantage::Advantage;
@@ -6,15 +6,15 @@ use fgrpo_core::credit::Shaping;
 use fgrpo_train::config::Config;
 use std::path::Path;
 
-/// What `--set` takes to train a setting; none for the base model, which is not trained.
+/// Returns the values of `--set` that train a setting, or `None` for the base model, which isn't trained.
 pub(super) fn overrides(setting: &Setting) -> Option<Vec<String>> {
     let method = paper().methods.get(&setting.method)?;
-    let own =
+    let common =
         [format!("algorithm.focal_gamma={}", setting.gamma), format!("rollout.group_size={}", setting.n)];
-    Some(own.into_iter().chain([method.clone()]).collect())
+    Some(common.into_iter().chain([method.clone()]).collect())
 }
 
-/// The setting that a configuration trains.
+/// Returns the setting that a configuration trains.
 pub(super) fn of(config: &Config) -> Setting {
     let (a, u) = (&config.algorithm, &config.update);
     let method = match a.shaping {
@@ -42,7 +42,7 @@ pub(super) fn of(config: &Config) -> Setting {
     }
 }
 
-/// A name without what spellings differ in: case, spaces, signs, `γ` for gamma.
+/// Normalises a name: spellings may differ in case, spaces and signs, and may write `γ` for gamma.
 fn plain(name: &str) -> String {
     let name = name.to_lowercase().replace('\u{3b3}', "gamma");
     let kept: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '.').collect();
@@ -58,15 +58,16 @@ fn is_spelling(name: &str, setting: &Setting) -> bool {
     methods.iter().any(|m| plain(m) == name || plain(&format!("{m} N {n}")) == name)
 }
 
-/// The model of the paper that the innermost part of a result's name, or of the folders above it, names.
+/// The paper's model in a result's name or, if there is none, in the folders above it. The innermost model counts.
 pub(super) fn model_of(name: &str, path: &Path) -> Option<&'static String> {
     let is_model = |part: &str| paper().models.iter().find(|m| m.name.eq_ignore_ascii_case(part));
     let folders = path.ancestors().filter_map(|p| p.file_name()?.to_str());
     name.rsplit('/').chain(folders).find_map(is_model).map(|m| &m.name)
 }
 
-/// Those of `settings` that results at `path`, called `name`, can be of. The innermost part of the name that names settings
-/// decides. If the name or a folder above the results is that of a model of the paper, they are of that model.
+/// Returns the settings that results at `path` with the name `name` may have. The innermost part of the name that fits a
+/// setting decides. If the name or a folder above the results is the name of a model of the paper, only settings of this
+/// model are returned.
 pub(super) fn named<'a>(name: &str, path: &Path, settings: &'a [Setting]) -> Vec<&'a Setting> {
     let model = model_of(name, path);
     let of_model = |s: &&Setting| model.is_none() || s.model.is_none() || s.model.as_ref() == model;
@@ -79,7 +80,7 @@ pub(super) fn named<'a>(name: &str, path: &Path, settings: &'a [Setting]) -> Vec
     all.into_iter().filter(of_model).collect()
 }
 
-/// The shortest name of a setting that no other of `settings` has.
+/// Returns the shortest name that distinguishes a setting from the other `settings`.
 pub(super) fn name(setting: &Setting, settings: &[Setting]) -> String {
     let (focal, gamma, n) = (setting.method(), setting.gamma, setting.n);
     let many_models = settings.iter().any(|s| s.model != setting.model);

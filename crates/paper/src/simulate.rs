@@ -1,7 +1,7 @@
 //! The categorical simulation over group sizes, gammas and seeds, as `fgrpo simulate` runs it.
 //!
-//! Runs are independent and go over the threads one by one, the longest first. Each is a function of
-//! the configuration alone, so neither threads nor interruptions change a result.
+//! Runs are independent and distributed over threads, the longest first. Each run depends only on the configuration, so
+//! neither the number of threads nor an interruption changes a result.
 
 mod config;
 mod figures;
@@ -26,11 +26,11 @@ use std::time::Instant;
 
 /// A finished sweep.
 pub struct Sweep {
-    /// Its configuration.
+    /// Configuration of the sweep.
     pub config: Config,
     /// The recorded steps of all runs.
     lines: Vec<Line>,
-    /// The policies at each recorded step, over their seeds.
+    /// The policies at each recorded step, averaged over seeds.
     points: Vec<Point>,
 }
 
@@ -40,14 +40,14 @@ impl Sweep {
         Self { config, lines, points }
     }
 
-    /// The sweep in a folder.
-    /// Fails on a folder without a finished sweep.
+    /// Reads the sweep in a folder.
+    /// Fails if the folder doesn't contain a finished sweep.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let (config, lines) = folder::read(path)?;
         Ok(Self::of(config, lines))
     }
 
-    /// The policies after a step, by group size and gamma.
+    /// The policies of every group size and gamma after a step.
     pub fn at(&self, step: u64) -> Vec<Point> {
         self.points.iter().filter(|point| point.step == step).copied().collect()
     }
@@ -57,13 +57,13 @@ impl Sweep {
         self.at(self.config.steps)
     }
 
-    /// The paper's figure.
+    /// Draws the paper's figure.
     pub fn figure(&self) -> Figure {
         figures::panels(&self.config, &self.points, &self.finals())
     }
 
-    /// What the theory says of the sweep's group sizes, as a figure.
-    /// Fails on a start that the theory doesn't cover.
+    /// Draws the theory's tail-miss probability at the sweep's group sizes.
+    /// Fails if the theory doesn't cover the initial policy.
     pub fn tail_miss(&self) -> anyhow::Result<Figure> {
         Ok(figures::tail_miss(&self.config)?.0)
     }
@@ -81,12 +81,12 @@ impl Sweep {
 pub enum Ended {
     /// All runs are done.
     Done(Box<Sweep>),
-    /// It was stopped on request, with this many runs done and saved.
+    /// The sweep was stopped on request after this number of runs was saved.
     Stopped(usize),
 }
 
-/// Simulates what the folder doesn't hold yet, and writes all values into it.
-/// Fails on a folder that holds something else; a failure where results can't be written or a policy diverges.
+/// Simulates the runs that the folder doesn't contain yet, and writes all values to the folder.
+/// Fails if the folder contains something else, if results can't be written, or if a policy diverges.
 pub fn run(config: Config, out: &Path, threads: usize, events: &mut dyn Events) -> anyhow::Result<Ended> {
     let (folder, mut lines) = Folder::open(out, &config)?;
     let todo = missing(&config, &lines);
@@ -100,7 +100,7 @@ pub fn run(config: Config, out: &Path, threads: usize, events: &mut dyn Events) 
     Ok(Ended::Done(Box::new(sweep)))
 }
 
-/// The runs that `lines` doesn't hold, those that take longest first.
+/// Returns the runs that `lines` doesn't contain, the longest first.
 fn missing(config: &Config, lines: &[Line]) -> Vec<Run> {
     let mut todo = Vec::with_capacity(config.runs());
     for &n in &config.group_sizes {
@@ -116,7 +116,7 @@ fn missing(config: &Config, lines: &[Line]) -> Vec<Run> {
     todo
 }
 
-/// Simulates `todo`, adding to the folder and to `lines`; returns how many runs were finished.
+/// Simulates the runs `todo`, adds them to the folder and to `lines`, and returns the number of finished runs.
 fn sweep(
     threads: usize,
     config: &Config,
@@ -144,7 +144,7 @@ fn sweep(
             let (sender, next) = (sender.clone(), &next);
             scope.spawn(move || {
                 while let Some(&run) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // Nobody listens once results can't be written.
+                    // The receiver is gone if results can't be written.
                     let stepped = |n| sender.send(Ok((n, None))).is_ok() && !interrupt::requested();
                     let Some(result) = simulate(config, run, stepped).transpose() else { break };
                     if sender.send(result.map(|lines| (0, Some(lines)))).is_err() {
@@ -174,7 +174,8 @@ fn sweep(
     Ok(finished)
 }
 
-/// One run's recorded lines; nothing if it was stopped, because `stepped`, which is told of steps taken, returned false.
+/// Simulates a run and returns its recorded lines, or `None` if it was stopped. `stepped` is called with the number of steps
+/// taken since the last call; it returns false to stop the run.
 fn simulate(config: &Config, run: Run, stepped: impl Fn(u64) -> bool) -> anyhow::Result<Option<Vec<Line>>> {
     let Run { n, gamma, seed } = run;
     let mut policy = Simulation::new(&config.setup, n, gamma, seed)?;

@@ -1,4 +1,4 @@
-//! A table of the paper: each value found here beside the paper's, and the effects of the focal weight.
+//! A table of the paper: each measured value beside the paper's, and the effects of the focal weight.
 
 use super::data::{Item, Measure, Quantity, Row, Setting};
 use super::made::{Made, signed};
@@ -9,17 +9,17 @@ use fgrpo_eval::compare::LEVEL;
 use fgrpo_eval::table::{self, Part, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One value: what it measures, as the paper prints it, and as measured here.
+/// One value: the quantity, the value as the paper prints it, and the measured value.
 struct Cell {
     of: Quantity,
     paper: String,
-    /// The number here, and what its interval is of if it is of samples.
+    /// The measured value and, if it comes from samples, the estimate behind it.
     here: Option<(f64, Option<Estimate>)>,
     /// The p-value of the paired test against the row's baseline.
     p_value: Option<f64>,
 }
 
-/// A row: its names, its line in the paper's source, and its cells by their parts.
+/// A row: names, line in the paper's source, and the parts of each cell.
 struct Line {
     head: Vec<String>,
     source: u32,
@@ -31,7 +31,8 @@ impl Cell {
         Self { of, paper: paper.to_owned(), here: None, p_value: None }
     }
 
-    /// Here with the paper's in brackets; bold where the paired test tells the row from its baseline.
+    /// Formats the measured value with the paper's in brackets, in bold if the paired test finds a difference from the
+    /// baseline.
     fn part(&self) -> Part {
         let digits = match self.of.measure {
             Measure::Pass => 1,
@@ -46,22 +47,22 @@ impl Cell {
     }
 }
 
-/// Whether a difference has the sign of the paper's.
+/// Describes whether a difference has the same sign as in the paper.
 fn same_sign((low, high): (f64, f64), paper: Option<f64>) -> &'static str {
     match paper {
         None => "--",
         _ if low <= 0.0 && high >= 0.0 => "open: the interval holds 0",
-        // As the paper prints it, with one decimal.
+        // The paper prints one decimal.
         Some(paper) if paper.abs() < 0.05 => "the paper has none",
         Some(paper) if (low > 0.0) == (paper > 0.0) => "yes",
         Some(_) => "no",
     }
 }
 
-/// The table from these results.
+/// Makes the table from these results.
 pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<Made> {
     let mut lines = lines(item, rows);
-    // By what is to be said of them, the rows.
+    // Rows by the note about them.
     let mut said: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for cell in cells(&mut lines) {
         let mut say = |what| said.entry(what).or_default().insert(rows.name(&cell.of.setting));
@@ -81,7 +82,7 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
     let said: Vec<String> = rows.notes.iter().cloned().chain(said).collect();
     if cells(&mut lines).all(|c| c.here.is_none()) {
         let names: Vec<String> = item.settings().iter().map(|s| rows.name(s)).collect();
-        // That other rows have no results explains nothing, unless none has.
+        // A row without results explains nothing if there are other reasons.
         let explains = |why: &&String| said.len() < 2 || !why.starts_with("empty, because no results");
         let why: Vec<&str> = said.iter().filter(explains).take(6).map(String::as_str).collect();
         bad_input!(
@@ -128,7 +129,7 @@ fn cells(lines: &mut [Line]) -> impl Iterator<Item = &mut Cell> {
     lines.iter_mut().flat_map(|l| &mut l.cells).flatten()
 }
 
-/// The table's rows, then one for each further setting that was trained in place of the paper's models.
+/// Returns the table's rows, followed by a row for each setting of the replacement that the paper doesn't have.
 fn lines(item: &Item, rows: &Rows) -> Vec<Line> {
     let empty = |row: &Row| {
         let cells = item.columns.iter().map(|_| Vec::new()).collect();
@@ -146,9 +147,9 @@ fn lines(item: &Item, rows: &Rows) -> Vec<Line> {
     lines
 }
 
-/// What the focal weight changes, in the averages of a large table and in all columns of a small one. Rows on different
-/// problems are noted instead. Each focal setting is compared with its baseline, whose p-values its cells get; where the
-/// paper's table has no baseline, with every setting that has no focal weight.
+/// Returns the effects of the focal weight, in the averages of a large table and in all columns of a small one. Each focal
+/// setting is compared with its baseline, and its cells get the p-values. If the paper's table has no baseline, it is
+/// compared with every setting without focal weight. Rows on different problems are only noted.
 fn effects(
     item: &Item,
     columns: &[usize],
@@ -209,7 +210,7 @@ fn effects(
     table
 }
 
-/// Every value in a line of its own.
+/// Returns a table with one value in each line.
 fn values(item: &Item, columns: &[usize], titles: &[String], lines: &[Line]) -> Table {
     let own = ["line", "column", "part", "here", "low", "high", "p_value", "paper"];
     let mut table = Table::new(item.heads.iter().map(String::as_str).chain(own));
@@ -229,7 +230,7 @@ fn values(item: &Item, columns: &[usize], titles: &[String], lines: &[Line]) -> 
     table
 }
 
-/// A table of constants or words.
+/// Makes a table of constants or words.
 pub(super) fn of_words(item: &'static Item) -> Made {
     let titles = item.columns.iter().map(|c| &c.title);
     let mut table = Table::new(item.heads.iter().chain(titles)).of_words();

@@ -1,10 +1,10 @@
-//! The paper's figures of its theory.
+//! The figures of the paper's theory.
 
 use fgrpo_core::theory::{advantage, tail_miss};
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::figure::{Axis, Curve, Figure, Key, Legend, PALETTE, Panel, Scale};
 
-/// A panel with nothing but curves and a legend.
+/// Returns a panel with curves and a legend.
 pub(super) fn panel(title: impl Into<String>, x: Axis, y: Axis, curves: Vec<Curve>, legend: Legend) -> Panel {
     Panel { legend, ..Panel::new(title, x, y, curves) }
 }
@@ -17,12 +17,12 @@ fn linear(label: &str, from: f64, to: f64) -> Axis {
     Axis::new(label, Scale::Linear, from, to)
 }
 
-/// Group sizes from 1 to 2^`log2`.
+/// Returns an axis of group sizes from 1 to 2^`log2`.
 fn size_axis(log2: f64) -> Axis {
     Axis::new("Group size N", Scale::Log2, 1.0, log2.exp2())
 }
 
-/// A value at the group sizes from 1 to 2^`log2`, sixteen to the octave where integers allow.
+/// Returns a value at group sizes from 1 to 2^`log2`, at most 16 in each octave.
 fn by_size<E: Into<anyhow::Error>>(
     log2: f64,
     value: impl Fn(u64) -> Result<f64, E>,
@@ -33,12 +33,12 @@ fn by_size<E: Into<anyhow::Error>>(
     sizes.into_iter().map(|n| Ok((n as f64, value(n).or_bad_input()?))).collect()
 }
 
-/// The octave by which a tail of `tau` is sampled almost surely.
+/// Returns log2 of a group size that samples a tail of probability `tau` almost surely, from 4 to 53.
 fn covered(tau: f64) -> f64 {
     (12.0 / tau).log2().ceil().clamp(4.0, 53.0)
 }
 
-/// One panel per `mu`, one curve per `rho = tau / mu`, a star at each peak.
+/// Draws the tail-miss probability by group size: one panel per `mu`, one curve per `rho = tau / mu`, a star at each peak.
 pub fn tail_miss_panels(mu: &[f64], rho: &[f64]) -> anyhow::Result<Figure> {
     if mu.len() > 6 || rho.is_empty() {
         bad_input!(
@@ -64,8 +64,7 @@ pub fn tail_miss_panels(mu: &[f64], rho: &[f64]) -> anyhow::Result<Figure> {
     Ok(Figure { panels: mu.iter().map(one).collect::<anyhow::Result<_>>()? })
 }
 
-/// The tail-miss probability of one subset by group size, with the active probability and a star at the
-/// peak.
+/// Draws the tail-miss probability of one subset by group size, with the active probability and a star at the peak.
 pub fn tail_miss_curve(mu: f64, tau: f64) -> anyhow::Result<Figure> {
     let largest = if tau > 0.0 { covered(tau).max(17.0) } else { 17.0 };
     let active = by_size(largest, |n| tail_miss::active_probability(mu, n))?;
@@ -80,7 +79,7 @@ pub fn tail_miss_curve(mu: f64, tau: f64) -> anyhow::Result<Figure> {
     Ok(alone(panel(title, size_axis(largest), y, curves, Legend::LowerLeft)))
 }
 
-/// Advantage magnitude by success rate: solid for correct completions, dashed for wrong ones.
+/// Draws the advantage magnitude by success rate: solid for correct completions, dashed for wrong ones.
 pub fn advantage_magnitude(gammas: &[f64], group_size: Option<u64>) -> anyhow::Result<Figure> {
     let points = group_size.unwrap_or(400);
     let of = |rate: f64, gamma: f64| match group_size {
@@ -95,7 +94,7 @@ pub fn advantage_magnitude(gammas: &[f64], group_size: Option<u64>) -> anyhow::R
             .map(|rate| Ok((rate, of(rate, gamma).or_bad_input()?)))
             .collect::<anyhow::Result<Vec<_>>>()?;
         let magnitude = |value: fn(&advantage::ScaledAdvantage) -> f64| {
-            // Cut at the axis, so that no curve runs out of the panel.
+            // Points above the axis are left out.
             all.iter().map(|(r, a)| (*r, value(a))).filter(|p| p.1 <= 3.0).collect::<Vec<_>>()
         };
         let colour = i % PALETTE.len();

@@ -15,12 +15,12 @@ pub struct Config {
     pub group_sizes: Vec<u64>,
     /// Focal exponents; 0 is no focal weight. The first is drawn solid, the others dashed.
     pub gammas: Vec<f64>,
-    /// Seeds; a number k stands for 0, 1, ..., k - 1.
+    /// Seeds. A number k means the seeds 0 to k - 1.
     #[serde(deserialize_with = "seeds")]
     pub seeds: Vec<u64>,
-    /// Steps of a run.
+    /// Number of steps of a run.
     pub steps: u64,
-    /// Steps between two recorded ones; the start and the last step always are.
+    /// Number of steps between two recorded steps. The start and the last step are always recorded.
     pub record_every: u64,
     /// The policy and its update.
     #[serde(flatten)]
@@ -47,14 +47,14 @@ impl Config {
         read(path, |text| Self::parse(text, overrides))
     }
 
-    /// [`Config::load`] on the text itself.
+    /// Parses TOML, applies `key=value` overrides and checks the result.
     pub fn parse(text: &str, overrides: &[String]) -> anyhow::Result<Self> {
         let config: Self = typed(text, &Override::all("", overrides)?, keys_like)?;
         config.check()?;
         Ok(config)
     }
 
-    /// The resolved configuration, every default written out.
+    /// Returns the configuration as TOML, including defaults.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("a configuration is always TOML")
     }
@@ -66,10 +66,10 @@ impl Config {
         distinct("gammas", self.gammas.iter().map(|g| g.to_bits()).collect::<Vec<_>>().iter())?;
         distinct("seeds", self.seeds.iter())?;
         if self.steps == 0 {
-            bad_input!("steps: found 0, wanted at least 1");
+            bad_input!("steps: expected at least 1, found 0");
         }
         if self.record_every == 0 {
-            bad_input!("record_every: found 0, wanted at least 1");
+            bad_input!("record_every: expected at least 1, found 0");
         }
         for &n in &self.group_sizes {
             Simulation::new(setup, n, 0.0, 0).context("group_sizes")?;
@@ -91,7 +91,8 @@ impl Config {
     }
 }
 
-/// The keys that `unknown` may be a misspelling of, else all. Serde doesn't list the keys of a flattened table.
+/// Returns the keys of which `unknown` may be a misspelling, or all keys if there are none. Serde doesn't list the keys of a
+/// flattened table.
 fn keys_like(unknown: &str) -> Vec<String> {
     let table: toml::Table = Config::default().to_toml().parse().expect("a configuration is TOML");
     let (near, other): (Vec<_>, Vec<_>) = table.into_iter().map(|(key, _)| key).partition(|key| {
@@ -106,18 +107,18 @@ fn distinct<T: Ord + Clone>(key: &str, values: impl Iterator<Item = T>) -> anyho
     all.sort();
     all.dedup();
     if count == 0 {
-        bad_input!("{key}: found an empty list, wanted at least one value");
+        bad_input!("{key}: the list is empty; give at least one value");
     }
     if all.len() < count {
-        bad_input!("{key}: found a value twice, wanted distinct ones");
+        bad_input!("{key}: a value is listed twice");
     }
     Ok(())
 }
 
-/// Most seeds of a sweep, each of which is a run.
+/// Maximum number of seeds of a sweep.
 const MOST_SEEDS: u64 = 1_000_000;
 
-/// A list of seeds, or how many.
+/// Deserializes a list of seeds or the number of seeds.
 fn seeds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a list of seeds, or a number of seeds")]
@@ -127,7 +128,7 @@ fn seeds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Erro
     }
     Ok(match Seeds::deserialize(deserializer)? {
         Seeds::Count(n) if n > MOST_SEEDS => {
-            return Err(D::Error::custom(format_args!("found {n}, wanted at most {MOST_SEEDS} seeds")));
+            return Err(D::Error::custom(format_args!("expected at most {MOST_SEEDS} seeds, found {n}")));
         }
         Seeds::Count(n) => (0..n).collect(),
         Seeds::List(list) => list,

@@ -9,7 +9,7 @@ use fgrpo_eval::figure::{
     Axis, Colour, Curve, Figure, Key, Legend, PALETTE, Panel, Scale, Zone, ordered_colour,
 };
 
-/// Curves by step are drawn for at most this many group sizes.
+/// Maximum number of group sizes that have curves by step.
 const SHOWN: usize = 7;
 
 /// Retained mass below which a group size belongs to the concentration zone.
@@ -18,7 +18,7 @@ const COLLAPSED: f64 = 0.5;
 /// A value of the policies at a point.
 type Value = fn(&Point) -> Spread;
 
-/// (a) correct mass and (b) retained mass by step, (c) both at the end by group size.
+/// Draws (a) correct mass and (b) retained mass by step, and (c) both at the end by group size.
 pub(super) fn panels(config: &Config, points: &[Point], finals: &[Point]) -> Figure {
     let by_step = |title: &str, label: &str, value: Value, legend| Panel {
         title: title.to_owned(),
@@ -63,7 +63,7 @@ fn curves_by_step(config: &Config, points: &[Point], value: Value) -> Vec<Curve>
 }
 
 fn spread_curve(name: Option<String>, points: &[(f64, Spread)], colour: Colour, dashed: bool) -> Curve {
-    // Every metric drawn lies in [0, 1].
+    // Every drawn metric is in [0, 1].
     let band = |s: &Spread| ((s.mean - s.deviation).max(0.0), (s.mean + s.deviation).min(1.0));
     let band = points.iter().map(|(_, s)| band(s)).collect();
     Curve { name, dashed, band, ..Curve::new("", colour, points.iter().map(|(x, s)| (*x, s.mean)).collect()) }
@@ -99,8 +99,8 @@ fn by_group_size(config: &Config, finals: &[Point]) -> Panel {
     }
 }
 
-/// From the first to the last group size that has lost half of the retained mass without focal weight. Edges lie halfway to
-/// the neighbours.
+/// Returns the zone from the first to the last group size whose retained mass without focal weight is below one half. The
+/// edges are halfway to the neighbours.
 fn concentration_zone(config: &Config, finals: &[Point]) -> Option<Zone> {
     let mut own: Vec<&Point> = finals.iter().filter(|f| f.gamma == config.gammas[0]).collect();
     own.sort_by_key(|f| f.n);
@@ -117,8 +117,8 @@ fn concentration_zone(config: &Config, finals: &[Point]) -> Option<Zone> {
     })
 }
 
-/// Tail-miss probability of one correct action that is no anchor, under the start policy, on the sweep's
-/// axis of group sizes: the figure, and its values at the sweep's sizes as CSV.
+/// Returns a figure of the tail-miss probability, and its values at the sweep's group sizes as CSV. The target is one correct
+/// action other than an anchor, under the initial policy.
 pub(super) fn tail_miss(config: &Config) -> anyhow::Result<(Figure, String)> {
     let start = config.setup.start();
     let (mu, tau) = (start.q_pos.min(1.0), start.correct.min(start.q_pos));

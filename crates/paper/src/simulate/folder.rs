@@ -1,7 +1,7 @@
-//! The folder of a sweep: its configuration, and the recorded lines of every finished run.
+//! The folder of a sweep: the configuration, and the recorded lines of every finished run.
 //!
-//! A run's lines are appended in one write when it is done, so a kill costs the runs at hand and no
-//! more. At the end the file is put in order: its bytes don't depend on which run finished first.
+//! The lines of a run are appended in one write when the run is finished, so if the process is killed, only unfinished runs
+//! are lost. At the end the lines are sorted, so the file doesn't depend on the order in which runs finished.
 
 use super::config::Config;
 use anyhow::Context;
@@ -15,7 +15,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// What tells a run of a sweep from the others.
+/// The identity of a run within a sweep.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Run {
     pub(super) n: u64,
@@ -41,13 +41,13 @@ impl Line {
         Self { n, gamma, seed, step, q_pos: m.q_pos, retained: m.retained, entropy: m.entropy }
     }
 
-    /// Sorts by group size, gamma, seed and step; gammas are not negative.
+    /// Sort key: group size, gamma, seed and step. The bits of gammas are in order because gammas aren't negative.
     fn key(&self) -> (u64, u64, u64, u64) {
         (self.n, self.gamma.to_bits(), self.seed, self.step)
     }
 }
 
-/// Lines as a CSV file.
+/// Returns the lines as CSV.
 pub(super) fn csv<'a>(lines: impl Iterator<Item = &'a Line>) -> String {
     lines.fold("n,gamma,seed,step,q_pos,retained,entropy\n".to_owned(), |text, l| {
         let Line { n, gamma, seed, step, q_pos, retained, entropy } = l;
@@ -64,7 +64,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Opens the folder for this configuration; returns the lines of the runs that it holds already.
+    /// Opens the folder for this configuration, and returns the lines of the runs that it already contains.
     pub(super) fn open(path: &Path, config: &Config) -> anyhow::Result<(Self, Vec<Line>)> {
         std::fs::create_dir_all(path).with_context(|| format!("creating {}", path.display()))?;
         let lock = lock(path)?;
@@ -97,12 +97,12 @@ impl Folder {
         (&self.curves).write_all(&to_bytes(run)?).with_context(|| self.writing())
     }
 
-    /// Makes sure that what was appended survives.
+    /// Flushes the appended lines to the disk.
     pub(super) fn sync(&self) -> anyhow::Result<()> {
         self.curves.sync_all().with_context(|| self.writing())
     }
 
-    /// Puts the lines in order, in the file too.
+    /// Sorts the lines, and writes them to the file in this order.
     pub(super) fn finish(&self, lines: &mut [Line]) -> anyhow::Result<()> {
         lines.sort_by_key(Line::key);
         write_whole(&self.path.join("curves.jsonl"), &to_bytes(&*lines)?)
@@ -129,19 +129,18 @@ fn refuse_differences(path: &Path, written: &str, config: &Config) -> anyhow::Re
     Ok(())
 }
 
-/// The configuration and the lines of another sweep's folder.
+/// Reads the configuration and the lines of a finished sweep.
 pub(super) fn read(path: &Path) -> anyhow::Result<(Config, Vec<Line>)> {
     let config = Config::load(&path.join("config.toml"), &[])?;
     let lines = complete_runs(&path.join("curves.jsonl"), &config)?;
-    let (found, wanted) = (lines.iter().filter(|l| l.step == config.steps).count(), config.runs());
-    if found < wanted {
-        bad_input!("{}: found {found} of {wanted} runs, wanted a finished sweep", path.display());
+    let (finished, runs) = (lines.iter().filter(|l| l.step == config.steps).count(), config.runs());
+    if finished < runs {
+        bad_input!("{}: the sweep isn't finished: {finished} of {runs} runs are done", path.display());
     }
     Ok((config, lines))
 }
 
-/// The lines of whole runs of `config`. Runs that are torn, partial or spoiled by a power cut are dropped and simulated
-/// again.
+/// Reads the lines of complete runs of `config`. Incomplete or damaged runs are dropped and simulated again.
 fn complete_runs(path: &Path, config: &Config) -> anyhow::Result<Vec<Line>> {
     let mut runs: BTreeMap<_, Vec<Line>> = BTreeMap::new();
     let mut unreadable = Vec::new();
@@ -154,7 +153,7 @@ fn complete_runs(path: &Path, config: &Config) -> anyhow::Result<Vec<Line>> {
     })?;
     if let Some(first) = unreadable.first() {
         tracing::warn!(
-            "{}: {} lines that are no recorded steps were dropped, the first is line {first}; their runs are simulated again",
+            "{}: {} lines that aren't recorded steps were dropped, the first is line {first}; their runs are simulated again",
             path.display(),
             unreadable.len()
         );

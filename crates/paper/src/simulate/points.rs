@@ -1,4 +1,4 @@
-//! The policies of a sweep at its recorded steps, over their seeds.
+//! The policies of a sweep at the recorded steps, averaged over seeds.
 
 use super::config::Config;
 use super::folder::Line;
@@ -25,7 +25,7 @@ impl Spread {
         Self { mean, deviation: deviation.unwrap_or(0.0), seeds: values.len() }
     }
 
-    /// Both with some decimals; a single seed has no deviation.
+    /// Formats the mean and, with several seeds, the deviation.
     pub fn text(self, digits: usize) -> String {
         if self.seeds < 2 {
             return format!("{:.digits$}", self.mean);
@@ -52,7 +52,7 @@ pub struct Point {
     pub entropy: Spread,
 }
 
-/// The policies at each recorded step, by group size, gamma and step.
+/// Returns the policies at each recorded step, sorted by group size, gamma and step.
 pub(super) fn points(config: &Config, lines: &[Line]) -> Vec<Point> {
     let mut seeds: BTreeMap<(u64, u64), BTreeMap<u64, Vec<&Line>>> = BTreeMap::new();
     for line in lines {

@@ -10,6 +10,7 @@ mod open;
 mod pass;
 mod state;
 mod update;
+mod worker;
 
 use std::borrow::Cow;
 use std::path::Path;

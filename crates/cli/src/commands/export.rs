@@ -6,7 +6,7 @@ use fgrpo_train::config::{Config, Override};
 use fgrpo_train::export::{self, Cluster, Order, Sampler, Summary, Trainer};
 use std::path::PathBuf;
 
-/// Write the job of a configuration for a cluster's trainer (verl, TRL).
+/// Write a configuration's job for a cluster's trainer (verl, TRL).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fgrpo export verl math.toml --out job --nodes 2 --gpus 8

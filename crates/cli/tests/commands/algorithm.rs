@@ -151,7 +151,7 @@ fn other_trainers_names_and_impossible_values_are_answered() {
         ("soft_punish_cache=4", "did you mean `algorithm.overlong.cache`?"),
         ("overlong_buffer.len=4", "did you mean `algorithm.overlong.length` or `algorithm.overlong.cache`?"),
         ("kl_loss_type=k1", "did you mean `algorithm.kl`?"),
-        ("algorithm.truncated=drop", "wanted \"grade\", \"mask\", \"reward\""),
+        ("algorithm.truncated=drop", "expected \"grade\", \"mask\", \"reward\""),
         (
             "algorithm.truncated={ kind = \"reward\", reward = 1 }",
             "algorithm.truncated.reward: found 1, wanted less than 1",

@@ -129,7 +129,7 @@ fn data_made_to_exhaust_memory_or_time_is_refused_by_file() {
     let row = format!("{{{}}}", (0..20_000).map(|i| format!("\"c{i}\": 1")).collect::<Vec<_>>().join(","));
     std::fs::write(root.join("wide.jsonl"), row).unwrap();
     text_config(root, "wide.jsonl", "model");
-    refused(root, "train text.toml --dry-run", &["wide.jsonl", "row 1: found 20000 columns"]);
+    refused(root, "train text.toml --dry-run", &["wide.jsonl", "row 1 has 20000 columns"]);
 
     let mut long = File::create(root.join("long.jsonl")).unwrap();
     write!(long, "{{\"answer\": \"1\", \"problem\": \"").unwrap();

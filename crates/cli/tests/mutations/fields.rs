@@ -96,7 +96,9 @@ fn a_wrong_value_in_any_file_is_named_by_its_field() {
             "/problem",
             json!([]),
             COUNT,
-            &["line 1: problem: expected a string or a whole number, found a list of 0"],
+            &[
+                "line 1: problem: expected a string or a whole number below 2^64 (quote other numbers), found a list of 0",
+            ],
         ),
         (
             "samples.jsonl",

@@ -6,40 +6,14 @@ use std::sync::mpsc;
 
 use super::generate::Generation;
 use super::pass::{Request, Score, Wanted};
+use super::worker::Worker;
 use crate::backend::{Backend, Executors, Lane, Work};
 use crate::cache::{KEPT_BYTES, PAGE, pages_of_keys};
-use crate::decoder::Workspace;
 use crate::error::Error;
+use crate::executor::AttentionOps;
 use crate::executor::checks::Checked;
-use crate::executor::{AttentionOps, Executor};
 use crate::generate::{Completion, DoneFn, Generator, Job, generate, pages_needed, slots_needed};
-use crate::segments::{Chunk, Family};
-use crate::tree::Tree;
-
-/// One executor's buffers.
-pub(super) struct Worker<X: Executor> {
-    pub(super) workspace: Workspace<X>,
-    pub(super) chunk: Chunk,
-    pub(super) lists: X::Lists,
-    /// Its content is that of `tree`; outside of a request it may be meaningless.
-    cache: X::Cache,
-    decoding: X::Decoding,
-    /// The sequences in the cache, if it is kept for later requests.
-    tree: Tree,
-}
-
-impl<X: Executor> Default for Worker<X> {
-    fn default() -> Self {
-        Worker {
-            workspace: Workspace::<X>::default(),
-            chunk: Chunk::default(),
-            lists: Default::default(),
-            cache: Default::default(),
-            decoding: Default::default(),
-            tree: Tree::default(),
-        }
-    }
-}
+use crate::segments::Family;
 
 /// A device with the buffers of its executors.
 pub(super) struct OnBackend<D: Executors> {

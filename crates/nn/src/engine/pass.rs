@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use super::adapters::unmerged;
-use super::device::Worker;
+use super::worker::Worker;
 use super::{Engine, FamilyScores, LossFn, Scores};
 use crate::activations::Keep;
 use crate::backend::{Lane, deal};

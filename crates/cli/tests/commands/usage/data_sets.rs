@@ -511,7 +511,7 @@ fn an_answer_in_alpacas_output_and_one_that_is_an_equation_are_told() {
     assert_eq!(column(&rows, "gold"), ["3"]);
     let path = file(folder.path(), "text.jsonl", alpaca.lines().last().unwrap());
     let said = found(&path).unwrap_err();
-    assert!(said.contains("In Paris.") && said.contains("as the answer"), "{said}");
+    assert!(said.contains("In Paris.") && said.contains("task.columns.answer"), "{said}");
     let golds = ["17 * 20 = 340", "17 \\times 20", "340", "3.4 \\times 10^2", "x^2+1", "\\frac{1}{2}"];
     let lines: String = golds
         .iter()

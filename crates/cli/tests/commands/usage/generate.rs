@@ -211,7 +211,7 @@ fn input_without_an_end_and_more_threads_than_there_are_are_refused() {
     let long = file(folder.path(), "long.txt", &"x ".repeat(3 << 20));
     let (_, said, code) = run(generate(&[long.to_str().unwrap()]));
     assert_eq!(code, 2, "{said}");
-    assert!(said.contains("long.txt") && said.contains("at most 4194304 bytes"), "{said}");
+    assert!(said.contains("long.txt") && said.contains("larger than 4194304 bytes"), "{said}");
     for words in [&["-"][..], &["-i"]] {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fgrpo"));
         command.args(["generate", "--max-tokens", "8"]).args(words).arg("--model").arg(model());

@@ -1,4 +1,4 @@
-//! A wrong value in any file of JSON is refused by its file, line and field, with what was found and what was wanted.
+//! A wrong value in any file of JSON is refused by its file, line and field, with what was expected and what was found.
 
 use crate::attacks::{run, text_config};
 use crate::confine::Ended;
@@ -177,7 +177,7 @@ fn a_wrong_value_in_any_file_is_named_by_its_field() {
             RESUME,
             &["step: ", "found \"x\"", whole, "can't be used; move it away"],
         ),
-        (STATE, 0, "/skipped_in_a_row", json!(-1), RESUME, &["skipped_in_a_row: found ", "-1", whole]),
+        (STATE, 0, "/skipped_in_a_row", json!(-1), RESUME, &["skipped_in_a_row: expected ", "-1", whole]),
         (STATE, 0, "/best", json!({"step": 1}), RESUME, &["best.pass_at_1: missing"]),
         // Derived readers take a list for a struct, field by field.
         (STATE, 0, "/best", json!([1, 0.5]), RESUME, &["best: expected an object, found a list of 2"]),
@@ -239,7 +239,7 @@ fn a_wrong_value_in_any_file_is_named_by_its_field() {
             "/verdict",
             json!("maybe"),
             "diversity evaluated",
-            &["line 1: verdict: found \"maybe\", wanted \"correct\""],
+            &["line 1: verdict: ", "\"maybe\""],
         ),
         (
             "lines.jsonl",

@@ -87,7 +87,7 @@ def test_an_empty_batch_has_no_loss():
         ({"logp": LOGP * np.nan}, ValueError, "logp: found nan"),
         ({"advantages": [np.inf] * B}, ValueError, "advantages: found inf"),
         ({"loss": "ppo"}, ValueError, 'loss: found "ppo"'),
-        ({"aggregation": "mean"}, ValueError, 'aggregation: found "mean"'),
+        ({"aggregation": "mean"}, ValueError, 'aggregation: expected "token-mean", '),
         ({"aggregation": "seq-mean-token-sum-norm"}, ValueError, "max_len: found None"),
         ({"aggregation": "seq-mean-token-sum-norm", "max_len": 0}, ValueError, "max_len: found 0"),
         ({"clip_low": -1.0}, ValueError, "clip_low: found -1"),

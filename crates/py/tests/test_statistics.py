@@ -133,7 +133,7 @@ def test_a_comparison_prints_as_a_table_and_counts_without_samples_are_named():
     found = fgrpo.compare(([8] * 3, [3, 4, 5]), ([8] * 3, [4, 5, 5]), k=[1, 8])
     head, first, last = repr(found).splitlines()
     assert head.split()[:4] == ["benchmark", "measure", "a", "b"] and first.split()[:5] == ["all", "pass@1", "50.0", "58.3", "+8.3"]
-    assert last.split()[1] == "8"
+    assert last.split()[1] == "pass@8"
     whole = fgrpo.compare(([8] * 3, [3, 4, 5]), ([8] * 3, [4, 5, 5]), m=8)
     assert whole[0].p_value is None and [cell for cell in repr(whole).split() if cell == "-"][1:] == ["-", "-"], "nothing is tested: a subsample is the sample"
     assert found._repr_html_().count("<tr>") == 3 and [c.k for c in found] == [1, 8]

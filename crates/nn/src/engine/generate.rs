@@ -56,7 +56,7 @@ impl Engine {
     ///
     /// `longest` bounds the tokens of a prompt with its completion, and replaces `max_new_tokens` of `sampling`. With `keep`, keys and values stay in the
     /// cache until their memory or the weights change, so a prompt that begins like an earlier one, or like one with its completion, has only its end
-    /// computed ([`Completion::cached`] says how much was there); its log-probabilities then differ by rounding. `on_done` as in [`Engine::generate`].
+    /// computed ([`Completion::cached`](crate::Completion::cached) says how much was there); its log-probabilities then differ by rounding. `on_done` as in [`Engine::generate`].
     ///
     /// # Panics
     /// If a prompt of the feed is empty, has a token outside the vocabulary or leaves no room within `longest`.

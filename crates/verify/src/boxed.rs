@@ -83,7 +83,7 @@ pub(crate) fn closing(text: &str, open: usize, pair: &[u8; 2]) -> Option<usize> 
     text.as_bytes()[open..].iter().position(closes).map(|at| open + at)
 }
 
-/// Content of the box that opens last, of those whose braces close.
+/// Content of the last opened box whose braces close.
 pub fn last_closed(text: &str) -> Option<&str> {
     let closed = boxes(text).into_iter().filter(|found| found.closes);
     closed.max_by_key(|found| found.place.start).map(|found| &text[found.content])

@@ -94,7 +94,7 @@ impl Mapping {
     /// States the difference of the row `name`. If the row refuses it, it is accepted only where the caller allows its key.
     ///
     /// # Panics
-    /// If the table has no such row, or the row has no reason.
+    /// If the table lacks the row, or the row lacks a reason.
     pub(super) fn state(&mut self, name: &str) {
         let key = name.split(':').next().unwrap_or_default().to_owned();
         let allowed = self.allowed.contains(&key) || self.allowed.contains("all");

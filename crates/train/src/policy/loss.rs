@@ -197,7 +197,7 @@ impl TokenSums {
         }
     }
 
-    /// Adds the tokens' ratios, for a loss that has none of its own.
+    /// Adds the tokens' probability ratios, for a loss that doesn't compute them.
     fn add_ratios(&mut self, logp: &[f32], old_logp: &[f32]) {
         for (new, old) in logp.iter().zip(old_logp) {
             let ratio = (f64::from(*new) - f64::from(*old)).exp();

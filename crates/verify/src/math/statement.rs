@@ -1,8 +1,8 @@
-//! The statement that a value stands in, in strict mode: whether it states an answer, and the sign in front of the value.
+//! Strict mode: decides whether the text around a value states it as the answer, and reads the sign in front of the value.
 //!
-//! A statement counts only in a form that is known: the value alone, or behind an equals sign, a colon or a word that states
-//! (`is`, `gives`, `a total of`), and before what is counted, a reason or the end of the sentence. Anything else that stands
-//! directly beside the value makes it no answer.
+//! Only known forms state an answer. The value is alone, or follows an equals sign, a colon or a stating word (`is`, `gives`,
+//! `a total of`), and precedes a counted noun, a reason or the end of the sentence. If anything else is directly beside the
+//! value, the text doesn't state an answer.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -16,21 +16,21 @@ use crate::python_text::regex;
 struct Roles(u16);
 
 impl Roles {
-    /// May stand directly before a value: `is 8`, `we get 8`.
+    /// Can precede a value directly: `is 8`, `we get 8`.
     const STATES: Self = Self(1);
-    /// Says nothing about the value, so that the words before it count.
+    /// Neutral: the words before it decide.
     const FILLS: Self = Self(1 << 1);
     /// Denies, supposes or disowns what is stated after it.
     const DENIES: Self = Self(1 << 2);
-    /// Says whose or which answer is stated, if that is the response's own.
+    /// Describes the response's own answer, as in `my final answer`.
     const OWNS: Self = Self(1 << 3);
-    /// May stand before a comma that the value follows: `Hence, 8`.
+    /// Can precede a comma and the value: `Hence, 8`.
     const LEADS: Self = Self(1 << 4);
     /// Begins a clause behind a value: `8, since ..`, `8 for all ..`.
     const GOES_ON: Self = Self(1 << 5);
-    /// What a value may be said to be: `8 is the answer`.
+    /// Names the answer after a value: `8 is the answer`.
     const PRAISES: Self = Self(1 << 6);
-    /// Tells what somebody thinks: it is the response's own opinion if `I` or `we` stands before it.
+    /// Reports an opinion, which is the response's own if `I` or `we` precedes the word.
     const THINKS: Self = Self(1 << 7);
     /// Makes `of` and `to` states: `a total of 8`, `sums to 8`.
     const JOINS: Self = Self(1 << 8);
@@ -64,7 +64,7 @@ impl Roles {
     }
 }
 
-/// Words with their roles. A word may stand in several rows.
+/// Words with their roles. A word can be in several rows.
 const WORDS: &[(&str, Roles)] = &[
     (
         "is are was were be been being it's that's equals equal equaling equalling gives give giving gave yields yield \
@@ -145,9 +145,9 @@ enum Kind {
 pub(super) struct Piece<'a> {
     kind: Kind,
     text: &'a str,
-    /// Whether it is mathematics: part of a formula, and not of a text in it.
+    /// Whether the piece is part of a formula, but not of text within a formula.
     formula: bool,
-    /// Whether white space or a delimiter stands before it.
+    /// Whether white space or a delimiter precedes the piece.
     spaced: bool,
 }
 
@@ -165,10 +165,10 @@ impl Piece<'_> {
     }
 }
 
-/// Pieces of a text.
+/// Pieces of a text, in order.
 pub(super) struct Pieces<'a> {
     all: Vec<Piece<'a>>,
-    /// Whether white space or a delimiter stands at the end.
+    /// Whether the text read so far ends with white space or a delimiter.
     gap: bool,
 }
 
@@ -177,7 +177,7 @@ impl<'a> Pieces<'a> {
         Self { all: Vec::new(), gap: false }
     }
 
-    /// Adds the pieces of a text that begins in a formula or outside of it.
+    /// Adds the pieces of `text`. `formula`: whether the text begins inside a formula.
     pub(super) fn read(mut self, text: &'a str, mut formula: bool) -> Self {
         const DRESS: &str = concat!(
             r"^(?:\\(?:[,;:! ]|(?:q?quad|displaystyle|textstyle|[lL]arge|LARGE|[hH]uge|left|right|bf|hline|blacksquare|square|",
@@ -274,7 +274,7 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// The sentence or line at the end of a text.
+/// Returns the last sentence or line of a text.
 pub(super) fn sentence(text: &str) -> &str {
     let end = regex!(r"[.!?]\s|\n").find_iter(text).last();
     &text[end.map_or(0, |end| end.end())..]
@@ -389,8 +389,7 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether the words before a value deny it, suppose it or say that it is somebody else's, as far back as words go that say
-/// nothing about it.
+/// Whether the words before a value deny it, suppose it or attribute it to somebody else. Neutral words are skipped.
 pub(super) fn denies(words: &[Piece<'_>]) -> bool {
     let mut next = Roles::default();
     let mut next_text = "";
@@ -422,15 +421,15 @@ pub(super) fn denies(words: &[Piece<'_>]) -> bool {
     next.has(Roles::THINKS)
 }
 
-/// Whether the pieces before a value on the line before its own deny it.
+/// Whether the line before the value's line denies the value.
 pub(super) fn is_denied_above(text: &str) -> bool {
     let line = text.trim_end().rsplit('\n').next().unwrap_or_default();
     denies(&Pieces::new().read(sentence(line), false).all)
 }
 
-/// Whether what stands behind a value on its line leaves it an answer: what is counted, a reason, or the end of the
-/// sentence. `words` is the number of words that are read already, as a unit. `worded` is whether words stand before the
-/// value, so that an exclamation mark is none of a factorial.
+/// Whether a value is still an answer with the text that follows it on its line: a counted noun, a reason, or the end of the
+/// sentence. `words` is the number of following words that were already read as a unit. `worded` is whether words precede the
+/// value, in which case an exclamation mark isn't a factorial.
 pub(super) fn is_ended(after: &Pieces<'_>, words: usize, value: &str, worded: bool) -> bool {
     ends(&after.all, words, value, worded)
 }

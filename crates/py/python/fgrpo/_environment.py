@@ -197,6 +197,22 @@ def tool_schema(function: Callable[..., Any], called: str | None = None) -> dict
     return {"type": "function", "function": {"name": name, "description": described, "parameters": parameters}}
 
 
+def tool_method(name: str, description: str, parameters: Mapping[str, Any], call: Callable[..., Any]) -> Callable[..., Any]:
+    """A method for a tool with a known schema, for the class of an environment: ``call(environment, **arguments)`` answers it.
+
+    Raises ``ValueError`` for a name that a policy can't call.
+    """
+    if name in NO_TOOLS or name.startswith("_"):
+        raise ValueError(f"a policy can't call a tool named {name!r}; rename it")
+
+    def method(self: Any, **arguments: Any) -> Any:
+        return call(self, **arguments)
+
+    function = {"name": name, "description": description, "parameters": parameters}
+    method.json_schema = {"type": "function", "function": function}  # type: ignore[attr-defined]
+    return method
+
+
 def answering(factory: Factory, rewards: Sequence[Callable[..., Any]] = ()) -> Callable[[Mapping[str, Any]], Any]:
     """What answers the questions about episodes. An environment lives from its episode's beginning to its reward. Where it is gone, as after
     a turn that hung and was killed, the turns so far are played again, and must be answered as they were."""

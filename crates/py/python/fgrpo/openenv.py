@@ -12,7 +12,7 @@ from typing import Any
 
 from openenv.core import GenericEnvClient
 
-from ._environment import NO_TOOLS
+from ._environment import tool_method
 
 HIDDEN = {"metadata", "done", "reward"}  # fields of every observation that aren't for the policy
 
@@ -38,8 +38,6 @@ def environment(url: str, tool: str = "act", timeout: float = 60.0) -> type:
             tools = client.step({"type": "list_tools"}).observation["tools"]
         for listed in tools:
             name, schema = listed["name"], listed.get("input_schema") or listed.get("inputSchema")
-            if name in NO_TOOLS or name.startswith("_"):
-                raise ValueError(f"{url}: a policy can't call a tool named {name!r}; rename it on the server")
             members[name] = _tool(name, listed.get("description") or "", schema, {"type": "call_tool", "tool_name": name})
     else:
         fields = {name: field for name, field in action["properties"].items() if name != "metadata"}
@@ -47,14 +45,11 @@ def environment(url: str, tool: str = "act", timeout: float = 60.0) -> type:
     return type("OpenEnv", (_Session,), members)
 
 
-def _tool(name: str, description: str, parameters: dict[str, Any], call: dict[str, Any] | None) -> Any:
-    def method(self: _Session, **arguments: Any) -> str | None:
-        return self._step(arguments if call is None else {**call, "arguments": arguments})
+def _tool(name: str, description: str, parameters: Mapping[str, Any], action: Mapping[str, Any] | None) -> Any:
+    def call(self: _Session, **arguments: Any) -> str | None:
+        return self._step(arguments if action is None else {**action, "arguments": arguments})
 
-    method.__name__ = name
-    function = {"name": name, "description": " ".join(description.split()), "parameters": parameters}
-    method.json_schema = {"type": "function", "function": function}  # type: ignore[attr-defined]
-    return method
+    return tool_method(name, " ".join(description.split()), parameters, call)
 
 
 class _Session:
@@ -62,8 +57,8 @@ class _Session:
     _timeout: float
 
     def reset(self, prompt: Any = None, **row: Any) -> str | None:
-        self._rewards: list[float] = []
-        self._steps, self._done = 0, False
+        self._rewards: list[float | None] = []  # of each step
+        self._done = False
         self._client = GenericEnvClient(base_url=self._url, message_timeout_s=self._timeout).sync()
         self._client.connect()
         return _text(self._client.reset(**row).observation)
@@ -72,17 +67,16 @@ class _Session:
         if self._done:
             raise RuntimeError("the episode has ended")
         result = self._client.step(dict(action))
-        self._steps += 1
         self._done = result.done
-        if result.reward is not None:
-            self._rewards.append(float(result.reward))
+        self._rewards.append(result.reward)
         return _text(result.observation)
 
     def get_reward(self) -> Any:
         self._client.close()
-        if self._steps and not self._rewards:
+        given = [float(reward) for reward in self._rewards if reward is not None]
+        if self._rewards and not given:
             return {"score": None, "reason": "no step of the episode has a reward"}
-        return sum(self._rewards)
+        return sum(given)
 
     def __del__(self) -> None:
         if hasattr(self, "_client"):

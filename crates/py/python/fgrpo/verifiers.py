@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from ._environment import NO_TOOLS, Message
+from ._environment import Message, tool_method
 from ._verifiers import problem_of
 
 
@@ -50,20 +50,15 @@ def environment(env: Any) -> type:
         raise TypeError(f"{type(env).__name__} has a reward for whole groups; an environment rewards each episode alone")
     members: dict[str, Any] = {"_env": env}
     for tool in getattr(env, "tool_defs", None) or []:
-        if tool.name in NO_TOOLS or tool.name.startswith("_"):
-            raise ValueError(f"a policy can't call a tool named {tool.name!r}")
-        members[tool.name] = _tool(env, tool)
+        members[tool.name] = tool_method(tool.name, tool.description, tool.parameters, _caller(env, tool.name))
     return type(type(env).__name__, (_Rollout,), members)
 
 
-def _tool(env: Any, tool: Any) -> Any:
-    async def method(self: _Rollout, **arguments: Any) -> Any:
-        return (await env.call_tool(tool.name, arguments, tool.name)).content
+def _caller(env: Any, name: str) -> Any:
+    async def call(self: _Rollout, **arguments: Any) -> Any:
+        return (await env.call_tool(name, arguments, name)).content
 
-    method.__name__ = tool.name
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    method.json_schema = {"type": "function", "function": function}  # type: ignore[attr-defined]
-    return method
+    return call
 
 
 class _Rollout:

@@ -1,14 +1,15 @@
 """Whether a .gguf file's tokenizer gives llama.cpp's tokens, for each pre-tokenizer that is read, and transformers' or SentencePiece's where they read it too.
 
     pip install xllamacpp gguf transformers sentencepiece
-    python peers/gguf_tokenizers.py --fgrpo target/release/fgrpo --model SmolLM2-135M-Instruct.Q4_1.gguf
+    python peers/gguf_tokenizers.py --fgrpo target/release/fgrpo
 
-The byte-level vocabulary is the model's own, written once more behind the name of each pre-tokenizer; SentencePiece's is trained here, on the
-project's pages. `fgrpo merge` writes the tokenizer.json that is compared. transformers splits words as GPT-2 does whatever name the file has, so it is
-asked about that file alone. Qwen2's own tokenizer composes characters first (NFC), llama.cpp's doesn't, so that file's texts are composed before.
+Both vocabularies are trained here, on the project's pages. The byte-level one is trained on whole lines, so that its merges cross the places where a
+pre-tokenizer splits, and is written once for the name of each pre-tokenizer. `fgrpo merge` writes the tokenizer.json that is compared. transformers splits words as GPT-2 does whatever name the file has, so it is
+asked about that file alone, if PyTorch is installed, which it needs to read a .gguf file. Qwen2's own tokenizer composes characters first (NFC), llama.cpp's doesn't, so that file's texts are composed before.
 """
 
 import argparse
+import importlib.util
 import json
 import pathlib
 import random
@@ -21,8 +22,8 @@ import numpy as np
 import sentencepiece
 import transformers
 import xllamacpp
-from gguf import GGUFReader, GGUFWriter, TokenType
-from tokenizers import Tokenizer
+from gguf import GGUFWriter, TokenType
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRIPTS = [(0x20, 0x7E), (0xA0, 0x17F), (0x370, 0x4FF), (0x5D0, 0x64A), (0x900, 0x97F), (0x3040, 0x30FF), (0x4E00, 0x4EFF), (0xAC00, 0xACFF), (0x1F300, 0x1F64F)]
@@ -93,30 +94,38 @@ class LlamaCpp:
             return json.load(answer)["tokens"]
 
 
-def field(reader, name):
-    return reader.get_field(f"tokenizer.ggml.{name}").contents()
+def byte_level(pages):
+    """The tokens, their types and the merges of a byte-level BPE without a pre-tokenizer."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    special = ["<unk>", "<s>", "</s>"]
+    trainer = trainers.BpeTrainer(vocab_size=4000, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+    tokenizer.train([str(page) for page in pages], trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    kinds = [TokenType.CONTROL if token in special else TokenType.NORMAL for token in tokens]
+    return tokens, kinds, [" ".join(merge) for merge in model["merges"]]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fgrpo", default="fgrpo", help="the program")
-    parser.add_argument("--model", type=pathlib.Path, required=True, help="a .gguf file with byte-level BPE")
     parser.add_argument("--texts", type=int, default=10_000)
     parser.add_argument("--show", type=int, default=3, help="texts to show that differ")
     args = parser.parse_args()
     samples = texts(args.texts)
     with tempfile.TemporaryDirectory() as place:
         place = pathlib.Path(place)
-        reader = GGUFReader(args.model)
-        tokens, kinds, merges = (field(reader, name) for name in ["tokens", "token_type", "merges"])
+        pages = sorted((ROOT / "docs").glob("*.md"))
+        tokens, kinds, merges = byte_level(pages)
         cases = []
-        for pre in ["gpt-2", "smollm", "llama-bpe", "qwen2"]:
+        for pre in ["gpt-2", "smollm", "llama-bpe", "qwen2", "tekken", "smaug-bpe", "default", "deepseek-r1-qwen", "pixtral"]:
             write(place / f"{pre}.gguf", pre, tokens, kinds, merges=merges)
             cases.append((pre, None))
-        reference = transformers.AutoTokenizer.from_pretrained(place, gguf_file="gpt-2.gguf")
-        cases.append(("gpt-2", lambda text: reference(text, add_special_tokens=False)["input_ids"]))
+        if importlib.util.find_spec("torch"):
+            reference = transformers.AutoTokenizer.from_pretrained(place, gguf_file="gpt-2.gguf")
+            cases.append(("gpt-2", lambda text: reference(text, add_special_tokens=False)["input_ids"]))
 
-        pages = sorted((ROOT / "docs").glob("*.md"))
         sentencepiece.SentencePieceTrainer.train(
             input=",".join(map(str, pages)), model_prefix=str(place / "sp"), vocab_size=3000, model_type="bpe", byte_fallback=True, character_coverage=0.999,
             normalization_rule_name="identity", remove_extra_whitespaces=False, split_digits=True, allow_whitespace_only_pieces=True, minloglevel=2,
@@ -128,7 +137,7 @@ def main():
         cases += [("llama", None), ("llama", sp.encode)]
 
         for name, other in cases:
-            composed = [unicodedata.normalize("NFC", text) if name == "qwen2" else text for text in samples]
+            composed = [unicodedata.normalize("NFC", text) if "qwen" in name else text for text in samples]
             out = place / f"{name}-folder"
             if not out.exists():
                 subprocess.run([args.fgrpo, "merge", "--model", place / f"{name}.gguf", "--out", out], check=True, stdout=subprocess.DEVNULL)

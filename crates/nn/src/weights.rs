@@ -14,7 +14,7 @@ use serde_json::Value;
 
 pub use crate::dtype::Dtype;
 pub use file::TensorFile;
-pub use gguf::{Gguf, GgufType, Item, write_gguf};
+pub use gguf::{END_TOKENS, Gguf, GgufType, Item, write_gguf};
 pub(crate) use write::write_json;
 pub use write::{TensorWriter, write_checkpoint};
 

@@ -4,6 +4,7 @@ mod golden;
 
 use std::path::{Path, PathBuf};
 
+use fgrpo_nn::config::{Config, RopeScaling};
 use fgrpo_nn::weights::{Checkpoint, GgufType, Item, TensorFile, write_gguf};
 use fgrpo_nn::{Batch, Device, Engine};
 
@@ -125,6 +126,100 @@ fn number_types_of_a_written_file_round_as_their_names_say() {
     }
 }
 
+/// A model of four heads, written with these keys too and without the keys named in `absent`, as opened or refused.
+fn opened(more: &[(&str, Item)], absent: &[&str]) -> Result<Config, String> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    let from = golden::checkpoint("qwen3_ratio_4");
+    let config = from.config();
+    let tensors = config.tensors().into_iter().map(|(n, s)| (n.clone(), s, from.tensor(&n).unwrap()));
+    let more = more.iter().map(|(key, item)| (format!("qwen3.{key}"), item.clone())).collect();
+    write_gguf(&path, config, more, tensors, GgufType::F32).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    for key in absent {
+        // The same length in another section of the metadata, which isn't read.
+        let key = format!("qwen3.{key}");
+        let other = format!("{:.<1$}", "general.", key.len());
+        let end = |key: &str| [&(key.len() as u64).to_le_bytes()[..], key.as_bytes()].concat();
+        if let Some(at) = bytes.windows(key.len() + 8).position(|window| window == end(&key)) {
+            bytes[at..at + key.len() + 8].copy_from_slice(&end(&other));
+        }
+    }
+    std::fs::write(&path, bytes).unwrap();
+    Checkpoint::open(&path).map(|checkpoint| checkpoint.config().clone()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn every_key_of_llama_cpp_is_read_without_effect_or_refused_by_name() {
+    let plain = opened(&[], &[]).unwrap();
+    let keys: Vec<&str> =
+        include_str!("golden/gguf/keys.txt").lines().filter(|line| !line.starts_with('#')).collect();
+    let written =
+        |key: &str| opened(&[(key, Item::Number(3))], &[]).is_err_and(|message| message.contains("twice"));
+    let mut accepted = Vec::new();
+    for key in keys.into_iter().filter(|key| !written(key)) {
+        match opened(&[(key, Item::Number(3))], &[]) {
+            Ok(config) if config == plain => accepted.push(key),
+            Ok(config) => assert!(key.starts_with("rope.scal"), "{key}: {config:?}"),
+            Err(message) => assert!(message.contains(&format!("qwen3.{key}: ")), "{key}: {message}"),
+        }
+    }
+    let without_effect = [
+        "tensor_data_layout",
+        "pooling_type",
+        "rope.scaling.original_context_length",
+        "rope.scaling.finetuned",
+    ];
+    assert_eq!(accepted, without_effect);
+    for (key, off, on) in [
+        ("attention.causal", Item::Flag(true), Item::Flag(false)),
+        ("expert_count", Item::Number(0), Item::Number(8)),
+        ("rope.scaling.attn_factor", Item::Real(1.0), Item::Real(0.5)),
+    ] {
+        assert_eq!(opened(&[(key, off)], &[]).as_ref(), Ok(&plain));
+        assert!(opened(&[(key, on)], &[]).unwrap_err().contains(key));
+    }
+}
+
+#[test]
+fn linear_scaling_is_read_as_llama_cpp_reads_it() {
+    let scaling = |more: &[(&str, Item)]| opened(more, &[]).unwrap().rope_scaling;
+    let half = || Item::Real(2.5);
+    let kind = |name: &str| ("rope.scaling.type", Item::Text(name.into()));
+    let linear = RopeScaling::Linear { factor: 2.5 };
+    assert_eq!(scaling(&[("rope.scale_linear", half())]), linear);
+    assert_eq!(scaling(&[("rope.scaling.factor", half())]), linear);
+    assert_eq!(scaling(&[("rope.scaling.factor", half()), ("rope.scale_linear", Item::Real(7.0))]), linear);
+    assert_eq!(scaling(&[kind("linear"), ("rope.scaling.factor", half())]), linear);
+    assert_eq!(scaling(&[kind("none"), ("rope.scaling.factor", half())]), RopeScaling::Default);
+    assert_eq!(scaling(&[kind("linear")]), RopeScaling::Default);
+    assert_eq!(scaling(&[("rope.scaling.factor", Item::Real(0.0))]), RopeScaling::Default);
+    for other in ["yarn", "longrope"] {
+        assert!(
+            opened(&[kind(other)], &[])
+                .unwrap_err()
+                .contains(&format!("rope.scaling.type: found \"{other}\""))
+        );
+    }
+}
+
+#[test]
+fn counts_may_be_lists_or_missing_if_one_value_serves_every_layer() {
+    let plain = opened(&[], &[]).unwrap();
+    let (heads, key_value) = (plain.num_attention_heads as i32, plain.num_key_value_heads as i32);
+    assert_ne!(heads, key_value);
+    let list = |key, numbers: [i32; 2]| opened(&[(key, Item::Numbers(numbers.into()))], &[key]);
+    assert_eq!(list("attention.head_count_kv", [key_value; 2]).as_ref(), Ok(&plain));
+    assert_eq!(list("attention.head_count", [heads; 2]).as_ref(), Ok(&plain));
+    let message = list("attention.head_count_kv", [key_value, heads]).unwrap_err();
+    assert!(message.contains("attention.head_count_kv: found ["), "{message}");
+    let message = opened(&[], &["attention.head_count_kv"]).unwrap_err();
+    // As many key heads as query heads, which the tensors don't have.
+    assert!(message.contains("k_proj"), "{message}");
+    let message = opened(&[], &["attention.layer_norm_rms_epsilon"]).unwrap_err();
+    assert!(message.contains("attention.layer_norm_rms_epsilon: found nothing"), "{message}");
+}
+
 /// What opening these bytes is refused with.
 fn refusal(bytes: &[u8]) -> String {
     let dir = tempfile::tempdir().unwrap();
@@ -181,7 +276,7 @@ fn broken_headers_are_refused_with_what_is_wrong() {
             with(&bytes, "general.architecture", 12, b"gptx2"),
             "general.architecture: found gptx2, wanted llama",
         ),
-        (with(&bytes, "qwen3.block_coun", 0, b"x"), "qwen3.block_count: found nothing"),
+        (with(&bytes, "qwen3.block_coun", 0, b"x"), "qwen3.block_counx: found"),
     ] {
         let message = refusal(&broken);
         assert!(message.contains(wanted), "{message:?} lacks {wanted:?}");

@@ -180,3 +180,31 @@ fn what_a_gguf_file_cannot_be_is_said_before_anything_is_written() {
     let (_, said, code) = run(fgrpo().args(["generate", "--model", text(&gguf), "hello"]));
     assert!(code == 2 && said.contains("truncated"), "{code}: {said}");
 }
+
+#[test]
+fn a_token_that_ends_a_turn_ends_an_answer_whatever_type_the_file_gives_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = folder.path().join("named");
+    std::fs::create_dir(&named).unwrap();
+    for entry in std::fs::read_dir(model()).unwrap() {
+        let from = entry.unwrap().path();
+        std::fs::copy(&from, named.join(from.file_name().unwrap())).unwrap();
+    }
+    // An ordinary token of the vocabulary gets the name; the file then has it as a normal one.
+    let tokenizer = std::fs::read_to_string(named.join("tokenizer.json")).unwrap();
+    let mut tokenizer: serde_json::Value = serde_json::from_str(&tokenizer).unwrap();
+    let vocabulary = tokenizer["model"]["vocab"].as_object_mut().unwrap();
+    let id = vocabulary.remove("~").unwrap();
+    vocabulary.insert("<|eot_id|>".into(), id.clone());
+    std::fs::write(named.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    let (gguf, back) = (folder.path().join("named.gguf"), folder.path().join("back"));
+    done(&["merge", "--model", text(&named), "--out", text(&gguf)]);
+    done(&["merge", "--model", text(&gguf), "--out", text(&back)]);
+    let read = |name: &str| -> serde_json::Value {
+        serde_json::from_str(&std::fs::read_to_string(back.join(name)).unwrap()).unwrap()
+    };
+    let added = read("tokenizer.json")["added_tokens"].as_array().unwrap().clone();
+    assert!(added.iter().any(|token| token["id"] == id && token["special"] == true), "{added:?}");
+    let ends = read("generation_config.json")["eos_token_id"].clone();
+    assert!(ends.as_array().is_some_and(|ends| ends.len() > 1 && ends.contains(&id)), "{ends}");
+}

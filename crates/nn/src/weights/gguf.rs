@@ -16,6 +16,7 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use self::blocks::Kind;
+pub use self::names::END_TOKENS;
 pub use self::write::{GgufType, Item, write_gguf};
 use super::file::release;
 use crate::config::Config;

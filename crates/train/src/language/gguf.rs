@@ -5,7 +5,7 @@
 
 use anyhow::Context;
 use fgrpo_eval::failure::OrBadInput;
-use fgrpo_nn::weights::{Gguf, Item};
+use fgrpo_nn::weights::{END_TOKENS, Gguf, Item};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,6 +20,36 @@ const BYTE: u64 = 6;
 
 /// How Llama 3 splits a text into words; with digits in threes.
 const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// How Mistral's Tekken does: a change to capital letters begins a word, each digit is a word.
+const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// llama.cpp's default: punctuation, then words as GPT-2 splits them, then digits in threes.
+const DEFAULT: [&str; 4] = [
+    r"[\p{P}\$\+<=>\^~\|]+",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+    r"\p{N}+",
+    r"[0-9][0-9][0-9]",
+];
+/// Names in llama.cpp of pre-tokenizers that split as another one.
+const ALIASES: [(&str, &str); 17] = [
+    ("a.x-4.0", "gpt-2"),
+    ("chatglm-bpe", "smaug-bpe"),
+    ("deepseek-r1-qwen", "qwen2"),
+    ("exaone4", "gpt-2"),
+    ("falcon-h1", "llama-bpe"),
+    ("falcon3", "llama-bpe"),
+    ("gigachat", "gpt-2"),
+    ("kormo", "qwen2"),
+    ("lfm2", "llama-bpe"),
+    ("llama-v3", "llama-bpe"),
+    ("llama3", "llama-bpe"),
+    ("megrez", "qwen2"),
+    ("mellum", "gpt-2"),
+    ("midm-2.0", "llama-bpe"),
+    ("phi-2", "gpt-2"),
+    ("pixtral", "llama-bpe"),
+    ("stablelm2", "qwen2"),
+];
+
 /// How Qwen2 does: each digit is a word.
 const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
@@ -34,15 +64,14 @@ struct Splitting {
     begins: bool,
 }
 
-fn splittings() -> [Splitting; 4] {
+fn splittings() -> [Splitting; 7] {
     let byte_level = |regex: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": regex});
     let sequence =
         |first: Value, regex| json!({"type": "Sequence", "pretokenizers": [first, byte_level(regex)]});
-    let split = |regex: &str| {
-        let first =
-            json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": false});
-        sequence(first, false)
-    };
+    let isolated = |regex: &str| json!({"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": false});
+    let split = |regex: &str| sequence(isolated(regex), false);
+    let mut default: Vec<Value> = DEFAULT.into_iter().map(isolated).collect();
+    default.push(byte_level(false));
     let plain = |name, pre_tokenizer| Splitting {
         name,
         normalizer: Value::Null,
@@ -55,6 +84,9 @@ fn splittings() -> [Splitting; 4] {
         plain("smollm", sequence(json!({"type": "Digits", "individual_digits": true}), true)),
         Splitting { ignore_merges: true, begins: true, ..plain("llama-bpe", split(LLAMA_3)) },
         Splitting { normalizer: json!({"type": "NFC"}), ..plain("qwen2", split(QWEN_2)) },
+        Splitting { ignore_merges: true, begins: true, ..plain("tekken", split(TEKKEN)) },
+        plain("smaug-bpe", split(LLAMA_3)),
+        plain("default", json!({"type": "Sequence", "pretokenizers": default})),
     ]
 }
 
@@ -148,14 +180,16 @@ impl<'a> Tokens<'a> {
             }
         };
         let kinds = each("token_type", list("token_type")?)?;
-        let kinds = kinds.iter().map(|kind| kind.as_u64().unwrap_or(0)).collect();
+        let kind = |(text, kind): (&String, &Value)| {
+            if END_TOKENS.contains(&&**text) { CONTROL } else { kind.as_u64().unwrap_or(0) }
+        };
+        let kinds = texts.iter().zip(&kinds).map(kind).collect();
         let (model, begins) = match gguf.text(&key("model"))?.as_deref() {
             Some("gpt2") => {
                 let name = gguf.text(&key("pre"))?.unwrap_or_default();
-                let mut known = splittings().into_iter();
+                let alias = ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, name)| *name);
                 let names = splittings().map(|s| s.name).join(", ");
-                let Some(splitting) =
-                    known.find(|s| s.name == name || s.name == "gpt-2" && name == "default")
+                let Some(splitting) = splittings().into_iter().find(|s| s.name == alias.unwrap_or(&name))
                 else {
                     let wanted = format!("the name of a pre-tokenizer that is known: {names}");
                     return Err(gguf.refuse_key(&key("pre"), format!("{name:?}"), wanted).into());

@@ -25,12 +25,32 @@ pub(super) const FIELDS: [(&str, &str); 8] = [
     ("embedding_length", "hidden_size"),
     ("feed_forward_length", "intermediate_size"),
     ("attention.head_count", "num_attention_heads"),
-    ("attention.head_count_kv", "num_key_value_heads"),
     ("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
+    ("attention.head_count_kv", "num_key_value_heads"),
     ("attention.key_length", "head_dim"),
 ];
-/// How many of the keys a file must have.
-const NEEDED: usize = 5;
+/// The first keys of [`FIELDS`], which every file must have.
+const NEEDED: usize = 6;
+/// The other keys below the architecture's name that [`Gguf::config`] reads.
+const READ: [&str; 7] = [
+    "attention.value_length",
+    "rope.dimension_count",
+    "rope.freq_base",
+    "rope.scale_linear",
+    "rope.scaling.factor",
+    "rope.scaling.original_context_length",
+    "rope.scaling.type",
+];
+/// Keys that change no logit: the rows of the embedding give the vocabulary's size, and the others describe how a model was trained or is pooled.
+const WITHOUT_EFFECT: [&str; 4] =
+    ["pooling_type", "rope.scaling.finetuned", "tensor_data_layout", "vocab_size"];
+/// Keys of llama.cpp that are accepted only with the value that turns them off.
+const NEUTRAL: [(&str, &str); 4] = [
+    ("attention.causal", "true"),
+    ("expert_count", "0"),
+    ("expert_used_count", "0"),
+    ("rope.scaling.attn_factor", "1"),
+];
 
 /// Tensors outside the layers, and those of a layer, by their Hugging Face names.
 const OUTSIDE: [(&str, &str); 3] =
@@ -49,8 +69,8 @@ const OF_LAYER: [(&str, &str); 11] = [
     ("mlp.down_proj", "ffn_down"),
 ];
 
-/// Control tokens that end an answer besides the one that the metadata names, as in llama.cpp.
-const ENDS: [&str; 7] = [
+/// Tokens that end an answer besides the one that the metadata names. As in llama.cpp, they are control tokens whatever type the file gives them.
+pub const END_TOKENS: [&str; 7] = [
     "<|im_end|>",
     "<|eot_id|>",
     "<|eom_id|>",
@@ -59,9 +79,6 @@ const ENDS: [&str; 7] = [
     "<|endoftext|>",
     "<|end_of_text|>",
 ];
-/// The type of a control token.
-const CONTROL: i64 = 3;
-
 /// The name in a file of a tensor with a Hugging Face name.
 pub(super) fn stored(name: &str) -> Option<String> {
     let (module, part) = name.rsplit_once('.')?;
@@ -95,14 +112,27 @@ impl Gguf {
         }
         let key = |name: &str| format!("{family}.{name}");
         let get = |name: &str| self.value(&key(name));
+        self.check_keys(&format!("{family}."))?;
         let mut map = Map::new();
         map.insert("model_type".into(), json!(family));
         for (at, (name, field)) in FIELDS.into_iter().enumerate() {
-            match get(name)? {
-                Some(value) => drop(map.insert(field.into(), value)),
-                None if at < NEEDED => return Err(self.refuse_key(&key(name), "nothing", "a whole number")),
-                None => {}
-            }
+            let value = match get(name)? {
+                Some(Value::Array(layers)) => {
+                    let same =
+                        layers.first().filter(|first| layers.iter().all(|layer| layer == *first)).cloned();
+                    Some(same.ok_or_else(|| {
+                        self.refuse_key(
+                            &key(name),
+                            json!(layers).to_string(),
+                            "the same number in every layer",
+                        )
+                    })?)
+                }
+                None if at < NEEDED => return Err(self.refuse_key(&key(name), "nothing", "a number")),
+                None if field == "num_key_value_heads" => map.get("num_attention_heads").cloned(),
+                value => value,
+            };
+            map.extend(value.map(|value| (field.into(), value)));
         }
         if let [Some(hidden), Some(heads @ 1..)] =
             ["hidden_size", "num_attention_heads"].map(|field| map[field].as_u64())
@@ -121,19 +151,17 @@ impl Gguf {
             }
         }
         map.insert("rope_theta".into(), get("rope.freq_base")?.unwrap_or(json!(10000.0)));
-        if let Some(kind) = get("rope.scaling.type")?.filter(|kind| kind != "none") {
-            if kind == "yarn" {
-                return Err(self.refuse_key(&key("rope.scaling.type"), "yarn", "none or linear"));
+        // As llama.cpp: a factor without a type is linear, and linear scaling without a factor is none.
+        let kind = get("rope.scaling.type")?.unwrap_or(json!("linear"));
+        let scale = get("rope.scaling.factor")?.or(get("rope.scale_linear")?);
+        let scale = scale.filter(|factor| ![Some(0.0), Some(1.0)].contains(&factor.as_f64()));
+        match kind.as_str() {
+            Some("none") => {}
+            Some("linear") => {
+                let scaling = scale.map(|factor| json!({"rope_type": "linear", "factor": factor}));
+                map.extend(scaling.map(|scaling| ("rope_scaling".into(), scaling)));
             }
-            let mut scaling = Map::from_iter([("rope_type".to_string(), kind)]);
-            let fields = [
-                ("rope.scaling.factor", "factor"),
-                ("rope.scaling.original_context_length", "original_max_position_embeddings"),
-            ];
-            for (name, field) in fields {
-                scaling.extend(get(name)?.map(|value| (field.to_string(), value)));
-            }
-            map.insert("rope_scaling".into(), Value::Object(scaling));
+            _ => return Err(self.refuse_key(&key("rope.scaling.type"), kind.to_string(), "none or linear")),
         }
         if let Some(factors) = self.rope_factors()? {
             let factor = factors.iter().fold(1f32, |most, &factor| most.max(factor));
@@ -142,7 +170,10 @@ impl Gguf {
                 "rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                 "original_max_position_embeddings": context,
             });
-            map.insert("rope_scaling".into(), scaling);
+            if map.insert("rope_scaling".into(), scaling).is_some() {
+                let found = "another scaling of the rotary embedding";
+                return Err(self.refuse_key(ROPE, found, "one scaling"));
+            }
         }
         let embedding = self.tensor("model.embed_tokens.weight")?;
         map.insert("vocab_size".into(), json!(embedding.shape[0]));
@@ -155,6 +186,27 @@ impl Gguf {
         Ok(map)
     }
 
+    /// Returns an error if a key that begins with `prefix` isn't known, or is known and would have an effect that this engine doesn't compute.
+    fn check_keys(&self, prefix: &str) -> Result<(), Error> {
+        let read = |name: &str| FIELDS.iter().any(|(key, _)| *key == name) || READ.contains(&name);
+        for key in self.metadata.keys() {
+            let Some(name) = key.strip_prefix(prefix) else { continue };
+            if read(name) || WITHOUT_EFFECT.contains(&name) {
+                continue;
+            }
+            let value = self.value(key)?.unwrap_or_default();
+            let found = value.as_f64().map_or(value.to_string(), |number| number.to_string());
+            match NEUTRAL.iter().find(|(key, _)| *key == name) {
+                Some((_, neutral)) if found == *neutral => {}
+                Some((_, neutral)) => return Err(self.refuse_key(key, found, *neutral)),
+                None => {
+                    return Err(self.refuse_key(key, found, "a file without this key: it isn't supported"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The tokens that end an answer, the metadata's own first.
     fn end_tokens(&self) -> Result<Vec<u64>, Error> {
         let mut ends = Vec::new();
@@ -162,14 +214,10 @@ impl Gguf {
             let id = self.value(&format!("tokenizer.ggml.{name}_token_id"))?;
             ends.extend(id.and_then(|id| id.as_u64()));
         }
-        let list = |key: &str| Ok::<_, Error>(self.value(key)?.and_then(|value| value.as_array().cloned()));
-        if let (Some(tokens), Some(kinds)) =
-            (list("tokenizer.ggml.tokens")?, list("tokenizer.ggml.token_type")?)
-        {
-            let control = tokens.iter().zip(&kinds).enumerate().filter(|(_, (_, kind))| **kind == CONTROL);
-            let known = |token: &Value| token.as_str().is_some_and(|text| ENDS.contains(&text));
-            ends.extend(control.filter(|(_, (token, _))| known(token)).map(|(id, _)| id as u64));
-        }
+        let tokens = self.value("tokenizer.ggml.tokens")?.unwrap_or_default();
+        let tokens = tokens.as_array().into_iter().flatten().enumerate();
+        let known = |token: &Value| token.as_str().is_some_and(|text| END_TOKENS.contains(&text));
+        ends.extend(tokens.filter(|(_, token)| known(token)).map(|(id, _)| id as u64));
         let mut seen = BTreeSet::new();
         ends.retain(|id| seen.insert(*id));
         Ok(ends)

@@ -98,7 +98,7 @@ def byte_level(pages):
     """The tokens, their types and the merges of a byte-level BPE without a pre-tokenizer."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    special = ["<unk>", "<s>", "</s>"]
+    special = [f"<{name}>" for name in ("unk", "s", "/s")]
     trainer = trainers.BpeTrainer(vocab_size=4000, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
     tokenizer.train([str(page) for page in pages], trainer)
     model = json.loads(tokenizer.to_str())["model"]

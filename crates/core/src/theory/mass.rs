@@ -186,6 +186,50 @@ impl Step {
         })
     }
 
+    /// Computes the step of a policy of which only the correct actions and the drawn wrong ones are known, each as its
+    /// probability and its number of draws. `U_neg,2` is estimated from the draws without bias and clamped to its range, from 0
+    /// to the square of the undrawn wrong mass; [`Step::logit_change`] is empty.
+    /// Fails if nothing was drawn, if the rewards aren't finite and in order, or if an entry isn't a probability.
+    pub fn of_draws(
+        correct: &[(f64, u64)],
+        wrong: &[(f64, u64)],
+        rewards: Rewards,
+        lr: f64,
+    ) -> Result<Self, Error> {
+        let (rewards, lr) = (rewards.checked()?, finite("lr", lr)?);
+        for &(p, _) in correct.iter().chain(wrong) {
+            probability("probabilities", p)?;
+        }
+        let n: u64 = correct.iter().chain(wrong).map(|action| action.1).sum();
+        super::group_size(n)?;
+        let sum = |actions: &[(f64, u64)], drawn: bool, power: i32| {
+            let chosen = actions.iter().filter(|action| (action.1 > 0) == drawn);
+            chosen.map(|action| action.0.powi(power)).sum::<f64>() + 0.0
+        };
+        let (p_pos, p_neg) = (sum(correct, true, 1), sum(wrong, true, 1));
+        let (q_unsampled_pos, sampled_neg2) = (sum(correct, false, 1), sum(wrong, true, 2));
+        // The mean of p over the draws, counting 0 for correct ones, estimates the sum of p^2 over all wrong actions.
+        let neg2 = wrong.iter().map(|&(p, draws)| p * draws as f64).sum::<f64>() / n as f64;
+        let q_pos = (p_pos + q_unsampled_pos).min(1.0);
+        let q_unsampled_neg = (1.0 - q_pos - p_neg).max(0.0);
+        Ok(Self {
+            group_size: n as usize,
+            rewards,
+            lr,
+            q_pos,
+            q_neg: 1.0 - q_pos,
+            p_pos,
+            p_neg,
+            q_unsampled_pos,
+            baseline: rewards.correct * p_pos + rewards.wrong * p_neg,
+            sampled_pos2: sum(correct, true, 2),
+            sampled_neg2,
+            unsampled_pos2: sum(correct, false, 2),
+            unsampled_neg2: (neg2 - sampled_neg2).clamp(0.0, q_unsampled_neg * q_unsampled_neg),
+            logit_change: Vec::new(),
+        })
+    }
+
     fn rate(&self) -> f64 {
         self.lr / self.group_size as f64
     }
@@ -384,6 +428,35 @@ mod tests {
         close(change.from_promotion, -0.25 * 0.75 * 0.25 / 3.0);
         close(change.from_demotion, 0.25 * 1.25 * 0.0625 / 3.0);
         close(change.from_baseline, 0.25 * 0.25 * 0.0625 / 3.0);
+    }
+
+    #[test]
+    fn draws_with_the_correct_actions_give_the_step_of_the_whole_policy() {
+        let p = [0.3, 0.1, 0.05, 0.25, 0.2, 0.1];
+        let correct: Vec<bool> = (0..6).map(|i| i < 3).collect();
+        let policy = Policy::new(p.to_vec(), correct).unwrap();
+        let (mut unsampled_neg2, mut estimate) = (0.0, 0.0);
+        // Every sample of three draws, with its probability.
+        for code in 0..6usize.pow(3) {
+            let sample: Vec<usize> = (0..3).map(|i| code / 6usize.pow(i) % 6).collect();
+            let draws = |i: usize| (p[i], sample.iter().filter(|&&drawn| drawn == i).count() as u64);
+            let correct: Vec<_> = (0..3).map(draws).collect();
+            let wrong: Vec<_> = (3..6).map(draws).filter(|action| action.1 > 0).collect();
+            let whole = Step::new(&policy, &sample, Rewards::default(), 0.3).unwrap();
+            let step = Step::of_draws(&correct, &wrong, Rewards::default(), 0.3).unwrap();
+            let chance: f64 = sample.iter().map(|&i| p[i]).product();
+            unsampled_neg2 += chance * whole.unsampled_neg2;
+            let neg2: f64 = wrong.iter().map(|&(p, draws)| p * draws as f64 / 3.0 - p * p).sum();
+            estimate += chance * neg2;
+            let undrawn = 0.55 - wrong.iter().map(|action| action.0).sum::<f64>();
+            assert!((step.unsampled_neg2 - neg2.max(0.0).min(undrawn * undrawn)).abs() < 1e-15);
+            let step = Step { unsampled_neg2: whole.unsampled_neg2, ..step };
+            assert!((step.unsampled_correct().total() - whole.unsampled_correct().total()).abs() < 1e-15);
+            assert!((step.mass_balance().total() - whole.mass_balance().total()).abs() < 1e-15);
+        }
+        assert!((unsampled_neg2 - estimate).abs() < 1e-15, "{estimate} instead of {unsampled_neg2}");
+        assert!(Step::of_draws(&[(0.5, 0)], &[], Rewards::default(), 1.0).is_err());
+        assert!(Step::of_draws(&[(1.5, 1)], &[], Rewards::default(), 1.0).is_err());
     }
 
     #[test]

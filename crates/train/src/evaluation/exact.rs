@@ -3,13 +3,17 @@
 
 use crate::credit::Credited;
 use crate::policy::{Policy, Sequence};
-use crate::run::metrics::MassMetrics;
+use crate::run::metrics::mean;
 use anyhow::Context;
 use fgrpo_core::maze::tokens;
+use fgrpo_core::theory::mass::{Rewards, Step};
+use fgrpo_core::theory::solutions::Solutions;
 use fgrpo_eval::dataset::Problem;
 use fgrpo_eval::dataset::presets::Preset;
 use fgrpo_eval::kind::Truth;
 use fgrpo_eval::plan::Plan;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Number of problems whose completions are scored at a time.
@@ -52,29 +56,120 @@ fn score(policy: &mut Policy, problems: &[(Vec<u32>, Vec<Vec<u32>>)]) -> anyhow:
     Ok(logp)
 }
 
-/// The correct completions of the problems of a step's active groups, with their probabilities before the update.
+/// How an update changed the mass on the correct completions of its problems, beside what the paper's theory says of the
+/// step's groups. Changes are means over the active groups: those with correct and wrong completions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct MassMetrics<N = f64> {
+    /// Change of the mass on all correct completions.
+    pub mass_change: N,
+    /// Change of the mass on the correct completions that the group didn't sample.
+    pub unsampled_mass_change: N,
+    /// Fraction of the groups in which the mass on all rose and the mass on those not sampled fell.
+    pub unsampled_falls: N,
+    /// Fraction of the groups for which the mass balance and proposition 1 say this.
+    pub unsampled_falls_predicted: N,
+    /// Fraction of the groups in which the mass on those not sampled changed in the direction of proposition 1.
+    pub unsampled_sign_agrees: N,
+    /// Direct drift of proposition 1, for a learning rate of the group size.
+    pub direct_drift: N,
+    /// Normalization coupling of proposition 1, for the same learning rate.
+    pub normalization_coupling: N,
+    /// Probability of lemma 1 that a group is active and misses a correct completion: mean over these and over all groups.
+    pub tail_miss_predicted: N,
+    /// Fraction of the correct completions of all groups that an active group has missed.
+    pub tail_miss_observed: N,
+}
+
+/// Correct completions of a problem and the completions that its group sampled, with probabilities before the update.
+struct Group {
+    /// Probability and number of draws of each correct completion.
+    correct: Vec<(f64, u64)>,
+    /// The same of each distinct wrong completion sampled.
+    wrong: Vec<(f64, u64)>,
+}
+
+impl Group {
+    fn is_active(&self) -> bool {
+        let drawn = |side: &[(f64, u64)]| side.iter().any(|&(_, draws)| draws > 0);
+        drawn(&self.correct) && drawn(&self.wrong)
+    }
+
+    /// Lemma 1's probability and the observed fraction of the correct completions that an active group missed.
+    fn tail_miss(&self) -> anyhow::Result<(f64, f64)> {
+        let n = self.correct.iter().chain(&self.wrong).map(|&(_, draws)| draws).sum();
+        let missed = self.correct.iter().filter(|&&(_, draws)| draws == 0).count() as f64;
+        let observed = if self.is_active() { missed / self.correct.len() as f64 } else { 0.0 };
+        Ok((Solutions::new(self.correct.iter().map(|(p, _)| p.ln()))?.tail_miss(n), observed))
+    }
+
+    /// Changes of the mass on all correct completions and on those not sampled, and the step of the paper's theory.
+    fn changes(&self, after: &[f64]) -> anyhow::Result<(f64, f64, Step)> {
+        let changes = self.correct.iter().zip(after).map(|(&(before, draws), after)| (after - before, draws));
+        let all = changes.clone().map(|(change, _)| change).sum();
+        let unsampled = changes.filter(|&(_, draws)| draws == 0).map(|(change, _)| change).sum();
+        let n = self.correct.iter().chain(&self.wrong).map(|&(_, draws)| draws).sum::<u64>();
+        Ok((all, unsampled, Step::of_draws(&self.correct, &self.wrong, Rewards::default(), n as f64)?))
+    }
+}
+
+impl MassMetrics {
+    /// Computes the metrics from each group and the probabilities of its correct completions after the update. Returns
+    /// `None` if no group is active.
+    fn of(groups: &[Group], after: &[Vec<f64>]) -> anyhow::Result<Option<Self>> {
+        let pairs = groups.iter().zip(after).filter(|(group, _)| group.is_active());
+        let changes = pairs.map(|(group, after)| group.changes(after)).collect::<anyhow::Result<Vec<_>>>()?;
+        let misses = groups.iter().map(Group::tail_miss).collect::<anyhow::Result<Vec<_>>>()?;
+        let over = |value: &dyn Fn(&(f64, f64, Step)) -> f64| mean(changes.iter().map(value));
+        let falls = |all: f64, unsampled: f64| f64::from(all > 0.0 && unsampled < 0.0);
+        let unsampled = changes.iter().filter(|(.., step)| step.q_unsampled_pos > 0.0);
+        Ok((!changes.is_empty()).then(|| Self {
+            mass_change: over(&|c| c.0),
+            unsampled_mass_change: over(&|c| c.1),
+            unsampled_falls: over(&|c| falls(c.0, c.1)),
+            unsampled_falls_predicted: over(&|(.., step)| {
+                falls(step.mass_balance().total(), step.unsampled_correct().total())
+            }),
+            unsampled_sign_agrees: mean(unsampled.map(|(_, change, step)| {
+                f64::from((*change < 0.0) == (step.unsampled_correct().total() < 0.0))
+            })),
+            direct_drift: over(&|(.., step)| step.unsampled_correct().direct_drift),
+            normalization_coupling: over(&|(.., step)| step.unsampled_correct().normalization_coupling()),
+            tail_miss_predicted: mean(misses.iter().map(|miss| miss.0)),
+            tail_miss_observed: mean(misses.iter().map(|miss| miss.1)),
+        }))
+    }
+}
+
+/// The groups of a step, and the correct completions of their problems.
 pub struct BeforeUpdate {
     problems: Vec<(Vec<u32>, Vec<Vec<u32>>)>,
-    /// Whether the group has sampled each of them.
-    sampled: Vec<Vec<bool>>,
-    logp: Vec<Vec<f32>>,
+    groups: Vec<Group>,
 }
 
 impl BeforeUpdate {
-    /// Scores the correct completions of the active groups of a step.
+    /// Scores the correct completions of the problems of a step's groups.
     ///
     /// # Errors
     /// As [`solution_logp`].
     pub fn new(policy: &mut Policy, groups: &[Credited]) -> anyhow::Result<Self> {
-        let (mut problems, mut sampled) = (Vec::new(), Vec::new());
-        for Credited { rollouts, .. } in groups.iter().filter(|group| group.has_mixed_rewards()) {
-            let all = solutions(&rollouts.prompt.problem)?;
-            let drawn = |solution: &Vec<u32>| rollouts.completions.iter().any(|c| c.tokens == *solution);
-            sampled.push(all.iter().map(drawn).collect());
-            problems.push((rollouts.prompt.tokens.clone(), all));
-        }
-        let logp = score(policy, &problems)?;
-        Ok(Self { problems, sampled, logp })
+        let of = |group: &Credited| {
+            let prompt = &group.rollouts.prompt;
+            Ok((prompt.tokens.clone(), solutions(&prompt.problem)?))
+        };
+        let problems = groups.iter().map(of).collect::<anyhow::Result<Vec<_>>>()?;
+        let before = probabilities(policy, &problems)?;
+        let of = |(group, ((_, solutions), before)): (&Credited, (&(_, Vec<Vec<u32>>), Vec<f64>))| {
+            let mut draws = BTreeMap::<&[u32], (f64, u64)>::new();
+            for completion in &group.rollouts.completions {
+                let logp: f64 = completion.logp.iter().map(|&l| f64::from(l)).sum();
+                draws.entry(&completion.tokens).or_insert((logp.exp().min(1.0), 0)).1 += 1;
+            }
+            let drawn = |solution: &Vec<u32>| draws.remove(solution.as_slice()).map_or(0, |(_, draws)| draws);
+            let counts: Vec<u64> = solutions.iter().map(drawn).collect();
+            Group { correct: before.into_iter().zip(counts).collect(), wrong: draws.into_values().collect() }
+        };
+        let groups = groups.iter().zip(problems.iter().zip(before)).map(of).collect();
+        Ok(Self { problems, groups })
     }
 
     /// Measures how the update has changed the mass since, or returns `None` if no group was active.
@@ -82,16 +177,16 @@ impl BeforeUpdate {
     /// # Errors
     /// As [`solution_logp`].
     pub fn changes(self, policy: &mut Policy) -> anyhow::Result<Option<MassMetrics>> {
-        let after = score(policy, &self.problems)?;
-        let of_group = |((before, after), sampled): ((&Vec<f32>, &Vec<f32>), &Vec<bool>)| {
-            let change = |(b, a): (&f32, &f32)| f64::from(*a).exp() - f64::from(*b).exp();
-            let changes: Vec<f64> = before.iter().zip(after).map(change).collect();
-            let unsampled = changes.iter().zip(sampled).filter(|(_, sampled)| !**sampled);
-            (changes.iter().sum(), unsampled.map(|(change, _)| change).sum())
-        };
-        let groups: Vec<(f64, f64)> = self.logp.iter().zip(&after).zip(&self.sampled).map(of_group).collect();
-        Ok(MassMetrics::of(&groups))
+        MassMetrics::of(&self.groups, &probabilities(policy, &self.problems)?)
     }
+}
+
+fn probabilities(
+    policy: &mut Policy,
+    problems: &[(Vec<u32>, Vec<Vec<u32>>)],
+) -> anyhow::Result<Vec<Vec<f64>>> {
+    let probability = |logp: Vec<f32>| logp.into_iter().map(|l| f64::from(l).exp()).collect();
+    Ok(score(policy, problems)?.into_iter().map(probability).collect())
 }
 
 #[cfg(test)]
@@ -104,6 +199,48 @@ mod tests {
     use fgrpo_core::maze::{Move, Token};
     use fgrpo_nn::Device;
     use fgrpo_verify::verdict::Verdict;
+
+    #[test]
+    fn theory_of_a_step_equals_the_sum_over_all_groups_of_a_tiny_policy() {
+        let p = [0.6, 0.1, 0.05, 0.25];
+        let whole = fgrpo_core::theory::mass::Policy::new(p.to_vec(), vec![true, true, true, false]).unwrap();
+        let (mut predicted, mut observed, mut falls, mut active) = (0.0, 0.0, 0.0, 0.0);
+        let (mut groups, mut moved) = (Vec::new(), Vec::new());
+        for code in 0..4usize.pow(4) {
+            let sample: Vec<usize> = (0..4).map(|i| code / 4usize.pow(i) % 4).collect();
+            let draws = |i: usize| (p[i], sample.iter().filter(|&&drawn| drawn == i).count() as u64);
+            let wrong = [draws(3)].into_iter().filter(|action| action.1 > 0);
+            let group = Group { correct: (0..3).map(draws).collect(), wrong: wrong.collect() };
+            let chance: f64 = sample.iter().map(|&i| p[i]).product();
+            let miss = group.tail_miss().unwrap();
+            (predicted, observed) = (predicted + chance * miss.0, observed + chance * miss.1);
+            // A step that is small enough for the first order to have the right sign.
+            let step = Step::new(&whole, &sample, Rewards::default(), 1e-4).unwrap();
+            let weights: Vec<f64> = p.iter().zip(&step.logit_change).map(|(p, dz)| p * dz.exp()).collect();
+            let total: f64 = weights.iter().sum();
+            let after: Vec<f64> = weights[..3].iter().map(|weight| weight / total).collect();
+            let correct = sample.iter().filter(|&&i| i < 3).count();
+            if 0 < correct && correct < 4 {
+                let unsampled = (0..3).filter(|i| !sample.contains(i)).map(|i| after[i] - p[i]).sum::<f64>();
+                falls += f64::from(after.iter().sum::<f64>() > 0.75 && unsampled < 0.0);
+                active += 1.0;
+            }
+            groups.push(group);
+            moved.push(after);
+        }
+        assert!((predicted - observed).abs() < 1e-12, "{predicted} and {observed}");
+        let metrics = MassMetrics::of(&groups, &moved).unwrap().unwrap();
+        assert_eq!(metrics.unsampled_sign_agrees, 1.0);
+        assert_eq!(metrics.unsampled_falls, falls / active);
+        assert_eq!(metrics.unsampled_falls, metrics.unsampled_falls_predicted);
+        assert!(falls > 0.0 && falls < active && metrics.direct_drift < 0.0);
+        // The same groups, with the probabilities as they were: nothing moves, whatever the theory says.
+        let still: Vec<Vec<f64>> = groups.iter().map(|_| p[..3].to_vec()).collect();
+        let still = MassMetrics::of(&groups, &still).unwrap().unwrap();
+        assert_eq!((still.mass_change, still.unsampled_falls), (0.0, 0.0));
+        assert!(still.unsampled_sign_agrees < 1.0);
+        assert_eq!(MassMetrics::of(&groups[..1], &moved[..1]).unwrap(), None);
+    }
 
     #[test]
     fn the_measured_mass_is_that_of_every_completion_which_the_grader_accepts() {

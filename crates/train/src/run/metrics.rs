@@ -1,6 +1,7 @@
 //! The metrics of a step, one line each; `docs/metrics.md` explains each field.
 
 use crate::credit::Credited;
+use crate::evaluation::exact::MassMetrics;
 use crate::problem::Task;
 use crate::update::Sums;
 use fgrpo_core::loss::Correction;
@@ -162,30 +163,6 @@ impl SamplerMetrics {
     }
 }
 
-/// How an update changed the mass on the correct completions of its problems, as means over its active groups.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct MassMetrics<N = f64> {
-    /// Change of the mass on all correct completions.
-    pub mass_change: N,
-    /// Change of the mass on the correct completions that the group didn't sample.
-    pub unsampled_mass_change: N,
-    /// Fraction of the groups in which the mass on all rose and the mass on those not sampled fell.
-    pub unsampled_falls: N,
-}
-
-impl MassMetrics {
-    /// The means of both changes of each group, or `None` without groups.
-    pub fn of(changes: &[(f64, f64)]) -> Option<Self> {
-        (!changes.is_empty()).then(|| Self {
-            mass_change: mean(changes.iter().map(|c| c.0)),
-            unsampled_mass_change: mean(changes.iter().map(|c| c.1)),
-            unsampled_falls: mean(
-                changes.iter().map(|&(all, unsampled)| f64::from(all > 0.0 && unsampled < 0.0)),
-            ),
-        })
-    }
-}
-
 /// Seconds by phase of one step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seconds<N = f64> {
@@ -334,7 +311,7 @@ fn finite(value: &mut Value) {
     }
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, n) = values.fold((0.0, 0usize), |(s, n), v| (s + v, n + 1));
     if n == 0 { 0.0 } else { sum / n as f64 }
 }

@@ -303,15 +303,15 @@ impl Advantage {
     /// Returns an error if the settings don't work with groups of `group_size`: the group has one completion, which can't be
     /// compared; k is outside `1..=group_size`; or a number isn't finite or is out of its range.
     pub fn check(&self, group_size: usize) -> Result<(), Error> {
-        let wanted = format_args!("at least 2: {} compares the completions of a group", self.name());
-        require(group_size > 1, "group_size", group_size, wanted)?;
+        let expected = format_args!("at least 2 ({} compares the completions of a group)", self.name());
+        require(group_size > 1, "group_size", group_size, expected)?;
         let within = |name, x: f64, low: f64, high: f64| {
-            let wanted = if high == f64::MAX {
+            let expected = if high == f64::MAX {
                 format!("a finite number of at least {low}")
             } else {
                 format!("a number from {low} to {high}")
             };
-            require(x.is_finite() && low <= x && x <= high, name, x, wanted)
+            require(x.is_finite() && low <= x && x <= high, name, x, expected)
         };
         let at_least_0 = |name, x| within(name, x, 0.0, f64::MAX);
         match *self {
@@ -320,8 +320,8 @@ impl Advantage {
                 require(ddof < 2, "advantage.ddof", ddof, "0 or 1")
             }
             Self::Pkpo { k } | Self::PasskTraining { k } => {
-                let wanted = format_args!("1 to the group size, {group_size}");
-                require((1..=group_size).contains(&k), "advantage.k", k, wanted)
+                let expected = format_args!("1 to {group_size} (the group size)");
+                require((1..=group_size).contains(&k), "advantage.k", k, expected)
             }
             // Above 8, rare successes in large groups would overflow.
             Self::Power { a, b, delta } => {
@@ -336,8 +336,8 @@ impl Advantage {
             Self::WReinforce { positive, negative } => {
                 at_least_0("advantage.positive", positive)?;
                 at_least_0("advantage.negative", negative)?;
-                let wanted = "a number above 0, because advantage.negative is 0";
-                require(positive + negative > 0.0, "advantage.positive", positive, wanted)
+                let expected = "a number above 0 if advantage.negative is 0";
+                require(positive + negative > 0.0, "advantage.positive", positive, expected)
             }
             Self::RsGrpo { beta } => within("advantage.beta", beta, -100.0, 100.0),
             Self::Dgpo { temperature } => at_least_0("advantage.temperature", temperature),

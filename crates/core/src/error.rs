@@ -1,39 +1,38 @@
-//! Errors of this crate: input for which a formula has no meaning.
+//! Errors about values that come from a configuration or a reward function.
 //!
-//! A caller's bug is a panic, documented at the function. [`Error`] is for values that come from a configuration or a
-//! reward function.
+//! A caller's bug is a panic, documented at the function.
 
-/// Why a quantity can't be computed.
+/// Reason why a quantity can't be computed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// A reward is neither the reward of a correct nor of a wrong completion, and no threshold is set.
+    /// A reward is neither that of a correct completion nor that of a wrong one, and no threshold is set.
     #[error(
-        "reward of completion {completion}: found {found}, wanted {correct} (correct) or {wrong} (wrong); \
-         graded rewards need a threshold from which a completion counts as correct, or an estimator \
-         without one (grpo, dr_grpo, rloo) and focal_gamma = 0"
+        "reward of completion {completion}: expected {correct} (correct) or {wrong} (wrong), found {reward}; \
+         for graded rewards, set a threshold from which a completion counts as correct, or use an estimator \
+         that needs none (grpo, dr_grpo, rloo) with focal_gamma = 0"
     )]
     GradedReward {
         /// Position in the group.
         completion: usize,
         /// The reward.
-        found: f64,
+        reward: f64,
         /// The configured reward of a correct completion.
         correct: f64,
         /// The configured reward of a wrong completion.
         wrong: f64,
     },
     /// A scored completion's reward is NaN or infinite.
-    #[error("reward of completion {completion}: found {found}, wanted a finite number")]
+    #[error("reward of completion {completion}: expected a finite number, found {reward}")]
     NonFiniteReward {
         /// Position in the group.
         completion: usize,
         /// The reward.
-        found: f64,
+        reward: f64,
     },
-    /// The estimator needs the cluster of each completion, and the group has none.
+    /// The estimator needs the cluster of each completion, but the group has no clusters.
     #[error("clusters are missing: the estimator cue_grpo needs the cluster of each completion")]
     NoClusters,
-    /// A logit of a simulated policy is no longer finite.
+    /// A logit of a simulated policy became NaN or infinite.
     #[error("step {step}: the logits are no longer finite (learning rate {lr}); use a smaller learning rate")]
     Diverged {
         /// Number of steps taken.
@@ -42,14 +41,14 @@ pub enum Error {
         lr: f64,
     },
     /// A setting or an argument has a value that its formula does not allow.
-    #[error("{setting}: found {found}, wanted {wanted}")]
+    #[error("{setting}: expected {expected}, found {value}")]
     Setting {
         /// Name of the argument, or the configuration key or its last part.
         setting: &'static str,
         /// The value, as the user would write it.
-        found: String,
-        /// The allowed values, in words.
-        wanted: String,
+        value: String,
+        /// Description of the allowed values.
+        expected: String,
     },
 }
 
@@ -57,14 +56,14 @@ pub enum Error {
 pub(crate) fn require(
     holds: bool,
     setting: &'static str,
-    found: impl std::fmt::Display,
-    wanted: impl std::fmt::Display,
+    value: impl std::fmt::Display,
+    expected: impl std::fmt::Display,
 ) -> Result<(), Error> {
-    if holds { Ok(()) } else { Err(Error::setting(setting, found, wanted.to_string())) }
+    if holds { Ok(()) } else { Err(Error::setting(setting, value, expected.to_string())) }
 }
 
 impl Error {
-    pub(crate) fn setting(setting: &'static str, found: impl ToString, wanted: impl Into<String>) -> Self {
-        Self::Setting { setting, found: found.to_string(), wanted: wanted.into() }
+    pub(crate) fn setting(setting: &'static str, value: impl ToString, expected: impl Into<String>) -> Self {
+        Self::Setting { setting, value: value.to_string(), expected: expected.into() }
     }
 }

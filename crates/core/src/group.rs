@@ -67,7 +67,7 @@ impl<'a> Group<'a> {
     /// Returns [`Error::NonFiniteReward`] if a scored completion's reward is NaN or infinite.
     pub fn check(&self) -> Result<(), Error> {
         match self.scored().find(|&i| !self.rewards[i].is_finite()) {
-            Some(i) => Err(Error::NonFiniteReward { completion: i, found: self.rewards[i] }),
+            Some(i) => Err(Error::NonFiniteReward { completion: i, reward: self.rewards[i] }),
             None => Ok(()),
         }
     }
@@ -95,8 +95,8 @@ impl Rewards {
     /// Returns [`Error::Setting`] unless `correct > wrong` and all values are finite.
     pub fn check(&self) -> Result<(), Error> {
         let holds = self.wrong.is_finite() && self.correct.is_finite() && self.correct > self.wrong;
-        let wanted = format_args!("a finite number above the wrong completion's {}", self.wrong);
-        require(holds, "reward_correct", self.correct, wanted)?;
+        let expected = format_args!("a finite number above {}, the reward of a wrong completion", self.wrong);
+        require(holds, "reward_correct", self.correct, expected)?;
         let threshold = self.threshold.unwrap_or_default();
         require(threshold.is_finite(), "reward_threshold", threshold, "a finite number")
     }
@@ -118,7 +118,7 @@ impl Rewards {
                 None if (reward - self.wrong).abs() <= slack => false,
                 None => {
                     let (correct, wrong) = (self.correct, self.wrong);
-                    return Err(Error::GradedReward { completion: i, found: reward, correct, wrong });
+                    return Err(Error::GradedReward { completion: i, reward, correct, wrong });
                 }
             };
         }
@@ -148,10 +148,7 @@ mod tests {
     fn a_reward_between_correct_and_wrong_is_refused_without_a_threshold() {
         let group = group(&[1.0, 0.5]);
         let error = Rewards::default().correct(&group).unwrap_err();
-        assert!(
-            error.to_string().starts_with("reward of completion 1: found 0.5, wanted 1 (correct)"),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("reward of completion 1: expected 1 (correct)"), "{error}");
         let graded = Rewards { threshold: Some(0.5), ..Rewards::default() };
         assert_eq!(graded.correct(&group).unwrap(), [true, true]);
         let unscored = Group { scored: &[true, false], ..group };

@@ -11,9 +11,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use serde_json::{Map, Value};
 
-/// The message of `fgrpo-core` with the Python name of the argument.
+/// Message of a `fgrpo-core` error, with the Python name of the argument.
 pub(crate) fn named(error: &Error) -> String {
-    let Error::Setting { setting, found, wanted } = error else { return error.to_string() };
+    let Error::Setting { setting, value, expected } = error else { return error.to_string() };
     let name = match *setting {
         "advantage" => "estimator",
         "focal_gamma" => "gamma",
@@ -29,7 +29,7 @@ pub(crate) fn named(error: &Error) -> String {
         "max_new_tokens" => "max_len",
         other => other.trim_start_matches("advantage."),
     };
-    format!("{name}: found {found}, wanted {wanted}")
+    format!("{name}: expected {expected}, found {value}")
 }
 
 /// The estimator of a table `{"kind": NAME, SETTING: NUMBER, ...}`, in which the arguments `beside` it may stand as well.
@@ -38,37 +38,32 @@ fn estimator(table: &str, beside: [(&str, Option<Value>); 3]) -> PyResult<Advant
     let wrong = |why: &dyn std::fmt::Display| bad(format!("estimator: {why}"));
     let mut given: Map<String, Value> = serde_json::from_str(table).map_err(|e| wrong(&e))?;
     let name = given.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let Some(of_kind) = Advantage::ALL.into_iter().find(|estimator| estimator.name() == name) else {
+    let Some(preset) = Advantage::ALL.into_iter().find(|estimator| estimator.name() == name) else {
         let names: Vec<String> = Advantage::ALL.iter().map(|e| format!("{:?}", e.name())).collect();
-        return Err(wrong(&format!("found {name:?}, wanted one of {}", names.join(", "))));
+        return Err(wrong(&format!("expected one of {}; found {name:?}", names.join(", "))));
     };
-    let known = serde_json::to_value(of_kind).map_err(|e| wrong(&e))?;
+    let known = serde_json::to_value(preset).map_err(|e| wrong(&e))?;
     if let Some(key) = given.keys().find(|key| known.get(key).is_none()) {
         let keys: Vec<&str> =
             known.as_object().into_iter().flat_map(|k| k.keys()).map(String::as_str).collect();
-        return Err(wrong(&format!(
-            "found the setting {key:?}, wanted of {name:?} only {}",
-            keys.join(", ")
-        )));
+        return Err(wrong(&format!("{name:?} has no setting {key:?}; known settings: {}", keys.join(", "))));
     }
     for (key, value) in beside {
         match (value, known.get(key)) {
             (Some(value), None) => {
                 return Err(bad(format!(
-                    "{key}: found {value}, wanted None: the estimator {name:?} has none"
+                    "{key}: the estimator {name:?} doesn't have this setting; found {value}"
                 )));
             }
             (Some(value), Some(_)) => {
-                if let Some(own) = given.insert(key.to_owned(), value.clone()) {
+                if let Some(other) = given.insert(key.to_owned(), value.clone()) {
                     return Err(bad(format!(
-                        "{key}: found {value}, and {own} in the estimator's table, wanted one"
+                        "{key} is set twice: to {value}, and to {other} in the estimator's table"
                     )));
                 }
             }
             (None, Some(_)) if key == "k" && !given.contains_key(key) => {
-                return Err(bad(format!(
-                    "k: found None, wanted the k of pass@k that the estimator {name:?} optimises"
-                )));
+                return Err(bad(format!("k is required by the estimator {name:?}, which optimises pass@k")));
             }
             (None, _) => {}
         }
@@ -89,8 +84,8 @@ fn shaping(given: Option<(String, Vec<f64>)>) -> PyResult<Shaping> {
         (Shaping::Smoothing { .. }, &[correct, wrong]) => Ok(Shaping::Smoothing { correct, wrong }),
         (Shaping::HaDw { .. }, &[scale, anchor]) => Ok(ha_dw(scale, Some(anchor))),
         _ => Err(bad(format!(
-            "shaping: found {name:?} with {} numbers, wanted \"unlikely\", (\"unlikely\", beta), \"smoothing\", \
-             (\"smoothing\", correct, wrong), \"ha_dw\" or (\"ha_dw\", scale, anchor)",
+            "shaping: expected \"unlikely\", (\"unlikely\", beta), \"smoothing\", \
+             (\"smoothing\", correct, wrong), \"ha_dw\" or (\"ha_dw\", scale, anchor), found {name:?} with {} numbers",
             numbers.len()
         ))),
     }
@@ -137,10 +132,10 @@ pub(crate) fn credit<'py>(
         parts.iter().map(|(part, weight)| Ok((part.as_slice()?, *weight))).collect::<PyResult<_>>()?;
     if !parts.is_empty() && !credit.advantage.reads().parts {
         let name = credit.advantage.name();
-        return Err(bad(format!("parts: found {}, wanted None: {name} reads one reward", parts.len())));
+        return Err(bad(format!("parts: {name} uses a single reward, found {} parts", parts.len())));
     }
     if let Some((_, weight)) = parts.iter().find(|(_, weight)| !weight.is_finite()) {
-        return Err(bad(format!("weights: found {weight}, wanted finite numbers")));
+        return Err(bad(format!("weights: expected finite values, found {weight}")));
     }
     let clusters = clusters.as_ref().map(|c| c.as_slice()).transpose()?;
     let own =
@@ -250,10 +245,10 @@ pub(crate) fn focal_weight<'py>(
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let rates = success_rate.as_slice()?;
     if !(gamma.is_finite() && gamma >= 0.0) {
-        return Err(bad(format!("gamma: found {gamma}, wanted a finite number of at least 0")));
+        return Err(bad(format!("gamma: expected a finite number of at least 0, found {gamma}")));
     }
     if let Some(rate) = rates.iter().find(|r| !r.is_nan() && !(0.0..=1.0).contains(*r)) {
-        return Err(bad(format!("success_rate: found {rate}, wanted numbers from 0 to 1, or NaN")));
+        return Err(bad(format!("success_rate: expected values from 0 to 1, or NaN, found {rate}")));
     }
     let weight = |&rate: &f64| if rate.is_nan() { rate } else { focal::focal_weight(rate, gamma) };
     Ok(rates.iter().map(weight).collect::<Vec<f64>>().into_pyarray(py))

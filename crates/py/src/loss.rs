@@ -18,16 +18,14 @@ fn policy(
     cap: bool,
     tau: Option<(f64, f64)>,
 ) -> PyResult<PolicyLoss> {
-    let unread = |name: &str| {
-        bad(format!("{name}: found a value, wanted none with the loss {loss:?}, which doesn't read it"))
-    };
+    let unread = |name: &str| bad(format!("{name}: the loss {loss:?} doesn't use this argument"));
     if cap && loss != "cispo" {
         return Err(unread("absolute_cap"));
     }
     let kind = if cap { "cispo_cap" } else { loss };
     let read = |keys: Value| serde_json::from_value::<PolicyLoss>(keys);
-    let preset = read(json!({ "kind": kind }))
-        .map_err(|why| bad(format!("loss: found {loss:?}, wanted the name of a loss: {why}")))?;
+    let preset =
+        read(json!({ "kind": kind })).map_err(|why| bad(format!("loss: unknown loss {loss:?}: {why}")))?;
     let mut keys = serde_json::to_value(preset).expect("a loss is a table");
     let high = if cap { ("cap", None) } else { ("clip", Some(1)) };
     let given = [
@@ -55,7 +53,7 @@ fn policy(
 
 fn aggregation(name: &str, max_len: Option<usize>) -> PyResult<Aggregation> {
     if name == "seq-mean-token-sum-norm" && max_len.is_none() {
-        return Err(bad(format!("max_len: found None, wanted the length that {name:?} divides by")));
+        return Err(bad(format!("max_len is required: {name:?} divides by it")));
     }
     let algorithm: AlgorithmConfig = json::of_value(json!({ "aggregation": name })).map_err(bad)?;
     let found = algorithm.objective(max_len.unwrap_or(1)).aggregation;

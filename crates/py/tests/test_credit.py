@@ -22,7 +22,7 @@ def test_grpo_is_the_reward_less_the_mean_over_the_deviation():
 
 
 def test_the_type_names_every_estimator():
-    with pytest.raises(ValueError, match='estimator: found "ppo"') as refused:
+    with pytest.raises(ValueError, match='estimator: expected one of .*found "ppo"') as refused:
         fgrpo.credit(REWARDS, estimator="ppo")
     assert re.findall(r'"(\w+)"', str(refused.value).split("wanted")[1]) == list(get_args(Estimator))
 
@@ -78,7 +78,7 @@ def test_a_function_of_a_groups_rewards_is_an_estimator():
     ]:
         with pytest.raises(ValueError, match=words):
             fgrpo.credit(REWARDS, estimator=function)
-    with pytest.raises(ValueError, match="shaping: found 'unlikely', wanted None: the estimator is a function"):
+    with pytest.raises(ValueError, match="shaping: .*the estimator is a function"):
         fgrpo.credit(REWARDS, estimator=dr_grpo, shaping="unlikely", mean_logp=-REWARDS)
 
 
@@ -111,7 +111,7 @@ def test_several_rewards_are_normalised_apart():
     np.testing.assert_array_equal(
         fgrpo.advantages(REWARDS, estimator="gdpo", parts=[REWARDS]), fgrpo.advantages(REWARDS, estimator="gdpo")
     )
-    with pytest.raises(ValueError, match="parts: found 2, wanted None: grpo reads one reward"):
+    with pytest.raises(ValueError, match="parts: grpo .*found 2"):
         fgrpo.advantages(REWARDS, parts=parts)
     with pytest.raises(ValueError, match=r"parts: found shape \(4,\)"):
         fgrpo.advantages(REWARDS, estimator="gdpo", parts=[np.ones(4)])
@@ -247,23 +247,23 @@ def test_shaping_reads_the_log_probabilities():
         (([[1, 0.5]],), {"gamma": 1.0}, ValueError, ["group 0", "completion 1", "found 0.5", "threshold"]),
         (([1, 0, 1, 0.5],), {"groups": ["p", "p", "q", "q"], "gamma": 1.0}, ValueError, ["group 'q'", "completion 1"]),
         (([[1, np.inf]],), {}, ValueError, ["group 0", "found inf", "finite"]),
-        (([[1, 0]],), {"gamma": -1.0}, ValueError, ["gamma: found -1", "at least 0"]),
-        (([[1, 0]],), {"gamma": np.nan}, ValueError, ["gamma: found NaN"]),
-        (([[1, 0]],), {"eps": -1.0}, ValueError, ["eps: found -1"]),
-        (([[1, 0]],), {"ddof": 2}, ValueError, ["ddof: found 2, wanted 0 or 1"]),
-        (([[1, 0]],), {"estimator": "gae"}, ValueError, ["estimator: found \"gae\"", "rloo"]),
-        (([[1, 0]],), {"estimator": "pkpo"}, ValueError, ["k: found None"]),
-        (([[1, 0]],), {"estimator": "pkpo", "k": 3}, ValueError, ["k: found 3, wanted 1 to the group size, 2"]),
-        (([[1, 0]],), {"k": 2}, ValueError, ["k: found 2, wanted None", "grpo"]),
-        (([[1, 0]],), {"estimator": "rloo", "eps": 0.1}, ValueError, ["eps: found 0.1, wanted None", "rloo"]),
-        (([[1, 0]],), {"estimator": "dr_grpo", "ddof": 0}, ValueError, ["ddof: found 0, wanted None", "dr_grpo"]),
-        (([[1, 0]],), {"estimator": {"kind": "grpo", "eps": 0.1}, "eps": 0.2}, ValueError, ["eps: found 0.2, and 0.1 in"]),
-        (([[1, 0]],), {"correct": 0.0}, ValueError, ["correct: found 0"]),
-        (([[1, 0]],), {"threshold": np.nan}, ValueError, ["threshold: found NaN"]),
+        (([[1, 0]],), {"gamma": -1.0}, ValueError, ["gamma: expected", "found -1", "at least 0"]),
+        (([[1, 0]],), {"gamma": np.nan}, ValueError, ["gamma: expected", "found NaN"]),
+        (([[1, 0]],), {"eps": -1.0}, ValueError, ["eps: expected", "found -1"]),
+        (([[1, 0]],), {"ddof": 2}, ValueError, ["ddof: expected", "found 2"]),
+        (([[1, 0]],), {"estimator": "gae"}, ValueError, ["estimator: expected", "found \"gae\"", "rloo"]),
+        (([[1, 0]],), {"estimator": "pkpo"}, ValueError, ["k is required", "pkpo"]),
+        (([[1, 0]],), {"estimator": "pkpo", "k": 3}, ValueError, ["k: expected", "found 3"]),
+        (([[1, 0]],), {"k": 2}, ValueError, ["k: ", "found 2", "grpo"]),
+        (([[1, 0]],), {"estimator": "rloo", "eps": 0.1}, ValueError, ["eps: ", "found 0.1", "rloo"]),
+        (([[1, 0]],), {"estimator": "dr_grpo", "ddof": 0}, ValueError, ["ddof: ", "found 0", "dr_grpo"]),
+        (([[1, 0]],), {"estimator": {"kind": "grpo", "eps": 0.1}, "eps": 0.2}, ValueError, ["eps is set twice", "0.1", "0.2"]),
+        (([[1, 0]],), {"correct": 0.0}, ValueError, ["correct: expected", "found 0"]),
+        (([[1, 0]],), {"threshold": np.nan}, ValueError, ["threshold: expected", "found NaN"]),
         (([[1, 0]],), {"shaping": "unlikely"}, ValueError, ["mean_logp: found None"]),
-        (([[1, 0]],), {"shaping": "dense", "mean_logp": [[0, 0]]}, ValueError, ["shaping: found \"dense\""]),
-        (([[1, 0]],), {"shaping": ("unlikely", 2.0), "mean_logp": [[0, 0]]}, ValueError, ["shaping: found 2"]),
-        (([[1, 0]],), {"shaping": ("ha_dw", 1.3, 2.0)}, ValueError, ["shaping: found 2"]),
+        (([[1, 0]],), {"shaping": "dense", "mean_logp": [[0, 0]]}, ValueError, ["shaping: expected", "found \"dense\""]),
+        (([[1, 0]],), {"shaping": ("unlikely", 2.0), "mean_logp": [[0, 0]]}, ValueError, ["shaping: expected", "found 2"]),
+        (([[1, 0]],), {"shaping": ("ha_dw", 1.3, 2.0)}, ValueError, ["shaping: expected", "found 2"]),
         (([[1, 0]],), {"mean_logp": [0, 0], "shaping": "unlikely"}, ValueError, ["mean_logp: found shape (2,)"]),
         (([[1, 0]],), {"gamma": "a"}, TypeError, ["str"]),
     ],
@@ -280,7 +280,7 @@ def test_focal_weight_is_a_power_of_the_failure_rate():
     assert fgrpo.focal_weight(0.75, 2.0) == 0.0625 and isinstance(fgrpo.focal_weight(0.75, 2.0), float)
     assert np.isnan(fgrpo.focal_weight([np.nan], 1.0)).all()
     for rate, gamma in itertools.product([1.5, -0.1], [1.0]):
-        with pytest.raises(ValueError, match="success_rate: found"):
+        with pytest.raises(ValueError, match="success_rate: expected"):
             fgrpo.focal_weight([rate], gamma)
-    with pytest.raises(ValueError, match="gamma: found -1"):
+    with pytest.raises(ValueError, match="gamma: expected .*found -1"):
         fgrpo.focal_weight([0.5], -1)

@@ -185,7 +185,7 @@ def test_a_loop_of_ten_lines_learns(model):
         (
             lambda e: e.forward_backward([fgrpo.Datum([1], [2], [0.0], 1)], aggregation="seq-mean-token-sum-norm"),
             ValueError,
-            "max_len: found None",
+            "max_len is required",
         ),
         (lambda e: e.optim_step(1e-3), ValueError, "optim_step: found no gradient"),
         (lambda e: e.optim_step(np.nan), ValueError, "lr: found nan"),

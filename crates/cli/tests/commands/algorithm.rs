@@ -151,16 +151,13 @@ fn other_trainers_names_and_impossible_values_are_answered() {
         ("soft_punish_cache=4", "did you mean `algorithm.overlong.cache`?"),
         ("overlong_buffer.len=4", "did you mean `algorithm.overlong.length` or `algorithm.overlong.cache`?"),
         ("kl_loss_type=k1", "did you mean `algorithm.kl`?"),
-        ("algorithm.truncated=drop", "expected \"grade\", \"mask\", \"reward\""),
+        ("algorithm.truncated=drop", "expected one of \"grade\", \"mask\", \"reward\""),
         (
             "algorithm.truncated={ kind = \"reward\", reward = 1 }",
             "algorithm.truncated.reward: found 1, wanted less than 1",
         ),
         ("algorithm.overlong={ length = 8 }", "`cache`"),
-        (
-            "algorithm.overlong={ length = 8, cache = 9 }",
-            "algorithm.overlong.cache: found 9, wanted 1 to overlong.length, 8",
-        ),
+        ("algorithm.overlong={ length = 8, cache = 9 }", "algorithm.overlong.cache: expected"),
     ] {
         let mut run = fgrpo();
         let run = run.arg("train").arg(&config).args(["--dry-run", "--set", set]).assert().code(2);

@@ -367,7 +367,7 @@ fn an_estimator_in_python_that_fails_stops_the_run_and_says_what_it_did() {
     let saved = home.path().join("runs/arena/maze/later_seed-1/checkpoints/step-000001");
     assert!(saved.is_dir(), "the state before the step is saved");
     for (set, says) in [
-        ("algorithm.shaping=unlikely", "algorithm.advantage: found python"),
+        ("algorithm.shaping=unlikely", "algorithm.advantage: expected"),
         ("algorithm.advantage.k=3", "unknown key `k`"),
         ("algorithm.advantage=python", "found no key `function`"),
     ] {

@@ -78,7 +78,7 @@ fn figures_are_written_as_svg() {
 fn bad_theory_input_ends_with_two() {
     for (args, message) in [
         // One refusal of a formula; the others are tested beside the formulas.
-        ("tail-miss --mu 0.5 --tau 0.6 --n 8", "tau: found 0.6"),
+        ("tail-miss --mu 0.5 --tau 0.6 --n 8", "tau: expected"),
         ("tail-miss --mu 0.5 --tau 0.1", "--n: missing"),
         ("tail-miss --mu 0.5 --n 8", "--tau: missing"),
         ("active --mu 0.5 --n -3", "-3"),
@@ -177,15 +177,15 @@ fn bad_simulations_end_with_two() {
     let out = folder.path().join("out");
     let out = out.to_str().unwrap();
     for (set, message) in [
-        ("correct=3001", "correct: found 3001"),
+        ("correct=3001", "correct: expected"),
         ("group_sizes=0", "group_sizes"),
-        ("group_sizes=0,2", "group_size: found 0"),
+        ("group_sizes=0,2", "group_size: expected"),
         ("group_sizes=[]", "group_sizes: the list is empty"),
-        ("lr=nan", "lr: found NaN"),
+        ("lr=nan", "lr: expected"),
         ("lr=fast", "lr"),
         ("lr", "KEY=VALUE"),
         ("gammas=nan", "gammas"),
-        ("gammas=[-1.0]", "gamma: found -1"),
+        ("gammas=[-1.0]", "gamma: expected"),
         ("seeds=[1,1]", "seeds: a value is listed twice"),
         ("seeds=-1", "seeds"),
         ("steps=0", "steps: expected at least 1"),
@@ -201,7 +201,7 @@ fn bad_simulations_end_with_two() {
         let said = refused(&[&["simulate"], args].concat());
         assert!(said.contains(message), "{args:?}: {said}");
     };
-    with(&[config.as_str(), "--out", out, "--set", "lr=nan"], "lr: found NaN");
+    with(&[config.as_str(), "--out", out, "--set", "lr=nan"], "lr: expected");
     assert!(!Path::new(out).exists(), "nothing is written for a configuration that is refused");
     with(&["missing.toml"], "missing.toml");
     done(&["simulate", &config, "--out", out]);

@@ -41,7 +41,7 @@ impl Aggregation {
     /// Returns an error if `max_len` is 0.
     pub fn check(&self) -> Result<(), Error> {
         let divides = !matches!(self, Self::SeqMeanTokenSumNorm { max_len: 0 });
-        require(divides, "max_new_tokens", 0, "at least 1: the loss is divided by it")
+        require(divides, "max_new_tokens", 0, "at least 1 (the loss is divided by it)")
     }
 
     /// The factor of each token's loss in a completion of `seq_len` tokens; 0 for an empty one.

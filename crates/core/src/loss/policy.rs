@@ -153,7 +153,7 @@ fn pair<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<[f64; 2], D
     let count = numbers.len();
     numbers
         .try_into()
-        .map_err(|_| D::Error::custom(format_args!("found a list of {count} numbers, wanted 2")))
+        .map_err(|_| D::Error::custom(format_args!("the list must have 2 values, but it has {count}")))
 }
 
 impl Default for PolicyLoss {

@@ -52,8 +52,8 @@ impl Simulation {
     /// Fails if the setup, the group size (1 to 2^31) or gamma (finite, at least 0) is out of range.
     pub fn new(setup: &Setup, group_size: u64, gamma: f64, seed: u64) -> Result<Self, Error> {
         setup.check()?;
-        let wanted = format_args!("1 to {} draws per step", 1u64 << 31);
-        require((1..=1 << 31).contains(&group_size), "group_size", group_size, wanted)?;
+        let expected = format_args!("1 to {} draws per step", 1u64 << 31);
+        require((1..=1 << 31).contains(&group_size), "group_size", group_size, expected)?;
         require(gamma.is_finite() && gamma >= 0.0, "gamma", gamma, "a finite number of at least 0")?;
         let shift = setup.kinds().map(|k| k.logit).fold(f64::NEG_INFINITY, f64::max);
         let mut first = 0;

@@ -42,8 +42,8 @@ pub fn group_advantage(success_rate: f64, n: u64, gamma: f64) -> Result<ScaledAd
     exponent(gamma)?;
     let size = group_size(n)? as f64;
     let correct = (rate * size).round();
-    let wanted = format_args!("a multiple of 1/{n} for a group of {n}");
-    require((rate * size - correct).abs() <= 1e-6, "success_rate", rate, wanted)?;
+    let expected = format_args!("a multiple of 1/{n} for a group of {n}");
+    require((rate * size - correct).abs() <= 1e-6, "success_rate", rate, expected)?;
     let mean = correct / size;
     let weight = focal_weight(mean, gamma);
     if correct == 0.0 || correct == size {
@@ -134,8 +134,8 @@ mod tests {
             assert!(group_advantage(rate, 4, gamma).is_err());
         }
         let said = |rate, n| group_advantage(rate, n, 0.0).unwrap_err().to_string();
-        assert_eq!(said(0.3, 4), "success_rate: found 0.3, wanted a multiple of 1/4 for a group of 4");
-        assert_eq!(said(0.5, 0), "n: found 0, wanted a group size of at least 1");
+        assert_eq!(said(0.3, 4), "success_rate: expected a multiple of 1/4 for a group of 4, found 0.3");
+        assert_eq!(said(0.5, 0), "n: expected a group size of at least 1, found 0");
         assert!(low_lr_multiplier(-0.5).is_err() && low_lr_multiplier(f64::INFINITY).is_err());
     }
 

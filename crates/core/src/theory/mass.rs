@@ -66,12 +66,12 @@ impl Policy {
     }
 }
 
-fn same_length(wanted: usize, correct: &[bool]) -> Result<(), Error> {
-    length("correct", correct.len(), wanted.max(1))
+fn same_length(actions: usize, correct: &[bool]) -> Result<(), Error> {
+    length("correct", correct.len(), actions.max(1))
 }
 
-fn length(name: &'static str, found: usize, wanted: usize) -> Result<(), Error> {
-    require(found == wanted, name, format_args!("{found} entries"), wanted)
+fn length(name: &'static str, count: usize, expected: usize) -> Result<(), Error> {
+    require(count == expected, name, count, format_args!("{expected} entries"))
 }
 
 /// The rewards of a correct and of a wrong completion.
@@ -144,8 +144,8 @@ impl Step {
         let mut drawn = vec![false; actions];
         for &i in sample {
             let Some(drawn) = drawn.get_mut(i) else {
-                let wanted = format!("one of 0..{actions}");
-                return Err(Error::setting("sample", format!("action {i}"), wanted));
+                let expected = format!("one of 0..{actions}");
+                return Err(Error::setting("sample", format!("action {i}"), expected));
             };
             *drawn = true;
         }

@@ -57,8 +57,8 @@ pub fn tail_miss_probability(mu: f64, tau: f64, n: u64) -> Result<f64, Error> {
 fn check(mu: f64, tau: f64) -> Result<(), Error> {
     probability("mu", mu)?;
     probability("tau", tau)?;
-    let wanted = format_args!("at most mu = {mu} (the rare subset is a part of the correct set)");
-    require(tau <= mu, "tau", tau, wanted)
+    let expected = format_args!("at most mu = {mu} (the rare subset is a part of the correct set)");
+    require(tau <= mu, "tau", tau, expected)
 }
 
 /// Probabilities of a correct and of a wrong completion, given that it is outside the target subset.
@@ -87,9 +87,9 @@ pub struct Peak {
 /// the peak is beyond `2^53`.
 pub fn peak(mu: f64, tau: f64) -> Result<Peak, Error> {
     check(mu, tau)?;
-    let wanted =
-        format_args!("0 < tau < mu < 1, where mu = {mu}: else the tail-miss probability has no peak");
-    require(tau != 0.0 && tau != mu && mu != 1.0, "tau", tau, wanted)?;
+    let expected =
+        format_args!("0 < tau < mu < 1 with mu = {mu} (otherwise the tail-miss probability has no peak)");
+    require(tau != 0.0 && tau != mu && mu != 1.0, "tau", tau, expected)?;
     let (correct, wrong) = without_target(mu, tau);
     // The logarithm of a probability near 1 is accurate only if it is computed from the complement.
     let ln = |p: f64, complement: f64| if p > 0.5 { (-complement).ln_1p() } else { p.ln() };
@@ -104,8 +104,9 @@ pub fn peak(mu: f64, tau: f64) -> Result<Peak, Error> {
     }
     let mut high = 2;
     while rises(high) {
-        let wanted = format_args!("more with mu = {mu}: the peak lies beyond a group size of 2^53");
-        require(high < 1 << 53, "tau", tau, wanted)?;
+        let expected =
+            format_args!("a larger value with mu = {mu} (the peak lies beyond a group size of 2^53)");
+        require(high < 1 << 53, "tau", tau, expected)?;
         (low, high) = (high, high * 2);
     }
     while high - low > 1 {
@@ -194,17 +195,17 @@ mod tests {
     #[test]
     fn bad_arguments_are_refused_by_name() {
         let text = |r: Result<f64, Error>| r.unwrap_err().to_string();
-        assert_eq!(text(active_probability(1.5, 2)), "mu: found 1.5, wanted a probability in [0, 1]");
+        assert_eq!(text(active_probability(1.5, 2)), "mu: expected a probability in [0, 1], found 1.5");
         for (found, wanted) in [
             (active_probability(f64::NAN, 2), "mu: "),
             (active_probability(0.5, 0), "n: "),
             (tail_miss_probability(0.5, -0.1, 2), "tau: "),
-            (tail_miss_probability(0.5, 0.6, 2), "tau: found 0.6, wanted at most mu = 0.5"),
+            (tail_miss_probability(0.5, 0.6, 2), "tau: expected at most mu = 0.5"),
         ] {
             assert!(text(found).starts_with(wanted));
         }
         for (mu, tau) in [(0.5, 0.0), (0.5, 0.5), (1.0, 0.5)] {
-            assert!(peak(mu, tau).unwrap_err().to_string().ends_with("has no peak"), "{mu} {tau}");
+            assert!(peak(mu, tau).unwrap_err().to_string().contains("has no peak"), "{mu} {tau}");
         }
         assert!(peak(1e-40, 1e-41).unwrap_err().to_string().contains("beyond a group size"));
     }

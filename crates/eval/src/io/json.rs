@@ -196,7 +196,8 @@ impl Misfit {
         } else if let Some((kind, expected)) = message.split_once(", expected ") {
             let kind = kind.split_once(": ").map_or(kind, |(_, value)| value);
             let kind = || shortened(kind.trim_start_matches("unknown variant "), QUOTED);
-            format!("expected {}, found {}", plain(expected), found.unwrap_or_else(kind))
+            let separator = if expected.starts_with("one of ") { ";" } else { "," };
+            format!("expected {}{separator} found {}", plain(expected), found.unwrap_or_else(kind))
         } else if let Some(expected) = message.strip_prefix("expected ") {
             format!("expected {expected}, found {}", found.unwrap_or_else(|| "another value".to_owned()))
         } else {
@@ -276,7 +277,7 @@ fn plain(expected: &str) -> String {
         }
         _ => match expected.strip_prefix("an array of length ") {
             Some(length) => format!("a list of {length}"),
-            None => expected.replace('`', "\"").trim_start_matches("one of ").to_owned(),
+            None => expected.replace('`', "\""),
         },
     }
 }

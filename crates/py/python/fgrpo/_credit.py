@@ -142,8 +142,8 @@ def credit(
     (array([0.5, 1. ]), array([0, 0, 1, 1]))
     >>> credit([[1.0, 0.4]], gamma=0.5)
     Traceback (most recent call last):
-    ValueError: group 0: reward of completion 1: found 0.4, wanted 1 (correct) or 0 (wrong); graded rewards need a threshold \
-from which a completion counts as correct, or an estimator without one (grpo, dr_grpo, rloo) and focal_gamma = 0
+    ValueError: group 0: reward of completion 1: expected 1 (correct) or 0 (wrong), found 0.4; for graded rewards, set a \
+threshold from which a completion counts as correct, or use an estimator that needs none (grpo, dr_grpo, rloo) with focal_gamma = 0
     """
     own = estimator if callable(estimator) else None
     if own is not None:

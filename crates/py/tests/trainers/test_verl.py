@@ -117,8 +117,8 @@ def test_a_group_of_one_gets_nothing():
     ("settings", "words"),
     [
         ({"use_kl_in_reward": True}, "use_kl_in_reward=True"),
-        ({"focal_estimator": "gae"}, "estimator: found"),
-        ({"focal_gamma": -1.0}, "gamma: found -1"),
+        ({"focal_estimator": "gae"}, "estimator: expected"),
+        ({"focal_gamma": -1.0}, "gamma: expected"),
         ({"focal_shaping": "unlikely"}, "old_log_probs"),
         ({"focal_gama": 1}, "algorithm.focal_gama: unknown key; did you mean focal_gamma?"),
         ({"fgrpo_mode": "strict"}, "algorithm.fgrpo_mode: unknown key; wanted one of focal_gamma, "),

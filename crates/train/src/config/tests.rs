@@ -103,16 +103,16 @@ fn low_lr_gamma_multiplies_the_learning_rate_by_the_papers_factor() {
 fn controls_out_of_range_are_refused_by_their_keys() {
     for (set, says) in [
         ("algorithm.shaping=rul", "rul"),
-        ("algorithm.shaping=unlikely algorithm.shaping.beta=2.0", "algorithm.shaping.beta: found 2"),
-        ("algorithm.shaping=unlikely algorithm.advantage=max_rl", "algorithm.advantage: found max_rl"),
-        ("algorithm.shaping=smoothing algorithm.shaping.wrong=nan", "algorithm.shaping.wrong: found NaN"),
+        ("algorithm.shaping=unlikely algorithm.shaping.beta=2.0", "algorithm.shaping.beta: expected"),
+        ("algorithm.shaping=unlikely algorithm.advantage=max_rl", "algorithm.advantage: expected"),
+        ("algorithm.shaping=smoothing algorithm.shaping.wrong=nan", "algorithm.shaping.wrong: expected"),
         // A setting of another kind is unknown for this one.
         ("algorithm.advantage.k=8", "algorithm.advantage.k=8: unknown key `k`"),
         ("algorithm.advantage=dr_grpo algorithm.advantage.ddof=0", "unknown key `ddof`"),
         ("algorithm.loss=cispo algorithm.loss.dual_clip=2.0", "unknown key `dual_clip`"),
-        ("algorithm.loss.clip=[0.1,0.2,0.3]", "found a list of 3 numbers, wanted 2"),
-        ("algorithm.loss.clip=[-0.1,0.2]", "algorithm.loss.clip, low: found -0.1"),
-        ("algorithm.loss.dual_clip=1.0", "algorithm.loss.dual_clip: found 1"),
+        ("algorithm.loss.clip=[0.1,0.2,0.3]", "the list must have 2 values, but it has 3"),
+        ("algorithm.loss.clip=[-0.1,0.2]", "algorithm.loss.clip, low: expected"),
+        ("algorithm.loss.dual_clip=1.0", "algorithm.loss.dual_clip: expected"),
         ("algorithm.loss=ppo", "ppo"),
         ("algorithm.loss=3", "found integer, wanted the name of a kind"),
         ("algorithm.daro_lr=-1.0", "algorithm.daro_lr: found -1"),
@@ -120,8 +120,8 @@ fn controls_out_of_range_are_refused_by_their_keys() {
             "algorithm.daro=true algorithm.aggregation=seq-mean-token-sum",
             "algorithm.aggregation: found \"seq-mean-token-sum\", wanted token-mean with daro",
         ),
-        ("algorithm.correction=mask algorithm.correction.high=0.25", "correction.high: found 0.5, 0.25"),
-        ("algorithm.correction=tis algorithm.correction.cap=0.0", "correction.cap: found 0"),
+        ("algorithm.correction=mask algorithm.correction.high=0.25", "correction.high: expected"),
+        ("algorithm.correction=tis algorithm.correction.cap=0.0", "correction.cap: expected"),
         ("save.every=weekly", "a number of steps or \"epoch\""),
         ("save.every=-1", "a number of steps or"),
         ("epochs=0", "epochs: found 0, wanted at least 1"),
@@ -167,7 +167,7 @@ fn sizes_beyond_what_a_machine_can_hold_are_refused_by_their_keys() {
 fn schedules_that_leave_the_range_of_their_key_are_refused_by_their_step() {
     for (schedule, says) in [
         (r#"key = "focal", to = 0, over = 5"#, "algorithm.schedule[0].key: expected a number of"),
-        (r#"key = "focal_gamma", to = -1, over = 5"#, "at step 4: algorithm.focal_gamma: found -0."),
+        (r#"key = "focal_gamma", to = -1, over = 5"#, "at step 4: algorithm.focal_gamma: expected"),
         (r#"key = "advantage.k", to = 99, over = 5"#, "algorithm.advantage.k"),
         (r#"key = "loss.clip", to = 0.4, over = 5"#, "algorithm.schedule[0].to: expected 2 numbers"),
         (

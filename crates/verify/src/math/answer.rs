@@ -11,6 +11,7 @@ use super::candidate::Found;
 use super::environments::{Ahead, environments, first};
 use super::extract::{answer_ends, last_number};
 use super::normal_strict;
+use super::retraction::{clip, is_withdrawn};
 use super::statement::{self, Pieces};
 use super::units;
 use crate::boxed::{self, Boxed};
@@ -32,6 +33,26 @@ impl<'a> Answer<'a> {
     pub(super) fn of(part: &'a str) -> Self {
         Self { parts: vec![part.into()], hedged: false }
     }
+}
+
+/// Returns a text in which a dollar sign before an amount is `\$`, so that it opens no formula: `It costs $5. The answer is $7$.`
+pub(super) fn with_money(text: &str) -> Cow<'_, str> {
+    if !regex!(r"\$[0-9][^$\n]*\s\$\S").is_match(text) || text.contains("$$") {
+        return Cow::Borrowed(text);
+    }
+    let mut written = String::with_capacity(text.len() + 8);
+    // Whether a formula is open. It closes at the end of its line.
+    let mut formula = false;
+    for (at, c) in text.char_indices() {
+        if c == '$' && !text[..at].ends_with('\\') {
+            let amount = !formula && regex!(r"^\$[0-9][^$\n]*\s\$\S").is_match(&text[at..]);
+            written.push_str(if amount { "\\" } else { "" });
+            formula = !formula && !amount;
+        }
+        formula &= c != '\n';
+        written.push(c);
+    }
+    written.into()
 }
 
 /// The answer of a completion; without parts if there is none.
@@ -113,43 +134,6 @@ fn last_bold(text: &str) -> Option<Answer<'_>> {
     let inline = text[..start].contains(|c: char| c.is_alphanumeric());
     let fits = (1..=3).contains(&words) && !bold.contains([':', '\n']) || is_mathematics(bold);
     (inline && fits).then(|| attached(text, bold, start - 2, text.len()))
-}
-
-/// Whether a sentence behind an answer takes it back or offers another one.
-fn is_withdrawn(behind: &str, value: &str) -> bool {
-    const OFFER: &str = concat!(
-        r"(?i)^\W*(?:or|alternatively|maybe|perhaps|actually|wait|no|hmm|but|sorry|oops|correction|rather|instead|scratch that|i mean|",
-        r"make that)\b.{0,60}?(?:\$|\\boxed|[0-9]|wrong|incorrect|mistake)|",
-        r"^\W*(?:the\s+)?(?:correct|right|real|true|actual|new)\s+(?:one|answer|value|result)\s+(?:is|was|should)\b"
-    );
-    const DENIAL: &str = concat!(
-        r"(?i)^\W*(?:(?:however|but|no|wait|though|yet|actually|sadly|unfortunately|oh|hold on|on second thought)\W+)*(?:",
-        r"(?:this|that|it)\s+can(?:not|['’]t) be\W*$|",
-        r"(?:this|that|it|which|the (?:answer|result|value)|my (?:answer|result))(?:\s+\w+){0,2}?",
-        r"(?:['’]s|\s+(?:is|was|seems|can|cannot|must|could))?(?:n['’]t)?\s+(?:\w+\s+)??(?:be\s+)?",
-        r"(?:wrong|incorrect|false|mistaken|(?:not\s+)(?:\w+\s+)?(?:right|correct|true|answer))\b|",
-        r"(?:this|that|it)\s+(?:is|was|ca|can|could)(?:n['’]t|not)\s+(?:be\s+)?(?:the\s+)?(?:right|correct|true|answer)\b|",
-        r"i\s+(?:made|have|was|am)\b.{0,30}\b(?:mistake|error|wrong)\b)"
-    );
-    // A number alone, as `So 9.`
-    const RESTATED: &str = r"(?i)^\W*(?:(?:so|thus|hence|now|no|just kidding|it|is|it['’]s|the|answer)\b\W*){0,4}(-?\d[\d.,]*?)\W*$";
-    // "I hope it is correct" is the commonest sentence behind an answer.
-    let behind = clip(behind);
-    if behind.trim_end().len() < 2 {
-        return false;
-    }
-    // The rest of the answer's own sentence is read elsewhere.
-    let rest =
-        behind.trim_start_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '!' | '?' | '\n'));
-    let own = usize::from(rest.starts_with(|c: char| c.is_alphanumeric() && !c.is_uppercase()));
-    let mut sentences = behind.split(['.', '!', '?', '\n']).skip(own).take(4);
-    sentences.any(|sentence| {
-        let restated = regex!(RESTATED).captures(sentence).is_some_and(|found| found[1] != *value);
-        restated
-            || sentence.len() > 3
-                && !sentence.trim_start().starts_with("I hope")
-                && (regex!(OFFER).is_match(sentence) || regex!(DENIAL).is_match(sentence))
-    })
 }
 
 /// The boxes that aren't inside another box, in order. A box that doesn't close is the last one, unless another closes
@@ -255,7 +239,7 @@ fn is_stated(text: &str, start: usize, end: usize) -> bool {
 fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize) {
     let closed = after.trim_start_matches(['}', '*', ')']);
     let rest = closed.trim_start_matches(|c: char| c.is_whitespace() || c == '$');
-    let rest = ["\\,", "\\ ", "\\;", "\\:", "\\right)"]
+    let rest = ["~", "\\,", "\\ ", "\\;", "\\:", "\\right)"]
         .iter()
         .fold(rest, |rest, space| rest.strip_prefix(space).unwrap_or(rest))
         .trim_start();
@@ -278,13 +262,17 @@ fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize
     if let Some(found) = regex!(r"^\\pmod\s*(?:\{[^{}]*\}|\d+)").find(rest).filter(|_| congruent) {
         return (Some(found.as_str().to_owned()), from + found.end());
     }
-    const UNIT: &str = r"^(?:\\(?:text|mathrm|mbox|textrm)\s*\{\s*)?\\?\s*([A-Za-z]+(?:\s*/\s*[A-Za-z]+)?(?:\}?\^\{?[23]\}?)?)";
+    const UNIT: &str = r"^(\\(?:text|mathrm|mbox|textrm)\s*\{[\s~]*(?:\\[,;: ])?\s*)?\\?\s*([A-Za-z]+(?:\s*/\s*[A-Za-z]+)?(?:\}?\^\{?[23]\}?|[²³])?)";
     if let Some(found) = regex!(UNIT).captures(rest) {
-        let words = found.get(1).map_or("", |words| words.as_str());
+        let words = found.get(2).map_or("", |words| words.as_str());
         let word = words.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
         let common = matches!(word, "in" | "am" | "second");
-        let unit =
-            units::is_unit(word) || units::denominator(word).is_some() || normal_strict::is_scale(word);
+        let symbol = (found.get(1).is_some() || words.ends_with(['2', '3', '²', '³']))
+            && units::canonical(&word.to_lowercase()).is_some();
+        let unit = symbol
+            || units::is_unit(word)
+            || units::denominator(word).is_some()
+            || normal_strict::is_scale(word);
         if unit && !common {
             return (Some(format!("\\text{{ {}}}", words.replace(['{', '}'], ""))), from + found[0].len());
         }
@@ -294,11 +282,6 @@ fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize
         }
     }
     (None, 0)
-}
-
-/// Beginning of a text, up to 300 characters, in which the next sentence is read.
-fn clip(text: &str) -> &str {
-    &text[..text.char_indices().nth(300).map_or(text.len(), |(at, _)| at)]
 }
 
 /// Range of the formula around `start..end`, inside its delimiters. Outside of a formula it is `start..end`.
@@ -322,11 +305,12 @@ fn formula_around(text: &str, start: usize, end: usize) -> (usize, usize) {
         return (low + from + 2, end + to);
     }
     let line = before.rfind('\n').map_or(0, |at| at + 1);
-    let marks = before[line..].bytes().filter(|byte| *byte == b'$').count();
-    if let Some(from) = before[line..].rfind('$').filter(|_| marks % 2 == 1)
+    let marks = before[line..].match_indices('$').map(|(at, _)| line + at);
+    let marks: Vec<usize> = marks.filter(|at| !before[..*at].ends_with('\\')).collect();
+    if let Some(from) = marks.last().filter(|_| marks.len() % 2 == 1)
         && let Some(to) = after.find(['$', '\n']).filter(|to| after[*to..].starts_with('$'))
     {
-        return (low + line + from + 1, end + to);
+        return (low + from + 1, end + to);
     }
     (start, end)
 }
@@ -548,7 +532,7 @@ fn is_mathematics(line: &str) -> bool {
             return false;
         }
     }
-    line.contains(|c: char| c.is_alphanumeric())
+    line.contains(|c: char| c.is_alphanumeric()) && !line.contains(". ")
 }
 
 /// The last formula or number of the text, whichever comes later.

@@ -16,7 +16,7 @@ use super::boxes;
 use super::budget::{MAX_ANSWER, MAX_CANDIDATES};
 use super::candidate::{Candidate, Found};
 use super::environments::{Ahead, environments, first};
-use crate::python_text::pattern;
+use crate::python_text::{pattern, regex};
 
 /// Number of occurrences of "answer" that are tried, from the last.
 const MAX_ANCHORS: usize = 63;
@@ -215,8 +215,10 @@ impl<'a> Search<'a> {
 
 /// The last number from `floor` on, with its sign and percent sign.
 pub(super) fn last_number(text: &str, floor: usize) -> Option<(usize, usize)> {
-    let (start, end) = *last_matches(text, &BARE_NUMBER, never_in_number).first()?;
-    let captures = BARE_NUMBER.captures_at(text, start)?;
+    const SIGN: &str = r"\\";
+    let number = regex!(&format!("{PREFIX}(?:{SIGN}?[{CURRENCY}])?{NUMBER}"));
+    let (start, end) = *last_matches(text, number, never_in_number).first()?;
+    let captures = number.captures_at(text, start)?;
     let first = ["i1", "i2", "d3", "i3"].iter().find_map(|name| captures.name(name))?;
     (start >= floor && end - start <= MAX_ANSWER).then(|| (first.start(), end))
 }

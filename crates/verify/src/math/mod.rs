@@ -39,6 +39,7 @@ mod numeric;
 pub mod parsed;
 mod plain;
 mod region;
+mod retraction;
 mod statement;
 mod units;
 
@@ -235,7 +236,14 @@ impl Verifier {
                     const ITALICS: &str = r"(^|[\s(])\*([^*\s]+)\*([\s.,;:!?)]|$)";
                     response = regex!(ITALICS).replace_all(&response, "$1$2$3").into_owned();
                 }
-                read_strictly(&answer::find(&response, types.latex, types.expr))
+                let response = answer::with_money(&response);
+                // Check marks, boxes and pictures behind the last sentence.
+                let marks = |c: char| {
+                    c.is_whitespace()
+                        || c >= '\u{1f000}'
+                        || matches!(c, '∎' | '\u{2500}'..='\u{27bf}' | '\u{fe0f}')
+                };
+                read_strictly(&answer::find(response.trim_end_matches(marks), types.latex, types.expr))
             }
         }
     }

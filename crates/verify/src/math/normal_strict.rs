@@ -481,6 +481,14 @@ impl Writer {
             self.space();
             return after;
         }
+        // The power of a unit: `m²`.
+        if let Some(power) = matches!(c, '²' | '³').then_some(if c == '²' { "^2" } else { "^3" })
+            && self.after_value()
+            && units::canonical(&self.words.trim().to_lowercase()).is_some()
+        {
+            self.words.push_str(power);
+            return after;
+        }
         // A unit goes on: `km/h`, `\mathrm{km}/\mathrm{h}`, `cm^2`.
         if !self.words.is_empty() && matches!(c, '/' | '^') && self.after_value() {
             if c == '/'
@@ -905,6 +913,7 @@ impl Writer {
         let connective = matches!(lower.as_str(), "and" | "or");
         let unit = value
             && (units::is_unit(run)
+                || after.starts_with(['²', '³']) && units::canonical(&lower).is_some()
                 || scale
                 || matches!(lower.as_str(), "percent" | "percentage" | "pct" | "base"));
         let spelled = run[1..].bytes().all(|byte| byte.is_ascii_lowercase());
@@ -990,6 +999,15 @@ impl Writer {
         }
         if self.at_start() && matches!(words, "minus" | "negative") && !ends {
             return self.push("-");
+        }
+        // The direction of a change is a unit of its amount: `increases by 20%`.
+        if let Some(found) =
+            regex!(r"^(?:(?:it|an?|the \w+) )?(increase|decrease)[sd]?(?: of| by)$").captures(words)
+            && self.at_start()
+            && !ends
+        {
+            self.currency = Some(if &found[1] == "increase" { "increase" } else { "decrease" });
+            return;
         }
         if self.at_start() {
             // A denial or a guess of what follows is nothing that is read.

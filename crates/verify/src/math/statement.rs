@@ -67,7 +67,7 @@ impl Roles {
 /// Words with their roles. A word can be in several rows.
 const WORDS: &[(&str, Roles)] = &[
     (
-        "is are was were be been being it's that's equals equal equaling equalling gives give giving gave yields yield \
+        "is are was were be been being it's that's clearly indeed obviously equals equal equaling equalling gives give giving gave yields yield \
          yielding get gets getting got gotten have has had having obtain obtains obtaining obtained find finds found finding \
          makes make making made receives received reaches reached becomes become became contains contain produces shows see \
          worth exactly only just simply precisely approximately about roughly there here namely that which then now so thus hence \
@@ -287,7 +287,154 @@ pub(super) fn lead(before: &Pieces<'_>, value: &str) -> Option<&'static str> {
         depth + i32::from(matches!(piece.text, "(" | "[" | "\\{"))
             - i32::from(matches!(piece.text, ")" | "]" | "\\}"))
     });
-    if depth > 0 { None } else { sign(&before.all, before.gap, value) }
+    if depth > 0 || is_disowned(&before.all) { None } else { sign(&before.all, before.gap, value) }
+}
+
+/// Words of a sentence, separated by spaces. A formula is `#`.
+fn phrase(pieces: &[Piece<'_>]) -> String {
+    let mut phrase = String::new();
+    for piece in pieces {
+        let text = if piece.formula { "#" } else { piece.text };
+        if text != "#" || !phrase.ends_with('#') {
+            phrase.push_str(if phrase.is_empty() { "" } else { " " });
+            phrase.push_str(text);
+        }
+    }
+    phrase.replace('’', "'")
+}
+
+/// Whether the sentence before a value says that the value is somebody else's, supposed, or something else than the answer.
+fn is_disowned(before: &[Piece<'_>]) -> bool {
+    const DISOWNED: &str = concat!(
+        r"(?i)\b(?:maybe|perhaps|probably|possibly|presumably|supposedly|allegedly|wish|wishes|bet|hope (?:that )?(?:the|it|this|my)|heard|told (?:me|us|that)|was told|",
+        r"opinion|myth|an? lie|the lie|joke|rumou?r|please|pretend|attempts?|would like|want the|point of view|in the view of|at first|",
+        r"yesterday)\b|",
+        r"\b(?:wrote|says|said|claims|claimed|thinks|believes|reports|argues|insists|i read)(?: that\b| ?[:,])|",
+        r"\b(?:false|wrong|incorrect|naive|mistaken|tempting|previous|earlier) (?:statement|result|approach|count|step|try|calculation|",
+        r"solution|estimate|claim|version|formula|method|reading|argument|idea|thought)s?\b|",
+        r"\b(?:results?|solutions?|calculations?|claims?|work) (?:of|by|from) (?-i:\p{Lu}\p{Ll}+) (?:is|are|was|were|gives|:|equals)|",
+        r"^(?:for|to) (?-i:\p{Lu}\p{Ll}+) ,.*answer|",
+        r"^(?:\w+ ,? ?)?(?:if|unless|were|should|had|assuming|suppose|provided)\b.*\b(?:answer|would|were)\b",
+    );
+    if before.is_empty() {
+        return false;
+    }
+    let said = phrase(before);
+    if regex!(DISOWNED).is_match(&said) || cites(&said) {
+        return true;
+    }
+    let Some(answer) = regex!(r"(?i)^(.*)\b(?:answers?|ans)\b(.*)$").captures(&said) else { return false };
+    // `the square of the answer`
+    let article = |word: &&str| {
+        matches!(&*word.to_lowercase(), "the" | "a" | "an")
+            || Roles::of(word).has(Roles::OWNS) && *word != "of"
+    };
+    let owner = answer[1]
+        .split(' ')
+        .rev()
+        .filter(|word| !word.is_empty())
+        .find(|word| !article(word))
+        .unwrap_or_default();
+    if matches!(
+        owner,
+        "of" | "for"
+            | "than"
+            | "from"
+            | "by"
+            | "with"
+            | "half"
+            | "twice"
+            | "thrice"
+            | "double"
+            | "triple"
+            | "about"
+    ) {
+        return true;
+    }
+    // `the answer of Bob`, `the answer to another problem`, `the answer minus one`
+    let tail = answer[2].split(':').next().unwrap_or_default();
+    let tail =
+        regex!(r"^ (?:is|are) not \S+ ,? ?but").find(tail).map_or(tail, |denied| &tail[denied.end()..]);
+    let value = regex!(
+        r"^(?: (?:is|should be|must be|will be))(?: (?:simply|just|therefore|thus|then|now))* the (\w+)"
+    )
+    .captures(tail);
+    if value.is_some_and(|found| Roles::of(&found[1]).has(Roles::JOINS.with(Roles::PRAISES))) {
+        return false;
+    }
+    !tail.split(' ').all(is_about_answer)
+}
+
+/// Whether a word can stand between `answer` and its verb: `The answer to the given problem is`.
+fn is_about_answer(word: &str) -> bool {
+    const ABOUT: &str = "question thing problem exercise task puzzle original given whole entire part simplest lowest reduced form terms notation \
+        interval scientific decimal decimals place places fraction rounded nearest integer number tenth hundredth cent unit units for as by \
+        at comes works evaluates simplifies mixed percent percentage expressed written both all value values set following below above boxed \
+        option choice letter";
+    let lower = word.to_lowercase();
+    !word.starts_with(char::is_alphabetic)
+        || !matches!(&*lower, "he" | "she" | "they" | "his" | "her" | "their")
+            && (Roles::of(word).has(Roles::FILLS.with(Roles::LEADS))
+                || ABOUT.split(' ').any(|known| known == lower)
+                || units::canonical(&lower).is_some())
+}
+
+/// Whether a sentence cites a source that isn't the problem or mathematics: `according to Bob`.
+fn cites(said: &str) -> bool {
+    const SOURCES: &str = concat!(
+        r"(?i)^(?:the|this|our|these) (?:\S+ ){0,3}?(?:problem|question|information|data|table|chart|graph|figure|diagram|conditions?|",
+        r"statement|calculations?|order|pattern|scale|recipe|map|instructions|above|following)\b|",
+        r"^(?:\S+ ){0,4}?(?:formulas?|equations?|rules?|laws?|theorem|lemma|definition|inequality|identity|principle|criterion|algorithm|",
+        r"propert(?:y|ies)|method|test)\b"
+    );
+    regex!(r"(?i)\baccording to (.*)$").captures(said).is_some_and(|found| {
+        !regex!(SOURCES).is_match(&found[1])
+            || regex!(r"(?i)\b(?:wrong|false|incorrect)\b").is_match(&found[1])
+    })
+}
+
+/// Whether a word has no content: a sentence of such words and a number states the number.
+pub(super) fn is_neutral(word: &str) -> bool {
+    Roles::of(word).has(Roles::FILLS.with(Roles::LEADS))
+}
+
+/// Whether a predicate names the answer: `the answer to the problem`, `the smallest such number`.
+pub(super) fn praises(predicate: &str) -> bool {
+    const PRAISED: &str = concat!(
+        r"(?i)^(?:(?:the|our|my|an?|its|your|then|indeed|therefore|thus|also|exactly|clearly|simply|just) )*",
+        r"(?:(?:final|correct|right|true|required|desired|only|unique|possible|smallest|largest|minimum|maximum|minimal|maximal|greatest|",
+        r"least|lowest|highest|total|exact|such|valid|positive|real|integer|numerical|simplified|reduced|wanted|sought|best|optimal)\b ?)*",
+        r"(?:(?:answers?|solutions?|results?|ones?)(?: (?:to|of|for) (?:the|this|our|your)(?: (?:given|original|whole|entire|above))*",
+        r" (?:problem|question|exercise|task|puzzle|equation|system|inequality)s?)?(?: (?:we|you) (?:want|need|seek|get|wanted|needed)| that (?:is|are|satisfies|satisfy|works?|fits?|has|have|we)\b.*)?",
+        r"(?: ?$| ?[.,;!)]| (?:since|because|as|so|and|in simplest)\b)|",
+        r"(?:numbers?|values?|sum|total|minimum|maximum|product|difference|roots?|integers?|primes?|choices?|options?|",
+        r"possibilit(?:y|ies)|area|length|cost|price|amount|sets?|pairs?|probability)\b|(?: ?$| ?[.,;!)]| (?:since|because|as|so)\b))"
+    );
+    const REDIRECTED: &str = concat!(
+        r"(?i)\b(?:wrong|incorrect|mistakes?|mistaken|fails?|failed|excluded|rejected|never|but|if|unless|without|except|other|another|",
+        r"different|twice|half|minus|plus|squared|cubed|divided|opinion|according)\b|n't\b|[,;] ?(?:and )?not\b|\?"
+    );
+    regex!(PRAISED).is_match(predicate)
+        && !regex!(REDIRECTED).is_match(predicate)
+        && predicate.chars().any(char::is_alphabetic)
+}
+
+/// Whether the words behind a value attach another value, another problem or somebody else to it.
+fn is_redirected(after: &str) -> bool {
+    const REDIRECTED: &str = concat!(
+        r"(?i)\b(?:another|(?:an?|the) (?:different|previous|earlier|easier|harder|similar|other)) (?:problem|question|exercise|task|",
+        r"version|case|group|student|book)s?\b|\bopinion\b|,? says (?-i:\p{Lu})|, not\W*$|^(?:was|were)\b|",
+        r"^(?:on top of|in addition to|along with|together with|apart from|aside from|as well as|away from|next to|besides?|",
+        r"at (?:most|least|best|worst)|off|short|too (?:many|few|much))\b|",
+        r"\b(?:on top of|in addition to|along with|together with|apart from|as well as|besides?) (?:another )?[0-9]|",
+        r"^(?:in|on|with|by|at|per|for|after|before|from|during|over|under|since|until) [0-9][0-9.,]*\W*$|",
+        r"^for (?-i:\p{Lu}\p{Ll}+)\W*$"
+    );
+    const REMARKS: &str = r"(?i)^(?:means|simplifies|satisfies|matches|corresponds|agrees|represents|leads|works|fits|checks|follows|completes|reduces|rounds|confirms|shows|was)$";
+    let which = regex!(r"(?i)\bwhich (\w+)").captures(after);
+    regex!(REDIRECTED).is_match(after)
+        || cites(after)
+        || which.is_some_and(|found| !is_neutral(&found[1]) && !regex!(REMARKS).is_match(&found[1]))
 }
 
 fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
@@ -431,7 +578,7 @@ pub(super) fn is_denied_above(text: &str) -> bool {
 /// sentence. `words` is the number of following words that were already read as a unit. `worded` is whether words precede the
 /// value, in which case an exclamation mark isn't a factorial.
 pub(super) fn is_ended(after: &Pieces<'_>, words: usize, value: &str, worded: bool) -> bool {
-    ends(&after.all, words, value, worded)
+    ends(&after.all, words, value, worded) && !is_redirected(&phrase(&after.all))
 }
 
 fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> bool {
@@ -451,6 +598,9 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
                 let number = next
                     .is_some_and(|next| next.kind != Kind::Word && !next.is(".") || spelled(next).is_some());
                 match &*lower {
+                    "and" if next.is_some_and(|next| next.text == "not") => {
+                        return rest.get(1).is_some_and(|other| other.kind == Kind::Number);
+                    }
                     "and" => return continues(next, rest.get(1)) && !taken_back(rest),
                     "or" => {
                         let equal = |piece: &Piece<'_>| {
@@ -473,16 +623,7 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
                         if words > 0 {
                             return !taken_back(rest);
                         }
-                        let mut said = rest.iter().filter(|piece| piece.kind == Kind::Word);
-                        let said = said.find(|piece| {
-                            !matches!(
-                                piece.text,
-                                "the" | "our" | "my" | "a" | "then" | "indeed" | "therefore"
-                            )
-                        });
-                        return said.is_some_and(|word| word.is_word(Roles::PRAISES))
-                            && !offers(rest)
-                            && !taken_back(&rest[..rest.len().min(3)]);
+                        return praises(&phrase(rest)) && !offers(rest);
                     }
                     _ if piece.is_word(Roles::GOES_ON) => {
                         let reason = matches!(&*lower, "since" | "because" | "so" | "where" | "when" | "as");

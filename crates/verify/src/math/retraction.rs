@@ -1,0 +1,124 @@
+//! Strict mode: decides whether the sentences behind an answer leave it as it is.
+//!
+//! A sentence about the answer (`This is ..`, `The answer is ..`) must say something that is known to agree with it. Any other
+//! sentence may follow, for example an explanation, unless it begins as a correction, orders another step or states another
+//! value.
+
+use super::normal_strict::number_in_words;
+use super::statement::{is_neutral, praises};
+use crate::python_text::regex;
+
+/// Number of sentences behind an answer that are read.
+const SENTENCES: usize = 4;
+
+/// Beginning of a text, up to 300 characters, in which the next sentences are read.
+pub(super) fn clip(text: &str) -> &str {
+    &text[..text.char_indices().nth(300).map_or(text.len(), |(at, _)| at)]
+}
+
+/// Whether a sentence behind an answer takes it back or offers another one. `value` is the answer as it is written.
+pub(super) fn is_withdrawn(behind: &str, value: &str) -> bool {
+    let behind = clip(behind);
+    if behind.trim_end().len() < 2 {
+        return false;
+    }
+    // The rest of the answer's own sentence is read elsewhere.
+    let rest =
+        behind.trim_start_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '!' | '?' | '\n'));
+    let own = usize::from(rest.starts_with(|c: char| c.is_alphanumeric() && !c.is_uppercase()));
+    let ends = regex!(r"[.!?](?:[^0-9]|$)|\n").find_iter(behind).map(|found| found.start() + 1);
+    let mut from = 0;
+    let sentences = ends.chain([behind.len()]).map(|end| {
+        let sentence = &behind[from.min(end)..end];
+        from = end;
+        plain(sentence)
+    });
+    let sentences = sentences.skip(own).filter(|sentence| sentence.contains(|c: char| c.is_alphanumeric()));
+    let mut sentences = sentences.take(SENTENCES).enumerate();
+    // Later sentences may discuss the problem: `However, it asks for ..`
+    let contrasts =
+        |sentence: &str| regex!(r"^(?:and )?(?:but|however|yet)\b,? (?:[^n]|n[^o])").is_match(sentence);
+    sentences.any(|(at, sentence)| at == 0 && contrasts(&sentence) || takes_back(&sentence, value))
+}
+
+/// A sentence in small letters, without the marks of formulas and boxes and without what stands before its first word.
+fn plain(sentence: &str) -> String {
+    const MARKS: &str = r##"\\(?:boxed|text|mathbf|textbf|displaystyle|[()\[\],;:!])|[$*_{}`"“”#]"##;
+    let bare = regex!(MARKS).replace_all(sentence, " ");
+    let words: Vec<&str> = bare.split_whitespace().collect();
+    let plain = words.join(" ").to_lowercase().replace('’', "'");
+    plain.trim_start_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '-' | '−' | '±')).to_owned()
+}
+
+/// Whether a sentence of words without content states a number other than the value: `So 10.`, `10 works too`.
+fn states_another(words: &str, value: &str) -> bool {
+    const ALSO: [&str; 14] = [
+        "no", "or", "and", "also", "too", "works", "possible", "together", "final", "result", "times",
+        "plus", "minus", "another",
+    ];
+    let mut numbers = Vec::new();
+    for word in words.split(|c: char| c.is_whitespace() || matches!(c, ':' | ';' | '=')) {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+        let number = word.replace(',', "");
+        if number.parse::<f64>().is_ok() {
+            numbers.push(number);
+        } else if let Some(number) = number_in_words(word) {
+            numbers.push(number.to_string());
+        } else if !word.is_empty() && !is_neutral(word) && !ALSO.contains(&word) {
+            return false;
+        }
+    }
+    let value = value.replace([',', '$', ' '], "");
+    let rewritten = value.parse::<f64>().is_err() && regex!(r"^(?:that|this|it|which) is\b").is_match(words);
+    matches!(&numbers[..], [number] if *number != value) && !rewritten
+}
+
+/// Whether one sentence takes back the answer before it.
+fn takes_back(sentence: &str, value: &str) -> bool {
+    const CORRECTS: &str = concat!(
+        r"^(?:(?:or|and|oh|well|so|ok|okay) )*(?:(?:actually|wait|hmm+|oops|sorry|correction|edit|update|scratch that|psych|",
+        r"nope|kidding|joking|just (?:kidding|joking)|wrong|false|incorrect|not|maybe|perhaps|possibly|probably|otherwise|else|unless|",
+        r"only if|as if|if only|alternatively|rather|instead|my (?:bad|mistake|apologies)|i mean|make that|on second thought|hold on|",
+        r"in your dreams|who knows|says|sadly|unfortunately|times|plus|minus|squared|cubed|divided by|right)\b|",
+        r"no(?:$|[^a-z0-9 ]| (?:it|that|this|wait|i|the answer|but)\b| \d)|",
+        r"if [^,]*$|(?:or|and|also|but|however)(?: also| maybe| is it| perhaps| even)* (?:\d|not\b|is it\b|so\b))|",
+        // Steps that are left to the reader.
+        r"^(?:(?:now|then|next|so|finally|and|please) )*(?:add|subtract|multiply|divide|double|halve|triple|square|cube|negate|invert|",
+        r"round|change|flip|take|swap|reverse|ignore|disregard|forget|discard|don't|do not|never)(?: \S+){0,6}$|",
+        r"^(?:i|i'm|we|we're|you)\b.*\b(?:forgot|lied|lying|joking|kidding|mistake|error|wrong|not sure|unsure|(?:my|our) mind|",
+        r"take (?:it|that|this) back|retract|withdraw|doubt|guess|guessed|(?:don't|do not) (?:think|believe)|still (?:have|need|must)|",
+        r"must still|off by|(?:need|want|asked for) (?:the )?(?:double|twice|half|negative|opposite))\b|",
+        r"^we need \S+ not\b|^the (?:problem|question|task) (?:asks|wants|needs|was)\b|\bonly$|\bin the other case\b|^the (?:opposite|negative|reverse)\b|^none of (?:this|that|it|the above)\b|",
+        r"^\S+ (?:says|thinks|claims|said) so$|^for \S+ n\b",
+    );
+    const SUBJECT: &str = concat!(
+        r"^(?:(?:at least|so|and|well|of course|clearly|note that|then|thus|hence|therefore) )*(?:(?:that|this|it|these|those)",
+        r"(?: (?:\w+ )?(?:answer|value|result|box|number|line|sentence))?|",
+        r"(?:the|my|our) (?:\w+ )?(?:answer|value|result|box|number|sign|line|sentence)(?: above| in the box)?|the above|",
+        r"(?:everything|all)(?: of (?:this|that|it))?(?: above)?)(?:'s|'ll)?(?: |$)",
+    );
+    // What a sentence with such a subject may say.
+    const AGREES: &str = concat!(
+        r"^(?:(?:also|indeed|then|thus|therefore|clearly|now|in fact) )*(?:(?:completes|concludes|ends|finishes|matches|satisfies|means|",
+        r"follows|works|agrees|shows|proves|confirms|checks|fits|verifies|corresponds|represents|comes|happens|occurs|was (?:obtained|found|computed|problem|question))\b|",
+        r"(?:gives|makes|equals|is|are|amounts to|comes to|must be)? ?-?\\?(?:\d|frac|sqrt)|",
+        r"(?:is|are)? ?(?:(?:also|indeed|thus|therefore|then|exactly|clearly|in fact|just|simply) )*(?:because|since|by|from|due|how|why|",
+        r"achieved|attained|obtained|reached|consistent|valid|verified|confirmed|equal to|equivalent|positive|negative|non-?(?:negative|positive|zero|empty|trivial)|less|",
+        r"greater|larger|smaller|between|within|possible|in|at|on|when|where|easy|clear|known|obvious|straightforward|worth|",
+        r"what (?:we|was) (?:wanted|want|needed|need|asked)|one of|an? (?:prime|perfect|integer|whole|natural|rational|real|positive|valid|",
+        r"multiple|divisor|square|cube|fraction|well|standard|classic|direct|consequence|number|maximum|minimum|unique|reasonable|",
+        r"simple))(?:\W|$))",
+    );
+    let words = sentence.trim_end_matches(['?', '.', '!', ' ']);
+    if regex!(r"^(?:(?:i )?hope|(?:but |however,? )?note)\b").is_match(words) {
+        return false;
+    }
+    const DOUBTS: &str = r"^(?:(?:or|is|isn't|was|really|who|why|are you|am i|could|should|what)\b.*|\S+)\?$";
+    if regex!(DOUBTS).is_match(sentence) || regex!(CORRECTS).is_match(words) || states_another(words, value) {
+        return true;
+    }
+    let Some(subject) = regex!(SUBJECT).find(words) else { return false };
+    let said = &words[subject.end()..];
+    let predicate = regex!(r"^(?:is|are) ").replace(said, "");
+    !said.is_empty() && !regex!(AGREES).is_match(said) && !praises(&predicate)
+}

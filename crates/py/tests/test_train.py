@@ -1,5 +1,6 @@
 """``fgrpo.train`` against the command: the same bits, with the reward in this process."""
 
+import dataclasses
 import json
 import sys
 import threading
@@ -53,6 +54,14 @@ def test_a_run_is_that_of_the_command_bit_for_bit(command, model, grader, tmp_pa
     run = fgrpo.train(config(model), reward=reward, data=ROWS, held_out=ROWS[:4], out=out, on_step=steps.append)
     assert [step["step"] for step in steps] == [1, 2, 3] == [row["step"] for row in run.metrics]
     assert set(run.pass_at_k) == {1, 4} and run.report.exists()
+    assert [row["step"] for row in run.cover(50)] == [row["step"] for row in run.evaluations]
+    evaluation = {"step": 0, "set": "held-out", "samples": 4, "problems": 4, "per_problem": [0, 2, 4, 1]}
+    uneven = {**evaluation, "scored_per_problem": [0, 4, 4, 2]}
+    run = dataclasses.replace(run, evaluations=[evaluation, uneven])
+    assert run.cover(50, 100) == [
+        {"step": 0, "set": "held-out", "cover@50%": 2 / 4, "cover@100%": 1 / 4},
+        {"step": 0, "set": "held-out", "cover@50%": 1.0, "cover@100%": 1 / 3},
+    ]
     (tmp_path / "run.toml").write_text(
         f"""
         steps = 3

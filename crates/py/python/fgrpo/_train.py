@@ -44,6 +44,17 @@ class Run:
     pass_at_k: dict[int, float] | None
     report: Path
 
+    def cover(self, *percents: int) -> list[dict[str, Any]]:
+        """cover@tau of each evaluation: its step, its set, and the fraction of the problems of which at least this percentage of
+        the scored samples is correct. ``pandas.DataFrame(run.cover(50, 90))`` is a table of it."""
+        rows = []
+        for row in self.evaluations:
+            scored = row.get("scored_per_problem") or [row["samples"]] * row["problems"]
+            counts = [(c, n) for c, n in zip(row["per_problem"], scored, strict=True) if n]
+            cover = {f"cover@{p}%": sum(100 * c >= p * n for c, n in counts) / len(counts) for p in percents}
+            rows.append({"step": row["step"], "set": row["set"], **cover})
+        return rows
+
     def plot(self) -> Any:
         """Its curves as a ``Figure`` of matplotlib: reward and active groups by step, pass@k of the evaluations."""
         figure = importlib.import_module("matplotlib.figure").Figure(figsize=(11, 3.2), layout="constrained")

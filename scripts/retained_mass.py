@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""Makes the table and the figure of docs/retained-mass.md from docs/retained-mass.jsonl.
+"""Makes the tables and figures of docs/retained-mass.md from docs/retained-mass.jsonl.
 
-  scripts/retained_mass.py collect RUN... > docs/retained-mass.jsonl   # lines of runs with eval.exact
-  scripts/retained_mass.py table [BASE]                                # the page's tables, as Markdown
+  scripts/retained_mass.py collect [--problems] RUN...    # puts the lines of runs with eval.exact into the file
+  scripts/retained_mass.py table [BASE]                   # the page's tables, as Markdown; with BASE, every method against it
   scripts/retained_mass.py figure > docs/figures/retained-mass.svg
+  scripts/retained_mass.py sizes > docs/figures/retained-mass-sizes.svg
+  scripts/retained_mass.py means                          # what docs/explore.html shows
+
+With --problems, lines have the mass and retained mass of each problem too.
 """
 
 import json
 import math
+import random
 import sys
 import tomllib
 from collections import defaultdict
@@ -20,13 +25,17 @@ T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2
 COLOURS = {"GRPO": "#d1495b", "gamma 0.5": "#edae49", "gamma 1": "#00798c", "low LR": "#8d96a3", "entropy bonus": "#7b4fa3", "KL": "#5b8c3a"}
 COLOURS |= dict.fromkeys(["RUL", "DS-GRPO", "DARO", "MaxRL", "pass@k training", "UCPO", "CurveRL"], "#8d96a3")
 BASE = "GRPO"
+# What a line has of the metrics of its step.
+CHANGES = ["mass_change", "unsampled_mass_change", "unsampled_falls", "unsampled_falls_predicted", "unsampled_sign_agrees"]
+CHANGES += ["unsampled_sign_agrees_centred", "direct_drift", "normalization_coupling", "tail_miss_predicted", "tail_miss_observed"]
 DRAWN = ["GRPO", "gamma 0.5", "gamma 1"]
 # Group sizes of the figure: every other one.
 DRAWN_SIZES = [2, 8, 32, 128]
 
 
-def collect(runs):
-    """Prints a line for each evaluation of each run."""
+def collect(runs, problems):
+    """Puts a line for each evaluation of each run into the file, instead of the lines of the same setting."""
+    fresh = {}
     for run in map(Path, runs):
         config = tomllib.loads((run / "config.toml").read_text())
         algorithm = config["algorithm"]
@@ -43,22 +52,39 @@ def collect(runs):
         controls |= {name: algorithm["advantage"]["kind"] == kind for kind, name in advantages.items()}
         method = next((name for name, value in controls.items() if value), BASE)
         key = {"n": config["rollout"]["group_size"], "method": method, "start": config["seed"]}
+        width = config["model"]["init"]["hidden_size"]
+        key |= {} if width == 96 else {"width": width}
+        lines = fresh[setting(key)] = []
         steps = {m["step"]: m for m in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())}
         for line in map(json.loads, (run / "eval.jsonl").read_text().splitlines()):
-            exact = line["exact"]
+            exact, step = line["exact"], steps.get(line["step"], {})
             measures = ["mass", "retained", "effective", "below_a_tenth", "unsampled_mass", "tail_miss"]
             values = {name: exact[name] for name in measures} | {"pass_at_256": exact["pass_at_k"]["256"]}
             # How the step's update changed the mass, if a group was active.
-            changes = ["mass_change", "unsampled_mass_change", "unsampled_falls"]
-            values |= {name: steps[line["step"]][name] for name in changes if name in steps.get(line["step"], {})}
-            print(json.dumps(key | {"step": line["step"]} | {k: round(v, 5) for k, v in values.items()}))
+            values |= {name: step[name] for name in CHANGES if name in step}
+            values = {k: round(v, 5) for k, v in values.items()}
+            if problems:
+                now = [[math.exp(logp) for logp in logps] for logps in exact["logp"]]
+                start = start if lines else now
+                retained = [1 - sum(max(0, b - a) for a, b in zip(*both)) / sum(both[1]) for both in zip(now, start)]
+                values["problems"] = [[round(v, 4) for v in column] for column in (map(sum, now), retained)]
+            lines.append(key | {"step": line["step"]} | values)
+    kept = [line for line in map(json.loads, LINES.read_text().splitlines()) if setting(line) not in fresh]
+    everything = kept + [line for lines in fresh.values() for line in lines]
+    LINES.write_text("".join(json.dumps(line) + "\n" for line in everything))
 
 
-def read():
+def setting(line):
+    """What a line's run has in common with no other run."""
+    return line["n"], line["method"], line["start"], line.get("width", 96)
+
+
+def read(width=96):
     """Returns the lines of each run by (group size, method, start), in the order of their steps."""
     runs = defaultdict(list)
     for line in map(json.loads, LINES.read_text().splitlines()):
-        runs[line["n"], line["method"], line["start"]].append(line)
+        if line.get("width", 96) == width:
+            runs[setting(line)[:3]].append(line)
     return {key: sorted(lines, key=lambda line: line["step"]) for key, lines in runs.items()}
 
 
@@ -71,34 +97,85 @@ def at_mass(lines, mass, name):
     raise ValueError(f"no step has a mass of {mass}")
 
 
-def interval(values):
-    """Mean of the starts with its 95 % interval by Student's t."""
+def bounds(values):
+    """Mean of the starts and its 95 % interval by Student's t."""
     mean = sum(values) / len(values)
-    if len(values) < 2:
-        return f"{mean:+.3f} (one start)"
-    error = math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
-    return f"{mean:+.3f} [{mean - T[len(values) - 1] * error:+.3f}, {mean + T[len(values) - 1] * error:+.3f}]"
+    error = math.sqrt(sum((v - mean) ** 2 for v in values) / max(len(values) - 1, 1) / len(values))
+    half = T.get(len(values) - 1, math.nan) * error
+    return mean, mean - half, mean + half
 
 
-def table(base=BASE):
-    """Prints the last step of each setting, and then the retained mass at the mass that a base method reaches too."""
+def interval(values):
+    return "{:+.3f} [{:+.3f}, {:+.3f}]".format(*bounds(values)) if len(values) > 1 else f"{values[0]:+.3f} (one start)"
+
+
+def over_problems(pairs, resamples=1000):
+    """95 % interval of the mean difference of retained mass at equal mass when both starts and problems are drawn anew."""
+    draw = random.Random(1)
+    problems = range(len(pairs[0][0][0]["problems"][0]))
+    differences = []
+    for _ in range(resamples):
+        drawn = draw.choices(problems, k=len(problems))
+        mean = lambda column: sum(column[i] for i in drawn) / len(drawn)
+        curve = lambda lines: [dict(zip(("mass", "retained"), map(mean, line["problems"]))) for line in lines]
+        starts = draw.choices(range(len(pairs)), k=len(pairs))
+        curves = {start: [curve(lines) for lines in pairs[start]] for start in set(starts)}
+        differences.append(sum(difference(*curves[start]) for start in starts) / len(starts))
+    differences.sort()
+    low, high = (differences[round(part * (resamples - 1))] for part in (0.025, 0.975))
+    return f"[{low:+.3f}, {high:+.3f}]"
+
+
+def difference(base, method):
+    """How much more a method's run has retained at the largest mass that both runs reached."""
+    mass = min(max(line["mass"] for line in lines) for lines in (base, method))
+    return at_mass(method, mass, "retained") - at_mass(base, mass, "retained")
+
+
+def heads(*names):
+    print("\n| " + " | ".join(names) + " |\n|" + "---|" * len(names))
+
+
+def table(base=None):
+    """Prints the retained mass at the mass that a base method reaches too, the last step of each setting, and the theory's check."""
+    every, base = base is not None, base or BASE
     runs = read()
     sizes, starts = sorted({n for n, _, _ in runs}), sorted({start for _, _, start in runs})
-    names = ["mass", "retained", "effective", "below_a_tenth", "pass_at_256"]
-    print("| N | method | mass | retained | effective solutions | below a tenth | pass@256 | tail miss at the start | unsampled falls |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    compare(runs, base, every)
+    if every:
+        return
+    heads("N", "method", "starts", "difference", "over starts and problems")
+    for n in sizes:
+        both = [[runs.get((n, m, s), [{}]) for m in (BASE, "gamma 1")] for s in starts]
+        both = [pair for pair in both if all("problems" in line for lines in pair for line in lines)]
+        if len(both) > 2:
+            print(f"| {n} | gamma 1 | {len(both)} | {interval([difference(*pair) for pair in both])} | {over_problems(both)} |")
     mean = lambda lines, name: f"{sum(line[name] for line in lines) / len(lines):.3f}" if lines else ""
-    start = list({start: lines[0] for (_, _, start), lines in runs.items()}.values())
-    print("| before RL | | " + " | ".join(mean(start, name) for name in names) + " | | |")
+    heads("N", "method", "mass", "retained", "effective solutions", "below a tenth", "pass@256")
+    names = ["mass", "retained", "effective", "below_a_tenth", "pass_at_256"]
+    first = list({start: lines[0] for (_, _, start), lines in runs.items()}.values())
+    print("| before RL | | " + " | ".join(mean(first, name) for name in names) + " |")
     for n in sizes:
         for method in (BASE, "gamma 1"):
-            found = [runs[n, method, s] for s in starts if (n, method, s) in runs]
-            means = [mean([lines[-1] for lines in found], name) for name in names]
-            means.append(mean([lines[0] for lines in found], "tail_miss"))
-            updates = [line for lines in found for line in lines if "unsampled_falls" in line]
-            print(f"| {n} | {method} | " + " | ".join([*means, mean(updates, "unsampled_falls")]) + " |")
-    print(f"\n| N | method | starts | at mass | {base} retains | method retains | difference | difference of pass@256 |")
-    print("|---|---|---|---|---|---|---|---|")
+            last = [runs[n, method, s][-1] for s in starts if (n, method, s) in runs]
+            print(f"| {n} | {method} | " + " | ".join(mean(last, name) for name in names) + " |")
+    heads("N", "method", "updates", "falls", "falls in theory", "sign agrees", "sign agrees, centred", "lemma 1", "missed")
+    names = ["unsampled_falls", "unsampled_falls_predicted", "unsampled_sign_agrees", "unsampled_sign_agrees_centred"]
+    names += ["tail_miss_predicted", "tail_miss_observed"]
+    for n in sizes:
+        for method in (BASE, "gamma 1"):
+            found = [line for s in starts for line in runs.get((n, method, s), []) if "tail_miss_observed" in line]
+            if found:
+                print(f"| {n} | {method} | {len(found)} | " + " | ".join(mean(found, name) for name in names) + " |")
+    for width in sorted({json.loads(line).get("width", 96) for line in LINES.read_text().splitlines()} - {96}):
+        print(f"\nWidth {width}:")
+        compare(read(width), BASE, True)
+
+
+def compare(runs, base, every):
+    """Prints each method's difference to a base by group size, and the mean over the sizes."""
+    sizes, starts = sorted({n for n, _, _ in runs}), sorted({start for _, _, start in runs})
+    heads("N", "method", "starts", "at mass", f"{base} retains", "method retains", "difference", "difference of pass@256")
     pooled = defaultdict(lambda: defaultdict(list))
     for n in sizes:
         for method in COLOURS:
@@ -111,7 +188,7 @@ def table(base=BASE):
                     a, b = ([at_mass(lines, mass, name) for name in ("retained", "pass_at_256")] for lines in both)
                     pairs.append((mass, a[0], b[0], b[0] - a[0], b[1] - a[1]))
                     pooled[method][start].append(pairs[-1][3])
-            if pairs:
+            if pairs and (every or method in DRAWN):
                 columns = list(zip(*pairs))
                 means = " | ".join(f"{sum(column) / len(column):.3f}" for column in columns[:3])
                 intervals = " | ".join(map(interval, columns[3:]))
@@ -120,6 +197,17 @@ def table(base=BASE):
         # One value for each start, so that the runs of one start don't count as several.
         means = interval([sum(values) / len(values) for values in by_start.values()])
         print(f"| all | {method} | {len(by_start)} | | | | {means} | |")
+
+
+def means():
+    """Returns rows of step, mass and retained mass of GRPO, and of gamma 1, as means over starts, by group size."""
+    runs, rows = read(), {}
+    for n in sorted({n for n, _, _ in runs}):
+        both = [[lines for (size, m, _), lines in runs.items() if (size, m) == (n, method)] for method in (BASE, "gamma 1")]
+        mean = lambda found, i, name: round(sum(lines[i][name] for lines in found) / len(found), 3)
+        steps = [line["step"] for line in both[0][0]]
+        rows[n] = [[step, *(mean(found, i, name) for found in both for name in ("mass", "retained"))] for i, step in enumerate(steps)]
+    return rows
 
 
 def figure():
@@ -163,13 +251,51 @@ def figure():
     print("\n".join([*parts, "</svg>"]))
 
 
+def figure_of_sizes():
+    """Prints the mass and the retained mass after the last step against the group size, with 95 % bands over starts."""
+    runs = read()
+    sizes = sorted({n for n, _, _ in runs})
+    width, height, left, top = 300, 200, 44, 30
+    total = left + 2 * (width + 50)
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {top + height + 52}" font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="#fff"/>']
+    text = lambda x, y, said, more="": parts.append(f'<text x="{x:.0f}" y="{y:.0f}" fill="#333" {more}>{said}</text>')
+    for i, (name, title) in enumerate([("mass", "mass on all solutions"), ("retained", "retained mass")]):
+        x0 = left + i * (width + 50)
+        x = lambda n: x0 + 12 + (width - 24) * (math.log2(n) - 1) / (math.log2(sizes[-1]) - 1)
+        y = lambda value: top + height * (1 - (value - 0.2) / 0.5)
+        parts.append(f'<rect x="{x0}" y="{top}" width="{width}" height="{height}" fill="none" stroke="#bbb"/>')
+        text(x0 + width / 2, top - 8, title, 'text-anchor="middle"')
+        for n in sizes:
+            text(x(n), top + height + 16, n, 'text-anchor="middle"')
+        for tick in range(2, 8):
+            text(x0 - 6, y(tick / 10) + 4, f"{tick / 10:.1f}", 'text-anchor="end"')
+        for method in DRAWN:
+            points = []
+            for n in sizes:
+                points.append((n, *bounds([lines[-1][name] for (size, m, start), lines in runs.items() if (size, m) == (n, method) and start <= 5])))
+            path = lambda points: " ".join(f"{x(n):.1f},{y(min(max(value, 0.2), 0.7)):.1f}" for n, value in points)
+            band = [(n, low) for n, _, low, _ in points] + [(n, high) for n, _, _, high in reversed(points)]
+            parts.append(f'<polygon points="{path(band)}" fill="{COLOURS[method]}" opacity="0.13"/>')
+            parts.append(f'<polyline points="{path([point[:2] for point in points])}" fill="none" stroke="{COLOURS[method]}" stroke-width="2.4"/>')
+    text(left, top + height + 38, "group size N; bands: 95 % of the mean of five starts")
+    for i, name in enumerate(DRAWN):
+        text(left + 350 + 90 * i, top + height + 38, name, f'style="fill:{COLOURS[name]};font-weight:bold"')
+    print("\n".join([*parts, "</svg>"]))
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
+        case ["collect", "--problems", *runs] if runs:
+            collect(runs, problems=True)
         case ["collect", *runs] if runs:
-            collect(runs)
+            collect(runs, problems=False)
         case ["table", *base]:
             table(*base)
         case ["figure"]:
             figure()
+        case ["means"]:
+            print(json.dumps(means(), separators=(",", ":")))
+        case ["sizes"]:
+            figure_of_sizes()
         case _:
             sys.exit(__doc__)

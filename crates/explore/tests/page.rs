@@ -38,16 +38,48 @@ fn wanted() -> Vec<f64> {
     all
 }
 
-#[test]
-fn the_page_computes_what_the_library_computes() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explore.html");
-    let output = match Command::new("node").args(["-e", SCRIPT, page]).output() {
-        Err(e) if e.kind() == ErrorKind::NotFound => return eprintln!("left out: node isn't installed"),
+/// Prints each number of the page's measured runs beside the mean of the published lines.
+const MEASURED: &str = r#"
+const read = path => require("fs").readFileSync(path, "utf8");
+const measured = JSON.parse(read(process.argv[1]).match(/MEASURED = (.+);/)[1]);
+const lines = read(process.argv[2]).trim().split("\n").map(JSON.parse).filter(line => !line.width);
+for (const [n, rows] of Object.entries(measured)) for (const row of rows) {
+  [["GRPO", "mass"], ["GRPO", "retained"], ["gamma 1", "mass"], ["gamma 1", "retained"]].forEach(([method, name], i) => {
+    const values = lines.filter(line => line.n == n && line.method == method && line.step == row[0]).map(line => line[name]);
+    console.log(row[i + 1], values.reduce((a, b) => a + b, 0) / values.length);
+  });
+}
+"#;
+
+/// Runs a script, or returns `None` if node isn't installed.
+fn node(script: &str, arguments: &[&str]) -> Option<String> {
+    let output = match Command::new("node").args(["-e", script]).args(arguments).output() {
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            eprintln!("left out: node isn't installed");
+            return None;
+        }
         output => output.unwrap(),
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let found: Vec<f64> =
-        String::from_utf8(output.stdout).unwrap().lines().map(|l| l.parse().unwrap_or(f64::NAN)).collect();
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn the_page_shows_the_published_measurements() {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+    let files = ["explore.html", "retained-mass.jsonl"].map(|name| format!("{docs}/{name}"));
+    let Some(lines) = node(MEASURED, &[&files[0], &files[1]]) else { return };
+    let pairs = lines.lines().map(|line| line.split_once(' ').unwrap());
+    let differences = pairs.map(|(shown, mean)| shown.parse::<f64>().unwrap() - mean.parse::<f64>().unwrap());
+    let differences: Vec<f64> = differences.collect();
+    assert!(differences.len() >= 4 * 13 && differences.iter().all(|d| d.abs() <= 5.1e-4), "{differences:?}");
+}
+
+#[test]
+fn the_page_computes_what_the_library_computes() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explore.html");
+    let Some(lines) = node(SCRIPT, &[page]) else { return };
+    let found: Vec<f64> = lines.lines().map(|l| l.parse().unwrap_or(f64::NAN)).collect();
     let wanted = wanted();
     assert_eq!(found.len(), wanted.len());
     for (i, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
@@ -60,10 +92,12 @@ fn the_page_computes_what_the_library_computes() {
 #[test]
 fn the_page_is_the_template_with_a_module() {
     let (head, rest) = PAGE.split_once("MODULE = \"").unwrap();
-    let (module, tail) = rest.split_once('"').unwrap();
+    let (module, rest) = rest.split_once('"').unwrap();
+    let (middle, rest) = rest.split_once("MEASURED = ").unwrap();
+    let (_, tail) = rest.split_once(';').unwrap();
     let template = include_str!("../page.html");
     assert!(
-        format!("{head}MODULE = \"{{{{MODULE}}}}\"{tail}") == template,
+        format!("{head}MODULE = \"{{{{MODULE}}}}\"{middle}MEASURED = {{{{MEASURED}}}};{tail}") == template,
         "docs/explore.html: run scripts/explore"
     );
     assert!(module.len() < 1 << 20);

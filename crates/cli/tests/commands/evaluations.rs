@@ -250,7 +250,7 @@ fn exact_measures_agree_with_samples_and_a_resumed_run_has_the_same_ones() {
     let report = std::fs::read_to_string(whole.join("report.html")).unwrap();
     assert!(report.contains("Retained mass"));
     let changes = [&whole, &stopped].map(|run| -> Vec<Value> {
-        let names = ["mass_change", "unsampled_mass_change", "unsampled_falls"];
+        let names = ["mass_change", "unsampled_mass_change", "direct_drift", "tail_miss_observed"];
         let steps = lines(&run.join("metrics.jsonl"));
         steps.iter().map(|m| names.iter().map(|&name| m[name].clone()).collect()).collect()
     });

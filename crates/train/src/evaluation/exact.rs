@@ -70,6 +70,8 @@ pub struct MassMetrics<N = f64> {
     pub unsampled_falls_predicted: N,
     /// Fraction of the groups in which the mass on those not sampled changed in the direction of proposition 1.
     pub unsampled_sign_agrees: N,
+    /// The same for proposition 1 with the mean reward of the group subtracted from the rewards, as GRPO does.
+    pub unsampled_sign_agrees_centred: N,
     /// Direct drift of proposition 1, for a learning rate of the group size.
     pub direct_drift: N,
     /// Normalization coupling of proposition 1, for the same learning rate.
@@ -102,13 +104,15 @@ impl Group {
         Ok((Solutions::new(self.correct.iter().map(|(p, _)| p.ln()))?.tail_miss(n), observed))
     }
 
-    /// Changes of the mass on all correct completions and on those not sampled, and the step of the paper's theory.
-    fn changes(&self, after: &[f64]) -> anyhow::Result<(f64, f64, Step)> {
-        let changes = self.correct.iter().zip(after).map(|(&(before, draws), after)| (after - before, draws));
-        let all = changes.clone().map(|(change, _)| change).sum();
-        let unsampled = changes.filter(|&(_, draws)| draws == 0).map(|(change, _)| change).sum();
-        let n = self.correct.iter().chain(&self.wrong).map(|&(_, draws)| draws).sum::<u64>();
-        Ok((all, unsampled, Step::of_draws(&self.correct, &self.wrong, Rewards::default(), n as f64)?))
+    /// Steps of the paper's theory for this group, with the rewards 1 and 0, and with these less their mean.
+    fn steps(&self) -> anyhow::Result<[Step; 2]> {
+        let draws = |side: &[(f64, u64)]| side.iter().map(|&(_, draws)| draws).sum::<u64>() as f64;
+        let (correct, n) = (draws(&self.correct), draws(&self.correct) + draws(&self.wrong));
+        let step = |mean: f64| {
+            let rewards = Rewards { correct: 1.0 - mean, wrong: -mean };
+            Step::of_draws(&self.correct, &self.wrong, rewards, n)
+        };
+        Ok([step(0.0)?, step(correct / n)?])
     }
 }
 
@@ -116,24 +120,38 @@ impl MassMetrics {
     /// Computes the metrics from each group and the probabilities of its correct completions after the update. Returns
     /// `None` if no group is active.
     fn of(groups: &[Group], after: &[Vec<f64>]) -> anyhow::Result<Option<Self>> {
-        let pairs = groups.iter().zip(after).filter(|(group, _)| group.is_active());
-        let changes = pairs.map(|(group, after)| group.changes(after)).collect::<anyhow::Result<Vec<_>>>()?;
+        let active = || groups.iter().zip(after).filter(|(group, _)| group.is_active());
+        let change = |(group, after): (&Group, &Vec<f64>)| {
+            let changes = group.correct.iter().zip(after).map(|(&(before, draws), p)| (p - before, draws));
+            let unsampled =
+                changes.clone().filter(|&(_, draws)| draws == 0).map(|(change, _)| change).sum::<f64>();
+            (changes.map(|(change, _)| change).sum::<f64>(), unsampled)
+        };
+        let steps = active().map(|(group, _)| group.steps()).collect::<anyhow::Result<Vec<_>>>()?;
+        let changes: Vec<_> = active().map(change).zip(&steps).collect();
         let misses = groups.iter().map(Group::tail_miss).collect::<anyhow::Result<Vec<_>>>()?;
-        let over = |value: &dyn Fn(&(f64, f64, Step)) -> f64| mean(changes.iter().map(value));
+        let over = |value: &dyn Fn(f64, f64, &Step) -> f64| {
+            mean(changes.iter().map(|((all, unsampled), [step, _])| value(*all, *unsampled, step)))
+        };
         let falls = |all: f64, unsampled: f64| f64::from(all > 0.0 && unsampled < 0.0);
-        let unsampled = changes.iter().filter(|(.., step)| step.q_unsampled_pos > 0.0);
+        let agrees = |kind: usize| {
+            let some = changes.iter().filter(|(_, steps)| steps[kind].q_unsampled_pos > 0.0);
+            let same = |((_, change), steps): &((f64, f64), &[Step; 2])| {
+                (*change < 0.0) == (steps[kind].unsampled_correct().total() < 0.0)
+            };
+            mean(some.map(|change| f64::from(same(change))))
+        };
         Ok((!changes.is_empty()).then(|| Self {
-            mass_change: over(&|c| c.0),
-            unsampled_mass_change: over(&|c| c.1),
-            unsampled_falls: over(&|c| falls(c.0, c.1)),
-            unsampled_falls_predicted: over(&|(.., step)| {
+            mass_change: over(&|all, _, _| all),
+            unsampled_mass_change: over(&|_, unsampled, _| unsampled),
+            unsampled_falls: over(&|all, unsampled, _| falls(all, unsampled)),
+            unsampled_falls_predicted: over(&|_, _, step| {
                 falls(step.mass_balance().total(), step.unsampled_correct().total())
             }),
-            unsampled_sign_agrees: mean(unsampled.map(|(_, change, step)| {
-                f64::from((*change < 0.0) == (step.unsampled_correct().total() < 0.0))
-            })),
-            direct_drift: over(&|(.., step)| step.unsampled_correct().direct_drift),
-            normalization_coupling: over(&|(.., step)| step.unsampled_correct().normalization_coupling()),
+            unsampled_sign_agrees: agrees(0),
+            unsampled_sign_agrees_centred: agrees(1),
+            direct_drift: over(&|_, _, step| step.unsampled_correct().direct_drift),
+            normalization_coupling: over(&|_, _, step| step.unsampled_correct().normalization_coupling()),
             tail_miss_predicted: mean(misses.iter().map(|miss| miss.0)),
             tail_miss_observed: mean(misses.iter().map(|miss| miss.1)),
         }))
@@ -205,6 +223,7 @@ mod tests {
         let p = [0.6, 0.1, 0.05, 0.25];
         let whole = fgrpo_core::theory::mass::Policy::new(p.to_vec(), vec![true, true, true, false]).unwrap();
         let (mut predicted, mut observed, mut falls, mut active) = (0.0, 0.0, 0.0, 0.0);
+        let (mut centred_agrees, mut partial) = (0.0, 0.0);
         let (mut groups, mut moved) = (Vec::new(), Vec::new());
         for code in 0..4usize.pow(4) {
             let sample: Vec<usize> = (0..4).map(|i| code / 4usize.pow(i) % 4).collect();
@@ -224,6 +243,13 @@ mod tests {
                 let unsampled = (0..3).filter(|i| !sample.contains(i)).map(|i| after[i] - p[i]).sum::<f64>();
                 falls += f64::from(after.iter().sum::<f64>() > 0.75 && unsampled < 0.0);
                 active += 1.0;
+                let mean = correct as f64 / 4.0;
+                let centred = Rewards { correct: 1.0 - mean, wrong: -mean };
+                let centred = Step::new(&whole, &sample, centred, 1.0).unwrap().unsampled_correct().total();
+                if (0..3).any(|i| !sample.contains(&i)) {
+                    centred_agrees += f64::from((unsampled < 0.0) == (centred < 0.0));
+                    partial += 1.0;
+                }
             }
             groups.push(group);
             moved.push(after);
@@ -231,6 +257,8 @@ mod tests {
         assert!((predicted - observed).abs() < 1e-12, "{predicted} and {observed}");
         let metrics = MassMetrics::of(&groups, &moved).unwrap().unwrap();
         assert_eq!(metrics.unsampled_sign_agrees, 1.0);
+        assert_eq!(metrics.unsampled_sign_agrees_centred, centred_agrees / partial);
+        assert!(0.0 < centred_agrees && centred_agrees < partial);
         assert_eq!(metrics.unsampled_falls, falls / active);
         assert_eq!(metrics.unsampled_falls, metrics.unsampled_falls_predicted);
         assert!(falls > 0.0 && falls < active && metrics.direct_drift < 0.0);

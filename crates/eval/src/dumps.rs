@@ -1,9 +1,10 @@
 //! Reads responses that other programs dumped: verl's validation generations (`trainer.validation_data_dir`) and
 //! lm-eval's logged samples (`--log_samples`).
 //!
-//! The dumps have scores too, but those follow other rules or are means over samples. So the responses are graded
-//! again: as multiple choice for GPQA, by instructions for IFEval, and as mathematics otherwise. The Python package
-//! reads dumps with this module too.
+//! A job of `fgrpo export` writes its verdicts, the reference answer and the name of its grader into verl's files, and
+//! these verdicts count. The scores of other dumps follow other rules or are means over samples. So their responses are
+//! graded again: as multiple choice for GPQA, by instructions for IFEval, and as mathematics otherwise. The Python
+//! package reads dumps with this module too.
 
 use crate::benchmarks::{canonical, require_distinct};
 use crate::dataset::Problem;
@@ -14,9 +15,11 @@ use crate::io::files;
 use crate::io::json;
 use crate::io::lines::Lines;
 use crate::kind::{self, TaskKind, Truth};
+use crate::prompts;
 use crate::row::Row;
 use crate::samples::{self, Benchmark};
-use crate::verifier::{Reasoning, Settings};
+use crate::table::percent;
+use crate::verifier::{Mode, Reasoning, Settings};
 use fgrpo_verify::verdict::Verdict;
 use rayon::prelude::*;
 use serde_json::Value;
@@ -38,12 +41,20 @@ pub enum DumpFormat {
 pub struct Response {
     /// Name of the data set, if the dump has it.
     pub benchmark: Option<String>,
+    /// Line in the file, from 1.
+    pub line: usize,
     /// Name of the problem, the same in every dump of the data set: its prompt or its id in the data set.
     pub problem: String,
+    /// The question, or the prompt that contains it, if the dump has it.
+    pub question: Option<String>,
     /// The reference answer, extracted by [`math::gold::gold`](fgrpo_verify::math::gold::gold).
     pub gold: String,
-    /// IFEval: instruction types and their arguments, if the dump has them.
-    pub instructions: Option<(Vec<String>, Vec<Value>)>,
+    /// The whole reference answer, if the dump has it: that of an exported job, or IFEval's instructions.
+    pub truth: Option<Truth>,
+    /// The verdict of an exported job, with the kind and mode of its grader.
+    pub recorded: Option<(Verdict, String)>,
+    /// `acc`, which other reward functions of verl report.
+    accuracy: Option<f64>,
     /// The model's response.
     pub text: String,
 }
@@ -53,6 +64,8 @@ pub struct Response {
 pub struct Scored {
     /// The samples.
     pub benchmarks: Vec<Benchmark>,
+    /// For each data set of a dump, a sentence that says how it was graded.
+    pub graded: Vec<String>,
     /// For each data set that was left out, a sentence that gives the reason.
     pub left_out: Vec<String>,
 }
@@ -198,6 +211,9 @@ pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response
     // lm-eval: range of each problem's responses in `all`.
     let mut logged: HashMap<String, Range<usize>> = HashMap::new();
     let mut step: Option<Value> = None;
+    fn said(r: &Response) -> (&str, &str, &Option<Truth>) {
+        (&r.gold, &r.text, &r.truth)
+    }
     rows::each(path, |number, row| {
         let at = |name: &str| format!("{} line {number}: {name}", path.display());
         let field = |name: &str| match row.get(name) {
@@ -210,7 +226,7 @@ pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response
         match format {
             DumpFormat::LmEval => {
                 let (gold, problem) = (reference(&texts("target")?), texts("doc_id")?);
-                let instructions = row.get("doc").and_then(instructions);
+                let (truth, question) = (row.get("doc").and_then(instructions), question(&row));
                 let Some(lists) = field("resps")?.as_array() else {
                     bad_input!("{}: expected a list of responses", at("resps"));
                 };
@@ -226,9 +242,13 @@ pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response
                     };
                     all.push(Response {
                         benchmark: Some(data_set(task_of(path))),
+                        line: number,
                         problem: problem.clone(),
+                        question: question.clone(),
                         gold: gold.clone(),
-                        instructions: instructions.clone(),
+                        truth: truth.clone(),
+                        recorded: None,
+                        accuracy: None,
                         text: response.to_owned(),
                     });
                 }
@@ -237,7 +257,11 @@ pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response
                 }
                 match logged.get(&problem) {
                     // A task with several filters logs each problem once per filter, with the same responses.
-                    Some(before) if all[before.clone()] == all[first..] => all.truncate(first),
+                    Some(before)
+                        if all[before.clone()].iter().map(said).eq(all[first..].iter().map(said)) =>
+                    {
+                        all.truncate(first);
+                    }
                     Some(_) => bad_input!(
                         "{}: {problem} is listed twice, with different responses or targets; keep logs of different runs in separate files",
                         at("doc_id")
@@ -255,18 +279,29 @@ pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response
                         );
                     }
                 }
-                let gold = reference(&texts("gts")?);
-                // verl draws a new uid in each run, but the prompt is the same for every model.
-                let problem = match row.get("input") {
-                    Some(Value::String(input)) if !input.is_empty() => input.clone(),
-                    _ => uid(&texts("uid")?).to_owned(),
+                let word = |name: &str| {
+                    row.get(name).and_then(Value::as_str).filter(|s| !s.is_empty()).map(str::to_owned)
                 };
-                let source = row.get("data_source").and_then(Value::as_str).filter(|s| !s.is_empty());
+                let gts = texts("gts")?;
+                let truth: Option<Truth> = serde_json::from_str(&gts).ok();
+                let gold = truth.as_ref().and_then(|truth| truth.gold());
+                let recorded = truth.as_ref().and_then(|truth| recorded(&row, truth));
+                let question = word("input");
+                // verl draws a new uid in each run, but the prompt is the same for every model.
+                let named = recorded.as_ref().and_then(|_| word("problem")).or_else(|| question.clone());
+                let problem = match named {
+                    Some(name) => name,
+                    None => uid(&texts("uid")?).to_owned(),
+                };
                 all.push(Response {
-                    benchmark: source.map(str::to_owned),
+                    benchmark: word("data_source").or_else(|| word("source").filter(|_| recorded.is_some())),
+                    line: number,
                     problem,
-                    gold,
-                    instructions: None,
+                    question,
+                    gold: gold.unwrap_or_else(|| reference(&gts)),
+                    truth,
+                    recorded,
+                    accuracy: row.get("acc").and_then(Value::as_f64),
                     text: texts("output")?,
                 });
             }
@@ -313,8 +348,29 @@ fn text(value: &Value) -> String {
     }
 }
 
+/// The verdict that the reward function of an exported job wrote, with the kind and mode of its grader.
+fn recorded(row: &Row, truth: &Truth) -> Option<(Verdict, String)> {
+    let is = |name: &str| row.get(name).and_then(Value::as_f64).map(|value| value == 1.0);
+    let verdict = match (is("unscorable")?, is("acc")?) {
+        (true, _) => Verdict::Unscorable,
+        (_, true) => Verdict::Correct,
+        _ if is("unparsed")? => Verdict::Unparsed,
+        _ => Verdict::Wrong,
+    };
+    let grader = row.get("grader").and_then(Value::as_str).map(str::to_owned);
+    Some((verdict, grader.unwrap_or_else(|| truth.kind().to_string())))
+}
+
+/// The question of a row of lm-eval, or else the prompt that contains it.
+fn question(row: &Row) -> Option<String> {
+    let of_doc = |name| row.get("doc")?.get(name);
+    let asked = ["question", "problem", "prompt", "Question", "Problem"].into_iter().find_map(of_doc);
+    let prompt = || row.get("arguments")?.pointer("/gen_args_0/arg_0");
+    asked.or_else(prompt)?.as_str().map(str::to_owned)
+}
+
 /// Instructions of an IFEval row, without the arguments that are null.
-fn instructions(doc: &Value) -> Option<(Vec<String>, Vec<Value>)> {
+fn instructions(doc: &Value) -> Option<Truth> {
     let ids = doc["instruction_id_list"].as_array()?.iter().map(|id| id.as_str().map(str::to_owned));
     let without_nulls = |value: &Value| {
         let object = value.as_object()?;
@@ -323,39 +379,42 @@ fn instructions(doc: &Value) -> Option<(Vec<String>, Vec<Value>)> {
         ))
     };
     let arguments = doc["kwargs"].as_array()?.iter().map(without_nulls);
-    Some((ids.collect::<Option<_>>()?, arguments.collect::<Option<_>>()?))
+    let (instruction_id_list, kwargs) = (ids.collect::<Option<_>>()?, arguments.collect::<Option<_>>()?);
+    Some(Truth::IfEval(kind::ifeval::Truth { instruction_id_list, kwargs }))
 }
 
-/// Reads the scored samples of one path: samples written by `fgrpo eval`, or a dump, which is graded. Data sets that
-/// can't be graded are logged.
+/// Reads the scored samples of one path: samples written by `fgrpo eval`, or a dump, which is graded. How a dump is
+/// graded is logged, and the data sets that can't be graded.
 ///
 /// Returns the errors of [`read_each`], and an error if no data set can be graded.
-pub fn read(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
-    let scored = read_each(path)?;
+pub fn read(path: &Path, mode: Option<Mode>) -> anyhow::Result<Vec<Benchmark>> {
+    let scored = read_each(path, mode)?;
     if scored.benchmarks.is_empty() {
         bad_input!("{}", scored.left_out.join("; "));
     }
+    scored.graded.iter().for_each(|how| tracing::info!("{how}"));
     scored.left_out.iter().for_each(|why| tracing::info!("left out: {why}"));
     Ok(scored.benchmarks)
 }
 
 /// Reads the scored samples of one path like [`read`], but returns the data sets that can't be graded instead of
-/// logging them.
+/// logging them. With a `mode`, the responses of a dump are graded in it where their kind of problem has modes.
 ///
 /// Returns the errors of [`samples::read`], [`dumps`] and [`responses`], and an error if two benchmarks have the same
 /// name.
-pub fn read_each(path: &Path) -> anyhow::Result<Scored> {
+pub fn read_each(path: &Path, mode: Option<Mode>) -> anyhow::Result<Scored> {
     if path.is_file()
         && let Some(benchmarks) = inspect::read(path)?
     {
         require_distinct(&benchmarks)?;
-        return Ok(Scored { benchmarks, left_out: Vec::new() });
+        return Ok(Scored { benchmarks, ..Scored::default() });
     }
     let dumps = dumps(path)?;
     if dumps.is_empty() {
-        let benchmarks = samples::read(path)?;
+        let mut benchmarks = samples::read(path)?;
         require_distinct(&benchmarks)?;
-        return Ok(Scored { benchmarks, left_out: Vec::new() });
+        prompts::add_questions(&mut benchmarks);
+        return Ok(Scored { benchmarks, ..Scored::default() });
     }
     let mut scored = Scored::default();
     for (format, file) in dumps {
@@ -371,8 +430,11 @@ pub fn read_each(path: &Path) -> anyhow::Result<Scored> {
             bad_input!("{}: there are no samples in the file", file.display());
         }
         for (name, responses) in by_name {
-            match graded(name, &file, &responses)? {
-                Ok(benchmark) => scored.benchmarks.push(benchmark),
+            match graded(name, &file, &responses, mode)? {
+                Ok((benchmark, how)) => {
+                    scored.benchmarks.push(benchmark);
+                    scored.graded.push(how);
+                }
                 Err(why) => scored.left_out.push(why),
             }
         }
@@ -384,8 +446,9 @@ pub fn read_each(path: &Path) -> anyhow::Result<Scored> {
 /// Reads the samples of several paths, which may be evaluations or dumps. Data sets that can't be graded are logged.
 /// `merge` joins lines of the same benchmark ([`samples::merged`]).
 ///
-/// Returns the errors of [`read`] and [`samples::merged`], and bad input if a file is given twice.
-pub fn read_all(paths: &[PathBuf], merge: bool) -> anyhow::Result<Vec<Benchmark>> {
+/// Returns the errors of [`read`], [`require_responses`] and [`samples::merged`], and bad input if a file is given twice.
+pub fn read_all(paths: &[PathBuf], merge: bool, mode: Option<Mode>) -> anyhow::Result<Vec<Benchmark>> {
+    require_responses(paths, mode)?;
     let mut known: HashMap<PathBuf, &Path> = HashMap::new();
     for path in paths {
         let mut files: Vec<PathBuf> = dumps(path)?.into_iter().map(|(_, file)| file).collect();
@@ -407,7 +470,20 @@ pub fn read_all(paths: &[PathBuf], merge: bool) -> anyhow::Result<Vec<Benchmark>
     if merge {
         return samples::merged(paths);
     }
-    Ok(paths.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?.concat())
+    Ok(paths.iter().map(|path| read(path, mode)).collect::<anyhow::Result<Vec<_>>>()?.concat())
+}
+
+/// Returns an error if a mode is requested although no path is a dump: other samples have their verdicts.
+pub fn require_responses(paths: &[PathBuf], mode: Option<Mode>) -> anyhow::Result<()> {
+    let Some(mode) = mode else { return Ok(()) };
+    for path in paths {
+        if !dumps(path)?.is_empty() {
+            return Ok(());
+        }
+    }
+    bad_input!(
+        "mode {mode}: the samples are graded already; `fgrpo eval` into an evaluation's folder grades its responses again"
+    )
 }
 
 /// Name of the data set if the dump doesn't have it: the file name, or the folder name if the file is named by a step.
@@ -419,6 +495,9 @@ fn named_by(path: &Path) -> String {
 
 /// The response's reference answer in the form that `kind` needs, or the reason why it is unknown.
 fn truth(kind: TaskKind, response: &Response) -> Result<Truth, &'static str> {
+    if let Some(truth) = &response.truth {
+        return Ok(truth.clone());
+    }
     match kind {
         TaskKind::Choice => {
             let letter = response.gold.trim().trim_matches(['(', ')', '.', '$']);
@@ -431,39 +510,69 @@ fn truth(kind: TaskKind, response: &Response) -> Result<Truth, &'static str> {
                 _ => Err("a reference answer isn't a letter"),
             }
         }
-        TaskKind::IfEval => match response.instructions.clone() {
-            Some((instruction_id_list, kwargs)) => {
-                Ok(Truth::IfEval(kind::ifeval::Truth { instruction_id_list, kwargs }))
-            }
-            None => Err("the dump doesn't contain the instructions"),
-        },
+        TaskKind::IfEval => Err("the dump doesn't contain the instructions"),
         TaskKind::SynLogic => Err("the dump doesn't contain the puzzles"),
         _ if response.gold.trim().is_empty() => Err("a problem's reference answer is empty"),
         _ => Ok(Truth::Math(kind::math::Truth { gold: response.gold.clone() })),
     }
 }
 
-/// Grades the responses of one data set and counts them by problem. The inner error is the reason why they can't be
-/// graded.
-fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<Result<Benchmark, String>> {
-    let kind = match canonical(&name).as_str() {
-        "gpqa" => TaskKind::Choice,
-        "ifeval" => TaskKind::IfEval,
-        "synlogic" => TaskKind::SynLogic,
-        // IFBench, and data sets with the same columns.
-        _ if responses.iter().any(|response| response.instructions.is_some()) => TaskKind::IfEval,
-        _ => TaskKind::Math,
-    };
+/// The verdicts on responses of one kind, and how they were made. The inner error is the reason why they can't be graded.
+type Verdicts = Result<(Vec<Verdict>, String), &'static str>;
+
+/// Takes the verdicts of an exported job, unless another mode is requested, and grades the responses of other programs.
+fn verdicts(kind: TaskKind, responses: &[Response], mode: Option<Mode>) -> anyhow::Result<Verdicts> {
+    let mode = mode.filter(|_| kind.has_modes());
+    let recorded: Option<Vec<&(Verdict, String)>> = responses.iter().map(|r| r.recorded.as_ref()).collect();
+    if let Some(recorded) = recorded.filter(|_| mode.is_none()) {
+        let how = format!("verdicts of the job, whose grader is {}", recorded[0].1);
+        return Ok(Ok((recorded.iter().map(|(verdict, _)| *verdict).collect(), how)));
+    }
+    let reference = kind.reference_settings();
     // The logs of reasoning models contain their thoughts.
-    let settings = Settings { reasoning: Some(Reasoning::Strip), ..kind.reference_settings() };
-    let grader = Grader::new(kind, settings)?;
-    let verdict = |response: &Response| -> Result<Verdict, &'static str> {
+    let mode = mode.unwrap_or(reference.mode);
+    let grader = Grader::new(kind, Settings { reasoning: Some(Reasoning::Strip), mode, ..reference })?;
+    let verdict = |response: &Response| {
         let problem = Problem::new(response.problem.clone(), Vec::new(), truth(kind, response)?);
         Ok(grader.grade(&problem, &response.text).verdict)
     };
-    let verdicts: Result<Vec<Verdict>, &str> = responses.par_iter().map(verdict).collect();
-    let verdicts = match verdicts {
-        Ok(verdicts) => verdicts,
+    let verdicts: Result<Vec<Verdict>, _> = responses.par_iter().map(verdict).collect();
+    let accuracy: Option<f64> = responses.iter().map(|r| r.accuracy).sum();
+    Ok(verdicts.map(|verdicts| {
+        let correct = verdicts.iter().filter(|v| **v == Verdict::Correct).count();
+        let [ours, theirs] =
+            [correct as f64, accuracy.unwrap_or(correct as f64)].map(|x| x / verdicts.len() as f64);
+        let note = match (ours - theirs).abs() > 0.005 {
+            true => format!(
+                "; {} % of the responses are correct, and {} % by the dump's own `acc`",
+                percent(ours),
+                percent(theirs)
+            ),
+            false => String::new(),
+        };
+        (verdicts, format!("graded as {}{note}", grader.described()))
+    }))
+}
+
+/// Counts the verdicts on the responses of one data set by problem, with a sentence that says how they were made. The
+/// inner error is the reason why the responses can't be graded.
+fn graded(
+    name: String,
+    path: &Path,
+    responses: &[Response],
+    mode: Option<Mode>,
+) -> anyhow::Result<Result<(Benchmark, String), String>> {
+    let known = responses.iter().find_map(|response| response.truth.as_ref());
+    let kind = match (known, canonical(&name).as_str()) {
+        // A job's, or the instructions of IFBench and of data sets with the same columns.
+        (Some(truth), _) => truth.kind(),
+        (None, "gpqa") => TaskKind::Choice,
+        (None, "ifeval") => TaskKind::IfEval,
+        (None, "synlogic") => TaskKind::SynLogic,
+        (None, _) => TaskKind::Math,
+    };
+    let (verdicts, how) = match verdicts(kind, responses, mode)? {
+        Ok(made) => made,
         Err(why) => {
             return Ok(Err(format!(
                 "{name} of {}: {why}; `fgrpo eval --samples FILE --data FILE --task {kind} --out DIR` grades the responses with the data set's rows",
@@ -471,6 +580,7 @@ fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<R
             )));
         }
     };
+    let how = format!("{name} of {}: {how}", path.display());
     let mut places: HashMap<&str, usize> = HashMap::new();
     let mut problems: Vec<samples::ProblemCounts> = Vec::new();
     for (response, verdict) in responses.iter().zip(verdicts) {
@@ -478,6 +588,7 @@ fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<R
             let mut problem = samples::ProblemCounts::counted(response.problem.clone(), 0, 0);
             // lm-eval shuffles the options of a multiple-choice problem, so the letter differs between logs.
             problem.reference = (kind == TaskKind::Math).then(|| response.gold.clone());
+            problem.question.clone_from(&response.question);
             problems.push(problem);
             problems.len() - 1
         });
@@ -490,7 +601,7 @@ fn graded(name: String, path: &Path, responses: &[Response]) -> anyhow::Result<R
             }
         }
     }
-    Ok(Ok(Benchmark { name, path: path.to_owned(), problems }))
+    Ok(Ok((Benchmark { name, path: path.to_owned(), problems }, how)))
 }
 
 #[cfg(test)]

@@ -6,12 +6,16 @@
 //! 0 and counts rejected rows. Instead of `text` the field may be called `response`, `completion`, `output` or
 //! `generation`, and the list by the plural.
 //!
+//! Dumps of other programs ([`crate::dumps`]) are read too. Their problems have the hash that an exported job wrote, or
+//! else the one question that the prompt contains.
+//!
 //! The whole file is checked before anything is stored, so a rejected file changes nothing.
 
 use super::generations::{Generation, Generations};
 use crate::dataset::{Problem, rows};
-
-use crate::row::{plain_text, shown_text};
+use crate::dumps::{self, Response, dumps};
+use crate::prompts::asked;
+use crate::row::{Row, plain_text, shown_text};
 use crate::samples::MOST_SAMPLES;
 use anyhow::Context;
 use serde_json::Value;
@@ -143,26 +147,15 @@ fn each(
     let mut given: HashMap<(usize, u64), usize> = HashMap::new();
     let mut called: HashMap<usize, (String, usize)> = HashMap::new();
     let mut next: HashMap<usize, u64> = HashMap::new();
-    rows::each(path, |number, row| {
-        let at_line = || format!("{} line {number}", path.display());
-        let Some(name) = PROBLEM.iter().find_map(|key| row.get(*key).and_then(plain_text)) else {
-            bad_input!("{}: \"problem\" is missing", at_line());
-        };
-        let listed = TEXTS.iter().find_map(|key| row.get(*key).and_then(Value::as_array));
-        let single = TEXT.iter().find_map(|key| row.get(*key).and_then(Value::as_str));
-        let texts: Option<Vec<&str>> = match (listed, single) {
-            (Some(list), _) => list.iter().map(Value::as_str).collect(),
-            (None, Some(text)) => Some(vec![text]),
-            (None, None) => bad_input!(
-                "{}: the completion is missing; name it \"text\", \"response\", \"completion\", \"output\" or \"generation\"",
-                at_line()
-            ),
-        };
-        let Some(texts) = texts else {
-            bad_input!("{}: a completion in the list isn't a string", at_line())
-        };
-        let at = match names.of.get(&name) {
-            Some(Some(at)) => *at,
+    let mut add = |file: &Path,
+                   number: usize,
+                   name: String,
+                   at: Option<Option<usize>>,
+                   texts: &[&str],
+                   row: &Row| {
+        let at_line = || format!("{} line {number}", file.display());
+        let at = match at {
+            Some(Some(at)) => at,
             Some(None) => bad_input!(
                 "{}: problem: {} names several problems; use the hash of one (prompts.jsonl in the evaluation folder has them)",
                 at_line(),
@@ -223,6 +216,38 @@ fn each(
             visit(number, &name, at, generation)?;
         }
         Ok(())
+    };
+    let files = dumps(path)?;
+    let mut known: HashMap<String, Option<Option<usize>>> = HashMap::new();
+    for (format, file) in &files {
+        for response in dumps::responses(file, *format)? {
+            let find = || names.of_response(&response, problems);
+            let at = *known.entry(response.problem.clone()).or_insert_with(find);
+            add(file, response.line, response.problem, at, &[&response.text], &Row::new())?;
+        }
+    }
+    if !files.is_empty() {
+        return Ok(counts);
+    }
+    rows::each(path, |number, row| {
+        let at_line = || format!("{} line {number}", path.display());
+        let Some(name) = PROBLEM.iter().find_map(|key| row.get(*key).and_then(plain_text)) else {
+            bad_input!("{}: \"problem\" is missing", at_line());
+        };
+        let listed = TEXTS.iter().find_map(|key| row.get(*key).and_then(Value::as_array));
+        let single = TEXT.iter().find_map(|key| row.get(*key).and_then(Value::as_str));
+        let texts: Option<Vec<&str>> = match (listed, single) {
+            (Some(list), _) => list.iter().map(Value::as_str).collect(),
+            (None, Some(text)) => Some(vec![text]),
+            (None, None) => bad_input!(
+                "{}: the completion is missing; name it \"text\", \"response\", \"completion\", \"output\" or \"generation\"",
+                at_line()
+            ),
+        };
+        let Some(texts) = texts else {
+            bad_input!("{}: a completion in the list isn't a string", at_line())
+        };
+        add(path, number, name.clone(), names.of.get(&name).copied(), &texts, &row)
     })
     .context("samples")?;
     Ok(counts)
@@ -272,6 +297,17 @@ impl Names {
             }
         }
         Self { of, numbers }
+    }
+
+    /// Index of the problem that a dump's response answers; the inner `None` if several have its name.
+    fn of_response(&self, response: &Response, problems: &[&Problem]) -> Option<Option<usize>> {
+        let named = || self.of.get(&response.problem).copied();
+        let by_question = || {
+            let questions = problems.iter().map(|p| p.question()).enumerate();
+            asked(response.question.as_deref()?, questions).map(Some)
+        };
+        // An index in another program's data set says less than the question.
+        if response.recorded.is_some() { named().or_else(by_question) } else { by_question().or_else(named) }
     }
 }
 

@@ -42,6 +42,12 @@ impl Grader {
         self.kind
     }
 
+    /// The kind of task, with the mode of the verifier if it has modes.
+    pub fn described(&self) -> String {
+        let mode = self.grading.settings.mode;
+        if self.kind.has_modes() { format!("{} in mode {mode}", self.kind) } else { self.kind.to_string() }
+    }
+
     /// Program that runs the environments, and maximum number of turns of an episode; `None` for other kinds of task.
     pub fn environment(&self) -> Option<(&Program, usize)> {
         let program = self.grading.program.as_deref().filter(|_| self.kind == TaskKind::Environment)?;

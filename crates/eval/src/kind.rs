@@ -42,6 +42,15 @@ macro_rules! kinds {
             $(#[doc = $about] #[serde(rename = $name)] $kind($file::Truth),)+
         }
 
+        impl Truth {
+            /// The kind of problem.
+            pub fn kind(&self) -> TaskKind {
+                match self {
+                    $(Self::$kind(_) => TaskKind::$kind,)+
+                }
+            }
+        }
+
         impl Deref for Truth {
             type Target = dyn Reference;
 
@@ -121,13 +130,14 @@ kinds! {
 }
 
 impl TaskKind {
-    /// The settings with which verdicts are comparable with published ones. Only math and SynLogic have a reference that
-    /// judges otherwise.
+    /// Whether the verdicts depend on the mode: only math and SynLogic have a reference that judges otherwise.
+    pub fn has_modes(self) -> bool {
+        matches!(self, Self::Math | Self::SynLogic)
+    }
+
+    /// The settings with which verdicts are comparable with published ones.
     pub fn reference_settings(self) -> Settings {
-        let mode = match self {
-            Self::Math | Self::SynLogic => Mode::REFERENCE,
-            _ => Mode::TRAINING,
-        };
+        let mode = if self.has_modes() { Mode::REFERENCE } else { Mode::TRAINING };
         Settings { mode, ..Settings::default() }
     }
 }

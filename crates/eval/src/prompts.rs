@@ -5,6 +5,8 @@ use crate::dataset::{Message, Problem};
 use crate::io::lines;
 use crate::kind::TaskKind;
 use crate::problems::ProblemSet;
+use crate::samples::{Benchmark, SCORED};
+use std::collections::HashMap;
 use std::path::Path;
 
 /// The prompt of a problem, a line of `prompts.jsonl`.
@@ -49,4 +51,34 @@ pub fn record(parts: &[ProblemSet], folder: &Folder) -> anyhow::Result<()> {
     records.retain(|r| !ours(&r.benchmark));
     records.extend(parts.iter().flat_map(|part| part.problems.iter().map(|p| part.record(p))));
     folder.write(PROMPTS, &lines::to_bytes(&records)?)
+}
+
+/// Adds the questions of an evaluation folder's problems to their counts.
+///
+/// Without readable prompts there are none: they are needed only if another program names the problems differently.
+pub(crate) fn add_questions(benchmarks: &mut [Benchmark]) {
+    for benchmark in benchmarks.iter_mut().filter(|b| b.path.ends_with(SCORED)) {
+        let records = read(&benchmark.path.with_file_name(PROMPTS)).unwrap_or_default();
+        let question = |record: PromptRecord| {
+            let user = record.messages.into_iter().rfind(|message| message.role == "user")?;
+            Some((record.problem, user.content))
+        };
+        let mut questions: HashMap<String, String> = records.into_iter().filter_map(question).collect();
+        for problem in &mut benchmark.problems {
+            problem.question = questions.remove(&problem.id);
+        }
+    }
+}
+
+/// Index of the question that a prompt contains: of several, the longest one. `None` if there is none or if it occurs
+/// twice.
+pub(crate) fn asked<'a>(prompt: &str, questions: impl Iterator<Item = (usize, &'a str)>) -> Option<usize> {
+    let mut longest: Option<(usize, Option<usize>)> = None;
+    for (at, question) in questions.filter(|(_, question)| !question.trim().is_empty()) {
+        let length = longest.map_or(0, |(length, _)| length);
+        if question.len() >= length && prompt.contains(question.trim()) {
+            longest = Some((question.len(), (question.len() > length).then_some(at)));
+        }
+    }
+    longest?.1
 }

@@ -96,6 +96,8 @@ pub struct ProblemCounts {
     /// Reference answer of the problem, if the samples have it. Problems with the same id but different reference
     /// answers are different problems.
     pub reference: Option<String>,
+    /// Question of the problem, or the prompt that contains it, if it is known: ids of two programs may differ.
+    pub question: Option<String>,
     /// Verifier and settings that graded the samples, if the samples have it.
     pub verifier: Option<String>,
     /// Number of samples of each wrong answer, by answer.

@@ -190,7 +190,7 @@ impl Results {
         let of_lines: Vec<&PathBuf> =
             entries.iter().filter(|e| e.is_file() && samples::is_lines(e)).collect();
         if direct || !of_lines.is_empty() {
-            let scored = if direct { dumps::read_each(path)? } else { scored(path, &of_lines)? };
+            let scored = if direct { dumps::read_each(path, None)? } else { scored(path, &of_lines)? };
             self.notes.extend(scored.left_out.iter().map(|why| format!("left out: {why}")));
             let all = scored.benchmarks.into_iter();
             self.all.extend(all.map(|b| Found { benchmark: Some(b), ..Found::new(name, path) }));
@@ -236,12 +236,12 @@ impl Results {
 fn scored(path: &Path, files: &[&PathBuf]) -> anyhow::Result<Scored> {
     for file in files {
         if dumps::format_of(file)?.is_some() {
-            return dumps::read_each(path);
+            return dumps::read_each(path, None);
         }
     }
     let benchmarks = samples::read(path)?;
     require_distinct(&benchmarks)?;
-    Ok(Scored { benchmarks, left_out: Vec::new() })
+    Ok(Scored { benchmarks, ..Scored::default() })
 }
 
 /// Returns the counts of an evaluation.

@@ -1,6 +1,7 @@
 //! The graders of a configuration, for reward functions and notebooks.
 
 use crate::call::{bad, without_gil};
+use anyhow::Context;
 use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::{self, Problem};
 use fgrpo_eval::grade;
@@ -36,6 +37,13 @@ impl Grader {
         self.parts.keys().map(String::as_str).collect()
     }
 
+    /// The kind of the part's task, with the mode of its verifier if it has modes.
+    #[pyo3(signature = (part=None))]
+    fn described(&self, part: Option<&str>) -> PyResult<String> {
+        let (grader, _) = self.part(part).map_err(|e| bad(format!("{e:#}")))?;
+        Ok(grader.described())
+    }
+
     /// The verdict, the reason and the reward. `truth` is JSON: a reference answer of an exported job, or a row if `is_row`.
     fn grade(
         &self,
@@ -67,6 +75,17 @@ impl Grader {
         })
     }
 
+    fn part(&self, part: Option<&str>) -> anyhow::Result<&(grade::Grader, Columns)> {
+        let names = || self.parts.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let found = match part {
+            Some(name) => self.parts.get(name),
+            None if self.parts.len() == 1 => self.parts.values().next(),
+            None => anyhow::bail!("part: name one of {}", names()),
+        };
+        found
+            .with_context(|| format!("part: {:?} is unknown; there is {}", part.unwrap_or_default(), names()))
+    }
+
     fn graded(
         &self,
         truth: &str,
@@ -74,15 +93,7 @@ impl Grader {
         response: &str,
         part: Option<&str>,
     ) -> anyhow::Result<(&'static str, String, f64)> {
-        let names = || self.parts.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let found = match part {
-            Some(name) => self.parts.get(name),
-            None if self.parts.len() == 1 => self.parts.values().next(),
-            None => anyhow::bail!("part: name one of {}", names()),
-        };
-        let Some((grader, columns)) = found else {
-            anyhow::bail!("part: {:?} is unknown; there is {}", part.unwrap_or_default(), names());
-        };
+        let (grader, columns) = self.part(part)?;
         let problem = match is_row {
             true => dataset::problem(serde_json::from_str::<Row>(truth)?, grader.kind(), columns)?,
             false => {

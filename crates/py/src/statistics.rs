@@ -1,12 +1,13 @@
 //! pass@k, the paired test and the planner, for counted samples.
 
 use crate::call::{bad, with_own_threads, without_gil};
+use crate::verifiers::mode_named;
 use fgrpo_core::stats::pass_at_k::PassAtK;
 use fgrpo_eval::benchmarks::{self, Domain};
 use fgrpo_eval::compare::{self as paired, Method, Settings};
 use fgrpo_eval::dumps;
 use fgrpo_eval::group_size;
-use fgrpo_eval::samples::{self, Benchmark, ProblemCounts};
+use fgrpo_eval::samples::{Benchmark, ProblemCounts};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -48,6 +49,7 @@ pub(crate) fn pass_at_k<'py>(
 pub(crate) struct Columns {
     benchmark: Vec<String>,
     problem: Vec<String>,
+    question: Vec<String>,
     n: Vec<u64>,
     c: Vec<u64>,
     unscorable: Vec<u64>,
@@ -58,8 +60,10 @@ impl Columns {
     fn benchmarks(self, side: &str) -> Vec<Benchmark> {
         let mut benchmarks: Vec<Benchmark> = Vec::new();
         let counts = self.n.into_iter().zip(self.c).zip(self.unscorable);
-        for ((name, id), ((n, c), unscorable)) in self.benchmark.into_iter().zip(self.problem).zip(counts) {
+        let names = self.benchmark.into_iter().zip(self.problem).zip(self.question);
+        for (((name, id), question), ((n, c), unscorable)) in names.zip(counts) {
             let mut problem = ProblemCounts::default();
+            problem.question = Some(question).filter(|question| !question.is_empty());
             (problem.id, problem.samples, problem.correct, problem.unscorable) = (id, n, c, unscorable);
             match benchmarks.iter_mut().find(|b| b.name == name) {
                 Some(benchmark) => benchmark.problems.push(problem),
@@ -147,17 +151,28 @@ pub(crate) fn plan(py: Python<'_>, samples: Columns, group_sizes: Vec<u64>, tail
 }
 
 /// Benchmark, problem, n, c and number of unscorable samples, one row per problem.
-type Rows = Vec<(String, String, u64, u64, u64)>;
+type Rows = Vec<(String, String, String, u64, u64, u64)>;
 
-/// The graded samples that `fgrpo eval` writes, from a file or a folder.
+/// The graded samples of a file or a folder, as the command line reads them, and sentences that say how a dump was graded.
 #[pyfunction]
-pub(crate) fn read_samples(py: Python<'_>, path: PathBuf) -> PyResult<Rows> {
-    let benchmarks = without_gil(py, || samples::read(&path))?.map_err(|e| bad(format!("{e:#}")))?;
-    let row = |name: &str, p: ProblemCounts| (name.to_owned(), p.id, p.samples, p.correct, p.unscorable);
-    Ok(benchmarks
-        .into_iter()
-        .flat_map(|b| b.problems.into_iter().map(move |p| row(&b.name, p)).collect::<Rows>())
-        .collect())
+pub(crate) fn read_samples(py: Python<'_>, path: PathBuf, mode: Option<&str>) -> PyResult<(Rows, String)> {
+    let mode = mode.map(mode_named).transpose()?;
+    let read = || {
+        dumps::require_responses(std::slice::from_ref(&path), mode)?;
+        dumps::read_each(&path, mode)
+    };
+    let scored = without_gil(py, read)?.map_err(|e| bad(format!("{e:#}")))?;
+    let left_out = scored.left_out.iter().map(|why| format!("left out: {why}"));
+    let how = scored.graded.into_iter().chain(left_out).collect::<Vec<_>>().join("; ");
+    if scored.benchmarks.is_empty() {
+        return Err(bad(how));
+    }
+    let row = |name: &str, p: ProblemCounts| {
+        (name.to_owned(), p.id, p.question.unwrap_or_default(), p.samples, p.correct, p.unscorable)
+    };
+    let rows = scored.benchmarks.into_iter();
+    let rows = rows.flat_map(|b| b.problems.into_iter().map(move |p| row(&b.name, p)).collect::<Rows>());
+    Ok((rows.collect(), how))
 }
 
 /// Benchmark (empty if the dump has none), problem, reference answer and response, in the order of the dump.

@@ -159,10 +159,13 @@ where
     Ok((codes.into_pyarray(py), outcomes.into_iter().map(|o| o.reason).collect()))
 }
 
+pub(crate) fn mode_named(name: &str) -> PyResult<Mode> {
+    Mode::from_name(name).ok_or_else(|| bad(format!("mode: found {name:?}, wanted \"parity\" or \"strict\"")))
+}
+
 /// What becomes of thoughts in a mode.
 fn grading(mode: &str, reasoning: Option<&str>) -> PyResult<Grading> {
-    let mode = Mode::from_name(mode)
-        .ok_or_else(|| bad(format!("mode: found {mode:?}, wanted \"parity\" or \"strict\"")))?;
+    let mode = mode_named(mode)?;
     let reasoning =
         reasoning.map(str::parse::<Reasoning>).transpose().map_err(|why| bad(format!("reasoning: {why}")))?;
     Ok(Grading::new(Settings { mode, reasoning, ..Settings::default() }, None))

@@ -55,6 +55,49 @@ def test_the_grader_may_be_another(tmp_path):
     assert fgrpo.read_samples(path, grade=fgrpo.verify_choice).c.tolist() == [1]
 
 
+def of_job(problem, truth, output, correct, grader):
+    """A line of verl's validation of an exported job."""
+    scores = {"score": float(correct), "acc": float(correct), "unparsed": 0.0, "unscorable": 0.0}
+    named = {"source": truth["kind"], "problem": problem, "grader": grader}
+    return {"input": f"user {problem}", "output": output, "gts": json.dumps(truth), "step": 5, **scores, **named}
+
+
+def test_a_jobs_own_verdicts_count_and_another_mode_grades_again(tmp_path):
+    rows = [of_job("p", {"kind": "python", "columns": {}}, "x", right, "python") for right in (True, True, False)]
+    found = fgrpo.read_samples(write(tmp_path / "5.jsonl", rows))
+    assert (found.problem, found.n.tolist(), found.c.tolist()) == (["p"], [3], [2])
+    assert "python" in found.graded and "python" in repr(found)
+    # Correct in mode parity alone.
+    unworked = of_job("p", {"kind": "math", "gold": "29"}, r"\boxed{12+17}", False, "math in mode strict")
+    path = write(tmp_path / "6.jsonl", [unworked])
+    assert fgrpo.read_samples(path).c.tolist() == [0] and "mode strict" in fgrpo.read_samples(path).graded
+    again = fgrpo.read_samples(path, mode="parity")
+    assert again.c.tolist() == [1] and "mode parity" in again.graded
+    with pytest.raises(ValueError, match="mode"):
+        fgrpo.read_samples(path, mode="exact")
+    with pytest.raises(ValueError, match="mode"):
+        fgrpo.read_samples(write(tmp_path / "mine.jsonl", [{"problem": "p", "n": 1, "c": 1}]), mode="strict")
+
+
+def test_an_evaluation_and_a_dump_are_compared_by_the_question(tmp_path):
+    questions = [f"What is {i} + {i}?" for i in range(12)]
+    hashes = [f"hash{i}" for i in range(12)]
+    folder = tmp_path / "laptop"
+    folder.mkdir()
+    write(folder / "samples.jsonl", [{"benchmark": "sums", "problem": h, "sample": i, "correct": False} for h in hashes for i in range(2)])
+    asked = zip(hashes, questions, strict=True)
+    prompts = [{"benchmark": "sums", "problem": h, "task": "math", "messages": [{"role": "user", "content": q}]} for h, q in asked]
+    write(folder / "prompts.jsonl", prompts)
+    rows = [
+        {"input": f"user\n{q}\nassistant\n", "output": rf"\boxed{{{2 * i}}}", "gts": str(2 * i), "step": 5}
+        for i, q in reversed(list(enumerate(questions)))
+        for _ in range(2)
+    ]
+    dump = write(tmp_path / "5.jsonl", rows)
+    assert fgrpo.compare(folder, dump)[0].difference == 1.0
+    assert fgrpo.compare(dump, folder)[0].difference == -1.0
+
+
 class Frame(dict):
     """What pandas and polars frames have in common."""
 

@@ -18,6 +18,7 @@ use fgrpo_eval::io::json;
 use fgrpo_eval::pass_at_k::powers_of_two;
 use fgrpo_eval::samples::MOST_UNSCORABLE;
 use fgrpo_eval::table::{Cell, Part, Table, bound, p_value, percent, points};
+use fgrpo_eval::verifier::Mode;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -61,6 +62,9 @@ pub(crate) struct Args {
     /// Print one JSON value, fractions in place of percentages.
     #[arg(long)]
     json: bool,
+    /// Mode in which the responses of a dump are graded [default: that of the job, or else parity].
+    #[arg(long, value_parser = named::<Mode>())]
+    mode: Option<Mode>,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -80,7 +84,8 @@ pub(crate) struct Args {
 pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     (args.a, args.b) = (places::samples(args.a)?, places::samples(args.b)?);
     let args = &args;
-    let (mut a, mut b) = (dumps::read(&args.a)?, dumps::read(&args.b)?);
+    dumps::require_responses(&[args.a.clone(), args.b.clone()], args.mode)?;
+    let (mut a, mut b) = (dumps::read(&args.a, args.mode)?, dumps::read(&args.b, args.mode)?);
     if let Some(field) = &args.cluster {
         clusters::assign(&mut a, std::slice::from_ref(&args.a), field)?;
         clusters::assign(&mut b, std::slice::from_ref(&args.b), field)?;

@@ -125,6 +125,9 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
         (Source::Samples(path), ..) => {
             let problems: Vec<&Problem> = plan.parts.iter().flat_map(|part| &part.problems).collect();
             events.say(&format!("{}: {}", path.display(), from_file::import(path, &problems, store)?));
+            for part in plan.parts.iter().filter(|part| part.kind().has_modes()) {
+                events.say(&format!("{}: graded as {}", part.name, part.grader.described()));
+            }
             Ok(None)
         }
         (Source::Server(_), Some(server), _) if missing > 0 => {

@@ -1,6 +1,7 @@
 //! `fgrpo pass-at-k`: unbiased pass@k of scored samples with problem-bootstrap intervals.
 
 use crate::args::averages::AverageArgs;
+use crate::args::named::named;
 use crate::args::places;
 use crate::output::table::{Format, Render};
 use fgrpo_core::stats::measure::Measure;
@@ -9,6 +10,7 @@ use fgrpo_eval::dumps;
 use fgrpo_eval::estimate::{Curve, RESAMPLES};
 use fgrpo_eval::pass_at_k::{self, PassAtK, Report, Settings};
 use fgrpo_eval::table::{Table, percent};
+use fgrpo_eval::verifier::Mode;
 use std::path::PathBuf;
 
 /// Unbiased pass@k of graded samples.
@@ -28,6 +30,9 @@ pub(crate) struct Args {
     /// Print one JSON value, fractions in place of percentages.
     #[arg(long)]
     json: bool,
+    /// Mode in which the responses of a dump are graded [default: that of the job, or else parity].
+    #[arg(long, value_parser = named::<Mode>())]
+    mode: Option<Mode>,
     /// How to print.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -66,7 +71,7 @@ pub(crate) struct Args {
 pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     args.samples = args.samples.into_iter().map(places::samples).collect::<anyhow::Result<_>>()?;
     let args = &args;
-    let mut benchmarks = dumps::read_all(&args.samples, args.merge)?;
+    let mut benchmarks = dumps::read_all(&args.samples, args.merge, args.mode)?;
     if let Some(field) = &args.cluster {
         clusters::assign(&mut benchmarks, &args.samples, field)?;
     }

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     group_size::check(&args.group_sizes, args.tail)?;
     let samples: Vec<PathBuf> =
         args.samples.iter().cloned().map(places::samples).collect::<anyhow::Result<_>>()?;
-    let samples = dumps::read_all(&samples, false)?;
+    let samples = dumps::read_all(&samples, false, None)?;
     let power = args.detect.map(|points| power(&samples, points / 100.0, &SAMPLES)).transpose()?;
     let found = group_size::compare(&samples, &args.group_sizes, args.tail)?;
     if args.json || args.format == Format::Json {

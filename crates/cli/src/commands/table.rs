@@ -153,7 +153,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         if read.iter().any(|r| r.0 == *name) {
             bad_input!("the method {name} is given twice");
         }
-        let benchmarks = dumps::read(&places::samples(path.clone())?)?;
+        let benchmarks = dumps::read(&places::samples(path.clone())?, None)?;
         for b in &benchmarks {
             if !args.uneven {
                 b.require_equal_samples()?;

@@ -24,6 +24,7 @@ mod gguf;
 mod golden_rl;
 mod hub;
 mod ignored_settings;
+mod job_dumps;
 mod lora;
 mod odd_samples;
 mod paper;

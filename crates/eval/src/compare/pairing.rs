@@ -2,8 +2,9 @@
 
 use crate::benchmarks;
 use crate::io::harmless::shortened;
+use crate::prompts::asked;
 use crate::samples::{Benchmark, ProblemCounts};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Two models' samples of the same problems.
 pub struct Matched {
@@ -66,10 +67,41 @@ pub fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     if names.len() > 8 { format!("{shown} and {} more", names.len() - 8) } else { shown }
 }
 
-/// Brings B's problems of one benchmark into A's order.
+/// For each problem of `prompts`, the index of the problem of `questions` whose question its prompt contains.
+fn same_problems(prompts: &Benchmark, questions: &Benchmark) -> HashMap<usize, usize> {
+    let asks = |p: &ProblemCounts| p.question.clone().unwrap_or_default();
+    let questions: Vec<String> = questions.problems.iter().map(asks).collect();
+    let find = |prompt: &str| asked(prompt, questions.iter().map(String::as_str).enumerate());
+    let pairs = prompts.problems.iter().map(|p| find(p.question.as_deref()?)).enumerate();
+    pairs.filter_map(|(at, same)| Some((at, same?))).collect()
+}
+
+/// B with the ids of A's problems, if the ids differ and the questions say which problems are the same. Dumps of other
+/// programs have prompts in place of questions.
+fn with_ids_of(a: &Benchmark, b: &Benchmark) -> Benchmark {
+    let (mut named, ids) = (b.clone(), HashSet::<&str>::from_iter(a.problems.iter().map(|p| p.id.as_str())));
+    if b.problems.iter().all(|p| ids.contains(p.id.as_str())) {
+        return named;
+    }
+    let mut pairs: Vec<(usize, usize)> = same_problems(a, b).into_iter().collect();
+    if pairs.len() < a.problems.len() {
+        pairs = same_problems(b, a).into_iter().map(|(in_b, in_a)| (in_a, in_b)).collect();
+    }
+    // A question that stands for two problems decides nothing.
+    let different = HashSet::<usize>::from_iter(pairs.iter().map(|pair| pair.0)).len();
+    if different == pairs.len() && pairs.len() == b.problems.len() {
+        for (in_a, in_b) in pairs {
+            named.problems[in_b].id.clone_from(&a.problems[in_a].id);
+        }
+    }
+    named
+}
+
+/// Brings B's problems of one benchmark into A's order. Problems are the same by their ids, or else by their questions.
 ///
 /// Returns an error if the two sides have different problems, reference answers, graders or clusters.
 pub fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matched> {
+    let b = &with_ids_of(&a, b);
     let by_id = |side: &'_ Benchmark| -> HashMap<String, usize> {
         side.problems.iter().enumerate().map(|(i, p)| (p.id.clone(), i)).collect()
     };

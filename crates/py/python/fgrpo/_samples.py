@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from . import _native
 from ._arrays import integers, numbers
-from ._verifiers import Verdicts, verify_math
+from ._verifiers import Mode, Verdicts, verify_math
 
 Format = Literal["auto", "fgrpo", "lm-eval", "lighteval", "verl"]
 
@@ -23,7 +24,9 @@ class Samples:
     """The counted samples of ``P`` problems under one model.
 
     n: int64 ``(P,)``, graded samples. c: int64 ``(P,)``, correct ones. problem: ``P`` names. benchmark: the ``P`` names of
-    their data sets. unscorable: int64 ``(P,)``, samples whose verifier failed; they are not in ``n``.
+    their data sets. unscorable: int64 ``(P,)``, samples whose verifier failed; they are not in ``n``. graded: how the responses
+    of a dump were graded. question: ``P`` questions, or the prompts that contain them, by which :func:`compare` finds the same
+    problem in files of two programs; empty where they are unknown.
 
     >>> Samples(n=[4, 4], c=[1, 0])
     Samples(2 problems, n 4, mean c/n 0.125)
@@ -34,6 +37,8 @@ class Samples:
     problem: list[str] = dataclasses.field(default_factory=list)
     benchmark: list[str] = dataclasses.field(default_factory=list)
     unscorable: npt.NDArray[np.int64] = dataclasses.field(default=None)  # type: ignore[assignment]
+    graded: str = ""
+    question: list[str] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
         n, c = integers("n", self.n), integers("c", self.c)
@@ -41,7 +46,8 @@ class Samples:
         unscorable = np.zeros_like(n) if self.unscorable is None else integers("unscorable", self.unscorable)
         problem = [str(p) for p in self.problem] or [str(i) for i in range(count)]
         benchmark = [str(b) for b in self.benchmark] or [""] * count
-        if not count == c.size == len(problem) == len(benchmark) == unscorable.size or c.ndim != 1:
+        question = [str(q) for q in self.question] or [""] * count
+        if not count == c.size == len(problem) == len(benchmark) == unscorable.size == len(question) or c.ndim != 1:
             raise ValueError(
                 f"samples: found n of shape {n.shape}, c of shape {c.shape}, {len(problem)} problems, {len(benchmark)} "
                 f"benchmarks and unscorable of shape {unscorable.shape}, wanted one of each for every problem"
@@ -53,7 +59,8 @@ class Samples:
         names = set(zip(benchmark, problem, strict=True))
         if len(names) < count:
             raise ValueError("samples: a problem appears twice in its benchmark, wanted one row for each")
-        for name, value in (("n", n), ("c", c), ("problem", problem), ("benchmark", benchmark), ("unscorable", unscorable)):
+        checked = {"n": n, "c": c, "problem": problem, "benchmark": benchmark, "unscorable": unscorable, "question": question}
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
@@ -64,7 +71,8 @@ class Samples:
         size = "-" if not sizes.size else f"{sizes[0]}" if sizes.size == 1 else f"{sizes[0]} to {sizes[-1]}"
         scored = self.n > 0
         rate = float((self.c[scored] / self.n[scored]).mean()) if scored.any() else float("nan")
-        return f"Samples({len(self)} problems, n {size}, mean c/n {rate:.4g})"
+        graded = f"; {self.graded}" if self.graded else ""
+        return f"Samples({len(self)} problems, n {size}, mean c/n {rate:.4g}{graded})"
 
 
 def samples_of(name: str, given: Any) -> Samples:
@@ -131,7 +139,8 @@ def read_samples(
     path: str | os.PathLike[str],
     format: Format = "auto",
     *,
-    grade: Callable[[Sequence[str], Sequence[str]], Verdicts] = verify_math,
+    grade: Callable[[Sequence[str], Sequence[str]], Verdicts] | None = None,
+    mode: Mode | None = None,
 ) -> Samples:
     """Read the samples of an evaluation and count them per problem.
 
@@ -140,8 +149,13 @@ def read_samples(
         (``samples_TASK_DATE.jsonl`` of ``--log_samples``), ``lighteval`` (the parquet files of ``--save-details``; needs
         pyarrow), ``verl`` (the JSON lines of ``trainer.validation_data_dir``). ``auto`` looks at the first line.
         verl's problems are identified by their prompts, which are the same for every model, and lm-eval's by their number.
-    grade: grades responses by their reference answers. The last three formats store texts; their own scores are means over
-        samples or follow other rules, so the texts are graded again.
+    grade: grades responses by their reference answers.
+    mode: mode of the math and SynLogic verifiers.
+
+    The last three formats store texts. verl's files of a job from ``fgrpo export`` have the verdicts of its grader, which count.
+    The scores of other programs follow other rules or are means over samples, so the texts are graded again: as multiple choice
+    for GPQA, by the instructions for IFEval, and as mathematics otherwise, in mode ``parity``. ``grade`` and ``mode`` grade the
+    responses of every dump again. The result's ``graded`` says what was done.
     """
     path = Path(path)
     if not path.exists():
@@ -150,18 +164,22 @@ def read_samples(
         raise ValueError(f'format: found {format!r}, wanted "auto", "fgrpo", "lm-eval", "lighteval" or "verl"')
     parquet = path.suffix == ".parquet" or (path.is_dir() and any(path.rglob("*.parquet")))
     if format == "lighteval" or (format == "auto" and parquet):
-        return _graded([row for file in _parquet_files(path) for row in _lighteval(file)], path, grade)
+        return _graded([row for file in _parquet_files(path) for row in _lighteval(file)], path, grade or _math(mode))
     if path.is_dir() and not any(path.rglob("*.jsonl")):
         raise ValueError(f"{path}: found no .jsonl and no .parquet file in the folder")
-    dump = None if format == "fgrpo" else _native.read_dump(path)
-    if dump is None and format in ("auto", "fgrpo"):
-        rows = _native.read_samples(path)
-        benchmark, problem, n, c, unscorable = map(list, zip(*rows, strict=True))
-        return Samples(n, c, problem, benchmark, unscorable)
+    dump = None if format == "fgrpo" or (grade is None and format == "auto") else _native.read_dump(path)
     found = "none" if dump is None else dump[0]
-    if dump is None or format not in ("auto", found):
+    if format not in ("auto", "fgrpo", found):
         raise ValueError(f"{path}: found a dump of {found}, wanted one of {format}")
-    return _graded(dump[1], path, grade)
+    if dump is not None and grade is not None:
+        return _graded(dump[1], path, grade)
+    rows, graded = _native.read_samples(path, mode)
+    benchmark, problem, question, n, c, unscorable = map(list, zip(*rows, strict=True))
+    return Samples(n, c, problem, benchmark, unscorable, graded, question)
+
+
+def _math(mode: Mode | None) -> Callable[[Sequence[str], Sequence[str]], Verdicts]:
+    return verify_math if mode is None else functools.partial(verify_math, mode=mode)
 
 
 #: One sample as text: benchmark, problem, reference answer, response.

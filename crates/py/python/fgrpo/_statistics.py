@@ -205,6 +205,7 @@ class _Columns(NamedTuple):
 
     benchmark: list[str]
     problem: list[str]
+    question: list[str]
     n: list[int]
     c: list[int]
     unscorable: list[int]
@@ -212,5 +213,5 @@ class _Columns(NamedTuple):
 
 def _columns(samples: Samples) -> _Columns:
     return _Columns(
-        samples.benchmark, samples.problem, samples.n.tolist(), samples.c.tolist(), samples.unscorable.tolist()
+        samples.benchmark, samples.problem, samples.question, samples.n.tolist(), samples.c.tolist(), samples.unscorable.tolist()
     )

@@ -14,16 +14,17 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_)
     # verl marks the whole group of a response as failed if this function raises, so an error is an unscorable response.
     try:
         grade = GRADER.grade(ground_truth, solution_str, part=data_source)
-        verdict, reward = grade.verdict, grade.reward
+        verdict, reward, grader = grade.verdict, grade.reward, GRADER.described(data_source)
     except Exception:
         logging.getLogger(__name__).exception("fgrpo: a response of %s can't be graded", data_source)
-        verdict, reward = "unscorable", float("nan")
+        verdict, reward, grader = "unscorable", float("nan"), ""
     return {
         "score": reward,
         "acc": float(verdict == "correct"),
         "unparsed": float(verdict == "unparsed"),
         "unscorable": float(verdict == "unscorable"),
         "source": data_source,
+        "grader": grader,
         "problem": str((extra_info or {}).get("problem", "")),
     }
 {%- if trainer == "trl" %}

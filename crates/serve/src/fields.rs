@@ -2,7 +2,7 @@
 
 use fgrpo_eval::io::json::{self, Misfit};
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::fmt::Display;
 
 /// Reason why a request is rejected.
@@ -35,6 +35,11 @@ pub(crate) fn check(
     expected: impl Display,
 ) -> Result<(), String> {
     if valid { Ok(()) } else { Err(format!("{name}: expected {expected}, found {found}")) }
+}
+
+/// Whether a value is null, false or empty.
+pub(crate) fn empty(value: &Value) -> bool {
+    [Value::Null, json!(false), json!([]), json!({}), json!("")].contains(value)
 }
 
 /// The fields that haven't been read yet.

@@ -7,6 +7,7 @@
 
 mod batch;
 mod catalogue;
+mod chat;
 mod datum;
 mod fields;
 mod http;

@@ -6,7 +6,8 @@
 //! log-probabilities, the network runs again over each completion.
 
 use crate::catalogue::Source;
-use crate::fields::{Fields, Refusal, check};
+use crate::chat::{self, Tools};
+use crate::fields::{Fields, Refusal, check, empty};
 use crate::ledger::Rejection;
 use crate::metrics::Count;
 use crate::request::{Sample, Stop, check_sampling};
@@ -19,7 +20,6 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use fgrpo_eval::dataset::Message;
 use fgrpo_nn::Finish;
 use fgrpo_train::language::Language;
 use fgrpo_train::language::stop::StopTexts;
@@ -76,11 +76,7 @@ fn end(mut fields: Fields) -> Result<(), String> {
             )?;
         }
     }
-    let neutral = [
-        ("response_format", json!({"type": "text"})),
-        ("tool_choice", json!("none")),
-        ("parallel_tool_calls", json!(true)),
-    ];
+    let neutral = [("response_format", json!({"type": "text"})), ("parallel_tool_calls", json!(true))];
     let has_no_effect = |name: &str, value: &Value| {
         IGNORED.contains(&name) || empty(value) || neutral.iter().any(|(n, v)| *n == name && v == value)
     };
@@ -89,11 +85,6 @@ fn end(mut fields: Fields) -> Result<(), String> {
         Some((name, value)) => Err(format!("{name}: {value} isn't supported")),
         None => Ok(()),
     }
-}
-
-/// Whether a value is null, false or empty.
-fn empty(value: &Value) -> bool {
-    [Value::Null, json!(false), json!([]), json!({}), json!("")].contains(value)
 }
 
 /// A request to either endpoint for completions.
@@ -115,6 +106,8 @@ struct Ask {
     token_ids: bool,
     named_ids: bool,
     special: bool,
+    /// The tools that a chat offers.
+    tools: Option<Tools>,
 }
 
 /// Reads the fields that both endpoints have. `default_length` is the default maximum length of a completion.
@@ -215,6 +208,7 @@ fn common(
         token_ids: fields.or("return_token_ids", false)?,
         named_ids: fields.or("return_tokens_as_token_ids", false)?,
         special: !fields.or("skip_special_tokens", true)?,
+        tools: None,
     };
     let whole = ask.logprobs.is_some() || ask.echo || ask.token_ids;
     if ask.stream && (ask.samples.len() > 1 || count > 1 || whole) {
@@ -313,46 +307,7 @@ fn completion(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
 }
 
 fn conversation(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
-    #[derive(serde::Deserialize)]
-    struct Turn {
-        role: String,
-        content: Value,
-        #[serde(flatten)]
-        others: Map<String, Value>,
-    }
-    if !server.language.has_template() {
-        return Err("the model has no chat template; send text to /v1/completions".to_owned().into());
-    }
-    let turns: Vec<Turn> = fields.take("messages")?.unwrap_or_default();
-    let messages = turns
-        .into_iter()
-        .map(|Turn { role, content, others }| {
-            if let Some((name, _)) = others.iter().find(|(_, value)| !empty(value)) {
-                return Err(format!(
-                    "messages: the field {name} isn't supported; send only role and content"
-                ));
-            }
-            let text = match &content {
-                Value::String(text) => text.clone(),
-                // A list of parts, all of which must be text.
-                Value::Array(parts) => parts
-                    .iter()
-                    .map(|part| {
-                        part["text"].as_str().ok_or_else(|| format!("messages: expected text, found {part}"))
-                    })
-                    .collect::<Result<_, _>>()?,
-                other => return Err(format!("messages: expected a string as content, found {other}")),
-            };
-            Ok(Message::new(&role, text))
-        })
-        .collect::<Result<Vec<_>, String>>()?;
-    if messages.is_empty() {
-        return Err("messages: empty; send at least one".to_owned().into());
-    }
-    let mut template = fields.inner("chat_template_kwargs.")?;
-    let thinking: Option<bool> = template.take("enable_thinking")?;
-    template.end()?;
-    let prompt = server.language.prompt(&messages, thinking).map_err(|why| format!("messages: {why:#}"))?;
+    let (prompt, tools) = chat::read(&server.language, fields)?;
     if let Some(limit) = fields.take::<Value>("max_completion_tokens")? {
         fields.left.insert("max_tokens".into(), limit);
     }
@@ -365,6 +320,7 @@ fn conversation(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
     let logprobs = scored.then_some(if top > 0 { top.max(2) } else { 0 });
     let mut ask = common(server, fields, vec![prompt], None, logprobs)?;
     ask.logprobs = scored.then_some(top);
+    ask.tools = tools;
     Ok(ask)
 }
 
@@ -429,8 +385,28 @@ fn text_of(language: &Language, tokens: &[u32], ask: &Ask) -> Result<String, Str
     } else {
         language.answer(tokens)
     };
+    cut(text, ask)
+}
+
+/// A decoded completion up to the first stop string.
+fn cut(text: anyhow::Result<String>, ask: &Ask) -> Result<String, String> {
     let cut = |text: String| Ok(StopTexts::new("stop", ask.texts.clone())?.cut(&text).to_owned());
     text.and_then(cut).map_err(|why| format!("{why:#}"))
+}
+
+/// The message of a chat's answer, and why it ended.
+fn message(server: &Server, ask: &Ask, sequence: &Sequence) -> Result<(Value, &'static str), String> {
+    let (language, tokens) = (&server.language, &sequence.tokens);
+    if let Some(tools) = &ask.tools {
+        let length = tokens.len()
+            - usize::from(tokens.last().is_some_and(|token| language.stop_tokens().contains(token)));
+        let said = cut(language.decoded(&tokens[..length], true), ask)?;
+        let request = server.metrics.get(Count::Requests) as u64;
+        if let Some(message) = tools.message(language, said, request)? {
+            return Ok((message, "tool_calls"));
+        }
+    }
+    Ok((json!({"role": "assistant", "content": text_of(language, tokens, ask)?}), reason(sequence)))
 }
 
 fn reason(sequence: &Sequence) -> &'static str {
@@ -461,7 +437,6 @@ fn choice(
         topk.iter().flat_map(|topk| &topk.rows).map(row).collect()
     };
     let top = rows(&sequence.topk);
-    let text = text_of(language, tokens, ask)?;
     let mut choice = if chat {
         let content = ask.logprobs.map(|_| {
             let entry = |token: u32, logp: f32| json!({"token": name(token), "logprob": logp, "bytes": language.token_bytes(token)});
@@ -473,13 +448,14 @@ fn choice(
             });
             json!({"content": entries.collect::<Vec<_>>()})
         });
-        json!({"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": finish, "logprobs": content})
+        let (message, finish) = message(server, ask, sequence)?;
+        json!({"index": index, "message": message, "finish_reason": finish, "logprobs": content})
     } else {
         let mut shown = tokens.to_vec();
         let mut values: Vec<Option<f32>> = logp.iter().copied().map(Some).collect();
         let mut best: Vec<Option<Vec<(u32, f32)>>> =
             (0..tokens.len()).map(|at| top.get(at).cloned()).collect();
-        let mut whole = text;
+        let mut whole = text_of(language, tokens, ask)?;
         if ask.echo {
             let scored = answer.prompt.tokens.as_deref().unwrap_or_default();
             let before = sample
@@ -549,11 +525,10 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
         let chunk = |text: &str, first: bool, finish: Option<&str>| {
             let mut body = head.clone();
             let choice = if chat {
-                let delta = if first {
-                    json!({"role": "assistant", "content": text})
-                } else {
-                    json!({"content": text})
-                };
+                let mut delta = json!({"content": text});
+                if first {
+                    delta["role"] = json!("assistant");
+                }
                 json!({"index": 0, "delta": delta, "finish_reason": finish})
             } else {
                 json!({"index": 0, "text": text, "finish_reason": finish})
@@ -574,6 +549,10 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
                         continue;
                     }
                     tokens.push(token);
+                    // A call is sent whole, so an answer that may have one is sent when it is finished.
+                    if ask.tools.is_some() {
+                        continue;
+                    }
                     let settled = &tokens[..server.language.settled(&tokens)];
                     // The last event reports the error.
                     let Ok(text) = text_of(&server.language, settled, &ask) else { continue };
@@ -599,6 +578,14 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
                 let sequence = &response.sequences[0];
                 used = Some(sequence.tokens.len());
                 match text_of(&server.language, &sequence.tokens, &ask) {
+                    Ok(_) if ask.tools.is_some() => match message(&server, &ask, sequence) {
+                        Ok((message, finish)) => {
+                            let mut last = chunk("", true, Some(finish));
+                            last["choices"][0]["delta"] = message;
+                            last
+                        }
+                        Err(why) => json!({"error": {"message": why}}),
+                    },
                     Ok(text) => match text.strip_prefix(sent.as_str()) {
                         Some(piece) => chunk(piece, first, Some(reason(sequence))),
                         None => {

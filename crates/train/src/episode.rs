@@ -217,8 +217,8 @@ impl<'a> Rules<'a> {
         Ok(Self { language, template, thinking })
     }
 
-    /// Renders a conversation. Texts that the policy didn't write become no special tokens.
-    fn render(&self, messages: &[Value], tools: &[Value]) -> anyhow::Result<String> {
+    /// Renders a conversation for [`Language::encode_parts`]. Texts that the policy didn't write become no special tokens.
+    pub fn render(&self, messages: &[Value], tools: &[Value]) -> anyhow::Result<String> {
         let options = ChatOptions { enable_thinking: self.thinking, ..ChatOptions::default() };
         let broken = |message: &Value| match message["role"] == "assistant" {
             true => message.clone(),
@@ -226,6 +226,17 @@ impl<'a> Rules<'a> {
         };
         let messages: Vec<Value> = messages.iter().map(broken).collect();
         self.template.render_values(&messages, &(!tools.is_empty()).then_some(tools), &options)
+    }
+
+    /// Returns a turn of the policy with the thoughts that the text before it opened, the length of what precedes the first call in it, and the calls.
+    /// No call in the thoughts is made.
+    pub fn heard(&self, before: &str, said: String, tools: &[Value]) -> (String, usize, Vec<Call>) {
+        let open = self.template.tags().unwrap_or_default().open;
+        let opened = before.rfind(&open).map_or("", |at| &before[at..]);
+        let said = if opened.trim_end() == open { format!("{opened}{said}") } else { said };
+        let (spoken, found) = calls(&said, self.template, tools);
+        let spoken = spoken.len();
+        (said, spoken, found)
     }
 
     fn broken(&self, value: &Value) -> Value {
@@ -331,12 +342,8 @@ impl Game {
         self.turns += 1;
         let ended = turn.tokens.last().is_some_and(|token| language.stop_tokens().contains(token));
         let said = language.decoded(&turn.tokens[..turn.tokens.len() - usize::from(ended)], true)?;
-        // Where the template opens the thoughts, the turn begins in them: no call in them is made.
-        let open = rules.template.tags().unwrap_or_default().open;
-        let opened = self.text.rfind(&open).map_or("", |at| &self.text[at..]);
-        let said = if opened.trim_end() == open { format!("{opened}{said}") } else { said };
+        let (said, _, found) = rules.heard(&self.text, said, &self.tools);
         self.text += &language.decoded(&turn.tokens, true)?;
-        let found = calls(&said, rules.template, &self.tools);
         self.messages.push(json!({"role": "assistant", "content": said}));
         let whole = turn.finish != Finish::Length;
         if !whole || last || found.is_empty() {

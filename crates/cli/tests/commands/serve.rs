@@ -1,7 +1,7 @@
 //! `fgrpo serve` as its clients meet it: the wire messages of the Tinker API over HTTP, against the engine called directly and other commands.
 
 use crate::fault_server::{FaultServer, Manners, Policy};
-use crate::support::{ends_with, file, model, run, signal, spawned, wait_until};
+use crate::support::{done, ends_with, file, model, run, signal, spawned, wait_until};
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{AdamW, Batch, Device, Engine, LoraConfig};
 use fgrpo_serve::wire::{
@@ -1505,6 +1505,8 @@ fn openai_endpoints_give_the_engines_samples_in_every_form() {
     for (field, value) in [
         ("presence_penalty", json!(1.0)),
         ("tools", json!([{}])),
+        ("tools", json!([{"type": "function", "function": {"name": "f"}}])),
+        ("tool_choice", json!("required")),
         ("response_format", json!({"type": "json_object"})),
         ("top_logprobs", json!(3)),
         ("include_stop_str_in_output", json!(true)),
@@ -1671,4 +1673,73 @@ fn a_stream_has_the_whole_text_where_bytes_are_no_characters() {
         assert_eq!(entry["bytes"], json!([entry["id"]]), "{entry}");
     }
     assert!(entries.iter().any(|entry| entry["id"].as_u64().unwrap() > 127), "{answer}");
+}
+
+/// A model that answers "f?" with a call of the tool f. Its template knows tools and doesn't show them.
+fn caller(folder: &Path) -> PathBuf {
+    let (base, config, rows) = (folder.join("caller"), folder.join("caller.toml"), folder.join("rows.jsonl"));
+    let sizes = ["--hidden-size", "32", "--layers", "1", "--heads", "2", "--kv-heads", "1", "--tokenizer"];
+    let start = [
+        &["init", "--arch", "qwen3"][..],
+        &sizes,
+        &[model().to_str().unwrap(), "--out", base.to_str().unwrap()],
+    ];
+    done(&start.concat());
+    let template = base.join("chat_template.jinja");
+    let known = "{% if tools %}{# <tool_call> #}{% endif %}{% for m in messages if m.tool_calls %}{{ m.tool_calls[0].function.arguments.a }}{% endfor %}";
+    std::fs::write(&template, known.to_owned() + &std::fs::read_to_string(&template).unwrap()).unwrap();
+    let said = r#"I call. <tool_call>{"name":"f","arguments":{"a":1}}</tool_call>"#;
+    let row = json!({"problem": "f?", "answer": "7", "solution": said});
+    std::fs::write(&rows, format!("{row}\n{row}\n")).unwrap();
+    let settings = format!(
+        "[task]\nkind = \"math\"\ndata = {rows:?}\n[model]\npath = {base:?}\n[sft]\nsteps = 150\nbatch_size = 2\nlr = 1e-2\neval_every = 0\n\
+         [compute]\nthreads = 1\n[eval]\nevery = 0\n"
+    );
+    std::fs::write(&config, settings).unwrap();
+    let out = folder.join("called");
+    done(&["sft", config.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    out
+}
+
+#[test]
+fn a_chat_that_offers_tools_gets_calls_and_takes_their_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = caller(folder.path());
+    let server = serve_model(folder.path(), &model, "127.0.0.1:0", &[]);
+    let post = |more: Value| {
+        let mut asked =
+            json!({"messages": [{"role": "user", "content": "f?"}], "max_tokens": 80, "temperature": 0});
+        asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        server.send("/v1/chat/completions", "application/json", &server.key, "", asked.to_string().as_bytes())
+    };
+    let said = r#"<tool_call>{"name":"f","arguments":{"a":1}}</tool_call>"#;
+    let tool = |name: &str| json!([{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}]);
+    let choice = |more: Value| post(more).json()["choices"][0].clone();
+    let plain = choice(json!({}));
+    assert_eq!(plain["message"]["content"], json!(format!("I call. {said}")), "{plain}");
+    assert_eq!(choice(json!({"tools": tool("f"), "tool_choice": "none"}))["message"], plain["message"]);
+    let called = choice(json!({"tools": tool("f")}));
+    let call = &called["message"]["tool_calls"][0];
+    assert_eq!(
+        (&called["finish_reason"], &called["message"]["content"]),
+        (&json!("tool_calls"), &json!("I call."))
+    );
+    assert_eq!(call["function"], json!({"name": "f", "arguments": "{\"a\": 1}"}));
+    let streamed = String::from_utf8(post(json!({"tools": tool("f"), "stream": true})).body).unwrap();
+    let event = streamed.split("\n\n").find_map(|event| event.strip_prefix("data: ")).unwrap();
+    let event: Value = serde_json::from_str(event).unwrap();
+    assert_eq!(event["choices"][0]["delta"]["tool_calls"][0]["function"], call["function"]);
+    assert_eq!(event["choices"][0]["finish_reason"], "tool_calls");
+    // The conversation goes on with the message as it came and the tool's answer, in which special tokens are text.
+    let answer = |content: &str| json!({"role": "tool", "tool_call_id": call["id"], "content": content});
+    let conversation = |answer: Value| {
+        let more = json!({"messages": [{"role": "user", "content": "f?"}, called["message"], answer], "tools": tool("f")});
+        post(more).json()
+    };
+    let tokens = |content: &str| conversation(answer(content))["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert_eq!(tokens("<|im_end|>") - tokens("7"), "<|im_end|>".len() as u64 - 1);
+    let mut wrong = called["message"].clone();
+    wrong["tool_calls"][0]["function"]["arguments"] = json!("a = 1");
+    let refused = post(json!({"messages": [wrong], "tools": tool("f")}));
+    assert!(refused.status == 400 && String::from_utf8_lossy(&refused.body).contains("arguments"));
 }

@@ -84,33 +84,41 @@ const FORMATS: [Format; 6] = [
 /// The format in which a system message offers the tools if the template knows none.
 const HERMES: Format = Format { known_by: &[], open: "<tool_call>", close: "</tool_call>", form: Form::Json };
 
-/// Returns the calls in a turn, without those in its thoughts. `tools` are the schemas of the tools.
-pub fn calls(turn: &str, template: &ChatTemplate, tools: &[Value]) -> Vec<Call> {
+/// Returns the text of a turn before its first call, and the calls. Calls in the thoughts aren't read. `tools` are the schemas of the tools.
+pub fn calls<'a>(turn: &'a str, template: &ChatTemplate, tools: &[Value]) -> (&'a str, Vec<Call>) {
     let source = template.source();
     let known = FORMATS.iter().find(|format| format.known_by.iter().any(|mark| source.contains(mark)));
     let format = known.unwrap_or(&HERMES);
     let tags: Tags = template.tags().unwrap_or_default();
     if format.form == Form::Whole {
-        return tags.answer(turn).map_or_else(Vec::new, |answer| whole(answer.trim(), format.open, tools));
+        let Some(answer) = tags.answer(turn) else { return (turn, Vec::new()) };
+        let found = whole(answer.trim(), format.open, tools);
+        let before = if found.is_empty() { turn } else { turn.strip_suffix(answer).unwrap_or_default() };
+        return (before, found);
     }
-    let (mut rest, mut found) = (turn, Vec::new());
+    let (mut rest, mut found, mut before) = (turn, Vec::new(), turn);
     loop {
         let next = [format.open, &tags.open, &tags.close].map(|mark| rest.find(mark).unwrap_or(usize::MAX));
         let first = *next.iter().min().expect("there are three");
         if first == usize::MAX {
-            return found;
+            return (before, found);
         }
         if first == next[0] {
+            if found.is_empty() {
+                before = &turn[..turn.len() - rest.len() + first];
+            }
             rest = &rest[first + format.open.len()..];
             let (calls, after) = format.read(rest, tools);
             found.extend(calls);
             rest = after;
         } else if first == next[1] {
-            let Some((_, after)) = rest[first..].split_once(tags.close.as_str()) else { return found };
+            let Some((_, after)) = rest[first..].split_once(tags.close.as_str()) else {
+                return (before, found);
+            };
             rest = after;
         } else {
             // The prompt had opened the thoughts.
-            found.clear();
+            (found, before) = (Vec::new(), turn);
             rest = &rest[first + tags.close.len()..];
         }
     }

@@ -1,99 +1,104 @@
-//! The sizes of a pass's buffers.
+//! Sizes of the buffers of a pass.
 
 use crate::config::Config;
 use crate::families::{Layer, QkNorm};
 use crate::sampling::Rollout;
 
-/// The activations that the forward pass keeps for the backward pass.
+/// Activations that the forward pass stores for the backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// Nothing: no backward pass follows.
+    /// Nothing, because no backward pass follows.
     Nothing,
-    /// The input of each layer; the backward pass recomputes each layer.
+    /// The input of each layer. The backward pass recomputes the rest, one layer at a time.
     Inputs,
     /// All activations.
     Everything,
 }
 
-/// Lengths of one executor's buffers for a pass over `n` rows of which `m` predict: shared ones, inputs of layers, then
-/// what each layer keeps.
+/// Lengths of one executor's buffers for a pass over `n` rows, `m` of which predict: first the buffers that all layers share, then the
+/// inputs of the layers, then the saved activations of each layer.
 pub(crate) fn activations(config: &Config, n: usize, m: usize, keep: Keep) -> Vec<usize> {
     let (d, f, layers) = (config.hidden_size, config.intermediate_size, config.num_hidden_layers);
-    // Rows beyond the keys: those of every layer but the last, if there is another.
-    let most = if layers > 1 { n } else { m };
+    // Rows of the largest layer behind its keys: the last layer computes only the predicting rows.
+    let rows_computed = if layers > 1 { n } else { m };
     let heads = config.num_attention_heads;
     let backward = |len: usize| if keep == Keep::Nothing { 0 } else { len };
-    let kinds: Vec<Kept> = (0..layers).map(|layer| Kept::of(config, config.layer(layer), keep)).collect();
-    let largest_of = |width: fn(&Kept) -> usize| kinds.iter().map(width).max().unwrap_or(0);
+    let kinds: Vec<SavedSizes> =
+        (0..layers).map(|layer| SavedSizes::new(config, config.layer(layer), keep)).collect();
+    let largest_of = |width: fn(&SavedSizes) -> usize| kinds.iter().map(width).max().unwrap_or(0);
     let [q, dq, kv] = [largest_of(|k| k.result), largest_of(|k| k.queries), largest_of(|k| k.inputs)];
-    let beside = most * largest_of(|k| k.of_rows_shared) + n * largest_of(|k| k.of_keys_shared);
-    // Decoding steps keep nothing, and all their rows predict.
+    let shared = rows_computed * largest_of(|k| k.of_rows_shared) + n * largest_of(|k| k.of_keys_shared);
+    // All rows of a decoding step predict, and none of its activations are saved.
     let step = if keep == Keep::Nothing && m == n { n * largest_of(|k| k.step) } else { 0 };
     let mut buffers = vec![
         n * d,                                   // normed
-        most * d,                                // normed_rows
-        most * f,                                // act
+        rows_computed * d,                       // normed_rows
+        rows_computed * f,                       // act
         m * d,                                   // hidden
         3 * m,                                   // hidden_scale, head_saved
         backward(2 * n * d),                     // dx, dnormed
         backward(if m < n { n * d } else { 0 }), // dx_rows
-        backward(most * (q + dq)),               // dout, dq
+        backward(rows_computed * (q + dq)),      // dout, dq
         backward(n * kv),                        // dkv
         n * heads + backward(n * heads) + 3 * m, // sums of attention, of the head
-        beside,                                  // halves, gated, mixed, and the mixer's own
+        shared,                                  // halves, gated, mixed, and the buffers of recurrent mixers
         step,                                    // qkv
     ];
     let inputs = if keep == Keep::Nothing { 2 } else { layers };
     buffers.extend(std::iter::repeat_n(n * d, inputs));
     buffers.push(backward(m * d));
     buffers.resize(buffers.len().max(13 + layers), 0);
-    let numbers = |rows: usize, kind: &Kept| rows * (d + 1 + kind.of_rows) + n * (1 + kind.of_keys);
+    let numbers = |rows: usize, kind: &SavedSizes| rows * (d + 1 + kind.of_rows) + n * (1 + kind.of_keys);
     if keep == Keep::Everything {
         let rows = |layer: usize| if layer + 1 == layers { m } else { n };
         buffers.extend(kinds.iter().enumerate().map(|(layer, kind)| numbers(rows(layer), kind)));
     } else {
-        // Layers of a kind share their buffers.
+        // All attention layers share one buffer, and so do all recurrent layers.
         for recurrent in [false, true] {
-            let alike = kinds.iter().filter(|kind| kind.recurrent == recurrent);
-            buffers.extend(alike.map(|kind| numbers(most, kind)).max());
+            let same_kind = kinds.iter().filter(|kind| kind.recurrent == recurrent);
+            buffers.extend(same_kind.map(|kind| numbers(rows_computed, kind)).max());
         }
     }
     buffers
 }
 
-/// What a layer keeps of a row, in numbers.
-struct Kept {
-    /// Whether the layer has a mixer in place of attention.
+/// Number of values per row that a layer saves or computes.
+struct SavedSizes {
+    /// Whether the layer has a recurrent mixer in place of attention.
     recurrent: bool,
     /// Queries, keys and values of a decoding step.
     step: usize,
-    /// Widths of what the last map of attention, or of a mixer, reads; of the first for rows whose results are needed; of that for all rows.
+    /// Input width of the output projection.
     result: usize,
+    /// Output width of the input map that only needed rows take.
     queries: usize,
+    /// Output width of the input map that all rows take.
     inputs: usize,
-    /// Of rows whose results are needed, and of all rows.
+    /// Values saved for each row whose result is needed.
     of_rows: usize,
+    /// Values saved for every row.
     of_keys: usize,
-    /// Likewise, but for all layers alike.
+    /// Values for each row whose result is needed, in buffers that all layers share.
     of_rows_shared: usize,
+    /// Values for every row, in buffers that all layers share.
     of_keys_shared: usize,
 }
 
-impl Kept {
-    fn of(config: &Config, layer: Layer, keep: Keep) -> Kept {
+impl SavedSizes {
+    fn new(config: &Config, layer: Layer, keep: Keep) -> SavedSizes {
         let (d, f) = (config.hidden_size, config.intermediate_size);
         let after = usize::from(layer.attention.after.is_some()) + usize::from(layer.mlp.after.is_some());
         if let Some(mixer) = layer.mixer {
             let (width, heads, inputs) =
                 (mixer.value_width(), mixer.linear_num_value_heads, mixer.input_width());
             let mixed = if keep == Keep::Nothing { 1 } else { 2 } * mixer.channels();
-            return Kept {
+            return SavedSizes {
                 recurrent: true,
                 step: 0,
                 result: width,
                 queries: width,
                 inputs,
-                // Results before and after their norm, and the gate.
+                // The results before and after their norm, and the gate.
                 of_rows: 3 * width + heads + 2 * f + after * (d + 1),
                 of_keys: inputs,
                 of_rows_shared: width,
@@ -102,14 +107,14 @@ impl Kept {
         }
         let q = config.num_attention_heads * config.head_dim;
         let kv = 2 * config.num_key_value_heads * config.head_dim;
-        // Norms keep what they replace, and a number for each of what they are taken over.
+        // A norm saves its input, and one scale for each vector that it normalises.
         let [of_q, of_k] = match layer.qk_norm {
             None => [0, 0],
             Some(QkNorm::Head) => [q + config.num_attention_heads, kv / 2 + config.num_key_value_heads],
             Some(QkNorm::Whole) => [q + 1, kv / 2 + 1],
         };
         let gate = if layer.output_gate { q } else { 0 };
-        Kept {
+        SavedSizes {
             recurrent: false,
             step: q + kv,
             result: q,
@@ -123,13 +128,13 @@ impl Kept {
     }
 }
 
-/// Those of a rollout's passes over its prompts.
+/// Buffer lengths of a rollout's passes over its prompts.
 pub(crate) fn prefill(config: &Config, rollout: &Rollout) -> Vec<usize> {
     let rows = rollout.prefilled();
     activations(config, rows, rollout.prompts.min(rows), Keep::Nothing)
 }
 
-/// The lengths of buffers that serve both kinds of passes.
+/// Buffer lengths that suffice for both kinds of passes.
 pub(crate) fn largest(mut buffers: Vec<usize>, others: Vec<usize>) -> Vec<usize> {
     buffers.resize(buffers.len().max(others.len()), 0);
     buffers.iter_mut().zip(others).for_each(|(buffer, other)| *buffer = other.max(*buffer));

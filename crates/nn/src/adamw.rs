@@ -11,11 +11,11 @@ pub struct AdamW {
     pub beta1: f64,
     /// Decay of the second moment.
     pub beta2: f64,
-    /// Added to the root of the second moment.
+    /// Added to the square root of the second moment.
     pub eps: f64,
     /// Decoupled weight decay: weights shrink by the factor `1 - lr * weight_decay` in each step.
     pub weight_decay: f64,
-    /// Whether biases and norms decay too, as with a single parameter group in PyTorch.
+    /// Whether biases and norms decay too, as they do with a single parameter group in PyTorch.
     pub decay_norms_and_biases: bool,
 }
 
@@ -41,12 +41,12 @@ pub struct UpdateReport {
     pub applied: bool,
 }
 
-/// Factor that scales a gradient of norm `norm` to at most `max_norm`, as in `torch.nn.utils.clip_grad_norm_`.
+/// Factor that scales a gradient of norm `norm` to at most `max_norm`, as `torch.nn.utils.clip_grad_norm_` does.
 pub(crate) fn clip_factor(norm: f64, max_norm: Option<f64>) -> f64 {
     max_norm.map_or(1.0, |max_norm| (max_norm / (norm + 1e-6)).min(1.0))
 }
 
-/// Ranges of the parameter store with equal weight decay: (offset, length, decays).
+/// Ranges of the parameter store with equal weight decay: (offset, length, whether they decay).
 pub(crate) fn decay_runs(tensors: &[TensorLayout], settings: &AdamW) -> Vec<(usize, usize, bool)> {
     let mut runs: Vec<(usize, usize, bool)> = Vec::new();
     for tensor in tensors {
@@ -62,12 +62,12 @@ pub(crate) fn decay_runs(tensors: &[TensorLayout], settings: &AdamW) -> Vec<(usi
     runs
 }
 
-/// The values of one step, the same for every parameter.
+/// Values of one step that are the same for every parameter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AdamWStep {
-    /// The step's number, from 1. Moments of 16 bits are rounded by it.
+    /// Step number, from 1. It seeds the stochastic rounding of 16-bit moments.
     pub(crate) number: u64,
-    /// Factor of the gradient.
+    /// Factor that multiplies the gradient.
     pub(crate) clip: f32,
     /// `1 - beta1`.
     pub(crate) take1: f32,
@@ -84,7 +84,7 @@ pub(crate) struct AdamWStep {
 }
 
 impl AdamWStep {
-    /// The values of step `number`, from 1, for a gradient that is multiplied by `clip`.
+    /// Computes the values of step `number`, which counts from 1, for a gradient that is multiplied by `clip`.
     pub(crate) fn new(settings: &AdamW, number: u64, clip: f64) -> AdamWStep {
         let step = number as f64;
         AdamWStep {

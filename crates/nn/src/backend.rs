@@ -1,8 +1,8 @@
 //! The device interface, part 2: a device's memory and its executors.
 //!
-//! A backend owns the parameters, their gradient, the optimizer's moments, and LoRA's factors and base weights. It implements the operations on all
-//! parameters at once. The engine addresses them by [`Store`] and span, one tensor at a time, so that reading and writing never need a copy of the
-//! whole.
+//! A backend owns the parameters, their gradient, the optimizer's moments, and LoRA's factors and base weights, and implements the operations
+//! on all parameters at once. The engine addresses tensors by [`Store`] and span, one at a time, so reading and writing never copies a
+//! whole store.
 
 use std::borrow::Cow;
 
@@ -14,14 +14,14 @@ use crate::lora::AdapterLayout;
 use crate::quantized::Quantized;
 use crate::sampling::Rollout;
 
-/// One of the stores with the layout of the parameters.
+/// A store with the layout of the parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Store {
-    /// The parameters but for quantized matrices; with LoRA, base and update together.
+    /// All parameters except quantized matrices. With LoRA, the sum of base and update.
     Weights,
-    /// LoRA's factors, in their own layout.
+    /// LoRA's factors, in a separate layout.
     Factors,
-    /// The gradient of the trained parameters; reading sums it over the executors.
+    /// Gradient of the trained parameters. Reading it sums over the executors.
     Gradient,
     /// AdamW's first moment of the trained parameters.
     FirstMoment,
@@ -29,16 +29,16 @@ pub(crate) enum Store {
     SecondMoment,
 }
 
-/// The memory that one executor works with.
+/// Memory that an executor works with.
 pub(crate) struct Lane<'a, X: Executor> {
     pub(crate) executor: &'a mut X,
     pub(crate) weights: &'a X::Weights,
     pub(crate) factors: Option<&'a X::Weights>,
-    /// The destination of this executor's gradient, if one is computed.
+    /// Destination of this executor's gradient, or `None` if none is computed.
     pub(crate) gradient: Option<&'a mut X::Gradient>,
 }
 
-/// The next kind of work of the executors.
+/// Kind of work that executors run next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     Score,
@@ -49,25 +49,25 @@ pub(crate) enum Work {
 /// How decoding steps were submitted to a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GraphCounts {
-    /// All steps.
+    /// Number of steps.
     pub steps: u64,
-    /// Graphs that were captured.
+    /// Number of graphs that were captured.
     pub captured: u64,
-    /// Steps that were submitted as a graph.
+    /// Number of steps that were submitted as a graph.
     pub replayed: u64,
-    /// Steps that were submitted before the tokens of the step before were read.
+    /// Number of steps that were submitted before the previous step's tokens were read.
     pub ahead: u64,
-    /// Launches, products, copies and zeros of the largest step that was recorded.
+    /// Number of nodes (launches, products, copies and fills) in the largest step.
     pub nodes: usize,
 }
 
-/// What writes the numbers of a tensor.
+/// Writes the values of a tensor into the slice.
 pub(crate) type FillFn<'a> = dyn FnMut(&mut [f32]) -> Result<(), Error> + 'a;
 
-/// A standard normal number by its index.
+/// Returns the standard normal number with an index.
 pub(crate) type NormalFn<'a> = dyn Fn(u64) -> f64 + Sync + 'a;
 
-/// Distributes work over executors of these speeds: the most expensive first, each to the executor that would finish first.
+/// Distributes work over executors with relative `speeds`: the most expensive part first, each to the executor that would finish it first.
 pub(crate) fn deal<T>(mut work: Vec<T>, speeds: &[usize], cost: impl Fn(&T) -> u64) -> Vec<Vec<T>> {
     work.sort_by_key(|part| std::cmp::Reverse(cost(part)));
     let mut shares: Vec<Vec<T>> = speeds.iter().map(|_| Vec::new()).collect();
@@ -81,36 +81,36 @@ pub(crate) fn deal<T>(mut work: Vec<T>, speeds: &[usize], cost: impl Fn(&T) -> u
     shares
 }
 
-/// A device, whatever its executors are.
+/// Interface of a device that doesn't depend on the type of its executors.
 pub(crate) trait Backend: Send + Sync {
-    /// Executors, and the relative speed of each.
+    /// Relative speed of each executor.
     fn executors(&self) -> Vec<usize>;
 
-    /// Executors for a generation with a feed: prompts that come while it runs find earlier ones in the cache of their executor alone.
+    /// Number of executors for a generation with a feed. Prompts that arrive while it runs share prefixes only within their executor's cache.
     fn fed_executors(&self) -> usize {
         self.executors().len()
     }
 
-    /// Whether scores and gradients may need the memory of the cache.
+    /// Whether scores and gradients may have to reuse the cache's memory.
     fn passes_need_cache(&self) -> bool {
         false
     }
 
-    /// Returns the first failure on the device so far. Operations themselves return no status, because a device reports failures late.
+    /// Returns the first error of the device so far. Operations don't return one, because a device reports errors late.
     fn check(&self) -> Result<(), Error>;
 
-    /// As many pages of keys and values as a sequence's recurrent states take the memory of.
+    /// Number of cache pages that take as much memory as a sequence's recurrent states.
     fn state_pages(&self) -> usize;
 
-    /// Tokens whose keys and values each of so many executors has memory for, if a request sets no limit.
+    /// Number of tokens that each of `executors` executors can cache if the request sets no limit.
     fn cached_tokens(&self, executors: usize, rollout: &Rollout) -> usize;
 
-    /// Whether a rollout fits beside the gradient and the buffers of passes.
+    /// Whether a rollout fits in memory beside the gradient and the buffers of passes.
     fn fits(&self, _rollout: &Rollout) -> bool {
         true
     }
 
-    /// Frees the gradient, if nothing has been accumulated, and buffers of passes, until they are needed again.
+    /// Frees the buffers of passes, and the gradient if nothing has been accumulated, until they are needed again.
     fn free_update(&mut self) {}
 
     /// Whether memory for the gradient is allocated.
@@ -118,22 +118,22 @@ pub(crate) trait Backend: Send + Sync {
         true
     }
 
-    /// Extends the rotary tables to positions below `positions`.
+    /// Extends the rotary tables to positions less than `positions`.
     fn reach(&mut self, positions: usize);
 
-    /// Whether generation may copy the weights into another layout.
-    fn set_decode_copies(&mut self, wanted: bool);
+    /// Sets whether generation may copy the weights into another layout.
+    fn set_decode_copies(&mut self, enabled: bool);
 
-    /// Whether decoding steps may be submitted as graphs; a device without them ignores it.
+    /// Sets whether decoding steps may be submitted as graphs. Devices without graphs ignore it.
     fn set_graphs(&mut self, _: bool) {}
 
-    /// How decoding steps were submitted, since [`Backend::set_graphs`].
+    /// How decoding steps were submitted since the last call of [`Backend::set_graphs`].
     fn graph_counts(&self) -> GraphCounts {
         GraphCounts::default()
     }
 
-    /// Whether the moments are kept in host memory.
-    fn set_optimizer_offload(&mut self, wanted: bool);
+    /// Sets whether the moments are stored in host memory.
+    fn set_optimizer_offload(&mut self, enabled: bool);
 
     fn write(&mut self, store: Store, span: Span, values: &[f32]);
 
@@ -146,13 +146,13 @@ pub(crate) trait Backend: Send + Sync {
     /// Lets `fill` write a tensor in place, or in host memory that is then copied.
     fn fill(&mut self, store: Store, span: Span, fill: &mut FillFn<'_>) -> Result<(), Error>;
 
-    /// Stores a matrix that is apart from the other weights.
+    /// Stores a quantized matrix, which isn't part of the other weights.
     fn put_quantized(&mut self, span: Span, matrix: Quantized);
 
-    /// Such a matrix.
+    /// Reads a quantized matrix.
     ///
     /// # Panics
-    /// If there is none, or the device has failed.
+    /// If the matrix doesn't exist or the device has failed.
     fn quantized(&self, span: Span) -> Cow<'_, Quantized>;
 
     /// Fills a tensor with `std` times the normal numbers from index `first` on.
@@ -160,13 +160,13 @@ pub(crate) trait Backend: Send + Sync {
 
     fn forget_moments(&mut self);
 
-    /// Adds LoRA's factors, all 0, and keeps the base weights of the adapted matrices if they are to be merged. Resets gradient and moments.
+    /// Adds LoRA's factors, all 0, and stores the base weights of the adapted matrices if they are to be merged. Resets gradient and moments.
     fn adapt(&mut self, layout: &AdapterLayout);
 
-    /// Forgets factors and base weights, gradient and moments; the weights stay as they are.
+    /// Removes factors, base weights, gradient and moments; the weights stay as they are.
     fn remove_adapters(&mut self);
 
-    /// Computes the adapted matrices from base and factors, or from the base only.
+    /// Computes the adapted matrices from the base, plus the update if `applied`.
     fn merge(&mut self, layout: &AdapterLayout, applied: bool);
 
     fn gradient_norm(&self) -> f64;
@@ -178,16 +178,16 @@ pub(crate) trait Backend: Send + Sync {
         self.gradient_norm()
     }
 
-    /// One step of AdamW on the trained parameters, after [`Backend::reduce`]; resets the gradient. `runs` are (offset, length, whether weights
-    /// decay).
+    /// Runs a step of AdamW on the trained parameters, after [`Backend::reduce`], and resets the gradient. `runs` are (offset, length, whether
+    /// the weights decay).
     fn adamw(&mut self, runs: &[(usize, usize, bool)], step: &AdamWStep);
 }
 
-/// A device with its type of executor.
+/// A device with the type of its executors.
 pub(crate) trait Executors: Backend {
     type Executor: Executor;
 
-    /// Calls `body` once per task, concurrently, on as many executors; a single task gets the whole device. `meanwhile` runs on the caller's thread.
+    /// Calls `body` once per task, concurrently, on as many executors; a single task gets the whole device. `meanwhile` runs on the calling thread.
     fn run<T: Send>(
         &mut self,
         work: Work,

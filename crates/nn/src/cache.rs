@@ -1,4 +1,4 @@
-//! Memory management of the key/value cache: allocation of pages of slots.
+//! Page allocation for the key/value cache.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,34 +6,35 @@ use std::collections::BinaryHeap;
 use crate::config::Config;
 use crate::numbers::Precision;
 
-/// Tokens per page.
+/// Number of tokens per page.
 pub(crate) const PAGE: usize = 16;
-/// Memory for keys and values that an executor keeps between requests: on the CPU it avoids page faults, on a GPU the same addresses are the same work.
+/// Cache memory that an executor retains between requests. On the CPU this avoids page faults; on a GPU it keeps addresses, so that graphs stay valid.
 pub(crate) const KEPT_BYTES: usize = 64 << 20;
 
-/// A token's keys and values in all layers, in numbers.
+/// Number of values in one token's keys and values over all layers; at least 1.
 pub fn numbers_per_token(config: &Config) -> usize {
     let attends = |&layer: &usize| config.layer(layer).mixer.is_none();
     let layers = (0..config.num_hidden_layers).filter(attends).count();
-    // A bound on cached tokens needs something to bound.
+    // Models without attention still need a unit for the limit on cached tokens.
     (2 * config.num_key_value_heads * config.head_dim * layers).max(1)
 }
 
-/// As many pages as a sequence's states in all layers, which are f32, take the memory of; 0 if it has none. `precision` is that of keys and values.
+/// Number of pages that take as much memory as a sequence's states in all layers, which are f32; 0 if there are none. `precision` is the
+/// number type of keys and values.
 pub(crate) fn state_pages(config: &Config, precision: Precision) -> usize {
     let state = |layer: usize| config.layer(layer).mixer.map_or(0, |mixer| mixer.state());
     let bytes = 4 * (0..config.num_hidden_layers).map(state).sum::<usize>();
     bytes.div_ceil(PAGE * numbers_per_token(config) * precision.bytes())
 }
 
-/// Of so many pages, the most that hold keys and values of sequences of up to `longest` tokens, each with a state of `state` pages.
+/// Of `pages` pages, the number available for keys and values of sequences of up to `longest` tokens, if each also needs a state of `state` pages.
 pub(crate) fn pages_of_keys(pages: usize, state: usize, longest: usize) -> usize {
-    // A sequence's last page may not be full.
+    // A sequence's last page may be partly filled.
     let most = longest.div_ceil(PAGE) + 1;
     if state == 0 { pages } else { (pages * most).div_ceil(most + state) }
 }
 
-/// Allocates pages, the lowest free one first, so that a sequence's pages tend to be adjacent.
+/// Allocates pages. The lowest free page comes first, so a sequence's pages tend to be adjacent.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     free: BinaryHeap<Reverse<u32>>,
@@ -55,13 +56,13 @@ impl Pages {
         self.free.extend(pages.drain(..).map(Reverse));
     }
 
-    /// Number of slots up to the highest page so far.
+    /// Number of slots up to the highest page allocated so far.
     pub(crate) fn slots(&self) -> usize {
         self.made as usize * PAGE
     }
 }
 
-/// A growing sequence of tokens on its own pages.
+/// A growing sequence of tokens and its pages.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) pages: Vec<u32>,
@@ -74,22 +75,22 @@ impl Run {
         self.len == self.pages.len() * PAGE
     }
 
-    /// Returns the slot for one more token.
+    /// Returns the slot for another token.
     ///
     /// # Panics
-    /// If its pages are full.
+    /// If the pages are full.
     pub(crate) fn push(&mut self) -> u32 {
         let slot = self.pages[self.len / PAGE] * PAGE as u32 + (self.len % PAGE) as u32;
         self.len += 1;
         slot
     }
 
-    /// Its slots as ranges, with adjacent pages joined.
+    /// Slots of all tokens as ranges, with adjacent pages joined.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
         self.ranges_from(0)
     }
 
-    /// The slots of its tokens from `token` on, likewise.
+    /// Like [`Run::ranges`], for the tokens from index `token` on.
     pub(crate) fn ranges_from(&self, token: usize) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
         let (mut index, mut skipped) = (token / PAGE, token % PAGE);
         std::iter::from_fn(move || {

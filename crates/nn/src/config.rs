@@ -1,4 +1,4 @@
-//! The decoder's configuration, under Hugging Face names: its sizes, their validation, and the resulting tensors.
+//! Configuration of a decoder under Hugging Face names, and its validation.
 
 pub(crate) mod fields;
 mod generation;
@@ -10,64 +10,64 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// The family of a checkpoint, which determines its `architectures` and `model_type` fields.
+/// Model family of a checkpoint, which determines its `architectures` and `model_type` fields.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Architecture {
-    /// `Qwen2ForCausalLM`: bias on q, k and v.
+    /// `Qwen2ForCausalLM`: Llama with a bias on q, k and v.
     #[default]
     Qwen2,
-    /// `Qwen3ForCausalLM`: RMSNorm on each head's query and key.
+    /// `Qwen3ForCausalLM`: Llama with an RMSNorm on each head's query and key.
     Qwen3,
-    /// `LlamaForCausalLM`: without these.
+    /// `LlamaForCausalLM`.
     Llama,
-    /// `MistralForCausalLM`: as Llama, perhaps with a sliding window.
+    /// `MistralForCausalLM`: Llama, with an optional sliding window.
     Mistral,
-    /// `Ministral3ForCausalLM`: as Mistral; queries grow with the position beyond the length before scaling.
+    /// `Ministral3ForCausalLM`: Mistral with queries that are scaled up at positions beyond the original context length.
     Ministral3,
-    /// `SmolLM3ForCausalLM`: as Llama, without rotary embedding in every fourth layer.
+    /// `SmolLM3ForCausalLM`: Llama without rotary embedding in every fourth layer.
     SmolLM3,
-    /// `Olmo2ForCausalLM`: norms after attention and MLP, and of all queries and keys of a token.
+    /// `Olmo2ForCausalLM`: norms after attention and MLP, and over the queries and keys of all heads together.
     Olmo2,
-    /// `Gemma3ForCausalLM`: norms before and after, by `1 + weight`, of each head, too; a window in most layers; GELU.
+    /// `Gemma3ForCausalLM`: norms before and after attention and MLP, and on each head; sliding windows in most layers; GELU.
     #[serde(rename = "gemma3_text")]
     Gemma3Text,
-    /// `Olmo3ForCausalLM`: as OLMo 2, with a window in most layers.
+    /// `Olmo3ForCausalLM`: OLMo 2 with a sliding window in most layers.
     Olmo3,
-    /// `Qwen3_5ForCausalLM`: gated DeltaNet in most layers; in the others attention with an output gate and norms of each head.
+    /// `Qwen3_5ForCausalLM`: gated DeltaNet in most layers; attention with an output gate and norms of each head in the others.
     #[serde(rename = "qwen3_5_text")]
     Qwen3_5Text,
 }
 
-/// How a layer mixes tokens: which keys its queries see, or without any.
+/// How a layer mixes tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerType {
-    /// All before them.
+    /// Attention to all earlier tokens.
     FullAttention,
-    /// The latest of them.
+    /// Attention to the latest tokens.
     SlidingAttention,
-    /// A recurrent state in place of keys and values.
+    /// A recurrent state instead of keys and values.
     LinearAttention,
 }
 
-/// Sizes of a gated DeltaNet, under transformers' names.
+/// Sizes of a gated DeltaNet mixer, under transformers' names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatedDeltaNet {
-    /// Latest inputs that its convolution sees, a token's own among them.
+    /// Number of latest inputs that the convolution sees, including the token's own.
     pub linear_conv_kernel_dim: usize,
-    /// Size of a head's query and key.
+    /// Size of a head's query and of its key.
     pub linear_key_head_dim: usize,
     /// Size of a head's value.
     pub linear_value_head_dim: usize,
-    /// Heads of queries and keys.
+    /// Number of heads of queries and keys.
     pub linear_num_key_heads: usize,
-    /// Heads of values, each with a state; a multiple of those.
+    /// Number of heads of values, each with a state; a multiple of `linear_num_key_heads`.
     pub linear_num_value_heads: usize,
 }
 
 impl GatedDeltaNet {
-    /// Width of a row of queries, or of keys.
+    /// Width of a row of queries, which equals the width of a row of keys.
     pub(crate) fn key_width(&self) -> usize {
         self.linear_num_key_heads * self.linear_key_head_dim
     }
@@ -76,41 +76,41 @@ impl GatedDeltaNet {
         self.linear_num_value_heads * self.linear_value_head_dim
     }
 
-    /// Channels of the convolution: queries, keys and values.
+    /// Number of channels of the convolution, which covers queries, keys and values.
     pub(crate) fn channels(&self) -> usize {
         2 * self.key_width() + self.value_width()
     }
 
-    /// Width of a row of these with `b` and `a` of each head, which determine how much is written and kept.
+    /// Width of a row of the channels, and `b` and `a` for each head, from which the strength of the write and the decay are computed.
     pub(crate) fn input_width(&self) -> usize {
         self.channels() + 2 * self.linear_num_value_heads
     }
 
-    /// Numbers of a head's state.
+    /// Number of values in a head's state.
     pub(crate) fn head_state(&self) -> usize {
         self.linear_key_head_dim * self.linear_value_head_dim
     }
 
-    /// Numbers of a sequence's state: that of all heads, and the latest inputs of the convolution.
+    /// Number of values in a sequence's state: the states of all heads, and the latest inputs of the convolution.
     pub(crate) fn state(&self) -> usize {
         let inputs = (self.linear_conv_kernel_dim - 1) * self.channels();
         self.linear_num_value_heads * self.head_state() + inputs
     }
 }
 
-/// How rotary frequencies are scaled.
+/// Scaling of the rotary frequencies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "rope_type", rename_all = "lowercase")]
 pub enum RopeScaling {
     /// Unscaled frequencies.
     #[default]
     Default,
-    /// Positions divided by `factor`.
+    /// All frequencies are divided by `factor`.
     Linear {
         /// The divisor.
         factor: f64,
     },
-    /// Llama 3's scaling by wavelength.
+    /// Llama 3's scaling, which depends on the wavelength.
     Llama3 {
         /// Divisor of the lowest frequencies.
         factor: f64,
@@ -118,24 +118,24 @@ pub enum RopeScaling {
         low_freq_factor: f64,
         /// Wavelengths below `original_max_position_embeddings / high_freq_factor` are unchanged.
         high_freq_factor: f64,
-        /// The context length before scaling.
+        /// Context length before scaling.
         original_max_position_embeddings: usize,
     },
-    /// YaRN: high frequencies stay, low ones are divided, those between are blended.
+    /// YaRN: high frequencies stay unchanged, low ones are divided, and those between are interpolated.
     Yarn {
         /// Divisor of the lowest frequencies.
         factor: f64,
-        /// The context length before scaling.
+        /// Context length before scaling.
         original_max_position_embeddings: usize,
-        /// Frequencies that turn so often within that length are unchanged.
+        /// Frequencies that turn at least this often within the original context length are unchanged.
         beta_fast: f64,
-        /// Those that turn less often than so are divided.
+        /// Frequencies that turn less often than this are divided by `factor`.
         beta_slow: f64,
-        /// Whether the bounds between are whole pairs.
+        /// Whether the bounds of the interpolated range are rounded to whole pairs.
         truncate: bool,
-        /// Factor of cosines and sines.
+        /// Factor that multiplies cosines and sines.
         attention_factor: f64,
-        /// Ministral 3: queries at a position `p` are multiplied by `1 + beta ln(1 + ⌊p / original length⌋)`.
+        /// Ministral 3: queries at position `p` are multiplied by `1 + beta ln(1 + ⌊p / original length⌋)`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         llama_4_scaling_beta: Option<f64>,
     },
@@ -144,7 +144,7 @@ pub enum RopeScaling {
 /// Sizes and settings of a decoder.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct Config {
-    /// The family.
+    /// Model family.
     #[serde(skip)]
     pub architecture: Architecture,
     /// `V`.
@@ -161,29 +161,29 @@ pub struct Config {
     pub num_key_value_heads: usize,
     /// `E`; even. Need not be `D / H`.
     pub head_dim: usize,
-    /// The epsilon of every RMSNorm.
+    /// Epsilon of every RMSNorm.
     pub rms_norm_eps: f64,
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
-    /// Their scaling.
+    /// Scaling of the rotary frequencies.
     #[serde(skip)]
     pub rope_scaling: RopeScaling,
-    /// 1 where a layer has rotary embedding, and 0 where not; empty if all layers have it.
+    /// For each layer, 1 if it has a rotary embedding and 0 if not; empty if all layers have one.
     #[serde(skip)]
     pub no_rope_layers: Vec<usize>,
-    /// Latest tokens that a query sees, its own among them, if not all.
+    /// Number of latest tokens that a query sees in layers with a window, including its own, or `None` if it sees all.
     #[serde(skip)]
     pub sliding_window: Option<usize>,
-    /// Which layers have that window; empty if all have.
+    /// Type of each layer. If empty, all layers use `sliding_window`.
     #[serde(skip)]
     pub layer_types: Vec<LayerType>,
-    /// Base of the rotary frequencies in layers with a window, if it is another.
+    /// Base of the rotary frequencies in layers with a window, if it differs from `rope_theta`.
     #[serde(skip)]
     pub rope_local_base_freq: Option<f64>,
-    /// Attention's scores are divided by its root, if not by that of `head_dim`.
+    /// Attention scores are divided by the square root of this, or of `head_dim` if `None`.
     #[serde(skip)]
     pub query_pre_attn_scalar: Option<usize>,
-    /// The share of a head's numbers that rotary embedding turns, if not all.
+    /// Fraction of each head that the rotary embedding rotates, or `None` if it rotates all of it.
     #[serde(skip)]
     pub partial_rotary_factor: Option<f64>,
     /// Sizes of the layers of type [`LayerType::LinearAttention`].
@@ -191,7 +191,7 @@ pub struct Config {
     pub linear_attention: Option<GatedDeltaNet>,
     /// Whether the output layer shares the embedding's weights.
     pub tie_word_embeddings: bool,
-    /// The checkpoint's maximum context length.
+    /// Maximum context length of the checkpoint.
     pub max_position_embeddings: usize,
     /// Beginning-of-sequence token, if the checkpoint has one.
     #[serde(default, deserialize_with = "fields::token")]
@@ -199,13 +199,13 @@ pub struct Config {
     /// End-of-sequence tokens.
     #[serde(default, deserialize_with = "fields::end_tokens")]
     pub eos_token_id: Vec<u32>,
-    /// Padding token, if the checkpoint has one (not used here; written back).
+    /// Padding token, if the checkpoint has one. It isn't used, only written back.
     #[serde(default, deserialize_with = "fields::token")]
     pub pad_token_id: Option<u32>,
 }
 
 impl Architecture {
-    /// All families, in the order of messages.
+    /// All families, in the order in which messages list them.
     pub const ALL: [Architecture; 10] = [
         Architecture::Qwen2,
         Architecture::Qwen3,
@@ -221,12 +221,13 @@ impl Architecture {
 }
 
 impl Config {
-    /// How many of a head's numbers rotary embedding turns, the first ones.
+    /// Number of values of each head that the rotary embedding rotates; they are the head's first values.
     pub(crate) fn rotary_dim(&self) -> usize {
-        self.partial_rotary_factor.map_or(self.head_dim, |share| (self.head_dim as f64 * share) as usize)
+        self.partial_rotary_factor
+            .map_or(self.head_dim, |fraction| (self.head_dim as f64 * fraction) as usize)
     }
 
-    /// The same with recurrent layers as its family has them by default, but for their heads of values; as it is where the family has none.
+    /// Sets the family's default recurrent layers, with this number of value heads. Families without recurrent layers are unchanged.
     pub fn with_recurrent_layers(mut self, linear_num_value_heads: usize) -> Config {
         let family = self.architecture.family();
         let mut settings = fields::object((family.defaults)());
@@ -239,12 +240,12 @@ impl Config {
         self
     }
 
-    /// Refuses impossible sizes, naming the field.
+    /// Returns an error that names the field if a size is invalid.
     pub fn validate(&self) -> Result<(), Error> {
         self.validate_at("configuration")
     }
 
-    /// The most tokens of a sequence that passes here compute as the model does, and the setting that says so; `None` if there is no limit.
+    /// Maximum length up to which the passes here compute what the model defines, and the setting that limits it; `None` if there is no limit.
     pub(crate) fn longest_sequence(&self) -> Option<(usize, &'static str)> {
         match self.rope_scaling {
             RopeScaling::Yarn {
@@ -256,22 +257,22 @@ impl Config {
         }
     }
 
-    /// The most tokens of a sequence: those that the model has positions for, and of which the passes here compute what it computes.
+    /// Maximum sequence length: limited by the model's positions, and by what the passes here support.
     pub fn context(&self) -> usize {
         let longest = self.longest_sequence().map_or(usize::MAX, |(tokens, _)| tokens);
         self.max_position_embeddings.min(longest)
     }
 
-    /// [`Config::validate`] with the file of the values.
+    /// Like [`Config::validate`], with the name of the values' file for messages.
     ///
     /// # Errors
-    /// Names place and field.
+    /// Names the file and the field.
     pub fn validate_at(&self, place: &str) -> Result<(), Error> {
         self.validate_sizes(place)?;
         self.check_family(place)
     }
 
-    /// Refuses what the family refuses of sizes that others have, or lacks; `place` is where they come from.
+    /// Returns an error if the family doesn't allow a setting or lacks one. `place` is the file's name for messages.
     pub fn check_family(&self, place: &str) -> Result<(), Error> {
         match (self.architecture.family().refused)(self) {
             Some((field, found, wanted)) => {
@@ -281,7 +282,7 @@ impl Config {
         }
     }
 
-    /// [`Config::validate_at`] but for the family's checks.
+    /// Like [`Config::validate_at`], without the family's checks.
     fn validate_sizes(&self, place: &str) -> Result<(), Error> {
         let refuse = |field: &str, found: String, wanted: String| {
             Err(Error::Config { place: place.into(), field: field.into(), found, wanted })
@@ -297,9 +298,8 @@ impl Config {
             ("max_position_embeddings", self.max_position_embeddings),
         ];
         for (field, value) in sizes {
-            // Token ids and positions are u32 in the engine; no real size comes near.
-            // The list of tensors grows with the layers; a damaged count must not exhaust memory.
-            // The tables of rotary angles grow with a head, before any weights are held; the largest published is 512.
+            // The engine stores token ids and positions in u32. A damaged file must not exhaust memory either: the tensor list grows with the
+            // number of layers, and the tables of rotary angles with the head size (the largest published is 512).
             let most = match field {
                 "num_hidden_layers" => 10_000,
                 "head_dim" => 1 << 16,
@@ -317,20 +317,20 @@ impl Config {
             );
         }
         if !self.head_dim.is_multiple_of(2) {
-            let wanted = "an even number: rotary embedding turns pairs".into();
+            let wanted = "an even number; rotary embedding rotates pairs".into();
             return refuse("head_dim", self.head_dim.to_string(), wanted);
         }
-        if let Some(share) = self.partial_rotary_factor {
+        if let Some(fraction) = self.partial_rotary_factor {
             let (dim, head) = (self.rotary_dim(), self.head_dim);
             if dim == 0 || dim > head || !dim.is_multiple_of(2) {
-                let wanted = format!("an even part of head_dim, {head}: rotary embedding turns pairs");
-                return refuse("partial_rotary_factor", share.to_string(), wanted);
+                let wanted = format!("an even part of head_dim, {head}; rotary embedding rotates pairs");
+                return refuse("partial_rotary_factor", fraction.to_string(), wanted);
             }
         }
         let recurrent = self.layer_types.contains(&LayerType::LinearAttention);
         match self.linear_attention {
             None if recurrent => {
-                let wanted = "their sizes (linear_num_value_heads and others)".into();
+                let wanted = "full_attention, or also the sizes of the recurrent layers (linear_num_value_heads and others)".into();
                 return refuse("layer_types", "linear_attention".into(), wanted);
             }
             None => {}
@@ -369,7 +369,7 @@ impl Config {
                 return refuse(field, value.to_string(), "a positive number".into());
             }
         }
-        // The settings of the scaling by name; a number that isn't finite is none in JSON. Any factor of the growth of queries is possible.
+        // The scaling's settings by name. A number that isn't finite becomes null in JSON. The scale of queries has no bound.
         let scaling = serde_json::to_value(self.rope_scaling).expect("numbers");
         let yarn = matches!(self.rope_scaling, RopeScaling::Yarn { .. });
         for (field, value) in
@@ -389,9 +389,9 @@ impl Config {
         }
         let layers = self.num_hidden_layers;
         let lists = [("no_rope_layers", self.no_rope_layers.len()), ("layer_types", self.layer_types.len())];
-        for (field, listed) in lists {
-            if listed > 0 && listed != layers {
-                return refuse(field, format!("{listed} entries"), format!("{layers}, one per layer"));
+        for (field, entries) in lists {
+            if entries > 0 && entries != layers {
+                return refuse(field, format!("{entries} entries"), format!("{layers}, one per layer"));
             }
         }
         if self.sliding_window == Some(0) {
@@ -412,7 +412,7 @@ impl Config {
 pub(crate) mod tests {
     use super::*;
 
-    /// The maze's policy.
+    /// Configuration of the maze's policy.
     pub(crate) fn maze() -> Config {
         crate::kernels::small_decoder(1024)
     }
@@ -449,7 +449,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn impossible_sizes_are_refused_with_field_found_and_wanted() {
+    fn invalid_sizes_are_refused_with_field_and_value() {
         let cases: [(Config, &[&str]); 8] = [
             (
                 Config { num_key_value_heads: 3, ..maze() },

@@ -14,7 +14,7 @@ use crate::activations::Keep;
 use crate::config::Config;
 use crate::error::Error;
 use crate::executor::{
-    Executor, Head, HeadKept, HeadPass, Heads, Holds, LowRank, Map, Norm, Place, Rows, Stage,
+    Executor, Head, HeadInputs, HeadPass, Heads, Holds, LowRank, Map, Norm, Place, Rows, Stage,
 };
 use crate::layout::{LayerLayout, Layout, Linear, Span, Write};
 use crate::lora::{Adapted, AdapterLayout};
@@ -169,7 +169,7 @@ impl<'a, X: Executor> Pass<'a, X> {
 
     /// The parts of the pass before and after the layers.
     fn place(&self, stage: Stage) -> Place {
-        Place { stage, layer: None, rows: self.rows, own: self.predicting }
+        Place { stage, layer: None, rows: self.rows, needed: self.predicting }
     }
 }
 
@@ -241,7 +241,7 @@ impl Decoder {
         };
         w.inputs.resize_with(layers + 1, Default::default);
         w.saved.resize_with(layers, Default::default);
-        let (all, own, d) = (pass.all(), pass.predicting(), self.config.hidden_size);
+        let (all, needed, d) = (pass.all(), pass.predicting(), self.config.hidden_size);
         e.enter(pass.place(stage));
         w.inputs[0].reserve(e, all, d);
         e.embed(pass.p.weights, self.layout.embedding, d, pass.lists, &mut w.inputs[0]);
@@ -256,9 +256,9 @@ impl Decoder {
         }
         let last = if keep == Keep::Nothing { layers % 2 } else { layers };
         e.enter(pass.place(stage));
-        w.hidden.reserve(e, own, d);
-        w.hidden_scale.reserve_statistics(e, own, 1);
-        let norm = pass.p.norm(self.layout.norm, own.count);
+        w.hidden.reserve(e, needed, d);
+        w.hidden_scale.reserve_statistics(e, needed, 1);
+        let norm = pass.p.norm(self.layout.norm, needed.count);
         e.rms_norm(norm, &w.inputs[last], &mut w.hidden, &mut w.hidden_scale);
     }
 
@@ -298,8 +298,8 @@ impl Decoder {
     ) -> LayerPass<'a, X> {
         let last = index + 1 == self.layout.layers.len();
         let (all, layer) = (pass.all(), &self.layout.layers[index]);
-        let own = if last && pass.predicting < pass.rows { pass.predicting() } else { all };
-        e.enter(Place { stage, layer: Some(index), rows: all.count, own: own.count });
+        let needed = if last && pass.predicting < pass.rows { pass.predicting() } else { all };
+        e.enter(Place { stage, layer: Some(index), rows: all.count, needed: needed.count });
         let (hidden, intermediate) = (self.config.hidden_size, self.config.intermediate_size);
         LayerPass {
             e,
@@ -308,7 +308,7 @@ impl Decoder {
             heads: self.heads,
             lists: pass.lists,
             all,
-            own,
+            needed,
             hidden,
             intermediate,
         }
@@ -318,10 +318,10 @@ impl Decoder {
         &self,
         pass: &Pass<'a, X>,
         temperature: f32,
-        kept: bool,
+        keeps_logits: bool,
     ) -> HeadPass<'a, X::Weights, X::Lists> {
         let (weights, head, rows, lists) = (pass.p.weights, self.head(), pass.predicting, pass.lists);
-        HeadPass { weights, head, temperature, rows, lists, kept }
+        HeadPass { weights, head, temperature, rows, lists, keeps_logits }
     }
 
     /// Reads log-probabilities and entropies of the pass's picks into `to`, after [`Decoder::forward`].
@@ -337,12 +337,12 @@ impl Decoder {
         let (rows, head) = (pass.predicting(), self.head());
         w.head_saved.reserve_statistics(e, rows, 2);
         e.reserve(&mut w.scores, Holds::Statistics, 2 * pass.picks);
-        w.logits_kept = keep != Keep::Nothing && e.keeps_logits(head, rows.count);
-        if w.logits_kept {
+        w.keeps_logits = keep != Keep::Nothing && e.keeps_logits(head, rows.count);
+        if w.keeps_logits {
             w.logits.reserve_statistics(e, rows, head.vocabulary);
         }
-        let of = self.head_pass(pass, temperature, w.logits_kept);
-        e.head(of, &w.hidden, &mut w.logits, &mut w.head_saved, &mut w.scores);
+        let head = self.head_pass(pass, temperature, w.keeps_logits);
+        e.head(head, &w.hidden, &mut w.logits, &mut w.head_saved, &mut w.scores);
         e.scores(pass.lists, &w.scores, to.logp, to.entropy)
     }
 
@@ -362,10 +362,10 @@ impl Decoder {
         e.reserve(&mut w.dnormed, Holds::Activations, pass.rows * d);
         e.reserve(&mut w.dx, Holds::Activations, pass.rows * d);
         e.derivatives(derivatives.logp, derivatives.entropy, &mut w.scores);
-        let of = self.head_pass(pass, *temperature, w.logits_kept);
-        let from: HeadKept<'_, X::Buffer> =
-            HeadKept { x: &w.hidden, saved: &w.head_saved, derivatives: &w.scores };
-        e.head_backward(of, gradients.all(), from, &mut w.logits, &mut w.dnormed);
+        let head = self.head_pass(pass, *temperature, w.keeps_logits);
+        let inputs: HeadInputs<'_, X::Buffer> =
+            HeadInputs { x: &w.hidden, saved: &w.head_saved, derivatives: &w.scores };
+        e.head_backward(head, gradients.all(), inputs, &mut w.logits, &mut w.dnormed);
         e.zero(rows * d, &mut w.dx);
         let (x, norm) = (&w.inputs[layers], pass.p.norm(self.layout.norm, rows));
         e.rms_norm_backward(norm, gradients.all(), x, &w.hidden_scale, &w.dnormed, &mut w.dx);
@@ -401,11 +401,11 @@ impl Decoder {
         keep: Keep,
         w: &mut Workspace<X>,
     ) {
-        let Buffers { inputs, saved, hidden, hidden_scale, head_saved, logits, logits_kept, .. } = w;
+        let Buffers { inputs, saved, hidden, hidden_scale, head_saved, logits, keeps_logits, .. } = w;
         for kept in [hidden, hidden_scale, head_saved] {
             kept.keep_rows(e, stays);
         }
-        if *logits_kept {
+        if *keeps_logits {
             logits.keep_rows(e, stays);
         }
         inputs.iter_mut().for_each(|input| input.keep_rows(e, stays));

@@ -1,37 +1,37 @@
-//! The state of decoding that every executor keeps: sequences of tokens in the cache, and the rows of a step.
+//! Decoding state that every executor keeps: token sequences in the cache, and the rows of a step.
 
 use std::ops::Range;
 
 use crate::cache::Run;
 use crate::executor::{DecodeChanges, DecodeRow, NodeChange};
 
-/// A sequence of tokens that continues its parent's.
+/// A sequence of tokens that continues its parent's sequence.
 #[derive(Default)]
 struct Node {
     parent: Option<usize>,
     run: Run,
-    /// Its last entry in the step's list of spans.
+    /// Index of the node's last entry in [`Step::spans`].
     span: usize,
 }
 
-/// A decoding step, and the state for building the next one.
+/// A decoding step, and the state from which the next one is built.
 #[derive(Default)]
 pub(crate) struct Step {
     nodes: Vec<Node>,
-    /// (node, its rows).
+    /// Ranges of rows whose paths contain a node: (node, rows).
     spans: Vec<(usize, Range<usize>)>,
-    /// By row, the sequence that its token continues.
+    /// For each row, the node that its token continues.
     owners: Vec<usize>,
-    /// By row.
+    /// For each row, the position of its token.
     pub(crate) positions: Vec<u32>,
-    /// The slots of its keys and values.
+    /// For each row, the slot of its keys and values.
     pub(crate) slots: Vec<u32>,
-    /// The nodes whose state it continues, and whose it makes.
+    /// For each row, the node whose recurrent state it reads, and the node whose state it writes.
     pub(crate) states: Vec<[usize; 2]>,
 }
 
 impl Step {
-    /// Applies changes and builds the next step, with a slot for each row's last token.
+    /// Applies changes and builds the next step, with a slot for the last token of each row.
     pub(crate) fn begin(&mut self, changes: &DecodeChanges) {
         for &change in &changes.nodes {
             match change {
@@ -39,10 +39,10 @@ impl Step {
                     if node >= self.nodes.len() {
                         self.nodes.resize_with(node + 1, Node::default);
                     }
-                    let place = &mut self.nodes[node];
-                    place.parent = parent;
-                    place.run.pages.clear();
-                    place.run.len = stored;
+                    let entry = &mut self.nodes[node];
+                    entry.parent = parent;
+                    entry.run.pages.clear();
+                    entry.run.len = stored;
                 }
                 NodeChange::Page { node, page } => self.nodes[node].run.pages.push(page),
             }
@@ -65,7 +65,7 @@ impl Step {
                 chain.push(node);
                 next = self.nodes[node].parent;
             }
-            // From the prompt down, so that a row's sequences come in order.
+            // From the prompt down, so a row's sequences are in order.
             for &node in chain.iter().rev() {
                 match self.spans.get_mut(self.nodes[node].span) {
                     Some((owner, rows)) if *owner == node && rows.end == index => rows.end += 1,
@@ -78,8 +78,8 @@ impl Step {
         }
     }
 
-    /// The blocks of `len` tokens of the rows' paths, cut at every multiple of `len` of a path however it is divided into sequences: the rows that have a block
-    /// with the same slots, and these in order. Those of a row come in the order of its path; the last may be shorter.
+    /// Cuts the rows' paths into blocks of `len` tokens, at multiples of `len` from the start of a path regardless of its division into sequences.
+    /// Each block comes with the rows that share it, and with its slots. The blocks of a row are in the order of its path; the last may be shorter.
     pub(crate) fn blocks(&self, len: usize) -> Vec<(Range<usize>, Vec<Range<usize>>)> {
         let mut blocks = Vec::new();
         for (node, rows) in &self.spans {
@@ -87,7 +87,7 @@ impl Step {
                 std::iter::successors(Some(*node), |&node| self.nodes[node].parent)
                     .map(|node| &self.nodes[node].run)
             };
-            // A block that begins in an ancestor takes the slots there, too.
+            // A block that begins in an ancestor includes the ancestor's slots.
             let mut missing = chain().skip(1).map(|run| run.len).sum::<usize>() % len;
             let mut runs = vec![(&self.nodes[*node].run, 0)];
             for run in chain().skip(1) {
@@ -111,7 +111,7 @@ impl Step {
                     }
                 }
             }
-            // The rest of a sequence that others continue belongs to their blocks.
+            // If other sequences continue this one, its incomplete block is part of theirs.
             if left < len && self.owners[rows.start] == *node {
                 blocks.push((rows.clone(), slots));
             }
@@ -119,13 +119,13 @@ impl Step {
         blocks
     }
 
-    /// Whether a row's key is one that another row of the step attends to.
+    /// Whether a row of the step attends to the new key of another row.
     pub(crate) fn reads_its_own(&self) -> bool {
         let first = |&node: &usize| self.nodes[node].run.pages[0];
         self.owners.windows(2).any(|pair| first(&pair[0]) == first(&pair[1]))
     }
 
-    /// The sequences of the step: each one's rows, the position of its first token, and its slots in order. Those of a row come in the order of its ancestors.
+    /// Sequences of the step: the rows that contain it, the position of its first token, and its slots. Those of a row are in the order of its ancestors.
     pub(crate) fn sequences(
         &self,
     ) -> impl Iterator<Item = (Range<usize>, usize, impl Iterator<Item = Range<usize>> + '_)> + '_ {
@@ -147,7 +147,7 @@ mod tests {
     use crate::cache::PAGE;
     use crate::executor::StepTokens;
 
-    /// A step of rows whose paths are sequences of these lengths, each with its parent; a row continues the last of its path.
+    /// Builds a step. Sequences are given as (parent, length), and each row continues the last sequence of its path.
     fn step(sequences: &[(Option<usize>, usize)], rows: &[usize]) -> Step {
         let mut changes =
             DecodeChanges { tokens: StepTokens::Known(vec![0; rows.len()]), ..DecodeChanges::default() };
@@ -157,7 +157,7 @@ mod tests {
             changes.nodes.push(NodeChange::Begin { node, parent, stored });
             for _ in 0..len.div_ceil(PAGE) {
                 changes.nodes.push(NodeChange::Page { node, page });
-                // Not every page is next to the one before.
+                // Some pages are not adjacent.
                 page += 1 + u32::from(page.is_multiple_of(3));
             }
         }
@@ -170,32 +170,32 @@ mod tests {
     #[test]
     fn blocks_end_at_multiples_of_their_length_however_a_path_is_divided() {
         const LEN: usize = 32;
-        // A prompt, two continuations of it, and one of these divided again; a path alone, and one that ends with a block.
+        // A prompt, two continuations, one of which is continued twice; a separate path, and one that ends with a full block.
         let sequences =
             [(None, 70), (Some(0), 9), (Some(0), 60), (Some(1), 5), (Some(1), 47), (None, 84), (None, 64)];
         let rows = [3, 4, 2, 5, 6];
         let step = step(&sequences, &rows);
         let blocks = step.blocks(LEN);
         for (row, &node) in rows.iter().enumerate() {
-            let own: Vec<_> = blocks.iter().filter(|(rows, _)| rows.contains(&row)).collect();
+            let path_blocks: Vec<_> = blocks.iter().filter(|(rows, _)| rows.contains(&row)).collect();
             let lengths: Vec<usize> =
-                own.iter().map(|(_, slots)| slots.iter().map(Range::len).sum()).collect();
+                path_blocks.iter().map(|(_, slots)| slots.iter().map(Range::len).sum()).collect();
             let path: usize = std::iter::successors(Some(node), |&node| sequences[node].0)
                 .map(|node| sequences[node].1)
                 .sum();
             assert_eq!(lengths.iter().sum::<usize>(), path);
             let (last, whole) = lengths.split_last().unwrap();
             assert!(whole.iter().all(|&len| len == LEN) && (1..=LEN).contains(last), "{lengths:?}");
-            let found: Vec<usize> =
-                own.iter().flat_map(|(_, slots)| slots.iter().cloned().flatten()).collect();
+            let slots: Vec<usize> =
+                path_blocks.iter().flat_map(|(_, slots)| slots.iter().cloned().flatten()).collect();
             let mut chain: Vec<usize> =
                 std::iter::successors(Some(node), |&node| sequences[node].0).collect();
             chain.reverse();
-            let wanted = chain.into_iter().flat_map(|node| step.nodes[node].run.ranges().flatten());
-            assert_eq!(found, wanted.collect::<Vec<_>>());
-            assert_eq!(*found.last().unwrap(), step.slots[row] as usize);
+            let expected = chain.into_iter().flat_map(|node| step.nodes[node].run.ranges().flatten());
+            assert_eq!(slots, expected.collect::<Vec<_>>());
+            assert_eq!(*slots.last().unwrap(), step.slots[row] as usize);
         }
-        // What is whole before the paths part is one block of all of them.
+        // The full blocks before the paths diverge belong to all three.
         assert_eq!(blocks.iter().filter(|(rows, _)| *rows == (0..3)).count(), 2);
         assert!(blocks.iter().all(|(rows, _)| rows.len() == 1 || *rows == (0..3)), "{blocks:?}");
         assert!(!step.reads_its_own());

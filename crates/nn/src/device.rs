@@ -1,4 +1,4 @@
-//! The device, and its name on a command line.
+//! The device that a model runs on, and its name on the command line.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,28 +6,28 @@ use std::str::FromStr;
 use crate::error::Error;
 use crate::numbers::{Precision, Products};
 
-/// The device.
+/// Device that a model runs on, with its settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Device {
-    /// This many threads.
+    /// The CPU.
     Cpu {
-        /// At least 1.
+        /// Number of threads, at least 1.
         threads: usize,
-        /// The products of linear maps and the vocabulary head.
+        /// Number format of the products in linear maps and in the vocabulary head.
         products: Products,
     },
     /// An NVIDIA GPU of this machine.
     Cuda {
-        /// Its number.
+        /// Index of the GPU.
         gpu: usize,
-        /// Of weights and activations.
+        /// Number type of weights and activations.
         precision: Precision,
-        /// Of AdamW's two moments. In bf16 they take half of the memory. They are rounded stochastically after each step: the mean is the exact number, and
-        /// the random bits follow from the step, the parameter and the moment alone.
+        /// Number type of AdamW's two moments. In bf16 they take half the memory. After each step they are rounded stochastically: the expected
+        /// value is exact, and the random bits depend only on the step, the parameter and the moment.
         moments: Precision,
-        /// Whether a token's log-probability has the same bits when it is sampled, scored and trained on. It costs speed, and rests on the assumption that
-        /// one algorithm of cuBLASLt computes a row alike among any number of rows.
+        /// Whether a token's log-probability has the same bits when it is sampled, scored and trained on. This is slower, and it assumes that a
+        /// cuBLASLt algorithm computes a row identically for any number of rows.
         exact: bool,
     },
     /// A GPU emulated on the CPU, for tests: slow and strict.
@@ -35,31 +35,31 @@ pub enum Device {
     CudaEmulated {
         /// Bytes of memory.
         memory: usize,
-        /// Of weights and activations.
+        /// Number type of weights and activations.
         precision: Precision,
-        /// Of AdamW's two moments.
+        /// Number type of AdamW's two moments.
         moments: Precision,
-        /// As on a GPU.
+        /// See [`Device::Cuda`].
         exact: bool,
-        /// The launches after which it is lost, if it is.
+        /// Number of kernel launches after which the GPU is lost, or `None` if it never is.
         lost_after: Option<u64>,
     },
 }
 
 impl Device {
-    /// The CPU with this number of threads, in f32.
+    /// The CPU with `threads` threads and f32 products.
     pub const fn cpu(threads: usize) -> Device {
         Device::Cpu { threads, products: Products::F32 }
     }
 
-    /// An emulated GPU with so many bytes of memory. The moments are f32.
+    /// An emulated GPU with `memory` bytes of memory and f32 moments.
     #[cfg(feature = "cuda-emulator")]
     pub const fn emulated(memory: usize, precision: Precision) -> Device {
         Device::CudaEmulated { memory, precision, moments: Precision::F32, exact: false, lost_after: None }
     }
 }
 
-/// A device by name, without the number of CPU threads: `cpu`, `cuda`, `cuda:1`.
+/// Name of a device, without its settings: `cpu`, `cuda`, `cuda:1`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceName {
@@ -73,14 +73,14 @@ pub enum DeviceName {
     CudaEmulated,
 }
 
-const NAMES: &str = "cpu, cuda, or cuda:N for the GPU with number N";
+const NAMES: &str = "cpu, cuda, or cuda:N for the GPU with index N";
 
-/// Advice without a GPU.
-pub(crate) const NO_GPU: &str = "`fgrpo devices` lists what is found; --device cpu works everywhere";
+/// Advice for users without a usable GPU.
+pub(crate) const NO_GPU: &str = "`fgrpo devices` lists the available devices; --device cpu works everywhere";
 
 impl DeviceName {
-    /// Whether it can be used on this machine.
-    /// Fails if there is no driver or an old one, or no such GPU that can be used.
+    /// Checks that this machine has the device.
+    /// Returns an error if the driver is missing or too old, or if there is no usable GPU with this index.
     pub fn check(self) -> Result<(), Error> {
         match self {
             DeviceName::Cuda(gpu) => {
@@ -90,12 +90,12 @@ impl DeviceName {
         }
     }
 
-    /// Whether it is a GPU.
+    /// Whether the device is a GPU.
     pub fn is_gpu(self) -> bool {
         self != DeviceName::Cpu
     }
 
-    /// The device: the CPU with this number of threads and these products, or a GPU with this precision, moments of this number type, and `exact` or not.
+    /// Device of this name: the CPU with `threads` and `products`, or a GPU with the other settings.
     pub fn device(
         self,
         threads: usize,
@@ -138,7 +138,7 @@ impl FromStr for DeviceName {
             "cuda-emulated" => return Ok(DeviceName::CudaEmulated),
             #[cfg(not(feature = "cuda-emulator"))]
             "cuda-emulated" => {
-                return wrong("cpu or cuda: this build has no emulator (feature cuda-emulator, for tests)");
+                return wrong("cpu or cuda; this build has no emulator (feature cuda-emulator, for tests)");
             }
             _ => {}
         }
@@ -147,7 +147,7 @@ impl FromStr for DeviceName {
                 number.parse().map(DeviceName::Cuda).or_else(|_| wrong(NAMES))
             }
             Some(numbers) if numbers == "all" || numbers.contains([',', '-']) => wrong(
-                "one GPU, as in cuda:0: a process uses one. Several seeds or settings run side by side, each process with its own: CUDA_VISIBLE_DEVICES=1 fgrpo ... --device cuda",
+                "one GPU, as in cuda:0; a process uses a single GPU. To run several seeds or settings at once, start one process per GPU: CUDA_VISIBLE_DEVICES=1 fgrpo ... --device cuda",
             ),
             _ => wrong(NAMES),
         }

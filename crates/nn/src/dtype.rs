@@ -1,20 +1,20 @@
-//! The storage types of weights.
+//! Number types in which checkpoints store weights.
 
 use half::{bf16, f16};
 
-/// The number type of a checkpoint. Everything is computed in `f32`.
+/// Number type of a checkpoint. Computation doesn't use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dtype {
     /// IEEE single precision.
     F32,
     /// The upper half of `f32`.
     BF16,
-    /// IEEE half precision; at most 65504.
+    /// IEEE half precision, with a maximum of 65504.
     F16,
 }
 
 impl Dtype {
-    /// Bytes of one number.
+    /// Bytes per value.
     pub fn size(self) -> usize {
         match self {
             Dtype::F32 => 4,
@@ -22,7 +22,7 @@ impl Dtype {
         }
     }
 
-    /// Its name in a safetensors header.
+    /// Name of this type in a safetensors header.
     pub fn header_name(self) -> &'static str {
         match self {
             Dtype::F32 => "F32",
@@ -31,7 +31,7 @@ impl Dtype {
         }
     }
 
-    /// Its name in `config.json`.
+    /// Name of this type in `config.json`.
     pub fn config_name(self) -> &'static str {
         match self {
             Dtype::F32 => "float32",
@@ -40,54 +40,53 @@ impl Dtype {
         }
     }
 
-    /// Decodes little-endian bytes. Returns the index of the first value that is not finite.
+    /// Decodes little-endian bytes into `out`. If a value is not finite, returns its index as the error.
     pub(crate) fn decode(self, bytes: &[u8], out: &mut [f32]) -> Result<(), usize> {
         assert_eq!(bytes.len(), out.len() * self.size(), "bytes of {} values of {self:?}", out.len());
         match self {
-            Dtype::F32 => each(bytes, out, f32::from_le_bytes),
-            Dtype::BF16 => each(bytes, out, |b| bf16::from_le_bytes(b).to_f32()),
-            Dtype::F16 => each(bytes, out, |b| f16::from_le_bytes(b).to_f32()),
+            Dtype::F32 => decode_each(bytes, out, f32::from_le_bytes),
+            Dtype::BF16 => decode_each(bytes, out, |b| bf16::from_le_bytes(b).to_f32()),
+            Dtype::F16 => decode_each(bytes, out, |b| f16::from_le_bytes(b).to_f32()),
         }
-        // Summing exponents instead of testing each value keeps this loop vectorised; the search runs only on failure.
+        // A fold without an early exit is vectorised; the search for the index runs only after a failure.
         if out.iter().fold(false, |bad, x| bad | !x.is_finite()) {
             return Err(out.iter().position(|x| !x.is_finite()).expect("just seen"));
         }
         Ok(())
     }
 
-    /// Encodes to little-endian bytes, rounding to nearest even. Returns the index of the first value that is not finite or that this type cannot
-    /// represent.
+    /// Encodes to little-endian bytes, rounding to nearest even. If a value is not finite or overflows this type, returns its index as the error.
     pub(crate) fn encode(self, values: &[f32], out: &mut Vec<u8>) -> Result<(), usize> {
-        // Sized once and filled in place: the loops vectorise, and the buffer is the caller's from call to call.
+        // Filling a buffer of the final size is vectorised, and the caller reuses the buffer.
         out.resize(values.len() * self.size(), 0);
-        // Numbers from this magnitude on are rounded to infinity.
+        // Smallest magnitude that rounds to infinity.
         let limit = match self {
             Dtype::F32 => f32::INFINITY,
             Dtype::BF16 => f32::from_bits(0x7f7f_8000),
             Dtype::F16 => 65_520.0,
         };
         match self {
-            Dtype::F32 => fill(values, out, f32::to_le_bytes),
-            Dtype::BF16 => fill(values, out, |x| bf16::from_f32(x).to_le_bytes()),
-            Dtype::F16 => fill(values, out, |x| f16::from_f32(x).to_le_bytes()),
+            Dtype::F32 => encode_each(values, out, f32::to_le_bytes),
+            Dtype::BF16 => encode_each(values, out, |x| bf16::from_f32(x).to_le_bytes()),
+            Dtype::F16 => encode_each(values, out, |x| f16::from_f32(x).to_le_bytes()),
         }
-        let holds = |x: &f32| x.abs() < limit;
-        if values.iter().fold(true, |all, x| all & holds(x)) {
+        let fits = |x: &f32| x.abs() < limit;
+        if values.iter().fold(true, |all, x| all & fits(x)) {
             return Ok(());
         }
-        Err(values.iter().position(|x| !holds(x)).expect("just seen"))
+        Err(values.iter().position(|x| !fits(x)).expect("just seen"))
     }
 }
 
-fn each<const N: usize>(bytes: &[u8], out: &mut [f32], decode: impl Fn([u8; N]) -> f32) {
+fn decode_each<const N: usize>(bytes: &[u8], out: &mut [f32], decode: impl Fn([u8; N]) -> f32) {
     for (x, b) in out.iter_mut().zip(bytes.as_chunks::<N>().0) {
         *x = decode(*b);
     }
 }
 
-fn fill<const N: usize>(values: &[f32], out: &mut [u8], encode: impl Fn(f32) -> [u8; N]) {
-    for (&x, place) in values.iter().zip(out.as_chunks_mut::<N>().0) {
-        *place = encode(x);
+fn encode_each<const N: usize>(values: &[f32], out: &mut [u8], encode: impl Fn(f32) -> [u8; N]) {
+    for (&x, bytes) in values.iter().zip(out.as_chunks_mut::<N>().0) {
+        *bytes = encode(x);
     }
 }
 
@@ -109,9 +108,9 @@ mod tests {
     }
 
     #[test]
-    fn value_too_large_for_float16_is_found_where_it_stands() {
+    fn the_index_of_a_value_that_overflows_is_returned() {
         let mut bytes = Vec::new();
-        // The least magnitudes that are rounded to infinity, and the greatest that are not.
+        // The smallest magnitude that rounds to infinity, after the largest that doesn't.
         for (dtype, limit) in [(Dtype::F16, 65520.0f32), (Dtype::BF16, f32::from_bits(0x7f7f_8000))] {
             assert_eq!(dtype.encode(&[1.0, limit.next_down(), limit, 1.0], &mut bytes), Err(2));
             let mut back = [0.0; 4];

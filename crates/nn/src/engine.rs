@@ -197,12 +197,12 @@ impl Engine {
             match kind {
                 Kind::Matrix => {
                     match self.decoder.layout.base {
-                        Some(base) if span.is_apart() => {
+                        Some(base) if span.is_separate() => {
                             let number = |i| (normal(next + i as u64) * f64::from(std)) as f32;
                             let values: Vec<f32> = (0..span.len).into_par_iter().map(number).collect();
                             self.device
                                 .backend_mut()
-                                .put_quantized(*span, Quantized::of(base, shape[1], &values));
+                                .put_quantized(*span, Quantized::new(base, shape[1], &values));
                         }
                         _ => self.device.backend_mut().normal(*span, std, normal, next),
                     }
@@ -238,13 +238,13 @@ impl Engine {
         self.device.forget_prompts();
         for tensor in &self.decoder.layout.tensors {
             match self.decoder.layout.base {
-                Some(base) if tensor.span.is_apart() => {
+                Some(base) if tensor.span.is_separate() => {
                     let matrix = match stored(tensor)? {
                         Some(matrix) => matrix,
                         None => {
                             let mut values = vec![0.0; tensor.span.len];
                             read(tensor, &mut values)?;
-                            Quantized::of(base, tensor.shape[1], &values)
+                            Quantized::new(base, tensor.shape[1], &values)
                         }
                     };
                     self.device.backend_mut().put_quantized(tensor.span, matrix);
@@ -261,7 +261,7 @@ impl Engine {
 
     /// A tensor of the model: a quantized matrix has its values, with the update of its adapter while that is applied.
     fn weight(&self, tensor: &TensorLayout) -> Cow<'_, [f32]> {
-        if !tensor.span.is_apart() {
+        if !tensor.span.is_separate() {
             return self.device.backend().read(Store::Weights, tensor.span);
         }
         let matrix = self.device.backend().quantized(tensor.span);
@@ -293,7 +293,7 @@ impl Engine {
             }
             Tensor::Matrix(match kept && !adapted(tensor) {
                 true => self.device.backend().quantized(tensor.span).into_owned(),
-                false => Quantized::of(BaseFormat::Nf4, tensor.shape[1], &self.weight(tensor)),
+                false => Quantized::new(BaseFormat::Nf4, tensor.shape[1], &self.weight(tensor)),
             })
         };
         bitsandbytes::write(dir, &self.decoder.config, dtype, &tensor)
@@ -364,8 +364,8 @@ impl Engine {
             ));
         }
         match self.decoder.layout.base {
-            Some(base) if span.is_apart() => {
-                self.device.backend_mut().put_quantized(span, Quantized::of(base, shape[1], values));
+            Some(base) if span.is_separate() => {
+                self.device.backend_mut().put_quantized(span, Quantized::new(base, shape[1], values));
             }
             _ => self.device.backend_mut().write(Store::Weights, span, values),
         }

@@ -1,8 +1,16 @@
-//! The errors, one variant per kind. A message names the file, field or tensor, what was found and what was expected.
+//! The error type. Messages name the file, field or tensor.
 
 use std::path::{Path, PathBuf};
 
-/// An error outside the caller's control. (A caller's bug is an assertion.)
+/// Message of a value other than the expected one. Advice that follows a semicolon in `wanted` comes last.
+fn mismatch(wanted: &str, found: &str) -> String {
+    match wanted.split_once("; ") {
+        Some((wanted, advice)) => format!("expected {wanted}, found {found}; {advice}"),
+        None => format!("expected {wanted}, found {found}"),
+    }
+}
+
+/// An error outside the caller's control. (Incorrect use of this crate panics.)
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,41 +25,41 @@ pub enum Error {
         source: std::io::Error,
     },
     /// An invalid or unsupported setting of the model.
-    #[error("{place}: {field}: found {found}, wanted {wanted}")]
+    #[error("{place}: {field}: {}", mismatch(wanted, found))]
     Config {
-        /// Its file, or "configuration" if it isn't from a file.
+        /// Path of the file, or "configuration" if the value isn't from a file.
         place: String,
         /// The field, with dots if nested.
         field: String,
-        /// Its value.
+        /// The rejected value.
         found: String,
         /// The expected value.
         wanted: String,
     },
     /// An invalid checkpoint file.
-    #[error("{}: found {found}, wanted {wanted}", path.display())]
+    #[error("{}: {}", path.display(), mismatch(wanted, found))]
     File {
         /// The file or folder.
         path: PathBuf,
-        /// The value found.
+        /// Actual content.
         found: String,
-        /// The expected value.
+        /// Expected content.
         wanted: String,
     },
     /// A tensor that is missing, unknown, or of the wrong shape, type or value.
-    #[error("{}: tensor {tensor}: found {found}, wanted {wanted}", path.display())]
+    #[error("{}: tensor {tensor}: {}", path.display(), mismatch(wanted, found))]
     Tensor {
         /// The file or folder that was searched.
         path: PathBuf,
-        /// Its name.
+        /// Name of the tensor.
         tensor: String,
-        /// The value found.
+        /// Actual shape, type or value.
         found: String,
-        /// The expected value.
+        /// Expected shape, type or value.
         wanted: String,
     },
     /// A value that is not finite.
-    #[error("{what}: found {found}, wanted finite numbers; {remedy}")]
+    #[error("{what}: the value is {found}, which is not finite; {remedy}")]
     NonFinite {
         /// The quantity, such as `lm_head: log-probabilities of predicting row 7`.
         what: String,
@@ -69,11 +77,11 @@ pub enum Error {
         remedy: &'static str,
     },
     /// An invalid request to the engine.
-    #[error("{field}: found {found}, wanted {wanted}")]
+    #[error("{field}: {}", mismatch(wanted, found))]
     Request {
         /// The setting or argument.
         field: &'static str,
-        /// Its value.
+        /// The rejected value.
         found: String,
         /// The expected value.
         wanted: String,
@@ -98,7 +106,7 @@ impl Error {
         Error::Tensor { path: path.into(), tensor: tensor.into(), found: found.into(), wanted: wanted.into() }
     }
 
-    /// For `map_err` on an operation on `path`: `fs::read(p).map_err(Error::io("read", p))`.
+    /// Converts an I/O error on `path`, for `map_err`: `fs::read(p).map_err(Error::io("read", p))`.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_path_buf();
         move |source| Error::Io { action, path, source }

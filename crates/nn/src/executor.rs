@@ -1,10 +1,10 @@
-//! The device interface, part 1: an executor runs operations in order. On the CPU it is a team of threads, on a GPU a stream. The decoder (forward
-//! and backward) and the generation scheduler use this interface.
+//! The device interface, part 1: an executor runs operations in order. On the CPU it is a team of threads, on a GPU a stream. The decoder
+//! (forward and backward passes) and the generation scheduler use this interface.
 //!
-//! An executor's memory: buffers (activations and statistics, which grow and keep their allocation), a cache of keys and values, the lists of one batch, and
-//! the state of decoding. The lists are transferred once per pass, so no operation needs data from the host. Scores are read by one call, the only
-//! point of a pass at which the host waits. A buffer may be longer than the part that an operation uses. Operations that produce parameter gradients
-//! add to the gradient, or skip the work if there is none.
+//! An executor's memory consists of buffers (activations and statistics, which grow and are reused), a cache of keys and values, the lists of
+//! a batch, and the decoding state. The lists are transferred once per pass, so no operation needs data from the host. Scores are read by one
+//! call, the only point of a pass at which the host waits. A buffer may be longer than the part that an operation uses. Operations that
+//! compute parameter gradients add to the gradient, or skip that work if there is none.
 
 pub(crate) mod checks;
 mod operations;
@@ -32,18 +32,18 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    /// Width of a row of queries, and of attention's output.
+    /// Width of a row of queries, which equals the width of attention's output.
     pub(crate) fn query_width(&self) -> usize {
         self.queries * self.size
     }
 
-    /// Width of a row of keys and values.
+    /// Width of a row of keys and values together.
     pub(crate) fn key_width(&self) -> usize {
         2 * self.keys * self.size
     }
 }
 
-/// Heads inside a wider row: `count` heads from column `first` of rows of `stride` numbers.
+/// Heads inside wider rows: `count` heads from column `first` of rows with `stride` values.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeadRows {
     pub(crate) rows: usize,
@@ -59,7 +59,7 @@ pub(crate) struct Map<'a, W: ?Sized> {
     pub(crate) rows: usize,
 }
 
-/// A matrix's factors, applied to rows.
+/// LoRA factors of a matrix, applied to rows.
 pub(crate) struct LowRank<'a, W: ?Sized> {
     pub(crate) factors: &'a W,
     pub(crate) adapted: Adapted,
@@ -67,47 +67,47 @@ pub(crate) struct LowRank<'a, W: ?Sized> {
     pub(crate) rows: usize,
 }
 
-/// A norm of rows, or of heads in them.
+/// An RMSNorm of rows, or of heads within rows.
 pub(crate) struct Norm<'a, W: ?Sized> {
     pub(crate) weights: &'a W,
     pub(crate) weight: Span,
-    /// What is added to the weight.
+    /// Offset that is added to the weight.
     pub(crate) offset: f32,
     pub(crate) eps: f32,
     pub(crate) rows: usize,
 }
 
-/// Attention of these rows of a pass over `keys` rows.
+/// Attention of the queries in `rows`, in a pass over `keys` rows.
 pub(crate) struct Attention<'a, L> {
     pub(crate) heads: Heads,
     pub(crate) lists: &'a L,
     pub(crate) rows: Rows,
     pub(crate) keys: usize,
-    /// Latest tokens that a query sees, its own among them, if not all.
+    /// Number of latest tokens that a query sees, including its own, or `None` if it sees all.
     pub(crate) window: Option<usize>,
 }
 
-/// Values that attention kept in the forward pass, and the derivative by its result.
-pub(crate) struct AttentionKept<'a, B> {
+/// Inputs of attention's backward pass: values saved by the forward pass, and the derivative with respect to its output.
+pub(crate) struct AttentionInputs<'a, B> {
     pub(crate) q: &'a B,
     /// Keys and values.
     pub(crate) kv: &'a B,
     pub(crate) out: &'a B,
-    /// log Σ exp of each head's scores.
+    /// Log-sum-exp of each head's scores.
     pub(crate) lse: &'a B,
     pub(crate) dout: &'a B,
 }
 
-/// Values that the head kept in the forward pass, and the derivatives by its scores.
-pub(crate) struct HeadKept<'a, B> {
+/// Inputs of the head's backward pass: values saved by the forward pass, and the derivatives with respect to its scores.
+pub(crate) struct HeadInputs<'a, B> {
     pub(crate) x: &'a B,
     /// Two values per row.
     pub(crate) saved: &'a B,
-    /// Derivatives by the log-probability of each pick, then by the entropy of each pick's row.
+    /// Derivatives with respect to the log-probability of each pick, then with respect to the entropy of each pick's row.
     pub(crate) derivatives: &'a B,
 }
 
-/// Attention of a decoding step in a layer: the norms of each head's query and key, if the layer has them, and whether they are rotated.
+/// Attention in a layer of a decoding step, including the norms of each head's query and key and the rotary embedding, if the layer has them.
 pub(crate) struct StepAttention<'a, W: ?Sized> {
     pub(crate) weights: &'a W,
     pub(crate) q_norm: Option<Span>,
@@ -120,12 +120,12 @@ pub(crate) struct StepAttention<'a, W: ?Sized> {
     pub(crate) layer: usize,
 }
 
-/// A recurrent mixer of a layer in a pass.
+/// A layer's recurrent mixer in a pass.
 pub(crate) struct Mixer<'a, W: ?Sized, L> {
     pub(crate) weights: &'a W,
     pub(crate) layout: MixerLayout,
-    /// Index of the layer among those with a mixer.
-    pub(crate) place: usize,
+    /// Index among the recurrent layers.
+    pub(crate) index: usize,
     pub(crate) lists: &'a L,
     /// Rows whose results are needed.
     pub(crate) rows: Rows,
@@ -137,17 +137,18 @@ pub(crate) enum Gate {
     Silu,
 }
 
-/// The head of a pass, whose logits may be `kept` from the forward to the backward pass.
+/// The vocabulary head in a pass.
 pub(crate) struct HeadPass<'a, W: ?Sized, L> {
     pub(crate) weights: &'a W,
     pub(crate) head: Head,
     pub(crate) temperature: f32,
     pub(crate) rows: usize,
     pub(crate) lists: &'a L,
-    pub(crate) kept: bool,
+    /// Whether the forward pass stores the logits for the backward pass.
+    pub(crate) keeps_logits: bool,
 }
 
-/// The vocabulary head: `logits = x Wᵀ / temperature`, `W`: `[vocabulary, width]`.
+/// The vocabulary head `logits = x Wᵀ / temperature` with `W`: `[vocabulary, width]`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head {
     pub(crate) weight: Span,
@@ -155,33 +156,33 @@ pub(crate) struct Head {
     pub(crate) width: usize,
 }
 
-/// The rotation by these frequencies. Its sign is 1, or -1 for the inverse in the backward pass.
+/// A rotary embedding. `sign` is 1, or -1 for the inverse rotation in the backward pass.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rotation {
     pub(crate) theta: Theta,
     pub(crate) sign: f32,
 }
 
-/// The content of a buffer, which determines its number type if a device has several.
+/// Content of a buffer, which determines its number type on devices with several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holds {
     /// Activations and their derivatives.
     Activations,
-    /// Scales of norms, log Σ exp, logits, scores: always f32.
+    /// Scales of norms, log-sum-exps, logits and scores; always f32.
     Statistics,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rows {
     All,
-    /// Rows that predict; the last layer needs only these.
+    /// The rows that predict; the last layer computes only these.
     Predicting,
 }
 
 /// A change of the token sequences in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeChange {
-    /// Starts a sequence that continues its parent's; this many of its tokens are already stored. Its number may be reused.
+    /// Starts a sequence that continues its parent's, with `stored` tokens already in the cache. The node's index may have been used before.
     Begin { node: usize, parent: Option<usize>, stored: usize },
     /// Appends a page to a sequence.
     Page { node: usize, page: u32 },
@@ -189,18 +190,18 @@ pub(crate) enum NodeChange {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DecodeRow {
-    /// The node whose sequence its token continues.
+    /// Node of the sequence that the token continues.
     pub(crate) node: usize,
     pub(crate) position: u32,
-    /// The node whose state it continues, and the one whose state it makes, where layers have a state. Rows come in the order of their tokens.
+    /// Node whose recurrent state the row reads, and node whose state it writes; unused in models without states. Rows are in the order of their tokens.
     pub(crate) states: [usize; 2],
 }
 
-/// The tokens of a step's rows, whose keys are not stored yet.
+/// Tokens of a step's rows. Their keys and values are not stored yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StepTokens {
     Known(Vec<u32>),
-    /// Those that these draws of the last step sample. The host has not read them: it runs ahead.
+    /// The tokens sampled by these draws of the previous step, which the host has not read yet: it runs ahead.
     Sampled(Vec<u32>),
 }
 
@@ -210,14 +211,14 @@ impl Default for StepTokens {
     }
 }
 
-/// The changes of the host before a decoding step.
+/// Changes that the host makes before a decoding step.
 #[derive(Debug, Default)]
 pub(crate) struct DecodeChanges {
-    /// In order.
+    /// Changes of sequences, in order.
     pub(crate) nodes: Vec<NodeChange>,
     pub(crate) rows: Vec<DecodeRow>,
     pub(crate) tokens: StepTokens,
-    /// The step's draws, in the order of their rows.
+    /// Draws of the step, in the order of their rows.
     pub(crate) draws: Vec<Draw>,
 }
 
@@ -229,7 +230,7 @@ impl DecodeChanges {
     }
 }
 
-/// A kind of pass.
+/// Kind of pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Forward,
@@ -239,15 +240,15 @@ pub(crate) enum Stage {
     Backward,
 }
 
-/// A part of a pass: a layer, or the parts before and after the layers.
+/// Part of a pass: a layer, or the operations outside of the layers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) stage: Stage,
     pub(crate) layer: Option<usize>,
-    /// Number of all rows.
+    /// Number of rows in the pass.
     pub(crate) rows: usize,
-    /// Number of the rows whose results are needed: all, or those that predict.
-    pub(crate) own: usize,
+    /// Number of rows whose results are needed: all, or those that predict.
+    pub(crate) needed: usize,
 }
 
 /// The memory of an executor.
@@ -255,29 +256,29 @@ pub(crate) trait Memory: Send {
     /// A block of the executor's memory.
     type Buffer: Default + Send + Sync;
     type Weights: ?Sized + Sync;
-    /// Their gradient.
+    /// Gradient of the weights.
     type Gradient: ?Sized;
-    /// Keys and values of all layers, by slot.
+    /// Keys and values of all layers, by slot, and recurrent states.
     type Cache: Default + Send + Sync;
-    /// The lists of one pass: tokens, positions, attention's plan, picks, slots in the cache.
+    /// Lists of one pass: tokens, positions, the attention plan, picks, slots in the cache.
     type Lists: Default + Send + Sync;
-    /// The state of decoding: token sequences and their pages, rows, sampled tokens.
+    /// Decoding state: token sequences and their pages, rows, sampled tokens.
     type Decoding: Default + Send + Sync;
 
     /// Grows `buffer` to at least `len`; its content is unspecified afterwards.
     fn reserve(&mut self, buffer: &mut Self::Buffer, holds: Holds, len: usize);
 
-    /// Transfers the lists of a pass to the device; `slots` are the slots of its rows in the cache, if they are stored.
+    /// Transfers the lists of a pass to the device. `slots` are the cache slots of its rows, or empty if they aren't cached.
     fn stage(&mut self, chunk: &Chunk, slots: &[u32], lists: &mut Self::Lists);
 
-    /// Index and value of the first of `len` numbers that is not finite; also `None` if the device has failed. Waits for the work so far. For
-    /// debugging.
+    /// Index and value of the first of `len` values that is not finite, or `None` if all are finite or the device has failed. Waits for the
+    /// device. For debugging.
     fn first_non_finite(&mut self, len: usize, x: &Self::Buffer) -> Option<(usize, f32)>;
 
-    /// Tells checks which part of a pass follows.
+    /// Sets the part of the pass that layer checks report.
     fn enter(&mut self, _: Place) {}
 
-    /// Returns the first number that checks found to be not finite, as an error.
+    /// Returns an error if layer checks have found a value that is not finite.
     fn checked(&mut self) -> Result<(), Error> {
         Ok(())
     }

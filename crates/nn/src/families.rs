@@ -1,4 +1,4 @@
-//! Families of decoders, a file each: what their `config.json` says, and what a layer consists of. Nothing else asks which family a model is.
+//! Model families, one file each: how to read a `config.json`, and the structure of a layer. No other code depends on a model's family.
 
 mod gemma3_text;
 mod llama;
@@ -17,40 +17,40 @@ use crate::config::fields::Fields;
 use crate::config::{Architecture, Config, GatedDeltaNet};
 use crate::error::Error;
 
-/// A family. Those that differ little from Llama are its values but for some.
+/// A model family. Families that differ little from Llama override some fields of `llama::FAMILY`.
 #[derive(Clone, Copy)]
 pub(crate) struct Family {
     /// The `architectures` entry of `config.json`.
     pub(crate) class_name: &'static str,
     pub(crate) model_type: &'static str,
-    /// What transformers takes for fields that a file leaves out.
+    /// Defaults of transformers for fields that a file omits.
     pub(crate) defaults: fn() -> Value,
     /// Base of the rotary frequencies if a file has none.
     pub(crate) default_theta: f64,
-    /// Order in which GGUF files of the family store the rows of queries and keys, or `None` if its files are neither read nor written.
+    /// Order in which GGUF files store the rows of queries and keys, or `None` if GGUF is not supported for the family.
     pub(crate) gguf: Option<GgufRows>,
-    /// Settings of which only one value is supported here; they are written too.
+    /// Settings for which only one value is supported. They are also written.
     pub(crate) supported: fn() -> Value,
-    /// Reads the settings that not all families have.
+    /// Reads the settings that only some families have.
     pub(crate) read: fn(&Fields<'_>, &mut Config) -> Result<(), Error>,
-    /// Those settings, as written.
+    /// Writes the settings that only some families have.
     pub(crate) write: fn(&Config) -> Value,
-    /// What the family refuses of sizes that others have: field, found, wanted.
+    /// The first setting that this family rejects, as (field, value, expected value).
     pub(crate) refused: fn(&Config) -> Option<(&'static str, String, String)>,
-    /// The model with other parts of which this is the text part.
+    /// The multimodal model whose text part this family is, if there is one.
     pub(crate) whole: Option<Whole>,
-    /// What is added to the weights of norms.
+    /// Offset that is added to the weights of norms.
     pub(crate) norm_offset: f32,
     pub(crate) embedding_scale: fn(&Config) -> f32,
-    /// What the layer of an index consists of.
+    /// Structure of the layer with an index.
     layer: fn(&Config, usize) -> Layer,
 }
 
-/// A model with a vision tower, say: its text part's settings are its `text_config`, and the names of its tensors have `language_model.` after `model.` or before it.
+/// A multimodal model. Its `text_config` holds the text part's settings, and its tensors have `language_model.` before or after `model.` in their names.
 #[derive(Clone, Copy)]
 pub(crate) struct Whole {
     pub(crate) model_type: &'static str,
-    /// How the names of tensors begin that are no part of the text model; files of that model alone may have them, too.
+    /// Name prefixes of the tensors outside the text model. Files of the text model may contain them too.
     pub(crate) left_out: &'static [&'static str],
 }
 
@@ -59,83 +59,83 @@ pub(crate) struct Whole {
 pub(crate) enum GgufRows {
     /// As in a Hugging Face checkpoint.
     Plain,
-    /// The two halves of a head, which a rotation pairs, are interleaved.
+    /// The two halves of each head, which are rotated in pairs, are interleaved.
     Interleaved,
 }
 
-/// What a layer consists of: `x += after(attention(before(x)))`, or the same with a recurrent mixer; then the same with the MLP.
+/// Structure of a layer: `x += after(attention(before(x)))`, or a recurrent mixer in place of attention; then the same with the MLP.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layer {
-    /// The mixer in place of attention, if there is one. What follows of attention is then without meaning.
+    /// The mixer that replaces attention. If present, the fields about attention below are meaningless.
     pub(crate) mixer: Option<GatedDeltaNet>,
     pub(crate) attention: Norms<&'static str>,
     pub(crate) mlp: Norms<&'static str>,
     /// Whether the projections to queries, keys and values have a bias.
     pub(crate) qkv_bias: bool,
-    /// Whether attention's results are multiplied by the sigmoid of a gate: `q_proj` has a head's query and then its gate.
+    /// Whether the attention output is multiplied by the sigmoid of a gate. `q_proj` then outputs each head's query followed by its gate.
     pub(crate) output_gate: bool,
-    /// Norms of queries and keys, if there are any.
+    /// Norms of queries and keys.
     pub(crate) qk_norm: Option<QkNorm>,
-    /// By which frequencies queries and keys are rotated, if they are.
+    /// Frequencies of the rotary embedding, or `None` without one.
     pub(crate) rope: Option<Theta>,
-    /// Latest tokens that a query sees, its own among them, if not all.
+    /// Number of latest tokens that a query sees, including its own, or `None` if it sees all.
     pub(crate) window: Option<usize>,
     pub(crate) activation: Activation,
 }
 
-/// Which base the rotary frequencies have.
+/// Base of a layer's rotary frequencies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Theta {
-    /// `rope_theta`, and the scaling.
+    /// `rope_theta`, with scaling.
     Global,
-    /// `rope_local_base_freq`.
+    /// `rope_local_base_freq`, without scaling.
     Local,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Activation {
     Silu,
-    /// GELU by its approximation with a tanh.
+    /// The tanh approximation of GELU.
     GeluTanh,
 }
 
-/// Norms before and after attention, or the MLP: their names in a checkpoint, or where they lie.
+/// Norms before and after attention or the MLP: names in a checkpoint, or spans in the store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Norms<T> {
     pub(crate) before: Option<T>,
     pub(crate) after: Option<T>,
 }
 
-/// What a norm of queries and keys is taken over.
+/// Vector over which queries and keys are normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QkNorm {
-    /// Each head, with the same weights.
+    /// Each head, with the same weights for all heads.
     Head,
     /// All heads of a token together.
     Whole,
 }
 
-/// A weight of a layer: a matrix, a norm, or a mixer's.
+/// A weight of a layer: a matrix, a norm, or a tensor of a mixer.
 #[derive(Debug, Clone)]
 pub(crate) struct Weight {
-    /// The name of its module in the layer.
+    /// Name of the module within the layer.
     pub(crate) module: &'static str,
-    /// Its name in the module: `.weight`, or nothing where the module's name is its own.
+    /// Name within the module: `.weight`, or empty if the module is itself the tensor.
     pub(crate) suffix: &'static str,
-    /// `[outputs, inputs]`, `[width]`, or `[channels, 1, inputs]` of a convolution.
+    /// `[outputs, inputs]`, `[width]`, or `[channels, 1, inputs]` for a convolution.
     pub(crate) shape: Vec<usize>,
-    /// Whether a bias is added to the outputs.
+    /// Whether the module also has a bias.
     pub(crate) bias: bool,
 }
 
 impl Weight {
-    /// Its name in a checkpoint.
+    /// Name in a checkpoint.
     pub(crate) fn name(&self, layer: usize) -> String {
         format!("model.layers.{layer}.{}{}", self.module, self.suffix)
     }
 }
 
-/// Whether a checkpoint's tensor is one of the layers' matrices.
+/// Whether a checkpoint's tensor is a matrix of a layer.
 pub(crate) fn is_layer_matrix(name: &str, shape: &[usize]) -> bool {
     name.starts_with("model.layers.") && shape.len() == 2
 }
@@ -167,47 +167,47 @@ impl Architecture {
     }
 }
 
-/// The largest head size of the GPUs' attention kernels.
+/// Largest head size of the GPU's attention kernels.
 const LARGEST_HEAD: usize = 256;
-/// Likewise of a recurrent mixer.
+/// Largest head size of the GPU's mixer kernels.
 const LARGEST_MIXER_HEAD: usize = 128;
-/// Maximum number of inputs of a mixer's convolution in the GPU kernels.
+/// Largest convolution kernel of the GPU's mixer kernels.
 pub(crate) const LARGEST_CONVOLUTION: usize = 8;
 
 impl Config {
-    /// What the layer of an index consists of.
+    /// Structure of the layer with index `layer`.
     pub(crate) fn layer(&self, layer: usize) -> Layer {
         (self.architecture.family().layer)(self, layer)
     }
 
-    /// Checks that GPUs compute all of the model.
+    /// Checks that the GPU kernels support all sizes of the model.
     ///
     /// # Errors
-    /// Names what they don't.
+    /// Names the first size that they don't support.
     pub fn check_on_gpus(&self) -> Result<(), Error> {
         let mut sizes = vec![("head_dim", self.head_dim, 1, LARGEST_HEAD)];
-        if let Some(of) = self.linear_attention.filter(|_| self.is_recurrent()) {
+        if let Some(mixer) = self.linear_attention.filter(|_| self.is_recurrent()) {
             sizes.extend([
-                ("linear_key_head_dim", of.linear_key_head_dim, 4, LARGEST_MIXER_HEAD),
-                ("linear_value_head_dim", of.linear_value_head_dim, 4, LARGEST_MIXER_HEAD),
-                ("linear_conv_kernel_dim", of.linear_conv_kernel_dim, 1, LARGEST_CONVOLUTION),
+                ("linear_key_head_dim", mixer.linear_key_head_dim, 4, LARGEST_MIXER_HEAD),
+                ("linear_value_head_dim", mixer.linear_value_head_dim, 4, LARGEST_MIXER_HEAD),
+                ("linear_conv_kernel_dim", mixer.linear_conv_kernel_dim, 1, LARGEST_CONVOLUTION),
             ]);
         }
-        let refused = |&&(_, size, of, most): &&(_, usize, usize, usize)| size > most || size % of != 0;
-        let Some((name, size, of, most)) = sizes.iter().find(refused) else { return Ok(()) };
+        let refused = |&&(_, size, unit, most): &&(_, usize, usize, usize)| size > most || size % unit != 0;
+        let Some((name, size, unit, most)) = sizes.iter().find(refused) else { return Ok(()) };
         let found = format!("a GPU for {}", self.architecture.model_type());
-        let multiple = if *of > 1 { format!(", and multiples of {of}") } else { String::new() };
-        let wanted = format!("cpu: {name} {size} is not computed on GPUs, which take up to {most}{multiple}");
+        let multiple = if *unit > 1 { format!(", and only multiples of {unit}") } else { String::new() };
+        let wanted = format!("cpu; the GPU kernels don't support {name} {size}, only up to {most}{multiple}");
         Err(Error::request("device", found, wanted))
     }
 
-    /// Whether it has recurrent layers.
+    /// Whether the model has recurrent layers.
     pub fn is_recurrent(&self) -> bool {
         (0..self.num_hidden_layers).any(|layer| self.layer(layer).mixer.is_some())
     }
 
-    /// Name and shape of every tensor of a checkpoint with this configuration, under Hugging Face names, in file order.
-    /// The output layer's `lm_head.weight` is absent if it shares the embedding.
+    /// Names and shapes of a checkpoint's tensors, under Hugging Face names and in file order.
+    /// `lm_head.weight` is absent if the output layer shares the embedding.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         let (v, d) = (self.vocab_size, self.hidden_size);
         let mut all = vec![("model.embed_tokens.weight".to_string(), vec![v, d])];
@@ -228,18 +228,18 @@ impl Config {
     /// Number of parameters; a shared output layer counts once.
     ///
     /// # Panics
-    /// If the sizes were not validated and there are 2^62 or more.
+    /// If there are 2^62 or more, which validation rules out.
     pub fn parameters(&self) -> u64 {
         self.checked_parameters().expect("validated sizes")
     }
 
-    /// [`Config::parameters`]; `None` if there are 2^62 or more.
+    /// Like [`Config::parameters`], but returns `None` if there are 2^62 or more.
     pub fn checked_parameters(&self) -> Option<u64> {
         let numbers = |shape: &[usize]| shape.iter().map(|&size| size as u128).product::<u128>();
-        let of_weight = |w: Weight| numbers(&w.shape) + if w.bias { w.shape[0] as u128 } else { 0 };
+        let size = |w: Weight| numbers(&w.shape) + if w.bias { w.shape[0] as u128 } else { 0 };
         let weights = (0..self.num_hidden_layers).flat_map(|layer| self.layer(layer).weights(self));
         let embeddings = if self.tie_word_embeddings { 1 } else { 2 };
-        let total = weights.map(of_weight).sum::<u128>()
+        let total = weights.map(size).sum::<u128>()
             + embeddings * numbers(&[self.vocab_size, self.hidden_size])
             + self.hidden_size as u128;
         u64::try_from(total).ok().filter(|&total| total < 1 << 62)
@@ -247,7 +247,7 @@ impl Config {
 }
 
 impl Layer {
-    /// The weights, by module, in file order; their biases, after them in a file, have the shape's first size.
+    /// Weights of the layer in file order. In a file, their biases follow all of them; a bias has the first size of its weight's shape.
     pub(crate) fn weights(&self, config: &Config) -> Vec<Weight> {
         let (d, f, e) = (config.hidden_size, config.intermediate_size, config.head_dim);
         let (q, kv, bias) = (config.num_attention_heads * e, config.num_key_value_heads * e, self.qkv_bias);

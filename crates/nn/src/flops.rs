@@ -1,4 +1,4 @@
-//! Floating-point operations of a model's passes, and how many a second this machine does.
+//! Counts the floating-point operations of a model's passes, and measures this machine's throughput.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -10,25 +10,25 @@ use crate::layout::Write;
 use crate::lora::{AdapterLayout, LoraConfig};
 use crate::numbers::Products;
 
-/// Floating-point operations by kind of work (a multiplication and an addition are two).
+/// Floating-point operations by kind of work; a multiplication and an addition are two.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Flops {
-    /// A row's forward pass, without what only predicting rows need.
+    /// Forward pass of one row, without the work that only predicting rows need.
     pub forward_token: f64,
-    /// Its backward pass.
+    /// Backward pass of one row, likewise.
     pub backward_token: f64,
-    /// Attention of a query over one key that it sees, in all layers.
+    /// Attention of one query to one visible key, summed over all layers.
     pub forward_pair: f64,
-    /// Its backward pass.
+    /// Backward pass of the same attention.
     pub backward_pair: f64,
-    /// Additional work of a predicting row: the rest of the last layer and the vocabulary head.
+    /// Additional forward work of a predicting row: the rest of the last layer, and the vocabulary head.
     pub forward_prediction: f64,
-    /// Its backward pass.
+    /// Additional backward work of a predicting row.
     pub backward_prediction: f64,
 }
 
 impl Flops {
-    /// The operations of a model. Norms, exponentials and similar work are not counted: they take a tenth of the time, but few operations.
+    /// Counts the operations of a model. Norms, exponentials and similar work are excluded: they take a tenth of the time, but few operations.
     pub fn of(config: &Config, checkpointing: bool, lora: Option<&LoraConfig>) -> Flops {
         let layout = Layout::new(config, None);
         let adapters = lora.map(|lora| AdapterLayout::new(&layout, lora));
@@ -45,12 +45,13 @@ impl Flops {
                         parts.map(|p| 4.0 * (p.rank * (p.outputs + p.inputs)) as f64).sum()
                     }
                 };
-                let [own_rows, all_rows] = layer.input_maps();
+                let [needed_rows, all_rows] = layer.input_maps();
                 let keys = linear.weight == all_rows.weight;
-                // Frozen, the first layer's input needs no derivative.
-                let unused = index == 0 && adapters.is_some() && (keys || linear.weight == own_rows.weight);
+                // With a frozen base, the first layer's input needs no gradient.
+                let unused =
+                    index == 0 && adapters.is_some() && (keys || linear.weight == needed_rows.weight);
                 let input = if unused { 0.0 } else { product };
-                // The last map's output is not needed for the backward pass, but by a norm of it.
+                // Recomputation skips the last map, unless a norm needs its output.
                 let unneeded = linear.weight == layer.down.weight && layer.mlp.after.is_none();
                 let repeated = if unneeded { 0.0 } else { again * product };
                 let backward = input + weight + repeated;
@@ -63,8 +64,8 @@ impl Flops {
                 }
             }
             if let Some(mixer) = layer.mixer() {
-                // Products of states with a vector, or of two vectors: three forward, and in the backward pass seven more.
-                let state = 2.0 * (mixer.of.linear_num_value_heads * mixer.of.head_state()) as f64;
+                // Per head and token: three products with the state or outer products in the forward pass, and seven more in the backward pass.
+                let state = 2.0 * (mixer.sizes.linear_num_value_heads * mixer.sizes.head_state()) as f64;
                 flops.forward_token += 3.0 * state;
                 flops.backward_token += (10.0 + 3.0 * again) * state;
                 continue;
@@ -80,11 +81,11 @@ impl Flops {
     }
 }
 
-/// Floating-point operations per second of large products on `threads` threads at once, measured for about a tenth of a second
-/// of processor time: what the machine reaches when it does nothing else. Threads beyond its cores add nothing.
+/// Floating-point operations per second of large products on `threads` threads at once, measured for about a tenth of a second of processor
+/// time. This is the machine's peak when nothing else runs. Threads beyond the number of cores aren't started.
 ///
 /// # Panics
-/// If `threads` is 0 or they can't be started.
+/// If `threads` is 0, or a thread can't be started.
 pub fn measure_flops(threads: usize, products: Products) -> f64 {
     assert!(threads > 0, "0 threads");
     let rate = || {
@@ -102,8 +103,8 @@ fn running(threads: usize) -> usize {
     std::thread::available_parallelism().map_or(threads, |cores| threads.min(cores.get()))
 }
 
-/// Floating-point operations per second of `work`, which returns how many it did, over at least 80 ms of `clock`. Its first call isn't timed: it is the one that
-/// takes memory and packing space.
+/// Floating-point operations per second of `work`, which returns how many it did, over at least 80 ms of `clock`. The first call isn't timed,
+/// because it allocates memory.
 fn rate(clock: impl Fn() -> Duration, mut work: impl FnMut() -> f64) -> f64 {
     work();
     let start = clock();
@@ -150,12 +151,12 @@ impl Product {
     }
 }
 
-/// Processor time of this thread. Where the system doesn't tell, the time since the first call.
+/// Processor time of this thread, or the time since the first call if the system doesn't report it.
 fn thread_time() -> Duration {
     #[cfg(unix)]
     {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the pointer is to a `timespec` of this frame.
+        // SAFETY: the pointer is to a local `timespec`.
         if unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) } == 0 {
             return Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
         }
@@ -174,7 +175,7 @@ mod tests {
     use crate::{Batch, Device, Engine, FamilyScores};
 
     #[test]
-    fn operations_are_those_that_the_engine_does() {
+    fn counted_operations_match_the_engines() {
         let lora = LoraConfig { rank: 8, ..LoraConfig::default() };
         for (checkpointing, lora) in [(false, None), (true, None), (false, Some(&lora)), (true, Some(&lora))]
         {
@@ -196,7 +197,7 @@ mod tests {
             }
             let (rows, predictions) = (2.0 * 320.0, 2.0 * 40.0);
             let pairs = 320.0 * 321.0;
-            // Products of the engine's one thread until the end of a forward pass; what follows takes a backward pass if the derivative isn't 0.
+            // Products that the engine's only thread has computed by the end of a forward pass. A backward pass follows unless the derivative is 0.
             let mut count = |derivative: f32| {
                 let loss = |family: FamilyScores<'_>| {
                     family.dlogp.fill(derivative);
@@ -206,24 +207,24 @@ mod tests {
             };
             let [first, second, third] = [0.0, 1.0, 0.0].map(&mut count);
             let (forward, backward) = (second - first, (third - second) - (second - first));
-            let wanted = rows * flops.forward_token
+            let expected = rows * flops.forward_token
                 + pairs * flops.forward_pair
                 + predictions * flops.forward_prediction;
-            assert!((forward / wanted - 1.0).abs() < 0.05, "forward {forward:e}, computed {wanted:e}");
-            let wanted = rows * flops.backward_token
+            assert!((forward / expected - 1.0).abs() < 0.05, "forward {forward:e}, computed {expected:e}");
+            let expected = rows * flops.backward_token
                 + pairs * flops.backward_pair
                 + predictions * flops.backward_prediction;
             assert!(
-                (backward / wanted - 1.0).abs() < 0.05,
-                "checkpointing {checkpointing}, {lora:?}: backward {backward:e}, computed {wanted:e}"
+                (backward / expected - 1.0).abs() < 0.05,
+                "checkpointing {checkpointing}, {lora:?}: backward {backward:e}, computed {expected:e}"
             );
         }
     }
 
     #[test]
-    fn speed_is_that_of_the_products_after_the_first_over_their_processor_time() {
+    fn the_first_call_and_waiting_threads_do_not_count_in_the_rate() {
         let (time, calls) = (Cell::new(Duration::from_secs(7)), Cell::new(0));
-        // The first takes a second, the others 3 ms each: 27 of them are the first to exceed 80 ms.
+        // The first call takes a second, the others 3 ms each; 27 of those exceed 80 ms.
         let work = || {
             let first = calls.replace(calls.get() + 1) == 0;
             time.set(time.get() + Duration::from_millis(if first { 1000 } else { 3 }));
@@ -239,11 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn the_product_that_is_timed_does_the_operations_that_it_says() {
+    fn the_timed_product_reports_the_operations_that_it_does() {
         for products in [Products::F32, Products::Bf16x3, Products::Bf16] {
             let (mut product, before) = (Product::new(products), counted());
-            let said = product.multiply();
-            assert_eq!(said, (counted() - before) as f64, "{products}");
+            let reported = product.multiply();
+            assert_eq!(reported, (counted() - before) as f64, "{products}");
             // 512 products of 0.5 and 0.25.
             assert!(product.c.iter().all(|&sum| sum == 64.0), "{products}");
         }

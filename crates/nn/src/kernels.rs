@@ -1,4 +1,4 @@
-//! Single operations and a model's sizes, only for this crate's benchmarks; not part of its interface.
+//! Single operations and a small model, only for this crate's benchmarks; not part of the public interface.
 
 use crate::config::{Architecture, Config};
 use crate::cpu::panels;
@@ -6,12 +6,12 @@ use crate::cpu::product::{View, team_product};
 use crate::layout::Write;
 use crate::numbers::Products;
 
-/// The instruction set in use: avx512, avx2, neon or plain.
+/// Name of the SIMD level in use: avx512, avx2, neon or plain.
 pub fn simd() -> &'static str {
     crate::cpu::level::level().name()
 }
 
-/// Which of a linear map's three products.
+/// One of the three products of a linear map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operands {
     /// `y = x wᵀ`.
@@ -22,7 +22,8 @@ pub enum Operands {
     BackwardWeight,
 }
 
-/// A product of a linear map from `k` inputs to `n` outputs over `m` rows, with its operands in the order of [`Operands`]' formulas.
+/// Computes one product of a linear map from `k` inputs to `n` outputs over `m` rows. `a`, `b` and `c` are the operands and the result in the
+/// order of the formulas of [`Operands`].
 ///
 /// # Panics
 /// If a slice is too short.
@@ -43,7 +44,7 @@ pub fn product(
     team_product((None, products), sizes, a, b, c);
 }
 
-/// The panels of `w`, `[n, k]`; `None` where the processor can't use them.
+/// Packs `w`, `[n, k]`, into panels. Returns `None` if the processor doesn't support them.
 pub fn panels(products: Products, n: usize, k: usize, w: &[f32]) -> Option<Vec<f32>> {
     panels::available(products).then(|| {
         let mut packed = vec![0.0; panels::len(products, n, k)];
@@ -52,7 +53,7 @@ pub fn panels(products: Products, n: usize, k: usize, w: &[f32]) -> Option<Vec<f
     })
 }
 
-/// `y = x wᵀ` with the [`panels()`] of `w`.
+/// Computes `y = x wᵀ` with the [`panels()`] of `w`.
 ///
 /// # Panics
 /// If a slice is too short.
@@ -69,7 +70,7 @@ pub fn product_with_panels(
     crate::cpu::product::product_with_panels((None, products), [m, n, k], x, panels, y);
 }
 
-/// The maze's form of Qwen2, by its MLP's width: 1024 is the maze's own policy of 3,944,704 parameters, 688 that of the other benchmarks.
+/// Configuration of a small Qwen2. With an `intermediate_size` of 1024 it is the maze's policy with 3,944,704 parameters; the benchmarks use 688.
 pub fn small_decoder(intermediate_size: usize) -> Config {
     Config {
         architecture: Architecture::Qwen2,

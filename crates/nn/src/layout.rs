@@ -1,9 +1,11 @@
-//! The layout of tensors in the flat store of parameters.
+//! The layout of tensors in the flat parameter store.
 //!
-//! Weights, gradient and both moments of AdamW share one layout, so operations on all parameters (norm, update, reduction over threads) are a loop
-//! over one slice. Matrices with the same input are adjacent and need one product: k and v, gate and up; in decoding q, k and v.
+//! Weights, gradients and both AdamW moments share one layout, so operations on all parameters (norm, update, reduction over threads) are a
+//! loop over one slice. Matrices with the same input are adjacent, so one product computes them together: k and v, gate and up, and in
+//! decoding q, k and v.
 //!
-//! The layers' matrices of a base in a format of its own (`quantized.rs`) are not in this store. Their spans, which begin where no store ends, are keys.
+//! If the layers' matrices are quantized (`quantized.rs`), they aren't in this store. Their spans then start past the end of any store, and
+//! serve only as keys.
 
 use crate::config::{Config, GatedDeltaNet};
 use crate::families::{Layer, Norms, Weight};
@@ -15,17 +17,17 @@ pub(crate) struct Span {
     pub(crate) len: usize,
 }
 
-/// Where the spans of matrices begin that aren't in the store.
-const APART: usize = 1 << (usize::BITS - 2);
+/// Offset of the first matrix that isn't in the store.
+const SEPARATE: usize = 1 << (usize::BITS - 2);
 
 impl Span {
-    /// Whether it is the key of a matrix that isn't in the store.
-    pub(crate) fn is_apart(self) -> bool {
-        self.offset >= APART
+    /// Whether this is the key of a matrix that isn't in the store.
+    pub(crate) fn is_separate(self) -> bool {
+        self.offset >= SEPARATE
     }
 }
 
-/// Whether a result replaces what is at its place or is added to it.
+/// Whether a result replaces the destination's values or is added to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Write {
     Replace,
@@ -43,11 +45,11 @@ pub(crate) struct Linear {
 
 #[derive(Debug, Clone)]
 pub(crate) struct LayerLayout {
-    pub(crate) of: Layer,
-    /// Index among the layers of its kind: those with keys and values, or those with a state.
-    pub(crate) place: usize,
+    pub(crate) spec: Layer,
+    /// Index among the layers of the same kind: attention layers, or recurrent layers.
+    pub(crate) index_of_kind: usize,
     pub(crate) mixing: Mixing,
-    /// Norms before and after attention, or the mixer in its place.
+    /// Norms before and after attention, or before and after the mixer that replaces it.
     pub(crate) attention: Norms<Span>,
     /// Output projection of attention, or of the mixer.
     pub(crate) o: Linear,
@@ -57,7 +59,7 @@ pub(crate) struct LayerLayout {
     pub(crate) down: Linear,
 }
 
-/// The parameters of attention, or of the mixer in its place, but for the output projection.
+/// Parameters of attention or of the mixer that replaces it, without the output projection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Mixing {
     Attention(AttentionLayout),
@@ -66,7 +68,7 @@ pub(crate) enum Mixing {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AttentionLayout {
-    /// Outputs: each head's query, followed by the head's gate if the layer has an output gate.
+    /// Outputs: each head's query, followed by that head's gate if the layer has an output gate.
     pub(crate) queries: Linear,
     /// Outputs: all keys, then all values.
     pub(crate) keys_values: Linear,
@@ -76,7 +78,7 @@ pub(crate) struct AttentionLayout {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MixerLayout {
-    pub(crate) of: GatedDeltaNet,
+    pub(crate) sizes: GatedDeltaNet,
     /// Outputs: the gate `z`.
     pub(crate) gate: Linear,
     /// Outputs: queries, keys and values, then `b`, then `a`.
@@ -89,7 +91,7 @@ pub(crate) struct MixerLayout {
 }
 
 impl LayerLayout {
-    /// The linear maps of the input: the map that only rows with a needed result take, and the map that all rows take.
+    /// Linear maps of the layer's input: first the map for the rows whose result is needed, then the map for all rows.
     pub(crate) fn input_maps(&self) -> [&Linear; 2] {
         match &self.mixing {
             Mixing::Attention(AttentionLayout { queries, keys_values, .. }) => [queries, keys_values],
@@ -98,11 +100,11 @@ impl LayerLayout {
     }
 
     pub(crate) fn linears(&self) -> [&Linear; 5] {
-        let [own, all] = self.input_maps();
-        [own, all, &self.o, &self.gate_up, &self.down]
+        let [needed_rows, all_rows] = self.input_maps();
+        [needed_rows, all_rows, &self.o, &self.gate_up, &self.down]
     }
 
-    /// The recurrent mixer in place of attention, if there is one.
+    /// The recurrent mixer, or `None` if the layer has attention.
     pub(crate) fn mixer(&self) -> Option<&MixerLayout> {
         match &self.mixing {
             Mixing::Attention(_) => None,
@@ -111,21 +113,21 @@ impl LayerLayout {
     }
 }
 
-/// The kind of a tensor, which determines its initial value and whether weight decay may exclude it.
+/// Kind of a tensor, which determines its initial value and whether weight decay may exclude it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Matrix,
     Bias,
     Norm,
-    /// Of a convolution.
+    /// Filter of a convolution.
     Filter,
-    /// Logarithms of a mixer's rates of decay.
+    /// Logarithms of a mixer's decay rates.
     Rates,
-    /// Ones, whatever is added to the weights of norms: a mixer's norm, and the bias of its steps.
+    /// Initialised to ones, even in families that add 1 to the weights of norms: a mixer's norm and its `dt_bias`.
     Ones,
 }
 
-/// One tensor under its Hugging Face name.
+/// A tensor under its Hugging Face name.
 #[derive(Debug, Clone)]
 pub(crate) struct TensorLayout {
     pub(crate) name: String,
@@ -139,27 +141,27 @@ pub(crate) struct Layout {
     pub(crate) embedding: Span,
     pub(crate) layers: Vec<LayerLayout>,
     pub(crate) norm: Span,
-    /// `[V, D]`; the embedding if tied.
+    /// `[V, D]`; the same span as the embedding if tied.
     pub(crate) head: Span,
     pub(crate) tensors: Vec<TensorLayout>,
     /// Length of the store, including padding that aligns blocks to cache lines.
     pub(crate) len: usize,
-    /// The format of the layers' matrices, if they aren't in the store.
+    /// Format of the layers' matrices if they aren't in the store.
     pub(crate) base: Option<BaseFormat>,
 }
 
-/// Blocks start at multiples of this many numbers, 64 bytes.
+/// Alignment of blocks, in values: 64 bytes.
 const LINE: usize = 16;
 
 struct Builder {
     tensors: Vec<TensorLayout>,
     len: usize,
-    /// The next key of a matrix that isn't in the store, if there are such.
-    apart: Option<usize>,
+    /// Offset of the next matrix outside the store, or `None` if all matrices are in the store.
+    separate: Option<usize>,
 }
 
 impl Builder {
-    fn line(&mut self) {
+    fn align(&mut self) {
         self.len = self.len.next_multiple_of(LINE);
     }
 
@@ -170,9 +172,9 @@ impl Builder {
     }
 
     fn matrix(&mut self, name: String, shape: &[usize]) -> Span {
-        let Some(offset) = self.apart else { return self.put(name, shape, Kind::Matrix) };
+        let Some(offset) = self.separate else { return self.put(name, shape, Kind::Matrix) };
         let span = Span { offset, len: shape.iter().product() };
-        self.apart = Some(offset + span.len);
+        self.separate = Some(offset + span.len);
         self.push(name, shape, Kind::Matrix, span)
     }
 
@@ -181,24 +183,24 @@ impl Builder {
         span
     }
 
-    /// Stacked matrices of a layer with the same input.
+    /// Adds matrices of a layer that share an input, stacked.
     fn linear(&mut self, layer: usize, parts: &[&Weight]) -> Linear {
         let [linear] = self.linears(layer, [parts]);
         linear
     }
 
-    /// Linear maps of the same input, of stacked matrices each; then their stacked biases, so that one product can compute all.
+    /// Adds linear maps that share an input, each of stacked matrices, and then their biases, so that one product can compute all of them.
     fn linears<const N: usize>(&mut self, layer: usize, maps: [&[&Weight]; N]) -> [Linear; N] {
         let mut linears = maps.map(|parts| {
-            self.line();
+            self.align();
             let (outputs, inputs) = (parts.iter().map(|part| part.shape[0]).sum(), parts[0].shape[1]);
-            let weight = Span { offset: self.apart.unwrap_or(self.len), len: outputs * inputs };
+            let weight = Span { offset: self.separate.unwrap_or(self.len), len: outputs * inputs };
             for part in parts {
                 self.matrix(part.name(layer), &part.shape);
             }
             Linear { weight, bias: None, outputs, inputs }
         });
-        self.line();
+        self.align();
         for (linear, parts) in linears.iter_mut().zip(maps) {
             linear.bias = parts[0].bias.then_some(Span { offset: self.len, len: linear.outputs });
             for Weight { module, shape, .. } in parts.iter().filter(|part| part.bias) {
@@ -208,40 +210,40 @@ impl Builder {
         linears
     }
 
-    /// A tensor that begins a line.
-    fn apart_from(&mut self, name: String, shape: &[usize], kind: Kind) -> Span {
-        self.line();
+    /// Adds an aligned tensor.
+    fn put_aligned(&mut self, name: String, shape: &[usize], kind: Kind) -> Span {
+        self.align();
         self.put(name, shape, kind)
     }
 
     fn norm(&mut self, name: String, shape: &[usize]) -> Span {
-        self.apart_from(name, shape, Kind::Norm)
+        self.put_aligned(name, shape, Kind::Norm)
     }
 }
 
 impl Layout {
-    /// The layout of a decoder, with the layers' matrices apart if they are in a `base` format.
+    /// Lays out a decoder. With a quantized `base`, the layers' matrices are outside the store.
     pub(crate) fn new(config: &Config, base: Option<BaseFormat>) -> Layout {
         let (d, v) = (config.hidden_size, config.vocab_size);
-        let mut b = Builder { tensors: Vec::new(), len: 0, apart: base.map(|_| APART) };
+        let mut b = Builder { tensors: Vec::new(), len: 0, separate: base.map(|_| SEPARATE) };
         let embedding = b.put("model.embed_tokens.weight".into(), &[v, d], Kind::Matrix);
-        let mut places = [0; 2];
+        let mut counts = [0; 2];
         let layers = (0..config.num_hidden_layers)
             .map(|index| {
-                let of = config.layer(index);
-                let weights = of.weights(config);
+                let spec = config.layer(index);
+                let weights = spec.weights(config);
                 let find = |module: &str| weights.iter().find(|weight| weight.module == module);
                 let linear = |module: &str| find(module).expect("every layer has it");
                 let norm = |b: &mut Builder, module: Option<&str>| {
                     let Weight { module, shape, .. } = find(module?)?;
                     Some(b.norm(format!("model.layers.{index}.{module}.weight"), shape))
                 };
-                let before = norm(&mut b, of.attention.before);
-                let (mixing, o) = match of.mixer {
+                let before = norm(&mut b, spec.attention.before);
+                let (mixing, o) = match spec.mixer {
                     Some(sizes) => {
                         let mut put = |module: &str, kind| {
                             let weight = linear(module);
-                            b.apart_from(weight.name(index), &weight.shape, kind)
+                            b.put_aligned(weight.name(index), &weight.shape, kind)
                         };
                         let filter = put("linear_attn.conv1d", Kind::Filter);
                         let a_log = put("linear_attn.A_log", Kind::Rates);
@@ -250,7 +252,7 @@ impl Layout {
                         let [z, qkv, b_rows, a] = ["in_proj_z", "in_proj_qkv", "in_proj_b", "in_proj_a"]
                             .map(|name| linear(&format!("linear_attn.{name}")));
                         let [gate, inputs] = b.linears(index, [&[z], &[qkv, b_rows, a]]);
-                        let mixer = MixerLayout { of: sizes, gate, inputs, filter, a_log, dt_bias, norm };
+                        let mixer = MixerLayout { sizes, gate, inputs, filter, a_log, dt_bias, norm };
                         (Mixing::Recurrent(mixer), "linear_attn.out_proj")
                     }
                     None => {
@@ -263,15 +265,15 @@ impl Layout {
                         (Mixing::Attention(attention), "self_attn.o_proj")
                     }
                 };
-                let place = &mut places[usize::from(of.mixer.is_some())];
-                *place += 1;
+                let count = &mut counts[usize::from(spec.mixer.is_some())];
+                *count += 1;
                 LayerLayout {
-                    of,
-                    place: *place - 1,
+                    spec,
+                    index_of_kind: *count - 1,
                     mixing,
                     o: b.linear(index, &[linear(o)]),
-                    attention: Norms { before, after: norm(&mut b, of.attention.after) },
-                    mlp: Norms { before: norm(&mut b, of.mlp.before), after: norm(&mut b, of.mlp.after) },
+                    attention: Norms { before, after: norm(&mut b, spec.attention.after) },
+                    mlp: Norms { before: norm(&mut b, spec.mlp.before), after: norm(&mut b, spec.mlp.after) },
                     gate_up: b.linear(index, &["mlp.gate_proj", "mlp.up_proj"].map(linear)),
                     down: b.linear(index, &[linear("mlp.down_proj")]),
                 }
@@ -281,20 +283,20 @@ impl Layout {
         let head = if config.tie_word_embeddings {
             embedding
         } else {
-            b.line();
+            b.align();
             b.put("lm_head.weight".into(), &[v, d], Kind::Matrix)
         };
-        b.line();
+        b.align();
         Layout { embedding, layers, norm, head, tensors: b.tensors, len: b.len, base }
     }
 
-    /// Numbers of a sequence's state, by layer that has one.
+    /// Number of values in a sequence's state, for each recurrent layer.
     pub(crate) fn states(&self) -> impl Iterator<Item = usize> + '_ {
-        self.layers.iter().filter_map(|layer| Some(layer.mixer()?.of.state()))
+        self.layers.iter().filter_map(|layer| Some(layer.mixer()?.sizes.state()))
     }
 
     /// The matrices that aren't in the store.
-    pub(crate) fn apart(&self) -> impl Iterator<Item = &TensorLayout> {
-        self.tensors.iter().filter(|tensor| tensor.span.is_apart())
+    pub(crate) fn separate(&self) -> impl Iterator<Item = &TensorLayout> {
+        self.tensors.iter().filter(|tensor| tensor.span.is_separate())
     }
 }

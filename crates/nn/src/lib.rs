@@ -1,11 +1,12 @@
-//! A decoder and its engine: forward, backward, sampling and AdamW over token ids. Does not know RL.
+//! Decoder-only transformers and the engine that runs them: forward and backward passes, sampling, and AdamW, all over
+//! token ids. Nothing here knows about reinforcement learning.
 //!
-//! Shapes in these docs: `T` tokens, `D` hidden, `H` heads, `K` KV heads, `E` head size,
-//! `F` intermediate, `V` vocabulary, `L` layers.
+//! Shapes in the documentation: `T` tokens, `D` hidden size, `H` attention heads, `K` key-value heads, `E` head size,
+//! `F` intermediate size, `V` vocabulary size, `L` layers.
 
-#![allow(clippy::type_complexity, reason = "a callback's type says what it is given, where it is taken")]
+#![allow(clippy::type_complexity, reason = "a callback's arguments are easiest to read where it is passed")]
 
-// The modules in layers: each uses those of its own layer and of the layers before it. Only the engine's layer names a device.
+// Modules in layers: a module uses only its own layer and the layers above it in this list. Only the engine knows the devices.
 
 // Number types, devices by name, errors.
 mod device;
@@ -14,7 +15,7 @@ pub mod error;
 mod numbers;
 mod switch;
 
-// Sizes: configurations, families, the layout of parameters, batches; and files with them.
+// Configurations, families, the parameter layout, batches, and checkpoint files.
 mod activations;
 mod adamw;
 mod cache;
@@ -28,7 +29,7 @@ mod sampling;
 mod segments;
 pub mod weights;
 
-// The operations of a device, and its memory.
+// The operations and the memory that each device implements.
 mod backend;
 mod decoding;
 mod executor;
@@ -37,14 +38,14 @@ mod executor;
 mod cpu;
 mod cuda;
 
-// Forward and backward passes over the operations.
+// Forward and backward passes, generic over the device.
 mod decoder;
 
-// Which sequences are decoded in a step.
+// The scheduler: which sequences take part in a decoding step.
 mod generate;
 mod tree;
 
-// The engine, what it needs, and what it does per second.
+// The engine, its memory requirements, and its throughput.
 mod engine;
 mod flops;
 #[doc(hidden)]

@@ -1,10 +1,10 @@
 //! LoRA: the adapted matrices, the layout of the factors, and PEFT's `adapter_config.json`.
 //!
-//! An adapted matrix is `W = W0 + scale · B A` with `A`: `[rank, inputs]` and `B`: `[outputs, rank]`. The engine stores the sum, so only a weight's
-//! backward pass and the optimizer need the factors. If the base is quantized, it can't hold the sum: then every pass computes with both.
+//! An adapted matrix is `W = W0 + scale · B A` with `A`: `[rank, inputs]` and `B`: `[outputs, rank]`. The engine stores the sum, so only the
+//! weights' backward pass and the optimizer use the factors. A quantized base can't hold the sum; every pass then computes with both.
 //!
-//! Departures from PEFT: no dropout (sampler and learner must compute the same). What an adapter trains outside of the layers' matrices (whole modules,
-//! factors of embedding and head) is read for sampling, scoring and merging, and can't be trained further.
+//! Differences from PEFT: there is no dropout, because sampler and learner must compute the same function. Tensors that an adapter trains
+//! outside of the layers' matrices (whole modules, factors of embedding and head) are read for sampling, scoring and merging, but can't be trained further.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ use crate::layout::{Kind, Layout, Linear, Span, TensorLayout};
 use crate::quantized::BaseFormat;
 use crate::weights::TensorFile;
 
-/// PEFT's file names of an adapter.
+/// File names of an adapter in PEFT.
 pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
 pub(crate) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
-/// What the metadata of an adapter's weights calls the format of its base. PEFT's settings have no place for it.
+/// Metadata key of an adapter's weights for the format of its base. PEFT's settings have no field for it.
 pub(crate) const BASE: &str = "fgrpo.base";
 
-/// The weights' file of an adapter folder.
-/// Fails if there is none; weights in PyTorch's format are named with the command that converts them.
+/// Path of the weights in an adapter folder.
+/// Returns an error if there are none. For weights in PyTorch's format, the error contains the command that converts them.
 pub(crate) fn weights_of(dir: &Path) -> Result<PathBuf, Error> {
     let path = dir.join(ADAPTER_WEIGHTS);
     let pickled = dir.join("adapter_model.bin");
@@ -42,16 +42,16 @@ pub(crate) fn weights_of(dir: &Path) -> Result<PathBuf, Error> {
     Err(Error::file(path, "no such file", "an adapter's weights in safetensors"))
 }
 
-/// LoRA settings, with PEFT's names where it has them.
+/// LoRA settings, under PEFT's names where it has them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoraConfig {
-    /// Columns of `B` and rows of `A` (PEFT's `r`); at least 1.
+    /// Number of rows of `A` and of columns of `B` (PEFT's `r`); at least 1.
     pub rank: usize,
-    /// PEFT's `lora_alpha`; the update's factor is `alpha / rank`.
+    /// PEFT's `lora_alpha`. The update is scaled by `alpha / rank`.
     pub alpha: f64,
-    /// The adapted matrices, by the last part of their names: some of [`LoraConfig::TARGETS`] (PEFT's `target_modules`).
+    /// Adapted matrices, by the last part of their names: a subset of [`LoraConfig::TARGETS`] (PEFT's `target_modules`).
     pub targets: Vec<String>,
-    /// Whether the factor is `alpha / √rank` instead.
+    /// Whether the scale is `alpha / √rank` instead.
     pub use_rslora: bool,
 }
 
@@ -64,7 +64,7 @@ impl Default for LoraConfig {
 }
 
 impl LoraConfig {
-    /// The matrices that can be adapted: every matrix of a layer, of attention, a recurrent mixer or the MLP. A model need not have all.
+    /// Matrices that can be adapted: those of attention, recurrent mixers and the MLP. A model need not have all of them.
     pub const TARGETS: [&str; 12] = [
         "q_proj",
         "k_proj",
@@ -80,11 +80,11 @@ impl LoraConfig {
         "down_proj",
     ];
 
-    /// The place of recurrent mixers' among them; attention's stand before, the MLP's behind.
+    /// Range of the recurrent mixers' matrices in [`LoraConfig::TARGETS`]; attention's precede them, and the MLP's follow.
     pub const MIXER: std::ops::Range<usize> = 4..9;
 
-    /// Refuses invalid settings and names the field.
-    /// Fails if the rank is 0, alpha not a positive number, or the targets are none, repeated, or none of [`LoraConfig::TARGETS`].
+    /// Checks the settings. The error names the field if the rank is 0, alpha isn't a positive number, or the targets are empty, repeated or
+    /// unknown.
     pub fn check(&self) -> Result<(), Error> {
         let refuse =
             |field: &'static str, found: String, wanted: String| Err(Error::request(field, found, wanted));
@@ -100,7 +100,7 @@ impl LoraConfig {
         for (index, target) in self.targets.iter().enumerate() {
             if !Self::TARGETS.contains(&target.as_str()) {
                 let why = match target.as_str() {
-                    "lm_head" | "embed_tokens" => " (embedding and head stay as they are)",
+                    "lm_head" | "embed_tokens" => " (embedding and head can't be adapted)",
                     _ => "",
                 };
                 let wanted = format!("one of {}{why}", Self::TARGETS.join(", "));
@@ -113,11 +113,12 @@ impl LoraConfig {
         Ok(())
     }
 
-    /// The settings with the targets that a model has. A choice with all matrices of recurrent mixers is one for any model.
+    /// Restricts the targets to those that a model has. Missing targets are an error, unless all matrices of recurrent mixers are listed,
+    /// which means "every matrix of any model".
     pub(crate) fn of_model(&self, layout: &Layout) -> Result<LoraConfig, Error> {
         let has = |target: &String| {
-            let alone = LoraConfig { targets: vec![target.clone()], ..LoraConfig::default() };
-            layout.tensors.iter().any(|tensor| alone.adapts(&tensor.name))
+            let single = LoraConfig { targets: vec![target.clone()], ..LoraConfig::default() };
+            layout.tensors.iter().any(|tensor| single.adapts(&tensor.name))
         };
         let (targets, missing): (Vec<String>, Vec<String>) = self.targets.iter().cloned().partition(has);
         let general =
@@ -128,7 +129,7 @@ impl LoraConfig {
         Ok(LoraConfig { targets, ..self.clone() })
     }
 
-    /// The factor of `B A`.
+    /// Factor that multiplies `B A`.
     pub fn scale(&self) -> f64 {
         let rank = self.rank as f64;
         self.alpha / if self.use_rslora { rank.sqrt() } else { rank }
@@ -140,15 +141,15 @@ impl LoraConfig {
         adapted.map(|(_, shape)| (shape.iter().sum::<usize>() * self.rank) as u64).sum()
     }
 
-    /// Whether the tensor of this name is adapted.
+    /// Whether the tensor named `tensor` is adapted.
     pub(crate) fn adapts(&self, tensor: &str) -> bool {
         let module = tensor.strip_suffix(".weight").and_then(|name| name.rsplit('.').next());
         tensor.starts_with("model.layers.") && self.targets.iter().any(|target| Some(&**target) == module)
     }
 
-    /// The settings and the base model's name of an adapter folder in PEFT's layout, for an adapter that can be trained further.
-    /// Fails if there is no such file, it isn't LoRA for a causal language model, it uses an unsupported feature, or it trains more than the layers'
-    /// matrices; the error names the field.
+    /// Reads the settings and the base model's name from an adapter folder in PEFT's layout, for an adapter that is to be trained further.
+    /// The error names the field if the file is missing, isn't LoRA for a causal language model, uses an unsupported feature, or trains more
+    /// than the layers' matrices.
     pub fn read(dir: &Path) -> Result<(LoraConfig, Option<String>), Error> {
         let (adapter, base) = Adapter::read(dir)?;
         let (field, found) = match (&adapter.saved[..], &adapter.outside[..]) {
@@ -156,13 +157,13 @@ impl LoraConfig {
             ([], outside) => ("target_modules", outside),
             (saved, _) => ("modules_to_save", saved),
         };
-        let wanted = "the layers' matrices alone: an adapter with others can't be trained further; `fgrpo merge` makes a model of it, which can";
+        let wanted = "only matrices of the layers; others can't be trained further, but `fgrpo merge` makes a model of this adapter, which can";
         let place = dir.join(ADAPTER_CONFIG).display().to_string();
         Err(Error::Config { place, field: field.into(), found: found.join(", "), wanted: wanted.into() })
     }
 
-    /// The format of the base that an adapter was trained on, from the metadata of its weights; `None` if they name none, as PEFT's.
-    /// Fails if there are no weights, or the format is unknown.
+    /// Format of the base that an adapter was trained on, from the metadata of its weights, or `None` if it isn't recorded, as in PEFT's files.
+    /// Returns an error if there are no weights or the format is unknown.
     pub fn trained_on(dir: &Path) -> Result<Option<BaseFormat>, Error> {
         let path = weights_of(dir)?;
         let Some(name) = TensorFile::open(&path)?.metadata().remove(BASE) else { return Ok(None) };
@@ -172,7 +173,7 @@ impl LoraConfig {
         BaseFormat::named(&name).map(Some).ok_or_else(unknown)
     }
 
-    /// PEFT's form of the settings.
+    /// Writes the settings in PEFT's form.
     pub(crate) fn to_json(&self, base: &str) -> Value {
         let alpha = if self.alpha.fract() == 0.0 { json!(self.alpha as u64) } else { json!(self.alpha) };
         json!({
@@ -186,16 +187,16 @@ impl LoraConfig {
     }
 }
 
-/// An adapter folder's settings, whatever it trains.
+/// Settings of an adapter folder, including what can't be trained further.
 #[derive(Debug)]
 pub(crate) struct Adapter {
-    /// Of the factors; its targets are those in the layers, of which there may be none.
+    /// Settings of the factors. The targets are those in the layers, and may be empty.
     pub(crate) lora: LoraConfig,
-    /// Modules that are trained whole, by the end of their names (PEFT's `modules_to_save`).
+    /// Suffixes of the names of modules that are trained whole (PEFT's `modules_to_save`).
     saved: Vec<String>,
-    /// Which of [`OUTSIDE`] have factors.
+    /// Members of [`OUTSIDE`] that have factors.
     outside: Vec<String>,
-    /// Whether a head that is tied to the embedding stays so (PEFT's `ensure_weight_tying`).
+    /// Whether a head that is tied to the embedding stays tied (PEFT's `ensure_weight_tying`).
     ties: bool,
 }
 
@@ -215,13 +216,13 @@ pub(crate) struct Update {
     pub(crate) scale: f32,
 }
 
-/// The matrices outside of the layers.
+/// Matrices outside of the layers that may have factors.
 const OUTSIDE: [&str; 2] = ["embed_tokens", "lm_head"];
 const EMBEDDING: &str = "model.embed_tokens";
 const HEAD: &str = "lm_head";
 
 impl Adapter {
-    /// The settings and the base model's name of a folder in PEFT's layout.
+    /// Reads the settings and the base model's name from a folder in PEFT's layout.
     pub(crate) fn read(dir: &Path) -> Result<(Adapter, Option<String>), Error> {
         let path = dir.join(ADAPTER_CONFIG);
         from_fields(&read_object(&path)?, &path.display().to_string())
@@ -244,9 +245,9 @@ impl Adapter {
         named(module) || (tied && self.ties && twin(module).is_some_and(named))
     }
 
-    /// A tensor outside of the layers' factors as the adapter trains it, or `None` if the adapter doesn't train it.
-    /// `tied` says whether the base model ties head and embedding, and `base` returns the tensor's values in the base model. Adds the names that are
-    /// read from the file to `used`.
+    /// Reads a tensor outside of the layers' factors as the adapter trains it, or returns `None` if the adapter doesn't train it.
+    /// `tied` is whether the base model ties head and embedding, and `base` returns the tensor's values in the base model. The names that are
+    /// read from the file are added to `used`.
     pub(crate) fn tensor(
         &self,
         (name, shape): (&str, &[usize]),
@@ -259,7 +260,7 @@ impl Adapter {
         let (saved, factors) = (self.saves(module, tied), self.has_factors(module, tied));
         let mut places = vec![format!("{PEFT}{name}")];
         if twin(module).is_some() && !saved {
-            // Beside the factors PEFT writes the matrix itself; for a model that ties them, that of either.
+            // PEFT also writes the matrix beside its factors; if embedding and head are tied, it may write either of them.
             places.push(format!("{PEFT}{module}.base_layer.{part}"));
             if let Some(other) = twin(module).filter(|other| tied && !self.saves(other, true)) {
                 places.extend(["", "base_layer."].map(|inner| format!("{PEFT}{other}.{inner}{part}")));
@@ -294,7 +295,7 @@ impl Adapter {
         };
         let (a, b) = match module {
             HEAD => (factor("lora_A.weight", [r, k])?, factor("lora_B.weight", [n, r])?),
-            // An embedding's update is that of a linear map from one-hot rows, transposed.
+            // An embedding is a linear map of one-hot rows, with the weight transposed.
             _ => (
                 transposed(&factor("lora_embedding_B", [k, r])?, r),
                 transposed(&factor("lora_embedding_A", [r, n])?, n),
@@ -304,7 +305,7 @@ impl Adapter {
         Ok(Some(Trained { values, update: Some(update) }))
     }
 
-    /// The first of `modules_to_save` that no tensor belongs to.
+    /// The first entry of `modules_to_save` that matches no tensor.
     pub(crate) fn unknown<'a>(&'a self, config: &Config) -> Option<&'a String> {
         let mut names: Vec<String> = config.tensors().into_iter().map(|(name, _)| name).collect();
         names.push(format!("{HEAD}.weight"));
@@ -315,7 +316,7 @@ impl Adapter {
     }
 }
 
-/// The other of embedding and head.
+/// The head for the embedding, and the embedding for the head.
 fn twin(module: &str) -> Option<&'static str> {
     match module {
         EMBEDDING => Some(HEAD),
@@ -324,15 +325,15 @@ fn twin(module: &str) -> Option<&'static str> {
     }
 }
 
-/// Of a matrix with rows of `columns`.
+/// Transposes a matrix with `columns` columns.
 fn transposed(matrix: &[f32], columns: usize) -> Vec<f32> {
     (0..columns).flat_map(|column| matrix.iter().skip(column).step_by(columns).copied()).collect()
 }
 
-/// What the names in an adapter's file begin with.
+/// Prefix of the names in an adapter's file.
 const PEFT: &str = "base_model.model.";
 
-/// Settings of PEFT that are read, or have no meaning for the values.
+/// Settings of PEFT that are read elsewhere or don't affect the values.
 const FREE: [&str; 15] = [
     "r",
     "lora_alpha",
@@ -407,7 +408,7 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(Adapter, Opt
     };
     let saved = list("modules_to_save")?;
     let outside: Vec<String> = targets.extract_if(.., |target| OUTSIDE.contains(&&**target)).collect();
-    // PEFT keeps a set and writes it in any order; ours is that of the layer.
+    // PEFT writes a set in arbitrary order; sort as in the layer.
     let rank_of = |target: &String| LoraConfig::TARGETS.iter().position(|known| known == target);
     targets.sort_by_key(rank_of);
     let lora = LoraConfig {
@@ -416,10 +417,11 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(Adapter, Opt
         targets,
         use_rslora: fields.get("use_rslora") == Some(&Value::Bool(true)),
     };
-    // Without a matrix of the layers, the other settings must still be possible.
-    let checked = match lora.targets.is_empty() && !outside.is_empty() {
-        true => LoraConfig { targets: LoraConfig::default().targets, ..lora.clone() },
-        false => lora.clone(),
+    // If only embedding or head have factors, check the other settings with valid targets.
+    let checked = if lora.targets.is_empty() && !outside.is_empty() {
+        LoraConfig { targets: LoraConfig::default().targets, ..lora.clone() }
+    } else {
+        lora.clone()
     };
     checked.check().map_err(|error| match error {
         Error::Request { field, found, wanted } => {
@@ -438,7 +440,7 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(Adapter, Opt
     Ok((adapter, base.filter(|base| !base.is_empty()).map(str::to_string)))
 }
 
-/// The last part of a target that is a whole path, as PEFT writes `all-linear`. Reading the factors checks that all layers are named.
+/// Last part of a target that is a full path, as PEFT writes them for `all-linear`. Reading the factors checks that all layers are listed.
 fn module(target: &str) -> String {
     if target == EMBEDDING {
         return OUTSIDE[0].into();
@@ -450,40 +452,42 @@ fn module(target: &str) -> String {
     }
 }
 
-/// One adapted matrix: some of the outputs of a linear map.
+/// An adapted matrix, which is a range of the outputs of a linear map.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Adapted {
-    /// Its span in the store of weights.
+    /// Span in the weight store.
     pub(crate) weight: Span,
-    /// Offset of its linear map, the number of outputs of that map, and the first output of the matrix.
+    /// Offset of the linear map's weight.
     pub(crate) linear: usize,
+    /// Number of outputs of the linear map.
     pub(crate) stride: usize,
+    /// First of the linear map's outputs that belongs to this matrix.
     pub(crate) first: usize,
     pub(crate) outputs: usize,
     pub(crate) inputs: usize,
     pub(crate) rank: usize,
-    /// The spans of the factors in the store of adapters.
+    /// Span of `A` in the adapter store; `b` likewise.
     pub(crate) a: Span,
     pub(crate) b: Span,
 }
 
 impl Adapted {
-    /// Outputs and inputs of the matrix, and the rank of its factors.
+    /// Outputs, inputs and rank.
     pub(crate) fn sizes(&self) -> [usize; 3] {
         [self.outputs, self.inputs, self.rank]
     }
 }
 
-/// The adapters of a model, in their own store.
+/// Layout of a model's adapters in a separate store.
 #[derive(Debug, Clone)]
 pub(crate) struct AdapterLayout {
-    /// In the order of the weights' store.
+    /// In the order of the weight store.
     pub(crate) adapted: Vec<Adapted>,
     /// The factors under PEFT's names, `A` before `B`.
     pub(crate) tensors: Vec<TensorLayout>,
     pub(crate) len: usize,
     pub(crate) scale: f32,
-    /// Whether the weights hold the sum of base and update. Otherwise passes add the update to each linear map's result.
+    /// Whether the weights hold the sum of base and update. If not, passes add the update to each linear map's result.
     pub(crate) merged: bool,
 }
 
@@ -498,11 +502,11 @@ impl AdapterLayout {
             let (outputs, inputs, rank) = (tensor.shape[0], tensor.shape[1], lora.rank);
             let module = tensor.name.strip_suffix(".weight").expect("a matrix's name");
             let mut put = |factor: &str, shape: [usize; 2]| {
-                // On cache lines, as all parameters.
+                // Aligned to cache lines, like all parameters.
                 let offset = len.next_multiple_of(16);
                 let span = Span { offset, len: shape[0] * shape[1] };
                 len = offset + span.len;
-                let name = format!("base_model.model.{module}.lora_{factor}.weight");
+                let name = format!("{PEFT}{module}.lora_{factor}.weight");
                 tensors.push(TensorLayout { name, shape: shape.to_vec(), span, kind: Kind::Matrix });
                 span
             };
@@ -540,7 +544,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_cannot_be_are_refused_by_field() {
+    fn invalid_settings_are_refused_by_field() {
         let wrong = [
             (LoraConfig { rank: 0, ..LoraConfig::default() }, "lora.rank"),
             (LoraConfig { alpha: 0.0, ..LoraConfig::default() }, "lora.alpha"),
@@ -571,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_survive_pefts_form() {
+    fn settings_round_trip_through_pefts_format() {
         assert_eq!(read(|_| {}).unwrap(), (LoraConfig::default(), Some("some/base".into())));
         let reordered = read(|fields| {
             fields.insert("target_modules".into(), json!(["v_proj", "q_proj"]));
@@ -591,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_peft_that_are_not_supported_are_refused_by_name() {
+    fn unsupported_settings_of_peft_are_refused_by_name() {
         for (field, value) in [
             ("peft_type", json!("IA3")),
             ("task_type", json!("SEQ_CLS")),

@@ -136,7 +136,7 @@ impl Needs {
                 gpu::bytes_of(precision, layout.len) + gpu::quantized_bytes(&layout, precision)
             }
             (Some(base), None) => {
-                let apart = layout.apart().map(|tensor| base.bytes(tensor.shape[0], tensor.shape[1]));
+                let apart = layout.separate().map(|tensor| base.bytes(tensor.shape[0], tensor.shape[1]));
                 let linears = layout.layers.iter().flat_map(|layer| layer.linears());
                 let tile = linears.map(|linear| tile_rows(linear.inputs).min(linear.outputs) * linear.inputs);
                 bytes(layout.len + executors * tile.max().unwrap_or(0)) + apart.sum::<u64>()
@@ -211,7 +211,7 @@ impl Needs {
                 logits += rows_at_a_time(config.vocab_size).min(rollout.samples) * config.vocab_size;
                 if workload.decode_copies && panels::available(workload.products) {
                     let linears = layout.layers.iter().flat_map(|layer| layer.linears());
-                    let linears = linears.filter(|linear| !linear.weight.is_apart());
+                    let linears = linears.filter(|linear| !linear.weight.is_separate());
                     let len = |n: usize, k: usize| panels::len(workload.products, n, k);
                     let copies = linears.map(|linear| len(linear.outputs, linear.inputs)).sum::<usize>();
                     needs.decode_copies = bytes(copies + len(config.vocab_size, config.hidden_size));

@@ -1,4 +1,4 @@
-//! Number types that a caller chooses: on a GPU, and of the products on the CPU.
+//! Number types that a caller chooses: for storage on a GPU, and for the CPU's matrix products.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// The names of an enum's variants.
+/// Implements `Display` and `FromStr` for an enum from its variants' names.
 macro_rules! named {
     ($type:ident, $field:literal, $all:literal, $($variant:ident = $name:literal),*) => {
         impl fmt::Display for $type {
@@ -29,20 +29,20 @@ macro_rules! named {
     };
 }
 
-/// Number type on a GPU: of weights and activations, or of AdamW's moments. The optimizer updates f32 weights in each, and statistics, sums, logits and
-/// gradients of parameters are f32.
+/// Number type on a GPU for weights and activations, or for AdamW's moments. With either, the optimizer updates f32 weights, and
+/// statistics, sums, logits and parameter gradients are f32.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// 32 bits.
     #[default]
     F32,
-    /// bfloat16. The 16 bits that rounding takes from each weight are kept beside it, so that no update is lost.
+    /// bfloat16. The low 16 bits of each f32 weight are stored separately, so no update is lost to rounding.
     Bf16,
 }
 
 impl Precision {
-    /// Bytes of a number.
+    /// Bytes per value.
     pub const fn bytes(self) -> usize {
         if matches!(self, Precision::F32) { 4 } else { 2 }
     }
@@ -50,18 +50,17 @@ impl Precision {
 
 named!(Precision, "precision", "f32 or bf16", F32 = "f32", Bf16 = "bf16");
 
-/// The CPU's products in linear maps and the vocabulary head, forward and backward. Weights, activations, gradients, sums, attention and the
-/// optimizer are f32 in all.
+/// Number format of the CPU's matrix products in linear maps and in the vocabulary head, forward and backward. Weights, activations,
+/// gradients, sums, attention and the optimizer are always f32.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Products {
-    /// Numbers in f32.
+    /// Operands in f32.
     #[default]
     F32,
-    /// Each number is the sum of two in bfloat16; the product of the two small parts is left out. A result is off by about 1e-5 of the size of its
-    /// terms.
+    /// Each operand is split into two bfloat16 values; the product of the two low parts is dropped. The error is about 1e-5 of the terms' size.
     Bf16x3,
-    /// Numbers are rounded to bfloat16; a result is off by about 4e-3 of the size of its terms.
+    /// Operands rounded to bfloat16; the error is about 4e-3 of the terms' size.
     Bf16,
 }
 

@@ -1,11 +1,11 @@
-//! Matrices of a frozen base model in fewer bits: NF4 with nested scales, rows of 8-bit integers, bfloat16.
+//! Quantized matrices of a frozen base model: NF4 with nested scales, 8-bit integer rows, and bfloat16.
 //!
-//! NF4 (QLoRA, arXiv 2305.14314) has the codes and the values of bitsandbytes 0.50 on a CPU: blocks of 64 numbers over the rows one after another, each
-//! scaled by its largest magnitude (`absmax`); these scales, without their mean, are 8-bit numbers of the dynamic map in blocks of 256, which have an
-//! f32 scale each. One number departs: the mean of the scales is rounded from an exact sum, whereas PyTorch's depends on the number of threads and the
-//! width of vectors.
+//! NF4 (QLoRA, arXiv 2305.14314) has the codes and values of bitsandbytes 0.50 on a CPU. Blocks of 64 consecutive values, in row-major
+//! order, are scaled by their largest magnitude (`absmax`). The mean of these scales is subtracted, and the differences are stored as 8-bit
+//! codes of the dynamic map, in blocks of 256 with an f32 scale each. One value differs from bitsandbytes: the mean of the scales is rounded
+//! from an exact sum, whereas PyTorch's sum depends on the number of threads and the width of vectors.
 //!
-//! `int8` is the weights' part of LLM.int8 (arXiv 2208.07339), without a decomposition by outliers: rows of integers of -127 to 127 with an f32 scale.
+//! `int8` is the weight part of LLM.int8 (arXiv 2208.07339) without outlier decomposition: rows of integers from -127 to 127 with an f32 scale.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use crate::config::Config;
 use crate::families::is_layer_matrix;
 
-/// How the matrices of a frozen base model are stored.
+/// Storage format of the matrices of a frozen base model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BaseFormat {
-    /// 4-bit NormalFloat with nested scales: 4.13 bits a number.
+    /// 4-bit NormalFloat with nested scales; 4.13 bits per value.
     Nf4,
     /// 8-bit integers with a scale per row.
     Int8,
@@ -33,7 +33,7 @@ impl BaseFormat {
     /// All formats.
     pub const ALL: [BaseFormat; 3] = [BaseFormat::Nf4, BaseFormat::Int8, BaseFormat::Bf16];
 
-    /// Its name in configurations and files.
+    /// Name in configurations and files.
     pub fn name(self) -> &'static str {
         match self {
             BaseFormat::Nf4 => "nf4",
@@ -42,19 +42,19 @@ impl BaseFormat {
         }
     }
 
-    /// The format of a name.
+    /// The format with this name, or `None` if there is none.
     pub fn named(name: &str) -> Option<BaseFormat> {
         BaseFormat::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// Number of the numbers that a model keeps in a format: those of its layers' matrices.
+    /// Number of a model's parameters that are stored in this format: those of its layers' matrices.
     pub fn parameters(self, config: &Config) -> u64 {
         let tensors = config.tensors();
         let matrices = tensors.iter().filter(|(name, shape)| is_layer_matrix(name, shape));
         matrices.map(|(_, shape)| shape.iter().product::<usize>() as u64).sum()
     }
 
-    /// Bytes of a matrix with its scales.
+    /// Number of bytes of a matrix with its scales.
     pub(crate) fn bytes(self, rows: usize, columns: usize) -> u64 {
         let numbers = rows * columns;
         let blocks = numbers.div_ceil(BLOCK);
@@ -67,12 +67,12 @@ impl BaseFormat {
     }
 }
 
-/// Numbers of NF4 that share a scale.
+/// Number of NF4 values that share a scale.
 pub(crate) const BLOCK: usize = 64;
-/// Scales that share a scale.
+/// Number of scales that share a nested scale.
 pub(crate) const NESTED_BLOCK: usize = 256;
 
-/// The values of NF4's codes.
+/// Values of NF4's codes.
 pub(crate) const NF4: [f32; 16] = [
     -1.0,
     -0.696_192_8,
@@ -92,10 +92,10 @@ pub(crate) const NF4: [f32; 16] = [
     1.0,
 ];
 
-/// `1 / 127` as LLM.int8 multiplies by it.
+/// `1 / 127` with the rounding of LLM.int8.
 pub(crate) const INT8_STEP: f32 = 7.874_016e-3;
 
-/// The values of the dynamic map's codes (arXiv 1511.04561), ascending: with each power of ten less, half as many fractions.
+/// Values of the dynamic map's codes (arXiv 1511.04561), ascending. Each lower power of ten has half as many fractions.
 pub(crate) fn dynamic_map() -> &'static [f32; 256] {
     static MAP: OnceLock<[f32; 256]> = OnceLock::new();
     MAP.get_or_init(|| {
@@ -117,12 +117,12 @@ pub(crate) fn dynamic_map() -> &'static [f32; 256] {
     })
 }
 
-/// The scales of NF4's blocks.
+/// Scales of NF4's blocks.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Scales {
-    /// In f32.
+    /// f32 scales.
     Full(Vec<f32>),
-    /// 8-bit codes, the scale of each block of them, and what is added.
+    /// 8-bit codes, the scale of each block of codes, and the offset that is added.
     Nested { codes: Vec<u8>, absmax: Vec<f32>, offset: f32 },
 }
 
@@ -137,7 +137,7 @@ impl Scales {
         }
     }
 
-    /// Codes for scales, with their mean as offset.
+    /// Encodes scales, with their mean as the offset.
     fn nested(scales: &[f32]) -> Scales {
         let sum: f64 = scales.iter().map(|&x| f64::from(x)).sum();
         Scales::nested_around((sum / scales.len() as f64) as f32, scales)
@@ -146,7 +146,7 @@ impl Scales {
     fn nested_around(offset: f32, scales: &[f32]) -> Scales {
         let (map, cells) = (dynamic_map(), 65_535.0);
         let middles: Vec<f32> = map.windows(2).map(|pair| 0.5 * (pair[0] + pair[1])).collect();
-        // The code nearest to the middle of the cell that a number lies in, of 65,536 between -1 and 1.
+        // bitsandbytes looks up the code of the nearest of 65,536 equidistant points in [-1, 1].
         let code = |x: f32| {
             let cell = ((x.clamp(-1.0, 1.0) + 1.0) * 0.5 * cells + 0.5).floor();
             let middle = -1.0 + (2.0 * cell) / cells;
@@ -157,17 +157,17 @@ impl Scales {
             let largest = block.iter().fold(0.0f32, |most, x| most.max((x - offset).abs()));
             absmax.push(largest);
             let inverse = 1.0 / largest;
-            // A scale of 0 makes any code 0.
+            // With a scale of 0, every code decodes to 0.
             codes.extend(block.iter().map(|x| if largest == 0.0 { 0 } else { code((x - offset) * inverse) }));
         }
         Scales::Nested { codes, absmax, offset }
     }
 }
 
-/// The numbers of a matrix in one of the formats.
+/// Values of a matrix in one of the formats.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Numbers {
-    /// Two codes a byte, the first in the upper half.
+    /// Two codes per byte, the first in the high half.
     Nf4 {
         codes: Vec<u8>,
         scales: Scales,
@@ -179,7 +179,7 @@ pub(crate) enum Numbers {
     Bf16(Vec<u16>),
 }
 
-/// A matrix, row by row.
+/// A quantized matrix in row-major order.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Quantized {
     pub(crate) rows: usize,
@@ -187,19 +187,19 @@ pub(crate) struct Quantized {
     pub(crate) numbers: Numbers,
 }
 
-/// The code of a number between -1 and 1: the nearest value, the lower one of two.
+/// Code of the value nearest to `x`, which is in [-1, 1]; the lower one if tied.
 fn nf4_code(x: f32) -> u8 {
     static MIDDLES: OnceLock<[f32; 15]> = OnceLock::new();
     let middles = MIDDLES.get_or_init(|| std::array::from_fn(|i| (NF4[i] + NF4[i + 1]) / 2.0));
     middles.iter().map(|&middle| u8::from(middle < x)).sum()
 }
 
-/// Codes of a block, and its scale.
+/// Encodes a block and returns its scale.
 fn nf4_block(w: &[f32], codes: &mut [u8]) -> f32 {
     let largest = w.iter().fold(0.0f32, |most, x| most.max(x.abs()));
     let whole = w.len() == BLOCK;
     let inverse = 1.0 / largest.max(1e-38);
-    // An incomplete block is divided by its scale, which is never 0.
+    // bitsandbytes divides an incomplete block by its scale, and never uses a scale of 0.
     let scaled = |x: f32| if whole { x * inverse } else { x / largest.max(1e-38) };
     let code = |x: Option<&f32>| nf4_code(x.map_or(0.0, |&x| scaled(x).clamp(-1.0, 1.0)));
     for (pair, byte) in w.chunks(2).zip(codes) {
@@ -209,7 +209,7 @@ fn nf4_block(w: &[f32], codes: &mut [u8]) -> f32 {
 }
 
 impl Quantized {
-    pub(crate) fn of(format: BaseFormat, columns: usize, w: &[f32]) -> Quantized {
+    pub(crate) fn new(format: BaseFormat, columns: usize, w: &[f32]) -> Quantized {
         let numbers = match format {
             BaseFormat::Nf4 => {
                 let mut codes = vec![0; w.len().div_ceil(2)];
@@ -240,10 +240,10 @@ impl Quantized {
         self.rows * self.columns
     }
 
-    /// The values of some rows.
+    /// Dequantizes a range of rows.
     ///
     /// # Panics
-    /// If the rows are not the matrix's, or `out` has another length.
+    /// If the range exceeds the matrix, or `out` has another length.
     pub(crate) fn write_rows(&self, rows: Range<usize>, out: &mut [f32]) {
         let (first, end) = (rows.start * self.columns, rows.end * self.columns);
         assert_eq!(out.len(), end - first, "rows {rows:?} of {}", self.columns);
@@ -268,14 +268,14 @@ impl Quantized {
                 }
             }
             Numbers::Bf16(bits) => {
-                let widened = |bits: u16| f32::from_bits(u32::from(bits) << 16);
-                out.iter_mut().zip(&bits[first..end]).for_each(|(out, &bits)| *out = widened(bits));
+                let widen = |bits: u16| f32::from_bits(u32::from(bits) << 16);
+                out.iter_mut().zip(&bits[first..end]).for_each(|(out, &bits)| *out = widen(bits));
             }
         }
     }
 }
 
-/// The values of codes from number `first` on, which share a scale.
+/// Decodes values from index `first` on, which share a scale.
 fn nf4_values(codes: &[u8], scale: f32, first: usize, out: &mut [f32]) {
     let values = NF4.map(|value| value * scale);
     let (odd, out) = out.split_at_mut((first % 2).min(out.len()));
@@ -308,11 +308,11 @@ mod tests {
         file.integers(name).unwrap().into_iter().map(|x| x as u8).collect()
     }
 
-    /// Asserts equality and names the first difference.
+    /// Asserts equality; the message names the first difference.
     #[track_caller]
-    fn equal<T: PartialEq + std::fmt::Debug>(found: &[T], wanted: &[T], what: &str) {
-        assert_eq!(found.len(), wanted.len(), "{what}");
-        let first = found.iter().zip(wanted).position(|(f, w)| f != w);
+    fn equal<T: PartialEq + std::fmt::Debug>(actual: &[T], expected: &[T], what: &str) {
+        assert_eq!(actual.len(), expected.len(), "{what}");
+        let first = actual.iter().zip(expected).position(|(a, e)| a != e);
         assert!(first.is_none(), "{what}: {first:?} is the first that differs");
     }
 
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_maps_are_those_of_bitsandbytes() {
+    fn the_maps_match_bitsandbytes() {
         let file = golden();
         equal(&bits(&NF4), &bits(&file.tensor("nf4_map").unwrap()), "NF4");
         equal(&bits(dynamic_map()), &bits(&file.tensor("dynamic_map").unwrap()), "the dynamic map");
@@ -342,19 +342,19 @@ mod tests {
         for case in cases {
             let get = |name: &str| file.tensor(&format!("case.{case}.{name}")).unwrap();
             let codes_of = |name: &str| bytes(&file, &format!("case.{case}.{name}"));
-            let (w, wanted) = (get("weight"), get("nf4.values"));
+            let (w, expected) = (get("weight"), get("nf4.values"));
             let columns = file.shape(&format!("case.{case}.weight")).unwrap()[1];
-            let mut found = Quantized::of(BaseFormat::Nf4, columns, &w);
+            let mut matrix = Quantized::new(BaseFormat::Nf4, columns, &w);
             let offset = get("nf4.nested_offset")[0];
-            let Numbers::Nf4 { codes, scales } = &mut found.numbers else { panic!("nf4") };
+            let Numbers::Nf4 { codes, scales } = &mut matrix.numbers else { panic!("nf4") };
             equal(codes, &codes_of("nf4.codes"), &case);
-            let Scales::Nested { offset: own, .. } = scales else { panic!("nested scales") };
-            // PyTorch's mean of f32 numbers has errors of its own, but none of those where every sum is exact.
+            let Scales::Nested { offset: mean, .. } = scales else { panic!("nested scales") };
+            // PyTorch's f32 mean has rounding errors, except in cases where every partial sum is exact.
             let exact = case.starts_with("grid");
-            let apart = (f64::from(*own) - f64::from(offset)).abs();
+            let error = (f64::from(*mean) - f64::from(offset)).abs();
             assert!(
-                if exact { apart == 0.0 } else { apart <= 2e-7 * f64::from(offset) },
-                "{case}: {own} {offset}"
+                if exact { error == 0.0 } else { error <= 2e-7 * f64::from(offset) },
+                "{case}: {mean} {offset}"
             );
             if !exact {
                 let full = get("absmax");
@@ -363,7 +363,7 @@ mod tests {
             let Scales::Nested { codes, absmax, .. } = scales else { panic!("nested scales") };
             equal(codes, &codes_of("nf4.absmax"), &format!("{case}: codes of scales"));
             equal(&bits(absmax), &bits(&get("nf4.nested_absmax")), &format!("{case}: scales of scales"));
-            equal(&bits(&values(&found)), &bits(&wanted), &format!("{case}: values"));
+            equal(&bits(&values(&matrix)), &bits(&expected), &format!("{case}: values"));
         }
     }
 
@@ -375,13 +375,13 @@ mod tests {
             let case = name.strip_suffix(".int8.codes").unwrap();
             let w = file.tensor(&format!("{case}.weight")).unwrap();
             let columns = file.shape(&format!("{case}.weight")).unwrap()[1];
-            let found = Quantized::of(BaseFormat::Int8, columns, &w);
-            let Numbers::Int8 { codes, absmax } = &found.numbers else { panic!("int8") };
+            let matrix = Quantized::new(BaseFormat::Int8, columns, &w);
+            let Numbers::Int8 { codes, absmax } = &matrix.numbers else { panic!("int8") };
             let codes: Vec<u8> = codes.iter().map(|&code| code as u8).collect();
             equal(&codes, &bytes(&file, name), case);
-            for (found, name) in [(&absmax[..], "absmax"), (&values(&found), "values")] {
-                let wanted = file.tensor(&format!("{case}.int8.{name}")).unwrap();
-                equal(&bits(found), &bits(&wanted), &format!("{case}: {name}"));
+            for (actual, name) in [(&absmax[..], "absmax"), (&values(&matrix), "values")] {
+                let expected = file.tensor(&format!("{case}.int8.{name}")).unwrap();
+                equal(&bits(actual), &bits(&expected), &format!("{case}: {name}"));
             }
             seen += 1;
         }
@@ -389,34 +389,34 @@ mod tests {
     }
 
     #[test]
-    fn any_rows_have_the_values_that_the_whole_has_there() {
+    fn a_range_of_rows_decodes_as_in_the_whole_matrix() {
         let file = golden();
         for name in file.names().filter(|name| name.ends_with(".weight")) {
             let (w, columns) = (file.tensor(name).unwrap(), file.shape(name).unwrap()[1]);
             for format in BaseFormat::ALL {
-                let matrix = Quantized::of(format, columns, &w);
+                let matrix = Quantized::new(format, columns, &w);
                 let (whole, rows) = (values(&matrix), matrix.rows);
                 assert_eq!(whole.len(), w.len(), "{name}");
                 for part in [0..1, rows / 2..rows, rows / 3..rows / 3 + 1, rows - 1..rows] {
                     let mut out = vec![f32::NAN; part.len() * columns];
                     matrix.write_rows(part.clone(), &mut out);
-                    let wanted = &whole[part.start * columns..part.end * columns];
-                    equal(&bits(&out), &bits(wanted), name);
+                    let expected = &whole[part.start * columns..part.end * columns];
+                    equal(&bits(&out), &bits(expected), name);
                 }
             }
         }
     }
 
     #[test]
-    fn values_are_near_the_numbers_as_each_format_allows() {
-        // A code's value lies within half of NF4's widest gap, 0.152, and an eighth bit within half a step.
+    fn the_error_of_each_format_is_within_its_bound() {
+        // NF4's error is at most half of its widest gap, 0.152; int8's is half a step.
         let w: Vec<f32> = (0..6400).map(|i| ((i * 7919) % 1009) as f32 / 504.0 - 1.0).collect();
         for (format, most) in
             [(BaseFormat::Nf4, 0.156), (BaseFormat::Int8, 0.5 / 127.0 + 1e-6), (BaseFormat::Bf16, 0.002)]
         {
-            let found = values(&Quantized::of(format, 100, &w));
-            let off = found.iter().zip(&w).map(|(f, w)| (f - w).abs()).fold(0.0, f32::max);
-            assert!(off <= most && off > 0.0, "{format:?}: off by {off}");
+            let decoded = values(&Quantized::new(format, 100, &w));
+            let error = decoded.iter().zip(&w).map(|(f, w)| (f - w).abs()).fold(0.0, f32::max);
+            assert!(error <= most && error > 0.0, "{format:?}: error {error}");
         }
     }
 }

@@ -1,28 +1,28 @@
-//! Tables of rotary angles, computed in f32 as in the reference implementations.
+//! Tables of rotary angles, computed in f32 as the reference implementations do.
 
 use std::f64::consts::PI;
 
 use crate::config::{Config, RopeScaling};
 use crate::families::Theta;
 
-/// Cosines, and sines.
+/// Cosines and sines.
 type Table = (Vec<f32>, Vec<f32>);
 
-/// Cosines and sines by position, for each base of frequencies.
+/// Cosines and sines by position, one table for each base of the frequencies.
 #[derive(Debug)]
 pub(crate) struct Rope {
     half: usize,
     tables: Vec<Table>,
 }
 
-/// The frequency of each pair of a head, in radians per token.
+/// Frequency of each rotated pair of a head, in radians per token.
 pub(crate) fn frequencies(config: &Config) -> Vec<f32> {
     frequencies_of(config, config.rope_theta, config.rope_scaling)
 }
 
 fn frequencies_of(config: &Config, theta: f64, scaling: RopeScaling) -> Vec<f32> {
     let size = config.rotary_dim() as f64;
-    let of_pair = |pair: usize| {
+    let frequency = |pair: usize| {
         let plain = 1.0 / theta.powf(2.0 * pair as f64 / size);
         match scaling {
             RopeScaling::Default => plain,
@@ -53,7 +53,7 @@ fn frequencies_of(config: &Config, theta: f64, scaling: RopeScaling) -> Vec<f32>
                 truncate,
                 ..
             } => {
-                // The pair that turns so often within the length before scaling.
+                // Index of the pair that turns `turns` times within the original context length.
                 let context = original_max_position_embeddings as f64;
                 let at = |turns: f64| size * (context / (turns * 2.0 * PI)).ln() / (2.0 * theta.ln());
                 let (first, last) = (at(beta_fast), at(beta_slow));
@@ -65,11 +65,11 @@ fn frequencies_of(config: &Config, theta: f64, scaling: RopeScaling) -> Vec<f32>
             }
         }
     };
-    (0..config.rotary_dim() / 2).map(|pair| of_pair(pair) as f32).collect()
+    (0..config.rotary_dim() / 2).map(|pair| frequency(pair) as f32).collect()
 }
 
 impl Rope {
-    /// Tables for positions below `positions`.
+    /// Computes the tables for positions less than `positions`.
     pub(crate) fn new(config: &Config, positions: usize) -> Rope {
         let mut all = vec![frequencies(config)];
         all.extend(

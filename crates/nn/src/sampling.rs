@@ -1,28 +1,28 @@
-//! Sampling of tokens: settings, a draw, and its result.
+//! Sampling settings, and draws with their results.
 //!
-//! The recorded log-probability and entropy are those of softmax(logits / temperature) before any truncation: that is the policy that is trained,
-//! and what `Engine::score` gives. A sampled token is a function of the logits and of one uniform number.
+//! The recorded log-probability and entropy are of softmax(logits / temperature) before truncation: this is the policy that is trained and
+//! that `Engine::score` evaluates. A sampled token is a function of the logits and one uniform random number.
 
 use crate::error::Error;
 
-/// Settings of sampling and of the end of a completion.
+/// Settings of sampling, including the limits of a completion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
-    /// Logits are divided by it. 0 selects the most likely token (the lowest id if equal), and records log-probabilities at temperature 1.
+    /// Divisor of the logits. 0 selects the most likely token (the lowest id if tied), and records log-probabilities at temperature 1.
     pub temperature: f32,
-    /// Keeps the most likely tokens until their mass reaches `top_p` of the mass that `top_k` left; in (0, 1], 1 keeps all.
+    /// Keeps the most likely tokens until their probability reaches `top_p` of what `top_k` left; in (0, 1], where 1 keeps all.
     pub top_p: f32,
     /// Keeps the `top_k` most likely tokens; 0 keeps all.
     pub top_k: usize,
-    /// Keeps tokens at least `min_p` times as likely as the most likely one; in [0, 1), 0 keeps all.
+    /// Keeps tokens that are at least `min_p` times as likely as the most likely token; in [0, 1), where 0 keeps all.
     pub min_p: f32,
-    /// Length limit of a completion, including the stop token; at least 1.
+    /// Maximum length of a completion, including the stop token; at least 1.
     pub max_new_tokens: usize,
-    /// Tokens that end a completion; the end token is part of it.
+    /// Tokens that end a completion. The completion includes the stop token.
     pub stop_tokens: Vec<u32>,
-    /// Limit on cached tokens over all threads; fewer sequences run at once if necessary. `None` means as many as fit in a third of the memory that
-    /// is left besides the model and its optimizer, at least 512 MiB; on a GPU in all of it. A recurrent state counts as the tokens whose keys and values take
-    /// as much memory.
+    /// Maximum number of cached tokens over all threads; fewer sequences run at once if necessary. `None` uses a third of the memory that the
+    /// model and its optimizer leave free, but at least 512 MiB; on a GPU, all of it. A recurrent state counts as the number of tokens whose keys
+    /// and values take as much memory.
     pub max_cached_tokens: Option<usize>,
 }
 
@@ -41,7 +41,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Refuses settings outside their ranges.
+    /// Returns an error if a setting is outside its range.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let wrong = |field, found: String, wanted: &str| Err(Error::request(field, found, wanted));
         if !(self.temperature >= 0.0 && self.temperature.is_finite()) {
@@ -64,36 +64,36 @@ impl Sampling {
     }
 }
 
-/// The sizes of a `generate` call, or of the largest part of it that one executor gets.
+/// Sizes of a `generate` call, or of the largest share of it that one executor gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rollout {
     pub(crate) prompts: usize,
-    /// The longest of them.
+    /// Length of the longest prompt.
     pub(crate) prompt_tokens: usize,
-    /// Completions, over all prompts.
+    /// Number of completions of all prompts together.
     pub(crate) samples: usize,
     pub(crate) new_tokens: usize,
-    /// Tokens of a forward pass over prompts.
+    /// Number of tokens in a forward pass over prompts.
     pub(crate) chunk_tokens: usize,
-    /// Tokens whose keys and values are cached at the same time, at most.
+    /// Maximum number of tokens whose keys and values are cached at the same time.
     pub(crate) cached_tokens: usize,
 }
 
 impl Rollout {
-    /// Rows of the largest forward pass over prompts.
+    /// Number of rows in the largest forward pass over prompts.
     pub(crate) fn prefilled(&self) -> usize {
         self.chunk_tokens.max(self.prompt_tokens).min(self.prompts * self.prompt_tokens)
     }
 }
 
-/// A draw from row `row` with the uniform number `uniform` in [0, 1).
+/// Request to sample from row `row` with the uniform random number `uniform`, in [0, 1).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Draw {
     pub(crate) row: usize,
     pub(crate) uniform: f64,
 }
 
-/// Its result.
+/// Sampled token with its log-probability, and the entropy of its distribution.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Drawn {
     pub(crate) token: u32,

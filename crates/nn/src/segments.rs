@@ -1,37 +1,37 @@
-//! A batch without padding: one flat sequence of tokens, divided into segments with optional parents.
+//! Batches without padding: one flat sequence of tokens, divided into segments that may have parents.
 //!
-//! A prompt is a segment, and its completions are child segments; completions with a common prefix share a segment for it. So packing, prompt sharing
-//! and prefix sharing are one mechanism: a forest. A token attends to all tokens of its segment's ancestors and, causally, to its own segment.
-//! A recurrent mixer's state goes the same way. Everything else works per token and doesn't know segments.
+//! A prompt is a segment, and its completions are child segments; completions with a common prefix share a segment for it. So packing,
+//! prompt sharing and prefix sharing are all the same thing: a forest. A token attends causally to its own segment and to all tokens of its
+//! segment's ancestors, and a recurrent mixer's state follows the same path. All other operations work per token and ignore segments.
 
 use std::ops::Range;
 
-/// A range of tokens that continues another segment, or starts a sequence.
+/// A range of tokens that continues another segment or starts a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// Number of tokens, at least 1.
     pub len: usize,
-    /// The segment it continues: an earlier one of the batch. `None` starts a sequence.
+    /// Index of the segment that this one continues, which must be earlier in the batch. `None` starts a sequence.
     pub parent: Option<usize>,
 }
 
-/// "The token after `row` is `token`."
+/// A request for the log-probability of `token` after the token at `row`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prediction {
-    /// Flat index of the token that predicts.
+    /// Flat index of the token from which the prediction is made.
     pub row: usize,
-    /// The token predicted.
+    /// The predicted token.
     pub token: u32,
 }
 
-/// A forest of segments and its predictions.
+/// A forest of segments, and predictions in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// The tokens of all segments, segment by segment.
+    /// Tokens of all segments, concatenated.
     pub tokens: Vec<u32>,
-    /// The segments, parents before children.
+    /// Segments; parents precede their children.
     pub segments: Vec<Segment>,
-    /// The predictions; several may share a row.
+    /// Predictions; several may share a row.
     pub predictions: Vec<Prediction>,
 }
 
@@ -66,8 +66,8 @@ impl Batch {
 
     /// Appends a prompt and its completions as a prefix tree: the prompt is computed once, and so are common prefixes of completions.
     ///
-    /// Returns the prediction index of each token of each completion. Completions with a common prefix share indices, so derivatives per completion
-    /// token must be summed per index. The last token of a completion predicts nothing and has no row.
+    /// Returns the prediction index of each token of each completion. Completions with a common prefix share indices, so per-token derivatives
+    /// must be summed per index. The last token of a completion predicts nothing and has no row.
     ///
     /// # Panics
     /// If the prompt is empty.
@@ -76,7 +76,7 @@ impl Batch {
         let mut indices: Vec<Vec<usize>> =
             completions.iter().map(|completion| Vec::with_capacity(completion.len())).collect();
         let members: Vec<usize> = (0..completions.len()).filter(|&c| !completions[c].is_empty()).collect();
-        // A branching: completions that agree on everything before `depth` and end no earlier; `segment` ends with the last agreed token.
+        // Completions that agree up to and including `token` at `depth` and continue after it. `segment` holds the tokens before `depth`.
         struct Fork {
             segment: usize,
             row: usize,
@@ -107,7 +107,7 @@ impl Batch {
                 }
                 part.retain(|&member| completions[member].len() > depth + 1);
             }
-            // Reversed, so that the stack yields them in order and the rows of a subtree stay together.
+            // Reversed, so that the stack yields them in order and a subtree's rows are contiguous.
             forks.extend(
                 parts.into_iter().rev().filter(|part| !part.1.is_empty()).map(|(token, members)| Fork {
                     segment,
@@ -150,7 +150,10 @@ impl Batch {
         indices
     }
 
-    /// Panics unless the batch is valid: lengths add up, parents come first, tokens and rows exist.
+    /// Checks the batch.
+    ///
+    /// # Panics
+    /// If the segment lengths don't add up, a parent isn't earlier, or a token or row doesn't exist.
     pub(crate) fn check(&self, vocab_size: usize) {
         let mut total = 0;
         for (index, segment) in self.segments.iter().enumerate() {
@@ -176,7 +179,7 @@ impl Batch {
         }
     }
 
-    /// The trees of the forest, each with its segments in depth-first order and its predictions.
+    /// The trees of the forest, with their segments in depth-first order and their predictions.
     pub(crate) fn families(&self) -> Vec<Family> {
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.segments.len()];
         let mut start = Vec::with_capacity(self.segments.len());
@@ -227,62 +230,62 @@ impl Batch {
 /// One tree of a batch.
 #[derive(Debug, Clone)]
 pub(crate) struct Family {
-    /// Its place among the trees of the batch.
+    /// Index among the trees of the batch.
     pub(crate) index: usize,
-    /// Depth first.
+    /// Segments in depth-first order.
     pub(crate) segments: Vec<Placed>,
     pub(crate) tokens: usize,
-    /// Pairs of a query and a key it sees.
+    /// Number of pairs of a query and a key that it sees.
     pub(crate) pairs: usize,
-    /// Indices of its predictions.
+    /// Indices of the predictions in the batch.
     pub(crate) predictions: Vec<usize>,
 }
 
-/// A segment in its tree.
+/// A segment at its position in a tree.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Placed {
-    /// Flat index of its first token in the batch.
+    /// Flat index of the first token in the batch.
     pub(crate) first: usize,
     pub(crate) len: usize,
-    /// Position of that token in its sequence.
+    /// Position of the first token in its sequence.
     pub(crate) position: usize,
     /// Number of ancestors.
     pub(crate) depth: usize,
 }
 
-/// Queries that see the same range of keys.
+/// A range of queries that see the same range of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Indices of queries.
+    /// Range of queries, as indices into [`AttentionPlan::rows`].
     pub(crate) queries: Range<usize>,
-    /// Rows of the key source, tokens that follow each other.
+    /// Range of consecutive rows of the key source.
     pub(crate) keys: Range<usize>,
-    /// The position of the first of them.
+    /// Position of the first key.
     pub(crate) position: u32,
     /// Whether a query sees only keys up to its own row.
     pub(crate) causal: bool,
 }
 
-/// Which query sees which keys.
+/// Assignment of keys to queries.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AttentionPlan {
-    /// The row of each query, ascending.
+    /// Row of each query, ascending.
     pub(crate) rows: Vec<u32>,
-    /// A query's pieces come in the order of its ancestors.
+    /// Pieces; those of a query are in the order of its ancestors.
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// Most rows of a [`Stretch`]: more make larger matrices of pairs of rows, fewer more of the states between stretches.
+/// Maximum number of rows of a [`Stretch`]. A larger value makes the row-by-row matrices larger, a smaller one stores more states between stretches.
 pub(crate) const STRETCH: usize = 32;
 
-/// Rows of a segment that follow each other, by which recurrent mixers go through a chunk.
+/// Consecutive rows of a segment, which recurrent mixers process at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stretch {
     pub(crate) rows: Range<usize>,
-    /// The stretch that it continues, an earlier one.
+    /// Index of the earlier stretch that this one continues.
     pub(crate) parent: Option<usize>,
-    /// If others continue it, the place of the state after it, counted within its tree.
-    pub(crate) kept: Option<usize>,
+    /// Slot of the state after this stretch, counted within the tree, or `None` if no stretch continues this one.
+    pub(crate) state_slot: Option<usize>,
 }
 
 /// A prediction within a chunk.
@@ -293,7 +296,7 @@ pub(crate) struct Pick {
     pub(crate) token: u32,
 }
 
-/// Some families, arranged for one pass through the network: rows in depth-first order.
+/// A set of trees, arranged for one pass through the network with their rows in depth-first order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Chunk {
     pub(crate) tokens: Vec<u32>,
@@ -303,18 +306,18 @@ pub(crate) struct Chunk {
     /// Attention of the rows that predict; the last layer needs only these.
     pub(crate) predicting: AttentionPlan,
     pub(crate) picks: Vec<Pick>,
-    /// The batch's index of each pick.
+    /// Index in the batch of each pick.
     pub(crate) indices: Vec<usize>,
-    /// All rows, tree by tree.
+    /// Stretches of all rows, tree by tree.
     pub(crate) stretches: Vec<Stretch>,
-    /// The node that keeps each family's last state, if its keys and values are cached.
+    /// Cache node that stores each tree's last state, if its keys and values are cached.
     pub(crate) nodes: Vec<usize>,
-    /// Where each family ends: (rows, predicting rows, picks).
+    /// End of each tree, as (rows, predicting rows, picks).
     pub(crate) ends: Vec<(usize, usize, usize)>,
 }
 
 impl Chunk {
-    /// Arranges `families` of `batch`, replacing the content and keeping the allocations.
+    /// Arranges `families` of `batch`. Replaces the content but reuses the allocations.
     pub(crate) fn lay_out<'a>(&mut self, batch: &Batch, families: impl Iterator<Item = &'a Family>) {
         self.tokens.clear();
         self.positions.clear();
@@ -334,21 +337,21 @@ impl Chunk {
             let slots = self.predicting.rows.len();
             predicted.clear();
             segments.clear();
-            // Batch rows of the family's segments, to find the chunk row of a prediction.
-            let mut places: Vec<(usize, usize, usize)> = Vec::with_capacity(family.segments.len());
+            // (batch row, length, chunk row) of each segment, to find the chunk row of a prediction.
+            let mut starts: Vec<(usize, usize, usize)> = Vec::with_capacity(family.segments.len());
             for segment in &family.segments {
                 let row = self.tokens.len();
-                places.push((segment.first, segment.len, row));
+                starts.push((segment.first, segment.len, row));
                 self.tokens.extend_from_slice(&batch.tokens[segment.first..segment.first + segment.len]);
                 self.positions.extend(
                     (segment.position..segment.position + segment.len).map(|position| position as u32),
                 );
                 segments.push((row, segment.len, segment.position as u32, segment.depth));
             }
-            places.sort_unstable();
+            starts.sort_unstable();
             for &index in &family.predictions {
                 let row = batch.predictions[index].row;
-                let (first, _, to) = places[places.partition_point(|place| place.0 <= row) - 1];
+                let (first, _, to) = starts[starts.partition_point(|start| start.0 <= row) - 1];
                 predicted.push((to + row - first, index));
             }
             predicted.sort_unstable();
@@ -365,13 +368,13 @@ impl Chunk {
             let rows = self.tokens.len();
             self.all.rows.extend(base as u32..rows as u32);
             for (order, &(row, len, position, depth)) in segments.iter().enumerate() {
-                // In depth-first order the descendants of a segment are the rows until the next segment that is no deeper.
+                // In depth-first order, the descendants of a segment are the rows up to the next segment that isn't deeper.
                 let end =
                     segments[order + 1..].iter().find(|other| other.3 <= depth).map_or(rows, |other| other.0);
                 for plan in [&mut self.all, &mut self.predicting] {
                     let at = |row: usize| plan.rows.partition_point(|&other| (other as usize) < row);
-                    let (own, below, after) = (at(row), at(row + len), at(end));
-                    for (queries, causal) in [(own..below, true), (below..after, false)] {
+                    let (start, below, after) = (at(row), at(row + len), at(end));
+                    for (queries, causal) in [(start..below, true), (below..after, false)] {
                         if !queries.is_empty() {
                             plan.pieces.push(Piece { queries, keys: row..row + len, position, causal });
                         }
@@ -383,7 +386,7 @@ impl Chunk {
         }
     }
 
-    /// The row before each row on its path; `u32::MAX` at a root.
+    /// Row that precedes each row on its path, or `u32::MAX` for a root.
     pub(crate) fn previous(&self) -> impl Iterator<Item = u32> + '_ {
         self.stretches.iter().flat_map(|Stretch { rows, parent, .. }| {
             let before = parent.map_or(u32::MAX, |parent| self.stretches[parent].rows.end as u32 - 1);
@@ -391,29 +394,29 @@ impl Chunk {
         })
     }
 
-    /// Adds the stretches of a tree's segments: (first row, length, _, depth) in depth-first order.
+    /// Adds the stretches of a tree's segments, given as (first row, length, _, depth) in depth-first order.
     fn lay_out_stretches(&mut self, segments: &[(usize, usize, u32, usize)]) {
         let first = self.stretches.len();
-        // The last stretch of the latest segment of each depth.
+        // Last stretch of the latest segment at each depth.
         let mut ends: Vec<usize> = Vec::new();
         for &(row, len, _, depth) in segments {
             ends.truncate(depth);
             for start in (row..row + len).step_by(STRETCH) {
-                let own = if start == row { depth } else { depth + 1 };
-                let parent = own.checked_sub(1).map(|above| ends[above]);
+                let level = if start == row { depth } else { depth + 1 };
+                let parent = level.checked_sub(1).map(|above| ends[above]);
                 let rows = start..(start + STRETCH).min(row + len);
                 ends.truncate(depth);
                 ends.push(self.stretches.len());
-                self.stretches.push(Stretch { rows, parent, kept: None });
+                self.stretches.push(Stretch { rows, parent, state_slot: None });
             }
         }
-        let mut kept = 0;
+        let mut slots = 0;
         for index in first..self.stretches.len() {
             if let Some(parent) = self.stretches[index].parent
-                && self.stretches[parent].kept.is_none()
+                && self.stretches[parent].state_slot.is_none()
             {
-                self.stretches[parent].kept = Some(kept);
-                kept += 1;
+                self.stretches[parent].state_slot = Some(slots);
+                slots += 1;
             }
         }
     }
@@ -424,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_shares_equal_beginnings_and_gives_the_last_token_no_row() {
+    fn a_group_shares_common_prefixes_and_the_last_token_has_no_row() {
         let mut batch = Batch::default();
         let indices = batch.push_group(&[1, 2], &[&[5, 6, 7], &[5, 6, 8], &[5, 9], &[], &[5, 6, 7]]);
         // Rows: 1 2 | 5 | 6, since 7, 8 and 9 end their completions.
@@ -479,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn stretches_continue_the_last_of_their_segments_parents_and_keep_what_others_continue() {
+    fn stretches_continue_the_end_of_their_parent_and_continued_ones_have_a_state_slot() {
         let mut batch = Batch::default();
         let root = batch.push_segment(&[1; STRETCH + 3], None);
         let left = batch.push_segment(&[2; 2], Some(root));
@@ -488,8 +491,8 @@ mod tests {
         batch.push_segment(&[5; 1], None);
         let mut chunk = Chunk::default();
         chunk.lay_out(&batch, batch.families().iter());
-        let found = chunk.stretches.iter().map(|s| (s.rows.len(), s.parent, s.kept));
-        let wanted = [
+        let stretches = chunk.stretches.iter().map(|s| (s.rows.len(), s.parent, s.state_slot));
+        let expected = [
             (STRETCH, None, Some(0)),
             (3, Some(0), Some(1)),
             (2, Some(1), Some(2)),
@@ -498,7 +501,7 @@ mod tests {
             (STRETCH, Some(4), None),
             (1, None, None),
         ];
-        assert_eq!(found.collect::<Vec<_>>(), wanted);
+        assert_eq!(stretches.collect::<Vec<_>>(), expected);
         assert!(chunk.stretches.windows(2).all(|pair| pair[0].rows.end == pair[1].rows.start));
     }
 }

@@ -1,14 +1,14 @@
-//! Switches for measuring and debugging: environment variables that are on or off. Results don't depend on them.
+//! On/off environment variables for measuring and debugging. They don't change results.
 
 use crate::error::Error;
 
-/// Whether the switch `variable` is on; `default` if it is not set.
-/// Fails if it is neither `on` nor `off`.
+/// Whether the environment variable `variable` is `on`, or `default` if it is unset or empty.
+/// Returns an error for a value other than `on` and `off`.
 pub(crate) fn is_on(variable: &'static str, default: bool) -> Result<bool, Error> {
-    asked(variable, std::env::var(variable).ok().as_deref(), default)
+    parse(variable, std::env::var(variable).ok().as_deref(), default)
 }
 
-fn asked(variable: &'static str, setting: Option<&str>, default: bool) -> Result<bool, Error> {
+fn parse(variable: &'static str, setting: Option<&str>, default: bool) -> Result<bool, Error> {
     match setting {
         None | Some("") => Ok(default),
         Some("on") => Ok(true),
@@ -24,11 +24,11 @@ mod tests {
     #[test]
     fn a_switch_is_on_off_or_at_its_default_and_other_settings_are_refused_by_name() {
         for default in [false, true] {
-            let asked = |setting| asked("FGRPO_SWITCH", setting, default);
-            assert_eq!([asked(None).unwrap(), asked(Some("")).unwrap()], [default; 2]);
-            assert!(asked(Some("on")).unwrap() && !asked(Some("off")).unwrap());
+            let parse = |setting| parse("FGRPO_SWITCH", setting, default);
+            assert_eq!([parse(None).unwrap(), parse(Some("")).unwrap()], [default; 2]);
+            assert!(parse(Some("on")).unwrap() && !parse(Some("off")).unwrap());
             for other in ["1", "ON", "true"] {
-                let message = asked(Some(other)).unwrap_err().to_string();
+                let message = parse(Some(other)).unwrap_err().to_string();
                 assert!(
                     ["FGRPO_SWITCH", other, "on, off"].iter().all(|part| message.contains(part)),
                     "{message}"

@@ -1,6 +1,6 @@
-//! Checkpoints: Hugging Face folders (`config.json`, `generation_config.json` and safetensors weights, sharded or not) and GGUF files.
+//! Checkpoints: Hugging Face folders (`config.json`, `generation_config.json` and safetensors weights, in one file or in shards), and GGUF files.
 //!
-//! Reading maps the files and converts a tensor on request; writing streams tensors into shards. The caller handles tokenizer and chat template.
+//! Reading maps the files and converts tensors on request; writing streams tensors into shards. Tokenizers and chat templates are the caller's job.
 
 pub(crate) mod bitsandbytes;
 mod file;
@@ -26,34 +26,34 @@ use crate::quantized::{BaseFormat, Quantized};
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
-/// How the names of a text part's tensors begin in a model with other parts.
+/// Prefixes of the text part's tensor names in multimodal models.
 const INNER: [&str; 2] = ["model.language_model.", "language_model.model."];
 
-/// An opened checkpoint, after a check that all tensors exist with the right shape and a supported type.
+/// An opened checkpoint. All tensors exist, with the right shape and a supported type.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
     config: Config,
     source: Source,
-    /// Whether a head of its own is read from the embedding.
+    /// Whether `lm_head.weight` is read from the embedding.
     untied: bool,
 }
 
-/// Where the tensors are.
+/// Location of the tensors.
 #[derive(Debug)]
 enum Source {
-    /// In a folder's safetensors files, each at an index into them.
     Folder {
         files: Vec<TensorFile>,
-        place: BTreeMap<String, usize>,
+        /// Index into `files` of each tensor's file.
+        file_of: BTreeMap<String, usize>,
     },
     Gguf(Gguf),
 }
 
 impl Checkpoint {
-    /// Opens a folder or a GGUF file and checks names, shapes and types of its tensors against `config.json` or the metadata. Values are read later.
+    /// Opens a folder or a GGUF file, and checks the names, shapes and types of its tensors against `config.json` or the metadata. No values are read.
     ///
-    /// End-of-sequence tokens are those of `generation_config.json` if it has some, as in transformers' `generate`.
+    /// The end-of-sequence tokens in `generation_config.json` take precedence, as in transformers' `generate`.
     pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint, Error> {
         let dir = path.as_ref();
         if Gguf::is(dir) {
@@ -67,46 +67,46 @@ impl Checkpoint {
         if let Some(ids) = end_tokens(&dir.join("generation_config.json"))? {
             config.eos_token_id = ids;
         }
-        let (mut files, place) = open_files(dir)?;
-        let begins = |inner: &&str| place.keys().any(|name| name.starts_with(inner));
+        let (mut files, file_of) = open_files(dir)?;
+        let begins = |inner: &&str| file_of.keys().any(|name| name.starts_with(inner));
         let whole = config.architecture.family().whole;
-        let place = match whole.and_then(|_| INNER.into_iter().find(begins)) {
-            None => place,
+        let file_of = match whole.and_then(|_| INNER.into_iter().find(begins)) {
+            None => file_of,
             Some(inner) => {
                 files.iter_mut().for_each(|file| file.rename(inner));
                 let files = files.iter().enumerate();
                 files.flat_map(|(i, file)| file.names().map(move |name| (name.to_string(), i))).collect()
             }
         };
-        let source = Source::Folder { files, place };
+        let source = Source::Folder { files, file_of };
         let checkpoint = Checkpoint { path: dir.into(), config, source, untied: false };
         checkpoint.check_tensors()?;
         Ok(checkpoint)
     }
 
-    /// The checkpoint of a model that ties its head to the embedding, with a head of its own that has the embedding's values.
+    /// Turns a checkpoint with a tied head into one with a separate head that has the embedding's values.
     pub(crate) fn untied(mut self) -> Checkpoint {
         self.config.tie_word_embeddings = false;
         self.untied = true;
         self
     }
 
-    /// Its configuration.
+    /// Configuration of the model.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Its folder or file.
+    /// Path of the folder or file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The tensors it should have, in the order of [`Config::tensors`].
+    /// Names of the model's tensors, in the order of [`Config::tensors`].
     pub fn names(&self) -> Vec<String> {
         self.config.tensors().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// The storage type of most weights, for writing them back.
+    /// Number type of most weights, by bytes. Use it to write them back.
     pub fn dtype(&self) -> Dtype {
         let mut bytes = BTreeMap::new();
         for name in self.stored() {
@@ -117,47 +117,47 @@ impl Checkpoint {
         bytes.into_iter().max_by_key(|(_, n)| *n).map_or(Dtype::F32, |(dtype, _)| dtype)
     }
 
-    /// The format of its layers' matrices, if bitsandbytes has quantized all of them.
+    /// Format of the layers' matrices if bitsandbytes has quantized all of them, otherwise `None`.
     pub fn base(&self) -> Option<BaseFormat> {
         let (matrices, quantized) = self.layer_matrices();
         (quantized == matrices).then_some(BaseFormat::Nf4)
     }
 
-    /// Number of the layers' matrices, and of those that are quantized.
+    /// Number of matrices of the layers, and how many of them are quantized.
     pub(crate) fn layer_matrices(&self) -> (usize, usize) {
         let tensors = self.config.tensors();
-        let of_layers = |(name, shape): &&(String, Vec<usize>)| is_layer_matrix(name, shape);
-        let matrices = tensors.iter().filter(of_layers);
+        let in_layers = |(name, shape): &&(String, Vec<usize>)| is_layer_matrix(name, shape);
+        let matrices = tensors.iter().filter(in_layers);
         (matrices.clone().count(), matrices.filter(|(name, _)| self.is_quantized(name)).count())
     }
 
-    /// A tensor's values in `f32`, row by row. Refuses a value that is not finite.
+    /// Reads a tensor's values in `f32`, in row-major order. Returns an error if a value is not finite.
     pub fn tensor(&self, name: &str) -> Result<Vec<f32>, Error> {
         let tensors = self.config.tensors();
-        let shape = tensors.iter().find(|(own, _)| own == name).map(|(_, shape)| shape);
+        let shape = tensors.iter().find(|(known, _)| known == name).map(|(_, shape)| shape);
         let mut values = vec![0.0; shape.ok_or_else(|| self.missing(name))?.iter().product()];
         self.read_into(name, &mut values)?;
         Ok(values)
     }
 
-    /// A matrix that bitsandbytes has quantized; `None` for other tensors.
+    /// Reads a matrix that bitsandbytes has quantized; `None` for other tensors.
     pub(crate) fn quantized(&self, name: &str) -> Result<Option<Quantized>, Error> {
         if !self.is_quantized(name) {
             return Ok(None);
         }
         let tensors = self.config.tensors();
-        let (_, shape) = tensors.iter().find(|(own, _)| own == name).expect("a tensor of the model");
+        let (_, shape) = tensors.iter().find(|(known, _)| known == name).expect("a tensor of the model");
         bitsandbytes::read(name, shape, &|tensor| self.file(tensor)).map(Some)
     }
 
     fn is_quantized(&self, name: &str) -> bool {
         match &self.source {
-            Source::Folder { place, .. } => place.contains_key(&bitsandbytes::state_name(name)),
+            Source::Folder { file_of, .. } => file_of.contains_key(&bitsandbytes::state_name(name)),
             Source::Gguf(_) => false,
         }
     }
 
-    /// [`Checkpoint::tensor`] into the caller's buffer.
+    /// Like [`Checkpoint::tensor`], but reads into the caller's buffer.
     ///
     /// # Panics
     /// If `out` is not as long as the tensor.
@@ -173,23 +173,23 @@ impl Checkpoint {
         self.file(name)?.read_into(name, out)
     }
 
-    /// A tensor of a folder as stored: little-endian bytes and their type.
+    /// A folder's tensor as stored: little-endian bytes and their type.
     fn raw(&self, name: &str) -> Result<(&[u8], Dtype), Error> {
         self.file(name)?.raw(name)
     }
 
-    /// The names of all tensors in a folder's files.
+    /// Names of all tensors in a folder's files.
     fn stored(&self) -> impl Iterator<Item = &String> {
-        let place = match &self.source {
-            Source::Folder { place, .. } => Some(place),
+        let file_of = match &self.source {
+            Source::Folder { file_of, .. } => Some(file_of),
             Source::Gguf(_) => None,
         };
-        place.into_iter().flat_map(BTreeMap::keys)
+        file_of.into_iter().flat_map(BTreeMap::keys)
     }
 
     fn file(&self, name: &str) -> Result<&TensorFile, Error> {
         let file = match &self.source {
-            Source::Folder { files, place } => place.get(name).map(|&i| &files[i]),
+            Source::Folder { files, file_of } => file_of.get(name).map(|&i| &files[i]),
             Source::Gguf(_) => None,
         };
         file.ok_or_else(|| self.missing(name))
@@ -200,8 +200,8 @@ impl Checkpoint {
     }
 
     fn check_tensors(&self) -> Result<(), Error> {
-        let wanted = self.config.tensors();
-        let missing: Vec<_> = wanted.iter().filter(|(name, _)| self.file(name).is_err()).collect();
+        let expected = self.config.tensors();
+        let missing: Vec<_> = expected.iter().filter(|(name, _)| self.file(name).is_err()).collect();
         if let Some((name, shape)) = missing.first() {
             let remedy = match (name.as_str(), missing.len()) {
                 ("lm_head.weight", 1) => {
@@ -217,25 +217,26 @@ impl Checkpoint {
                 format!("shape {shape:?}{remedy}"),
             ));
         }
-        for (name, shape) in &wanted {
-            match is_layer_matrix(name, shape) && self.is_quantized(name) {
-                true => bitsandbytes::check(name, shape, &|tensor| self.file(tensor))?,
-                false => self.file(name)?.check(name, shape)?,
+        for (name, shape) in &expected {
+            if is_layer_matrix(name, shape) && self.is_quantized(name) {
+                bitsandbytes::check(name, shape, &|tensor| self.file(tensor))?;
+            } else {
+                self.file(name)?.check(name, shape)?;
             }
         }
-        let known: BTreeSet<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
+        let known: BTreeSet<&str> = expected.iter().map(|(name, _)| name.as_str()).collect();
         let parts = self.config.architecture.family().whole.map_or(&[][..], |whole| whole.left_out);
         for part in parts {
             let count = self.stored().filter(|name| name.starts_with(part)).count();
             if count > 0 {
                 let path = self.path.display();
                 tracing::warn!(
-                    "{path}: {count} tensors {part}* are no part of the text model and are left out"
+                    "{path}: ignoring {count} tensors {part}*, which are not part of the text model"
                 );
             }
         }
         for name in self.stored().filter(|name| !known.contains(name.as_str())) {
-            // Old Llama files carry their rotary tables; the configuration determines them.
+            // Old Llama files contain rotary tables, which the configuration determines.
             if name.ends_with(".rotary_emb.inv_freq") || parts.iter().any(|part| name.starts_with(part)) {
                 continue;
             }
@@ -248,11 +249,11 @@ impl Checkpoint {
                 if self.raw(name)? == self.raw("model.embed_tokens.weight")? {
                     continue;
                 }
-                let found = "values other than the embedding's, though tie_word_embeddings is true";
-                (found, "no head of its own, or tie_word_embeddings false in config.json".to_string())
+                let found = "values that differ from the embedding's, although tie_word_embeddings is true";
+                (found, "no separate head, or tie_word_embeddings false in config.json".to_string())
             } else {
                 let class = self.config.architecture.class_name();
-                ("a tensor config.json does not account for", format!("the tensors of {class} only"))
+                ("a tensor that config.json does not account for", format!("only the tensors of {class}"))
             };
             let path = self.file(name)?.path().to_path_buf();
             return Err(Error::tensor(path, name.clone(), found, wanted));
@@ -261,7 +262,7 @@ impl Checkpoint {
     }
 }
 
-/// Refuses a path that is not a checkpoint folder, and says what it is.
+/// Returns an error for a path that isn't a checkpoint folder; the error says what it is instead.
 fn check_folder(dir: &Path) -> Result<(), Error> {
     let refuse = |found: &str, wanted: &str| Err(Error::file(dir, found, wanted));
     let wanted = "a Hugging Face checkpoint folder (config.json and model.safetensors) or a .gguf file";
@@ -293,14 +294,14 @@ fn open_files(dir: &Path) -> Result<(Vec<TensorFile>, BTreeMap<String, usize>), 
     let single = dir.join(SINGLE);
     if single.exists() {
         let file = TensorFile::open(&single)?;
-        let place = file.names().map(|name| (name.to_string(), 0)).collect();
-        return Ok((vec![file], place));
+        let file_of = file.names().map(|name| (name.to_string(), 0)).collect();
+        return Ok((vec![file], file_of));
     }
     let index = dir.join(INDEX);
     let map = weight_map(&index)?;
     let shards: BTreeSet<&String> = map.values().collect();
     let mut files = Vec::with_capacity(shards.len());
-    let mut place = BTreeMap::new();
+    let mut file_of = BTreeMap::new();
     for (i, shard) in shards.into_iter().enumerate() {
         let path = dir.join(shard);
         if !path.exists() {
@@ -308,7 +309,7 @@ fn open_files(dir: &Path) -> Result<(Vec<TensorFile>, BTreeMap<String, usize>), 
             return Err(Error::file(
                 path,
                 "no such file",
-                format!("the shard that {INDEX} says holds {held} tensors"),
+                format!("a shard with {held} tensors, which {INDEX} lists"),
             ));
         }
         let file = TensorFile::open(&path)?;
@@ -317,15 +318,15 @@ fn open_files(dir: &Path) -> Result<(Vec<TensorFile>, BTreeMap<String, usize>), 
                 return Err(Error::tensor(
                     file.path(),
                     name,
-                    format!("in this shard, but {INDEX} says {:?}", map.get(name)),
-                    "shards that agree with their index",
+                    format!("it in this shard, while {INDEX} says {:?}", map.get(name)),
+                    "shards that match their index",
                 ));
             }
-            place.insert(name.to_string(), i);
+            file_of.insert(name.to_string(), i);
         }
         files.push(file);
     }
-    if let Some((name, shard)) = map.iter().find(|(name, _)| !place.contains_key(*name)) {
+    if let Some((name, shard)) = map.iter().find(|(name, _)| !file_of.contains_key(*name)) {
         return Err(Error::tensor(
             dir.join(shard),
             name.clone(),
@@ -333,14 +334,14 @@ fn open_files(dir: &Path) -> Result<(Vec<TensorFile>, BTreeMap<String, usize>), 
             format!("it in this shard, as {INDEX} says"),
         ));
     }
-    Ok((files, place))
+    Ok((files, file_of))
 }
 
 fn weight_map(index: &Path) -> Result<BTreeMap<String, String>, Error> {
     let bad = |found: String, wanted: &str| Error::file(index, found, wanted);
     let fields = read_object(index)?;
     let Some(map) = fields.get("weight_map").and_then(Value::as_object) else {
-        return Err(bad("no weight_map".into(), "an object that gives each tensor's file"));
+        return Err(bad("no weight_map".into(), "an object that maps each tensor to its file"));
     };
     let mut result = BTreeMap::new();
     for (tensor, file) in map {

@@ -229,7 +229,7 @@ fn what_is_not_a_checkpoint_folder_is_told_by_what_it_is() {
 }
 
 #[test]
-fn damaged_files_are_named_with_found_and_wanted() {
+fn damaged_files_are_named_with_their_lengths() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(Architecture::Qwen2, true);
     write(dir.path(), &config, &tensors(&config), Dtype::F32, u64::MAX).unwrap();
@@ -237,7 +237,7 @@ fn damaged_files_are_named_with_found_and_wanted() {
     let whole = fs::read(&path).unwrap();
 
     fs::write(&path, &whole[..whole.len() - 5]).unwrap();
-    let lengths = (format!("found {} bytes", whole.len() - 5), format!("wanted {} bytes", whole.len()));
+    let lengths = (format!("found {} bytes", whole.len() - 5), format!("expected {} bytes", whole.len()));
     assert_names(&message(dir.path()), &["model.safetensors", &lengths.0, &lengths.1, "truncated"]);
     fs::write(&path, &whole[..100]).unwrap();
     assert_names(&message(dir.path()), &["model.safetensors", "found 100 bytes", "truncated"]);
@@ -248,7 +248,7 @@ fn damaged_files_are_named_with_found_and_wanted() {
     let mut other = whole.clone();
     other[8] = b'!';
     fs::write(&path, &other).unwrap();
-    assert_names(&message(dir.path()), &["model.safetensors", "broken header"]);
+    assert_names(&message(dir.path()), &["model.safetensors", "invalid header"]);
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn missing_shard_and_disagreeing_index_are_named() {
 
     let unlisted = "model.layers.0.self_attn.q_norm.weight";
     edit(&index, |v| drop(v["weight_map"].as_object_mut().unwrap().remove(unlisted)));
-    assert_names(&message(dir.path()), &["-of-00", unlisted, "None", "agree"]);
+    assert_names(&message(dir.path()), &["-of-00", unlisted, "None", "match"]);
     fs::write(&index, &good).unwrap();
     edit(&index, |v| v["weight_map"]["ghost"] = json!(shard));
     assert_names(&message(dir.path()), &[shard, "ghost", "no such tensor"]);
@@ -271,7 +271,7 @@ fn missing_shard_and_disagreeing_index_are_named() {
     assert_names(&message(dir.path()), &["index.json", "../elsewhere.safetensors", "same folder"]);
     fs::write(&index, &good).unwrap();
     fs::remove_file(dir.path().join(shard)).unwrap();
-    assert_names(&message(dir.path()), &[shard, "no such file", "index.json says holds"]);
+    assert_names(&message(dir.path()), &[shard, "no such file", "index.json lists"]);
     fs::write(&index, "{}").unwrap();
     assert_names(&message(dir.path()), &["index.json", "no weight_map"]);
 }
@@ -298,7 +298,7 @@ fn missing_foreign_and_misshapen_tensors_are_named() {
     edit(&path, |v| v["intermediate_size"] = json!(9));
     assert_names(
         &message(dir.path()),
-        &["mlp.gate_proj.weight", "found shape [10, 12]", "wanted shape [9, 12]"],
+        &["mlp.gate_proj.weight", "found shape [10, 12]", "expected shape [9, 12]"],
     );
 }
 
@@ -379,12 +379,12 @@ fn failed_write_names_the_fault_and_leaves_nothing_behind() {
     assert_names(&fail(&twice, Dtype::F32), &[&good[3].0, "a second time"]);
     let mut foreign = good.clone();
     foreign.push(("ghost".into(), vec![1], vec![0.0]));
-    assert_names(&fail(&foreign, Dtype::F32), &["ghost", "nobody declared"]);
+    assert_names(&fail(&foreign, Dtype::F32), &["ghost", "undeclared"]);
     let mut misshapen = good.clone();
     misshapen[0].1 = vec![12, 11];
     assert_names(
         &fail(&misshapen, Dtype::F32),
-        &["embed_tokens", "found shape [12, 11]", "wanted shape [11, 12]"],
+        &["embed_tokens", "found shape [12, 11]", "expected shape [11, 12]"],
     );
     let mut diverged = good.clone();
     diverged[2].2[9] = f32::INFINITY;
@@ -532,7 +532,7 @@ fn a_matrix_of_bitsandbytes_that_cannot_be_read_is_refused_by_name() {
         (&state, &rewrite("\"blocksize\": 64", "\"blocksize\": 128"), &["blocksize 128", "64"]),
         (&state, &rewrite("\"nested_blocksize\": 256", "\"nested_blocksize\": 64"), &["nested_blocksize 64"]),
         (&state, &rewrite("[128, 64]", "[64, 128]"), &["shape [64, 128]", "[128, 64]"]),
-        (&state, &rewrite("{", "["), &["broken JSON"]),
+        (&state, &rewrite("{", "["), &["invalid JSON"]),
         (&absmax, &|_, _| false, &["no such tensor"]),
         (
             &map,
@@ -540,7 +540,7 @@ fn a_matrix_of_bitsandbytes_that_cannot_be_read_is_refused_by_name() {
                 data[0] ^= 1;
                 true
             },
-            &["at index 0", "own map"],
+            &["at index 0", "bitsandbytes' map"],
         ),
         (
             matrix,

@@ -66,14 +66,14 @@ fn what_was_not_compared_with_llama_cpp_is_refused_by_name_and_leaves_no_file() 
         } else {
             ("model_type", config.architecture.model_type())
         };
-        for part in [path.to_str().unwrap(), field, found, "a folder takes any model"] {
+        for part in [path.to_str().unwrap(), field, found, "a checkpoint folder supports any model"] {
             assert!(message.contains(part), "{case}: {message:?} lacks {part:?}");
         }
         assert!(!path.exists(), "{case}");
     }
     let bytes = std::fs::read(file("qwen3")).unwrap();
     let message = refusal(&with(&bytes, "general.architecture", 12, b"olmo2"));
-    assert!(message.contains("general.architecture: found olmo2, wanted llama, qwen2, qwen3"), "{message}");
+    assert!(message.contains("general.architecture: expected llama, qwen2, qwen3, found olmo2"), "{message}");
 }
 
 /// Writes a checkpoint as a GGUF file and opens that.
@@ -243,7 +243,7 @@ fn a_file_cut_anywhere_is_called_truncated() {
     let bytes = std::fs::read(file("qwen3")).unwrap();
     for length in (0..bytes.len()).step_by(97) {
         let message = refusal(&bytes[..length]);
-        let wanted = if length < 4 { "wanted a GGUF file" } else { "truncated" };
+        let wanted = if length < 4 { "expected a GGUF file" } else { "truncated" };
         assert!(message.contains(wanted), "{length}: {message}");
     }
 }
@@ -256,15 +256,12 @@ fn broken_headers_are_refused_with_what_is_wrong() {
     for (broken, wanted) in [
         (with(&bytes, "GGUF", 0, &1u32.to_le_bytes()), "version 1"),
         (with(&bytes, "GGUF", 4, &huge), "tensors and"),
-        (
-            with(&bytes, "blk.0.ffn_up.weight", 20, &10u32.to_le_bytes()),
-            "blk.0.ffn_up.weight in Q2_K, wanted one of F32",
-        ),
+        (with(&bytes, "blk.0.ffn_up.weight", 20, &10u32.to_le_bytes()), "found blk.0.ffn_up.weight in Q2_K"),
         (with(&bytes, "blk.0.ffn_up.weight", 20, &77u32.to_le_bytes()), "in type 77"),
         (with(&bytes, "blk.0.ffn_up.weight", 4, &33u64.to_le_bytes()), "rows in blocks of 32"),
         (
             with(&bytes, "blk.0.ffn_up.weight", 12, &32u64.to_le_bytes()),
-            "found shape [32, 32], wanted shape [64, 32]",
+            "expected shape [64, 32], found shape [32, 32]",
         ),
         (with(&bytes, "blk.0.ffn_up.weight", 12, &huge), "blk.0.ffn_up.weight of shape"),
         (with(&bytes, "blk.0.ffn_up.weight", 24, &huge[..]), "a multiple of 32"),
@@ -274,7 +271,7 @@ fn broken_headers_are_refused_with_what_is_wrong() {
         (with(&bytes, "qwen3.block_count", 0, &13u32.to_le_bytes()), "a value of type 13"),
         (
             with(&bytes, "general.architecture", 12, b"gptx2"),
-            "general.architecture: found gptx2, wanted llama",
+            "general.architecture: expected llama, qwen2, qwen3, found gptx2",
         ),
         (with(&bytes, "qwen3.block_coun", 0, b"x"), "qwen3.block_counx: found"),
     ] {

@@ -185,7 +185,7 @@ fn numbers_that_grow_too_large_are_named_with_their_layer_on_request() {
     let wanted = "forward pass, layer 0: output of model.layers.0.mlp.gate_proj, row 0 of 2, column 0";
     assert!(checked.contains(wanted) && checked.contains("all weights are finite"), "{checked}");
     let refused = score("1", 2);
-    assert!(refused.contains("FGRPO_CHECK_LAYERS: found 1, wanted on, off, or no setting"), "{refused}");
+    assert!(refused.contains("FGRPO_CHECK_LAYERS: expected on, off, or no setting, found 1"), "{refused}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A JSON object read into a typed struct, with errors that name file, field, what was found and what was wanted.
+//! Reads a JSON object into a typed struct. Errors name the file and the field, with its value and the expected value.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::error::Error;
 use fgrpo_files as input;
 
-/// A JSON object, with its file's name for messages.
+/// A JSON object, and the name of its file for messages.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'a> {
     pub(crate) place: &'a str,
@@ -17,7 +17,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// The fields that `T` knows.
+    /// Deserializes `T`, ignoring fields that it doesn't have.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let object = Value::Object(self.map.clone());
         serde_path_to_error::deserialize(object.clone()).map_err(|error| {
@@ -41,13 +41,13 @@ impl Fields<'_> {
         Error::Config { place: self.place.into(), field: field.into(), found, wanted }
     }
 
-    /// Refuses a field's value.
+    /// Returns an error about a field's value.
     pub(crate) fn refuse<T>(&self, field: &str, wanted: impl Into<String>) -> Result<T, Error> {
         let found = self.map.get(field).map_or_else(|| "nothing".into(), Value::to_string);
         self.refuse_found(field, found, wanted)
     }
 
-    /// Refuses a part of a field's value.
+    /// Returns an error about `found`, a part of a field's value.
     pub(crate) fn refuse_found<T>(
         &self,
         field: &str,
@@ -57,12 +57,12 @@ impl Fields<'_> {
         Err(self.error(field, found, wanted))
     }
 
-    /// The value, unless absent or null.
+    /// The field's value, or `None` if it is absent or null.
     pub(crate) fn get(&self, field: &str) -> Option<&Value> {
         self.map.get(field).filter(|value| !value.is_null())
     }
 
-    /// Refuses fields whose values are not these, the only ones that are supported.
+    /// Returns an error if a field is set to a value other than the supported one.
     pub(crate) fn only(&self, supported: &Map<String, Value>) -> Result<(), Error> {
         for (field, wanted) in supported {
             if self.get(field).is_some_and(|value| !same(value, wanted)) {
@@ -81,15 +81,15 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The object in braces of a `json!`.
+/// The map of a JSON object.
 pub(crate) fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
-        other => panic!("{other} is no object"),
+        other => panic!("{other} is not an object"),
     }
 }
 
-/// A token id. Old Llama files use -1 for "none".
+/// Deserializes a token id. Null and -1, which old Llama files use, become `None`.
 pub(crate) fn token<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a token id")]
@@ -104,7 +104,7 @@ pub(crate) fn token<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D
     }
 }
 
-/// One token id or a list of them; `None` is null.
+/// Deserializes a token id or a list of token ids; null becomes `None`.
 pub(crate) fn tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u32>>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a token id or a list of them")]
@@ -118,12 +118,12 @@ pub(crate) fn tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u3
     }))
 }
 
-/// [`tokens`]; null is none.
+/// Like [`tokens`], but null becomes an empty list.
 pub(crate) fn end_tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u32>, D::Error> {
     tokens(from).map(Option::unwrap_or_default)
 }
 
-/// Token ids as files have them: null, one, or a list.
+/// Token ids in the form that files use: null, a single id, or a list.
 pub(crate) fn one_or_many(ids: &[u32]) -> Value {
     match ids {
         [] => Value::Null,
@@ -132,14 +132,14 @@ pub(crate) fn one_or_many(ids: &[u32]) -> Value {
     }
 }
 
-/// Reads a JSON object.
+/// Reads a file that contains a JSON object.
 pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>, Error> {
     let text = input::read(path, input::SETTINGS).map_err(Error::io("read", path))?;
     let file = |found: String| Error::file(path, found, "a JSON object");
     match serde_json::from_slice(&text) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(other) => Err(file(format!("a JSON {}", kind(&other)))),
-        Err(error) => Err(file(format!("broken JSON ({error})"))),
+        Err(error) => Err(file(format!("invalid JSON ({error})"))),
     }
 }
 

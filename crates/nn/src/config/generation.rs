@@ -1,4 +1,4 @@
-//! `generation_config.json`: the tokens that end a completion. A run copies its start's file whole.
+//! `generation_config.json`, which lists the tokens that end a completion. A run copies the file of its starting checkpoint unchanged.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::Config;
 use super::fields::{Fields, object, one_or_many, read_object, tokens};
 use crate::error::Error;
 
-/// The end tokens that a file names; `None` if it names none or there is no such file: then `config.json` decides.
+/// Reads the end tokens. Returns `None` if the file doesn't exist or doesn't list any; `config.json` then determines them.
 pub(crate) fn end_tokens(path: &Path) -> Result<Option<Vec<u32>>, Error> {
     if !path.exists() {
         return Ok(None);
@@ -24,7 +24,7 @@ pub(crate) fn end_tokens(path: &Path) -> Result<Option<Vec<u32>>, Error> {
     Ok(Fields { place: &place, map: &map }.read::<File>()?.eos_token_id)
 }
 
-/// The file to write for a configuration without one.
+/// Contents of the file for a model that was created without one.
 pub(crate) fn generation_config(config: &Config) -> Value {
     let ids = json!({
         "bos_token_id": config.bos_token_id,
@@ -43,24 +43,24 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("generation_config.json");
         assert_eq!(end_tokens(&path).unwrap(), None);
-        for (text, wanted) in [
+        for (text, expected) in [
             (r#"{"bos_token_id": 5, "eos_token_id": [7, 9], "temperature": 0.6}"#, Some(vec![7, 9])),
             (r#"{"eos_token_id": 7}"#, Some(vec![7])),
             (r#"{"top_k": 20}"#, None),
         ] {
             std::fs::write(&path, text).unwrap();
-            assert_eq!(end_tokens(&path).unwrap(), wanted);
+            assert_eq!(end_tokens(&path).unwrap(), expected);
         }
     }
 
     #[test]
-    fn broken_file_is_named() {
+    fn the_error_of_an_invalid_file_names_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("generation_config.json");
         std::fs::write(&path, "[1, 2]").unwrap();
         let message = end_tokens(&path).unwrap_err().to_string();
         assert!(message.contains("generation_config.json") && message.contains("a JSON array"), "{message}");
         std::fs::write(&path, "{").unwrap();
-        assert!(end_tokens(&path).unwrap_err().to_string().contains("broken JSON"));
+        assert!(end_tokens(&path).unwrap_err().to_string().contains("invalid JSON"));
     }
 }

@@ -1,6 +1,6 @@
-//! `config.json` in both formats: transformers 4 (`rope_theta`, `rope_scaling`, `torch_dtype`) and 5 (`rope_parameters`, `dtype`, `head_dim` always).
-//! Defaults are the family's. Settings that the decoder doesn't support are refused; fields that don't affect the computation (dropout, cache,
-//! initialiser) are ignored.
+//! `config.json` in the formats of transformers 4 (`rope_theta`, `rope_scaling`, `torch_dtype`) and 5 (`rope_parameters`, `dtype`, and always
+//! `head_dim`). The family determines the defaults. Unsupported settings are errors, and fields that don't affect the computation (dropout,
+//! cache, initializer) are ignored.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::{Architecture, Config, RopeScaling};
 use crate::dtype::Dtype;
 use crate::error::Error;
 
-/// Fields of every family that are not a configuration's as they are.
+/// Fields of every family that need processing before they become fields of [`Config`].
 #[derive(Deserialize)]
 struct File {
     hidden_size: usize,
@@ -22,15 +22,15 @@ struct File {
     max_position_embeddings: usize,
     rope_theta: Option<f64>,
     partial_rotary_factor: Option<f64>,
-    /// Preferred by transformers to that of the scaling.
+    /// Takes precedence over the scaling's field of the same name, as in transformers.
     original_max_position_embeddings: Option<usize>,
 }
 
-/// `rope_scaling` (4) or `rope_parameters` (5).
+/// `rope_scaling` (transformers 4) or `rope_parameters` (transformers 5).
 #[derive(Deserialize)]
 struct Rope {
     rope_type: Option<String>,
-    /// Its name before transformers 4.43.
+    /// Name of `rope_type` before transformers 4.43.
     r#type: Option<String>,
     rope_theta: Option<f64>,
     partial_rotary_factor: Option<f64>,
@@ -54,7 +54,7 @@ impl Config {
         Config::from_json(&map, &path.display().to_string())
     }
 
-    /// The configuration in a `config.json`'s object; `place` is the file's name for messages.
+    /// Parses and validates the object of a `config.json`. `place` is the file's name for messages.
     pub fn from_json(map: &Map<String, Value>, place: &str) -> Result<Config, Error> {
         let fields = Fields { place, map };
         if let Some(text) = text_part(&fields)? {
@@ -64,16 +64,16 @@ impl Config {
         let family = architecture.family();
         let mut all = object((family.defaults)());
         let partial = all.contains_key(PARTIAL);
-        // Settings of which one value is supported: these, unless the family has its own.
+        // Settings with a single supported value, which the family may override.
         let mut supported = object(json!({"hidden_act": "silu", "mlp_bias": false, "is_causal": true}));
         supported.extend((!partial).then(|| (PARTIAL.to_string(), json!(1.0))));
         supported.extend(object((family.supported)()));
         fields.only(&supported)?;
         refuse_quantized(&fields)?;
-        // A null is a value where there may be none of a setting, and leaves others at their defaults.
+        // For these fields null is a value ("none"); for others it means the default.
         let none = ["num_key_value_heads", "bos_token_id", "eos_token_id", "pad_token_id", "sliding_window"];
-        let given = map.iter().filter(|(field, value)| !value.is_null() || none.contains(&field.as_str()));
-        all.extend(given.map(|(field, value)| (field.clone(), value.clone())));
+        let set = map.iter().filter(|(field, value)| !value.is_null() || none.contains(&field.as_str()));
+        all.extend(set.map(|(field, value)| (field.clone(), value.clone())));
         let fields = Fields { place, map: &all };
         let file: File = fields.read()?;
         let (hidden_size, heads) = (file.hidden_size, file.num_attention_heads);
@@ -82,33 +82,33 @@ impl Config {
             return fields.refuse("num_attention_heads", wanted);
         }
         let head_dim = file.head_dim.or(hidden_size.checked_div(heads)).unwrap_or(0);
-        let (rope_theta, rope_scaling, share) = rope(&fields, &file, partial)?;
-        let own = json!({
+        let (rope_theta, rope_scaling, rotated) = rope(&fields, &file, partial)?;
+        let resolved = json!({
             "num_key_value_heads": file.num_key_value_heads.unwrap_or(heads), "head_dim": head_dim,
             "rope_theta": rope_theta.unwrap_or(family.default_theta),
         });
-        all.extend(object(own));
+        all.extend(object(resolved));
         let fields = Fields { place, map: &all };
         let mut config: Config = fields.read()?;
         (config.architecture, config.rope_scaling) = (architecture, rope_scaling);
-        config.partial_rotary_factor = share.filter(|_| partial);
-        // Sizes first: the family's settings may be one per layer.
+        config.partial_rotary_factor = rotated.filter(|_| partial);
+        // Sizes first: the family may read one setting per layer.
         config.validate_sizes(place)?;
         (family.read)(&fields, &mut config)?;
         config.validate_at(place)?;
         Ok(config)
     }
 
-    /// A `config.json` that transformers 4 and 5, vLLM and SGLang open: the fields of both formats, with the same values. `dtype` is the type the
-    /// weights are stored in.
+    /// Writes a `config.json` that transformers 4 and 5, vLLM and SGLang can read: it contains the fields of both formats, with the same values.
+    /// `dtype` is the number type of the stored weights.
     pub fn to_json(&self, dtype: Dtype) -> Map<String, Value> {
         let family = self.architecture.family();
         let scaling = (self.rope_scaling != RopeScaling::Default)
             .then(|| serde_json::to_value(self.rope_scaling).expect("numbers"));
         let mut parameters = scaling.clone().unwrap_or_else(|| json!({"rope_type": "default"}));
         parameters["rope_theta"] = json!(self.rope_theta);
-        let share = self.partial_rotary_factor.map(|share| (PARTIAL.to_string(), json!(share)));
-        parameters.as_object_mut().expect("an object").extend(share.clone());
+        let rotated = self.partial_rotary_factor.map(|fraction| (PARTIAL.to_string(), json!(fraction)));
+        parameters.as_object_mut().expect("an object").extend(rotated.clone());
         let mut map = object(json!({
             "architectures": [family.class_name],
             "model_type": family.model_type,
@@ -128,7 +128,7 @@ impl Config {
             "tie_word_embeddings": self.tie_word_embeddings,
             "attention_dropout": 0.0,
         }));
-        map.extend(share);
+        map.extend(rotated);
         map.extend(object((family.supported)()));
         map.extend(object((family.write)(self)));
         map.extend(object(json!({
@@ -144,10 +144,10 @@ impl Config {
     }
 }
 
-/// The share of a head that rotary embedding turns: a setting of families with a default for it.
+/// Fraction of a head that the rotary embedding rotates: a setting of the families that have a default for it.
 const PARTIAL: &str = "partial_rotary_factor";
 
-/// The settings of the text part, if the file is that of a model with others.
+/// Settings of the text part if the file describes a multimodal model, otherwise `None`.
 fn text_part(fields: &Fields<'_>) -> Result<Option<Map<String, Value>>, Error> {
     let mut wholes = Architecture::ALL.into_iter().filter_map(|a| a.family().whole);
     let Some(name) = fields.get("model_type").and_then(Value::as_str) else { return Ok(None) };
@@ -158,7 +158,7 @@ fn text_part(fields: &Fields<'_>) -> Result<Option<Map<String, Value>>, Error> {
         return fields.refuse("text_config", "the text model's settings");
     };
     let mut text = text.clone();
-    // The whole model's, by which transformers ties its head and reads its weights.
+    // transformers takes these from the multimodal model.
     for field in ["tie_word_embeddings", "quantization_config", "compression_config"] {
         text.extend(fields.get(field).map(|value| (field.to_string(), value.clone())));
     }
@@ -169,7 +169,7 @@ fn text_part(fields: &Fields<'_>) -> Result<Option<Map<String, Value>>, Error> {
     Ok(Some(text))
 }
 
-/// The family, from `architectures`, or from `model_type` if that is absent.
+/// The family, from `architectures`, or from `model_type` if `architectures` is absent.
 fn architecture(fields: &Fields<'_>) -> Result<Architecture, Error> {
     let all = Architecture::ALL.into_iter();
     let known = || {
@@ -178,7 +178,7 @@ fn architecture(fields: &Fields<'_>) -> Result<Architecture, Error> {
     };
     let by_type = match fields.get("model_type") {
         Some(name) => match all.clone().find(|a| name == a.model_type()) {
-            Some(found) => Some(found),
+            Some(family) => Some(family),
             None => {
                 let names: Vec<_> = all.map(Architecture::model_type).collect();
                 return fields.refuse("model_type", format!("one of {}", names.join(", ")));
@@ -202,38 +202,38 @@ fn architecture(fields: &Fields<'_>) -> Result<Architecture, Error> {
     }
 }
 
-/// Refuses quantised weights but for bitsandbytes' NF4.
+/// Returns an error for quantized weights other than bitsandbytes' NF4.
 fn refuse_quantized(fields: &Fields<'_>) -> Result<(), Error> {
     if fields.get("compression_config").is_some() {
-        return fields.refuse("compression_config", "nothing: such weights are not supported");
+        return fields.refuse("compression_config", "nothing; compressed weights are not supported");
     }
-    // What the tensors say is checked when they are read.
+    // Only the fields that determine the format; the tensors are checked when they are read.
     let four_bits = |field: &Value| {
-        let is = |name: &str, wanted: Value| field.get(name) == Some(&wanted);
+        let is = |name: &str, value: Value| field.get(name) == Some(&value);
         is("quant_method", json!("bitsandbytes"))
             && is("load_in_4bit", json!(true))
             && is("bnb_4bit_quant_type", json!("nf4"))
             && is("bnb_4bit_quant_storage", json!("uint8"))
     };
     if fields.get("quantization_config").is_some_and(|field| !four_bits(field)) {
-        let wanted = "nothing, or bitsandbytes with load_in_4bit, nf4 and storage in uint8; other quantised weights are not supported";
+        let wanted = "nothing, or bitsandbytes with load_in_4bit, nf4 and storage in uint8; other quantized weights are not supported";
         return fields.refuse("quantization_config", wanted);
     }
     Ok(())
 }
 
-/// Base and scaling of the rotary frequencies, and the share of a head that they turn. `rope_scaling` and `rope_parameters` may both be present.
+/// Base and scaling of the rotary frequencies, and the fraction of a head that they rotate. `rope_scaling` and `rope_parameters` may both be present.
 fn rope(
     fields: &Fields<'_>,
     file: &File,
     partial: bool,
 ) -> Result<(Option<f64>, RopeScaling, Option<f64>), Error> {
-    let (mut theta, mut scaling, mut share) = (file.rope_theta, None, None);
+    let (mut theta, mut scaling, mut rotated) = (file.rope_theta, None, None);
     for name in ["rope_parameters", "rope_scaling"] {
         let map = match fields.get(name) {
             None => continue,
             Some(Value::Object(map)) if map.is_empty() => continue,
-            // One object per type of layer: this is that of full attention, and the family reads the other.
+            // With one object per layer type, take full attention here; the family reads the other.
             Some(Value::Object(map)) => match map.get("full_attention") {
                 Some(Value::Object(map)) => map,
                 _ => map,
@@ -246,25 +246,25 @@ fn rope(
             inner.only(&object(json!({PARTIAL: 1.0})))?;
         }
         let rope: Rope = inner.read()?;
-        if let (Some(other), Some(found)) = (share, rope.partial_rotary_factor)
-            && other != found
+        if let (Some(other), Some(fraction)) = (rotated, rope.partial_rotary_factor)
+            && other != fraction
         {
             return inner.refuse(PARTIAL, format!("{other}, as elsewhere in the file"));
         }
-        share = share.or(rope.partial_rotary_factor);
-        if let (Some(outer), Some(found)) = (theta, rope.rope_theta)
-            && outer != found
+        rotated = rotated.or(rope.partial_rotary_factor);
+        if let (Some(outer), Some(inner_theta)) = (theta, rope.rope_theta)
+            && outer != inner_theta
         {
             return inner.refuse("rope_theta", format!("{outer}, as elsewhere in the file"));
         }
         theta = theta.or(rope.rope_theta);
-        let here = scaling_of(&inner, &rope, file)?;
-        if scaling.is_some_and(|other| other != here) {
+        let this = scaling_of(&inner, &rope, file)?;
+        if scaling.is_some_and(|other| other != this) {
             return inner.refuse("rope_type", "the scaling that rope_parameters names");
         }
-        scaling = Some(here);
+        scaling = Some(this);
     }
-    Ok((theta, scaling.unwrap_or(RopeScaling::Default), share.or(file.partial_rotary_factor)))
+    Ok((theta, scaling.unwrap_or(RopeScaling::Default), rotated.or(file.partial_rotary_factor)))
 }
 
 fn scaling_of(inner: &Fields<'_>, rope: &Rope, file: &File) -> Result<RopeScaling, Error> {
@@ -286,11 +286,11 @@ fn scaling_of(inner: &Fields<'_>, rope: &Rope, file: &File) -> Result<RopeScalin
         }),
         Some("yarn") => {
             let factor = factor()?;
-            // As inferred by transformers: how much the softmax sharpens with the length.
-            let grown = |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 };
+            // Inferred as in transformers; it sharpens the softmax of longer contexts.
+            let sharpen = |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 };
             let inferred = match (rope.mscale, rope.mscale_all_dim) {
-                (Some(own), Some(all)) if own != 0.0 && all != 0.0 => grown(own) / grown(all),
-                _ => grown(1.0),
+                (Some(mscale), Some(all)) if mscale != 0.0 && all != 0.0 => sharpen(mscale) / sharpen(all),
+                _ => sharpen(1.0),
             };
             Ok(RopeScaling::Yarn {
                 factor,
@@ -314,7 +314,7 @@ mod tests {
         Config::from_json(value.as_object().unwrap(), "config.json")
     }
 
-    /// Qwen2.5-7B-Instruct's published fields, transformers 4.
+    /// Published configuration of Qwen2.5-7B-Instruct, in transformers 4's format.
     fn qwen2_5_7b() -> Value {
         json!({"architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643,
             "eos_token_id": 151645, "hidden_act": "silu", "hidden_size": 3584, "initializer_range": 0.02,
@@ -325,7 +325,7 @@ mod tests {
             "use_cache": true, "use_sliding_window": false, "vocab_size": 152064})
     }
 
-    /// Llama-3.2-3B-Instruct's published fields, transformers 4.
+    /// Published configuration of Llama-3.2-3B-Instruct, in transformers 4's format.
     fn llama_3_2_3b() -> Value {
         json!({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
             "bos_token_id": 128000, "eos_token_id": [128001, 128008, 128009], "head_dim": 128,
@@ -355,14 +355,14 @@ mod tests {
     #[test]
     fn published_llama_config_keeps_its_scaling_and_eos_list() {
         let config = parse(llama_3_2_3b()).unwrap();
-        let wanted = RopeScaling::Llama3 {
+        let expected = RopeScaling::Llama3 {
             factor: 32.0,
             low_freq_factor: 1.0,
             high_freq_factor: 4.0,
             original_max_position_embeddings: 8192,
         };
-        assert_eq!(config.rope_scaling, wanted);
-        // The outer field has precedence, as in transformers.
+        assert_eq!(config.rope_scaling, expected);
+        // The outer field takes precedence, as in transformers.
         let outer = parse(with(llama_3_2_3b(), "original_max_position_embeddings", json!(4096))).unwrap();
         let RopeScaling::Llama3 { original_max_position_embeddings, .. } = outer.rope_scaling else {
             panic!()
@@ -427,7 +427,7 @@ mod tests {
 
     #[test]
     fn unsupported_settings_are_refused_with_field_and_value() {
-        // What is set in which of them, and what the message names.
+        // Base configuration, fields to set, and what the message must contain.
         let cases = json!([
             ["qwen2", {"architectures": ["Gemma2ForCausalLM"]}, "architectures, Gemma2, Qwen3ForCausalLM"],
             ["qwen2", {"model_type": "gemma2"}, "model_type, gemma2, llama"],
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_part_of_a_model_with_a_vision_tower_is_read_with_what_is_the_whole_models() {
+    fn the_text_part_of_a_multimodal_model_takes_some_settings_from_the_whole() {
         let text = json!({
             "model_type": "qwen3_5_text", "num_hidden_layers": 5, "tie_word_embeddings": false, "mtp_num_hidden_layers": 1,
             "bos_token_id": null, "eos_token_id": 7, "full_attention_interval": 3, "head_dim": 128,
@@ -508,7 +508,7 @@ mod tests {
         let recurrent: Vec<bool> = (0..5).map(|layer| config.layer(layer).mixer.is_some()).collect();
         assert_eq!(recurrent, [true, true, false, true, true]);
         assert_eq!((config.rope_theta, config.rotary_dim()), (1e7, 64));
-        // transformers' defaults.
+        // Defaults of transformers.
         let plain = parse(json!({"model_type": "qwen3_5_text"})).unwrap();
         assert_eq!((plain.rotary_dim(), plain.linear_attention.unwrap().channels()), (64, 8192));
         assert!(plain.layer(2).mixer.is_some() && plain.layer(3).mixer.is_none());

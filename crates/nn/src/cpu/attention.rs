@@ -1,7 +1,7 @@
-//! Attention of queries over pieces of keys, in blocks, without storing a whole row of scores.
+//! Attention of queries to pieces of keys, computed in blocks without storing whole rows of scores.
 //!
-//! The forward pass keeps the running maximum and sum of the scores per query and head (in the end log Σ exp); the backward pass recomputes the
-//! probabilities from them.
+//! The forward pass updates the running maximum and sum of the scores per query and head, and finally stores the log-sum-exp, from which the
+//! backward pass recomputes the probabilities.
 
 use super::microkernel;
 use super::product::{View, product};
@@ -11,12 +11,12 @@ use crate::layout::Write;
 use crate::segments::Piece;
 use std::ops::Range;
 
-/// Queries per block.
+/// Number of queries per block.
 const QUERIES: usize = 32;
-/// Keys per block.
+/// Number of keys per block.
 const KEYS: usize = 256;
 
-/// Scratch memory of one thread for a block.
+/// A thread's scratch memory.
 #[derive(Default)]
 pub(crate) struct Scratch {
     scores: Vec<f32>,
@@ -24,7 +24,7 @@ pub(crate) struct Scratch {
     sums: Vec<f32>,
 }
 
-/// Layout of keys: rows of `stride` numbers, with keys from 0 and values from `values`.
+/// Rows of `stride` values: keys at offset 0, and values at offset `values`.
 #[derive(Clone, Copy)]
 pub(crate) struct Keys<'a> {
     pub(crate) data: &'a [f32],
@@ -32,34 +32,34 @@ pub(crate) struct Keys<'a> {
     pub(crate) values: usize,
 }
 
-/// Query rows that are multiplied by the same keys in one product.
+/// Query rows that one product multiplies by the same keys.
 struct Block {
-    /// Row `i` starts at `first + i * stride` of the queries, and its two statistics are at `state + i * state_stride`.
+    /// Row `i` starts at `first + i * stride` of the queries; its statistics are at `state + i * state_stride`.
     first: usize,
     stride: usize,
     state: usize,
     state_stride: usize,
     count: usize,
-    /// Column of the key head.
+    /// First column of the key head.
     column: usize,
     keys: Range<usize>,
-    /// The query of row `i` is `query + i * query_stride`.
+    /// Row `i` belongs to query `query + i * query_stride`.
     query: usize,
     query_stride: usize,
 }
 
-/// Which query sees which keys: pieces, of which each query sees the keys up to its own position, and of these the latest, if there is a window.
+/// Assignment of keys to queries: pieces, in which each query sees the keys up to its position, or only the latest `window` of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'a> {
     pub(crate) queries: usize,
-    /// Of each query.
+    /// Position of each query.
     pub(crate) positions: &'a [u32],
     pub(crate) pieces: &'a [Piece],
     pub(crate) window: Option<usize>,
 }
 
 impl Plan<'_> {
-    /// The keys of a piece that a query sees.
+    /// Keys of a piece that a query sees.
     fn seen(&self, piece: &Piece, query: usize) -> Range<usize> {
         let (end, first) = (self.positions[query] as usize + 1, piece.position as usize);
         let key = |position: usize| piece.keys.start + position.saturating_sub(first).min(piece.keys.len());
@@ -67,7 +67,7 @@ impl Plan<'_> {
     }
 }
 
-/// The blocks of one piece. Many queries are processed head by head; a single query with all heads of a key head together.
+/// Visits the blocks of a piece. With several queries, a block has one head; a single query has all heads that share a key head in one block.
 fn blocks(heads: Heads, plan: Plan<'_>, piece: &Piece, mut visit: impl FnMut(Block)) {
     let (h, e, width) = (heads.queries, heads.size, heads.query_width());
     let group = h / heads.keys;
@@ -94,7 +94,7 @@ fn blocks(heads: Heads, plan: Plan<'_>, piece: &Piece, mut visit: impl FnMut(Blo
 }
 
 impl Block {
-    /// Of row `i` of a matrix of numbers by key, those of the keys that it sees; the others become 0.
+    /// Row `i` of a matrix with one column per key, restricted to the keys that the row's query sees. Sets the other columns to 0.
     fn visible<'a>(&self, plan: Plan<'_>, piece: &Piece, i: usize, numbers: &'a mut [f32]) -> &'a mut [f32] {
         let n = self.keys.len();
         let seen = plan.seen(piece, self.query + i * self.query_stride);
@@ -106,7 +106,7 @@ impl Block {
     }
 }
 
-/// The part of a piece for some queries and keys, if there is any.
+/// The part of a piece in ranges of queries and keys, or `None` if it is empty.
 fn clip(piece: &Piece, queries: &Range<usize>, keys: &Range<usize>) -> Option<Piece> {
     let both = |a: &Range<usize>, b: &Range<usize>| a.start.max(b.start)..a.end.min(b.end);
     let (queries, keys) = (both(&piece.queries, queries), both(&piece.keys, keys));
@@ -114,18 +114,18 @@ fn clip(piece: &Piece, queries: &Range<usize>, keys: &Range<usize>) -> Option<Pi
     (!queries.is_empty() && !keys.is_empty()).then_some(Piece { queries, keys, position, ..*piece })
 }
 
-/// Divides the queries, or the keys, of a plan into at most `parts` ranges of about equal work.
+/// Divides the queries, or the keys, of a plan into at most `parts` ranges with about equal work.
 pub(crate) fn balanced(pieces: &[Piece], count: usize, parts: usize, by_keys: bool) -> Vec<Range<usize>> {
     if parts <= 1 || count <= 1 {
         return std::iter::once(0..count).collect();
     }
-    // Work by query or key, from the differences at the ends of pieces; each costs a little by itself.
+    // Work per query or key: first the differences at the ends of pieces, then the cumulative sum. Each also has a small constant cost.
     let mut work = vec![0i64; count + 1];
     for piece in pieces {
-        let (own, other) =
+        let (range, other) =
             if by_keys { (&piece.keys, &piece.queries) } else { (&piece.queries, &piece.keys) };
-        work[own.start] += other.len() as i64;
-        work[own.end] -= other.len() as i64;
+        work[range.start] += other.len() as i64;
+        work[range.end] -= other.len() as i64;
     }
     let (mut level, mut total) = (0, 0);
     for work in &mut work[..count] {
@@ -140,18 +140,18 @@ pub(crate) fn balanced(pieces: &[Piece], count: usize, parts: usize, by_keys: bo
     (0..parts).map(|part| at(part)..at(part + 1)).filter(|range| !range.is_empty()).collect()
 }
 
-/// Operands of attention for the queries `own`.
+/// Operands of attention for a range of queries.
 pub(crate) struct Inputs<'a> {
     pub(crate) heads: Heads,
-    pub(crate) own: Range<usize>,
+    pub(crate) query_range: Range<usize>,
     pub(crate) plan: Plan<'a>,
     pub(crate) q: &'a [f32],
     pub(crate) keys: Keys<'a>,
 }
 
-/// Computes `out` and `lse` of the queries `own`; both begin with the rows of these queries.
+/// Computes `out` and `lse` for a range of queries. Both begin with its first row.
 pub(crate) fn forward(
-    Inputs { heads, own, plan, q, keys }: Inputs<'_>,
+    Inputs { heads, query_range, plan, q, keys }: Inputs<'_>,
     out: &mut [f32],
     lse: &mut [f32],
     scratch: &mut Scratch,
@@ -159,20 +159,21 @@ pub(crate) fn forward(
     let (h, e, width) = (heads.queries, heads.size, heads.query_width());
     let group = h / heads.keys;
     let factor = heads.scale;
-    let (queries, out_base, state_base) = (own.len(), own.start * width, own.start * h);
+    let (queries, out_base, state_base) =
+        (query_range.len(), query_range.start * width, query_range.start * h);
     out[..queries * width].fill(0.0);
-    // `lse` holds the maximum until the end.
+    // `lse` holds the running maximum until the end.
     lse[..queries * h].fill(f32::NEG_INFINITY);
     scratch.sums.clear();
     scratch.sums.resize(queries * h, 0.0);
     scratch.scores.resize(QUERIES.max(group) * KEYS, 0.0);
     let (scores, sums) = (&mut scratch.scores, &mut scratch.sums);
     for (index, piece) in plan.pieces.iter().enumerate() {
-        let Some(piece) = &clip(piece, &own, &piece.keys) else { continue };
+        let Some(piece) = &clip(piece, &query_range, &piece.keys) else { continue };
         let next = plan.pieces.get(index + 1).filter(|_| piece.queries.len() == 1);
         blocks(heads, plan, piece, |block| {
             if let Some(next) = next {
-                // Decoding reads each sequence's keys once per step, from memory: the next one's come while this one's are used, a share with each key head.
+                // Decoding reads each sequence's keys from memory once per step. Prefetch a part of the next piece with each key head.
                 let (head, len) = (block.column / e, next.keys.len().min(KEYS));
                 let share = next.keys.start + len * head / heads.keys
                     ..next.keys.start + len * (head + 1) / heads.keys;
@@ -222,12 +223,12 @@ pub(crate) struct Backward<'a> {
     pub(crate) q: &'a [f32],
     pub(crate) keys: Keys<'a>,
     pub(crate) lse: &'a [f32],
-    /// `Σ out · dout` of each query and head, from [`deltas`].
+    /// `Σ out · dout` for each query and head, from [`deltas`].
     pub(crate) delta: &'a [f32],
     pub(crate) dout: &'a [f32],
 }
 
-/// `Σ out · dout` of each head of some rows.
+/// Computes `Σ out · dout` for each head of a range of rows.
 pub(crate) fn deltas(heads: Heads, out: &[f32], dout: &[f32], delta: &mut [f32]) {
     let e = heads.size;
     for ((out, dout), delta) in out.chunks_exact(e).zip(dout.chunks_exact(e)).zip(delta) {
@@ -235,31 +236,31 @@ pub(crate) fn deltas(heads: Heads, out: &[f32], dout: &[f32], delta: &mut [f32])
     }
 }
 
-/// Computes `dq` of the queries `own`, and the part of `dkv` for the queries `own` and the keys `own_keys`. `dq` begins with the rows of `own`, `dkv`
-/// with those of `own_keys`. Both are overwritten, and either may be absent.
+/// Computes `dq` for a range of queries, and the contribution of these queries to `dkv` for a range of keys. `dq` and `dkv` begin with the first
+/// row of the ranges. Both are replaced, and either may be absent.
 pub(crate) fn backward(
-    of: &Backward<'_>,
-    own: Range<usize>,
-    own_keys: Range<usize>,
+    inputs: &Backward<'_>,
+    query_range: Range<usize>,
+    key_range: Range<usize>,
     mut dq: Option<&mut [f32]>,
     mut dkv: Option<&mut [f32]>,
     scratch: &mut Scratch,
 ) {
-    let Backward { heads, plan, q, keys, lse, delta, dout } = *of;
+    let Backward { heads, plan, q, keys, lse, delta, dout } = *inputs;
     let (e, width) = (heads.size, heads.query_width());
     let group = heads.queries / heads.keys;
     let factor = heads.scale;
     if let Some(dq) = &mut dq {
-        dq[..own.len() * width].fill(0.0);
+        dq[..query_range.len() * width].fill(0.0);
     }
     if let Some(dkv) = &mut dkv {
-        dkv[..own_keys.len() * keys.stride].fill(0.0);
+        dkv[..key_range.len() * keys.stride].fill(0.0);
     }
     scratch.scores.resize(QUERIES.max(group) * KEYS, 0.0);
     scratch.products.resize(QUERIES.max(group) * KEYS, 0.0);
     let (scores, products) = (&mut scratch.scores, &mut scratch.products);
     for piece in plan.pieces {
-        let Some(piece) = &clip(piece, &own, &own_keys) else { continue };
+        let Some(piece) = &clip(piece, &query_range, &key_range) else { continue };
         blocks(heads, plan, piece, |block| {
             let (m, n) = (block.count, block.keys.len());
             let queries = View::rows(block.first, block.stride);
@@ -280,14 +281,14 @@ pub(crate) fn backward(
                 simd::score_backward(p, dp, factor, lse[state], delta[state]);
             }
             if let Some(dkv) = &mut dkv {
-                let before = own_keys.start * keys.stride;
+                let before = key_range.start * keys.stride;
                 let (dk, dv) =
                     (View { offset: k.offset - before, ..k }, View { offset: v.offset - before, ..v });
                 product([n, e, m], s.transposed().of(scores), queries.of(dout), dv.to(Write::Add, dkv));
                 product([n, e, m], s.transposed().of(products), queries.of(q), dk.to(Write::Add, dkv));
             }
             if let Some(dq) = &mut dq {
-                let to = View { offset: block.first - own.start * width, ..queries };
+                let to = View { offset: block.first - query_range.start * width, ..queries };
                 product([m, e, n], s.of(products), k.of(keys.data), to.to(Write::Add, dq));
             }
         });

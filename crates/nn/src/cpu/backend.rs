@@ -1,6 +1,6 @@
-//! The CPU's memory and executors: two teams of threads, each with its own gradient, or one team of all threads.
+//! The CPU's memory and executors: two teams of threads with separate gradients, or one team of all threads.
 //!
-//! With more than two threads, one gradient per thread would cost too much memory for the time it saves, so a team shares one.
+//! With more than two threads, a gradient per thread would take too much memory for the time it saves, so the threads of a team share one.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -30,24 +30,25 @@ use crate::quantized::Quantized;
 use crate::rope::Rope;
 use crate::sampling::Rollout;
 
-/// Elements per block of the loops over all parameters.
+/// Number of values per block in loops over all parameters.
 const BLOCK: usize = 1 << 16;
-/// Largest memory of packed weights that is kept during an update; larger ones are freed before it.
+/// Maximum size of packed weights that are retained during an update; larger ones are freed before it.
 const KEPT_PACKED_BYTES: usize = 64 << 20;
 
-/// Executors of a device of `threads` threads.
+/// Number of executors for `threads` threads.
 pub(crate) fn executors(threads: usize) -> usize {
     threads.min(2)
 }
 
+/// Base weights of an adapted matrix.
 enum Base {
-    /// All of its numbers end in 16 zero bits.
+    /// The upper halves; all lower halves are zero.
     Half(Vec<u16>),
     Full(Vec<f32>),
 }
 
 impl Base {
-    fn of(w: &[f32]) -> Base {
+    fn new(w: &[f32]) -> Base {
         if w.iter().all(|x| x.to_bits() & 0xffff == 0) {
             Base::Half(w.iter().map(|x| (x.to_bits() >> 16) as u16).collect())
         } else {
@@ -71,14 +72,14 @@ struct Adapters {
     base: Vec<Base>,
 }
 
-/// The weights in panels, for generation.
+/// Weights packed into panels for generation.
 struct Packed {
     layout: Layout,
     head: Head,
     made: Option<PackedWeights>,
-    /// Whether they belong to the current weights.
+    /// Whether they match the current weights.
     fresh: bool,
-    wanted: bool,
+    enabled: bool,
 }
 
 pub(crate) struct CpuBackend {
@@ -90,7 +91,7 @@ pub(crate) struct CpuBackend {
     rope: Arc<Rope>,
     weights: Weights,
     adapters: Option<Adapters>,
-    /// By executor; empty until needed.
+    /// One per executor; empty until needed.
     gradients: Vec<Buffer>,
     /// Empty before the first update.
     moments: [Buffer; 2],
@@ -98,7 +99,7 @@ pub(crate) struct CpuBackend {
 }
 
 impl CpuBackend {
-    /// A CPU of `threads` threads, with weights of 0, whose linear maps are such `products`.
+    /// A CPU backend with `threads` threads, weights of 0, and the given number format of products.
     pub(crate) fn new(
         config: &Config,
         layout: &Layout,
@@ -115,7 +116,7 @@ impl CpuBackend {
             .iter()
             .enumerate()
             .map(|(i, team)| {
-                // Only the first ever leads all threads.
+                // Only the first executor ever leads all threads.
                 let largest = if i == 0 { threads } else { team.size() };
                 CpuExecutor::new(team.clone(), largest, products, Arc::clone(&rope))
             })
@@ -131,7 +132,7 @@ impl CpuBackend {
             gradients: teams.iter().map(|_| Buffer::default()).collect(),
             teams,
             moments: Default::default(),
-            packed: Packed { layout: layout.clone(), head, made: None, fresh: false, wanted: true },
+            packed: Packed { layout: layout.clone(), head, made: None, fresh: false, enabled: true },
         })
     }
 
@@ -145,7 +146,7 @@ impl CpuBackend {
             Store::Factors => &self.adapters.as_ref().expect("an engine with adapters").values,
             Store::FirstMoment => &self.moments[0],
             Store::SecondMoment => &self.moments[1],
-            Store::Gradient => unreachable!("a gradient is a sum"),
+            Store::Gradient => unreachable!("the gradient is a sum over executors"),
         }
     }
 
@@ -162,7 +163,7 @@ impl CpuBackend {
                 moment.reserve(trained);
                 moment
             }
-            Store::Gradient => unreachable!("a gradient is a sum"),
+            Store::Gradient => unreachable!("the gradient is a sum over executors"),
         }
     }
 
@@ -170,9 +171,9 @@ impl CpuBackend {
         self.gradients.iter().filter(|gradient| !gradient.is_empty()).map(|gradient| &gradient[..]).collect()
     }
 
-    /// Takes the panels of the current weights.
+    /// Takes the packed form of the current weights, and packs them if necessary.
     fn take_packed(&mut self) -> Option<Arc<PackedWeights>> {
-        if !self.packed.wanted {
+        if !self.packed.enabled {
             return None;
         }
         let made = self.packed.made.take();
@@ -180,7 +181,7 @@ impl CpuBackend {
             return made.map(Arc::new);
         }
         self.packed.fresh = true;
-        PackedWeights::of(
+        PackedWeights::new(
             self.products,
             &self.packed.layout,
             self.packed.head,
@@ -192,7 +193,7 @@ impl CpuBackend {
     }
 }
 
-/// Calls `body(block, outputs)` for the blocks of `len` values on all threads of a team, with the block of each output, and returns the results in order.
+/// Calls `body(block, outputs)` for blocks of `len` values on all threads of a team, with the block of each output. Returns the results in order.
 fn blocks<T: Send, const N: usize>(
     team: &Team,
     len: usize,
@@ -246,8 +247,8 @@ impl Backend for CpuBackend {
 
     fn set_optimizer_offload(&mut self, _: bool) {}
 
-    fn set_decode_copies(&mut self, wanted: bool) {
-        self.packed.wanted = wanted;
+    fn set_decode_copies(&mut self, enabled: bool) {
+        self.packed.enabled = enabled;
         self.packed.made = None;
     }
 
@@ -309,7 +310,7 @@ impl Backend for CpuBackend {
         let weights = &self.weights;
         let merged = if layout.merged { &layout.adapted[..] } else { &[] };
         let base = self.whole.leader().install(|| {
-            merged.par_iter().map(|a| Base::of(&weights[a.weight.offset..][..a.weight.len])).collect()
+            merged.par_iter().map(|a| Base::new(&weights[a.weight.offset..][..a.weight.len])).collect()
         });
         self.adapters = Some(Adapters { values: Weights::zeros(layout.len), base });
         self.moments = Default::default();
@@ -333,8 +334,8 @@ impl Backend for CpuBackend {
             parts.push(Mutex::new((adapted, base, part)));
         }
         let (values, scale) = (&adapters.values, layout.scale);
-        self.whole.split(parts.len(), 1, usize::MAX / 2, |_, own| {
-            for part in &parts[own] {
+        self.whole.split(parts.len(), 1, usize::MAX / 2, |_, range| {
+            for part in &parts[range] {
                 let (adapted, base, w) = &mut *part.lock().expect("no panic");
                 base.write(w);
                 if !applied {

@@ -1,11 +1,12 @@
-//! Products in bfloat16 with sums in f32: the split of numbers, the memory layout of operands, and the units that multiply them.
+//! Products in bfloat16 with sums in f32: splitting of values, memory layout of operands, and the units that multiply.
 //!
-//! A strip has 16 lines of an operand (rows of the left one, columns of the right one) in blocks of 32 terms. A block is a tile of 16 x 16 pairs of
-//! terms, one KiB: `[row][pair]` on the left, `[pair][column]` on the right, as AMX reads them. If a number has two parts, a block's tile of first
-//! parts is followed by a tile of second parts, and a product of two numbers is the sum of the three products that contain a first part.
+//! A strip is 16 lines of an operand (rows of the left one, columns of the right one), in blocks of 32 terms. A block is a tile of 16 x 16 pairs
+//! of terms, 1 KiB: `[row][pair]` on the left and `[pair][column]` on the right, the layout that AMX reads. If values have two parts, a block's
+//! tile of first parts is followed by its tile of second parts, and the product of two values is the sum of the three products that contain a
+//! first part.
 //!
-//! The units are AMX if the processor has it, otherwise AVX-512's bfloat16 instruction, otherwise loops in Rust. The loops are slow; with them, every
-//! machine can compute the same products, up to the rounding of sums (the instructions also treat numbers below 1e-38 as 0).
+//! The unit is AMX if the processor has it, otherwise AVX-512's bfloat16 instruction, otherwise loops in Rust. The loops are slow, but they let
+//! every machine compute the same products up to the rounding of sums (the instructions also flush values below 1e-38 to 0).
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -21,28 +22,29 @@ use super::level::{Level, level};
 use super::microkernel::{Output, Rows};
 use crate::numbers::Products;
 
-/// Lines of a strip, and pairs of terms of a block.
+/// Number of lines of a strip, and number of pairs of terms in a block.
 const SIDE: usize = 16;
+/// Number of terms in a block.
 const BLOCK: usize = 2 * SIDE;
-/// Pairs in a tile. A pair has the size of an `f32`.
+/// Number of pairs in a tile. A pair has the size of an `f32`.
 const TILE: usize = SIDE * SIDE;
 
-/// The unit that multiplies numbers in bfloat16.
+/// Unit that multiplies bfloat16 values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(
     not(target_arch = "x86_64"),
     expect(dead_code, reason = "other processors have only the portable unit")
 )]
 pub(crate) enum Unit {
-    /// AMX, by tiles.
+    /// AMX tiles.
     Amx,
-    /// AVX-512 with its extension for bfloat16.
+    /// AVX-512 with the bfloat16 extension.
     Avx512,
     /// Loops in Rust.
     Portable,
 }
 
-/// The best unit that the processor and the instruction set in use allow. AMX needs the system's permission, which this function requests.
+/// The best unit that the processor and the chosen SIMD level support. AMX requires permission from the system, which this function requests.
 pub(crate) fn unit() -> Unit {
     static UNIT: OnceLock<Unit> = OnceLock::new();
     *UNIT.get_or_init(|| {
@@ -55,7 +57,7 @@ pub(crate) fn unit() -> Unit {
 }
 
 impl Products {
-    /// Name of the instructions that multiply these numbers on this processor, or `None` if bfloat16 is emulated, which is much slower than f32.
+    /// Name of the instructions that multiply in this format on this processor, or `None` if bfloat16 is emulated, which is much slower than f32.
     pub fn unit(self) -> Option<&'static str> {
         match (self, unit()) {
             (Products::F32, _) => Some(level().name()),
@@ -66,22 +68,22 @@ impl Products {
     }
 }
 
-/// The side of an operand in a product.
+/// Side of an operand in a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hand {
     Left,
     Right,
 }
 
-/// Each number as `PARTS` numbers in bfloat16: 1 rounds it, 2 keeps the rounding error as a second number.
+/// Panels of values as `PARTS` bfloat16 values each: 1 rounds a value, 2 also stores the rounding error.
 pub(crate) struct Bf16<const PARTS: usize>;
 
-/// The pairs of parts of a left and a right number that are multiplied, small ones first.
+/// Pairs of parts (of the left and the right value) that are multiplied, small products first.
 const fn part_products(parts: usize) -> &'static [(usize, usize)] {
     if parts == 1 { &[(0, 0)] } else { &[(1, 0), (0, 0), (0, 1)] }
 }
 
-/// Memory of `k` terms of a line, in numbers.
+/// Length of a line of `k` terms in memory, in f32 values.
 fn depth<const PARTS: usize>(k: usize) -> usize {
     k.next_multiple_of(BLOCK) / 2 * PARTS
 }
@@ -89,7 +91,7 @@ fn depth<const PARTS: usize>(k: usize) -> usize {
 /// Packs `lines` lines of `terms` terms into strips.
 ///
 /// # Safety
-/// The unit must be this processor's, the lines readable, and whole strips writable.
+/// The processor must have the unit, the lines must be readable, and whole strips writable.
 unsafe fn pack<const PARTS: usize>(
     unit: Unit,
     hand: Hand,
@@ -101,7 +103,7 @@ unsafe fn pack<const PARTS: usize>(
     let depth = depth::<PARTS>(terms);
     let tile = |line: usize, term: usize| {
         let (lines, block) = (SIDE.min(lines - line), BLOCK.min(terms - term));
-        // SAFETY: the tile's lines and terms are the operand's, and its place is in the strips.
+        // SAFETY: the tile's lines and terms are in the operand, and its position is in the strips.
         unsafe {
             let (from, to) = (from.at(line, term), to.add(line * depth + term / BLOCK * PARTS * TILE));
             match unit {
@@ -111,7 +113,7 @@ unsafe fn pack<const PARTS: usize>(
             }
         }
     };
-    // Along what lies together: the processor fetches long runs ahead.
+    // In the order of memory, because the processor prefetches long contiguous reads.
     if from.line == 1 {
         for term in (0..terms).step_by(BLOCK) {
             (0..lines).step_by(SIDE).for_each(|line| tile(line, term));
@@ -123,16 +125,16 @@ unsafe fn pack<const PARTS: usize>(
     }
 }
 
-/// Covers a result of `m` by `n` by squares of `side`, of [`SIDE`] where a part is no larger: `square(side, row, column, c)`. A square that
-/// exceeds the result is computed in scratch memory and copied.
+/// Covers an `m` by `n` result with squares of size `side`, or of size [`SIDE`] at the edges if they suffice, and calls
+/// `square(side, row, column, c)` for each. A square that exceeds the result is computed in scratch memory and copied.
 ///
 /// # Safety
-/// `m` rows of `n` numbers of `c` must be readable and writable.
+/// `m` rows of `n` values of `c` must be readable and writable.
 unsafe fn squares(side: usize, m: usize, n: usize, c: Output, square: &dyn Fn(usize, usize, usize, Output)) {
     for row in (0..m).step_by(side) {
         for column in (0..n).step_by(side) {
             let (tall, wide) = (side.min(m - row), side.min(n - column));
-            // SAFETY: a part of the result.
+            // SAFETY: inside the result.
             let to = unsafe { c.at(row, column) };
             if side > SIDE && (tall <= SIDE || wide <= SIDE) {
                 let part = |side, i, j, c| square(side, row + i, column + j, c);
@@ -140,7 +142,7 @@ unsafe fn squares(side: usize, m: usize, n: usize, c: Output, square: &dyn Fn(us
                 unsafe { squares(SIDE, tall, wide, to, &part) };
             } else if tall < side || wide < side {
                 let mut whole = [0.0f32; 4 * TILE];
-                // SAFETY: `tall` rows of `wide` numbers of the result.
+                // SAFETY: `tall` rows of `wide` values are inside the result.
                 unsafe {
                     let rows = |i: usize| (to.at(i, 0).first, i * side);
                     if to.add {
@@ -160,10 +162,11 @@ unsafe fn squares(side: usize, m: usize, n: usize, c: Output, square: &dyn Fn(us
     }
 }
 
-/// `c = a b` over strips that are `a_strip` and `b_strip` numbers apart.
+/// `c = a b` for packed operands whose strips are `a.stride` and `b.stride` values apart.
 ///
 /// # Safety
-/// The unit must be this processor's, the strips those of `m` rows and `n` columns of `k` terms, `m` rows of `n` numbers of `c` readable and writable.
+/// The processor must have the unit, the strips must hold `m` rows and `n` columns of `k` terms, and `m` rows of `n` values of `c` must be
+/// readable and writable.
 unsafe fn multiply<const PARTS: usize>(
     unit: Unit,
     m: usize,
@@ -174,7 +177,7 @@ unsafe fn multiply<const PARTS: usize>(
     c: Output,
 ) {
     let blocks = k.div_ceil(BLOCK);
-    // SAFETY: strips of rows below `m` and columns below `n`; the result is the caller's promise.
+    // SAFETY: strips are of rows below `m` and columns below `n`; the caller guarantees the result.
     unsafe {
         let left = |row: usize| Rows { first: a.first.add(row / SIDE * a.stride), ..a };
         let right = |column: usize| Rows { first: b.first.add(column / SIDE * b.stride), ..b };
@@ -217,19 +220,19 @@ impl<const PARTS: usize> Format for Bf16<PARTS> {
     }
 
     unsafe fn pack_right(n: usize, k: usize, b: Operand, to: *mut f32) {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller guarantees it.
         unsafe { pack::<PARTS>(unit(), Hand::Right, n, k, b, to) }
     }
 
     unsafe fn left(m: usize, k: usize, a: Operand, packed: &mut Buffer) -> Operand {
         packed.reserve(LEFT_SCRATCH);
-        // SAFETY: the caller's promises; blocks are no larger than the space.
+        // SAFETY: the caller guarantees it, and a block fits in the reserved space.
         unsafe { pack::<PARTS>(unit(), Hand::Left, m, k, a, packed.as_mut_ptr()) };
         Operand { first: packed.as_ptr(), line: SIDE * depth::<PARTS>(k), term: 1 }
     }
 
     unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: Rows, c: Output, _: *const f32) {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller guarantees it.
         unsafe {
             let a = Rows { first: a.first, stride: a.line };
             multiply::<PARTS>(unit(), m, n, k, a, b, c);
@@ -243,7 +246,7 @@ mod tests {
     use crate::cpu::panels;
     use proptest::prelude::*;
 
-    /// The units that this processor has, the portable one first.
+    /// Units of this processor, the portable one first.
     fn units() -> Vec<Unit> {
         match unit() {
             Unit::Portable => vec![Unit::Portable],
@@ -265,7 +268,7 @@ mod tests {
         from: Operand,
     ) -> Vec<f32> {
         let mut to = vec![f32::NAN; Bf16::<PARTS>::len(lines, terms)];
-        // SAFETY: all of the sizes they were made with.
+        // SAFETY: the slices have the given sizes.
         unsafe { pack::<PARTS>(unit, hand, lines, terms, from, to.as_mut_ptr()) };
         to
     }
@@ -286,12 +289,12 @@ mod tests {
             let right = packed::<PARTS>(unit, Hand::Right, n, k, operand(&b, n));
             let strip = SIDE * depth::<PARTS>(k);
             let run = |row: usize, rows: usize, to: &mut [f32]| {
-                let of = |numbers: &[f32]| Rows { first: numbers.as_ptr(), stride: strip };
+                let strips = |numbers: &[f32]| Rows { first: numbers.as_ptr(), stride: strip };
                 let one = packed::<PARTS>(unit, Hand::Left, rows, k, operand(&a, m).at(row, 0));
                 assert!(row > 0 || rows < m || bits(&one) == bits(&left));
                 let to = Output { first: to.as_mut_ptr(), stride: n, add };
-                // SAFETY: all of the sizes they were made with.
-                unsafe { multiply::<PARTS>(unit, rows, n, k, of(&one), of(&right), to) };
+                // SAFETY: the slices have the given sizes.
+                unsafe { multiply::<PARTS>(unit, rows, n, k, strips(&one), strips(&right), to) };
             };
             let mut c = before.clone();
             run(0, m, &mut c);
@@ -300,23 +303,28 @@ mod tests {
                 run(row, 1, &mut alone);
                 assert_eq!(bits(&alone), bits(&c[row * n..][..n]), "{unit:?}: row {row} by itself");
             }
-            let Some(wanted) = &first else {
+            let Some(expected) = &first else {
                 first = Some(c);
                 continue;
             };
-            for (hand, numbers, of) in [(Hand::Left, &left, (m, &a)), (Hand::Right, &right, (n, &b))] {
-                let portable = packed::<PARTS>(Unit::Portable, hand, of.0, k, operand(of.1, of.0));
+            for (hand, numbers, (lines, source)) in
+                [(Hand::Left, &left, (m, &a)), (Hand::Right, &right, (n, &b))]
+            {
+                let portable = packed::<PARTS>(Unit::Portable, hand, lines, k, operand(source, lines));
                 assert_eq!(bits(numbers), bits(&portable), "{unit:?}, {hand:?}");
             }
             let size = |i: usize| -> f32 {
-                let element = |numbers: &[f32], of: usize, line: usize, term: usize| {
-                    if by_lines { numbers[line * k + term] } else { numbers[term * of + line] }
+                let element = |numbers: &[f32], lines: usize, line: usize, term: usize| {
+                    if by_lines { numbers[line * k + term] } else { numbers[term * lines + line] }
                 };
                 let pairs = (0..k).map(|t| (element(&a, m, i / n, t) * element(&b, n, i % n, t)).abs());
                 before[i].abs() + pairs.sum::<f32>()
             };
-            for (i, (found, wanted)) in c.iter().zip(wanted).enumerate() {
-                assert!((found - wanted).abs() <= 3e-6 * size(i), "{unit:?}, {i}: {found}, wanted {wanted}");
+            for (i, (computed, expected)) in c.iter().zip(expected).enumerate() {
+                assert!(
+                    (computed - expected).abs() <= 3e-6 * size(i),
+                    "{unit:?}, {i}: {computed}, expected {expected}"
+                );
             }
         }
     }
@@ -325,7 +333,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
         #[test]
-        fn every_unit_packs_the_same_bits_sums_alike_and_a_row_does_not_depend_on_its_neighbours(
+        fn units_pack_the_same_bits_and_agree_on_sums_and_a_row_does_not_depend_on_its_neighbours(
             m in 1usize..80, n in 1usize..=32, k in 1usize..130, by_lines: bool, add: bool, seed in 0u64..1000,
         ) {
             compare::<1>(m, n, k, by_lines, add, seed);
@@ -334,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn two_parts_keep_sixteen_bits_and_what_is_no_number_stays_none() {
+    fn two_parts_keep_sixteen_bits_and_values_that_are_not_finite_stay_so() {
         for unit in units() {
             for x in [1.0f32, -1.000_123_4, 3.141_592_7e20, 2.7e-20, 0.0, f32::INFINITY, f32::NAN] {
                 let from = Operand { first: &x, line: 1, term: 1 };

@@ -1,44 +1,44 @@
-//! Numbers aligned to cache lines, whose memory is first touched by the thread that first writes it.
+//! Cache-line-aligned arrays. The thread that first writes a page of their memory is the first to touch it.
 
 use std::ops::{Deref, DerefMut};
 
-/// Numbers per cache line.
+/// Number of values per cache line.
 const LINE: usize = 16;
 
-/// An array of `f32` that starts on a cache line. The system provides new memory as zeroed pages on first write.
+/// An array of `f32` that starts on a cache line. The system allocates its pages, zeroed, when they are first written.
 #[derive(Default)]
 pub(crate) struct Buffer {
-    /// Its length never changes, so it never moves.
+    /// Never resized, so the values never move.
     numbers: Vec<f32>,
     start: usize,
     len: usize,
 }
 
 impl Buffer {
-    /// `len` zeros.
+    /// Allocates `len` zeros.
     pub(crate) fn zeros(len: usize) -> Buffer {
         let numbers = vec![0.0f32; if len == 0 { 0 } else { len + LINE }];
         let start = if len == 0 { 0 } else { numbers.as_ptr().align_offset(4 * LINE) };
         Buffer { numbers, start, len }
     }
 
-    /// Grows to at least `len`; if it grows, its content is lost.
+    /// Grows to at least `len`. If it grows, the content is lost.
     pub(crate) fn reserve(&mut self, len: usize) {
         if len > self.len {
-            // The old memory goes first.
+            // Free the old memory first.
             *self = Buffer::default();
             *self = Buffer::zeros(len);
         }
     }
 
-    /// As [`Buffer::extend`], by an eighth at least, so that growing costs little in all and wastes little.
+    /// Like [`Buffer::extend`], but grows by at least an eighth, to bound both the cost of copies and the unused memory.
     pub(crate) fn extend_by_eighths(&mut self, len: usize) {
         if len > self.len {
             self.extend(len.max(self.len + self.len / 8));
         }
     }
 
-    /// Grows to at least `len` and keeps its content.
+    /// Grows to at least `len`, and retains the content.
     pub(crate) fn extend(&mut self, len: usize) {
         if len > self.len {
             let mut longer = Buffer::zeros(len);
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_starts_on_a_cache_line_and_grows_with_or_without_its_numbers() {
+    fn a_buffer_starts_on_a_cache_line_and_extend_retains_its_content() {
         let mut buffer = Buffer::zeros(5);
         buffer.fill(1.0);
         assert_eq!(buffer.as_ptr() as usize % 64, 0);

@@ -1,4 +1,4 @@
-//! The state of the CPU's executor between decoding steps.
+//! State of a CPU executor between decoding steps.
 
 use super::lists::Lists;
 use crate::decoding::Step;
@@ -7,16 +7,17 @@ use crate::executor::{DecodeChanges, StepTokens};
 use crate::sampling::{Draw, Drawn};
 use crate::segments::Piece;
 
-/// The step, its lists, attention and draws, and a stored error.
+/// The current step with its lists, attention pieces and draws.
 #[derive(Default)]
 pub(crate) struct Decoding {
     pub(super) step: Step,
     pub(super) lists: Lists,
-    /// Attention of the step over slots of the cache.
+    /// Attention of the step to slots of the cache.
     pub(super) pieces: Vec<Piece>,
     pub(super) draws: Vec<Draw>,
-    /// What they sampled.
+    /// Results of the draws.
     pub(super) drawn: Vec<Drawn>,
+    /// First error of sampling, which the next read returns.
     pub(super) failed: Option<Error>,
 }
 
@@ -43,7 +44,7 @@ impl Decoding {
         slots.clone_from(&self.step.slots);
     }
 
-    /// Keeps the draws of the next sampling.
+    /// Stores the draws of the next sampling.
     pub(super) fn stage_draws(&mut self, draws: &[Draw]) {
         self.draws.clear();
         self.draws.extend_from_slice(draws);

@@ -1,8 +1,9 @@
-//! The gated delta rule over a stretch of rows by products of small matrices (its chunked form: Yang et al., "Gated Delta Networks", 2024), forward and backward.
+//! The gated delta rule for a stretch of rows, forward and backward, by products of small matrices (the chunked form of Yang et al., "Gated Delta
+//! Networks", 2024).
 //!
-//! Row by row, as [`simd::delta_step`] computes it for decoding, a state `S` of `[keys, values]` follows
-//! `e_t = write_t (v_t - keep_t k_t S)`, `S = keep_t S + k_tᵀ e_t`, `out_t = q_t S`. Of a stretch that begins with `S`, let `D_ti` be what is kept from after row `i`
-//! to row `t`, and `G_t` what is kept of `S` until row `t`. Then
+//! Row by row, as decoding computes it with [`simd::delta_step`], a state `S`: `[keys, values]` follows
+//! `e_t = write_t (v_t - keep_t k_t S)`, `S = keep_t S + k_tᵀ e_t`, `out_t = q_t S`. For a stretch that begins with state `S`, let `D_ti` be the
+//! product of `keep` over the rows after `i` up to `t`, and `G_t` its product over all rows up to `t`. Then
 //!
 //! ```text
 //! (I + A) E = write (V - G K S)     A_ti = write_t D_ti k_t·k_i   for i < t
@@ -10,30 +11,30 @@
 //! after = G_n S + Kᵀ (D_n E)
 //! ```
 //!
-//! `D` and `G` are products of numbers up to 1, and nothing is divided by them. Derivatives of the logarithms of `keep` are sums over the pairs of rows, and of a row and a state,
-//! with a step between them, so that no difference of large sums remains of little.
+//! `D` and `G` are products of values up to 1 and may underflow, so nothing is divided by them. The derivative with respect to `log keep_t` is the
+//! sum of the terms of all pairs (of two rows, or of a row and a state) that `keep_t` lies between; it is not computed as a difference of large sums.
 
 use super::product::{View, product};
 use super::simd::{self, Token};
 use crate::layout::Write::{Add, Replace};
 use crate::segments::STRETCH;
 
-/// A head's stretch of `n` rows, and one thread's memory for it.
+/// A stretch of `n` rows of one head, with one thread's scratch memory.
 #[derive(Default)]
 pub(crate) struct DeltaRule {
-    /// Numbers of a key, and of a value.
+    /// Size of a key, and of a value.
     sizes: [usize; 2],
     /// `[n, keys]`.
     q: Vec<f32>,
     k: Vec<f32>,
-    /// Values, from [`DeltaRule::errors`] on `E`: `[n, values]`.
+    /// Values before [`DeltaRule::errors`], and `E` after it: `[n, values]`.
     pub(crate) errors: Vec<f32>,
     write: Vec<f32>,
-    /// `D`, 0 for `i > t`: `[n, n]`.
+    /// `D`, with 0 for `i > t`: `[n, n]`.
     decay: Vec<f32>,
     /// `G`.
-    kept: Vec<f32>,
-    /// `-A`, 0 for `i >= t`, and `B`: `[n, n]`.
+    gate: Vec<f32>,
+    /// `-A`, with 0 for `i >= t`; `b` is `B`: `[n, n]`.
     minus_a: Vec<f32>,
     b: Vec<f32>,
     /// `[n, values]`.
@@ -41,43 +42,44 @@ pub(crate) struct DeltaRule {
     scaled: Vec<f32>,
     /// `[n, keys]`.
     part: Vec<f32>,
-    /// Of `A` and `B`: `[n, n]`.
+    /// Derivatives of `A` and `B`: `[n, n]`.
     da: Vec<f32>,
     db: Vec<f32>,
-    /// Results of [`DeltaRule::backward`]: `[n, keys]`, `[n, values]`.
+    /// Results of [`DeltaRule::backward`]: `dq` and `dk` are `[n, keys]`, and `dv` is `[n, values]`.
     pub(crate) dq: Vec<f32>,
     pub(crate) dk: Vec<f32>,
     pub(crate) dv: Vec<f32>,
-    /// Likewise, of what `write` is the sigmoid of, and of the logarithm of `keep`.
+    /// Derivative with respect to the logit of `write`.
     pub(crate) dwrite: Vec<f32>,
+    /// Derivative with respect to the logarithm of `keep`.
     pub(crate) dkeep: Vec<f32>,
 }
 
-/// Numbers of a [`DeltaRule`] that has been used, forward or also backward, with the derivatives of its results.
+/// Number of values that a [`DeltaRule`] allocates, with or without a backward pass, including `dout`.
 pub(crate) fn scratch_len([keys, values]: [usize; 2], backward: bool) -> usize {
     let [by_key, by_value, pairs] = if backward { [5, 5, 5] } else { [2, 3, 3] };
     STRETCH * (by_key * keys + by_value * values + pairs * STRETCH)
 }
 
-/// `y` has the rows of `x`, each multiplied by its factor.
+/// Sets `y` to the rows of `x`, each multiplied by its factor.
 fn scale_rows(width: usize, factors: impl Iterator<Item = f32>, x: &[f32], y: &mut Vec<f32>) {
     y.clear();
     y.extend_from_slice(x);
     y.chunks_exact_mut(width).zip(factors).for_each(|(row, factor)| simd::scale(row, factor));
 }
 
-/// Adds the products of rows to `sums`.
+/// Adds the dot products of corresponding rows to `sums`.
 fn add_dots(width: usize, x: &[f32], y: &[f32], sums: &mut [f32]) {
     let rows = x.chunks_exact(width).zip(y.chunks_exact(width));
     sums.iter_mut().zip(rows).for_each(|(sum, (x, y))| *sum += simd::dot(x, y));
 }
 
 impl DeltaRule {
-    /// Takes the rows of a stretch, whose queries and keys have `sizes[0]` numbers and values `sizes[1]`.
+    /// Loads the rows of a stretch. `sizes` are the sizes of a key and of a value.
     pub(crate) fn load<'a>(&mut self, sizes: [usize; 2], tokens: impl ExactSizeIterator<Item = Token<'a>>) {
         let n = tokens.len();
         self.sizes = sizes;
-        for list in [&mut self.q, &mut self.k, &mut self.errors, &mut self.write, &mut self.kept] {
+        for list in [&mut self.q, &mut self.k, &mut self.errors, &mut self.write, &mut self.gate] {
             list.clear();
         }
         self.decay.clear();
@@ -87,11 +89,11 @@ impl DeltaRule {
             self.k.extend_from_slice(k);
             self.errors.extend_from_slice(v);
             self.write.push(write);
-            self.kept.push(keep * self.kept.last().unwrap_or(&1.0));
-            let (before, own) = self.decay.split_at_mut(t * n);
+            self.gate.push(keep * self.gate.last().unwrap_or(&1.0));
+            let (before, row) = self.decay.split_at_mut(t * n);
             let before = &before[t.saturating_sub(1) * n..];
-            own.iter_mut().zip(before).take(t).for_each(|(own, before)| *own = keep * before);
-            own[t] = 1.0;
+            row.iter_mut().zip(before).take(t).for_each(|(decay, before)| *decay = keep * before);
+            row[t] = 1.0;
         }
     }
 
@@ -115,26 +117,29 @@ impl DeltaRule {
         self.b.iter_mut().zip(&self.decay).for_each(|(b, decay)| *b *= decay);
     }
 
-    /// Computes `E` from the state before the stretch.
+    /// Computes `E`. `state` is the state before the stretch.
     pub(crate) fn errors(&mut self, state: &[f32]) {
         let (n, [keys, values]) = (self.write.len(), self.sizes);
         let row = View::rows(0, values);
         self.corrections();
         self.scaled.resize(n * values, 0.0);
-        let said = row.to(Replace, &mut self.scaled);
-        product([n, values, keys], View::rows(0, keys).of(&self.k), row.of(state), said);
+        let predicted = row.to(Replace, &mut self.scaled);
+        product([n, values, keys], View::rows(0, keys).of(&self.k), row.of(state), predicted);
         let rows = self.errors.chunks_exact_mut(values).zip(self.scaled.chunks_exact(values));
-        for ((errors, said), (write, kept)) in rows.zip(self.write.iter().zip(&self.kept)) {
-            errors.iter_mut().zip(said).for_each(|(error, said)| *error = write * (*error - kept * said));
+        for ((errors, predicted), (write, gate)) in rows.zip(self.write.iter().zip(&self.gate)) {
+            errors
+                .iter_mut()
+                .zip(predicted)
+                .for_each(|(error, predicted)| *error = write * (*error - gate * predicted));
         }
         for t in 1..n {
-            let (before, own) = self.errors.split_at_mut(t * values);
+            let (before, row_t) = self.errors.split_at_mut(t * values);
             let a = View::rows(t * n, n).of(&self.minus_a);
-            product([1, values, t], a, row.of(before), row.to(Add, own));
+            product([1, values, t], a, row.of(before), row.to(Add, row_t));
         }
     }
 
-    /// The results of all rows, after [`DeltaRule::errors`] of the same state.
+    /// Computes the results of all rows, after [`DeltaRule::errors`] with the same state.
     pub(crate) fn out(&mut self, state: &[f32]) -> &[f32] {
         let (n, [keys, values]) = (self.write.len(), self.sizes);
         let row = View::rows(0, values);
@@ -142,8 +147,8 @@ impl DeltaRule {
         self.out.resize(n * values, 0.0);
         let to = row.to(Replace, &mut self.out);
         product([n, values, keys], View::rows(0, keys).of(&self.q), row.of(state), to);
-        let rows = self.out.chunks_exact_mut(values).zip(&self.kept);
-        rows.for_each(|(out, &kept)| simd::scale(out, kept));
+        let rows = self.out.chunks_exact_mut(values).zip(&self.gate);
+        rows.for_each(|(out, &gate)| simd::scale(out, gate));
         let to = row.to(Add, &mut self.out);
         product([n, values, n], View::rows(0, n).of(&self.b), row.of(&self.errors), to);
         &self.out
@@ -155,22 +160,22 @@ impl DeltaRule {
         scale_rows(self.sizes[1], self.decay[(n - 1) * n..].iter().copied(), &self.errors, &mut self.scaled);
     }
 
-    /// `state += xᵀ scaled`, for rows `x` of keys.
+    /// `state += xᵀ scaled`, where `x` has rows of the size of keys.
     fn add_outer(x: &[f32], scaled: &[f32], [keys, values]: [usize; 2], state: &mut [f32]) {
         let row = View::rows(0, values);
         let x_t = View::rows(0, keys).transposed().of(x);
         product([keys, values, x.len() / keys], x_t, row.of(scaled), row.to(Add, state));
     }
 
-    /// Takes the state before the stretch to the one after it.
+    /// Replaces the state before the stretch by the state after it.
     pub(crate) fn advance(&mut self, state: &mut [f32]) {
         self.scale_errors();
-        simd::scale(state, self.kept[self.write.len() - 1]);
+        simd::scale(state, self.gate[self.write.len() - 1]);
         Self::add_outer(&self.k, &self.scaled, self.sizes, state);
     }
 
-    /// The derivatives, of rows loaded with `E` for values, from the state before them and the derivative of their results: `dstate` becomes that of the state before from that of
-    /// the one after.
+    /// Computes the derivatives. The rows must have been loaded with `E` in place of values. `state` is the state before them, and `dout` the
+    /// derivative of their results. `dstate`, the derivative of the state after them, is replaced by the derivative of the state before.
     pub(crate) fn backward(&mut self, state: &[f32], dout: &[f32], dstate: &mut [f32]) {
         let (n, [keys, values]) = (self.write.len(), self.sizes);
         let (key, value, pair) = (View::rows(0, keys), View::rows(0, values), View::rows(0, n));
@@ -181,7 +186,7 @@ impl DeltaRule {
         };
         self.corrections();
         self.reads();
-        // Of E, by what reads it, then of the right side of (I + A) E.
+        // The derivative of E, and then of the right side of (I + A) E.
         let dr = &mut self.dv;
         dr.resize(n * values, 0.0);
         product([n, values, keys], key.of(&self.k), value.of(dstate), value.to(Replace, dr));
@@ -189,23 +194,28 @@ impl DeltaRule {
         dr.chunks_exact_mut(values).zip(last).for_each(|(row, &decay)| simd::scale(row, decay));
         product([n, values, n], pair.transposed().of(&self.b), value.of(dout), value.to(Add, dr));
         for t in (0..n - 1).rev() {
-            let (own, after) = dr.split_at_mut((t + 1) * values);
+            let (before, after) = dr.split_at_mut((t + 1) * values);
             let a = View::rows((t + 1) * n + t, n).transposed().of(&self.minus_a);
-            product([1, values, n - 1 - t], a, value.of(after), View::rows(t * values, values).to(Add, own));
+            product(
+                [1, values, n - 1 - t],
+                a,
+                value.of(after),
+                View::rows(t * values, values).to(Add, before),
+            );
         }
         self.dwrite.clear();
         self.dwrite.resize(n, 0.0);
         add_dots(values, &self.dv, &self.errors, &mut self.dwrite);
         self.dwrite.iter_mut().zip(&self.write).for_each(|(d, write)| *d *= 1.0 - write);
 
-        // Of B, and of A but for the sign.
+        // The derivatives of B and -A.
         for (rows, to) in [(dout, &mut self.db), (&self.dv, &mut self.da)] {
             to.resize(n * n, 0.0);
             let errors = value.transposed().of(&self.errors);
             product([n, n, values], value.of(rows), errors, pair.to(Replace, to));
         }
-        // From here on `db` and `da` are those of the products of rows, the latter with its transpose.
-        let all = simd::dot(state, dstate) * self.kept[n - 1];
+        // From here on, `db` and `da` are the derivatives of the products of rows; `da` is made symmetric.
+        let all = simd::dot(state, dstate) * self.gate[n - 1];
         self.dkeep.clear();
         self.dkeep.resize(n, all);
         for t in 0..n {
@@ -221,7 +231,7 @@ impl DeltaRule {
         }
         self.db.iter_mut().zip(&self.decay).for_each(|(d, decay)| *d *= decay);
 
-        // Of keys: by the state after the rows, by the state before them, as the queries, and by each other.
+        // Derivatives of queries and keys: through the state after the rows, through the state before them, and through the products of rows.
         self.scale_errors();
         by_state(&self.scaled, dstate, &mut self.dk);
         let mut sum = 0.0;
@@ -229,20 +239,20 @@ impl DeltaRule {
             self.dkeep[t] += sum;
             sum += simd::dot(k, d);
         }
-        simd::scale(dstate, self.kept[n - 1]);
-        scale_rows(values, self.kept.iter().copied(), dout, &mut self.scaled);
+        simd::scale(dstate, self.gate[n - 1]);
+        scale_rows(values, self.gate.iter().copied(), dout, &mut self.scaled);
         by_state(&self.scaled, state, &mut self.dq);
         Self::add_outer(&self.q, &self.scaled, self.sizes, dstate);
-        let factors = self.write.iter().zip(&self.kept).map(|(write, kept)| -write * kept);
+        let factors = self.write.iter().zip(&self.gate).map(|(write, gate)| -write * gate);
         scale_rows(values, factors, &self.dv, &mut self.scaled);
         by_state(&self.scaled, state, &mut self.part);
         Self::add_outer(&self.k, &self.scaled, self.sizes, dstate);
         simd::add(&self.part, &mut self.dk);
         let mut sum = 0.0;
         for t in (0..n).rev() {
-            let own = t * keys..(t + 1) * keys;
-            sum += simd::dot(&self.q[own.clone()], &self.dq[own.clone()]);
-            sum += simd::dot(&self.k[own.clone()], &self.part[own]);
+            let row = t * keys..(t + 1) * keys;
+            sum += simd::dot(&self.q[row.clone()], &self.dq[row.clone()]);
+            sum += simd::dot(&self.k[row.clone()], &self.part[row]);
             self.dkeep[t] += sum;
         }
         let (da, db) = (pair.of(&self.da), pair.of(&self.db));
@@ -258,7 +268,7 @@ impl DeltaRule {
 mod tests {
     use super::*;
 
-    /// The numbers of a stretch with random contents: `q`, `k` of length 1, `v`, `write`, the logarithm of `keep`, and the state before it.
+    /// A stretch with random values: `q`, `k` of length 1, `v`, `write`, the logarithm of `keep`, and the state before.
     struct Case {
         sizes: [usize; 2],
         rows: usize,
@@ -267,19 +277,19 @@ mod tests {
 
     const NAMES: [&str; 6] = ["q", "k", "v", "write", "keep", "state"];
 
-    /// Numbers in (-1, 1) that look random.
+    /// Pseudo-random values in (-1, 1).
     fn numbers(seed: usize, count: usize) -> Vec<f64> {
         let number = |i: usize| ((i + 1) * (2 * seed + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         (0..count).map(|i| number(i) as f64 / (1 << 23) as f64 - 1.0).collect()
     }
 
-    /// `rate` is the largest logarithm of what a row forgets; with `alike`, keys are nearly the same.
-    fn case(sizes: [usize; 2], rows: usize, rate: f64, alike: bool) -> Case {
+    /// `rate` is the largest decay of a row, as a logarithm. With `similar`, keys are nearly equal.
+    fn case(sizes: [usize; 2], rows: usize, rate: f64, similar: bool) -> Case {
         let [keys, values] = sizes;
-        let unit = |seed: usize, alike: bool| {
+        let unit = |seed: usize, similar: bool| {
             let mut x = numbers(seed, rows * keys);
             for row in x.chunks_exact_mut(keys) {
-                row.iter_mut().for_each(|x| *x = if alike { 1.0 + 0.1 * *x } else { *x });
+                row.iter_mut().for_each(|x| *x = if similar { 1.0 + 0.1 * *x } else { *x });
                 let length = row.iter().map(|x| x * x).sum::<f64>().sqrt();
                 row.iter_mut().for_each(|x| *x /= length);
             }
@@ -288,11 +298,11 @@ mod tests {
         let write = numbers(4, rows).iter().map(|x| 0.5 + 0.5 * x).collect();
         let keep = numbers(5, rows).iter().map(|x| -rate * (0.5 + 0.5 * x).powi(4)).collect();
         let (v, state) = (numbers(3, rows * values), numbers(6, keys * values));
-        Case { sizes, rows, lists: [unit(1, false), unit(2, alike), v, write, keep, state] }
+        Case { sizes, rows, lists: [unit(1, false), unit(2, similar), v, write, keep, state] }
     }
 
     impl Case {
-        /// Results and the state after the rows, row by row, in f64.
+        /// Results, and the state after the rows, computed row by row in f64.
         fn exact(&self) -> [Vec<f64>; 2] {
             let ([keys, values], [q, k, v, write, keep, state]) = (self.sizes, &self.lists);
             let (mut state, mut out) = (state.clone(), Vec::new());
@@ -330,14 +340,14 @@ mod tests {
     fn cases() -> impl Iterator<Item = Case> {
         let sizes = [([1, 1], 1), ([9, 7], 1), ([9, 7], 2), ([8, 24], 17), ([40, 24], STRETCH)];
         let all = sizes.into_iter().flat_map(|sizes| [1e-3, 0.5, 30.0].map(|rate| (sizes, rate)));
-        all.flat_map(|((sizes, rows), rate)| [false, true].map(|alike| case(sizes, rows, rate, alike)))
+        all.flat_map(|((sizes, rows), rate)| [false, true].map(|similar| case(sizes, rows, rate, similar)))
     }
 
-    /// The distance between lists as a share of the second one's length.
-    fn off(found: &[f32], exact: &[f64]) -> f64 {
-        assert_eq!(found.len(), exact.len());
+    /// Relative distance between two lists, in the L2 norm.
+    fn relative_error(computed: &[f32], exact: &[f64]) -> f64 {
+        assert_eq!(computed.len(), exact.len());
         let square = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|x| x * x).sum::<f64>();
-        let errors = square(&mut found.iter().zip(exact).map(|(&found, exact)| f64::from(found) - exact));
+        let errors = square(&mut computed.iter().zip(exact).map(|(&x, exact)| f64::from(x) - exact));
         (errors / square(&mut exact.iter().copied()).max(1e-30)).sqrt()
     }
 
@@ -360,13 +370,13 @@ mod tests {
                 let token = Token { q, k, v, write: write[t], keep: keep[t] };
                 simd::delta_step(token, &mut stepped, &mut error, result);
             }
-            for (name, found, stepped, exact) in
+            for (name, computed, stepped, exact) in
                 [("out", &out, &results, &case.exact()[0]), ("state", &state, &stepped, &case.exact()[1])]
             {
-                let from = [off(found, exact), off(stepped, exact)];
+                let errors = [relative_error(computed, exact), relative_error(stepped, exact)];
                 assert!(
-                    from.iter().all(|&off| off < 5e-6),
-                    "{name} of {:?}: {from:?}",
+                    errors.iter().all(|&error| error < 5e-6),
+                    "{name} of {:?}: {errors:?}",
                     (case.sizes, case.rows)
                 );
             }
@@ -390,24 +400,28 @@ mod tests {
             let errors = rule.errors.clone();
             case.load(&mut rule, &lists, &errors);
             rule.backward(&lists[5], &dout, &mut dstate);
-            let (DeltaRule { dq, dk, dv, dwrite, dkeep, .. }, mut each) = (&rule, Vec::new());
-            for (list, found) in [dq, dk, dv, dwrite, dkeep, &dstate].into_iter().enumerate() {
-                let (mut exact, mut some) = (Vec::new(), Vec::new());
-                for at in (0..found.len()).step_by(1 + found.len() / 60) {
-                    some.push(found[at]);
+            let (DeltaRule { dq, dk, dv, dwrite, dkeep, .. }, mut results) = (&rule, Vec::new());
+            for (list, derivatives) in [dq, dk, dv, dwrite, dkeep, &dstate].into_iter().enumerate() {
+                let (mut exact, mut sample) = (Vec::new(), Vec::new());
+                for at in (0..derivatives.len()).step_by(1 + derivatives.len() / 60) {
+                    sample.push(derivatives[at]);
                     let middle = case.lists[list][at];
                     let mut with = |step: f64| {
                         case.lists[list][at] = middle + step;
                         loss(&case)
                     };
                     let slope = (with(1e-5) - with(-1e-5)) / 2e-5;
-                    // The derivative by what `write` is the sigmoid of.
+                    // For `write`, the derivative with respect to its logit.
                     exact.push(if list == 3 { slope * middle * (1.0 - middle) } else { slope });
                     case.lists[list][at] = middle;
                 }
-                each.push((NAMES[list], off(&some, &exact)));
+                results.push((NAMES[list], relative_error(&sample, &exact)));
             }
-            assert!(each.iter().all(|(_, off)| *off < 2e-5), "{:?}: {each:?}", (case.sizes, case.rows));
+            assert!(
+                results.iter().all(|(_, error)| *error < 2e-5),
+                "{:?}: {results:?}",
+                (case.sizes, case.rows)
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The operations, run by one team of threads.
+//! The operations of the CPU, each run by one team of threads.
 
 mod attention;
 mod decoding;
@@ -37,21 +37,21 @@ struct Scratch {
     attention: AttentionScratch,
     sampler: sampler::Scratch,
     drawn: Vec<Drawn>,
-    /// Of a recurrent mixer's head: states, a stretch, and the derivative of its results.
+    /// States of a recurrent mixer's head.
     states: Buffer,
     rule: DeltaRule,
     dout: Vec<f32>,
 }
 
-/// A team and its memory.
+/// A team of threads and its memory.
 pub(crate) struct CpuExecutor {
     pub(super) team: Team,
-    /// Of linear maps and the head.
+    /// Number format of the products in linear maps and the head.
     products: Products,
     pub(super) rope: Arc<Rope>,
-    /// The panels of the weights in use in place of the matrices, if there are any.
+    /// Packed weights to use instead of the matrices, if there are any.
     pub(super) packed: Option<Arc<PackedWeights>>,
-    /// One per part of an operation, so that threads don't share one.
+    /// Scratch memory, one for each part of an operation, so that no two threads share it.
     scratch: Vec<Mutex<Scratch>>,
     head: head::HeadScratch,
     logits: Vec<f32>,
@@ -59,15 +59,15 @@ pub(crate) struct CpuExecutor {
     queries: Buffer,
     lse: Buffer,
     delta: Buffer,
-    /// Intermediate rows times rank, between LoRA's factors.
+    /// Intermediate result between LoRA's factors: `[rows, rank]`.
     low_rank: Buffer,
-    /// Values of some rows of a quantized matrix.
+    /// Dequantized rows of a matrix.
     tile: Buffer,
     mixer: mixer::MixerScratch,
 }
 
 impl CpuExecutor {
-    /// An executor for teams of up to `largest` threads.
+    /// Creates an executor for teams of up to `largest` threads.
     pub(super) fn new(team: Team, largest: usize, products: Products, rope: Arc<Rope>) -> CpuExecutor {
         CpuExecutor {
             team,
@@ -86,7 +86,7 @@ impl CpuExecutor {
         }
     }
 
-    /// Calls `body(rows, outputs)` for ranges of `rows` rows, each touching about `width` values, with these rows of each output.
+    /// Calls `body(rows, outputs)` for ranges of `rows` rows, with these rows of each output. A row's work is about `width` values.
     fn rows<const N: usize>(
         &self,
         rows: usize,
@@ -94,7 +94,7 @@ impl CpuExecutor {
         outputs: [Rows<'_>; N],
         body: impl Fn(Range<usize>, [&mut [f32]; N]) + Sync,
     ) {
-        self.team.split_rows(rows, rows * width, outputs, |_, own, outputs| body(own, outputs));
+        self.team.split_rows(rows, rows * width, outputs, |_, range, outputs| body(range, outputs));
     }
 
     /// Calls `body(columns, output)` for ranges of `width` columns of `rows` rows, in whole cache lines, with these columns of the output.
@@ -106,10 +106,10 @@ impl CpuExecutor {
         body: impl Fn(Range<usize>, Columns<'_>) + Sync,
     ) {
         let outputs = [(output, width)];
-        self.team.split_columns(width, 16, rows * width, outputs, |_, own, [output]| body(own, output));
+        self.team.split_columns(width, 16, rows * width, outputs, |_, range, [output]| body(range, output));
     }
 
-    /// The scratch memory of part `part` of an operation.
+    /// Scratch memory for part `part` of an operation.
     fn scratch(&self, part: usize) -> std::sync::MutexGuard<'_, Scratch> {
         self.scratch[part].lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -118,17 +118,17 @@ impl CpuExecutor {
         (Some(&self.team), self.products)
     }
 
-    /// A product by the whole team.
+    /// Computes a product on the team.
     fn product(&self, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
         team_product(self.by(), sizes, a, b, to);
     }
 
-    /// A product by the whole team, in which an element depends on its row and column alone, as in one with panels.
+    /// Computes a product on the team whose elements depend only on their row and column, as with panels.
     fn packing_product(&self, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
         packing_product(self.by(), sizes, a, b, to);
     }
 
-    /// `x Wᵀ` by the whole team, for the rows of `W` from `at` on: from their panels, if there are any.
+    /// Computes `x Wᵀ` on the team for the rows of `W` from offset `at` on, with their panels if available.
     fn product_with_weight(&self, sizes: [usize; 3], x: &[f32], weights: &[f32], at: usize, to: Target<'_>) {
         match &self.packed {
             Some(packed) => {
@@ -143,11 +143,11 @@ impl CpuExecutor {
     }
 }
 
-/// Keys and values by slot: per layer, rows as the key/value projection makes them.
+/// The cache: for each layer, rows of keys and values by slot, as the key/value projection computes them.
 #[derive(Default)]
 pub(crate) struct Cache {
     layers: Vec<Buffer>,
-    /// States by node: per layer that has one, of all heads, then the convolution's inputs, the latest first.
+    /// For each recurrent layer, states by node: the states of all heads, then the latest inputs of the convolution, newest first.
     states: Vec<Buffer>,
 }
 
@@ -159,7 +159,7 @@ fn part_mut(store: &mut [f32], span: Span) -> &mut [f32] {
     &mut store[span.offset..span.offset + span.len]
 }
 
-/// Rows of logits that sampling holds at a time.
+/// Number of rows of logits that sampling holds at a time.
 pub(crate) fn rows_at_a_time(vocabulary: usize) -> usize {
     ((1 << 22) / vocabulary).clamp(1, 256)
 }

@@ -1,20 +1,20 @@
-//! How operands lie in memory and how a number format packs them: what panels and the formats' kernels agree on.
+//! Memory layout of operands, and the interface between panels and the number formats' kernels.
 
 use super::buffer::Buffer;
 use super::microkernel::{self, Output, Rows};
 
-/// The columns of every format's panels divide this: products are cut at its multiples.
+/// Products are divided at multiples of this number of columns, which the number of columns of every format's panels divides.
 pub(crate) const CUT: usize = 64;
-/// Terms per block: a panel's block and the rows that pass it stay in the second-level cache.
+/// Number of terms per block. A panel's block and the rows that it is multiplied by fit in the second-level cache.
 pub(super) const DEEP: usize = 512;
-/// Rows of the left operand per block.
+/// Number of rows of the left operand per block.
 pub(super) const BAND: usize = 32 * microkernel::TALL;
 /// Distance of a packed left operand's columns: an odd number of cache lines, to avoid cache conflicts.
 pub(super) const LEFT: usize = BAND + 16;
-/// Largest buffer of a thread for a packed left operand, in numbers.
+/// Size of a thread's buffer for a packed left operand, in values.
 pub(crate) const LEFT_SCRATCH: usize = LEFT * DEEP;
 
-/// An operand in place. Its lines, which are rows on the left and columns on the right, are `line` numbers apart, and the terms of a line are `term`
+/// An operand in memory. Its lines (rows on the left, columns on the right) are `line` values apart, and the terms of a line `term` values
 /// apart. One of the two is 1.
 #[derive(Clone, Copy)]
 pub(crate) struct Operand {
@@ -24,17 +24,17 @@ pub(crate) struct Operand {
 }
 
 impl Operand {
-    /// The operand from a line and a term on. This is only an address, which may be out of bounds.
+    /// The operand from a line and a term on. This only computes an address, which may be out of bounds.
     pub(crate) fn at(self, line: usize, term: usize) -> Operand {
         Operand { first: self.first.wrapping_add(line * self.line + term * self.term), ..self }
     }
 
-    /// By its lines, if their terms are next to each other.
+    /// The operand as rows of contiguous lines; `term` must be 1.
     pub(super) fn lines(self) -> Rows {
         Rows { first: self.first, stride: self.line }
     }
 
-    /// By its terms, if lines are next to each other.
+    /// The operand as rows of contiguous terms; `line` must be 1.
     pub(super) fn terms(self) -> Rows {
         Rows { first: self.first, stride: self.term }
     }
@@ -42,22 +42,22 @@ impl Operand {
 
 /// The packing of operands, and the kernel that multiplies packed operands.
 pub(crate) trait Format {
-    /// Columns that the kernel processes together: a divisor of [`CUT`].
+    /// Number of columns that the kernel processes together: a divisor of [`CUT`].
     fn columns() -> usize;
 
-    /// Numbers in the panels of a right operand of `n` columns of `k` terms.
+    /// Number of values in the panels of a right operand with `n` columns of `k` terms.
     fn len(n: usize, k: usize) -> usize;
 
-    /// The start of the panel with column `column` of `of`, from term `term` of `k` on, and the stride for the kernel.
-    fn panel(of: usize, k: usize, column: usize, term: usize) -> (usize, usize);
+    /// Offset of the panel with column `column` of `total`, from term `term` of `k` on, and its stride.
+    fn panel(total: usize, k: usize, column: usize, term: usize) -> (usize, usize);
 
-    /// Packs a right operand of `n` columns of `k` terms.
+    /// Packs a right operand with `n` columns of `k` terms.
     ///
     /// # Safety
-    /// The operand must be readable, [`Format::len`] numbers writable, and the processor must support the format.
+    /// The operand must be readable, [`Format::len`] values writable, and the processor must support the format.
     unsafe fn pack_right(n: usize, k: usize, b: Operand, to: *mut f32);
 
-    /// `m` rows of `k` terms in the kernel's order: in place, or packed. There is at most one block.
+    /// A left operand of `m` rows of `k` terms, at most one block, as the kernel reads it: in place, or packed.
     ///
     /// # Safety
     /// The operand must be readable, and the processor must support the format.
@@ -66,6 +66,6 @@ pub(crate) trait Format {
     /// `c = a b` with one panel. The next panel begins at `ahead`.
     ///
     /// # Safety
-    /// `a` must come from [`Format::left`], `b` from [`Format::panel`], `m` rows of `n` numbers of `c` be readable and writable.
+    /// `a` must come from [`Format::left`] and `b` from [`Format::panel`], and `m` rows of `n` values of `c` must be readable and writable.
     unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: Rows, c: Output, ahead: *const f32);
 }

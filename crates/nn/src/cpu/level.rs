@@ -1,16 +1,16 @@
-//! The instruction set of loops and products, decided once for all of them.
+//! The instruction set of element-wise loops and products, chosen once per process.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::error::Error;
 
-/// The environment variable that forces a level.
+/// Environment variable that forces a level.
 const VARIABLE: &str = "FGRPO_SIMD";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Level {
-    /// The baseline of the architecture; the `gemm` crate computes products.
+    /// The architecture's baseline; the `gemm` crate computes products.
     Plain = 1,
     /// AVX2 with fused multiply-add.
     Avx2 = 2,
@@ -24,12 +24,12 @@ impl Level {
     const ALL: [(&'static str, Level); 4] =
         [("avx512", Level::Avx512), ("avx2", Level::Avx2), ("neon", Level::Neon), ("plain", Level::Plain)];
 
-    /// Whether a processor whose best level is this one has `other`.
+    /// Whether a processor whose best level is `self` supports `other`.
     fn has(self, other: Level) -> bool {
         self == other || other == Level::Plain || (self, other) == (Level::Avx512, Level::Avx2)
     }
 
-    /// Its name in `FGRPO_SIMD`.
+    /// Name of the level in `FGRPO_SIMD`.
     pub(crate) fn name(self) -> &'static str {
         Level::ALL.iter().find(|level| level.1 == self).expect("every level has a name").0
     }
@@ -48,27 +48,27 @@ fn best() -> Level {
     if cfg!(target_arch = "aarch64") { Level::Neon } else { Level::Plain }
 }
 
-/// The level for a setting on a processor whose best level is `best`.
-fn asked(setting: Option<&str>, best: Level) -> Result<Level, Error> {
+/// The level for a value of `FGRPO_SIMD` on a processor whose best level is `best`.
+fn choose(setting: Option<&str>, best: Level) -> Result<Level, Error> {
     let Some(name) = setting.filter(|name| !name.is_empty()) else { return Ok(best) };
     match Level::ALL.iter().find(|level| level.0 == name) {
         Some(&(_, level)) if best.has(level) => Ok(level),
         Some(_) => Err(Error::request(
             VARIABLE,
-            format!("{name}, which this processor doesn't have"),
-            format!("{} or less, or no setting", best.name()),
+            format!("{name}, which this processor doesn't support"),
+            format!("{} or lower, or no setting", best.name()),
         )),
         None => Err(Error::request(VARIABLE, name, "avx512, avx2, neon, plain, or no setting")),
     }
 }
 
-/// The level in use: the processor's best, or that of the environment variable `FGRPO_SIMD`.
-/// Fails if the variable is not a level, or the processor doesn't support it.
+/// The level in use: the processor's best, or the one set by the environment variable `FGRPO_SIMD`.
+/// Returns an error if the variable is not a level or the processor doesn't support it.
 pub(crate) fn check() -> Result<Level, Error> {
-    asked(std::env::var(VARIABLE).ok().as_deref(), best())
+    choose(std::env::var(VARIABLE).ok().as_deref(), best())
 }
 
-/// The cached result of [`check`], because loops are often short. An invalid setting is ignored here; creating an engine refuses it.
+/// Cached result of [`check`], because many loops are short. An invalid setting is ignored here; it is an error when an engine is created.
 #[inline(always)]
 pub(crate) fn level() -> Level {
     static LEVEL: AtomicU8 = AtomicU8::new(0);
@@ -92,16 +92,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_is_taken_where_the_processor_has_it_and_refused_by_name_otherwise() {
-        assert_eq!(asked(None, Level::Avx2).unwrap(), Level::Avx2);
-        assert_eq!(asked(Some(""), Level::Avx512).unwrap(), Level::Avx512);
-        assert_eq!(asked(Some("plain"), Level::Avx512).unwrap(), Level::Plain);
-        let message = asked(Some("avx512"), Level::Avx2).unwrap_err().to_string();
-        assert!(message.contains("FGRPO_SIMD") && message.contains("avx2 or less"), "{message}");
+    fn a_supported_level_is_chosen_and_others_are_errors() {
+        assert_eq!(choose(None, Level::Avx2).unwrap(), Level::Avx2);
+        assert_eq!(choose(Some(""), Level::Avx512).unwrap(), Level::Avx512);
+        assert_eq!(choose(Some("plain"), Level::Avx512).unwrap(), Level::Plain);
+        let message = choose(Some("avx512"), Level::Avx2).unwrap_err().to_string();
+        assert!(message.contains("FGRPO_SIMD") && message.contains("avx2 or lower"), "{message}");
         for (name, best) in [("neon", Level::Avx512), ("avx2", Level::Neon), ("avx512", Level::Neon)] {
-            assert!(asked(Some(name), best).is_err(), "{name} on {best:?}");
+            assert!(choose(Some(name), best).is_err(), "{name} on {best:?}");
         }
-        let message = asked(Some("sse9"), Level::Avx2).unwrap_err().to_string();
+        let message = choose(Some("sse9"), Level::Avx2).unwrap_err().to_string();
         assert!(message.contains("sse9") && message.contains("avx512, avx2, neon, plain"), "{message}");
     }
 }

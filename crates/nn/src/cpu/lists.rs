@@ -1,4 +1,4 @@
-//! The lists of a pass: which tokens, where, and what attends to what.
+//! The lists of a pass: tokens, positions, and the attention plan.
 
 use crate::executor::Rows;
 use crate::segments::{AttentionPlan, Pick, Stretch};
@@ -15,9 +15,9 @@ pub(crate) struct Lists {
     pub(super) picks: Vec<Pick>,
     pub(super) slots: Vec<u32>,
     pub(super) stretches: Vec<Stretch>,
-    /// The row before each row of its path; `u32::MAX` if there is none.
+    /// Row that precedes each row on its path, or `u32::MAX` for the first.
     pub(super) previous: Vec<u32>,
-    /// The node that keeps each tree's last state, if there are such.
+    /// Cache node that stores each tree's last state; empty if states aren't cached.
     pub(super) nodes: Vec<usize>,
 }
 
@@ -26,7 +26,7 @@ impl Lists {
         if rows == Rows::All { &self.all } else { &self.predicting }
     }
 
-    /// The position of each query.
+    /// Position of each query.
     pub(super) fn positions(&self, rows: Rows) -> &[u32] {
         if rows == Rows::All { &self.positions } else { &self.query_positions }
     }

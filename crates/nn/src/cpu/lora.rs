@@ -1,4 +1,4 @@
-//! The update that LoRA's factors add to a matrix.
+//! Merging of LoRA updates.
 
 use super::product::{View, product};
 use super::simd;

@@ -1,20 +1,20 @@
-//! The kernels of matrix products: tiles of the result in registers, one source for AVX-512, AVX2 and NEON.
+//! Microkernels of matrix products: tiles of the result in registers, from one source for AVX-512, AVX2 and NEON.
 //!
-//! [`outer`] reads its right operand by rows, from panels or in place; [`dot`] reads the rows of its transpose. A general product copies operands
-//! into panels first, which pays off if each number is used hundreds of times; in decoding and in attention's blocks the kernels read them in place.
-//! The summation order of an element depends only on the length of the sum, so a row's result doesn't depend on the other rows.
+//! [`outer`] reads its right operand by rows, from panels or in place; [`dot`] reads the rows of its transpose. A general product first copies
+//! operands into panels, which pays off if each value is used hundreds of times; decoding and attention read them in place. The summation
+//! order of an element depends only on the length of the sum, so a row's result doesn't depend on the other rows.
 
 use super::level::{Level, level};
 
-/// Whether this processor can run the kernels.
+/// Whether this processor supports the kernels.
 pub(crate) fn available() -> bool {
     level() != Level::Plain
 }
 
-/// Rows of the left operand that [`outer`] processes together, if there are enough.
+/// Maximum number of rows that [`outer`] processes together.
 pub(crate) const TALL: usize = 6;
 
-/// Numbers in a register.
+/// Number of values in a register.
 pub(crate) fn lanes() -> usize {
     match level() {
         Level::Avx512 => 16,
@@ -23,19 +23,19 @@ pub(crate) fn lanes() -> usize {
     }
 }
 
-/// Columns that [`outer`] processes together, if there are enough: four registers of AVX-512 or NEON, two of AVX2.
+/// Maximum number of columns that [`outer`] processes together: four registers of AVX-512 or NEON, two of AVX2.
 pub(crate) fn wide() -> usize {
     if level() == Level::Avx512 { 64 } else { 16 }
 }
 
-/// A matrix by its first element and the distance between rows.
+/// A matrix, given by its first element and the distance between rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows {
     pub(crate) first: *const f32,
     pub(crate) stride: usize,
 }
 
-/// Where a product goes: its first number, the distance between rows, and whether it is added to what is there.
+/// Destination of a product: its first element, the distance between rows, and whether the product is added to it.
 #[derive(Clone, Copy)]
 pub(crate) struct Output {
     pub(crate) first: *mut f32,
@@ -44,12 +44,12 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// The part from a row and a column on.
+    /// The destination from a row and a column on.
     ///
     /// # Safety
-    /// It must be inside the result.
+    /// The element must be inside the destination.
     pub(crate) unsafe fn at(self, row: usize, column: usize) -> Output {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         Output { first: unsafe { self.first.add(row * self.stride + column) }, ..self }
     }
 }
@@ -60,7 +60,7 @@ macro_rules! at_level {
         $(#[$meta])*
         pub(crate) unsafe fn $name($($arg: $ty),*) {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the processor has the level, and the caller's promises.
+            // SAFETY: the processor supports the level, and the caller guarantees the rest.
             unsafe {
                 match level() {
                     Level::Avx512 => avx512::$name($($arg),*),
@@ -69,7 +69,7 @@ macro_rules! at_level {
                 }
             }
             #[cfg(target_arch = "aarch64")]
-            // SAFETY: every aarch64 processor has NEON, and the caller's promises.
+            // SAFETY: every aarch64 processor has NEON, and the caller guarantees the rest.
             unsafe {
                 neon::$name($($arg),*);
             }
@@ -83,27 +83,27 @@ macro_rules! at_level {
 }
 
 at_level! {
-    /// `y = x wᵀ`: `x` `[m, k]`, `w` `[n, k]`.
+    /// `y = x wᵀ` with `x`: `[m, k]`, `w`: `[n, k]`.
     ///
     /// # Safety
-    /// [`available`] must be true, all three matrices readable, and `y` writable and not overlapping the others.
+    /// [`available`] must be true, all three matrices must be readable, and `y` writable and disjoint from the others.
     dot(m: usize, n: usize, k: usize, x: Rows, w: Rows, y: Output)
 }
 
 at_level! {
-    /// `y = a b`: `a` `[m, k]` with columns `a_column` apart, `b` `[k, n]`. Meanwhile, the first four tiles of [`TALL`] rows prefetch
+    /// `y = a b` with `a`: `[m, k]`, whose columns are `a_column` apart, and `b`: `[k, n]`. The first four tiles of [`TALL`] rows also prefetch
     /// `4 k` cache lines from `ahead` on into the second-level cache, a quarter each.
     ///
     /// # Safety
-    /// As for [`dot`]; `ahead` may be any address.
+    /// Like [`dot`]; `ahead` may be any address.
     outer(sizes: [usize; 3], a: Rows, a_column: usize, b: Rows, y: Output, ahead: *const f32)
 }
 
 at_level! {
-    /// `to[i * to_stride + j] = from[j][i]` for `rows` rows and `columns` columns, both at most [`lanes`]; the rest of each row of [`lanes`] becomes 0.
+    /// `to[i * to_stride + j] = from[j][i]` for `rows` rows and `columns` columns, both at most [`lanes`]. Sets the rest of each row of [`lanes`] values to 0.
     ///
     /// # Safety
-    /// [`available`] must be true, `from` readable, `columns` rows of [`lanes`] writable.
+    /// [`available`] must be true, `from` readable, and `columns` rows of [`lanes`] values writable.
     transpose(rows: usize, columns: usize, from: Rows, to: *mut f32, to_stride: usize)
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn fetch(data: &[f32]) {
     let _ = data;
 }
 
-/// Calls the tile for a height and a width that are compile-time constants.
+/// Calls `$tile` with the height and width as compile-time constants.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! tiles {
     ($tile:ident, $tall:expr, $wide:expr, $arguments:tt) => {
@@ -138,25 +138,25 @@ macro_rules! tiles {
     };
 }
 
-/// The operations on registers, each one instruction. The first `count` numbers of a part are those that are read or written.
+/// Register operations of one instruction each. Partial loads and stores access only the first `count` values.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! registers {
     ($features:literal; $($name:ident($($arg:ident: $ty:ty),*) $(-> $result:ty)? = $body:expr;)*) => {
         $(
             /// # Safety
-            /// The processor must have the instruction, and what it reads or writes must be there.
+            /// The processor must have the instruction, and the memory that it accesses must be valid.
             #[inline]
             #[target_feature(enable = $features)]
-            #[allow(unused_unsafe, reason = "some touch no memory")]
+            #[allow(unused_unsafe, reason = "some access no memory")]
             pub(super) unsafe fn $name($($arg: $ty),*) $(-> $result)? {
-                // SAFETY: the caller's promises.
+                // SAFETY: the caller guarantees it.
                 unsafe { $body }
             }
         )*
     };
 }
 
-/// Registers of four numbers, which every processor of the architecture has.
+/// Registers of four values, which every processor of the architecture has.
 #[cfg(target_arch = "x86_64")]
 mod four {
     use std::arch::x86_64::*;
@@ -179,7 +179,7 @@ mod four {
         add(a: float32x4_t, b: float32x4_t) -> float32x4_t = vaddq_f32(a, b);
         load(from: *const f32) -> float32x4_t = vld1q_f32(from);
         store(to: *mut f32, value: float32x4_t) = vst1q_f32(to, value);
-        // Its intrinsic isn't stable.
+        // The intrinsic isn't stable.
         prefetch(line: *const f32) = std::arch::asm!("prfm pldl2keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
     }
 }
@@ -198,9 +198,9 @@ const ANY: u8 = 2;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! kernels {
     ($features:literal) => {
-        /// Columns of a tile of sums of products.
+        /// Columns of a tile of [`dot`].
         const DOT_WIDE: usize = 4;
-        /// Rows of `x` that are multiplied by all of `w` together, so that they stay in the second-level cache.
+        /// Rows of `x` that are multiplied by all of `w` at once, few enough to stay in the second-level cache.
         const BAND: usize = 96;
 
         #[target_feature(enable = $features)]
@@ -214,7 +214,7 @@ macro_rules! kernels {
                     let mut row = band;
                     while row < end {
                         let tall = r::DOT_TALL.min(end - row);
-                        // SAFETY: rows and columns stay below m and n.
+                        // SAFETY: rows are less than m, and columns less than n.
                         unsafe {
                             let x = Rows { first: x.first.add(row * x.stride), ..x };
                             let w = Rows { first: w.first.add(column * w.stride), ..w };
@@ -231,7 +231,7 @@ macro_rules! kernels {
 
         #[target_feature(enable = $features)]
         unsafe fn dot_tile<const R: usize, const C: usize>(k: usize, x: Rows, w: Rows, y: Output) {
-            // SAFETY: R rows of x, C rows of w, k numbers each; masked where k ends.
+            // SAFETY: reads R rows of x and C rows of w with k values each; the end of k is masked.
             unsafe {
                 let mut sums = [[r::zero(); DOT_WIDE]; R];
                 let mut i = 0;
@@ -289,14 +289,14 @@ macro_rules! kernels {
                 let wide = (r::LANES * r::WIDE).min(n - column);
                 let (mut row, mut done) = (0, 0);
                 while row < m {
-                    // Tiles of about equal height: a low one waits for its operands.
+                    // Tiles of about equal height, because a low tile has to wait for its operands.
                     let tall = (m - row).div_ceil((m - row).div_ceil(TALL));
-                    // SAFETY: rows and columns stay below m and n.
+                    // SAFETY: rows are less than m, and columns less than n.
                     unsafe {
                         let a = Rows { first: a.first.add(row * a.stride), ..a };
                         let b = Rows { first: b.first.add(column), ..b };
                         let y = y.at(row, column);
-                        // Only addresses: nothing is read. Later tiles fetch the last quarter again, which is there by then.
+                        // An address only: nothing is read. Later tiles prefetch the last quarter again, which is already cached.
                         let ahead = ahead.wrapping_add(done.min(3) * k * 16);
                         let registers = wide.div_ceil(r::LANES);
                         tiles!(outer_tile, tall, registers, (wide, k, a, a_column, b, y, ahead));
@@ -317,7 +317,7 @@ macro_rules! kernels {
             y: Output,
             ahead: *const f32,
         ) {
-            // SAFETY: R rows, `wide` columns.
+            // SAFETY: the tile has R rows and `wide` columns.
             unsafe {
                 if wide < r::LANES * C {
                     outer_sums::<R, C, false, ANY>(wide, k, a, a_column, b, y, ahead);
@@ -331,7 +331,7 @@ macro_rules! kernels {
             }
         }
 
-        /// One tile. With `FULL`, its last register is within the matrix too. `LEFT` is the layout of `a`.
+        /// Computes one tile. `FULL` means that the last register is completely within the matrix. `LEFT` is the layout of `a`.
         #[inline]
         #[target_feature(enable = $features)]
         unsafe fn outer_sums<const R: usize, const C: usize, const FULL: bool, const LEFT: u8>(
@@ -343,15 +343,15 @@ macro_rules! kernels {
             y: Output,
             ahead: *const f32,
         ) {
-            // The last register's lanes within the matrix.
+            // Number of lanes of the last register that are within the matrix.
             let rest = wide - r::LANES * (C - 1);
-            // SAFETY: R rows, `wide` columns; lanes beyond are masked.
+            // SAFETY: the tile has R rows and `wide` columns; lanes beyond are masked.
             unsafe {
                 let mut sums = [[r::zero(); C]; R];
                 let row = if LEFT == BY_COLUMNS { 1 } else { a.stride };
                 let column = if LEFT == BY_ROWS { 1 } else { a_column };
                 let (mut from, mut right, mut ahead) = (a.first, b.first, ahead);
-                // One term of all sums.
+                // Adds one term to all sums.
                 macro_rules! term {
                     () => {
                         four::prefetch(ahead);
@@ -410,14 +410,14 @@ mod avx512 {
     use super::{ANY, BY_COLUMNS, BY_ROWS, Output, Rows, TALL, four};
     use std::arch::x86_64::*;
 
-    /// Registers of 16.
+    /// Registers of 16 values.
     mod r {
         use std::arch::x86_64::*;
 
         pub(super) const LANES: usize = 16;
-        /// Registers per row of a tile: 24 sums with [`super::TALL`] rows.
+        /// Registers per row of a tile of [`super::outer`]: 24 sums with [`super::TALL`] rows.
         pub(super) const WIDE: usize = 4;
-        /// Rows of a tile of sums of products: 24 sums.
+        /// Rows of a tile of [`super::dot`]: 24 sums.
         pub(super) const DOT_TALL: usize = 6;
 
         registers! { "avx512f";
@@ -436,7 +436,7 @@ mod avx512 {
             ((1u32 << count) - 1) as u16
         }
 
-        /// The four sums of four registers: pairs, pairs of pairs, then the four quarters of the register.
+        /// Sums each of four registers: by pairs, pairs of pairs, and then the four quarters.
         #[inline]
         #[target_feature(enable = "avx512f")]
         pub(super) fn sums([a, b, c, d]: [__m512; 4]) -> __m128 {
@@ -455,17 +455,17 @@ mod avx512 {
 
     kernels!("avx512f");
 
-    /// `to[i * to_stride + j] = from[j * stride + i]` for `j` below `rows` and `i` below `columns`, both at most 16; the rest of each row of 16 becomes 0.
+    /// See [`super::transpose`]; `rows` and `columns` are at most 16.
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn transpose(rows: usize, columns: usize, from: Rows, to: *mut f32, to_stride: usize) {
         let mask = ((1u32 << columns) - 1) as u16;
-        // SAFETY: loads are masked to the caller's rows and columns, stores go to the first `columns` rows.
+        // SAFETY: loads are masked to the caller's rows and columns, and stores go to the first `columns` rows.
         unsafe {
             let mut r = [_mm512_setzero_ps(); 16];
             for j in 0..rows {
                 r[j] = _mm512_maskz_loadu_ps(mask, from.first.add(j * from.stride));
             }
-            // Pairs of rows, then fours: b[4g + j] holds, in its quarter q, column 4q + j of rows 4g to 4g + 3.
+            // Transpose pairs of rows, then groups of four: quarter q of b[4g + j] holds column 4q + j of rows 4g to 4g + 3.
             let mut a = r;
             for i in 0..8 {
                 a[2 * i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]);
@@ -506,14 +506,14 @@ mod avx2 {
     use super::{ANY, BY_COLUMNS, BY_ROWS, Output, Rows, TALL, four};
     use std::arch::x86_64::*;
 
-    /// Registers of 8.
+    /// Registers of 8 values.
     mod r {
         use std::arch::x86_64::*;
 
         pub(super) const LANES: usize = 8;
-        /// Registers per row of a tile: 12 sums with [`super::TALL`] rows, of 16 registers in all.
+        /// Registers per row of a tile of [`super::outer`]: 12 sums with [`super::TALL`] rows, out of 16 registers.
         pub(super) const WIDE: usize = 2;
-        /// Rows of a tile of sums of products: 8 sums.
+        /// Rows of a tile of [`super::dot`]: 8 sums.
         pub(super) const DOT_TALL: usize = 2;
 
         /// A mask with the first `count` lanes set.
@@ -522,7 +522,7 @@ mod avx2 {
         fn mask(count: usize) -> __m256i {
             const LANES_SET: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
             assert!(count <= LANES);
-            // SAFETY: eight of the sixteen from at most the eighth.
+            // SAFETY: reads eight of the sixteen values, starting at most at index 8.
             unsafe { _mm256_loadu_si256(LANES_SET.as_ptr().add(LANES - count).cast()) }
         }
 
@@ -537,7 +537,7 @@ mod avx2 {
             store_part(count: usize, to: *mut f32, value: __m256) = _mm256_maskstore_ps(to, mask(count), value);
         }
 
-        /// The four sums of four registers.
+        /// Sums each of four registers.
         #[inline]
         #[target_feature(enable = "avx2,fma")]
         pub(super) fn sums([a, b, c, d]: [__m256; 4]) -> __m128 {
@@ -550,13 +550,13 @@ mod avx2 {
 
     #[target_feature(enable = "avx2,fma")]
     pub(super) unsafe fn transpose(rows: usize, columns: usize, from: Rows, to: *mut f32, to_stride: usize) {
-        // SAFETY: loads are masked to the caller's rows and columns, stores go to the first `columns` rows.
+        // SAFETY: loads are masked to the caller's rows and columns, and stores go to the first `columns` rows.
         unsafe {
             let mut x = [_mm256_setzero_ps(); 8];
             for j in 0..rows {
                 x[j] = r::load_part(columns, from.first.add(j * from.stride));
             }
-            // Pairs of rows, then fours: b[4g + j] holds columns j and 4 + j of rows 4g to 4g + 3.
+            // Transpose pairs of rows, then groups of four: b[4g + j] holds columns j and 4 + j of rows 4g to 4g + 3.
             let mut a = x;
             for i in 0..4 {
                 a[2 * i] = _mm256_unpacklo_ps(x[2 * i], x[2 * i + 1]);
@@ -591,15 +591,15 @@ mod neon {
     use super::{ANY, BY_COLUMNS, BY_ROWS, Output, Rows, TALL, four};
     use std::arch::aarch64::*;
 
-    /// Registers of 4.
+    /// Registers of 4 values.
     mod r {
         pub(super) use super::four::{add, load, store, zero};
         use std::arch::aarch64::*;
 
         pub(super) const LANES: usize = 4;
-        /// Registers per row of a tile: 24 sums with [`super::TALL`] rows, of 32 registers in all.
+        /// Registers per row of a tile of [`super::outer`]: 24 sums with [`super::TALL`] rows, out of 32 registers.
         pub(super) const WIDE: usize = 4;
-        /// Rows of a tile of sums of products: 24 sums.
+        /// Rows of a tile of [`super::dot`]: 24 sums.
         pub(super) const DOT_TALL: usize = 6;
 
         registers! { "neon";
@@ -626,7 +626,7 @@ mod neon {
             };
         }
 
-        /// The four sums of four registers: of neighbours, then of these.
+        /// Sums each of four registers: neighbours, then pairs of them.
         #[inline]
         #[target_feature(enable = "neon")]
         pub(super) fn sums([a, b, c, d]: [float32x4_t; 4]) -> float32x4_t {
@@ -638,13 +638,13 @@ mod neon {
 
     #[target_feature(enable = "neon")]
     pub(super) unsafe fn transpose(rows: usize, columns: usize, from: Rows, to: *mut f32, to_stride: usize) {
-        // SAFETY: loads are of the caller's rows and columns, stores go to the first `columns` rows.
+        // SAFETY: loads cover the caller's rows and columns, and stores go to the first `columns` rows.
         unsafe {
             let mut x = [r::zero(); 4];
             for j in 0..rows {
                 x[j] = r::load_part(columns, from.first.add(j * from.stride));
             }
-            // Two by two: even columns of a pair of rows, and odd ones; then whole columns.
+            // Even and odd columns of each pair of rows, then whole columns.
             let pair = |a, b| [vtrn1q_f32(a, b), vtrn2q_f32(a, b)].map(|half| vreinterpretq_f64_f32(half));
             let (top, bottom) = (pair(x[0], x[1]), pair(x[2], x[3]));
             for column in 0..columns {

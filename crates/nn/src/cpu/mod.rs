@@ -1,6 +1,7 @@
-//! The CPU, in f32 but for products that are asked for otherwise: a team of threads works on each operation together, and nothing is allocated once buffers have grown.
+//! The CPU backend. A team of threads works on each operation together, in f32 unless other products are configured. Nothing is allocated once the
+//! buffers have grown.
 //!
-//! Every operation is divided so that each element is computed as by one thread: results don't depend on the size of the team.
+//! Operations are divided so that each element is computed exactly as by one thread: results don't depend on the size of the team.
 
 pub(crate) mod attention;
 pub(crate) mod backend;

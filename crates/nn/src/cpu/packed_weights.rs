@@ -1,7 +1,7 @@
-//! The weights in panels, for generation.
+//! Weights packed into panels for generation.
 //!
 //! Decoding multiplies few rows by every matrix in each step, and all steps of a request use the same matrices. Packing each matrix once avoids
-//! copying it in every step. It needs as much memory as the matrices themselves, or half of that for products in bfloat16 without second parts.
+//! copying it in every step. It takes as much memory as the matrices themselves, or half of it for bfloat16 with one part.
 
 use std::sync::Mutex;
 
@@ -12,26 +12,27 @@ use crate::executor::Head;
 use crate::layout::{Layout, Linear};
 use crate::numbers::Products;
 
-/// A matrix and the location of its panels.
+/// A matrix and the position of its panels.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Packed {
     /// Offset of the matrix in the store, which is its key.
     weight: usize,
     outputs: usize,
     inputs: usize,
+    /// Offset of the panels.
     panels: usize,
     len: usize,
 }
 
-/// Panels of every linear map that isn't quantized, and of the output layer.
+/// Panels of every linear map that isn't quantized, and of the vocabulary head.
 pub(crate) struct PackedWeights {
-    places: Vec<Place>,
+    matrices: Vec<Packed>,
     panels: Buffer,
 }
 
 impl PackedWeights {
-    /// The panels of `weights`, into the memory of `old` ones; `None` where the processor has no use for them.
-    pub(crate) fn of(
+    /// Packs `weights`, reusing the memory of `old`. Returns `None` if the processor doesn't support panels.
+    pub(crate) fn new(
         products: Products,
         layout: &Layout,
         head: Head,
@@ -44,44 +45,44 @@ impl PackedWeights {
         }
         let linears = layout.layers.iter().flat_map(|layer| layer.linears());
         let sizes = linears
-            .filter(|linear| !linear.weight.is_apart())
+            .filter(|linear| !linear.weight.is_separate())
             .map(|&Linear { weight, outputs, inputs, .. }| (weight.offset, outputs, inputs))
             .chain([(head.weight.offset, head.vocabulary, head.width)]);
-        let (mut places, mut len) = (Vec::new(), 0);
+        let (mut matrices, mut len) = (Vec::new(), 0);
         for (weight, outputs, inputs) in sizes {
-            let own = panels::len(products, outputs, inputs);
-            places.push(Place { weight, outputs, inputs, panels: len, len: own });
-            len += own;
+            let size = panels::len(products, outputs, inputs);
+            matrices.push(Packed { weight, outputs, inputs, panels: len, len: size });
+            len += size;
         }
         let mut panels = old.map(|old| old.panels).unwrap_or_default();
         panels.reserve(len);
-        let mut parts = Vec::with_capacity(places.len());
+        let mut parts = Vec::with_capacity(matrices.len());
         let mut rest = &mut panels[..];
-        for &place in &places {
-            let (part, others) = rest.split_at_mut(place.len);
-            parts.push(Mutex::new((place, part)));
+        for &matrix in &matrices {
+            let (part, others) = rest.split_at_mut(matrix.len);
+            parts.push(Mutex::new((matrix, part)));
             rest = others;
         }
-        team.split(parts.len(), 1, len, |_, own| {
-            for part in &parts[own] {
-                let (place, part) = &mut *part.lock().expect("no panic");
-                let w = &weights[place.weight..][..place.outputs * place.inputs];
-                panels::pack_weights(products, place.outputs, place.inputs, w, part);
+        team.split(parts.len(), 1, len, |_, range| {
+            for part in &parts[range] {
+                let (matrix, part) = &mut *part.lock().expect("no panic");
+                let w = &weights[matrix.weight..][..matrix.outputs * matrix.inputs];
+                panels::pack_weights(products, matrix.outputs, matrix.inputs, w, part);
             }
         });
         drop(parts);
-        places.sort_unstable_by_key(|place| place.weight);
-        Some(PackedWeights { places, panels })
+        matrices.sort_unstable_by_key(|matrix| matrix.weight);
+        Some(PackedWeights { matrices, panels })
     }
 
-    /// The panels of the matrix at `weight`.
+    /// The panels of the matrix at offset `weight`.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the matrix isn't packed.
     pub(crate) fn at(&self, weight: usize) -> &[f32] {
-        let found = self.places.binary_search_by_key(&weight, |place| place.weight);
-        let place = self.places[found.expect("every matrix has its panels")];
-        &self.panels[place.panels..][..place.len]
+        let index = self.matrices.binary_search_by_key(&weight, |matrix| matrix.weight);
+        let matrix = self.matrices[index.expect("every matrix has its panels")];
+        &self.panels[matrix.panels..][..matrix.len]
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -1,12 +1,11 @@
-//! Products with the right operand in panels, which have the order in which the kernel reads it.
+//! Products whose right operand is packed into panels, in the order in which the kernel reads it.
 //!
-//! A [`Format`] defines the panels. Weights can be packed once and used for every product of a `generate` call; other operands are packed block by
-//! block as they are needed.
+//! A [`Format`] defines the panels. Weights can be packed once for all products of a `generate` call; other operands are packed block by block.
 //!
-//! In f32 a panel holds as many columns as a tile of the kernel (the last one fewer, in whole registers), row by row. Each element of a result is the
-//! sum of one chain of multiply-adds for every [`DEEP`] terms, in ascending order: a single chain over thousands of terms would lose three times as
-//! many digits where a few terms are large, as in chat models. A row's result doesn't depend on the other rows or on who packed, to the last bit. In
-//! other formats too, the summation order of an element depends only on `k`.
+//! In f32, a panel has as many columns as a kernel's tile (the last panel may have fewer, in whole registers), row by row. An element of the
+//! result is a sum of chains of [`DEEP`] multiply-adds each, in ascending order; a single chain over thousands of terms would lose three times
+//! as many digits if a few terms are large, as in chat models. A row's result doesn't depend on the other rows or on how its operands were
+//! packed, to the last bit. In the other formats too, the summation order of an element depends only on `k`.
 
 use std::cell::RefCell;
 
@@ -16,10 +15,10 @@ use super::format::{BAND, CUT, DEEP, Format, LEFT, LEFT_SCRATCH, Operand};
 use super::microkernel::{self, Output, Rows};
 use crate::numbers::Products;
 
-/// Columns packed at a time.
+/// Number of columns that are packed at a time.
 const COLUMNS: usize = 1024;
 
-/// Largest packing buffer of a thread, in numbers.
+/// Size of a thread's largest packing buffer, in values.
 pub(crate) const SCRATCH: usize = COLUMNS * DEEP + LEFT_SCRATCH;
 
 thread_local! {
@@ -33,7 +32,7 @@ pub(crate) enum Right<'a> {
     Panels(&'a [f32]),
 }
 
-/// Calls a function of the format of these [`Products`].
+/// Calls a function that is generic over a [`Format`] with the format of these [`Products`].
 macro_rules! in_format {
     ($products:expr, $name:ident($($argument:expr),* $(,)?)) => {
         match $products {
@@ -44,12 +43,12 @@ macro_rules! in_format {
     };
 }
 
-/// Whether there are panels for these products on this processor.
+/// Whether this processor supports panels for these products.
 pub(crate) fn available(products: Products) -> bool {
     products != Products::F32 || microkernel::available()
 }
 
-/// Numbers in the panels of a right operand `[k, n]`.
+/// Number of values in the panels of a right operand `[k, n]`.
 pub(crate) fn len(products: Products, n: usize, k: usize) -> usize {
     fn len<F: Format>(n: usize, k: usize) -> usize {
         F::len(n, k)
@@ -57,42 +56,42 @@ pub(crate) fn len(products: Products, n: usize, k: usize) -> usize {
     in_format!(products, len(n, k))
 }
 
-/// The panels of `w`'s transpose: `w` is `[n, k]`, as a linear map's weights are stored.
+/// Packs the transpose of `w`: `[n, k]`, which is how the weights of a linear map are stored.
 ///
 /// # Panics
-/// If the processor can't use them, or a length is not that of the sizes.
+/// If the processor doesn't support the panels, or the length of a slice doesn't match the sizes.
 pub(crate) fn pack_weights(products: Products, n: usize, k: usize, w: &[f32], to: &mut [f32]) {
     unsafe fn pack<F: Format>(n: usize, k: usize, b: Operand, to: *mut f32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { F::pack_right(n, k, b, to) }
     }
-    assert!(available(products), "panels without their instructions");
+    assert!(available(products), "this processor doesn't support panels");
     let len = len(products, n, k);
     assert!(w.len() == n * k && to.len() == len, "[{n}, {k}]: {} into {}", w.len(), to.len());
     let w = Operand { first: w.as_ptr(), line: k, term: 1 };
-    // SAFETY: lengths and processor are as wanted.
+    // SAFETY: the processor supports the panels, and the lengths match.
     unsafe { in_format!(products, pack(n, k, w, to.as_mut_ptr())) }
 }
 
-/// Columns `first..first + n` of a right operand that has `of` columns; `first` is a multiple of 64.
+/// Columns `first..first + n` of a right operand with `total` columns. `first` is a multiple of 64.
 #[derive(Clone, Copy)]
 pub(crate) struct Columns {
     pub(crate) first: usize,
     pub(crate) n: usize,
-    pub(crate) of: usize,
+    pub(crate) total: usize,
 }
 
 impl Columns {
-    /// All of `n` columns.
+    /// All of the `n` columns.
     pub(crate) fn all(n: usize) -> Columns {
-        Columns { first: 0, n, of: n }
+        Columns { first: 0, n, total: n }
     }
 }
 
-/// `c = a b` for these columns of `b`, over `m` rows and `k` terms; `c` starts with the first of them.
+/// `c = a b` for a range of columns of `b`, over `m` rows and `k` terms. `c` starts at the first column of the range.
 ///
 /// # Safety
-/// [`available`] must be true, the operands readable, `m` rows of `n` numbers of `c` writable and apart from them.
+/// [`available`] must be true, the operands readable, and `m` rows of `n` values of `c` writable and disjoint from the operands.
 pub(crate) unsafe fn product(
     products: Products,
     [m, k]: [usize; 2],
@@ -101,29 +100,29 @@ pub(crate) unsafe fn product(
     b: Right<'_>,
     c: Output,
 ) {
-    debug_assert!(columns.first.is_multiple_of(CUT) && columns.first + columns.n <= columns.of && k > 0);
-    // SAFETY: the caller's promises.
+    debug_assert!(columns.first.is_multiple_of(CUT) && columns.first + columns.n <= columns.total && k > 0);
+    // SAFETY: the caller guarantees it.
     unsafe { in_format!(products, blocks([m, k], columns, a, b, c)) }
 }
 
-/// [`product`], block by block.
+/// [`product`] in one format, block by block.
 ///
 /// # Safety
-/// As for [`product`].
+/// See [`product`].
 unsafe fn blocks<F: Format>([m, k]: [usize; 2], columns: Columns, a: Operand, b: Right<'_>, c: Output) {
-    let Columns { first, n, of } = columns;
+    let Columns { first, n, total } = columns;
     PACKED.with_borrow_mut(|[right, left]| {
         for term in (0..k).step_by(DEEP) {
             let deep = DEEP.min(k - term);
             let c = Output { add: c.add || term > 0, ..c };
             for start in (0..n).step_by(COLUMNS) {
                 let columns = COLUMNS.min(n - start);
-                // The panels of `of` columns of `depth` terms, and where in them this block begins.
-                let (panels, of, depth, from_column, from_term) = match b {
-                    Right::Panels(panels) => (panels.as_ptr(), of, k, first + start, term),
+                // Panels with `total` columns and `depth` terms, and the position of this block in them.
+                let (panels, total, depth, from_column, from_term) = match b {
+                    Right::Panels(panels) => (panels.as_ptr(), total, k, first + start, term),
                     Right::Operand(b) => {
                         right.reserve(F::len(columns, deep));
-                        // SAFETY: columns and terms of the operand; the space is there.
+                        // SAFETY: the columns and terms are in the operand, and the space is reserved.
                         unsafe {
                             F::pack_right(columns, deep, b.at(first + start, term), right.as_mut_ptr())
                         };
@@ -132,13 +131,13 @@ unsafe fn blocks<F: Format>([m, k]: [usize; 2], columns: Columns, a: Operand, b:
                 };
                 for row in (0..m).step_by(BAND) {
                     let band = BAND.min(m - row);
-                    // SAFETY: blocks stay inside the operands and the result.
+                    // SAFETY: blocks are inside the operands and the result.
                     unsafe {
                         let a = F::left(band, deep, a.at(row, term), left);
                         for column in (0..columns).step_by(F::columns()) {
-                            let (at, stride) = F::panel(of, depth, from_column + column, from_term);
+                            let (at, stride) = F::panel(total, depth, from_column + column, from_term);
                             let panel = Rows { first: panels.add(at), stride };
-                            // The next panel comes from memory while this one is used.
+                            // Prefetch the next panel while this one is used.
                             let ahead = panel.first.wrapping_add(F::len(F::columns(), depth));
                             let wide = F::columns().min(columns - column);
                             F::multiply(band, wide, deep, a, panel, c.at(row, start + column), ahead);
@@ -150,17 +149,17 @@ unsafe fn blocks<F: Format>([m, k]: [usize; 2], columns: Columns, a: Operand, b:
     });
 }
 
-/// Numbers as they are.
+/// Panels of f32 values.
 struct F32;
 
 impl F32 {
-    /// Width of the panel from `column` of `n`, whole registers.
+    /// Width of the panel that starts at `column` of `n`, in whole registers.
     fn width(n: usize, column: usize) -> usize {
         (n - column).next_multiple_of(microkernel::lanes()).min(microkernel::wide())
     }
 
     /// # Safety
-    /// As for [`Format::pack_right`].
+    /// See [`Format::pack_right`].
     unsafe fn pack_columns(n: usize, k: usize, columns: Rows, to: *mut f32) {
         let lanes = microkernel::lanes();
         for column in (0..n).step_by(microkernel::wide()) {
@@ -168,7 +167,7 @@ impl F32 {
             for lane in (0..wide).step_by(lanes) {
                 let rows = lanes.min(n - column - lane);
                 for term in (0..k).step_by(lanes) {
-                    // SAFETY: rows below `n`, terms below `k`, and as many rows of this panel.
+                    // SAFETY: rows are less than `n` and terms less than `k`, and the panel has as many rows.
                     unsafe {
                         let first = columns.first.add((column + lane) * columns.stride + term);
                         let to = to.add(column * k + term * wide + lane);
@@ -186,13 +185,13 @@ impl F32 {
     }
 
     /// # Safety
-    /// As for [`Format::pack_right`].
+    /// See [`Format::pack_right`].
     unsafe fn pack_rows(n: usize, k: usize, rows: Rows, to: *mut f32) {
-        // Row by row: the processor fetches long runs ahead, but not pieces of a panel's width.
+        // Row by row, because the processor prefetches long contiguous reads, but not pieces of a panel's width.
         for term in 0..k {
             for column in (0..n).step_by(microkernel::wide()) {
                 let (wide, filled) = (F32::width(n, column), microkernel::wide().min(n - column));
-                // SAFETY: columns below `n`, terms below `k`.
+                // SAFETY: columns are less than `n`, and terms less than `k`.
                 unsafe {
                     let to = to.add(column * k + term * wide);
                     std::ptr::copy_nonoverlapping(rows.first.add(term * rows.stride + column), to, filled);
@@ -212,13 +211,13 @@ impl Format for F32 {
         n.next_multiple_of(microkernel::lanes()) * k
     }
 
-    fn panel(of: usize, k: usize, column: usize, term: usize) -> (usize, usize) {
-        let width = F32::width(of, column);
+    fn panel(total: usize, k: usize, column: usize, term: usize) -> (usize, usize) {
+        let width = F32::width(total, column);
         (column * k + term * width, width)
     }
 
     unsafe fn pack_right(n: usize, k: usize, b: Operand, to: *mut f32) {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller guarantees it.
         unsafe {
             if b.line == 1 {
                 F32::pack_rows(n, k, b.terms(), to)
@@ -228,14 +227,14 @@ impl Format for F32 {
         }
     }
 
-    /// A column-major operand is copied closer together: column by column, [`LEFT`] apart.
+    /// Copies a column-major operand into columns that are [`LEFT`] apart.
     unsafe fn left(m: usize, k: usize, a: Operand, packed: &mut Buffer) -> Operand {
         if a.term == 1 {
             return a;
         }
         packed.reserve(LEFT_SCRATCH);
         for term in 0..k {
-            // SAFETY: columns below `k`.
+            // SAFETY: columns are less than `k`.
             unsafe {
                 let to = packed.as_mut_ptr().add(term * LEFT);
                 std::ptr::copy_nonoverlapping(a.at(0, term).first, to, m);
@@ -245,7 +244,7 @@ impl Format for F32 {
     }
 
     unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: Rows, c: Output, ahead: *const f32) {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller guarantees it.
         unsafe { microkernel::outer([m, n, k], a.lines(), a.term, b, c, ahead) }
     }
 }
@@ -265,7 +264,7 @@ pub(super) mod tests {
             .collect()
     }
 
-    /// The matrix `[rows, columns]` by rows, as columns.
+    /// Transposes a `[rows, columns]` matrix.
     fn transposed(rows: usize, columns: usize, x: &[f32]) -> Vec<f32> {
         (0..rows * columns).map(|i| x[i % rows * columns + i / rows]).collect()
     }
@@ -274,7 +273,7 @@ pub(super) mod tests {
         #![proptest_config(ProptestConfig::with_cases(40))]
 
         #[test]
-        fn every_way_to_hold_the_operands_gives_the_same_sums_bit_for_bit_and_f32_chains_of_multiply_adds(
+        fn operands_in_any_layout_give_the_same_bits_and_f32_sums_are_chains_of_multiply_adds(
             m in prop_oneof![1usize..20, 190usize..200], n in prop_oneof![1usize..200, 1020usize..1100],
             k in prop_oneof![1usize..70, 510usize..530], add: bool, which in 0usize..3, seed in 0u64..1000,
         ) {
@@ -288,29 +287,29 @@ pub(super) mod tests {
             pack_weights(products, n, k, &w, &mut panels);
             let lefts = [Operand { first: x.as_ptr(), line: k, term: 1 }, Operand { first: xt.as_ptr(), line: 1, term: m }];
             let columns = [Operand { first: wt.as_ptr(), line: 1, term: n }, Operand { first: w.as_ptr(), line: k, term: 1 }];
-            let mut wanted = before.clone();
-            // SAFETY: all of the sizes they were made with.
-            unsafe { product(products, [m, k], Columns::all(n), lefts[0], Right::Panels(&panels), Output { first: wanted.as_mut_ptr(), stride: n, add }) };
-            // Each operand is off by its rounding, 2^-8 in one part and 2^-17 in two. Bf16x3 also leaves out the product of the second parts. Then the
-            // sum itself is rounded.
-            let off = [0.0, 2f64.powi(-15), 2f64.powi(-7) + 2f64.powi(-16)][which] + 3.0 * k as f64 * f64::from(f32::EPSILON);
+            let mut expected = before.clone();
+            // SAFETY: the matrices have the given sizes.
+            unsafe { product(products, [m, k], Columns::all(n), lefts[0], Right::Panels(&panels), Output { first: expected.as_mut_ptr(), stride: n, add }) };
+            // Rounding errors of each operand (2^-8 in one part, 2^-17 in two), the product of the second parts that Bf16x3 drops, and rounding of the
+            // sum itself.
+            let tolerance = [0.0, 2f64.powi(-15), 2f64.powi(-7) + 2f64.powi(-16)][which] + 3.0 * k as f64 * f64::from(f32::EPSILON);
             for row in 0..m {
                 for column in 0..n {
-                    let found = wanted[row * n + column];
+                    let computed = expected[row * n + column];
                     let start = if add { before[row * n + column] } else { 0.0 };
                     let (x, w) = (&x[row * k..][..k], &w[column * k..][..k]);
                     if products == Products::F32 {
                         let chain = |(x, w): (&[f32], &[f32])| x.iter().zip(w).fold(0.0, |sum, (x, w)| x.mul_add(*w, sum));
                         let chains = x.chunks(DEEP).zip(w.chunks(DEEP)).map(chain);
                         let sum = if add { chains.fold(start, |sum, chain| sum + chain) } else { chains.reduce(|sum, chain| sum + chain).unwrap() };
-                        prop_assert_eq!(found, sum);
+                        prop_assert_eq!(computed, sum);
                         continue;
                     }
                     let pairs = || x.iter().zip(w);
                     let exact = |(x, w): (&f32, &f32)| f64::from(*x) * f64::from(*w);
                     let sum = f64::from(start) + pairs().map(exact).sum::<f64>();
                     let size = f64::from(start).abs() + pairs().map(|pair| exact(pair).abs()).sum::<f64>();
-                    prop_assert!((f64::from(found) - sum).abs() <= off * size, "[{row}, {column}] {found}, wanted {sum} of {size}");
+                    prop_assert!((f64::from(computed) - sum).abs() <= tolerance * size, "[{row}, {column}] {computed}, expected {sum} of {size}");
                 }
             }
             let rights = [Right::Panels(&panels), Right::Operand(columns[0]), Right::Operand(columns[1])];
@@ -319,8 +318,8 @@ pub(super) mod tests {
                     let mut c = before.clone();
                     // SAFETY: as above.
                     unsafe { product(products, [m, k], Columns::all(n), left, right, Output { first: c.as_mut_ptr(), stride: n, add }) };
-                    prop_assert_eq!(&c, &wanted);
-                    // A part of the columns.
+                    prop_assert_eq!(&c, &expected);
+                    // A range of the columns.
                     let first = n / 128 * 64;
                     let part = (n - first).min(70);
                     let mut c = vec![0.0; m * part];
@@ -328,9 +327,9 @@ pub(super) mod tests {
                         c[row * part..][..part].copy_from_slice(&before[row * n + first..][..part]);
                     }
                     // SAFETY: as above.
-                    unsafe { product(products, [m, k], Columns { first, n: part, of: n }, left, right, Output { first: c.as_mut_ptr(), stride: part, add }) };
+                    unsafe { product(products, [m, k], Columns { first, n: part, total: n }, left, right, Output { first: c.as_mut_ptr(), stride: part, add }) };
                     for row in 0..m {
-                        prop_assert_eq!(&c[row * part..][..part], &wanted[row * n + first..][..part]);
+                        prop_assert_eq!(&c[row * part..][..part], &expected[row * n + first..][..part]);
                     }
                 }
             }

@@ -1,6 +1,7 @@
-//! Matrix products, on one thread or by a team: with AVX-512 or AVX2 our own, in panels or, for few rows, without packing; elsewhere the `gemm` crate's.
+//! Matrix products on one thread or by a team. With AVX-512, AVX2 or NEON they use our kernels, with panels or, for few rows, without packing;
+//! otherwise the `gemm` crate.
 //!
-//! Products of numbers in bfloat16 are always in panels, whatever the sizes: sampling and scoring must round alike.
+//! Products in bfloat16 always use panels, whatever the sizes, because sampling and scoring must round identically.
 
 use std::ops::Range;
 
@@ -13,14 +14,14 @@ use super::team::{Shared, Team};
 use crate::layout::Write;
 use crate::numbers::Products;
 
-/// Number of columns at whose multiples a product is divided for a team.
+/// A product is divided among threads at multiples of this number of columns.
 const COLUMNS: usize = format::CUT;
-/// Rows by which one of numbers in bfloat16 is cut.
+/// A product in bfloat16 is divided at multiples of this number of rows.
 const BF16_ROWS: usize = 32;
-/// Floating-point operations below which a second thread costs more than it gains.
+/// Minimum number of floating-point operations for which a second thread pays off.
 const WORTHWHILE: usize = 1 << 19;
 
-/// A matrix inside a slice: element `(r, c)` is `data[offset + r * row + c * column]`.
+/// Position and strides of a matrix inside a slice: element `(r, c)` is `data[offset + r * row + c * column]`.
 #[derive(Clone, Copy)]
 pub(crate) struct View {
     pub(crate) offset: usize,
@@ -29,7 +30,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Rows of `stride` numbers, from `offset`.
+    /// Rows of `stride` values, starting at `offset`.
     pub(crate) fn rows(offset: usize, stride: usize) -> View {
         View { offset, row: stride, column: 1 }
     }
@@ -38,12 +39,12 @@ impl View {
         View { row: self.column, column: self.row, ..self }
     }
 
-    /// The matrix at this place of `numbers`.
+    /// The operand with this view of `numbers`.
     pub(crate) fn of(self, numbers: &[f32]) -> Matrix<'_> {
         Matrix { numbers, view: self }
     }
 
-    /// A result at this place of `numbers`.
+    /// The destination with this view of `numbers`.
     pub(crate) fn to(self, write: Write, numbers: &mut [f32]) -> Target<'_> {
         Target { numbers, view: self, write }
     }
@@ -65,18 +66,18 @@ impl Matrix<'_> {
     }
 }
 
-/// Where the result of a product goes.
+/// Destination of a product.
 pub(crate) struct Target<'a> {
     numbers: &'a mut [f32],
     view: View,
     write: Write,
 }
 
-/// Up to this many rows of the left operand, packing the right one doesn't pay off.
+/// Maximum number of rows of the left operand for which packing the right operand doesn't pay off.
 const FEW_ROWS: usize = 64;
-/// Up to this many rows, a row-major right operand is read in place.
+/// Maximum number of rows for which a row-major right operand is read in place.
 const FEW_READS: usize = 24;
-/// Products of up to this many terms are those of attention's blocks, whose operands are small.
+/// Maximum number of terms of products in attention's blocks, whose operands are small.
 const FEW_TERMS: usize = 64;
 
 #[cfg(test)]
@@ -84,7 +85,7 @@ thread_local! {
     static COUNTED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Floating-point operations of this thread's products so far.
+/// Number of floating-point operations of this thread's products so far.
 #[cfg(test)]
 pub(crate) fn counted() -> u64 {
     COUNTED.get()
@@ -97,18 +98,18 @@ fn count(m: usize, n: usize, k: usize) {
     let _ = (m, n, k);
 }
 
-/// A right operand and the method to multiply by it, chosen by the sizes of the whole product, so that a part is computed like the whole.
+/// Method of a product. It is chosen from the sizes of the whole product, so that every part is computed in the same way.
 #[derive(Clone, Copy)]
 enum Kernel<'a> {
     Dot,
     Outer,
     Packing,
-    /// The right operand's panels, with this many columns in total.
+    /// Uses the right operand's panels, which have this number of columns in total.
     Panels(&'a [f32], usize),
     General,
 }
 
-/// Operands of one product, and how they are multiplied.
+/// Operands of a product, and its method.
 #[derive(Clone, Copy)]
 struct Operands<'a> {
     k: usize,
@@ -123,7 +124,7 @@ impl Kernel<'_> {
         let [av, bv, cv] = views;
         let packable = (av.column == 1 || av.row == 1) && (bv.column == 1 || bv.row == 1);
         if products != Products::F32 {
-            assert!(packable && cv.column == 1, "operands neither in rows nor in columns");
+            assert!(packable && cv.column == 1, "an operand is contiguous neither in rows nor in columns");
             Kernel::Packing
         } else if !microkernel::available() || cv.column != 1 {
             Kernel::General
@@ -140,10 +141,10 @@ impl Kernel<'_> {
 }
 
 impl Operands<'_> {
-    /// Rows `rows` and columns `columns` of the result, which is at `cv` of `c`.
+    /// Computes the given rows and columns of the result, which has the view `cv` of `c`.
     ///
     /// # Safety
-    /// The whole product's operands and result must be within their memory, and no other thread may access this part of the result.
+    /// The whole product's operands and result must be in bounds, and no other thread may access this part of the result.
     unsafe fn part(&self, rows: &Range<usize>, columns: &Range<usize>, c: *mut f32, cv: View, write: Write) {
         let Operands {
             k,
@@ -154,7 +155,7 @@ impl Operands<'_> {
         } = *self;
         let (m, n) = (rows.len(), columns.len());
         let bv_offset = bv.offset + columns.start * bv.column;
-        // SAFETY: parts lie inside the whole, which the caller has checked.
+        // SAFETY: the part is inside the whole, which the caller has checked.
         unsafe {
             let a = a.as_ptr().add(av.offset + rows.start * av.row);
             let first = c.add(cv.offset + rows.start * cv.row + columns.start * cv.column);
@@ -175,9 +176,9 @@ impl Operands<'_> {
                     let right = Right::Operand(Operand { first, line: bv.column, term: bv.row });
                     panels::product(products, [m, k], Columns::all(n), operand, right, to);
                 }
-                Kernel::Panels(packed, of) => {
+                Kernel::Panels(packed, total) => {
                     let right = Right::Panels(packed);
-                    let columns = Columns { first: columns.start, n, of };
+                    let columns = Columns { first: columns.start, n, total };
                     panels::product(products, [m, k], columns, operand, right, to);
                 }
                 Kernel::General => {
@@ -189,15 +190,15 @@ impl Operands<'_> {
         }
     }
 
-    /// The whole product, `[m, n]`, by a team.
+    /// Computes the whole product, `[m, n]`, on a team.
     ///
     /// # Safety
-    /// As for [`Operands::part`].
+    /// See [`Operands::part`].
     unsafe fn run(&self, team: Option<&Team>, m: usize, n: usize, to: Target<'_>) {
         let Target { numbers: c, view, write } = to;
         let size = team.map_or(1, |team| team.size().min(2 * m * n * self.k / WORTHWHILE));
         let Some(team) = team.filter(|_| size > 1) else {
-            // SAFETY: the caller's promises.
+            // SAFETY: the caller guarantees it.
             return unsafe { self.part(&(0..m), &(0..n), c.as_mut_ptr(), view, write) };
         };
         let grain = if self.products == Products::F32 { microkernel::TALL } else { BF16_ROWS };
@@ -210,25 +211,25 @@ impl Operands<'_> {
         team.run(tall * wide, &|part| {
             let rows = cut(m, grain, tall, part / wide);
             let columns = cut(n, COLUMNS, wide, part % wide);
-            // SAFETY: the caller's promises; parts of the result are apart.
+            // SAFETY: the caller guarantees it, and parts of the result are disjoint.
             unsafe { self.part(&rows, &columns, c.first(), view, write) };
         });
     }
 }
 
-/// How to divide a result of `rows` by `columns` tiles for a team of `size`: the division whose largest part is the smallest, with as few row
-/// divisions as possible, because each part packs its own columns.
+/// Divides a result of `rows` by `columns` tiles among at most `size` threads, as (parts of the rows, parts of the columns). The largest part is
+/// as small as possible. If tied, there are few parts of rows, because each part packs its own columns.
 fn grid(size: usize, rows: usize, columns: usize) -> (usize, usize) {
     (1..=size.min(rows))
         .map(|tall| (tall, (size / tall).min(columns)))
         .min_by_key(|&(tall, wide)| rows.div_ceil(tall) * columns.div_ceil(wide))
-        .expect("one cut at least")
+        .expect("at least one division")
 }
 
-/// The team that multiplies, or this thread, and what products are made of.
+/// The team that multiplies, or `None` for this thread, and the number format.
 pub(crate) type By<'a> = (Option<&'a Team>, Products);
 
-/// `c = a b`, or added to `c`, in f32 on this thread; sizes `[m, k] [k, n]`.
+/// `c = a b` or `c += a b` in f32 on this thread. `a` is `[m, k]` and `b` is `[k, n]`.
 ///
 /// # Panics
 /// If a view exceeds its slice, or `k` is 0.
@@ -236,10 +237,10 @@ pub(crate) fn product(sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Targe
     team_product((None, Products::F32), sizes, a, b, to);
 }
 
-/// [`product`] by a team and of any kind. The result is the same whatever the team.
+/// Like [`product`], on a team and in any number format. The result doesn't depend on the team.
 ///
 /// # Panics
-/// As [`product`].
+/// See [`product`].
 pub(crate) fn team_product(by: By<'_>, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
     let kernel = Kernel::choose(by.1, sizes, [a.view, b.view, to.view]);
     product_by(kernel, by, sizes, a, b, to);
@@ -258,10 +259,10 @@ fn product_by(
         return;
     }
     count(m, n, k);
-    assert!(k > 0, "a product over nothing");
-    let ends = |name: &str, view: View, rows: usize, columns: usize, of: usize| {
+    assert!(k > 0, "the product has no terms");
+    let ends = |name: &str, view: View, rows: usize, columns: usize, len: usize| {
         let end = view.end(rows, columns);
-        assert!(end <= of, "{name} [{rows}, {columns}] ends at {end} of {of}");
+        assert!(end <= len, "{name} [{rows}, {columns}] ends at {end} of {len}");
     };
     ends("left operand", a.view, m, k, a.numbers.len());
     ends("right operand", b.view, k, n, b.numbers.len());
@@ -270,11 +271,11 @@ fn product_by(
     unsafe { Operands { k, a, b, products, kernel }.run(team, m, n, to) }
 }
 
-/// [`team_product`] by packing wherever the processor can, whatever the sizes: an element has the bits that it has in a product with panels, so it
-/// depends neither on the number of rows nor on how the columns are divided into products.
+/// Like [`team_product`], but always packs if the processor supports it, whatever the sizes. An element has the same bits as in a product with
+/// panels, so it depends neither on the number of rows nor on how the columns are divided into products.
 ///
 /// # Panics
-/// As [`product`].
+/// See [`product`].
 pub(crate) fn packing_product(by: By<'_>, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
     let kernel = if microkernel::available() || by.1 != Products::F32 {
         Kernel::Packing
@@ -284,10 +285,10 @@ pub(crate) fn packing_product(by: By<'_>, sizes: [usize; 3], a: Matrix<'_>, b: M
     product_by(kernel, by, sizes, a, b, to);
 }
 
-/// `y = x wᵀ`, or added to `y`, with `w`'s panels; rows of `x` of `k` numbers.
+/// `y = x wᵀ` or `y += x wᵀ` with `w`'s panels. Rows of `x` have `k` values.
 ///
 /// # Panics
-/// If a slice is too short, or the processor can't.
+/// If a slice is too short, or the processor doesn't support panels.
 pub(crate) fn product_with_panels(
     (team, products): By<'_>,
     [m, n, k]: [usize; 3],
@@ -301,17 +302,17 @@ pub(crate) fn product_with_panels(
     count(m, n, k);
     assert!(
         panels::available(products) && k > 0,
-        "panels without their instructions, or a product over nothing"
+        "this processor doesn't support panels, or the product has no terms"
     );
     assert!(panels.len() == panels::len(products, n, k), "panels of [{n}, {k}]: {}", panels.len());
-    let (of_x, of_y) = (x.len(), y.numbers.len());
-    assert!(of_x >= m * k && of_y >= y.view.end(m, n), "[{m}, {k}] of {of_x}, [{m}, {n}] of {of_y}");
+    let (x_len, y_len) = (x.len(), y.numbers.len());
+    assert!(x_len >= m * k && y_len >= y.view.end(m, n), "[{m}, {k}] of {x_len}, [{m}, {n}] of {y_len}");
     let (a, b) = (View::rows(0, k).of(x), View::rows(0, 0).of(&[]));
     // SAFETY: asserted above, and `y` is borrowed uniquely.
     unsafe { Operands { k, a, b, products, kernel: Kernel::Panels(panels, n) }.run(team, m, n, y) }
 }
 
-/// A matrix in memory: its first element, and the strides of its view.
+/// A matrix in memory: its first element and its strides.
 #[derive(Clone, Copy)]
 struct Strided<T> {
     first: T,
@@ -324,10 +325,10 @@ impl<T> Strided<T> {
     }
 }
 
-/// [`product`] by the `gemm-f32` crate.
+/// [`product`] with the `gemm-f32` crate.
 ///
 /// # Safety
-/// All three matrices must be within their memory, and the result must not overlap the others.
+/// All three matrices must be in bounds, and the result must not overlap the others.
 unsafe fn general(
     [m, n, k]: [usize; 3],
     a: Strided<*const f32>,
@@ -335,12 +336,12 @@ unsafe fn general(
     add: bool,
     c: Strided<*mut f32>,
 ) {
-    // The crate's kernels want results by columns: for results by rows, it computes the transposed product.
+    // The crate's kernels compute column-major results. For row-major results, compute the transposed product.
     if c.view.column < c.view.row {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller guarantees it.
         return unsafe { general([n, m, k], b.transposed(), a.transposed(), add, c.transposed()) };
     }
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller guarantees it.
     unsafe {
         gemm_f32::gemm::f32::get_gemm_fn()(
             m,
@@ -391,15 +392,15 @@ mod tests {
             let mut c = before.clone();
             let write = if add { Write::Add } else { Write::Replace };
             product([m, n, k], av.of(&a), bv.of(&b), cv.to(write, &mut c));
-            for (index, found) in c.iter().enumerate() {
-                let place = index.checked_sub(offset).map(|i| (i / cv.row, i % cv.row)).filter(|&(r, c)| r < m && c < n);
-                let Some((row, column)) = place else {
-                    prop_assert_eq!(*found, before[index], "outside the result");
+            for (index, computed) in c.iter().enumerate() {
+                let position = index.checked_sub(offset).map(|i| (i / cv.row, i % cv.row)).filter(|&(r, c)| r < m && c < n);
+                let Some((row, column)) = position else {
+                    prop_assert_eq!(*computed, before[index], "outside the result");
                     continue;
                 };
                 let sum: f64 = (0..k).map(|i| f64::from(a[av.offset + row * av.row + i * av.column]) * f64::from(b[bv.offset + i * bv.row + column * bv.column])).sum();
-                let wanted = sum + if add { f64::from(before[index]) } else { 0.0 };
-                prop_assert!((f64::from(*found) - wanted).abs() < 1e-2, "[{row}, {column}] {found}, wanted {wanted}");
+                let expected = sum + if add { f64::from(before[index]) } else { 0.0 };
+                prop_assert!((f64::from(*computed) - expected).abs() < 1e-2, "[{row}, {column}] {computed}, expected {expected}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Sampling a token from logits: temperature, top-k, top-p, min-p, by inverse CDF.
+//! Sampling of a token from logits by inverse CDF, with temperature, top-k, top-p and min-p.
 
 use super::simd;
 use crate::error::Error;
@@ -12,10 +12,10 @@ pub(crate) struct Scratch {
     cumulative: Vec<f64>,
 }
 
-/// Tokens per entry of the cumulative table.
+/// Number of tokens per entry of the cumulative table.
 const BLOCK: usize = 64;
 
-/// Samples `draws` from one row of logits; `row` is for the error message.
+/// Samples `draws` from one row of logits; `row` is only for the error message.
 pub(crate) fn draw(
     logits: &[f32],
     row: usize,
@@ -63,7 +63,7 @@ pub(crate) fn draw(
         let mut token = None;
         for (offset, &p) in probabilities[block * BLOCK..].iter().take(BLOCK).enumerate() {
             if p > 0.0 {
-                // The last token with any mass takes what rounding leaves over.
+                // If rounding leaves a remainder, the last token with nonzero probability takes it.
                 token = Some(block * BLOCK + offset);
                 mass += f64::from(p);
                 if mass > target {
@@ -71,17 +71,17 @@ pub(crate) fn draw(
                 }
             }
         }
-        drawn.push(result(token.unwrap_or_else(|| order_last(probabilities))));
+        drawn.push(result(token.unwrap_or_else(|| last_possible(probabilities))));
     }
     Ok(())
 }
 
-/// The last token with nonzero mass.
-fn order_last(probabilities: &[f32]) -> usize {
-    probabilities.iter().rposition(|&p| p > 0.0).expect("the most likely token has mass 1")
+/// The last token with nonzero probability.
+fn last_possible(probabilities: &[f32]) -> usize {
+    probabilities.iter().rposition(|&p| p > 0.0).expect("the most likely token has value 1")
 }
 
-/// Sets the mass of tokens that top-k, top-p and min-p drop (in this order) to 0. Of equal tokens the lower id is kept first.
+/// Sets the probabilities of tokens that top-k, top-p and min-p drop (in this order) to 0. Among equal tokens, lower ids come first.
 fn truncate(probabilities: &mut [f32], sampling: &Sampling, order: &mut Vec<u32>) {
     let n = probabilities.len();
     let more_likely = |p: &[f32], a: u32, b: u32| p[b as usize].total_cmp(&p[a as usize]).then(a.cmp(&b));
@@ -94,8 +94,8 @@ fn truncate(probabilities: &mut [f32], sampling: &Sampling, order: &mut Vec<u32>
     }
     if sampling.top_p < 1.0 {
         let total: f64 = order[..kept].iter().map(|&token| f64::from(probabilities[token as usize])).sum();
-        let wanted = f64::from(sampling.top_p) * total;
-        // The most likely ones in order, some at a time: most distributions need few.
+        let target = f64::from(sampling.top_p) * total;
+        // Sort the most likely tokens in growing batches, because most distributions need few.
         let (mut mass, mut sorted, mut more) = (0.0, 0, 64);
         'search: while sorted < kept {
             let end = kept.min(sorted + more);
@@ -106,7 +106,7 @@ fn truncate(probabilities: &mut [f32], sampling: &Sampling, order: &mut Vec<u32>
             order[sorted..end].sort_unstable_by(|&a, &b| more_likely(probabilities, a, b));
             for index in sorted..end {
                 mass += f64::from(probabilities[order[index] as usize]);
-                if mass >= wanted {
+                if mass >= target {
                     kept = index + 1;
                     break 'search;
                 }
@@ -118,7 +118,7 @@ fn truncate(probabilities: &mut [f32], sampling: &Sampling, order: &mut Vec<u32>
         probabilities[token as usize] = 0.0;
     }
     if sampling.min_p > 0.0 {
-        // The most likely token has mass 1.
+        // Probabilities are relative to the most likely token, whose value is 1.
         for p in probabilities {
             if *p < sampling.min_p {
                 *p = 0.0;
@@ -139,7 +139,7 @@ mod tests {
         drawn
     }
 
-    /// The kept distribution by definition: sort, cut, normalise.
+    /// The truncated distribution by definition: sort, cut, normalise.
     fn brute_force(logits: &[f32], sampling: &Sampling) -> Vec<f64> {
         let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let mass: Vec<f64> =
@@ -173,19 +173,19 @@ mod tests {
             let sampling = Sampling { temperature, top_k, top_p, min_p, ..Sampling::default() };
             const GRID: usize = 4000;
             let uniforms: Vec<f64> = (0..GRID).map(|i| (i as f64 + 0.5) / GRID as f64).collect();
-            let mut found = vec![0.0; logits.len()];
-            for drawn in tokens(&logits, &sampling, &uniforms) {
-                found[drawn.token as usize] += 1.0 / GRID as f64;
-            }
-            let wanted = brute_force(&logits, &sampling);
-            for token in 0..logits.len() {
-                prop_assert!((found[token] - wanted[token]).abs() < 1.5 / GRID as f64 + 1e-6,
-                    "token {token}: frequency {} of {}", found[token], wanted[token]);
+                let mut frequencies = vec![0.0; logits.len()];
+                for drawn in tokens(&logits, &sampling, &uniforms) {
+                    frequencies[drawn.token as usize] += 1.0 / GRID as f64;
+                }
+                let expected = brute_force(&logits, &sampling);
+                for token in 0..logits.len() {
+                    prop_assert!((frequencies[token] - expected[token]).abs() < 1.5 / GRID as f64 + 1e-6,
+                        "token {token}: frequency {}, expected {}", frequencies[token], expected[token]);
             }
         }
 
         #[test]
-        fn recorded_logp_and_entropy_are_those_before_truncation(
+        fn recorded_logp_and_entropy_ignore_truncation(
             logits in prop::collection::vec(-4.0f32..4.0, 2..80),
             temperature in 0.3f32..2.0,
             uniform in 0.0f64..1.0,
@@ -200,20 +200,20 @@ mod tests {
     }
 
     #[test]
-    fn temperature_zero_takes_the_lowest_of_the_most_likely_tokens() {
+    fn temperature_zero_takes_the_lowest_id_of_the_most_likely_tokens() {
         let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
         let drawn = tokens(&[0.0, 3.0, 1.0, 3.0], &sampling, &[0.99, 0.0]);
         assert!(drawn.iter().all(|drawn| drawn.token == 1));
     }
 
     #[test]
-    fn a_uniform_number_at_the_end_takes_the_last_token_with_mass() {
+    fn a_uniform_number_close_to_one_takes_the_last_possible_token() {
         let drawn = tokens(&[0.0, 0.0, -1e9], &Sampling { top_k: 2, ..Sampling::default() }, &[1.0 - 1e-17]);
         assert_eq!(drawn[0].token, 1);
     }
 
     #[test]
-    fn logits_that_are_not_numbers_are_an_error() {
+    fn logits_that_are_not_finite_are_an_error() {
         for bad in [f32::NAN, f32::INFINITY] {
             let mut drawn = Vec::new();
             let draws = [Draw { row: 0, uniform: 0.5 }];

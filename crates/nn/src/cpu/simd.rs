@@ -1,21 +1,21 @@
-//! Element-wise loops, compiled for AVX-512, AVX2 and the baseline, selected at run time. The baseline of aarch64 has NEON.
+//! Element-wise loops, compiled for AVX-512, AVX2 and the baseline (on aarch64 with NEON), and selected at run time.
 //!
-//! The bodies are plain Rust that the compiler turns into vectors: sums run in independent lanes, and `exp` is a polynomial. A result depends on
-//! the instruction set only by rounding.
+//! The bodies are plain Rust that the compiler vectorises: sums run in independent lanes, and `exp` is a polynomial. Results differ between
+//! instruction sets only by rounding.
 
 use super::level::{Level, level};
 use crate::adamw::AdamWStep;
 
-/// Lanes of the independent partial sums: two registers of AVX-512, enough to hide an addition's latency.
+/// Number of independent partial sums: two AVX-512 registers, enough to hide the latency of an addition.
 const LANES: usize = 32;
 
-/// `a * b + c`, fused where the instruction set has it.
+/// `a * b + c`, fused if the instruction set supports it.
 #[inline(always)]
 fn fma<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// A token of the gated delta rule: one head of a row.
+/// A token of the gated delta rule, for one head.
 #[derive(Clone, Copy)]
 pub(crate) struct Token<'a> {
     pub(crate) q: &'a [f32],
@@ -38,7 +38,7 @@ macro_rules! vectorised {
                 #[target_feature(enable = "avx2,fma")]
                 fn v3($($arg: $ty),*) $(-> $ret)? { body::<true>($($arg),*) }
                 match level() {
-                    // SAFETY: the processor has said that it can.
+                    // SAFETY: the processor supports the level.
                     Level::Avx512 => return unsafe { v4($($arg),*) },
                     // SAFETY: as above.
                     Level::Avx2 => return unsafe { v3($($arg),*) },
@@ -53,14 +53,14 @@ macro_rules! vectorised {
     )*};
 }
 
-/// `exp(x)` to 2 units in the last place; below -87.3 it stays at the smallest normal number, above 88.3 at the largest of the range.
+/// `exp(x)` to 2 units in the last place, with `x` clamped to [-87.3, 88.3].
 #[inline(always)]
 fn exp<const FMA: bool>(x: f32) -> f32 {
     const MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23: adding it rounds to an integer in the low bits
     let x = x.clamp(-87.3, 88.3);
     let shifted = fma::<FMA>(x, std::f32::consts::LOG2_E, MAGIC);
     let n = shifted - MAGIC;
-    // ln 2 in two parts, the first exact in few bits.
+    // ln 2 in two parts. The first has few bits, so its product with `n` is exact.
     let r = fma::<FMA>(n, -0.693_359_4, x);
     let r = fma::<FMA>(n, 2.121_944_4e-4, r);
     let mut p = 1.987_569_1e-4;
@@ -70,7 +70,7 @@ fn exp<const FMA: bool>(x: f32) -> f32 {
     p = fma::<FMA>(p, r, 1.666_666_5e-1);
     p = fma::<FMA>(p, r, 5e-1);
     let e = fma::<FMA>(p * r, r, r) + 1.0;
-    // 2^n through the exponent's bits.
+    // 2^n, built from the exponent's bits.
     let power = f32::from_bits(shifted.to_bits().wrapping_sub(MAGIC.to_bits()).wrapping_add(127) << 23);
     e * power
 }
@@ -89,7 +89,7 @@ fn fold(lanes: &[f32; LANES]) -> f32 {
     lanes[0]
 }
 
-/// `f` over the elements, `LANES` at a time with a remainder, each lane summed for itself.
+/// Sums a term over all indices below `$len`, in [`LANES`] independent partial sums.
 macro_rules! lanes {
     ($len:expr, |$i:ident| $term:expr) => {{
         let len = $len;
@@ -111,8 +111,9 @@ macro_rules! lanes {
     }};
 }
 
-/// `2 √(2/π)`, and that times 0.044715.
+/// `2 √(2/π)`.
 const GELU: f32 = 1.595_769_2;
+/// `2 √(2/π) · 0.044715`.
 const GELU_CUBE: f32 = 0.071_354_814;
 
 vectorised! {
@@ -137,7 +138,7 @@ vectorised! {
         lanes!(n, |i| x[i] * y[i])
     }
 
-    /// `sums[i][j] += Σ a[i][p] · b[p][j]` over 16 pairs `p` of numbers in bfloat16, which lie in the bits of `a` and `b`; all are `[16, 16]`.
+    /// `sums[i][j] += Σ a[i][p] · b[p][j]`, where each element of `a` and `b` holds a pair of bfloat16 values, multiplied pairwise. All are `[16, 16]`.
     fn bf16_tile(a: &[f32], b: &[f32], sums: &mut [f32]) {
         let both = |pair: f32| {
             let bits = pair.to_bits();
@@ -175,7 +176,7 @@ vectorised! {
         sums[0] + rest
     }
 
-    /// The largest element; `-inf` of none. NaN is ignored.
+    /// Largest element, ignoring NaN; `-inf` if `x` is empty.
     fn max(x: &[f32]) -> f32 {
         let mut lanes = [f32::NEG_INFINITY; LANES];
         let mut chunks = x.chunks_exact(LANES);
@@ -199,7 +200,7 @@ vectorised! {
         lanes[0]
     }
 
-    /// One row of RMSNorm; returns `1 / rms`.
+    /// RMSNorm of one row. Returns `1 / rms`.
     fn rms_norm(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) -> f32 {
         let n = x.len();
         let (weight, y) = (&weight[..n], &mut y[..n]);
@@ -211,7 +212,7 @@ vectorised! {
         scale
     }
 
-    /// Recomputes the row from its `1 / rms`.
+    /// Recomputes a normalised row from its `1 / rms`.
     fn rms_norm_again(x: &[f32], weight: &[f32], scale: f32, y: &mut [f32]) {
         let n = x.len();
         let (weight, y) = (&weight[..n], &mut y[..n]);
@@ -220,7 +221,7 @@ vectorised! {
         }
     }
 
-    /// `dx += ` the row's derivative.
+    /// Adds the derivative with respect to one row `x` to `dx`.
     fn rms_norm_backward_input(x: &[f32], weight: &[f32], scale: f32, dy: &[f32], dx: &mut [f32]) {
         let n = x.len();
         let (weight, dy, dx) = (&weight[..n], &dy[..n], &mut dx[..n]);
@@ -231,7 +232,7 @@ vectorised! {
         }
     }
 
-    /// `dweight += dy * x / rms`, of some columns.
+    /// `dweight += dy * x / rms` for a range of columns.
     fn rms_norm_backward_weight(x: &[f32], scale: f32, dy: &[f32], dweight: &mut [f32]) {
         let n = x.len();
         let (dy, dweight) = (&dy[..n], &mut dweight[..n]);
@@ -240,7 +241,7 @@ vectorised! {
         }
     }
 
-    /// As [`rms_norm_backward_input`], but `dy` becomes `dx`.
+    /// Like [`rms_norm_backward_input`], but replaces `dy`, passed in `dx`, by the derivative.
     fn head_norm_backward_input(x: &[f32], weight: &[f32], scale: f32, dx: &mut [f32]) {
         let n = x.len();
         let (weight, dx) = (&weight[..n], &mut dx[..n]);
@@ -251,7 +252,7 @@ vectorised! {
         }
     }
 
-    /// Rotates the pairs `(low[i], high[i])` by the angle with `cos[i]`, `sin[i]`.
+    /// Rotates the pairs `(low[i], high[i])` by the angles with cosine `cos[i]` and sine `sign * sin[i]`.
     fn rotate(low: &mut [f32], high: &mut [f32], cos: &[f32], sin: &[f32], sign: f32) {
         let n = low.len();
         let (high, cos, sin) = (&mut high[..n], &cos[..n], &sin[..n]);
@@ -271,7 +272,7 @@ vectorised! {
         }
     }
 
-    /// `gate` and `up` become their derivatives, and `act` (its derivative) becomes the activation.
+    /// Replaces `gate` and `up` by their derivatives, and `act`, the derivative with respect to the activation, by the activation.
     fn swiglu_backward(gate: &mut [f32], up: &mut [f32], act: &mut [f32]) {
         let n = gate.len();
         let (up, act) = (&mut up[..n], &mut act[..n]);
@@ -285,7 +286,7 @@ vectorised! {
         }
     }
 
-    /// `act = gelu(gate) * up`, where `gelu(x) = x · sigmoid(2 √(2/π) (x + 0.044715 x³))`, the approximation with a tanh.
+    /// `act = gelu(gate) * up`, where `gelu(x) = x · sigmoid(2 √(2/π) (x + 0.044715 x³))`, the tanh approximation.
     fn geglu(gate: &[f32], up: &[f32], act: &mut [f32]) {
         let n = gate.len();
         let (up, act) = (&up[..n], &mut act[..n]);
@@ -295,7 +296,7 @@ vectorised! {
         }
     }
 
-    /// As [`swiglu_backward`], for [`geglu`].
+    /// Like [`swiglu_backward`], for [`geglu`].
     fn geglu_backward(gate: &mut [f32], up: &mut [f32], act: &mut [f32]) {
         let n = gate.len();
         let (up, act) = (&mut up[..n], &mut act[..n]);
@@ -318,7 +319,7 @@ vectorised! {
         }
     }
 
-    /// As [`swiglu_backward`], for [`sigmoid_gate`].
+    /// Like [`swiglu_backward`], for [`sigmoid_gate`].
     fn sigmoid_gate_backward(gate: &mut [f32], x: &mut [f32], y: &mut [f32]) {
         let n = gate.len();
         let (x, y) = (&mut x[..n], &mut y[..n]);
@@ -338,7 +339,7 @@ vectorised! {
         }
     }
 
-    /// `d` becomes the derivative by `x`.
+    /// Replaces `d`, the derivative with respect to `silu(x)`, by the derivative with respect to `x`.
     fn silu_backward(x: &[f32], d: &mut [f32]) {
         let n = x.len();
         let d = &mut d[..n];
@@ -357,8 +358,8 @@ vectorised! {
         }
     }
 
-    /// One token of the gated delta rule. The state, `[keys, values]`, is multiplied by `keep`; its value for `k` is then corrected towards `v`, by `write`.
-    /// `error` gets the difference from `v`, and `out` the state's value for `q`.
+    /// One token of the gated delta rule. Multiplies the state, `[keys, values]`, by `keep`, and then moves its value at `k` towards `v` by the
+    /// fraction `write`. `error` receives the difference from `v` before the update, and `out` the state's value at `q` after it.
     fn delta_step(token: Token<'_>, state: &mut [f32], error: &mut [f32], out: &mut [f32]) {
         let Token { q, k, v, write, keep } = token;
         let n = v.len();
@@ -383,7 +384,7 @@ vectorised! {
         }
     }
 
-    /// `x = exp(x * factor - offset)`; returns the sum.
+    /// `x = exp(x * factor - offset)`. Returns the sum.
     fn exp_sum(x: &mut [f32], factor: f32, offset: f32) -> f32 {
         let mut sums = [0.0f32; LANES];
         let mut chunks = x.chunks_exact_mut(LANES);
@@ -393,7 +394,7 @@ vectorised! {
                 sums[lane] += chunk[lane];
             }
         }
-        // What is left over as a full chunk too: an exponential by itself costs as much as a register of them.
+        // Compute the remainder as a full chunk: one exponential costs as much as a register of them.
         let rest = chunks.into_remainder();
         if !rest.is_empty() {
             let mut full = [0.0f32; LANES];
@@ -407,7 +408,7 @@ vectorised! {
         fold(&sums)
     }
 
-    /// Attention's backward for one row: `s` (scores) becomes the probability, `dp` the derivative of the score.
+    /// Attention's backward pass for a row: replaces the scores `s` by the probabilities, and `dp` by the derivatives of the scores.
     fn score_backward(s: &mut [f32], dp: &mut [f32], factor: f32, lse: f32, delta: f32) {
         let dp = &mut dp[..s.len()];
         let (mut s, mut dp) = (s.chunks_exact_mut(16), dp.chunks_exact_mut(16));
@@ -432,7 +433,7 @@ vectorised! {
         }
     }
 
-    /// Over `z = logits * factor`: adds `Σ exp(z - max)` and `Σ exp(z - max) (z - max)` to the two sums.
+    /// Computes `Σ exp(z - max)` and `Σ exp(z - max) (z - max)` for `z = logits * factor`.
     fn entropy_sums(logits: &[f32], factor: f32, max: f32) -> [f32; 2] {
         let n = logits.len();
         let whole = n / LANES * LANES;
@@ -456,7 +457,7 @@ vectorised! {
         [fold(&sums), fold(&weighted)]
     }
 
-    /// Logits become their derivative, except for the picked tokens: `-p (a + b (log p + entropy)) * factor`.
+    /// Replaces logits by their derivatives, without the term of the picked token: `-p (a + b (log p + entropy)) * factor`.
     fn logit_backward(logits: &mut [f32], factor: f32, lse: f32, entropy: f32, a: f32, b: f32) {
         for logit in logits {
             let logp = fma::<FMA>(*logit, factor, -lse);
@@ -464,7 +465,7 @@ vectorised! {
         }
     }
 
-    /// One AdamW step; the gradient becomes 0.
+    /// One AdamW step. Sets the gradient to 0.
     fn adamw(w: &mut [f32], g: &mut [f32], m: &mut [f32], v: &mut [f32], step: &AdamWStep) {
         let AdamWStep { number: _, clip, take1, beta2, take2, eps, decay, rate, root } = *step;
         let n = w.len();

@@ -1,4 +1,4 @@
-//! A team of threads that works together on one operation at a time.
+//! A team of threads that work together on one operation at a time.
 
 #[cfg(debug_assertions)]
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ use rayon::ThreadPool;
 
 use crate::error::Error;
 
-/// Amount of work, in numbers, below which a second thread costs more than it gains.
+/// Minimum amount of work, in values, for which a second thread pays off.
 const WORTHWHILE: usize = 1 << 15;
 
-/// Threads in one or two pools, which share no threads.
+/// Threads in one or two pools.
 #[derive(Clone)]
 pub(crate) struct Team {
     pools: Vec<Arc<ThreadPool>>,
@@ -37,7 +37,7 @@ impl Team {
         Ok(Team { pools: vec![Arc::new(pool)], size })
     }
 
-    /// The threads of both teams as one.
+    /// Joins the threads of two teams.
     pub(crate) fn and(&self, other: &Team) -> Team {
         let pools: Vec<_> = self.pools.iter().chain(&other.pools).cloned().collect();
         assert!(pools.len() <= 2, "a team of {} pools", pools.len());
@@ -48,13 +48,13 @@ impl Team {
         self.size
     }
 
-    /// The pool of the team's first threads, including the main one.
+    /// Pool of the team's first threads, including the main one.
     pub(crate) fn leader(&self) -> &ThreadPool {
         &self.pools[0]
     }
 
-    /// Calls `body(part)` for each part below `parts`, which is at most the team's size, each on its own thread, and waits. The same part always runs
-    /// on the same thread.
+    /// Calls `body(part)` for each part below `parts`, which is at most the team's size, each on a different thread, and waits. The same part always
+    /// runs on the same thread.
     pub(crate) fn run(&self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
         assert!(parts <= self.size, "{parts} parts for {} threads", self.size);
         if parts <= 1 {
@@ -76,8 +76,8 @@ impl Team {
         }
     }
 
-    /// Divides `0..count` into one range per thread, at multiples of `grain`. `work` is the approximate number of values touched; little work stays on
-    /// one thread.
+    /// Divides `0..count` into one range per thread, at multiples of `grain`. `work` is the approximate number of values that are accessed; little
+    /// work stays on one thread.
     fn ranges(&self, count: usize, grain: usize, work: usize) -> Vec<Range<usize>> {
         let grains = count.div_ceil(grain);
         let parts = self.size.min(grains).min(work.div_ceil(WORTHWHILE)).max(1);
@@ -85,8 +85,8 @@ impl Team {
         (0..parts).map(|part| at(part)..at(part + 1)).collect()
     }
 
-    /// Calls `body(part, range)` for ranges of `0..count`, each on its own thread. Ranges begin at multiples of `grain`; `work` is the approximate
-    /// number of values touched.
+    /// Calls `body(part, range)` for ranges of `0..count`, each on a different thread. Ranges begin at multiples of `grain`; `work` is the approximate
+    /// number of values that are accessed.
     pub(crate) fn split(
         &self,
         count: usize,
@@ -98,8 +98,8 @@ impl Team {
         self.run(ranges.len(), &|part| body(part, ranges[part].clone()));
     }
 
-    /// Calls `body(part, rows, outputs)` for ranges of `rows` rows, each on its own thread, with these rows of each output. An output is values and the
-    /// number of values in a row; its last row may be shorter.
+    /// Calls `body(part, rows, outputs)` for ranges of `rows` rows, each on a different thread, with these rows of each output. An output is a slice
+    /// and its row width; its last row may be shorter.
     pub(crate) fn split_rows<const N: usize>(
         &self,
         rows: usize,
@@ -110,7 +110,7 @@ impl Team {
         self.run_rows(&self.ranges(rows, 1, work), outputs, body);
     }
 
-    /// [`Team::split_rows`] with these ranges of rows.
+    /// Like [`Team::split_rows`], with the given ranges of rows.
     ///
     /// # Panics
     /// If the ranges aren't ascending, or an output has too few rows.
@@ -121,22 +121,22 @@ impl Team {
         body: impl Fn(usize, Range<usize>, [&mut [f32]; N]) + Sync,
     ) {
         let ascending = ranges.windows(2).all(|pair| pair[0].end <= pair[1].start);
-        assert!(ascending && ranges.iter().all(|own| own.start <= own.end), "{ranges:?}");
+        assert!(ascending && ranges.iter().all(|range| range.start <= range.end), "{ranges:?}");
         let outputs = outputs.map(|(values, width)| (Shared::new(values), width));
         self.run(ranges.len(), &|part| {
-            let own = ranges[part].clone();
-            let of_part = |(values, width): &(Shared<'_>, usize)| {
-                let (start, end) = (own.start * width, (own.end * width).min(values.len));
-                assert!(start <= end, "rows {own:?} of {width} in {} values", values.len);
+            let range = ranges[part].clone();
+            let rows_of = |(values, width): &(Shared<'_>, usize)| {
+                let (start, end) = (range.start * width, (range.end * width).min(values.len));
+                assert!(start <= end, "rows {range:?} of {width} in {} values", values.len);
                 // SAFETY: in bounds, and the ranges are disjoint.
                 unsafe { std::slice::from_raw_parts_mut(values.first.add(start), end - start) }
             };
-            body(part, own.clone(), outputs.each_ref().map(of_part));
+            body(part, range.clone(), outputs.each_ref().map(rows_of));
         });
     }
 
-    /// Calls `body(part, columns, outputs)` for ranges of columns, each on its own thread, with these columns of each output. An output is values and the
-    /// number of values in a row.
+    /// Calls `body(part, columns, outputs)` for ranges of columns, each on a different thread, with these columns of each output. An output is a
+    /// slice and its row width.
     ///
     /// # Panics
     /// If the rows of an output are shorter than `columns`.
@@ -148,53 +148,53 @@ impl Team {
         outputs: [Rows<'_>; N],
         body: impl Fn(usize, Range<usize>, [Columns<'_>; N]) + Sync,
     ) {
-        assert!(outputs.iter().all(|(_, stride)| columns <= *stride), "{columns} columns of shorter rows");
+        assert!(outputs.iter().all(|(_, stride)| columns <= *stride), "{columns} columns in shorter rows");
         let outputs = outputs.map(|(values, stride)| (Shared::new(values), stride));
-        self.split(columns, grain, work, |part, own| {
-            let of_part =
-                |i: usize| Columns { values: &outputs[i].0, stride: outputs[i].1, own: own.clone() };
-            body(part, own.clone(), std::array::from_fn(of_part));
+        self.split(columns, grain, work, |part, range| {
+            let columns_of =
+                |i: usize| Columns { values: &outputs[i].0, stride: outputs[i].1, range: range.clone() };
+            body(part, range.clone(), std::array::from_fn(columns_of));
         });
     }
 }
 
-/// Values, and the number of values in a row.
+/// Values and the row width.
 pub(crate) type Rows<'a> = (&'a mut [f32], usize);
 
-/// Some columns of rows of values, which no other thread has.
+/// A range of columns of a matrix, which only one thread accesses.
 pub(crate) struct Columns<'a> {
     values: &'a Shared<'a>,
     stride: usize,
-    own: Range<usize>,
+    range: Range<usize>,
 }
 
 impl Columns<'_> {
-    /// All columns of a row that this thread has.
+    /// This thread's columns of a row.
     pub(crate) fn row(&mut self, row: usize) -> &mut [f32] {
-        self.part(row, self.own.clone())
+        self.part(row, self.range.clone())
     }
 
-    /// Some columns of a row.
+    /// Columns `columns` of a row.
     ///
     /// # Panics
-    /// If there is no such row, or this thread doesn't have the columns.
+    /// If there is no such row, or a column isn't this thread's.
     pub(crate) fn part(&mut self, row: usize, columns: Range<usize>) -> &mut [f32] {
         let Range { start, end } = columns;
         assert!(
-            self.own.start <= start && start <= end && end <= self.own.end,
+            self.range.start <= start && start <= end && end <= self.range.end,
             "{columns:?} of {:?}",
-            self.own
+            self.range
         );
         assert!(row * self.stride + end <= self.values.len, "row {row} of {} values", self.values.len);
-        // SAFETY: in bounds. Columns of two threads are disjoint, because no column lies beyond its row, and this borrows the thread's own.
+        // SAFETY: in bounds. The columns of two threads are disjoint, because no column exceeds its row, and `self` is borrowed mutably.
         unsafe {
             std::slice::from_raw_parts_mut(self.values.first.add(row * self.stride + start), end - start)
         }
     }
 }
 
-/// Values whose parts are written by different threads at the same time, in an order that rows and columns don't describe. Debug builds check that no
-/// two threads take the same value.
+/// Values that different threads write concurrently, in parts that aren't ranges of rows or columns. Debug builds check that no two threads take
+/// the same value.
 pub(crate) struct Shared<'a> {
     first: *mut f32,
     len: usize,
@@ -203,7 +203,7 @@ pub(crate) struct Shared<'a> {
     owner: PhantomData<&'a mut [f32]>,
 }
 
-/// Disjoint ranges, each with the thread that took it, by their starts.
+/// Disjoint ranges by their starts, each with its end and the thread that took it.
 #[cfg(debug_assertions)]
 #[derive(Default)]
 struct Taken(BTreeMap<usize, (usize, ThreadId)>);
@@ -213,7 +213,7 @@ impl Taken {
     /// Records that this thread takes a range.
     ///
     /// # Panics
-    /// If another thread has taken a number of it.
+    /// If another thread has taken a value in the range.
     fn take(&mut self, range: &Range<usize>) {
         let (mut start, mut end, this) = (range.start, range.end, std::thread::current().id());
         if range.is_empty() {
@@ -222,7 +222,7 @@ impl Taken {
         for (&from, &(to, thread)) in self.0.range(..end).rev().take_while(|(_, (to, _))| *to > range.start) {
             assert!(thread == this, "{range:?} overlaps {from}..{to}, which another thread has taken");
         }
-        // Ranges of the same thread that overlap or touch become one, so that there are few.
+        // Overlapping and adjacent ranges of the same thread are merged, so the map stays small.
         while let Some((&from, &(to, thread))) = self.0.range(..end).next_back()
             && to >= start
             && thread == this
@@ -234,7 +234,7 @@ impl Taken {
     }
 }
 
-// SAFETY: parts are only handed out by an unsafe function whose callers keep them apart.
+// SAFETY: parts are only handed out by an unsafe function, whose callers guarantee that they are disjoint.
 unsafe impl Send for Shared<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Shared<'_> {}
@@ -254,19 +254,19 @@ impl<'a> Shared<'a> {
         self.first
     }
 
-    /// The numbers in `range`.
+    /// The values in `range`.
     ///
     /// # Panics
-    /// If the range is out of bounds. In debug builds, if another thread has taken a part that overlaps, alive or not.
+    /// If the range is out of bounds. In debug builds, also if another thread has ever taken an overlapping part.
     ///
     /// # Safety
     /// Parts that are alive at the same time must not overlap.
-    #[expect(clippy::mut_from_ref, reason = "that is its purpose; callers keep parts apart")]
+    #[expect(clippy::mut_from_ref, reason = "callers guarantee that parts are disjoint")]
     pub(crate) unsafe fn part(&self, range: Range<usize>) -> &mut [f32] {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {}", self.len);
         #[cfg(debug_assertions)]
         self.taken.lock().expect("another thread's part overlapped").take(&range);
-        // SAFETY: inside the borrowed slice, and the caller keeps parts apart.
+        // SAFETY: inside the borrowed slice, and the caller guarantees that parts are disjoint.
         unsafe { std::slice::from_raw_parts_mut(self.first.add(range.start), range.len()) }
     }
 }
@@ -296,19 +296,19 @@ mod tests {
 
     #[cfg(debug_assertions)]
     #[test]
-    fn parts_of_two_threads_that_overlap_by_one_number_panic_and_others_do_not() {
+    fn parts_of_two_threads_that_overlap_by_one_value_panic_and_others_do_not() {
         let team = Team::new(2).unwrap();
         let mut numbers = [0.0; 20];
-        // Numbers that the second thread takes, after 4..8 and then 8..10 were the first one's.
-        for (range, apart) in
+        // Ranges of the second thread, after the first thread has taken 4..8 and 8..10.
+        for (range, disjoint) in
             [(0..4, true), (10..20, true), (5..5, true), (9..11, false), (0..5, false), (2..12, false)]
         {
             let shared = Shared::new(&mut numbers);
             let barrier = std::sync::Barrier::new(2);
             let run = || {
                 team.run(2, &|part| {
-                    // SAFETY: no number is read or written.
-                    let take = |own| assert!(unsafe { shared.part(own) }.len() <= 10);
+                    // SAFETY: no value is read or written.
+                    let take = |range| assert!(unsafe { shared.part(range) }.len() <= 10);
                     if part == 0 {
                         [4..8, 8..10, 5..9].into_iter().for_each(take);
                     }
@@ -318,7 +318,7 @@ mod tests {
                     }
                 });
             };
-            assert_eq!(catch_unwind(AssertUnwindSafe(run)).is_ok(), apart, "{range:?}");
+            assert_eq!(catch_unwind(AssertUnwindSafe(run)).is_ok(), disjoint, "{range:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Parameters: a flat store in f32, and beside it the matrices that are quantized.
+//! Parameters: a flat f32 store, and the quantized matrices.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -14,7 +14,7 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
-    /// `len` zeros, and no matrices beside them.
+    /// `len` zeros, and no quantized matrices.
     pub(super) fn zeros(len: usize) -> Weights {
         Weights { values: Buffer::zeros(len), quantized: QuantizedMatrices::default() }
     }
@@ -34,25 +34,25 @@ impl DerefMut for Weights {
     }
 }
 
-/// The matrices of a model, by the offsets of their spans.
+/// Quantized matrices by the offset of their spans.
 #[derive(Debug, Default)]
 pub(super) struct QuantizedMatrices(BTreeMap<usize, Quantized>);
 
 impl QuantizedMatrices {
     pub(super) fn put(&mut self, span: Span, matrix: Quantized) {
-        assert_eq!(span.len, matrix.len(), "a matrix of another size");
+        assert_eq!(span.len, matrix.len(), "the matrix has another size than its span");
         self.0.insert(span.offset, matrix);
     }
 
-    /// The matrix of a span.
+    /// The matrix with this span.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no such matrix.
     pub(super) fn at(&self, span: Span) -> &Quantized {
         &self.0[&span.offset]
     }
 
-    /// The matrices of a linear map, in the order of their outputs; none if it isn't quantized.
+    /// Matrices of a linear map in the order of their outputs; empty if it isn't quantized.
     pub(super) fn parts(&self, linear: &Linear) -> impl Iterator<Item = &Quantized> {
         let Span { offset, len } = linear.weight;
         self.0.range(offset..offset + len).map(|(_, matrix)| matrix)

@@ -1,4 +1,4 @@
-//! A GPU: the parameters in its memory, their gradient and moments, and the executor that works with them.
+//! The GPU backend: the parameters in GPU memory, their gradient and moments, and the executor.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -28,16 +28,16 @@ use crate::quantized::Quantized;
 use crate::rope::Rope;
 use crate::sampling::Rollout;
 
-/// Numbers that are transferred through host memory at a time.
+/// Number of values that are transferred through host memory at a time.
 const STAGED: usize = 1 << 22;
-/// The least number of positions in the tables of angles.
+/// Minimum number of positions in the tables of angles.
 pub(crate) const POSITIONS: usize = 512;
-/// Number of blocks that sum squares.
+/// Maximum number of blocks that sum squares.
 pub(crate) const NORM_BLOCKS: usize = 1024;
-/// Threads per such block.
+/// Threads per block that sums squares.
 const NORM_THREADS: u32 = 256;
 
-/// LoRA's factors, and the base weights of the adapted matrices, one after another, if they are merged.
+/// LoRA's factors, and the concatenated base weights of the adapted matrices if they are merged.
 struct Adapters {
     values: Weights,
     base: Option<Weights>,
@@ -52,26 +52,26 @@ pub(crate) struct CudaBackend {
     stream: Arc<Stream>,
     executor: CudaExecutor,
     weights: Weights,
-    /// Of quantized matrices, and of the values of the largest.
+    /// Memory of quantized matrices, and of the largest dequantized matrix.
     quantized_bytes: u64,
     adapters: Option<Adapters>,
     /// Empty until needed.
     gradient: Buffer,
-    /// Whether the gradient may be other than 0.
+    /// Whether the gradient may be nonzero.
     accumulated: bool,
     moments: Moments,
     partials: Memory<f64>,
 }
 
-/// The tables of angles for [`ROPES`]: by position, cosines and then sines.
+/// Tables of angles for [`ROPES`]: for each position cosines, then sines.
 fn angles(config: &Config, positions: usize) -> [Vec<f32>; 3] {
     let (rope, half) = (Rope::new(config, positions), config.rotary_dim() / 2);
     let (one, zero) = (vec![1.0; half], vec![0.0; half]);
     let mut tables = rope_tables(config).into_iter();
-    ROPES.map(|of| {
+    ROPES.map(|theta| {
         let positions = if tables.next() == Some(true) { positions } else { 0 };
         let row = |position| {
-            let (cos, sin) = of.map_or((&one[..], &zero[..]), |theta| rope.at(theta, position));
+            let (cos, sin) = theta.map_or((&one[..], &zero[..]), |theta| rope.at(theta, position));
             cos.iter().chain(sin).copied()
         };
         (0..positions).flat_map(row).collect()
@@ -79,8 +79,8 @@ fn angles(config: &Config, positions: usize) -> [Vec<f32>; 3] {
 }
 
 impl CudaBackend {
-    /// A GPU with weights of 0. `moments`: the number type of AdamW's moments; `exact`: whether decoding and passes compute in the same bits.
-    /// Fails if the model doesn't fit.
+    /// A GPU backend with weights of 0. `moments` is the number type of AdamW's moments, and `exact` is whether decoding and passes compute the same bits.
+    /// Returns an error if the model doesn't fit in memory.
     pub(crate) fn new(
         config: &Config,
         layout: &Layout,
@@ -89,7 +89,7 @@ impl CudaBackend {
         exact: bool,
         driver: Arc<dyn Driver>,
     ) -> Result<CudaBackend, Error> {
-        let graphs = Graphs::new(graphs::wanted()?);
+        let graphs = Graphs::new(graphs::enabled()?);
         let (positions, stream) = (POSITIONS, Arc::new(Stream::new(driver)));
         let rows = angles(config, positions);
         let executor = CudaExecutor::new(Arc::clone(&stream), config, precision, exact, &rows, graphs);
@@ -113,16 +113,16 @@ impl CudaBackend {
             gradient: Buffer::default(),
             accumulated: false,
             moments: Moments::new(moments),
-            partials: partials.expect("memory, or a failure"),
+            partials: partials.expect("allocated, or the check above failed"),
         })
     }
 
-    /// The trained parameters: all, or LoRA's factors.
+    /// The trained parameters: LoRA's factors if there are any, otherwise all weights.
     fn trained(&self) -> &Weights {
         self.adapters.as_ref().map_or(&self.weights, |adapters| &adapters.values)
     }
 
-    /// The parameters of a store: all, or LoRA's factors.
+    /// The parameters of a store.
     fn parameters(&self, store: Store) -> &Weights {
         match store {
             Store::Factors => &self.adapters.as_ref().expect("an engine with adapters").values,
@@ -130,7 +130,7 @@ impl CudaBackend {
         }
     }
 
-    /// Allocates a store of zeros if there is none yet.
+    /// Allocates a store of zeros, unless it exists.
     fn make(&mut self, store: Store) {
         let trained = self.trained().len();
         match store {
@@ -143,15 +143,15 @@ impl CudaBackend {
         }
     }
 
-    /// Drops gradient and moments: other parameters are trained.
+    /// Drops gradient and moments, because other parameters are trained from now on.
     fn forget_update(&mut self) {
         self.moments.forget();
         self.gradient = Buffer::default();
         self.accumulated = false;
     }
 
-    /// Bytes for a rollout if everything goes that a rollout doesn't use: gradient and buffers of passes. It depends on nothing that is there only
-    /// at times, so that a resumed run has the same bound on its cache.
+    /// Bytes available to a rollout if the gradient and the buffers of passes are freed. It doesn't depend on temporary allocations, so a resumed run has
+    /// the same limit on its cache.
     fn room(&self) -> u64 {
         let Some(memory) = self.stream.memory() else { return 0 };
         let factors = self
@@ -169,8 +169,8 @@ impl CudaBackend {
         (memory.total as u64).saturating_sub(reserved + used as u64)
     }
 
-    /// Panics if the device has failed, because the values could end up in a checkpoint.
-    fn demand(&self) {
+    /// Panics if the device has failed, because wrong values could end up in a checkpoint.
+    fn assert_working(&self) {
         if let Err(error) = self.check() {
             panic!("{error}");
         }
@@ -204,10 +204,10 @@ impl Backend for CudaBackend {
         let pages =
             needs::pages_with_states(&self.config, self.precision, &rollout, cached_tokens.div_ceil(PAGE));
         let cached = needs::bytes_of(self.precision, pages * PAGE * numbers_per_token(&self.config));
-        let wanted = cached + needs::rollout_bytes(&self.config, self.precision, self.exact, &rollout);
-        // Without a small rest for the driver and its libraries.
+        let needed = cached + needs::rollout_bytes(&self.config, self.precision, self.exact, &rollout);
+        // Leave a little for the driver and its libraries.
         let free = |memory: fgrpo_cuda::DeviceMemory| memory.free.saturating_sub(memory.total / 64) as u64;
-        wanted <= self.stream.memory().map_or(0, free)
+        needed <= self.stream.memory().map_or(0, free)
     }
 
     fn free_update(&mut self) {
@@ -233,16 +233,16 @@ impl Backend for CudaBackend {
 
     fn set_decode_copies(&mut self, _: bool) {}
 
-    fn set_graphs(&mut self, wanted: bool) {
-        self.executor.graphs.set(wanted);
+    fn set_graphs(&mut self, enabled: bool) {
+        self.executor.graphs.set(enabled);
     }
 
     fn graph_counts(&self) -> GraphCounts {
         self.executor.graphs.counts
     }
 
-    fn set_optimizer_offload(&mut self, wanted: bool) {
-        self.moments.set_offload(&self.stream, wanted);
+    fn set_optimizer_offload(&mut self, enabled: bool) {
+        self.moments.set_offload(&self.stream, enabled);
     }
 
     fn write(&mut self, store: Store, span: Span, values: &[f32]) {
@@ -262,11 +262,11 @@ impl Backend for CudaBackend {
 
     fn read(&self, store: Store, span: Span) -> Cow<'_, [f32]> {
         let (stream, all) = (&*self.stream, span.offset..span.offset + span.len);
-        let found = match store {
+        let values = match store {
             Store::FirstMoment => self.moments.read(stream, 0, all),
             Store::SecondMoment => self.moments.read(stream, 1, all),
             Store::Gradient => {
-                // Zeros if there is none yet.
+                // Zeros if nothing has been accumulated.
                 let mut values = vec![0.0; span.len];
                 self.gradient.read(stream, span.offset, &mut values);
                 Cow::Owned(values)
@@ -277,8 +277,8 @@ impl Backend for CudaBackend {
                 Cow::Owned(values)
             }
         };
-        self.demand();
-        found
+        self.assert_working();
+        values
     }
 
     fn fill(&mut self, store: Store, span: Span, fill: &mut FillFn<'_>) -> Result<(), Error> {
@@ -293,9 +293,9 @@ impl Backend for CudaBackend {
     }
 
     fn quantized(&self, span: Span) -> Cow<'_, Quantized> {
-        let found = self.weights.quantized.read(&self.stream, span);
-        self.demand();
-        Cow::Owned(found.expect("a matrix, or a failure"))
+        let matrix = self.weights.quantized.read(&self.stream, span);
+        self.assert_working();
+        Cow::Owned(matrix.expect("stored, or the device has failed"))
     }
 
     fn normal(&mut self, span: Span, std: f32, normal: &NormalFn<'_>, first: u64) {
@@ -334,14 +334,14 @@ impl Backend for CudaBackend {
 
     fn merge(&mut self, layout: &AdapterLayout, applied: bool) {
         let Adapters { values, base } = self.adapters.as_ref().expect("an engine with adapters");
-        let base = base.as_ref().expect("adapters that are merged");
+        let base = base.as_ref().expect("merged adapters");
         let mut at = 0;
         for adapted in &layout.adapted {
             let Span { offset, len } = adapted.weight;
             base.copy(&self.stream, at, &self.weights, offset, len);
             at += len;
             if applied {
-                // The sum is rounded to what the network reads; base and factors are exact.
+                // The sum is rounded to the network's precision; base and factors are exact.
                 self.weights.forget_rest(&self.stream, offset, len);
                 self.stream.product(&Product {
                     m: adapted.outputs,
@@ -390,7 +390,7 @@ impl Backend for CudaBackend {
         let CudaBackend { stream, precision, weights, adapters, gradient, moments, .. } = self;
         let values = adapters.as_ref().map_or(&*weights, |adapters| &adapters.values);
         let AdamWStep { number, clip, take1, beta2, take2, eps, decay, rate, root } = *step;
-        let of_moments = moments.precision;
+        let moment_precision = moments.precision;
         moments.step(stream, values.len(), |part: Range<usize>, moments| {
             for &(offset, len, decays) in runs {
                 let (first, last) = (offset.max(part.start), (offset + len).min(part.end));
@@ -403,14 +403,14 @@ impl Backend for CudaBackend {
                     arguments.push(values.rest_at(first).into());
                 }
                 arguments.push(gradient.at(first).into());
-                let before = of_moments.bytes() * (first - part.start);
+                let before = moment_precision.bytes() * (first - part.start);
                 arguments.extend(moments.map(|moment| Argument::from(moment.plus(before))));
                 arguments.extend([clip, take1, beta2, take2, eps, decay, rate, root].map(Argument::F32));
                 arguments.push(((last - first) as u64).into());
-                let kernel = match of_moments {
+                let kernel = match moment_precision {
                     Precision::F32 => kernel!(*precision, "adamw"),
                     Precision::Bf16 => {
-                        // How they are rounded.
+                        // Seeds of the stochastic rounding.
                         arguments.extend([number, first as u64].map(Argument::U64));
                         kernel!(*precision, "adamw_rounded")
                     }

@@ -13,17 +13,17 @@ enum Numbers {
     Half(Memory<u16>),
 }
 
-/// Numbers of 16 bits, rounded to nearest.
-pub(super) fn rounded(values: &[f32]) -> Vec<u16> {
+/// Rounds values to bfloat16, to nearest.
+pub(super) fn round(values: &[f32]) -> Vec<u16> {
     values.iter().map(|&value| bf16::from_f32(value).to_bits()).collect()
 }
 
-/// A number from 16 bits.
-pub(super) fn widened(bits: u16) -> f32 {
+/// Converts a bfloat16 value to f32.
+pub(super) fn widen(bits: u16) -> f32 {
     bf16::from_bits(bits).to_f32()
 }
 
-/// An array of numbers of one type. New memory has unspecified content.
+/// A device array of f32 or bfloat16 values. New memory has unspecified content.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer(Option<Numbers>);
 
@@ -35,7 +35,7 @@ impl Buffer {
         })
     }
 
-    /// `len` zeros.
+    /// Allocates `len` zeros.
     pub(super) fn zeros(stream: &Stream, precision: Precision, len: usize, purpose: Purpose) -> Buffer {
         let buffer = Buffer::new(stream, precision, len, purpose);
         stream.zero(buffer.at(0), buffer.bytes(buffer.len()));
@@ -54,22 +54,22 @@ impl Buffer {
         self.len() == 0
     }
 
-    /// Size of `len` numbers in bytes.
+    /// Size of `len` values in bytes.
     pub(super) fn bytes(&self, len: usize) -> usize {
         len * if matches!(self.0, Some(Numbers::Half(_))) { 2 } else { 4 }
     }
 
-    /// Grows to at least `len`; if it grows, its content is lost.
+    /// Grows to at least `len`. If it grows, the content is lost.
     pub(super) fn reserve(&mut self, stream: &Stream, precision: Precision, len: usize, purpose: Purpose) {
         if len > self.len() {
-            // The old memory goes first, and before it the work that uses it.
+            // Free the old memory first, after submitting the work that uses it.
             stream.submit_recorded_work();
             self.0 = None;
             *self = Buffer::new(stream, precision, len, purpose);
         }
     }
 
-    /// Grows to at least `len` and keeps its content.
+    /// Grows to at least `len`, and retains the content.
     pub(super) fn extend(&mut self, stream: &Stream, precision: Precision, len: usize, purpose: Purpose) {
         if len > self.len() {
             let longer = Buffer::new(stream, precision, len, purpose);
@@ -78,7 +78,7 @@ impl Buffer {
         }
     }
 
-    /// The address of number `index`. Without memory it is null; the stream then has a failure and ignores further work.
+    /// Device address of value `index`, or null without memory; the stream then has a failure and ignores further work.
     pub(super) fn at(&self, index: usize) -> Address {
         match &self.0 {
             Some(Numbers::Full(memory)) => memory.at(index),
@@ -87,39 +87,39 @@ impl Buffer {
         }
     }
 
-    /// Rows of `stride` numbers from number `first` on.
+    /// A matrix with rows of `stride` values, from value `first` on.
     pub(super) fn rows(&self, first: usize, stride: usize) -> Matrix {
         Matrix::rows(self.at(first), stride)
     }
 
-    /// Overwrites the numbers from `first` on; those of 16 bits are rounded to nearest.
+    /// Replaces the values from `first` on, rounding to nearest in bfloat16.
     pub(super) fn write(&self, stream: &Stream, first: usize, values: &[f32]) {
         match &self.0 {
             Some(Numbers::Full(memory)) => stream.write(memory, first, values),
-            Some(Numbers::Half(memory)) => stream.write(memory, first, &rounded(values)),
+            Some(Numbers::Half(memory)) => stream.write(memory, first, &round(values)),
             None => {}
         }
     }
 
-    /// Waits. `to` is unchanged without memory, unspecified if something has failed.
+    /// Reads values, waiting for the device. Without memory `to` is unchanged; if something has failed, it is unspecified.
     pub(super) fn read(&self, stream: &Stream, first: usize, to: &mut [f32]) {
         match &self.0 {
             Some(Numbers::Full(memory)) => stream.read(memory, first, to),
             Some(Numbers::Half(memory)) => {
                 let mut bits = vec![0; to.len()];
                 stream.read(memory, first, &mut bits);
-                to.iter_mut().zip(bits).for_each(|(to, bits)| *to = widened(bits));
+                to.iter_mut().zip(bits).for_each(|(to, bits)| *to = widen(bits));
             }
             None => {}
         }
     }
 }
 
-/// Largest number of blocks that search for a number.
+/// Maximum number of blocks of the search.
 const SEARCH_BLOCKS: usize = 1024;
 
 impl Buffer {
-    /// Index and value of the first of `len` numbers that is not finite; also `None` if the device has failed. Waits.
+    /// Index and value of the first of `len` values that is not finite, or `None` if all are finite or the device has failed. Waits for the device.
     pub(super) fn first_non_finite(&self, stream: &Stream, len: usize) -> Option<(usize, f32)> {
         let blocks = len.div_ceil(THREADS as usize).min(SEARCH_BLOCKS);
         let partials: Memory<u64> = stream.allocate(blocks, Purpose::Pass)?;

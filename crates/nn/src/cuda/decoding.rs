@@ -1,4 +1,4 @@
-//! The state of decoding between its steps: the lists of a step on the device, its draws and their results.
+//! Decoding state between steps: a step's lists on the device, its draws and their results.
 
 use std::collections::VecDeque;
 
@@ -14,34 +14,34 @@ use crate::executor::checks::non_finite;
 use crate::executor::{DecodeChanges, StepTokens};
 use crate::sampling::{Draw, Drawn};
 
-/// The executor's state between decoding steps.
+/// State of an executor between decoding steps.
 #[derive(Default)]
 pub(crate) struct Decoding {
     step: Step,
-    /// The sizes of the step.
+    /// Bucket of the current step.
     pub(super) bucket: Bucket,
-    /// Of the step, or of draws from other rows.
+    /// Lists of the step, or of draws outside of a step.
     pub(super) lists: Lists,
     pub(super) items: Items,
     pub(super) draws: Draws,
     results: Results,
 }
 
-/// Draws and, on the device, their results.
+/// Draws, and their results on the device.
 #[derive(Default)]
 pub(super) struct Draws {
     pub(super) lists: DrawLists,
     rows: Vec<usize>,
-    /// Tokens, then log-probabilities, then entropies, `room` of each.
+    /// Tokens, then log-probabilities, then entropies, each with space for `room` values.
     pub(super) results: Option<Memory<u32>>,
     pub(super) room: usize,
 }
 
-/// Results on their way to the host.
+/// Results that are being transferred to the host.
 #[derive(Default)]
 struct Results {
     messages: Messages,
-    /// The oldest first. After an error, those that nobody reads stay until the next rollout.
+    /// Transfers, oldest first. After an error, unread ones stay until the next rollout.
     pending: VecDeque<Pending>,
 }
 
@@ -64,7 +64,7 @@ impl Draws {
 }
 
 impl Decoding {
-    /// Applies changes, builds the next step and transfers its lists, with those of sequences' states if there are any.
+    /// Applies changes, builds the next step and transfers its lists, including recurrent states if `has_states`.
     pub(super) fn begin(&mut self, stream: &Stream, changes: &DecodeChanges, has_states: bool) {
         if let StepTokens::Known(_) = changes.tokens {
             self.results.pending.clear();
@@ -73,7 +73,7 @@ impl Decoding {
         let lists;
         (self.bucket, self.items, lists) = self.lists.stage_step(stream, &self.step, changes, has_states);
         if let Some(results) = &self.draws.results {
-            // Tokens that the host has not read, before they are overwritten: a copy of 32-bit words, which never become numbers.
+            // Gather tokens that the host has not read, before they are overwritten. The kernel copies 32-bit words without converting them.
             let Lists { words, sampled, tokens, .. } = &self.lists;
             let arguments = args![results, words.at(*sampled, 0), words.at(*tokens, 0), 1u32];
             stream.launch("gather_f32", Shape::of(sampled.len, row_threads(1), 0), arguments);
@@ -81,27 +81,27 @@ impl Decoding {
         self.draws.begin(stream, lists, &changes.draws, self.bucket.draws);
     }
 
-    /// Whether a row's key is one that another row of the step attends to.
+    /// Whether a row of the step attends to the new key of another row.
     pub(super) fn reads_its_own(&self) -> bool {
         self.step.reads_its_own()
     }
 
-    /// Transfers draws from rows that are no decoding step.
+    /// Transfers draws outside of a decoding step.
     pub(super) fn begin_draws(&mut self, stream: &Stream, rows: usize, draws: &[Draw]) {
         self.results.pending.clear();
         let lists = self.lists.stage_draws(stream, rows, draws);
         self.draws.begin(stream, lists, draws, draws.len());
     }
 
-    /// Sends the results to the host once they are there.
+    /// Submits the transfer of the results to the host.
     pub(super) fn send_results(&mut self, stream: &Stream) {
         let Draws { rows, results: Some(results), room, .. } = &self.draws else { return };
         let message = self.results.messages.receive(stream, results.at(0), 2 * room + rows.len());
         self.results.pending.push_back(Pending { message, rows: rows.clone(), room: *room });
     }
 
-    /// Waits for the oldest results on their way, and reads them.
-    /// Fails if the device has failed, or a row's logits are not finite.
+    /// Waits for the oldest pending results, and reads them.
+    /// Returns an error if the device has failed, or a row's logits are not finite.
     pub(super) fn read_results(&mut self, stream: &Stream, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
         let Results { messages, pending } = &mut self.results;
         match pending.pop_front() {

@@ -1,4 +1,4 @@
-//! The operations as kernel launches, for activations in f32 or bf16. Sums, statistics, logits and parameter gradients are f32 in both.
+//! The operations as kernel launches, for activations in f32 or bf16. Sums, statistics, logits and parameter gradients are always f32.
 
 mod attention;
 mod decoding;
@@ -33,59 +33,60 @@ use crate::segments::Chunk;
 /// A stream and its memory.
 pub(crate) struct CudaExecutor {
     pub(super) stream: Arc<Stream>,
-    /// Of activations.
+    /// Number type of activations.
     pub(super) precision: Precision,
-    /// Whether decoding and passes compute a row in the same bits.
+    /// Whether decoding and passes compute a row with the same bits.
     exact: bool,
-    /// By position, cosines and then sines: of the two bases of frequencies, and of the angle 0. Those that no layer has are empty.
+    /// Tables of angles for [`ROPES`]: for each position cosines, then sines. Tables that no layer uses are empty.
     angles: [Buffer; 3],
-    /// Of rows that are sampled from.
+    /// Logits of rows that are sampled from.
     pub(super) logits: Buffer,
-    /// Largest number of logits that a pass keeps. If there are more, this many are computed at a time.
+    /// Maximum number of logits that a pass stores. If there are more, this many are computed at a time.
     pass_logits: usize,
-    /// Of decoding's attention.
+    /// Partial results of decoding attention.
     pub(super) parts: Buffer,
     delta: Buffer,
-    /// Column sums per block of rows.
+    /// Column sums over blocks of rows.
     partials: Buffer,
-    /// Each head's part of its norm's derivative.
+    /// Contributions of each head to the derivative of its norm.
     shares: Buffer,
-    /// Intermediate rows times rank, between LoRA's factors.
+    /// Intermediate result between LoRA's factors: `[rows, rank]`.
     low_rank: Buffer,
-    /// Values of a quantized matrix.
+    /// A dequantized matrix.
     values: Buffer,
-    /// Buffers for compacting rows: of activations, and of statistics.
+    /// Buffer for compacting rows of activations.
     moved: Buffer,
+    /// Buffer for compacting rows of statistics.
     moved_full: Buffer,
-    /// Inputs that the convolution of a recurrent mixer sees, if there is one.
+    /// Kernel size of the recurrent mixers' convolution, if there are any.
     taps: Option<usize>,
-    /// How many of a head's numbers rotary embedding turns.
+    /// Number of values of each head that the rotary embedding rotates.
     rotary: usize,
     mixer: MixerScratch,
     pub(super) graphs: Graphs,
 }
 
-/// The number type of a product whose operands and result have a precision.
+/// Number type of a product whose operands and result have this precision.
 pub(super) fn numbers(precision: Precision) -> Numbers {
     if precision == Precision::F32 { Numbers::F32 } else { Numbers::Bf16 }
 }
 
-/// The rows that the gradient of a norm's weight or a linear map's bias sums over.
+/// Rows whose columns are summed for the gradient of a norm's weight, a linear map's bias or a convolution's filter.
 #[derive(Clone, Copy)]
 enum Columns<'a> {
     /// Rows of activations.
-    Of(&'a Buffer),
+    Activations(&'a Buffer),
     /// Rows in f32.
     Full(Address),
     /// `dy x scale`.
     Norm { x: &'a Buffer, scale: &'a Buffer, dy: &'a Buffer },
-    /// Of a convolution along paths, whose `sizes` are channels, inputs that it sees, and the width of a row of `x`.
+    /// Rows of a convolution's derivative along paths. `sizes` are the channels, the kernel size, and the width of a row of `x`.
     Filter { x: &'a Buffer, previous: Address, dy: &'a Buffer, sizes: [usize; 3] },
 }
 
-/// `c = alpha a b`, or added to `c`.
+/// `c = alpha a b`, or `c += alpha a b`.
 struct MatrixProduct {
-    /// Rows and columns of `c`, and terms.
+    /// Rows and columns of `c`, and number of terms.
     sizes: [usize; 3],
     a: Matrix,
     b: Matrix,
@@ -95,7 +96,7 @@ struct MatrixProduct {
 }
 
 impl CudaExecutor {
-    /// `angles` are the tables.
+    /// Creates an executor with tables of angles.
     pub(super) fn new(
         stream: Arc<Stream>,
         config: &Config,
@@ -125,7 +126,7 @@ impl CudaExecutor {
             taps: config
                 .linear_attention
                 .filter(|_| config.is_recurrent())
-                .map(|of| of.linear_conv_kernel_dim),
+                .map(|sizes| sizes.linear_conv_kernel_dim),
             rotary: config.rotary_dim(),
             mixer: MixerScratch::default(),
             graphs,
@@ -134,12 +135,12 @@ impl CudaExecutor {
         executor
     }
 
-    /// Numbers of the tables of angles.
+    /// Number of values in the tables of angles.
     pub(super) fn tables_len(&self) -> usize {
         self.angles.iter().map(Buffer::len).sum()
     }
 
-    /// Replaces the tables of angles by larger ones.
+    /// Replaces the tables of angles, which only grow.
     pub(super) fn set_angles(&mut self, angles: &[Vec<f32>; 3]) {
         for (table, rows) in self.angles.iter_mut().zip(angles).filter(|(_, rows)| !rows.is_empty()) {
             table.reserve(&self.stream, FULL, rows.len(), Purpose::Model);
@@ -147,12 +148,12 @@ impl CudaExecutor {
         }
     }
 
-    /// The angles by which a layer rotates.
+    /// Table of a layer's angles.
     fn table(&self, rope: Option<Theta>) -> &Buffer {
-        &self.angles[ROPES.iter().position(|&of| of == rope).expect("all of them")]
+        &self.angles[ROPES.iter().position(|&known| known == rope).expect("ROPES lists all of them")]
     }
 
-    /// Frees the buffers that grow when they are needed.
+    /// Frees the buffers that are reallocated on demand.
     pub(super) fn free_buffers(&mut self) {
         let CudaExecutor { logits, parts, delta, partials, shares, low_rank, moved, moved_full, .. } = self;
         for buffer in [logits, parts, delta, partials, shares, low_rank, moved, moved_full] {
@@ -161,38 +162,38 @@ impl CudaExecutor {
         self.mixer = MixerScratch::default();
     }
 
-    /// The 16 bytes of a row of activations that a thread takes at a time: how many there are.
+    /// Number of 16-byte lines in a row of activations; a thread loads one at a time.
     fn lines(&self, width: usize) -> usize {
         width.div_ceil(16 / self.precision.bytes())
     }
 
-    /// A thread per 16 bytes of rows.
+    /// One thread per line of rows.
     fn line_shape(&self, rows: usize, width: usize) -> Shape {
         Shape::covering(rows * self.lines(width), THREADS)
     }
 
-    /// The number type of activations and weights.
+    /// Number type of products of activations and weights.
     fn numbers(&self) -> Numbers {
         numbers(self.precision)
     }
 
-    /// The number types of a product with a result in f32: logits, gradients.
+    /// Number type of products with a result in f32: logits and gradients.
     fn full_numbers(&self) -> Numbers {
         if self.precision == Precision::F32 { Numbers::F32 } else { Numbers::Bf16ToF32 }
     }
 
-    /// `c = alpha a b`, or added to `c`, where all are activations or weights, in a backward pass.
+    /// `c = alpha a b` or `c += alpha a b` in a backward pass, where all operands are activations or weights.
     fn product(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix, alpha: f32, write: Write) {
         self.product_of(self.numbers(), false, MatrixProduct { sizes, a, b, c, alpha, write });
     }
 
-    /// The same with a result in f32.
+    /// `c = a b` or `c += a b` in a backward pass, with `c` in f32.
     fn product_full(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix, write: Write) {
         self.product_of(self.full_numbers(), false, MatrixProduct { sizes, a, b, c, alpha: 1.0, write });
     }
 
-    fn product_of(&self, numbers: Numbers, exact: bool, of: MatrixProduct) {
-        let MatrixProduct { sizes: [m, n, k], a, b, c, alpha, write } = of;
+    fn product_of(&self, numbers: Numbers, exact: bool, product: MatrixProduct) {
+        let MatrixProduct { sizes: [m, n, k], a, b, c, alpha, write } = product;
         let onto = (write == Write::Add).then_some(c.at);
         if m > 0 {
             let (c, c_stride) = (c.at, c.stride);
@@ -201,7 +202,7 @@ impl CudaExecutor {
         }
     }
 
-    /// Adds the column sums to `to`.
+    /// Adds the column sums of `rows` rows to `to`.
     fn sum_columns(&mut self, columns: Columns<'_>, rows: usize, width: usize, to: Argument) {
         if rows == 0 {
             return;
@@ -210,17 +211,21 @@ impl CudaExecutor {
         self.partials.reserve(&self.stream, FULL, blocks * width, Purpose::Pass);
         let grid = [width.div_ceil(32) as u32, blocks as u32, 1];
         let shape = Shape { grid, threads: 256, shared: 1024 };
-        let (count, of, each) = (rows, width, SUMMED_ROWS);
+        let (count, each) = (rows, SUMMED_ROWS);
         match columns {
-            Columns::Of(x) => {
+            Columns::Activations(x) => {
                 let kernel = kernel!(self.precision, "column_partials");
-                self.stream.launch(kernel, shape, args![x, &self.partials, count, of, each]);
+                self.stream.launch(kernel, shape, args![x, &self.partials, count, width, each]);
             }
             Columns::Full(x) => {
-                self.stream.launch("column_partials_f32", shape, args![x, &self.partials, count, of, each]);
+                self.stream.launch(
+                    "column_partials_f32",
+                    shape,
+                    args![x, &self.partials, count, width, each],
+                );
             }
             Columns::Norm { x, scale, dy } => {
-                let arguments = args![x, scale, dy, &self.partials, count, of, each];
+                let arguments = args![x, scale, dy, &self.partials, count, width, each];
                 self.stream.launch(kernel!(self.precision, "rms_norm_weight"), shape, arguments);
             }
             Columns::Filter { x, previous, dy, sizes: [channels, taps, stride] } => {
@@ -229,10 +234,10 @@ impl CudaExecutor {
             }
         }
         let shape = Shape::covering(width, 128);
-        self.stream.launch("add_partials", shape, args![&self.partials, to, blocks, of]);
+        self.stream.launch("add_partials", shape, args![&self.partials, to, blocks, width]);
     }
 
-    /// Rows by index, `width` wide.
+    /// Launches a kernel that copies rows of `width` values by index.
     fn rows(&self, kernel: &'static str, width: usize, lists: &Lists, rows: List, x: Argument, y: Argument) {
         let shape = Shape::of(rows.len, row_threads(width), 0);
         self.stream.launch(kernel, shape, args![x, lists.words.at(rows, 0), y, width]);
@@ -261,10 +266,10 @@ impl Memory for CudaExecutor {
     }
 }
 
-/// Keys and values by slot: per layer, rows as the key/value projection makes them.
+/// The cache: for each layer, rows of keys and values by slot, as the key/value projection computes them.
 #[derive(Default)]
 pub(crate) struct Cache {
     layers: Vec<Buffer>,
-    /// States by node, in f32: per layer that has one, of all heads, then the convolution's inputs, the latest first.
+    /// For each recurrent layer, f32 states by node: the states of all heads, then the latest inputs of the convolution, newest first.
     states: Vec<Buffer>,
 }

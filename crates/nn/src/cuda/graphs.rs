@@ -1,12 +1,12 @@
 //! Decoding steps as CUDA graphs.
 //!
-//! A step is hundreds of short launches, and submitting them takes longer than a small model needs to run them. So the stream records a step's work
-//! before it submits anything, and compares it with the last step of the same bucket. If all of it is the same (kernels, grids, operands, and
-//! arguments with their addresses), one call submits it as a graph. A graph is made when the same work comes for the second time: the first time, buffers
-//! grow and libraries load their kernels, which a capture doesn't allow.
+//! A step consists of hundreds of short launches, and submitting them takes longer than a small model needs to run them. So the stream records a step's
+//! work before it submits anything, and compares it with the last step in the same bucket. If everything is the same (kernels, grids, and arguments
+//! including addresses), one call submits the step as a graph. A graph is captured when the same work is recorded for the second time, because during
+//! the first, buffers grow and libraries load kernels, which a capture doesn't allow.
 //!
-//! Because the work itself is compared, nobody has to know what it depends on: buffers that have grown, another cache, other sampling settings or
-//! weights at other addresses are other work, for which another graph is made. If a driver refuses to make one, steps go on without.
+//! Since the work itself is compared, no code has to know what it depends on: grown buffers, another cache, other sampling settings or moved weights are
+//! different work and get another graph. If the driver refuses to capture a graph, steps run without graphs.
 
 use std::collections::HashMap;
 
@@ -17,59 +17,59 @@ use crate::backend::GraphCounts;
 use crate::error::Error;
 use crate::switch;
 
-/// Buckets whose work is kept; beyond them, that of the least recently used one is dropped.
+/// Maximum number of buckets whose work is stored; the least recently used one is dropped.
 const KEPT: usize = 64;
-/// The environment variable that turns graphs off, for measuring and debugging. Results don't depend on it.
+/// Environment variable that disables graphs, for measuring and debugging. Results don't depend on it.
 const VARIABLE: &str = "FGRPO_CUDA_GRAPHS";
-/// The environment variable with which the host waits for every launch, to name one that fails: a graph's can't be told apart.
+/// Environment variable that makes the host wait for every launch, so that a failing one can be named. Launches in a graph can't be distinguished.
 const SYNC: &str = "FGRPO_CUDA_SYNC";
 
-/// Whether graphs are wanted: the setting of the environment variable.
-/// Fails if it is neither `on` nor `off`.
-pub(super) fn wanted() -> Result<bool, Error> {
+/// Whether the environment variables allow graphs.
+/// Returns an error if one is neither `on` nor `off`.
+pub(super) fn enabled() -> Result<bool, Error> {
     Ok(switch::is_on(VARIABLE, true)? && !switch::is_on(SYNC, false)?)
 }
 
 #[derive(Debug)]
 pub(super) struct Graphs {
-    wanted: bool,
-    /// By bucket: when it was used last (the number of the step), and its work then.
+    enabled: bool,
+    /// For each bucket, the number of the step that used it last, and its work.
     sequences: HashMap<Bucket, (u64, Sequence)>,
     pub(super) counts: GraphCounts,
 }
 
 impl Graphs {
-    pub(super) fn new(wanted: bool) -> Graphs {
-        Graphs { wanted, sequences: HashMap::new(), counts: GraphCounts::default() }
+    pub(super) fn new(enabled: bool) -> Graphs {
+        Graphs { enabled, sequences: HashMap::new(), counts: GraphCounts::default() }
     }
 
-    /// Turns graphs on or off, and frees those there are.
-    pub(super) fn set(&mut self, wanted: bool) {
-        (self.wanted, self.counts) = (wanted, GraphCounts::default());
+    /// Enables or disables graphs, and frees existing ones.
+    pub(super) fn set(&mut self, enabled: bool) {
+        (self.enabled, self.counts) = (enabled, GraphCounts::default());
         self.sequences.clear();
     }
 
-    /// Begins a step: from here on the stream records.
+    /// Begins a step, and starts recording if graphs are enabled.
     pub(super) fn begin(&mut self, stream: &Stream, bucket: Bucket, ahead: bool) {
         self.counts.steps += 1;
         self.counts.ahead += u64::from(ahead);
-        if self.wanted {
+        if self.enabled {
             let mut sequence =
-                self.sequences.remove(&bucket).map_or_else(Sequence::default, |(_, kept)| kept);
+                self.sequences.remove(&bucket).map_or_else(Sequence::default, |(_, sequence)| sequence);
             sequence.begin();
             stream.record_work(sequence);
         }
     }
 
     pub(super) fn submit(&mut self, stream: &Stream, bucket: Bucket) {
-        // Nothing is recorded without graphs, or after a buffer has grown.
+        // Nothing is recorded if graphs are disabled or a buffer has grown.
         let Some(mut sequence) = stream.recorded_work() else { return };
         self.counts.nodes = self.counts.nodes.max(sequence.nodes().len());
         if sequence.came_before() && sequence.graph.is_none() {
             sequence.graph = stream.capture(sequence.nodes());
             self.counts.captured += u64::from(sequence.graph.is_some());
             if sequence.graph.is_none() {
-                self.wanted = false;
+                self.enabled = false;
                 self.sequences.clear();
             }
         }

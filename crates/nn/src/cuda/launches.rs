@@ -1,25 +1,25 @@
-//! How kernels are named, given arguments and spread over blocks.
+//! Names, arguments and launch shapes of kernels.
 
 use fgrpo_cuda::Shape;
 
 use crate::executor::Heads;
 use crate::numbers::Precision;
 
-/// Statistics, logits, gradients of parameters.
+/// Number type of statistics, logits and parameter gradients.
 pub(super) const FULL: Precision = Precision::F32;
 
-/// Warps per block, for kernels with independent warps.
+/// Warps per block for kernels with independent warps.
 pub(super) const WARPS: u32 = 4;
-/// Threads per block, for kernels with independent threads.
+/// Threads per block for kernels with independent threads.
 pub(super) const THREADS: u32 = 256;
 
-/// A kernel's arguments.
+/// Converts values to the arguments of a kernel.
 macro_rules! args {
     ($($argument:expr),* $(,)?) => { &[$(fgrpo_cuda::Argument::from($argument)),*] };
 }
 pub(super) use args;
 
-/// The kernel for a precision of activations.
+/// Name of the kernel for a precision of activations.
 macro_rules! kernel {
     ($precision:expr, $name:literal) => {
         match $precision {
@@ -30,24 +30,24 @@ macro_rules! kernel {
 }
 pub(super) use kernel;
 
-/// Threads of a block that processes one row of `width` numbers.
+/// Threads of a block that processes a row of `width` values.
 pub(super) fn row_threads(width: usize) -> u32 {
     (width.next_multiple_of(32) as u32).min(THREADS)
 }
 
-/// A block per row of `width` numbers, with shared memory for one number per warp.
+/// One block per row of `width` values, with shared memory for one value per warp.
 pub(super) fn row_shape(rows: usize, width: usize) -> Shape {
     let threads = row_threads(width);
     Shape::of(rows, threads, threads as usize / 32 * 4)
 }
 
-/// One warp per item, for `count` items.
+/// One warp for each of `count` items.
 pub(super) fn warp_shape(count: usize) -> Shape {
     Shape::of(count.div_ceil(WARPS as usize), 32 * WARPS, 0)
 }
 
-/// Whether decoding's attention in bf16 runs on tensor cores: for heads that its kernels take, where the plain kernels would spend more time on
-/// instructions than an H200 on reading keys and values.
+/// Whether decoding attention in bf16 uses tensor cores. It does for head sizes that its kernels support, if the plain kernels would be limited by
+/// instructions rather than by an H200's memory bandwidth.
 pub(super) fn decodes_on_tensor_cores(heads: Heads) -> bool {
     matches!(heads.size, 64 | 128) && heads.queries / heads.keys >= 3
 }

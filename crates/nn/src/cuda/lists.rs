@@ -1,4 +1,4 @@
-//! The index lists of a pass or of a decoding step.
+//! Index lists of a pass or of a decoding step.
 
 use std::ops::Range;
 
@@ -10,27 +10,27 @@ use crate::executor::{DecodeChanges, Rows, StepTokens};
 use crate::sampling::Draw;
 use crate::segments::{AttentionPlan, Chunk, Piece};
 
-/// Queries, or keys, of a tile of attention's plan.
+/// Number of queries, or of keys, in a tile of the attention plan.
 pub(super) const TILE: usize = 64;
-/// The bit of a causal piece, whose queries see keys only up to their own row.
+/// Flag of a causal piece, whose queries see keys only up to their own row.
 const CAUSAL: u32 = 1 << 31;
-/// The slot of a row that only fills up a bucket: its keys are not stored.
+/// Slot of a padding row, whose keys are not stored.
 const NO_ROW: u32 = u32::MAX;
-/// Tokens of an item of decoding.
+/// Maximum number of tokens in an item of decoding attention.
 pub(crate) const ITEM_KEYS: usize = 256;
-/// Parts of a pass's attention that are in memory at the same time.
+/// Number of attention parts of a pass that are in memory at the same time.
 pub(crate) const PASS_PARTS: usize = 4096;
-/// Rows of an item of a pass.
+/// Maximum number of rows in an item of a pass.
 const PASS_ROWS: usize = 16;
 
-/// Pieces by tile: the start of each tile's pieces, and the pieces, with four words each.
+/// Pieces by tile: the index of each tile's first piece, and the pieces, with four words each.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tiles {
     pub(super) first: List,
     pub(super) pieces: List,
 }
 
-/// Which query sees which keys.
+/// Assignment of keys to queries.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Plan {
     pub(super) rows: List,
@@ -38,30 +38,30 @@ pub(super) struct Plan {
     pub(super) by_key: Tiles,
     /// Positions of the queries.
     pub(super) positions: List,
-    /// For attention in decoding's bits, one after another.
+    /// Items for attention with the bits of decoding, processed one after another.
     pub(super) exact: Vec<PassItems>,
 }
 
-/// The lists of a pass. A decoding step has only tokens, positions and slots.
+/// Lists of a pass. A decoding step uses only tokens, positions and slots.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     pub(super) words: Words,
     pub(super) tokens: List,
-    /// The draws of the last step that sample the tokens, if the host has not read them.
+    /// Draws of the previous step that sample the tokens, if the host has not read them.
     pub(super) sampled: List,
     pub(super) positions: List,
     all: Plan,
     predicting: Plan,
     pub(super) pick_rows: List,
     pub(super) pick_tokens: List,
-    /// The start of the picks of each predicting row, and the end.
+    /// Index of the first pick of each predicting row, and the number of picks.
     pub(super) pick_first: List,
     pub(super) slots: List,
-    /// Each occurring token, the start of its rows in `order`, and the rows by token.
+    /// Distinct tokens, the start of each one's rows in `order`, and the rows sorted by token.
     pub(super) distinct: List,
     pub(super) starts: List,
     pub(super) order: List,
-    /// For recurrent mixers, where there are any.
+    /// Paths for recurrent mixers; empty in models without them.
     pub(super) paths: Paths,
 }
 
@@ -70,7 +70,8 @@ impl Lists {
         if rows == Rows::All { &self.all } else { &self.predicting }
     }
 
-    /// The lists of a pass over a chunk, with those of attention in decoding's bits if it is `exact`, and those of recurrent mixers whose convolution sees `taps` inputs.
+    /// Builds and transfers the lists of a pass over a chunk. `exact` adds items for attention with the bits of decoding, and `taps`, the kernel size of
+    /// the mixers' convolution, adds paths.
     pub(super) fn stage(
         &mut self,
         stream: &Stream,
@@ -120,44 +121,44 @@ fn plan(words: &mut Words, plan: &AttentionPlan, positions: &[u32], keys: usize,
     }
 }
 
-/// Some rows of a pass whose attention decoding's kernels compute: their parts are in memory at the same time.
+/// A range of a pass's rows whose attention decoding's kernels compute. All of their parts are in memory at the same time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PassItems {
-    /// The first row, and how many.
+    /// The first row.
     pub(super) first: usize,
     pub(super) rows: usize,
     pub(super) parts: usize,
-    /// Rows count from the first; slots are rows of the keys.
+    /// Items. Rows count from `first`, and slots are rows of the keys.
     pub(super) items: Items,
 }
 
-/// Items of a pass while they are collected.
+/// Items while they are collected.
 #[derive(Default)]
 struct Collected {
     first: usize,
     items: Vec<[u32; 4]>,
-    place: Vec<u32>,
+    first_part: Vec<u32>,
     starts: Vec<u32>,
     ranges: Vec<[u32; 2]>,
-    of_row: Vec<Vec<u32>>,
+    parts_of_row: Vec<Vec<u32>>,
     parts: usize,
 }
 
 impl Collected {
-    /// Adds rows of one path, at these positions: they see the tokens of the path up to their own.
+    /// Adds rows of a path at these positions. Each sees the tokens of the path up to its own.
     fn add(&mut self, path: &[Range<usize>], positions: &[u32]) {
-        let (first_row, last) = (self.of_row.len(), positions[positions.len() - 1] as usize);
-        self.of_row.resize_with(first_row + positions.len(), Vec::new);
+        let (first_row, last) = (self.parts_of_row.len(), positions[positions.len() - 1] as usize);
+        self.parts_of_row.resize_with(first_row + positions.len(), Vec::new);
         for start in (0..=last).step_by(ITEM_KEYS) {
-            let seeing = positions.partition_point(|&position| (position as usize) < start);
+            let blind = positions.partition_point(|&position| (position as usize) < start);
             let (mut before, end) = (0, (start + ITEM_KEYS).min(last + 1));
             let ranges = path.iter().map(|keys| {
                 let within = |position: usize| keys.start + position.saturating_sub(before).min(keys.len());
-                let own = within(start)..within(end);
+                let range = within(start)..within(end);
                 before += keys.len();
-                own
+                range
             });
-            self.push(ranges, first_row + seeing..first_row + positions.len(), start);
+            self.push(ranges, first_row + blind..first_row + positions.len(), start);
         }
     }
 
@@ -167,42 +168,42 @@ impl Collected {
         let ranges = ranges.filter(|range| !range.is_empty());
         self.ranges.extend(ranges.map(|range| [range.start as u32, range.end as u32]));
         self.items.push([first, self.ranges.len() as u32, rows.start as u32, rows.end as u32]);
-        self.place.push(self.parts as u32);
+        self.first_part.push(self.parts as u32);
         self.starts.push(start as u32);
         for row in rows {
-            self.of_row[row].push(self.parts as u32);
+            self.parts_of_row[row].push(self.parts as u32);
             self.parts += 1;
         }
     }
 
-    /// Puts the lists, filled up to so many items, rows and parts.
+    /// Appends the lists, padded to the given numbers of items, rows and parts.
     fn put(self, words: &mut Words, items: usize, rows: usize, parts: usize) -> Items {
-        let first = self.of_row.iter().scan(0, |sum, parts| {
+        let first = self.parts_of_row.iter().scan(0, |sum, parts| {
             *sum += parts.len() as u32;
             Some(*sum)
         });
         Items {
             items: words.put_padded(self.items.into_iter().flatten(), 4 * items, 0),
-            place: words.put_padded(self.place, items, 0),
+            first_part: words.put_padded(self.first_part, items, 0),
             starts: words.put_padded(self.starts, items, 0),
             row_first: words.put_padded(std::iter::once(0).chain(first), rows + 1, self.parts as u32),
-            row_parts: words.put_padded(self.of_row.iter().flatten().copied(), parts, 0),
-            // The last list: its length moves no other one.
+            row_parts: words.put_padded(self.parts_of_row.iter().flatten().copied(), parts, 0),
+            // Last, so that its length doesn't move another list.
             ranges: words.put(self.ranges.into_iter().flatten()),
         }
     }
 
-    /// Puts the lists of some rows of a pass.
+    /// Appends the lists of a range of a pass's rows.
     fn put_pass(self, words: &mut Words) -> PassItems {
-        let (first, items, rows, parts) = (self.first, self.items.len(), self.of_row.len(), self.parts);
+        let (first, items, rows, parts) = (self.first, self.items.len(), self.parts_of_row.len(), self.parts);
         PassItems { first, rows, parts, items: self.put(words, items, rows, parts) }
     }
 }
 
-/// The items of a pass's rows. Rows of a segment share items with few others, so that there are many blocks.
+/// Items of a pass's rows. Each item has few rows of a segment, so that there are many blocks.
 fn pass_items(words: &mut Words, plan: &AttentionPlan, positions: &[u32]) -> Vec<PassItems> {
     let (mut built, mut collected) = (Vec::new(), Collected::default());
-    // The pieces of the ancestors.
+    // Pieces of the ancestors.
     let mut above: Vec<&Piece> = Vec::new();
     for piece in &plan.pieces {
         while above.last().is_some_and(|ancestor| ancestor.queries.end <= piece.queries.start) {
@@ -216,13 +217,13 @@ fn pass_items(words: &mut Words, plan: &AttentionPlan, positions: &[u32]) -> Vec
         let positions: Vec<u32> =
             piece.queries.clone().map(|query| positions[plan.rows[query] as usize]).collect();
         let blocks = 1 + positions[positions.len() - 1] as usize / ITEM_KEYS;
-        for own in positions.chunks((PASS_PARTS / blocks).clamp(1, PASS_ROWS)) {
-            if collected.parts > 0 && collected.parts + own.len() * blocks > PASS_PARTS {
-                let first = collected.first + collected.of_row.len();
+        for rows in positions.chunks((PASS_PARTS / blocks).clamp(1, PASS_ROWS)) {
+            if collected.parts > 0 && collected.parts + rows.len() * blocks > PASS_PARTS {
+                let first = collected.first + collected.parts_of_row.len();
                 let before = std::mem::replace(&mut collected, Collected { first, ..Collected::default() });
                 built.push(before.put_pass(words));
             }
-            collected.add(&path, own);
+            collected.add(&path, rows);
         }
     }
     if collected.parts > 0 {
@@ -231,27 +232,27 @@ fn pass_items(words: &mut Words, plan: &AttentionPlan, positions: &[u32]) -> Vec
     built
 }
 
-/// A piece in the format of the kernels.
+/// Encodes a piece for the kernels.
 fn piece(piece: &Piece) -> [u32; 4] {
     let causal = if piece.causal { CAUSAL } else { 0 };
     let [first, last] = [piece.keys.start, piece.keys.end].map(|key| key as u32);
     [first, last, piece.queries.start as u32, piece.queries.end as u32 | causal]
 }
 
-/// The pieces of each tile of `count` queries or keys, in their order; `range` gives those of a piece.
+/// Sorts the pieces by tile of `count` queries or keys, preserving their order. `range` returns the queries or keys of a piece.
 fn tiles(
     words: &mut Words,
     pieces: &[[u32; 4]],
     count: usize,
     range: impl Fn(&[u32; 4]) -> (u32, u32),
 ) -> Tiles {
-    let of = |piece: &[u32; 4]| {
+    let tiles_of = |piece: &[u32; 4]| {
         let (from, to) = range(piece);
         from as usize / TILE..(to as usize).div_ceil(TILE)
     };
     let mut first = vec![0u32; count.div_ceil(TILE) + 1];
     for piece in pieces {
-        of(piece).for_each(|tile| first[tile + 1] += 1);
+        tiles_of(piece).for_each(|tile| first[tile + 1] += 1);
     }
     for tile in 1..first.len() {
         first[tile] += first[tile - 1];
@@ -259,7 +260,7 @@ fn tiles(
     let mut next = first.clone();
     let mut list = vec![[0; 4]; first[first.len() - 1] as usize];
     for piece in pieces {
-        for tile in of(piece) {
+        for tile in tiles_of(piece) {
             list[next[tile] as usize] = *piece;
             next[tile] += 1;
         }
@@ -267,21 +268,21 @@ fn tiles(
     Tiles { first: words.put(first), pieces: words.put(list.into_iter().flatten()) }
 }
 
-/// The lengths to which the lists of a decoding step are filled up. Launches and the places of all lists depend only on these, so that the work of
-/// most steps is that of the step before. What fills a list up changes nothing: rows whose keys are not stored, whose attention has no parts and
-/// that nobody draws from; items without rows.
+/// Lengths to which the lists of a decoding step are padded. Launches and the positions of all lists depend only on these, so most steps submit the same
+/// work as the step before. Padding doesn't change results: the keys of padding rows aren't stored, their attention has no parts, and nothing is
+/// sampled from them; padding items have no rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Bucket {
     pub(super) rows: usize,
-    /// Items of attention.
+    /// Number of attention items.
     items: usize,
-    /// Their parts, one for each row of an item.
+    /// Number of parts, one for each row of an item.
     pub(super) parts: usize,
     pub(super) draws: usize,
 }
 
-/// The length of the bucket for `len`: a power of two up to 64, because products read the same weights (and compute the same tile) for any number of
-/// rows up to that; beyond, the next eighth between two powers of two, so that at most an eighth is added.
+/// Length of the bucket for `len`. Up to 64 it is a power of two, because products read the same weights and compute the same tile for any number of
+/// rows up to 64. Beyond, it is the next eighth between two powers of two, so at most an eighth is added.
 pub(crate) fn bucket(len: usize) -> usize {
     if len <= 64 {
         len.next_power_of_two()
@@ -290,23 +291,23 @@ pub(crate) fn bucket(len: usize) -> usize {
     }
 }
 
-/// The work of a decoding step's attention: items of at most [`ITEM_KEYS`] tokens of a path with the rows that see them, and the ordered parts of each
-/// row.
+/// Work of a decoding step's attention: items of at most [`ITEM_KEYS`] tokens of a path with the rows that see them. The result of an item for a row
+/// is a part; the parts of each row are listed in order.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Items {
-    /// Four words each: first and last range, first and last row.
+    /// Four words per item: first and end range, first and end row.
     pub(super) items: List,
-    /// The first part of each item; it has one for each of its rows.
-    pub(super) place: List,
-    /// The position of each item's first token.
+    /// First part of each item, which has one part for each of its rows.
+    pub(super) first_part: List,
+    /// Position of each item's first token.
     pub(super) starts: List,
     pub(super) row_first: List,
     pub(super) row_parts: List,
-    /// The slots of an item's tokens: two words each, first and last slot.
+    /// Slots of the items' tokens: two words per range, first and end slot.
     pub(super) ranges: List,
 }
 
-/// Draws: the two words of each one's uniform number, and the start of each row's draws, and the end.
+/// Draws: the two words of each uniform number, and the index of each row's first draw followed by the number of draws.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DrawLists {
     pub(super) uniforms: List,
@@ -314,7 +315,7 @@ pub(super) struct DrawLists {
 }
 
 impl DrawLists {
-    /// Puts draws of `rows` rows, in buckets of `row_bucket` rows and `draw_bucket` draws.
+    /// Appends the draws of `rows` rows, padded to `row_bucket` rows and `draw_bucket` draws.
     fn put(
         words: &mut Words,
         draws: &[Draw],
@@ -333,7 +334,7 @@ impl DrawLists {
 }
 
 impl Lists {
-    /// The lists of a decoding step and its draws.
+    /// Builds and transfers the lists of a decoding step and its draws.
     pub(super) fn stage_step(
         &mut self,
         stream: &Stream,
@@ -341,16 +342,16 @@ impl Lists {
         changes: &DecodeChanges,
         has_states: bool,
     ) -> (Bucket, Items, DrawLists) {
-        let mut collected = Collected { of_row: vec![Vec::new(); step.rows()], ..Collected::default() };
+        let mut collected = Collected { parts_of_row: vec![Vec::new(); step.rows()], ..Collected::default() };
         for (rows, slots) in step.blocks(ITEM_KEYS) {
-            // The blocks before it have as many tokens.
-            let start = collected.of_row[rows.start].len() * ITEM_KEYS;
+            // All earlier blocks of the path are full.
+            let start = collected.parts_of_row[rows.start].len() * ITEM_KEYS;
             collected.push(slots.into_iter(), rows, start);
         }
         let bucket = Bucket {
             rows: bucket(step.rows()),
             items: bucket(collected.items.len()),
-            // Only places in memory depend on them.
+            // Only memory addresses depend on the number of parts.
             parts: collected.parts.next_power_of_two(),
             draws: bucket(changes.draws.len()),
         };
@@ -373,7 +374,7 @@ impl Lists {
         (bucket, items, draws)
     }
 
-    /// The lists of draws from rows that are no decoding step.
+    /// Builds and transfers the lists of draws outside of a decoding step.
     pub(super) fn stage_draws(&mut self, stream: &Stream, rows: usize, draws: &[Draw]) -> DrawLists {
         self.words.clear();
         let lists = DrawLists::put(&mut self.words, draws, rows, rows, draws.len());
@@ -387,7 +388,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_hold_what_they_are_for_and_at_most_an_eighth_more_beyond_64() {
+    fn buckets_are_large_enough_and_at_most_an_eighth_larger_beyond_64() {
         let lengths: Vec<usize> = (1..=10_000).map(bucket).collect();
         assert!(lengths.is_sorted() && (1..).zip(&lengths).all(|(len, &bucket)| bucket >= len));
         assert!((65..).zip(&lengths[64..]).all(|(len, &bucket)| bucket <= len + len / 8));
@@ -399,14 +400,14 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_stands_in_every_tile_that_it_reaches_and_pieces_keep_their_order() {
+    fn a_piece_is_listed_in_every_tile_that_it_reaches_and_pieces_keep_their_order() {
         let mut words = Words::default();
         let pieces = [[0, 130, 0, 130 | CAUSAL], [0, 130, 130, 200], [130, 200, 130, 200 | CAUSAL]];
-        let found = tiles(&mut words, &pieces, 200, |piece| (piece[2], piece[3] & !CAUSAL));
-        assert_eq!(words.host(found.first), [0, 1, 2, 5, 7]);
-        let list = words.host(found.pieces).as_chunks::<4>().0;
+        let tiles = tiles(&mut words, &pieces, 200, |piece| (piece[2], piece[3] & !CAUSAL));
+        assert_eq!(words.host(tiles.first), [0, 1, 2, 5, 7]);
+        let list = words.host(tiles.pieces).as_chunks::<4>().0;
         assert_eq!(list[2..5], pieces, "the tile of queries 128 to 191");
         assert_eq!(list[5..], pieces[1..]);
-        assert!(found.pieces.first.is_multiple_of(4));
+        assert!(tiles.pieces.first.is_multiple_of(4));
     }
 }

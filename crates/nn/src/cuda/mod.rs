@@ -1,8 +1,8 @@
-//! An NVIDIA GPU, in f32 or bf16: a stream on which all work runs in order, and an executor that submits it.
+//! NVIDIA GPUs, in f32 or bf16: a stream on which all work runs in order, and an executor that submits work to it.
 //!
-//! All code here uses only a [`fgrpo_cuda::Driver`], so the emulated driver of the tests runs the same code as a GPU. The host transfers the lists of
-//! a pass in one copy and waits only for results: scores, samples, norms. A decoding step that repeats an earlier one is submitted as a graph, and where
-//! rows only go on, before the tokens of the step before it are read.
+//! The code uses the device only through a [`fgrpo_cuda::Driver`], so the tests' emulated driver runs the same code as a GPU. The host transfers
+//! the lists of a pass in one copy and waits only for results: scores, samples, norms. A decoding step that repeats an earlier one is submitted as
+//! a graph. If rows merely continue, a step is submitted before the previous step's tokens are read.
 
 pub(crate) mod backend;
 mod buffer;

@@ -1,26 +1,28 @@
-//! AdamW's two moments, in f32 or bf16: on the device, or in page-locked memory of the host. From there a step takes them in parts through two device
-//! buffers: while one part is updated, the next one comes and the previous one leaves.
+//! AdamW's two moments, in f32 or bf16, on the device or in page-locked host memory. From host memory, a step streams them in parts through two
+//! device buffers: while one part is updated, the next one is uploaded and the previous one downloaded.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use fgrpo_cuda::{Address, Pinned, Queue};
 
-use super::buffer::{Buffer, rounded, widened};
+use super::buffer::{Buffer, round, widen};
 use super::stream::{Purpose, Stream};
 use crate::numbers::Precision;
 
-/// Marks of the queues' work, by device buffer: its part came, was updated, and left.
-const CAME: [usize; 2] = [0, 1];
+/// Events, by device buffer: its part has been uploaded.
+const UPLOADED: [usize; 2] = [0, 1];
+/// Events, by device buffer: its part has been updated.
 const UPDATED: [usize; 2] = [2, 3];
-const LEFT: [usize; 2] = [4, 5];
+/// Events, by device buffer: its part has been downloaded.
+const DOWNLOADED: [usize; 2] = [4, 5];
 
-/// Numbers of a moment that a device buffer holds, if `trained` parameters have moments in host memory: a sixteenth, at most 2^24.
+/// Number of values of a moment in a device buffer, for `trained` parameters with moments in host memory: a sixteenth, at most 2^24.
 pub(crate) fn part_len(trained: usize) -> usize {
     trained.div_ceil(16).min(1 << 24)
 }
 
-/// Numbers of all device buffers: two of each moment.
+/// Number of values in all device buffers: two of each moment.
 pub(crate) fn staged_len(trained: usize) -> usize {
     4 * part_len(trained)
 }
@@ -32,7 +34,7 @@ enum Host {
 }
 
 impl Host {
-    /// `len` zeros.
+    /// Allocates `len` zeros.
     fn zeros(stream: &Stream, precision: Precision, len: usize) -> Option<Host> {
         match precision {
             Precision::F32 => stream.allocate_host(len).map(Host::Full),
@@ -48,61 +50,61 @@ impl Host {
     }
 
     fn write(&mut self, stream: &Stream, first: usize, values: &[f32]) {
-        stream.ask(|| match self {
+        stream.run(|| match self {
             Host::Full(pinned) => pinned.write(first, values),
-            Host::Half(pinned) => pinned.write(first, &rounded(values)),
+            Host::Half(pinned) => pinned.write(first, &round(values)),
         });
     }
 
-    /// Empty if something has failed.
+    /// Returns an empty slice if something has failed.
     fn read(&self, stream: &Stream, span: Range<usize>) -> Cow<'_, [f32]> {
         fn part<'a, T: Copy>(stream: &Stream, pinned: &'a Pinned<T>, span: Range<usize>) -> &'a [T] {
-            let mut found: &[T] = &[];
-            stream.ask(|| {
-                found = pinned.read()?;
+            let mut values: &[T] = &[];
+            stream.run(|| {
+                values = pinned.read()?;
                 Ok(())
             });
-            found.get(span).unwrap_or_default()
+            values.get(span).unwrap_or_default()
         }
         match self {
             Host::Full(pinned) => Cow::Borrowed(part(stream, pinned, span)),
-            Host::Half(pinned) => part(stream, pinned, span).iter().map(|&bits| widened(bits)).collect(),
+            Host::Half(pinned) => part(stream, pinned, span).iter().map(|&bits| widen(bits)).collect(),
         }
     }
 
     fn upload(&mut self, stream: &Stream, part: &Range<usize>, to: Address) {
-        stream.ask(|| match self {
+        stream.run(|| match self {
             Host::Full(pinned) => pinned.upload(part.start, part.len(), to),
             Host::Half(pinned) => pinned.upload(part.start, part.len(), to),
         });
     }
 
     fn download(&mut self, stream: &Stream, from: Address, part: &Range<usize>) {
-        stream.ask(|| match self {
+        stream.run(|| match self {
             Host::Full(pinned) => pinned.download(from, part.start, part.len()),
             Host::Half(pinned) => pinned.download(from, part.start, part.len()),
         });
     }
 }
 
-/// The moments. They are missing until the first step.
+/// Both moments. They are allocated in the first step.
 #[derive(Default)]
 pub(super) struct Moments {
     pub(super) precision: Precision,
     offload: bool,
     device: [Buffer; 2],
     host: [Option<Host>; 2],
-    /// Each holds a part of both moments.
+    /// Device buffers for offloaded moments; each slot holds a part of both.
     staged: [[Buffer; 2]; 2],
 }
 
 impl Moments {
-    /// Moments of a number type, on the device.
+    /// Creates moments of a number type, on the device.
     pub(super) fn new(precision: Precision) -> Moments {
         Moments { precision, ..Moments::default() }
     }
 
-    /// Keeps the moments in host memory, or on the device.
+    /// Moves the moments to host memory or to the device.
     pub(super) fn set_offload(&mut self, stream: &Stream, offload: bool) {
         if offload == self.offload {
             return;
@@ -126,7 +128,7 @@ impl Moments {
         self.host[moment].as_ref().map_or(self.device[moment].len(), Host::len)
     }
 
-    /// Makes a moment of zeros, if it is missing.
+    /// Allocates a moment of zeros, unless it exists.
     pub(super) fn make(&mut self, stream: &Stream, moment: usize, trained: usize) {
         if self.len(moment) > 0 {
             return;
@@ -138,7 +140,7 @@ impl Moments {
         }
     }
 
-    /// Bytes that a step has on the device, if there are moments.
+    /// Bytes that existing moments take on the device during a step.
     pub(super) fn bytes_on_device(&self, trained: usize) -> usize {
         let numbers = match (self.len(0), self.offload) {
             (0, _) => 0,
@@ -148,7 +150,7 @@ impl Moments {
         self.precision.bytes() * numbers
     }
 
-    /// Overwrites numbers of a moment that was made; in bf16, rounded to nearest.
+    /// Replaces values of an allocated moment, rounding to nearest in bf16.
     pub(super) fn write(&mut self, stream: &Stream, moment: usize, first: usize, values: &[f32]) {
         match &mut self.host[moment] {
             Some(host) => host.write(stream, first, values),
@@ -156,7 +158,7 @@ impl Moments {
         }
     }
 
-    /// Waits. Zeros if the moment is missing, unspecified if something has failed.
+    /// Reads values, waiting for the device. Returns zeros if the moment isn't allocated, and unspecified values if something has failed.
     pub(super) fn read(&self, stream: &Stream, moment: usize, span: Range<usize>) -> Cow<'_, [f32]> {
         if let Some(host) = &self.host[moment] {
             return host.read(stream, span);
@@ -166,7 +168,7 @@ impl Moments {
         Cow::Owned(values)
     }
 
-    /// Calls `update` for all numbers: part by part, with the addresses of each moment's first number.
+    /// Calls `update` for all values, part by part, with the device address of the part in each moment.
     pub(super) fn step(
         &mut self,
         stream: &Stream,
@@ -180,27 +182,27 @@ impl Moments {
         for buffer in self.staged.iter_mut().flatten() {
             buffer.reserve(stream, self.precision, len, Purpose::Model);
         }
-        // Missing: the stream has the failure.
+        // If host memory is missing, the stream has a failure.
         let [Some(first), Some(second)] = &mut self.host else { return };
         let mut host = [first, second];
         for (index, start) in (0..trained).step_by(len).enumerate() {
             let (slot, part) = (index % 2, start..trained.min(start + len));
             let at = self.staged[slot].each_ref().map(|buffer| buffer.at(0));
-            stream.wait(Queue::Upload, LEFT[slot]);
+            stream.wait(Queue::Upload, DOWNLOADED[slot]);
             for (moment, to) in host.iter_mut().zip(at) {
                 moment.upload(stream, &part, to);
             }
-            stream.record(Queue::Upload, CAME[slot]);
-            stream.wait(Queue::Compute, CAME[slot]);
+            stream.record(Queue::Upload, UPLOADED[slot]);
+            stream.wait(Queue::Compute, UPLOADED[slot]);
             update(part.clone(), at);
             stream.record(Queue::Compute, UPDATED[slot]);
             stream.wait(Queue::Download, UPDATED[slot]);
             for (moment, from) in host.iter_mut().zip(at) {
                 moment.download(stream, from, &part);
             }
-            stream.record(Queue::Download, LEFT[slot]);
+            stream.record(Queue::Download, DOWNLOADED[slot]);
         }
-        // Whoever waits for the computation finds the moments in their place.
-        LEFT.iter().for_each(|&left| stream.wait(Queue::Compute, left));
+        // After work that waits for the compute queue, the moments are in host memory.
+        DOWNLOADED.iter().for_each(|&event| stream.wait(Queue::Compute, event));
     }
 }

@@ -1,4 +1,4 @@
-//! The paths of a pass, or of a decoding step, as recurrent mixers go along them.
+//! The paths that recurrent mixers follow in a pass or in a decoding step.
 
 use std::ops::Range;
 
@@ -9,28 +9,29 @@ use crate::segments::{Chunk, STRETCH};
 /// No row, slot or node.
 const NONE: u32 = u32::MAX;
 
-/// The lists of paths. A run is rows that follow each other and that nothing but the next row continues; it has five words: first row, end, the slots of the
-/// states before and after it, and the node that gets the latter.
+/// Lists of paths. A run is a range of consecutive rows of which only the last may be continued by several rows. It has five words: first row, end, the
+/// slots of the states before and after it, and the node that stores the latter.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Paths {
-    /// The row before each.
+    /// Row that precedes each row on its path.
     pub(super) previous: List,
-    /// The predicting row that each row is.
-    pub(super) places: List,
-    /// By row, where those begin whose convolution sees it, and these: row times [`TAPS`], and distance.
+    /// Index among the predicting rows of each row.
+    pub(super) predicting: List,
+    /// For each row, the index of its first entry in `later`.
     pub(super) later_first: List,
+    /// Later rows whose convolution sees each row, as row times [`TAPS`] plus distance.
     pub(super) later: List,
-    /// Last row and node of each tree whose state is kept.
+    /// Last row and cache node of each tree whose state is cached.
     pub(super) ends: List,
-    /// Runs with slots for the states that others continue; and with slots for the state after each stretch.
+    /// Runs, first with slots only for states that others continue, and then with slots for the state after each stretch.
     pub(super) runs: [List; 2],
-    /// The runs that continue each, as a range.
+    /// Range of the runs that continue each run.
     pub(super) children: List,
-    /// Of a decoding step: where groups of runs begin that follow each other.
+    /// In a decoding step, the start of each group of consecutive runs.
     pub(super) groups: List,
-    /// Runs that can be computed at the same time.
+    /// Ranges of runs that can be computed concurrently.
     pub(super) waves: Vec<Range<usize>>,
-    /// Slots, of both lists of runs.
+    /// Number of slots for each of the two lists of runs.
     pub(super) slots: [usize; 2],
 }
 
@@ -41,7 +42,7 @@ struct Run {
     node: u32,
 }
 
-/// The runs of a chunk, from the roots on, and all of a depth together; parents are places among them.
+/// The runs of a chunk, sorted by depth. Parents are indices into the result.
 fn runs(chunk: &Chunk, previous: &[u32]) -> Vec<Run> {
     let mut continued = vec![0u32; previous.len()];
     previous.iter().filter(|&&row| row != NONE).for_each(|&row| continued[row as usize] += 1);
@@ -65,15 +66,15 @@ fn runs(chunk: &Chunk, previous: &[u32]) -> Vec<Run> {
     }
     let mut order: Vec<usize> = (0..runs.len()).collect();
     order.sort_by_key(|&run| runs[run].depth);
-    let mut place = vec![0; runs.len()];
-    order.iter().enumerate().for_each(|(to, &run)| place[run] = to);
-    runs.iter_mut().for_each(|run| run.parent = run.parent.map(|parent| place[parent]));
+    let mut position = vec![0; runs.len()];
+    order.iter().enumerate().for_each(|(to, &run)| position[run] = to);
+    runs.iter_mut().for_each(|run| run.parent = run.parent.map(|parent| position[parent]));
     runs.sort_by_key(|run| run.depth);
     runs
 }
 
 impl Paths {
-    /// Those of a pass, for a convolution that sees `taps` inputs.
+    /// Builds the paths of a pass for a convolution with kernel size `taps`.
     pub(super) fn put(words: &mut Words, chunk: &Chunk, taps: usize) -> Paths {
         let previous: Vec<u32> = chunk.previous().collect();
         let rows = previous.len();
@@ -92,11 +93,11 @@ impl Paths {
                 *at += 1;
             }
         }
-        let mut places = vec![NONE; rows];
-        chunk.predicting.rows.iter().enumerate().for_each(|(to, &row)| places[row as usize] = to as u32);
+        let mut predicting = vec![NONE; rows];
+        chunk.predicting.rows.iter().enumerate().for_each(|(to, &row)| predicting[row as usize] = to as u32);
 
         let runs = runs(chunk, &previous);
-        // In this order, those that continue a run follow each other.
+        // In this order, the runs that continue a run are consecutive.
         let mut children = vec![[0u32; 2]; runs.len()];
         for (index, run) in runs.iter().enumerate() {
             let Some(parent) = run.parent else { continue };
@@ -105,23 +106,23 @@ impl Paths {
             }
             children[parent][1] = index as u32 + 1;
         }
-        // By run: the slot of the state after it, if others continue it; and of that after its first stretch, and its last.
+        // For each run, the slot of the state after it if others continue it, and the slots of the states after its first and its last stretch.
         let mut slots = [0; 2];
         let after: Vec<[u32; 3]> = runs
             .iter()
             .zip(&children)
             .map(|(run, children)| {
-                let own = [slots[0] as u32, slots[1] as u32];
+                let first = [slots[0] as u32, slots[1] as u32];
                 let stretches = run.rows.len().div_ceil(STRETCH);
                 let continued = children[0] < children[1];
                 slots = [slots[0] + usize::from(continued), slots[1] + stretches];
-                [if continued { own[0] } else { NONE }, own[1], slots[1] as u32 - 1]
+                [if continued { first[0] } else { NONE }, first[1], slots[1] as u32 - 1]
             })
             .collect();
-        let mut put = |before: usize, own: usize| {
+        let mut put = |before: usize, after_run: usize| {
             words.put(runs.iter().zip(&after).flat_map(|(run, slots)| {
                 let before = run.parent.map_or(NONE, |parent| after[parent][before]);
-                [run.rows.start as u32, run.rows.end as u32, before, slots[own], run.node]
+                [run.rows.start as u32, run.rows.end as u32, before, slots[after_run], run.node]
             }))
         };
         let lists = [put(0, 0), put(2, 1)];
@@ -136,7 +137,7 @@ impl Paths {
             chunk.ends.iter().zip(&chunk.nodes).flat_map(|(&(end, ..), &node)| [end as u32 - 1, node as u32]);
         Paths {
             previous: words.put(previous.iter().copied()),
-            places: words.put(places),
+            predicting: words.put(predicting),
             later_first: words.put(later_first),
             later: words.put(later),
             ends: words.put(ends),
@@ -148,8 +149,8 @@ impl Paths {
         }
     }
 
-    /// Those of a decoding step in a bucket of `rows` rows, whose slots are nodes: a group has the rows that make one node's state, in order. Others read no state
-    /// that it makes.
+    /// Builds the paths of a decoding step in a bucket of `rows` rows. Slots are cache nodes. A group consists of the rows that write the same node's state,
+    /// in order; other groups don't read that state.
     pub(super) fn put_step(words: &mut Words, states: &[[usize; 2]], rows: usize) -> Paths {
         let new = |&row: &usize| row == 0 || row >= states.len() || states[row][1] != states[row - 1][1];
         let mut groups: Vec<u32> = (0..rows).filter(new).map(|row| row as u32).collect();
@@ -169,10 +170,10 @@ mod tests {
     use crate::segments::Batch;
 
     #[test]
-    fn runs_end_where_paths_part_and_come_with_all_of_their_depth() {
+    fn runs_end_where_paths_diverge_and_are_sorted_by_depth() {
         let mut batch = Batch::default();
         let root = batch.push_segment(&[1; 40], None);
-        // Alone after the first: the same run.
+        // An only child: it continues the same run.
         let next = batch.push_segment(&[2; 3], Some(root));
         let left = batch.push_segment(&[3; 2], Some(next));
         batch.push_segment(&[4; 5], Some(next));
@@ -186,7 +187,7 @@ mod tests {
         let paths = Paths::put(&mut words, &chunk, 3);
         // Rows: 0..43, 43..45, 45, 46, 47..52; 52..54.
         let five = |list| words.host(list).as_chunks::<5>().0.to_vec();
-        let wanted = [
+        let expected = [
             [0, 43, NONE, 0, NONE],
             [52, 54, NONE, NONE, 9],
             [43, 45, 0, 1, NONE],
@@ -194,13 +195,13 @@ mod tests {
             [45, 46, 1, NONE, NONE],
             [46, 47, 1, NONE, NONE],
         ];
-        assert_eq!(five(paths.runs[0]), wanted);
+        assert_eq!(five(paths.runs[0]), expected);
         let stretches: Vec<_> = five(paths.runs[1]).iter().map(|run| [run[2], run[3]]).collect();
         assert_eq!(stretches, [[NONE, 0], [NONE, 2], [1, 3], [1, 4], [3, 5], [3, 6]]);
         assert_eq!((paths.waves, paths.slots), (vec![0..2, 2..4, 4..6], [2, 7]));
         assert_eq!(words.host(paths.children), [2, 4, 0, 0, 4, 6, 0, 0, 0, 0, 0, 0]);
         assert_eq!(words.host(paths.ends), [51, 8, 53, 9]);
-        // Row 42 is seen by the row after it on each path, and by the next ones.
+        // Row 42 is seen by the next rows on each path.
         let first = words.host(paths.later_first);
         let later = &words.host(paths.later)[first[42] as usize..first[43] as usize];
         let seen: Vec<_> = later.iter().map(|word| (word / TAPS as u32, word % TAPS as u32)).collect();
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_a_step_that_make_the_same_state_are_one_group() {
+    fn rows_of_a_step_that_write_the_same_state_form_one_group() {
         let mut words = Words::default();
         let paths = Paths::put_step(&mut words, &[[0, 1], [0, 2], [3, 4], [4, 4], [4, 4]], 8);
         assert_eq!(words.host(paths.groups), [0, 1, 2, 5, 6, 7, 8, 8, 8]);

@@ -1,4 +1,4 @@
-//! Quantized matrices in a device's memory, and their values in the network's precision.
+//! Quantized matrices in device memory, and their dequantization.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::layout::{Linear, Span};
 use crate::numbers::Precision;
 use crate::quantized::{INT8_STEP, NF4, Numbers, Quantized, Scales, dynamic_map};
 
-/// The numbers of a matrix.
+/// Device memory of a matrix.
 #[derive(Debug)]
 enum Stored {
     Nf4 {
@@ -20,7 +20,7 @@ enum Stored {
         nested: Memory<f32>,
         offset: f32,
     },
-    /// With scales in f32.
+    /// NF4 with f32 scales.
     Nf4Plain {
         codes: Memory<u8>,
         scales: Memory<f32>,
@@ -32,7 +32,7 @@ enum Stored {
     Bf16(Memory<u16>),
 }
 
-/// A matrix, row by row.
+/// A quantized matrix in row-major order.
 #[derive(Debug)]
 pub(super) struct QuantizedMatrix {
     pub(super) rows: usize,
@@ -40,16 +40,16 @@ pub(super) struct QuantizedMatrix {
     numbers: Stored,
 }
 
-/// The matrices of a model, by the offsets of their spans.
+/// Quantized matrices of a model, by the offsets of their spans.
 #[derive(Debug, Default)]
 pub(super) struct QuantizedMatrices {
     matrices: BTreeMap<usize, QuantizedMatrix>,
-    /// The values of NF4's codes, then those of its scales' codes.
+    /// Values of NF4's codes, followed by the values of its scales' codes.
     maps: Option<Memory<f32>>,
 }
 
 impl QuantizedMatrices {
-    /// Stores a matrix. Without memory nothing is stored, and the stream has a failure.
+    /// Stores a matrix. If memory runs out, nothing is stored, and the stream has a failure.
     pub(super) fn put(&mut self, stream: &Stream, span: Span, matrix: &Quantized) {
         self.matrices.remove(&span.offset);
         if self.maps.is_none() {
@@ -61,7 +61,7 @@ impl QuantizedMatrices {
         }
     }
 
-    /// The matrix of a span; `None` without memory.
+    /// Reads the matrix with this span, or returns `None` if it isn't stored.
     pub(super) fn read(&self, stream: &Stream, span: Span) -> Option<Quantized> {
         let QuantizedMatrix { rows, columns, numbers } = self.matrices.get(&span.offset)?;
         let numbers = match numbers {
@@ -84,13 +84,13 @@ impl QuantizedMatrices {
         Some(Quantized { rows: *rows, columns: *columns, numbers })
     }
 
-    /// The matrices of a linear map, in the order of their outputs; none if it isn't quantized.
+    /// Matrices of a linear map in the order of their outputs; empty if it isn't quantized.
     pub(super) fn parts(&self, linear: &Linear) -> impl Iterator<Item = &QuantizedMatrix> {
         let Span { offset, len } = linear.weight;
         self.matrices.range(offset..offset + len).map(|(_, matrix)| matrix)
     }
 
-    /// The values of a matrix: in place where they are stored so, else in `scratch`.
+    /// Dequantizes a matrix into `scratch`, or returns it in place if it is stored in `precision`.
     pub(super) fn values(
         &self,
         stream: &Stream,
@@ -106,7 +106,7 @@ impl QuantizedMatrices {
         scratch.reserve(stream, precision, count, Purpose::Pass);
         let (out, len) = (&*scratch, count as u64);
         let Some(maps) = &self.maps else { return scratch.rows(0, columns) };
-        let (pairs, each) = (Shape::covering(count.div_ceil(2), THREADS), Shape::covering(count, THREADS));
+        let (pairs, single) = (Shape::covering(count.div_ceil(2), THREADS), Shape::covering(count, THREADS));
         match numbers {
             Stored::Nf4 { codes, scales, nested, offset } => {
                 let arguments = args![codes, scales, nested, *offset, maps, out, len];
@@ -118,9 +118,9 @@ impl QuantizedMatrices {
             }
             Stored::Int8 { codes, absmax } => {
                 let arguments = args![codes, absmax, INT8_STEP, out, columns, len];
-                stream.launch(kernel!(precision, "int8_values"), each, arguments);
+                stream.launch(kernel!(precision, "int8_values"), single, arguments);
             }
-            Stored::Bf16(bits) => stream.launch("widen", each, args![bits, out, len]),
+            Stored::Bf16(bits) => stream.launch("widen", single, args![bits, out, len]),
         }
         scratch.rows(0, columns)
     }

@@ -1,16 +1,16 @@
-//! The work of a decoding step as it is recorded, and whether it is that of an earlier one.
+//! The recorded work of a decoding step, and its comparison with an earlier step.
 
 use fgrpo_cuda::{Graph, Node};
 
-/// The work of a decoding step, compared with that of an earlier one while it is recorded.
+/// Work of a decoding step. While it is recorded, it is compared with the work of the earlier step.
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
     nodes: Vec<Node>,
-    /// How many nodes have been recorded since [`Sequence::begin`].
+    /// Number of nodes recorded since [`Sequence::begin`].
     recorded: usize,
-    /// Whether they differ from the earlier ones.
+    /// Whether the nodes differ from the earlier step's.
     changed: bool,
-    /// Of exactly these nodes.
+    /// Graph of exactly these nodes, if one was captured.
     pub(super) graph: Option<Graph>,
 }
 
@@ -19,7 +19,7 @@ impl Sequence {
         (self.recorded, self.changed) = (0, false);
     }
 
-    /// Records a node. `same` compares it with an earlier one; `make` makes it, unless the earlier one is the same.
+    /// Records a node. `same` compares it with the earlier step's node, and `make` creates it if they differ.
     pub(super) fn record(&mut self, same: impl FnOnce(&Node) -> bool, make: impl FnOnce() -> Node) {
         if self.changed || !self.nodes.get(self.recorded).is_some_and(same) {
             self.change();
@@ -28,19 +28,19 @@ impl Sequence {
         self.recorded += 1;
     }
 
-    /// From here on the work is another one.
+    /// Marks the work as different from here on.
     fn change(&mut self) {
         self.changed = true;
         self.graph = None;
         self.nodes.truncate(self.recorded);
     }
 
-    /// The nodes recorded since [`Sequence::begin`].
+    /// Nodes recorded since [`Sequence::begin`].
     pub(super) fn nodes(&self) -> &[Node] {
         &self.nodes[..self.recorded]
     }
 
-    /// Whether they are the nodes of the earlier step.
+    /// Whether all nodes equal those of the earlier step.
     pub(super) fn came_before(&mut self) -> bool {
         if self.recorded < self.nodes.len() {
             self.change();
@@ -60,7 +60,7 @@ mod tests {
         Node::Launch(Launch { kernel, shape: Shape::of(blocks, 32, 0), arguments })
     }
 
-    /// Whether a step of these nodes is the same as the one before.
+    /// Whether a step with these nodes repeats the previous one.
     fn record(sequence: &mut Sequence, nodes: &[Node]) -> bool {
         sequence.begin();
         nodes.iter().for_each(|node| sequence.record(|other| other == node, || node.clone()));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_the_same_only_if_every_kernel_grid_argument_and_the_length_are() {
+    fn work_is_the_same_only_if_all_kernels_grids_arguments_and_the_length_are() {
         let step = [launch("a", 4, 64, 1.0), launch("b", 8, 128, 0.5), launch("a", 4, 64, 1.0)];
         let mut others = vec![step[..2].to_vec(), [&step[..], &step[..1]].concat(), Vec::new()];
         for other in [

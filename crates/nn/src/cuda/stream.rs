@@ -1,9 +1,9 @@
 //! Ordered work on one device, and its first failure.
 //!
-//! Operations return no status, because a device reports failures late, and results are meaningless after a failed allocation. The first failure is
-//! stored, later work is dropped, and the next call that waits for results returns the failure.
+//! Operations return no status, because a device reports failures late. The first failure is stored, later work is dropped, and the next call that
+//! waits for results returns the failure.
 //!
-//! The work of a decoding step is recorded before it is submitted ([`super::graphs`]). Meanwhile the host can neither read, write nor allocate.
+//! The work of a decoding step is recorded before it is submitted ([`super::graphs`]). During recording the host can't read, write or allocate.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,13 +15,13 @@ use fgrpo_cuda::{
 use super::sequence::Sequence;
 use crate::error::Error;
 
-/// The purpose of memory, which determines the advice if there is too little.
+/// Purpose of an allocation, which determines the advice if memory runs out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Parameters, gradient, moments.
+    /// Parameters, gradient and moments.
     Model,
     Pass,
-    /// Keys and values.
+    /// Keys, values and recurrent states.
     Cache,
 }
 
@@ -47,7 +47,7 @@ struct Failure {
 pub(super) struct Stream {
     driver: Arc<dyn Driver>,
     failure: Mutex<Option<Failure>>,
-    /// The work of a step, while it is recorded.
+    /// Work of the step that is being recorded, or `None` if nothing is.
     recording: Mutex<Option<Sequence>>,
 }
 
@@ -60,17 +60,17 @@ impl Stream {
         self.recording.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From here on, launches, products, copies and zeros are recorded instead of submitted.
+    /// Starts recording: launches, products, copies and fills are stored in `sequence` instead of being submitted.
     pub(super) fn record_work(&self, sequence: Sequence) {
         *self.recording() = Some(sequence);
     }
 
-    /// Ends recording; `None` if nothing is being recorded.
+    /// Ends recording and returns the recorded work, or `None` if nothing was being recorded.
     pub(super) fn recorded_work(&self) -> Option<Sequence> {
         self.recording().take()
     }
 
-    /// Ends recording, and submits what was recorded: memory that it uses is about to be freed.
+    /// Ends recording and submits the recorded work, because memory that it uses is about to be freed.
     pub(super) fn submit_recorded_work(&self) {
         if let Some(sequence) = self.recorded_work() {
             self.submit(sequence.nodes());
@@ -78,7 +78,7 @@ impl Stream {
     }
 
     /// Records work, or submits it if nothing is being recorded.
-    fn record_or_ask(
+    fn record_or_run(
         &self,
         same: impl FnOnce(&Node) -> bool,
         make: impl FnOnce() -> Node,
@@ -89,31 +89,31 @@ impl Stream {
             return sequence.record(same, make);
         }
         drop(recording);
-        self.ask(work);
+        self.run(work);
     }
 
     pub(super) fn submit(&self, nodes: &[Node]) {
-        nodes.iter().for_each(|node| self.ask(|| node.submit(&*self.driver)));
+        nodes.iter().for_each(|node| self.run(|| node.submit(&*self.driver)));
     }
 
-    /// Makes a graph; `None` if the device refuses it or has failed.
+    /// Captures a graph. Returns `None` if the driver refuses or the device has failed.
     pub(super) fn capture(&self, nodes: &[Node]) -> Option<Graph> {
         if self.failure().is_some() {
             return None;
         }
         let refused = |why| {
             tracing::warn!(
-                "the driver refuses a CUDA graph, so decoding goes on without, and more slowly: {why}"
+                "the driver refuses a CUDA graph; decoding continues without graphs, more slowly: {why}"
             )
         };
         Graph::capture(&self.driver, nodes).map_err(refused).ok()
     }
 
     pub(super) fn replay(&self, graph: &Graph) {
-        self.ask(|| graph.replay());
+        self.run(|| graph.replay());
     }
 
-    /// The device's memory; `None` if the device has failed.
+    /// The device's memory, or `None` if the device has failed.
     pub(super) fn memory(&self) -> Option<DeviceMemory> {
         self.driver.memory().ok()
     }
@@ -129,18 +129,18 @@ impl Stream {
         }
     }
 
-    /// Submits work, unless something has failed.
+    /// Runs `work`, which submits something to the device, unless something has failed.
     ///
     /// # Panics
-    /// While the work of a step is recorded: this would run before it.
-    pub(super) fn ask(&self, work: impl FnOnce() -> Result<(), fgrpo_cuda::Error>) {
+    /// If work is being recorded, because this work would run before it.
+    pub(super) fn run(&self, work: impl FnOnce() -> Result<(), fgrpo_cuda::Error>) {
         assert!(self.recording().is_none(), "only launches, products, copies and zeros can be recorded");
         if self.failure().is_none() {
             self.keep(work(), LOST);
         }
     }
 
-    /// The first failure so far, without waiting.
+    /// Returns the first failure so far, without waiting.
     pub(super) fn check(&self) -> Result<(), Error> {
         match self.failure() {
             Some(Failure { source, remedy }) => Err(Error::Device { source, remedy }),
@@ -149,7 +149,7 @@ impl Stream {
     }
 
     pub(super) fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) {
-        // Nothing to do is no launch.
+        // An empty grid is not a valid launch.
         if shape.grid.contains(&0) {
             return;
         }
@@ -158,19 +158,19 @@ impl Stream {
                 if other.kernel == kernel && other.shape == shape && other.arguments == arguments)
         };
         let make = || Node::Launch(Launch { kernel, shape, arguments: arguments.to_vec() });
-        self.record_or_ask(same, make, || self.driver.launch(kernel, shape, arguments));
+        self.record_or_run(same, make, || self.driver.launch(kernel, shape, arguments));
     }
 
     fn node(&self, node: Node) {
-        self.record_or_ask(|other| *other == node, || node.clone(), || node.submit(&*self.driver));
+        self.record_or_run(|other| *other == node, || node.clone(), || node.submit(&*self.driver));
     }
 
     pub(super) fn product(&self, product: &Product) {
         self.node(Node::Product(*product));
     }
 
-    /// Makes something in memory; `None` if something has failed, or there is too little.
-    fn made<T>(
+    /// Allocates with `make`. Returns `None` if something has failed before, or if there is too little memory.
+    fn make<T>(
         &self,
         remedy: &'static str,
         make: impl FnOnce(&Arc<dyn Driver>) -> Result<T, fgrpo_cuda::Error>,
@@ -181,46 +181,46 @@ impl Stream {
         make(&self.driver).map_err(|source| self.keep(Err(source), remedy)).ok()
     }
 
-    /// Allocates `len` numbers; `None` if there is no memory.
+    /// Allocates `len` values, or returns `None` if there is too little memory.
     ///
     /// # Panics
-    /// While the work of a step is recorded.
+    /// If work is being recorded.
     pub(super) fn allocate<T: Copy>(&self, len: usize, purpose: Purpose) -> Option<Memory<T>> {
-        assert!(self.recording().is_none(), "an allocation while work is recorded");
-        self.made(purpose.remedy(), |driver| Memory::new(driver, len))
+        assert!(self.recording().is_none(), "an allocation while work is being recorded");
+        self.make(purpose.remedy(), |driver| Memory::new(driver, len))
     }
 
-    /// Allocates page-locked memory of the host for `len` zeros; `None` if there is none.
+    /// Allocates `len` zeros in page-locked host memory, or returns `None` if there is too little memory.
     pub(super) fn allocate_host<T: Copy + Default>(&self, len: usize) -> Option<Pinned<T>> {
-        let remedy = "free memory of this machine, or set compute.optimizer_offload = false or compute.moments = \"bf16\"";
-        self.made(remedy, |driver| Pinned::new(driver, len))
+        let remedy = "free memory on this machine, or set compute.optimizer_offload = false or compute.moments = \"bf16\"";
+        self.make(remedy, |driver| Pinned::new(driver, len))
     }
 
-    /// Allocates room for messages of at least `len` words; `None` if there is no memory.
+    /// Allocates a buffer for messages of at least `len` words, or returns `None` if there is too little memory.
     pub(super) fn allocate_message(&self, len: usize) -> Option<Message<u32>> {
-        self.made("free memory of this machine", |driver| Message::new(driver, len.next_power_of_two()))
+        self.make("free memory on this machine", |driver| Message::new(driver, len.next_power_of_two()))
     }
 
-    /// Marks the work of a queue so far.
+    /// Records an event after a queue's work so far.
     pub(super) fn record(&self, queue: Queue, event: usize) {
-        self.ask(|| self.driver.record(queue, event));
+        self.run(|| self.driver.record(queue, event));
     }
 
-    /// Makes further work of a queue wait for what is marked.
+    /// Makes further work of a queue wait for an event.
     pub(super) fn wait(&self, queue: Queue, event: usize) {
-        self.ask(|| self.driver.wait(queue, event));
+        self.run(|| self.driver.wait(queue, event));
     }
 
     pub(super) fn write<T: Copy>(&self, memory: &Memory<T>, first: usize, values: &[T]) {
         if !values.is_empty() {
-            self.ask(|| memory.write(first, values));
+            self.run(|| memory.write(first, values));
         }
     }
 
-    /// Waits. `to` is unchanged if something has failed.
+    /// Reads values, waiting for the device. `to` is unchanged if something has failed.
     pub(super) fn read<T: Copy>(&self, memory: &Memory<T>, first: usize, to: &mut [T]) {
         if !to.is_empty() {
-            self.ask(|| memory.read_into(first, to));
+            self.run(|| memory.read_into(first, to));
         }
     }
 
@@ -237,5 +237,5 @@ impl Stream {
     }
 }
 
-/// Advice for a failure of the device itself.
-const LOST: &str = "go on from the last checkpoint, on this device or another";
+/// Advice after a failure of the device itself.
+const LOST: &str = "resume from the last checkpoint, on this device or another";

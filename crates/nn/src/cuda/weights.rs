@@ -1,4 +1,4 @@
-//! Parameters on the device: f32, or bf16 for the network with the lower 16 bits stored separately, which together are the exact f32.
+//! Parameters on the device: f32, or bf16 for the network and the low 16 bits stored separately; together they are the exact f32 weights.
 
 use fgrpo_cuda::{Address, Matrix, Shape};
 
@@ -8,28 +8,28 @@ use super::quantized::QuantizedMatrices;
 use super::stream::{Purpose, Stream};
 use crate::numbers::Precision;
 
-/// Numbers that are converted at a time between f32 on the host and the two halves.
+/// Number of values that are converted at a time between f32 on the host and the two halves.
 const STAGED: usize = 1 << 22;
 
 #[derive(Debug)]
 pub(crate) struct Weights {
     /// The weights that the network uses.
     values: Buffer,
-    /// In bf16, the lower 16 bits; together with the values they are the f32 weights of the optimizer.
+    /// In bf16, the low 16 bits. Together with `values` they are the optimizer's f32 weights.
     rest: Buffer,
-    /// Matrices beside these numbers.
+    /// Quantized matrices, which aren't in `values`.
     pub(super) quantized: QuantizedMatrices,
 }
 
 impl Weights {
-    /// `len` zeros.
+    /// Allocates `len` zeros.
     pub(super) fn zeros(stream: &Stream, precision: Precision, len: usize) -> Weights {
         let rest = || Buffer::zeros(stream, precision, len, Purpose::Model);
         let rest = (precision == Precision::Bf16).then(rest).unwrap_or_default();
         Weights { rest, ..Weights::frozen(stream, precision, len) }
     }
 
-    /// `len` zeros that aren't trained: numbers that are written are rounded to the network's precision.
+    /// Allocates `len` zeros that aren't trained. Values that are written are rounded to the network's precision.
     pub(super) fn frozen(stream: &Stream, precision: Precision, len: usize) -> Weights {
         let values = Buffer::zeros(stream, precision, len, Purpose::Model);
         Weights { values, rest: Buffer::default(), quantized: QuantizedMatrices::default() }
@@ -43,31 +43,31 @@ impl Weights {
         self.values.len()
     }
 
-    /// The address of number `index` for the network.
+    /// Device address of value `index`, as used by the network.
     pub(super) fn at(&self, index: usize) -> Address {
         self.values.at(index)
     }
 
-    /// The address of the lower bits of number `index`.
+    /// Device address of the low bits of value `index`.
     pub(super) fn rest_at(&self, index: usize) -> Address {
         self.rest.at(index)
     }
 
-    /// Rows of `stride` numbers from number `first` on.
+    /// A matrix with rows of `stride` values, from value `first` on.
     pub(super) fn rows(&self, first: usize, stride: usize) -> Matrix {
         self.values.rows(first, stride)
     }
 
-    /// Copies `len` numbers to `to`, which has the same precision.
+    /// Copies `len` values to `to`, which has the same precision.
     pub(super) fn copy(&self, stream: &Stream, from: usize, to: &Weights, at: usize, len: usize) {
-        for (own, other) in [(&self.values, &to.values), (&self.rest, &to.rest)] {
-            if !own.is_empty() {
-                stream.copy(own.at(from), other.at(at), own.bytes(len));
+        for (source, target) in [(&self.values, &to.values), (&self.rest, &to.rest)] {
+            if !source.is_empty() {
+                stream.copy(source.at(from), target.at(at), source.bytes(len));
             }
         }
     }
 
-    /// Rounds `len` numbers to the network's precision.
+    /// Rounds `len` values to the network's precision.
     pub(super) fn forget_rest(&self, stream: &Stream, first: usize, len: usize) {
         if !self.rest.is_empty() {
             stream.zero(self.rest.at(first), self.rest.bytes(len));

@@ -1,11 +1,11 @@
-//! Lists of words: built on the host, transferred to the device in one copy.
+//! Lists of words that are built on the host and transferred to the device in one copy.
 
 use fgrpo_cuda::{Address, Memory};
 
 use super::messages::Messages;
 use super::stream::{Purpose, Stream};
 
-/// A list: its first word in the memory, and its length.
+/// A list: the index of its first word, and its length.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct List {
     pub(super) first: usize,
@@ -33,10 +33,10 @@ impl Words {
         List { first, len: self.host.len() - first }
     }
 
-    /// Appends a list, filled up to `len` words with `fill`.
+    /// Appends a list, padded to `len` words with `fill`.
     ///
     /// # Panics
-    /// If it is longer.
+    /// If the list is longer than `len`.
     pub(super) fn put_padded(&mut self, words: impl IntoIterator<Item = u32>, len: usize, fill: u32) -> List {
         let list = self.put(words);
         assert!(list.len <= len, "{} words in a bucket of {len}", list.len);
@@ -55,12 +55,12 @@ impl Words {
         }
     }
 
-    /// The address of word `index` of a list.
+    /// Device address of word `index` of a list.
     pub(super) fn at(&self, list: List, index: usize) -> Address {
         self.device.as_ref().map_or(Address(0), |device| device.at(list.first + index))
     }
 
-    /// A list on the host.
+    /// Content of a list on the host.
     pub(super) fn host(&self, list: List) -> &[u32] {
         &self.host[list.first..list.first + list.len]
     }

@@ -1,7 +1,7 @@
 //! One layer, attention and MLP: the forward pass, and below it the backward pass in the opposite order.
 
 use crate::executor::{
-    Attention, AttentionKept, Executor, Gate, HeadRows, Heads, Holds, Memory, Mixer, Norm, Rotation, Rows,
+    Attention, AttentionInputs, Executor, Gate, HeadRows, Heads, Holds, Memory, Mixer, Norm, Rotation, Rows,
 };
 use crate::families::QkNorm;
 use crate::layout::{AttentionLayout, LayerLayout, Linear, MixerLayout, Mixing, Span, Write};
@@ -30,7 +30,7 @@ pub(super) struct LayerPass<'a, X: Executor> {
     /// Rows with keys.
     pub(super) all: RowSet,
     /// Rows whose results are needed, after the keys: all, or those that predict.
-    pub(super) own: RowSet,
+    pub(super) needed: RowSet,
     /// `D`.
     pub(super) hidden: usize,
     /// `F`.
@@ -39,32 +39,32 @@ pub(super) struct LayerPass<'a, X: Executor> {
 
 impl<'a, X: Executor> LayerPass<'a, X> {
     fn mixer(&self, layout: MixerLayout) -> Mixer<'a, X::Weights, X::Lists> {
-        let (weights, lists, rows) = (self.p.weights, self.lists, self.own.which);
-        Mixer { weights, layout, place: self.layer.place, lists, rows }
+        let (weights, lists, rows) = (self.p.weights, self.lists, self.needed.which);
+        Mixer { weights, layout, index: self.layer.index_of_kind, lists, rows }
     }
 
     /// A mixer's norm of each head of its results; no offset is added to its weights.
-    fn mixer_norm(&self, MixerLayout { of, norm, .. }: MixerLayout) -> (Norm<'a, X::Weights>, HeadRows) {
-        let (rows, size) = (self.own.count, of.linear_value_head_dim);
-        let (stride, count) = (of.value_width(), of.linear_num_value_heads);
+    fn mixer_norm(&self, MixerLayout { sizes, norm, .. }: MixerLayout) -> (Norm<'a, X::Weights>, HeadRows) {
+        let (rows, size) = (self.needed.count, sizes.linear_value_head_dim);
+        let (stride, count) = (sizes.value_width(), sizes.linear_num_value_heads);
         (Norm { offset: 0.0, ..self.p.norm(norm, rows) }, HeadRows { rows, first: 0, stride, count, size })
     }
 
     fn attention(&self) -> Attention<'a, X::Lists> {
-        let (heads, window) = (self.heads, self.layer.of.window);
-        Attention { heads, lists: self.lists, rows: self.own.which, keys: self.all.count, window }
+        let (heads, window) = (self.heads, self.layer.spec.window);
+        Attention { heads, lists: self.lists, rows: self.needed.which, keys: self.all.count, window }
     }
 
     /// The heads of rows of queries, and those of rows of keys.
     fn head_rows(&self) -> [HeadRows; 2] {
         let Heads { queries: h, keys: k, size, .. } = self.heads;
         let of = |rows: RowSet, stride, count| HeadRows { rows: rows.count, first: 0, stride, count, size };
-        [of(self.own, self.heads.query_width(), h), of(self.all, self.heads.key_width(), k)]
+        [of(self.needed, self.heads.query_width(), h), of(self.all, self.heads.key_width(), k)]
     }
 
     /// The heads that a norm of queries or keys is taken over.
     fn normed_heads(&self, heads: HeadRows) -> HeadRows {
-        match self.layer.of.qk_norm {
+        match self.layer.spec.qk_norm {
             Some(QkNorm::Whole) => HeadRows { count: 1, size: heads.count * heads.size, ..heads },
             _ => heads,
         }
@@ -110,7 +110,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         keep: &mut Normed<X::Buffer>,
         y: &mut X::Buffer,
     ) {
-        let (rows, d) = (self.own, linear.outputs);
+        let (rows, d) = (self.needed, linear.outputs);
         let Some(norm) = after else {
             return self.p.linear(self.e, linear, rows.count, x, Some(residual), y);
         };
@@ -124,15 +124,15 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     /// A linear map of the rows whose results are needed; `gathered` is memory for these rows of `x`.
     fn linear_of_own(&mut self, linear: Linear, x: &X::Buffer, gathered: &mut X::Buffer, y: &mut X::Buffer) {
         let input = self.own_rows(x, gathered);
-        self.p.linear(self.e, linear, self.own.count, input, None, y);
+        self.p.linear(self.e, linear, self.needed.count, input, None, y);
     }
 
     /// The rows of `x` whose results are needed: in `to`, or `x` itself if they are all.
     fn own_rows<'b>(&mut self, x: &'b X::Buffer, to: &'b mut X::Buffer) -> &'b X::Buffer {
-        if self.own.which == Rows::All {
+        if self.needed.which == Rows::All {
             return x;
         }
-        self.e.reserve(to, Holds::Activations, self.own.count * self.hidden);
+        self.e.reserve(to, Holds::Activations, self.needed.count * self.hidden);
         self.e.gather(self.hidden, self.lists, x, to);
         to
     }
@@ -146,7 +146,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         w: &mut Workspace<X>,
         output: Option<&mut Kept<X::Buffer>>,
     ) {
-        let (layer, all, own) = (self.layer, self.all, self.own);
+        let (layer, all, needed) = (self.layer, self.all, self.needed);
         let Saved { scale, mixed, result, attended, middle, .. } = saved;
         let Buffers { normed, normed_rows, qkv, halves, mixed: convolved, gated, .. } = w;
         let input = self.norm_before(layer.attention.before, all, x, scale, normed);
@@ -155,11 +155,11 @@ impl<'a, X: Executor> LayerPass<'a, X> {
                 let saved = mixed.attention();
                 saved.kv.reserve(self.e, all, keys_values.outputs);
                 self.p.linear(self.e, keys_values, all.count, input, None, &mut saved.kv);
-                if layer.of.output_gate {
-                    self.e.reserve(halves, Holds::Activations, own.count * queries.outputs);
+                if layer.spec.output_gate {
+                    self.e.reserve(halves, Holds::Activations, needed.count * queries.outputs);
                     self.linear_of_own(queries, input, normed_rows, halves);
                 } else {
-                    saved.q.reserve(self.e, own, queries.outputs);
+                    saved.q.reserve(self.e, needed, queries.outputs);
                     self.linear_of_own(queries, input, normed_rows, &mut saved.q);
                 }
                 self.attend(cache.as_deref_mut(), saved, result, halves);
@@ -173,14 +173,14 @@ impl<'a, X: Executor> LayerPass<'a, X> {
                 let saved = mixed.recurrent();
                 saved.inputs.reserve(self.e, all, layout.inputs.outputs);
                 self.p.linear(self.e, layout.inputs, all.count, input, None, &mut saved.inputs);
-                saved.gate.reserve(self.e, own, layout.gate.outputs);
+                saved.gate.reserve(self.e, needed, layout.gate.outputs);
                 self.linear_of_own(layout.gate, input, normed_rows, &mut saved.gate);
                 self.mix(layout, over, saved, result, convolved);
             }
         }
         let residual = self.own_rows(x, normed_rows);
         let result = self.times_gate(mixed.gate(), result, gated);
-        middle.reserve(self.e, own, self.hidden);
+        middle.reserve(self.e, needed, self.hidden);
         self.add_to_residual(layer.o, layer.attention.after, result, residual, attended, middle);
         self.mlp(saved, &mut w.normed_rows, &mut w.act, output);
     }
@@ -193,7 +193,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         to: &'b mut X::Buffer,
     ) -> &'b X::Buffer {
         let Some(kind) = self.gate() else { return result };
-        let len = self.own.count * self.layer.o.inputs;
+        let len = self.needed.count * self.layer.o.inputs;
         self.e.reserve(to, Holds::Activations, len);
         self.e.gate(kind, len, by, result, to);
         to
@@ -202,7 +202,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     /// Function of the layer's output gate, if the layer has one.
     fn gate(&self) -> Option<Gate> {
         match self.layer.mixing {
-            Mixing::Attention(_) => self.layer.of.output_gate.then_some(Gate::Sigmoid),
+            Mixing::Attention(_) => self.layer.spec.output_gate.then_some(Gate::Sigmoid),
             Mixing::Recurrent(_) => Some(Gate::Silu),
         }
     }
@@ -216,8 +216,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         result: &mut Kept<X::Buffer>,
         convolved: &mut X::Buffer,
     ) {
-        self.e.reserve(convolved, Holds::Activations, self.all.count * layout.of.channels());
-        result.reserve(self.e, self.own, layout.of.value_width());
+        self.e.reserve(convolved, Holds::Activations, self.all.count * layout.sizes.channels());
+        result.reserve(self.e, self.needed, layout.sizes.value_width());
         let (of, inputs) = (self.mixer(layout), &saved.inputs);
         match over {
             Over::Pass(cache) => {
@@ -229,7 +229,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
             }
         }
         let (norm, heads) = self.mixer_norm(layout);
-        self.norm_heads(norm, self.own, heads, result, &mut saved.norm);
+        self.norm_heads(norm, self.needed, heads, result, &mut saved.norm);
     }
 
     /// Attention, from its projections to its result. With an output gate, `halves` has the queries with their gates.
@@ -240,30 +240,30 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         result: &mut Kept<X::Buffer>,
         halves: &X::Buffer,
     ) {
-        let (q_width, all, own) = (self.heads.query_width(), self.all, self.own);
+        let (q_width, all, needed) = (self.heads.query_width(), self.all, self.needed);
         let [queries, keys] = self.head_rows();
         let SavedAttention { q, q_norm, kv, k_norm, lse, gate } = saved;
-        if self.layer.of.output_gate {
-            q.reserve(self.e, own, q_width);
-            gate.reserve(self.e, own, q_width);
+        if self.layer.spec.output_gate {
+            q.reserve(self.e, needed, q_width);
+            gate.reserve(self.e, needed, q_width);
             self.e.split_heads(HeadRows { stride: 2 * q_width, ..queries }, halves, q, gate);
         }
         let [q_weight, k_weight] = self.qk_norms();
         for (rows, weight, heads, x, keep) in
-            [(own, q_weight, queries, &mut *q, q_norm), (all, k_weight, keys, &mut *kv, k_norm)]
+            [(needed, q_weight, queries, &mut *q, q_norm), (all, k_weight, keys, &mut *kv, k_norm)]
         {
             if let Some(weight) = weight {
                 let norm = self.p.norm(weight, heads.rows);
                 self.norm_heads(norm, rows, self.normed_heads(heads), x, keep);
             }
-            if let Some(theta) = self.layer.of.rope {
+            if let Some(theta) = self.layer.spec.rope {
                 self.e.rotate(Rotation { theta, sign: 1.0 }, heads, self.lists, rows.which, x);
             }
         }
-        result.reserve(self.e, own, q_width);
-        lse.reserve_statistics(self.e, own, self.heads.queries);
+        result.reserve(self.e, needed, q_width);
+        lse.reserve_statistics(self.e, needed, self.heads.queries);
         if let Some(cache) = cache {
-            self.e.store_cache(self.heads, cache, self.layer.place, self.lists, kv);
+            self.e.store_cache(self.heads, cache, self.layer.index_of_kind, self.lists, kv);
         }
         self.e.attention(self.attention(), q, kv, result, lse);
     }
@@ -284,19 +284,19 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         act: &mut X::Buffer,
         output: Option<&mut Kept<X::Buffer>>,
     ) {
-        let (layer, own, m, f) = (self.layer, self.own, self.own.count, self.intermediate);
+        let (layer, needed, m, f) = (self.layer, self.needed, self.needed.count, self.intermediate);
         let Saved { middle, mlp_scale, gate_up, transformed, .. } = saved;
-        let input = self.norm_before(layer.mlp.before, own, middle, mlp_scale, normed);
-        gate_up.reserve(self.e, own, 2 * f);
+        let input = self.norm_before(layer.mlp.before, needed, middle, mlp_scale, normed);
+        gate_up.reserve(self.e, needed, 2 * f);
         self.p.linear(self.e, layer.gate_up, m, input, None, gate_up);
         if output.is_none() && layer.mlp.after.is_none() {
             return;
         }
         self.e.reserve(act, Holds::Activations, m * f);
-        self.e.gated(layer.of.activation, m, f, gate_up, act);
+        self.e.gated(layer.spec.activation, m, f, gate_up, act);
         let to = match output {
             Some(output) => {
-                output.reserve(self.e, own, self.hidden);
+                output.reserve(self.e, needed, self.hidden);
                 output
             }
             // Only the norm's scales are needed, not the sum.
@@ -317,7 +317,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         saved: &mut SavedOn<X>,
         w: &mut Workspace<X>,
     ) {
-        let (p, layer, lists, n, m) = (self.p, self.layer, self.lists, self.all.count, self.own.count);
+        let (p, layer, lists, n, m) = (self.p, self.layer, self.lists, self.all.count, self.needed.count);
         let (d, f, width) = (self.hidden, self.intermediate, layer.o.inputs);
         self.e.reserve(&mut w.dnormed, Holds::Activations, n * d);
         // The MLP.
@@ -325,7 +325,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         let dy =
             self.through_norm_after(gradients, layer.mlp.after, &saved.transformed, &w.dx, &mut w.dnormed);
         p.linear_backward_input(self.e, layer.down, m, dy, Write::Replace, &mut w.act);
-        self.e.gated_backward(layer.of.activation, m, f, &mut saved.gate_up, &mut w.act);
+        self.e.gated_backward(layer.spec.activation, m, f, &mut saved.gate_up, &mut w.act);
         gradients.linear(self.e, layer.down, m, dy, &w.act);
         let Saved { middle, mlp_scale, gate_up, .. } = &*saved;
         match layer.mlp.before {
@@ -381,7 +381,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         if !through {
             return;
         }
-        let predicting = self.own.which == Rows::Predicting;
+        let predicting = self.needed.which == Rows::Predicting;
         if predicting {
             self.e.reserve(&mut w.dx_rows, Holds::Activations, n * d);
             self.e.scatter(d, lists, &w.dx, n, &mut w.dx_rows);
@@ -416,9 +416,9 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         let (n, (norm, heads)) = (self.all.count, self.mixer_norm(layout));
         let SavedMixer { inputs, gate, norm: Normed { raw, scale } } = saved;
         self.e.head_norm_backward(norm, gradients.all(), heads, raw, scale, &mut w.dout);
-        self.e.reserve(&mut w.mixed, Holds::Activations, n * layout.of.channels());
+        self.e.reserve(&mut w.mixed, Holds::Activations, n * layout.sizes.channels());
         self.e.convolve(self.mixer(layout), None, inputs, &mut w.mixed);
-        self.e.reserve(&mut w.dkv, Holds::Activations, n * layout.of.input_width());
+        self.e.reserve(&mut w.dkv, Holds::Activations, n * layout.sizes.input_width());
         let (of, gradient) = (self.mixer(layout), gradients.all());
         self.e.delta_rule_backward(of, gradient, inputs, &w.dout, &mut w.mixed, &mut w.dkv);
         self.e.convolve_backward(self.mixer(layout), gradients.all(), inputs, &mut w.mixed, &mut w.dkv);
@@ -435,16 +435,18 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     ) {
         let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
         let SavedAttention { q, q_norm, kv, k_norm, lse, gate } = saved;
-        self.e.reserve(&mut w.dq, Holds::Activations, self.own.count * q_width);
+        self.e.reserve(&mut w.dq, Holds::Activations, self.needed.count * q_width);
         self.e.reserve(&mut w.dkv, Holds::Activations, self.all.count * kv_width);
-        let from: AttentionKept<'_, X::Buffer> = AttentionKept { q, kv, out: result, lse, dout: &w.dout };
-        self.e.attention_backward(self.attention(), from, &mut w.dq, &mut w.dkv);
+        let inputs: AttentionInputs<'_, X::Buffer> =
+            AttentionInputs { q, kv, out: result, lse, dout: &w.dout };
+        self.e.attention_backward(self.attention(), inputs, &mut w.dq, &mut w.dkv);
         let [queries, keys] = self.head_rows();
         let [q_weight, k_weight] = self.qk_norms();
-        for (rows, norm, heads, Normed { raw, scale }, dx) in
-            [(self.own, q_weight, queries, q_norm, &mut w.dq), (self.all, k_weight, keys, k_norm, &mut w.dkv)]
-        {
-            if let Some(theta) = self.layer.of.rope {
+        for (rows, norm, heads, Normed { raw, scale }, dx) in [
+            (self.needed, q_weight, queries, q_norm, &mut w.dq),
+            (self.all, k_weight, keys, k_norm, &mut w.dkv),
+        ] {
+            if let Some(theta) = self.layer.spec.rope {
                 self.e.rotate(Rotation { theta, sign: -1.0 }, heads, self.lists, rows.which, dx);
             }
             if let Some(norm) = norm {
@@ -452,8 +454,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
                 self.e.head_norm_backward(norm, gradients.all(), over, raw, scale, dx);
             }
         }
-        if self.layer.of.output_gate {
-            self.e.reserve(&mut w.halves, Holds::Activations, self.own.count * 2 * q_width);
+        if self.layer.spec.output_gate {
+            self.e.reserve(&mut w.halves, Holds::Activations, self.needed.count * 2 * q_width);
             self.e.join_heads(queries, &w.dq, gate, &mut w.halves);
             std::mem::swap(&mut w.dq, &mut w.halves);
         }
@@ -469,7 +471,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         to: &'b mut X::Buffer,
     ) -> &'b X::Buffer {
         let Some(weight) = norm else { return dx };
-        let m = self.own.count;
+        let m = self.needed.count;
         self.e.zero(m * weight.len, to);
         self.e.rms_norm_backward(self.p.norm(weight, m), gradients.all(), raw, scale, dx, to);
         to

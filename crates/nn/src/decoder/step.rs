@@ -39,10 +39,10 @@ impl<X: Executor> LayerPass<'_, X> {
         let stride = queries.outputs + keys_values.outputs;
         let width = self.heads.query_width() + keys_values.outputs;
         self.e.reserve(qkv, Holds::Activations, rows.count * width);
-        let to = if layer.of.output_gate { &mut *halves } else { &mut *qkv };
+        let to = if layer.spec.output_gate { &mut *halves } else { &mut *qkv };
         self.e.reserve(to, Holds::Activations, rows.count * stride);
         self.p.linears(self.e, &[queries, keys_values], rows.count, input, to);
-        if layer.of.output_gate {
+        if layer.spec.output_gate {
             saved.gate.reserve(self.e, rows, layer.o.inputs);
             let (count, size) = (self.heads.queries, self.heads.size);
             let pairs = HeadRows { rows: rows.count, first: 0, stride, count, size };
@@ -63,7 +63,7 @@ impl<X: Executor> LayerPass<'_, X> {
         let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
         result.reserve(self.e, rows, q_width);
         let mut norms = self.qk_norms();
-        if layer.of.qk_norm == Some(QkNorm::Whole)
+        if layer.spec.qk_norm == Some(QkNorm::Whole)
             && let [Some(q), Some(k)] = std::mem::take(&mut norms)
         {
             let count = rows.count;
@@ -74,7 +74,7 @@ impl<X: Executor> LayerPass<'_, X> {
             self.norm_heads(p.norm(k, count), rows, keys, qkv, &mut saved.k_norm);
         }
         let ([q_norm, k_norm], weights, heads) = (norms, p.weights, self.heads);
-        let (Layer { rope, window, .. }, layer) = (layer.of, layer.place);
+        let (Layer { rope, window, .. }, layer) = (layer.spec, layer.index_of_kind);
         let Parameters { offset, eps, .. } = p;
         let attention = StepAttention { weights, q_norm, k_norm, offset, eps, rope, heads, window, layer };
         self.e.step_attention(attention, decoding, cache, qkv, result);

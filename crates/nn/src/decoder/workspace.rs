@@ -226,7 +226,7 @@ pub(crate) struct Buffers<B: Default> {
     pub(super) head_saved: Kept<B>,
     /// Logits of the last pass, if they are kept; on a GPU, otherwise, those of some rows.
     pub(super) logits: Kept<B>,
-    pub(super) logits_kept: bool,
+    pub(super) keeps_logits: bool,
     /// Scores of the picks, then their derivatives.
     pub(super) scores: B,
     pub(super) dx: B,

@@ -1,59 +1,60 @@
-//! Layer checks, a mode for debugging: the result of every operation is searched for values that are not finite, and the first one ends the pass with
-//! its layer, operation and row.
+//! Layer checks, a debugging mode: the result of every operation is searched for values that are not finite. The first one ends the pass with
+//! an error that names the layer, operation and row.
 //!
-//! With checks off, an operation costs one branch more. With checks on, the host waits for every operation, and decoding steps are not recorded as CUDA
-//! graphs; results are the same bits.
+//! If checks are off, they cost one branch per operation. If they are on, the host waits for every operation and decoding steps are not
+//! captured as CUDA graphs, but results have the same bits.
 
 use super::{Holds, Memory, Place, Rows, Stage};
 use crate::error::Error;
 use crate::layout::{Layout, Span};
 use crate::segments::Chunk;
 
-/// The environment variable that turns layer checks on.
+/// Environment variable that enables layer checks.
 pub const CHECK_LAYERS: &str = "FGRPO_CHECK_LAYERS";
 
-/// An executor whose results are checked, if checks are on.
+/// Wraps an executor and checks its results if checks are enabled.
 ///
-/// Operations return no status, so the first failure is stored, and returned by the next call that waits for results.
+/// Operations don't return a status. The first failure is stored, and the next call that waits for results returns it.
 pub(crate) struct Checked<'a, X> {
     pub(super) inner: &'a mut X,
-    /// Names of the tensors, or `None` if checks are off.
+    /// Layout that names the tensors, or `None` if checks are disabled.
     pub(super) layout: Option<&'a Layout>,
     pub(super) place: Place,
     failure: Option<Error>,
 }
 
-/// Rows of a result, and the operations that computed its columns: the name of each, with the number of its columns.
+/// Number of rows of a result, and the name and width of each operation whose output they contain.
 pub(super) struct Columns {
     rows: usize,
     names: Vec<(String, usize)>,
 }
 
 impl<'a, X: Memory> Checked<'a, X> {
-    /// Checks operations of `inner` if `layout` is given, which names the tensors.
+    /// Wraps `inner`. Results are checked if `layout` is given.
     pub(crate) fn new(inner: &'a mut X, layout: Option<&'a Layout>) -> Checked<'a, X> {
-        let place = Place { stage: Stage::Forward, layer: None, rows: 0, own: 0 };
+        let place = Place { stage: Stage::Forward, layer: None, rows: 0, needed: 0 };
         Checked { inner, layout, place, failure: None }
     }
 
-    /// Columns that the tensors in these spans computed, with the same `note` on each name.
+    /// Columns computed from the tensors in these spans, with `note` appended to each name.
     pub(super) fn tensors(&self, spans: impl IntoIterator<Item = Span>, rows: usize, note: &str) -> Columns {
         let all = self.layout.map_or(&[][..], |layout| &layout.tensors);
-        let within =
-            |of: Span| all.iter().filter(move |t| (of.offset..of.offset + of.len).contains(&t.span.offset));
+        let within = |span: Span| {
+            all.iter().filter(move |t| (span.offset..span.offset + span.len).contains(&t.span.offset))
+        };
         let name = |name: &str| format!("{}{note}", name.trim_end_matches(".weight"));
         let names = spans.into_iter().flat_map(within).map(|t| (name(&t.name), t.shape[0])).collect();
         Columns { rows, names }
     }
 
-    /// `width` columns that the tensors in one span computed together.
+    /// `width` columns computed from all tensors in a span together.
     pub(super) fn tensor(&self, span: Span, rows: usize, width: usize) -> Columns {
         let names: Vec<String> =
             self.tensors([span], rows, "").names.into_iter().map(|name| name.0).collect();
         Columns { rows, names: vec![(names.join(" and "), width)] }
     }
 
-    /// Columns of operations of the layer that have no tensor.
+    /// Columns of a layer's operations that have no tensor.
     pub(super) fn named(&self, rows: usize, names: &[(&str, usize)]) -> Columns {
         let module = self.place.layer.map_or_else(String::new, |layer| format!("model.layers.{layer}."));
         let names = names.iter().map(|(name, width)| (format!("{module}{name}"), *width)).collect();
@@ -61,10 +62,10 @@ impl<'a, X: Memory> Checked<'a, X> {
     }
 
     pub(super) fn rows_of(&self, rows: Rows) -> usize {
-        if rows == Rows::All { self.place.rows } else { self.place.own }
+        if rows == Rows::All { self.place.rows } else { self.place.needed }
     }
 
-    /// Stores a failure if a value of `x` is not finite.
+    /// Stores an error if a value of `x` is not finite.
     pub(super) fn check(&mut self, Columns { rows, names }: Columns, x: &X::Buffer) {
         let width: usize = names.iter().map(|name| name.1).sum();
         if self.failure.is_some() {
@@ -80,14 +81,14 @@ impl<'a, X: Memory> Checked<'a, X> {
                 None => break name,
             }
         };
-        let side = if self.place.stage == Stage::Backward { "derivative by the input" } else { "output" };
-        let predicting = self.place.own < self.place.rows && rows == self.place.own;
+        let side = if self.place.stage == Stage::Backward { "input gradient" } else { "output" };
+        let predicting = self.place.needed < self.place.rows && rows == self.place.needed;
         let kind = if predicting { "predicting row" } else { "row" };
         let what = format!("{side} of {name}, {kind} {row} of {rows}, column {column}");
         self.failure = Some(error(self.place, what, found));
     }
 
-    /// Adds the stage to an error of the vocabulary head, whose input has been checked.
+    /// Adds the stage to an error of the vocabulary head.
     pub(super) fn at_head(&self, error_of_head: Error) -> Error {
         match error_of_head {
             Error::NonFinite { what, found, .. } if self.layout.is_some() => {
@@ -98,7 +99,7 @@ impl<'a, X: Memory> Checked<'a, X> {
     }
 }
 
-/// The error for a value that is not finite; the engine adds the advice.
+/// Error for a value that is not finite, without advice; the engine adds it.
 fn error(Place { stage, layer, .. }: Place, what: String, found: f32) -> Error {
     let stage = match stage {
         Stage::Forward => "forward pass",
@@ -139,19 +140,20 @@ impl<X: Memory> Memory for Checked<'_, X> {
     }
 }
 
-/// Returns an error if a derivative of the loss is not finite; `picks` are the indices of the predictions.
+/// Returns an error if a derivative of the loss is not finite. `picks` are the indices of the predictions.
 pub(crate) fn finite_loss(picks: &[usize], dlogp: &[f32], dentropy: &[f32]) -> Result<(), Error> {
     for (name, values) in [("log-probability", dlogp), ("entropy", dentropy)] {
         if let Some(at) = values.iter().position(|value| !value.is_finite()) {
-            let what = format!("derivative of the loss by the {name} of prediction {}", picks[at]);
-            let place = Place { stage: Stage::Backward, layer: None, rows: 0, own: 0 };
+            let what =
+                format!("derivative of the loss with respect to the {name} of prediction {}", picks[at]);
+            let place = Place { stage: Stage::Backward, layer: None, rows: 0, needed: 0 };
             return Err(error(place, what, values[at]));
         }
     }
     Ok(())
 }
 
-/// Returns an error if a score is not finite; `rows` are the predicting rows of the scores.
+/// Returns an error if a score is not finite. `rows` are the predicting rows of the scores.
 pub(crate) fn check_scores(
     logp: &[f32],
     entropy: &[f32],
@@ -165,13 +167,13 @@ pub(crate) fn check_scores(
     Ok(())
 }
 
-/// The error for a row whose softmax is invalid.
+/// Error for a row whose softmax is not finite.
 pub(crate) fn non_finite(found: f32, row: usize) -> Error {
     Error::NonFinite {
         what: format!("lm_head: log-probabilities of predicting row {row}"),
         found,
         remedy: format!(
-            "the weights have diverged or are damaged: go back to an earlier checkpoint, and lower the learning rate. To find the layer, run again with {CHECK_LAYERS}=on"
+            "the weights have diverged or are damaged: return to an earlier checkpoint and lower the learning rate. To find the layer, run again with {CHECK_LAYERS}=on"
         ),
     }
 }

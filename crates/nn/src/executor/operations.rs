@@ -1,23 +1,23 @@
-//! The operations of an executor, each declared once. The macro [`operations`] makes of a declaration the method of the trait, which a device
-//! implements, and the method of [`Checked`], which calls the device's and then checks the results named after `=>`.
+//! The operations of an executor, each declared once. From a declaration the macro [`operations`] generates a trait method, which devices
+//! implement, and a method of [`Checked`], which calls the device's method and then checks the results listed after `=>`.
 //!
-//! In these docs a row `x[t]` has as many values as the argument `width`, the span of the weights or the sizes of the heads say. "Replaced" means
-//! that the operation overwrites a buffer whatever it held; "in place" means that it reads the buffer first.
+//! In this documentation, the width of a row `x[t]` is the argument `width`, or follows from the weights' span or the sizes of the heads.
+//! An operation that "replaces" a buffer ignores its content; an operation "in place" reads it first.
 
 use std::ops::Range;
 
 use super::checks::Checked;
 use super::{
-    Attention, AttentionKept, DecodeChanges, Gate, Head, HeadKept, HeadPass, HeadRows, Heads, LowRank, Map,
-    Memory, Mixer, Norm, Rotation, Rows, StepAttention,
+    Attention, AttentionInputs, DecodeChanges, Gate, Head, HeadInputs, HeadPass, HeadRows, Heads, LowRank,
+    Map, Memory, Mixer, Norm, Rotation, Rows, StepAttention,
 };
 use crate::error::Error;
 use crate::families::Activation;
 use crate::layout::{Linear, Span, Write};
 use crate::sampling::{Draw, Drawn, Sampling};
 
-/// Declares a trait of operations and implements it for [`Checked`]. After `=>` stand the results to check, each with its rows and the names of its
-/// columns. Methods of other forms follow in `declared` for the trait, and in `checked` for [`Checked`].
+/// Declares a trait of operations and implements it for [`Checked`]. The results to check follow `=>`, each with its rows and the names of its
+/// columns. Methods of other forms are written out in `declared` for the trait, and in `checked` for [`Checked`].
 macro_rules! operations {
     (
         $(#[$about:meta])* trait $ops:ident {
@@ -47,7 +47,7 @@ macro_rules! operations {
 }
 
 operations! {
-    /// Copies of rows, the embedding, rotation, and the MLP's activation.
+    /// Row copies, the embedding, rotary embedding, and the MLP's activation.
     trait RowOps {
         /// Copies the predicting rows of `x` to `y`.
         fn gather(self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
@@ -58,7 +58,7 @@ operations! {
         /// Adds the rows of `x` to the predicting rows of `y`.
         fn scatter_add(self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
 
-        /// Replaces `count` rows of `y`: predicting rows by the rows of `x`, the others by zeros.
+        /// Replaces `count` rows of `y`: predicting rows by the rows of `x`, other rows by zeros.
         fn scatter(self, width: usize, lists: &Self::Lists, x: &Self::Buffer, count: usize, y: &mut Self::Buffer);
 
         /// `y[..len] = 0`.
@@ -77,7 +77,7 @@ operations! {
         /// `gradient[table][tokens[t]] += dx[t]`.
         fn embed_backward(self, gradient: &mut Self::Gradient, table: Span, width: usize, lists: &Self::Lists, dx: &Self::Buffer);
 
-        /// Rotary embedding in place, at the positions of `rows`.
+        /// Applies the rotary embedding in place, at the positions of `rows`.
         fn rotate(self, rotation: Rotation, heads: HeadRows, lists: &Self::Lists, rows: Rows, x: &mut Self::Buffer)
             => x: self.named(heads.rows, &[("self_attn (rotary embedding)", heads.stride)]);
 
@@ -85,85 +85,85 @@ operations! {
         fn scale(self, len: usize, factor: f32, y: &mut Self::Buffer)
             => y: self.named(self.place.rows, &[("model.embed_tokens (scaled)", len / self.place.rows.max(1))]);
 
-        /// `act = activation(gate) * up`. A row of `gate_up` is the gate of `width` values, then `up`.
+        /// `act = activation(gate) * up`. A row of `gate_up` is `width` values of the gate, then `width` values of `up`.
         fn gated(self, kind: Activation, rows: usize, width: usize, gate_up: &Self::Buffer, act: &mut Self::Buffer)
             => act: self.named(rows, &[("mlp (activation)", width)]);
 
-        /// Replaces `gate_up` by its derivative, and the derivative `dact` of the activation by the activation itself.
+        /// Replaces `gate_up` by its derivative, and `dact`, the derivative with respect to `act`, by `act` itself.
         fn gated_backward(self, kind: Activation, rows: usize, width: usize, gate_up: &mut Self::Buffer, dact: &mut Self::Buffer)
             => gate_up: self.named(rows, &[("mlp (activation)", 2 * width)]);
     }
 }
 
 operations! {
-    /// RMSNorm, of rows and of heads.
+    /// RMSNorm of rows and of heads.
     trait NormOps {
-        /// `y = x / rms(x) * weight`; `scale` keeps `1 / rms` of each row.
+        /// `y = x / rms(x) * weight`. Saves `1 / rms` of each row in `scale`.
         fn rms_norm(self, norm: Norm<'_, Self::Weights>, x: &Self::Buffer, y: &mut Self::Buffer, scale: &mut Self::Buffer)
             => y: self.tensors([norm.weight], norm.rows, "");
 
-        /// Computes `y` of [`NormOps::rms_norm`] again, from the `scale` that it kept.
+        /// Recomputes the result of [`NormOps::rms_norm`] from the saved `scale`.
         fn rms_norm_again(self, norm: Norm<'_, Self::Weights>, x: &Self::Buffer, scale: &Self::Buffer, y: &mut Self::Buffer);
 
-        /// Adds the derivative by `x` to `dx`.
+        /// Adds the derivative with respect to `x` to `dx`.
         fn rms_norm_backward(self, norm: Norm<'_, Self::Weights>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, scale: &Self::Buffer, dy: &Self::Buffer, dx: &mut Self::Buffer)
             => dx: self.tensors([norm.weight], norm.rows, "");
 
-        /// RMSNorm of each head in place. `raw` keeps the heads before the norm, without the columns between them, and `scale` keeps `1 / rms` of each head.
+        /// RMSNorm of each head in place. Saves the heads before the norm in `raw`, without the columns between them, and `1 / rms` of each head in `scale`.
         fn head_norm(self, norm: Norm<'_, Self::Weights>, heads: HeadRows, x: &mut Self::Buffer, raw: &mut Self::Buffer, scale: &mut Self::Buffer)
             => x: self.tensor(norm.weight, heads.rows, heads.stride);
 
-        /// Replaces the derivative `dx` by the result of [`NormOps::head_norm`] by the derivative by `raw`.
+        /// Replaces `dx`, the derivative with respect to the result of [`NormOps::head_norm`], by the derivative with respect to its input.
         fn head_norm_backward(self, norm: Norm<'_, Self::Weights>, gradient: Option<&mut Self::Gradient>, heads: HeadRows, raw: &Self::Buffer, scale: &Self::Buffer, dx: &mut Self::Buffer)
             => dx: self.tensor(norm.weight, heads.rows, heads.stride);
     }
 }
 
 operations! {
-    /// Linear maps, in full and through LoRA's factors.
+    /// Linear maps, and LoRA updates.
     trait LinearOps {
-        /// `y = x Wᵀ + b`, plus `onto`, which is not `y`.
+        /// `y = x Wᵀ + b`, plus `onto` if given, which is another buffer than `y`.
         fn linear(self, map: Map<'_, Self::Weights>, x: &Self::Buffer, onto: Option<&Self::Buffer>, y: &mut Self::Buffer)
             => y: self.tensors([map.linear.weight], map.rows, if onto.is_some() { " (with the residual)" } else { "" });
 
-        /// Several maps of `x`, whose results stand side by side in a row of `y`.
+        /// Computes several maps of `x`, and concatenates their results in the rows of `y`.
         fn linears(self, weights: &Self::Weights, linears: &[Linear], rows: usize, x: &Self::Buffer, y: &mut Self::Buffer)
             => y: self.tensors(linears.iter().map(|linear| linear.weight), rows, "");
 
-        /// `dx = dy W`, or `dx += dy W`.
+        /// `dx = dy W`, or `dx += dy W`, depending on `write`.
         fn linear_backward_input(self, map: Map<'_, Self::Weights>, dy: &Self::Buffer, write: Write, dx: &mut Self::Buffer)
             => dx: self.tensor(map.linear.weight, map.rows, map.linear.inputs);
 
         /// `dW += dyᵀ x` and `db += Σ dy`.
         fn linear_backward_weight(self, gradient: &mut Self::Gradient, linear: Linear, rows: usize, dy: &Self::Buffer, x: &Self::Buffer);
 
-        /// `y += scale · (x Aᵀ) Bᵀ`, for a matrix whose factors aren't merged. `y` is the result of the whole map, of which the matrix is a part.
-        fn low_rank(self, of: LowRank<'_, Self::Weights>, x: &Self::Buffer, y: &mut Self::Buffer)
-            => y: self.tensor(of.adapted.weight, of.rows, of.adapted.stride);
+        /// `y += scale · (x Aᵀ) Bᵀ`, for a matrix whose update isn't merged. `y` is the result of the linear map that contains the matrix.
+        fn low_rank(self, update: LowRank<'_, Self::Weights>, x: &Self::Buffer, y: &mut Self::Buffer)
+            => y: self.tensor(update.adapted.weight, update.rows, update.adapted.stride);
 
-        /// `dx += scale · (dy B) A`, with `dy` the derivative by the result of the whole map.
-        fn low_rank_backward_input(self, of: LowRank<'_, Self::Weights>, dy: &Self::Buffer, dx: &mut Self::Buffer)
-            => dx: self.tensor(of.adapted.weight, of.rows, of.adapted.inputs);
+        /// `dx += scale · (dy B) A`, where `dy` is the derivative with respect to the result of the linear map.
+        fn low_rank_backward_input(self, update: LowRank<'_, Self::Weights>, dy: &Self::Buffer, dx: &mut Self::Buffer)
+            => dx: self.tensor(update.adapted.weight, update.rows, update.adapted.inputs);
 
-        /// `dA += scale · (dy B)ᵀ x` and `dB += scale · dyᵀ (x Aᵀ)`, for a matrix `W0 + scale · B A`, with `dy` the derivative by the result of the whole map.
-        fn low_rank_backward(self, of: LowRank<'_, Self::Weights>, gradient: &mut Self::Gradient, dy: &Self::Buffer, x: &Self::Buffer);
+        /// `dA += scale · (dy B)ᵀ x` and `dB += scale · dyᵀ (x Aᵀ)`, where `dy` is the derivative with respect to the result of the linear map.
+        fn low_rank_backward(self, update: LowRank<'_, Self::Weights>, gradient: &mut Self::Gradient, dy: &Self::Buffer, x: &Self::Buffer);
     }
 }
 
 operations! {
-    /// Attention of a pass, and the cache of keys and values.
+    /// Attention in a pass, and the cache of keys and values.
     trait AttentionOps {
-        /// Attention of each query over its pieces of the rows of `kv`; `lse` keeps log Σ exp, `[queries, H]`.
-        fn attention(self, of: Attention<'_, Self::Lists>, q: &Self::Buffer, kv: &Self::Buffer, out: &mut Self::Buffer, lse: &mut Self::Buffer)
-            => out: self.named(self.rows_of(of.rows), &[("self_attn (attention)", of.heads.query_width())]);
+        /// Attention of each query to its pieces of the rows of `kv`. Saves log-sum-exps, `[queries, H]`, in `lse`.
+        fn attention(self, attention: Attention<'_, Self::Lists>, q: &Self::Buffer, kv: &Self::Buffer, out: &mut Self::Buffer, lse: &mut Self::Buffer)
+            => out: self.named(self.rows_of(attention.rows), &[("self_attn (attention)", attention.heads.query_width())]);
 
-        /// Replaces `dq` and `dkv` by the derivatives by `q` and `kv`.
-        fn attention_backward(self, of: Attention<'_, Self::Lists>, from: AttentionKept<'_, Self::Buffer>, dq: &mut Self::Buffer, dkv: &mut Self::Buffer)
-            => dq: self.named(self.rows_of(of.rows), &[("self_attn (attention, queries)", of.heads.query_width())]),
-               dkv: self.named(of.keys, &[("self_attn (attention, keys)", of.heads.key_width() / 2), ("self_attn (attention, values)", of.heads.key_width() / 2)]);
+        /// Replaces `dq` and `dkv` by the derivatives with respect to `q` and `kv`.
+        fn attention_backward(self, attention: Attention<'_, Self::Lists>, saved: AttentionInputs<'_, Self::Buffer>, dq: &mut Self::Buffer, dkv: &mut Self::Buffer)
+            => dq: self.named(self.rows_of(attention.rows), &[("self_attn (attention, queries)", attention.heads.query_width())]),
+               dkv: self.named(attention.keys, &[("self_attn (attention, keys)", attention.heads.key_width() / 2), ("self_attn (attention, values)", attention.heads.key_width() / 2)]);
 
-        /// Grows the cache to `slots` tokens of `layers` layers, and keeps its content. `most` is the number of slots that the request can need, the same
-        /// for all its calls.
+        /// Grows the cache to `slots` tokens in `layers` layers, and retains its content. `most` is the maximum number of slots that the request can
+        /// need, the same in all calls for a request.
         fn grow_cache(self, heads: Heads, layers: usize, cache: &mut Self::Cache, slots: usize, most: usize);
 
         /// Frees the cache if it is larger than `bytes`.
@@ -174,7 +174,7 @@ operations! {
     }
 }
 
-/// Name of a gate in an error.
+/// Name of a gate in errors.
 fn gate_name(kind: Gate) -> &'static str {
     if kind == Gate::Sigmoid { "self_attn (output gate)" } else { "linear_attn (gate)" }
 }
@@ -182,67 +182,68 @@ fn gate_name(kind: Gate) -> &'static str {
 operations! {
     /// Gates, and recurrent mixers with their states.
     trait MixerOps {
-        /// Divides rows that begin with heads of twice `size`: `first` gets the first halves and the columns after the heads, `second` the second halves.
+        /// Splits rows that begin with heads of twice `size`: `first` gets the first halves and the columns after the heads, `second` the second halves.
         fn split_heads(self, heads: HeadRows, x: &Self::Buffer, first: &mut Self::Buffer, second: &mut Self::Buffer);
 
-        /// Joins two halves to heads of twice `size`, with no columns after them.
+        /// Joins two halves to heads of twice `size`, without further columns.
         fn join_heads(self, heads: HeadRows, first: &Self::Buffer, second: &Self::Buffer, x: &mut Self::Buffer);
 
         /// `y[..len] = kind(gate) * x`.
         fn gate(self, kind: Gate, len: usize, gate: &Self::Buffer, x: &Self::Buffer, y: &mut Self::Buffer)
-            => y: self.named(self.place.own, &[(gate_name(kind), len / self.place.own.max(1))]);
+            => y: self.named(self.place.needed, &[(gate_name(kind), len / self.place.needed.max(1))]);
 
-        /// Replaces `gate` by its derivative, and `dy` by the derivative by `x`; computes `y` again.
+        /// Replaces `gate` by its derivative, and `dy` by the derivative with respect to `x`. Recomputes `y`.
         fn gate_backward(self, kind: Gate, len: usize, gate: &mut Self::Buffer, x: &Self::Buffer, dy: &mut Self::Buffer, y: &mut Self::Buffer)
-            => dy: self.named(self.place.own, &[(gate_name(kind), len / self.place.own.max(1))]);
+            => dy: self.named(self.place.needed, &[(gate_name(kind), len / self.place.needed.max(1))]);
 
-        /// A causal convolution of the first columns of `x` along the paths of the forest, then SiLU. A cache gets the latest inputs of each tree that
-        /// has a node in the lists.
-        fn convolve(self, of: Mixer<'_, Self::Weights, Self::Lists>, cache: Option<&mut Self::Cache>, x: &Self::Buffer, y: &mut Self::Buffer)
-            => y: self.named(self.place.rows, &[("linear_attn.conv1d", of.layout.of.channels())]);
+        /// Causal convolution of the first columns of `x` along the paths of the forest, then SiLU. Stores the latest inputs of each tree in the
+        /// cache, if given, at the nodes in the lists.
+        fn convolve(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, cache: Option<&mut Self::Cache>, x: &Self::Buffer, y: &mut Self::Buffer)
+            => y: self.named(self.place.rows, &[("linear_attn.conv1d", mixer.layout.sizes.channels())]);
 
-        /// Replaces the first columns of `dx`; overwrites `dy`.
-        fn convolve_backward(self, of: Mixer<'_, Self::Weights, Self::Lists>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, dy: &mut Self::Buffer, dx: &mut Self::Buffer)
-            => dx: self.named(self.place.rows, &[("linear_attn.conv1d", of.layout.of.input_width())]);
+        /// Replaces the first columns of `dx` by their derivative. Overwrites `dy`.
+        fn convolve_backward(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, dy: &mut Self::Buffer, dx: &mut Self::Buffer)
+            => dx: self.named(self.place.rows, &[("linear_attn.conv1d", mixer.layout.sizes.input_width())]);
 
-        /// The gated delta rule along the paths of the forest, from `mixed`, the result of the convolution, and the last columns of `x`, which are `b` and
-        /// `a` of each head. Normalises queries and keys in `mixed` in place. A cache gets the last state of each tree that has a node in the lists.
-        fn delta_rule(self, of: Mixer<'_, Self::Weights, Self::Lists>, cache: Option<&mut Self::Cache>, x: &Self::Buffer, mixed: &mut Self::Buffer, out: &mut Self::Buffer)
-            => out: self.named(self.rows_of(of.rows), &[("linear_attn (gated delta rule)", of.layout.of.value_width())]);
+        /// Gated delta rule along the paths of the forest. Inputs are `mixed`, the result of the convolution, and the last columns of `x`, which are
+        /// `b` and `a` of each head. Normalises queries and keys in `mixed` in place. Stores the last state of each tree in the cache, if given, at
+        /// the nodes in the lists.
+        fn delta_rule(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, cache: Option<&mut Self::Cache>, x: &Self::Buffer, mixed: &mut Self::Buffer, out: &mut Self::Buffer)
+            => out: self.named(self.rows_of(mixer.rows), &[("linear_attn (gated delta rule)", mixer.layout.sizes.value_width())]);
 
-        /// Replaces `mixed`, the result of the convolution, by its derivative, and the last columns of `dx` by the derivative by those of `x`.
-        fn delta_rule_backward(self, of: Mixer<'_, Self::Weights, Self::Lists>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, dout: &Self::Buffer, mixed: &mut Self::Buffer, dx: &mut Self::Buffer)
-            => mixed: self.named(self.place.rows, &[("linear_attn (gated delta rule)", of.layout.of.channels())]);
+        /// Replaces `mixed`, the result of the convolution, by its derivative, and the last columns of `dx` by the derivative with respect to `x`.
+        fn delta_rule_backward(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, dout: &Self::Buffer, mixed: &mut Self::Buffer, dx: &mut Self::Buffer)
+            => mixed: self.named(self.place.rows, &[("linear_attn (gated delta rule)", mixer.layout.sizes.channels())]);
 
-        /// Convolution and delta rule of the rows of a decoding step, whose states they change.
-        fn step_mixer(self, of: Mixer<'_, Self::Weights, Self::Lists>, decoding: &Self::Decoding, cache: &mut Self::Cache, x: &Self::Buffer, mixed: &mut Self::Buffer, out: &mut Self::Buffer)
-            => mixed: self.named(self.place.rows, &[("linear_attn.conv1d", of.layout.of.channels())]),
-               out: self.named(self.place.rows, &[("linear_attn (gated delta rule)", of.layout.of.value_width())]);
+        /// Convolution and delta rule for the rows of a decoding step. Updates their states.
+        fn step_mixer(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, decoding: &Self::Decoding, cache: &mut Self::Cache, x: &Self::Buffer, mixed: &mut Self::Buffer, out: &mut Self::Buffer)
+            => mixed: self.named(self.place.rows, &[("linear_attn.conv1d", mixer.layout.sizes.channels())]),
+               out: self.named(self.place.rows, &[("linear_attn (gated delta rule)", mixer.layout.sizes.value_width())]);
 
-        /// Grows the cache to the states of `nodes` nodes, and keeps its content. `states` are the sizes of a state, for each layer that has one.
+        /// Grows the cache to the states of `nodes` nodes, and retains its content. `states` yields the size of a state for each recurrent layer.
         fn grow_states(self, states: &mut dyn Iterator<Item = usize>, cache: &mut Self::Cache, nodes: usize);
     }
 }
 
 operations! {
-    /// The vocabulary head of a pass.
+    /// The vocabulary head in a pass.
     trait HeadOps {
-        /// Writes the log-probability of each pick and then the entropy of each pick's row, of softmax(logits / temperature), to `scores`. `saved` keeps two
-        /// values per row, and `logits` keeps all logits if `of.kept`.
-        fn head(self, of: HeadPass<'_, Self::Weights, Self::Lists>, x: &Self::Buffer, logits: &mut Self::Buffer, saved: &mut Self::Buffer, scores: &mut Self::Buffer);
+        /// Writes the log-probability of each pick, and then the entropy of each pick's row, under softmax(logits / temperature) to `scores`. Saves
+        /// two values per row in `saved`, and all logits in `logits` if `pass.keeps_logits`.
+        fn head(self, pass: HeadPass<'_, Self::Weights, Self::Lists>, x: &Self::Buffer, logits: &mut Self::Buffer, saved: &mut Self::Buffer, scores: &mut Self::Buffer);
 
-        /// Transfers the derivatives of the loss by the scores to the device, in the order of [`HeadOps::head`].
+        /// Transfers the derivatives of the loss with respect to the scores to the device, in the order of [`HeadOps::head`].
         fn derivatives(self, dlogp: &[f32], dentropy: &[f32], to: &mut Self::Buffer);
 
-        /// Replaces `dx`, and adds to the gradient of the head. Overwrites logits that were kept.
-        fn head_backward(self, of: HeadPass<'_, Self::Weights, Self::Lists>, gradient: Option<&mut Self::Gradient>, from: HeadKept<'_, Self::Buffer>, logits: &mut Self::Buffer, dx: &mut Self::Buffer)
-            => dx: self.named(of.rows, &[("lm_head", of.head.width)]);
+        /// Replaces `dx`, and adds to the head's gradient. Overwrites stored logits.
+        fn head_backward(self, pass: HeadPass<'_, Self::Weights, Self::Lists>, gradient: Option<&mut Self::Gradient>, saved: HeadInputs<'_, Self::Buffer>, logits: &mut Self::Buffer, dx: &mut Self::Buffer)
+            => dx: self.named(pass.rows, &[("lm_head", pass.head.width)]);
 
-        /// Waits for the logits, `[rows, vocabulary]`, not divided by a temperature.
+        /// Computes the logits, `[rows, vocabulary]`, without a temperature, and waits for them.
         fn logits(self, weights: &Self::Weights, head: Head, rows: usize, x: &Self::Buffer, logits: &mut Vec<f32>);
     }
     declared {
-        /// Whether `rows` rows of logits are few enough to be kept from the forward to the backward pass.
+        /// Whether `rows` rows of logits are few enough to be stored between the forward and the backward pass.
         fn keeps_logits(&self, head: Head, rows: usize) -> bool;
 
         /// Waits for the pass, and reads the results of [`HeadOps::head`].
@@ -261,38 +262,38 @@ operations! {
 }
 
 operations! {
-    /// Steps of decoding.
+    /// Decoding steps.
     trait DecodeOps {
-        /// Applies the host's changes, builds the next decoding step and transfers its lists and draws to the device. The operations of the step follow, up
-        /// to [`DecodeOps::end_step`]; they must not need the host.
+        /// Applies the host's changes, builds the next decoding step, and transfers its lists and draws to the device. The step's operations follow,
+        /// up to [`DecodeOps::end_step`]; they must not depend on the host.
         fn begin_step(self, changes: &DecodeChanges, decoding: &mut Self::Decoding);
 
-        /// Attention of the step's rows over their sequences in the cache. A row of `qkv` has its queries, keys and values, as the linear maps leave them.
-        /// Queries and keys get the norm of their heads, if the layer has one, and the rotary embedding; a row's keys and values are stored in its slot
+        /// Attention of the step's rows to their sequences in the cache. A row of `qkv` has queries, keys and values as computed by the linear maps;
+        /// this operation applies the head norms, if the layer has them, and the rotary embedding. A row's keys and values are stored in its slot
         /// before it attends.
-        fn step_attention(self, of: StepAttention<'_, Self::Weights>, decoding: &Self::Decoding, cache: &mut Self::Cache, qkv: &Self::Buffer, out: &mut Self::Buffer)
-            => out: self.named(self.place.rows, &[("self_attn (norms, rotary embedding and attention)", of.heads.query_width())]);
+        fn step_attention(self, attention: StepAttention<'_, Self::Weights>, decoding: &Self::Decoding, cache: &mut Self::Cache, qkv: &Self::Buffer, out: &mut Self::Buffer)
+            => out: self.named(self.place.rows, &[("self_attn (norms, rotary embedding and attention)", attention.heads.query_width())]);
 
-        /// Transfers draws from `rows` rows that are no decoding step to the device, in the order of their rows.
+        /// Transfers draws for `rows` rows outside of a decoding step to the device, in the order of their rows.
         fn stage_draws(self, rows: usize, draws: &[Draw], decoding: &mut Self::Decoding);
 
-        /// Samples tokens from rows of `x`, by the draws transferred last.
+        /// Samples tokens from rows of `x` with the draws that were transferred last.
         fn sample(self, weights: &Self::Weights, head: Head, sampling: &Sampling, rows: usize, x: &Self::Buffer, decoding: &mut Self::Decoding);
 
-        /// Ends the operations of a decoding step, or of other draws, whose tokens can be read from now on.
+        /// Ends a decoding step, or draws outside of a step. After it, the sampled tokens can be read.
         fn end_step(self, decoding: &mut Self::Decoding);
     }
     declared {
-        /// Whether the host may submit a step before it has read the tokens of the last one.
+        /// Whether the host may submit a step before it has read the previous step's tokens.
         const RUNS_AHEAD: bool;
 
-        /// Number of rows to compute in the step: its own, and rows that a device adds.
+        /// Number of rows that the step computes, including padding that a device adds.
         fn step_rows(decoding: &Self::Decoding) -> usize;
 
         /// Lists of the step.
         fn step_lists(decoding: &Self::Decoding) -> &Self::Lists;
 
-        /// Waits for the sampled tokens and reads them: once for each [`DecodeOps::end_step`], in their order.
+        /// Waits for the sampled tokens and reads them. Call it once for each [`DecodeOps::end_step`], in the same order.
         /// Returns an error if a row's logits are not finite.
         fn drawn(&mut self, decoding: &mut Self::Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error>;
     }
@@ -314,7 +315,7 @@ operations! {
     }
 }
 
-/// An executor: all operations.
+/// An executor, which implements all operations.
 pub(crate) trait Executor:
     RowOps + NormOps + LinearOps + AttentionOps + MixerOps + HeadOps + DecodeOps
 {

@@ -1,5 +1,5 @@
-//! Gemma 3, the text part; a checkpoint's vision tower is left out. Norms before and after attention and MLP, by `1 + weight`, of each head's query and key, too; a window with frequencies of its own in most
-//! layers; GELU; an embedding that is scaled.
+//! Gemma 3, text only: the checkpoint's vision tower is ignored. RMSNorms, which scale by `1 + weight`, before and after attention and MLP,
+//! and on each head's query and key; sliding windows with separate rotary frequencies in most layers; GELU; a scaled embedding.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -31,17 +31,17 @@ pub(super) const FAMILY: Family = Family {
     },
     read: |fields, config| {
         #[derive(Deserialize)]
-        struct Own {
+        struct FamilyFields {
             query_pre_attn_scalar: usize,
         }
-        config.query_pre_attn_scalar = Some(fields.read::<Own>()?.query_pre_attn_scalar);
+        config.query_pre_attn_scalar = Some(fields.read::<FamilyFields>()?.query_pre_attn_scalar);
         read_windows(fields, config)
     },
     write: |config| {
-        let mut own = windows(config);
-        own["query_pre_attn_scalar"] = json!(config.query_pre_attn_scalar.unwrap_or(config.head_dim));
-        own["rope_local_base_freq"] = json!(config.rope_local_base_freq.unwrap_or(config.rope_theta));
-        own
+        let mut settings = windows(config);
+        settings["query_pre_attn_scalar"] = json!(config.query_pre_attn_scalar.unwrap_or(config.head_dim));
+        settings["rope_local_base_freq"] = json!(config.rope_local_base_freq.unwrap_or(config.rope_theta));
+        settings
     },
     whole: Some(Whole {
         model_type: "gemma3",
@@ -64,10 +64,10 @@ pub(super) const FAMILY: Family = Family {
     ..llama::FAMILY
 };
 
-/// Reads the window, which layers have it, and their rotary frequencies.
+/// Reads the sliding window, the layers that have it, and their rotary frequencies.
 pub(super) fn read_windows(fields: &Fields<'_>, config: &mut Config) -> Result<(), Error> {
     #[derive(Deserialize)]
-    struct Own {
+    struct Windows {
         layer_types: Option<Vec<LayerType>>,
         sliding_window: Option<usize>,
         sliding_window_pattern: usize,
@@ -83,29 +83,30 @@ pub(super) fn read_windows(fields: &Fields<'_>, config: &mut Config) -> Result<(
         rope_type: Option<String>,
         rope_theta: Option<f64>,
     }
-    let own = fields.read::<Own>()?;
-    let local = own.rope_parameters.and_then(|types| types.sliding_attention);
+    let windows = fields.read::<Windows>()?;
+    let local = windows.rope_parameters.and_then(|types| types.sliding_attention);
     if let Some(other) = local.as_ref().and_then(|l| l.rope_type.as_ref()).filter(|kind| *kind != "default") {
         let wanted = "default (others are not supported)";
         return fields.refuse_found("rope_parameters.sliding_attention.rope_type", other, wanted);
     }
-    if own.sliding_window_pattern == 0 {
+    if windows.sliding_window_pattern == 0 {
         return fields.refuse("sliding_window_pattern", "a positive number");
     }
-    let full = |layer: usize| (layer + 1).is_multiple_of(own.sliding_window_pattern);
+    let full = |layer: usize| (layer + 1).is_multiple_of(windows.sliding_window_pattern);
     let kind = |layer| if full(layer) { LayerType::FullAttention } else { LayerType::SlidingAttention };
-    config.layer_types = own.layer_types.unwrap_or_else(|| (0..config.num_hidden_layers).map(kind).collect());
+    config.layer_types =
+        windows.layer_types.unwrap_or_else(|| (0..config.num_hidden_layers).map(kind).collect());
     if config.layer_types.contains(&LayerType::LinearAttention) {
         let wanted = "full_attention or sliding_attention";
         return fields.refuse_found("layer_types", "linear_attention", wanted);
     }
-    config.sliding_window = own.sliding_window;
-    let theta = local.and_then(|local| local.rope_theta).or(own.rope_local_base_freq);
+    config.sliding_window = windows.sliding_window;
+    let theta = local.and_then(|local| local.rope_theta).or(windows.rope_local_base_freq);
     config.rope_local_base_freq = Some(theta.unwrap_or(config.rope_theta));
     Ok(())
 }
 
-/// The same, as written.
+/// Writes the settings that [`read_windows`] reads.
 pub(super) fn windows(config: &Config) -> Value {
     let mut full = serde_json::to_value(config.rope_scaling).expect("numbers");
     full["rope_theta"] = json!(config.rope_theta);
@@ -119,10 +120,10 @@ pub(super) fn windows(config: &Config) -> Value {
     })
 }
 
-/// Llama's layer with the window of its type, and the frequencies.
+/// Llama's layer, with the window and the rotary frequencies of its layer type.
 pub(super) fn windowed(config: &Config, layer: usize) -> Layer {
     let slides = config.layer_types.get(layer) != Some(&LayerType::FullAttention);
-    // Frequencies that are the same are one table.
+    // Layers with the same frequencies share a table.
     let other = |theta: f64| theta != config.rope_theta || config.rope_scaling != RopeScaling::Default;
     let local = slides && config.rope_local_base_freq.is_some_and(other);
     Layer {

@@ -1,4 +1,4 @@
-//! Llama: grouped-query attention and SwiGLU, each after an RMSNorm.
+//! Llama: grouped-query attention and SwiGLU, with an RMSNorm before each.
 
 use serde_json::json;
 
@@ -16,11 +16,11 @@ pub(super) const FAMILY: Family = Family {
     },
     default_theta: 10_000.0,
     gguf: Some(GgufRows::Interleaved),
-    // A bias here would be one on o_proj, too.
+    // An attention bias would also apply to `o_proj`, which isn't supported.
     supported: || json!({"attention_bias": false, "mlp_bias": false}),
     read: |_, _| Ok(()),
     write: |_| json!({}),
-    // transformers insists, and a checkpoint that it can't open is of no use.
+    // transformers can't load such a checkpoint.
     refused: |config| {
         let heads = config.num_attention_heads;
         let class = config.architecture.class_name();

@@ -1,4 +1,4 @@
-//! Ministral 3, text alone: Mistral with YaRN, and queries that grow with the position beyond the length before scaling.
+//! Ministral 3, text only: Mistral with YaRN, and queries that are scaled up at positions beyond the original context length.
 
 use serde_json::json;
 
@@ -22,15 +22,15 @@ pub(super) const FAMILY: Family = Family {
         })
     },
     write: |config| {
-        let mut own = json!({"sliding_window": config.sliding_window});
-        // transformers reads these of every model, also where queries don't grow.
+        let mut settings = json!({"sliding_window": config.sliding_window});
+        // transformers requires these fields even if queries aren't scaled.
         if config.rope_scaling == RopeScaling::Default {
-            own["rope_parameters"] = json!({
+            settings["rope_parameters"] = json!({
                 "rope_type": "default", "rope_theta": config.rope_theta, "llama_4_scaling_beta": 0.0,
                 "original_max_position_embeddings": config.max_position_embeddings,
             });
         }
-        own
+        settings
     },
     ..mistral::FAMILY
 };

@@ -1,4 +1,4 @@
-//! Mistral: Llama with a sliding window in its first release.
+//! Mistral: Llama, with a sliding window in its first release.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -20,10 +20,10 @@ pub(super) const FAMILY: Family = Family {
     supported: || json!({}),
     read: |fields, config| {
         #[derive(Deserialize)]
-        struct Own {
+        struct Window {
             sliding_window: Option<usize>,
         }
-        config.sliding_window = fields.read::<Own>()?.sliding_window;
+        config.sliding_window = fields.read::<Window>()?.sliding_window;
         Ok(())
     },
     write: |config| json!({"sliding_window": config.sliding_window}),

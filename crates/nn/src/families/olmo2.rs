@@ -1,4 +1,4 @@
-//! OLMo 2: norms of what attention and MLP add, in place of what they read, and of all queries and keys of a token.
+//! OLMo 2: RMSNorms on the outputs of attention and MLP instead of their inputs, and on the queries and keys of all heads together.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! OLMo 3: OLMo 2 with a window in three of four layers, whose rotary frequencies are not scaled.
+//! OLMo 3: OLMo 2 with a sliding window in three of four layers, whose rotary frequencies are not scaled.
 
 use serde_json::json;
 
@@ -10,8 +10,7 @@ pub(super) const FAMILY: Family = Family {
     model_type: "olmo3",
     defaults: || {
         let mut defaults = object((olmo2::FAMILY.defaults)());
-        let own = json!({"sliding_window": 4096, "sliding_window_pattern": 4});
-        defaults.extend(object(own));
+        defaults.extend(object(json!({"sliding_window": 4096, "sliding_window_pattern": 4})));
         defaults.into()
     },
     default_theta: 5e5,

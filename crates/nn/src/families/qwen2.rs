@@ -27,7 +27,7 @@ pub(super) const FAMILY: Family = Family {
     ..llama::FAMILY
 };
 
-/// Refuses a sliding window that a layer would use. Many files have an unused one.
+/// Returns an error if a layer uses a sliding window. (Many files define a window that no layer uses.)
 pub(super) fn no_window(fields: &Fields<'_>, config: &mut Config) -> Result<(), Error> {
     #[derive(Deserialize)]
     struct Windows {

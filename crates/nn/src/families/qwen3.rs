@@ -1,4 +1,4 @@
-//! Qwen3: Llama with an RMSNorm of each head's query and key, and heads of a size of their own.
+//! Qwen3: Llama with an RMSNorm on each head's query and key, and an explicit head size.
 
 use serde_json::json;
 

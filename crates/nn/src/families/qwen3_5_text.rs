@@ -1,6 +1,6 @@
-//! Qwen3.5, the dense text part: gated DeltaNet, a recurrent mixer, in three of four layers; in the fourth attention with an output gate, norms of each head's query
-//! and key, and rotary embedding of a quarter of a head. Norms are by `1 + weight` but for the mixer's. A checkpoint's vision tower and its head for several
-//! tokens are left out.
+//! Qwen3.5, dense and text only. Three of four layers have gated DeltaNet, a recurrent mixer. The fourth has attention with an output gate,
+//! norms of each head's query and key, and rotary embedding of a quarter of each head. Norms scale by `1 + weight`, except the mixer's. The
+//! checkpoint's vision tower and multi-token prediction head are ignored.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -26,17 +26,17 @@ pub(super) const FAMILY: Family = Family {
     supported: || json!({"attention_bias": false, "attn_output_gate": true}),
     read: |fields, config| {
         #[derive(Deserialize)]
-        struct Own {
+        struct Layers {
             layer_types: Option<Vec<LayerType>>,
             full_attention_interval: usize,
         }
-        let own = fields.read::<Own>()?;
-        if own.full_attention_interval == 0 {
+        let layers = fields.read::<Layers>()?;
+        if layers.full_attention_interval == 0 {
             return fields.refuse("full_attention_interval", "a positive number");
         }
-        let full = |layer: usize| (layer + 1).is_multiple_of(own.full_attention_interval);
+        let full = |layer: usize| (layer + 1).is_multiple_of(layers.full_attention_interval);
         let kind = |layer| if full(layer) { LayerType::FullAttention } else { LayerType::LinearAttention };
-        let types = own.layer_types.unwrap_or_else(|| (0..config.num_hidden_layers).map(kind).collect());
+        let types = layers.layer_types.unwrap_or_else(|| (0..config.num_hidden_layers).map(kind).collect());
         if types.contains(&LayerType::SlidingAttention) {
             let wanted = "full_attention or linear_attention";
             return fields.refuse_found("layer_types", "sliding_attention", wanted);
@@ -48,17 +48,17 @@ pub(super) const FAMILY: Family = Family {
     write: |config| {
         let all = vec![LayerType::FullAttention; config.num_hidden_layers];
         let types = if config.layer_types.is_empty() { &all } else { &config.layer_types };
-        let mut own = json!({
+        let mut settings = json!({
             "layer_types": types, "partial_rotary_factor": config.partial_rotary_factor.unwrap_or(1.0),
         });
         if let Some(sizes) = config.linear_attention {
-            own.as_object_mut().expect("an object").extend(object(json!(sizes)));
+            settings.as_object_mut().expect("an object").extend(object(json!(sizes)));
         }
-        own
+        settings
     },
-    // No size says which layers are recurrent.
+    // The sizes alone don't determine which layers are recurrent.
     refused: |config| {
-        let wanted = "linear_attention or full_attention for each layer: a checkpoint's config.json has it, and [model.size] with linear_num_value_heads";
+        let wanted = "linear_attention or full_attention for each layer; a checkpoint's config.json lists them, and [model.size] derives them from linear_num_value_heads";
         config.layer_types.is_empty().then(|| ("layer_types", "nothing".into(), wanted.into()))
     },
     whole: Some(Whole { model_type: "qwen3_5", left_out: &["model.visual.", "mtp."] }),

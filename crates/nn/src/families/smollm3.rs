@@ -22,17 +22,17 @@ pub(super) const FAMILY: Family = Family {
     supported: || json!({"attention_bias": false, "mlp_bias": false, "use_sliding_window": false}),
     read: |fields, config| {
         #[derive(Deserialize)]
-        struct Own {
+        struct NoRope {
             no_rope_layers: Option<Vec<usize>>,
             no_rope_layer_interval: usize,
         }
-        let own = fields.read::<Own>()?;
-        if own.no_rope_layer_interval == 0 {
+        let no_rope = fields.read::<NoRope>()?;
+        if no_rope.no_rope_layer_interval == 0 {
             return fields.refuse("no_rope_layer_interval", "a positive number");
         }
-        let rotates = |layer: usize| usize::from(!(layer + 1).is_multiple_of(own.no_rope_layer_interval));
+        let rotates = |layer: usize| usize::from(!(layer + 1).is_multiple_of(no_rope.no_rope_layer_interval));
         let layers =
-            own.no_rope_layers.unwrap_or_else(|| (0..config.num_hidden_layers).map(rotates).collect());
+            no_rope.no_rope_layers.unwrap_or_else(|| (0..config.num_hidden_layers).map(rotates).collect());
         if layers.len() != config.num_hidden_layers || layers.contains(&0) {
             config.no_rope_layers = layers;
         }

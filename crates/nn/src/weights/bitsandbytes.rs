@@ -1,6 +1,7 @@
-//! Matrices as transformers saves them with bitsandbytes in 4 bits: codes in place of the tensor, and beside it scales, maps of values, and a state in JSON.
+//! Matrices in 4 bits as transformers saves them with bitsandbytes: the codes under the tensor's name, and beside them the scales, the maps of
+//! values, and a quantization state in JSON.
 //!
-//! Read are NF4's, in blocks of 64 numbers, with scales in f32 or in 8 bits. Others are refused by name. Written are those that the engine makes or has read.
+//! Only NF4 in blocks of 64 values can be read, with scales in f32 or 8 bits; the error for other formats names them.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -14,12 +15,12 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::quantized::{BLOCK, NESTED_BLOCK, NF4, Numbers, Quantized, Scales, dynamic_map};
 
-/// What the names of a matrix's state end with, but for its type.
+/// What follows a matrix's name in the name of its quantization state, before the type.
 const STATE: &str = ".quant_state.bitsandbytes__";
-/// The endings of the names of the tensors beside a matrix.
+/// Suffixes of the names of the other tensors that belong to a matrix.
 const BESIDE: [&str; 4] = [".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map"];
 
-/// The state of a matrix.
+/// Quantization state of a matrix.
 #[derive(Debug, Deserialize)]
 struct State {
     quant_type: String,
@@ -29,28 +30,28 @@ struct State {
     nested_offset: Option<f32>,
 }
 
-/// The tensor that a tensor stands beside, if it is part of a quantized matrix.
+/// Name of the quantized matrix that the tensor `name` belongs to, or `None` if it isn't part of one.
 pub(super) fn matrix_of(name: &str) -> Option<&str> {
-    let beside = BESIDE.iter().find_map(|ending| name.strip_suffix(ending));
+    let beside = BESIDE.iter().find_map(|suffix| name.strip_suffix(suffix));
     beside.or_else(|| name.split_once(STATE).map(|(matrix, _)| matrix))
 }
 
-/// The name of the state of NF4 numbers.
+/// Name of a matrix's quantization state in NF4.
 pub(super) fn state_name(matrix: &str) -> String {
     format!("{matrix}{STATE}nf4")
 }
 
-/// What gives the file of a tensor.
+/// Returns the file of a tensor.
 type Files<'f, 'a> = &'f dyn Fn(&str) -> Result<&'a TensorFile, Error>;
 
-/// A matrix of a shape from its tensors.
+/// Reads a matrix with the given shape.
 pub(super) fn read(matrix: &str, shape: &[usize], file: Files<'_, '_>) -> Result<Quantized, Error> {
     let (codes, scales) = find(matrix, shape, file)?;
     let numbers = Numbers::Nf4 { codes: codes.to_vec(), scales };
     Ok(Quantized { rows: shape[0], columns: shape[1], numbers })
 }
 
-/// Refuses a matrix that [`read`] could not read; its codes stay in the file.
+/// Checks that [`read`] can read a matrix, without copying its codes.
 pub(super) fn check(matrix: &str, shape: &[usize], file: Files<'_, '_>) -> Result<(), Error> {
     find(matrix, shape, file).map(drop)
 }
@@ -67,20 +68,20 @@ fn find<'a>(matrix: &str, shape: &[usize], file: Files<'_, 'a>) -> Result<(&'a [
         }
         Ok(found)
     };
-    let numbers = |ending: &str, len: usize| -> Result<Vec<f32>, Error> {
-        let tensor = format!("{matrix}{ending}");
+    let numbers = |suffix: &str, len: usize| -> Result<Vec<f32>, Error> {
+        let tensor = format!("{matrix}{suffix}");
         let found = file(&tensor)?.tensor(&tensor)?;
         if found.len() != len {
-            refuse(&tensor, format!("{} numbers", found.len()), format!("{len} for shape {shape:?}"))?;
+            refuse(&tensor, format!("{} values", found.len()), format!("{len} for shape {shape:?}"))?;
         }
         Ok(found)
     };
-    let same = |ending: &str, wanted: &[f32]| -> Result<(), Error> {
-        let found = numbers(ending, wanted.len())?;
+    let same = |suffix: &str, wanted: &[f32]| -> Result<(), Error> {
+        let found = numbers(suffix, wanted.len())?;
         match found.iter().zip(wanted).position(|(f, w)| f.to_bits() != w.to_bits()) {
             Some(at) => {
                 let found = format!("{} at index {at}", found[at]);
-                refuse(&format!("{matrix}{ending}"), found, format!("{}, bitsandbytes' own map", wanted[at]))
+                refuse(&format!("{matrix}{suffix}"), found, format!("{} as in bitsandbytes' map", wanted[at]))
             }
             None => Ok(()),
         }
@@ -90,8 +91,8 @@ fn find<'a>(matrix: &str, shape: &[usize], file: Files<'_, 'a>) -> Result<(&'a [
     let state: State = match serde_json::from_slice(text) {
         Ok(state) => state,
         Err(error) => {
-            refuse(&name, format!("broken JSON ({error})"), "bitsandbytes' state of a matrix".into())?;
-            unreachable!("refused")
+            refuse(&name, format!("invalid JSON ({error})"), "the quantization state of a matrix".into())?;
+            unreachable!("an error was returned")
         }
     };
     let fields = [
@@ -122,14 +123,14 @@ fn find<'a>(matrix: &str, shape: &[usize], file: Files<'_, 'a>) -> Result<(&'a [
     Ok((codes, scales))
 }
 
-/// A tensor of a checkpoint to be written.
+/// A tensor of the model to be written.
 pub(crate) enum Tensor<'a> {
     Numbers(Cow<'a, [f32]>),
-    /// One of the layers' matrices, in NF4.
+    /// A matrix of a layer, in NF4.
     Matrix(Quantized),
 }
 
-/// The state of a matrix whose values have a type.
+/// Quantization state of a matrix that dequantizes to `dtype`.
 fn state_of(shape: &[usize], scales: &Scales, dtype: Dtype) -> String {
     let mut state = json!({
         "quant_type": "nf4", "blocksize": BLOCK, "dtype": dtype.config_name(), "shape": shape,
@@ -142,13 +143,13 @@ fn state_of(shape: &[usize], scales: &Scales, dtype: Dtype) -> String {
     state.to_string()
 }
 
-/// Values of a tensor of a file.
+/// Values of a tensor in the file.
 enum Values<'a> {
     Numbers(Cow<'a, [f32]>),
     Bytes(Vec<u8>),
 }
 
-/// The tensors of a file that hold a tensor of the model: name, shape, values.
+/// Splits a tensor of the model into the tensors that represent it in the file: name, shape, values.
 fn parts<'a>(
     name: &str,
     shape: Vec<usize>,
@@ -160,8 +161,8 @@ fn parts<'a>(
         Tensor::Matrix(Quantized { numbers: Numbers::Nf4 { codes, scales }, .. }) => (codes, scales),
         Tensor::Matrix(_) => unreachable!("a matrix in NF4"),
     };
-    let numbers = |ending: &str, values: Cow<'a, [f32]>| {
-        (format!("{name}{ending}"), vec![values.len()], Values::Numbers(values))
+    let numbers = |suffix: &str, values: Cow<'a, [f32]>| {
+        (format!("{name}{suffix}"), vec![values.len()], Values::Numbers(values))
     };
     let state = state_of(&shape, &scales, dtype).into_bytes();
     let mut all = vec![
@@ -180,9 +181,9 @@ fn parts<'a>(
     all
 }
 
-/// Writes a checkpoint folder as transformers does with bitsandbytes, in one file: the layers' matrices in NF4, other tensors in `dtype`. `tensor` gives
-/// those of [`Config::tensors`], one at a time. The folder is created if necessary and must not contain weights. `config.json` is written last, so a folder
-/// with it is complete.
+/// Writes a checkpoint folder in one file, as transformers does with bitsandbytes: the layers' matrices in NF4, other tensors in `dtype`.
+/// `tensor` returns the tensors of [`Config::tensors`] by name. The folder is created if necessary and must not contain weights.
+/// `config.json` is written last, so a folder that has it is complete.
 pub(crate) fn write<'a>(
     dir: &Path,
     config: &Config,
@@ -191,7 +192,7 @@ pub(crate) fn write<'a>(
 ) -> Result<(), Error> {
     config.validate()?;
     make_folder(dir)?;
-    // Twice, so that memory holds one tensor at a time: what a file declares depends on each matrix's scales.
+    // Two passes, so that memory holds one tensor at a time: the header depends on each matrix's scales.
     let all =
         || config.tensors().into_iter().flat_map(|(name, shape)| parts(&name, shape, tensor(&name), dtype));
     let beside = |name: &str| matrix_of(name).is_some();

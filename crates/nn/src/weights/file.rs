@@ -1,4 +1,4 @@
-//! One safetensors file, memory-mapped.
+//! A memory-mapped safetensors file.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,30 +11,30 @@ use super::Dtype;
 use crate::error::Error;
 use fgrpo_files as input;
 
-/// A mapped safetensors file. Pages are read with their tensors.
+/// A mapped safetensors file. Pages are loaded when their tensors are read.
 #[derive(Debug)]
 pub struct TensorFile {
     path: PathBuf,
     map: Mmap,
-    /// The offset of the tensors' bytes.
+    /// Offset of the tensors' bytes in the file.
     start: usize,
     metadata: Metadata,
-    /// In file order.
+    /// Names in file order.
     names: Vec<String>,
-    /// What names have in place of `model.`, if anything.
+    /// Prefix in the file that stands for `model.` in names, if it differs.
     prefix: Option<&'static str>,
 }
 
 impl TensorFile {
-    /// Maps a file and checks that its header is valid and describes it to the last byte.
+    /// Maps a file, and checks that its header is valid and covers the file to the last byte.
     pub fn open(path: &Path) -> Result<TensorFile, Error> {
         let file = input::open(path).map_err(Error::io("open", path))?;
         let length = file.metadata().map_err(Error::io("open", path))?.len();
         if length < 8 {
             return Err(Error::file(path, format!("{length} bytes"), "a safetensors file; copy it again"));
         }
-        // SAFETY: the file is opened for reading. Another process that shortens it while it is mapped can crash this one
-        // (as any mapped reader); checkpoints are written under a temporary name and renamed, so ours never are.
+        // SAFETY: the file is opened for reading. Another process that truncates it while it is mapped can crash this one, as it can
+        // any mapped reader. Our own checkpoints are written under a temporary name and renamed, so they are never truncated.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
         if map.starts_with(b"version https://git-lfs") {
             return Err(Error::file(path, "a Git LFS pointer", "the file itself; run git lfs pull"));
@@ -45,12 +45,12 @@ impl TensorFile {
         Ok(TensorFile { path: path.into(), map, start: 8 + header, metadata, names, prefix: None })
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// From now on names that begin with `prefix` begin with `model.`.
+    /// Renames tensors: `prefix` at the beginning of a name becomes `model.`.
     pub(super) fn rename(&mut self, prefix: &'static str) {
         self.prefix = Some(prefix);
         for name in &mut self.names {
@@ -66,29 +66,29 @@ impl TensorFile {
         renamed.or_else(|| self.metadata.info(name))
     }
 
-    /// Its tensors, in file order.
+    /// Names of the tensors, in file order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
 
-    /// The header's free text.
+    /// The header's `__metadata__`.
     pub fn metadata(&self) -> HashMap<String, String> {
         self.metadata.metadata().clone().unwrap_or_default()
     }
 
-    /// A tensor's shape; `None` if the file has no such tensor.
+    /// Shape of a tensor, or `None` if the file doesn't have it.
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
         self.find(name).map(|info| info.shape.as_slice())
     }
 
-    /// A tensor's values in `f32`. Refuses a value that is not finite.
+    /// Reads a tensor's values in `f32`. Returns an error if a value is not finite.
     pub fn tensor(&self, name: &str) -> Result<Vec<f32>, Error> {
         let mut out = vec![0.0; self.info(name)?.shape.iter().product()];
         self.read_into(name, &mut out)?;
         Ok(out)
     }
 
-    /// [`TensorFile::tensor`] into the caller's buffer. The mapped pages are released, so memory has each value only once.
+    /// Like [`TensorFile::tensor`], but reads into the caller's buffer. Releases the mapped pages, so memory holds each value only once.
     ///
     /// # Panics
     /// If `out` is not as long as the tensor.
@@ -118,7 +118,7 @@ impl TensorFile {
         &self.map[self.start + info.data_offsets.0..self.start + info.data_offsets.1]
     }
 
-    /// The bytes of a tensor of unsigned 8-bit integers.
+    /// The bytes of a U8 tensor.
     pub(super) fn bytes(&self, name: &str) -> Result<&[u8], Error> {
         let info = self.info(name)?;
         match info.dtype {
@@ -127,7 +127,7 @@ impl TensorFile {
         }
     }
 
-    /// A tensor of integers as `i64`, unsigned ones of 8 or 32 bits or signed ones of 64, such as codes or token ids of golden files.
+    /// Reads a U8, U32 or I64 tensor as `i64`; golden files store codes and token ids this way.
     pub fn integers(&self, name: &str) -> Result<Vec<i64>, Error> {
         let info = self.info(name)?;
         let bytes = self.data(info);
@@ -143,7 +143,7 @@ impl TensorFile {
         }
     }
 
-    /// Refuses a tensor of another shape or an unreadable type.
+    /// Returns an error if a tensor has another shape or an unsupported type.
     pub fn check(&self, name: &str, shape: &[usize]) -> Result<(), Error> {
         let found = &self.info(name)?.shape;
         if found != shape {
@@ -162,19 +162,19 @@ impl TensorFile {
     }
 }
 
-/// Releases mapped pages until they are read again, because they count as this process's memory.
+/// Releases mapped pages until they are read again, because they count as memory of this process.
 pub(super) fn release(map: &Mmap, bytes: Range<usize>) {
     #[cfg(unix)]
     if !bytes.is_empty() {
         let advice = memmap2::UncheckedAdvice::DontNeed;
-        // SAFETY: the map is of a file and never written to, so that a page that is dropped is read again as it was.
+        // SAFETY: the map is of a file and never written to, so a dropped page is read again unchanged.
         let dropped = unsafe { map.unchecked_advise_range(advice, bytes.start, bytes.len()) };
-        // A system that doesn't take the advice holds the pages a while longer.
+        // If the system ignores the advice, the pages stay in memory longer.
         drop(dropped);
     }
 }
 
-/// Explains a damaged header to the user.
+/// Converts the error of a damaged header into a message for the user.
 fn header_error(path: &Path, bytes: &[u8], error: SafeTensorError) -> Error {
     let header = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
     match error {
@@ -182,7 +182,7 @@ fn header_error(path: &Path, bytes: &[u8], error: SafeTensorError) -> Error {
             let needed = declared_length(&bytes[8..], header).map(|n| n + 8 + header);
             let wanted = match needed {
                 Some(n) if n > bytes.len() as u64 => {
-                    format!("{n} bytes as its header says: it is truncated, copy it again")
+                    format!("{n} bytes as its header says; the file is truncated, copy it again")
                 }
                 Some(n) => format!("{n} bytes as its header says"),
                 None => "the length its header says".into(),
@@ -192,13 +192,15 @@ fn header_error(path: &Path, bytes: &[u8], error: SafeTensorError) -> Error {
         SafeTensorError::HeaderTooLarge | SafeTensorError::InvalidHeaderLength => Error::file(
             path,
             format!("{} bytes that announce a header of {header}", bytes.len()),
-            "a safetensors file; it is truncated or of another kind",
+            "a safetensors file; it is truncated or of another format",
         ),
-        other => Error::file(path, format!("a broken header ({other})"), "a safetensors file; copy it again"),
+        other => {
+            Error::file(path, format!("an invalid header ({other})"), "a safetensors file; copy it again")
+        }
     }
 }
 
-/// The end of the last tensor, from the header's JSON.
+/// End of the last tensor according to the header's JSON.
 fn declared_length(bytes: &[u8], header: u64) -> Option<u64> {
     let text = bytes.get(..usize::try_from(header).ok()?)?;
     let value: serde_json::Value = serde_json::from_slice(text).ok()?;

@@ -1,8 +1,9 @@
-//! GGUF files, as llama.cpp has them: metadata and tensors in one file, memory-mapped.
+//! GGUF files, the format of llama.cpp: metadata and tensors in one memory-mapped file.
 //!
-//! A file is read and written as the Hugging Face folder that it was made from: its metadata as the fields of a `config.json` ([`Gguf::config`]), its tensors by
-//! their names there, with the rows of q and k in the order they have there. Versions 2 and 3 are read, little end first. Opening a file walks its
-//! header once and keeps the places of values, so a hostile header takes no more memory than a small multiple of its own bytes.
+//! A file is presented as the Hugging Face folder that it was made from: the metadata as the fields of a `config.json` ([`Gguf::config`]), and
+//! the tensors under their Hugging Face names, with the rows of q and k in that order. Versions 2 and 3 are supported, little-endian only.
+//! Opening a file scans its header once and stores only the offsets of values, so a hostile header can't use more memory than a small
+//! multiple of its size.
 
 pub(super) mod blocks;
 mod names;
@@ -23,24 +24,25 @@ use crate::config::Config;
 use crate::error::Error;
 use fgrpo_files as input;
 
-/// The file name's ending.
-const ENDING: &str = "gguf";
+/// File name extension.
+const EXTENSION: &str = "gguf";
 const MAGIC: &[u8] = b"GGUF";
 const ALIGNMENT: u64 = 32;
-/// The most keys or tensors of a file. Models have hundreds.
+/// Maximum number of keys and of tensors in a file. Models have hundreds.
 const MOST: u64 = 1 << 16;
-/// The most entries of an array that is read: no vocabulary has as many.
+/// Maximum length of an array that is read, more than any vocabulary has.
 const ENTRIES: u64 = 1 << 24;
-/// The most bytes of a key or of a tensor's name, and the most dimensions of a tensor.
+/// Maximum length in bytes of a key or a tensor's name.
 const NAME: u64 = 256;
+/// Maximum number of dimensions of a tensor.
 const DIMENSIONS: u64 = 4;
 
-/// A GGUF file, after a check that its header is valid and its tensors lie within the file.
+/// A GGUF file. Its header is valid, and its tensors lie within the file.
 #[derive(Debug)]
 pub struct Gguf {
     path: PathBuf,
     map: Mmap,
-    /// The type and place of each value.
+    /// Type and byte offset of each value.
     metadata: BTreeMap<String, (u32, usize)>,
     tensors: BTreeMap<String, Tensor>,
 }
@@ -49,13 +51,13 @@ pub struct Gguf {
 #[derive(Debug, Clone)]
 struct Tensor {
     kind: Kind,
-    /// As Hugging Face has it: the length of a row comes last.
+    /// Shape in Hugging Face's order: the length of a row comes last.
     shape: Vec<usize>,
-    /// Its bytes: from, to.
-    place: (usize, usize),
+    /// Range of bytes in the file: start, end.
+    range: (usize, usize),
 }
 
-/// A value or count that the format doesn't allow, or bytes that are missing.
+/// Invalid content: a value that the format doesn't allow, or missing bytes.
 struct Fault {
     found: String,
     wanted: String,
@@ -77,7 +79,7 @@ impl<'a> Cursor<'a> {
         let Some(taken) = end.and_then(|end| self.bytes.get(self.at..end)) else {
             return fault(
                 format!("{} bytes, of which {count} are to follow byte {}", self.bytes.len(), self.at),
-                "the whole file: it is truncated, copy it again",
+                "the whole file; it is truncated, copy it again",
             );
         };
         self.at += taken.len();
@@ -114,7 +116,7 @@ impl<'a> Cursor<'a> {
         Ok(Cursor { bytes: self.bytes, at }.text()?.into())
     }
 
-    /// Walks over a value of a type.
+    /// Skips a value of type `kind`.
     fn skip(&mut self, kind: u32) -> Result<(), Fault> {
         match (kind, size(kind)) {
             (_, Some(size)) => self.take(size).map(drop),
@@ -127,14 +129,14 @@ impl<'a> Cursor<'a> {
                 match size(element) {
                     Some(size) => self.take(size.saturating_mul(count)).map(drop),
                     None if element == TEXT => (0..count).try_for_each(|_| self.skip(TEXT)),
-                    None => fault(format!("an array of type {element}"), "numbers or texts"),
+                    None => fault(format!("an array of type {element}"), "an array of numbers or strings"),
                 }
             }
             _ => fault(format!("a value of type {kind}"), "a type from 0 to 12"),
         }
     }
 
-    /// Reads a value that was walked over before.
+    /// Reads a value that [`Cursor::skip`] has accepted.
     fn value(&mut self, kind: u32) -> Result<Value, Fault> {
         Ok(match kind {
             0 => json!(self.array::<1>()?[0]),
@@ -143,7 +145,7 @@ impl<'a> Cursor<'a> {
             3 => json!(i16::from_le_bytes(self.array()?)),
             4 => json!(self.u32()?),
             5 => json!(i32::from_le_bytes(self.array()?)),
-            // The shortest decimal number, as people write it: 1e-5 rather than 9.99999974737875e-6.
+            // The shortest decimal that rounds to this f32: 1e-5 rather than 9.99999974737875e-6.
             6 => json!(f32::from_le_bytes(self.array()?).to_string().parse::<f64>().expect("a number")),
             7 => json!(self.array::<1>()?[0] != 0),
             TEXT => json!(self.text()?),
@@ -161,11 +163,12 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The types of metadata without a fixed size.
+/// Metadata type of strings.
 const TEXT: u32 = 8;
+/// Metadata type of arrays.
 const ARRAY: u32 = 9;
 
-/// The bytes of a number or truth value.
+/// Number of bytes of a number or Boolean, or `None` if the type has no fixed size.
 fn size(kind: u32) -> Option<u64> {
     match kind {
         0 | 1 | 7 => Some(1),
@@ -178,7 +181,7 @@ fn size(kind: u32) -> Option<u64> {
 
 type Header = (BTreeMap<String, (u32, usize)>, BTreeMap<String, Tensor>);
 
-/// The places of all values and tensors of a file's bytes.
+/// Scans a file's header for the positions of all values and tensors.
 fn header(bytes: &[u8]) -> Result<Header, Fault> {
     let mut cursor = Cursor { bytes, at: 0 };
     match cursor.take(4) {
@@ -186,11 +189,11 @@ fn header(bytes: &[u8]) -> Result<Header, Fault> {
         _ if bytes.starts_with(b"version https://git-lfs") => {
             return fault("a Git LFS pointer", "the file itself; run git lfs pull");
         }
-        _ => return fault("another kind of file", "a GGUF file"),
+        _ => return fault("another format", "a GGUF file"),
     }
     match cursor.u32()? {
         2 | 3 => {}
-        version => return fault(format!("version {version}"), "version 2 or 3, little end first"),
+        version => return fault(format!("version {version}"), "version 2 or 3, little-endian"),
     }
     let (tensors, keys) = (cursor.u64()?, cursor.u64()?);
     if tensors.max(keys) > MOST {
@@ -199,9 +202,9 @@ fn header(bytes: &[u8]) -> Result<Header, Fault> {
     let mut metadata = BTreeMap::new();
     for _ in 0..keys {
         let (key, kind) = (cursor.name()?, cursor.u32()?);
-        let place = (kind, cursor.at);
+        let position = (kind, cursor.at);
         cursor.skip(kind).map_err(|fault| Fault { found: format!("{key}: {}", fault.found), ..fault })?;
-        if metadata.insert(key.clone(), place).is_some() {
+        if metadata.insert(key.clone(), position).is_some() {
             return fault(format!("the key {key} twice"), "each key once");
         }
     }
@@ -226,9 +229,9 @@ fn header(bytes: &[u8]) -> Result<Header, Fault> {
         infos.push((name, shape, cursor.u32()?, cursor.u64()?));
     }
     let start = (cursor.at as u64).next_multiple_of(alignment);
-    let mut places = BTreeMap::new();
+    let mut located = BTreeMap::new();
     for (name, mut shape, kind, offset) in infos {
-        let kind = match Kind::of(kind) {
+        let kind = match Kind::new(kind) {
             Ok(kind) => kind,
             Err(other) => return fault(format!("{name} in {other}"), Kind::names()),
         };
@@ -243,81 +246,81 @@ fn header(bytes: &[u8]) -> Result<Header, Fault> {
         }
         let from = start.checked_add(offset);
         let Some((from, to)) = from.and_then(|from| Some((from, from.checked_add(length)?))) else {
-            return fault(format!("{name} at byte {offset}"), "a place within the file");
+            return fault(format!("{name} at byte {offset}"), "an offset within the file");
         };
         if to > bytes.len() as u64 {
             return fault(
                 format!("{} bytes", bytes.len()),
-                format!("at least {to} for {name}: it is truncated, copy it again"),
+                format!("at least {to} for {name}; the file is truncated, copy it again"),
             );
         }
         shape.reverse();
         let shape = shape.into_iter().map(|n| n as usize).collect();
-        let tensor = Tensor { kind, shape, place: (from as usize, to as usize) };
-        if places.insert(name.clone(), tensor).is_some() {
+        let tensor = Tensor { kind, shape, range: (from as usize, to as usize) };
+        if located.insert(name.clone(), tensor).is_some() {
             return fault(format!("the tensor {name} twice"), "each tensor once");
         }
     }
-    Ok((metadata, places))
+    Ok((metadata, located))
 }
 
 impl Gguf {
-    /// Whether a path is a GGUF file, by its ending.
+    /// Whether a path is a GGUF file, judging by its extension.
     pub fn is(path: &Path) -> bool {
-        path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case(ENDING)) && !path.is_dir()
+        path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(EXTENSION)) && !path.is_dir()
     }
 
     /// Maps a file and checks its header.
-    /// Fails if it can't be read, is of another kind or version, is truncated, or has a tensor of a type that isn't supported.
+    /// Returns an error if the file can't be read, has another format or version, is truncated, or has a tensor of an unsupported type.
     pub fn open(path: &Path) -> Result<Gguf, Error> {
         let file = input::open(path).map_err(Error::io("open", path))?;
-        // SAFETY: as for a safetensors file: it is opened for reading, and only a process that shortens it meanwhile can crash this one.
+        // SAFETY: the file is opened for reading. As with safetensors files, only a process that truncates it can crash this one.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
         let (metadata, tensors) =
             header(&map).map_err(|fault| Error::file(path, fault.found, fault.wanted))?;
         Ok(Gguf { path: path.into(), map, metadata, tensors })
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A value of the metadata; `None` if the file has no such key.
-    /// Fails if a text is not UTF-8.
+    /// Value of a metadata key, or `None` if the file doesn't have it.
+    /// Returns an error if a string is not UTF-8.
     pub fn value(&self, key: &str) -> Result<Option<Value>, Error> {
         let Some(&(kind, at)) = self.metadata.get(key) else { return Ok(None) };
         let value = Cursor { bytes: &self.map, at }.value(kind);
         value.map(Some).map_err(|fault| self.refuse_key(key, fault.found, fault.wanted))
     }
 
-    /// [`Gguf::value`] as a text.
-    /// Fails as [`Gguf::value`], and if it is something else.
+    /// Like [`Gguf::value`], for a string.
+    /// Also returns an error if the value has another type.
     pub fn text(&self, key: &str) -> Result<Option<String>, Error> {
         match self.value(key)? {
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(self.refuse_key(key, other.to_string(), "a text")),
+            Some(other) => Err(self.refuse_key(key, other.to_string(), "a string")),
             None => Ok(None),
         }
     }
 
-    /// The error of a value of the metadata.
+    /// Error about the value of a metadata key.
     pub fn refuse_key(&self, key: &str, found: impl Into<String>, wanted: impl Into<String>) -> Error {
         let (found, wanted) = (found.into(), wanted.into());
         Error::Config { place: self.path.display().to_string(), field: key.into(), found, wanted }
     }
 
-    /// Whether the file has a tensor of a Hugging Face name.
+    /// Whether the file has the tensor with this Hugging Face name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.tensor(name).is_ok()
     }
 
-    /// A tensor's values in `f32`, the rows of q and k as Hugging Face has them. Refuses a value that is not finite. The mapped pages are released.
+    /// Reads a tensor's values in `f32`, with the rows of q and k in Hugging Face's order. Returns an error if a value is not finite. Releases the mapped pages.
     ///
     /// # Panics
     /// If `out` is not as long as the tensor.
     pub(super) fn read_into(&self, name: &str, config: &Config, out: &mut [f32]) -> Result<(), Error> {
-        let Tensor { kind, shape, place: (from, to) } = self.tensor(name)?;
+        let Tensor { kind, shape, range: (from, to) } = self.tensor(name)?;
         assert_eq!(out.len(), shape.iter().product::<usize>(), "{name} has shape {shape:?}");
         let columns = *shape.last().expect("a dimension");
         let (block, size) = kind.block();

@@ -1,6 +1,6 @@
-//! Writing safetensors: tensors are converted one at a time directly into the file, so there is no second copy of a model.
+//! Writing safetensors files. Tensors are converted one at a time directly into the file, so there is no second copy of a model in memory.
 //!
-//! Every file is written under a temporary name, synced and renamed, so a file with the final name is complete.
+//! Every file is written under a temporary name, synced and renamed. A file with its final name is therefore complete.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,21 +16,21 @@ use super::{Dtype, INDEX, SINGLE};
 use crate::config::{Config, generation_config};
 use crate::error::Error;
 
-/// Number of values converted at a time; limits the writer's memory for any tensor size.
+/// Number of values that are converted at a time. It bounds the writer's memory for tensors of any size.
 const CHUNK: usize = 1 << 18;
 
-/// What a tensor of a file holds.
+/// Type of a tensor's values in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     Numbers(Dtype),
     /// Unsigned 8-bit integers.
     Bytes,
-    /// Numbers in blocks of GGUF's type Q8_0.
+    /// Blocks of GGUF's type Q8_0.
     Q8,
 }
 
 impl Content {
-    /// The bytes of a number of values.
+    /// Number of bytes of `values` values.
     pub(super) fn bytes(self, values: u64) -> u64 {
         match self {
             Content::Numbers(dtype) => values * dtype.size() as u64,
@@ -39,7 +39,7 @@ impl Content {
         }
     }
 
-    /// The type in words, for errors.
+    /// Name of the type in error messages.
     fn kind(self) -> &'static str {
         match self {
             Content::Numbers(dtype) => dtype.config_name(),
@@ -47,7 +47,7 @@ impl Content {
         }
     }
 
-    /// Its name in a safetensors header.
+    /// Name in a safetensors header.
     fn name(self) -> &'static str {
         match self {
             Content::Numbers(dtype) => dtype.header_name(),
@@ -63,11 +63,11 @@ struct Declared {
     shape: Vec<usize>,
     content: Content,
     /// Byte offset in the file.
-    place: u64,
+    offset: u64,
     written: bool,
 }
 
-/// A safetensors file being written. Its tensors are declared first and can then be written in any order, each once.
+/// A safetensors file being written. Its tensors are declared first, and are then written in any order, each once.
 ///
 /// If it is dropped before [`TensorWriter::finish`], the file is removed.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ pub struct TensorWriter {
 }
 
 impl TensorWriter {
-    /// Starts a file of the declared tensors. `metadata` becomes the header's free text.
+    /// Creates a file with the declared tensors, all of type `dtype`. `metadata` becomes the header's `__metadata__`.
     pub fn create(
         path: &Path,
         tensors: &[(String, Vec<usize>)],
@@ -93,7 +93,7 @@ impl TensorWriter {
         TensorWriter::create_mixed(path, tensors.iter().map(typed).collect(), metadata)
     }
 
-    /// Starts a file of tensors of several types.
+    /// Creates a file with tensors of different types.
     pub(super) fn create_mixed(
         path: &Path,
         tensors: Vec<(String, Vec<usize>, Content)>,
@@ -105,14 +105,14 @@ impl TensorWriter {
             header.insert("__metadata__".into(), Value::Object(text));
         }
         let mut end = 0u64;
-        let mut places = Vec::with_capacity(tensors.len());
+        let mut offsets = Vec::with_capacity(tensors.len());
         for (name, shape, content) in &tensors {
             let bytes = content.bytes(shape.iter().map(|&n| n as u64).product());
             header.insert(
                 name.clone(),
                 json!({"dtype": content.name(), "shape": shape, "data_offsets": [end, end + bytes]}),
             );
-            places.push(end);
+            offsets.push(end);
             end += bytes;
         }
         let mut text = serde_json::to_vec(&header).expect("a map of strings and numbers");
@@ -122,13 +122,13 @@ impl TensorWriter {
 
         let mut head = (text.len() as u64).to_le_bytes().to_vec();
         head.extend_from_slice(&text);
-        let placed = tensors.into_iter().zip(places);
-        let placed = placed.map(|((name, shape, content), place)| (name, shape, content, start + place));
-        TensorWriter::create_behind(path, &head, placed.collect(), start + end)
+        let placed = tensors.into_iter().zip(offsets);
+        let placed = placed.map(|((name, shape, content), offset)| (name, shape, content, start + offset));
+        TensorWriter::create_after(path, &head, placed.collect(), start + end)
     }
 
-    /// Starts a file of `length` bytes that begins with `head`; each tensor has its place in the file.
-    pub(super) fn create_behind(
+    /// Creates a file of `length` bytes that begins with `head`. Each tensor comes with its offset in the file.
+    pub(super) fn create_after(
         path: &Path,
         head: &[u8],
         tensors: Vec<(String, Vec<usize>, Content, u64)>,
@@ -142,7 +142,7 @@ impl TensorWriter {
             .open(&temporary)
             .map_err(Error::io("create", &temporary))?;
         let declared =
-            |(name, shape, content, place)| (name, Declared { shape, content, place, written: false });
+            |(name, shape, content, offset)| (name, Declared { shape, content, offset, written: false });
         let writer = TensorWriter {
             path: path.into(),
             temporary,
@@ -156,9 +156,9 @@ impl TensorWriter {
         Ok(writer)
     }
 
-    /// Writes one declared tensor of numbers.
+    /// Writes a declared tensor of numbers.
     pub fn put(&mut self, name: &str, shape: &[usize], values: &[f32]) -> Result<(), Error> {
-        let (content, mut place) = self.begin(name, shape, values.len())?;
+        let (content, mut offset) = self.begin(name, shape, values.len())?;
         let mut buffer = std::mem::take(&mut self.buffer);
         for (i, chunk) in values.chunks(CHUNK).enumerate() {
             let encoded = match content {
@@ -171,29 +171,29 @@ impl TensorWriter {
                     self.path.clone(),
                     name,
                     format!("{} at index {}", chunk[at], i * CHUNK + at),
-                    format!("values finite in {}", content.kind()),
+                    format!("values that are finite in {}", content.kind()),
                 ));
             }
-            self.write_at(&buffer, place)?;
-            place += buffer.len() as u64;
+            self.write_at(&buffer, offset)?;
+            offset += buffer.len() as u64;
         }
         self.buffer = buffer;
         Ok(())
     }
 
-    /// Writes one declared tensor of bytes.
+    /// Writes a declared tensor of bytes.
     pub(super) fn put_bytes(&mut self, name: &str, shape: &[usize], bytes: &[u8]) -> Result<(), Error> {
-        let (content, place) = self.begin(name, shape, bytes.len())?;
+        let (content, offset) = self.begin(name, shape, bytes.len())?;
         assert_eq!(content, Content::Bytes, "{name} was declared as numbers");
-        self.write_at(bytes, place)
+        self.write_at(bytes, offset)
     }
 
-    /// The type and place of a declared tensor that is written now.
+    /// Marks a declared tensor as written, and returns its type and its offset.
     fn begin(&mut self, name: &str, shape: &[usize], len: usize) -> Result<(Content, u64), Error> {
         let refuse =
             |found: String, wanted: String| Err(Error::tensor(self.path.clone(), name, found, wanted));
         let Some(declared) = self.tensors.get_mut(name) else {
-            return refuse("a tensor nobody declared".into(), "the tensors of the configuration".into());
+            return refuse("an undeclared tensor".into(), "the tensors of the configuration".into());
         };
         if declared.shape != shape || len != shape.iter().product::<usize>() {
             let found = format!("shape {shape:?} and {len} values");
@@ -203,7 +203,7 @@ impl TensorWriter {
         if std::mem::replace(&mut declared.written, true) {
             return refuse("it a second time".into(), "each tensor once".into());
         }
-        Ok((declared.content, declared.place))
+        Ok((declared.content, declared.offset))
     }
 
     /// Syncs the file and renames it to its final name.
@@ -212,10 +212,10 @@ impl TensorWriter {
         self.rename()
     }
 
-    /// Refuses a file with a missing tensor, then syncs it.
+    /// Syncs the file. Returns an error if a tensor hasn't been written.
     fn sync(&mut self) -> Result<(), Error> {
         let mut missing: Vec<_> = self.tensors.iter().filter(|(_, declared)| !declared.written).collect();
-        missing.sort_by_key(|(_, declared)| declared.place);
+        missing.sort_by_key(|(_, declared)| declared.offset);
         if let Some((name, Declared { shape, .. })) = missing.first() {
             return Err(Error::tensor(
                 self.path.clone(),
@@ -233,26 +233,26 @@ impl TensorWriter {
         sync_folder(&self.path)
     }
 
-    fn write_at(&self, bytes: &[u8], place: u64) -> Result<(), Error> {
-        self.file.write_all_at(bytes, place).map_err(Error::io("write", &self.path))
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), Error> {
+        self.file.write_all_at(bytes, offset).map_err(Error::io("write", &self.path))
     }
 }
 
 impl Drop for TensorWriter {
     fn drop(&mut self) {
         if !self.finished {
-            // Best effort: the failure that led here is the one to report.
+            // Best effort: the error that led here is the one to report.
             let _ = std::fs::remove_file(&self.temporary);
         }
     }
 }
 
-/// Writes a checkpoint folder: `config.json`, `generation_config.json` and the weights, in shards of at most
-/// `max_shard_bytes` (a larger tensor gets a shard to itself) with an index where there is more than one.
+/// Writes a checkpoint folder: `config.json`, `generation_config.json` and the weights. The weights are in shards of at most
+/// `max_shard_bytes` (a larger tensor gets its own shard), with an index if there is more than one shard.
 ///
-/// `tensors` gives name, shape and values of each tensor of [`Config::tensors`], in any order, one at a time. The folder is created if necessary and
-/// must not contain weights: nothing is overwritten. `config.json` is written last, so a folder with it is complete. A failure leaves no weights and
-/// no temporary files.
+/// `tensors` yields the name, shape and values of each tensor of [`Config::tensors`], in any order. The folder is created if necessary and
+/// must not contain weights: nothing is overwritten. `config.json` is written last, so a folder that has it is complete. After an error,
+/// no weights and no temporary files are left.
 pub fn write_checkpoint<'a, N: AsRef<str>, S: AsRef<[usize]>>(
     dir: &Path,
     config: &Config,
@@ -268,16 +268,16 @@ pub fn write_checkpoint<'a, N: AsRef<str>, S: AsRef<[usize]>>(
         1 => SINGLE.to_string(),
         _ => format!("model-{:05}-of-{count:05}.safetensors", i + 1),
     };
-    let mut home = HashMap::new();
+    let mut shard_of = HashMap::new();
     let mut writers = Vec::with_capacity(count);
     for (i, shard) in shards.iter().enumerate() {
-        home.extend(shard.iter().map(|(name, _)| (name.clone(), i)));
+        shard_of.extend(shard.iter().map(|(name, _)| (name.clone(), i)));
         writers.push(TensorWriter::create(&dir.join(file_name(i)), shard, dtype, &[("format", "pt")])?);
     }
     for (name, shape, values) in tensors {
         let name = name.as_ref();
-        // An unknown name is refused by whichever writer gets it.
-        let writer = home.get(name).copied().unwrap_or(0);
+        // An unknown name is an error in any of the writers.
+        let writer = shard_of.get(name).copied().unwrap_or(0);
         writers[writer].put(name, shape.as_ref(), &values.into())?;
     }
     for writer in &mut writers {
@@ -308,20 +308,20 @@ pub fn write_checkpoint<'a, N: AsRef<str>, S: AsRef<[usize]>>(
     Ok(())
 }
 
-/// Creates a folder, if necessary, for weights.
+/// Creates a folder for weights, unless it exists. Returns an error if it already contains weights.
 pub(super) fn make_folder(dir: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(dir).map_err(Error::io("create folder", dir))?;
     for name in [SINGLE, INDEX] {
         let path = dir.join(name);
         if path.exists() {
-            let wanted = "a folder without weights; remove it or choose another";
+            let wanted = "a folder without weights; remove them or choose another folder";
             return Err(Error::file(path, "a checkpoint", wanted));
         }
     }
     Ok(())
 }
 
-/// Writes `generation_config.json` unless there is one, and returns what it has written.
+/// Writes `generation_config.json` unless it exists. Returns its path if it was written.
 pub(super) fn write_generation(dir: &Path, config: &Config) -> Result<Option<PathBuf>, Error> {
     let path = dir.join("generation_config.json");
     if path.exists() {
@@ -331,7 +331,7 @@ pub(super) fn write_generation(dir: &Path, config: &Config) -> Result<Option<Pat
     Ok(Some(path))
 }
 
-/// Files to remove if a later one fails.
+/// Files to remove if a later step fails.
 struct Written(Vec<PathBuf>);
 
 impl Drop for Written {
@@ -361,7 +361,7 @@ fn shards(tensors: &[Named], dtype: Dtype, max_bytes: u64) -> Vec<Vec<Named>> {
     all
 }
 
-/// Writes a JSON file completely or not at all.
+/// Writes a JSON file atomically.
 pub(crate) fn write_json(path: &Path, value: &Value) -> Result<(), Error> {
     let temporary = temporary_name(path);
     let mut text = serde_json::to_vec_pretty(value).expect("a JSON value");
@@ -385,7 +385,7 @@ fn temporary_name(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
 }
 
-/// Makes a rename in a folder survive a power failure.
+/// Syncs the folder of `path`, so that a rename survives a power failure.
 fn sync_folder(path: &Path) -> Result<(), Error> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,

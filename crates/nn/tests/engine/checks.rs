@@ -70,7 +70,7 @@ fn a_weight_that_is_not_finite_is_named_with_layer_operation_and_tensor() {
             engine.set_layer_checks(true);
             let output = format!("layer 1: output of {}", name.strip_suffix(".weight").unwrap());
             let weight = format!("the weight {name} has NaN at index 3");
-            let wanted = [&output[..], "row ", "column ", "found NaN", &weight];
+            let wanted = [&output[..], "row ", "column ", "NaN", &weight];
             let message = engine.score(&batch, 1.0).unwrap_err().to_string();
             names(&message, &wanted);
             names(&message, &["forward pass, layer 1"]);
@@ -160,15 +160,17 @@ fn a_derivative_that_grows_too_large_is_named_with_its_layer() {
         let message = accumulate(&mut engine, &batch, f32::NAN).unwrap_err();
         names(
             &message,
-            &["backward pass: derivative of the loss by the log-probability of prediction ", "NaN"],
+            &[
+                "backward pass: derivative of the loss with respect to the log-probability of prediction ",
+                "NaN",
+            ],
         );
         // The layer's MLP is 0 in the forward pass, whatever its last matrix.
         change(&mut engine, "model.layers.1.mlp.gate_proj.weight", |_, value| *value = 0.0);
         change(&mut engine, "model.layers.1.mlp.down_proj.weight", |_, value| *value = 3e38);
         engine.score(&batch, 1.0).unwrap();
         let message = accumulate(&mut engine, &batch, 1e4).unwrap_err();
-        let operation =
-            "backward pass, layer 1: derivative by the input of model.layers.1.mlp.down_proj, row ";
+        let operation = "backward pass, layer 1: input gradient of model.layers.1.mlp.down_proj, row ";
         names(&message, &[operation, "column ", "all weights are finite"]);
     }
 }

@@ -317,7 +317,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     assert!(message.contains("lora.targets") && message.contains("lm_head"), "{message}");
     let message = engine.adapt(&lora(&["k_proj", "in_proj_z"]), &mut || 0.5).unwrap_err().to_string();
     assert!(
-        message.contains("lora.targets: found in_proj_z, wanted matrices that the model has"),
+        message.contains("lora.targets: expected matrices that the model has, found in_proj_z"),
         "{message}"
     );
     engine.adapt(&lora(&["k_proj"]), &mut || 0.5).unwrap();

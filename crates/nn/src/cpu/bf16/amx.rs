@@ -1,6 +1,6 @@
-//! Products in bfloat16 by AMX: 16 x 16 sums per register, 8,192 multiplications per instruction.
+//! bfloat16 products with AMX: 16 x 16 sums per register, 8,192 multiplications per instruction.
 //!
-//! The compiler's intrinsics for AMX are not stable yet, so the instructions are written as assembly. Tiles are configured at the start of a product
+//! The compiler's AMX intrinsics aren't stable yet, so the instructions are written as assembly. Tiles are configured at the start of a product
 //! and released at its end, so that context switches don't have to save them.
 
 use std::arch::asm;
@@ -8,7 +8,7 @@ use std::arch::asm;
 use super::super::microkernel::{Output, Rows};
 use super::TILE;
 
-/// Whether the processor has AMX for bfloat16, and the system lets this process use it.
+/// Whether the processor has AMX for bfloat16 and the system lets this process use it.
 pub(super) fn permitted() -> bool {
     const BF16_AND_TILES: u32 = 1 << 22 | 1 << 24;
     let has = std::arch::x86_64::__cpuid(0).eax >= 7
@@ -16,28 +16,28 @@ pub(super) fn permitted() -> bool {
     has && system_permits()
 }
 
-/// Linux enables the tile registers of a process on request. The request applies to all threads, including future ones.
+/// Requests the tile registers from Linux. The permission applies to all threads, including future ones.
 #[cfg(target_os = "linux")]
 fn system_permits() -> bool {
     const GET: libc::c_long = 0x1022;
     const REQUEST: libc::c_long = 0x1023;
     const TILE_DATA: u64 = 18;
-    let mut given = 0u64;
-    // SAFETY: both calls write at most the eight bytes of `given`.
+    let mut permissions = 0u64;
+    // SAFETY: both calls write at most the eight bytes of `permissions`.
     unsafe {
         libc::syscall(libc::SYS_arch_prctl, REQUEST, TILE_DATA) == 0
-            && libc::syscall(libc::SYS_arch_prctl, GET, &raw mut given) == 0
-            && given & 1 << TILE_DATA != 0
+            && libc::syscall(libc::SYS_arch_prctl, GET, &raw mut permissions) == 0
+            && permissions & 1 << TILE_DATA != 0
     }
 }
 
-/// Other systems are not supported.
+/// AMX isn't supported on other systems.
 #[cfg(not(target_os = "linux"))]
 fn system_permits() -> bool {
     false
 }
 
-/// The operand of `ldtilecfg`: eight tiles of 16 rows of 64 bytes.
+/// Operand of `ldtilecfg`: eight tiles of 16 rows of 64 bytes.
 #[repr(C, align(64))]
 struct Tiles {
     palette: u8,
@@ -57,25 +57,25 @@ static TILES: Tiles = {
     Tiles { palette: 1, start_row: 0, reserved: [0; 14], row_bytes, rows }
 };
 
-/// Enables this thread's tiles.
+/// Configures this thread's tiles.
 ///
 /// # Safety
 /// AMX must be [`permitted`].
 pub(super) unsafe fn begin() {
-    // SAFETY: the caller's promise; 64 bytes are read.
+    // SAFETY: the caller guarantees it; 64 bytes are read.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const TILES, options(nostack, readonly, preserves_flags)) }
 }
 
 /// Releases the tiles.
 ///
 /// # Safety
-/// After [`begin`], on the same thread.
+/// [`begin`] must have been called on the same thread.
 pub(super) unsafe fn end() {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { asm!("tilerelease", options(nostack, nomem, preserves_flags)) }
 }
 
-/// Assembly that clobbers all tiles. `s` is the distance of a tile's rows in bytes, `cs` that of the result's.
+/// Assembly that overwrites all tiles. `s` is the distance in bytes between the rows of a tile, and `cs` between the rows of the result.
 macro_rules! tiles {
     ($($line:literal)*; $($operands:tt)*) => {
         asm!(
@@ -89,10 +89,10 @@ macro_rules! tiles {
     };
 }
 
-/// 16 x 16 results of one strip each.
+/// Computes 16 x 16 results, from one strip of each operand.
 ///
 /// # Safety
-/// After [`begin`]; `blocks` blocks of `a` and `b` must be readable, 16 rows of 16 numbers of `c` readable and writable.
+/// [`begin`] must have been called. `blocks` blocks of `a` and `b` must be readable, and 16 rows of 16 values of `c` readable and writable.
 pub(super) unsafe fn tile<const PARTS: usize>(blocks: usize, a: *const f32, b: *const f32, c: Output) {
     macro_rules! one {
         ($($line:literal)*) => {
@@ -111,7 +111,7 @@ pub(super) unsafe fn tile<const PARTS: usize>(blocks: usize, a: *const f32, b: *
             )
         };
     }
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller guarantees it.
     unsafe {
         if PARTS == 1 {
             one!(
@@ -137,13 +137,13 @@ pub(super) unsafe fn tile<const PARTS: usize>(blocks: usize, a: *const f32, b: *
     }
 }
 
-/// 32 x 32 results of two strips each.
+/// Computes 32 x 32 results, from two strips of each operand.
 ///
 /// # Safety
-/// As for [`tile`], with 32 rows of 32 numbers of `c`.
+/// See [`tile`], with 32 rows of 32 values of `c`.
 pub(super) unsafe fn four_tiles<const PARTS: usize>(blocks: usize, a: Rows, b: Rows, c: Output) {
     const { assert!(TILE == 256) };
-    // SAFETY: the second strips and the result's second half are there by the caller's promise.
+    // SAFETY: the caller guarantees the second strips and the second half of the result.
     let (a2, b2, c2) = unsafe { (a.first.add(a.stride), b.first.add(b.stride), c.at(16, 0)) };
     macro_rules! four {
         ($($line:literal)*) => {
@@ -175,8 +175,8 @@ pub(super) unsafe fn four_tiles<const PARTS: usize>(blocks: usize, a: Rows, b: R
             )
         };
     }
-    // Loads stand between multiplications, which wait for them otherwise.
-    // SAFETY: the caller's promises.
+    // Loads are placed between multiplications, which would otherwise wait for them.
+    // SAFETY: the caller guarantees it.
     unsafe {
         if PARTS == 1 {
             four!(
@@ -194,7 +194,7 @@ pub(super) unsafe fn four_tiles<const PARTS: usize>(blocks: usize, a: Rows, b: R
                 "add {b2}, 1024"
             );
         } else {
-            // Second parts of the left, then first parts, then second parts of the right.
+            // The left's second parts with the right's first parts, then first with first, then first with second.
             four!(
                 "tileloadd tmm4, [{a} + {s} + 1024]"
                 "tileloadd tmm6, [{b} + {s}]"

@@ -1,4 +1,4 @@
-//! Products in bfloat16 by loops in Rust.
+//! bfloat16 products in plain Rust.
 
 use half::bf16;
 
@@ -7,10 +7,10 @@ use super::super::microkernel::Output;
 use super::super::simd;
 use super::{BLOCK, Hand, SIDE, TILE, part_products};
 
-/// Packs one tile per part; elements beyond the lines and terms become 0.
+/// Packs one tile per part. Elements beyond the lines and terms become 0.
 ///
 /// # Safety
-/// The lines and terms must be readable, `PARTS` tiles writable.
+/// The lines and terms must be readable, and `PARTS` tiles writable.
 pub(super) unsafe fn pack<const PARTS: usize>(
     hand: Hand,
     lines: usize,
@@ -26,7 +26,7 @@ pub(super) unsafe fn pack<const PARTS: usize>(
                 if line >= lines || term >= terms {
                     continue;
                 }
-                // SAFETY: one of the operand's numbers.
+                // SAFETY: the value is in the operand.
                 let mut rest = unsafe { *from.at(line, term).first };
                 for bits in &mut bits {
                     let part = bf16::from_f32(rest);
@@ -36,21 +36,21 @@ pub(super) unsafe fn pack<const PARTS: usize>(
             }
             let at = if hand == Hand::Left { line * SIDE + pair } else { pair * SIDE + line };
             for (part, bits) in bits.into_iter().enumerate() {
-                // SAFETY: within the part's tile.
+                // SAFETY: inside the part's tile.
                 unsafe { *to.add(part * TILE + at) = f32::from_bits(bits) };
             }
         }
     }
 }
 
-/// 16 x 16 results of one strip each.
+/// Computes 16 x 16 results, from one strip of each operand.
 ///
 /// # Safety
-/// `blocks` blocks of `a` and `b` must be readable, 16 rows of 16 numbers of `c` readable and writable.
+/// `blocks` blocks of `a` and `b` must be readable, and 16 rows of 16 values of `c` readable and writable.
 pub(super) unsafe fn tile<const PARTS: usize>(blocks: usize, a: *const f32, b: *const f32, c: Output) {
     const { assert!(BLOCK == 2 * SIDE) };
     let mut sums = [0.0f32; TILE];
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller guarantees it.
     unsafe {
         if c.add {
             for (i, sums) in sums.chunks_exact_mut(SIDE).enumerate() {
@@ -58,11 +58,11 @@ pub(super) unsafe fn tile<const PARTS: usize>(blocks: usize, a: *const f32, b: *
             }
         }
         for block in 0..blocks {
-            for &(of_a, of_b) in part_products(PARTS) {
+            for &(a_part, b_part) in part_products(PARTS) {
                 let tile = |x: *const f32, part: usize| {
                     std::slice::from_raw_parts(x.add((block * PARTS + part) * TILE), TILE)
                 };
-                simd::bf16_tile(tile(a, of_a), tile(b, of_b), &mut sums);
+                simd::bf16_tile(tile(a, a_part), tile(b, b_part), &mut sums);
             }
         }
         for (i, sums) in sums.chunks_exact(SIDE).enumerate() {

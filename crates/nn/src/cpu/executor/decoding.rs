@@ -1,4 +1,4 @@
-//! Steps of decoding: attention over the cache, and sampling.
+//! Decoding steps: attention to the cache, and sampling.
 
 use std::borrow::Cow;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use crate::layout::Write;
 use crate::sampling::{Draw, Drawn, Sampling};
 
 impl DecodeOps for CpuExecutor {
-    /// The step is done when it has been submitted: there is nothing to overlap with.
+    /// A step is complete when its submission returns, so there is nothing to overlap with.
     const RUNS_AHEAD: bool = false;
 
     fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Decoding) {
@@ -32,31 +32,31 @@ impl DecodeOps for CpuExecutor {
 
     fn step_attention(
         &mut self,
-        of: StepAttention<'_, Weights>,
+        attention: StepAttention<'_, Weights>,
         decoding: &Decoding,
         cache: &mut Cache,
         qkv: &Buffer,
         out: &mut Buffer,
     ) {
-        let StepAttention { weights, heads, layer, .. } = of;
+        let StepAttention { weights, heads, layer, .. } = attention;
         let (width, stride, size) = (heads.query_width(), heads.key_width(), heads.size);
         let Decoding { step, lists, pieces, .. } = decoding;
-        let [q_norm, k_norm] =
-            [of.q_norm, of.k_norm].map(|norm| norm.map(|norm| weight_of(weights, norm, of.offset)));
+        let [q_norm, k_norm] = [attention.q_norm, attention.k_norm]
+            .map(|norm| norm.map(|norm| weight_of(weights, norm, attention.offset)));
         let mut q = std::mem::take(&mut self.queries);
         q.reserve(step.rows() * width);
         let keys = Shared::new(&mut cache.layers[layer]);
-        self.rows(step.rows(), width + stride, [(&mut q, width)], |own, [q]| {
-            for (row, q) in own.zip(q.chunks_exact_mut(width)) {
+        self.rows(step.rows(), width + stride, [(&mut q, width)], |range, [q]| {
+            for (row, q) in range.zip(q.chunks_exact_mut(width)) {
                 let at = lists.slots[row] as usize * stride;
-                // SAFETY: each slot is one row's.
+                // SAFETY: each slot belongs to one row.
                 let kv = unsafe { keys.part(at..at + stride) };
                 let (from_q, from_kv) = qkv[row * (width + stride)..][..width + stride].split_at(width);
-                let angles = of.rope.map(|theta| self.rope.at(theta, step.positions[row] as usize));
-                let heads_of = |from: &[f32], to: &mut [f32], norm: &Option<Cow<'_, [f32]>>| {
+                let angles = attention.rope.map(|theta| self.rope.at(theta, step.positions[row] as usize));
+                let prepare = |from: &[f32], to: &mut [f32], norm: &Option<Cow<'_, [f32]>>| {
                     for (from, to) in from.chunks_exact(size).zip(to.chunks_exact_mut(size)) {
                         match norm {
-                            Some(norm) => _ = simd::rms_norm(from, norm, of.eps, to),
+                            Some(norm) => _ = simd::rms_norm(from, norm, attention.eps, to),
                             None => to.copy_from_slice(from),
                         }
                         if let Some((cos, sin)) = angles {
@@ -65,16 +65,16 @@ impl DecodeOps for CpuExecutor {
                         }
                     }
                 };
-                heads_of(from_q, q, &q_norm);
+                prepare(from_q, q, &q_norm);
                 let (k, v) = kv.split_at_mut(stride / 2);
-                heads_of(&from_kv[..stride / 2], k, &k_norm);
+                prepare(&from_kv[..stride / 2], k, &k_norm);
                 v.copy_from_slice(&from_kv[stride / 2..]);
             }
         });
         let keys = Keys { data: &cache.layers[layer], stride, values: stride / 2 };
         let mut lse = std::mem::take(&mut self.lse);
         lse.reserve(step.rows() * heads.queries);
-        let (queries, positions, window) = (step.rows(), &step.positions, of.window);
+        let (queries, positions, window) = (step.rows(), &step.positions, attention.window);
         self.attend(heads, Plan { queries, positions, pieces, window }, &q, keys, out, &mut lse);
         (self.lse, self.queries) = (lse, q);
     }
@@ -92,7 +92,7 @@ impl DecodeOps for CpuExecutor {
         x: &Buffer,
         decoding: &mut Decoding,
     ) {
-        // Rows at a time such that the logits of a large vocabulary stay small.
+        // A few rows at a time, so that the logits of a large vocabulary take little memory.
         let chunk = rows_at_a_time(head.vocabulary);
         let mut logits = std::mem::take(&mut self.logits);
         let (v, d) = (head.vocabulary, head.width);
@@ -106,10 +106,10 @@ impl DecodeOps for CpuExecutor {
             let failed = Mutex::new(None);
             let at = |row: usize| draws.partition_point(|draw| draw.row < first + row);
             let parts = Mutex::new(0);
-            self.team.split(m, 1, 8 * m * v, |part, own| {
+            self.team.split(m, 1, 8 * m * v, |part, range| {
                 let scratch = &mut *self.scratch(part);
                 scratch.drawn.clear();
-                for row in own {
+                for row in range {
                     let (logits, draws) = (&logits[row * v..][..v], &draws[at(row)..at(row + 1)]);
                     let Scratch { drawn, sampler, .. } = scratch;
                     if let Err(error) = sampler::draw(logits, first + row, sampling, draws, drawn, sampler) {

@@ -1,35 +1,35 @@
-//! The vocabulary head of a pass: log-probabilities, entropies and their derivatives, tile by tile.
+//! The vocabulary head in a pass: log-probabilities, entropies and their derivatives, tile by tile.
 //!
-//! Rows are divided into chunks and the vocabulary into tiles; the sums of softmax and entropy run over the tiles. If there are few logits, they are
-//! kept for the backward pass; otherwise each tile is computed again. A weight is read once per chunk of rows.
+//! Rows are divided into chunks, and the vocabulary into tiles; the sums of softmax and entropy are updated tile by tile. If there are few logits,
+//! they are stored for the backward pass; otherwise each tile is recomputed. A weight is read once per chunk of rows.
 
 use super::{Buffer, CpuExecutor, Lists, View, Weights, part, part_mut, simd};
 use crate::error::Error;
 use crate::executor::checks::check_scores;
-use crate::executor::{Head, HeadKept, HeadOps, HeadPass};
+use crate::executor::{Head, HeadInputs, HeadOps, HeadPass};
 use crate::layout::Write;
 use crate::segments::Pick;
 
-/// Rows per chunk.
+/// Number of rows per chunk.
 const ROWS: usize = 256;
-/// Tokens per tile.
+/// Number of tokens per tile.
 const TILE: usize = 2048;
 
-/// Largest number of logits that a pass keeps: 64 MiB.
+/// Maximum number of logits that a pass stores: 64 MiB.
 pub(crate) const KEPT_LOGITS: usize = 1 << 24;
 
-/// Numbers in a tile of logits.
+/// Number of values in a tile of logits.
 pub(crate) const LOGITS_SCRATCH: usize = ROWS * TILE;
 
 #[derive(Default)]
 pub(super) struct HeadScratch {
     logits: Vec<f32>,
     coefficients: Vec<[f32; 2]>,
-    /// Running statistics per row: maximum, Σ exp, Σ exp·z.
+    /// Running statistics of each row: maximum, Σ exp, Σ exp·z.
     state: Vec<f32>,
 }
 
-/// Layout of a tile's logits: rows of `stride` numbers.
+/// A tile of logits: rows of `stride` values from `offset` on.
 struct Tile<'a> {
     first_row: usize,
     rows: usize,
@@ -40,23 +40,23 @@ struct Tile<'a> {
     stride: usize,
 }
 
-/// The logits of a pass.
+/// Source of the logits.
 enum Logits<'a> {
-    /// Computed, and kept for the backward pass.
+    /// Compute them, and store them for the backward pass.
     Keep(&'a mut [f32]),
-    /// Kept from the forward pass.
+    /// Read those that the forward pass stored.
     Kept(&'a mut [f32]),
-    /// Computed one tile after another in scratch memory.
+    /// Compute one tile at a time in scratch memory.
     Tiles(&'a mut Vec<f32>),
 }
 
-/// The picks of a tile: index, and offset of the pick's logit in the tile's logits.
+/// Picks in a tile: their indices, and the offsets of their logits.
 fn picks_of<'a>(picks: &'a [Pick], tile: &Tile<'_>) -> impl Iterator<Item = (usize, usize)> + 'a {
     let &Tile { first_row: first, rows, token, tokens, offset, stride, .. } = tile;
     let from = picks.partition_point(|pick| (pick.slot as usize) < first);
-    let own = picks.iter().enumerate().skip(from);
-    let own = own.take_while(move |(_, pick)| (pick.slot as usize) < first + rows);
-    own.filter_map(move |(index, pick)| {
+    let range = picks.iter().enumerate().skip(from);
+    let range = range.take_while(move |(_, pick)| (pick.slot as usize) < first + rows);
+    range.filter_map(move |(index, pick)| {
         let column = (pick.token as usize).checked_sub(token).filter(|&column| column < tokens)?;
         Some((index, offset + (pick.slot as usize - first) * stride + column))
     })
@@ -65,17 +65,17 @@ fn picks_of<'a>(picks: &'a [Pick], tile: &Tile<'_>) -> impl Iterator<Item = (usi
 impl CpuExecutor {
     fn logit_tiles(
         &self,
-        of: &HeadPass<'_, Weights, Lists>,
+        pass: &HeadPass<'_, Weights, Lists>,
         x: &[f32],
         mut logits: Logits<'_>,
         mut visit: impl FnMut(Tile<'_>),
     ) {
-        let (d, v) = (of.head.width, of.head.vocabulary);
+        let (d, v) = (pass.head.width, pass.head.vocabulary);
         if let Logits::Tiles(scratch) = &mut logits {
             scratch.resize(LOGITS_SCRATCH, 0.0);
         }
-        for first_row in (0..of.rows).step_by(ROWS) {
-            let m = ROWS.min(of.rows - first_row);
+        for first_row in (0..pass.rows).step_by(ROWS) {
+            let m = ROWS.min(pass.rows - first_row);
             for token in (0..v).step_by(TILE) {
                 let n = TILE.min(v - token);
                 let computed = !matches!(logits, Logits::Kept(_));
@@ -84,7 +84,7 @@ impl CpuExecutor {
                     Logits::Tiles(scratch) => (&mut scratch[..], 0, n),
                 };
                 if computed {
-                    let w = View::rows(of.head.weight.offset + token * d, d).transposed().of(of.weights);
+                    let w = View::rows(pass.head.weight.offset + token * d, d).transposed().of(pass.weights);
                     let to = View::rows(offset, stride).to(Write::Replace, logits);
                     self.product([m, n, d], View::rows(first_row * d, d).of(x), w, to);
                 }
@@ -99,28 +99,28 @@ impl HeadOps for CpuExecutor {
         rows * head.vocabulary <= KEPT_LOGITS
     }
 
-    /// `saved` gets (log Σ exp, entropy) per row.
+    /// Saves (log-sum-exp, entropy) per row.
     fn head(
         &mut self,
-        of: HeadPass<'_, Weights, Lists>,
+        pass: HeadPass<'_, Weights, Lists>,
         x: &Buffer,
         logits: &mut Buffer,
         saved: &mut Buffer,
         scores: &mut Buffer,
     ) {
-        let (factor, picks) = (1.0 / of.temperature, &of.lists.picks);
+        let (factor, picks) = (1.0 / pass.temperature, &pass.lists.picks);
         let (logp, entropy) = scores[..2 * picks.len()].split_at_mut(picks.len());
         let HeadScratch { logits: mut scratch, mut state, coefficients } = std::mem::take(&mut self.head);
         state.clear();
-        state.extend((0..of.rows).flat_map(|_| [f32::NEG_INFINITY, 0.0, 0.0]));
-        let to = if of.kept { Logits::Keep(logits) } else { Logits::Tiles(&mut scratch) };
-        self.logit_tiles(&of, x, to, |tile| {
+        state.extend((0..pass.rows).flat_map(|_| [f32::NEG_INFINITY, 0.0, 0.0]));
+        let to = if pass.keeps_logits { Logits::Keep(logits) } else { Logits::Tiles(&mut scratch) };
+        self.logit_tiles(&pass, x, to, |tile| {
             let Tile { first_row: first, rows: m, tokens: n, offset, stride, .. } = tile;
             let logits = &*tile.logits;
-            self.team.split_rows(m, 8 * m * n, [(&mut state[3 * first..], 3)], |_, own, [state]| {
-                for (i, state) in own.zip(state.chunks_exact_mut(3)) {
+            self.team.split_rows(m, 8 * m * n, [(&mut state[3 * first..], 3)], |_, range, [state]| {
+                for (i, state) in range.zip(state.chunks_exact_mut(3)) {
                     let row = &logits[offset + i * stride..][..n];
-                    let [max, sum, weighted] = state else { unreachable!("three numbers") };
+                    let [max, sum, weighted] = state else { unreachable!("three values") };
                     let now = (simd::max(row) * factor).max(*max);
                     let [tile_sum, tile_weighted] = simd::entropy_sums(row, factor, now);
                     if *sum > 0.0 {
@@ -141,7 +141,7 @@ impl HeadOps for CpuExecutor {
         }
         for (index, pick) in picks.iter().enumerate() {
             let row = pick.slot as usize;
-            // Not `min` alone, which passes over a number that isn't one.
+            // `min` would ignore NaN.
             let difference = logp[index] - saved[2 * row];
             logp[index] = if difference > 0.0 { 0.0 } else { difference };
             entropy[index] = saved[2 * row + 1];
@@ -169,39 +169,39 @@ impl HeadOps for CpuExecutor {
 
     fn head_backward(
         &mut self,
-        of: HeadPass<'_, Weights, Lists>,
+        pass: HeadPass<'_, Weights, Lists>,
         gradient: Option<&mut [f32]>,
-        HeadKept { x, saved, derivatives }: HeadKept<'_, Buffer>,
+        HeadInputs { x, saved, derivatives }: HeadInputs<'_, Buffer>,
         logits: &mut Buffer,
         dx: &mut Buffer,
     ) {
-        let mut gradient = gradient.map(|gradient| part_mut(gradient, of.head.weight));
-        let (d, factor, picks) = (of.head.width, 1.0 / of.temperature, &of.lists.picks);
+        let mut gradient = gradient.map(|gradient| part_mut(gradient, pass.head.weight));
+        let (d, factor, picks) = (pass.head.width, 1.0 / pass.temperature, &pass.lists.picks);
         let (dlogp, dentropy) = derivatives[..2 * picks.len()].split_at(picks.len());
         let HeadScratch { logits: mut scratch, mut coefficients, state } = std::mem::take(&mut self.head);
         coefficients.clear();
-        coefficients.resize(of.rows, [0.0; 2]);
+        coefficients.resize(pass.rows, [0.0; 2]);
         for (index, pick) in picks.iter().enumerate() {
             let [a, b] = &mut coefficients[pick.slot as usize];
             *a += dlogp[index];
             *b += dentropy[index];
         }
-        dx[..of.rows * d].fill(0.0);
-        let from = if of.kept { Logits::Kept(logits) } else { Logits::Tiles(&mut scratch) };
-        self.logit_tiles(&of, x, from, |tile| {
-            let own_picks = picks_of(picks, &tile);
+        dx[..pass.rows * d].fill(0.0);
+        let from = if pass.keeps_logits { Logits::Kept(logits) } else { Logits::Tiles(&mut scratch) };
+        self.logit_tiles(&pass, x, from, |tile| {
+            let tile_picks = picks_of(picks, &tile);
             let Tile { first_row: first, rows: m, token, tokens: n, logits, offset, stride } = tile;
-            self.team.split_rows(m, 8 * m * n, [(&mut logits[offset..], stride)], |_, own, [logits]| {
-                for (i, row) in own.zip(logits.chunks_mut(stride)) {
+            self.team.split_rows(m, 8 * m * n, [(&mut logits[offset..], stride)], |_, range, [logits]| {
+                for (i, row) in range.zip(logits.chunks_mut(stride)) {
                     let [a, b] = coefficients[first + i];
                     let (lse, entropy) = (saved[2 * (first + i)], saved[2 * (first + i) + 1]);
                     simd::logit_backward(&mut row[..n], factor, lse, entropy, a, b);
                 }
             });
-            own_picks.for_each(|(index, at)| logits[at] += dlogp[index] * factor);
+            tile_picks.for_each(|(index, at)| logits[at] += dlogp[index] * factor);
             let (dz, w, rows) =
                 (View::rows(offset, stride), View::rows(token * d, d), View::rows(first * d, d));
-            let weight = w.of(part(of.weights, of.head.weight));
+            let weight = w.of(part(pass.weights, pass.head.weight));
             self.product([m, d, n], dz.of(logits), weight, rows.to(Write::Add, dx));
             if let Some(gradient) = &mut gradient {
                 let dz = dz.transposed().of(logits);

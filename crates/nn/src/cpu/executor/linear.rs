@@ -1,4 +1,4 @@
-//! Linear maps and their derivatives, in full, from quantized matrices or through LoRA's factors.
+//! Linear maps and their derivatives: dense, quantized, and LoRA updates.
 
 use super::super::product::Matrix;
 use super::{Buffer, CpuExecutor, View, Weights, part, part_mut, simd};
@@ -7,22 +7,22 @@ use crate::executor::{LinearOps, LowRank, Map};
 use crate::layout::{Linear, Span, Write};
 use crate::lora::Adapted;
 
-/// Most numbers of a quantized matrix whose values are in memory at a time.
+/// Maximum number of dequantized values in memory at a time.
 const TILE: usize = 1 << 20;
 
-/// Rows of a quantized matrix whose values are in memory at a time.
+/// Number of rows of a quantized matrix that are dequantized at a time.
 pub(crate) fn tile_rows(inputs: usize) -> usize {
     (TILE / inputs / CUT * CUT).max(CUT)
 }
 
 /// LoRA's `A` and `B`.
 fn factors_of<'a>(factors: &'a Weights, adapted: &Adapted) -> [Matrix<'a>; 2] {
-    let of = |span: Span, row| View::rows(span.offset, row).of(factors);
-    [of(adapted.a, adapted.inputs), of(adapted.b, adapted.rank)]
+    let factor = |span: Span, row| View::rows(span.offset, row).of(factors);
+    [factor(adapted.a, adapted.inputs), factor(adapted.b, adapted.rank)]
 }
 
 impl CpuExecutor {
-    /// Calls `body(executor, first, values)` for the values of rows of a quantized linear map from row `first` on, in order.
+    /// Dequantizes a linear map tile by tile, in order, and calls `body(executor, first row, values)` for each tile.
     fn tiles(&mut self, weights: &Weights, linear: Linear, mut body: impl FnMut(&Self, usize, &[f32])) {
         let Linear { inputs, outputs, .. } = linear;
         let most = tile_rows(inputs).min(outputs);
@@ -30,11 +30,11 @@ impl CpuExecutor {
         tile.reserve(most * inputs);
         for first in (0..outputs).step_by(most) {
             let count = most.min(outputs - first);
-            self.rows(count, 4 * inputs, [(&mut tile[..count * inputs], inputs)], |own, [values]| {
-                let begin = first + own.start;
-                let (own, mut part) = (first + own.start..first + own.end, 0);
+            self.rows(count, 4 * inputs, [(&mut tile[..count * inputs], inputs)], |range, [values]| {
+                let begin = first + range.start;
+                let (range, mut part) = (first + range.start..first + range.end, 0);
                 for matrix in weights.quantized.parts(&linear) {
-                    let rows = own.start.max(part)..own.end.min(part + matrix.rows);
+                    let rows = range.start.max(part)..range.end.min(part + matrix.rows);
                     if !rows.is_empty() {
                         let values = &mut values[(rows.start - begin) * inputs..(rows.end - begin) * inputs];
                         matrix.write_rows(rows.start - part..rows.end - part, values);
@@ -47,7 +47,7 @@ impl CpuExecutor {
         self.tile = tile;
     }
 
-    /// Into columns `first..` of rows of `stride` numbers.
+    /// Computes the map into columns `first..` of rows of `stride` values.
     fn linear_into(
         &mut self,
         Map { weights, linear, rows }: Map<'_, Weights>,
@@ -60,8 +60,8 @@ impl CpuExecutor {
         let mut write = Write::Replace;
         if linear.bias.is_some() || onto.is_some() {
             let bias = linear.bias.map(|bias| part(weights, bias));
-            self.rows(rows, outputs, [(&mut y[..rows * stride], stride)], |own, [y]| {
-                for (row, y) in own.zip(y.chunks_exact_mut(stride)) {
+            self.rows(rows, outputs, [(&mut y[..rows * stride], stride)], |range, [y]| {
+                for (row, y) in range.zip(y.chunks_exact_mut(stride)) {
                     let y = &mut y[first..first + outputs];
                     match (onto, bias) {
                         (Some(onto), bias) => {
@@ -74,7 +74,7 @@ impl CpuExecutor {
             });
             write = Write::Add;
         }
-        if linear.weight.is_apart() {
+        if linear.weight.is_separate() {
             let x_rows = View::rows(0, inputs);
             return self.tiles(weights, linear, |e, part, tile| {
                 let (w, to) = (x_rows.transposed().of(tile), View::rows(first + part, stride).to(write, y));
@@ -104,7 +104,7 @@ impl LinearOps for CpuExecutor {
         let Map { weights, linear, rows } = map;
         let Linear { inputs, outputs, .. } = linear;
         let to = View::rows(0, inputs);
-        if linear.weight.is_apart() {
+        if linear.weight.is_separate() {
             let mut write = write;
             return self.tiles(weights, linear, |e, first, tile| {
                 let (dy, w) = (View::rows(first, outputs).of(dy), View::rows(0, inputs).of(tile));
@@ -137,17 +137,17 @@ impl LinearOps for CpuExecutor {
             w.to(Write::Add, gradient),
         );
         if let Some(bias) = linear.bias {
-            self.columns(rows, outputs, part_mut(gradient, bias), |own, mut bias| {
+            self.columns(rows, outputs, part_mut(gradient, bias), |range, mut bias| {
                 let bias = bias.row(0);
                 for dy in dy.chunks_exact(outputs).take(rows) {
-                    simd::add(&dy[own.clone()], bias);
+                    simd::add(&dy[range.clone()], bias);
                 }
             });
         }
     }
 
-    fn low_rank(&mut self, of: LowRank<'_, Weights>, x: &Buffer, y: &mut Buffer) {
-        let LowRank { factors, adapted, scale, rows } = of;
+    fn low_rank(&mut self, update: LowRank<'_, Weights>, x: &Buffer, y: &mut Buffer) {
+        let LowRank { factors, adapted, scale, rows } = update;
         let Adapted { outputs, inputs, rank, stride, first, .. } = adapted;
         let mut low = std::mem::take(&mut self.low_rank);
         low.reserve(rows * rank);
@@ -160,8 +160,8 @@ impl LinearOps for CpuExecutor {
         self.low_rank = low;
     }
 
-    fn low_rank_backward_input(&mut self, of: LowRank<'_, Weights>, dy: &Buffer, dx: &mut Buffer) {
-        let LowRank { factors, adapted, scale, rows } = of;
+    fn low_rank_backward_input(&mut self, update: LowRank<'_, Weights>, dy: &Buffer, dx: &mut Buffer) {
+        let LowRank { factors, adapted, scale, rows } = update;
         let Adapted { outputs, inputs, rank, stride, first, .. } = adapted;
         let mut low = std::mem::take(&mut self.low_rank);
         low.reserve(rows * rank);
@@ -173,8 +173,14 @@ impl LinearOps for CpuExecutor {
         self.low_rank = low;
     }
 
-    fn low_rank_backward(&mut self, of: LowRank<'_, Weights>, gradient: &mut [f32], dy: &Buffer, x: &Buffer) {
-        let LowRank { factors, adapted, scale, rows } = of;
+    fn low_rank_backward(
+        &mut self,
+        update: LowRank<'_, Weights>,
+        gradient: &mut [f32],
+        dy: &Buffer,
+        x: &Buffer,
+    ) {
+        let LowRank { factors, adapted, scale, rows } = update;
         if rows == 0 {
             return;
         }

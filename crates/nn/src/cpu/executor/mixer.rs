@@ -1,8 +1,8 @@
-//! Gates, and gated DeltaNet: a causal convolution, then a state per head that each token decays, corrects and reads. Both go along the paths of a forest: a stretch
-//! of rows begins with the state after the one it continues, and in the backward pass that one's gets the sum of the derivatives.
+//! Gates, and gated DeltaNet: a causal convolution, and then a state per head that each token decays, corrects and reads. Both follow the paths of
+//! a forest: a stretch begins with the state after the stretch that it continues, whose derivative sums those of all its continuations.
 //!
-//! A pass takes states from stretch to stretch ([`delta_rule`]), decoding from token to token; one head per thread at a time. The backward pass computes the states after
-//! stretches that others continue again.
+//! A pass computes states stretch by stretch ([`delta_rule`]), and decoding token by token. Each head is computed by one thread. The backward pass
+//! recomputes the states after stretches that others continue.
 
 use std::ops::Range;
 
@@ -13,18 +13,18 @@ use crate::config::GatedDeltaNet;
 use crate::executor::{Gate, HeadRows, Mixer, MixerOps};
 use crate::segments::Stretch;
 
-/// Added to the square of the length that queries and keys are divided by.
+/// Added to the squared length by which queries and keys are normalised.
 const EPS: f32 = 1e-6;
 
-/// What the delta rule reads, and reuses.
+/// Scratch memory of mixers.
 #[derive(Default)]
 pub(super) struct MixerScratch {
-    /// By row: how much each head writes, then what it keeps of its state.
+    /// For each row, the write strength of each head, then the decay of each head's state.
     gates: Buffer,
-    /// By row: what each head's query and key were multiplied by.
+    /// For each row, the factors that normalise each head's query and key.
     lengths: Buffer,
     derivative: Buffer,
-    /// `[kernel, channels]`, and its derivative.
+    /// The filter, `[kernel, channels]`, and its derivative.
     filter: [Buffer; 2],
 }
 
@@ -36,14 +36,14 @@ struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// The columns of a value head's query, key and value.
+    /// Columns of the query, key and value of a value head.
     fn columns(&self, head: usize) -> [Range<usize>; 3] {
         let GatedDeltaNet { linear_key_head_dim: k, linear_value_head_dim: v, .. } = self.sizes;
-        let own = head / (self.sizes.linear_num_value_heads / self.sizes.linear_num_key_heads);
+        let key = head / (self.sizes.linear_num_value_heads / self.sizes.linear_num_key_heads);
         let (keys, values) = (self.sizes.key_width(), 2 * self.sizes.key_width());
         [
-            own * k..(own + 1) * k,
-            keys + own * k..keys + (own + 1) * k,
+            key * k..(key + 1) * k,
+            keys + key * k..keys + (key + 1) * k,
             values + head * v..values + (head + 1) * v,
         ]
     }
@@ -56,43 +56,43 @@ impl<'a> Inputs<'a> {
         Token { q, k, v, write: gates[head], keep: gates[heads + head] }
     }
 
-    /// Numbers of a key, and of a value.
-    fn of_head(&self) -> [usize; 2] {
+    /// Sizes of a key and of a value.
+    fn head_sizes(&self) -> [usize; 2] {
         [self.sizes.linear_key_head_dim, self.sizes.linear_value_head_dim]
     }
 
-    /// Takes a head's state through a tree, with those after stretches that others continue in `kept`, and after the last stretches if `to_end`.
-    /// `visit` gets each stretch when its errors are known, with the state before it.
+    /// Advances a head's state through a tree. States after stretches that others continue are stored in `saved`, and the final state is computed
+    /// if `to_end`. `visit` is called for each stretch when its errors are known, with the state before it.
     fn advance(
         &self,
         stretches: &[Stretch],
         (tree, head, to_end): (Range<usize>, usize, bool),
-        (rule, state, kept): (&mut DeltaRule, &mut [f32], &mut [f32]),
+        (rule, state, saved): (&mut DeltaRule, &mut [f32], &mut [f32]),
         mut visit: impl FnMut(&Stretch, &mut DeltaRule, &[f32]),
     ) {
         let numbers = state.len();
         for index in tree {
             let stretch = &stretches[index];
-            match place_before(stretches, stretch, numbers) {
+            match state_before(stretches, stretch, numbers) {
                 None => state.fill(0.0),
-                // Unless what it continues was last.
-                Some(place) if stretch.parent != Some(index - 1) => state.copy_from_slice(&kept[place]),
+                // If the stretch continues the previous one, the state is already there.
+                Some(range) if stretch.parent != Some(index - 1) => state.copy_from_slice(&saved[range]),
                 Some(_) => {}
             }
-            rule.load(self.of_head(), stretch.rows.clone().map(|row| self.token(row, head)));
+            rule.load(self.head_sizes(), stretch.rows.clone().map(|row| self.token(row, head)));
             rule.errors(state);
             visit(stretch, rule, state);
-            if to_end || stretch.kept.is_some() {
+            if to_end || stretch.state_slot.is_some() {
                 rule.advance(state);
             }
-            if let Some(slot) = stretch.kept {
-                kept[slot * numbers..][..numbers].copy_from_slice(state);
+            if let Some(slot) = stretch.state_slot {
+                saved[slot * numbers..][..numbers].copy_from_slice(state);
             }
         }
     }
 }
 
-/// `ln(1 + e^x)`, as PyTorch computes it.
+/// `ln(1 + e^x)` with PyTorch's threshold.
 fn softplus(x: f32) -> f32 {
     if x > 20.0 { x } else { x.exp().ln_1p() }
 }
@@ -101,7 +101,7 @@ fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Rows of a path that end with one, the latest first.
+/// Rows of the path that ends with `row`, from the end.
 fn path(lists: &Lists, row: usize) -> impl Iterator<Item = usize> + '_ {
     let before =
         |&row: &usize| Some(lists.previous[row]).filter(|&row| row != u32::MAX).map(|row| row as usize);
@@ -116,50 +116,51 @@ fn trees(stretches: &[Stretch]) -> impl Iterator<Item = Range<usize>> + '_ {
     })
 }
 
-/// Where the state that a stretch begins with stands among those of `numbers` that are kept; `None` at a root, which begins with zeros.
-fn place_before(stretches: &[Stretch], stretch: &Stretch, numbers: usize) -> Option<Range<usize>> {
-    let slot = stretches[stretch.parent?].kept.expect("it is continued");
+/// Range, among saved states of `numbers` values, of the state before a stretch, or `None` at a root, where it is zero.
+fn state_before(stretches: &[Stretch], stretch: &Stretch, numbers: usize) -> Option<Range<usize>> {
+    let slot = stretches[stretch.parent?].state_slot.expect("it is continued");
     Some(slot * numbers..(slot + 1) * numbers)
 }
 
-/// The number of states of a tree that others continue.
+/// Number of states that a tree has to save.
 fn slots(stretches: &[Stretch]) -> usize {
-    stretches.iter().filter_map(|stretch| stretch.kept).max().map_or(0, |last| last + 1)
+    stretches.iter().filter_map(|stretch| stretch.state_slot).max().map_or(0, |last| last + 1)
 }
 
-/// Numbers of a thread's scratch where so many states of a tree are continued.
+/// Number of values in a thread's scratch memory for trees with `slots` saved states.
 pub(crate) fn scratch_len(sizes: &GatedDeltaNet, slots: usize, backward: bool) -> usize {
     let states = if backward { 2 * slots + 2 } else { slots + 1 };
-    let of_head = [sizes.linear_key_head_dim, sizes.linear_value_head_dim];
-    states * sizes.head_state() + delta_rule::scratch_len(of_head, backward)
+    let head_sizes = [sizes.linear_key_head_dim, sizes.linear_value_head_dim];
+    states * sizes.head_state() + delta_rule::scratch_len(head_sizes, backward)
 }
 
 impl CpuExecutor {
-    /// The convolution's weights by place, in `mixer.filter[0]`.
-    fn transpose_filter(&mut self, of: &Mixer<'_, Weights, Lists>) {
-        let (channels, kernel) = (of.layout.of.channels(), of.layout.of.linear_conv_kernel_dim);
+    /// Stores the filter as `[kernel, channels]` in `mixer.filter[0]`.
+    fn transpose_filter(&mut self, mixer: &Mixer<'_, Weights, Lists>) {
+        let (channels, kernel) = (mixer.layout.sizes.channels(), mixer.layout.sizes.linear_conv_kernel_dim);
         let filter = &mut self.mixer.filter[0];
         filter.reserve(channels * kernel);
-        for (channel, weights) in part(of.weights, of.layout.filter).chunks_exact(kernel).enumerate() {
+        for (channel, weights) in part(mixer.weights, mixer.layout.filter).chunks_exact(kernel).enumerate() {
             weights.iter().enumerate().for_each(|(at, &weight)| filter[at * channels + channel] = weight);
         }
     }
 
     /// Normalises queries and keys in place, and computes the gates.
-    fn prepare(&mut self, of: &Mixer<'_, Weights, Lists>, rows: usize, x: &[f32], mixed: &mut [f32]) {
-        let sizes = of.layout.of;
+    fn prepare(&mut self, mixer: &Mixer<'_, Weights, Lists>, rows: usize, x: &[f32], mixed: &mut [f32]) {
+        let sizes = mixer.layout.sizes;
         let (heads, keys, size) =
             (sizes.linear_num_value_heads, sizes.linear_num_key_heads, sizes.linear_key_head_dim);
         let (channels, stride) = (sizes.channels(), sizes.input_width());
-        let (a_log, dt_bias) = (part(of.weights, of.layout.a_log), part(of.weights, of.layout.dt_bias));
+        let (a_log, dt_bias) =
+            (part(mixer.weights, mixer.layout.a_log), part(mixer.weights, mixer.layout.dt_bias));
         let MixerScratch { gates, lengths, .. } = &mut self.mixer;
         let [mut gates, mut lengths] = [gates, lengths].map(std::mem::take);
         gates.reserve(rows * 2 * heads);
         lengths.reserve(rows * 2 * keys);
         let outputs = [(&mut gates[..], 2 * heads), (&mut lengths[..], 2 * keys), (mixed, channels)];
-        self.rows(rows, channels, outputs, |own, [gates, lengths, mixed]| {
+        self.rows(rows, channels, outputs, |range, [gates, lengths, mixed]| {
             let rows = gates.chunks_exact_mut(2 * heads).zip(lengths.chunks_exact_mut(2 * keys));
-            for (row, ((gates, lengths), mixed)) in own.zip(rows.zip(mixed.chunks_exact_mut(channels))) {
+            for (row, ((gates, lengths), mixed)) in range.zip(rows.zip(mixed.chunks_exact_mut(channels))) {
                 let x = &x[row * stride + channels..][..2 * heads];
                 for head in 0..heads {
                     gates[head] = sigmoid(x[head]);
@@ -181,9 +182,9 @@ impl MixerOps for CpuExecutor {
     fn split_heads(&mut self, heads: HeadRows, x: &Buffer, first: &mut Buffer, second: &mut Buffer) {
         let HeadRows { rows, stride, count, size, .. } = heads;
         let (width, rest) = (count * size, stride - 2 * count * size);
-        self.rows(rows, stride, [(first, width + rest), (second, width)], |own, [first, second]| {
+        self.rows(rows, stride, [(first, width + rest), (second, width)], |range, [first, second]| {
             let outputs = first.chunks_exact_mut(width + rest).zip(second.chunks_exact_mut(width));
-            for (row, (first, second)) in own.zip(outputs) {
+            for (row, (first, second)) in range.zip(outputs) {
                 let (pairs, after) = x[row * stride..][..stride].split_at(2 * width);
                 for (head, pair) in pairs.chunks_exact(2 * size).enumerate() {
                     first[head * size..][..size].copy_from_slice(&pair[..size]);
@@ -197,8 +198,8 @@ impl MixerOps for CpuExecutor {
     fn join_heads(&mut self, heads: HeadRows, first: &Buffer, second: &Buffer, x: &mut Buffer) {
         let HeadRows { rows, count, size, .. } = heads;
         let width = count * size;
-        self.rows(rows, 2 * width, [(x, 2 * width)], |own, [x]| {
-            for (row, pairs) in own.zip(x.chunks_exact_mut(2 * width)) {
+        self.rows(rows, 2 * width, [(x, 2 * width)], |range, [x]| {
+            for (row, pairs) in range.zip(x.chunks_exact_mut(2 * width)) {
                 for (head, pair) in pairs.chunks_exact_mut(2 * size).enumerate() {
                     pair[..size].copy_from_slice(&first[row * width + head * size..][..size]);
                     pair[size..].copy_from_slice(&second[row * width + head * size..][..size]);
@@ -212,7 +213,7 @@ impl MixerOps for CpuExecutor {
             Gate::Sigmoid => simd::sigmoid_gate,
             Gate::Silu => simd::swiglu,
         };
-        self.rows(len, 3, [(&mut y[..len], 1)], |own, [y]| function(&gate[own.clone()], &x[own], y));
+        self.rows(len, 3, [(&mut y[..len], 1)], |range, [y]| function(&gate[range.clone()], &x[range], y));
     }
 
     fn gate_backward(
@@ -228,7 +229,7 @@ impl MixerOps for CpuExecutor {
             Gate::Sigmoid => simd::sigmoid_gate_backward,
             Gate::Silu => simd::swiglu_backward,
         };
-        // In the form of the MLP's gate: `x` becomes its derivative, and `dy` becomes `y`.
+        // In terms of the MLP's gate, `x` is replaced by its derivative and `dy` by `y`.
         y[..len].copy_from_slice(&x[..len]);
         let outputs = [(&mut gate[..len], 1), (&mut y[..len], 1), (&mut dy[..len], 1)];
         self.rows(len, 3, outputs, |_, [gate, dx, to]| backward(gate, dx, to));
@@ -237,19 +238,19 @@ impl MixerOps for CpuExecutor {
 
     fn convolve(
         &mut self,
-        of: Mixer<'_, Weights, Lists>,
+        mixer: Mixer<'_, Weights, Lists>,
         cache: Option<&mut Cache>,
         x: &Buffer,
         y: &mut Buffer,
     ) {
-        let lists = of.lists;
-        self.transpose_filter(&of);
-        let sizes = of.layout.of;
+        let lists = mixer.lists;
+        self.transpose_filter(&mixer);
+        let sizes = mixer.layout.sizes;
         let (channels, kernel, stride) =
             (sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width());
         let filter = &self.mixer.filter[0];
-        self.rows(lists.tokens.len(), kernel * channels, [(y, channels)], |own, [y]| {
-            for (row, y) in own.zip(y.chunks_exact_mut(channels)) {
+        self.rows(lists.tokens.len(), kernel * channels, [(y, channels)], |range, [y]| {
+            for (row, y) in range.zip(y.chunks_exact_mut(channels)) {
                 y.fill(0.0);
                 for (from, at) in path(lists, row).zip((0..kernel).rev()) {
                     simd::multiply_add(
@@ -262,7 +263,7 @@ impl MixerOps for CpuExecutor {
             }
         });
         let Some(cache) = cache else { return };
-        let (state, states) = (sizes.state(), &mut cache.states[of.place]);
+        let (state, states) = (sizes.state(), &mut cache.states[mixer.index]);
         let ends = trees(&lists.stretches).map(|tree| lists.stretches[tree.end - 1].rows.end - 1);
         for (end, &node) in ends.zip(&lists.nodes) {
             let inputs = &mut states[(node + 1) * state - (kernel - 1) * channels..(node + 1) * state];
@@ -275,44 +276,44 @@ impl MixerOps for CpuExecutor {
 
     fn convolve_backward(
         &mut self,
-        of: Mixer<'_, Weights, Lists>,
+        mixer: Mixer<'_, Weights, Lists>,
         gradient: Option<&mut [f32]>,
         x: &Buffer,
         dy: &mut Buffer,
         dx: &mut Buffer,
     ) {
-        let lists = of.lists;
-        let sizes = of.layout.of;
+        let lists = mixer.lists;
+        let sizes = mixer.layout.sizes;
         let (channels, kernel, stride) =
             (sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width());
         let rows = lists.tokens.len();
-        self.transpose_filter(&of);
+        self.transpose_filter(&mixer);
         let [filter, mut derivative] = std::mem::take(&mut self.mixer.filter);
         derivative.reserve(kernel * channels);
         derivative[..kernel * channels].fill(0.0);
         let outputs = [(&mut derivative[..], channels), (dy, channels), (dx, stride)];
         let work = rows * kernel * channels;
-        self.team.split_columns(channels, 16, work, outputs, |_, own, [mut dfilter, mut dy, mut dx]| {
-            let mut sum = vec![0.0; own.len()];
+        self.team.split_columns(channels, 16, work, outputs, |_, range, [mut dfilter, mut dy, mut dx]| {
+            let mut sum = vec![0.0; range.len()];
             for row in 0..rows {
                 dx.row(row).fill(0.0);
             }
             for row in 0..rows {
                 sum.fill(0.0);
-                let weights = |at: usize| &filter[at * channels..][own.clone()];
+                let weights = |at: usize| &filter[at * channels..][range.clone()];
                 for (from, at) in path(lists, row).zip((0..kernel).rev()) {
-                    simd::multiply_add(weights(at), &x[from * stride..][own.clone()], &mut sum);
+                    simd::multiply_add(weights(at), &x[from * stride..][range.clone()], &mut sum);
                 }
                 let dy = dy.row(row);
                 simd::silu_backward(&sum, dy);
                 for (from, at) in path(lists, row).zip((0..kernel).rev()) {
                     simd::multiply_add(weights(at), dy, dx.row(from));
-                    simd::multiply_add(&x[from * stride..][own.clone()], dy, dfilter.row(at));
+                    simd::multiply_add(&x[from * stride..][range.clone()], dy, dfilter.row(at));
                 }
             }
         });
         if let Some(gradient) = gradient {
-            let to = super::part_mut(gradient, of.layout.filter);
+            let to = super::part_mut(gradient, mixer.layout.filter);
             for (channel, weights) in to.chunks_exact_mut(kernel).enumerate() {
                 weights.iter_mut().enumerate().for_each(|(at, d)| *d += derivative[at * channels + channel]);
             }
@@ -322,47 +323,47 @@ impl MixerOps for CpuExecutor {
 
     fn delta_rule(
         &mut self,
-        of: Mixer<'_, Weights, Lists>,
+        mixer: Mixer<'_, Weights, Lists>,
         cache: Option<&mut Cache>,
         x: &Buffer,
         mixed: &mut Buffer,
         out: &mut Buffer,
     ) {
-        let (lists, rows) = (of.lists, of.rows);
-        let (sizes, count) = (of.layout.of, lists.tokens.len());
-        self.prepare(&of, count, x, mixed);
+        let (lists, rows) = (mixer.lists, mixer.rows);
+        let (sizes, count) = (mixer.layout.sizes, lists.tokens.len());
+        self.prepare(&mixer, count, x, mixed);
         let (queries, stretches) = (&lists.plan(rows).rows, &lists.stretches);
         let (heads, size, numbers) =
             (sizes.linear_num_value_heads, sizes.linear_value_head_dim, sizes.head_state());
         let slots = slots(stretches);
         let inputs = Inputs { sizes, mixed, gates: &self.mixer.gates };
         let outputs = [(&mut out[..], heads * size)];
-        let states = cache.map(|cache| Shared::new(&mut cache.states[of.place]));
+        let states = cache.map(|cache| Shared::new(&mut cache.states[mixer.index]));
         let work = count * heads * numbers;
-        self.team.split_columns(heads * size, size, work, outputs, |part, own, [mut out]| {
+        self.team.split_columns(heads * size, size, work, outputs, |part, range, [mut out]| {
             let Scratch { states: scratch, rule, .. } = &mut *self.scratch(part);
             scratch.reserve((slots + 1) * numbers);
-            let (state, kept) = scratch.split_at_mut(numbers);
-            for head in own.start / size..own.end / size {
+            let (state, saved) = scratch.split_at_mut(numbers);
+            for head in range.start / size..range.end / size {
                 let mut next = 0;
-                for (tree, own) in trees(stretches).enumerate() {
-                    let whole = (own, head, states.is_some());
-                    inputs.advance(stretches, whole, (rule, state, kept), |stretch, rule, state| {
+                for (tree, stretch_range) in trees(stretches).enumerate() {
+                    let whole = (stretch_range, head, states.is_some());
+                    inputs.advance(stretches, whole, (rule, state, saved), |stretch, rule, state| {
                         let Range { start, end } = stretch.rows;
-                        let wanted = queries[next..].partition_point(|&row| (row as usize) < end);
-                        if wanted == 0 {
+                        let needed = queries[next..].partition_point(|&row| (row as usize) < end);
+                        if needed == 0 {
                             return;
                         }
                         let results = rule.out(state);
-                        for (at, &row) in queries.iter().enumerate().skip(next).take(wanted) {
+                        for (at, &row) in queries.iter().enumerate().skip(next).take(needed) {
                             let to = out.part(at, head * size..(head + 1) * size);
                             to.copy_from_slice(&results[(row as usize - start) * size..][..size]);
                         }
-                        next += wanted;
+                        next += needed;
                     });
                     if let (Some(states), Some(node)) = (&states, lists.nodes.get(tree)) {
                         let at = node * sizes.state() + head * numbers;
-                        // SAFETY: each head is one thread's.
+                        // SAFETY: each head belongs to one thread.
                         unsafe { states.part(at..at + numbers) }.copy_from_slice(state);
                     }
                 }
@@ -372,22 +373,23 @@ impl MixerOps for CpuExecutor {
 
     fn delta_rule_backward(
         &mut self,
-        of: Mixer<'_, Weights, Lists>,
+        mixer: Mixer<'_, Weights, Lists>,
         gradient: Option<&mut [f32]>,
         x: &Buffer,
         dout: &Buffer,
         mixed: &mut Buffer,
         dx: &mut Buffer,
     ) {
-        let (lists, rows) = (of.lists, of.rows);
-        let (sizes, count) = (of.layout.of, lists.tokens.len());
-        self.prepare(&of, count, x, mixed);
+        let (lists, rows) = (mixer.lists, mixer.rows);
+        let (sizes, count) = (mixer.layout.sizes, lists.tokens.len());
+        self.prepare(&mixer, count, x, mixed);
         let (queries, stretches) = (&lists.plan(rows).rows, &lists.stretches);
         let (heads, keys) = (sizes.linear_num_value_heads, sizes.linear_num_key_heads);
         let (key_size, size, numbers) =
             (sizes.linear_key_head_dim, sizes.linear_value_head_dim, sizes.head_state());
         let (channels, stride) = (sizes.channels(), sizes.input_width());
-        let (a_log, dt_bias) = (part(of.weights, of.layout.a_log), part(of.weights, of.layout.dt_bias));
+        let (a_log, dt_bias) =
+            (part(mixer.weights, mixer.layout.a_log), part(mixer.weights, mixer.layout.dt_bias));
         let slots = slots(stretches);
         let mut derivative = std::mem::take(&mut self.mixer.derivative);
         derivative.reserve(count * channels);
@@ -395,70 +397,69 @@ impl MixerOps for CpuExecutor {
         let lengths = &self.mixer.lengths;
         let (dmixed, dx) = (Shared::new(&mut derivative), Shared::new(dx));
         let gradient = gradient.map(Shared::new);
-        self.team.split(keys, 1, count * heads * numbers, |part, own| {
-            let Scratch { states: scratch, rule, dout: of_rows, .. } = &mut *self.scratch(part);
+        self.team.split(keys, 1, count * heads * numbers, |part, range| {
+            let Scratch { states: scratch, rule, dout: stretch_dout, .. } = &mut *self.scratch(part);
             scratch.reserve((2 * slots + 2) * numbers);
-            let (kept, rest) = scratch.split_at_mut(slots * numbers);
-            let (dkept, rest) = rest.split_at_mut(slots * numbers);
+            let (saved, rest) = scratch.split_at_mut(slots * numbers);
+            let (dsaved, rest) = rest.split_at_mut(slots * numbers);
             let (dstate, rest) = rest.split_at_mut(numbers);
             let state = &mut rest[..numbers];
-            for key in own {
-                let of_head = |row: usize, columns: &Range<usize>| {
-                    // SAFETY: each key head, and each of its value heads, is one thread's.
+            for key in range {
+                let derivative = |row: usize, columns: &Range<usize>| {
+                    // SAFETY: each key head, with its value heads, belongs to one thread.
                     unsafe { dmixed.part(row * channels + columns.start..row * channels + columns.end) }
                 };
                 let group = key * heads / keys..(key + 1) * heads / keys;
                 let [q_columns, k_columns, _] = inputs.columns(group.start);
                 for row in 0..count {
-                    of_head(row, &q_columns).fill(0.0);
-                    of_head(row, &k_columns).fill(0.0);
+                    derivative(row, &q_columns).fill(0.0);
+                    derivative(row, &k_columns).fill(0.0);
                 }
                 for head in group {
                     let [.., v_columns] = inputs.columns(head);
                     let rate = -a_log[head].exp();
                     let (mut da_log, mut ddt_bias) = (0.0f64, 0.0f64);
                     for tree in trees(stretches) {
-                        // The errors meanwhile lie where the derivatives of values will.
+                        // The errors are stored where the derivatives of values will be.
                         let whole = (tree.clone(), head, false);
-                        inputs.advance(stretches, whole, (rule, state, kept), |stretch, rule, _| {
+                        inputs.advance(stretches, whole, (rule, state, saved), |stretch, rule, _| {
                             for (row, error) in stretch.rows.clone().zip(rule.errors.chunks_exact(size)) {
-                                of_head(row, &v_columns).copy_from_slice(error);
+                                derivative(row, &v_columns).copy_from_slice(error);
                             }
                         });
                         state.fill(0.0);
-                        dkept.fill(0.0);
+                        dsaved.fill(0.0);
                         for index in tree.rev() {
                             let stretch = &stretches[index];
                             let rows = stretch.rows.clone();
-                            let before = place_before(stretches, stretch, numbers);
-                            match stretch.kept {
+                            let before = state_before(stretches, stretch, numbers);
+                            match stretch.state_slot {
                                 None => dstate.fill(0.0),
-                                Some(slot) => dstate.copy_from_slice(&dkept[slot * numbers..][..numbers]),
+                                Some(slot) => dstate.copy_from_slice(&dsaved[slot * numbers..][..numbers]),
                             }
-                            of_rows.clear();
+                            stretch_dout.clear();
                             for row in rows.clone() {
                                 match queries.binary_search(&(row as u32)) {
-                                    Ok(at) => {
-                                        of_rows.extend_from_slice(&dout[(at * heads + head) * size..][..size])
-                                    }
-                                    Err(_) => of_rows.resize(of_rows.len() + size, 0.0),
+                                    Ok(at) => stretch_dout
+                                        .extend_from_slice(&dout[(at * heads + head) * size..][..size]),
+                                    Err(_) => stretch_dout.resize(stretch_dout.len() + size, 0.0),
                                 }
                             }
                             let token =
-                                |row| Token { v: of_head(row, &v_columns), ..inputs.token(row, head) };
-                            rule.load(inputs.of_head(), rows.clone().map(token));
-                            let state = before.clone().map_or(&*state, |place| &kept[place]);
-                            rule.backward(state, of_rows, dstate);
+                                |row| Token { v: derivative(row, &v_columns), ..inputs.token(row, head) };
+                            rule.load(inputs.head_sizes(), rows.clone().map(token));
+                            let state = before.clone().map_or(&*state, |range| &saved[range]);
+                            rule.backward(state, stretch_dout, dstate);
                             for (at, row) in rows.enumerate() {
-                                simd::add(&rule.dq[at * key_size..][..key_size], of_head(row, &q_columns));
-                                simd::add(&rule.dk[at * key_size..][..key_size], of_head(row, &k_columns));
-                                of_head(row, &v_columns).copy_from_slice(&rule.dv[at * size..][..size]);
+                                simd::add(&rule.dq[at * key_size..][..key_size], derivative(row, &q_columns));
+                                simd::add(&rule.dk[at * key_size..][..key_size], derivative(row, &k_columns));
+                                derivative(row, &v_columns).copy_from_slice(&rule.dv[at * size..][..size]);
                                 let b = row * stride + channels + head;
                                 let a = b + heads;
-                                // What is kept has for logarithm a rate times a softplus.
+                                // log keep = rate · softplus(step)
                                 let step = x[a] + dt_bias[head];
                                 let da = rule.dkeep[at] * rate * sigmoid(step);
-                                // SAFETY: each head is one thread's.
+                                // SAFETY: each head belongs to one thread.
                                 unsafe {
                                     dx.part(b..b + 1)[0] = rule.dwrite[at];
                                     dx.part(a..a + 1)[0] = da;
@@ -467,28 +468,28 @@ impl MixerOps for CpuExecutor {
                                 da_log += f64::from(rule.dkeep[at] * rate * softplus(step));
                             }
                             if let Some(slot) = before {
-                                simd::add(dstate, &mut dkept[slot]);
+                                simd::add(dstate, &mut dsaved[slot]);
                             }
                         }
                     }
                     if let Some(gradient) = &gradient {
-                        for (span, sum) in [(of.layout.a_log, da_log), (of.layout.dt_bias, ddt_bias)] {
+                        for (span, sum) in [(mixer.layout.a_log, da_log), (mixer.layout.dt_bias, ddt_bias)] {
                             let at = span.offset + head;
-                            // SAFETY: each head is one thread's.
+                            // SAFETY: each head belongs to one thread.
                             unsafe { gradient.part(at..at + 1)[0] += sum as f32 };
                         }
                     }
                 }
-                // Through the normalisation of the head's queries and keys.
+                // Derivatives through the normalisation of the head's queries and keys.
                 for row in 0..count {
                     let mixed = &inputs.mixed[row * channels..][..channels];
-                    let own = &lengths[row * 2 * keys..][..2 * keys];
+                    let lengths = &lengths[row * 2 * keys..][..2 * keys];
                     let root = (key_size as f32).sqrt();
                     for (columns, length, factor) in
-                        [(&q_columns, own[key], 1.0 / root), (&k_columns, own[keys + key], 1.0)]
+                        [(&q_columns, lengths[key], 1.0 / root), (&k_columns, lengths[keys + key], 1.0)]
                     {
-                        let (y, d) = (&mixed[columns.clone()], of_head(row, columns));
-                        // `y` is a unit vector times the factor.
+                        let (y, d) = (&mixed[columns.clone()], derivative(row, columns));
+                        // `y` is a unit vector multiplied by the factor.
                         let along = simd::dot(y, d) / factor;
                         for (d, y) in d.iter_mut().zip(y) {
                             *d = length * (factor * *d - y * along);
@@ -503,32 +504,32 @@ impl MixerOps for CpuExecutor {
 
     fn step_mixer(
         &mut self,
-        of: Mixer<'_, Weights, Lists>,
+        mixer: Mixer<'_, Weights, Lists>,
         decoding: &Decoding,
         cache: &mut Cache,
         x: &Buffer,
         mixed: &mut Buffer,
         out: &mut Buffer,
     ) {
-        let (sizes, nodes) = (of.layout.of, &decoding.step.states);
+        let (sizes, nodes) = (mixer.layout.sizes, &decoding.step.states);
         let (channels, kernel, stride) =
             (sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width());
         let (state, rows) = (sizes.state(), nodes.len());
-        self.transpose_filter(&of);
+        self.transpose_filter(&mixer);
         let filter = &self.mixer.filter[0];
-        let states = Shared::new(&mut cache.states[of.place]);
-        self.columns(rows, channels, mixed, |own, mut y| {
+        let states = Shared::new(&mut cache.states[mixer.index]);
+        self.columns(rows, channels, mixed, |range, mut y| {
             for (row, &[from, to]) in nodes.iter().enumerate() {
-                // The input so many tokens before.
+                // The input `back` tokens ago.
                 let input = |node: usize, back: usize| {
                     let at = (node + 1) * state - (kernel - back) * channels;
-                    // SAFETY: each channel is one thread's, and no two of these are used that are the same.
-                    unsafe { states.part(at + own.start..at + own.end) }
+                    // SAFETY: each channel belongs to one thread, and slices that are used together are disjoint.
+                    unsafe { states.part(at + range.start..at + range.end) }
                 };
                 let y = y.row(row);
-                let x = &x[row * stride..][own.clone()];
+                let x = &x[row * stride..][range.clone()];
                 y.fill(0.0);
-                let weights = |at: usize| &filter[at * channels..][own.clone()];
+                let weights = |at: usize| &filter[at * channels..][range.clone()];
                 simd::multiply_add(weights(kernel - 1), x, y);
                 for back in 1..kernel {
                     simd::multiply_add(weights(kernel - 1 - back), input(from, back), y);
@@ -542,24 +543,24 @@ impl MixerOps for CpuExecutor {
                 }
             }
         });
-        self.prepare(&of, rows, x, mixed);
+        self.prepare(&mixer, rows, x, mixed);
         let (heads, size, numbers) =
             (sizes.linear_num_value_heads, sizes.linear_value_head_dim, sizes.head_state());
         let inputs = Inputs { sizes, mixed, gates: &self.mixer.gates };
         let (work, outputs) = (rows * heads * numbers, [(&mut out[..], heads * size)]);
-        self.team.split_columns(heads * size, size, work, outputs, |part, own, [mut out]| {
+        self.team.split_columns(heads * size, size, work, outputs, |part, range, [mut out]| {
             let error = &mut self.scratch(part).states;
             error.reserve(size);
-            for head in own.start / size..own.end / size {
+            for head in range.start / size..range.end / size {
                 for (row, &[from, to]) in nodes.iter().enumerate() {
                     let at = |node: usize| node * state + head * numbers..node * state + (head + 1) * numbers;
-                    // SAFETY: each head is one thread's; a row's state and the one that it continues are the same or apart.
+                    // SAFETY: each head belongs to one thread, and the states of `from` and `to` are identical or disjoint.
                     let state = unsafe {
-                        let own = states.part(at(to));
+                        let state = states.part(at(to));
                         if from != to {
-                            own.copy_from_slice(states.part(at(from)));
+                            state.copy_from_slice(states.part(at(from)));
                         }
-                        own
+                        state
                     };
                     let out = out.part(row, head * size..(head + 1) * size);
                     simd::delta_step(inputs.token(row, head), state, &mut error[..size], out);
@@ -569,11 +570,11 @@ impl MixerOps for CpuExecutor {
     }
 
     fn grow_states(&mut self, states: &mut dyn Iterator<Item = usize>, cache: &mut Cache, nodes: usize) {
-        for (place, state) in states.enumerate() {
-            if place == cache.states.len() {
+        for (layer, state) in states.enumerate() {
+            if layer == cache.states.len() {
                 cache.states.push(Buffer::default());
             }
-            cache.states[place].extend_by_eighths(nodes * state);
+            cache.states[layer].extend_by_eighths(nodes * state);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! RMSNorm, of rows and of heads, and its derivatives.
+//! RMSNorm of rows and of heads, and its derivatives.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use super::{Buffer, CpuExecutor, Weights, part, part_mut, simd};
 use crate::executor::{HeadRows, Norm, NormOps};
 use crate::layout::Span;
 
-/// The weights of a norm, with what is added to them.
+/// The weights of a norm plus the offset.
 pub(super) fn weight_of(weights: &Weights, weight: Span, offset: f32) -> Cow<'_, [f32]> {
     match part(weights, weight) {
         weight if offset == 0.0 => weight.into(),
@@ -18,8 +18,8 @@ impl NormOps for CpuExecutor {
     fn rms_norm(&mut self, norm: Norm<'_, Weights>, x: &Buffer, y: &mut Buffer, scale: &mut Buffer) {
         let Norm { weights, weight, offset, eps, rows } = norm;
         let (weight, width) = (&*weight_of(weights, weight, offset), weight.len);
-        self.rows(rows, width, [(y, width), (scale, 1)], |own, [y, scale]| {
-            let rows = x[own.start * width..].chunks_exact(width).zip(y.chunks_exact_mut(width));
+        self.rows(rows, width, [(y, width), (scale, 1)], |range, [y, scale]| {
+            let rows = x[range.start * width..].chunks_exact(width).zip(y.chunks_exact_mut(width));
             for ((x, y), scale) in rows.zip(scale) {
                 *scale = simd::rms_norm(x, weight, eps, y);
             }
@@ -29,8 +29,8 @@ impl NormOps for CpuExecutor {
     fn rms_norm_again(&mut self, norm: Norm<'_, Weights>, x: &Buffer, scale: &Buffer, y: &mut Buffer) {
         let Norm { weights, weight, offset, rows, .. } = norm;
         let (weight, width) = (&*weight_of(weights, weight, offset), weight.len);
-        self.rows(rows, width, [(y, width)], |own, [y]| {
-            for (row, y) in own.zip(y.chunks_exact_mut(width)) {
+        self.rows(rows, width, [(y, width)], |range, [y]| {
+            for (row, y) in range.zip(y.chunks_exact_mut(width)) {
                 simd::rms_norm_again(&x[row * width..][..width], weight, scale[row], y);
             }
         });
@@ -48,17 +48,17 @@ impl NormOps for CpuExecutor {
         let Norm { weights, weight, offset, rows, .. } = norm;
         let width = weight.len;
         if let Some(gradient) = gradient {
-            self.columns(rows, width, part_mut(gradient, weight), |own, mut dweight| {
+            self.columns(rows, width, part_mut(gradient, weight), |range, mut dweight| {
                 let dweight = dweight.row(0);
                 for row in 0..rows {
-                    let at = row * width + own.start..row * width + own.end;
+                    let at = row * width + range.start..row * width + range.end;
                     simd::rms_norm_backward_weight(&x[at.clone()], scale[row], &dy[at], dweight);
                 }
             });
         }
         let weight = &weight_of(weights, weight, offset);
-        self.rows(rows, width, [(dx, width)], |own, [dx]| {
-            for (row, dx) in own.zip(dx.chunks_exact_mut(width)) {
+        self.rows(rows, width, [(dx, width)], |range, [dx]| {
+            for (row, dx) in range.zip(dx.chunks_exact_mut(width)) {
                 let at = row * width..(row + 1) * width;
                 simd::rms_norm_backward_input(&x[at.clone()], weight, scale[row], &dy[at], dx);
             }
@@ -100,20 +100,21 @@ impl NormOps for CpuExecutor {
         let HeadRows { rows, first, stride, count, size } = heads;
         if let Some(gradient) = gradient {
             let dx = &*dx;
-            self.columns(rows * count, size, part_mut(gradient, weight), |own, mut dweight| {
+            self.columns(rows * count, size, part_mut(gradient, weight), |range, mut dweight| {
                 let dweight = dweight.row(0);
                 let heads = dx.chunks_exact(stride).flat_map(|dx| dx[first..].chunks_exact(size).take(count));
                 for ((dy, raw), &scale) in heads.zip(raw.chunks_exact(size)).zip(&scale[..rows * count]) {
-                    simd::rms_norm_backward_weight(&raw[own.clone()], scale, &dy[own.clone()], dweight);
+                    simd::rms_norm_backward_weight(&raw[range.clone()], scale, &dy[range.clone()], dweight);
                 }
             });
         }
         let weight = &weight_of(weights, weight, offset);
-        self.rows(rows, count * size, [(dx, stride)], |own, [dx]| {
+        self.rows(rows, count * size, [(dx, stride)], |range, [dx]| {
             let heads =
                 dx.chunks_exact_mut(stride).flat_map(|dx| dx[first..].chunks_exact_mut(size).take(count));
-            let kept = raw[own.start * count * size..].chunks_exact(size).zip(&scale[own.start * count..]);
-            for (dx, (raw, &scale)) in heads.zip(kept) {
+            let saved =
+                raw[range.start * count * size..].chunks_exact(size).zip(&scale[range.start * count..]);
+            for (dx, (raw, &scale)) in heads.zip(saved) {
                 simd::head_norm_backward_input(raw, weight, scale, dx);
             }
         });

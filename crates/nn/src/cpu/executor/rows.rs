@@ -1,4 +1,4 @@
-//! Operations on rows.
+//! Row operations.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::families::Activation;
 use crate::layout::Span;
 
 impl CpuExecutor {
-    /// Calls `put` for each row of `x` with the predicting row of `y`, which are among the first `count` rows.
+    /// Calls `put` with each row of `x` and the corresponding predicting row of `y`. Predicting rows are among the first `count` rows.
     fn to_predicting(
         &self,
         count: usize,
@@ -19,10 +19,11 @@ impl CpuExecutor {
         put: impl Fn(&[f32], &mut [f32]) + Sync,
     ) {
         let rows = &lists.predicting.rows;
-        self.rows(count, width, [(y, width)], |own, [y]| {
-            let [first, end] = [own.start, own.end].map(|row| rows.partition_point(|&r| (r as usize) < row));
+        self.rows(count, width, [(y, width)], |range, [y]| {
+            let [first, end] =
+                [range.start, range.end].map(|row| rows.partition_point(|&r| (r as usize) < row));
             for (x, &row) in x[first * width..].chunks_exact(width).zip(&rows[first..end]) {
-                put(x, &mut y[(row as usize - own.start) * width..][..width]);
+                put(x, &mut y[(row as usize - range.start) * width..][..width]);
             }
         });
     }
@@ -31,8 +32,8 @@ impl CpuExecutor {
 impl RowOps for CpuExecutor {
     fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
         let rows = &lists.predicting.rows;
-        self.rows(rows.len(), width, [(y, width)], |own, [y]| {
-            for (y, &row) in y.chunks_exact_mut(width).zip(&rows[own]) {
+        self.rows(rows.len(), width, [(y, width)], |range, [y]| {
+            for (y, &row) in y.chunks_exact_mut(width).zip(&rows[range]) {
                 y.copy_from_slice(&x[row as usize * width..][..width]);
             }
         });
@@ -57,7 +58,7 @@ impl RowOps for CpuExecutor {
     }
 
     fn add(&mut self, len: usize, x: &Buffer, y: &mut Buffer) {
-        self.rows(len, 1, [(&mut y[..len], 1)], |own, [y]| simd::add(&x[own], y));
+        self.rows(len, 1, [(&mut y[..len], 1)], |range, [y]| simd::add(&x[range], y));
     }
 
     fn keep_rows(&mut self, width: usize, ranges: &[Range<usize>], x: &mut Buffer) {
@@ -70,8 +71,8 @@ impl RowOps for CpuExecutor {
 
     fn embed(&mut self, weights: &Weights, table: Span, width: usize, lists: &Lists, x: &mut Buffer) {
         let table = part(weights, table);
-        self.rows(lists.tokens.len(), width, [(x, width)], |own, [x]| {
-            for (x, &token) in x.chunks_exact_mut(width).zip(&lists.tokens[own]) {
+        self.rows(lists.tokens.len(), width, [(x, width)], |range, [x]| {
+            for (x, &token) in x.chunks_exact_mut(width).zip(&lists.tokens[range]) {
                 x.copy_from_slice(&table[token as usize * width..][..width]);
             }
         });
@@ -85,9 +86,9 @@ impl RowOps for CpuExecutor {
         lists: &Lists,
         dx: &Buffer,
     ) {
-        self.columns(lists.tokens.len(), width, part_mut(gradient, table), |own, mut gradient| {
+        self.columns(lists.tokens.len(), width, part_mut(gradient, table), |range, mut gradient| {
             for (dx, &token) in dx.chunks_exact(width).zip(&lists.tokens) {
-                simd::add(&dx[own.clone()], gradient.row(token as usize));
+                simd::add(&dx[range.clone()], gradient.row(token as usize));
             }
         });
     }
@@ -95,8 +96,8 @@ impl RowOps for CpuExecutor {
     fn rotate(&mut self, rotation: Rotation, heads: HeadRows, lists: &Lists, rows: Rows, x: &mut Buffer) {
         let Rotation { theta, sign } = rotation;
         let positions = lists.positions(rows);
-        self.rows(heads.rows, heads.count * heads.size, [(x, heads.stride)], |own, [x]| {
-            for (row, x) in own.zip(x.chunks_exact_mut(heads.stride)) {
+        self.rows(heads.rows, heads.count * heads.size, [(x, heads.stride)], |range, [x]| {
+            for (row, x) in range.zip(x.chunks_exact_mut(heads.stride)) {
                 let (cos, sin) = self.rope.at(theta, positions[row] as usize);
                 for head in x[heads.first..].chunks_exact_mut(heads.size).take(heads.count) {
                     let (low, high) = head.split_at_mut(cos.len());
@@ -115,8 +116,8 @@ impl RowOps for CpuExecutor {
             Activation::Silu => simd::swiglu,
             Activation::GeluTanh => simd::geglu,
         };
-        self.rows(rows, 3 * width, [(act, width)], |own, [act]| {
-            let rows = gate_up[2 * width * own.start..].chunks_exact(2 * width);
+        self.rows(rows, 3 * width, [(act, width)], |range, [act]| {
+            let rows = gate_up[2 * width * range.start..].chunks_exact(2 * width);
             for (row, act) in rows.zip(act.chunks_exact_mut(width)) {
                 gated(&row[..width], &row[width..], act);
             }

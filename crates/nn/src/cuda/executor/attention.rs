@@ -1,13 +1,13 @@
-//! Attention of a pass, and the cache.
+//! Attention in a pass, and the cache.
 
 use super::super::lists::{PassItems, Plan, TILE, Tiles};
 use super::decoding::{Merged, parts_kernels, window};
 use super::{
     Argument, Buffer, Cache, CudaExecutor, FULL, Lists, Precision, Purpose, Shape, args, kernel, warp_shape,
 };
-use crate::executor::{Attention, AttentionKept, AttentionOps, Heads};
+use crate::executor::{Attention, AttentionInputs, AttentionOps, Heads};
 
-/// The kernels on tensor cores, of attention and of the derivatives by queries and by keys and values, for the precision and the sizes that have them.
+/// Tensor core kernels for attention, and for its derivatives with respect to queries and to keys and values, if this precision and head size have them.
 fn on_tensor_cores(precision: Precision, size: usize) -> Option<[&'static str; 3]> {
     match (precision, size) {
         (Precision::Bf16, 64) => Some(["attention_bf16_64", "attention_dq_bf16_64", "attention_dkv_bf16_64"]),
@@ -18,27 +18,27 @@ fn on_tensor_cores(precision: Precision, size: usize) -> Option<[&'static str; 3
     }
 }
 
-/// A block per tile of [`TILE`] rows and head, with `held` tiles of heads of this size and `more` bytes in shared memory. Rows of a tile are 8
-/// numbers longer there, so that reading them meets no memory bank twice.
+/// One block per head and tile of [`TILE`] rows, with `held` tiles of heads of this size and `more` bytes in shared memory. In shared memory, rows are
+/// padded by 8 values to avoid bank conflicts.
 fn tile_shape(rows: usize, heads: usize, held: usize, size: usize, more: usize) -> Shape {
     let shared = (held * TILE * (size + 8) * 2 + more) as u32;
     Shape { grid: [rows.div_ceil(TILE) as u32, heads as u32, 1], threads: 128, shared }
 }
 
-/// The plan of an attention kernel.
+/// Plan and sizes of an attention kernel.
 struct Planned<'a> {
     lists: &'a Lists,
     plan: &'a Plan,
     tiles: &'a Tiles,
     window: Option<usize>,
     heads: Heads,
-    /// Rows, of queries or of keys.
+    /// Number of queries, or of keys.
     count: usize,
 }
 
-/// A kernel's arguments: the plan, buffers and sizes. Kernels on tensor cores are compiled for one head size, which is then left out.
-fn kernel_arguments(of: &Planned<'_>, buffers: &[Argument], on_tensor_cores: bool) -> Vec<Argument> {
-    let &Planned { lists, plan, tiles, window: latest, heads, count } = of;
+/// Arguments of an attention kernel: the plan, buffers and sizes. Tensor core kernels are compiled for one head size, which is omitted.
+fn kernel_arguments(planned: &Planned<'_>, buffers: &[Argument], on_tensor_cores: bool) -> Vec<Argument> {
+    let &Planned { lists, plan, tiles, window: latest, heads, count } = planned;
     let at = |list| Argument::from(lists.words.at(list, 0));
     let plan = [at(plan.rows), at(tiles.first), at(tiles.pieces), at(lists.positions), window(latest).into()];
     let Heads { queries, keys, size, scale } = heads;
@@ -49,7 +49,7 @@ fn kernel_arguments(of: &Planned<'_>, buffers: &[Argument], on_tensor_cores: boo
 }
 
 impl CudaExecutor {
-    /// The same by decoding's kernels, cut where decoding cuts, so that a row gets its bits.
+    /// Attention with decoding's kernels and boundaries, so that a row gets the same bits as in decoding.
     fn exact_attention(
         &mut self,
         Attention { heads, lists, rows, window: latest, .. }: Attention<'_, Lists>,
@@ -63,17 +63,30 @@ impl CudaExecutor {
         let parts = plan.exact.iter().map(|batch| batch.parts).max().unwrap_or(0);
         self.parts.reserve(&self.stream, FULL, parts * queries * (size + 2), Purpose::Pass);
         for &PassItems { first, rows, items, .. } in &plan.exact {
-            let ([_, kernel], shape) = parts_kernels(self.precision, heads, items.place.len);
-            let [of, place, ranges, starts] =
-                [items.items, items.place, items.ranges, items.starts].map(|list| words.at(list, 0));
+            let ([_, kernel], shape) = parts_kernels(self.precision, heads, items.first_part.len);
+            let [list, first_part, ranges, starts] =
+                [items.items, items.first_part, items.ranges, items.starts].map(|list| words.at(list, 0));
             let (positions, q) = (words.at(plan.positions, first), q.at(first * heads.query_width()));
             let (h, k, e) = (queries, keys, size);
-            let arguments =
-                args![of, place, ranges, positions, starts, window, q, kv, &self.parts, h, k, e, scale];
+            let arguments = args![
+                list,
+                first_part,
+                ranges,
+                positions,
+                starts,
+                window,
+                q,
+                kv,
+                &self.parts,
+                h,
+                k,
+                e,
+                scale
+            ];
             self.stream.launch(kernel, shape, arguments);
             let (out, lse) = (out.at(first * heads.query_width()), lse.at(first * queries));
-            let of = Merged { words, items: &items, positions, window, rows };
-            self.merge(heads, of, out, Some(lse));
+            let merged = Merged { words, items: &items, positions, window, rows };
+            self.merge(heads, merged, out, Some(lse));
         }
     }
 }
@@ -81,16 +94,16 @@ impl CudaExecutor {
 impl AttentionOps for CudaExecutor {
     fn attention(
         &mut self,
-        of: Attention<'_, Lists>,
+        attention: Attention<'_, Lists>,
         q: &Buffer,
         kv: &Buffer,
         out: &mut Buffer,
         lse: &mut Buffer,
     ) {
         if self.exact {
-            return self.exact_attention(of, q, kv, out, lse);
+            return self.exact_attention(attention, q, kv, out, lse);
         }
-        let Attention { heads, lists, rows, window, .. } = of;
+        let Attention { heads, lists, rows, window, .. } = attention;
         let (plan, on) = (lists.plan(rows), on_tensor_cores(self.precision, heads.size));
         let (count, buffers) = (plan.rows.len, args![q, kv, &*out, &*lse]);
         let planned = Planned { lists, plan, tiles: &plan.by_query, window, heads, count };
@@ -104,13 +117,13 @@ impl AttentionOps for CudaExecutor {
 
     fn attention_backward(
         &mut self,
-        of: Attention<'_, Lists>,
-        from: AttentionKept<'_, Buffer>,
+        attention: Attention<'_, Lists>,
+        saved: AttentionInputs<'_, Buffer>,
         dq: &mut Buffer,
         dkv: &mut Buffer,
     ) {
-        let Attention { heads, lists, rows, keys, window } = of;
-        let AttentionKept { q, kv, out, lse, dout } = from;
+        let Attention { heads, lists, rows, keys, window } = attention;
+        let AttentionInputs { q, kv, out, lse, dout } = saved;
         let (plan, on) = (lists.plan(rows), on_tensor_cores(self.precision, heads.size));
         let (count, size) = (plan.rows.len, heads.size);
         let each = count * heads.queries;
@@ -124,7 +137,7 @@ impl AttentionOps for CudaExecutor {
             let buffers = args![q, kv, lse, &self.delta, dout, to];
             kernel_arguments(&Planned { lists, plan, tiles, window, heads, count }, buffers, on.is_some())
         };
-        // lse, delta, and the first key and the end of those that each query sees.
+        // lse, delta, and the first and end key that each query sees.
         let more = 4 * TILE * 4;
         let [(by_q, shape_q), (by_kv, shape_kv)] = match on {
             Some([_, by_q, by_kv]) => [
@@ -144,7 +157,7 @@ impl AttentionOps for CudaExecutor {
         assert!(slots <= most, "{slots} slots of at most {most}");
         cache.layers.resize_with(layers, Buffer::default);
         for layer in &mut cache.layers {
-            // Made before anything is stored, for all that the request can need: growing would copy, and hold both.
+            // Allocated at its maximum size before anything is stored: growing would copy, and would need memory for both.
             layer.reserve(&self.stream, self.precision, most * heads.key_width(), Purpose::Cache);
         }
     }

@@ -1,4 +1,4 @@
-//! Decoding: attention over the cache, and sampling on the device.
+//! Decoding: attention to the cache, and sampling on the device.
 
 use super::super::decoding::Draws;
 use super::super::launches::decodes_on_tensor_cores;
@@ -13,15 +13,15 @@ use crate::executor::{DecodeChanges, DecodeOps, Head, Heads, StepAttention, Step
 use crate::layout::Span;
 use crate::sampling::{Draw, Drawn, Sampling};
 
-/// Bytes of shared memory of a sampling block: 768 numbers of 8 bytes, a histogram of three times 2,048 words, a list of 2,048, and its length.
+/// Bytes of shared memory of a sampling block: 768 8-byte values, three histograms of 2,048 words, a list of 2,048 words, and two words.
 const SHARED: usize = 768 * 8 + (4 * 2048 + 2) * 4;
 
-/// Latest tokens that a query sees, for the kernels.
+/// Number of latest tokens that a query sees, as the kernels' argument.
 pub(super) fn window(tokens: Option<usize>) -> u32 {
     tokens.and_then(|tokens| u32::try_from(tokens).ok()).unwrap_or(u32::MAX)
 }
 
-/// The kernels of a decoding step and of a pass for these heads, and their blocks: one per item and head of keys.
+/// Kernels for attention parts in a decoding step and in a pass, and their launch shape: a block per item and key head.
 pub(super) fn parts_kernels(precision: Precision, heads: Heads, items: usize) -> ([&'static str; 2], Shape) {
     let Heads { keys, size, .. } = heads;
     let (kernels, words) = if precision == Precision::Bf16 && decodes_on_tensor_cores(heads) {
@@ -29,17 +29,17 @@ pub(super) fn parts_kernels(precision: Precision, heads: Heads, items: usize) ->
             64 => ["decode_parts_mma_bf16_64", "attention_parts_mma_bf16_64"],
             _ => ["decode_parts_mma_bf16_128", "attention_parts_mma_bf16_128"],
         };
-        // Slots; weights of eight pairs of a row and a head, in bf16; maxima and sums of four warps; queries and a key.
+        // Slots; weights of eight (row, head) pairs in bf16; maxima and sums of four warps; queries and a key.
         (kernels, ITEM_KEYS + 8 * (ITEM_KEYS + 8) / 2 + 2 * 4 * 8 + 9 * (size + 4))
     } else {
-        // A key lies over eight lanes with 8, 16 or 32 numbers each, loaded by 16 bytes; other sizes number by number.
+        // A key is spread over eight lanes with 8, 16 or 32 values each, loaded 16 bytes at a time. Other sizes are loaded value by value.
         let kernels = match [8, 16, 32].into_iter().find(|n| size.is_multiple_of(*n) && size <= 8 * n) {
             Some(8) => [kernel!(precision, "decode_parts_8"), kernel!(precision, "attention_parts_8")],
             Some(16) => [kernel!(precision, "decode_parts_16"), kernel!(precision, "attention_parts_16")],
             Some(32) => [kernel!(precision, "decode_parts_32"), kernel!(precision, "attention_parts_32")],
             _ => [kernel!(precision, "decode_parts"), kernel!(precision, "attention_parts")],
         };
-        // For two pairs of a row and a head, the sums of four warps and a query; and a key.
+        // For two (row, head) pairs: sums of four warps, and a query; and a key.
         (kernels, 4 * 2 * (size + 2) + 3 * size)
     };
     let shared = (words * size_of::<f32>()) as u32;
@@ -56,9 +56,9 @@ pub(super) struct Merged<'a> {
 }
 
 impl CudaExecutor {
-    /// Attention of rows from their parts; `lse` gets log Σ exp.
-    pub(super) fn merge(&self, heads: Heads, of: Merged<'_>, out: Address, lse: Option<Address>) {
-        let Merged { words, items, positions, window, rows } = of;
+    /// Computes the attention of rows from their parts, and their log-sum-exps if `lse` is given.
+    pub(super) fn merge(&self, heads: Heads, merged: Merged<'_>, out: Address, lse: Option<Address>) {
+        let Merged { words, items, positions, window, rows } = merged;
         let Heads { queries, size, .. } = heads;
         let [first, parts] = [items.row_first, items.row_parts].map(|list| words.at(list, 0));
         let (h, e, n, to) = (queries, size, rows, lse.unwrap_or(self.parts.at(0)));
@@ -89,32 +89,33 @@ impl DecodeOps for CudaExecutor {
 
     fn step_attention(
         &mut self,
-        of: StepAttention<'_, Weights>,
+        attention: StepAttention<'_, Weights>,
         decoding: &Decoding,
         cache: &mut Cache,
         qkv: &Buffer,
         out: &mut Buffer,
     ) {
-        let StepAttention { weights, heads, layer, .. } = of;
+        let StepAttention { weights, heads, layer, .. } = attention;
         let cache = &cache.layers[layer];
         let Heads { queries, keys, size, scale } = heads;
-        let (Items { items, place, starts, ranges, .. }, lists) = (decoding.items, &decoding.lists);
+        let (Items { items, first_part, starts, ranges, .. }, lists) = (decoding.items, &decoding.lists);
         let words = &lists.words;
         let room = decoding.bucket.parts * queries * (size + 2);
         self.parts.reserve(&self.stream, FULL, room, Purpose::Pass);
-        let (angles, window) = (self.table(of.rope), window(of.window));
+        let (angles, window) = (self.table(attention.rope), window(attention.window));
         let norm = |norm: Option<Span>| norm.map_or(angles.at(0), |norm| weights.at(norm.offset));
-        let ([parts, _], shape) = parts_kernels(self.precision, heads, place.len);
-        let [items, place, ranges, positions, starts, slots] =
-            [items, place, ranges, lists.positions, starts, lists.slots].map(|list| words.at(list, 0));
-        let normed = u32::from(of.q_norm.is_some());
-        let ([q_norm, k_norm], offset, eps) = ([of.q_norm, of.k_norm].map(norm), of.offset, of.eps);
+        let ([parts, _], shape) = parts_kernels(self.precision, heads, first_part.len);
+        let [items, first_part, ranges, positions, starts, slots] =
+            [items, first_part, ranges, lists.positions, starts, lists.slots].map(|list| words.at(list, 0));
+        let normed = u32::from(attention.q_norm.is_some());
+        let ([q_norm, k_norm], offset, eps) =
+            ([attention.q_norm, attention.k_norm].map(norm), attention.offset, attention.eps);
         let (to, rotary) = (&self.parts, self.rotary);
         let arguments = args![
-            items, place, ranges, positions, starts, window, slots, angles, rotary, q_norm, k_norm, normed,
-            offset, eps, qkv, cache, to, queries, keys, size, scale
+            items, first_part, ranges, positions, starts, window, slots, angles, rotary, q_norm, k_norm,
+            normed, offset, eps, qkv, cache, to, queries, keys, size, scale
         ];
-        // Blocks run in any order, so rows that attend to keys which others of them store do so once all are there.
+        // Blocks run in any order. If rows attend to keys that other rows of the step store, launch again when all keys are stored.
         for _ in 0..if decoding.reads_its_own() { 2 } else { 1 } {
             self.stream.launch(parts, shape, arguments);
         }

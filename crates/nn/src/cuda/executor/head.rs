@@ -6,15 +6,15 @@ use super::{
 };
 use crate::error::Error;
 use crate::executor::checks::check_scores;
-use crate::executor::{Head, HeadKept, HeadOps, HeadPass};
+use crate::executor::{Head, HeadInputs, HeadOps, HeadPass};
 
 impl CudaExecutor {
-    /// Rows of logits that are sampled from at a time.
+    /// Number of rows whose logits are sampled from at a time.
     pub(super) fn logit_rows(&self, head: Head, rows: usize) -> usize {
         (LOGITS / head.vocabulary).clamp(1, rows.max(1))
     }
 
-    /// Logits of rows `first..first + m` of `x`.
+    /// Computes the logits of rows `first..first + m` of `x`.
     pub(super) fn logits_of(
         &self,
         weights: &Weights,
@@ -28,11 +28,11 @@ impl CudaExecutor {
         to.reserve(&self.stream, FULL, m * v, Purpose::Pass);
         let (x, w) = (x.rows(first * d, d), weights.rows(weight.offset, d).transposed());
         let (sizes, c, write) = ([m, v, d], to.rows(0, v), Write::Replace);
-        let of = MatrixProduct { sizes, a: x, b: w, c, alpha: 1.0, write };
-        self.product_of(self.full_numbers(), self.exact, of);
+        let product = MatrixProduct { sizes, a: x, b: w, c, alpha: 1.0, write };
+        self.product_of(self.full_numbers(), self.exact, product);
     }
 
-    /// Rows of a pass whose logits are there at a time.
+    /// Number of rows of a pass whose logits are computed at a time.
     fn pass_rows(&self, head: Head, rows: usize) -> usize {
         (self.pass_logits / head.vocabulary).clamp(1, rows.max(1))
     }
@@ -45,16 +45,16 @@ impl HeadOps for CudaExecutor {
 
     fn head(
         &mut self,
-        of: HeadPass<'_, Weights, Lists>,
+        pass: HeadPass<'_, Weights, Lists>,
         x: &Buffer,
         logits: &mut Buffer,
         saved: &mut Buffer,
         scores: &mut Buffer,
     ) {
-        let HeadPass { weights, head, temperature, rows, lists, kept } = of;
+        let HeadPass { weights, head, temperature, rows, lists, keeps_logits } = pass;
         let (v, factor) = (head.vocabulary, 1.0 / temperature);
         let picks = lists.pick_rows.len;
-        let chunk = if kept { rows.max(1) } else { self.pass_rows(head, rows) };
+        let chunk = if keeps_logits { rows.max(1) } else { self.pass_rows(head, rows) };
         let first_picks = lists.words.host(lists.pick_first);
         for first in (0..rows).step_by(chunk) {
             let m = chunk.min(rows - first);
@@ -80,11 +80,11 @@ impl HeadOps for CudaExecutor {
         entropy: &mut [f32],
     ) -> Result<(), Error> {
         let count = lists.pick_rows.len;
-        let mut found = vec![0.0; 2 * count];
-        scores.read(&self.stream, 0, &mut found);
+        let mut values = vec![0.0; 2 * count];
+        scores.read(&self.stream, 0, &mut values);
         self.stream.check()?;
-        logp.copy_from_slice(&found[..count]);
-        entropy.copy_from_slice(&found[count..]);
+        logp.copy_from_slice(&values[..count]);
+        entropy.copy_from_slice(&values[count..]);
         check_scores(logp, entropy, lists.words.host(lists.pick_rows).iter().copied())
     }
 
@@ -93,23 +93,23 @@ impl HeadOps for CudaExecutor {
         to.write(&self.stream, dlogp.len(), dentropy);
     }
 
-    /// Logits become their derivatives in their place: of 16 bits in bf16, so that a row of them is half as long as their distance.
+    /// Derivatives overwrite the logits in place. In bf16 they take half of a row, whose stride stays that of f32.
     fn head_backward(
         &mut self,
-        of: HeadPass<'_, Weights, Lists>,
+        pass: HeadPass<'_, Weights, Lists>,
         mut gradient: Option<&mut Buffer>,
-        HeadKept { x, saved, derivatives }: HeadKept<'_, Buffer>,
+        HeadInputs { x, saved, derivatives }: HeadInputs<'_, Buffer>,
         logits: &mut Buffer,
         dx: &mut Buffer,
     ) {
-        let HeadPass { weights, head, temperature, rows, lists, kept } = of;
+        let HeadPass { weights, head, temperature, rows, lists, keeps_logits } = pass;
         let Head { weight, vocabulary: v, width: d } = head;
         let factor = 1.0 / temperature;
         let picks = lists.pick_rows.len;
-        let chunk = if kept { rows.max(1) } else { self.pass_rows(head, rows) };
+        let chunk = if keeps_logits { rows.max(1) } else { self.pass_rows(head, rows) };
         for first in (0..rows).step_by(chunk) {
             let m = chunk.min(rows - first);
-            if !kept {
+            if !keeps_logits {
                 self.logits_of(weights, head, first, m, x, logits);
             }
             let (starts, tokens) =

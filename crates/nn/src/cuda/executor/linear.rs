@@ -1,4 +1,4 @@
-//! Linear maps and their derivatives, in full, from quantized matrices or through LoRA's factors.
+//! Linear maps and their derivatives: dense, quantized, and LoRA updates.
 
 use super::{Buffer, Columns, CudaExecutor, Matrix, MatrixProduct, Product, Purpose, Weights, Write};
 use crate::executor::{LinearOps, LowRank, Map};
@@ -10,7 +10,7 @@ impl CudaExecutor {
         let Map { weights, linear, rows } = map;
         let Linear { weight, bias, outputs, inputs } = linear;
         let (x, number) = (x.rows(0, inputs), self.precision.bytes());
-        // Outputs from `first` on.
+        // Computes the outputs from `first` on.
         let product = |e: &Self, first: usize, outputs: usize, w: Matrix| {
             if rows > 0 {
                 e.stream.product(&Product {
@@ -29,7 +29,7 @@ impl CudaExecutor {
                 });
             }
         };
-        if weight.is_apart() {
+        if weight.is_separate() {
             let mut first = 0;
             for matrix in weights.quantized.parts(&linear) {
                 let w = weights.quantized.values(&self.stream, self.precision, matrix, &mut self.values);
@@ -48,17 +48,17 @@ impl LinearOps for CudaExecutor {
         self.linear_into(map, x, onto, y)
     }
 
-    /// Maps whose matrices are adjacent are one product, but not where a pass, which takes them one by one, has to get the same bits.
+    /// Maps with adjacent matrices are computed by one product, unless decoding must have the same bits as a pass, which computes them one by one.
     fn linears(&mut self, weights: &Weights, linears: &[Linear], rows: usize, x: &Buffer, y: &mut Buffer) {
         let (stride, mut first) = (linears.iter().map(|linear| linear.outputs).sum(), 0);
-        let apart = self.exact;
+        let separately = self.exact;
         let adjacent = |a: &Linear, b: &Linear| {
             let follows = |a: Span, b: Span| a.offset + a.len == b.offset;
             let biases = match (a.bias, b.bias) {
                 (Some(a), Some(b)) => follows(a, b),
                 (a, b) => a.is_none() && b.is_none(),
             };
-            !apart && !a.weight.is_apart() && follows(a.weight, b.weight) && biases
+            !separately && !a.weight.is_separate() && follows(a.weight, b.weight) && biases
         };
         for group in linears.chunk_by(adjacent) {
             let outputs = group.iter().map(|linear| linear.outputs).sum();
@@ -72,7 +72,7 @@ impl LinearOps for CudaExecutor {
     fn linear_backward_input(&mut self, map: Map<'_, Weights>, dy: &Buffer, write: Write, dx: &mut Buffer) {
         let Map { weights, linear, rows } = map;
         let Linear { weight, outputs, inputs, .. } = linear;
-        if weight.is_apart() {
+        if weight.is_separate() {
             let (mut first, mut write) = (0, write);
             for matrix in weights.quantized.parts(&linear) {
                 let w = weights.quantized.values(&self.stream, self.precision, matrix, &mut self.values);
@@ -102,28 +102,28 @@ impl LinearOps for CudaExecutor {
         let dw = gradient.rows(weight.offset, inputs);
         self.product_full([outputs, inputs, rows], dyt, x, dw, Write::Add);
         if let Some(bias) = bias {
-            self.sum_columns(Columns::Of(dy), rows, outputs, gradient.at(bias.offset).into());
+            self.sum_columns(Columns::Activations(dy), rows, outputs, gradient.at(bias.offset).into());
         }
     }
 
-    fn low_rank(&mut self, of: LowRank<'_, Weights>, x: &Buffer, y: &mut Buffer) {
-        let LowRank { factors, adapted, scale, rows } = of;
+    fn low_rank(&mut self, update: LowRank<'_, Weights>, x: &Buffer, y: &mut Buffer) {
+        let LowRank { factors, adapted, scale, rows } = update;
         let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = adapted;
         self.low_rank.reserve(&self.stream, self.precision, rows * rank, Purpose::Pass);
         let (low, x, y) = (self.low_rank.rows(0, rank), x.rows(0, inputs), y.rows(first, stride));
         let (a, b) = (factors.rows(a.offset, inputs), factors.rows(b.offset, rank));
         let (numbers, exact) = (self.numbers(), self.exact);
         let sizes = [rows, rank, inputs];
-        let of =
+        let product =
             MatrixProduct { sizes, a: x, b: a.transposed(), c: low, alpha: scale, write: Write::Replace };
-        self.product_of(numbers, exact, of);
+        self.product_of(numbers, exact, product);
         let sizes = [rows, outputs, rank];
-        let of = MatrixProduct { sizes, a: low, b: b.transposed(), c: y, alpha: 1.0, write: Write::Add };
-        self.product_of(numbers, exact, of);
+        let product = MatrixProduct { sizes, a: low, b: b.transposed(), c: y, alpha: 1.0, write: Write::Add };
+        self.product_of(numbers, exact, product);
     }
 
-    fn low_rank_backward_input(&mut self, of: LowRank<'_, Weights>, dy: &Buffer, dx: &mut Buffer) {
-        let LowRank { factors, adapted, scale, rows } = of;
+    fn low_rank_backward_input(&mut self, update: LowRank<'_, Weights>, dy: &Buffer, dx: &mut Buffer) {
+        let LowRank { factors, adapted, scale, rows } = update;
         let Adapted { outputs, inputs, rank, a, b, stride, first, .. } = adapted;
         self.low_rank.reserve(&self.stream, self.precision, rows * rank, Purpose::Pass);
         let (low, dy, dx) = (self.low_rank.rows(0, rank), dy.rows(first, stride), dx.rows(0, inputs));
@@ -134,12 +134,12 @@ impl LinearOps for CudaExecutor {
 
     fn low_rank_backward(
         &mut self,
-        of: LowRank<'_, Weights>,
+        update: LowRank<'_, Weights>,
         gradient: &mut Buffer,
         dy: &Buffer,
         x: &Buffer,
     ) {
-        let LowRank { factors, adapted, scale, rows } = of;
+        let LowRank { factors, adapted, scale, rows } = update;
         if rows == 0 {
             return;
         }

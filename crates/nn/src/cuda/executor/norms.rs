@@ -1,4 +1,4 @@
-//! RMSNorm, of rows and of heads, and its derivatives.
+//! RMSNorm of rows and of heads, and its derivatives.
 
 use super::{Buffer, Columns, CudaExecutor, FULL, Purpose, Weights, args, kernel, row_shape, warp_shape};
 use crate::executor::{HeadRows, Norm, NormOps};

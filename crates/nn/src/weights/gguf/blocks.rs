@@ -1,6 +1,6 @@
-//! The number types of GGUF: blocks of 32 or 256 numbers that share scales, as ggml lays them out.
+//! The number types of GGUF: blocks of 32 or 256 values that share scales, in ggml's layout.
 //!
-//! `d` and `m` are a block's scale and offset in half precision. The types whose names end in K have scales of their own for parts of a block.
+//! `d` and `m` are a block's scale and offset in half precision. The types whose names end in K also have scales for parts of a block.
 
 use half::{bf16, f16};
 
@@ -35,7 +35,7 @@ const ALL: [Kind; 11] = [
     Kind::Q6_K,
 ];
 
-/// Types that ggml has and that aren't read, for messages.
+/// ggml's types that aren't supported, for messages.
 const OTHERS: [(u32, &str); 23] = [
     (9, "Q8_1"),
     (10, "Q2_K"),
@@ -62,26 +62,26 @@ const OTHERS: [(u32, &str); 23] = [
     (41, "Q1_0"),
 ];
 
-/// The numbers of a block of Q8_0, and its bytes.
+/// Number of values and of bytes in a block of Q8_0.
 pub(in crate::weights) const Q8: (usize, usize) = (32, 34);
 
 impl Kind {
-    /// The type of a number in a header, or the name of one that isn't read.
-    pub(super) fn of(number: u32) -> Result<Kind, String> {
-        let known = ALL.into_iter().find(|&kind| kind as u32 == number);
-        known.ok_or_else(|| match OTHERS.iter().find(|(n, _)| *n == number) {
+    /// The type with this id in a header. The error is the type's name.
+    pub(super) fn new(id: u32) -> Result<Kind, String> {
+        let known = ALL.into_iter().find(|&kind| kind as u32 == id);
+        known.ok_or_else(|| match OTHERS.iter().find(|(n, _)| *n == id) {
             Some((_, name)) => (*name).into(),
-            None => format!("type {number}"),
+            None => format!("type {id}"),
         })
     }
 
-    /// The types that are read, for messages.
+    /// The supported types, for messages.
     pub(super) fn names() -> String {
         let names: Vec<String> = ALL.iter().map(|kind| format!("{kind:?}")).collect();
         format!("one of {}", names.join(", "))
     }
 
-    /// The numbers of a block, and its bytes.
+    /// Number of values and of bytes in a block.
     pub(super) fn block(self) -> (usize, usize) {
         match self {
             Kind::F32 => (1, 4),
@@ -97,10 +97,10 @@ impl Kind {
         }
     }
 
-    /// The values of whole blocks.
+    /// Decodes whole blocks.
     ///
     /// # Panics
-    /// If the bytes are not those of `out.len()` numbers.
+    /// If `bytes` doesn't hold exactly `out.len()` values.
     pub(super) fn decode(self, bytes: &[u8], out: &mut [f32]) {
         let (block, size) = self.block();
         assert_eq!(bytes.len() * block, out.len() * size, "bytes of {} numbers of {self:?}", out.len());
@@ -151,7 +151,7 @@ impl Kind {
                     }
                 }
             }),
-            // Four low bits of each number, then two high ones, sixteen scales, d. Each half of a block has its own run of bits.
+            // The low four bits of all values, the high two bits, sixteen scales, and d. Each half of a block has separate bit fields.
             Kind::Q6_K => blocks.for_each(|(b, x)| {
                 let d = half(b, 208);
                 for (at, x) in x.iter_mut().enumerate() {
@@ -166,10 +166,10 @@ impl Kind {
     }
 }
 
-/// Encodes numbers as blocks of Q8_0, rounding halves away from zero as ggml does. Returns the index of the first value that is not finite or too large.
+/// Encodes values as blocks of Q8_0, rounding halves away from zero as ggml does. If a value is not finite or too large, returns its index as the error.
 ///
 /// # Panics
-/// If the numbers are no whole blocks.
+/// If the values don't fill whole blocks.
 pub(in crate::weights) fn encode_q8(values: &[f32], out: &mut Vec<u8>) -> Result<(), usize> {
     assert!(values.len().is_multiple_of(Q8.0), "{} numbers in blocks of {}", values.len(), Q8.0);
     out.resize(values.len() / Q8.0 * Q8.1, 0);
@@ -178,8 +178,8 @@ pub(in crate::weights) fn encode_q8(values: &[f32], out: &mut Vec<u8>) -> Result
         let scale = largest / 127.0;
         let stored = f16::from_f32(scale);
         if !stored.is_finite() || x.iter().any(|x| x.is_nan()) {
-            let place = |bad: &dyn Fn(&f32) -> bool| x.iter().position(bad);
-            let bad = place(&|x| !x.is_finite()).or(place(&|x| x.abs() == largest));
+            let find = |bad: &dyn Fn(&f32) -> bool| x.iter().position(bad);
+            let bad = find(&|x| !x.is_finite()).or(find(&|x| x.abs() == largest));
             return Err(at * Q8.0 + bad.expect("just seen"));
         }
         b[..2].copy_from_slice(&stored.to_le_bytes());
@@ -193,7 +193,7 @@ fn half(bytes: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
 }
 
-/// Sixteen bytes as 32 numbers: the low halves are the first sixteen. `value` gets a number and its index.
+/// Decodes sixteen bytes to 32 values; the low nibbles are the first sixteen. `value` computes a value from a nibble and its index.
 fn nibbles(bytes: &[u8], out: &mut [f32], value: impl Fn(u8, usize) -> f32) {
     for (i, &q) in bytes.iter().enumerate() {
         out[i] = value(q & 15, i);
@@ -201,13 +201,13 @@ fn nibbles(bytes: &[u8], out: &mut [f32], value: impl Fn(u8, usize) -> f32) {
     }
 }
 
-/// The fifth bit of the number at an index.
+/// The fifth bit of the value with index `at`.
 fn fifth(high: u32, at: usize) -> u8 {
     ((high >> at & 1) << 4) as u8
 }
 
-/// The scale and the offset of one of the eight parts of a block of Q4_K or Q5_K: d, the offsets' own scale, then twelve bytes with eight scales and
-/// eight offsets of six bits.
+/// Scale and offset of one of the eight parts of a block of Q4_K or Q5_K. The block begins with d, the offsets' scale, and twelve bytes that
+/// hold eight 6-bit scales and eight 6-bit offsets.
 fn scale_and_offset(block: &[u8], part: usize) -> (f32, f32) {
     let packed = &block[4..16];
     let (scale, offset) = match part {
@@ -236,25 +236,25 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_every_type_have_the_values_that_the_package_gguf_gives_them() {
+    fn blocks_of_every_type_decode_as_in_the_package_gguf() {
         for kind in ALL {
-            let wanted = golden().tensor(&format!("values.{kind:?}")).unwrap();
-            let mut found = vec![0.0; wanted.len()];
-            kind.decode(&bytes(&format!("blocks.{kind:?}")), &mut found);
-            let wrong = found.iter().zip(&wanted).position(|(f, w)| f != w);
-            assert_eq!(wrong, None, "{kind:?}: found {found:?}, wanted {wanted:?}");
+            let expected = golden().tensor(&format!("values.{kind:?}")).unwrap();
+            let mut decoded = vec![0.0; expected.len()];
+            kind.decode(&bytes(&format!("blocks.{kind:?}")), &mut decoded);
+            let wrong = decoded.iter().zip(&expected).position(|(f, w)| f != w);
+            assert_eq!(wrong, None, "{kind:?}: decoded {decoded:?}, expected {expected:?}");
         }
     }
 
     #[test]
-    fn numbers_are_encoded_in_8_bits_as_the_package_gguf_does() {
-        let mut found = Vec::new();
-        encode_q8(&golden().tensor("source").unwrap(), &mut found).unwrap();
-        assert_eq!(found, bytes("blocks.Q8_0"));
+    fn q8_0_is_encoded_as_in_the_package_gguf() {
+        let mut encoded = Vec::new();
+        encode_q8(&golden().tensor("source").unwrap(), &mut encoded).unwrap();
+        assert_eq!(encoded, bytes("blocks.Q8_0"));
     }
 
     #[test]
-    fn a_number_that_8_bits_cannot_hold_is_found_where_it_stands() {
+    fn the_index_of_a_value_that_q8_0_cannot_hold_is_returned() {
         for (at, bad) in [(3, f32::NAN), (40, f32::INFINITY), (63, 1e8)] {
             let mut values = [1.0; 64];
             values[at] = bad;

@@ -1,4 +1,4 @@
-//! What GGUF calls the fields of a `config.json` and the tensors of a Hugging Face checkpoint, and where it puts the rows of q and k.
+//! GGUF's names for the fields of a `config.json` and for the tensors of a Hugging Face checkpoint, and its order of the rows of q and k.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::families::GgufRows;
 use crate::rope::frequencies;
 
-/// Sorted `model_type`s of the families that are read and written.
+/// Sorted `model_type`s of the families that can be read and written.
 pub(super) fn families() -> Vec<&'static str> {
     let stored = Architecture::ALL.into_iter().filter(|architecture| architecture.family().gguf.is_some());
     let mut names: Vec<&str> = stored.map(Architecture::model_type).collect();
@@ -18,7 +18,7 @@ pub(super) fn families() -> Vec<&'static str> {
     names
 }
 
-/// Keys below the architecture's name, and the fields of `config.json`.
+/// Keys, without the architecture's name before them, and the corresponding fields of `config.json`.
 pub(super) const FIELDS: [(&str, &str); 8] = [
     ("block_count", "num_hidden_layers"),
     ("context_length", "max_position_embeddings"),
@@ -52,9 +52,10 @@ const NEUTRAL: [(&str, &str); 4] = [
     ("rope.scaling.attn_factor", "1"),
 ];
 
-/// Tensors outside the layers, and those of a layer, by their Hugging Face names.
+/// Names of tensors outside the layers: Hugging Face's, and GGUF's.
 const OUTSIDE: [(&str, &str); 3] =
     [("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"), ("lm_head", "output")];
+/// Names of a layer's tensors, likewise.
 const OF_LAYER: [(&str, &str); 11] = [
     ("input_layernorm", "attn_norm"),
     ("self_attn.q_proj", "attn_q"),
@@ -79,29 +80,31 @@ pub const END_TOKENS: [&str; 7] = [
     "<|endoftext|>",
     "<|end_of_text|>",
 ];
-/// The name in a file of a tensor with a Hugging Face name.
+
+/// GGUF name of the tensor with a Hugging Face name, or `None` if it has none.
 pub(super) fn stored(name: &str) -> Option<String> {
     let (module, part) = name.rsplit_once('.')?;
-    let find =
-        |table: &'static [(&str, &str)], module: &str| Some(table.iter().find(|(own, _)| *own == module)?.1);
+    let find = |table: &'static [(&str, &str)], module: &str| {
+        Some(table.iter().find(|(name, _)| *name == module)?.1)
+    };
     match module.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.')) {
         Some((layer, module)) => Some(format!("blk.{layer}.{}.{part}", find(&OF_LAYER, module)?)),
         None => Some(format!("{}.{part}", find(&OUTSIDE, module)?)),
     }
 }
 
-/// Position in a file of a row of q or k whose heads are interleaved.
+/// Position in a file of row `row` of q or k, if heads of `head` rows are interleaved.
 pub(super) fn stored_row(row: usize, head: usize) -> usize {
     let (start, at) = (row / head * head, row % head);
     start + at % (head / 2) * 2 + at / (head / 2)
 }
 
 impl Gguf {
-    /// The fields of the `config.json` that belongs to this file.
-    /// Fails if a key is missing or of another type.
+    /// Fields of the `config.json` that corresponds to this file.
+    /// Returns an error if a key is missing or of another type.
     pub fn config(&self) -> Result<Map<String, Value>, Error> {
         if let Some(parts) = self.value("split.count")?.filter(|parts| *parts != 1) {
-            let wanted = "a whole model; llama-gguf-split --merge makes one of several files";
+            let wanted = "a whole model; llama-gguf-split --merge joins several files into one";
             return Err(self.refuse_key("split.count", parts.to_string(), wanted));
         }
         let Some(family) = self.text("general.architecture")? else {
@@ -142,10 +145,10 @@ impl Gguf {
         }
         let head = map.get("head_dim").cloned().unwrap_or_default();
         for name in ["attention.value_length", "rope.dimension_count"] {
-            if let Some(found) = get(name)?.filter(|found| *found != head) {
+            if let Some(size) = get(name)?.filter(|size| *size != head) {
                 return Err(self.refuse_key(
                     &key(name),
-                    found.to_string(),
+                    size.to_string(),
                     format!("{head}, the size of a head"),
                 ));
             }
@@ -207,7 +210,7 @@ impl Gguf {
         Ok(())
     }
 
-    /// The tokens that end an answer, the metadata's own first.
+    /// Tokens that end an answer; those of the metadata come first.
     fn end_tokens(&self) -> Result<Vec<u64>, Error> {
         let mut ends = Vec::new();
         for name in ["eos", "eot", "eom"] {
@@ -223,7 +226,7 @@ impl Gguf {
         Ok(ends)
     }
 
-    /// Refuses tensors that are missing, of another shape, or unknown to a model of this configuration.
+    /// Returns an error if a tensor is missing, has another shape, or is unknown to a model of this configuration.
     pub(in crate::weights) fn check(&self, config: &Config) -> Result<(), Error> {
         let mut known = BTreeSet::from([ROPE.to_string()]);
         for (name, shape) in config.tensors() {
@@ -234,42 +237,42 @@ impl Gguf {
             known.extend(stored(&name));
         }
         if let Some(other) = self.tensors.keys().find(|name| !known.contains(*name)) {
-            let wanted = "the tensors of its architecture only".into();
+            let wanted = "only the tensors of its architecture".into();
             return Err(self.refuse(other, "a tensor that the metadata does not account for".into(), wanted));
         }
         let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * b.abs();
         match self.rope_factors()? {
-            Some(found)
-                if !(found.len() == config.head_dim / 2
-                    && found.iter().zip(&rope_factors(config)).all(near)) =>
+            Some(factors)
+                if !(factors.len() == config.head_dim / 2
+                    && factors.iter().zip(&rope_factors(config)).all(near)) =>
             {
                 let wanted = format!("Llama 3's, {:?}", config.rope_scaling);
-                Err(self.refuse(ROPE, format!("the factors {found:?}"), wanted))
+                Err(self.refuse(ROPE, format!("the factors {factors:?}"), wanted))
             }
             _ => Ok(()),
         }
     }
 
-    /// What the frequencies of a head's pairs are divided by, if the file says so.
+    /// Divisors of the rotary frequencies, if the file has them.
     fn rope_factors(&self) -> Result<Option<Vec<f32>>, Error> {
         let Some(tensor) = self.tensors.get(ROPE) else { return Ok(None) };
         let mut factors = vec![0.0; tensor.shape.iter().product()];
-        tensor.kind.decode(&self.map[tensor.place.0..tensor.place.1], &mut factors);
+        tensor.kind.decode(&self.map[tensor.range.0..tensor.range.1], &mut factors);
         Ok(Some(factors))
     }
 }
 
-/// The tensor of Llama 3's scaling of the rotary embedding, which no key describes.
+/// Tensor with Llama 3's divisors of the rotary frequencies. No key describes this scaling.
 pub(super) const ROPE: &str = "rope_freqs.weight";
 
-/// What the frequencies of a head's pairs are divided by.
+/// Divisors of the rotary frequencies according to the configuration.
 pub(super) fn rope_factors(config: &Config) -> Vec<f32> {
     let plain = Config { rope_scaling: RopeScaling::Default, ..config.clone() };
     frequencies(&plain).iter().zip(frequencies(config)).map(|(plain, scaled)| plain / scaled).collect()
 }
 
-/// Size of the heads whose rows a file has interleaved in a tensor, or `None` if the rows are in the checkpoint's order.
+/// Head size if a file interleaves the rows of this tensor's heads, or `None` if the rows are in the checkpoint's order.
 pub(super) fn interleaved(name: &str, config: &Config) -> Option<usize> {
-    let of_heads = matches!(name.rsplit('.').nth(1), Some("q_proj" | "k_proj"));
-    (of_heads && config.architecture.family().gguf == Some(GgufRows::Interleaved)).then_some(config.head_dim)
+    let has_heads = matches!(name.rsplit('.').nth(1), Some("q_proj" | "k_proj"));
+    (has_heads && config.architecture.family().gguf == Some(GgufRows::Interleaved)).then_some(config.head_dim)
 }

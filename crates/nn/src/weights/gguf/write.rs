@@ -1,4 +1,4 @@
-//! Writing GGUF: the header from a configuration and the caller's metadata, then tensor by tensor through [`TensorWriter`].
+//! Writing GGUF: a header from a configuration and the caller's metadata, then the tensors through [`TensorWriter`].
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -13,18 +13,18 @@ use crate::error::Error;
 use crate::weights::Dtype;
 use crate::weights::write::{Content, TensorWriter};
 
-/// The number type of a file's matrices. Vectors are in `f32` always.
+/// Number type of a file's matrices. Vectors are always `f32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum GgufType {
     F32,
     F16,
     BF16,
-    /// Blocks of 32 numbers in 8 bits with a scale. A matrix whose rows are no whole blocks is in F16.
+    /// Blocks of 32 8-bit values with a scale. A matrix whose rows don't divide into blocks is stored in F16.
     Q8_0,
 }
 
-/// A value of the metadata.
+/// A metadata value.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub enum Item {
@@ -62,7 +62,7 @@ impl Head {
         list.iter().for_each(|value| put(self, value));
     }
 
-    /// A value behind its type.
+    /// Writes a value's type, then the value.
     fn item(&mut self, item: &Item) {
         match item {
             Item::Number(value) => {
@@ -89,7 +89,7 @@ impl Head {
 }
 
 impl GgufType {
-    /// How a tensor of a shape is written: its type in the header, and what the writer gets.
+    /// Type of a tensor with this shape: in the header, and for the writer.
     fn of(self, shape: &[usize]) -> (Kind, Content) {
         let numbers = |kind, dtype| (kind, Content::Numbers(dtype));
         match self {
@@ -102,7 +102,7 @@ impl GgufType {
     }
 }
 
-/// The metadata of a configuration.
+/// Metadata for a configuration.
 fn metadata(config: &Config, kind: GgufType) -> Vec<(String, Item)> {
     let family = config.architecture.model_type();
     let fields = config.to_json(Dtype::F32);
@@ -144,10 +144,10 @@ fn metadata(config: &Config, kind: GgufType) -> Vec<(String, Item)> {
     items
 }
 
-/// Writes a GGUF file. `about` is added to what the configuration says: names, tokenizer, template.
+/// Writes a GGUF file. `about` is metadata that the configuration doesn't determine: names, tokenizer, chat template.
 ///
-/// `tensors` gives name, shape and values of each tensor of [`Config::tensors`], in any order, one at a time. A failure leaves no file.
-/// Fails for a family or a scaling of positions that isn't written; if the file can't be written, or a number is not finite in its type.
+/// `tensors` yields the name, shape and values of each tensor of [`Config::tensors`], in any order. After an error, no file is left.
+/// Returns an error if GGUF doesn't support the family or the position scaling, if writing fails, or if a value is not finite in its type.
 pub fn write_gguf<'a, N: AsRef<str>, S: AsRef<[usize]>>(
     path: &Path,
     config: &Config,
@@ -161,7 +161,7 @@ pub fn write_gguf<'a, N: AsRef<str>, S: AsRef<[usize]>>(
         place: path.display().to_string(),
         field: field.to_owned(),
         found,
-        wanted: format!("{wanted} in a .gguf file; a folder takes any model"),
+        wanted: format!("{wanted} in a .gguf file; a checkpoint folder supports any model"),
     };
     if !families().contains(&family) {
         return Err(refuse("model_type", family.to_owned(), families().join(", ")));
@@ -197,8 +197,8 @@ pub fn write_gguf<'a, N: AsRef<str>, S: AsRef<[usize]>>(
         end = (end + bytes).next_multiple_of(ALIGNMENT);
     }
     let start = (head.0.len() as u64).next_multiple_of(ALIGNMENT);
-    placed.iter_mut().for_each(|(.., place)| *place += start);
-    let mut writer = TensorWriter::create_behind(path, &head.0, placed, start + end)?;
+    placed.iter_mut().for_each(|(.., offset)| *offset += start);
+    let mut writer = TensorWriter::create_after(path, &head.0, placed, start + end)?;
     for (name, shape, values) in tensors {
         let (name, shape) = (name.as_ref(), shape.as_ref());
         let values: Cow<'a, [f32]> = values.into();

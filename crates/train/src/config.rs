@@ -22,7 +22,6 @@ mod maze;
 mod method;
 mod model;
 mod number_or_word;
-mod pair;
 pub mod ranges;
 mod rollout;
 mod scheduled;
@@ -55,13 +54,13 @@ pub struct Config {
     /// Seed of all random numbers: weights, order of the prompts, samples.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
-    /// RL steps. A step is one rollout batch, whatever its number of optimizer updates. `fgrpo train` needs at least 1,
-    /// or `epochs`; `fgrpo sft` none.
+    /// RL steps. A step is one rollout batch, however many optimizer updates it has. `fgrpo train` requires at least
+    /// 1, or `epochs`; `fgrpo sft` ignores it.
     #[serde(default)]
     pub steps: u64,
-    /// Passes over the training problems, in place of `steps`; with both, whichever ends first. A pass has problems /
-    /// `rollout.prompts` steps, rounded down: 39,202 problems at 256 prompts are 153 steps. The remaining problems
-    /// start the next pass. The run folder's `config.toml` has `steps` instead.
+    /// Passes over the training problems, instead of `steps`. If both are set, training ends with the earlier one. A
+    /// pass has problems / `rollout.prompts` steps, rounded down: 39,202 problems at 256 prompts are 153 steps. The
+    /// remaining problems start the next pass. The run folder's `config.toml` has `steps` instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u64>,
     /// The problems, and how answers are graded.
@@ -83,7 +82,7 @@ pub struct Config {
     /// Optimizer settings.
     #[serde(default)]
     pub update: UpdateConfig,
-    /// What to do if graders fail.
+    /// Limits on grader failures.
     #[serde(default)]
     pub grade: GradeConfig,
     /// Evaluation on held-out problems while training.
@@ -92,7 +91,7 @@ pub struct Config {
     /// Checkpoints.
     #[serde(default)]
     pub save: SaveConfig,
-    /// What is logged besides the metrics.
+    /// Additional logs.
     #[serde(default)]
     pub log: LogConfig,
     /// Device settings.
@@ -100,12 +99,12 @@ pub struct Config {
     pub compute: ComputeConfig,
 }
 
-/// What to do if graders fail.
+/// Limits on grader failures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GradeConfig {
-    /// The run saves its state and stops with exit code 1 after this many steps in a row in which no completion could
-    /// be graded.
+    /// Save the state and stop with exit code 1 after this many steps in a row in which no completion could be
+    /// graded.
     pub max_unscorable: u64,
 }
 
@@ -119,21 +118,21 @@ impl Default for GradeConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SaveConfig {
-    /// Save every so many steps or every `"epoch"`. The last step and an interruption always save; with 0, only they
-    /// do.
+    /// Save after this many steps, or after every `"epoch"`. A run also saves after the last step and when it is
+    /// interrupted; with 0, only then.
     #[schemars(schema_with = "schema::every")]
     pub every: Every,
-    /// Checkpoints kept in addition to the best and the last: a number, or `"all"` so that `fgrpo select` and later
-    /// evaluations find them. Only the newest two contain the optimizer state.
+    /// Checkpoints kept in addition to the best and the last: a number, or `"all"`, so that `fgrpo select` and later
+    /// evaluations can use them. Only the newest two contain the optimizer state.
     #[schemars(schema_with = "schema::keep")]
     pub keep: Keep,
 }
 
-/// What is logged besides the metrics.
+/// Logs besides the metrics.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
-    /// Share of rollouts written to `rollouts.jsonl`, with the special tokens of completions, which verifiers don't
+    /// Fraction of rollouts written to `rollouts.jsonl`. Completions include special tokens, which verifiers don't
     /// see.
     pub rollout_share: f64,
     /// Write TensorBoard events.
@@ -144,28 +143,29 @@ pub struct LogConfig {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ComputeConfig {
-    /// Worker threads; 0 means one per core. Results repeat bit for bit only with the same number of threads.
+    /// Worker threads; 0 means one per core. Results are identical bit for bit only with the same number of threads.
     pub threads: usize,
-    /// Keep only each layer's input for the backward pass and recompute the rest. Without it, a run decides at its start by
-    /// the memory that there is, and records what it decided.
+    /// Keep only each layer's input for the backward pass and recompute the rest. By default, a run decides when it
+    /// starts, based on the available memory, and records the decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_activations: Option<bool>,
-    /// Number type of weights and activations on a GPU: `f32` or `bf16`. The optimizer works on f32 weights in both.
+    /// Number type of weights and activations on a GPU: `f32` or `bf16`. The optimizer uses f32 weights in both
+    /// cases.
     #[schemars(schema_with = "schema::word::<Precision>")]
     pub precision: Precision,
-    /// Number type of AdamW's two moments on a GPU: `f32`, or `bf16` with stochastic rounding, 4 bytes less per trained
-    /// parameter and other results, repeated bit for bit. Only `f32` on a CPU.
+    /// Number type of AdamW's two moments on a GPU: `f32`, or `bf16` with stochastic rounding, which saves 4 bytes
+    /// per trained parameter and changes the results, though they stay reproducible bit for bit. Only `f32` on a CPU.
     #[schemars(schema_with = "schema::word::<Precision>")]
     pub moments: Precision,
-    /// Keep AdamW's moments of a run on a GPU in host memory: 8 bytes less per trained parameter on the GPU (4 with
-    /// moments in bf16), slower updates, the same results bit for bit. No effect on a CPU.
+    /// Keep AdamW's moments of a run on a GPU in host memory. This saves 8 bytes of GPU memory per trained parameter
+    /// (4 with moments in bf16) and makes updates slower; results are identical bit for bit. No effect on a CPU.
     pub optimizer_offload: bool,
-    /// Compute a token's log-probability on a GPU in the same bits when it is sampled, scored and trained on: no
-    /// rounding between sampler and learner, slower passes. Refused for training on a CPU, where the two differ by
-    /// rounding.
+    /// On a GPU, compute bit for bit the same log-probability of a token when it is sampled, scored and trained on.
+    /// Sampler and learner then don't differ by rounding, but passes are slower. Training on a CPU doesn't support
+    /// it.
     pub exact: bool,
     /// How the CPU multiplies matrices in linear maps and the vocabulary head: in `f32`, in `bf16x3` (each number as
-    /// the sum of two in bfloat16; results are off by about 1e-5 of their terms, at most 3e-5) or in `bf16`. The last
+    /// the sum of two bfloat16 numbers; the error is about 1e-5 of the terms, at most 3e-5) or in `bf16`. The last
     /// two need AMX or AVX-512 BF16 to be fast.
     #[schemars(schema_with = "schema::word::<Products>")]
     pub products: Products,
@@ -180,13 +180,13 @@ impl ComputeConfig {
         }
     }
 
-    /// Whether activations are computed again in the backward pass; not unless it is said or was decided.
+    /// Whether activations are recomputed in the backward pass; `false` if neither configured nor decided yet.
     pub fn checkpointing(&self) -> bool {
         self.checkpoint_activations.unwrap_or(false)
     }
 
-    /// The number format that results are rounded to, if it isn't f32: with it, the same seed draws other samples. `exact` is none: like another device, it
-    /// changes the order of sums.
+    /// The number format that results are rounded to, or `None` for f32. With another format, the same seed draws
+    /// other samples. `exact` isn't a format: like another device, it only changes the order of sums.
     pub fn rounding(&self) -> Option<String> {
         match (self.products, self.precision) {
             (Products::F32, Precision::F32) => None,
@@ -195,7 +195,8 @@ impl ComputeConfig {
         }
     }
 
-    /// Sets what an engine takes from here; before it loads an optimizer's state, which is then where it belongs.
+    /// Applies these settings to an engine. Call it before an optimizer's state is loaded, so that the state is put
+    /// into the right memory.
     pub fn apply(&self, engine: &mut Engine) {
         engine.set_checkpointing(self.checkpointing());
         engine.set_optimizer_offload(self.optimizer_offload);
@@ -215,28 +216,28 @@ impl Default for LogConfig {
 }
 
 impl Config {
-    /// Reads a TOML file, applies `key=value` assignments, and checks types, names and ranges.
-    /// Fails with [`fgrpo_eval::failure::BadInput`] that names file and key.
+    /// Reads a TOML file, applies `key=value` assignments, and checks types, names and ranges. Fails with
+    /// [`fgrpo_eval::failure::BadInput`], which names the file and the key.
     pub fn load(path: &Path, assignments: &[String]) -> anyhow::Result<Self> {
         Self::load_with(path, &Override::all("", assignments)?)
     }
 
-    /// [`Config::load`] with overrides of any source.
+    /// [`Config::load`] with overrides from any source.
     pub fn load_with(path: &Path, overrides: &[Override]) -> anyhow::Result<Self> {
         read(path, |text| Self::parse_with(text, overrides))
     }
 
-    /// [`Config::load`] for a configuration given as text.
+    /// [`Config::load`] for a configuration given as a string.
     pub fn parse(text: &str, assignments: &[String]) -> anyhow::Result<Self> {
         Self::parse_with(text, &Override::all("", assignments)?)
     }
 
-    /// A configuration of these values and the defaults.
+    /// Builds a configuration from these values and the defaults.
     pub fn of_overrides(overrides: &[Override]) -> anyhow::Result<Self> {
         Self::parse_with("", overrides)
     }
 
-    /// This configuration with other values, checked.
+    /// Applies overrides to this configuration and checks the result.
     pub fn overridden(&self, overrides: &[Override]) -> anyhow::Result<Self> {
         Self::parse_with(&self.to_toml(), overrides)
     }
@@ -265,7 +266,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The configuration with what it leaves to the start of a run as a run of `recorded` decided it.
+    /// Fills in the settings that a run decides when it starts, from the recorded configuration of an earlier run.
     #[must_use]
     pub fn decided_as(&self, recorded: &Self) -> Self {
         let mut config = self.clone();
@@ -276,13 +277,12 @@ impl Config {
         config
     }
 
-    /// The configuration with all epochs converted to steps, for this number of training problems.
-    /// Fails if there are no steps or no problems.
+    /// Converts all epochs to steps, for this number of training problems. Fails if an epoch has less than one step.
     pub fn resolved(&self, problems: u64) -> anyhow::Result<Self> {
         let epoch = problems / self.rollout.prompts as u64;
         if self.counts_epochs() && epoch == 0 {
             bad_input!(
-                "rollout.prompts: found {}, wanted at most the {problems} training problems, since an epoch is problems / prompts steps",
+                "rollout.prompts: expected at most {problems}, the number of training problems, found {}: an epoch has problems / prompts steps",
                 self.rollout.prompts
             );
         }
@@ -299,7 +299,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Whether it counts anything in epochs, so that only the number of training problems says how many steps that is.
+    /// Whether anything is counted in epochs, so that the number of training problems must be known to convert it to
+    /// steps.
     pub fn counts_epochs(&self) -> bool {
         let full = self.eval.full.as_ref().map(|full| full.every);
         let every = [self.eval.every, self.save.every].into_iter();
@@ -337,7 +338,7 @@ impl Config {
         self.compute.threads()
     }
 
-    /// Checks what an evaluation outside of a run needs, also of a configuration that doesn't evaluate while training.
+    /// Checks the settings of an evaluation outside a run, even if the configuration doesn't evaluate while training.
     pub fn check_evaluation(&self) -> anyhow::Result<()> {
         self.eval.check_values("eval", &self.task)
     }
@@ -352,19 +353,19 @@ impl Config {
             lora.check()?;
             if self.model.path.is_none() {
                 bad_input!(
-                    "lora: found with [model.init], wanted model.path: an adapter's base is a checkpoint"
+                    "lora: requires model.path, because an adapter's base is a checkpoint; [model.init] makes a new model"
                 );
             }
         }
         self.rollout.check()?;
         if self.task.has_environment() && self.rollout.server.is_some() {
             bad_input!(
-                "rollout.server: found beside task.environment, wanted one of them: episodes are played with the run's own engine"
+                "rollout.server: can't be combined with task.environment: episodes use the run's own engine"
             );
         }
         if self.task.has_environment() && self.sft.is_some() && !matches!(self.task, TaskConfig::Mix(_)) {
             bad_input!(
-                "sft: found beside task.environment, wanted a run of its own (`fgrpo sft`), or a mix with a part that has demonstrations: they are not played with an environment"
+                "sft: can't be combined with task.environment, which has no demonstrations; use `fgrpo sft` first, or a mix with a part that has demonstrations"
             );
         }
         self.algorithm.check(self.rollout.group_size, &self.task)?;
@@ -382,7 +383,7 @@ impl Config {
             self.eval.check(&self.task)?;
         }
         if !(0.0..=1.0).contains(&self.log.rollout_share) {
-            bad_input!("log.rollout_share: found {}, wanted 0 to 1", self.log.rollout_share);
+            bad_input!("log.rollout_share: expected 0 to 1, found {}", self.log.rollout_share);
         }
         Ok(())
     }
@@ -392,7 +393,7 @@ impl Config {
 pub fn threads(text: &str) -> Result<usize, String> {
     match text.parse::<u64>() {
         Ok(n) if n <= THREADS => Ok(n as usize),
-        _ => Err(format!("wanted a whole number of at most {THREADS}")),
+        _ => Err(format!("expected a whole number of at most {THREADS}")),
     }
 }
 
@@ -404,7 +405,7 @@ pub fn read<T>(path: &Path, parse: impl FnOnce(&str) -> anyhow::Result<T>) -> an
         .or_bad_input()
 }
 
-/// Adds the file name to an error about a key that was only found after the problems or the model were loaded.
+/// Adds the file name to an error about a key that was only checked after the problems or the model were loaded.
 pub fn in_file(error: anyhow::Error, path: &Path) -> anyhow::Error {
     const TABLES: [&str; 12] = [
         "algorithm.",
@@ -420,8 +421,8 @@ pub fn in_file(error: anyhow::Error, path: &Path) -> anyhow::Error {
         "task.",
         "update.",
     ];
-    let said = error.to_string();
-    if TABLES.iter().any(|table| said.starts_with(table)) {
+    let message = error.to_string();
+    if TABLES.iter().any(|table| message.starts_with(table)) {
         return error.context(format!("configuration {}", path.display()));
     }
     error

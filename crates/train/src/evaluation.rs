@@ -1,5 +1,5 @@
-//! Evaluation by the engine: samples of a checkpoint or of the policy in training, in the stages of `fgrpo-eval`; and what
-//! needs checkpoints or runs beside samples.
+//! Evaluation of a checkpoint or of the policy in training with the engine, exact measures, likelihoods of stored
+//! samples, and the choice of a checkpoint.
 
 pub mod exact;
 pub mod from_engine;

@@ -1,6 +1,6 @@
-//! A policy: a language model that can be sampled, scored and trained. It is the only door to the engine.
+//! A policy: a language model that can be sampled, scored and trained. Only this module uses the engine directly.
 //!
-//! Tokens go in and out; nothing that was sampled is decoded and encoded again.
+//! Its input and output are tokens: sampled tokens are never decoded and encoded again.
 
 mod loss;
 mod open;
@@ -24,17 +24,17 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Number of tokens of a tree of several sequences, unless [`Policy::set_pass_tokens`] sets another. A tree is computed in one piece.
+/// Default of [`Policy::set_pass_tokens`].
 const PASS_TOKENS: usize = 8192;
 
-/// How [`Policy::open`] opens a model.
+/// Options of [`Policy::open`].
 #[derive(Debug, Clone)]
 pub struct PolicyOptions {
-    /// Device to compute on. By default, all processors.
+    /// Device to compute on, by default all processors.
     pub device: Device,
     /// An adapter to load, in PEFT's format.
     pub adapter: Option<PathBuf>,
-    /// Settings of a new adapter. If there is none and no adapter is loaded, all weights are trained.
+    /// Settings of a new adapter. If this and `adapter` are `None`, all weights are trained.
     pub lora: Option<LoraTable>,
     /// Seed of a new adapter and of [`Policy::next_key`].
     pub seed: u64,
@@ -47,7 +47,7 @@ impl Default for PolicyOptions {
     }
 }
 
-/// The file of a saved state besides weights and optimizer.
+/// File of a saved state with everything but the weights and the optimizer.
 const STATE: &str = "state.json";
 
 /// A model with its tokenizer, its optimizer and the counters that make its draws reproducible.
@@ -61,47 +61,47 @@ pub struct Policy {
     state: State,
     /// Whether a gradient has been accumulated that no update has used.
     accumulated: bool,
-    /// Number of tokens in a tree of several sequences.
+    /// Maximum number of tokens in a tree of several sequences.
     pass_tokens: usize,
 }
 
 /// State of a policy besides weights and optimizer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct State {
-    /// AdamW's own step count.
+    /// Step count of AdamW.
     optimizer_step: u64,
-    /// Calls of [`Policy::next_key`].
+    /// Number of calls of [`Policy::next_key`].
     sampled: u64,
 }
 
-/// The sequences that a model takes.
+/// Limits of a model's sequences.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Token ids are below it.
+    /// Token ids are less than this.
     pub vocab_size: usize,
-    /// Longest sequence in tokens.
+    /// Maximum number of tokens of a sequence.
     pub positions: usize,
 }
 
 impl Bounds {
-    /// Those of a model.
+    /// The limits of a model.
     pub fn of(config: &fgrpo_nn::config::Config) -> Self {
         Self { vocab_size: config.vocab_size, positions: config.context() }
     }
 
-    /// A token id, or what is wrong with it.
+    /// Converts a token id. Fails if it isn't in the vocabulary.
     pub fn token(self, id: i64) -> Result<u32, String> {
         let known = u32::try_from(id).ok().filter(|&token| (token as usize) < self.vocab_size);
         known.ok_or_else(|| {
-            format!("found token {id}, wanted ids below {}, the model's vocabulary", self.vocab_size)
+            format!("expected token ids from 0 to {}, found {id}", self.vocab_size.saturating_sub(1))
         })
     }
 
     /// Checks the number of tokens of a sequence.
     pub fn length(self, tokens: usize) -> Result<(), String> {
         if tokens == 0 || tokens > self.positions {
-            let most = self.positions;
-            return Err(format!("found {tokens} tokens, wanted 1 to {most}, the model's positions"));
+            let positions = self.positions;
+            return Err(format!("expected 1 to {positions} tokens (the model's positions), found {tokens}"));
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ pub struct SequenceScores {
 }
 
 impl Policy {
-    /// A policy of an engine and the language of its model. The base model's path is unknown and the seed 0.
+    /// A policy from an engine and its model's language. The seed is 0, and the path of the base model is unknown.
     pub fn new(engine: Engine, language: Arc<Language>) -> Self {
         Self {
             engine,
@@ -130,13 +130,13 @@ impl Policy {
         }
     }
 
-    /// A policy that is given token ids alone, so it needs no tokenizer.
+    /// A policy that is used with token ids only, without a tokenizer.
     pub fn of_tokens(engine: Engine) -> Self {
         Self::new(engine, Arc::new(Language::mazes()))
     }
 
-    /// Sets the number of tokens that are computed in one piece, if several sequences have a common beginning. It limits memory, and doesn't change a gradient beyond
-    /// rounding.
+    /// Sets the maximum number of tokens in a tree of sequences with a common beginning, which is computed at once.
+    /// It limits memory, and changes a gradient only by rounding.
     pub fn set_pass_tokens(&mut self, tokens: usize) {
         self.pass_tokens = tokens;
     }
@@ -154,9 +154,7 @@ impl Policy {
     pub fn open(model: &Path, options: &PolicyOptions) -> anyhow::Result<Self> {
         let PolicyOptions { device, adapter, lora, seed } = options;
         if adapter.is_some() && lora.is_some() {
-            bad_input!(
-                "lora: found settings and an adapter, wanted one of them: an adapter has its own settings"
-            );
+            bad_input!("lora: can't be combined with an adapter, which has its own settings");
         }
         if let Some(adapter) = adapter {
             LoraConfig::read(adapter).or_bad_input()?;
@@ -175,17 +173,17 @@ impl Policy {
         Ok(Self { base, key: Key::new(*seed), ..Self::new(engine, language) })
     }
 
-    /// The engine, for whatever isn't sampling, scoring or a gradient.
+    /// The engine.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// The engine, mutable. Sampling, scores and gradients go through the policy.
+    /// The engine, for changes. Use the policy itself for sampling, scores and gradients.
     pub fn engine_mut(&mut self) -> &mut Engine {
         &mut self.engine
     }
 
-    /// The engine alone.
+    /// Returns the engine and drops the rest.
     pub fn into_engine(self) -> Engine {
         self.engine
     }
@@ -195,12 +193,12 @@ impl Policy {
         &self.language
     }
 
-    /// Number of positions of the model: the maximum number of tokens of a sequence.
+    /// Maximum number of tokens of a sequence.
     pub fn positions(&self) -> usize {
         self.engine.config().context()
     }
 
-    /// Text of a completion: without end tokens and stop texts.
+    /// Text of a completion, without end tokens and stop strings.
     ///
     /// # Errors
     /// Tokens that can't be decoded.
@@ -215,7 +213,7 @@ impl Policy {
         self.key.with(self.state.sampled)
     }
 
-    /// Checks a prompt, which `name` names in the error.
+    /// Checks a prompt, which the error calls `name`.
     ///
     /// # Errors
     /// Bad input: a prompt that is empty, leaves the vocabulary, or leaves no position for a completion.
@@ -223,7 +221,7 @@ impl Policy {
         let positions = self.positions();
         if tokens.len() >= positions {
             bad_input!(
-                "{name} has {} tokens, wanted fewer than the model's {positions} positions",
+                "{name}: the prompt has {} tokens, but must have fewer than the model's {positions} positions",
                 tokens.len()
             );
         }
@@ -233,11 +231,11 @@ impl Policy {
     fn check(&self, name: &str, tokens: &[u32]) -> anyhow::Result<()> {
         let bounds = Bounds::of(self.engine.config());
         let known = tokens.iter().try_for_each(|&token| bounds.token(token.into()).map(drop));
-        known.and_then(|()| bounds.length(tokens.len())).or_else(|why| bad_input!("{name}: {why}"))
+        known.and_then(|()| bounds.length(tokens.len())).or_else(|error| bad_input!("{name}: {error}"))
     }
 }
 
-/// A request that the engine refuses is bad input; its other errors aren't.
+/// Marks an error as bad input if the engine rejected the request. Other errors of the engine aren't bad input.
 fn refused(error: fgrpo_nn::Error) -> anyhow::Error {
     match error {
         fgrpo_nn::Error::Request { .. } => BadInput(error.to_string()).into(),
@@ -247,7 +245,7 @@ fn refused(error: fgrpo_nn::Error) -> anyhow::Error {
 
 fn positive(temperature: f32) -> anyhow::Result<()> {
     if !(temperature > 0.0 && temperature.is_finite()) {
-        bad_input!("temperature: found {temperature}, wanted a finite number above 0");
+        bad_input!("temperature: expected a finite number above 0, found {temperature}");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! From prompts to graded groups of completions.
+//! Samples completions of prompts and grades them.
 
 mod answer;
 mod from_server;
@@ -20,23 +20,23 @@ use std::collections::HashMap;
 pub struct Rollouts {
     /// The prompt.
     pub prompt: Prompt,
-    /// `N` completions. Their log-probabilities are from the trainer's engine.
+    /// Completions, with log-probabilities from the trainer's engine.
     pub completions: Vec<Completion>,
-    /// Log-probability of each token from the engine that sampled, if that is another engine.
+    /// Log-probability of each token as reported by the server, if one sampled.
     pub sampler_logp: Option<Vec<Vec<f32>>>,
     /// Log-probability of each token under the reference policy, if there is a KL penalty.
     pub ref_logp: Option<Vec<Vec<f32>>>,
-    /// With an environment, the episode of each completion, which has its turns' tokens.
+    /// With an environment, the episode of each completion, with the tokens of its turns.
     pub episodes: Option<Vec<Episode>>,
 }
 
 impl Rollouts {
-    /// A group as this engine sampled it.
+    /// A group that the trainer's engine sampled.
     pub fn new(prompt: Prompt, completions: Vec<Completion>) -> Self {
         Self { prompt, completions, sampler_logp: None, ref_logp: None, episodes: None }
     }
 
-    /// The sequences of a sample, of which the sampled tokens are the targets.
+    /// The sequences of a sample. The sampled tokens are the targets.
     pub fn sequences(&self, sample: usize) -> Vec<Sequence> {
         match &self.episodes {
             Some(episodes) => {
@@ -48,26 +48,26 @@ impl Rollouts {
     }
 }
 
-/// How completions of a task's prompts are sampled.
+/// Settings of sampling for training.
 #[derive(Debug, Clone, Copy)]
 pub struct Draws {
-    /// Completions of each prompt.
+    /// Number of completions of each prompt.
     pub group_size: usize,
     /// Length limit of a completion in tokens.
     pub max_new_tokens: usize,
-    /// How their tokens are drawn.
+    /// Settings of drawing tokens.
     pub sampling: Sampling,
 }
 
-/// Samples completions of each prompt, or plays as many episodes if its task has an environment.
+/// Samples completions of each prompt, or plays episodes if the prompt's task has an environment.
 ///
 /// The random draw at `position` of sample `i` of a prompt comes from `key.with(prompt id).with(i)`, so a sample
-/// depends neither on its batch nor on the other prompts. If a problem occurs twice in a batch, as in a small part of
-/// a mix, the second occurrence gets different draws. A completion ends where the model's positions end. Returns `None`
-/// if `go_on` returns false; it is called after each token.
+/// doesn't depend on the rest of its batch. If a problem occurs twice in a batch, as it may in a small part of a mix,
+/// the second occurrence gets different draws. A completion ends at the model's last position at the latest. Returns
+/// `None` once `go_on` returns `false`, which is called after each token.
 ///
 /// # Errors
-/// A prompt that leaves no position; errors from the engine, as logits that aren't finite.
+/// A prompt that leaves no position for a completion; errors from the engine, such as logits that aren't finite.
 pub fn sample(
     policy: &mut Policy,
     task: &Task,
@@ -109,16 +109,16 @@ fn check_prompt(policy: &Policy, prompt: &Prompt) -> anyhow::Result<()> {
     policy.check_prompt(&format!("problem {}", prompt.problem.id), &prompt.tokens)
 }
 
-/// The random key of each prompt: a function of its problem and of how often that problem occurred earlier in the
+/// Random key of each prompt: a function of its problem and the number of earlier occurrences of the problem in the
 /// batch.
 fn keys(prompts: &[Prompt], key: Key) -> Vec<Key> {
     let mut seen: HashMap<u64, u64> = HashMap::new();
     prompts
         .iter()
         .map(|p| {
-            let before = seen.entry(p.id).or_default();
-            *before += 1;
-            match *before {
+            let count = seen.entry(p.id).or_default();
+            *count += 1;
+            match *count {
                 1 => key.with(p.id),
                 n => key.with(p.id).with(AGAIN + n),
             }
@@ -126,11 +126,11 @@ fn keys(prompts: &[Prompt], key: Key) -> Vec<Key> {
         .collect()
 }
 
-/// Larger than any sample index, which follows a problem's key.
+/// Larger than any sample index, so that keys of repeated problems differ from keys of samples.
 const AGAIN: u64 = 1 << 32;
 
-/// Grades every completion in parallel and returns the grades in order. `None` if asked to stop: an interrupted
-/// verifier gives no verdict.
+/// Grades all completions in parallel and returns the grades in order, or `None` if interrupted, because an
+/// interrupted verifier doesn't give a verdict.
 pub fn grade(task: &Task, rollouts: &[Rollouts]) -> Option<Vec<Vec<Graded>>> {
     let one =
         |r: &Rollouts, c: &Completion| (!interrupt::requested()).then(|| task.grade(&r.prompt, &c.tokens));

@@ -2,8 +2,8 @@
 //!
 //! A step is one rollout batch. All randomness is a function of (seed, step, prompt, sample, position), so a
 //! checkpoint only needs the weights, the optimizer state and the step, and a resumed run equals the uninterrupted
-//! one. Difference from the usual loop: `old_logp` *is* the log-probabilities recorded during sampling. Sampler and
-//! learner use the same weights, so there is no second forward pass.
+//! one. Difference from the usual loop: `old_logp` is recorded during sampling. Sampler and learner use the same
+//! weights, so it needs no second forward pass.
 
 use crate::config::{Config, Every};
 use crate::credit::Credited;
@@ -41,7 +41,8 @@ mod stall;
 
 pub use setup::check_cache;
 
-/// Results of a run: its first and last evaluation that can be compared, or `None` if it has none. Printed as a summary.
+/// Results of a run: the first and last evaluation that can be compared, or `None` if the run has none. Displayed as
+/// a summary.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trained(pub Option<Box<(Evaluation, Evaluation)>>);
 
@@ -57,7 +58,9 @@ impl fmt::Display for Trained {
 /// Bad input if the configuration has no steps.
 pub fn has_steps(config: &Config) -> anyhow::Result<()> {
     if !config.has_steps() {
-        bad_input!("steps: found none, wanted at least 1 RL step (`fgrpo sft` fits demonstrations alone)");
+        bad_input!(
+            "steps: requires at least 1 RL step, or epochs (`fgrpo sft` trains on demonstrations alone)"
+        );
     }
     Ok(())
 }
@@ -65,7 +68,8 @@ pub fn has_steps(config: &Config) -> anyhow::Result<()> {
 /// Trains `config` into the run folder `out`.
 ///
 /// # Errors
-/// Bad input as in [`RunDir::open`], or a configuration without RL steps; otherwise the error that stopped training.
+/// Bad input: that of [`RunDir::open`], or a configuration without RL steps. Otherwise the error that stopped
+/// training.
 pub fn train(
     config: &Config,
     out: &Path,
@@ -85,11 +89,11 @@ pub fn train(
     let (decided, warnings) = needs::decided(&resolved, &task, name, recorded.as_ref())?;
     check_held_out(&decided, &task)?;
     check_cache(&decided, &task, name)?;
-    let own = Estimator::of(&decided)?;
+    let estimator = Estimator::of(&decided)?;
     let session = Session::begin((&decided, &task, Stage::Rl), out, if_exists, (name, device), events)?;
-    let of = |config: &Config| (config.update.micro_batch_tokens(), config.compute.checkpointing());
-    if of(&decided) != of(&resolved) {
-        let (tokens, checkpointing) = of(&decided);
+    let memory = |config: &Config| (config.update.micro_batch_tokens(), config.compute.checkpointing());
+    if memory(&decided) != memory(&resolved) {
+        let (tokens, checkpointing) = memory(&decided);
         events.say(&format!(
             "memory: update.micro_batch_tokens = {tokens}, compute.checkpoint_activations = {checkpointing}"
         ));
@@ -97,19 +101,20 @@ pub fn train(
     for warning in warnings {
         events.say(&format!("warning: {warning}"));
     }
-    let done = Trainer::start(&decided, &task, own, &session, events).and_then(|trainer| match trainer {
-        Some(mut trainer) => Ok(trainer.train()?.then_some(trainer)),
-        None => Ok(None),
-    });
-    match session.end(done)? {
+    let result =
+        Trainer::start(&decided, &task, estimator, &session, events).and_then(|trainer| match trainer {
+            Some(mut trainer) => Ok(trainer.train()?.then_some(trainer)),
+            None => Ok(None),
+        });
+    match session.end(result)? {
         Some(mut trainer) => Ok(Ending::Done(trainer.results()?)),
         None => Ok(Ending::Interrupted),
     }
 }
 
-/// The reference policy for the KL penalty: the one RL started from.
+/// The reference policy of the KL penalty, from which RL started.
 enum Reference {
-    /// No penalty.
+    /// None, because there is no penalty.
     None,
     /// The trained engine without its adapter.
     Base,
@@ -124,26 +129,26 @@ struct Trainer<'a> {
     events: &'a mut dyn Events,
     policy: Policy,
     reference: Reference,
-    /// If set, samples instead of the engine.
+    /// The server that samples instead of the engine, if there is one.
     server: Option<ServerRollouts>,
     state: TrainerState,
     draws: Draws,
     method: Method,
-    /// The run's evaluation series. The one that decides the best checkpoint is last.
+    /// The run's evaluation series. The last one decides which checkpoint is best.
     series: Vec<Series>,
     logs: Logs,
     /// Consecutive steps in which all completions of each group were identical.
     collapsed: u64,
     /// Consecutive steps without a correct completion, or without any verdict.
     stall: Stall,
-    /// Whether the warning about answers that can't be read was already given.
+    /// Whether the warning about unreadable answers was already given.
     warned_unreadable: bool,
     /// Step of the newest checkpoint, and the best policy recorded in it.
     saved: Option<(u64, Option<Best>)>,
 }
 
 impl Trainer<'_> {
-    /// Returns whether all steps are done; `false` after an interruption.
+    /// Runs the remaining steps. Returns `false` if interrupted.
     fn train(&mut self) -> anyhow::Result<bool> {
         let config = self.config;
         self.events.begin("train", self.state.step, config.steps);
@@ -151,7 +156,7 @@ impl Trainer<'_> {
             return self.interrupted();
         }
         self.save()?;
-        // The time left is that of steps: the evaluation before the first is none.
+        // Progress starts again, so that the estimate of the remaining time doesn't include the first evaluation.
         self.events.end();
         self.events.begin("train", self.state.step, config.steps);
         while self.state.step < config.steps {
@@ -191,13 +196,14 @@ impl Trainer<'_> {
             self.log_rollouts(step, &credited)?;
             self.warn(&m, &credited);
             let evaluated = timed(&mut m.seconds.evaluate, || self.evaluate())?;
-            let checkpoint = match self.due(config.save.every) {
-                true => Some(timed(&mut m.seconds.save, || self.prepare_checkpoint())?),
-                false => None,
+            let checkpoint = if self.due(config.save.every) {
+                Some(timed(&mut m.seconds.save, || self.prepare_checkpoint())?)
+            } else {
+                None
             };
             m.seconds.total = clock.elapsed().as_secs_f64();
-            // Log before the checkpoint gets its name. If the run is killed in between, it resumes from the previous
-            // checkpoint and drops this line.
+            // Log before the checkpoint gets its final name. If the run is killed in between, it resumes from the
+            // previous checkpoint and drops this line.
             self.logs.step(&m, self.events)?;
             self.run.check_place()?;
             if let Some(checkpoint) = checkpoint {
@@ -218,7 +224,7 @@ impl Trainer<'_> {
         Ok(true)
     }
 
-    /// Whether an action with this interval is due now. After the last step it always is.
+    /// Whether an action with this interval is due now. After the last step, every action is due.
     fn due(&self, every: Every) -> bool {
         self.due_at(self.state.step, every)
     }
@@ -247,7 +253,8 @@ impl Trainer<'_> {
         server.sample(&mut self.policy, self.task, prompts, &self.draws, (step, key))
     }
 
-    /// Saves if a part of a step has failed that left the policy as it was, so that the steps before it aren't lost.
+    /// Saves a checkpoint if a part of a step failed that doesn't change the policy, so that the earlier steps aren't
+    /// lost.
     fn saved_on_error<T>(&mut self, result: anyhow::Result<T>) -> anyhow::Result<T> {
         if result.is_err() {
             self.save()?;
@@ -274,7 +281,7 @@ impl Trainer<'_> {
         update(&mut self.policy, &groups, &self.method.loss, &self.config.update, lr, &mut self.state.update)
     }
 
-    /// Saves and stops if the run can't learn any more.
+    /// Saves and fails if the run can no longer learn.
     fn stop_if_stalled(&mut self, m: &Metrics) -> anyhow::Result<()> {
         check_skipped(self.state.update.skipped_in_a_row, self.config.update.max_skipped)
             .and_then(|()| self.stall.check(self.config.grade.max_unscorable, m))

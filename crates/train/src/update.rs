@@ -1,4 +1,4 @@
-//! From groups with advantages to optimizer updates: the trainer's client of the policy's loss.
+//! Optimizer updates from groups with advantages.
 
 use crate::config::{AlgorithmConfig, Truncated, UpdateConfig};
 use crate::credit::Credited;
@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 pub struct LossSettings {
     /// The loss of a mini-batch.
     pub objective: Objective,
-    /// Log-probabilities are of `softmax(logits / temperature)`.
+    /// Log-probabilities are those of `softmax(logits / temperature)`.
     pub temperature: f32,
-    /// Whether completions that the length limit cut off are left out.
+    /// Whether the loss leaves out completions that the length limit cut off.
     pub mask_truncated: bool,
-    /// Learning rate of DARO's weights. Without DARO, tokens are aggregated as the objective says.
+    /// Learning rate of DARO's weights, or `None` without DARO.
     pub daro_lr: Option<f64>,
 }
 
@@ -32,11 +32,11 @@ impl LossSettings {
 }
 
 impl LossSettings {
-    /// The objective after so many updates of a step.
+    /// The objective after this many updates of a step.
     fn objective_after(&self, updates: u64) -> Objective {
         let mut objective = self.objective;
-        // The penalty on a policy that hasn't changed is 0; of log-probabilities that differ by rounding, it would take the
-        // sign.
+        // The penalty is 0 while the policy hasn't changed. Its gradient would only be the sign of rounding
+        // differences.
         if let (PolicyLoss::KlCov { coef, .. }, 0) = (&mut objective.policy, updates) {
             *coef = 0.0;
         }
@@ -49,7 +49,7 @@ impl LossSettings {
 pub struct UpdateState {
     /// Consecutive updates skipped because the loss or gradient wasn't finite.
     pub skipped_in_a_row: u64,
-    /// DARO's parameters before softplus, by number of correct completions, starting at 1.
+    /// DARO's parameters before softplus, indexed by the number of correct completions, starting at 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daro: Option<Vec<f64>>,
 }
@@ -58,28 +58,27 @@ pub struct UpdateState {
 #[derive(Debug, Clone, Default)]
 pub struct Sums {
     /// Sums over the tokens of all updates.
-    pub of_tokens: TokenSums,
+    pub tokens: TokenSums,
     /// Largest `|logp - old_logp|` in the first update.
     pub logp_difference_max: f64,
     /// Gradient norms before clipping, summed over updates.
     pub gradient_norm: f64,
-    /// Optimizer updates applied.
+    /// Number of applied optimizer updates.
     pub applied: u64,
-    /// Optimizer updates skipped because the gradient wasn't finite.
+    /// Number of optimizer updates skipped because the loss or gradient wasn't finite.
     pub skipped: u64,
 }
 
 impl UpdateState {
-    /// Initialises DARO's weights to 1 for groups of this size, unless they already exist. A checkpoint made with
-    /// another group size, or without DARO, has none. `None`: no DARO.
-    pub fn prepare(&mut self, daro: Option<usize>) {
-        self.daro = daro.map(|group_size| {
-            let kept = self.daro.take().filter(|raw| raw.len() + 1 == group_size);
-            kept.unwrap_or_else(|| Daro::new(group_size).raw)
+    /// Initialises DARO's weights to 1, unless the checkpoint has weights for this group size. `None` means no DARO.
+    pub fn prepare(&mut self, group_size: Option<usize>) {
+        self.daro = group_size.map(|group_size| {
+            let saved = self.daro.take().filter(|raw| raw.len() + 1 == group_size);
+            saved.unwrap_or_else(|| Daro::new(group_size).raw)
         });
     }
 
-    /// DARO's weights by number of correct completions, starting at 1; empty without DARO.
+    /// DARO's weights, indexed by the number of correct completions, starting at 1; empty without DARO.
     pub fn daro_weights(&self) -> Vec<f64> {
         let daro = Daro { raw: self.daro.clone().unwrap_or_default() };
         (0..daro.raw.len()).map(|level| daro.weight(level)).collect()
@@ -88,9 +87,8 @@ impl UpdateState {
 
 /// Runs the optimizer updates of one rollout batch: `epochs` passes over mini-batches of prompts.
 ///
-/// `state.skipped_in_a_row` counts consecutive updates skipped because the loss or gradient wasn't finite. This
-/// function returns early when it reaches `update.max_skipped`, and the caller must then stop the run. DARO's weights
-/// are updated after the model's, from the losses of the same forward pass.
+/// Returns early when `state.skipped_in_a_row` reaches `max_skipped`; the caller must then stop the run. DARO's
+/// weights are updated after the model's, from the losses of the same forward pass.
 pub fn update(
     policy: &mut Policy,
     groups: &[&Credited],
@@ -117,13 +115,13 @@ pub fn update(
             let data = data(mini_batch, loss, daro.as_ref());
             let tokens = level_tokens(&data, daro.as_ref());
             let objective = loss.objective_after(sums.applied);
-            let of_loss = Loss::Policy { objective, daro: daro.clone() };
-            let found = policy.forward_backward(&data, &of_loss, loss.temperature)?.sums;
+            let policy_loss = Loss::Policy { objective, daro: daro.clone() };
+            let batch = policy.forward_backward(&data, &policy_loss, loss.temperature)?.sums;
             if sums.applied + sums.skipped == 0 {
-                sums.logp_difference_max = found.logp_difference_max;
+                sums.logp_difference_max = batch.logp_difference_max;
             }
-            sums.of_tokens.add(&found);
-            let report = if found.loss.is_finite() {
+            sums.tokens.add(&batch);
+            let report = if batch.loss.is_finite() {
                 policy.step(&adamw, Some(config.max_grad_norm))?
             } else {
                 policy.zero_gradient();
@@ -134,7 +132,7 @@ pub fn update(
                 sums.gradient_norm += report.gradient_norm;
                 state.skipped_in_a_row = 0;
                 if let (Some(mut daro), Some(lr)) = (daro, loss.daro_lr) {
-                    daro.step(&Levels { loss: found.level_losses, tokens }, lr);
+                    daro.step(&Levels { loss: batch.level_losses, tokens }, lr);
                     state.daro = Some(daro.raw);
                 }
             } else {
@@ -151,11 +149,11 @@ pub fn update(
 
 /// The data of a mini-batch: its completions with a verdict and at least one token.
 fn data(groups: &[&Credited], loss: &LossSettings, daro: Option<&Daro>) -> Vec<Datum> {
-    let of_group = |group: &&Credited| {
+    let group_data = |group: &&Credited| {
         let (rollouts, assigned) = (&group.rollouts, &group.assigned);
         let level = daro.and_then(|daro| daro.level(assigned.success_rate?));
         let masked = |i: &usize| loss.mask_truncated && rollouts.completions[*i].finish == Finish::Length;
-        let of_completion = |i: usize| Datum {
+        let datum = |i: usize| Datum {
             sequences: rollouts.sequences(i),
             logprobs: rollouts.completions[i].logp.clone(),
             advantages: vec![assigned.advantages[i]; group.length(i)],
@@ -164,28 +162,29 @@ fn data(groups: &[&Credited], loss: &LossSettings, daro: Option<&Daro>) -> Vec<D
             sampler_logprobs: rollouts.sampler_logp.as_ref().map(|all| all[i].clone()),
             level,
         };
-        let learned = group.scored().filter(|i| !masked(i) && group.length(*i) > 0);
-        learned.map(of_completion).collect::<Vec<Datum>>()
+        let trained = group.scored().filter(|i| !masked(i) && group.length(*i) > 0);
+        trained.map(datum).collect::<Vec<Datum>>()
     };
-    groups.iter().flat_map(of_group).collect()
+    groups.iter().flat_map(group_data).collect()
 }
 
-/// Adds the log-probabilities of every completion under the reference policy, for the KL penalty.
+/// Computes the log-probabilities of every completion under the reference policy, for the KL penalty.
 pub fn reference_logp(
     reference: &mut Policy,
     groups: &mut [&mut Credited],
     temperature: f32,
 ) -> anyhow::Result<()> {
-    let of_group = |group: &&mut Credited| -> Vec<Vec<Sequence>> {
+    let group_sequences = |group: &&mut Credited| -> Vec<Vec<Sequence>> {
         (0..group.rollouts.completions.len()).map(|i| group.rollouts.sequences(i)).collect()
     };
     // All groups in one call: the engine distributes them over its threads.
-    let sequences: Vec<Vec<Vec<Sequence>>> = groups.iter().map(of_group).collect();
+    let sequences: Vec<Vec<Vec<Sequence>>> = groups.iter().map(group_sequences).collect();
     let all: Vec<Sequence> = sequences.iter().flatten().flatten().cloned().collect();
     let mut scores = reference.score(&all, temperature)?.into_iter();
     for (group, sequences) in groups.iter_mut().zip(sequences) {
-        let mut of = |parts: Vec<Sequence>| scores.by_ref().take(parts.len()).flat_map(|s| s.logp).collect();
-        group.rollouts.ref_logp = Some(sequences.into_iter().map(&mut of).collect());
+        let mut logp =
+            |parts: Vec<Sequence>| scores.by_ref().take(parts.len()).flat_map(|s| s.logp).collect();
+        group.rollouts.ref_logp = Some(sequences.into_iter().map(&mut logp).collect());
     }
     Ok(())
 }
@@ -194,7 +193,7 @@ pub fn reference_logp(
 pub fn check_skipped(skipped_in_a_row: u64, limit: u64) -> anyhow::Result<()> {
     if skipped_in_a_row >= limit {
         bail!(
-            "{skipped_in_a_row} updates in a row had a loss or gradient that isn't finite; stopped with the state saved. Lower update.lr or raise update.max_skipped; {CHECK_LAYERS}=on names the layer or tensor where the first such number is"
+            "{skipped_in_a_row} updates in a row had a loss or gradient that isn't finite; the run stopped and saved its state. Lower update.lr or raise update.max_skipped; set {CHECK_LAYERS}=on to find the first layer or tensor with such a number"
         );
     }
     Ok(())

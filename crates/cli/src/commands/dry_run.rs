@@ -281,7 +281,7 @@ fn say_time(config: &Config, [likely, longest]: &[Lengths; 2], [low, high]: &[Ti
         rate / 1e9,
         config.threads(),
         likely.completion_likely,
-        likely.likely_is,
+        likely.likely_source,
         100.0 * ACTIVE
     );
 }

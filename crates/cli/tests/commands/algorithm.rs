@@ -154,7 +154,7 @@ fn other_trainers_names_and_impossible_values_are_answered() {
         ("algorithm.truncated=drop", "expected one of \"grade\", \"mask\", \"reward\""),
         (
             "algorithm.truncated={ kind = \"reward\", reward = 1 }",
-            "algorithm.truncated.reward: found 1, wanted less than 1",
+            "algorithm.truncated.reward: expected less than 1",
         ),
         ("algorithm.overlong={ length = 8 }", "`cache`"),
         ("algorithm.overlong={ length = 8, cache = 9 }", "algorithm.overlong.cache: expected"),

@@ -51,7 +51,7 @@ fn arithmetic_trains_and_its_checkpoint_reads_as_a_model_of_problems_in_files() 
 }
 
 /// What is left of memory is known on Linux alone.
-const FITS_NOT: &str = if cfg!(target_os = "linux") { "warning: this doesn't fit" } else { "" };
+const FITS_NOT: &str = if cfg!(target_os = "linux") { "warning: not enough memory" } else { "" };
 
 #[test]
 fn a_dry_run_says_what_is_missing_and_succeeds() {

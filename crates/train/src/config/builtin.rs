@@ -1,5 +1,4 @@
-//! The configurations of the repository's `configs/`, which the program carries: `fgrpo train maze-quick` runs one in
-//! any folder.
+//! Built-in configurations: the files of `configs/`, so that `fgrpo train maze-quick` works in any folder.
 
 use fgrpo_eval::io::files;
 use fgrpo_files as input;
@@ -7,7 +6,7 @@ use std::path::Path;
 
 macro_rules! configs {
     ($($name:literal)*) => {
-        /// Their names and texts, in alphabetical order.
+        /// Names and texts of the built-in configurations, in alphabetical order.
         pub const CONFIGS: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../../../../configs/", $name, ".toml")))),*];
     };
@@ -23,19 +22,18 @@ pub fn builtin(name: &str) -> Option<&'static str> {
     CONFIGS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// What a configuration is about: the beginning of its comment.
+/// The subject of a configuration: the beginning of its first comment.
 pub fn about(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default().trim_start_matches('#').trim();
     let end = line.find(": ").or_else(|| line.find(". ")).unwrap_or(line.len());
     line[..end].trim_end_matches([':', '.'])
 }
 
-/// The text of a configuration file, or of a built-in one. A file comes first.
-/// Fails if there is neither, with the nearest names.
+/// Reads a configuration file, or a built-in configuration if there is no such file. Fails if there is neither; the
+/// message suggests a similar name.
 pub fn text(path: &Path) -> anyhow::Result<String> {
     if !path.exists() {
-        let found = path.to_string_lossy();
-        if let Some(text) = builtin(&found) {
+        if let Some(text) = builtin(&path.to_string_lossy()) {
             return Ok(text.to_owned());
         }
         let stem = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
@@ -44,17 +42,14 @@ pub fn text(path: &Path) -> anyhow::Result<String> {
         let here: Vec<String> =
             files.map(|p| p.strip_prefix(".").unwrap_or(&p).display().to_string()).collect();
         let names = here.iter().map(String::as_str).chain(CONFIGS.iter().map(|c| c.0));
-        let near = |name: &str| {
-            let of = Path::new(name).file_stem().map(|s| s.to_string_lossy().into_owned());
-            of.filter(|_| name.ends_with(".toml")).unwrap_or_else(|| name.to_owned())
-        };
+        let near = |name: &str| name.strip_suffix(".toml").unwrap_or(name).to_owned();
         let mut near: Vec<(usize, &str)> =
             names.map(|name| (strsim::damerau_levenshtein(&near(name), &stem), name)).collect();
         near.retain(|(distance, _)| *distance * 3 <= stem.len());
         near.sort_unstable();
         match near.first() {
-            Some((_, name)) => bad_input!("found no such file; did you mean {name}?"),
-            None => bad_input!("found no such file; `fgrpo configs list` shows the built-in configurations"),
+            Some((_, name)) => bad_input!("no such file; did you mean {name}?"),
+            None => bad_input!("no such file; `fgrpo configs list` shows the built-in configurations"),
         }
     }
     Ok(input::read_to_string(path, input::SETTINGS)?)

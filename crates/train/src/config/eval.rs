@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvalConfig {
-    /// Evaluate every so many steps or every `"epoch"`, and before the first and after the last step; 0 means never.
+    /// Evaluate after this many steps, or after every `"epoch"`, and before the first and after the last step; 0
+    /// means never.
     #[schemars(schema_with = "schema::every")]
     pub every: Every,
     /// Also evaluate at every checkpoint of `save.every`, so that `fgrpo select` can choose among them; with
@@ -30,15 +31,16 @@ pub struct EvalConfig {
     pub top_k: usize,
     /// Sample from tokens whose probability is at least this fraction of the likeliest one's; 0 is off.
     pub min_p: f64,
-    /// Number of problems used, starting with the first, per part of a mix; without it, all.
+    /// Evaluate only this many problems, starting with the first; in a mix, of each part. By default, all are
+    /// evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problems: Option<usize>,
-    /// With `task.kind = "mix"`: pass@k is the mean over all `problems`, or over the `parts` like an average of
-    /// benchmarks. It also decides which checkpoint has the best pass@1.
+    /// With `task.kind = "mix"`: pass@k is the mean over all `problems`, or over the `parts`, like an average of
+    /// benchmarks. The pass@1 that decides which checkpoint is best is averaged in the same way.
     #[schemars(schema_with = "schema::word::<Average>")]
     pub average: Average,
-    /// Whether `evaluations/` keeps the completions' texts, which `fgrpo nll` and `diversity` need; verdicts are always
-    /// kept.
+    /// Whether the completions' texts are stored in `evaluations/`, for `fgrpo nll` and `diversity`; verdicts are
+    /// always stored.
     pub keep_texts: bool,
     /// With mazes: also compute the probability of every correct completion at temperature 1, and from it the mass on
     /// correct completions, the mass retained since the start of RL, and pass@k without samples.
@@ -48,21 +50,21 @@ pub struct EvalConfig {
     pub full: Option<FullEvalConfig>,
 }
 
-/// A larger, less frequent evaluation, with more samples or more problems. Other settings are those of `[eval]`.
+/// A larger, less frequent evaluation, with more samples or more problems. Its other settings come from `[eval]`.
 ///
 /// If present, it decides which checkpoint is best, and `eval.at_checkpoints` applies to it, because the best of many
 /// small evaluations is often best by chance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FullEvalConfig {
-    /// As `eval.every`.
+    /// Like `eval.every`.
     #[schemars(schema_with = "schema::every")]
     pub every: Every,
     /// Samples per problem.
     pub samples: usize,
-    /// As `eval.k`.
+    /// Like `eval.k`.
     pub k: Vec<usize>,
-    /// As `eval.problems`.
+    /// Like `eval.problems`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problems: Option<usize>,
 }
@@ -85,14 +87,14 @@ impl EvalConfig {
         self.deciding().is_some()
     }
 
-    /// The evaluation of `[eval]` alone, if it ever runs.
+    /// The evaluation of `[eval]` without `[eval.full]`, if it ever runs.
     pub fn usual(&self) -> Option<Self> {
         let at_checkpoints = self.at_checkpoints && self.full.is_none();
         let usual = Self { at_checkpoints, full: None, ..self.clone() };
         (at_checkpoints || !usual.every.is_never()).then_some(usual)
     }
 
-    /// The evaluation of `[eval.full]` combined with `[eval]`, if there is one.
+    /// The evaluation of `[eval.full]` with the other settings of `[eval]`, if it ever runs.
     pub fn full(&self) -> Option<Self> {
         let FullEvalConfig { every, samples, k, problems } = self.full.clone()?;
         let full = Self { every, samples, k, problems, full: None, ..self.clone() };
@@ -104,7 +106,7 @@ impl EvalConfig {
         self.full().or_else(|| self.usual())
     }
 
-    /// The name in `eval.jsonl` of the problems of that evaluation.
+    /// Name of the deciding evaluation's problems in `eval.jsonl`.
     pub fn deciding_set(&self) -> &'static str {
         if self.full().is_some() { FULL } else { USUAL }
     }
@@ -121,17 +123,19 @@ impl EvalConfig {
         within(&format!("number of {name}.k"), self.k.len() as u64, 0..=100)?;
         self.sampling(1).check(|field| format!("{name}.{field}"), 0.0)?;
         if self.k.is_empty() {
-            bad_input!("{name}.k: found an empty list, wanted at least one k");
+            bad_input!("{name}.k: the list is empty; it needs at least one k");
         }
         if let Some(k) = self.k.iter().find(|k| !(1..=self.samples).contains(*k)) {
-            bad_input!("{name}.k: found {k}, wanted 1 to {name}.samples = {}", self.samples);
+            bad_input!("{name}.k: expected 1 to {name}.samples = {}, found {k}", self.samples);
         }
         if task.holds_out_nothing() || self.problems == Some(0) {
-            bad_input!("task.held_out: found 0, wanted at least 1 held-out problem (or {name}.every = 0)");
+            bad_input!(
+                "{name}: there are no held-out problems; set task.held_out to at least 1, or {name}.every = 0"
+            );
         }
         if self.exact && !task.lists_solutions() {
             bad_input!(
-                "eval.exact: needs task.kind = \"maze\" with task.reward = \"exact\": only there can all correct completions be listed"
+                "eval.exact: requires task.kind = \"maze\" with task.reward = \"exact\", because all correct completions must be known"
             );
         }
         Ok(())

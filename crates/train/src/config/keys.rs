@@ -1,4 +1,4 @@
-//! Error messages about a configuration: the line or the override, the field, and what was probably meant.
+//! Error messages about a configuration: the line or the override, the key, and a suggestion.
 
 use super::Config;
 use super::schema::{forms, kinds};
@@ -13,7 +13,7 @@ use strsim::damerau_levenshtein;
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
-/// Names that other trainers use, each with the key of ours.
+/// Names of other trainers' keys, each with our key.
 fn elsewhere() -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = include_str!("elsewhere.txt").lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_once(' '))
@@ -42,31 +42,31 @@ pub fn suggestions(name: &str) -> Vec<String> {
 }
 
 fn known() -> Vec<String> {
-    fn names(prefix: &str, table: &toml::Table, found: &mut Vec<String>) {
+    fn names(prefix: &str, table: &toml::Table, all: &mut Vec<String>) {
         for (key, value) in table {
             let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
             match value {
                 toml::Value::Table(inner) => {
-                    names(&name, inner, found);
+                    names(&name, inner, all);
                     // A kind may be given by its name alone.
-                    found.extend(inner.contains_key("kind").then_some(name));
+                    all.extend(inner.contains_key("kind").then_some(name));
                 }
-                _ => found.push(name),
+                _ => all.push(name),
             }
         }
     }
-    let config = Config::parse(SMALLEST, &[]).expect("it is a configuration");
-    let mut found = Vec::new();
-    names("", &config.to_toml().parse().expect("a configuration is TOML"), &mut found);
-    found
+    let config = Config::parse(SMALLEST, &[]).expect("the smallest configuration is valid");
+    let mut all = Vec::new();
+    names("", &config.to_toml().parse().expect("a configuration is TOML"), &mut all);
+    all
 }
 
 /// Whether one word may be a misspelling of the other.
 fn near(a: &str, b: &str) -> bool {
     let (m, n) = (a.chars().count(), b.chars().count());
-    let most = (m.max(n) / 4).max(1);
+    let limit = (m.max(n) / 4).max(1);
     // The distance is at least the difference in length; this avoids comparing very long words.
-    m.abs_diff(n) <= most && damerau_levenshtein(a, b) <= most
+    m.abs_diff(n) <= limit && damerau_levenshtein(a, b) <= limit
 }
 
 /// Maximum number of characters of an unknown key shown in a message.
@@ -77,16 +77,16 @@ const SHOWN: usize = 80;
 pub struct Override {
     /// The argument that sets it, for messages: `--set update.lr=1`.
     pub source: String,
-    /// The full key, as `update.lr`.
+    /// The full key, such as `update.lr`.
     pub key: String,
     /// The value.
     pub value: Value,
 }
 
 impl Override {
-    /// Reads `a.b.c=value`, given to the argument `name`, which messages begin with. The value is TOML if it parses as TOML,
-    /// with or without a list's brackets, and otherwise a string. So `algorithm.loss=dapo` and `eval.k=1,8` need no quotes.
-    /// Fails if there is no `=` or no key.
+    /// Reads `a.b.c=value`, the value of the argument `name`; error messages begin with that name. The value is read
+    /// as TOML if possible, with or without a list's brackets, and otherwise as a string, so `algorithm.loss=dapo`
+    /// and `eval.k=1,8` need no quotes. Fails if there is no `=` or no key.
     pub fn parse(name: &str, assignment: &str) -> anyhow::Result<Self> {
         let source = format!("{name} {assignment}").trim_start().to_owned();
         let Some((key, value)) = assignment.split_once('=').filter(|(key, _)| !key.trim().is_empty()) else {
@@ -100,13 +100,13 @@ impl Override {
         Ok(Self { source, key: key.trim().to_owned(), value })
     }
 
-    /// [`Override::parse`] of several assignments.
+    /// Parses several assignments with [`Override::parse`].
     pub fn all(name: &str, assignments: &[String]) -> anyhow::Result<Vec<Self>> {
         assignments.iter().map(|assignment| Self::parse(name, assignment)).collect()
     }
 
-    /// Sets the value in a table. Tables that lead to it are made.
-    /// Fails if the key leads through a value that isn't a table.
+    /// Sets the value in a table and creates missing tables on the way. Fails if a part of the key names a value that
+    /// isn't a table.
     fn set(&self, table: &mut toml::Table) -> anyhow::Result<()> {
         let Self { source, key, value } = self;
         let mut parts: Vec<&str> = key.split('.').collect();
@@ -118,12 +118,12 @@ impl Override {
             let entry = here.entry(part).or_insert_with(|| Value::Table(toml::Table::new()));
             let table = match entry {
                 Value::Array(list) => {
-                    let place = parts.next().unwrap_or(last);
+                    let index = parts.next().unwrap_or(last);
                     let length = list.len();
-                    let Some(table) = place.parse().ok().and_then(|i: usize| list.get_mut(i)?.as_table_mut())
+                    let Some(table) = index.parse().ok().and_then(|i: usize| list.get_mut(i)?.as_table_mut())
                     else {
                         bad_input!(
-                            "{source}: `{part}` is a list of {length}, and `{place}` is not an index of it; wanted {part}.0 to {part}.{}",
+                            "{source}: expected {part}.0 to {part}.{}, found `{index}` as the index of a list of {length}",
                             length.saturating_sub(1)
                         );
                     };
@@ -151,9 +151,8 @@ impl Override {
     }
 }
 
-/// Parses a TOML text with overrides into a typed table. `elsewhere` suggests full key names for a key that its own
-/// table doesn't have.
-/// Fails on an unknown key or invalid value, with its line in the text or the override that it came from.
+/// Parses TOML with overrides into a typed table. `elsewhere` suggests full names for a key that is unknown in its
+/// table. Fails on an unknown key or an invalid value; the message names its line, or its override.
 pub fn typed<T: DeserializeOwned>(
     text: &str,
     overrides: &[Override],
@@ -165,7 +164,7 @@ pub fn typed<T: DeserializeOwned>(
         for (_, change) in overrides.iter().enumerate().filter(|(i, _)| Some(*i) != omitted) {
             change.set(&mut table)?;
         }
-        Ok(Refusal::or_all(Value::Table(table)))
+        Ok(Refusal::read_all(Value::Table(table)))
     };
     let refusals = match without(None)? {
         Ok(config) => return Ok(config),
@@ -174,7 +173,7 @@ pub fn typed<T: DeserializeOwned>(
     // An override is the cause if the error disappears without it.
     let others: Vec<_> = (0..overrides.len()).map(|i| without(Some(i))).collect();
     let lines = lines.into_inner();
-    let said: Vec<String> = refusals
+    let messages: Vec<String> = refusals
         .iter()
         .map(|refusal| {
             let is_cause = |other: &anyhow::Result<Result<T, Vec<Refusal>>>| match other {
@@ -189,24 +188,24 @@ pub fn typed<T: DeserializeOwned>(
             }
         })
         .collect();
-    match said.as_slice() {
-        [one] => bad_input!("{one}"),
+    match messages.as_slice() {
+        [message] => bad_input!("{message}"),
         all => bad_input!("{} keys are unknown:\n  {}", all.len(), all.join("\n  ")),
     }
 }
 
-/// A typed table with other values. The errors are those of [`typed`].
+/// Applies overrides to a typed table, with the errors of [`typed`].
 pub fn overridden<T: DeserializeOwned + Serialize>(table: &T, overrides: &[Override]) -> anyhow::Result<T> {
     typed(&toml::to_string(table).context("settings as TOML")?, overrides, suggestions)
 }
 
-/// Why serde refuses a table.
+/// Why serde rejects a table.
 #[derive(Debug, PartialEq)]
 struct Refusal {
     /// The keys and indices that lead to the wrong value, the unknown key, or the table that lacks a key.
     path: Vec<String>,
-    found: Option<Value>,
-    said: String,
+    value: Option<Value>,
+    message: String,
 }
 
 fn part<'a>(value: &'a Value, step: &str) -> Option<&'a Value> {
@@ -217,33 +216,33 @@ fn part<'a>(value: &'a Value, step: &str) -> Option<&'a Value> {
 }
 
 impl Refusal {
-    /// Reads a value, or says why it is refused: every unknown key, or the first error of another kind.
-    fn or_all<T: DeserializeOwned>(mut whole: Value) -> Result<T, Vec<Self>> {
+    /// Reads a value, or returns every unknown key, or else the first other error.
+    fn read_all<T: DeserializeOwned>(mut whole: Value) -> Result<T, Vec<Self>> {
         let mut all = Vec::new();
         loop {
-            match Self::or::<T>(&whole) {
+            match Self::read::<T>(&whole) {
                 Ok(read) if all.is_empty() => return Ok(read),
-                Err(refusal) if refusal.is_of_a_key() && remove(&mut whole, &refusal.path) => {
+                Err(refusal) if refusal.is_unknown_key() && remove(&mut whole, &refusal.path) => {
                     all.push(refusal)
                 }
                 Err(refusal) if all.is_empty() => return Err(vec![refusal]),
-                // What else is wrong may be wrong because a key has another name.
+                // Another error may only be a consequence of a misspelt key.
                 _ => return Err(all),
             }
         }
     }
 
-    /// Whether it is about a key that isn't known, to which the path leads.
-    fn is_of_a_key(&self) -> bool {
-        self.said.starts_with("unknown field")
-            && self.path.last().map(String::as_str) == json::quoted(&self.said).next()
+    /// Whether the path leads to an unknown key.
+    fn is_unknown_key(&self) -> bool {
+        self.message.starts_with("unknown field")
+            && self.path.last().map(String::as_str) == json::quoted(&self.message).next()
     }
 
-    /// Reads a value, or says why it is refused.
-    fn or<T: DeserializeOwned>(whole: &Value) -> Result<T, Self> {
-        let (said, track) = match read::<T>(whole.clone()) {
-            Ok(read) => return Ok(read),
-            Err(why) => why,
+    /// Reads a value, or returns why it is rejected.
+    fn read<T: DeserializeOwned>(whole: &Value) -> Result<T, Self> {
+        let (message, track) = match read::<T>(whole.clone()) {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
         };
         let step = |segment: &Segment| match segment {
             Segment::Seq { index } => Some(index.to_string()),
@@ -251,27 +250,27 @@ impl Refusal {
             Segment::Enum { .. } | Segment::Unknown => None,
         };
         let mut path: Vec<String> = track.path().iter().filter_map(step).collect();
-        let mut found = path.iter().try_fold(whole, |value, step| part(value, step));
-        // A table with a kind is read as a whole. The part that is refused is the one that is refused alone.
-        while let Some(value) = found
-            && !said.starts_with("missing field")
-            && !(said.starts_with("unknown field")
-                && path.last().map(String::as_str) == json::quoted(&said).next())
+        let mut cause = path.iter().try_fold(whole, |value, step| part(value, step));
+        // A table with a kind is read as a whole, so serde doesn't name the wrong key in it. Each key is read alone to find it.
+        while let Some(value) = cause
+            && !message.starts_with("missing field")
+            && !(message.starts_with("unknown field")
+                && path.last().map(String::as_str) == json::quoted(&message).next())
         {
             let steps: Vec<String> = match value {
-                Value::Table(table) if !said.contains(": map, ") => table.keys().cloned().collect(),
-                Value::Array(list) if !said.contains(": sequence, ") => {
+                Value::Table(table) if !message.contains(": map, ") => table.keys().cloned().collect(),
+                Value::Array(list) if !message.contains(": sequence, ") => {
                     (0..list.len()).map(|i| i.to_string()).collect()
                 }
                 _ => break,
             };
-            let refused =
-                |step: &&String| read::<T>(alone(whole, &path, step)).is_err_and(|why| why.0 == said);
-            let Some(step) = steps.iter().find(refused) else { break };
-            found = part(value, step);
+            let is_wrong =
+                |step: &&String| read::<T>(alone(whole, &path, step)).is_err_and(|error| error.0 == message);
+            let Some(step) = steps.iter().find(is_wrong) else { break };
+            cause = part(value, step);
             path.push(step.clone());
         }
-        Err(Self { found: found.cloned(), path, said })
+        Err(Self { value: cause.cloned(), path, message })
     }
 
     fn line(&self, text: &str, table: &DeTable<'_>) -> String {
@@ -292,10 +291,10 @@ impl Refusal {
         start.map_or_else(String::new, |at| format!("line {}: ", text[..at].matches('\n').count() + 1))
     }
 
-    /// The message, with the path of the field where nothing else names it, and what was probably meant.
+    /// The error message with a suggestion, and the path of the key if no override names it.
     fn explained(&self, with_path: bool, elsewhere: fn(&str) -> Vec<String>) -> String {
-        let name = json::quoted(&self.said).next().unwrap_or_default();
-        if self.said.starts_with("unknown field") {
+        let name = json::quoted(&self.message).next().unwrap_or_default();
+        if self.message.starts_with("unknown field") {
             return self.unknown_key(name, elsewhere);
         }
         let place = self.path.iter().fold(String::new(), |place, step| match step.parse::<usize>() {
@@ -304,27 +303,29 @@ impl Refusal {
             Err(_) => format!("{place}.{}", shortened(step, SHOWN)),
         });
         let place = if with_path && !place.is_empty() { format!("{place}: ") } else { String::new() };
-        if self.said.starts_with("missing field") {
-            return format!("{place}found no key `{name}`, wanted a value: it has no default");
+        if self.message.starts_with("missing field") {
+            return format!("{place}the key `{name}` is missing and has no default");
         }
-        if self.said.starts_with("found ") {
-            return format!("{place}{}", self.said);
+        let serde = ["invalid ", "unknown variant", "expected "];
+        if self.message.contains(", found ") || !serde.iter().any(|start| self.message.starts_with(start)) {
+            return format!("{place}{}", self.message);
         }
-        let found = self.found.as_ref().map(|value| match value {
+        let value = self.value.as_ref().map(|value| match value {
             Value::String(text) => shortened(&format!("{text:?}"), SHOWN),
             Value::Array(list) => format!("a list of {}", list.len()),
             Value::Table(_) => "a table".to_owned(),
             number => number.to_string(),
         });
-        let misfit = Misfit::of(String::new(), found, &self.said);
-        let end = if self.said.starts_with("unknown variant") { nearest(&self.said) } else { String::new() };
+        let misfit = Misfit::of(String::new(), value, &self.message);
+        let end =
+            if self.message.starts_with("unknown variant") { nearest(&self.message) } else { String::new() };
         format!("{place}{}{end}", misfit.reason.replace("an object", "a table"))
     }
 
     fn unknown_key(&self, unknown: &str, elsewhere: fn(&str) -> Vec<String>) -> String {
         if unknown.ends_with("_penalty") {
             return format!(
-                "unknown key `{unknown}`: a sampler with a penalty is not the policy that is trained, so its ratios are wrong; wanted algorithm.overlong or a grader against repetitions"
+                "unknown key `{unknown}`: a sampler with a penalty is not the policy that is trained, so its ratios are wrong; use algorithm.overlong or a grader against repetitions"
             );
         }
         let table = self.path[..self.path.len().saturating_sub(1)].join(".");
@@ -332,21 +333,21 @@ impl Refusal {
         if !kinds.is_empty() {
             let kinds = kinds.join("\" or \"");
             return format!(
-                "unknown key `{unknown}` for this {table}, wanted {table}.kind = \"{kinds}\", which has it"
+                "unknown key `{unknown}` for this {table}; it belongs to {table}.kind = \"{kinds}\""
             );
         }
         if ["output_dir", "default_local_dir"].contains(&unknown) {
             return format!(
-                "unknown key `{unknown}`: the run's folder is an argument of the command, and no key"
+                "unknown key `{unknown}`: the run's folder is an argument of the command, not a key"
             );
         }
-        let known: Vec<&str> = json::quoted(&self.said).skip(1).collect();
+        let known: Vec<&str> = json::quoted(&self.message).skip(1).collect();
         let mut suggested: Vec<String> = match closest(unknown, known.iter().copied()) {
             Some(key) => vec![key.to_owned()],
             None => elsewhere(unknown),
         };
         // A table of another trainer, such as `actor_rollout_ref.rollout.n`.
-        let (mut unknown, mut inner) = (unknown.to_owned(), self.found.as_ref().and_then(Value::as_table));
+        let (mut unknown, mut inner) = (unknown.to_owned(), self.value.as_ref().and_then(Value::as_table));
         while let Some((name, value)) =
             inner.filter(|_| suggested.is_empty()).and_then(|table| table.iter().next())
         {
@@ -355,21 +356,23 @@ impl Refusal {
             suggested = if inner.is_none() { elsewhere(name) } else { Vec::new() };
         }
         let unknown = shortened(&unknown, SHOWN);
-        match suggested.is_empty() {
-            true => format!("unknown key `{unknown}`, wanted one of {}", known.join(", ")),
-            false => format!("unknown key `{unknown}`; did you mean `{}`?", suggested.join("` or `")),
+        if suggested.is_empty() {
+            format!("unknown key `{unknown}`; expected one of {}", known.join(", "))
+        } else {
+            format!("unknown key `{unknown}`; did you mean `{}`?", suggested.join("` or `"))
         }
     }
 }
 
-/// Reads a value, or says why it is refused and where. Every type is compiled for this one reader alone.
+/// Reads a value, or returns serde's message and the path of the error. All types are read through this one
+/// deserializer, which keeps the program small.
 fn read<T: DeserializeOwned>(value: Value) -> Result<T, (String, Track)> {
     let mut track = Track::new();
     T::deserialize(Objects(serde_path_to_error::Deserializer::new(value, &mut track)))
         .map_err(|error| (error.message().trim_end().to_owned(), track))
 }
 
-/// Removes what stands at the path; `false` if nothing does.
+/// Removes the value at the path, and returns whether there was one.
 fn remove(whole: &mut Value, path: &[String]) -> bool {
     let Some((last, outer)) = path.split_last() else { return false };
     let inside = outer.iter().try_fold(whole, |value, step| match value {
@@ -379,7 +382,7 @@ fn remove(whole: &mut Value, path: &[String]) -> bool {
     inside.and_then(|value| value.as_table_mut()?.remove(last)).is_some()
 }
 
-/// The value with nothing in the table or list at `path` but the part behind `step`, and the table's kind.
+/// A copy of the value in which the table or list at `path` has only the item `step`, and the table's kind.
 fn alone(whole: &Value, path: &[String], step: &str) -> Value {
     let mut only = whole.clone();
     let inside = path.iter().try_fold(&mut only, |value, step| match value {
@@ -396,7 +399,7 @@ fn alone(whole: &Value, path: &[String], step: &str) -> Value {
     only
 }
 
-/// Of a table of which each kind has its own keys: the kinds that have this key.
+/// The kinds of a table that have this key.
 fn kinds_with(table: &str, key: &str) -> Vec<String> {
     let schema = Config::schema();
     let table = if table.starts_with("task.parts.") { "task" } else { table };
@@ -407,7 +410,7 @@ fn kinds_with(table: &str, key: &str) -> Vec<String> {
     having.flat_map(kinds).map(str::to_owned).collect()
 }
 
-/// The known name that an unknown one is probably a misspelling of.
+/// The known name that was probably meant by an unknown one.
 fn closest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known.filter(|name| near(name, unknown)).min_by_key(|name| damerau_levenshtein(name, unknown))
 }
@@ -425,7 +428,7 @@ mod tests {
     use crate::config::tests::parse;
     use fgrpo_core::advantage::Advantage;
 
-    fn said(text: &str, set: &[&str]) -> String {
+    fn error(text: &str, set: &[&str]) -> String {
         format!("{:#}", parse(text, set).unwrap_err())
     }
 
@@ -434,8 +437,8 @@ mod tests {
         let text =
             "steps = 1\n[task]\nkind = \"maze\"\n[algorithm]\nfocal_gamma = 0.5\n[model]\npath = \"m\"\n";
         assert_eq!(
-            said(text, &["algorithm.advantage.k=3"]),
-            "algorithm.advantage.k=3: unknown key `k` for this algorithm.advantage, wanted algorithm.advantage.kind = \"pkpo\" or \"passk_training\" or \"bbg\", which has it"
+            error(text, &["algorithm.advantage.k=3"]),
+            "algorithm.advantage.k=3: unknown key `k` for this algorithm.advantage; it belongs to algorithm.advantage.kind = \"pkpo\" or \"passk_training\" or \"bbg\""
         );
         let remedy = ["algorithm.advantage.kind=pkpo", "algorithm.advantage.k=3"];
         assert_eq!(parse(text, &remedy).unwrap().algorithm.advantage, Advantage::Pkpo { k: 3 });
@@ -446,16 +449,16 @@ mod tests {
             ("task.vocab_size=400", "task.kind = \"arithmetic\""),
             ("task.data=x.jsonl", "task.kind = \"math\" or \""),
         ] {
-            assert!(said(text, &[set]).contains(wanted), "{}", said(text, &[set]));
+            assert!(error(text, &[set]).contains(wanted), "{}", error(text, &[set]));
         }
         // These kinds have no keys of their own, as kinds of other tables.
         let set = ["algorithm.advantage=rloo", "algorithm.advantage.k=3"];
-        assert!(said(text, &set).contains("algorithm.advantage.kind = \"pkpo\""), "{}", said(text, &set));
+        assert!(error(text, &set).contains("algorithm.advantage.kind = \"pkpo\""), "{}", error(text, &set));
         let file = text.replace("[algorithm]", "[algorithm]\nloss = { kind = \"cispo\", dual_clip = 3 }");
         assert!(
-            said(&file, &[]).starts_with("line 5: unknown key `dual_clip` for this algorithm.loss, wanted algorithm.loss.kind = \"grpo\" or \"dapo\""),
+            error(&file, &[]).starts_with("line 5: unknown key `dual_clip` for this algorithm.loss; it belongs to algorithm.loss.kind = \"grpo\" or \"dapo\""),
             "{}",
-            said(&file, &[])
+            error(&file, &[])
         );
     }
 
@@ -479,13 +482,13 @@ mod tests {
         let of_verl =
             "steps = 1\n[task]\nkind = \"maze\"\n[model]\npath = \"m\"\n[actor_rollout_ref.rollout]\nn = 4\n";
         assert!(
-            said(of_verl, &[]).contains("`actor_rollout_ref.rollout.n`; did you mean `rollout.group_size`?")
+            error(of_verl, &[]).contains("`actor_rollout_ref.rollout.n`; did you mean `rollout.group_size`?")
         );
         let of_trl = "steps = 1\noutput_dir = \"x\"\n[task]\nkind = \"maze\"\n[model]\npath = \"m\"\n";
-        assert!(said(of_trl, &[]).contains("`output_dir`: the run's folder is an argument"));
+        assert!(error(of_trl, &[]).contains("`output_dir`: the run's folder is an argument"));
         let several = "stepps = 1\n[task]\nkind = \"maze\"\nheldout = 3\n[model]\npath = \"m\"\n[rollout]\nnum_generations = 4\n";
         assert_eq!(
-            said(several, &["learning_rate=1"]),
+            error(several, &["learning_rate=1"]),
             "4 keys are unknown:\n  learning_rate=1: unknown key `learning_rate`; did you mean `update.lr`?\n  \
              line 8: unknown key `num_generations`; did you mean `rollout.group_size`?\n  \
              line 1: unknown key `stepps`; did you mean `steps`?\n  \
@@ -529,7 +532,7 @@ mod tests {
                 "line 5: unknown key `heldout`; did you mean `held_out`?",
             ),
         ] {
-            assert!(said(text, set).contains(wanted), "{set:?}: {}", said(text, set));
+            assert!(error(text, set).contains(wanted), "{set:?}: {}", error(text, set));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A kind with its settings: either its name alone, or a table that contains only settings of that kind.
+//! Reads a kind with its settings: a name alone, or a table that contains only settings of that kind.
 
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -14,7 +14,7 @@ where
         toml::Value::Table(table) => table,
         other => {
             return Err(D::Error::custom(format_args!(
-                "found {}, wanted the name of a kind, or a table of the kind and its settings",
+                "expected the name of a kind, or a table with the kind and its settings, found {}",
                 other.type_str()
             )));
         }
@@ -25,7 +25,7 @@ where
     }
     let kind: T = given.clone().try_into().map_err(|e: toml::de::Error| D::Error::custom(e.message()))?;
     let known = toml::Table::try_from(&kind).map_err(D::Error::custom)?;
-    // serde does this check for structs, but not for a kind without settings.
+    // serde rejects unknown keys of a struct, but not of a kind without settings.
     if let Some(key) = given.keys().find(|key| !known.contains_key(*key)) {
         let known: Vec<String> = known.keys().map(|k| format!("`{k}`")).collect();
         let kind = given["kind"].as_str().unwrap_or_default();
@@ -44,11 +44,12 @@ pub(super) fn table_of(value: &mut toml::Value) {
     }
 }
 
-/// The table of a kind by its name. A function, as `steep.py:steep`, is the kind `python`.
+/// The table of a kind, given its name. A function, such as `steep.py:steep`, has the kind `python`.
 fn named(name: String) -> toml::Table {
-    let keys = match name.contains(".py:") {
-        true => vec![("kind", "python".to_owned()), ("function", name)],
-        false => vec![("kind", name)],
+    let keys = if name.contains(".py:") {
+        vec![("kind", "python".to_owned()), ("function", name)]
+    } else {
+        vec![("kind", name)]
     };
     keys.into_iter().map(|(key, value)| (key.to_owned(), toml::Value::String(value))).collect()
 }

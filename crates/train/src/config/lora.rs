@@ -1,4 +1,4 @@
-//! LoRA: low-rank factors are trained instead of the weights.
+//! Settings of LoRA, which trains low-rank factors instead of the weights.
 
 use super::schema;
 use anyhow::Context;
@@ -15,17 +15,17 @@ pub struct LoraTable {
     pub rank: usize,
     /// The product of the factors is scaled by `alpha / rank` (PEFT's `lora_alpha`).
     pub alpha: f64,
-    /// The matrices of every layer that get factors: a list of `q_proj`, `k_proj`, `v_proj`, `o_proj`, `gate_proj`,
-    /// `up_proj`, `down_proj`, and of Qwen3.5 `in_proj_qkv`, `in_proj_z`, `in_proj_b`, `in_proj_a`, `out_proj`; or
+    /// Matrices of every layer that get factors: a list of `q_proj`, `k_proj`, `v_proj`, `o_proj`, `gate_proj`,
+    /// `up_proj`, `down_proj`, and for Qwen3.5 `in_proj_qkv`, `in_proj_z`, `in_proj_b`, `in_proj_a`, `out_proj`; or
     /// `"all-linear"` for all of them.
     pub targets: Targets,
     /// Scale by `alpha / sqrt(rank)` instead (rsLoRA).
     pub use_rslora: bool,
-    /// Format of the layers' matrices in memory: `nf4` (4 bits), `int8` or `bf16`. Without it, they are those of the
-    /// checkpoint, and the factors are merged into them.
+    /// Format of the base's matrices in memory: `nf4` (4 bits), `int8` or `bf16`. By default, the matrices are loaded
+    /// as usual and the factors are merged into them.
     #[schemars(schema_with = "schema::word::<BaseFormat>")]
     pub base: Option<BaseFormat>,
-    /// Also write the merged weights into each checkpoint, as `fgrpo merge` does later.
+    /// Also write the merged weights into each checkpoint, so that `fgrpo merge` isn't needed.
     pub save_merged: bool,
 }
 
@@ -33,16 +33,16 @@ pub struct LoraTable {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a list of matrices or \"all-linear\"")]
 pub enum Targets {
-    /// `"all-linear"`.
+    /// All linear layers.
     All(AllLinear),
-    /// Some of them.
+    /// Matrices with these names.
     Some(Vec<String>),
 }
 
 /// The word `all-linear`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AllLinear {
-    /// All linear layers.
+    /// The only value.
     #[serde(rename = "all-linear")]
     AllLinear,
 }

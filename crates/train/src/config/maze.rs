@@ -1,4 +1,4 @@
-//! Mazes.
+//! Settings of mazes.
 
 use super::ranges::{MANY, whole, within};
 use super::schema;
@@ -15,15 +15,15 @@ pub struct MazeConfig {
     pub size: usize,
     /// Training mazes.
     pub train: u64,
-    /// Held-out mazes, which are never trained on. Of equal ones, one is kept.
+    /// Held-out mazes, which are never trained on. Duplicates are dropped.
     pub held_out: u64,
-    /// Seed of the mazes, separate from the run's, so that runs share them.
+    /// Seed of the mazes, separate from the run's seed, so that runs can share mazes.
     pub seed: u64,
     /// `exact`: the completion must be the shortest path; `reaches_goal`: it must reach the goal.
     #[schemars(schema_with = "schema::word::<Scoring>")]
     pub reward: Scoring,
-    /// `one`: the corridors form a tree, so each maze has one shortest path; `all`: grids with several shortest paths, each of
-    /// which is correct and one of which, drawn at random, is the demonstration.
+    /// `one`: the corridors form a tree, so each maze has one shortest path. `all`: grids with several shortest
+    /// paths, which are all correct; the demonstration is a random one of them.
     pub solutions: SolutionsName,
     /// With `solutions = "all"`: probability that a cell is a wall, 0.3 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub struct MazeConfig {
     pub solution_count: Option<[u64; 2]>,
 }
 
-/// Number of correct completions of a maze.
+/// How many completions of a maze are correct.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SolutionsName {
@@ -78,7 +78,7 @@ impl MazeConfig {
 
     pub(super) fn check(&self) -> anyhow::Result<()> {
         if !maze::valid_size(self.size) {
-            bad_input!("task.size: found {}, wanted {}", self.size, maze::VALID_SIZES);
+            bad_input!("task.size: expected {}, found {}", maze::VALID_SIZES, self.size);
         }
         whole(
             "task",
@@ -89,7 +89,7 @@ impl MazeConfig {
         )?;
         let set = [("walls", self.walls.is_some()), ("solution_count", self.solution_count.is_some())];
         if let (SolutionsName::One, Some((key, _))) = (self.solutions, set.iter().find(|(_, set)| *set)) {
-            bad_input!("task.{key}: needs task.solutions = \"all\"");
+            bad_input!("task.{key}: requires task.solutions = \"all\"");
         }
         within("task.solution_count", self.solution_count.map_or(1, |[_, max]| max), 0..=SOLUTIONS)?;
         self.mazes().check().map_err(|error| BadInput(format!("task.{error}")).into())

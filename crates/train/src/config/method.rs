@@ -1,10 +1,11 @@
-//! The name of what a configuration trains, as its authors write it.
+//! Names of the method that a configuration trains, spelt as in its paper.
 
 use super::AlgorithmConfig;
 use fgrpo_core::credit::Shaping;
 
 impl AlgorithmConfig {
-    /// The method, its focal exponent and what else changes advantages or the loss: `F-GRPO, gamma 0.5`, `Dr. GRPO`.
+    /// The method, its focal exponent and other settings that change advantages or the loss, such as `F-GRPO, gamma
+    /// 0.5` or `Dr. GRPO`.
     pub fn method(&self) -> String {
         let gamma = self.focal_gamma();
         let loss = kind(serde_json::json!(self.loss));
@@ -27,7 +28,7 @@ impl AlgorithmConfig {
         parts.join(", ")
     }
 
-    /// The policy loss, `GRPO` or `CISPO`.
+    /// The name of the policy loss, such as `GRPO` or `CISPO`.
     pub fn loss_name(&self) -> String {
         title(&kind(serde_json::json!(self.loss)))
     }
@@ -37,7 +38,7 @@ fn kind(table: serde_json::Value) -> String {
     table["kind"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The name of an estimator with a loss, from their kinds; `F-` stands for the focal weight.
+/// The name of an estimator with a loss, given their kinds. `F-` stands for the focal weight.
 fn method_name(advantage: &str, loss: &str, focal_gamma: f64) -> String {
     let name = match (advantage, loss) {
         ("grpo", loss) => title(loss),

@@ -1,4 +1,4 @@
-//! Where the policy comes from.
+//! The starting model: a checkpoint, or sizes for a new model.
 
 use super::defaults;
 use super::ranges::{positive, whole};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// Allowed sizes of a decoder. The largest published models have a vocabulary of 262,144, a width of 53,248, 126
+/// Maximum sizes of a decoder. The largest published models have a vocabulary of 262,144, a width of 53,248, 126
 /// layers, and 128 heads of size 256.
 const VOCABULARY: RangeInclusive<u64> = 1..=1 << 24;
 const WIDTH: RangeInclusive<u64> = 1..=1 << 20;
@@ -20,7 +20,7 @@ const HEADS: RangeInclusive<u64> = 1..=1 << 16;
 /// Maximum number of parameters: a hundred times the largest model.
 const PARAMETERS: u64 = 1_000_000_000_000_000;
 
-/// Where the policy comes from: a checkpoint folder, or sizes for a new model.
+/// The starting model: a checkpoint folder, or sizes for a new model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
@@ -30,13 +30,13 @@ pub struct ModelConfig {
     /// Sizes of a new model. The vocabulary size comes from the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init: Option<InitConfig>,
-    /// Sizes of the checkpoint in `path`, for `--dry-run` without the checkpoint. If it exists, its sizes must be the
-    /// same.
+    /// Sizes of the checkpoint in `path`, for `--dry-run` without the checkpoint. If the checkpoint exists, its sizes
+    /// must be equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<SizeConfig>,
 }
 
-/// Sizes of a checkpoint, with the names of its `config.json`.
+/// Sizes of a checkpoint, named as in its `config.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SizeConfig {
@@ -55,10 +55,10 @@ pub struct SizeConfig {
     pub num_attention_heads: usize,
     /// Key/value heads.
     pub num_key_value_heads: usize,
-    /// Size of a head; without it, `hidden_size / num_attention_heads`.
+    /// Size of a head, by default `hidden_size / num_attention_heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_dim: Option<usize>,
-    /// Heads of values in recurrent layers: of `qwen3_5_text`, where these are three of four layers.
+    /// Value heads of recurrent layers, which are three of four layers in `qwen3_5_text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linear_num_value_heads: Option<usize>,
     /// Whether the output layer shares the embedding's weights.
@@ -66,7 +66,7 @@ pub struct SizeConfig {
 }
 
 impl SizeConfig {
-    /// A decoder of these sizes with this number of positions.
+    /// The engine's configuration of a decoder with these sizes, without a limit on positions.
     pub fn config(&self) -> fgrpo_nn::config::Config {
         let config = fgrpo_nn::config::Config {
             architecture: self.architecture,
@@ -110,17 +110,17 @@ impl SizeConfig {
         let head_dim = self.head_dim.unwrap_or(self.hidden_size / self.num_attention_heads);
         if head_dim == 0 {
             bad_input!(
-                "{table}.num_attention_heads: found {}, wanted at most hidden_size = {}",
-                self.num_attention_heads,
-                self.hidden_size
+                "{table}.num_attention_heads: expected at most hidden_size = {}, found {}",
+                self.hidden_size,
+                self.num_attention_heads
             );
         }
         let config = self.config();
-        if let Some(heads) = self.linear_num_value_heads {
+        if self.linear_num_value_heads.is_some() {
             if !config.is_recurrent() {
                 let family = self.architecture.model_type();
                 bad_input!(
-                    "{table}.linear_num_value_heads: found {heads} for {family}, which has no recurrent layers, wanted nothing"
+                    "{table}.linear_num_value_heads: remove this key; {family} has no recurrent layers"
                 );
             }
             let sizes = fgrpo_nn::config::Config { max_position_embeddings: 1, ..config.clone() };
@@ -128,17 +128,17 @@ impl SizeConfig {
         }
         config.check_family(table).or_bad_input()?;
         if config.checked_parameters().is_none_or(|parameters| parameters > PARAMETERS) {
-            bad_input!("{table}: found sizes of more than {PARAMETERS:e} parameters");
+            bad_input!("{table}: these sizes have more than {PARAMETERS:e} parameters");
         }
         Ok(())
     }
 }
 
 impl ModelConfig {
-    /// Fails if a checkpoint has other sizes than `[model.size]`.
-    pub fn check_size(&self, found: &fgrpo_nn::config::Config) -> anyhow::Result<()> {
+    /// Fails if the sizes of a checkpoint differ from `[model.size]`.
+    pub fn check_size(&self, checkpoint: &fgrpo_nn::config::Config) -> anyhow::Result<()> {
         let Some(size) = &self.size else { return Ok(()) };
-        let wanted = size.config();
+        let expected = size.config();
         let sizes = |c: &fgrpo_nn::config::Config| {
             [
                 ("vocab_size", c.vocab_size),
@@ -148,21 +148,23 @@ impl ModelConfig {
                 ("num_attention_heads", c.num_attention_heads),
                 ("num_key_value_heads", c.num_key_value_heads),
                 ("head_dim", c.head_dim),
-                ("linear_num_value_heads", c.linear_attention.map_or(0, |of| of.linear_num_value_heads)),
+                ("linear_num_value_heads", c.linear_attention.map_or(0, |l| l.linear_num_value_heads)),
                 ("tie_word_embeddings", usize::from(c.tie_word_embeddings)),
             ]
         };
         let folder = self.path.as_ref().map_or(String::new(), |p| p.display().to_string());
-        if found.architecture != wanted.architecture {
+        if checkpoint.architecture != expected.architecture {
             bad_input!(
-                "model.size.architecture: found {:?} in {folder}, wanted {:?}",
-                found.architecture,
-                wanted.architecture
+                "model.size.architecture: the checkpoint {folder} has {:?}, but [model.size] has {:?}",
+                checkpoint.architecture,
+                expected.architecture
             );
         }
-        for ((name, found), (_, wanted)) in sizes(found).into_iter().zip(sizes(&wanted)) {
-            if found != wanted {
-                bad_input!("model.size.{name}: found {found} in {folder}, wanted {wanted} as the table says");
+        for ((name, actual), (_, value)) in sizes(checkpoint).into_iter().zip(sizes(&expected)) {
+            if actual != value {
+                bad_input!(
+                    "model.size.{name}: the checkpoint {folder} has {actual}, but [model.size] has {value}"
+                );
             }
         }
         Ok(())
@@ -171,12 +173,14 @@ impl ModelConfig {
     pub(super) fn check(&self) -> anyhow::Result<()> {
         match (&self.path, &self.init) {
             (None, None) => bad_input!(
-                "model: wanted `path` (a Hugging Face checkpoint folder) or a table [model.init] with sizes"
+                "model: requires `path` (a Hugging Face checkpoint folder) or a table [model.init] with sizes"
             ),
-            (Some(_), Some(_)) => bad_input!("model: found both `path` and [model.init], wanted one of them"),
+            (Some(_), Some(_)) => bad_input!("model: `path` and [model.init] can't be combined"),
             (None, Some(init)) => {
                 if self.size.is_some() {
-                    bad_input!("model.size: found together with [model.init], wanted it only with `path`");
+                    bad_input!(
+                        "model.size: can't be combined with [model.init]; it describes the checkpoint in `path`"
+                    );
                 }
                 init.check()
             }
@@ -189,8 +193,8 @@ impl ModelConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InitConfig {
-    /// Family of the decoder, which decides its biases and norms; not `qwen3_5_text`, whose recurrent layers only a
-    /// `config.json` describes.
+    /// Family of the decoder, which determines its biases and norms. `qwen3_5_text` isn't supported, because only a
+    /// `config.json` can describe its recurrent layers.
     #[serde(default = "defaults::architecture")]
     #[schemars(schema_with = "schema::word::<Architecture>")]
     pub architecture: Architecture,
@@ -202,9 +206,9 @@ pub struct InitConfig {
     pub num_hidden_layers: usize,
     /// Query heads.
     pub num_attention_heads: usize,
-    /// Key/value heads; divides the query heads.
+    /// Key/value heads; must divide the number of query heads.
     pub num_key_value_heads: usize,
-    /// Size of a head; without it, `hidden_size / num_attention_heads`.
+    /// Size of a head, by default `hidden_size / num_attention_heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_dim: Option<usize>,
     /// Base of the rotary frequencies.
@@ -239,23 +243,23 @@ impl InitConfig {
         self.size(1).check("model.init")?;
         if !self.num_attention_heads.is_multiple_of(self.num_key_value_heads) {
             bad_input!(
-                "model.init.num_key_value_heads: found {}, wanted a divisor of num_attention_heads = {}",
-                self.num_key_value_heads,
-                self.num_attention_heads
+                "model.init.num_key_value_heads: expected a divisor of num_attention_heads = {}, found {}",
+                self.num_attention_heads,
+                self.num_key_value_heads
             );
         }
         match self.head_dim {
             None if !self.hidden_size.is_multiple_of(self.num_attention_heads) => bad_input!(
-                "model.init.num_attention_heads: found {}, wanted a divisor of hidden_size = {} (or a head_dim)",
-                self.num_attention_heads,
-                self.hidden_size
+                "model.init.num_attention_heads: expected a divisor of hidden_size = {} (or a head_dim), found {}",
+                self.hidden_size,
+                self.num_attention_heads
             ),
             None if !(self.hidden_size / self.num_attention_heads).is_multiple_of(2) => bad_input!(
-                "model.init: head size hidden_size / num_attention_heads = {} is odd, wanted an even one (rotary embedding rotates pairs)",
+                "model.init: the head size, hidden_size / num_attention_heads = {}, must be even, because rotary embedding rotates pairs",
                 self.hidden_size / self.num_attention_heads
             ),
             Some(e) if !e.is_multiple_of(2) => {
-                bad_input!("model.init.head_dim: found {e}, wanted an even number of at least 2")
+                bad_input!("model.init.head_dim: expected an even number of at least 2, found {e}")
             }
             _ => {}
         }

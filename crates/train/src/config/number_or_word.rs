@@ -1,4 +1,4 @@
-//! Values that are a number or one word: intervals such as `25` or `"epoch"`, and how many checkpoints are kept.
+//! Values that are a number or one word: intervals such as `25` or `"epoch"`, and the number of checkpoints to keep.
 
 use serde::{Deserialize, Serialize};
 use toml::Value;
@@ -7,19 +7,19 @@ use toml::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Value", into = "Value")]
 pub enum Every {
-    /// This number of steps; 0 is never.
+    /// This number of steps; 0 means never.
     Steps(u64),
     /// The end of each pass over the training problems; converted to steps once the number of problems is known.
     Epoch,
 }
 
-/// How many checkpoints are kept besides the newest.
+/// Number of checkpoints to keep besides the newest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Value", into = "Value")]
 pub enum Keep {
-    /// All of them.
+    /// All checkpoints.
     All,
-    /// This number of the newest.
+    /// This many of the newest.
     Newest(usize),
 }
 
@@ -48,17 +48,17 @@ impl Keep {
     }
 }
 
-/// Reads a number, or the word as `None`.
+/// Reads a number, or `None` for the word.
 fn read(value: &Value, number: &str, word: &str) -> Result<Option<u64>, String> {
     match value {
         Value::Integer(n) if *n >= 0 => Ok(Some(n.unsigned_abs())),
         Value::String(text) if text == word => Ok(None),
-        other => Err(format!("found {other}, wanted {number} or \"{word}\"")),
+        other => Err(format!("expected {number} or \"{word}\", found {other}")),
     }
 }
 
 fn written(number: Option<u64>, word: &str) -> Value {
-    // A number that TOML can't hold was not read from it.
+    // A configuration read from TOML has no larger number.
     number.map_or_else(|| word.into(), |n| Value::Integer(i64::try_from(n).unwrap_or(i64::MAX)))
 }
 

@@ -1,24 +1,26 @@
-//! Range checks with a uniform error message: key, found, wanted.
+//! Range checks whose error messages have one form: the key, the allowed values, the value.
 //!
-//! Each whole number is a size: of memory, of a loop, or as a factor in a product. The maximum is far above any
-//! sensible value and low enough that no computation with such numbers overflows.
+//! Every whole number is a size of memory, the length of a loop, or a factor. Its maximum is far above any sensible
+//! value, and low enough that no computation with such numbers overflows.
 
 use fgrpo_eval::graded::LARGEST_REWARD;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use std::ops::RangeInclusive;
 
-/// Steps of a stage. Multiplied by the prompts of a step they still fit in 64 bits.
+/// Maximum number of steps of a stage. Multiplied by the prompts of a step, it fits in 64 bits.
 pub(super) const STEPS: u64 = 1 << 40;
-/// Prompts or demonstrations of a step, problems of a held-out set that is kept in memory, samples of a problem.
+/// Maximum number of prompts or demonstrations of a step, of held-out problems, and of samples of a problem.
 pub(super) const MANY: u64 = 1 << 20;
-/// Completions of a group.
+/// Maximum number of completions of a group.
 pub(super) const GROUP: u64 = 1 << 16;
-/// Completions of a step, prompts times group.
+/// Maximum number of completions of a step.
 pub(super) const COMPLETIONS: u64 = 1 << 26;
-/// Tokens of a prompt or a completion; ten times the longest context of published models.
+/// Maximum number of tokens of a prompt or a completion: ten times the longest context of published models.
 pub(super) const TOKENS: u64 = 1 << 24;
-/// Tokens in one pass, or in a cache.
+/// Maximum number of tokens in one pass, or in a cache.
 pub(super) const TOKENS_AT_ONCE: u64 = 1 << 32;
-/// Threads; a machine has hundreds of cores.
+/// Maximum number of threads.
 pub const THREADS: u64 = 1 << 10;
 
 /// Checks the whole numbers of one table: key, value, allowed range.
@@ -27,65 +29,73 @@ pub(super) fn whole(
     numbers: impl IntoIterator<Item = (&'static str, u64, RangeInclusive<u64>)>,
 ) -> anyhow::Result<()> {
     let dot = if table.is_empty() { "" } else { "." };
-    for (key, found, allowed) in numbers {
-        within(&format!("{table}{dot}{key}"), found, allowed)?;
+    for (key, number, allowed) in numbers {
+        within(&format!("{table}{dot}{key}"), number, allowed)?;
     }
     Ok(())
 }
 
 /// Checks a whole number.
-pub fn within(name: &str, found: u64, allowed: RangeInclusive<u64>) -> anyhow::Result<()> {
-    if found < *allowed.start() {
-        bad_input!("{name}: found {found}, wanted at least {}", allowed.start());
+pub fn within(name: &str, number: u64, allowed: RangeInclusive<u64>) -> anyhow::Result<()> {
+    if number < *allowed.start() {
+        bad_input!("{name}: expected at least {}, found {number}", allowed.start());
     }
-    if found > *allowed.end() {
-        bad_input!("{name}: found {found}, wanted at most {}", allowed.end());
-    }
-    Ok(())
-}
-
-pub(super) fn positive(name: &str, found: f64) -> anyhow::Result<()> {
-    if !(found.is_finite() && found > 0.0) {
-        bad_input!("{name}: found {found}, wanted a number above 0");
+    if number > *allowed.end() {
+        bad_input!("{name}: expected at most {}, found {number}", allowed.end());
     }
     Ok(())
 }
 
-pub(super) fn not_negative(name: &str, found: f64) -> anyhow::Result<()> {
-    if !(found.is_finite() && found >= 0.0) {
-        bad_input!("{name}: found {found}, wanted a number of at least 0");
+pub(super) fn positive(name: &str, number: f64) -> anyhow::Result<()> {
+    if !(number.is_finite() && number > 0.0) {
+        bad_input!("{name}: expected a number above 0, found {number}");
     }
     Ok(())
 }
 
-pub(super) fn learning_rate(name: &str, found: f64) -> anyhow::Result<()> {
-    if !(found > 0.0 && found < 1.0) {
-        bad_input!("{name}: found {found}, wanted a number between 0 and 1");
+pub(super) fn not_negative(name: &str, number: f64) -> anyhow::Result<()> {
+    if !(number.is_finite() && number >= 0.0) {
+        bad_input!("{name}: expected a number of at least 0, found {number}");
     }
     Ok(())
 }
 
-pub(super) fn betas(name: &str, found: [f64; 2]) -> anyhow::Result<()> {
-    if found.iter().any(|b| !(0.0..1.0).contains(b)) {
-        bad_input!("{name}: found {found:?}, wanted two numbers in [0, 1)");
+pub(super) fn learning_rate(name: &str, number: f64) -> anyhow::Result<()> {
+    if !(number > 0.0 && number < 1.0) {
+        bad_input!("{name}: expected a number between 0 and 1, found {number}");
     }
     Ok(())
 }
 
-/// Checks a factor of a loss or an advantage: the product must stay finite.
-pub(super) fn coefficient(name: &str, found: f64) -> anyhow::Result<()> {
+pub(super) fn betas(name: &str, betas: [f64; 2]) -> anyhow::Result<()> {
+    if betas.iter().any(|b| !(0.0..1.0).contains(b)) {
+        bad_input!("{name}: expected two numbers in [0, 1), found {betas:?}");
+    }
+    Ok(())
+}
+
+/// Checks a factor of a loss or an advantage, so that the product stays finite.
+pub(super) fn coefficient(name: &str, number: f64) -> anyhow::Result<()> {
     let largest = LARGEST_REWARD;
-    if !(0.0..=largest).contains(&found) {
-        bad_input!("{name}: found {found}, wanted a number from 0 to {largest}");
+    if !(0.0..=largest).contains(&number) {
+        bad_input!("{name}: expected a number from 0 to {largest}, found {number}");
     }
     Ok(())
 }
 
 /// Checks that a reward is small enough to compute advantages and metrics without overflow.
-pub(super) fn reward(name: &str, found: f64) -> anyhow::Result<()> {
+pub(super) fn reward(name: &str, number: f64) -> anyhow::Result<()> {
     let largest = LARGEST_REWARD;
-    if !(-largest..=largest).contains(&found) {
-        bad_input!("{name}: found {found}, wanted a number from -{largest} to {largest}");
+    if !(-largest..=largest).contains(&number) {
+        bad_input!("{name}: expected a number from -{largest} to {largest}, found {number}");
     }
     Ok(())
+}
+
+/// Reads a list of exactly two numbers.
+pub(super) fn pair<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[f64; 2], D::Error> {
+    let numbers = Vec::<f64>::deserialize(deserializer)?;
+    numbers.try_into().map_err(|n: Vec<f64>| {
+        D::Error::custom(format_args!("expected 2 numbers, found a list of {}", n.len()))
+    })
 }

@@ -1,4 +1,4 @@
-//! Sampling of completions.
+//! Settings of sampling for training.
 
 use super::ranges::{COMPLETIONS, GROUP, MANY, TOKENS, TOKENS_AT_ONCE, whole, within};
 use super::server::{LogprobsOf, ServerConfig};
@@ -17,7 +17,7 @@ pub struct RolloutConfig {
     pub prompts: usize,
     /// Completions per prompt, `N`.
     pub group_size: usize,
-    /// Sampling temperature; log-probabilities in the loss are those at this temperature.
+    /// Sampling temperature; the loss uses the log-probabilities at this temperature.
     pub temperature: f32,
     /// Nucleus sampling; 1 is off.
     pub top_p: f32,
@@ -25,15 +25,15 @@ pub struct RolloutConfig {
     pub top_k: usize,
     /// Sample from tokens whose probability is at least this fraction of the likeliest one's; 0 is off.
     pub min_p: f32,
-    /// Length limit of a completion, in tokens; without it, the task's own limit. Completions also end where the model's
-    /// positions do.
+    /// Length limit of a completion, in tokens; by default, the task's limit. Completions also end at the model's
+    /// last position.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_new_tokens: Option<usize>,
-    /// Largest number of tokens in the key/value cache; without it, as many as fit in a third of the memory that is
-    /// left besides the model, at least 512 MiB, and on a GPU in all of it. It must hold the longest prompt with a
-    /// completion of full length, once for each of two threads or each GPU. A full cache runs fewer completions at
-    /// once, which changes the samples by rounding only. The recurrent state of a sequence counts as the tokens that
-    /// take as much memory.
+    /// Maximum number of tokens in the key/value cache. By default, as many as fit in a third of the memory that the
+    /// model leaves free, at least 512 MiB; on a GPU, in all of that memory. The cache must hold the longest prompt
+    /// with a completion of full length, once for each of two threads or for each GPU. If the cache is full, fewer
+    /// completions run at once, which changes the samples only by rounding. A recurrent state counts as the number of
+    /// tokens that take as much memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cached_tokens: Option<usize>,
     /// A server that samples instead of the embedded engine; the trainer computes the log-probabilities.
@@ -72,7 +72,7 @@ impl RolloutConfig {
     pub(super) fn check(&self) -> anyhow::Result<()> {
         if self.group_size < 2 {
             bad_input!(
-                "rollout.group_size: found {}, wanted at least 2: the group-relative advantage of a single completion is always 0",
+                "rollout.group_size: expected at least 2, found {}: the group-relative advantage of a single completion is always 0",
                 self.group_size
             );
         }
@@ -91,17 +91,18 @@ impl RolloutConfig {
         self.server.as_ref().map_or(Ok(()), |server| server.check().and_then(|()| self.fits(server)))
     }
 
-    /// Fails for settings of sampling that the server can't follow, or that its log-probabilities don't fit.
+    /// Fails if the server doesn't support the sampling settings, or its log-probabilities can't be compared with the
+    /// trainer's.
     fn fits(&self, server: &ServerConfig) -> anyhow::Result<()> {
         let name = "rollout.server";
         let truncated = self.top_p < 1.0 || self.top_k > 0 || self.min_p > 0.0;
         match server.logprobs {
             LogprobsOf::Raw if self.temperature != 1.0 => bad_input!(
-                "{name}.logprobs: found raw with rollout.temperature {}, wanted processed (vLLM: --logprobs-mode processed_logprobs): log-probabilities at temperature 1 can't be compared with the trainer's",
+                "{name}.logprobs: expected processed with rollout.temperature = {}, found raw: log-probabilities at temperature 1 can't be compared with the trainer's (vLLM: --logprobs-mode processed_logprobs)",
                 self.temperature
             ),
             LogprobsOf::Processed if truncated => bad_input!(
-                "{name}.logprobs: found processed with top_p, top_k or min_p in [rollout], wanted raw: the trainer's log-probabilities are of the whole distribution"
+                "{name}.logprobs: expected raw with top_p, top_k or min_p in [rollout], found processed: the trainer's log-probabilities are those of the whole distribution"
             ),
             _ => {}
         }

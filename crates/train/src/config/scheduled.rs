@@ -1,6 +1,6 @@
-//! Numbers of `[algorithm]` that change over the steps.
+//! Values of `[algorithm]` that change over the steps.
 //!
-//! A value is a function of the step alone, so a resumed run has the values of the uninterrupted one.
+//! A value is a function of the step alone, so a resumed run has the same values as an uninterrupted one.
 
 use super::ranges::{STEPS, within};
 use super::{AlgorithmConfig, Truncated};
@@ -13,13 +13,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use toml::Value;
 
-/// A number, or a list of numbers, that goes linearly from its configured value to another one.
+/// A number, or a list of numbers, that changes linearly from its configured value to another one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduledKey {
-    /// The key without `algorithm.`; its own value is that of step 1.
+    /// The key without `algorithm.`; its configured value applies at step 1.
     pub key: String,
-    /// The value from step `over` on; a list for a key with a list.
+    /// The value from step `over` on; a list if the key has a list.
     #[serde(deserialize_with = "goal")]
     #[schemars(schema_with = "goal_schema")]
     pub to: Goal,
@@ -27,13 +27,13 @@ pub struct ScheduledKey {
     pub over: u64,
 }
 
-/// The value at the end.
+/// The final value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Goal {
-    /// Of a number.
+    /// A number.
     Number(f64),
-    /// Of a list of numbers.
+    /// A list of numbers.
     Numbers(Vec<f64>),
 }
 
@@ -42,10 +42,10 @@ fn goal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Goal, D::Error> {
     let numbers = |list: &Vec<Value>| list.iter().map(number).collect::<Option<Vec<f64>>>();
     let read = match &given {
         Value::Array(list) => numbers(list).map(Goal::Numbers),
-        one => number(one).map(Goal::Number),
+        value => number(value).map(Goal::Number),
     };
-    let found = given.type_str();
-    read.ok_or_else(|| D::Error::custom(format_args!("found {found}, wanted a number or a list of numbers")))
+    let form = given.type_str();
+    read.ok_or_else(|| D::Error::custom(format_args!("expected a number or a list of numbers, found {form}")))
 }
 
 fn goal_schema(_: &mut SchemaGenerator) -> Schema {
@@ -75,14 +75,14 @@ macro_rules! from {
 }
 from!(f64 => Real, usize => Whole, [f64; 2] => Pair);
 
-/// Fields by their names.
+/// Fields, each with its name.
 macro_rules! fields {
     ($($field:ident),*) => { vec![$((stringify!($field), Number::from($field))),*] };
 }
 
-/// The numbers of a configuration by their keys. Numbers that have no value are left out.
+/// The numbers of a configuration, by key. Numbers without a value are left out.
 fn numbers(algorithm: &mut AlgorithmConfig) -> BTreeMap<String, Number<'_>> {
-    // Field by field and without `..`: a number added later doesn't compile until it is listed here.
+    // Without `..`, so that a new field doesn't compile until it is listed here.
     let AlgorithmConfig {
         advantage,
         focal_gamma,
@@ -158,7 +158,8 @@ fn numbers(algorithm: &mut AlgorithmConfig) -> BTreeMap<String, Number<'_>> {
     };
     let overlong = overlong.as_mut().map(|Overlong { length, cache }| fields![length, cache]);
     let weights = reward_weights.iter_mut().map(|(name, weight)| (name.as_str(), Number::from(weight)));
-    let own = fields![reward_correct, reward_wrong, entropy_coef, kl_coef, daro_lr, top_entropy_quantile];
+    let required =
+        fields![reward_correct, reward_wrong, entropy_coef, kl_coef, daro_lr, top_entropy_quantile];
     let optional = [("focal_gamma", focal_gamma), ("correct_threshold", correct_threshold)];
     let optional = optional.into_iter().filter_map(|(key, number)| Some((key, number.as_mut()?.into())));
     let tables = [
@@ -173,71 +174,71 @@ fn numbers(algorithm: &mut AlgorithmConfig) -> BTreeMap<String, Number<'_>> {
     let tables = tables.into_iter().flat_map(|(table, numbers)| {
         numbers.into_iter().map(move |(key, number)| (format!("{table}.{key}"), number))
     });
-    own.into_iter().chain(optional).map(|(key, number)| (key.to_owned(), number)).chain(tables).collect()
+    required.into_iter().chain(optional).map(|(key, number)| (key.to_owned(), number)).chain(tables).collect()
 }
 
 impl ScheduledKey {
-    /// How much of the way is gone at a step.
-    fn share(&self, step: u64) -> f64 {
+    /// Fraction of the change that is complete at a step.
+    fn progress(&self, step: u64) -> f64 {
         ((step.max(1) - 1) as f64 / (self.over - 1) as f64).min(1.0)
     }
 
-    /// Steps at which a range that the value leaves shows: a valid value is in an interval, or is 0, which turns its
-    /// setting off, so the ends and their neighbours decide.
+    /// Steps that suffice to check the range of the value. Valid values form an interval, plus 0, which turns a
+    /// setting off, so the first and last two steps decide.
     pub(super) fn deciding_steps(&self) -> [u64; 4] {
         [1, 2, self.over - 1, self.over]
     }
 
-    /// Whether the value differs from 0 at some step, if it is 0 at the first.
+    /// Whether `key` is scheduled to a value other than 0.
     pub(super) fn leaves_zero(&self, key: &str) -> bool {
         self.key == key && self.to != Goal::Number(0.0)
     }
 }
 
-/// Fails if a key isn't a number of the configuration, is scheduled twice, or has a goal of another form.
+/// Fails if a key isn't a number of the configuration, is scheduled twice, or has a final value of another form.
 pub(super) fn check(algorithm: &AlgorithmConfig) -> anyhow::Result<()> {
     let schedule = &algorithm.schedule;
     let mut algorithm = algorithm.clone();
     let known = numbers(&mut algorithm);
     for (i, scheduled) in schedule.iter().enumerate() {
-        let (place, key) = (format!("algorithm.schedule[{i}]"), &scheduled.key);
+        let (entry, key) = (format!("algorithm.schedule[{i}]"), &scheduled.key);
         let Some(number) = known.get(key) else {
             let names: Vec<&str> = known.keys().map(String::as_str).collect();
             bad_input!(
-                "{place}.key: expected a number of [algorithm], found {key:?}: one of {}",
+                "{entry}.key: expected one of the numbers of [algorithm], found {key:?}: {}",
                 names.join(", ")
             )
         };
         match (number, &scheduled.to) {
             (Number::Pair(_), Goal::Numbers(to)) if to.len() == 2 => {}
-            (Number::Pair(_), _) => bad_input!("{place}.to: expected 2 numbers, the form of {key}"),
+            (Number::Pair(_), _) => bad_input!("{entry}.to: expected 2 numbers, the form of {key}"),
             (_, Goal::Numbers(_)) => {
-                bad_input!("{place}.to: expected a number, the form of {key}, found a list")
+                bad_input!("{entry}.to: expected a number, the form of {key}, found a list")
             }
             (Number::Whole(_), &Goal::Number(to)) if !(0.0..=STEPS as f64).contains(&to) => {
                 bad_input!(
-                    "{place}.to: expected a number from 0 to 2^40, found {to}: {key} is a whole number"
+                    "{entry}.to: expected a number from 0 to 2^40, found {to}: {key} is a whole number"
                 )
             }
             _ => {}
         }
-        within(&format!("{place}.over"), scheduled.over, 2..=STEPS)?;
+        within(&format!("{entry}.over"), scheduled.over, 2..=STEPS)?;
         if schedule[..i].iter().any(|other| other.key == *key) {
-            bad_input!("{place}.key: {key:?} is scheduled twice");
+            bad_input!("{entry}.key: {key:?} is scheduled twice");
         }
     }
     Ok(())
 }
 
-/// The settings in force at a step, and the scheduled values among them by key; for a list, with the index in the key.
+/// The settings at a step, and the scheduled values, by key; a list has a key for each index.
 pub(super) fn at(algorithm: &AlgorithmConfig, step: u64) -> (AlgorithmConfig, BTreeMap<String, f64>) {
     let mut now = algorithm.clone();
     let mut known = numbers(&mut now);
     let mut values = BTreeMap::new();
     for scheduled in &algorithm.schedule {
         let ScheduledKey { key, to, .. } = scheduled;
-        let share = scheduled.share(step);
-        let between = |from: f64, to: f64| from * (1.0 - share) + to * share;
+        let progress = scheduled.progress(step);
+        let between = |from: f64, to: f64| from * (1.0 - progress) + to * progress;
         match (known.get_mut(key), to) {
             (Some(Number::Real(number)), &Goal::Number(to)) => {
                 **number = between(**number, to);
@@ -253,7 +254,7 @@ pub(super) fn at(algorithm: &AlgorithmConfig, step: u64) -> (AlgorithmConfig, BT
                     values.insert(format!("{key}.{i}"), *number);
                 }
             }
-            // The check refuses it.
+            // `check` rejects other combinations.
             _ => {}
         }
     }

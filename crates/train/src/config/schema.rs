@@ -1,5 +1,5 @@
-//! The JSON schema of a configuration: schemars derives it from the types, but for what these read in two forms, and for words
-//! of crates without schemas, of which it has what serde says that it accepts.
+//! Parts of a configuration's JSON schema that schemars can't derive: values with two forms, and words of crates
+//! without schemas, which are taken from serde's error messages.
 
 use super::TaskConfig;
 use fgrpo_eval::io::json::quoted;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// One of some words.
+/// One of the words that serde accepts for `T`.
 pub(super) fn word<T: DeserializeOwned>(_: &mut SchemaGenerator) -> Schema {
     let error =
         serde_json::from_value::<T>(json!("?")).err().map(|error| error.to_string()).unwrap_or_default();
@@ -27,10 +27,11 @@ pub(super) fn kind<T: JsonSchema + Default + Serialize>(generator: &mut SchemaGe
         if name == default {
             table["required"] = json!([]);
         }
-        // The short form of a kind of which a setting is required is that setting: a function.
-        match table["properties"]["function"].is_null() {
-            true => names.push(name),
-            false => short.push(json!({ "type": "string", "pattern": "\\.py:." })),
+        // The short form of a kind with a function is that function.
+        if table["properties"]["function"].is_null() {
+            names.push(name);
+        } else {
+            short.push(json!({ "type": "string", "pattern": "\\.py:." }));
         }
     }
     short.extend([json!({ "enum": names }), json!(tables)]);
@@ -42,13 +43,13 @@ pub(super) fn text_kind(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "enum": TaskConfig::TEXT })
 }
 
-/// The kinds that a table is for, of a table of which each kind has its own keys.
+/// The kinds that a form of a table is for.
 pub(super) fn kinds(table: &Value) -> Vec<&str> {
     let kind = &table["properties"]["kind"];
     kind["enum"].as_array().into_iter().flatten().chain([&kind["const"]]).filter_map(Value::as_str).collect()
 }
 
-/// Lets the kinds of a part have the part's keys too.
+/// Allows the keys of a part in the table of each task kind.
 pub(super) fn open(schema: &mut Schema) {
     fn open_forms(table: &mut serde_json::Map<String, Value>) {
         for key in ["anyOf", "oneOf", "allOf"] {
@@ -77,13 +78,13 @@ fn number_or(word: &str) -> Schema {
     json_schema!({ "anyOf": [{ "type": "integer", "minimum": 0 }, { "const": word }] })
 }
 
-/// What a schema allows, with the references into the whole one followed.
+/// The alternatives of a schema, with references into `whole` resolved.
 pub(super) fn forms<'a>(whole: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
     if let Some(path) = schema["$ref"].as_str() {
         return whole.pointer(&path[1..]).map_or_else(Vec::new, |named| forms(whole, named));
     }
     match schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array) {
-        // A table may have alternatives beside its own keys: the kinds of a part.
+        // A part of a mix has both keys and alternatives, and counts as one table.
         Some(either) if schema["properties"].is_null() => {
             either.iter().flat_map(|form| forms(whole, form)).collect()
         }

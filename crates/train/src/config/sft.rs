@@ -1,18 +1,17 @@
-//! The supervised stage and its learning rate.
+//! Settings of the supervised stage, and its learning rate.
 
-use super::pair::pair;
-use super::ranges::{MANY, STEPS, betas, learning_rate, not_negative, positive, whole};
+use super::ranges::{MANY, STEPS, betas, learning_rate, not_negative, pair, positive, whole};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Supervised fitting of demonstrations; the loss covers only the completion.
+/// Supervised fine-tuning on demonstrations; only the tokens of completions count in the loss.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SftConfig {
-    /// Optimizer steps; with both `steps` and `epochs`, whichever ends first.
+    /// Optimizer steps. If both `steps` and `epochs` are set, the stage ends with the earlier one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
-    /// Passes over the demonstrations, in place of `steps`; a fraction is part of a pass.
+    /// Passes over the demonstrations, instead of `steps`; may be a fraction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epochs: Option<f64>,
     /// Demonstrations per step.
@@ -24,20 +23,20 @@ pub struct SftConfig {
     pub betas: [f64; 2],
     /// Decoupled weight decay.
     pub weight_decay: f64,
-    /// Largest global gradient norm.
+    /// Maximum global gradient norm.
     pub max_grad_norm: f64,
     /// Steps of linear warm-up.
     pub warmup_steps: u64,
     /// Learning-rate schedule after warm-up.
     pub schedule: Schedule,
-    /// Evaluate the loss on held-out demonstrations every so many steps, and after the last; 0 means never.
+    /// Evaluate the loss on held-out demonstrations after this many steps, and after the last step; 0 means never.
     pub eval_every: u64,
-    /// Number of held-out demonstrations used for it, starting with the first.
+    /// Number of held-out demonstrations in that evaluation, starting with the first.
     pub eval_problems: usize,
-    /// Save a checkpoint every so many steps, as `save.every`.
+    /// Save a checkpoint after this many steps, like `save.every`.
     pub save_every: u64,
-    /// Seed of the order and the initial weights; without it, the run's seed. Runs with the same seed share the cached
-    /// result.
+    /// Seed of the demonstrations' order and the initial weights; by default, the run's seed. Runs with the same seed
+    /// share the cached result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }
@@ -65,9 +64,8 @@ impl Default for SftConfig {
 impl SftConfig {
     /// Number of optimizer steps for this number of demonstrations.
     pub fn optimizer_steps(&self, demonstrations: u64) -> u64 {
-        let of_epochs =
-            self.epochs.map(|e| (e * demonstrations as f64 / self.batch_size as f64).ceil() as u64);
-        match (self.steps, of_epochs) {
+        let epochs = self.epochs.map(|e| (e * demonstrations as f64 / self.batch_size as f64).ceil() as u64);
+        match (self.steps, epochs) {
             (Some(steps), Some(epochs)) => steps.min(epochs),
             (steps, epochs) => steps.or(epochs).unwrap_or(0),
         }
@@ -76,7 +74,7 @@ impl SftConfig {
 
     pub(super) fn check(&self) -> anyhow::Result<()> {
         if self.steps.is_none() && self.epochs.is_none() {
-            bad_input!("sft: found neither `steps` nor `epochs`, wanted one of them");
+            bad_input!("sft: requires `steps` or `epochs`");
         }
         whole(
             "sft",
@@ -111,16 +109,16 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// The factor on the learning rate at `step` (starting at 1) of `steps`.
+    /// Factor of the learning rate at `step` (starting at 1) of `steps`.
     pub fn factor(self, step: u64, warmup_steps: u64, steps: u64) -> f64 {
         if step <= warmup_steps {
             return step as f64 / warmup_steps as f64;
         }
-        let done = (step - warmup_steps - 1) as f64 / (steps.saturating_sub(warmup_steps)).max(1) as f64;
+        let progress = (step - warmup_steps - 1) as f64 / (steps.saturating_sub(warmup_steps)).max(1) as f64;
         match self {
             Self::Constant => 1.0,
-            Self::Linear => (1.0 - done).max(0.0),
-            Self::Cosine => 0.5 * (1.0 + (std::f64::consts::PI * done.min(1.0)).cos()),
+            Self::Linear => (1.0 - progress).max(0.0),
+            Self::Cosine => 0.5 * (1.0 + (std::f64::consts::PI * progress.min(1.0)).cos()),
         }
     }
 }
@@ -138,6 +136,6 @@ mod tests {
         assert_eq!(sft("epochs = 2\nsteps = 10\nbatch_size = 8").optimizer_steps(100), 10);
         assert_eq!(sft("steps = 40\nbatch_size = 8").optimizer_steps(100), 40);
         let neither = format!("{:#}", sft("lr = 1e-3").check().unwrap_err());
-        assert!(neither.contains("neither `steps` nor `epochs`"), "{neither}");
+        assert!(neither.contains("`steps` or `epochs`"), "{neither}");
     }
 }

@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for TaskConfig {
     }
 }
 
-/// The kinds of tasks; those with problems from files come last.
+/// Task kinds; those with problems from files come last.
 const KINDS: [&str; 13] = [
     "maze",
     "arithmetic",
@@ -89,7 +89,7 @@ impl TaskConfig {
         }
     }
 
-    /// Sets what answers for graders and environments that name a function of this process.
+    /// Sets the callback of graders and environments that name a function of this process.
     pub fn set_answerer(&mut self, answerer: &Answerer) {
         for text in self.texts_mut() {
             for program in [&mut text.grader, &mut text.environment].into_iter().flatten() {
@@ -98,7 +98,7 @@ impl TaskConfig {
         }
     }
 
-    /// The settings of all tasks with problems from files: this one, or the parts of a mix.
+    /// Settings of all tasks with problems from files: of this task, or of the parts of a mix.
     pub fn texts_mut(&mut self) -> Vec<&mut TextConfig> {
         match self {
             Self::Text(text) => vec![text],
@@ -107,7 +107,7 @@ impl TaskConfig {
         }
     }
 
-    /// Whether the policy talks to an environment, in a mix in one of its parts.
+    /// Whether the policy, or that of any part of a mix, talks to an environment.
     pub fn has_environment(&self) -> bool {
         match self {
             Self::Mix(mix) => mix.parts.iter().any(|p| p.task.has_environment()),
@@ -116,7 +116,7 @@ impl TaskConfig {
         }
     }
 
-    /// The name of its kind.
+    /// Name of the kind.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Maze(_) => "maze",
@@ -145,7 +145,7 @@ impl TaskConfig {
         }
     }
 
-    /// Texts that end a completion.
+    /// Strings that end a completion.
     pub fn stop(&self) -> &[String] {
         match self {
             Self::Mix(mix) => &mix.stop,
@@ -154,7 +154,7 @@ impl TaskConfig {
         }
     }
 
-    /// The files and folders that it names.
+    /// Files and folders that the task names.
     pub fn paths(&self) -> Vec<&PathBuf> {
         match self {
             Self::Mix(mix) => {
@@ -187,7 +187,8 @@ impl TaskConfig {
         }
     }
 
-    /// Whether it trains on completions whose reward is that of their verdict. Only a user's own grader gives scores.
+    /// Whether the task trains on any problem whose reward is one of the two for verdicts. Only custom graders give
+    /// scores.
     pub(super) fn has_binary_rewards(&self) -> bool {
         match self {
             Self::Text(text) => !text.gives_scores(),
@@ -196,7 +197,7 @@ impl TaskConfig {
         }
     }
 
-    /// The lowest correct score of each program that grades what is trained on.
+    /// The lowest correct score of each program that grades training problems.
     pub(super) fn correct_from(&self) -> Box<dyn Iterator<Item = f64> + '_> {
         match self {
             Self::Text(text) if text.gives_scores() => {
@@ -210,7 +211,7 @@ impl TaskConfig {
         }
     }
 
-    /// Whether the correct completions of each problem can all be listed.
+    /// Whether all correct completions of each problem are known.
     pub fn lists_solutions(&self) -> bool {
         matches!(self, Self::Maze(maze) if maze.reward == Scoring::Exact)
     }
@@ -230,11 +231,11 @@ impl TaskConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MixConfig {
-    /// Folder of the tokenizer and the chat template, for all parts; without it, `model.path`, or else the tokenizer of
-    /// the first part with generated problems.
+    /// Folder of the tokenizer and the chat template, for all parts. By default `model.path`, or, for a new model,
+    /// the tokenizer of the first part with generated problems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<PathBuf>,
-    /// Texts that end a completion, for all parts.
+    /// Strings that end a completion, for all parts.
     #[serde(default)]
     pub stop: Vec<String>,
     /// The sources of problems.
@@ -245,11 +246,11 @@ pub struct MixConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = schema::open)]
 pub struct MixPart {
-    /// The part's name in evaluations; without it, the kind.
+    /// Name of the part in evaluations, by default its kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Share of the prompts relative to the other parts. With 0 the part is for evaluation only: all problems of `data`
-    /// are held out, unless `held_out` names a file.
+    /// Weight of the part's prompts relative to the other parts. With 0, the part is only evaluated: all problems of
+    /// `data` are held out, unless `held_out` names a file.
     #[serde(default = "defaults::part_weight")]
     pub weight: f64,
     /// The problems: any text task.
@@ -258,7 +259,7 @@ pub struct MixPart {
 }
 
 impl MixPart {
-    /// Its name in evaluations.
+    /// Name of the part in evaluations.
     pub fn name(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.task.kind().to_owned())
     }
@@ -270,32 +271,27 @@ impl MixConfig {
         for (i, part) in self.parts.iter().enumerate() {
             let here = format!("task.parts, number {} ({})", i + 1, part.name());
             if matches!(part.task, TaskConfig::Maze(_) | TaskConfig::Mix(_)) {
-                bad_input!("{here}: kind: found {}, wanted a text task", part.task.kind());
+                bad_input!("{here}: kind: expected a text task, found {}", part.task.kind());
             }
             if !(part.weight.is_finite() && part.weight >= 0.0) {
-                bad_input!("{here}: weight: found {}, wanted a number of at least 0", part.weight);
+                bad_input!("{here}: weight: expected a number of at least 0, found {}", part.weight);
             }
             if let Some(text) = part.task.text() {
                 if text.tokenizer.is_some() {
-                    bad_input!(
-                        "{here}: tokenizer: found in a part, wanted task.tokenizer, which is for all parts"
-                    );
+                    bad_input!("{here}: tokenizer: set task.tokenizer instead, which applies to all parts");
                 }
                 if !text.stop.is_empty() {
-                    bad_input!(
-                        "{here}: stop: found {:?} in a part, wanted task.stop, which is for all parts",
-                        text.stop
-                    );
+                    bad_input!("{here}: stop: set task.stop instead, which applies to all parts");
                 }
             }
             part.task.check().with_context(|| here.clone())?;
             if names.contains(&part.name()) {
-                bad_input!("{here}: name: found {:?} twice, wanted a name for each part", part.name());
+                bad_input!("{here}: name: {:?} is used twice; each part needs a separate name", part.name());
             }
             names.push(part.name());
         }
         if !self.parts.iter().any(|p| p.weight > 0.0) {
-            bad_input!("task.parts: found no part with a weight above 0, wanted at least one to train on");
+            bad_input!("task.parts: no part has a weight above 0, so there is nothing to train on");
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Text tasks: problems from files, or generated ones.
+//! Settings of text tasks: problems from files, or generated ones.
 
 use super::defaults;
 use super::ranges::{MANY, TOKENS, whole, within};
@@ -23,42 +23,42 @@ pub struct TextConfig {
     /// Kind of the problems, which selects the verifier.
     #[schemars(schema_with = "schema::text_kind")]
     pub kind: TaskKind,
-    /// Training problems, required unless an environment makes up its problems: JSON lines, a JSON array, CSV or Parquet,
-    /// a folder of such files, or a split of one, as `gsm8k/main/train`.
+    /// Training problems, required unless an environment generates its problems: JSON lines, a JSON array, CSV or
+    /// Parquet, a folder of such files, or a split of a data set, such as `gsm8k/main/train`.
     #[serde(default, skip_serializing_if = "no_path")]
     pub data: PathBuf,
-    /// File of held-out problems, which are never trained on. Without it, `held_out_share` of `data` is held out.
+    /// File of held-out problems, which are never trained on. By default, `held_out_share` of `data` is held out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<PathBuf>,
-    /// Share of held-out problems. A hash of the prompt selects them, so the selection stays the same when the file
-    /// grows.
+    /// Fraction of held-out problems. They are selected by a hash of the prompt, so the selection doesn't change when
+    /// the file grows.
     #[serde(default = "defaults::held_out_share")]
     pub held_out_share: f64,
-    /// Folder of the tokenizer and the chat template; without it, `model.path`.
+    /// Folder of the tokenizer and the chat template, by default `model.path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<PathBuf>,
     /// The paper's prompt for this kind of task and a model family.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::word::<Family>")]
     pub preset: Option<Family>,
-    /// System prompt in place of the preset's; an empty one sends none.
+    /// System prompt instead of the preset's. If empty, no system prompt is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// `enable_thinking` of the chat template in place of the preset's.
+    /// `enable_thinking` of the chat template, instead of the preset's value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_thinking: Option<bool>,
-    /// Problems with a longer prompt are rejected and counted.
+    /// Maximum length of a prompt. Problems with a longer prompt are left out and counted.
     #[serde(default = "defaults::max_prompt_tokens")]
     pub max_prompt_tokens: usize,
-    /// Texts that end a completion, besides the model's end tokens: an added token of the tokenizer by its name, or any
-    /// other text, regardless of token boundaries. The token that completes the text is the last one; the graded text
-    /// ends before it.
+    /// Strings that end a completion, besides the model's end tokens: the name of an added token, or any other
+    /// string, regardless of token boundaries. The token that completes the string is the last one of the completion;
+    /// the graded text ends before the string.
     #[serde(default)]
     pub stop: Vec<String>,
     /// Columns with unusual names.
     #[serde(default)]
     pub columns: Columns,
-    /// `python`: the function that grades, by its name or as a table.
+    /// `python`: the grading function, as its name or a table.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -66,9 +66,9 @@ pub struct TextConfig {
     )]
     #[schemars(schema_with = "program::schema::function")]
     pub grader: Option<program::Settings>,
-    /// `python`: the environment that the policy talks to, `"env.py:Calculator"` or a table, in place of a grader. Its
-    /// `reset(**row)` begins an episode, its `get_reward()` or `reward()` grades, and its other methods are tools.
-    /// `rollout.max_new_tokens` is the limit of each turn.
+    /// `python`: the environment that the policy talks to, as its name (`"env.py:Calculator"`) or a table, instead of
+    /// a grader. Its `reset(**row)` begins an episode, its `get_reward()` or `reward()` grades, and its other methods
+    /// are tools. `rollout.max_new_tokens` is the limit of each turn.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -76,12 +76,12 @@ pub struct TextConfig {
     )]
     #[schemars(schema_with = "program::schema::function")]
     pub environment: Option<program::Settings>,
-    /// With `environment`: the most turns of the policy in an episode.
+    /// With `environment`: maximum number of the policy's turns in an episode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<usize>,
-    /// Thoughts before an answer: `strip` grades what follows the last closing tag, `keep` the whole completion.
-    /// `OPEN,CLOSE` are other tags than those of the chat template, or `<think>` and `</think>`. Without it `strip`, and
-    /// `keep` with `verifier.mode = "parity"`.
+    /// Handling of thoughts before an answer: `strip` grades the text after the last closing tag, `keep` the whole
+    /// completion. `OPEN,CLOSE` strips thoughts between these tags, instead of the chat template's or `<think>` and
+    /// `</think>`. The default is `strip`, or `keep` with `verifier.mode = "parity"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub reasoning: Option<Reasoning>,
@@ -91,10 +91,10 @@ pub struct TextConfig {
 }
 
 impl TextConfig {
-    /// The settings for a data set without a configuration, whose verdicts are compared with published ones.
+    /// Settings for a data set without a configuration, whose verdicts are compared with published ones.
     pub fn of(kind: TaskKind, data: &Path) -> Self {
         Self {
-            // An environment stands in a table of the kind `python`.
+            // A table with an environment has the kind `python`.
             kind: if kind == TaskKind::Environment { TaskKind::Python } else { kind },
             data: data.to_owned(),
             held_out: None,
@@ -114,17 +114,17 @@ impl TextConfig {
         }
     }
 
-    /// Kind of the problems: that of the configuration, or an environment if the settings name one.
+    /// Kind of the problems: `environment` if the settings name one, otherwise the configured kind.
     pub fn kind(&self) -> TaskKind {
         if self.environment.is_some() { TaskKind::Environment } else { self.kind }
     }
 
-    /// Whether a grader of the user's own gives scores, in place of verdicts.
+    /// Whether a custom grader gives scores instead of verdicts.
     pub(super) fn gives_scores(&self) -> bool {
         matches!(self.kind, TaskKind::Command | TaskKind::Python)
     }
 
-    /// How completions are graded, with the function if one grades.
+    /// Settings of grading, including the program of a custom grader or environment.
     pub fn grading(&self) -> Settings {
         let program = self.environment.as_ref().or(self.grader.as_ref());
         let command = program.or(self.verifier.command.as_ref()).cloned();
@@ -136,12 +136,12 @@ impl TextConfig {
         }
     }
 
-    /// Whether the environment makes up its problems itself.
+    /// Whether the environment generates its problems.
     pub fn owns_data(&self) -> bool {
         no_path(&self.data)
     }
 
-    /// The most turns of the policy in an episode with an environment.
+    /// Maximum number of the policy's turns in an episode with an environment.
     pub fn max_turns(&self) -> usize {
         self.max_turns.unwrap_or(8)
     }
@@ -151,53 +151,51 @@ impl TextConfig {
         Prompting { preset: self.preset, system: self.system.clone(), thinking: self.enable_thinking }
     }
 
-    /// Checks ranges, and that what grades is there.
+    /// Checks ranges, and that a required grader is configured.
     pub fn check(&self) -> anyhow::Result<()> {
         within("task.max_prompt_tokens", self.max_prompt_tokens as u64, 1..=TOKENS)?;
         if !(0.0..1.0).contains(&self.held_out_share) {
             bad_input!(
-                "task.held_out_share: found {}, wanted at least 0 and less than 1",
+                "task.held_out_share: expected at least 0 and less than 1, found {}",
                 self.held_out_share
             );
         }
         if self.owns_data() && self.environment.is_none() {
-            bad_input!("task.data: it is missing; name the file or data set with the training problems");
+            bad_input!("task.data: this key is missing; set the file or data set with the training problems");
         }
         let command = self.verifier.command.as_ref().is_some_and(|c| !c.command.is_empty());
         let grader = self.grader.as_ref().is_some_and(program::Settings::is_function);
         within("task.max_turns", self.max_turns() as u64, 1..=MANY)?;
-        for (key, found) in [("grader", self.grader.is_some()), ("reasoning", self.reasoning.is_some())] {
-            if found && self.environment.is_some() {
-                bad_input!(
-                    "task.{key}: found beside task.environment, wanted one of them: the environment grades its episodes"
-                );
+        for (key, is_set) in [("grader", self.grader.is_some()), ("reasoning", self.reasoning.is_some())] {
+            if is_set && self.environment.is_some() {
+                bad_input!("task.{key}: can't be combined with task.environment, which grades its episodes");
             }
         }
         let Settings { mode, percent_as_number, accept_unfinished, .. } = self.verifier;
-        let of_strict = [("percent_as_number", percent_as_number), ("accept_unfinished", accept_unfinished)];
-        if let Some((key, _)) = of_strict.into_iter().find(|(_, on)| *on && mode == Mode::Parity) {
+        let strict = [("percent_as_number", percent_as_number), ("accept_unfinished", accept_unfinished)];
+        if let Some((key, _)) = strict.into_iter().find(|(_, on)| *on && mode == Mode::Parity) {
             bad_input!(
-                "task.verifier.{key}: changes nothing in mode parity; set task.verifier.mode = \"strict\""
+                "task.verifier.{key}: has no effect in mode parity; set task.verifier.mode = \"strict\""
             );
         }
         match self.kind {
             TaskKind::Command if !command => bad_input!(
-                "task.verifier.command: found nothing, wanted the program that grades, for example \"python3 grade.py\""
+                "task.verifier.command: this key is missing; set the grading program, for example \"python3 grade.py\""
             ),
             TaskKind::Python if !grader && self.environment.is_none() => bad_input!(
-                "task.grader: found nothing, wanted the function that grades, for example \"grade.py:reward\""
+                "task.grader: this key is missing; set the grading function, for example \"grade.py:reward\""
             ),
             TaskKind::Python => {}
             kind if self.grader.is_some() => {
-                bad_input!("task.grader: found with task.kind {kind}, wanted it with python")
+                bad_input!("task.grader: requires task.kind = \"python\", not {kind}")
             }
             kind if self.environment.is_some() => {
-                bad_input!("task.environment: found with task.kind {kind}, wanted it with python")
+                bad_input!("task.environment: requires task.kind = \"python\", not {kind}")
             }
             _ => {}
         }
         if self.max_turns.is_some() && self.environment.is_none() {
-            bad_input!("task.max_turns: found without task.environment, wanted both or neither");
+            bad_input!("task.max_turns: requires task.environment");
         }
         Ok(())
     }
@@ -212,7 +210,7 @@ fn no_path(path: &Path) -> bool {
     path.as_os_str().is_empty()
 }
 
-/// The ranges of what all generated problems have.
+/// Range checks that all generated problems share.
 fn amounts(train: u64, held_out: u64, vocab_size: usize) -> [(&'static str, u64, RangeInclusive<u64>); 3] {
     [
         ("train", train, 1..=1 << 24),
@@ -225,11 +223,11 @@ fn amounts(train: u64, held_out: u64, vocab_size: usize) -> [(&'static str, u64,
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArithmeticConfig {
-    /// Smallest number of operations in a problem.
+    /// Minimum number of operations in a problem.
     pub fewest_operations: usize,
-    /// Largest number of operations in a problem.
+    /// Maximum number of operations in a problem.
     pub most_operations: usize,
-    /// Largest intermediate value, at least 20; none is below 0.
+    /// Maximum intermediate value, at least 20; the minimum is 0.
     pub largest: u64,
     /// Training problems.
     pub train: u64,
@@ -237,9 +235,9 @@ pub struct ArithmeticConfig {
     pub held_out: u64,
     /// Size of the tokenizer's vocabulary, at least 300; the tokenizer is trained on generated text.
     pub vocab_size: usize,
-    /// Seed of the problems, separate from the run's, so that runs share them.
+    /// Seed of the problems, separate from the run's seed, so that runs can share problems.
     pub seed: u64,
-    /// Rules of the verifier, as `task.verifier.mode`.
+    /// Rules of the verifier, like `task.verifier.mode`.
     #[schemars(schema_with = "schema::word::<Mode>")]
     pub mode: Mode,
 }
@@ -279,9 +277,9 @@ impl ArithmeticConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PuzzlesConfig {
-    /// The SynLogic task; those of `fgrpo data synlogic`.
+    /// The SynLogic task, one of those that `fgrpo data synlogic` generates.
     pub puzzle: String,
-    /// From 1 (easy) to 10.
+    /// Difficulty, from 1 (easy) to 10.
     pub difficulty: u32,
     /// Training problems.
     pub train: u64,
@@ -289,9 +287,9 @@ pub struct PuzzlesConfig {
     pub held_out: u64,
     /// Size of the tokenizer's vocabulary, at least 300; the tokenizer is trained on generated text.
     pub vocab_size: usize,
-    /// Seed of the problems, separate from the run's, so that runs share them.
+    /// Seed of the problems, separate from the run's seed, so that runs can share problems.
     pub seed: u64,
-    /// Rules of the verifier, as `task.verifier.mode`.
+    /// Rules of the verifier, like `task.verifier.mode`.
     #[schemars(schema_with = "schema::word::<Mode>")]
     pub mode: Mode,
 }
@@ -317,7 +315,7 @@ impl PuzzlesConfig {
         if named.is_none() {
             let known: Vec<&str> =
                 Task::ALL.into_iter().filter(|&task| has_generator(task)).map(Task::name).collect();
-            bad_input!("task.puzzle: found {:?}, wanted one of {}", self.puzzle, known.join(", "));
+            bad_input!("task.puzzle: expected one of {}, found {:?}", known.join(", "), self.puzzle);
         }
         whole(
             "task",

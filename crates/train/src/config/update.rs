@@ -1,22 +1,21 @@
-//! Optimizer settings of a step.
+//! Settings of the optimizer.
 
 use super::Schedule;
-use super::pair::pair;
-use super::ranges::{STEPS, TOKENS_AT_ONCE, betas, learning_rate, not_negative, positive, whole};
+use super::ranges::{STEPS, TOKENS_AT_ONCE, betas, learning_rate, not_negative, pair, positive, whole};
 use fgrpo_core::theory::advantage::low_lr_multiplier;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Optimizer settings of a step.
+/// Settings of the optimizer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateConfig {
     /// Peak learning rate.
     pub lr: f64,
-    /// The low-LR control: `lr` is multiplied by `m_gamma`, the average factor by which a focal weight of this exponent
+    /// The low-LR control: multiply `lr` by `m_gamma`, the average factor by which a focal weight with this exponent
     /// reduces advantages (`fgrpo theory low-lr --gamma 0.5`); 0 is off.
     pub low_lr_gamma: f64,
-    /// Prompts per optimizer update; without it, the whole rollout batch.
+    /// Prompts per optimizer update; by default, the whole rollout batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mini_batch: Option<usize>,
     /// Passes over each rollout batch.
@@ -28,18 +27,18 @@ pub struct UpdateConfig {
     pub eps: f64,
     /// Decoupled weight decay.
     pub weight_decay: f64,
-    /// Largest global gradient norm.
+    /// Maximum global gradient norm.
     pub max_grad_norm: f64,
     /// Steps (rollout batches) of linear warm-up.
     pub warmup_steps: u64,
     /// Learning-rate schedule after warm-up.
     pub schedule: Schedule,
-    /// Largest number of tokens, of prompts and completions, in one forward and backward pass; limits memory and
-    /// changes the gradient only by rounding. Without it, a run takes 65536, or at its start fewer by the memory that there
-    /// is, and records it.
+    /// Maximum number of tokens, of prompts and completions, in one forward and backward pass. It limits memory and
+    /// changes the gradient only by rounding. By default 65536, or fewer if a run has less memory when it starts; the
+    /// run records the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_batch_tokens: Option<usize>,
-    /// The run stops after this many updates in a row were skipped because the loss or gradient wasn't finite.
+    /// Stop the run after this many updates in a row were skipped because the loss or gradient wasn't finite.
     pub max_skipped: u64,
 }
 
@@ -63,10 +62,10 @@ impl Default for UpdateConfig {
 }
 
 impl UpdateConfig {
-    /// Largest number of tokens in one pass, where memory is no limit.
+    /// Maximum number of tokens in one pass, if memory doesn't limit it.
     pub const MICRO_BATCH_TOKENS: usize = 1 << 16;
 
-    /// Largest number of tokens in one pass, as it is said or was decided.
+    /// Maximum number of tokens in one pass, as configured or decided at the start of the run.
     pub fn micro_batch_tokens(&self) -> usize {
         self.micro_batch_tokens.unwrap_or(Self::MICRO_BATCH_TOKENS)
     }
@@ -103,7 +102,7 @@ impl UpdateConfig {
         if let Some(m) = self.mini_batch
             && (m == 0 || m > prompts)
         {
-            bad_input!("update.mini_batch: found {m}, wanted 1 to rollout.prompts = {prompts}");
+            bad_input!("update.mini_batch: expected 1 to rollout.prompts = {prompts}, found {m}");
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Samples from the embedded engine.
+//! Samples the completions of an evaluation with the embedded engine.
 
 use crate::episode::{self, Episode, Wanted};
 use crate::policy::{Policy, Request, Sampling};
@@ -20,8 +20,8 @@ const EPISODES: usize = 512;
 /// Number of samples stored at a time.
 const BATCH: usize = 64;
 
-/// Generates the plan's samples that are missing in `store`. `max_cached_tokens` limits the policy's cache. Returns why some are still missing.
-/// Fails on problems that don't fit the model, and errors from the engine.
+/// Generates the plan's samples that are missing in `store`. `max_cached_tokens` limits the policy's cache. Returns a
+/// reason if some are still missing. Fails if a problem doesn't fit the model, or with an error from the engine.
 pub fn generate(
     policy: &mut Policy,
     max_cached_tokens: Option<usize>,
@@ -30,26 +30,26 @@ pub fn generate(
     events: &mut dyn Events,
 ) -> anyhow::Result<Option<String>> {
     let problems = plan.problems();
-    let wanted: Vec<(usize, Range<usize>)> = problems
+    let missing: Vec<(usize, Range<usize>)> = problems
         .iter()
         .enumerate()
         .flat_map(|(at, (p, _))| runs(&store.missing(&p.id, plan.n)).into_iter().map(move |r| (at, r)))
         .map(|(at, (first, count))| (at, first as usize..(first + count) as usize))
         .collect();
-    if wanted.is_empty() {
+    if missing.is_empty() {
         return Ok(None);
     }
     let language = Arc::clone(policy.language());
     let sampling = Sampling { max_cached_tokens, ..Sampling::from(&plan.sampling) };
     let (max_tokens, seed) = (plan.sampling.max_tokens, plan.seed.unwrap_or(0));
-    let total = wanted.iter().map(|(_, samples)| samples.len()).sum::<usize>() as u64;
+    let total = missing.iter().map(|(_, samples)| samples.len()).sum::<usize>() as u64;
     let sets = plan.parts.iter().flat_map(|set| std::iter::repeat_n(set, set.problems.len()));
     let sets: Vec<&ProblemSet> = sets.collect();
-    let (mut games, mut requests, mut asked) = (Vec::new(), Vec::new(), Vec::new());
-    for (at, samples) in wanted {
+    let (mut games, mut requests, mut requested) = (Vec::new(), Vec::new(), Vec::new());
+    for (at, samples) in missing {
         let ((problem, prompt), set) = (problems[at], sets[at]);
         let key = problem_key(seed, &problem.id);
-        // An episode begins with what its environment says.
+        // The environment makes the prompt of an episode.
         if set.grader.environment().is_some() {
             games.push(Wanted { set, problem, samples, key });
             continue;
@@ -59,19 +59,19 @@ pub fn generate(
             .with_context(|| format!("the prompt of problem {}", problem.id))?;
         policy.check_prompt(&format!("problem {}", problem.id), &tokens)?;
         requests.push(Request { prompt: tokens, samples, max_tokens, stop: None, key });
-        asked.push(problem);
+        requested.push(problem);
     }
     let positions = policy.positions();
     let cut = requests.iter().filter(|request| request.limit(positions) < max_tokens).count();
     if cut > 0 {
         tracing::info!(
-            "note: the model has {positions} positions, which leaves fewer than the {max_tokens} tokens asked for to {cut} of {} prompts",
+            "note: the model's {positions} positions leave less than {max_tokens} tokens for a completion of {cut} of {} prompts",
             requests.len()
         );
     }
     let sampled = Sampled::new(total, events);
     let mut stored = 0u64;
-    // Some at a time, so that an interruption loses little.
+    // In batches, so that an interruption loses little.
     let at_a_time = EPISODES.div_ceil(games.iter().map(|game| game.samples.len()).max().unwrap_or(1));
     for games in games.chunks(at_a_time) {
         let Some(played) = episode::play(policy, games, max_tokens, &sampling, &|| !interrupt::requested())?
@@ -90,8 +90,8 @@ pub fn generate(
     }
     let mut pending: Vec<Generation> = Vec::with_capacity(BATCH);
     let mut keep = |completion: &Completion| -> anyhow::Result<()> {
-        let text = language.answer(&completion.tokens).context("a completion can't be decoded")?;
-        pending.push(generation(asked[completion.prompt], completion, text));
+        let text = language.answer(&completion.tokens).context("decoding a completion")?;
+        pending.push(generation(requested[completion.prompt], completion, text));
         if pending.len() >= BATCH {
             stored += store.append(&pending)? as u64;
             pending.clear();
@@ -99,18 +99,19 @@ pub fn generate(
         }
         Ok(())
     };
-    let mut kept = Ok(());
+    let mut result = Ok(());
     policy.sample_with(&requests, &sampling, &|_, _| !interrupt::requested(), &mut |completion| {
-        // This sample may be cut short by the stop; it will be generated again.
+        // A sample that the interruption may have cut short is generated again later.
         if !interrupt::requested() {
-            kept = keep(&completion);
+            result = keep(&completion);
         }
-        match kept.is_err() || interrupt::requested() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if result.is_err() || interrupt::requested() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     })?;
-    kept?;
+    result?;
     stored += store.append(&pending)? as u64;
     store.sync()?;
     sampled.end(stored, 0, events);
@@ -119,7 +120,7 @@ pub fn generate(
 
 /// A sample that hasn't been graded.
 fn generation(problem: &Problem, completion: &Completion, text: String) -> Generation {
-    // The finish reason as servers name it.
+    // The name that servers use for the finish reason.
     let finish = if completion.finish == Finish::Stop { "stop" } else { "length" };
     Generation {
         problem: problem.id.clone(),

@@ -1,4 +1,4 @@
-//! A run's evaluations during training: the same stages as any evaluation, with the policy in memory as the model.
+//! Evaluations during training. They are made like any evaluation, with the policy in memory as the model.
 
 use super::exact::solution_logp;
 use super::from_engine;
@@ -21,26 +21,25 @@ use std::path::Path;
 /// Number of completions shown in a line of `eval.jsonl`.
 const EXAMPLES: usize = 8;
 
-/// What a configuration changes where answers can't be read.
+/// Settings of a configuration that help if answers can't be read.
 pub const REMEDIES: Remedies = Remedies {
     limit: "rollout.max_new_tokens",
     no_thinking: "task.enable_thinking = false",
     prompt: "task.preset or task.system, or show it by demonstrations, [sft]",
 };
 
-/// Fails before any work is done if the task lacks the problems for the configuration's evaluations.
-/// The error has the split's size and says how to change it.
+/// Fails early if the configuration has evaluations, but the task has no held-out problems.
 pub fn check_held_out(config: &Config, task: &Task) -> anyhow::Result<()> {
     if config.eval.is_enabled() && task.is_empty(Split::HeldOut) {
         bad_input!(
-            "task.held_out: found 0 held-out problems beside {} to train on, wanted at least 1: a larger task.held_out_share, a file in task.held_out, more rows, or eval.every = 0",
+            "task.held_out: there are no held-out problems beside {} training problems; set a larger task.held_out_share, a file in task.held_out, or eval.every = 0, or add rows",
             task.len(Split::Train)
         );
     }
     Ok(())
 }
 
-/// The plan of one of a run's evaluations.
+/// The plan of an evaluation of a run.
 fn plan(config: &Config, eval: &EvalConfig, task: &Task) -> Plan {
     let mut parts = task.held_out();
     keyed(&mut parts, eval.problems);
@@ -60,21 +59,21 @@ fn plan(config: &Config, eval: &EvalConfig, task: &Task) -> Plan {
 
 /// A series of evaluations of one kind in a run.
 pub struct Series {
-    /// The name of its problems in `eval.jsonl`.
+    /// Name of the problems in `eval.jsonl`.
     pub set: &'static str,
-    /// The folder in the run folder that contains one evaluation per step.
+    /// Folder in the run folder with one evaluation per step.
     pub folder: &'static str,
-    /// Its interval, and how the results are stored and averaged.
+    /// Settings of the evaluations.
     pub eval: EvalConfig,
     plan: Plan,
-    /// What an evaluation of it is on.
+    /// An evaluation of the plan without results, to compare with logged ones.
     planned: Evaluation,
     /// Whether the problems come from several parts.
     mixed: bool,
 }
 
 impl Series {
-    /// The series of a run; the one that decides the best checkpoint is last.
+    /// The series of a run. The last one decides which checkpoint is best.
     pub fn of_run(config: &Config, task: &Task) -> Vec<Self> {
         let mixed = matches!(config.task, TaskConfig::Mix(_));
         let usual = config.eval.usual().map(|eval| (record::USUAL, EVALUATIONS, eval));
@@ -86,14 +85,14 @@ impl Series {
         series.collect()
     }
 
-    /// Whether a logged evaluation is one of this series and the same measure as those to come: a resume may have
+    /// Whether a logged evaluation belongs to this series and can be compared with later ones. A resume may have
     /// changed problems, samples or graders.
     pub fn measures(&self, logged: &Evaluation) -> bool {
         logged.set == self.set && logged.is_comparable(&self.planned)
     }
 
-    /// Computes the exact measures of the policy of a step. `earlier` are the run's evaluations so far, of which the one
-    /// before RL says what is retained; after a resume with other problems, none does.
+    /// Computes the exact measures of the policy of a step. `earlier` are the run's evaluations so far. Retained mass
+    /// is relative to the one at step 0, and isn't computed if that was made with other problems, before a resume.
     ///
     /// # Errors
     /// Log-probabilities that aren't finite, and errors from the engine.
@@ -110,9 +109,9 @@ impl Series {
         Exact::of(&logp, start.map(Vec::as_slice), group_size as u64, &self.plan.ks)
     }
 
-    /// Evaluates the policy of a step in the same folder layout as `fgrpo eval`. The problems of a mix are also counted by
-    /// part. `None` if asked to stop; the next call continues from the stored samples.
-    /// Fails on a folder that has another evaluation or can't be written, and errors from the engine.
+    /// Evaluates the policy of a step, in the folder layout of `fgrpo eval`. The problems of a mix are also counted
+    /// by part. Returns `None` if interrupted; the next call continues from the stored samples. Fails with an I/O
+    /// error, or an error from the engine.
     pub fn evaluate(
         &self,
         step: u64,
@@ -123,19 +122,24 @@ impl Series {
         let plan = &self.plan;
         let folder = Folder::open(folder)?;
         let identity = plan.identity(Origin::Training, &format!("step-{step:06}"));
-        // This evaluation started before a resume with other settings. The folder belongs to the run, so start over.
-        if folder.identity()?.is_some_and(|found| found != identity) {
+        // The evaluation in the folder started before a resume with other settings.
+        if folder.identity()?.is_some_and(|stored| stored != identity) {
             folder.clear()?;
         }
         folder.claim(&identity)?;
         let source: Source<'_> = Box::new(|store, _, events| {
             from_engine::generate(policy, max_cached_tokens, plan, store, events)
         });
-        let evaluated =
-            match evaluate(plan, &folder, Some(source), false, &mut Within { events: &mut *events, of: 0 }) {
-                Err(e) if e.is::<Stopped>() => return Ok(None),
-                evaluated => evaluated?,
-            };
+        let evaluated = match evaluate(
+            plan,
+            &folder,
+            Some(source),
+            false,
+            &mut Within { events: &mut *events, total: 0 },
+        ) {
+            Err(e) if e.is::<Stopped>() => return Ok(None),
+            evaluated => evaluated?,
+        };
         if evaluated.missing > 0 {
             return Ok(None);
         }
@@ -161,10 +165,10 @@ fn examples(plan: &Plan, evaluated: &Evaluated) -> anyhow::Result<Vec<Example>> 
         problems.iter().take(EXAMPLES).enumerate().map(|(i, (p, _))| (p.id.as_str(), i)).collect();
     let correct = evaluated.graded.iter().filter(|s| s.sample == 0 && s.correct == Some(true));
     let correct: HashSet<&str> = correct.map(|s| s.problem.as_str()).collect();
-    let mut found = Vec::new();
+    let mut examples = Vec::new();
     evaluated.store.each(|g| {
         if let (Some(&i), 0) = (first.get(g.problem.as_str()), g.sample) {
-            found.push(Example {
+            examples.push(Example {
                 problem: i as u64,
                 correct: correct.contains(g.problem.as_str()),
                 completion: g.text,
@@ -173,25 +177,25 @@ fn examples(plan: &Plan, evaluated: &Evaluated) -> anyhow::Result<Vec<Example>> 
         }
         Ok(())
     })?;
-    found.sort_by_key(|e| e.problem);
-    Ok(found)
+    examples.sort_by_key(|e| e.problem);
+    Ok(examples)
 }
 
-/// Progress of an evaluation inside a stage of the run: it is reported as an activity at a step, not as a stage.
+/// Reports the progress of an evaluation as an activity within a step, not as a stage.
 struct Within<'a> {
     events: &'a mut dyn Events,
-    of: u64,
+    total: u64,
 }
 
 impl Events for Within<'_> {
     fn say(&mut self, _: &str) {}
 
     fn begin(&mut self, _: &'static str, _: u64, length: u64) {
-        self.of = length;
+        self.total = length;
         self.events.doing("evaluating");
     }
 
     fn progress(&mut self, position: u64, _: String) {
-        self.events.doing(&format!("evaluating, sample {position} of {}", self.of));
+        self.events.doing(&format!("evaluating, sample {position} of {}", self.total));
     }
 }

@@ -1,4 +1,4 @@
-//! Losses over data: their values, and their gradient by one pass of the engine.
+//! Losses over data: their values, and their gradient in one pass of the engine.
 
 use super::pack::{Packed, Sequence, pack};
 use super::{Policy, SequenceScores, positive, refused};
@@ -11,23 +11,23 @@ use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::json;
 use fgrpo_nn::{AdamW, Completion, FamilyScores, Scores, UpdateReport};
 
-/// What a loss reads of one completion: sequences with the tokens in the loss, and values of each of these.
+/// Inputs of a loss for one completion: its sequences, and values for each token in the loss.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Datum {
-    /// Its sequences: one, unless an environment's template rewrote earlier turns. Several must begin with the same token. The targets of all are the tokens in
-    /// the loss.
+    /// Sequences of the completion: one, unless an environment's template rewrote earlier turns. They must all begin
+    /// with the same token. Their targets are the tokens in the loss.
     pub sequences: Vec<Sequence>,
-    /// Log-probabilities under the policy that sampled. Only policy losses need them.
+    /// Log-probabilities under the policy that sampled. Needed only by policy losses.
     pub logprobs: Vec<f32>,
     /// Advantages, or the weights of a cross-entropy.
     pub advantages: Vec<f64>,
-    /// Entropies when the tokens were sampled, in nats. Only an objective that selects tokens by entropy needs them.
+    /// Entropies when the tokens were sampled, in nats. Needed only by an objective that selects tokens by entropy.
     pub entropy: Vec<f32>,
-    /// Log-probabilities under the reference policy. Only an objective with a KL penalty needs them.
+    /// Log-probabilities under the reference policy. Needed only by an objective with a KL penalty.
     pub ref_logprobs: Option<Vec<f32>>,
-    /// Log-probabilities that another engine reported, if it sampled.
+    /// Log-probabilities that the sampling engine reported, if it isn't this one.
     pub sampler_logprobs: Option<Vec<f32>>,
-    /// Level of its group in DARO. If `None`, its policy loss has the weight 0 there.
+    /// Level of the completion's group in DARO. If `None`, its policy loss has weight 0 in DARO.
     pub level: Option<usize>,
 }
 
@@ -43,18 +43,19 @@ impl Datum {
         }
     }
 
-    /// The data of groups: for each prompt its completions, and the advantage of each.
+    /// The data of groups, given the completions of each prompt and the advantage of each completion.
     pub fn of_groups<'a>(
         prompts: impl IntoIterator<Item = &'a [u32]>,
         groups: &[Vec<Completion>],
         advantages: &[Vec<f64>],
     ) -> Vec<Self> {
-        let of = |((prompt, group), advantages): ((&[u32], &Vec<Completion>), &Vec<f64>)| {
-            let each = group.iter().zip(advantages);
-            each.map(|(completion, &advantage)| Self::of_completion(prompt, completion, advantage)).collect()
+        let group = |((prompt, group), advantages): ((&[u32], &Vec<Completion>), &Vec<f64>)| {
+            let completions = group.iter().zip(advantages);
+            completions
+                .map(|(completion, &advantage)| Self::of_completion(prompt, completion, advantage))
+                .collect::<Vec<_>>()
         };
-        let all: Vec<Vec<Self>> = prompts.into_iter().zip(groups).zip(advantages).map(of).collect();
-        all.concat()
+        prompts.into_iter().zip(groups).zip(advantages).flat_map(group).collect()
     }
 
     /// Number of tokens in the loss.
@@ -62,7 +63,7 @@ impl Datum {
         self.sequences.iter().map(|sequence| sequence.targets.len()).sum()
     }
 
-    /// Whether no token is in the loss.
+    /// Whether there are no tokens in the loss.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -76,23 +77,24 @@ impl Datum {
 /// The loss that [`Policy::forward_backward`] differentiates.
 #[derive(Debug, Clone)]
 pub enum Loss {
-    /// A policy objective, with means over the data of the call. Groups of data without a derivative count in the denominators, but aren't computed.
+    /// A policy objective whose means are over the data of the call. Groups with a derivative of 0 count in the
+    /// denominators, but aren't computed.
     Policy {
         /// The objective.
         objective: Objective,
-        /// DARO's weights of the levels. If set, they replace the aggregation of the policy loss.
+        /// DARO's weights of the levels, which replace the aggregation of the policy loss.
         daro: Option<Daro>,
     },
-    /// Sum over tokens of a policy loss: for each datum one for all its tokens, or one for each.
+    /// Sum of policy losses over tokens. Each datum has one loss for all its tokens, or one for each token.
     TokenSum(Vec<Vec<PolicyLoss>>),
     /// Sum over tokens of `-advantage logp`: supervised learning, with the advantages as weights.
     CrossEntropy,
-    /// Derivatives by `logp` that the caller computed, one for each token in the loss of each datum.
+    /// Derivatives with respect to `logp` that the caller computed: one for each token in the loss of each datum.
     Derivatives(Vec<Vec<f32>>),
 }
 
 impl Loss {
-    /// GRPO's clipped loss as a mean over tokens, without entropy bonus and KL penalty.
+    /// GRPO's clipped loss, averaged over tokens, without an entropy bonus or a KL penalty.
     pub fn grpo() -> Self {
         let objective = Objective {
             policy: PolicyLoss::GRPO,
@@ -105,40 +107,40 @@ impl Loss {
         Self::Policy { objective, daro: None }
     }
 
-    /// A policy loss from keys of the configuration's table `algorithm`.
+    /// A policy loss with settings named like the keys of the configuration's table `algorithm`.
     ///
     /// # Errors
-    /// Bad input: an unknown key, a value out of its range, or a setting that needs more than the data of a caller's own loop.
+    /// Bad input: an unknown key, a value out of range, or a KL penalty.
     pub fn policy(keys: serde_json::Value, max_len: usize) -> anyhow::Result<Self> {
         let algorithm: AlgorithmConfig = json::of_value(keys).or_bad_input()?;
         let objective = algorithm.objective(max_len);
         objective.check().map_err(anyhow::Error::from).or_bad_input()?;
         if objective.kl.is_some() {
-            bad_input!("kl_coef: found a KL penalty, wanted none: add it to the advantages, or pass dlogp");
+            bad_input!("kl_coef: a KL penalty isn't supported here; add it to the advantages, or pass dlogp");
         }
         Ok(Self::Policy { objective, daro: None })
     }
 
-    /// Fields of a datum with a value for each token: their names, their lengths, and whether this loss reads them.
+    /// The fields of a datum that have a value for each token: name, length, and whether this loss reads the field.
     fn values(&self, index: usize, datum: &Datum) -> [(&'static str, usize, bool); 6] {
         let objective = if let Self::Policy { objective, .. } = self { Some(objective) } else { None };
-        let of = |values: &Option<Vec<f32>>| values.as_ref().map_or(0, Vec::len);
-        let own = if let Self::Derivatives(all) = self { all.get(index).map_or(0, Vec::len) } else { 0 };
+        let length = |values: &Option<Vec<f32>>| values.as_ref().map_or(0, Vec::len);
+        let dlogp = if let Self::Derivatives(all) = self { all.get(index).map_or(0, Vec::len) } else { 0 };
         let derivatives = matches!(self, Self::Derivatives(_));
         let sampled = objective.is_some() || matches!(self, Self::TokenSum(_));
         let entropy = objective.is_some_and(|objective| objective.top_entropy_quantile != 1.0);
         let (reference, sampler) = (&datum.ref_logprobs, &datum.sampler_logprobs);
         [
-            ("dlogp", own, derivatives),
+            ("dlogp", dlogp, derivatives),
             ("advantages", datum.advantages.len(), !derivatives),
             ("logprobs", datum.logprobs.len(), sampled),
             ("entropy", datum.entropy.len(), entropy),
-            ("ref_logprobs", of(reference), objective.is_some_and(|objective| objective.kl.is_some())),
-            ("sampler_logprobs", of(sampler), sampler.is_some()),
+            ("ref_logprobs", length(reference), objective.is_some_and(|objective| objective.kl.is_some())),
+            ("sampler_logprobs", length(sampler), sampler.is_some()),
         ]
     }
 
-    /// Whether each token's loss depends on that token alone.
+    /// Whether the loss of each token depends only on that token.
     fn is_by_token(&self) -> bool {
         match self {
             Self::Policy { objective: Objective { policy, correction, .. }, .. } => {
@@ -149,7 +151,7 @@ impl Loss {
         }
     }
 
-    /// Whether data whose advantages are all 0 have no derivative.
+    /// Whether the derivative is 0 for data whose advantages are all 0.
     fn is_silent(&self) -> bool {
         let Self::Policy { objective: Objective { policy, entropy_coef, kl, .. }, .. } = self else {
             return false;
@@ -167,9 +169,9 @@ pub struct TokenSums {
     pub tokens: u64,
     /// Aggregated loss.
     pub loss: f64,
-    /// Aggregated policy loss: without entropy bonus and KL penalty.
+    /// Aggregated policy loss, without the entropy bonus and the KL penalty.
     pub policy_loss: f64,
-    /// Policy losses by DARO's level; empty without DARO.
+    /// Policy loss of each of DARO's levels; empty without DARO.
     pub level_losses: Vec<f64>,
     /// KL estimates.
     pub kl: f64,
@@ -246,7 +248,7 @@ pub struct Losses {
 }
 
 impl Policy {
-    /// Log-probability and entropy of each target, of `softmax(logits / temperature)`.
+    /// Computes the log-probability and entropy of each target under `softmax(logits / temperature)`.
     ///
     /// ```
     /// # use fgrpo_train::policy::{Policy, Sequence};
@@ -267,23 +269,24 @@ impl Policy {
         let members: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
         let packed = pack(&members, self.pass_tokens, |_| true).expect("one sequence has one first token");
         let scores = self.scores(&packed, temperature)?;
-        let of = |values: &[f32], places: &[usize]| places.iter().map(|&place| values[place]).collect();
-        let one = |places: &Vec<usize>| SequenceScores {
-            logp: of(&scores.logp, places),
-            entropy: of(&scores.entropy, places),
+        let select = |values: &[f32], places: &[usize]| places.iter().map(|&place| values[place]).collect();
+        let sequence = |places: &Vec<usize>| SequenceScores {
+            logp: select(&scores.logp, places),
+            entropy: select(&scores.entropy, places),
         };
-        Ok(packed.places.iter().map(one).collect())
+        Ok(packed.places.iter().map(sequence).collect())
     }
 
     fn scores(&mut self, packed: &Packed, temperature: f32) -> anyhow::Result<Scores> {
-        match packed.batch.predictions.is_empty() {
-            true => Ok(Scores::default()),
-            false => self.engine.score(&packed.batch, temperature).map_err(refused),
+        if packed.batch.predictions.is_empty() {
+            return Ok(Scores::default());
         }
+        self.engine.score(&packed.batch, temperature).map_err(refused)
     }
 
-    /// Adds the gradient of a loss over these data to the one accumulated so far. Log-probabilities are of `softmax(logits / temperature)`, and means are over all
-    /// data of the call. The gradient doesn't depend on how the data are divided into passes, but for rounding.
+    /// Adds the gradient of a loss over these data to the accumulated gradient. Log-probabilities are those of
+    /// `softmax(logits / temperature)`, and means are over all data of the call. How the data are divided into passes
+    /// changes the gradient only by rounding.
     ///
     /// ```
     /// # use fgrpo_train::policy::{Datum, Loss, Policy};
@@ -295,8 +298,9 @@ impl Policy {
     /// ```
     ///
     /// # Errors
-    /// Bad input that names the datum: tokens that don't fit the model, values that don't fit the tokens, or several advantages if the loss reads whole sequences. If
-    /// the engine fails, the accumulated gradient is 0 again.
+    /// Bad input, with the index of the datum: tokens outside the model's limits, a field with another number of
+    /// values than tokens, or several advantages if the loss reads whole sequences. If the engine fails, the
+    /// accumulated gradient is reset to 0.
     pub fn forward_backward(
         &mut self,
         data: &[Datum],
@@ -310,15 +314,15 @@ impl Policy {
         }
         let tree = |family: FamilyScores<'_>| {
             let mut sums = terms.zero();
-            // A tree's predictions follow one another in the batch, and have another order in its pass.
+            // A tree's predictions are consecutive in the batch, but the engine passes them in another order.
             let first = family.predictions.iter().copied().min().unwrap_or(0);
             let mut local = vec![0; family.predictions.len()];
             family.predictions.iter().enumerate().for_each(|(i, &prediction)| local[prediction - first] = i);
             for &index in &packed.trees[family.family] {
                 let at: Vec<usize> = packed.places[index].iter().map(|&place| local[place - first]).collect();
-                let of = |values: &[f32]| at.iter().map(|&i| values[i]).collect::<Vec<f32>>();
-                let (logp, entropy) = (of(family.logp), of(family.entropy));
-                terms.of_datum(index, &logp, &entropy, &mut sums, |t, dlogp, dentropy| {
+                let select = |values: &[f32]| at.iter().map(|&i| values[i]).collect::<Vec<f32>>();
+                let (logp, entropy) = (select(family.logp), select(family.entropy));
+                terms.add_datum(index, &logp, &entropy, &mut sums, |t, dlogp, dentropy| {
                     // Several data may share a prediction.
                     family.dlogp[at[t]] += dlogp as f32;
                     family.dentropy[at[t]] += dentropy as f32;
@@ -338,23 +342,24 @@ impl Policy {
         }
     }
 
-    /// The loss that [`Policy::forward_backward`] differentiates, without a gradient.
+    /// Computes the loss of [`Policy::forward_backward`] without its gradient.
     ///
     /// # Errors
-    /// As [`Policy::forward_backward`].
+    /// Those of [`Policy::forward_backward`].
     pub fn forward(&mut self, data: &[Datum], loss: &Loss, temperature: f32) -> anyhow::Result<Losses> {
         let (packed, terms) = self.prepare(data, loss, temperature)?;
         let scores = self.scores(&packed, temperature)?;
-        let of_tree = |tree: &Vec<usize>| {
+        let tree_sums = |tree: &Vec<usize>| {
             let mut sums = terms.zero();
             for &index in tree {
-                let of =
+                let select =
                     |values: &[f32]| packed.places[index].iter().map(|&i| values[i]).collect::<Vec<f32>>();
-                terms.of_datum(index, &of(&scores.logp), &of(&scores.entropy), &mut sums, |_, _, _| {});
+                let (logp, entropy) = (select(&scores.logp), select(&scores.entropy));
+                terms.add_datum(index, &logp, &entropy, &mut sums, |_, _, _| {});
             }
             sums
         };
-        let sums: Vec<TokenSums> = packed.trees.iter().map(of_tree).collect();
+        let sums: Vec<TokenSums> = packed.trees.iter().map(tree_sums).collect();
         Ok(terms.losses(&packed, &scores, &sums))
     }
 
@@ -372,7 +377,7 @@ impl Policy {
             for (name, values, needed) in loss.values(index, datum) {
                 if needed && values != datum.len() {
                     bad_input!(
-                        "data[{index}].{name}: expected {}, one for each token in the loss, found {values}",
+                        "data[{index}].{name}: expected {} values, one for each token in the loss, found {values}",
                         datum.len()
                     );
                 }
@@ -380,7 +385,7 @@ impl Policy {
             let constant = datum.advantages.windows(2).all(|pair| pair[0] == pair[1]);
             if !constant && !loss.is_by_token() {
                 bad_input!(
-                    "data[{index}].advantages: found different advantages, wanted one: this loss is of whole sequences"
+                    "data[{index}].advantages: the advantages must be equal, because this loss is computed for whole sequences"
                 );
             }
         }
@@ -392,7 +397,7 @@ impl Policy {
         match packed {
             Ok(packed) => Ok((packed, Terms::new(data, loss))),
             Err(index) => bad_input!(
-                "data[{index}]: its sequences begin with different tokens, and must begin with the same: a system prompt, or text in the row's prompt"
+                "data[{index}]: all sequences must begin with the same token; add a system prompt, or text to the row's prompt"
             ),
         }
     }
@@ -403,8 +408,8 @@ impl Policy {
         self.accumulated = false;
     }
 
-    /// Updates the weights by the accumulated gradient, which is then 0, after clipping it to the norm `max_norm`. A gradient that isn't finite changes nothing; the
-    /// report says so.
+    /// Clips the accumulated gradient to the norm `max_norm`, updates the weights by it, and resets it to 0. If the
+    /// gradient isn't finite, the weights don't change; the report says so.
     ///
     /// ```
     /// # use fgrpo_train::policy::{AdamW, Policy};
@@ -416,26 +421,26 @@ impl Policy {
     /// ```
     ///
     /// # Errors
-    /// Bad input without a gradient; errors from the engine.
+    /// Bad input if there is no gradient; errors from the engine.
     pub fn step(&mut self, adamw: &AdamW, max_norm: Option<f64>) -> anyhow::Result<UpdateReport> {
         if !self.accumulated {
-            bad_input!("optim_step: found no gradient, wanted a forward_backward before it");
+            bad_input!("optim_step: there is no gradient; call forward_backward first");
         }
         self.accumulated = false;
         Ok(self.engine.update(adamw, max_norm)?)
     }
 }
 
-/// A loss with what it computes of all data of a call.
+/// A loss, with the quantities that it computes from all data of a call.
 struct Terms<'a> {
     data: &'a [Datum],
     loss: &'a Loss,
     counts: Counts,
-    /// The tokens that the loss treats differently.
+    /// Tokens that the losses KL-Cov and Clip-Cov select by their covariance.
     selected: Option<Vec<Vec<bool>>>,
-    /// The tokens that the policy loss counts; `None` for all.
+    /// Tokens that count in the policy loss; `None` if all do.
     high_entropy: Option<Vec<Vec<bool>>>,
-    /// Number of tokens of each of DARO's levels.
+    /// Number of tokens in each of DARO's levels.
     level_tokens: Vec<usize>,
 }
 
@@ -467,14 +472,15 @@ impl<'a> Terms<'a> {
         Losses { sums, logp: packed.places.iter().map(logp).collect() }
     }
 
-    /// Adds a datum's terms to `sums`, and calls `each` with the derivatives of the loss by every token's log-probability and entropy.
-    fn of_datum(
+    /// Adds a datum's terms to `sums`, and calls `derivative` with each token's index and the derivatives of the loss with respect to its
+    /// log-probability and entropy.
+    fn add_datum(
         &self,
         index: usize,
         logp: &[f32],
         entropy: &[f32],
         sums: &mut TokenSums,
-        mut each: impl FnMut(usize, f64, f64),
+        mut derivative: impl FnMut(usize, f64, f64),
     ) {
         let datum = &self.data[index];
         sums.add_logp(logp, &datum.logprobs);
@@ -483,13 +489,13 @@ impl<'a> Terms<'a> {
         }
         let (objective, daro) = match self.loss {
             Loss::Derivatives(all) => {
-                all[index].iter().enumerate().for_each(|(t, &dlogp)| each(t, f64::from(dlogp), 0.0));
+                all[index].iter().enumerate().for_each(|(t, &dlogp)| derivative(t, f64::from(dlogp), 0.0));
                 return;
             }
             Loss::CrossEntropy => {
                 for (t, (&weight, &logp)) in datum.advantages.iter().zip(logp).enumerate() {
                     sums.loss -= weight * f64::from(logp);
-                    each(t, -weight, 0.0);
+                    derivative(t, -weight, 0.0);
                 }
                 return;
             }
@@ -500,7 +506,7 @@ impl<'a> Terms<'a> {
                     let old = f64::from(datum.logprobs[t]);
                     let term = loss.token(f64::from(logp), old, datum.advantages[t]);
                     sums.loss += term.loss;
-                    each(t, term.dlogp, 0.0);
+                    derivative(t, term.dlogp, 0.0);
                 }
                 return;
             }
@@ -511,9 +517,9 @@ impl<'a> Terms<'a> {
             (None, _) => scale,
             (Some(daro), level) => level.map_or(0.0, |l| daro.token_weight(l, self.level_tokens[l])),
         };
-        // If one engine both samples and learns, the correction's weight is exactly 1.
+        // If the same engine samples and learns, the correction's weight is exactly 1.
         let sampler = datum.sampler_logprobs.as_ref().unwrap_or(&datum.logprobs);
-        // Losses that take each token by itself may have several advantages.
+        // Advantages may differ only if the loss is computed for each token alone.
         let constant = datum.advantages.windows(2).all(|pair| pair[0] == pair[1]);
         let step = if constant { logp.len() } else { 1 };
         for first in (0..logp.len()).step_by(step.max(1)) {
@@ -529,14 +535,14 @@ impl<'a> Terms<'a> {
                 high_entropy: self.high_entropy.as_ref().map(|all| &all[index][part.clone()]),
             };
             objective.completion_scaled(&tokens, policy_scale, scale, |t, term| {
-                each(first + t, term.dlogp, term.dentropy);
+                derivative(first + t, term.dlogp, term.dentropy);
                 sums.add_term(&term, daro.as_ref().and(datum.level));
             });
         }
     }
 }
 
-/// Number of tokens in the loss of each of DARO's levels; empty without DARO.
+/// Number of tokens in the loss in each of DARO's levels; empty without DARO.
 pub fn level_tokens(data: &[Datum], daro: Option<&Daro>) -> Vec<usize> {
     let mut tokens = vec![0; daro.map_or(0, |daro| daro.raw.len())];
     for datum in data {

@@ -1,4 +1,4 @@
-//! Engines of policies before any training: from a checkpoint, or with new weights.
+//! Opens engines, from a checkpoint or with new weights.
 
 use crate::config::{Config, InitConfig};
 use crate::problem::Task;
@@ -12,8 +12,8 @@ use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{BaseFormat, Device, Engine, LoraConfig};
 use std::path::Path;
 
-/// The policy before any fitting: from a checkpoint, or with new weights.
-/// Fails if the checkpoint can't be opened or its vocabulary is smaller than the task's.
+/// Makes the policy before any training, from a checkpoint or with new weights. Fails if the checkpoint can't be
+/// opened, or its vocabulary is smaller than the task's.
 pub fn fresh(config: &Config, task: &Task, device: &Device) -> anyhow::Result<Engine> {
     let mut engine = match (&config.model.path, &config.model.init) {
         (Some(path), _) => {
@@ -38,8 +38,8 @@ pub fn fresh(config: &Config, task: &Task, device: &Device) -> anyhow::Result<En
     Ok(engine)
 }
 
-/// Fails before any work is done if [`fresh`] can't make the policy: no such checkpoint, or one that doesn't fit the
-/// configuration or the task.
+/// Fails early if [`fresh`] can't make the policy, because the checkpoint is missing or doesn't fit the configuration
+/// or the task.
 pub fn check(config: &Config, task: &Task) -> anyhow::Result<()> {
     check_sizes(config, task, &sizes(config, task)?)
 }
@@ -48,7 +48,7 @@ fn check_sizes(config: &Config, task: &Task, model: &ModelConfig) -> anyhow::Res
     config.model.check_size(model)?;
     if model.vocab_size < task.language.vocab_size() {
         bad_input!(
-            "model: vocab_size {} is smaller than the task's vocabulary of {}",
+            "model: its vocabulary of {} tokens is smaller than the task's, which has {}",
             model.vocab_size,
             task.language.vocab_size()
         );
@@ -56,14 +56,14 @@ fn check_sizes(config: &Config, task: &Task, model: &ModelConfig) -> anyhow::Res
     let (prompt, positions) = (task.longest_prompt(), model.context());
     if prompt >= positions {
         bad_input!(
-            "task: found a prompt of {prompt} tokens, wanted fewer than the model's {positions} positions, so that an answer has room (task.max_prompt_tokens rejects longer prompts)"
+            "task: the longest prompt has {prompt} tokens, which leaves no room for an answer in the model's {positions} positions; set task.max_prompt_tokens to leave out longer prompts"
         );
     }
     Ok(())
 }
 
-/// A checkpoint's policy, with its adapter if there is one, on a base in the format that the adapter was trained on, else in that of the checkpoint.
-/// Fails if the folder isn't a checkpoint, or the adapter doesn't belong to it.
+/// Opens a checkpoint, with an adapter if one is given. The base is in the format on which the adapter was trained,
+/// otherwise in the checkpoint's format. Fails if the folder isn't a checkpoint, or the adapter doesn't belong to it.
 pub fn open(folder: &Path, adapter: Option<&Path>, device: &Device) -> anyhow::Result<Engine> {
     let base = adapter.map(LoraConfig::trained_on).transpose().or_bad_input()?.flatten();
     let checkpoint = checkpoint_of(folder)?;
@@ -75,8 +75,8 @@ pub fn open(folder: &Path, adapter: Option<&Path>, device: &Device) -> anyhow::R
     .or_bad_input()
 }
 
-/// A checkpoint's policy, without an adapter; with `base`, its matrices are in that format.
-/// Fails if the folder isn't a checkpoint, or can't be opened in this format.
+/// Opens a checkpoint without an adapter. If `base` is given, the matrices are converted to that format. Fails if the
+/// folder isn't a checkpoint, or can't be opened in this format.
 pub fn open_in(folder: &Path, base: Option<BaseFormat>, device: &Device) -> anyhow::Result<Engine> {
     Engine::open_with_base(&checkpoint_of(folder)?, base, device).or_bad_input()
 }
@@ -84,20 +84,21 @@ pub fn open_in(folder: &Path, base: Option<BaseFormat>, device: &Device) -> anyh
 fn checkpoint_of(folder: &Path) -> anyhow::Result<Checkpoint> {
     let checkpoint = Checkpoint::open(folder).with_context(|| {
         // This is the layout of a LoRA run's checkpoint without merged weights.
-        match folder.join(checkpoint::ADAPTER).is_dir() && !folder.join("config.json").exists() {
-            true => format!(
+        if folder.join(checkpoint::ADAPTER).is_dir() && !folder.join("config.json").exists() {
+             format!(
                 "{} has only an adapter. Merge it with its base model first, or give the base as the model and {} as the adapter",
                 folder.display(),
                 folder.join(checkpoint::ADAPTER).display()
-            ),
-            false => folder.display().to_string(),
-        }
-    });
+             )
+         } else {
+             folder.display().to_string()
+         }
+     });
     checkpoint.or_bad_input()
 }
 
-/// The sizes of the policy, without its weights.
-/// Fails if the checkpoint can't be opened, or there are no sizes of a new model.
+/// Returns the sizes of the policy without reading its weights. Fails if the checkpoint can't be opened, or the sizes
+/// of a new model are invalid.
 pub fn sizes(config: &Config, task: &Task) -> anyhow::Result<ModelConfig> {
     match (&config.model.path, &config.model.init) {
         (Some(path), _) => Ok(checkpoint_of(path)?.config().clone()),
@@ -110,8 +111,8 @@ pub fn sizes(config: &Config, task: &Task) -> anyhow::Result<ModelConfig> {
     }
 }
 
-/// The sizes of a new model for a task, with positions for the longest prompt and a completion of `max_new_tokens`, or of
-/// the task's own limit.
+/// The sizes of a new model for a task. It has positions for the longest prompt and a completion of `max_new_tokens`,
+/// which is by default the task's limit.
 pub fn model_config(init: &InitConfig, task: &Task, max_new_tokens: Option<usize>) -> ModelConfig {
     let sampled = task.longest_prompt() + max_new_tokens.unwrap_or(task.max_new_tokens());
     ModelConfig {

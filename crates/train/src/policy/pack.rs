@@ -1,37 +1,38 @@
-//! Sequences as prefix trees: a prompt is computed once for all its completions, and so is everything else that they have in common.
+//! Packs sequences into prefix trees, so that a prompt, and every other common prefix of its completions, is computed
+//! once.
 
 use fgrpo_nn::Batch;
 use std::collections::HashMap;
 
-/// Number of common tokens from which on two sequences with different prompts are worth one tree.
+/// Minimum number of common tokens for which two sequences with different prompts are put into one tree.
 const LONG: usize = 256;
 
-/// Tokens that the model reads, and tokens whose log-probabilities are wanted.
+/// Tokens that the model reads, and the predictions to compute.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sequence {
     /// Tokens of the sequence.
     pub tokens: Vec<u32>,
-    /// Wanted predictions, in ascending order of `after`.
+    /// Predictions to compute, in ascending order of `after`.
     pub targets: Vec<Target>,
 }
 
 /// The prediction that `token` follows the token at index `after`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// Index of the last token that the model has read.
+    /// Index of the token that precedes the prediction.
     pub after: usize,
-    /// The token predicted.
+    /// Predicted token.
     pub token: u32,
 }
 
 impl Sequence {
-    /// A sequence of which every token but the first is a target.
+    /// A sequence in which every token but the first is a target.
     pub fn new(tokens: Vec<u32>) -> Self {
         let indices: Vec<usize> = (1..tokens.len()).collect();
         Self::of_indices(tokens, &indices)
     }
 
-    /// A sequence of which the tokens at these ascending indices, at least 1, are targets.
+    /// A sequence in which the tokens at these indices are targets. Indices are ascending and at least 1.
     pub fn of_indices(tokens: Vec<u32>, indices: &[usize]) -> Self {
         let targets = indices.iter().map(|&t| Target { after: t - 1, token: tokens[t] }).collect();
         Self { tokens, targets }
@@ -49,24 +50,25 @@ impl Sequence {
         self.targets.first().map_or(self.tokens.len(), |target| target.after + 1)
     }
 
-    /// Number of tokens that the model has to read.
+    /// Number of tokens that the model reads.
     fn read(&self) -> usize {
         self.targets.last().map_or(0, |target| target.after + 1)
     }
 }
 
-/// A batch of the engine, of which each tree holds some members. A member has one or several sequences, which are in the same tree.
+/// A batch of the engine, as trees of members. A member has one or more sequences, all in the same tree.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
     pub(super) batch: Batch,
     /// Members of each tree, ascending.
     pub(super) trees: Vec<Vec<usize>>,
-    /// For each member, the prediction of each of its targets in the batch.
+    /// For each member, the index in the batch of the prediction of each target.
     pub(super) places: Vec<Vec<usize>>,
 }
 
-/// Packs members into trees of about `budget` tokens. Members are in the same tree if they have a prompt in common, or much else. `computed` says of members
-/// that belong together whether they are needed. The error is a member whose sequences begin with different tokens.
+/// Packs members into trees of at most about `budget` tokens. Members are in the same tree if they share a prompt or
+/// a long prefix. Members for which `computed` returns `false` are left out. Fails with the index of a member whose
+/// sequences begin with different tokens.
 pub(super) fn pack(
     members: &[&[Sequence]],
     budget: usize,
@@ -81,11 +83,12 @@ pub(super) fn pack(
         let mut tokens = 0;
         for member in related {
             let prompt = members[member][0].prompt();
-            let beside = members[member].iter().map(|s| s.tokens.len().saturating_sub(prompt)).sum::<usize>();
-            if !tree.is_empty() && tokens + beside > budget {
+            let completion =
+                members[member].iter().map(|s| s.tokens.len().saturating_sub(prompt)).sum::<usize>();
+            if !tree.is_empty() && tokens + completion > budget {
                 packed.push(members, std::mem::take(&mut tree))?;
             }
-            tokens = beside + if tree.is_empty() { prompt } else { tokens };
+            tokens = completion + if tree.is_empty() { prompt } else { tokens };
             tree.push(member);
         }
         packed.push(members, tree)?;
@@ -93,7 +96,8 @@ pub(super) fn pack(
     Ok(packed)
 }
 
-/// The members with targets, in groups that are worth one tree: ordered by their first members, and ascending within.
+/// Groups the members with targets by the tree that they belong to. Groups are ordered by their first member; members
+/// are ascending.
 fn related(members: &[&[Sequence]]) -> Vec<Vec<usize>> {
     let has_targets = |&m: &usize| members[m].iter().any(|sequence| !sequence.targets.is_empty());
     let mut order: Vec<usize> = (0..members.len()).filter(has_targets).collect();
@@ -135,15 +139,14 @@ impl Packed {
     }
 }
 
-/// Appends sequences with the same first token to a batch as one tree, as [`Batch::push_group`] lays out a prompt with its completions: the prompt is a segment, and
-/// branches come in the order of the sequences. Returns the row of each token that is read.
+/// Appends sequences with the same first token to a batch as one tree, in the layout of [`Batch::push_group`]: the
+/// prompt is a segment, and branches are in the order of the sequences. Returns the row of each token that is read.
 fn grow(batch: &mut Batch, sequences: &[&Sequence]) -> Vec<Vec<usize>> {
     let mut rows: Vec<Vec<usize>> = sequences.iter().map(|s| Vec::with_capacity(s.read())).collect();
     let root = sequences.iter().map(|sequence| sequence.prompt()).min().unwrap_or(0);
-    // (Sequences, number of tokens that they have in common already, their segment)
-    let mut waiting: Vec<(Vec<usize>, usize, Option<usize>)> =
-        vec![((0..sequences.len()).collect(), 0, None)];
-    while let Some((mut members, depth, parent)) = waiting.pop() {
+    // (sequences, number of common tokens so far, segment with the last of these tokens)
+    let mut stack: Vec<(Vec<usize>, usize, Option<usize>)> = vec![((0..sequences.len()).collect(), 0, None)];
+    while let Some((mut members, depth, parent)) = stack.pop() {
         let row = batch.tokens.len();
         let (mut end, mut longest) = (depth, members[0]);
         loop {
@@ -169,7 +172,7 @@ fn grow(batch: &mut Batch, sequences: &[&Sequence]) -> Vec<Vec<usize>> {
             }
         }
         // Reversed, so that the rows of a subtree stay together and in order.
-        waiting.extend(branches.into_iter().rev().map(|branch| (branch, end, Some(segment))));
+        stack.extend(branches.into_iter().rev().map(|branch| (branch, end, Some(segment))));
     }
     rows
 }
@@ -206,11 +209,11 @@ mod tests {
             prompt in 1usize..4,
             budget in 1usize..40,
         ) {
-            let of = |tokens: &Vec<u32>| {
-                let indices: Vec<usize> = (prompt.min(tokens.len() - 1)..tokens.len()).collect();
+            let sequence = |tokens: &Vec<u32>| {
+                 let indices: Vec<usize> = (prompt.min(tokens.len() - 1)..tokens.len()).collect();
                 Sequence::of_indices(tokens.clone(), &indices)
             };
-            let sequences: Vec<Sequence> = sequences.iter().map(of).collect();
+            let sequences: Vec<Sequence> = sequences.iter().map(sequence).collect();
             let Packed { batch, trees, places } = packed(&sequences, budget);
             let mut all: Vec<usize> = trees.concat();
             all.sort_unstable();
@@ -231,11 +234,11 @@ mod tests {
         let prompt = [1, 2, 3];
         let completions: [&[u32]; 5] = [&[5, 6, 7, 0], &[5, 6, 0], &[8], &[5, 9, 0], &[8, 4]];
         let sequences: Vec<Sequence> = completions.iter().map(|c| Sequence::completion(&prompt, c)).collect();
-        let found = packed(&sequences, 1 << 16).batch;
-        let mut wanted = Batch::default();
-        wanted.push_group(&prompt, &completions);
-        assert_eq!((&found.tokens, &found.segments), (&wanted.tokens, &wanted.segments));
-        assert_eq!(found.predictions.len(), wanted.predictions.len());
+        let batch = packed(&sequences, 1 << 16).batch;
+        let mut group = Batch::default();
+        group.push_group(&prompt, &completions);
+        assert_eq!((&batch.tokens, &batch.segments), (&group.tokens, &group.segments));
+        assert_eq!(batch.predictions.len(), group.predictions.len());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Sampling: requests that are known at once, or that arrive while others are sampled.
+//! Sampling of requests that are all known at the start, or that arrive while others are sampled.
 
 use super::{Policy, refused};
 use crate::language::Language;
@@ -11,10 +11,10 @@ use std::ops::{ControlFlow, Range};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Smallest number of tokens that a cache whose prompts are kept has room for, for a prompt with its completion.
+/// Minimum of [`room`].
 const ROOM: usize = 2048;
 
-/// A prompt and the samples that are wanted of it.
+/// A prompt and the samples to draw for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Tokens of the prompt: at least one, and fewer than the model has positions.
@@ -23,7 +23,7 @@ pub struct Request {
     pub samples: Range<usize>,
     /// Length limit of a completion in tokens. The model's positions may end it earlier.
     pub max_tokens: usize,
-    /// What else ends a completion. If `None`, the end tokens and stop texts of the policy's language.
+    /// Tokens and strings that end a completion. If `None`, those of the policy's language.
     pub stop: Option<Stop>,
     /// Random key. The draw at a position of a sample is `key.with(sample).uniform(position)`.
     pub key: Key,
@@ -53,25 +53,25 @@ impl Request {
         Self { key, ..self }
     }
 
-    /// Length limit of a completion in a model with so many positions.
+    /// Length limit of a completion in a model with this many positions.
     pub fn limit(&self, positions: usize) -> usize {
         self.max_tokens.min(positions.saturating_sub(self.prompt.len()))
     }
 }
 
-/// How tokens are drawn.
+/// Settings of sampling.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
     /// Temperature. If 0, the most likely token is taken.
     pub temperature: f32,
-    /// Keeps the most likely tokens until their mass reaches `top_p`, in (0, 1].
+    /// Samples from the most likely tokens whose total probability reaches `top_p`, in (0, 1].
     pub top_p: f32,
-    /// Keeps the `top_k` most likely tokens; 0 keeps all.
+    /// Samples from the `top_k` most likely tokens; 0 means all.
     pub top_k: usize,
-    /// Keeps tokens at least `min_p` times as likely as the most likely one, in [0, 1).
+    /// Samples from tokens that are at least `min_p` times as likely as the most likely one, in [0, 1).
     pub min_p: f32,
-    /// Whether keys and values stay cached after the call, so that a later prompt that continues one of these sequences has only its new tokens computed.
-    /// The cache is dropped when the weights change.
+    /// Whether keys and values stay cached after the call. Then only the new tokens of a later prompt that continues
+    /// one of these sequences are computed. The cache is dropped when the weights change.
     pub keep_cache: bool,
     /// Maximum number of cached tokens. If `None`, as many as fit in memory.
     pub max_cached_tokens: Option<usize>,
@@ -110,25 +110,28 @@ impl Sampling {
     }
 }
 
-/// Requests that arrive while others are sampled. The methods are called by several threads.
+/// Source of requests that arrive while others are sampled. Several threads call the methods.
 pub trait Arrivals: Sync {
-    /// The next request, if one is there now. Its prompt and completion must fit in the room of [`Policy::sample_arrivals`].
+    /// Returns the next request if one has arrived. Its prompt and completion must fit in the `room` of
+    /// [`Policy::sample_arrivals`].
     fn next(&self) -> Option<Request>;
 
-    /// Called after each token with the number of the request, counted from 0 in the order of arrival, and the tokens of one of its completions so far.
-    /// Returns whether sampling goes on.
+    /// Called after each token with the index of the request in the order of arrival, and the tokens so far of one of
+    /// its completions. Returns whether sampling continues.
     fn drawn(&self, request: usize, tokens: &[u32]) -> bool;
 }
 
-/// Number of tokens of a prompt with its completion that the cache gets room for, if the longest of the first requests has `tokens`.
+/// Number of tokens that the cache reserves for a prompt with its completion, if the longest of the first requests
+/// has `tokens`.
 pub fn room(tokens: usize, positions: usize) -> usize {
     tokens.max(ROOM).next_power_of_two().min(positions)
 }
 
 impl Policy {
-    /// Samples completions: those of each request in the order of their indices.
+    /// Samples completions. Returns those of each request in the order of their indices.
     ///
-    /// A sample is a function of the weights, the prompt, the settings, the key, the sample's index and the position. It doesn't depend on the other requests.
+    /// A sample is a function of the weights, the prompt, the settings, the key, the sample's index and the position.
+    /// Other requests don't affect it.
     ///
     /// ```
     /// # use fgrpo_train::policy::{Policy, Request, Sampling};
@@ -141,20 +144,21 @@ impl Policy {
     /// ```
     ///
     /// # Errors
-    /// Bad input: a prompt that is empty, leaves the vocabulary or has no room for a completion; a setting out of its range. Errors from the engine, such as logits
-    /// that aren't finite.
+    /// Bad input: a prompt that is empty, has tokens outside the vocabulary or leaves no room for a completion; a
+    /// setting out of range. Errors from the engine, such as logits that aren't finite.
     pub fn sample(
         &mut self,
         requests: &[Request],
         sampling: &Sampling,
     ) -> anyhow::Result<Vec<Vec<Completion>>> {
-        Ok(self.sample_while(requests, sampling, &|| true)?.expect("nothing stops it"))
+        Ok(self.sample_while(requests, sampling, &|| true)?.expect("sampling isn't stopped"))
     }
 
-    /// [`Policy::sample`], or `None` if `go_on` returns false, which is called after each token.
+    /// Samples like [`Policy::sample`], or stops and returns `None` once `go_on` returns `false`, which is called
+    /// after each token.
     ///
     /// # Errors
-    /// As [`Policy::sample`].
+    /// Those of [`Policy::sample`].
     pub fn sample_while(
         &mut self,
         requests: &[Request],
@@ -174,13 +178,14 @@ impl Policy {
         Ok((complete && go_on()).then(|| groups.into_iter().map(all).collect()))
     }
 
-    /// Samples like [`Policy::sample`] and passes each completion to `on_completion` when it has ended. `drawn` is called by several threads after each token, with
-    /// the request's index and the completion's tokens so far. Returns whether all samples were made.
+    /// Samples like [`Policy::sample`] and passes each completion to `on_completion` when it ends. Several threads
+    /// call `drawn` after each token, with the request's index and the completion's tokens so far. Returns whether
+    /// all samples were made.
     ///
     /// Sampling stops if `drawn` returns false or `on_completion` breaks. A completion that was cut short by `drawn` may then be passed to `on_completion`.
     ///
     /// # Errors
-    /// As [`Policy::sample`].
+    /// Those of [`Policy::sample`].
     pub fn sample_with(
         &mut self,
         requests: &[Request],
@@ -203,18 +208,18 @@ impl Policy {
             );
         }
         let Self { engine, language, .. } = self;
-        let own = language.stop();
-        let mut alike: BTreeMap<(usize, &Stop), Vec<usize>> = BTreeMap::new();
+        let default = language.stop();
+        let mut groups: BTreeMap<(usize, &Stop), Vec<usize>> = BTreeMap::new();
         for (index, request) in requests.iter().enumerate() {
-            let stop = request.stop.as_ref().unwrap_or(own);
-            alike.entry((request.limit(positions), stop)).or_default().push(index);
+            let stop = request.stop.as_ref().unwrap_or(default);
+            groups.entry((request.limit(positions), stop)).or_default().push(index);
         }
         let (stopped, mut broken) = (AtomicBool::new(false), false);
-        for ((limit, stop), members) in alike.into_iter().rev() {
+        for ((limit, stop), members) in groups.into_iter().rev() {
             let prompt =
                 |&i: &usize| Prompt { tokens: &requests[i].prompt, samples: requests[i].samples.clone() };
             let prompts: Vec<Prompt<'_>> = members.iter().map(prompt).collect();
-            // Within a request that is stopped early it doesn't matter which completion ends.
+            // The callback of the engine doesn't get the request's index. Any member's is right for `go_on`.
             let ended = |tokens: &[u32]| ends(&stopped, drawn(members[0], tokens), language, stop, tokens);
             engine
                 .generate(
@@ -225,10 +230,7 @@ impl Policy {
                     &mut |completion| {
                         let prompt = members[completion.prompt];
                         broken |= on_completion(Completion { prompt, ..completion }).is_break();
-                        match broken || stopped.load(Ordering::Relaxed) {
-                            true => ControlFlow::Break(()),
-                            false => ControlFlow::Continue(()),
-                        }
+                        flow(broken || stopped.load(Ordering::Relaxed))
                     },
                 )
                 .map_err(refused)?;
@@ -239,11 +241,12 @@ impl Policy {
         Ok(true)
     }
 
-    /// Samples requests as they arrive, until none is left. `room`: maximum number of tokens of a prompt with its completion. Completions have the number of their
-    /// request in the order of arrival. Otherwise as [`Policy::sample_with`].
+    /// Samples requests as they arrive, until none is left, otherwise like [`Policy::sample_with`]. `room` is the
+    /// maximum number of tokens of a prompt with its completion. Completions have the index of their request in the
+    /// order of arrival.
     ///
     /// # Errors
-    /// As [`Policy::sample`].
+    /// Those of [`Policy::sample`].
     ///
     /// # Panics
     /// If a request has an invalid prompt, or doesn't fit in `room`.
@@ -262,10 +265,7 @@ impl Policy {
         let none = Stop::default();
         let mut take = |completion: Completion| {
             broken |= on_completion(completion).is_break();
-            match broken || queue.stopped.load(Ordering::Relaxed) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
+            flow(broken || queue.stopped.load(Ordering::Relaxed))
         };
         let settings = sampling.engine(&none, room);
         engine.generate_fed(&queue, room, &settings, sampling.keep_cache, &mut take).map_err(refused)?;
@@ -273,12 +273,12 @@ impl Policy {
     }
 }
 
-/// The random number of a draw, in [0, 1).
+/// Random number of a draw, in [0, 1).
 fn draw(key: Key, sample: usize, position: usize) -> f64 {
     key.with(sample as u64).uniform(position as u64)
 }
 
-/// Whether a completion ends with its last token, or sampling stops.
+/// Whether a completion ends with its last token, or because sampling stops.
 fn ends(stopped: &AtomicBool, go_on: bool, language: &Language, stop: &Stop, tokens: &[u32]) -> bool {
     if !go_on {
         stopped.store(true, Ordering::Relaxed);
@@ -288,7 +288,7 @@ fn ends(stopped: &AtomicBool, go_on: bool, language: &Language, stop: &Stop, tok
         || language.ended_by(&stop.texts, tokens)
 }
 
-/// Requests that are all there.
+/// Requests that are all known at the start.
 struct Known<'a> {
     requests: &'a [Request],
     next: AtomicUsize,
@@ -305,19 +305,19 @@ impl Arrivals for Known<'_> {
     }
 }
 
-/// Arrivals as the engine takes them.
+/// Passes arrivals to the engine.
 struct Queue<'a> {
     arrivals: &'a dyn Arrivals,
     positions: usize,
     language: &'a Language,
-    /// Random keys and ends of the requests that have arrived.
+    /// Random key and stop conditions of each request that has arrived.
     arrived: RwLock<Vec<(Key, Option<Stop>)>>,
     stopped: AtomicBool,
 }
 
 impl Feed for Queue<'_> {
     fn next(&self) -> Option<Arrival> {
-        // The lock keeps the order of arrival and that of the numbers the same.
+        // The lock is held, so that indices are in the order of arrival.
         let mut arrived = self.arrived.write().expect("no panic");
         let request = self.arrivals.next()?;
         let max_new_tokens = request.limit(self.positions);
@@ -336,4 +336,8 @@ impl Feed for Queue<'_> {
         let stop = arrived[prompt].1.as_ref().unwrap_or(self.language.stop());
         ends(&self.stopped, go_on, self.language, stop, tokens)
     }
+}
+
+fn flow(stop: bool) -> ControlFlow<()> {
+    if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }

@@ -1,11 +1,11 @@
-//! A server's answer for one sample: token ids, log-probabilities, finish reason.
+//! Reads a server's answer for one sample: token ids, log-probabilities, finish reason.
 //!
-//! Servers report the sampled tokens in four ways: as ids (vLLM, SGLang), as text `token_id:7` (older vLLM), as an id
-//! with each log-probability (llama.cpp), or only as pieces of text. Pieces of text are accepted if each matches
-//! exactly one token of the vocabulary, or if tokenizing the whole text gives the same number of tokens. Anything else
-//! is refused, because training on other tokens than the sampled ones would be silently wrong. An answer is also
-//! refused if it lists a different number of tokens than its `usage` reports: llama.cpp omits the ids of incomplete
-//! UTF-8 characters.
+//! Servers report the sampled tokens in four ways: as ids (vLLM, SGLang), as strings `token_id:7` (older vLLM), as an
+//! id beside each log-probability (llama.cpp), or only as strings. Strings are accepted if each is the text of
+//! exactly one token of the vocabulary, or if tokenizing their concatenation gives the same number of tokens.
+//! Anything else is rejected, because training on other tokens than the sampled ones would be silently wrong. An
+//! answer is also rejected if it lists a different number of tokens than its `usage` reports: llama.cpp omits the ids
+//! of incomplete UTF-8 characters.
 
 use crate::language::Language;
 use fgrpo_eval::io::server::sampling::ServerApi;
@@ -15,34 +15,35 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// The sampled completion of one answer, as it is stored in the run folder.
+/// The completion in an answer, as stored in the run folder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Answer {
     /// Hash of all fields of the request.
     pub(super) request: String,
     pub(super) tokens: Vec<u32>,
-    /// The server's log-probability of each token, rounded to f32; `None` for an end token that the server left out.
+    /// The server's log-probability of each token, rounded to f32, or `None` for an end token that the server left
+    /// out.
     pub(super) logp: Vec<Option<f64>>,
-    /// Whether it was cut off by the length limit.
+    /// Whether the length limit cut off the completion.
     pub(super) truncated: bool,
 }
 
-/// Why an answer can't be used.
+/// Reason why an answer can't be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unusable {
     /// A retry may succeed.
     Transient(String),
-    /// The server's answer format can't be used.
+    /// The format of the server's answers isn't supported.
     Form(String),
 }
 
-/// Parses answers in one language.
+/// Parses answers.
 pub(super) struct Reader<'a> {
     language: &'a Language,
     api: ServerApi,
     stop_tokens: &'a [u32],
     max_new_tokens: usize,
-    /// The token with each text; `None` if several tokens have the same text.
+    /// The token of each string, or `None` if several tokens have the same text.
     pieces: OnceLock<HashMap<String, Option<u32>>>,
 }
 
@@ -58,29 +59,30 @@ impl<'a> Reader<'a> {
 
     /// Reads the answer to a request for a completion of `prompt`.
     pub(super) fn read(&self, request: &str, prompt: &[u32], answer: &Value) -> Result<Answer, Unusable> {
-        let transient = |what: &str| Err(Unusable::Transient(what.to_owned()));
+        let transient = |message: &str| Err(Unusable::Transient(message.to_owned()));
         let Some(choice) = answer["choices"].as_array().and_then(|c| c.first()) else {
-            return transient("an answer without choices");
+            return transient("the answer has no choices");
         };
-        if let Some(read) = ids(&choice["prompt_token_ids"])
-            && read != prompt
+        if let Some(echo) = ids(&choice["prompt_token_ids"])
+            && echo != prompt
         {
             return Err(Unusable::Form(format!(
-                "the server read another prompt (of {} tokens) than the one sent (of {} tokens)",
-                read.len(),
+                "the server read a prompt of {} tokens, which isn't the one of {} tokens that was sent",
+                echo.len(),
                 prompt.len()
             )));
         }
         let mut finish = match choice["finish_reason"].as_str() {
             Some("stop") => Finish::Stop,
             Some("length") => Finish::Length,
-            other => return transient(&format!("finish_reason {}", other.unwrap_or("missing"))),
+            Some(other) => return transient(&format!("the answer has the finish_reason {other}")),
+            None => return transient("the answer has no finish_reason"),
         };
         let (mut tokens, mut logp) = self.tokens(choice)?;
         self.check_count(&tokens, finish, choice, &answer["usage"]["completion_tokens"])?;
         if let Some(token) = tokens.iter().find(|&&t| t as usize >= self.language.vocab_size()) {
             return Err(Unusable::Form(format!(
-                "token {token}, wanted one below the vocabulary's {}: the server's model has another vocabulary",
+                "token {token} isn't in the vocabulary of {} tokens: the server's model has another vocabulary",
                 self.language.vocab_size()
             )));
         }
@@ -103,13 +105,13 @@ impl<'a> Reader<'a> {
         }
         logp.truncate(tokens.len());
         if tokens.is_empty() {
-            return transient("an answer without tokens");
+            return transient("the answer has no tokens");
         }
         Ok(Answer { request: request.to_owned(), tokens, logp, truncated: finish == Finish::Length })
     }
 
-    /// Compares the number of listed tokens with the server's count. An end token may be counted but not listed if the
-    /// text shows that nothing else is missing. It may also be listed but not counted.
+    /// Compares the number of listed tokens with the server's count. An end token may be listed but not counted. It
+    /// may also be counted but not listed, if the text shows that nothing else is missing.
     fn check_count(
         &self,
         tokens: &[u32],
@@ -128,25 +130,25 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         Err(Unusable::Form(format!(
-            "{listed} token ids where usage counts {counted}: some sampled tokens are missing, and training on the rest would be wrong (llama.cpp leaves out bytes that aren't a whole character); wanted a server that lists every token, vLLM or SGLang"
+            "the answer has {listed} token ids, but its usage counts {counted}, and training on a part of the sampled tokens would be wrong (llama.cpp leaves out bytes that aren't a whole character); use a server that lists every token, such as vLLM or SGLang"
         )))
     }
 
     fn tokens(&self, choice: &Value) -> Result<(Vec<u32>, Vec<Option<f64>>), Unusable> {
-        let form = |what: String| Err(Unusable::Form(what));
+        let form = |message: String| Err(Unusable::Form(message));
         let logprobs = &choice["logprobs"];
         if let Some(content) = logprobs["content"].as_array() {
             let tokens = content.iter().map(|c| id(&c["id"])).collect::<Option<Vec<u32>>>();
             let values: Vec<&Value> = content.iter().map(|c| &c["logprob"]).collect();
             let tokens = match tokens {
                 Some(tokens) => tokens,
-                None => self.of_pieces(&content.iter().map(|c| &c["token"]).collect::<Vec<_>>())?,
+                None => self.tokens_of_pieces(&content.iter().map(|c| &c["token"]).collect::<Vec<_>>())?,
             };
             return Ok((tokens, numbers(&values)?));
         }
         let Some(values) = logprobs["token_logprobs"].as_array() else {
             return form(format!(
-                "choices[0].logprobs {}, wanted token_logprobs or content: the server must return log-probabilities",
+                "choices[0].logprobs {}: the server must return log-probabilities, in token_logprobs or content",
                 shape(logprobs)
             ));
         };
@@ -157,21 +159,25 @@ impl<'a> Reader<'a> {
             None => {
                 match pieces.iter().map(|p| p.as_str()?.strip_prefix("token_id:")?.parse().ok()).collect() {
                     Some(tokens) => tokens,
-                    None => self.of_pieces(&pieces)?,
+                    None => self.tokens_of_pieces(&pieces)?,
                 }
             }
         };
         let logp = numbers(&values.iter().collect::<Vec<_>>())?;
         if tokens.len() != logp.len() {
-            return form(format!("{} token ids with {} log-probabilities", tokens.len(), logp.len()));
+            return form(format!(
+                "the answer has {} token ids, but {} log-probabilities",
+                tokens.len(),
+                logp.len()
+            ));
         }
         Ok((tokens, logp))
     }
 
-    /// The tokens of these pieces of text.
-    fn of_pieces(&self, pieces: &[&Value]) -> Result<Vec<u32>, Unusable> {
+    /// Finds the tokens of these strings.
+    fn tokens_of_pieces(&self, pieces: &[&Value]) -> Result<Vec<u32>, Unusable> {
         let Some(pieces) = pieces.iter().map(|p| p.as_str()).collect::<Option<Vec<&str>>>() else {
-            return Err(Unusable::Form("tokens that are no text".into()));
+            return Err(Unusable::Form("the tokens aren't strings".into()));
         };
         let known = self.pieces.get_or_init(|| {
             let mut known: HashMap<String, Option<u32>> = HashMap::new();
@@ -195,7 +201,7 @@ impl<'a> Reader<'a> {
             return Ok(tokens);
         }
         Err(Unusable::Form(format!(
-            "tokens as ambiguous pieces of text ({}), wanted token ids: vLLM 0.10.2 or newer, SGLang or llama.cpp as rollout.server.api",
+            "the answer has no token ids, and its strings are ambiguous ({}); use vLLM 0.10.2 or newer, SGLang or llama.cpp as rollout.server.api",
             pieces
                 .iter()
                 .find(|p| known.get(**p).copied().flatten().is_none())
@@ -215,7 +221,7 @@ fn ids(value: &Value) -> Option<Vec<u32>> {
 fn numbers(values: &[&Value]) -> Result<Vec<Option<f64>>, Unusable> {
     let number = |v: &&Value| match v.as_f64() {
         Some(x) if x <= 1e-3 => Ok(Some(f64::from((x as f32).min(0.0)))),
-        _ => Err(Unusable::Form(format!("{v} as a log-probability, wanted a number of at most 0"))),
+        _ => Err(Unusable::Form(format!("{v} isn't a log-probability, which is a number of at most 0"))),
     };
     values.iter().map(number).collect()
 }
@@ -226,7 +232,7 @@ fn shape(value: &Value) -> String {
             format!("has {}", fields.keys().map(String::as_str).collect::<Vec<_>>().join(", "))
         }
         Value::Null => "is missing".into(),
-        _ => "is no object".into(),
+        _ => "isn't an object".into(),
     }
 }
 
@@ -245,10 +251,10 @@ mod tests {
         json!({"choices": [choice]})
     }
 
-    fn refused(read: Result<Answer, Unusable>, says: &str) {
+    fn refused(read: Result<Answer, Unusable>, fact: &str) {
         match read {
-            Err(Unusable::Form(what)) => assert!(what.contains(says), "{what}, wanted {says}"),
-            other => panic!("{other:?}, wanted {says}"),
+            Err(Unusable::Form(message)) => assert!(message.contains(fact), "{message} lacks {fact}"),
+            other => panic!("{other:?} lacks {fact}"),
         }
     }
 
@@ -257,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_four_forms_of_token_ids_are_read_alike() {
+    fn the_four_forms_of_token_ids_give_the_same_answer() {
         let language = language();
         let end = language.stop_tokens()[0];
         let words = language.encode("12 + 3").unwrap();
@@ -306,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_several_tokens_share_are_told_apart_by_tokenizing_or_refused() {
+    fn strings_that_several_tokens_share_are_resolved_by_tokenizing_or_refused() {
         let language = language();
         let reader = Reader::new(&language, ServerApi::Openai, language.stop_tokens(), 50);
         // Each byte of the umlaut is a token that decodes to the replacement character on its own.
@@ -320,7 +326,7 @@ mod tests {
         assert_eq!(umlaut.len(), 2);
         let whole = reader.read("r", &[5], &given(json!(["ä", ""]))).unwrap();
         assert_eq!(whole.tokens, umlaut);
-        refused(reader.read("r", &[5], &given(json!(["\u{fffd}", "\u{fffd}"]))), "wanted token ids");
+        refused(reader.read("r", &[5], &given(json!(["\u{fffd}", "\u{fffd}"]))), "no token ids");
     }
 
     #[test]
@@ -353,7 +359,7 @@ mod tests {
             read(&whole, "12 + 3", "stop", n + 2),
             read(&words, "12 + 3", "length", n - 1),
         ] {
-            refused(bad, "where usage counts");
+            refused(bad, "usage counts");
         }
     }
 
@@ -361,17 +367,14 @@ mod tests {
     fn answers_that_cannot_be_trained_on_are_refused_with_what_is_wrong() {
         let language = language();
         let reader = Reader::new(&language, ServerApi::Vllm, language.stop_tokens(), 50);
-        let of = |ids: Value, logp: Value| json!({"token_ids": ids, "logprobs": {"token_logprobs": logp}, "finish_reason": "stop"});
+        let given = |ids: Value, logp: Value| json!({"token_ids": ids, "logprobs": {"token_logprobs": logp}, "finish_reason": "stop"});
         for (given, says) in [
             (json!({"text": "7", "finish_reason": "stop"}), "must return log-probabilities"),
-            (of(json!([5]), json!([null])), "null as a log-probability"),
-            (of(json!([5]), json!([0.7])), "0.7 as a log-probability"),
-            (of(json!([5, 6]), json!([-1.0])), "2 token ids with 1"),
-            (of(json!([999_999]), json!([-1.0])), "token 999999"),
-            (
-                json!({"prompt_token_ids": [1, 5], "finish_reason": "stop"}),
-                "another prompt (of 2 tokens) than the one sent",
-            ),
+            (given(json!([5]), json!([null])), "null isn't a log-probability"),
+            (given(json!([5]), json!([0.7])), "0.7 isn't a log-probability"),
+            (given(json!([5, 6]), json!([-1.0])), "2 token ids"),
+            (given(json!([999_999]), json!([-1.0])), "token 999999"),
+            (json!({"prompt_token_ids": [1, 5], "finish_reason": "stop"}), "a prompt of 2 tokens"),
         ] {
             refused(reader.read("r", &[5], &choice(given)), says);
         }

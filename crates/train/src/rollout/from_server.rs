@@ -1,9 +1,8 @@
-//! Completions from an OpenAI-compatible server, with prompts sent as token ids.
-//!
-//! The server samples, and the trainer scores the sampled tokens; these scores are `old_logp`. The server's own
-//! log-probabilities are kept for the correction between the two engines. Each answer is stored in the run folder
-//! until a checkpoint makes it unnecessary, so a resumed run trains on the same completions. Asking again would give
-//! different ones: a server's samples aren't reproducible across batches or after a weight update.
+//! Completions from an OpenAI-compatible server, with prompts sent as token ids. The server samples, and the trainer
+//! scores the sampled tokens; these scores are `old_logp`. The server's log-probabilities are only used for the
+//! correction between the two engines. Each answer is stored in the run folder until a checkpoint makes it
+//! unnecessary, so that a resumed run trains on the same completions. A server's samples aren't reproducible across
+//! batches or after an update of the weights.
 
 use super::answer::{Answer, Reader, Unusable};
 use super::{Draws, Rollouts, check_prompt};
@@ -30,7 +29,7 @@ use std::ops::ControlFlow::Continue;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Attempts for an answer without a usable sample.
+/// Number of attempts if an answer has no usable sample.
 const TRIES: usize = 5;
 
 /// A server that samples for a run.
@@ -38,19 +37,19 @@ const TRIES: usize = 5;
 pub struct ServerRollouts {
     config: ServerConfig,
     server: Server,
-    /// Set on first use; the stored answers may already cover a resumed step.
+    /// Name of the model, requested on first use, because stored answers may cover a resumed step.
     model: Option<String>,
     /// Where answers are stored.
     folder: PathBuf,
-    /// Model names in answers that differ from the requested one.
+    /// Other model names than the requested one that answers had.
     other_models: HashSet<String>,
 }
 
 impl ServerRollouts {
-    /// A server for the run in folder `run`. Sends no request yet.
+    /// Sets up a server for the run in the folder `run`, without sending a request.
     ///
     /// # Errors
-    /// Bad input: no address, or an API key variable that isn't set.
+    /// Bad input: an invalid address, or an API key variable that isn't set.
     pub fn open(config: &ServerConfig, run: &Path) -> anyhow::Result<Self> {
         let server =
             Server::new(&config.url, config.key_env.as_deref(), config.retry()).context("rollout.server")?;
@@ -63,11 +62,11 @@ impl ServerRollouts {
         })
     }
 
-    /// Samples completions of each prompt and scores them with `policy`. `None` if the program was asked
-    /// to stop; the answers received so far are stored.
+    /// Samples completions of each prompt and scores them with `policy`. Returns `None` if interrupted; the answers
+    /// received so far are stored.
     ///
     /// # Errors
-    /// A server that can't be reached, refuses the request, or answers in an unusable format.
+    /// The server can't be reached, rejects the request, or answers in an unsupported format.
     pub fn sample(
         &mut self,
         policy: &mut Policy,
@@ -89,7 +88,7 @@ impl ServerRollouts {
             lines::read::<Answer>(&path)?.into_iter().map(|a| (a.request.clone(), a)).collect();
         let reader =
             Reader::new(&task.language, self.config.api, task.language.stop_tokens(), draws.max_new_tokens);
-        let mut trouble = String::new();
+        let mut problem = String::new();
         for round in 0..=TRIES {
             let mut lacking: Vec<usize> =
                 (0..bodies.len()).filter(|&i| !answers.contains_key(&names[i])).collect();
@@ -102,20 +101,20 @@ impl ServerRollouts {
             }
             if round == TRIES {
                 bail!(
-                    "{}: {} samples are still missing after {TRIES} answers each; the last: {trouble}",
+                    "{}: {} samples are still missing after {TRIES} answers each; the last problem: {problem}",
                     self.server.base(),
                     lacking.len()
                 );
             }
             let model = self.model()?;
-            // Doesn't create the run folder itself, which would recreate it at its old place after a move.
+            // Doesn't create the run folder, which may have been moved.
             match std::fs::create_dir(&self.folder) {
                 Err(e) if e.kind() != ErrorKind::AlreadyExists => {
                     Err(e).with_context(|| format!("creating {}", self.folder.display()))?;
                 }
                 _ => {}
             }
-            let mut kept = JsonLines::append(&path)?;
+            let mut stored = JsonLines::append(&path)?;
             let requests: Vec<Value> = lacking
                 .iter()
                 .map(|&i| {
@@ -136,19 +135,19 @@ impl ServerRollouts {
                         return Ok(Continue(()));
                     }
                     Err(failure @ Failure::Refused { .. }) => {
-                        bad_input!("rollout.server: the server refuses: {failure}")
+                        bad_input!("rollout.server: the server rejects the request: {failure}")
                     }
                     Err(failure) => return Err(saved(format!("rollout.server: {failure}"))),
                 };
                 self.notice_model(&model, &answer);
                 match reader.read(&names[i], &prompts[i / group_size].tokens, &answer) {
                     Ok(answer) => {
-                        kept.push(&answer)?;
+                        stored.push(&answer)?;
                         answers.insert(names[i].clone(), answer);
                     }
-                    Err(Unusable::Transient(what)) => trouble = server.shown(&what),
-                    Err(Unusable::Form(what)) => {
-                        bad_input!("rollout.server: {}: found {}", server.base(), server.shown(&what))
+                    Err(Unusable::Transient(message)) => problem = server.shown(&message),
+                    Err(Unusable::Form(message)) => {
+                        bad_input!("rollout.server: {}: {}", server.base(), server.shown(&message))
                     }
                 }
                 Ok(Continue(()))
@@ -164,7 +163,7 @@ impl ServerRollouts {
         scored(policy, prompts, &answers, draws.sampling.temperature).map(Some)
     }
 
-    /// Deletes stored answers that no checkpoint needs any more: those up to `step`.
+    /// Deletes stored answers up to `step`, which are no longer needed.
     ///
     /// # Errors
     /// An I/O error that names the file.
@@ -172,24 +171,25 @@ impl ServerRollouts {
         let Ok(files) = std::fs::read_dir(&self.folder) else { return Ok(()) };
         for file in files {
             let path = file.with_context(|| format!("reading {}", self.folder.display()))?.path();
-            let of = path.file_stem().and_then(|s| s.to_str()?.strip_prefix("step-")?.parse::<u64>().ok());
-            if of.is_some_and(|of| of <= step) {
+            let stored =
+                path.file_stem().and_then(|s| s.to_str()?.strip_prefix("step-")?.parse::<u64>().ok());
+            if stored.is_some_and(|stored| stored <= step) {
                 std::fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
             }
         }
         Ok(())
     }
 
-    /// Runs the user's command on a new checkpoint and waits until it ends or a stop is requested; a resume runs it
-    /// again.
+    /// Runs `on_checkpoint` for a new checkpoint and waits until the command ends or the run is interrupted; a resume
+    /// runs the command again.
     ///
     /// # Errors
-    /// If it can't be run or its exit code isn't 0.
+    /// The command can't be run, or its exit code isn't 0.
     pub fn notify(&self, checkpoint: &Path) -> anyhow::Result<()> {
         let Some(command) = &self.config.on_checkpoint else { return Ok(()) };
         let folder = std::path::absolute(checkpoint).unwrap_or_else(|_| checkpoint.to_owned());
         let command = command.replace("{checkpoint}", &quoted(&folder.to_string_lossy()));
-        // Its output isn't part of the run's data; it is shown only if the command fails.
+        // The command's output is shown only if it fails.
         let context = || format!("rollout.server.on_checkpoint: {command}");
         let mut stderr = tempfile::tempfile().with_context(context)?;
         let mut shell = Command::new("sh");
@@ -197,13 +197,13 @@ impl ServerRollouts {
         shell.stderr(stderr.try_clone().with_context(context)?);
         let ended = ProcessGroup::spawn(&mut shell).and_then(ProcessGroup::wait).with_context(context)?;
         if let Some(status) = ended.filter(|status| !status.success()) {
-            let mut said = Vec::new();
-            stderr.rewind().and_then(|()| stderr.read_to_end(&mut said)).with_context(context)?;
-            let said = String::from_utf8_lossy(&said);
-            let said: Vec<&str> = said.trim().lines().rev().take(5).collect();
-            let said = said.into_iter().rev().collect::<Vec<_>>().join(" | ");
+            let mut output = Vec::new();
+            stderr.rewind().and_then(|()| stderr.read_to_end(&mut output)).with_context(context)?;
+            let output = String::from_utf8_lossy(&output);
+            let last: Vec<&str> = output.trim().lines().rev().take(5).collect();
+            let last = last.into_iter().rev().collect::<Vec<_>>().join(" | ");
             return Err(saved(format!(
-                "rollout.server.on_checkpoint: `{command}` ended with {status}: {said}"
+                "rollout.server.on_checkpoint: `{command}` ended with {status}: {last}"
             )));
         }
         Ok(())
@@ -216,21 +216,25 @@ impl ServerRollouts {
         let models = self.server.models().context("rollout.server")?;
         let [only] = models.as_slice() else {
             bad_input!(
-                "rollout.server.model: the server lists {}, wanted the name of one",
-                if models.is_empty() { "none".to_owned() } else { self.server.shown(&models.join(", ")) }
+                "rollout.server.model: set the name of the model; the server lists {}",
+                if models.is_empty() {
+                    "no models".to_owned()
+                } else {
+                    self.server.shown(&models.join(", "))
+                }
             );
         };
         self.model = Some(only.clone());
         Ok(only.clone())
     }
 
-    /// Reports once each model name in the answers that differs from the requested one.
-    fn notice_model(&mut self, asked: &str, answer: &Value) {
-        if let Some(other) = answer["model"].as_str().filter(|m| *m != asked)
+    /// Warns once about each model name in answers that differs from the requested one.
+    fn notice_model(&mut self, requested: &str, answer: &Value) {
+        if let Some(other) = answer["model"].as_str().filter(|m| *m != requested)
             && self.other_models.insert(other.to_owned())
         {
             tracing::warn!(
-                "rollout.server: asked for model {asked}, answered as {}: make sure that it serves the policy being trained",
+                "rollout.server: the requested model is {requested}, but the server answers as {}: make sure that it serves the policy being trained",
                 self.server.shown(other)
             );
         }
@@ -256,7 +260,7 @@ impl ServerRollouts {
         let mut body = drawing.fields(Some(api));
         let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
         set("prompt", json!(prompt.tokens));
-        // Some servers keep seeds as signed 32-bit integers.
+        // Some servers store seeds as signed 32-bit integers.
         set("seed", json!(key.bits(0) >> 33));
         set("logprobs", json!(1));
         set("n", json!(1));
@@ -269,8 +273,8 @@ impl ServerRollouts {
                 set("stop_token_ids", json!(policy.language().stop_tokens()));
                 set("skip_special_tokens", json!(false));
                 set("return_token_ids", json!(true));
-                let own = if api == ServerApi::Vllm { "return_tokens_as_token_ids" } else { "no_stop_trim" };
-                set(own, json!(true));
+                let name = if api == ServerApi::Vllm { "return_tokens_as_token_ids" } else { "no_stop_trim" };
+                set(name, json!(true));
             }
         }
         Ok(body)
@@ -282,17 +286,17 @@ fn fingerprint(body: &Map<String, Value>) -> String {
     Sha256::digest(text)[..12].iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The trainer's log-probabilities of the tokens that the server sampled.
+/// Computes the trainer's log-probabilities of the tokens that the server sampled.
 fn scored(
     policy: &mut Policy,
     prompts: Vec<Prompt>,
     answers: &[Vec<&Answer>],
     temperature: f32,
 ) -> anyhow::Result<Vec<Rollouts>> {
-    let each =
+    let pairs =
         prompts.iter().zip(answers).flat_map(|(prompt, answers)| answers.iter().map(move |a| (prompt, a)));
     let sequences: Vec<Sequence> =
-        each.map(|(prompt, answer)| Sequence::completion(&prompt.tokens, &answer.tokens)).collect();
+        pairs.map(|(prompt, answer)| Sequence::completion(&prompt.tokens, &answer.tokens)).collect();
     let mut scores = policy.score(&sequences, temperature)?.into_iter();
     let rollouts = prompts.into_iter().zip(answers).enumerate().map(|(at, (prompt, answers))| {
         let mut completions = Vec::with_capacity(answers.len());
@@ -302,7 +306,7 @@ fn scored(
         {
             // For an end token that the server left out, use the trainer's log-probability.
             let server = answer.logp.iter().zip(&logp);
-            sampler_logp.push(server.map(|(s, &own)| s.map_or(own, |logp| logp as f32)).collect());
+            sampler_logp.push(server.map(|(s, &trainer)| s.map_or(trainer, |logp| logp as f32)).collect());
             completions.push(Completion {
                 prompt: at,
                 sample,
@@ -318,7 +322,7 @@ fn scored(
     Ok(rollouts.collect())
 }
 
-/// The error of a server for whose return the run can wait.
+/// An error that doesn't lose the run's state, so that the run can be resumed later.
 fn saved(text: String) -> anyhow::Error {
     Advised { text: text + ". The state is saved", bad_input: false, remedies: &[Remedy::Resume] }.into()
 }

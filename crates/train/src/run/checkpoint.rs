@@ -1,7 +1,8 @@
 //! Checkpoints of a run: a Hugging Face folder, plus the state for an exact resume.
 //!
-//! A checkpoint is written under a temporary name, synced and then renamed. Before it is deleted, it is renamed again.
-//! So a folder with a checkpoint's name is always complete, and a kill at any moment leaves the last good checkpoint.
+//! A checkpoint is written under a temporary name, synced and then renamed. Before it is deleted, it is renamed
+//! again. So a folder with a checkpoint's name is always complete, and a run killed at any moment leaves a valid
+//! checkpoint.
 
 use crate::config::{Config, Keep};
 use crate::problem::Task;
@@ -17,51 +18,51 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 const STATE: &str = "trainer_state.json";
-/// The folder of a LoRA policy's adapter in its checkpoint, in PEFT's layout.
+/// Folder of the adapter in a LoRA policy's checkpoint, in PEFT's layout.
 pub const ADAPTER: &str = "adapter";
-/// The file of the optimizer's state in a checkpoint.
+/// File of the optimizer's state in a checkpoint.
 pub const OPTIMIZER: &str = "optimizer.safetensors";
 
-/// The state for a resume, besides weights and optimizer. Everything else is a function of the step.
+/// State for a resume, besides weights and optimizer. Everything else is a function of the step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainerState {
-    /// The stage of these steps; a run resumes only from its own stage.
+    /// Stage of the steps. A run resumes only from a checkpoint of the same stage.
     #[serde(default)]
     pub stage: Stage,
-    /// Steps done.
+    /// Number of completed steps.
     pub step: u64,
     /// State carried from one update to the next.
     #[serde(flatten)]
     pub update: UpdateState,
     /// The best evaluation so far.
     pub best: Option<Best>,
-    /// AdamW's own step count.
+    /// Step count of AdamW.
     pub optimizer_step: u64,
 }
 
-/// What the steps of a stage do.
+/// Stage of training.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// Reinforcement learning.
     #[default]
     Rl,
-    /// Supervised fitting.
+    /// Supervised fine-tuning.
     Sft,
 }
 
-/// What a policy's checkpoints contain besides its trained parameters.
+/// The parts of a policy's checkpoints besides the trained parameters.
 #[derive(Clone)]
 pub struct Contents<'a> {
     task: &'a Task,
     /// The base model's path, for an adapter.
     base: String,
-    /// Whether a policy with an adapter is also written as a merged model.
+    /// Whether the merged model is written beside an adapter.
     merged: bool,
 }
 
 impl<'a> Contents<'a> {
-    /// The contents that the configuration asks for.
+    /// The contents according to the configuration.
     pub fn of(config: &Config, task: &'a Task) -> Self {
         let path = config.model.path.as_deref();
         let absolute = path.map(|p| std::path::absolute(p).unwrap_or_else(|_| p.to_owned()));
@@ -79,8 +80,8 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Writes a policy's weights to `folder`: an adapter of the model `base`, or all weights. With `merged`, an adapter's merged
-/// weights too.
+/// Writes a policy's weights to `folder`: all weights, or an adapter of the model `base`. If `merged`, the merged
+/// weights are written beside the adapter.
 pub fn write_policy(folder: &Path, engine: &Engine, base: &str, merged: bool) -> anyhow::Result<()> {
     if engine.lora().is_some() {
         engine.write_adapter(&folder.join(ADAPTER), base)?;
@@ -92,9 +93,8 @@ pub fn write_policy(folder: &Path, engine: &Engine, base: &str, merged: bool) ->
     Ok(())
 }
 
-/// Reads the policy that [`write_policy`] wrote to `folder` into an engine of its model. The gradient is then 0, and the
-/// optimizer as before any update.
-/// Fails if the folder is damaged or of another model; the engine's weights are then unknown.
+/// Loads the policy that [`write_policy`] wrote to `folder` into an engine of the same model. Resets the gradient and
+/// the optimizer. Fails if the folder is damaged or of another model; the engine's weights are then undefined.
 pub fn reload_policy(folder: &Path, engine: &mut Engine) -> anyhow::Result<()> {
     let adapter = folder.join(ADAPTER);
     engine.remove_adapters();
@@ -107,9 +107,8 @@ pub fn reload_policy(folder: &Path, engine: &mut Engine) -> anyhow::Result<()> {
     Ok(engine.load_optimizer(0, &[], &mut |_, _| Ok(()))?)
 }
 
-/// Reads the policy that [`Contents::write`] wrote to `folder`. For an adapter, `base` makes the engine of the base
-/// model.
-/// Fails if only one of the configuration and the folder has an adapter; otherwise an error that names what can't be
+/// Reads the policy that [`Contents::write`] wrote to `folder`. For an adapter, `base` opens the base model. Fails if
+/// only one of the configuration and the folder has an adapter, or with an error that names the file that can't be
 /// read.
 pub fn read_policy(
     folder: &Path,
@@ -131,12 +130,15 @@ pub fn read_policy(
         }
         (true, false) => {
             bad_input!(
-                "{}: found an adapter, wanted the table [lora] in the configuration that it was trained with",
+                "{}: the checkpoint has an adapter, but the configuration has no [lora]",
                 folder.display()
             )
         }
         (false, true) => {
-            bad_input!("{}: found no adapter, wanted one: the configuration has [lora]", folder.display())
+            bad_input!(
+                "{}: the checkpoint has no adapter, but the configuration has [lora]",
+                folder.display()
+            )
         }
     }
 }
@@ -150,7 +152,7 @@ pub struct Best {
     pub pass_at_1: f64,
 }
 
-/// The checkpoints of a run, oldest first.
+/// Lists the checkpoints of a run, oldest first.
 pub fn list(folder: &Path) -> anyhow::Result<Vec<(u64, PathBuf)>> {
     numbered(folder, "step-")
 }
@@ -166,22 +168,22 @@ pub fn path(folder: &Path, step: u64) -> PathBuf {
 }
 
 fn numbered(folder: &Path, prefix: &str) -> anyhow::Result<Vec<(u64, PathBuf)>> {
-    let mut found = Vec::new();
+    let mut folders = Vec::new();
     if !folder.exists() {
-        return Ok(found);
+        return Ok(folders);
     }
     for entry in std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
         let entry = entry?;
         if let Some(step) = entry.file_name().to_str().and_then(|n| n.strip_prefix(prefix)?.parse().ok()) {
-            found.push((step, entry.path()));
+            folders.push((step, entry.path()));
         }
     }
-    found.sort();
-    Ok(found)
+    folders.sort();
+    Ok(folders)
 }
 
-/// Number of newest checkpoints with the optimizer state, from which a run can resume: the newest, and one as a
-/// backup. Older checkpoints are kept for comparison and have only the policy.
+/// Number of checkpoints with the optimizer state, from which a run can resume: the newest, and one as a backup.
+/// Older checkpoints have only the policy.
 pub const RESUMABLE: usize = 2;
 
 /// Writes weights, tokenizer, optimizer and state; the result later becomes `folder/step-NNNNNN`.
@@ -208,8 +210,8 @@ pub fn publish_step(folder: &Path, prepared: Prepared, step: u64, keep: Keep) ->
     Ok(path)
 }
 
-/// [`prepare_step`] followed by [`publish_step`].
-/// Fails with an I/O error that names the file; earlier checkpoints remain.
+/// Calls [`prepare_step`], then [`publish_step`]. Fails with an I/O error that names the file; earlier checkpoints
+/// remain.
 pub fn save(
     folder: &Path,
     engine: &Engine,
@@ -241,8 +243,8 @@ pub fn write_state(checkpoint: &Path, engine: &Engine, state: &TrainerState) -> 
     write_whole(&checkpoint.join(STATE), &serde_json::to_vec_pretty(&state)?)
 }
 
-/// The file with the step of the newest checkpoint. It is next to the checkpoint folder, so that deleted checkpoints
-/// can be distinguished from checkpoints that never existed.
+/// File with the step of the newest checkpoint. It is beside the checkpoint folder, so that a deleted checkpoint can
+/// be distinguished from one that never existed.
 fn record(folder: &Path) -> PathBuf {
     folder.with_extension("latest")
 }
@@ -314,9 +316,8 @@ pub fn write_optimizer(path: &Path, state: &OptimizerState<'_>) -> anyhow::Resul
     write().with_context(|| format!("writing {}", path.display()))
 }
 
-/// The engine and the state of a checkpoint of `stage`, for a resume; `base` as in [`read_policy`].
-/// Fails on a checkpoint that is damaged, of another stage or without optimizer state, naming the file and what is
-/// wrong with it; otherwise the error of the device.
+/// Opens a checkpoint of `stage` for a resume, with `base` as in [`read_policy`]. Fails if the checkpoint is damaged,
+/// of another stage or without optimizer state, or if the device fails.
 pub fn open(
     folder: &Path,
     stage: Stage,
@@ -326,19 +327,19 @@ pub fn open(
 ) -> anyhow::Result<(Engine, TrainerState)> {
     let state = read_state(folder).map_err(|error| unusable(folder, error))?;
     if state.stage != stage {
-        let (found, wanted) = match stage {
+        let (actual, expected) = match stage {
             Stage::Rl => ("demonstrations (fgrpo sft)", "RL (fgrpo train)"),
             Stage::Sft => ("RL (fgrpo train)", "demonstrations (fgrpo sft)"),
         };
         bad_input!(
             [OtherFolder],
-            "{}: found a checkpoint of {found}, wanted one of {wanted}",
+            "{}: this is a checkpoint of {actual}, not of {expected}",
             folder.display()
         );
     }
     if !is_resumable(folder) {
         bad_input!(
-            "{}: found no {OPTIMIZER}, wanted one: only the newest {RESUMABLE} checkpoints keep the optimizer's state, and a run can't resume without it. Restore one of those, or start a new run from these weights in another folder, with model.path={}",
+            "{}: a run can't resume from this checkpoint, because it has no {OPTIMIZER}: only the newest {RESUMABLE} checkpoints keep the optimizer's state. Restore one of those, or start a new run from these weights in another folder, with model.path={}",
             folder.display(),
             folder.display()
         );
@@ -349,17 +350,17 @@ pub fn open(
     Ok((engine, state))
 }
 
-/// Bad input for a damaged newest checkpoint, with what can be done about it.
+/// Error for a damaged newest checkpoint, which suggests an older one.
 fn unusable(newest: &Path, error: anyhow::Error) -> anyhow::Error {
-    let of_the_device =
+    let device_failed =
         error.chain().any(|cause| matches!(cause.downcast_ref(), Some(fgrpo_nn::Error::Device { .. })));
-    // The checkpoint is complete, but belongs to another configuration, or a GPU failed.
-    if of_the_device || exit_code(&error) == 2 {
+    // The device failed, or the checkpoint is fine but belongs to another configuration.
+    if device_failed || exit_code(&error) == 2 {
         return error;
     }
     let all = newest.parent().map(list).and_then(Result::ok).unwrap_or_default();
     let remedy = match all.iter().rfind(|(_, path)| path != newest && is_resumable(path)) {
-        Some((step, _)) => format!("; move it away, and a resume continues from step {step}"),
+        Some((step, _)) => format!("; move it away to resume from step {step}"),
         None => ", and no other checkpoint can be resumed".to_owned(),
     };
     BadInput(format!("{} can't be used{remedy}: {}", newest.display(), in_one_line(&error))).into()
@@ -369,20 +370,23 @@ fn unusable(newest: &Path, error: anyhow::Error) -> anyhow::Error {
 fn read_state(folder: &Path) -> anyhow::Result<TrainerState> {
     let path = folder.join(STATE);
     let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-    // An error in a flattened part doesn't name its field, unless the part is read by itself.
+    // serde names the field of an error in a flattened part only if that part is read separately.
     json::parse::<UpdateState>(&bytes)
         .and_then(|_| json::parse(&bytes))
         .with_context(|| path.display().to_string())
 }
 
-/// Reads the optimizer state into the engine tensor by tensor, so it is in memory only once.
-/// Fails with an error that names the file and what is wrong with it. Missing moments are an error, never zeros.
+/// Reads the optimizer state into the engine tensor by tensor, so that it is in memory only once. Fails with an error
+/// that names the file, also if moments are missing.
 pub fn read_optimizer(path: &Path, engine: &mut Engine, step: u64) -> anyhow::Result<()> {
     let file = TensorFile::open(path)?;
     let tensors: Vec<(&str, usize)> =
         file.names().map(|name| (name, file.shape(name).unwrap_or_default().iter().product())).collect();
     if step > 0 && tensors.is_empty() {
-        anyhow::bail!("{}: found no tensors, wanted the moments after {step} updates", path.display());
+        anyhow::bail!(
+            "{}: there are no moments, although the optimizer has made {step} updates",
+            path.display()
+        );
     }
     let mut read = |index: usize, out: &mut [f32]| file.read_into(tensors[index].0, out);
     engine.load_optimizer(step, &tensors, &mut read).with_context(|| format!("reading {}", path.display()))

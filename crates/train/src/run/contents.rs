@@ -1,4 +1,4 @@
-//! The contents of a run's folder, as reports, tables, the choice of checkpoints, the paper and Python read them.
+//! Reads the contents of a run's folder, for reports, tables, `fgrpo select`, the paper and Python.
 
 use super::checkpoint;
 use super::folder::CONFIGURATION;
@@ -12,17 +12,17 @@ use fgrpo_eval::record::Evaluation;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
-/// Files that make a folder a run folder: one of them is enough.
+/// A folder with any of these files is a run folder.
 pub const FILES: [&str; 4] = ["metrics.jsonl", "sft.jsonl", "eval.jsonl", CONFIGURATION];
 
-/// A run's folder with its files read.
+/// The contents of a run's folder.
 #[derive(Debug)]
 pub struct Run {
     /// The folder.
     pub folder: PathBuf,
-    /// `config.toml` as text, or empty if the file is missing.
+    /// Text of `config.toml`, or empty if the file is missing.
     pub text: String,
-    /// The configuration, or why it can't be read.
+    /// The configuration, or the error message.
     config: Result<Config, String>,
     /// The sessions, in order.
     pub sessions: Vec<Session>,
@@ -30,9 +30,9 @@ pub struct Run {
     pub metrics: Vec<Logged>,
     /// The steps of supervised fine-tuning.
     pub sft: Vec<SftLine<Number>>,
-    /// The evaluations of all sets of problems, in the order of their lines.
+    /// Evaluations of all problem sets, in the order of their lines.
     pub evaluations: Vec<Evaluation>,
-    /// Files whose last line is torn, with the number of that line. A torn line is left out.
+    /// Files whose last line is incomplete, with the number of that line. Incomplete lines are left out.
     pub torn: Vec<(&'static str, usize)>,
 }
 
@@ -42,24 +42,25 @@ impl Run {
         FILES.iter().any(|name| folder.join(name).is_file())
     }
 
-    /// Reads the folder of a run. A missing file has no lines.
+    /// Reads the folder of a run. A missing file counts as empty.
     ///
     /// # Errors
-    /// Bad input if a file can't be read, or a line has another format; the message names file, line and field. A
-    /// configuration that can't be read is an error of [`Run::config`] alone.
+    /// Bad input if a file can't be read, or a line has another format; the message names the file, the line and the
+    /// field. A configuration that can't be read is reported by [`Run::config`].
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
         let path = folder.join(CONFIGURATION);
         let mut text = String::new();
-        let config = match path.is_file() {
-            true => config::read(&path, |read| {
+        let config = if path.is_file() {
+            config::read(&path, |read| {
                 read.clone_into(&mut text);
                 Config::parse(read, &[])
-            }),
-            false => Err(anyhow::anyhow!("{CONFIGURATION} is missing in {}", folder.display())),
+            })
+        } else {
+            Err(anyhow::anyhow!("{CONFIGURATION} is missing in {}", folder.display()))
         };
         let mut torn = Vec::new();
         Ok(Self {
-            config: config.map_err(|why| format!("{why:#}")),
+            config: config.map_err(|error| format!("{error:#}")),
             sessions: read(folder, SESSIONS, &mut torn)?,
             metrics: read(folder, "metrics.jsonl", &mut torn)?,
             sft: read(folder, "sft.jsonl", &mut torn)?,
@@ -77,14 +78,14 @@ impl Run {
     pub fn config(&self) -> anyhow::Result<&Config> {
         match &self.config {
             Ok(config) => Ok(config),
-            Err(why) => bad_input!("{why}"),
+            Err(message) => bad_input!("{message}"),
         }
     }
 
-    /// The evaluations that decide which checkpoint is the best, in the order of their lines.
+    /// Evaluations that decide which checkpoint is best, in the order of their lines.
     ///
     /// # Errors
-    /// As [`Run::config`].
+    /// Those of [`Run::config`].
     pub fn deciding(&self) -> anyhow::Result<Vec<&Evaluation>> {
         let set = self.config()?.eval.deciding_set();
         Ok(self.evaluations.iter().filter(|e| e.set == set).collect())
@@ -93,16 +94,16 @@ impl Run {
     /// The deciding evaluation after the last step of the configuration, or `None` if there is none.
     ///
     /// # Errors
-    /// As [`Run::config`].
+    /// Those of [`Run::config`].
     pub fn final_evaluation(&self) -> anyhow::Result<Option<&Evaluation>> {
         let last = self.config()?.steps;
         Ok(self.deciding()?.into_iter().rfind(|e| e.step == last))
     }
 
-    /// Whether the last step of the configuration is logged, evaluated if the configuration asks for that, and saved.
+    /// Whether the last step of the configuration is logged, evaluated if that is configured, and saved.
     ///
     /// # Errors
-    /// As [`Run::config`]. If the checkpoints can't be listed.
+    /// Those of [`Run::config`], or an I/O error if the checkpoints can't be listed.
     pub fn is_finished(&self) -> anyhow::Result<bool> {
         let config = self.config()?;
         let saved = checkpoint::list(&self.folder.join("checkpoints"))?.pop();
@@ -112,7 +113,7 @@ impl Run {
     }
 }
 
-/// The lines of a file in a run's folder.
+/// Reads the lines of a file in a run's folder.
 fn read<T: DeserializeOwned>(
     folder: &Path,
     name: &'static str,

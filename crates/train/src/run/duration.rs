@@ -1,4 +1,4 @@
-//! How long whole runs take on this machine, by the estimate of a step.
+//! Estimates how long whole runs take on this machine.
 
 use super::needs::{self, Lengths, Time};
 use crate::config::{Config, EvalConfig, Every};
@@ -7,7 +7,7 @@ use fgrpo_nn::Products;
 use fgrpo_nn::config::Config as ModelConfig;
 use std::collections::{HashMap, HashSet};
 
-/// How long runs take on this machine, whose speed is measured once, by the same estimate as `--dry-run`.
+/// Estimates the time of runs as `--dry-run` does. The speed of the machine is measured once.
 #[derive(Default)]
 pub struct Estimator {
     rates: HashMap<(usize, Products), f64>,
@@ -15,8 +15,9 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// Seconds of a run: its steps, its evaluations where its held-out problems are known, and its supervised stage with the
-    /// first of the runs that share it, whose starts are `starts`.
+    /// Estimates the seconds of a run: its steps, its evaluations if its held-out problems are known, and its
+    /// supervised stage. Runs that share a supervised stage count it only once; `starts` has the stages counted so
+    /// far.
     pub fn seconds(&mut self, config: &Config, starts: &mut HashSet<String>) -> anyhow::Result<f64> {
         let seed = config.sft.as_ref().and_then(|sft| sft.seed).unwrap_or(config.seed);
         let start = format!("{:?} {:?} {:?} {seed}", config.task, config.model, config.sft);
@@ -31,17 +32,17 @@ impl Estimator {
         Ok(sft + (time.rollout + time.update) * config.steps as f64 + evaluations)
     }
 
-    /// The time of a run's parts; `None` if its model's size isn't known.
+    /// The time of a run's parts, or `None` if the size of the model is unknown.
     fn time(&mut self, config: &Config) -> anyhow::Result<Option<Time>> {
-        let own = toml::to_string(&config.task)? + &toml::to_string(&config.model)?;
-        if !self.known.contains_key(&own) {
-            let there = needs::missing(config).is_empty();
-            let task = there.then(|| Task::open(config)).transpose()?;
+        let key = toml::to_string(&config.task)? + &toml::to_string(&config.model)?;
+        if !self.known.contains_key(&key) {
+            let complete = needs::missing(config).is_empty();
+            let task = complete.then(|| Task::open(config)).transpose()?;
             let lengths = Lengths::of(config, task.as_ref());
             let model = needs::model(config, task.as_ref())?;
-            self.known.insert(own.clone(), (lengths, model));
+            self.known.insert(key.clone(), (lengths, model));
         }
-        let (lengths, model) = &self.known[&own];
+        let (lengths, model) = &self.known[&key];
         let Some(model) = model else { return Ok(None) };
         let (threads, products) = (config.threads(), config.compute.products);
         let rate = self.rates.entry((threads, products));

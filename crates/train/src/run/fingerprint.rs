@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Files besides the weights that affect a model's answers.
-const BESIDE: [&str; 6] = [
+const OTHERS: [&str; 6] = [
     "config.json",
     "generation_config.json",
     "adapter_config.json",
@@ -23,18 +23,18 @@ const BESIDE: [&str; 6] = [
 
 const BLOCK: u64 = 4 << 20;
 
-/// The fingerprint of a checkpoint folder or GGUF file.
-/// Fails on a folder without weights, or a file that can't be read.
+/// Computes the fingerprint of a checkpoint folder or GGUF file. Fails if the folder has no weights, or a file can't
+/// be read.
 pub fn of_checkpoint(dir: &Path) -> anyhow::Result<String> {
     of(dir, "config.json")
 }
 
-/// The fingerprint of an adapter folder in PEFT's layout.
+/// Computes the fingerprint of an adapter folder in PEFT's layout.
 pub fn of_adapter(dir: &Path) -> anyhow::Result<String> {
     of(dir, "adapter_config.json")
 }
 
-/// A hash of the names, sizes and block hashes.
+/// Hashes the names, sizes and block hashes of the files.
 fn of(dir: &Path, config: &str) -> anyhow::Result<String> {
     let mut files = Vec::new();
     for path in files_of(dir, config)? {
@@ -72,7 +72,7 @@ fn of(dir: &Path, config: &str) -> anyhow::Result<String> {
     Ok(whole.finalize().iter().take(12).map(|b| format!("{b:02x}")).collect())
 }
 
-/// The files of a model: a GGUF file alone, or a folder's weights and what lies beside them.
+/// The files of a model: a GGUF file, or the weights in a folder and the other files that matter.
 fn files_of(model: &Path, config: &str) -> anyhow::Result<Vec<PathBuf>> {
     if Gguf::is(model) {
         return Ok(vec![model.to_owned()]);
@@ -86,12 +86,12 @@ fn files_of(model: &Path, config: &str) -> anyhow::Result<Vec<PathBuf>> {
         .collect();
     paths.sort();
     if paths.is_empty() {
-        bad_input!("{}: found no .safetensors file in the folder", model.display());
+        bad_input!("{}: the folder has no .safetensors file", model.display());
     }
     if !model.join(config).exists() {
-        bad_input!("{}: found no {config} in the folder", model.display());
+        bad_input!("{}: the folder has no {config}", model.display());
     }
-    paths.extend(BESIDE.iter().map(|name| model.join(name)).filter(|p| p.exists()));
+    paths.extend(OTHERS.iter().map(|name| model.join(name)).filter(|p| p.exists()));
     Ok(paths)
 }
 
@@ -106,18 +106,18 @@ mod tests {
         let mut bytes: Vec<u8> = (0..(9u64 << 20)).map(|i| ((i * i) >> 7) as u8).collect();
         std::fs::write(&weights, &bytes).unwrap();
         std::fs::write(dir.path().join("config.json"), "{}").unwrap();
-        let of = || of_checkpoint(dir.path()).unwrap();
-        let first = of();
-        assert_eq!(first, of());
+        let fingerprint = || of_checkpoint(dir.path()).unwrap();
+        let first = fingerprint();
+        assert_eq!(first, fingerprint());
         for at in [0, 100_000, (4 << 20) + 1, (5 << 20) + 77, bytes.len() - 1] {
             bytes[at] ^= 1;
             std::fs::write(&weights, &bytes).unwrap();
-            assert_ne!(of(), first, "byte {at}");
+            assert_ne!(fingerprint(), first, "byte {at}");
             bytes[at] ^= 1;
         }
         std::fs::write(&weights, &bytes).unwrap();
-        assert_eq!(of(), first);
+        assert_eq!(fingerprint(), first);
         std::fs::write(dir.path().join("chat_template.jinja"), "{{ messages }}").unwrap();
-        assert_ne!(of(), first, "the chat template");
+        assert_ne!(fingerprint(), first, "the chat template");
     }
 }

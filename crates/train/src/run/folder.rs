@@ -1,4 +1,4 @@
-//! The run folder: used by one process at a time, with files that a resume continues without gaps or duplicates.
+//! The run folder. One process uses it at a time, and a resume continues its files without gaps or duplicates.
 
 use crate::config::Config;
 use crate::run::checkpoint::{self, Stage};
@@ -21,39 +21,39 @@ pub struct RunDir {
     lock: File,
 }
 
-/// What to do if the folder already has a run.
+/// Action if the folder already has a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfExists {
     /// Fail.
     Refuse,
-    /// Resume it; with a different configuration only if `accept_changes`.
+    /// Resume the run; with a different configuration only if `accept_changes`.
     Resume {
-        /// Accept the changed configuration.
+        /// Whether to accept a changed configuration.
         accept_changes: bool,
     },
-    /// Delete it and start from scratch.
+    /// Delete the run and start from scratch.
     Restart,
 }
 
 impl IfExists {
-    /// Whether a run may go on in another way than it began.
+    /// Whether a run may continue with a changed configuration.
     pub fn accepts_changes(self) -> bool {
         self == Self::Resume { accept_changes: true }
     }
 }
 
-/// The file in a run folder with the run's own configuration.
+/// File with the run's configuration.
 pub const CONFIGURATION: &str = "config.toml";
-/// The folder of a run's evaluations, with a folder per step such as `step-000200`, in the layout of `fgrpo eval`.
+/// Folder of the run's evaluations: one folder per step, such as `step-000200`, in the layout of `fgrpo eval`.
 pub const EVALUATIONS: &str = "evaluations";
 
-/// The folder of the full evaluations (`[eval.full]`), in the same layout.
+/// Folder of the full evaluations (`[eval.full]`), in the same layout.
 pub const FULL_EVALUATIONS: &str = "full-evaluations";
 
-/// The folder of a server's answers that no checkpoint has made unnecessary yet.
+/// Folder of a server's answers that a resume may still need.
 pub const ANSWERS: &str = "server-rollouts";
 
-/// What a run writes to its folder besides `config.toml`, the lock and the checkpoints. `--restart` deletes these.
+/// Outputs of a run besides `config.toml`, the lock and the checkpoints. `--restart` deletes them.
 const OUTPUTS: [&str; 14] = [
     "metrics.jsonl",
     "eval.jsonl",
@@ -72,10 +72,9 @@ const OUTPUTS: [&str; 14] = [
 ];
 
 impl RunDir {
-    /// Opens the folder for a new run of `stage`. `if_exists` says what to do if it already has one. A run that is
-    /// resumed keeps its configuration until [`RunDir::adopt`].
-    /// Fails if the folder has another run, is in use by another process, or has a run to resume whose checkpoints are
-    /// gone; or as [`refuse_changes`]. I/O errors if it can't be written.
+    /// Opens and locks the folder for a run of `stage`, new or resumed. A resumed run's `config.toml` doesn't change
+    /// until [`RunDir::adopt`]. Fails if `if_exists` refuses the run in the folder, another process uses the folder,
+    /// the checkpoints of the run to resume are gone, [`refuse_changes`] fails, or with an I/O error.
     pub fn open(path: &Path, config: &Config, if_exists: IfExists, stage: Stage) -> anyhow::Result<Self> {
         std::fs::create_dir_all(path).with_context(|| format!("creating run folder {}", path.display()))?;
         let lock = lock(path)?;
@@ -85,7 +84,7 @@ impl RunDir {
         let is_new = !(before.is_ok() && matches!(if_exists, IfExists::Resume { .. }));
         match (before, if_exists) {
             (Ok(_), IfExists::Refuse) => {
-                bad_input!([Resume, Restart, OtherFolder], "{} already holds a run", path.display())
+                bad_input!([Resume, Restart, OtherFolder], "{} already has a run", path.display())
             }
             (Ok(text), IfExists::Resume { accept_changes }) => {
                 refuse_changes(path, &text, config, accept_changes, stage)?;
@@ -96,7 +95,7 @@ impl RunDir {
                 if let Some(stray) = stray_file(path)? {
                     bad_input!(
                         [OtherFolder],
-                        "{} is not empty and holds no run (found {})",
+                        "{} isn't a run folder, and it isn't empty: it has {}",
                         path.display(),
                         stray.display()
                     );
@@ -112,25 +111,25 @@ impl RunDir {
         Ok(run)
     }
 
-    /// Writes the configuration that a resumed run goes on with, after everything that may refuse it. Answers that a server
-    /// gave by other settings are forgotten.
+    /// Writes the configuration of a resumed run, once nothing can fail any more because of it. Deletes stored
+    /// answers of a server if they depend on a setting that has changed.
     pub fn adopt(&self, config: &Config) -> anyhow::Result<()> {
         let written = self.file(CONFIGURATION);
         let text =
             std::fs::read_to_string(&written).with_context(|| format!("reading {}", written.display()))?;
         let changed = changed_keys(&written, &text, config)?;
-        let keeps_answers =
+        let is_irrelevant =
             |change: &Change| ["steps", "epochs", "eval", "save", "log"].iter().any(|key| change.is_in(key));
         let answers = self.file(ANSWERS);
-        if !changed.iter().all(keeps_answers) && answers.exists() {
-            tracing::info!("{}: removed: the settings have changed since", answers.display());
+        if !changed.iter().all(is_irrelevant) && answers.exists() {
+            tracing::info!("{}: removed, because settings have changed", answers.display());
             remove_folder(&answers)?;
         }
         write_whole(&written, config.to_toml().as_bytes())
     }
 
-    /// Fails if the checkpoints of the run to resume were deleted: it would start from scratch and drop its logs. A
-    /// run that was killed before its first checkpoint has nothing to lose.
+    /// Fails if the checkpoints of the run to resume were deleted, because the run would then start from scratch and
+    /// drop its logs. A run that was killed before its first checkpoint may start from scratch.
     fn refuse_lost_checkpoints(&self) -> anyhow::Result<()> {
         if self.latest()?.is_some() {
             return Ok(());
@@ -139,13 +138,13 @@ impl RunDir {
         let Some(saved) = checkpoint::recorded(&self.checkpoints()) else { return Ok(()) };
         bad_input!(
             [Restart],
-            "{}: no checkpoint of step {saved} or before it is in {}. Restore it, or lose the run's metrics, evaluations and rollouts ({logged} steps)",
+            "{}: the checkpoint of step {saved} is missing in {}, and there is no earlier one. Restore it; otherwise the run's metrics, evaluations and rollouts ({logged} steps) are lost",
             self.path.display(),
             self.checkpoints().display()
         )
     }
 
-    /// The last RL step in `metrics.jsonl`, among the lines that can be read; 0 if there is none.
+    /// The last RL step in the readable lines of `metrics.jsonl`, or 0 if there is none.
     pub fn logged(&self) -> anyhow::Result<u64> {
         let mut last = 0;
         lines::complete(&self.file("metrics.jsonl"), |line| {
@@ -160,36 +159,34 @@ impl RunDir {
 
     /// Deletes the files that the run wrote, and logs their names.
     fn clear(&self) -> anyhow::Result<()> {
-        let there: Vec<&str> = OUTPUTS.into_iter().filter(|name| self.file(name).exists()).collect();
+        let outputs: Vec<&str> = OUTPUTS.into_iter().filter(|name| self.file(name).exists()).collect();
         let checkpoints = checkpoint::list(&self.checkpoints())?.len();
         tracing::info!(
             "deleting the run in {}: {} RL steps, {checkpoints} checkpoints, {}",
             self.path.display(),
             self.logged()?,
-            there.join(", ")
+            outputs.join(", ")
         );
-        // Checkpoints first: if this is killed, a resume must not start from one of them.
+        // Checkpoints first, so that a resume can't start from one of them if the deletion is interrupted.
         checkpoint::remove_all(&self.checkpoints())?;
-        for name in there {
+        for name in outputs {
             let path = self.file(name);
-            match path.is_dir() {
-                true => remove_folder(&path)?,
-                false => {
-                    std::fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?
-                }
+            if path.is_dir() {
+                remove_folder(&path)?;
+            } else {
+                std::fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
             }
         }
         Ok(())
     }
 
-    /// Fails if the run's folder was moved or removed. The run doesn't follow it: two folders with half a run each
-    /// would be worse.
-    /// Fails if it isn't there; the message says how to continue.
+    /// Fails if the run's folder was moved or removed, because the run must not be split between two folders. The
+    /// message says how to continue.
     pub fn check_place(&self) -> anyhow::Result<()> {
         if !is_lock_of(&self.lock, &self.path) {
             return Err(Advised {
                 text: format!(
-                    "{}: the run folder was moved or removed while the run wrote to it; stopped without another checkpoint",
+                    "{}: the run folder was moved or removed while the run wrote to it; the run stopped without another checkpoint",
                     self.path.display()
                 ),
                 bad_input: false,
@@ -200,7 +197,7 @@ impl RunDir {
         Ok(())
     }
 
-    /// The error of work in the folder; if the folder was moved, with that as its cause.
+    /// Adds the cause to an error if the folder was moved.
     pub fn blame(&self, error: anyhow::Error) -> anyhow::Error {
         match self.check_place() {
             Ok(()) => error,
@@ -223,17 +220,17 @@ impl RunDir {
         Ok(checkpoint::list(&self.checkpoints())?.pop())
     }
 
-    /// Drops every logged line and every evaluation after `step`, so that a resumed run has no duplicates. Without a
-    /// checkpoint (`None`) nothing is kept. Returns messages about damaged or missing earlier lines.
+    /// Drops all logged lines and evaluations after `step`, so that a resumed run has no duplicates; for `None` (no
+    /// checkpoint), drops all. Returns messages about damaged or missing earlier lines.
     pub fn rewind(&self, step: Option<u64>) -> anyhow::Result<Vec<String>> {
-        let mut wrong = Vec::new();
+        let mut damage = Vec::new();
         for name in ["metrics.jsonl", "eval.jsonl", "rollouts.jsonl"] {
             let unreadable = lines::retain(&self.file(name), |line| {
                 step.is_some_and(|step| line["step"].as_u64().is_some_and(|s| s <= step))
             })?;
             if let (Some(first), Some(_)) = (unreadable.first(), step) {
-                wrong.push(format!(
-                    "{name}: {} lines that aren't JSON were dropped, the first of them line {first}",
+                damage.push(format!(
+                    "{name}: {} lines that aren't JSON were dropped; the first is line {first}",
                     unreadable.len()
                 ));
             }
@@ -250,21 +247,21 @@ impl RunDir {
             let logged: Vec<u64> = lines.iter().filter_map(|line| line["step"].as_u64()).collect();
             let gaps = missing_steps(&logged, step);
             if !gaps.is_empty() {
-                wrong.push(format!(
-                    "metrics.jsonl: no lines of steps {gaps}: they were lost, as after a power failure"
+                damage.push(format!(
+                    "metrics.jsonl: the lines of steps {gaps} are missing; a power failure can cause this"
                 ));
             }
         }
-        Ok(wrong)
+        Ok(damage)
     }
 }
 
-/// The steps from 1 to `last` that aren't in `found`, as `3, 5-6`.
-pub fn missing_steps(found: &[u64], last: u64) -> String {
-    let mut found = found.to_vec();
-    found.sort_unstable();
+/// The steps from 1 to `last` that aren't in `logged`, written like `3, 5-6`.
+pub fn missing_steps(logged: &[u64], last: u64) -> String {
+    let mut logged = logged.to_vec();
+    logged.sort_unstable();
     let (mut gaps, mut next) = (Vec::new(), 1);
-    for step in found.into_iter().filter(|&s| s <= last).chain([last.saturating_add(1)]) {
+    for step in logged.into_iter().filter(|&s| s <= last).chain([last.saturating_add(1)]) {
         match step.saturating_sub(next) {
             0 => {}
             1 => gaps.push(next.to_string()),
@@ -278,7 +275,7 @@ pub fn missing_steps(found: &[u64], last: u64) -> String {
 /// A key that two configurations have with different values, or that only one of them has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// The full key, as `update.lr`.
+    /// The full key, such as `update.lr`.
     pub key: String,
     /// The value before, or `None` if the key is absent.
     pub before: Option<Value>,
@@ -287,12 +284,12 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether the key is `name`, or is in the table of that name.
+    /// Whether the key is `name`, or is in the table `name`.
     fn is_in(&self, name: &str) -> bool {
         self.key.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
 
-    /// Changes as one string, `key: before -> after`.
+    /// Lists changes, each as `key: before -> after`.
     pub fn list<'a>(changes: impl IntoIterator<Item = &'a Self>) -> String {
         changes.into_iter().map(Self::to_string).collect::<Vec<_>>().join("; ")
     }
@@ -305,9 +302,8 @@ impl std::fmt::Display for Change {
     }
 }
 
-/// The keys in which `config` differs from the `text` of a run's `config.toml`. A key that isn't in the text has its
-/// default.
-/// Fails if the text isn't TOML.
+/// Compares the `text` of a run's `config.toml` with `config`. A key that isn't in the text has its default. Fails if
+/// the text isn't TOML.
 pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<Vec<Change>> {
     let written: Table =
         text.parse().with_context(|| format!("reading {}", path.display())).or_bad_input()?;
@@ -320,19 +316,19 @@ pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<
     }
 }
 
-/// Whether a change is of what a run of `stage` starts from. After a checkpoint it has no effect, or replaces the reference
-/// of the KL penalty.
-fn is_of_the_start(change: &Change, config: &Config, stage: Stage) -> bool {
-    let drawn = config.sft.is_some() || config.model.init.is_some();
-    let reference = config.algorithm.penalises_kl() && drawn && config.start_seed() == config.seed;
+/// Whether a change affects the policy from which a run of `stage` starts. In a resumed run, such a change would have no effect, or
+/// would change the reference of the KL penalty.
+fn changes_start(change: &Change, config: &Config, stage: Stage) -> bool {
+    let uses_seed = config.sft.is_some() || config.model.init.is_some();
+    let reference = config.algorithm.penalises_kl() && uses_seed && config.start_seed() == config.seed;
     change.is_in("model.init")
         || (change.is_in("lora") && !change.is_in("lora.save_merged"))
         || (stage == Stage::Rl && (change.is_in("sft") || (change.is_in("seed") && reference)))
 }
 
-/// Fails if the run of `stage` in `folder`, whose configuration is `text`, would be resumed with another one, unless
-/// changes are accepted; and in any case if the run has a checkpoint and would start otherwise.
-/// The error names the keys that differ; it fails too if the text isn't TOML.
+/// Compares the configuration `text` of the run of `stage` in `folder` with the one to resume it with. Fails if they
+/// differ, unless changes are accepted; and always if the run has a checkpoint and the change affects the policy from
+/// which it started. The error names the keys that differ. Also fails if the text isn't TOML.
 pub fn refuse_changes(
     folder: &Path,
     text: &str,
@@ -341,22 +337,22 @@ pub fn refuse_changes(
     stage: Stage,
 ) -> anyhow::Result<()> {
     let differing = changed_keys(&folder.join(CONFIGURATION), text, config)?;
-    let of_start: Vec<&Change> =
-        differing.iter().filter(|change| is_of_the_start(change, config, stage)).collect();
+    let start: Vec<&Change> =
+        differing.iter().filter(|change| changes_start(change, config, stage)).collect();
     if let (Some((_, newest)), false) =
-        (checkpoint::list(&folder.join("checkpoints"))?.pop(), of_start.is_empty())
+        (checkpoint::list(&folder.join("checkpoints"))?.pop(), start.is_empty())
     {
         bad_input!(
-            "{} holds a run that has started otherwise, there -> here: {}. Resume with the old values, or start a new run from its checkpoint with model.path={} in another folder",
+            "{} has a run that started from another policy (old -> new): {}. Resume with the old values, or start a new run from its checkpoint in another folder, with model.path={}",
             folder.display(),
-            Change::list(of_start),
+            Change::list(start),
             newest.display()
         );
     }
     if !differing.is_empty() && !accept_changes {
         bad_input!(
             [AcceptChanges, OtherFolder],
-            "{} holds a run of another configuration. Different, there -> here: {}",
+            "{} has a run with another configuration (old -> new): {}",
             folder.display(),
             Change::list(&differing)
         );
@@ -364,10 +360,10 @@ pub fn refuse_changes(
     Ok(())
 }
 
-/// The keys in which two configurations differ.
+/// Lists the keys in which two configurations differ.
 pub fn differences(before: &Table, after: &Table) -> Vec<Change> {
     let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let of_key = |key: &String| match (before.get(key), after.get(key)) {
+    let changes = |key: &String| match (before.get(key), after.get(key)) {
         (Some(Value::Table(b)), Some(Value::Table(a))) => {
             let inner = differences(b, a).into_iter();
             inner.map(|change| Change { key: format!("{key}.{}", change.key), ..change }).collect()
@@ -375,7 +371,7 @@ pub fn differences(before: &Table, after: &Table) -> Vec<Change> {
         (b, a) if b == a => Vec::new(),
         (b, a) => vec![Change { key: key.clone(), before: b.cloned(), after: a.cloned() }],
     };
-    keys.into_iter().flat_map(of_key).collect()
+    keys.into_iter().flat_map(changes).collect()
 }
 
 #[cfg(test)]
@@ -383,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_of_a_server_are_kept_only_by_a_resume_that_would_ask_alike() {
+    fn answers_of_a_server_are_deleted_if_a_resume_changes_a_setting_that_they_depend_on() {
         let text = include_str!("../../../../configs/maze-quick.toml");
         let config = |set: &str| Config::parse(text, &[set.to_owned()]).unwrap();
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The metrics of a step, one line each; `docs/metrics.md` explains each field.
+//! The metrics of a step, one line per step; `docs/metrics.md` explains every field.
 
 use crate::credit::Credited;
 use crate::evaluation::exact::MassMetrics;
@@ -14,19 +14,19 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Maximum number of bins in the success-rate histogram; up to this number there is one bin per possible success rate.
-const MOST_BINS: usize = 33;
+/// Maximum number of bins in the success-rate histogram. Smaller groups have one bin per possible success rate.
+const MAX_BINS: usize = 33;
 
-/// A measured number of a line that was read; `None` if it was not finite, which JSON can't represent. Unlike an
-/// `Option`, its field can't be absent: a renamed field is an error and not a run of missing numbers.
+/// A measured number that was read from a line, or `None` if it wasn't finite, which JSON can't represent. Unlike an
+/// `Option`, the field must be present, so that a renamed field is an error instead of a series of missing numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Number(pub Option<f64>);
 
 /// A line of `metrics.jsonl`, used for both writing and reading. Measured numbers are `f64` when written, and
 /// [`Number`] when read.
 ///
-/// All fields are required. One that is added later gets a serde default, so that lines of earlier versions can be
-/// read.
+/// All fields are required. A field that is added later gets a serde default, so that lines of earlier versions can
+/// be read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepMetrics<N> {
     /// RL step, from 1.
@@ -36,10 +36,10 @@ pub struct StepMetrics<N> {
     /// Mean reward by source of problems, if there are several.
     #[serde(default = "BTreeMap::new", skip_serializing_if = "BTreeMap::is_empty")]
     pub reward_by_part: BTreeMap<String, N>,
-    /// Mean of each of several rewards that the grader gives, by name.
+    /// Mean of each named reward, if the grader returns several.
     #[serde(default = "BTreeMap::new", skip_serializing_if = "BTreeMap::is_empty")]
     pub rewards: BTreeMap<String, N>,
-    /// Fraction of groups whose rewards are not all equal.
+    /// Fraction of groups whose rewards aren't all equal.
     pub active_fraction: N,
     /// Histogram of groups by success rate, with even bins from 0 to 1: one per possible rate, at most 33.
     pub success_rate_histogram: Vec<u64>,
@@ -92,38 +92,39 @@ pub struct StepMetrics<N> {
     /// Completions by the verifier's reason code.
     #[serde(deserialize_with = "counts")]
     pub reasons: BTreeMap<String, u64>,
-    /// Updates of this step skipped because the gradient wasn't finite.
+    /// Updates of this step that were skipped because the loss or gradient wasn't finite.
     pub skipped_updates: u64,
-    /// DARO's weights after the step, by number of correct completions, starting at 1; empty without DARO.
+    /// DARO's weights after the step, indexed by the number of correct completions, starting at 1; empty without
+    /// DARO.
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     pub daro_weights: Vec<N>,
-    /// HA-DW's estimate of the policy's success rate after the step, if that is the shaping.
+    /// HA-DW's estimate of the policy's success rate after the step, if HA-DW is configured.
     #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     pub difficulty_anchor: Option<N>,
-    /// Scheduled values in force at the step, by key; the numbers of a list have their places in their names.
+    /// Scheduled values at the step, by key; a list has a key for each index.
     #[serde(default = "BTreeMap::new", skip_serializing_if = "BTreeMap::is_empty")]
     pub scheduled: BTreeMap<String, N>,
-    /// If a server samples: how far its log-probabilities are from the trainer's.
+    /// If a server samples: differences between its log-probabilities and the trainer's.
     #[serde(flatten)]
     pub sampler: Option<SamplerMetrics<N>>,
-    /// With `eval.exact`, at the steps of an evaluation: how the update changed the mass on the solutions of its problems.
+    /// With `eval.exact`, at the steps of an evaluation: changes by the update of the mass on correct completions.
     #[serde(flatten)]
     pub masses: Option<MassMetrics<N>>,
 }
 
 /// Counts by name; null counts are left out.
 fn counts<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, u64>, D::Error> {
-    let found = BTreeMap::<String, Option<u64>>::deserialize(deserializer)?;
-    Ok(found.into_iter().filter_map(|(name, count)| Some((name, count?))).collect())
+    let counts = BTreeMap::<String, Option<u64>>::deserialize(deserializer)?;
+    Ok(counts.into_iter().filter_map(|(name, count)| Some((name, count?))).collect())
 }
 
 /// The metrics of one RL step.
 pub type Metrics = StepMetrics<f64>;
 
-/// The logged form of the metrics of one RL step.
+/// The metrics of one RL step, as read from its line.
 pub type Logged = StepMetrics<Number>;
 
-/// How far the sampling engine's log-probabilities are from the trainer's.
+/// Differences between the server's log-probabilities and the trainer's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct SamplerMetrics<N = f64> {
     /// Mean over tokens of |trainer's log-probability - server's|.
@@ -137,18 +138,18 @@ pub struct SamplerMetrics<N = f64> {
 }
 
 impl SamplerMetrics {
-    /// Computed from a step's groups; `None` if the trainer's own engine sampled.
+    /// Computes the differences over a step's groups. Returns `None` if the trainer's engine sampled.
     pub fn of_step(groups: &[Credited], correction: Correction) -> Option<Self> {
         let (mut m, mut tokens) = (Self::default(), 0u64);
         for group in groups {
             let Some(sampler) = &group.rollouts.sampler_logp else { continue };
-            for (completion, theirs) in group.rollouts.completions.iter().zip(sampler) {
-                for (own, theirs) in completion.logp.iter().zip(theirs) {
-                    let difference = (f64::from(*own) - f64::from(*theirs)).abs();
+            for (completion, reported) in group.rollouts.completions.iter().zip(sampler) {
+                for (logp, reported) in completion.logp.iter().zip(reported) {
+                    let difference = (f64::from(*logp) - f64::from(*reported)).abs();
                     m.sampler_logp_difference_mean += difference;
                     m.sampler_logp_difference_max = m.sampler_logp_difference_max.max(difference);
                 }
-                for weight in correction.weights(&completion.logp, theirs) {
+                for weight in correction.weights(&completion.logp, reported) {
                     m.correction_mean += weight.value;
                     m.correction_bounded_fraction += f64::from(u8::from(weight.bounded));
                 }
@@ -181,12 +182,12 @@ pub struct Seconds<N = f64> {
 }
 
 impl Metrics {
-    /// The completions with a verdict of this name.
+    /// Number of completions with this verdict.
     pub fn count(&self, verdict: &str) -> u64 {
         self.verdicts.get(verdict).copied().unwrap_or(0)
     }
 
-    /// All completions.
+    /// Number of completions.
     pub fn completions(&self) -> u64 {
         self.verdicts.values().sum()
     }
@@ -196,7 +197,8 @@ impl Metrics {
         format!("reward {:.3} entropy {:.3} |g| {:.2}", self.reward_mean, self.entropy, self.gradient_norm)
     }
 
-    /// The metrics of a step, from its groups and the update's sums; evaluation and saving are added later.
+    /// Computes the metrics of a step from its groups and the update's sums. The times of evaluation and saving are
+    /// added later.
     pub fn of_step(step: u64, lr: f64, groups: &[Credited], sums: &Sums, seconds: &Seconds) -> Self {
         let mut m = Self { step, lr, seconds: *seconds, ..Self::default() };
         let scored = || groups.iter().flat_map(|g| g.scored().map(move |i| (g, i)));
@@ -206,8 +208,8 @@ impl Metrics {
         m.active_fraction = active.len() as f64 / groups.len().max(1) as f64;
         m.focal_weight_mean = mean(active.iter().map(|g| g.assigned.focal_weight));
         let size = groups.iter().map(|g| g.grades.len()).max().unwrap_or(1);
-        m.success_rate_histogram = vec![0; (size + 1).min(MOST_BINS)];
-        // Graded rewards without a threshold have verdicts all the same.
+        m.success_rate_histogram = vec![0; (size + 1).min(MAX_BINS)];
+        // Without a threshold, graded rewards have no success rate, but completions still have verdicts.
         let by_verdicts = |g: &Credited| {
             let scored: Vec<usize> = g.scored().collect();
             let correct = scored.iter().filter(|&&i| g.grades[i].verdict == Verdict::Correct).count();
@@ -233,16 +235,16 @@ impl Metrics {
         let distinct =
             |g: &Credited| g.rollouts.completions.iter().map(|c| &c.tokens).collect::<BTreeSet<_>>().len();
         m.distinct_fraction = groups.iter().map(distinct).sum::<usize>() as f64 / n;
-        let of_tokens = &sums.of_tokens;
-        let seen = of_tokens.tokens.max(1) as f64;
+        let trained = &sums.tokens;
+        let seen = trained.tokens.max(1) as f64;
         let updates = (sums.applied + sums.skipped).max(1) as f64;
-        m.policy_loss = of_tokens.policy_loss / updates;
-        m.kl_loss = of_tokens.kl / seen;
-        m.ratio_mean = if of_tokens.tokens == 0 { 1.0 } else { of_tokens.ratio / seen };
-        m.ratio_max = if of_tokens.tokens == 0 { 1.0 } else { of_tokens.ratio_max };
-        m.clip_fraction_low = of_tokens.clipped_low as f64 / seen;
-        m.clip_fraction_high = of_tokens.clipped_high as f64 / seen;
-        m.kl_to_sampler = of_tokens.kl_to_sampler / seen;
+        m.policy_loss = trained.policy_loss / updates;
+        m.kl_loss = trained.kl / seen;
+        m.ratio_mean = if trained.tokens == 0 { 1.0 } else { trained.ratio / seen };
+        m.ratio_max = if trained.tokens == 0 { 1.0 } else { trained.ratio_max };
+        m.clip_fraction_low = trained.clipped_low as f64 / seen;
+        m.clip_fraction_high = trained.clipped_high as f64 / seen;
+        m.kl_to_sampler = trained.kl_to_sampler / seen;
         m.logp_difference_max = sums.logp_difference_max;
         m.gradient_norm = sums.gradient_norm / sums.applied.max(1) as f64;
         m.skipped_updates = sums.skipped;
@@ -261,13 +263,13 @@ impl Metrics {
         named.into_iter().map(|(name, all)| (name.to_owned(), mean(all.into_iter()))).collect()
     }
 
-    /// Mean reward of the scored completions by source of problems; empty if there is only one source.
+    /// Mean reward of the scored completions of each source of problems; empty if there is only one source.
     pub fn reward_by_part(task: &Task, groups: &[Credited]) -> BTreeMap<String, f64> {
         let mut rewards: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for group in groups {
             if let Some(part) = task.part(&group.rollouts.prompt) {
-                let own = rewards.entry(part.to_owned()).or_default();
-                own.extend(group.scored().map(|i| group.rewards[i]));
+                let values = rewards.entry(part.to_owned()).or_default();
+                values.extend(group.scored().map(|i| group.rewards[i]));
             }
         }
         rewards.into_iter().map(|(part, rewards)| (part, mean(rewards.into_iter()))).collect()
@@ -279,24 +281,23 @@ impl Metrics {
     }
 }
 
-/// The scalar fields of a line by name, for TensorBoard. Non-finite ones are left out.
+/// The scalar fields of a line, by name, for TensorBoard. Non-finite values are left out.
 pub fn scalars(line: &Value) -> Vec<(String, f64)> {
     let measured = json::leaves(line, "/").into_iter().filter(|(name, _)| name != "step");
     measured.filter_map(|(name, value)| Some((name, value.as_f64()?))).collect()
 }
 
-/// The names of a line's non-finite fields.
+/// Names of the fields of a line that aren't finite.
 pub fn not_finite(line: &Value) -> Vec<String> {
     json::leaves(line, "/").into_iter().filter(|(_, value)| value.is_null()).map(|(name, _)| name).collect()
 }
 
-/// The lines of a run.
+/// Reads the lines of a run.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Logged>> {
     lines::read(path)
 }
 
-/// Converts a line to metrics, to go on from it; a non-finite value is read as 0.
-/// Fails if the line has another format.
+/// Converts a line to metrics. Non-finite values become 0. Fails if the line has another format.
 pub fn of_line(mut line: Value) -> Result<Metrics, Misfit> {
     finite(&mut line);
     json::of_value(line)

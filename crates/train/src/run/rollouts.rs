@@ -9,37 +9,37 @@ use std::collections::BTreeMap;
 pub struct RolloutLine {
     /// RL step, from 1.
     pub step: u64,
-    /// The prompt's number among the training problems; for mazes, their index.
+    /// Index of the prompt among the training problems; for mazes, the maze's index.
     pub prompt_id: u64,
-    /// Its source, if there are several.
+    /// Source of the problem, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
-    /// Index in its group.
+    /// Index of the completion in its group.
     #[serde(default)]
     pub sample: u64,
-    /// The prompt as text.
+    /// Text of the prompt.
     pub prompt: String,
-    /// The completion as text.
+    /// Text of the completion.
     pub completion: String,
     /// The reference answer, if there is one.
     pub target: Option<String>,
-    /// Its reward; `None` for an example in an evaluation.
+    /// Reward, or `None` for an example in an evaluation.
     pub reward: Option<f64>,
-    /// Several rewards by name, if the grader gives them.
+    /// Rewards by name, if the grader returns several.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rewards: BTreeMap<String, f64>,
     /// The verifier's verdict.
     pub verdict: Verdict,
-    /// Its reason code.
+    /// The verifier's reason code.
     pub reason: String,
-    /// What the user's function printed, with the traceback if it raised.
+    /// Output of a custom function, with the traceback if it raised an exception.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub printed: Option<String>,
-    /// Its advantage.
+    /// Advantage.
     pub advantage: Option<f64>,
     /// Number of tokens.
     pub length: Option<u64>,
-    /// Mean log-probability of its tokens when sampled.
+    /// Mean log-probability of the tokens when they were sampled.
     pub old_logp_mean: Option<f64>,
 }
 

@@ -1,4 +1,5 @@
-//! The sessions of a run: when, by which program and on which machine it was started or resumed, and what memory that took.
+//! Sessions of a run: when, by which program and on which machine the run was started or resumed, and how much memory
+//! it used.
 
 use super::checkpoint::Stage;
 use super::fingerprint;
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The file of a run folder with a line per session.
+/// File of a run folder with a line per session.
 pub const SESSIONS: &str = "sessions.jsonl";
 
 /// A line of [`SESSIONS`].
@@ -24,22 +25,22 @@ pub const SESSIONS: &str = "sessions.jsonl";
 pub struct Session {
     /// Start, in seconds since 1970 (UTC).
     pub started: u64,
-    /// End; absent while it goes on, and after a failure or a kill.
+    /// End, in seconds since 1970 (UTC); absent while the session runs, and if it failed or was killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
     /// The program's name and version.
     pub program: String,
     /// The device, as `--device` names it.
     pub device: String,
-    /// The processor; absent where the system doesn't say.
+    /// The processor, if the system reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor: Option<String>,
-    /// Threads that the run computes with.
+    /// Number of threads.
     pub threads: usize,
-    /// What it works on, besides its configuration.
+    /// Inputs besides the configuration.
     #[serde(flatten)]
     pub inputs: Inputs,
-    /// Most memory that the process had by its end, in bytes; absent where the system doesn't say.
+    /// Peak memory of the process in bytes, if the system reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
 }
@@ -48,27 +49,26 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// What a session works on, besides its configuration. A field is empty in files that don't say.
+/// Inputs of a session besides its configuration. In files of older versions, fields are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inputs {
-    /// The graders, part by part; empty in a session of supervised fine-tuning.
+    /// The graders of all parts; empty for supervised fine-tuning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graders: Vec<String>,
-    /// The user's own estimator of advantages, with a hash of its file; empty without one.
+    /// The custom estimator of advantages with a hash of its file, or empty if there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub estimator: String,
-    /// Identifies the problems, held out and trained on.
+    /// Identifies the training problems and the held-out ones.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub problems: String,
-    /// Identifies the weights that the run reads besides its own: an adapter's base, or the start as the reference of the KL
-    /// penalty. Empty without such weights.
+    /// Identifies the weights in `model.path` if they are still read after the start: as an adapter's base, or as the
+    /// reference of the KL penalty. Otherwise empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub beside: String,
 }
 
 impl Inputs {
-    /// What a run of `stage` works on.
-    /// Fails if the files of `model.path` can't be read.
+    /// Identifies the inputs of a run of `stage`. Fails if the files of `model.path` can't be read.
     pub fn of(config: &Config, task: &Task, stage: Stage) -> anyhow::Result<Self> {
         let rl = stage == Stage::Rl;
         let path = config.model.path.as_deref();
@@ -83,7 +83,7 @@ impl Inputs {
     }
 }
 
-/// The own estimator that a configuration names, with a hash of its file; empty without one.
+/// The custom estimator of a configuration with a hash of its file, or empty if there is none.
 pub fn estimator(config: &Config) -> String {
     match &config.algorithm.advantage {
         Advantage::Python { function } => python::identity(function),
@@ -91,36 +91,36 @@ pub fn estimator(config: &Config) -> String {
     }
 }
 
-/// Refuses another estimator than the run in `folder` was trained with.
+/// Checks that the estimator is the one with which the run in `folder` was trained.
 ///
 /// # Errors
-/// Bad input if the file of its own estimator has changed since the last session. If the sessions can't be read.
+/// Bad input if the file of a custom estimator has changed since the last session; an I/O error if the sessions can't
+/// be read.
 pub fn same_estimator(folder: &Path, now: &str) -> anyhow::Result<()> {
     if differs(&lines::read(&folder.join(SESSIONS))?, |inputs| &inputs.estimator, now) {
         bad_input!(
             [OtherFolder, AcceptChanges],
-            "{}: the file of algorithm.advantage has changed since the run's last session: found {now}. Put the old one back",
+            "{}: the file of algorithm.advantage has changed since the run's last session and is now {now}. Restore the old one",
             folder.display()
         );
     }
     Ok(())
 }
 
-/// What graded in the last session that says so; empty if none does.
+/// The graders of the last session that records them, or empty if none does.
 fn last_graders(sessions: &[Session]) -> &[String] {
     sessions.iter().rev().map(|s| s.inputs.graders.as_slice()).find(|g| !g.is_empty()).unwrap_or_default()
 }
 
-/// Whether the last of the sessions that says so has another value than this one's. One without has none to compare.
-fn differs(before: &[Session], of: impl Fn(&Inputs) -> &String, now: &str) -> bool {
-    let last = before.iter().rev().map(|session| of(&session.inputs)).find(|text| !text.is_empty());
+/// Whether the last session that records a field has another value than `now`. An empty value isn't compared.
+fn differs(before: &[Session], field: impl Fn(&Inputs) -> &String, now: &str) -> bool {
+    let last = before.iter().rev().map(|session| field(&session.inputs)).find(|text| !text.is_empty());
     !now.is_empty() && last.is_some_and(|last| last != now)
 }
 
-/// Adds this session to the run's.
-/// Fails if the session before had other problems, or other graders, whose verdicts these would mix with, unless
-/// changes are accepted; and in any case if it had another adapter's base or reference. If the file can't be read or
-/// written.
+/// Adds a session to the run. Fails if the problems, the graders or the estimator have changed since the last
+/// session, unless changes are accepted; always if the adapter's base or the reference has changed; and with an I/O
+/// error if the file can't be read or written.
 pub fn begin(
     folder: &Path,
     device: DeviceName,
@@ -134,28 +134,28 @@ pub fn begin(
     let before: Vec<Session> = lines::read(&path)?;
     if differs(&before, |inputs| &inputs.beside, &inputs.beside) {
         bad_input!(
-            "{}: the weights in model.path have changed since the run's last session, and the run reads them on: its adapter was trained on them, or its KL penalty compares with them. Put the old ones back, or start a new run in another folder",
+            "{}: the weights in model.path have changed since the run's last session, but they are the base of its adapter or the reference of its KL penalty. Restore the old ones, or start a new run in another folder",
             folder.display()
         );
     }
     if differs(&before, |inputs| &inputs.problems, &inputs.problems) && !accept_changes {
         bad_input!(
             [AcceptChanges],
-            "{}: the problems have changed since the run's last session: other rows, answers or solutions in its data. Put the old data back",
+            "{}: the problems have changed since the run's last session: its data have other rows, answers or solutions. Restore the old data",
             folder.display()
         );
     }
     if !accept_changes {
         same_estimator(folder, &inputs.estimator)?;
     }
-    let theirs = last_graders(&before);
-    if !same_graders(theirs, &inputs.graders) && !accept_changes {
+    let last = last_graders(&before);
+    if !same_graders(last, &inputs.graders) && !accept_changes {
         bad_input!(
             [AcceptChanges],
-            "{}: the grader has changed since the run's last session: found {}, wanted {}. Put the old one back",
+            "{}: the grader has changed since the run's last session, from {} to {}. Restore the old one",
             folder.display(),
-            inputs.graders.join(", "),
-            theirs.join(", ")
+            last.join(", "),
+            inputs.graders.join(", ")
         );
     }
     file.push(&Session {

@@ -1,4 +1,4 @@
-//! What a run's folder holds: nothing, a run that isn't finished, or a finished one.
+//! State of a run folder: no run, an unfinished one, or a finished one.
 
 use crate::config::Config;
 use crate::problem::{Split, Task};
@@ -8,26 +8,26 @@ use crate::run::sessions;
 use anyhow::Context;
 use std::path::Path;
 
-/// What a run's folder holds.
+/// State of a run folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// No run.
+    /// There is no run.
     Absent,
-    /// A run that isn't finished.
+    /// An unfinished run.
     Begun,
-    /// A run whose last step is logged, evaluated where the configuration asks for that, and saved.
+    /// A run whose last step is logged, evaluated if that is configured, and saved.
     Finished,
 }
 
-/// The configuration in steps, as a run folder holds it.
+/// Converts epochs to steps, as in the configuration of a run folder.
 fn resolved(config: &Config) -> anyhow::Result<Config> {
-    // The data says how many steps an epoch is; nothing else needs it here.
+    // The data are only needed to convert epochs.
     let problems = if config.counts_epochs() { Task::open(config)?.len(Split::Train) } else { u64::MAX };
     config.resolved(problems)
 }
 
-/// What the folder holds of a run of `config`.
-/// Fails on a run of another configuration, naming the keys that differ, or of another estimator of the user's own.
+/// The state of the run of `config` in a folder. Fails if the folder has a run with another configuration, naming the
+/// keys that differ, or with another custom estimator.
 pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
     let written = folder.join("config.toml");
     let text = match std::fs::read_to_string(&written) {
@@ -40,13 +40,13 @@ pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
     if !differing.is_empty() {
         bad_input!(
             [OtherFolder],
-            "{} holds a run of another configuration. Different, there -> here: {}",
+            "{} has a run with another configuration (old -> new): {}",
             folder.display(),
             Change::list(&differing)
         );
     }
     sessions::same_estimator(folder, &sessions::estimator(&config))?;
-    // A resume drops lines that a power failure damaged, and repeats their steps.
+    // An unreadable run counts as unfinished: a resume drops damaged lines and repeats their steps.
     let finished = Run::open(folder).is_ok_and(|run| run.is_finished().unwrap_or(false));
     Ok(if finished { State::Finished } else { State::Begun })
 }

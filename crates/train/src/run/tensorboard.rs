@@ -1,7 +1,7 @@
 //! TensorBoard event files with scalars, written directly in the record format.
 //!
 //! A record consists of a length, the masked CRC-32C of the length, bytes, and the masked CRC-32C of the bytes. The
-//! bytes are an `Event` protocol buffer. The file is flushed after each record, so a kill tears at most one.
+//! bytes are an `Event` protocol buffer. Every record is written at once, so a kill damages at most the last one.
 
 use anyhow::Context;
 use std::fs::File;
@@ -31,8 +31,8 @@ impl TensorBoard {
         Ok(events)
     }
 
-    /// Opens the file made by [`TensorBoard::create`] and drops everything after `step`, so that a resumed run writes
-    /// no step twice. Creates it if it doesn't exist.
+    /// Opens the file made by [`TensorBoard::create`] and drops everything after `step`, so that a resumed run
+    /// doesn't write a step twice. Creates the file if it doesn't exist.
     pub fn resume(folder: &Path, name: &str, step: u64) -> anyhow::Result<Self> {
         let path = folder.join(format!("events.out.tfevents.{name}"));
         let bytes = match std::fs::read(&path) {
@@ -42,9 +42,9 @@ impl TensorBoard {
         };
         let mut events = Self::create(folder, name)?;
         for event in records(&bytes) {
-            if let Some(of) = step_of(event).filter(|of| *of <= step) {
+            if let Some(last) = step_of(event).filter(|last| *last <= step) {
                 events.record(event)?;
-                events.last_step = Some(of);
+                events.last_step = Some(last);
             }
         }
         Ok(events)
@@ -98,7 +98,7 @@ fn wall_time() -> Vec<u8> {
 
 /// The complete records at the beginning of a file.
 fn records(mut bytes: &[u8]) -> Vec<&[u8]> {
-    let mut found = Vec::new();
+    let mut events = Vec::new();
     while let Some((length, rest)) = bytes.split_first_chunk::<8>() {
         let length = u64::from_le_bytes(*length);
         let Some(length) = usize::try_from(length).ok().filter(|l| *l <= rest.len()) else { break };
@@ -108,19 +108,19 @@ fn records(mut bytes: &[u8]) -> Vec<&[u8]> {
         if masked(event).to_le_bytes() != rest[4 + length..][..4] {
             break;
         }
-        found.push(event);
+        events.push(event);
         bytes = after;
     }
-    found
+    events
 }
 
-/// The step of an event in the format of [`TensorBoard::scalars`]; `None` for the file's first event.
+/// The step of an event written by [`TensorBoard::scalars`], or `None` for the file's first event.
 fn step_of(event: &[u8]) -> Option<u64> {
     let mut rest = event.get(9..)?.strip_prefix(&[2 << 3])?.iter();
     let mut step = 0;
-    for place in 0..10 {
+    for i in 0..10 {
         let byte = *rest.next()?;
-        step |= u64::from(byte & 0x7f) << (7 * place);
+        step |= u64::from(byte & 0x7f) << (7 * i);
         if byte < 0x80 {
             return Some(step);
         }
@@ -192,9 +192,9 @@ mod tests {
         assert_eq!(events.last_step(), Some(1));
         events.scalars(2, [("reward_mean", 2.0)]).unwrap();
         let bytes = std::fs::read(&path).unwrap();
-        let found: Vec<_> = records(&bytes).into_iter().map(time_and_step).collect();
-        assert_eq!(found.iter().map(|f| f.1).collect::<Vec<_>>(), [None, Some(0), Some(1), Some(2)]);
-        assert_eq!(found[1..3], written[1..3]);
+        let resumed: Vec<_> = records(&bytes).into_iter().map(time_and_step).collect();
+        assert_eq!(resumed.iter().map(|r| r.1).collect::<Vec<_>>(), [None, Some(0), Some(1), Some(2)]);
+        assert_eq!(resumed[1..3], written[1..3]);
         assert_eq!(TensorBoard::resume(folder.path(), "other", 7).unwrap().last_step(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The run's evaluations, and the best policy among those evaluated.
+//! Evaluations of a run, and the choice of its best policy.
 
 use super::Trainer;
 use crate::evaluation::in_training::Series;
@@ -8,7 +8,7 @@ use fgrpo_eval::record::Evaluation;
 use std::path::Path;
 
 impl Trainer<'_> {
-    /// Makes the evaluations that are due at this step and don't exist yet. `None` if interrupted.
+    /// Makes the evaluations that are due at this step and don't exist yet. Returns `None` if interrupted.
     pub(super) fn evaluate(&mut self) -> anyhow::Result<Option<()>> {
         let due: Vec<usize> = (0..self.series.len()).filter(|&i| self.evaluation_due(i)).collect();
         if due.is_empty() {
@@ -22,8 +22,8 @@ impl Trainer<'_> {
             let Some(mut evaluation) = self.evaluate_series(i)? else { return Ok(None) };
             if self.series[i].eval.exact {
                 let size = self.config.rollout.group_size;
-                let measured = self.series[i].exact(step, &mut self.policy, size, &self.logs.evaluated);
-                evaluation.exact = Some(measured.with_context(|| format!("step {step}: eval.exact"))?);
+                let exact = self.series[i].exact(step, &mut self.policy, size, &self.logs.evaluated);
+                evaluation.exact = Some(exact.with_context(|| format!("step {step}: eval.exact"))?);
             }
             if i + 1 == self.series.len() {
                 self.keep_best(&evaluation)?;
@@ -49,25 +49,24 @@ impl Trainer<'_> {
         series.evaluate(step, policy, &checkpoint::path(&run.file(series.folder), step), *events)
     }
 
-    /// Saves the policy if it is the best so far. This happens before the evaluation is logged, so that the log never
+    /// Saves the policy if it is the best so far. Called before the evaluation is logged, so that the log never
     /// refers to a policy that doesn't exist.
     fn keep_best(&mut self, evaluation: &Evaluation) -> anyhow::Result<()> {
-        if let (1.., Some(found)) = (evaluation.step, best_of(evaluation))
-            && self.state.best.is_none_or(|best| found.pass_at_1 > best.pass_at_1)
+        if let (1.., Some(new)) = (evaluation.step, best_of(evaluation))
+            && self.state.best.is_none_or(|best| new.pass_at_1 > best.pass_at_1)
         {
             let contents = self.contents();
-            checkpoint::save_best(&self.run.checkpoints(), found.step, self.policy.engine(), &contents)?;
-            self.state.best = Some(found);
+            checkpoint::save_best(&self.run.checkpoints(), new.step, self.policy.engine(), &contents)?;
+            self.state.best = Some(new);
         }
         Ok(())
     }
 }
 
-/// The best policy evaluated up to `state`'s step that still exists; the earliest if several are equal. Uses the
-/// logged evaluations too, because the checkpoint may have been saved before the evaluation of its own step.
+/// Returns the best policy evaluated up to the step of `state` that still exists; of equal ones, the earliest. Logged
+/// evaluations count too, because a checkpoint may have been saved before the evaluation of its step.
 ///
-/// `series` decides which is best from now on. What was measured otherwise, before a resume with other settings, is no
-/// better or worse.
+/// Only evaluations with the settings of `series` are compared. Those from before a resume with other settings don't count.
 pub(super) fn best(
     evaluations: &[Evaluation],
     series: Option<&Series>,
@@ -75,7 +74,7 @@ pub(super) fn best(
     checkpoints: &Path,
 ) -> Option<Best> {
     let measured = |e: &&Evaluation| series.is_some_and(|series| series.measures(e));
-    // Where the log has the best one's step, it says how that was measured.
+    // If the step of the best policy is in the log, the log decides whether its evaluation counts.
     let logged = |best: &Best| series.is_some() && evaluations.iter().any(|e| e.step == best.step);
     let evaluated = evaluations.iter().filter(measured).filter_map(best_of);
     let known = state.best.into_iter().filter(|best| !logged(best)).chain(evaluated);

@@ -1,4 +1,4 @@
-//! What a run logs for each step, and what it tells the user.
+//! Log files of a run, and its warnings.
 
 use super::{Trained, Trainer};
 use crate::credit::{Credited, mean_logp};
@@ -17,11 +17,11 @@ use fgrpo_eval::unreadable::Unreadable;
 use fgrpo_nn::Finish;
 use serde_json::Value;
 
-/// Line files of a run and its TensorBoard file.
+/// The line files and the TensorBoard file of a run.
 pub(super) struct Logs {
     metrics: JsonLines,
     evaluations: JsonLines,
-    /// The evaluations so far, which are the lines of `eval.jsonl`.
+    /// Evaluations so far: the lines of `eval.jsonl`.
     pub(super) evaluated: Vec<Evaluation>,
     rollouts: JsonLines,
     tensorboard: Option<TensorBoard>,
@@ -41,20 +41,20 @@ impl Logs {
         Ok(Self { metrics, evaluations, evaluated, rollouts, tensorboard, warned_not_finite: false })
     }
 
-    /// Logs the metrics of a step.
+    /// Logs the metrics of a step, and warns once if any isn't finite.
     pub(super) fn step(&mut self, m: &Metrics, events: &mut dyn Events) -> anyhow::Result<()> {
         let line = m.line();
         self.metrics.push(&line)?;
         if let Some(tensorboard) = &mut self.tensorboard {
             write_scalars(tensorboard, &line)?;
         }
-        let lost = not_finite(&line);
-        if !lost.is_empty() && !self.warned_not_finite {
+        let names = not_finite(&line);
+        if !names.is_empty() && !self.warned_not_finite {
             self.warned_not_finite = true;
             events.say(&format!(
-                "warning: step {}: {} is not finite and logged as null; this warning is given once",
+                "warning: step {}: {} isn't finite and is logged as null; this warning is given once",
                 m.step,
-                lost.join(", ")
+                names.join(", ")
             ));
         }
         Ok(())
@@ -90,7 +90,7 @@ impl Trainer<'_> {
                 if key.with(g as u64).uniform(i as u64) >= self.config.log.rollout_share {
                     continue;
                 }
-                let (shown, completion) = match &group.rollouts.episodes {
+                let (prompt_text, completion) = match &group.rollouts.episodes {
                     Some(episodes) => (episodes[i].prompt.clone(), episodes[i].text.clone()),
                     None => (self.task.language.text(&prompt.tokens), self.task.language.text(&c.tokens)),
                 };
@@ -99,7 +99,7 @@ impl Trainer<'_> {
                     prompt_id: prompt.number,
                     part: self.task.part(prompt).map(str::to_owned),
                     sample: i as u64,
-                    prompt: shown,
+                    prompt: prompt_text,
                     completion,
                     target: prompt.problem.truth.gold(),
                     reward: Some(group.rewards[i]),
@@ -116,7 +116,8 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// Warns once each if many answers can't be read, if the policy has become deterministic, or if nothing has been correct for some steps.
+    /// Warns if many answers can't be read, the policy has become deterministic, or the run has stalled. Each warning
+    /// is given once.
     pub(super) fn warn(&mut self, m: &Metrics, groups: &[Credited]) {
         if !self.warned_unreadable
             && let Some(message) = unreadable(groups).message(&REMEDIES)
@@ -136,20 +137,20 @@ impl Trainer<'_> {
         };
         if self.collapsed == 5 {
             self.events.say(&format!(
-                    "warning: for five steps, all completions of every group have been identical (reward {:.3}): the policy has collapsed and can't learn. Lower update.lr (now {})",
+                    "warning: for five steps, all completions of every group have been identical (reward {:.3}): the policy has collapsed and can't learn. Lower update.lr, which is {}",
                     m.reward_mean, self.config.update.lr
                 ),
             );
         }
         if m.skipped_updates > 0 {
             self.events.say(&format!(
-                "warning: step {}: {} updates skipped because their loss or gradient isn't finite",
+                "warning: step {}: {} updates were skipped because the loss or gradient wasn't finite",
                 m.step, m.skipped_updates
             ));
         }
     }
 
-    /// Says where the results are, and returns them.
+    /// Reports where the results are, and returns them.
     pub(super) fn results(&mut self) -> anyhow::Result<Trained> {
         let set = self.config.eval.deciding_set();
         let evaluations: Vec<&Evaluation> = self.logs.evaluated.iter().filter(|e| e.set == set).collect();
@@ -163,13 +164,13 @@ impl Trainer<'_> {
             self.events.say(&format!("policy: {}", folder.display()));
         }
         let Some(last) = evaluations.last() else { return Ok(Trained(None)) };
-        // After a resume with another grader or other problems, from there on.
+        // After a resume with another grader or other problems, earlier evaluations can't be compared.
         let first = evaluations.iter().find(|e| e.is_comparable(last)).unwrap_or(last);
         Ok(Trained(Some(Box::new((Evaluation::clone(first), Evaluation::clone(last))))))
     }
 }
 
-/// What keeps the answers of a step's completions from being read.
+/// Counts why answers of a step's completions can't be read.
 fn unreadable(groups: &[Credited]) -> Unreadable {
     Unreadable::of(groups.iter().flat_map(|group| {
         let completions = group.grades.iter().zip(&group.rollouts.completions);

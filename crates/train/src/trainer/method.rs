@@ -1,4 +1,4 @@
-//! The method in force at a step: from rewards to advantages, and from these to a loss.
+//! The method at a step: how rewards become advantages, and advantages a loss.
 
 use crate::config::{Config, Truncated};
 use crate::credit::{Credited, credit};
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 pub(super) struct Method {
     pub(super) credit: Credit,
-    /// The user's own estimator.
-    own: Option<Estimator>,
+    /// A custom estimator.
+    estimator: Option<Estimator>,
     truncated: Truncated,
     reward_weights: BTreeMap<String, f64>,
     pub(super) loss: LossSettings,
@@ -22,10 +22,15 @@ pub(super) struct Method {
 }
 
 impl Method {
-    pub(super) fn of(config: &Config, own: Option<Estimator>, anchor: Anchor, max_new_tokens: usize) -> Self {
+    pub(super) fn of(
+        config: &Config,
+        estimator: Option<Estimator>,
+        anchor: Anchor,
+        max_new_tokens: usize,
+    ) -> Self {
         Self {
             credit: config.algorithm.credit(&config.task),
-            own,
+            estimator,
             truncated: config.algorithm.truncated,
             reward_weights: config.algorithm.reward_weights.clone(),
             loss: LossSettings::of(&config.algorithm, max_new_tokens, config.rollout.temperature),
@@ -34,7 +39,7 @@ impl Method {
         }
     }
 
-    /// Takes the settings in force at a step, and returns the scheduled values among them.
+    /// Applies the settings of a step, and returns the scheduled values among them.
     pub(super) fn advance(&mut self, config: &Config, step: u64) -> BTreeMap<String, f64> {
         let (algorithm, scheduled) = config.algorithm.at(step);
         self.credit = algorithm.credit(&config.task);
@@ -47,16 +52,16 @@ impl Method {
         scheduled
     }
 
-    /// The groups with their advantages. `None` if interrupted.
+    /// Computes the advantages of groups. Returns `None` if interrupted.
     pub(super) fn credit(
         &self,
         rollouts: Vec<Rollouts>,
         grades: Vec<Vec<Graded>>,
     ) -> anyhow::Result<Option<Vec<Credited>>> {
-        credit(&self.credit, self.truncated, &self.reward_weights, self.own.as_ref(), rollouts, grades)
+        credit(&self.credit, self.truncated, &self.reward_weights, self.estimator.as_ref(), rollouts, grades)
     }
 
-    /// Takes a step's success rate into HA-DW's estimate, if that is the shaping, and returns the estimate.
+    /// Updates HA-DW's estimate by the success rate of a step, if HA-DW is configured, and returns the estimate.
     pub(super) fn observe(&mut self, credited: &[Credited]) -> Option<f64> {
         if let Shaping::HaDw { eta, window, .. } = self.credit.shaping {
             let (mut correct, mut scored) = (0.0, 0.0);

@@ -6,7 +6,7 @@ use fgrpo_eval::io::files::{Prepared, sync_folder};
 use std::path::Path;
 
 impl<'a> Trainer<'a> {
-    /// What a checkpoint contains besides the parameters.
+    /// The parts of a checkpoint besides the parameters.
     pub(super) fn contents(&self) -> Contents<'a> {
         Contents::of(self.config, self.task)
     }
@@ -17,7 +17,8 @@ impl<'a> Trainer<'a> {
             return Ok(());
         }
         match self.saved {
-            // The run was stopped during this step's evaluation and resumed; the evaluation is now done.
+            // The run was stopped during the evaluation of this step and resumed, so only the best policy may have
+            // changed.
             Some((saved, _)) if saved == step => {
                 let (engine, state) = (self.policy.engine(), &self.state);
                 self.commit(|checkpoints| {
@@ -45,9 +46,8 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Runs `write` on the checkpoint folder. Before that, syncs the log files to disk: the
-    /// lines that a resume keeps must be there before the checkpoint that it starts from. After that, removes the best
-    /// policy before this one.
+    /// Syncs the log files, runs `write` on the checkpoint folder, and removes the previous best policy. The log
+    /// lines up to a checkpoint must be on disk before it.
     fn commit(&self, write: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
         self.logs.sync()?;
         sync_folder(&self.run.path)?;
@@ -56,11 +56,11 @@ impl<'a> Trainer<'a> {
         self.state.best.map_or(Ok(()), |best| checkpoint::keep_best(&checkpoints, best))
     }
 
-    /// Runs the user's command on the newest checkpoint, unless training is finished.
+    /// Runs `on_checkpoint` for the newest checkpoint, unless training is finished.
     pub(super) fn notify_server(&mut self) -> anyhow::Result<()> {
         let (Some(server), true) = (&self.server, self.state.step < self.config.steps) else { return Ok(()) };
         let checkpoints = checkpoint::list(&self.run.checkpoints())?;
-        // Older checkpoints are only kept for comparison; no run resumes from them.
+        // No run resumes from older checkpoints.
         let resumable = &checkpoints[checkpoints.len().saturating_sub(checkpoint::RESUMABLE)..];
         if let (Some((oldest, _)), Some((_, newest))) = (resumable.first(), resumable.last()) {
             server.forget(*oldest)?;

@@ -1,4 +1,4 @@
-//! How training starts: from scratch, or from the run's last checkpoint.
+//! Starts training from scratch, or from the run's last checkpoint.
 
 use super::evaluate::best;
 use super::log::{Logs, write_scalars};
@@ -28,38 +28,38 @@ use fgrpo_nn::{DeviceName, Engine, least_cached_tokens};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Fails before any work is done if the key/value cache is too small for the longest prompt and completion.
+/// Fails early if the key/value cache is too small for the longest prompt and completion.
 ///
 /// # Errors
-/// Bad input: names `rollout.max_cached_tokens` and its smallest value.
+/// Bad input that names `rollout.max_cached_tokens` and its minimum.
 pub fn check_cache(config: &Config, task: &Task, device: DeviceName) -> anyhow::Result<()> {
-    let Some(found) = config.rollout.max_cached_tokens else { return Ok(()) };
+    let Some(tokens) = config.rollout.max_cached_tokens else { return Ok(()) };
     let batches = device.batches(config.threads());
     let prompt = task.longest_prompt();
     let completion = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens());
     let model = needs::model(config, Some(task))?;
     let model = model.as_ref().map(|model| (model, config.compute.precision));
-    let wanted = least_cached_tokens(model, prompt, completion, batches);
-    if found < wanted {
+    let minimum = least_cached_tokens(model, prompt, completion, batches);
+    if tokens < minimum {
         bad_input!(
-            "rollout.max_cached_tokens: found {found}, wanted at least {wanted}: a prompt of {prompt} tokens and a completion of {completion} in whole pages, a spare page and recurrent states, for each of {batches} batches side by side"
+            "rollout.max_cached_tokens: expected at least {minimum}, found {tokens}: each of {batches} parallel batches needs whole pages for a prompt of {prompt} tokens and a completion of {completion}, a spare page, and any recurrent states"
         );
     }
     Ok(())
 }
 
 impl<'a> Trainer<'a> {
-    /// A trainer at the run's last checkpoint, or at step 0. `None` if interrupted before RL, with the supervised
-    /// stage saved.
+    /// Starts at the run's last checkpoint, or at step 0. Returns `None` if interrupted before RL; the supervised
+    /// stage is then saved.
     pub(super) fn start(
         config: &'a Config,
         task: &'a Task,
-        own: Option<Estimator>,
+        estimator: Option<Estimator>,
         Session { run, device }: &'a Session,
         events: &'a mut dyn Events,
     ) -> anyhow::Result<Option<Self>> {
         let latest = run.latest()?;
-        // The policy that RL starts from. The same configuration gives the same one, bit for bit.
+        // Makes the policy that RL starts from: for a given configuration, always the same one, bit for bit.
         let mut starting = || match &config.sft {
             Some(sft) => sft::stage(config, sft, task, device, run, &mut *events),
             None => policy::fresh(config, task, device).map(Some),
@@ -79,19 +79,19 @@ impl<'a> Trainer<'a> {
         };
         let Some(reference) = reference(config, task, &mut starting)? else { return Ok(None) };
         let logged = run.logged()?;
-        // Only after the checkpoint has loaded without error.
-        let wrong = run.rewind(latest.as_ref().map(|(step, _)| *step))?;
+        // Nothing is removed before the checkpoint has loaded without error.
+        let damage = run.rewind(latest.as_ref().map(|(step, _)| *step))?;
         match &latest {
             Some((step, folder)) => {
                 events.say(&format!("resumed after step {step} from {}", folder.display()));
             }
             None if logged > 0 => events.say(&format!(
-                "no checkpoint was saved before the stop: the {logged} logged steps are repeated from the start"
+                "the run stopped before its first checkpoint, so its {logged} logged steps are repeated"
             )),
             None => {}
         }
-        for wrong in wrong {
-            events.say(&format!("warning: {wrong}"));
+        for message in damage {
+            events.say(&format!("warning: {message}"));
         }
         let series = Series::of_run(config, task);
         let evaluated: Vec<Evaluation> = lines::read(&run.file("eval.jsonl"))?;
@@ -109,7 +109,7 @@ impl<'a> Trainer<'a> {
         let (prompt, positions) = (task.longest_prompt(), engine.config().context());
         if prompt < positions && positions - prompt < max_new_tokens {
             events.say(&format!(
-                "note: the model has {positions} positions, which leaves {} of the {max_new_tokens} tokens of a completion to the longest prompt",
+                "note: the model's {positions} positions leave only {} tokens, instead of {max_new_tokens}, for a completion of the longest prompt",
                 positions - prompt
             ));
         }
@@ -117,7 +117,7 @@ impl<'a> Trainer<'a> {
             series,
             server: server.map(|s| ServerRollouts::open(s, &run.path)).transpose()?,
             draws: draws(config, max_new_tokens),
-            method: Method::of(config, own, anchor, max_new_tokens),
+            method: Method::of(config, estimator, anchor, max_new_tokens),
             logs: Logs::append(run, evaluated, tensorboard)?,
             collapsed: 0,
             stall,
@@ -148,7 +148,7 @@ fn first_state() -> TrainerState {
     }
 }
 
-/// The reference policy of the KL penalty. `None` if interrupted while making it.
+/// Makes the reference policy of the KL penalty. Returns `None` if interrupted.
 fn reference(
     config: &Config,
     task: &Task,
@@ -172,15 +172,15 @@ fn draws(config: &Config, max_new_tokens: usize) -> Draws {
     Draws { group_size: config.rollout.group_size, max_new_tokens, sampling }
 }
 
-/// Restores state from the logged steps: how long nothing has been correct, HA-DW's estimate, and scalars missing from
-/// the TensorBoard file.
+/// Restores state from the logged steps: the count of stalled steps, HA-DW's estimate, and scalars missing from the
+/// TensorBoard file.
 fn replay(
     config: &Config,
     lines: &[Value],
     mut tensorboard: Option<&mut TensorBoard>,
     events: &mut dyn Events,
 ) -> anyhow::Result<(Stall, Anchor)> {
-    let there = tensorboard.as_ref().and_then(|t| t.last_step()).unwrap_or(0);
+    let last = tensorboard.as_ref().and_then(|t| t.last_step()).unwrap_or(0);
     let (mut stall, mut anchor) = (Stall::default(), Anchor::default());
     for (i, line) in lines.iter().enumerate() {
         let place = || format!("metrics.jsonl line {}", i + 1);
@@ -191,13 +191,13 @@ fn replay(
         {
             anchor.push(estimate, window);
         }
-        if let Some(tensorboard) = tensorboard.as_mut().filter(|_| m.step > there) {
+        if let Some(tensorboard) = tensorboard.as_mut().filter(|_| m.step > last) {
             write_scalars(tensorboard, line)?;
         }
     }
     if let Some(line) = lines.iter().find(|line| !not_finite(line).is_empty()) {
         events.say(&format!(
-            "warning: metrics.jsonl, step {}: {} is null, which means that it was not finite; left out",
+            "warning: metrics.jsonl, step {}: {} is left out, because its value is null, which means that it wasn't finite",
             line["step"],
             not_finite(line).join(", ")
         ));
@@ -226,10 +226,10 @@ mod tests {
             if path.is_some() {
                 (config.model.path, config.model.init) = (path.map(Into::into), None);
             }
-            let refused = check_cache(&config, &task, DeviceName::Cpu).unwrap_err().to_string();
-            let wanted = refused.split("wanted at least ").nth(1).and_then(|rest| rest.split(':').next());
-            let wanted: usize = wanted.unwrap().parse().unwrap();
-            config.rollout.max_cached_tokens = Some(wanted);
+            let message = check_cache(&config, &task, DeviceName::Cpu).unwrap_err().to_string();
+            let minimum = message.split("at least ").nth(1).and_then(|rest| rest.split(',').next());
+            let minimum: usize = minimum.unwrap().parse().unwrap();
+            config.rollout.max_cached_tokens = Some(minimum);
             check_cache(&config, &task, DeviceName::Cpu).unwrap();
             let device = DeviceName::Cpu.device(
                 threads,
@@ -250,7 +250,10 @@ mod tests {
                 let request = Request::new(prompt.tokens.clone()).samples(4).max_tokens(20);
                 policy.sample(&[request], &sampling)
             };
-            assert!(generate(wanted - 1).is_err() && generate(wanted).is_ok(), "{threads} threads: {wanted}");
+            assert!(
+                generate(minimum - 1).is_err() && generate(minimum).is_ok(),
+                "{threads} threads: {minimum}"
+            );
         }
     }
 }

@@ -6,17 +6,17 @@ use crate::run::metrics::Metrics;
 use fgrpo_eval::failure::{Advised, Remedy};
 use fgrpo_nn::CHECK_LAYERS;
 
-/// Steps of the same kind in a row after which the run warns.
+/// Number of consecutive uniform steps after which the run warns.
 const WARN_AFTER: u64 = 5;
 
-/// What all completions of a step have in common, so that the step can't tell better ones from worse ones.
+/// How all completions of a step are alike, so that the step can't distinguish better ones from worse ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Uniform {
-    /// None was correct, and the rewards of no group differed.
+    /// No completion was correct, and all rewards within each group were equal.
     Wrong,
-    /// None was correct, although rewards differed: graded ones below the threshold.
+    /// No completion was correct, although rewards differed: they were all below the threshold.
     BelowThreshold,
-    /// All were correct.
+    /// All completions were correct.
     Correct,
 }
 
@@ -35,12 +35,12 @@ impl Uniform {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Stall {
     steps: u64,
-    /// What the last step's completions have in common, and for how many consecutive steps.
+    /// How the last step's completions were alike, and the number of consecutive steps for which they were.
     uniform: Option<Uniform>,
     in_a_row: u64,
-    /// Consecutive steps up to now in which nothing could be graded.
+    /// Latest consecutive steps in which nothing could be graded.
     nothing_graded: u64,
-    /// Completions that could not be graded, and all.
+    /// Completions that couldn't be graded, and all completions.
     unscorable: u64,
     completions: u64,
     /// Updates skipped because the loss or gradient wasn't finite.
@@ -59,8 +59,8 @@ impl Stall {
         self.changed |= m.gradient_norm > 0.0;
         self.nothing_graded = if unscorable < all { 0 } else { self.nothing_graded + 1 };
         let uniform = Uniform::of(m);
-        let before = if uniform == self.uniform { self.in_a_row } else { 0 };
-        self.in_a_row = before + u64::from(uniform.is_some());
+        let previous = if uniform == self.uniform { self.in_a_row } else { 0 };
+        self.in_a_row = previous + u64::from(uniform.is_some());
         self.uniform = uniform;
     }
 
@@ -68,7 +68,7 @@ impl Stall {
         let now = m.count("unscorable");
         let first = (now > 0 && now == self.unscorable).then(|| {
             format!(
-                "warning: step {}: {now} of {} completions could not be graded, and count for nothing: {}. This warning is given once",
+                "warning: step {}: {now} of {} completions could not be graded and are ignored: {}. This warning is given once",
                 m.step,
                 m.completions(),
                 reasons(m)
@@ -85,23 +85,24 @@ impl Stall {
                 causes(m)
             ),
             Uniform::BelowThreshold => format!(
-                "warning: rewards differ, but no completion has counted as correct for {WARN_AFTER} steps: pass@k stays 0, and the focal weight is 1 for every group. Lower correct_from to the reward from which an answer is right (task.grader or task.verifier.command, or algorithm.correct_threshold)"
+                "warning: rewards differ, but no completion has counted as correct for {WARN_AFTER} steps: pass@k stays 0, and the focal weight is 1 for every group. Lower correct_from (task.grader or task.verifier.command) or algorithm.correct_threshold to the lowest reward of a right answer"
             ),
             Uniform::Correct => format!(
-                "warning: every completion has been correct for {WARN_AFTER} steps, so {}. Harder problems, or a grader that accepts everything? rollouts.jsonl has completions with their rewards",
-                match m.active_fraction > 0.0 {
-                    true => "the focal weight of every group is 0",
-                    false => "there has been nothing to learn from",
+                "warning: every completion has been correct for {WARN_AFTER} steps, so {}. Use harder problems, or check whether the grader accepts everything: rollouts.jsonl has completions with their rewards",
+                if m.active_fraction > 0.0 {
+                    "the focal weight of every group is 0"
+                } else {
+                    "there has been nothing to learn from"
                 }
             ),
         })
     }
 
-    /// Fails after `most` consecutive steps in which nothing could be graded.
-    pub(super) fn check(&self, most: u64, m: &Metrics) -> anyhow::Result<()> {
-        if self.nothing_graded >= most {
+    /// Fails after `limit` consecutive steps in which nothing could be graded.
+    pub(super) fn check(&self, limit: u64, m: &Metrics) -> anyhow::Result<()> {
+        if self.nothing_graded >= limit {
             let text = format!(
-                "no completion could be graded for {} steps (grade.max_unscorable = {most}): {}. The reasons of every step are in metrics.jsonl. Fix the grader",
+                "no completion could be graded for {} steps (grade.max_unscorable = {limit}): {}. metrics.jsonl has the reasons of every step. Fix the grader",
                 self.nothing_graded,
                 reasons(m)
             );
@@ -117,35 +118,35 @@ impl Stall {
         }
         if 2 * self.unscorable > self.completions {
             anyhow::bail!(
-                "{} of {} completions could not be graded, and counted for nothing: the grader failed on most. metrics.jsonl has the reasons of every step",
+                "{} of {} completions could not be graded and were ignored. metrics.jsonl has the reasons of every step",
                 self.unscorable,
                 self.completions
             );
         }
         if self.skipped > 0 && !self.changed {
             anyhow::bail!(
-                "all {} updates were skipped because the loss or gradient wasn't finite: the policy is what it was at the start. {CHECK_LAYERS}=on names the layer or tensor where the first such number is",
+                "all {} updates were skipped because the loss or gradient wasn't finite, so the policy hasn't changed. Set {CHECK_LAYERS}=on to find the first layer or tensor with such a number",
                 self.skipped
             );
         }
         let ungraded = (self.unscorable > 0).then(|| {
             format!(
-                "warning: {} of {} completions could not be graded, and counted for nothing; metrics.jsonl has the reasons of every step",
+                "warning: {} of {} completions could not be graded and were ignored; metrics.jsonl has the reasons of every step",
                 self.unscorable, self.completions
             )
         });
         let always = self.uniform.filter(|_| self.in_a_row == self.steps).map(|uniform| {
-            let (found, hint) = match uniform {
+            let (result, hint) = match uniform {
                 Uniform::Wrong => (
                     "no completion was correct",
-                    "the policy has learned nothing. See rollouts.jsonl, and `fgrpo data show` for how the reference answers are read",
+                    "the policy has learned nothing. Look at rollouts.jsonl, and check with `fgrpo data show` how the reference answers are read",
                 ),
                 Uniform::BelowThreshold => {
-                    ("no completion counted as correct", "pass@k and the focal weight say nothing. Lower correct_from")
+                    ("no completion counted as correct", "pass@k and the focal weight are meaningless. Lower correct_from")
                 }
-                Uniform::Correct => ("no completion was wrong", "there was nothing to learn. See rollouts.jsonl"),
+                Uniform::Correct => ("no completion was wrong", "there was nothing to learn. Look at rollouts.jsonl"),
             };
-            format!("warning: {found} in any of the {} steps: {hint}", self.steps)
+            format!("warning: {result} in any of the {} steps: {hint}", self.steps)
         });
         Ok(ungraded.into_iter().chain(always))
     }
@@ -161,11 +162,11 @@ fn causes(m: &Metrics) -> String {
         ));
     }
     if 2 * m.count("unparsed") > m.completions() {
-        causes.push("no answer was found in most completions: the prompt must ask for the form that the verifier reads (task.preset, task.system, task.verifier)".to_owned());
+        causes.push("most completions have no readable answer: the prompt must ask for the form that the verifier reads (task.preset, task.system, task.verifier)".to_owned());
     }
-    causes.push("reference answers that are read wrongly, or a verifier that doesn't fit the data (`fgrpo data show CONFIG` shows both)".to_owned());
+    causes.push("the reference answers are misread, or the verifier doesn't fit the data (`fgrpo data show CONFIG` shows both)".to_owned());
     causes.push(
-        "problems too hard for this model: easier ones, a larger group, or demonstrations first ([sft])"
+        "the problems are too hard for this model: use easier ones, a larger group, or demonstrations first ([sft])"
             .to_owned(),
     );
     format!("The last step: {}. Likely causes: {}", reasons(m), causes.join("; "))
@@ -204,10 +205,10 @@ mod tests {
     }
 
     #[test]
-    fn rewards_below_the_threshold_and_completions_that_are_all_correct_are_told_apart() {
-        for (m, wanted) in [
+    fn rewards_below_the_threshold_and_completions_that_are_all_correct_have_different_warnings() {
+        for (m, text) in [
             (Metrics { active_fraction: 0.5, ..step(&[("wrong", 4)]) }, "rewards differ, but no completion"),
-            (step(&[("correct", 4)]), "so there has been nothing to learn from. Harder"),
+            (step(&[("correct", 4)]), "so there has been nothing to learn from"),
             (
                 Metrics { active_fraction: 0.5, ..step(&[("correct", 4)]) },
                 "the focal weight of every group is 0",
@@ -221,7 +222,7 @@ mod tests {
                 stall.step(&m);
             }
             let warning = stall.warnings(&m).next().unwrap();
-            assert!(warning.contains(wanted), "{warning}");
+            assert!(warning.contains(text), "{warning}");
             assert_eq!(stall.at_end().unwrap().next(), None, "the first step was of another kind");
             let mut stall = Stall::default();
             stall.step(&m);
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_that_could_not_be_graded_are_told_once_beside_other_warnings() {
+    fn the_warning_about_ungraded_completions_is_given_once_in_addition_to_others() {
         let some = step(&[("wrong", 3), ("unscorable", 1)]);
         let mut stall = Stall::default();
         let mut warned = Vec::new();

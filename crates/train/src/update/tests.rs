@@ -1,5 +1,5 @@
-//! DARO's part of an update, against the same update written without it and values worked by hand; and the tokens that the
-//! policy loss is restricted to.
+//! Tests of DARO, against the same update written without it and against values worked out by hand, and of the
+//! restriction of the policy loss to some tokens.
 
 use super::*;
 use crate::problem::Prompt;
@@ -38,7 +38,7 @@ fn policy() -> Policy {
     Policy::of_tokens(engine)
 }
 
-/// Groups of four with their success rate, on-policy.
+/// On-policy groups of four completions, each with its success rate.
 fn groups(policy: &mut Policy) -> Vec<Credited> {
     let mut group = |rate: f64, completions: [(&[u32], f64); 4]| {
         let completion = |(sample, (tokens, _)): (usize, &(&[u32], f64))| {
@@ -71,7 +71,7 @@ fn groups(policy: &mut Policy) -> Vec<Credited> {
     vec![
         group(0.25, [(&[5, 6, 0], 1.5), (&[5, 0], -0.5), (&[7, 0], -0.5), (&[8, 9, 9, 0], -0.5)]),
         group(0.75, [(&[5, 0], 0.5), (&[6, 2, 0], 0.5), (&[7, 0], 0.5), (&[0], -1.5)]),
-        // What smoothing leaves to a group that is all correct.
+        // Advantages that smoothing gives to a group whose completions are all correct.
         group(1.0, [(&[5, 0], 0.1), (&[6, 2, 0], 0.2), (&[7, 0], 0.1), (&[0], 0.3)]),
     ]
 }
@@ -114,12 +114,12 @@ fn kl_cov_penalises_no_rounding_before_the_first_update() {
     let mut groups = groups(&mut policy());
     let completions = groups.iter_mut().flat_map(|group| &mut group.rollouts.completions);
     completions.flat_map(|completion| &mut completion.logp).for_each(|logp| *logp += 1e-6);
-    let of = |coef, unchanged| {
+    let gradient = |coef, unchanged| {
         let policy = PolicyLoss::KlCov { share: 0.5, coef };
         gradient_of(&groups, &Objective { policy, ..objective() }, None, unchanged)
     };
-    assert_eq!(of(1.0, true), of(0.0, true));
-    assert_ne!(of(1.0, false), of(0.0, false));
+    assert_eq!(gradient(1.0, true), gradient(0.0, true));
+    assert_ne!(gradient(1.0, false), gradient(0.0, false));
 }
 
 #[test]
@@ -136,11 +136,11 @@ fn daro_gives_each_success_rate_its_weighted_token_mean_and_the_rest_nothing() {
         };
         group.assigned.advantages.iter_mut().for_each(|advantage| *advantage *= factor);
     }
-    let (found, wanted) = (gradient(&groups, Some(&daro)), gradient(&by_hand, None));
-    let largest = wanted.iter().fold(0f32, |a, x| a.max(x.abs()));
+    let (computed, expected) = (gradient(&groups, Some(&daro)), gradient(&by_hand, None));
+    let largest = expected.iter().fold(0f32, |a, x| a.max(x.abs()));
     assert!(largest > 1e-3, "the gradient is {largest}");
-    for (f, w) in found.iter().zip(&wanted) {
-        assert!((f - w).abs() < 1e-5 * largest, "found {f}, wanted {w}");
+    for (x, y) in computed.iter().zip(&expected) {
+        assert!((x - y).abs() < 1e-5 * largest, "{x} is not {y}");
     }
 }
 
@@ -159,16 +159,16 @@ fn the_policy_loss_counts_the_mini_batchs_tokens_of_highest_entropy_however_it_i
         groups.iter().flat_map(|g| &g.rollouts.completions).flat_map(|c| c.entropy.clone()).collect();
     sorted.sort_by(f32::total_cmp);
     let lowest = sorted[(0.75 * (n - 1) as f64).ceil() as usize];
-    let mut wanted = 0.0;
+    let mut expected = 0.0;
     for group in &groups {
         for (c, advantage) in group.rollouts.completions.iter().zip(&group.assigned.advantages) {
-            let kept = c.logp.iter().zip(&c.entropy).filter(|(_, e)| **e >= lowest);
-            wanted -= advantage * kept.map(|(l, _)| f64::from(*l)).sum::<f64>() / n as f64;
+            let counted = c.logp.iter().zip(&c.entropy).filter(|(_, e)| **e >= lowest);
+            expected -= advantage * counted.map(|(l, _)| f64::from(*l)).sum::<f64>() / n as f64;
         }
     }
     let restricted = Objective { top_entropy_quantile: 0.25, ..objective() };
     let groups: Vec<&Credited> = groups.iter().collect();
-    let of = |objective: &Objective, budget| {
+    let policy_loss = |objective: &Objective, budget| {
         let mut policy = policy();
         policy.set_pass_tokens(budget);
         let data = data(&groups, &loss(objective), None);
@@ -176,10 +176,10 @@ fn the_policy_loss_counts_the_mini_batchs_tokens_of_highest_entropy_however_it_i
         policy.forward_backward(&data, &loss, 1.0).unwrap().sums.policy_loss
     };
     for budget in [1 << 16, 6] {
-        let found = of(&restricted, budget);
-        assert!((found - wanted).abs() < 1e-5, "budget {budget}: found {found}, wanted {wanted}");
+        let computed = policy_loss(&restricted, budget);
+        assert!((computed - expected).abs() < 1e-5, "budget {budget}: {computed} is not {expected}");
     }
-    assert!((of(&objective(), 1 << 16) - wanted).abs() > 1e-3, "the mask changes nothing");
+    assert!((policy_loss(&objective(), 1 << 16) - expected).abs() > 1e-3, "the mask changes nothing");
 }
 
 #[test]
@@ -193,21 +193,21 @@ fn daro_weights_step_by_the_losses_of_the_same_pass() {
     let sums = update(&mut policy, &all, &settings, &UpdateConfig::default(), 1e-3, &mut state).unwrap();
     // On-policy the weight of CISPO is 1 and a token's loss is -A logp.
     let loss = |g: &Credited| -> f64 {
-        let of = |(c, advantage): (&Completion, &f64)| {
+        let completion = |(c, advantage): (&Completion, &f64)| {
             -advantage * c.logp.iter().map(|&l| f64::from(l)).sum::<f64>()
         };
-        g.rollouts.completions.iter().zip(&g.assigned.advantages).map(of).sum()
+        g.rollouts.completions.iter().zip(&g.assigned.advantages).map(completion).sum()
     };
     let mean: Vec<f64> = groups.iter().map(|g| loss(g) / tokens(g)).collect();
     let softplus = |x: f64| (1.0 + x.exp()).ln() + 1e-8;
-    let wanted = softplus(0.3) * mean[0] + softplus(-0.5) * mean[1];
-    let found = sums.of_tokens.policy_loss;
-    assert!((found - wanted).abs() < 1e-4, "found {found}, wanted {wanted}");
+    let expected = softplus(0.3) * mean[0] + softplus(-0.5) * mean[1];
+    let computed = sums.tokens.policy_loss;
+    assert!((computed - expected).abs() < 1e-4, "{computed} is not {expected}");
     let stepped = |raw: f64, mean: f64| raw - 0.1 * (mean - 1.0 / softplus(raw)) / (1.0 + (-raw).exp());
-    let found = state.daro.unwrap();
-    assert!((found[0] - stepped(0.3, mean[0])).abs() < 1e-4, "{found:?}");
-    assert_eq!(found[1], 0.0, "no group has two correct of four");
-    assert!((found[2] - stepped(-0.5, mean[1])).abs() < 1e-4, "{found:?}");
+    let raw = state.daro.unwrap();
+    assert!((raw[0] - stepped(0.3, mean[0])).abs() < 1e-4, "{raw:?}");
+    assert_eq!(raw[1], 0.0, "no group has two correct of four");
+    assert!((raw[2] - stepped(-0.5, mean[1])).abs() < 1e-4, "{raw:?}");
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn several_rewards_are_normalised_apart_in_training() {
     for (more, says) in [
         (
             vec!["--set=algorithm.focal_gamma=0", weights],
-            "algorithm.reward_weights: found long, wanted none with the advantage grpo",
+            "algorithm.reward_weights.long: has no effect with the advantage grpo",
         ),
         (
             [&gdpo[..], &["--set=algorithm.reward_weights.short=2"]].concat(),

@@ -1,6 +1,7 @@
-//! The tables of `docs/configuration.md` are the schema's: a heading names a table, and a task's heading its kinds.
+//! Tests that the tables of `docs/configuration.md` are those of the schema. A heading names a table, and for a task
+//! also kinds.
 //!
-//! `FGRPO_WRITE_PAGES=1 cargo test -p fgrpo-train --lib config` writes them.
+//! `FGRPO_WRITE_PAGES=1 cargo test -p fgrpo-train --lib config` writes the page.
 
 use super::super::schema::{forms, kinds as kinds_of};
 use super::{Config, minimal};
@@ -22,10 +23,10 @@ fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// The kinds that share each text.
-fn by_text<'a>(said: impl Iterator<Item = (String, &'a Value)>) -> Vec<(String, String)> {
+/// Groups the kinds by their text.
+fn by_text<'a>(texts: impl Iterator<Item = (String, &'a Value)>) -> Vec<(String, String)> {
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
-    for (text, table) in said {
+    for (text, table) in texts {
         match groups.iter_mut().find(|(known, _)| *known == text) {
             Some((_, kinds)) => kinds.extend(kinds_of(table)),
             None => groups.push((text, kinds_of(table))),
@@ -34,7 +35,7 @@ fn by_text<'a>(said: impl Iterator<Item = (String, &'a Value)>) -> Vec<(String, 
     groups.into_iter().map(|(text, kinds)| (text, listed(kinds))).collect()
 }
 
-/// The default of a key as a cell.
+/// The default of a key, as text of a cell.
 fn default(table: &Value, name: &str) -> String {
     let default = &table["properties"][name]["default"];
     match default.get("kind").unwrap_or(default) {
@@ -53,7 +54,7 @@ impl Schema {
         forms(&self.0, schema).into_iter().filter(|form| form["properties"].is_object()).collect()
     }
 
-    /// The table that a heading names, or the kinds of it.
+    /// The key of the table that a heading names, and the forms of the table for the kinds in the heading.
     fn of_heading(&self, heading: &str) -> (String, Vec<&Value>) {
         let mut names = quoted(heading).into_iter();
         let key = names.next().unwrap_or_default().trim_matches(['[', ']']);
@@ -63,16 +64,17 @@ impl Schema {
         let named =
             |table: &&Value| kinds.is_empty() || kinds_of(table).iter().any(|kind| kinds.contains(kind));
         let tables: Vec<&Value> = tables.into_iter().filter(named).collect();
-        match kinds.is_empty() {
-            true => assert_eq!(tables.len(), 1, "{heading}"),
-            false => {
-                assert_eq!(tables.iter().flat_map(|table| kinds_of(table)).count(), kinds.len(), "{heading}")
-            }
-        }
+        let expected = if kinds.is_empty() { 1 } else { kinds.len() };
+        let count = if kinds.is_empty() {
+            tables.len()
+        } else {
+            tables.iter().flat_map(|table| kinds_of(table)).count()
+        };
+        assert_eq!(count, expected, "{heading}");
         (key.to_owned(), tables)
     }
 
-    /// The description of a key, and the words that it may be if they aren't in the description.
+    /// The description of a key, followed by its allowed words unless the description has them.
     fn meaning(&self, schema: &Value) -> String {
         let description = schema["description"].as_str().unwrap_or_default().replace('\n', " ");
         let forms = forms(&self.0, schema);
@@ -80,20 +82,22 @@ impl Schema {
             form["enum"].as_array().into_iter().flatten().chain([&form["const"]]).filter_map(Value::as_str)
         });
         let words: Vec<&str> = words.collect();
-        let said: Vec<&str> = quoted(&description).into_iter().map(|word| word.trim_matches('"')).collect();
-        match words.iter().all(|word| said.contains(word)) {
-            true => description,
-            false => format!("{}: {}.", description.trim_end_matches('.'), listed(words)),
+        let described: Vec<&str> =
+            quoted(&description).into_iter().map(|word| word.trim_matches('"')).collect();
+        if words.iter().all(|word| described.contains(word)) {
+            description
+        } else {
+            format!("{}: {}.", description.trim_end_matches('.'), listed(words))
         }
     }
 
-    /// The row of a key that some of `all` kinds of a table have.
+    /// The row of a key that the kinds in `having` have, out of `all` kinds of the table.
     fn row(&self, key: String, name: &str, having: &[&Value], all: usize) -> Row {
-        let of = |table: &&Value| self.meaning(&table["properties"][name]);
-        let meanings = by_text(having.iter().map(|table| (of(table), *table)));
+        let meaning = |table: &&Value| self.meaning(&table["properties"][name]);
+        let meanings = by_text(having.iter().map(|table| (meaning(table), *table)));
         let defaults = by_text(having.iter().map(|table| (default(table, name), *table)));
         let of_kinds =
-            |(said, kinds): &(String, String)| format!("{kinds}: {}{}", said[..1].to_lowercase(), &said[1..]);
+            |(text, kinds): &(String, String)| format!("{kinds}: {}{}", text[..1].to_lowercase(), &text[1..]);
         let mut meaning = match meanings.as_slice() {
             [(one, _)] if having.len() == all => one.clone(),
             several => several.iter().map(of_kinds).collect::<Vec<_>>().join(" "),
@@ -105,7 +109,7 @@ impl Schema {
         (key, defaults[0].0.clone(), meaning)
     }
 
-    /// The rows of a table, or of the kinds of a table, without the tables that have headings.
+    /// The rows of a table with these kinds, without inner tables that have separate headings.
     fn rows(&self, table: &str, kinds: &[&Value], headed: &[String]) -> Vec<Row> {
         let mut names: Vec<&String> = Vec::new();
         for name in kinds.iter().flat_map(|kind| kind["properties"].as_object().unwrap().keys()) {
@@ -125,7 +129,7 @@ impl Schema {
                 continue;
             }
             if name == "kind" {
-                // The kinds of a task are those of the heading; of others, they stand under the table's name.
+                // For other tables, the kinds are in the row with the table's name.
                 let meaning = listed(kinds.iter().flat_map(|table| kinds_of(table)));
                 rows.extend((table == "task").then(|| (key, "required".to_owned(), meaning)));
                 continue;
@@ -139,7 +143,7 @@ impl Schema {
         rows
     }
 
-    /// The tables of the page by their headings.
+    /// The headings of the page with the rows of their tables.
     fn page(&self) -> Vec<(&'static str, Vec<Row>)> {
         let above = |before: &'static str| before.lines().rfind(|line| line.starts_with("##")).unwrap();
         let headings: Vec<&str> = PAGE.match_indices(HEAD).map(|(at, _)| above(&PAGE[..at])).collect();
@@ -177,7 +181,7 @@ fn the_tables_of_the_page_are_those_of_the_program() {
     }
 }
 
-/// Every value of a table by its full key.
+/// The values of a table, each with its full key.
 fn flat(key: &str, value: &toml::Value) -> Vec<(String, toml::Value)> {
     match value {
         toml::Value::Table(table) => {
@@ -198,20 +202,20 @@ fn every_key_of_a_resolved_configuration_is_on_the_page_with_its_default() {
         let mut set = vec!["rollout.server.url=http://a".to_owned(), "eval.full.problems=1".to_owned()];
         // An adapter needs a checkpoint as its base.
         set.extend((kind == "math").then(|| "lora.rank=16".to_owned()));
-        let own = |heading: &str| !heading.contains("[task]") || quoted(heading)[1..].contains(&kind);
-        let rows = page.iter().filter(|(heading, _)| own(heading)).flat_map(|(_, rows)| rows);
+        let applies = |heading: &str| !heading.contains("[task]") || quoted(heading)[1..].contains(&kind);
+        let rows = page.iter().filter(|(heading, _)| applies(heading)).flat_map(|(_, rows)| rows);
         let rows: BTreeMap<&str, &str> = rows.map(|(key, default, _)| (&**key, &**default)).collect();
         let resolved = Config::parse(&minimal(kind), &set).unwrap().to_toml();
         for (key, value) in flat("", &toml::Value::Table(resolved.parse().unwrap())) {
-            // A part has the keys of its kind too.
+            // A part also has the keys of its kind.
             if key.starts_with("task.parts.") && !rows.contains_key(&*key) {
                 continue;
             }
             let name = key.strip_suffix(".kind").filter(|table| *table != "task").unwrap_or(&key);
             let default = rows.get(name).unwrap_or_else(|| panic!("no row of {name} for {kind}"));
             if let Some(default) = default.strip_prefix('`').filter(|_| key != "steps") {
-                let wanted: toml::Table = format!("x = {}", default.trim_end_matches('`')).parse().unwrap();
-                assert_eq!(value, wanted["x"], "{key} of {kind}");
+                let expected: toml::Table = format!("x = {}", default.trim_end_matches('`')).parse().unwrap();
+                assert_eq!(value, expected["x"], "{key} of {kind}");
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::config::{Config, EvalConfig, Every, Keep};
 use crate::run::checkpoint::RESUMABLE;
 use fgrpo_nn::config::Config as ModelConfig;
 
-/// Bytes per token of text, and per sample for its other fields and its score.
+/// Bytes per token of text, and per sample for the other fields of its line and for the line of its score.
 const TOKEN: f64 = 4.0;
 const SAMPLE_LINE: f64 = 140.0;
 const SCORE_LINE: f64 = 260.0;
@@ -25,7 +25,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The estimate for a configuration and a model.
+    /// Estimates the disk space for a configuration and a model.
     pub fn of(config: &Config, model: &ModelConfig, memory: &Memory, lengths: &Lengths) -> Self {
         // An epoch's length is unknown if the data doesn't exist.
         let times = |every: Every| match (every, config.epochs) {
@@ -33,10 +33,10 @@ impl Disk {
             (Every::Steps(n), _) => config.steps.div_ceil(n),
             (Every::Epoch, epochs) => epochs.unwrap_or(1),
         };
-        let made = times(config.save.every).max(1);
+        let saved = times(config.save.every).max(1);
         let checkpoints = match config.save.keep {
-            Keep::All => made,
-            Keep::Newest(n) => made.min((n as u64).saturating_add(1)),
+            Keep::All => saved,
+            Keep::Newest(n) => saved.min((n as u64).saturating_add(1)),
         };
         // AdamW stores two numbers for each trained parameter.
         let (optimizer, trained) = (memory.engine.moments, memory.engine.moments / 2);
@@ -48,11 +48,11 @@ impl Disk {
         };
         let best = u64::from(config.eval.is_enabled());
         // A new checkpoint is complete before an old one is deleted.
-        let resumable = made.min(RESUMABLE as u64 + 1);
+        let resumable = saved.min(RESUMABLE as u64 + 1);
         let samples = |(eval, problems): (EvalConfig, usize)| {
-            let of_checkpoints = if eval.at_checkpoints { made } else { 0 };
-            let evaluated = 1 + times(eval.every).max(of_checkpoints);
-            evaluated as f64 * (problems * eval.samples) as f64
+            let at_checkpoints = if eval.at_checkpoints { saved } else { 0 };
+            let evaluations = 1 + times(eval.every).max(at_checkpoints);
+            evaluations as f64 * (problems * eval.samples) as f64
         };
         let samples: f64 = lengths.evaluations(config).into_iter().map(samples).sum();
         let text = if config.eval.keep_texts { SAMPLE_LINE + TOKEN * lengths.completion_likely } else { 0.0 };

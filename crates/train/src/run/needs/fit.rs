@@ -1,4 +1,4 @@
-//! Whether a run fits into the memory that there is, and which settings make it fit.
+//! Checks whether a run fits into the available memory, and finds settings that make it fit.
 
 use super::{Lengths, Memory};
 use crate::config::{ComputeConfig, Config, EvalConfig, Every, UpdateConfig};
@@ -8,8 +8,8 @@ use fgrpo_eval::io::machine::{available, resident};
 use fgrpo_nn::config::Config as ModelConfig;
 use fgrpo_nn::{DeviceName, GpuSettings, least_cached_tokens};
 
-/// Kinds of GPUs that a run can be planned for, and the bytes of their memory by NVIDIA's data sheets. A100, H100 and
-/// H200 are the SXM modules.
+/// Kinds of GPUs for which a run can be planned, with the bytes of their memory according to NVIDIA's data sheets.
+/// A100, H100 and H200 are the SXM modules.
 pub const GPU_KINDS: [(&str, u64); 6] = [
     ("rtx-4070", 12_000_000_000),
     ("rtx-4090", 24_000_000_000),
@@ -19,13 +19,13 @@ pub const GPU_KINDS: [(&str, u64); 6] = [
     ("h200", 141_000_000_000),
 ];
 
-/// Tokens of a pass below which computing activations again costs less than smaller passes.
+/// Number of tokens in a pass below which recomputing activations costs less than smaller passes.
 const SMALL: usize = 8192;
 
-/// Memory in bytes, and whose it is.
+/// Memory that is available to a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
-    /// Of the GPU, or what this machine has left, this process included.
+    /// Bytes of the GPU's memory, or of this machine's free memory plus that of this process.
     pub memory: u64,
     /// The GPU's name, or "this machine".
     pub name: String,
@@ -35,27 +35,27 @@ impl Room {
     /// The memory that a run on this device has.
     pub fn of(device: DeviceName) -> Result<Self, String> {
         if let DeviceName::Cuda(number) = device {
-            let found = fgrpo_nn::gpus().map_err(|why| why.to_string())?;
-            let gpu = found.get(number).ok_or_else(|| format!("no GPU with number {number}"))?;
+            let gpus = fgrpo_nn::gpus().map_err(|error| error.to_string())?;
+            let gpu = gpus.get(number).ok_or_else(|| format!("there is no GPU {number}"))?;
             return Ok(Self { memory: gpu.memory as u64, name: gpu.name.clone() });
         }
         if device.is_gpu() {
             return Err("it is emulated".to_owned());
         }
-        let memory = available().ok_or("this system doesn't say what memory it has left")?;
+        let memory = available().ok_or("this system doesn't report its free memory")?;
         Ok(Self { memory: memory + resident().unwrap_or(0), name: "this machine".to_owned() })
     }
 }
 
-/// A model with the lengths of its texts, on a device.
+/// A model, the lengths of its prompts and completions, and a device.
 pub struct Fit<'a> {
-    /// Its sizes.
+    /// Sizes of the model.
     pub model: &'a ModelConfig,
-    /// Of prompts and completions.
+    /// Lengths of prompts and completions.
     pub lengths: &'a Lengths,
-    /// Where it is trained.
+    /// Device on which the model is trained.
     pub device: DeviceName,
-    /// What is there, if that is known.
+    /// Available memory, if known.
     pub room: Option<&'a Room>,
 }
 
@@ -65,21 +65,22 @@ impl Fit<'_> {
         Memory::of(config, self.model, self.lengths, self.gpu(config))
     }
 
-    /// The GPU, if it is on one.
+    /// Settings of the GPU, or `None` on a CPU.
     pub fn gpu(&self, config: &Config) -> Option<GpuSettings> {
         let ComputeConfig { precision, moments, exact, .. } = config.compute;
         let memory = self.room.map(|room| room.memory);
         self.device.is_gpu().then_some(GpuSettings { precision, moments, exact, memory })
     }
 
-    /// What a configuration needs of the room, in bytes.
+    /// Bytes that a configuration needs on the device.
     fn needed(&self, config: &Config) -> u64 {
         let memory = self.memory(config);
         if self.device.is_gpu() { memory.on_device() } else { memory.total() }
     }
 
-    /// The configuration with a size of micro-batches and with or without checkpointing of activations, where it leaves
-    /// them open: as much at a time as the room allows, and checkpointing only where small micro-batches don't fit either.
+    /// Chooses `update.micro_batch_tokens` and `compute.checkpoint_activations` if they aren't configured: the
+    /// largest micro-batches that fit, with activation checkpointing only if even small micro-batches don't fit
+    /// without it.
     pub fn decided(&self, config: &Config) -> Config {
         let with = |tokens: usize, checkpointing: bool| {
             let mut decided = config.clone();
@@ -87,20 +88,20 @@ impl Fit<'_> {
             decided.compute.checkpoint_activations.get_or_insert(checkpointing);
             decided
         };
-        let usual = with(UpdateConfig::MICRO_BATCH_TOKENS, false);
-        let Some(room) = self.room else { return usual };
-        let least = self.lengths.prompt_longest + self.lengths.completion_longest;
+        let default = with(UpdateConfig::MICRO_BATCH_TOKENS, false);
+        let Some(room) = self.room else { return default };
+        let minimum = self.lengths.prompt_longest + self.lengths.completion_longest;
         let down_to = |smallest: usize| {
             let sizes =
                 std::iter::successors(Some(UpdateConfig::MICRO_BATCH_TOKENS), |tokens| Some(tokens / 2));
             sizes.take_while(move |&tokens| tokens > smallest).chain([smallest])
         };
-        let plain = down_to(least.max(SMALL)).map(|tokens| with(tokens, false));
-        let checkpointed = down_to(least).map(|tokens| with(tokens, true));
-        plain.chain(checkpointed).find(|decided| self.needed(decided) <= room.memory).unwrap_or(usual)
+        let plain = down_to(minimum.max(SMALL)).map(|tokens| with(tokens, false));
+        let checkpointed = down_to(minimum).map(|tokens| with(tokens, true));
+        plain.chain(checkpointed).find(|decided| self.needed(decided) <= room.memory).unwrap_or(default)
     }
 
-    /// A sentence if the configuration may not fit: with up to three settings that make it fit.
+    /// A message if the configuration may not fit, with up to three settings that make it fit.
     pub fn shortage(&self, config: &Config) -> Option<String> {
         let room = self.room?;
         let needed = self.needed(config);
@@ -110,24 +111,25 @@ impl Fit<'_> {
         let remedy = match self.remedy(config, room.memory) {
             Some((sets, then)) => {
                 let sets: Vec<String> = sets.iter().map(|set| format!("--set {set}")).collect();
-                format!("{} would do with {}", sets.join(" "), bytes(then))
+                format!("{} reduces that to {}", sets.join(" "), bytes(then))
             }
-            None => "no three settings make it fit: shorter completions (rollout.max_new_tokens), fewer prompts (rollout.prompts) or a smaller model would"
+            None => "no three settings make it fit; use shorter completions (rollout.max_new_tokens), fewer prompts (rollout.prompts) or a smaller model"
                 .to_owned(),
         };
         Some(format!(
-            "this doesn't fit: up to {} of the {} that {} has; {remedy}",
+            "not enough memory: the run needs up to {}, and {} has {}; {remedy}",
             bytes(needed),
-            bytes(room.memory),
-            room.name
+            room.name,
+            bytes(room.memory)
         ))
     }
 
-    /// The fewest settings that make it fit, at most three, and what it needs with them. Those that cost least come first.
+    /// The fewest settings that make the configuration fit, at most three, and the bytes that it then needs. Cheaper
+    /// settings are tried first.
     fn remedy(&self, config: &Config, room: u64) -> Option<(Vec<String>, u64)> {
         let (prompt, completion) = (self.lengths.prompt_longest, self.lengths.completion_longest);
         let batches = self.device.batches(config.threads());
-        // Eight sequences at the same time.
+        // Room for eight sequences at once.
         let cached = 8 * least_cached_tokens(
             Some((self.model, config.compute.precision)),
             prompt,
@@ -142,8 +144,8 @@ impl Fit<'_> {
             "lora.base=\"nf4\"".to_owned(),
         ];
         if self.device.is_gpu() {
-            let of_gpu = ["precision=\"bf16\"", "optimizer_offload=true", "moments=\"bf16\""];
-            settings.splice(0..0, of_gpu.map(|set| format!("compute.{set}")));
+            let gpu_settings = ["precision=\"bf16\"", "optimizer_offload=true", "moments=\"bf16\""];
+            settings.splice(0..0, gpu_settings.map(|set| format!("compute.{set}")));
         }
         let text = config.to_toml();
         let with = |sets: &[usize]| {
@@ -160,8 +162,8 @@ impl Fit<'_> {
     }
 }
 
-/// A sentence if the evaluation that nobody asked for, by the default of `[eval]`, samples more than a fifth of what
-/// training does: with a setting that doesn't.
+/// A message if an evaluation with the defaults of `[eval]` samples more than a fifth of what training samples, with
+/// a setting that reduces it to a fifth.
 pub fn costly_evaluation(config: &Config, lengths: &Lengths) -> Option<String> {
     const SHARE: u64 = 5;
     let (eval, default) = (config.eval.usual()?, EvalConfig::default());
@@ -175,7 +177,7 @@ pub fn costly_evaluation(config: &Config, lengths: &Lengths) -> Option<String> {
     let affordable = trained / SHARE / samples;
     (problems > affordable).then(|| {
         let set = match affordable {
-            // So few problems say little.
+            // An evaluation on fewer problems would be too noisy.
             0..32 => format!("eval.every={}", (SHARE * problems * samples).div_ceil(trained / steps)),
             _ => format!("eval.problems={affordable}"),
         };
@@ -187,8 +189,8 @@ pub fn costly_evaluation(config: &Config, lengths: &Lengths) -> Option<String> {
     })
 }
 
-/// The configuration with what it leaves open, by the memory that there is ([`Fit::decided`]), or as `recorded` by the run
-/// that is resumed; and what a run should be told before it starts: that it doesn't fit, or what its evaluation costs.
+/// Fills in the settings that depend on memory, by [`Fit::decided`] or from the configuration that a resumed run
+/// recorded. Also returns warnings: that the run may not fit, or that its evaluations are costly.
 pub fn decided(
     config: &Config,
     task: &Task,

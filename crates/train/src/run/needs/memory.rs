@@ -1,4 +1,4 @@
-//! Upper bound of a run's memory: every completion has full length, and no prefixes are shared.
+//! Upper bound of a run's memory: all completions have full length, and prefixes aren't shared.
 
 use super::Lengths;
 use crate::config::{Config, EvalConfig};
@@ -6,8 +6,7 @@ use fgrpo_eval::io::machine::resident;
 use fgrpo_nn::config::Config as ModelConfig;
 use fgrpo_nn::{DEFAULT_CHUNK_TOKENS, GpuSettings, Needs, Workload};
 
-/// Bytes per token of a rollout batch outside the engine: ids, log-probabilities, entropies and their copies on the
-/// way to the update.
+/// Bytes per token of a rollout batch outside the engine: ids, log-probabilities, entropies and copies of them.
 const BATCH_TOKEN: u64 = 64;
 
 /// Bytes per sample of an evaluation while it is scored and counted.
@@ -18,21 +17,21 @@ const SCORED_SAMPLE: u64 = 512;
 pub struct Memory {
     /// The engine.
     pub engine: Needs,
-    /// The reference model, if the KL penalty needs a copy.
+    /// The reference model, if the KL penalty needs a separate one.
     pub reference: u64,
     /// Completions that wait for grading and the update, or an evaluation's scores.
     pub batch: u64,
-    /// Program, tokenizer and data: the current memory of this process. 0 if the data doesn't exist.
+    /// Program, tokenizer and data: the current memory of this process, or 0 if the data doesn't exist.
     pub program: u64,
 }
 
-/// Rejects settings whose step would take an exabyte, because sums of such sizes would overflow 64 bits.
-/// The error names the settings that determine the size of a step.
+/// Rejects settings with which a step would need an exabyte, because sums of such sizes would overflow 64 bits. The
+/// error names the settings that determine the size of a step.
 pub fn refuse_uncountable(config: &Config, model: &ModelConfig, lengths: &Lengths) -> anyhow::Result<()> {
     let [step, evaluation] = workloads(config, lengths, None);
     let tokens = |w: &Workload| {
-        let held = w.prompts as f64 * w.prompt_tokens as f64 + w.samples as f64 * w.new_tokens as f64;
-        held + w.family_tokens as f64 + w.chunk_tokens as f64
+        let sampled = w.prompts as f64 * w.prompt_tokens as f64 + w.samples as f64 * w.new_tokens as f64;
+        sampled + w.family_tokens as f64 + w.chunk_tokens as f64
     };
     let size = |n: usize| n as f64;
     let heads = (model.num_attention_heads + 2 * model.num_key_value_heads) as f64 * size(model.head_dim);
@@ -41,14 +40,14 @@ pub fn refuse_uncountable(config: &Config, model: &ModelConfig, lengths: &Length
     let bytes = 4.0 * tokens(&step).max(tokens(&evaluation)) * token * config.threads() as f64;
     if bytes > 1e18 {
         bad_input!(
-            "rollout.group_size, rollout.max_new_tokens, update.micro_batch_tokens: found a step of up to {bytes:.0e} bytes, wanted less"
+            "rollout.group_size, rollout.max_new_tokens, update.micro_batch_tokens: a step would need up to {bytes:.0e} bytes; reduce these settings"
         );
     }
     Ok(())
 }
 
 impl Memory {
-    /// The estimate for a configuration and a model, on the CPU or on a GPU.
+    /// Estimates the memory for a configuration and a model, on the CPU or on a GPU.
     pub fn of(config: &Config, model: &ModelConfig, lengths: &Lengths, gpu: Option<GpuSettings>) -> Self {
         // With an adapter on the model that RL starts from, the reference model is already in the engine.
         let reference = match (!config.algorithm.penalises_kl(), &config.lora, &config.sft) {
@@ -83,7 +82,7 @@ impl Memory {
         }
     }
 
-    /// The total.
+    /// Total memory.
     pub fn total(&self) -> u64 {
         self.on_device() + self.on_host()
     }
@@ -93,7 +92,7 @@ impl Memory {
         self.engine.total() + self.reference
     }
 
-    /// Memory besides the models, and what a GPU keeps here.
+    /// Memory besides the models, including what a GPU offloads to the host.
     pub fn on_host(&self) -> u64 {
         self.batch + self.program + self.engine.offloaded
     }
@@ -107,12 +106,12 @@ fn workloads(config: &Config, lengths: &Lengths, gpu: Option<GpuSettings>) -> [W
     let family = group.min(config.update.micro_batch_tokens().max(prompt + new));
     // A pass can't be larger than the total work.
     let mini_batch = config.update.mini_batch.unwrap_or(r.prompts) * group;
-    let fitted = config.sft.as_ref().map_or(0, |sft| sft.batch_size * (prompt + new));
+    let demonstrations = config.sft.as_ref().map_or(0, |sft| sft.batch_size * (prompt + new));
     let train = Workload {
         threads: config.threads(),
         products: config.compute.products,
         gpu,
-        chunk_tokens: DEFAULT_CHUNK_TOKENS.min(mini_batch.max(fitted)),
+        chunk_tokens: DEFAULT_CHUNK_TOKENS.min(mini_batch.max(demonstrations)),
         checkpointing: config.compute.checkpointing(),
         decode_copies: true,
         optimizer_offload: config.compute.optimizer_offload,

@@ -1,34 +1,34 @@
-//! The time of a run's parts: their floating-point operations divided by the matrix-product speed measured on this
-//! machine.
+//! Estimates the time of a run's parts: their floating-point operations, divided by the speed of matrix products
+//! measured on this machine.
 
 use super::Lengths;
 use crate::config::{Config, EvalConfig, SftConfig};
 use fgrpo_nn::Flops;
 use fgrpo_nn::config::Config as ModelConfig;
 
-/// Decoding is limited by memory bandwidth; it reaches about this fraction of the speed of large products.
+/// Speed of decoding, which is limited by memory bandwidth, as a fraction of the speed of large products.
 const DECODING: f64 = 0.5;
 
-/// Share of groups with different rewards; the update computes only these. Our maze runs have 0.6 at the start and 0.2
-/// to 0.4 later.
+/// Fraction of groups whose rewards differ; the update computes only these. In runs on mazes, it is 0.6 at the start
+/// and 0.2 to 0.4 later.
 pub const ACTIVE: f64 = 0.5;
 
-/// How fast samples of one prompt separate, per token: the first t tokens of N samples are N^(1 - exp(-t SEPARATION))
-/// different texts. Equal beginnings are computed once.
+/// Rate per token at which samples of one prompt become different: the first t tokens of N samples are N^(1 - exp(-t
+/// SEPARATION)) different sequences. Equal beginnings are computed once.
 ///
-/// In samples of our policies it is about half of the entropy per token: 0.1 for mazes (13 tokens), 0.055 for
-/// arithmetic (38 tokens), each right within a third for 2 to 256 samples. A run's entropy isn't known before it
-/// starts, so this lies between the two. After 100 tokens practically all samples differ, so it hardly matters for long
+/// It was measured as about half of the entropy per token: 0.1 for mazes (13 tokens) and 0.055 for arithmetic (38
+/// tokens), both accurate within a third for 2 to 256 samples. The entropy isn't known before a run starts, so the
+/// constant is between the two. After 100 tokens nearly all samples differ, so the constant hardly matters for long
 /// completions.
 const SEPARATION: f64 = 0.07;
 
-/// Tokens after which all samples differ.
+/// Number of tokens after which all samples are assumed to differ.
 const SEPARATE: f64 = 200.0;
 
 /// Seconds by phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Time {
-    /// The supervised stage; 0 if there is none, or if its number of steps isn't known.
+    /// The supervised stage; 0 if there is none, or its number of steps is unknown.
     pub sft: f64,
     /// Sampling in a step; with a server, computing the log-probabilities of its samples.
     pub rollout: f64,
@@ -40,7 +40,7 @@ pub struct Time {
     pub full_evaluation: f64,
 }
 
-/// Tokens of completions, and of the pairs of one with a token that it attends to.
+/// Number of tokens of completions, and of pairs of a token with one that it attends to.
 #[derive(Clone, Copy)]
 struct Size {
     tokens: f64,
@@ -48,7 +48,7 @@ struct Size {
 }
 
 struct Costs {
-    each: Flops,
+    flops: Flops,
     prompt: f64,
     completion: f64,
 }
@@ -56,30 +56,30 @@ struct Costs {
 impl Costs {
     fn of(config: &Config, model: &ModelConfig, lengths: &Lengths) -> Self {
         let lora = config.lora.as_ref().map(|lora| lora.engine());
-        let each = Flops::of(model, config.compute.checkpointing(), lora.as_ref());
-        Self { each, prompt: lengths.prompt_mean, completion: lengths.completion_likely }
+        let flops = Flops::of(model, config.compute.checkpointing(), lora.as_ref());
+        Self { flops, prompt: lengths.prompt_mean, completion: lengths.completion_likely }
     }
 
     fn prompt_pairs(&self) -> f64 {
         self.prompt * (self.prompt + 1.0) / 2.0
     }
 
-    /// Of the prompt itself.
+    /// Operations for the prompt.
     fn prefill(&self) -> f64 {
-        let Self { each, prompt, .. } = self;
-        each.forward_token * prompt + each.forward_pair * self.prompt_pairs() + each.forward_prediction
+        let Self { flops, prompt, .. } = self;
+        flops.forward_token * prompt + flops.forward_pair * self.prompt_pairs() + flops.forward_prediction
     }
 
     fn forward(&self, group: Size) -> f64 {
-        self.each.forward_token * group.tokens
-            + self.each.forward_pair * group.pairs
-            + self.each.forward_prediction * group.tokens
+        self.flops.forward_token * group.tokens
+            + self.flops.forward_pair * group.pairs
+            + self.flops.forward_prediction * group.tokens
     }
 
     fn backward(&self, group: Size) -> f64 {
-        self.each.backward_token * (self.prompt + group.tokens)
-            + self.each.backward_pair * (self.prompt_pairs() + group.pairs)
-            + self.each.backward_prediction * group.tokens
+        self.flops.backward_token * (self.prompt + group.tokens)
+            + self.flops.backward_pair * (self.prompt_pairs() + group.pairs)
+            + self.flops.backward_prediction * group.tokens
     }
 
     fn group(&self, samples: usize) -> Size {
@@ -90,17 +90,18 @@ impl Costs {
         self.forward(self.group(samples))
     }
 
-    /// Log-probabilities of a group.
+    /// Operations for the log-probabilities of a group.
     fn scored(&self, samples: usize) -> f64 {
         self.prefill() + self.completions(samples)
     }
 
-    /// Scores and gradient of a group.
+    /// Operations for the log-probabilities and the gradient of a group.
     fn trained(&self, samples: usize) -> f64 {
         self.scored(samples) + self.backward(self.group(samples))
     }
 
-    /// All updates of a step, and the reference model's log-probabilities if needed.
+    /// Operations for one prompt in all updates of a step, including the reference model's log-probabilities if
+    /// needed.
     fn update(&self, config: &Config) -> f64 {
         let samples = config.rollout.group_size;
         let reference = if config.algorithm.penalises_kl() { self.scored(samples) } else { 0.0 };
@@ -109,8 +110,9 @@ impl Costs {
 }
 
 impl Time {
-    /// The estimate for a configuration and a model at `rate` operations per second. It assumes completions of typical
-    /// length, that half of the groups are active, and that samples share beginnings as those of our mazes do.
+    /// Estimates the time for a configuration and a model at `rate` operations per second. Completions are assumed to
+    /// have typical length, half of the groups to be active, and samples to share beginnings as `SEPARATION`
+    /// describes.
     pub fn of(config: &Config, model: &ModelConfig, lengths: &Lengths, rate: f64) -> Self {
         let costs = Costs::of(config, model, lengths);
         let r = &config.rollout;
@@ -121,18 +123,18 @@ impl Time {
             (Some(eval), Some(n)) => n as f64 * sampled(eval.samples) / rate,
             _ => 0.0,
         };
-        let fitted = |sft: &SftConfig| {
+        let sft_seconds = |sft: &SftConfig| {
             let steps = match (sft.epochs, lengths.train) {
                 (Some(_), None) => return 0.0,
                 (_, problems) => sft.optimizer_steps(problems.unwrap_or(0)),
             };
-            let checks = steps.checked_div(sft.eval_every).unwrap_or(0);
-            let checked = sft.eval_problems.min(lengths.held_out.unwrap_or(0)) as f64;
+            let evaluations = steps.checked_div(sft.eval_every).unwrap_or(0);
+            let problems = sft.eval_problems.min(lengths.held_out.unwrap_or(0)) as f64;
             let trained = (steps * sft.batch_size as u64) as f64 * costs.trained(1);
-            (trained + checks as f64 * checked * costs.scored(1)) / rate
+            (trained + evaluations as f64 * problems * costs.scored(1)) / rate
         };
         Self {
-            sft: config.sft.as_ref().map_or(0.0, fitted),
+            sft: config.sft.as_ref().map_or(0.0, sft_seconds),
             rollout: prompts * rollout / rate,
             update: prompts * costs.update(config) / rate,
             evaluation: evaluation(config.eval.usual(), lengths.held_out),
@@ -141,7 +143,7 @@ impl Time {
     }
 }
 
-/// The different tokens of `samples` completions of `length` tokens behind a prompt of `prompt`.
+/// The distinct tokens of `samples` completions of `length` tokens that follow a prompt of `prompt` tokens.
 fn distinct(samples: usize, prompt: f64, length: f64) -> Size {
     let n = samples as f64;
     let mut size = Size { tokens: 0.0, pairs: 0.0 };

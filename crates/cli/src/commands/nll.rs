@@ -100,7 +100,7 @@ fn measure(args: &Args) -> anyhow::Result<Nll> {
         models: args.models.iter().map(model).collect::<anyhow::Result<_>>()?,
         share: args.share,
         pool: args.pool,
-        least: args.least,
+        subset: args.least,
         leave_out_long: args.leave_out_long,
     };
     nll::measure(&settings, &records(args, &base)?)

@@ -446,7 +446,7 @@ fn nll_asks_as_the_folder_says() {
     );
     let output = nll(&stopped, &[]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && said.contains("their ends are not scored"), "{said}");
+    assert!(output.status.success() && said.contains("aren't scored"), "{said}");
 
     // The same texts made elsewhere: there the flags say the prompt.
     let texts = lines(&Path::new(&out).join("generations.jsonl")).into_iter().map(

@@ -1,9 +1,10 @@
 //! How likely trained models find correct solutions that were rare under the base model.
 //!
-//! From the base model's correct samples the least likely by length-normalised NLL are the rare set; its mean NLL under
-//! each model, and the increase over the base, say how far training moved away from them. Beside it, per problem with a
-//! large pool of distinct completed correct samples: the summed probability of its least likely ones, and their
-//! share of the pool's. Completions of language models are tokenised again from their text; mazes are exact.
+//! The rare set has those of the base model's correct samples that are least likely by length-normalised NLL. Its
+//! mean NLL under a trained model, compared with the base, shows how far training moved away from it. In addition,
+//! for each problem with a large pool of distinct completed correct samples: the total probability of the least
+//! likely ones, and their fraction of the pool's probability. Completions of language models are tokenised again from
+//! their text; mazes are exact.
 
 use crate::language::Language;
 use crate::policy::{Policy, Sequence};
@@ -21,77 +22,79 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// Which models are asked about which samples.
+/// The models and the samples to score with them.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The base model's evaluation folder.
     pub folder: PathBuf,
     /// The base model's checkpoint.
     pub base: PathBuf,
-    /// Trained models by name. The others are compared with the first.
+    /// Trained models, each with its name. Later models are compared with the first one.
     pub models: Vec<(String, PathBuf)>,
-    /// The rare share of the correct samples, above 0 and at most 1.
+    /// Fraction of the correct samples that counts as rare, above 0 and at most 1.
     pub share: f64,
-    /// Smallest pool of distinct completed correct samples that a problem's rare subset is taken from.
+    /// Minimum number of distinct completed correct samples for which a problem has a rare subset.
     pub pool: usize,
     /// Size of a problem's rare subset.
-    pub least: usize,
-    /// Leave out samples that have more tokens than the base model has positions; else they are refused.
+    pub subset: usize,
+    /// Whether to leave out samples that have more tokens than the base model has positions. Otherwise they are an
+    /// error.
     pub leave_out_long: bool,
 }
 
 impl Settings {
-    /// The paper's measure of these models.
+    /// The paper's settings, for these models.
     pub fn new(folder: PathBuf, base: PathBuf, models: Vec<(String, PathBuf)>) -> Self {
-        Self { folder, base, models, share: 0.01, pool: 100, least: 5, leave_out_long: false }
+        Self { folder, base, models, share: 0.01, pool: 100, subset: 5, leave_out_long: false }
     }
 }
 
-/// What became of the rare correct samples.
+/// How likely the rare correct samples are under each model.
 #[derive(Debug, Clone, Serialize)]
 pub struct Nll {
-    /// Distinct correct samples.
+    /// Number of distinct correct samples.
     pub correct: usize,
-    /// The rare ones among them.
+    /// Number of rare ones among them.
     pub rare: usize,
-    /// Their mean length-normalised NLL under the base model.
+    /// Mean length-normalised NLL of the rare samples under the base model.
     pub base_nll: f64,
-    /// Prompts with a pool that is large enough.
+    /// Number of prompts with a rare subset.
     pub prompts: usize,
-    /// Each trained model.
+    /// Results of each trained model.
     pub models: Vec<Model>,
 }
 
-/// One trained model.
+/// Results of a trained model.
 #[derive(Debug, Clone, Serialize)]
 pub struct Model {
-    /// Its name.
+    /// Name of the model.
     pub model: String,
     /// Mean length-normalised NLL of the rare samples.
     pub nll: f64,
-    /// The increase over the base model.
+    /// Increase of the mean NLL over the base model.
     pub increase: f64,
-    /// Prompts whose rare subset is more probable than under the first model; none for that one.
+    /// Number of prompts whose rare subset is more probable than under the first model; `None` for the first model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mass_higher: Option<usize>,
-    /// Prompts whose rare subset has a larger share of its pool than under the first model.
+    /// Number of prompts whose rare subset has a larger fraction of its pool's probability than under the first
+    /// model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share_higher: Option<usize>,
 }
 
-/// One problem's correct samples as tokens, equal ones once.
+/// The distinct correct samples of a problem, as tokens.
 struct Pool {
     problem: String,
     prompt: Vec<u32>,
     completions: Vec<Vec<u32>>,
-    /// Which of them ended by themselves.
+    /// Whether each completion ended by itself.
     completed: Vec<bool>,
 }
 
-/// Completions scored at a time.
+/// Number of completions scored at once.
 const BATCH: usize = 32;
 
-/// Summed log-probability of each completion of each pool.
+/// Computes the log-probability of each completion of each pool.
 fn log_probabilities(dir: &Path, pools: &[Pool]) -> anyhow::Result<Vec<Vec<f64>>> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let engine = Engine::open(&Checkpoint::open(dir).or_bad_input()?, &Device::cpu(threads))?;
@@ -100,12 +103,15 @@ fn log_probabilities(dir: &Path, pools: &[Pool]) -> anyhow::Result<Vec<Vec<f64>>
     let mut all = Vec::new();
     for pool in pools {
         if pool.prompt.iter().chain(pool.completions.iter().flatten()).any(|&t| t as usize >= vocabulary) {
-            bad_input!("{}: the samples' tokens leave its vocabulary of {vocabulary}", dir.display());
+            bad_input!(
+                "{}: the samples have tokens outside the model's vocabulary of {vocabulary}",
+                dir.display()
+            );
         }
         let longest = pool.completions.iter().map(Vec::len).max().unwrap_or(0) + pool.prompt.len();
         if longest > room {
             bad_input!(
-                "{}: found a sample of {longest} tokens with its prompt (problem {}), wanted at most the model's {room} positions",
+                "{}: a sample of problem {} has {longest} tokens with its prompt, more than the model's {room} positions",
                 dir.display(),
                 pool.problem
             );
@@ -122,7 +128,7 @@ fn log_probabilities(dir: &Path, pools: &[Pool]) -> anyhow::Result<Vec<Vec<f64>>
     Ok(all)
 }
 
-/// The least likely completions by mean NLL, as (pool, index): the `share` of all, at least one.
+/// The fraction `share` of all completions with the highest mean NLL, but at least one, as (pool, index).
 fn rare_set(nll: &[Vec<f64>], share: f64) -> Vec<(usize, usize)> {
     let mut all: Vec<(usize, usize)> =
         nll.iter().enumerate().flat_map(|(p, n)| (0..n.len()).map(move |i| (p, i))).collect();
@@ -133,16 +139,16 @@ fn rare_set(nll: &[Vec<f64>], share: f64) -> Vec<(usize, usize)> {
 }
 
 fn log_sum(values: impl Iterator<Item = f64> + Clone) -> f64 {
-    let most = values.clone().fold(f64::NEG_INFINITY, f64::max);
-    if most == f64::NEG_INFINITY { most } else { most + values.map(|v| (v - most).exp()).sum::<f64>().ln() }
+    let max = values.clone().fold(f64::NEG_INFINITY, f64::max);
+    if max == f64::NEG_INFINITY { max } else { max + values.map(|v| (v - max).exp()).sum::<f64>().ln() }
 }
 
-/// The prompts of an evaluation folder, as its samples were made.
+/// Reads the prompts of an evaluation folder.
 pub fn prompts(folder: &Path) -> anyhow::Result<Vec<PromptRecord>> {
     prompts::read(&folder.join(PROMPTS))
 }
 
-/// What all samples of the folder have in common; null in a folder that doesn't say.
+/// Reads the identity of an evaluation, which describes its samples; null if the folder has none.
 pub fn identity(folder: &Path) -> anyhow::Result<Value> {
     let path = folder.join(IDENTITY);
     if path.exists() { json::read(&path) } else { Ok(Value::Null) }
@@ -150,29 +156,26 @@ pub fn identity(folder: &Path) -> anyhow::Result<Value> {
 
 fn read_pools(settings: &Settings, records: &[PromptRecord]) -> anyhow::Result<Vec<Pool>> {
     let by_problem = texts::correct(&settings.folder)?;
-    let mut found: BTreeMap<&str, &Vec<texts::Correct>> = BTreeMap::new();
-    for (id, list) in by_problem.values().flatten() {
-        found.insert(id, list);
-    }
+    let samples: BTreeMap<&str, &Vec<texts::Correct>> =
+        by_problem.values().flatten().map(|(id, list)| (id.as_str(), list)).collect();
     let mazes = records.iter().all(|r| r.task == TaskKind::Maze);
     let text = if mazes { None } else { Some(Language::read(&settings.base, &[])?) };
-    // What ends the model's turn in its chat template.
+    // The token that ends the model's turn in its chat template.
     let end = text.as_ref().and_then(|t| t.stop_tokens().first().copied());
     let stops = &identity(&settings.folder)?["sampling"]["stop"];
-    let end = match stops.as_array().is_some_and(|texts| !texts.is_empty()) {
-        true => {
-            tracing::info!(
-                "the samples ended at the texts {stops} or by themselves, which isn't known of each: their ends are not scored"
-            );
-            None
-        }
-        false => end,
+    let end = if stops.as_array().is_some_and(|texts| !texts.is_empty()) {
+        tracing::info!(
+            "the ends of samples aren't scored, because it is unknown which ones ended at the stop strings {stops}"
+        );
+        None
+    } else {
+        end
     };
     let mut pools = Vec::new();
     let mut seen_problems = HashSet::new();
     for record in records {
-        let Some(list) = found.get(record.problem.as_str()) else { continue };
-        // A problem of several data sets has one pool.
+        let Some(list) = samples.get(record.problem.as_str()) else { continue };
+        // A problem that is in several data sets has one pool.
         if !seen_problems.insert(record.problem.as_str()) {
             continue;
         }
@@ -205,47 +208,48 @@ fn read_pools(settings: &Settings, records: &[PromptRecord]) -> anyhow::Result<V
         leave_out_long(settings, &mut pools)?;
     }
     if pools.iter().all(|p| p.completions.is_empty()) {
-        bad_input!("{}: no problem of the data has a correct sample", settings.folder.display());
+        bad_input!("{}: these problems have no correct sample", settings.folder.display());
     }
     Ok(pools)
 }
 
-/// Drops the samples that don't fit the base model's positions.
+/// Drops samples that have more tokens than the base model has positions.
 fn leave_out_long(settings: &Settings, pools: &mut [Pool]) -> anyhow::Result<()> {
     let room = Checkpoint::open(&settings.base).or_bad_input()?.config().context();
     let mut dropped = 0;
     for pool in pools {
         let fits: Vec<bool> = pool.completions.iter().map(|c| c.len() + pool.prompt.len() <= room).collect();
         dropped += fits.iter().filter(|fits| !**fits).count();
-        let (mut of_completions, mut of_ends) = (fits.iter(), fits.iter());
-        pool.completions.retain(|_| *of_completions.next().unwrap_or(&true));
-        pool.completed.retain(|_| *of_ends.next().unwrap_or(&true));
+        let (mut first, mut second) = (fits.iter(), fits.iter());
+        pool.completions.retain(|_| *first.next().unwrap_or(&true));
+        pool.completed.retain(|_| *second.next().unwrap_or(&true));
     }
     if dropped > 0 {
         tracing::info!(
-            "left out: {dropped} samples of more tokens than the {room} positions of {}",
+            "{dropped} samples are left out, because they have more tokens than the {room} positions of {}",
             settings.base.display()
         );
     }
     Ok(())
 }
 
-/// Measures the samples of the problems in `records`, which say how each was put to the base model. What is left out is a
-/// `tracing` event.
-/// Fails on bad input in folders and checkpoints, and with errors of the engine.
+/// Measures the samples of the problems in `records`, which have the prompts of the base model. Samples that are left
+/// out are reported as a `tracing` event. Fails on bad input in folders and checkpoints, or with an error from the
+/// engine.
 pub fn measure(settings: &Settings, records: &[PromptRecord]) -> anyhow::Result<Nll> {
     let pools = read_pools(settings, records)?;
     let base = log_probabilities(&settings.base, &pools)?;
     let nll = |logp: &[Vec<f64>]| -> Vec<Vec<f64>> {
-        let of = |p: &Pool, sums: &Vec<f64>| {
+        let pool = |(p, sums): (&Pool, &Vec<f64>)| {
             sums.iter().zip(&p.completions).map(|(s, c)| -s / c.len() as f64).collect()
         };
-        pools.iter().zip(logp).map(|(p, sums)| of(p, sums)).collect()
+        pools.iter().zip(logp).map(pool).collect()
     };
     let base_nll = nll(&base);
     let rare = rare_set(&base_nll, settings.share);
     let mean = |nll: &[Vec<f64>]| rare.iter().map(|&(p, i)| nll[p][i]).sum::<f64>() / rare.len() as f64;
-    // Per problem with a large pool: the completed samples and the least likely of them under the base.
+    // For each problem with a large pool: the least likely of the completed samples under the base model, and all of
+    // them.
     let subsets: Vec<(usize, Vec<usize>, Vec<usize>)> = pools
         .iter()
         .enumerate()
@@ -253,7 +257,7 @@ pub fn measure(settings: &Settings, records: &[PromptRecord]) -> anyhow::Result<
             let mut whole: Vec<usize> = (0..pool.completions.len()).filter(|&i| pool.completed[i]).collect();
             whole.sort_by(|&a, &b| base[p][a].total_cmp(&base[p][b]));
             (whole.len() >= settings.pool)
-                .then(|| (p, whole[..settings.least.min(whole.len())].to_vec(), whole.clone()))
+                .then(|| (p, whole[..settings.subset.min(whole.len())].to_vec(), whole.clone()))
         })
         .collect();
     let base_mean = mean(&base_nll);
@@ -264,14 +268,14 @@ pub fn measure(settings: &Settings, records: &[PromptRecord]) -> anyhow::Result<
         let value = mean(&nll(&logp));
         let masses: Vec<(f64, f64)> = subsets
             .iter()
-            .map(|(p, least, whole)| {
-                let mass = log_sum(least.iter().map(|&i| logp[*p][i]));
+            .map(|(p, subset, whole)| {
+                let mass = log_sum(subset.iter().map(|&i| logp[*p][i]));
                 (mass, mass - log_sum(whole.iter().map(|&i| logp[*p][i])))
             })
             .collect();
-        let higher = |of: fn(&(f64, f64)) -> f64| {
+        let higher = |field: fn(&(f64, f64)) -> f64| {
             let first = first.as_ref()?;
-            Some(masses.iter().zip(first).filter(|(a, b)| of(a) > of(b)).count())
+            Some(masses.iter().zip(first).filter(|(a, b)| field(a) > field(b)).count())
         };
         models.push(Model {
             model: name.clone(),
@@ -305,8 +309,8 @@ mod tests {
 
     #[test]
     fn probabilities_add_up_in_logarithms_below_the_smallest_number() {
-        let found = log_sum([-2000.0, -2000.0].into_iter());
-        assert!((found - (-2000.0 + 2f64.ln())).abs() < 1e-12);
+        let sum = log_sum([-2000.0, -2000.0].into_iter());
+        assert!((sum - (-2000.0 + 2f64.ln())).abs() < 1e-12);
         assert_eq!(log_sum(std::iter::empty()), f64::NEG_INFINITY);
     }
 }

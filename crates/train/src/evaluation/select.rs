@@ -1,8 +1,8 @@
-//! Which checkpoints to compare, by the paper's rule. For the base run: the one with the best held-out
-//! metric. For each other run: the best one that took no more compute.
+//! Chooses which checkpoints to compare, by the paper's rule: for the base run, the checkpoint with the best held-out
+//! metric; for each other run, the best one that took at most as much compute.
 //!
-//! Candidates are the checkpoints of `save.every`: with `"epoch"` those at epoch ends, as in the paper. Evaluations
-//! between them, and `best-N`, are maxima of many noisy values, so they are never candidates. The metric is what the runs
+//! Candidates are the checkpoints of `save.every`; with `"epoch"`, those at the end of epochs, as in the paper. Other
+//! evaluations, and `best-N`, are maxima of many noisy values, so they are never candidates. The metric is the one
 //! recorded during training, or comes from folders of `fgrpo eval`.
 
 mod folders;
@@ -19,35 +19,36 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// What is chosen from, and by what.
+/// Settings of the choice.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The base run, then the runs compared with it.
     pub runs: Vec<PathBuf>,
-    /// Folders of `fgrpo eval`, or folders of such, to choose by; none: what the runs recorded.
+    /// Folders of `fgrpo eval`, or folders that contain such folders, with the metric. If empty, the metric recorded
+    /// in the runs is used.
     pub evals: Vec<PathBuf>,
     /// Choose by pass@k at this k.
     pub k: usize,
     /// Choose by one part of the held-out problems, or by one benchmark of `evals`.
     pub part: Option<String>,
-    /// What compute is counted in.
+    /// Unit in which compute is counted.
     pub compute: Compute,
-    /// Choose among all evaluations, also between checkpoints and where the checkpoint is gone.
+    /// Choose among all evaluations, including those between checkpoints and those whose checkpoint was deleted.
     pub any_step: bool,
 }
 
 fgrpo_eval::named! {
-    /// What compute is counted in.
+    /// Unit in which compute is counted.
     #[derive(Serialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Compute {
-        Samples = "samples": "Completions sampled: steps, where batches are equal",
-        Tokens = "tokens": "Completion tokens sampled",
+        Samples = "samples": "Sampled completions: steps, if all batches are equal",
+        Tokens = "tokens": "Sampled completion tokens",
         Seconds = "seconds": "Seconds of sampling, grading and updating",
     }
 }
 
-/// One evaluation that may be chosen.
+/// An evaluation that may be chosen.
 #[derive(Debug, Clone, PartialEq)]
 struct Candidate {
     step: u64,
@@ -60,9 +61,9 @@ struct Candidate {
 #[derive(Debug, Default)]
 struct Candidates {
     all: Vec<Candidate>,
-    /// The metric before the first step, where it is known.
+    /// The metric before the first step, if known.
     start: Option<f64>,
-    /// Evaluations that are no candidates.
+    /// Number of evaluations that aren't candidates.
     others: usize,
 }
 
@@ -71,28 +72,28 @@ struct Candidates {
 pub struct Chosen {
     /// The run's folder.
     pub run: PathBuf,
-    /// Whether it is the run that the others are compared with.
+    /// Whether this is the base run, with which the others are compared.
     pub base: bool,
-    /// The step.
+    /// Step of the checkpoint.
     pub step: u64,
-    /// Its value, a fraction.
+    /// Metric of the checkpoint, as a fraction.
     pub value: f64,
-    /// The value before the first step, where it is known.
+    /// Metric before the first step, if known.
     pub start: Option<f64>,
-    /// The compute up to that step.
+    /// Compute up to the step.
     pub compute: f64,
-    /// Its checkpoint's folder.
+    /// Folder of the checkpoint.
     pub checkpoint: Option<PathBuf>,
-    /// Checkpoints that it was chosen from.
+    /// Number of checkpoints among which this one was chosen.
     pub candidates: usize,
 }
 
 impl Chosen {
-    /// A warning where training made nothing better.
+    /// A warning if the checkpoint isn't better than the policy before training.
     pub fn warning(&self) -> Option<String> {
         let start = self.start.filter(|start| self.value <= *start)?;
         Some(format!(
-            "warning: {}: no checkpoint is better than step 0: {} % at best (step {}) against {} %",
+            "warning: {}: no checkpoint is better than step 0: the best has {} % (step {}), and step 0 has {} %",
             self.run.display(),
             percent(self.value),
             self.step,
@@ -106,18 +107,17 @@ impl Chosen {
 pub struct Selection {
     /// k of the metric.
     pub k: usize,
-    /// The part or benchmark it was taken over; none: all.
+    /// Part or benchmark of the metric, or `None` for all of them.
     pub part: Option<String>,
     /// The metric in words.
     pub metric: String,
-    /// What compute is counted in.
+    /// Unit in which compute is counted.
     pub compute: Compute,
     /// The checkpoint that the rule chooses from each run, in order.
     pub chosen: Vec<Chosen>,
 }
 
-/// Applies the rule.
-/// Fails on a folder that isn't a run, on evaluations that can't be compared, and if there is nothing to choose from.
+/// Applies the rule. Fails if a folder isn't a run, evaluations can't be compared, or a run has no candidates.
 pub fn select(settings: &Settings) -> anyhow::Result<Selection> {
     let folders = Folders::read(settings)?;
     let Settings { k, part, compute, .. } = settings;
@@ -136,35 +136,35 @@ fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<
     for run in &settings.runs {
         let here = || format!("run {}", run.display());
         let read = Run::open(run).with_context(here)?;
-        let found = match folders {
+        let candidates = match folders {
             Some(folders) => folders.candidates(&read).with_context(here)?,
             None => recorded(settings, &read, &mut evaluated).with_context(here)?,
         };
-        if found.all.is_empty() {
-            let said = format!(
+        if candidates.all.is_empty() {
+            let message = format!(
                 "{}: no checkpoint of save.every is evaluated ({} other evaluations)",
                 here(),
-                found.others
+                candidates.others
             );
             match folders {
-                Some(_) => bad_input!("{said}. Evaluate its checkpoints"),
+                Some(_) => bad_input!("{message}. Evaluate its checkpoints"),
                 None => bad_input!(
                     [AnyStep],
-                    "{said}. Train with eval.at_checkpoints = true and a larger save.keep"
+                    "{message}. Train with eval.at_checkpoints = true and a larger save.keep"
                 ),
             }
         }
-        let last = found.all.iter().map(|c| c.step).max().unwrap_or(0);
+        let last = candidates.all.iter().map(|c| c.step).max().unwrap_or(0);
         let costs = costs(settings, &read.metrics, last).with_context(here)?;
-        let all = found.all.into_iter().map(|c| {
+        let all = candidates.all.into_iter().map(|c| {
             let compute = costs.iter().filter(|(step, _)| *step <= c.step).map(|(_, cost)| cost).sum();
             Candidate { compute, ..c }
         });
         let limit = chosen.first().map(|base| base.compute);
-        let allowed: Vec<Candidate> = all.filter(|c| limit.is_none_or(|most| c.compute <= most)).collect();
+        let allowed: Vec<Candidate> = all.filter(|c| limit.is_none_or(|limit| c.compute <= limit)).collect();
         let Some(first) = allowed.first() else {
             bad_input!(
-                "{}: found no checkpoint at equal or less compute than the base run's choice, of {:.0}",
+                "{}: no checkpoint took at most as much compute as the base run's choice, {:.0}",
                 here(),
                 limit.unwrap_or_default()
             );
@@ -175,7 +175,7 @@ fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<
             base: limit.is_none(),
             step: best.step,
             value: best.value,
-            start: found.start,
+            start: candidates.start,
             compute: best.compute,
             checkpoint: best.checkpoint.clone(),
             candidates: allowed.len(),
@@ -187,7 +187,7 @@ fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<
 /// The compute of each step up to `last`.
 fn costs(settings: &Settings, metrics: &[Logged], last: u64) -> anyhow::Result<Vec<(u64, f64)>> {
     let cost = |m: &Logged| {
-        // Not from the configuration: an earlier part of the run may have had another one.
+        // From the log, because an earlier part of the run may have had another configuration.
         let batch = m.verdicts.values().sum::<u64>() as f64;
         match settings.compute {
             Compute::Samples => Some(batch),
@@ -195,27 +195,25 @@ fn costs(settings: &Settings, metrics: &[Logged], last: u64) -> anyhow::Result<V
             Compute::Seconds => Some(m.seconds.rollout.0? + m.seconds.grade.0? + m.seconds.update.0?),
         }
     };
-    let of_step = |m: &Logged| match cost(m) {
+    let step_cost = |m: &Logged| match cost(m) {
         Some(cost) => Ok((m.step, cost)),
-        None => bad_input!("metrics.jsonl, step {}: found null, wanted a number for the compute", m.step),
+        None => bad_input!("metrics.jsonl, step {}: a value that the compute depends on is null", m.step),
     };
     require_once("metrics.jsonl", metrics.iter().map(|m| m.step))?;
     let gaps = missing_steps(&metrics.iter().map(|m| m.step).collect::<Vec<_>>(), last);
     if !gaps.is_empty() {
-        bad_input!(
-            "metrics.jsonl: found no lines of steps {gaps}, wanted one for each: compute is their sum"
-        );
+        bad_input!("metrics.jsonl: the lines of steps {gaps} are missing, so compute can't be summed");
     }
-    metrics.iter().map(of_step).collect()
+    metrics.iter().map(step_cost).collect()
 }
 
-/// Fails if a file of the run has two lines of one step.
+/// Fails if a file of the run has two lines for one step.
 fn require_once(file: &str, steps: impl Iterator<Item = u64>) -> anyhow::Result<()> {
     let mut known = BTreeSet::new();
     for step in steps {
         if !known.insert(step) {
             bad_input!(
-                "{file}, step {step}: found two lines, wanted one: two runs wrote into this folder, or the file was edited"
+                "{file}, step {step}: there are two lines: two runs wrote into this folder, or the file was edited"
             );
         }
     }
@@ -327,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_never_beats_its_start_is_told() {
+    fn a_run_that_never_beats_its_start_gets_a_warning() {
         let folder = tempfile::tempdir().unwrap();
         let evals = [(0, 0.5, 0.0), (10, 0.3, 0.0), (20, 0.5, 0.0)];
         let run = write(folder.path(), "a", "seed=1", &evals, &ALL);
@@ -337,7 +335,7 @@ mod tests {
             found
                 .warning()
                 .unwrap()
-                .contains("no checkpoint is better than step 0: 50.0 % at best (step 20)")
+                .contains("no checkpoint is better than step 0: the best has 50.0 % (step 20)")
         );
         let better = write(folder.path(), "b", "seed=1", &[(0, 0.5, 0.0), (10, 0.6, 0.0)], &ALL);
         assert_eq!(select(&args(&[&better])).unwrap().chosen[0].warning(), None);
@@ -352,23 +350,21 @@ mod tests {
         let kept: Vec<&str> =
             lines.lines().enumerate().filter(|(i, _)| *i != 4).map(|(_, line)| line).collect();
         std::fs::write(torn.join("metrics.jsonl"), kept.join("\n") + "\n").unwrap();
-        assert!(
-            error(&args(&[&torn])).contains("metrics.jsonl: found no lines of steps 5, wanted one for each")
-        );
+        assert!(error(&args(&[&torn])).contains("metrics.jsonl: the lines of steps 5"));
         let none = write(folder.path(), "none", "seed=1", &[(10, 0.3, 0.0)], &[]);
         assert!(error(&args(&[&none])).contains("eval.at_checkpoints = true"));
         let late = write(folder.path(), "late", "seed=1", &[(20, 0.3, 0.0)], &ALL);
         let early = write(folder.path(), "early", "seed=1", &[(10, 0.3, 0.0)], &ALL);
-        assert!(error(&args(&[&early, &late])).contains("no checkpoint at equal or less compute"));
-        assert!(error(&Settings { k: 3, ..args(&[&early]) }).contains("k 3: found pass@k for k = [1, 8]"));
+        assert!(error(&args(&[&early, &late])).contains("no checkpoint took at most as much compute"));
+        assert!(error(&Settings { k: 3, ..args(&[&early]) }).contains("k = [1, 8]"));
         let part = Settings { part: Some("maths".into()), ..args(&[&early]) };
-        assert!(error(&part).contains("part maths: found parts [\"logic\"]"));
+        assert!(error(&part).contains("[\"logic\"]"));
         let lone = write(folder.path(), "lone", "seed=1", &[(15, 0.3, 0.0)], &["best-000015", "step-000015"]);
         assert!(error(&args(&[&lone])).contains("no checkpoint of save.every is evaluated (1 other"));
         let path = late.join("eval.jsonl");
         let other = std::fs::read_to_string(&path).unwrap().replace("\"problems\":4", "\"problems\":5");
         std::fs::write(&path, other).unwrap();
-        assert!(error(&args(&[&early, &late])).contains("found evaluations on 5 problems"));
+        assert!(error(&args(&[&early, &late])).contains("5 problems"));
         assert_eq!(select(&args(&[&late])).unwrap().chosen[0].step, 20);
         assert!(error(&args(&[&folder.path().join("nowhere")])).contains("nowhere"));
     }
@@ -379,13 +375,13 @@ mod tests {
         let error = |args: &Settings| format!("{:#}", select(args).unwrap_err());
         let evals = [(10, 0.3, 0.0), (20, 0.4, 0.0), (10, 0.9, 0.0)];
         let run = write(folder.path(), "evals", "seed=1", &evals, &ALL);
-        assert!(error(&args(&[&run])).contains("eval.jsonl, step 10: found two lines, wanted one"));
+        assert!(error(&args(&[&run])).contains("eval.jsonl, step 10: there are two lines"));
         let run = write(folder.path(), "metrics", "seed=1", &evals[..2], &ALL);
         let path = run.join("metrics.jsonl");
         let lines = std::fs::read_to_string(&path).unwrap();
         let fifth = lines.lines().nth(4).unwrap();
         std::fs::write(&path, format!("{lines}{fifth}\n")).unwrap();
-        assert!(error(&args(&[&run])).contains("metrics.jsonl, step 5: found two lines, wanted one"));
+        assert!(error(&args(&[&run])).contains("metrics.jsonl, step 5: there are two lines"));
     }
 
     #[test]
@@ -410,8 +406,7 @@ mod tests {
             ("\"set\":", "\"problem_set\":\"other\",\"set\":"),
         ] {
             let error = changed(30, from, to).unwrap_err();
-            assert!(error.contains("eval.jsonl, step 30: found an evaluation on"), "{error}");
-            assert!(error.contains("as at step 10") && error.contains("choose by them"), "{error}");
+            assert!(error.contains("eval.jsonl, step 30: ") && error.contains("step 10"), "{error}");
         }
         // Nothing is chosen from an evaluation between checkpoints; a start on other problems is no start.
         let found = changed(15, "\"problems\":4", "\"problems\":40").unwrap();

@@ -218,9 +218,9 @@ fn a_grader_that_cannot_work_is_refused_before_any_work() {
         assert!(!out.exists(), "a run folder without a grader");
     }
     for (kind, more, wanted) in [
-        ("python", "", "task.grader: found nothing"),
-        ("math", "grader = \"grade.py:reward\"", "task.grader: found with task.kind math"),
-        ("command", "", "task.verifier.command: found nothing"),
+        ("python", "", "task.grader: this key is missing"),
+        ("math", "grader = \"grade.py:reward\"", "task.grader: requires task.kind"),
+        ("command", "", "task.verifier.command: this key is missing"),
         ("python", "grader = { function = \"g.py:f\", timeout = 1 }", "timeout_s"),
     ] {
         let (_, said, code) = run(fgrpo().arg("train").arg(config(folder.path(), kind, &data, more)));

@@ -5,18 +5,18 @@ use crate::config::{Config, Every};
 use crate::run::{Run, checkpoint};
 use fgrpo_eval::record::Evaluation;
 
-/// Whether a checkpoint after this step is one of `save.every`, or the last.
+/// Whether a checkpoint after this step is due by `save.every`, or is the last one.
 pub(super) fn is_regular(config: &Config, step: u64) -> bool {
     let every = match config.save.every {
         Every::Steps(0) => false,
         Every::Steps(n) => step.is_multiple_of(n),
-        // A run folder has its epochs in steps.
+        // In a run folder, epochs are converted to steps.
         Every::Epoch => false,
     };
     step > 0 && (every || step == config.steps)
 }
 
-/// What an evaluation is on: values on anything else are no better or worse than its value.
+/// Describes the problems and samples of an evaluation. Values can only be compared if these are equal.
 fn setting(e: &Evaluation) -> String {
     let parts: Vec<&String> = e.parts.keys().collect();
     let mean = if e.average.is_over_problems() { "problems" } else { "parts" };
@@ -26,7 +26,8 @@ fn setting(e: &Evaluation) -> String {
     )
 }
 
-/// The candidates that a run recorded while it trained. `evaluated` is what the first run was evaluated on.
+/// The candidates that a run recorded during training. `evaluated` describes the evaluations of the first run, and is
+/// set by it.
 pub(super) fn recorded(
     settings: &Settings,
     run: &Run,
@@ -40,47 +41,49 @@ pub(super) fn recorded(
             Some(name) => match e.parts.get(name) {
                 Some(part) => &part.pass_at_k,
                 None => bad_input!(
-                    "part {name}: found parts {:?} in eval.jsonl",
+                    "part: expected one of the parts in eval.jsonl, {:?}, found {name}",
                     e.parts.keys().collect::<Vec<_>>()
                 ),
             },
         };
         match values.get(&settings.k) {
             Some(&value) => Ok(value),
-            None => bad_input!("k {}: found pass@k for k = {:?} in eval.jsonl", settings.k, values.keys()),
+            None => {
+                bad_input!("k: eval.jsonl has pass@k for k = {:?}, but not for {}", values.keys(), settings.k)
+            }
         }
     };
-    let mut found = Candidates::default();
+    let mut candidates = Candidates::default();
     let mut first: Option<(u64, String)> = None;
     for e in evaluations.iter().copied().filter(|e| e.step > 0) {
         let path = checkpoint::path(&run.folder.join("checkpoints"), e.step);
         let checkpoint = Some(path).filter(|p| p.is_dir());
         if !settings.any_step && (checkpoint.is_none() || !is_regular(config, e.step)) {
-            found.others += 1;
+            candidates.others += 1;
             continue;
         }
-        // A run that was resumed with other settings has evaluations on both.
-        let (step, wanted) = first.get_or_insert_with(|| (e.step, setting(e)));
-        if setting(e) != *wanted {
+        // A run that was resumed with other settings has different evaluations.
+        let (step, expected) = first.get_or_insert_with(|| (e.step, setting(e)));
+        if setting(e) != *expected {
             bad_input!(
-                "eval.jsonl, step {}: found an evaluation on {}, wanted one as at step {step}, on {wanted}: evaluate the checkpoints alike with fgrpo eval, and choose by them",
+                "eval.jsonl, step {}: this evaluation is on {}, but that of step {step} on {expected}; evaluate all checkpoints in the same way with fgrpo eval, and choose by these evaluations",
                 e.step,
                 setting(e)
             );
         }
-        found.all.push(Candidate { step: e.step, value: value(e)?, compute: 0.0, checkpoint });
+        candidates.all.push(Candidate { step: e.step, value: value(e)?, compute: 0.0, checkpoint });
     }
-    let Some((_, own)) = first else { return Ok(found) };
+    let Some((_, setting_of_run)) = first else { return Ok(candidates) };
     match evaluated {
-        Some(wanted) if *wanted != own => {
+        Some(expected) if *expected != setting_of_run => {
             bad_input!(
-                "found evaluations on {own}, wanted those of {}, on {wanted}",
+                "the evaluations are on {setting_of_run}, but those of {} on {expected}",
                 settings.runs[0].display()
             )
         }
-        _ => *evaluated = Some(own.clone()),
+        _ => *evaluated = Some(setting_of_run.clone()),
     }
-    let start = evaluations.into_iter().find(|e| e.step == 0 && setting(e) == own);
-    found.start = start.map(value).transpose()?;
-    Ok(found)
+    let start = evaluations.into_iter().find(|e| e.step == 0 && setting(e) == setting_of_run);
+    candidates.start = start.map(value).transpose()?;
+    Ok(candidates)
 }

@@ -1,4 +1,4 @@
-//! The command line: one variant per subcommand, each handing over to its module.
+//! The command line: one variant per subcommand, each run by its module.
 
 pub(crate) mod averages;
 pub(crate) mod compute;
@@ -29,10 +29,10 @@ pub struct Cli {
 /// The subcommands, in the order of their groups.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Train a policy: SFT on demonstrations where asked for, then RL.
+    /// Train a policy: optional SFT on demonstrations, then RL.
     #[command(after_help = crate::commands::train::EXAMPLES)]
     Train(crate::commands::train::Args),
-    /// Fit a policy to demonstrations alone.
+    /// Fit a policy to demonstrations, without RL.
     #[command(after_help = crate::commands::sft::EXAMPLES)]
     Sft(crate::commands::train::Args),
     Sweep(crate::commands::sweep::Args),

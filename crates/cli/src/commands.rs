@@ -1,4 +1,4 @@
-//! The commands that do work: each turns flags into values of the library and prints what it reached.
+//! The commands. Each converts its flags to settings of a library, calls the library and prints the result.
 
 pub(crate) mod arena;
 pub(crate) mod compare;

@@ -1,7 +1,7 @@
-//! The binary `fgrpo`: commands, reports and figures over the libraries `fgrpo-train`, `fgrpo-eval` and
+//! Commands, reports and figures of the program `fgrpo`, on top of the libraries `fgrpo-train`, `fgrpo-eval` and
 //! `fgrpo-paper`.
 //!
-//! Start reading at [`args`]: one variant per command, each handing over to its module.
+//! Start reading at [`args`]: it has a variant for each command, which its module runs.
 
 #[macro_use]
 extern crate fgrpo_eval;

@@ -1,4 +1,4 @@
-//! Glue: parse, run, turn an error into a message and an exit code.
+//! Parses the command line, runs the command, and converts an error to a message and an exit code.
 
 use clap::Parser;
 use fgrpo::args::{self, Cli};

@@ -1,4 +1,4 @@
-//! What people see: streams, progress, tables and figures.
+//! Output for people: streams, progress, tables and number formats.
 
 // First, for its macros.
 #[macro_use]
@@ -11,7 +11,7 @@ pub mod notes;
 pub mod progress;
 pub mod table;
 
-/// The message that the program prints for an error before it ends.
+/// Returns the message that the program prints for an error before it exits.
 pub fn last_words(error: &anyhow::Error) -> String {
     let line = with_advice(error, |remedy| match remedy {
         Remedy::Resume => "use --resume",
@@ -25,5 +25,5 @@ pub fn last_words(error: &anyhow::Error) -> String {
     if error.chain().any(|c| c.is::<Stopped>()) { line } else { format!("error: {line}") }
 }
 
-/// The version, and in a release build from a checkout the commit with its date.
+/// Version of the program; a release build from a Git checkout adds the commit and its date.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("FGRPO_COMMIT"));

@@ -1,4 +1,4 @@
-//! The settings of a verifier as flags, the same for every command that grades.
+//! Verifier flags, shared by all commands that grade.
 
 use super::named::{among, named};
 use super::overrides::{Has, OfTask};
@@ -7,57 +7,56 @@ use fgrpo_eval::program;
 use fgrpo_eval::verifier::{Mode, Reasoning};
 use fgrpo_verify::choice::Match;
 
-/// Parser of a flag that is on or off.
+/// Parses `on` or `off`.
 pub(crate) fn switch() -> impl clap::builder::TypedValueParser<Value = bool> {
     among([("on", true), ("off", false)])
 }
 
-/// The settings of a verifier as flags, the same for every command that grades.
+/// Verifier settings.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Grading")]
 pub(crate) struct Flags {
-    /// Math and SynLogic: judge as the reference does, quirks included, or by what is right [default: parity; with a training configuration, its own].
+    /// Math and SynLogic: reproduce the reference grader, quirks included (parity), or grade correctly (strict) [default: the training configuration's, or parity].
     #[arg(long, value_parser = named::<Mode>())]
     pub(crate) mode: Option<Mode>,
-    /// Grade what follows the thoughts (strip), the whole text (keep), or what follows other tags than the template's, or
-    /// `<think>` and `</think>` (OPEN,CLOSE) [default: strip; keep in mode parity].
+    /// Part of a response to grade: the text after the thoughts (strip), the whole text (keep), or the text after these tags
+    /// instead of the template's or `<think>` and `</think>` (OPEN,CLOSE) [default: strip; keep in mode parity].
     #[arg(long)]
     pub(crate) reasoning: Option<Reasoning>,
-    /// SynLogic: demand `<think>...</think>...<answer>...</answer>` [default: on; off in fgrpo verify, where the response is the answer].
+    /// SynLogic: require `<think>...</think>...<answer>...</answer>` [default: on; in fgrpo verify off, because the response is the answer].
     #[arg(long, value_parser = switch())]
     pub(crate) format_gate: Option<bool>,
-    /// Math, mode strict: whether 35% also equals 35, as it does in mode parity [default: off].
+    /// Math, mode strict: accept 35 for 35%, as mode parity does [default: off].
     #[arg(long, value_parser = switch())]
     pub(crate) percent_as_number: Option<bool>,
-    /// Math, mode strict: whether an operation that is not carried out is an answer, as 12+17 for 29 [default: off].
+    /// Math, mode strict: accept an unevaluated expression, such as 12+17 for 29 [default: off].
     #[arg(long, value_parser = switch())]
     pub(crate) accept_unfinished: Option<bool>,
-    /// Multiple choice: what counts as an answer [default: letter].
+    /// Multiple choice: accepted form of an answer [default: letter].
     #[arg(long, value_parser = among([("letter", Match::Letter), ("letter-or-content", Match::LetterOrContent)]))]
     pub(crate) choice: Option<Match>,
-    /// Kind command: the program that grades and its arguments; quotes keep white space together.
+    /// Kind command: the grading program and its arguments; quote arguments that contain spaces.
     #[arg(long, visible_alias = "verifier")]
     pub(crate) command: Option<String>,
-    /// Kind python: the function that grades; kind environment: the class of the environment.
+    /// Kind python: the grading function; kind environment: the environment's class.
     #[arg(long, value_name = "FILE.py:FUNCTION", conflicts_with = "command")]
     pub(crate) grader: Option<String>,
-    /// Kinds command and python: seconds for one answer [default: 10]; code: processor seconds for a test [default: 6].
+    /// Time limit: for one answer with kinds command and python [default: 10], in CPU time for one test with kind code [default: 6].
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout_s: Option<f64>,
-    /// Kind code: address space of a program in MB [default: 1024].
+    /// Kind code: limit of a program's address space, in MB [default: 1024].
     #[arg(long, value_name = "MB")]
     pub(crate) memory_mb: Option<u32>,
-    /// Kinds command and python: further seconds for a child's first answer [default: 30].
+    /// Kinds command and python: additional time for the first answer of a child process [default: 30].
     #[arg(long, value_name = "SECONDS")]
     pub(crate) startup_s: Option<f64>,
-    /// Kinds command and python: least score that counts as correct [default: 1].
+    /// Kinds command and python: lowest score that counts as correct [default: 1].
     #[arg(long, value_name = "SCORE")]
     pub(crate) correct_from: Option<f64>,
 }
 
 impl Flags {
-    /// The keys that the flags set.
-    /// Fails if the command can't be read.
+    /// Returns the task keys that the flags set. Fails if `--command` can't be parsed.
     pub(crate) fn of_task(&self) -> anyhow::Result<Vec<OfTask>> {
         use TaskKind::{Choice, Code, Command, Environment, Math, Python, SynLogic};
         // Field by field and without `..`: a flag added later doesn't compile until it has a key.
@@ -116,14 +115,14 @@ impl Flags {
         Ok(all)
     }
 
-    /// Fails for a flag of mathematics that changes nothing in this mode.
+    /// Fails for a flag of mode strict if `mode` is parity.
     pub(crate) fn check_mode(&self, mode: Mode) -> anyhow::Result<()> {
         let of_strict = [
             ("--percent-as-number", self.percent_as_number.is_some()),
             ("--accept-unfinished", self.accept_unfinished.is_some()),
         ];
         match of_strict.into_iter().find(|(_, given)| *given && mode == Mode::Parity) {
-            Some((flag, _)) => bad_input!("{flag}: changes nothing in mode parity; add --mode strict"),
+            Some((flag, _)) => bad_input!("{flag} has no effect in mode parity; add --mode strict"),
             None => Ok(()),
         }
     }

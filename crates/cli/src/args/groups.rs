@@ -1,10 +1,10 @@
-//! The help of the program itself: its commands in groups, which clap lists in one.
+//! `fgrpo --help`: the commands in groups, because clap has no groups of subcommands.
 
 use super::Command;
 use clap::Subcommand;
 use std::fmt::Write;
 
-/// The groups, with the name of the first command of each.
+/// Headings of the groups, each with its first command.
 const GROUPS: [(&str, &str); 6] = [
     ("Train", "train"),
     ("Evaluate", "eval"),
@@ -14,7 +14,7 @@ const GROUPS: [(&str, &str); 6] = [
     ("This program", "devices"),
 ];
 
-/// clap's template with the commands in their groups.
+/// Returns a help template for clap that lists the commands in groups.
 pub(super) fn template() -> String {
     let mut text = String::from("{about-with-newline}\n{usage-heading} {usage}\n");
     for command in Command::augment_subcommands(clap::Command::new("fgrpo")).get_subcommands() {
@@ -25,5 +25,5 @@ pub(super) fn template() -> String {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         let _ = writeln!(text, "  {name:<12} {about}");
     }
-    text + "\nOptions:\n{options}\n\n`fgrpo COMMAND --help` has each command's options and examples.\n"
+    text + "\nOptions:\n{options}\n\n`fgrpo COMMAND --help` shows a command's options and examples.\n"
 }

@@ -1,25 +1,25 @@
-//! Flags whose values are the names of an enum of the library.
+//! Flags whose values are names of enum variants.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use fgrpo_eval::names::Named;
 use std::path::PathBuf;
 
-/// A flag's value among the names of `T`.
+/// Parses a name of `T`.
 pub(crate) fn named<T: Named>() -> impl TypedValueParser<Value = T> {
     named_with(|value: T| Some(value.about()))
 }
 
-/// A flag's value among the names of `T` for which there is a help text.
+/// Parses a name of `T`; only values with a help text are allowed.
 pub(crate) fn named_with<T: Named>(
     help: impl Fn(T) -> Option<&'static str>,
 ) -> impl TypedValueParser<Value = T> {
     let values =
         T::NAMES.iter().filter_map(|(value, name, _)| Some(PossibleValue::new(*name).help(help(*value)?)));
     PossibleValuesParser::new(values.collect::<Vec<_>>())
-        .map(|name| T::from_name(&name).expect("the parser takes the names alone"))
+        .map(|name| T::from_name(&name).expect("the parser accepts only names of T"))
 }
 
-/// A flag's value by one of these names.
+/// Parses one of these names.
 pub(crate) fn among<T: Copy + Send + Sync + 'static, const N: usize>(
     named: [(&'static str, T); N],
 ) -> impl TypedValueParser<Value = T> {
@@ -27,10 +27,10 @@ pub(crate) fn among<T: Copy + Send + Sync + 'static, const N: usize>(
         .map(move |given| named.into_iter().find(|(name, _)| *name == given).expect("one of the names").1)
 }
 
-/// A flag's value of the form NAME=PATH.
+/// Parses NAME=PATH.
 pub(crate) fn named_path(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
-        _ => Err("wanted NAME=PATH".to_owned()),
+        _ => Err("expected NAME=PATH".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! From flags to values of configuration keys.
+//! Converts flags to overrides of configuration keys.
 
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::names::Named;
@@ -6,10 +6,10 @@ use fgrpo_train::config::{Override, TaskConfig};
 use serde::Serialize;
 use toml::Value;
 
-/// The value that a flag sets at a key, or `None` if the flag isn't given.
+/// Returns the override of `key` by a flag, or `None` if the flag isn't given.
 pub(crate) fn given<T: Serialize>(flag: &str, key: &str, value: &Option<T>) -> Option<Override> {
     value.as_ref().map(|value| {
-        let value = Value::try_from(value).expect("the value of a flag is a value of TOML");
+        let value = Value::try_from(value).expect("TOML can represent every flag's value");
         Override { source: flag.to_owned(), key: key.to_owned(), value }
     })
 }
@@ -17,19 +17,19 @@ pub(crate) fn given<T: Serialize>(flag: &str, key: &str, value: &Option<T>) -> O
 /// Tasks that have a key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Has {
-    /// Problems from files.
+    /// Tasks with problems from files.
     Text,
-    /// Problems from files, of these kinds.
+    /// Tasks with problems of these kinds from files.
     Kinds(&'static [TaskKind]),
-    /// Generated problems whose answers are text.
+    /// Tasks that generate problems with text answers.
     Generated,
-    /// Mazes.
+    /// The maze task.
     Maze,
 }
 
-/// A flag that sets a key of `[task]`, or of some parts of a mix. A flag whose key depends on the task has several.
+/// Override of a task key by a flag. A flag whose key depends on the task has several of these.
 pub(crate) struct OfTask {
-    /// The flag, and its key without `task.`.
+    /// The override, with a key without `task.`, or `None` if the flag isn't given.
     pub(crate) given: Option<Override>,
     pub(crate) has: Has,
 }
@@ -40,13 +40,14 @@ impl OfTask {
     }
 }
 
-/// Where settings of a task stand: the prefix of their keys, and the task.
+/// Location of a task's settings in a configuration: `[task]`, or one part of a mix.
 pub(crate) struct Place {
+    /// Prefix of the keys, such as `task.`.
     pub(crate) prefix: String,
     pub(crate) kind: Kind,
 }
 
-/// A task, as far as it decides which keys there are.
+/// Kind of task, which decides the keys that it has.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Text(TaskKind),
@@ -55,7 +56,7 @@ pub(crate) enum Kind {
 }
 
 impl Place {
-    /// The places of a configuration.
+    /// Returns the places of a task: one for each part of a mix, otherwise a single one.
     pub(crate) fn all(task: &TaskConfig) -> Vec<Self> {
         let kind = |task: &TaskConfig| match task {
             TaskConfig::Maze(_) => Kind::Maze,
@@ -84,8 +85,9 @@ impl Has {
     }
 }
 
-/// The values that the flags set at some places.
-/// Fails for a flag that sets none, neither here nor with the kinds `beside`, which the same flags are for.
+/// Returns the overrides that the flags make at these places.
+/// Fails for a flag that has no key at any place. A key in a task of one of the kinds `beside` counts too: several evaluations
+/// share the same flags.
 pub(crate) fn of_task(
     flags: &[OfTask],
     places: &[Place],
@@ -102,21 +104,21 @@ pub(crate) fn of_task(
         if !flags.iter().filter(same).any(fits) {
             let names =
                 |kinds: &[TaskKind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
-            let wanted = flags.iter().filter(same).map(|flag| match flag.has {
+            let tasks = flags.iter().filter(same).map(|flag| match flag.has {
                 Has::Text => "problems from files".to_owned(),
                 Has::Generated => "generated problems".to_owned(),
                 Has::Kinds(kinds) => names(kinds),
                 Has::Maze => "mazes".to_owned(),
             });
             bad_input!(
-                "{}: changes nothing here; it is for {}",
+                "{} has no effect here; it is for {}",
                 given.source,
-                wanted.collect::<Vec<_>>().join(" or ")
+                tasks.collect::<Vec<_>>().join(" or ")
             );
         }
-        let here = places.iter().filter(|place| flag.has.fits(place.kind));
+        let matching = places.iter().filter(|place| flag.has.fits(place.kind));
         all.extend(
-            here.map(|place| Override { key: format!("{}{}", place.prefix, given.key), ..given.clone() }),
+            matching.map(|place| Override { key: format!("{}{}", place.prefix, given.key), ..given.clone() }),
         );
     }
     Ok(all)

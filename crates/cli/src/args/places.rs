@@ -1,5 +1,5 @@
-//! Where models and data come from: what the user wrote, turned into a local path. Every `--model` and `--data`, and the
-//! paths of every training configuration, go through here before a command works with them.
+//! Converts what the user wrote for a model or data set (a path, a run folder or a hub name) to a local path. All commands
+//! do this to `--model`, `--data` and the paths of a training configuration before they use them.
 
 use crate::output::progress::Console;
 use fgrpo_eval::dataset;
@@ -14,7 +14,7 @@ use fgrpo_train::run::checkpoint;
 use fgrpo_train::run::folder::CONFIGURATION;
 use std::path::{Path, PathBuf};
 
-/// The split of data where the user names none.
+/// Default split of a data set, if the user names none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// `train`.
@@ -23,14 +23,14 @@ pub enum Use {
     Evaluation,
 }
 
-/// What may be loaded.
+/// Files that may be downloaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loading {
     /// Models and data.
     All,
-    /// Data; a model only if the cache has it.
+    /// Data. Models are used only if they are in the cache.
     Data,
-    /// Nothing but what the cache has.
+    /// None: only the cache is used.
     Nothing,
 }
 
@@ -62,8 +62,8 @@ impl Watch for Bar {
     }
 }
 
-/// The local path of what stands at `key`. `pinned` is the text of a run's configuration, whose commit is kept.
-/// `None` for a hub name whose files aren't here and mustn't be loaded.
+/// Returns the local path of the model or data set `written`, which is the value of `key`. `pinned` is the configuration of a
+/// resumed run, whose commits stay in use. Returns `None` for a hub name whose files aren't cached and mustn't be downloaded.
 fn place(
     key: &str,
     written: &Path,
@@ -71,18 +71,18 @@ fn place(
     pinned: Option<&str>,
     load: bool,
 ) -> anyhow::Result<Option<PathBuf>> {
-    let here = match kind {
+    let is_local = match kind {
         Kind::Model => written.exists(),
         Kind::Data => dataset::exists(written),
     };
-    let text = written.to_str().filter(|_| !here);
+    let text = written.to_str().filter(|_| !is_local);
     let name = text.map_or(Ok(None), |text| Name::read(text, kind));
     let mut name = match name {
         Ok(Some(name)) => name,
         Ok(None) => {
             if let Some(name) = text.filter(|_| kind == Kind::Data).and_then(Name::suggestion) {
                 bad_input!(
-                    "{key}: {}: no such file or folder; on the hub it would be {name}",
+                    "{key}: {}: no such file or folder; for the data set on the hub, write {name}",
                     written.display()
                 );
             }
@@ -91,7 +91,7 @@ fn place(
         Err(why) => bad_input!("{key}: {why}"),
     };
     let hub = Hub::from_environment();
-    // A revision that the user names stands above the run's commit, unless it is what the run was started with.
+    // A revision that the user names has precedence over the run's commit, unless both are the same commit.
     let kept = |commit: &String| {
         let known = || hub.as_ref().ok()?.commit_in_cache(&name);
         name.revision.is_none() || known().as_ref() == Some(commit)
@@ -122,51 +122,48 @@ fn place(
     };
     let part =
         taken.part.map_or(String::new(), |(subset, split)| format!(", subset {subset}, split {split},"));
-    // Where it lies, once: when it comes.
-    let place = match bar.file.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", taken.path.display()),
-    };
+    // The path is shown only after a download.
+    let place = if bar.file.is_empty() { String::new() } else { format!(" ({})", taken.path.display()) };
     say!("{key}: {}{part} at {}{place}", name.repository, &taken.commit[..7]);
     Ok(Some(taken.path))
 }
 
-/// The local path of a model: of a run folder its newest checkpoint, of a hub name the folder in the cache.
+/// Returns the local path of a model. For a run folder, this is its newest checkpoint; for a hub name, the cached folder.
 pub fn model(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
     in_place(key, &mut written, (Kind::Model, Use::Training), None, true)?;
     Ok(written)
 }
 
-/// [`model`] for a caller with signal handlers of its own, which a download then leaves as they are.
+/// Like [`model`], but installs no signal handlers during a download.
 pub fn model_for_library(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
     of_run(key, &mut written, ("a checkpoint", ""), &["checkpoints"])?;
-    let found = place(key, &written, (Kind::Model, Use::Training), None, true)?;
-    Ok(found.unwrap_or(written))
+    Ok(place(key, &written, (Kind::Model, Use::Training), None, true)?.unwrap_or(written))
 }
 
-/// The samples at a path: of a run folder its newest evaluation, in full if it has such.
+/// Returns the path of samples. For a run folder, this is its newest full evaluation, or else its newest evaluation.
 pub fn samples(mut path: PathBuf) -> anyhow::Result<PathBuf> {
     of_run("samples", &mut path, ("an evaluation", SCORED), &["full-evaluations", "evaluations"])?;
     if !path.exists() && path.extension().is_none() {
         let shown = path.display();
-        bad_input!("{shown}: no such file or folder; `fgrpo eval` with --out {shown} makes an evaluation");
+        bad_input!("{shown}: no such file or folder; `fgrpo eval --out {shown}` writes an evaluation there");
     }
     Ok(path)
 }
 
-/// The GGUF file of a folder that has one and no other model.
+/// Returns the GGUF file of a folder that holds exactly one, and no other model.
 fn only_gguf(folder: &Path) -> Option<PathBuf> {
     let files = folder.read_dir().ok().filter(|_| !folder.join("config.json").exists())?;
     let mut files = files.filter_map(|entry| Some(entry.ok()?.path())).filter(|file| Gguf::is(file));
     files.next().filter(|_| files.next().is_none())
 }
 
-/// Turns a run folder into the newest step in the first of the folders that has one with this file: a run that was stopped
-/// within an evaluation has one without. A step that is missing is answered with those that exist.
+/// Replaces a run folder by its newest step that contains `file`, in the first of `folders` with such a step. (If a run was
+/// stopped during an evaluation, that step's folder lacks the file.) For a missing step folder, the error lists the steps
+/// that exist.
 fn of_run(
     key: &str,
     path: &mut PathBuf,
-    (wanted, file): (&str, &str),
+    (content, file): (&str, &str),
     folders: &[&str],
 ) -> anyhow::Result<()> {
     if path.join(CONFIGURATION).is_file() && path.join("checkpoints").is_dir() {
@@ -178,7 +175,7 @@ fn of_run(
                 return Ok(());
             }
         }
-        bad_input!("{key}: {}: found a run without {wanted} yet", path.display());
+        bad_input!("{key}: the run {} doesn't have {content} yet", path.display());
     }
     if !path.exists()
         && let (Some(folder), Some(name)) = (path.parent(), path.file_name())
@@ -187,26 +184,27 @@ fn of_run(
         let steps = checkpoint::list(folder)?;
         let names: Vec<_> = steps.iter().filter_map(|(_, path)| path.file_name()?.to_str()).collect();
         if !names.is_empty() {
-            bad_input!("{key}: {}: found no such step, there are {}", path.display(), names.join(", "));
+            bad_input!("{key}: {}: no such step; existing steps: {}", path.display(), names.join(", "));
         }
     }
     Ok(())
 }
 
-/// The local path of data to evaluate on.
+/// Returns the local path of data to evaluate on.
 pub fn data(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
     in_place(key, &mut written, (Kind::Data, Use::Evaluation), None, true)?;
     Ok(written)
 }
 
-/// The checkpoint of the run folder `run` that the configuration `text` has at `key`: a run that is resumed keeps it.
+/// Returns the value of `key` in the configuration `text` if it is a checkpoint inside the run folder `run`. A resumed run
+/// keeps it.
 fn checkpoint_in(text: &str, key: &str, run: &Path) -> Option<PathBuf> {
     let table = toml::Value::Table(text.parse().ok()?);
     let value = key.split('.').try_fold(&table, |value, part| value.get(part))?;
     Some(PathBuf::from(value.as_str()?)).filter(|path| path != run && path.starts_with(run))
 }
 
-/// A run folder's newest checkpoint, and [`place`], in its place; whether it is there.
+/// Replaces `path` by a local path: see [`of_run`] and [`place`]. Returns whether its files are on this machine.
 fn in_place(
     key: &str,
     path: &mut PathBuf,
@@ -226,30 +224,28 @@ fn in_place(
             }
         }
     }
-    // Ctrl-C ends a download in order.
+    // Ctrl-C ends a download cleanly.
     if load && !path.exists() {
         interrupt::listen();
     }
-    let found = place(key, path, kind, pinned, load)?;
-    let there = found.is_some();
-    if let Some(found) = found {
-        *path = found;
-    }
-    Ok(there)
+    let Some(local) = place(key, path, kind, pinned, load)? else { return Ok(false) };
+    *path = local;
+    Ok(true)
 }
 
-/// Turns the names in a training configuration into local paths, which contain their commits. A run that is resumed,
-/// in the folder `resumed`, keeps its commits. A model that isn't loaded gets its sizes from the table of usual models.
+/// Replaces the hub names in a training configuration by local paths, which contain the commits. If `resumed` is the folder of
+/// an earlier run, that run's commits stay in use. The sizes of a model that isn't downloaded come from a table of common
+/// models.
 pub fn configuration(config: &mut Config, resumed: Option<&Path>, loading: Loading) -> anyhow::Result<()> {
     let pinned = resumed.and_then(|run| std::fs::read_to_string(run.join(CONFIGURATION)).ok());
     let pinned = pinned.as_deref();
     if let Some(path) = &mut config.model.path {
-        let of_model = (Kind::Model, Use::Training);
-        let there = in_place("model.path", path, of_model, pinned, loading == Loading::All)?;
-        if !there && config.model.size.is_none() {
+        let kind = (Kind::Model, Use::Training);
+        let is_local = in_place("model.path", path, kind, pinned, loading == Loading::All)?;
+        if !is_local && config.model.size.is_none() {
             let name = path.to_str().and_then(|text| Name::read(text, Kind::Model).ok()?);
             if let Some(size) = name.and_then(|name| fgrpo_hub::sizes(&name.repository)) {
-                say!("{}: the sizes are those of the table of usual models", path.display());
+                say!("{}: using the model's published sizes, because it isn't downloaded", path.display());
                 config.model.size = Some(serde_json::from_value::<SizeConfig>(size)?);
             }
         }
@@ -279,15 +275,16 @@ fn task(task_: &mut TaskConfig, pinned: Option<&str>, loading: Loading) -> anyho
     tokenizer(&mut text.tokenizer)
 }
 
-/// The folder and the name of a model that is to be written, which must be new. `what` is what its name may be of.
+/// Splits the path of a model that is about to be written into folder and name. Fails if `out` exists. `what` ("folder" or
+/// "folder or file") is for the message.
 pub(crate) fn new_place<'a>(out: &'a Path, what: &str) -> anyhow::Result<(&'a Path, &'a str)> {
     if out.exists() {
-        bad_input!("--out: {} exists already, wanted a new {what}", out.display());
+        bad_input!("--out: {} exists already; choose another {what}", out.display());
     }
     let Some(name) = out.file_name() else {
-        bad_input!("--out: found {}, wanted the name of a {what}", out.display())
+        bad_input!("--out: expected the name of a {what}, found {}", out.display())
     };
-    let Some(name) = name.to_str() else { bad_input!("--out: found {name:?}, wanted a name in UTF-8") };
+    let Some(name) = name.to_str() else { bad_input!("--out: expected a name in UTF-8, found {name:?}") };
     Ok((files::parent(out), name))
 }
 

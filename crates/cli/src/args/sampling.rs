@@ -1,4 +1,4 @@
-//! How tokens are drawn, as flags: the same for every command that samples.
+//! Sampling flags, shared by all commands that sample.
 
 use super::overrides::given;
 use fgrpo_eval::io::server::sampling::RequestSampling;
@@ -8,22 +8,22 @@ use fgrpo_train::config::Override;
 #[command(next_help_heading = "Sampling")]
 #[group(id = "sampling")]
 pub(crate) struct Flags {
-    /// Sampling temperature; 0 picks the most likely token [default: 1].
+    /// Sampling temperature, or 0 to pick the most likely token [default: 1].
     #[arg(long)]
     pub(crate) temperature: Option<f64>,
-    /// Top-p (nucleus) sampling; 1 is off [default: 1].
+    /// Top-p (nucleus) sampling, or 1 to turn it off [default: 1].
     #[arg(long)]
     pub(crate) top_p: Option<f64>,
-    /// Top-k sampling; 0 is off [default: 0].
+    /// Top-k sampling, or 0 to turn it off [default: 0].
     #[arg(long)]
     pub(crate) top_k: Option<usize>,
-    /// Min-p sampling: tokens need at least this fraction of the most likely token's probability; 0 is off [default: 0].
+    /// Min-p sampling: minimum probability of a token as a fraction of the most likely token's, or 0 to turn it off [default: 0].
     #[arg(long)]
     pub(crate) min_p: Option<f64>,
 }
 
 impl Flags {
-    /// The values that the flags set in `[eval]`.
+    /// Returns the keys of `[eval]` that the flags set.
     pub(crate) fn overrides(&self) -> impl Iterator<Item = Override> + use<> {
         let Self { temperature, top_p, top_k, min_p } = self;
         let all = [
@@ -35,7 +35,7 @@ impl Flags {
         all.into_iter().flatten()
     }
 
-    /// The settings, with this limit on a completion's length.
+    /// Returns the settings, with a maximum completion length of `max_tokens`.
     pub(crate) fn settings(&self, max_tokens: usize) -> anyhow::Result<RequestSampling> {
         let settings = RequestSampling {
             temperature: self.temperature.unwrap_or(1.0),

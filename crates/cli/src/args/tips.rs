@@ -1,4 +1,4 @@
-//! What was probably meant by a flag that a command doesn't have.
+//! Better messages for wrong command lines: suggestions for unknown flags, and the expected kind of number.
 
 use super::Cli;
 use clap::CommandFactory;
@@ -8,11 +8,10 @@ use fgrpo_train::config;
 /// Commands whose configuration `--set` changes.
 const WITH_CONFIGURATION: [&str; 3] = ["train", "sft", "sweep"];
 
-/// The error with a tip, where one is known: the key for `--set`; or, for a number that
-/// can't be read, with what was wanted.
+/// Adds a tip to an error: for an unknown flag the key to use with `--set`, for a malformed number the expected kind.
 pub fn with_tip(mut error: clap::Error) -> clap::Error {
     if error.kind() == ErrorKind::ValueValidation {
-        return with_wanted(error);
+        return with_expected(error);
     }
     if error.kind() == ErrorKind::InvalidUtf8 {
         return with_arguments(error);
@@ -30,45 +29,47 @@ pub fn with_tip(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Says what number was wanted, where the standard library says only what is wrong with the one found.
-fn with_wanted(error: clap::Error) -> clap::Error {
+/// Adds the expected kind of number, because the standard library's message says only what is wrong.
+fn with_expected(error: clap::Error) -> clap::Error {
     let wrong = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-    let wanted = match wrong.as_str() {
-        "invalid digit found in string" | "cannot parse integer from empty string" => "wanted a whole number",
-        "number too large to fit in target type" => "wanted a smaller number",
-        "number too small to fit in target type" => "wanted a larger number",
-        "invalid float literal" | "cannot parse float from empty string" => "wanted a number",
+    let expected = match wrong.as_str() {
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            "expected a whole number"
+        }
+        "number too large to fit in target type" => "expected a smaller number",
+        "number too small to fit in target type" => "expected a larger number",
+        "invalid float literal" | "cannot parse float from empty string" => "expected a number",
         _ => return error,
     };
     let text = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
-    let (found, flag) = (text(ContextKind::InvalidValue), text(ContextKind::InvalidArg));
+    let (value, flag) = (text(ContextKind::InvalidValue), text(ContextKind::InvalidArg));
     Cli::command()
-        .error(ErrorKind::ValueValidation, format!("invalid value '{found}' for '{flag}': {wanted}"))
+        .error(ErrorKind::ValueValidation, format!("invalid value '{value}' for '{flag}': {expected}"))
 }
 
-/// Names the arguments that are no UTF-8, which clap doesn't. Paths may be among them: those are taken as they are.
+/// Lists the arguments that aren't UTF-8, because clap doesn't name them. Some of them may be paths, which needn't be UTF-8.
 fn with_arguments(error: clap::Error) -> clap::Error {
-    let found: Vec<String> = std::env::args_os()
+    let invalid: Vec<String> = std::env::args_os()
         .skip(1)
         .filter(|word| word.to_str().is_none())
         .map(|word| format!("{word:?}"))
         .collect();
-    if found.is_empty() {
+    if invalid.is_empty() {
         return error;
     }
-    let what = format!("found {}, wanted UTF-8 in all arguments but paths", found.join(", "));
-    Cli::command().error(ErrorKind::InvalidUtf8, what)
+    let message = format!("not UTF-8: {}; only paths may contain other bytes", invalid.join(", "));
+    Cli::command().error(ErrorKind::InvalidUtf8, message)
 }
 
-/// What to write in place of `flag` in a command line.
+/// Suggests a replacement for `flag`.
 fn tip(words: &[String], flag: &str) -> Option<String> {
-    // `--set key value`, of which the value is one argument too many.
-    let apart = words.windows(3).find(|w| w[0] == "--set" && !w[1].contains('=') && !w[2].starts_with('-'));
-    if let Some([_, key, value]) = apart {
-        return Some(format!("one argument changes a key: '--set {key}={value}'"));
+    // `--set key value` has one argument too many.
+    let split = words.windows(3).find(|w| w[0] == "--set" && !w[1].contains('=') && !w[2].starts_with('-'));
+    if let Some([_, key, value]) = split {
+        return Some(format!("write key and value as one argument: '--set {key}={value}'"));
     }
     if words.first().is_some_and(|word| word == "serve") && ["--port", "--host"].contains(&flag) {
-        return Some("one argument has both: '--listen 127.0.0.1:8000'".to_owned());
+        return Some("use '--listen 127.0.0.1:8000'".to_owned());
     }
     let command = words.first().filter(|word| WITH_CONFIGURATION.contains(&word.as_str()))?;
     let mut keys = config::suggestions(flag.trim_start_matches('-'));
@@ -80,5 +81,5 @@ fn tip(words: &[String], flag: &str) -> Option<String> {
         [] => String::new(),
         others => format!(" (or {})", others.join(", ")),
     };
-    Some(format!("keys of the configuration are changed by '--set {first}=VALUE'{others}"))
+    Some(format!("to change a key of the configuration, use '--set {first}=VALUE'{others}"))
 }

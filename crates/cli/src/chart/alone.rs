@@ -1,4 +1,4 @@
-//! Figures that stand alone: panels side by side with titles and legends, as SVG.
+//! Standalone figures as SVG: panels side by side with titles and legends.
 //!
 //! The background is opaque, so that a figure reads the same on light and dark pages.
 
@@ -20,7 +20,7 @@ const STYLE: &str = "text{fill:#40464f;font-family:sans-serif;font-size:12px}.ti
 .whisker{stroke:currentColor;stroke-width:1.4}.cell,.dot{fill:currentColor}.star{fill:currentColor;stroke:#282828;stroke-width:.6}\
 .box{fill:#fff;fill-opacity:.85;stroke:#cdcdcd}";
 
-/// Colours that stay apart for colour-blind readers, after Okabe and Ito; with the last one of a later series.
+/// Colours that colour-blind readers can distinguish, by Okabe and Ito, and an additional one.
 const SERIES: [(u8, u8, u8); 8] = [
     (0, 114, 178),
     (213, 94, 0),
@@ -32,7 +32,7 @@ const SERIES: [(u8, u8, u8); 8] = [
     (120, 94, 240),
 ];
 
-/// A path from dark violet over green to yellow-orange.
+/// Colour scale from dark violet over green to yellow-orange.
 const PATH: [(u8, u8, u8); 5] = [(68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (240, 170, 20)];
 
 fn paint(colour: Colour) -> String {
@@ -52,8 +52,7 @@ fn paint(colour: Colour) -> String {
     format!("color=\"#{r:02x}{g:02x}{b:02x}\"")
 }
 
-/// Refuses a file name that doesn't end in `.svg`, and says how a picture of another kind is made; call it before long
-/// work.
+/// Returns an error if the file name doesn't end in `.svg`. Commands call this before long work.
 pub(crate) fn check_name(path: &Path) -> anyhow::Result<()> {
     let svg = path.with_extension("svg");
     match path.extension().and_then(|e| e.to_str()) {
@@ -63,7 +62,7 @@ pub(crate) fn check_name(path: &Path) -> anyhow::Result<()> {
             path.display(),
             svg.display()
         ),
-        _ => bad_input!("{}: found another ending, wanted .svg", path.display()),
+        _ => bad_input!("{}: expected a file name ending in .svg", path.display()),
     }
 }
 
@@ -106,11 +105,11 @@ fn panel_svg(panel: &Panel) -> String {
     title + &drawing.draw() + &names
 }
 
-/// Lines of a legend, and of labels at the ends of curves, are so far apart.
+/// Height of a line in a legend and among labels at the ends of curves.
 const ROW: f64 = 15.0;
 
-/// The curves whose names stand at their ends instead of in a legend: if they are few, all reach the right edge, and
-/// nothing else needs a legend.
+/// Returns the curves to label at their ends instead of in a legend, or `None` unless they are few, all reach the right edge,
+/// and nothing else needs a legend.
 fn direct_labels(panel: &Panel) -> Option<Vec<Key>> {
     let named: Vec<&Curve> = panel.curves.iter().filter(|c| c.name.is_some()).collect();
     let reaches = |c: &&Curve| last(panel, c).is_some_and(|p| panel.x.share(p.0) > 0.9);
@@ -120,7 +119,7 @@ fn direct_labels(panel: &Panel) -> Option<Vec<Key>> {
     (fits && keys.iter().all(|k| width(&k.name, 12.0) < 110.0)).then_some(keys)
 }
 
-/// The last point of a curve that has a place.
+/// Returns the last point of a curve that can be drawn.
 fn last(panel: &Panel, curve: &Curve) -> Option<(f64, f64)> {
     let placed = |p: &&(f64, f64)| panel.x.place(p.0).is_finite() && panel.y.place(p.1).is_finite();
     curve.points.iter().rev().find(placed).copied()
@@ -131,7 +130,7 @@ fn write_ends(drawing: &Drawing<'_>, keys: &[Key]) -> String {
     let height = |c: &Curve| last(drawing.panel, c).map_or(0.0, |p| drawing.at(p).1);
     let mut ends: Vec<(f64, &Key)> = named.map(height).zip(keys).collect();
     ends.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // Labels keep their order and move apart, within the panel.
+    // Moves labels that overlap, in their order and within the panel.
     let mut lowest = FRAME.top + 4.0;
     for (y, _) in &mut ends {
         *y = y.max(lowest);
@@ -153,15 +152,15 @@ fn write_ends(drawing: &Drawing<'_>, keys: &[Key]) -> String {
     ends.iter().map(text).collect()
 }
 
-/// Where a name may stand: its ends, its middle, and how it lies to its point.
+/// Possible position of a name beside its point.
 #[derive(Clone, Copy)]
 struct Place {
     from: f64,
     to: f64,
     y: f64,
-    /// Rows below the point.
+    /// Number of rows below the point.
     row: i32,
-    /// To the right of the point.
+    /// Whether the name is to the right of the point.
     after: bool,
 }
 
@@ -170,14 +169,14 @@ impl Place {
         (self.from - 3.0..self.to + 3.0).contains(&x) && (y - self.y).abs() < ROW / 2.0
     }
 
-    /// Points along the line that leads to the name, if it stands in another row than its point.
+    /// Returns points along the line from `point` to the name. Empty if the name is in the row of its point.
     fn line(&self, point: (f64, f64)) -> impl Iterator<Item = (f64, f64)> {
         let end = (if self.after { self.from - 2.0 } else { self.to + 2.0 }, self.y);
         along(point, end).chain([end]).filter(move |_| self.row != 0)
     }
 }
 
-/// Single points have their names beside them, where these cover least; a line leads to one that stands further away.
+/// Labels single points at positions that cover the least. A line connects a point with a name in another row.
 fn write_points(drawing: &Drawing<'_>) -> String {
     let mut ink = ink(drawing);
     let Frame { left, right, top, bottom } = drawing.frame;
@@ -223,7 +222,7 @@ fn write_points(drawing: &Drawing<'_>) -> String {
     svg
 }
 
-/// Where a legend may stand that is placed by what it covers, the preferred place first.
+/// Candidate positions of a legend, in order of preference.
 const PLACES: [Legend; 5] =
     [Legend::UpperRight, Legend::LowerRight, Legend::UpperLeft, Legend::LowerLeft, Legend::Left];
 
@@ -282,14 +281,14 @@ fn legend(drawing: &Drawing<'_>) -> String {
     svg
 }
 
-/// Points from one point up to another.
+/// Returns points on the line between two points.
 fn along(from: (f64, f64), to: (f64, f64)) -> impl Iterator<Item = (f64, f64)> {
     const STEPS: i32 = 24;
     let part = |i| f64::from(i) / f64::from(STEPS);
     (0..STEPS).map(move |i| (from.0 + (to.0 - from.0) * part(i), from.1 + (to.1 - from.1) * part(i)))
 }
 
-/// Points along the curves and along the edges of their bands.
+/// Returns points along the curves and the edges of their bands.
 fn ink(drawing: &Drawing<'_>) -> Vec<(f64, f64)> {
     let mut ink = Vec::new();
     for curve in &drawing.panel.curves {

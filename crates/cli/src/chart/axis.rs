@@ -1,16 +1,16 @@
-//! Ticks: round values with labels that never touch each other.
+//! Ticks: round values whose labels don't overlap.
 
 use crate::output::format::{number, percent};
 use fgrpo_eval::figure::{Axis, Notation, Scale};
 
-/// The direction of an axis.
+/// Direction of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Along {
     Width,
     Height,
 }
 
-/// Approximate width of a text in a sans-serif font of this size.
+/// Returns the approximate width of a string in a sans-serif font of this size.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     let share = |c: char| match c {
         'i' | 'j' | 'l' | 't' | 'f' | 'r' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | '(' | ')'
@@ -22,7 +22,7 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
     size * text.chars().map(share).sum::<f64>()
 }
 
-/// Values and labels of the ticks of an axis of this length.
+/// Returns values and labels of the ticks of an axis of this length.
 pub(super) fn ticks(axis: &Axis, length: f64, along: Along) -> Vec<(f64, String)> {
     if !axis.bins.is_empty() {
         return Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn ticks(axis: &Axis, length: f64, along: Along) -> Vec<(f64, String)
             apart >= (size(&pair[0].1) + size(&pair[1].1)) / 2.0
         })
     };
-    // There is no step 1.5.
+    // Steps are whole numbers.
     let counts = axis.label.ends_with("step");
     let of = |wanted: usize| {
         let mut ticks = values(axis, wanted);
@@ -51,7 +51,7 @@ fn values(axis: &Axis, wanted: usize) -> Vec<f64> {
         Scale::Linear => linear(from, to, wanted),
         Scale::Log2 => powers(2.0, from, to, 2 * wanted),
         Scale::Log10 => {
-            // With fewer than two powers of ten, 1, 2 and 5 times them; with fewer than two of those, even steps.
+            // Powers of ten if there are two, or else 1, 2 and 5 times them, or else even steps.
             let candidates = [powers(10.0, from, to, wanted), decades(from, to)];
             candidates.into_iter().find(|ticks| ticks.len() > 1).unwrap_or_else(|| linear(from, to, wanted))
         }
@@ -77,21 +77,21 @@ fn powers(base: f64, from: f64, to: f64, wanted: usize) -> Vec<f64> {
     (first..=last).filter(|i| (i - first) % every == 0).map(|i| base.powi(i)).collect()
 }
 
-/// 1, 2 and 5 times powers of ten.
+/// Returns 1, 2 and 5 times powers of ten in the range.
 fn decades(from: f64, to: f64) -> Vec<f64> {
     let exponents = from.log10().floor() as i32..=to.log10().ceil() as i32;
     let all = exponents.flat_map(|e| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(e)));
     all.filter(|t| (from * (1.0 - 1e-9)..=to * (1.0 + 1e-9)).contains(t)).collect()
 }
 
-/// Ticks with their labels, with enough digits to tell the labels apart.
+/// Labels ticks, with enough digits that all labels differ.
 fn labelled(ticks: &[f64], format: Notation) -> Vec<(f64, String)> {
     let text = match format {
         Notation::Number => number,
         Notation::Percent => percent,
     };
     let short: Vec<String> = ticks.iter().map(|&t| text(t)).collect();
-    let alike = short.windows(2).any(|w| w[0] == w[1]);
+    let ambiguous = short.windows(2).any(|w| w[0] == w[1]);
     let apart = ticks.windows(2).map(|w| (w[1] - w[0]).abs()).fold(f64::INFINITY, f64::min);
     let digits =
         if apart > 0.0 { (-(apart * 1.000_001).log10().floor()).clamp(0.0, 9.0) as usize } else { 0 };
@@ -101,7 +101,7 @@ fn labelled(ticks: &[f64], format: Notation) -> Vec<(f64, String)> {
             format!("{:.1$}\u{a0}%", 100.0 * t, digits.saturating_sub(2)).replace('-', "\u{2212}")
         }
     };
-    ticks.iter().zip(short).map(|(&t, short)| (t, if alike { long(t) } else { short })).collect()
+    ticks.iter().zip(short).map(|(&t, short)| (t, if ambiguous { long(t) } else { short })).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Charts as SVG: one drawing of axes, tiles and curves for pages and for figures that stand alone.
+//! Draws charts as SVG, for pages and for standalone figures: axes, tiles and curves.
 //!
-//! On a page colours are classes of its style (`c0` to `c7`), so that light and dark pages share one plot, and the
-//! page's script reads values back off the paths by the frame's attributes.
+//! On a page, colours are CSS classes (`c0` to `c7`), so that a plot works in light and dark mode. The page's script reads
+//! values from the paths by means of the frame's attributes.
 
 pub(crate) mod alone;
 mod axis;
@@ -11,7 +11,7 @@ use crate::output::format::escape;
 use fgrpo_eval::figure::{Colour, Curve, Panel};
 use std::fmt::Write;
 
-/// Where a panel's axes stand in its drawing.
+/// Position of a panel's axes in the drawing.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
     left: f64,
@@ -20,14 +20,14 @@ struct Frame {
     bottom: f64,
 }
 
-/// A panel in its frame. `paint` is the attribute by which an element gets its colour.
+/// A panel in its frame. `paint` returns the class or attribute that gives an element its colour.
 struct Drawing<'a> {
     panel: &'a Panel,
     frame: Frame,
     paint: fn(Colour) -> String,
 }
 
-/// Points of a curve that are drawn at most; of every stretch the largest and the smallest are kept.
+/// Approximate maximum number of points drawn for a curve: see [`thinned`].
 const POINTS: usize = 700;
 
 impl Drawing<'_> {
@@ -37,7 +37,7 @@ impl Drawing<'_> {
         (across, f.bottom - self.panel.y.share(y) * (f.bottom - f.top))
     }
 
-    /// Everything between the edges of the panel, with ticks and names of the axes.
+    /// Draws the contents of the panel, with ticks and names of the axes.
     fn draw(&self) -> String {
         let mut svg = self.axes();
         for tile in &self.panel.tiles {
@@ -54,7 +54,7 @@ impl Drawing<'_> {
             );
         }
         self.panel.curves.iter().for_each(|curve| self.band(&mut svg, curve));
-        // Faint curves lie under the ones to read.
+        // Faint curves are below the main ones.
         for faint in [true, false] {
             self.panel
                 .curves
@@ -76,7 +76,7 @@ impl Drawing<'_> {
         svg
     }
 
-    /// The class of an element, and its colour.
+    /// Returns the attributes for the class and colour of an element.
     fn class(&self, class: &str, colour: Colour) -> String {
         match (self.paint)(colour) {
             // The script reads the colour from the first class.
@@ -146,7 +146,7 @@ impl Drawing<'_> {
         svg
     }
 
-    /// Whether a point has a place.
+    /// Whether a point can be drawn; 0 can't on a logarithmic axis.
     fn drawable(&self, (x, y): (f64, f64)) -> bool {
         self.panel.x.place(x).is_finite() && self.panel.y.place(y).is_finite()
     }
@@ -206,7 +206,7 @@ impl Drawing<'_> {
     }
 }
 
-/// A five-pointed star.
+/// Returns the path of a five-pointed star.
 fn star((x, y): (f64, f64)) -> String {
     let corner = |i: u32| {
         let angle = f64::from(i) * std::f64::consts::PI / 5.0;
@@ -216,7 +216,7 @@ fn star((x, y): (f64, f64)) -> String {
     format!("M{}Z", (0..10).map(corner).collect::<Vec<_>>().join("L"))
 }
 
-/// At most about `limit` points that look like all of them: of every stretch the smallest and the largest.
+/// Reduces points to about `limit` that look the same: the smallest and the largest of every stretch.
 fn thinned(points: &[(f64, f64)], limit: usize) -> Vec<(f64, f64)> {
     if points.len() <= limit {
         return points.to_vec();

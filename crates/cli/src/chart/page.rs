@@ -1,15 +1,15 @@
-//! Plots of a page: curves, bars, stacks and heat maps over ranges that hold their data.
+//! Plots for pages: curves, bars, stacks and heat maps, with ranges that contain the data.
 
 use super::{Drawing, Frame};
 use crate::output::format::{Markup, escape, number, percent};
 use fgrpo_eval::figure::{Axis, Colour, Curve, Key, Notation, Panel, Scale, Tile};
 use serde::Serialize;
 
-/// Size of a plot's drawing in its own units.
+/// Size of a plot in SVG units.
 const SIZE: (f64, f64) = (560.0, 290.0);
 const FRAME: Frame = Frame { left: 58.0, right: 546.0, top: 26.0, bottom: 248.0 };
 
-/// The class of a colour on a page.
+/// Returns the CSS class of a colour.
 pub(crate) fn class(colour: Colour) -> String {
     match colour {
         Colour::Series(i) => format!("c{i}"),
@@ -18,11 +18,11 @@ pub(crate) fn class(colour: Colour) -> String {
     }
 }
 
-/// The texts around a plot's drawing.
+/// Titles and legend of a plot.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Labels {
     pub(crate) title: String,
-    /// One sentence under the title: what is shown, and what to look for.
+    /// Sentence under the title.
     pub(crate) note: String,
     pub(crate) x: String,
     pub(crate) y: String,
@@ -52,13 +52,13 @@ pub(crate) struct Plot {
     title: String,
     note: String,
     legend: Vec<Entry>,
-    /// The class by which the page hides the plot with its group of runs; empty for a plot of all groups.
+    /// CSS class of the group of runs with which the page hides the plot, or empty for a plot of all groups.
     class: String,
     svg: Markup,
 }
 
 impl Plot {
-    /// A plot of one group of runs, by its colour.
+    /// Marks the plot as belonging to the group of runs with this colour.
     pub(crate) fn of_group(self, colour: usize) -> Self {
         Self { class: format!("g{colour}"), ..self }
     }
@@ -96,12 +96,12 @@ pub(crate) struct Lines {
     pub(crate) x: Scale,
     pub(crate) y: Scale,
     pub(crate) format: Notation,
-    /// Values that the vertical axis shows whatever the data, such as 0.
+    /// Values that the vertical axis always includes, such as 0.
     pub(crate) show: Vec<f64>,
 }
 
 impl Lines {
-    /// The plot; none when there is nothing to draw.
+    /// Returns the plot, or `None` if there is no point to draw.
     pub(crate) fn draw(self) -> Option<Plot> {
         let has_place = |scale: Scale, v: f64| v.is_finite() && (scale == Scale::Linear || v > 0.0);
         let drawable = |p: &(f64, f64)| has_place(self.x, p.0) && has_place(self.y, p.1);
@@ -134,7 +134,7 @@ impl Lines {
     }
 }
 
-/// The names of curves to read that hide each other, because their points are the same.
+/// Returns the names of main curves that have the same points and so hide each other.
 fn identical(curves: &[Curve]) -> Vec<Vec<&str>> {
     let mut sets: Vec<Vec<&Curve>> = Vec::new();
     let read = |curve: &&Curve| !curve.faint && curve.name.is_some() && !curve.points.is_empty();
@@ -148,11 +148,11 @@ fn identical(curves: &[Curve]) -> Vec<Vec<&str>> {
     sets.iter().map(|set| set.iter().filter_map(|curve| curve.name.as_deref()).collect()).collect()
 }
 
-/// Names of the bins of a success rate in percent: never, four quarters, always.
+/// Names of the bins of a success rate in percent.
 const BINS: [&str; 6] = ["0", "\u{2264} 25", "\u{2264} 50", "\u{2264} 75", "< 100", "100"];
 
-/// Shares of problems by their success rate, run beside run: name, colour and the success rate of each problem. None
-/// without problems; a set without problems is left out.
+/// Plots the fractions of problems by success rate, with bars side by side for each set: a name, a colour and the success rates
+/// of its problems. Sets without problems are left out. Returns `None` if all are empty.
 pub(crate) fn success_rates(labels: Labels, sets: &[(String, Colour, Vec<f64>)]) -> Option<Plot> {
     let shares = |rates: &[f64]| {
         let mut shares = [0.0; BINS.len()];
@@ -189,10 +189,10 @@ pub(crate) fn success_rates(labels: Labels, sets: &[(String, Colour, Vec<f64>)])
     Some(Plot::new(labels, x, percentages(0.0, (top * 1.06).min(1.0)), Vec::new(), tiles.collect()))
 }
 
-/// Columns of a distribution over steps; more steps are averaged.
+/// Maximum number of columns in a distribution over steps; more steps are averaged.
 const COLUMNS: usize = 100;
 
-/// A heat map of `rows`, each a step and the counts of the bins from 0 to 1. None without rows.
+/// Draws a heat map of `rows`, each a step and the counts of the bins from 0 to 1. Returns `None` if there are no rows.
 pub(crate) fn heat(labels: Labels, colour: Colour, rows: &[(f64, &[u64])]) -> Option<Plot> {
     let (first, last) = range(rows.iter().map(|r| r.0))?;
     let bins = rows.iter().map(|r| r.1.len()).max().unwrap_or(0);
@@ -211,7 +211,7 @@ pub(crate) fn heat(labels: Labels, colour: Colour, rows: &[(f64, &[u64])]) -> Op
             (part[0].0, part[part.len() - 1].0, shares)
         })
         .collect();
-    // Groups smaller than the bins leave bins that nothing can fall into: their neighbours meet in the middle.
+    // Small groups can't reach all bins, so used bins extend halfway to their used neighbours.
     let used: Vec<usize> = (0..bins).filter(|&b| columns.iter().any(|c| c.2[b] > 0.0)).collect();
     let half = 0.5 * (last - first).max(1.0) / (columns.len().max(2) - 1) as f64;
     let bin = 1.0 / (bins - 1) as f64;
@@ -232,7 +232,7 @@ pub(crate) fn heat(labels: Labels, colour: Colour, rows: &[(f64, &[u64])]) -> Op
                 x: (edge(i), edge(i + 1)),
                 y: (low, high),
                 colour,
-                // The eye sees shares by their square root.
+                // The square root makes small shares visible.
                 opacity: shares[b].sqrt(),
                 title: format!("{steps}: {share} of groups near {rate} correct"),
             });
@@ -242,7 +242,7 @@ pub(crate) fn heat(labels: Labels, colour: Colour, rows: &[(f64, &[u64])]) -> Op
     Some(Plot::new(labels, x, percentages(-bin / 2.0, 1.0 + bin / 2.0), Vec::new(), tiles))
 }
 
-/// A part of a whole: its name, colour and value at each step.
+/// Part of a stack: name, colour and value at each step.
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
     pub(crate) name: String,
@@ -250,8 +250,8 @@ pub(crate) struct Part {
     pub(crate) values: Vec<f64>,
 }
 
-/// Bars of the parts' mean values over stretches of steps. With `shares` each bar is divided by its height. None when
-/// nothing is above 0.
+/// Draws stacked bars of the parts' mean values over stretches of steps. If `shares`, each bar is divided by its height. Returns
+/// `None` if no value is above 0.
 pub(crate) fn stack(labels: Labels, steps: &[f64], parts: &[Part], shares: bool) -> Option<Plot> {
     if steps.is_empty() || parts.iter().all(|p| p.values.iter().all(|v| *v <= 0.0)) {
         return None;
@@ -289,7 +289,7 @@ fn percentages(from: f64, to: f64) -> Axis {
     Axis { format: Notation::Percent, ..Axis::new("", Scale::Linear, from, to) }
 }
 
-/// The range of the finite values; `None` without any.
+/// Returns the range of the finite values, or `None` if there are none.
 fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.filter(|v| v.is_finite()).fold(None, |range, v| match range {
         None => Some((v, v)),
@@ -297,11 +297,11 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// A range with some air around it, and with some height where all values are one.
+/// Adds a margin to a range, also if it contains a single value.
 fn padded((low, high): (f64, f64)) -> (f64, f64) {
     if high > low {
         let air = 0.06 * (high - low);
-        // Zero is a floor, not a value to leave air under.
+        // There is no margin below 0.
         return (if low >= 0.0 && low - air < 0.0 { 0.0 } else { low - air }, high + air);
     }
     match low {

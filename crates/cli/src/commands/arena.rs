@@ -1,7 +1,7 @@
 //! `fgrpo arena`: methods as named settings, trained on the same small tasks and ranked.
 //!
-//! A method is a list of changes of a task's configuration, and a task is a configuration, so both are data. The runs of a
-//! task lie in one folder and share their supervised stage.
+//! Methods and tasks are data: a task is a configuration, and a method is a list of changes to it. The runs of a task are in
+//! one folder and share their supervised stage.
 
 mod catalogue;
 mod map;
@@ -18,7 +18,7 @@ use clap::Subcommand;
 use fgrpo_eval::table::Table;
 use fgrpo_nn::DeviceName;
 use map::Grid;
-use plan::{Planned, Round, Wanted, planned};
+use plan::{Planned, Round, Shared, planned};
 use serde_json::json;
 use standings::TableArgs;
 use std::path::PathBuf;
@@ -40,32 +40,32 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum What {
-    /// The methods, with their estimators, losses and sources.
+    /// List the methods with their estimators, losses and sources.
     List {
         /// Print one JSON value.
         #[arg(long)]
         json: bool,
     },
-    /// Train what isn't trained yet, and print the table.
+    /// Train the runs that aren't finished yet, and print the table.
     Run(RunArgs),
-    /// Keep a setting of your own as a method.
+    /// Save your own settings as a method.
     Add {
-        /// Its name: small letters, digits, `-`, `+` and `.`.
+        /// Name of the method: lower-case letters, digits, `-`, `+` and `.`.
         name: String,
-        /// A change of a task's configuration, which is GRPO; repeatable.
+        /// Change a key of the task's configuration, whose method is GRPO; repeatable.
         #[arg(long = "set", value_name = "KEY=VALUE", required_unless_present = "advantage")]
         set: Vec<String>,
-        /// An estimator in Python: a function of a group's `rewards` that returns its advantages.
+        /// An advantage estimator in Python: a function from a group's `rewards` to its advantages.
         #[arg(long, value_name = "FILE.py:FUNCTION")]
         advantage: Option<String>,
-        /// Where the method comes from.
+        /// Source of the method, for the list.
         #[arg(long, default_value = "your own")]
         source: String,
-        /// Replace a method of your own with this name.
+        /// Replace your own method of this name.
         #[arg(long)]
         replace: bool,
     },
-    /// The table of what is trained.
+    /// Print the table of finished runs.
     Table(TableArgs),
     /// Train the estimator `power` with every pair of exponents, and print pass@1 and pass@k of each.
     Map(MapArgs),
@@ -73,7 +73,7 @@ pub(crate) enum What {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
-    /// The methods, by name [default: all]; the baseline is trained too.
+    /// Names of the methods to train, in addition to the baseline [default: all].
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     methods: Vec<String>,
     /// The tasks: maze, arithmetic, puzzles, or configuration files.
@@ -82,14 +82,14 @@ pub(crate) struct RunArgs {
     /// Number of seeds, from 1 on.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
-    /// Choose each method's learning rate and own parameter first, by runs of a seed that the table leaves out: three values
-    /// of each, by the mean of pass@1 and pass@k after training.
+    /// First choose each method's learning rate and its method-specific parameter, three values of each, by the mean of pass@1
+    /// and pass@k after training. These runs have a seed that the table leaves out.
     #[arg(long)]
     tune: bool,
     /// Change a key for all runs; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Where to compute.
+    /// Device to compute on.
     #[arg(long, default_value = "cpu")]
     device: DeviceName,
     #[command(flatten)]
@@ -118,37 +118,32 @@ pub(crate) struct MapArgs {
     /// Change a key for all runs; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Folder of the runs, or a file that --json has written, of which nothing is trained.
+    /// Folder of the runs, or a file written with --json, from which the map is drawn without training.
     #[arg(long, value_name = "DIR", default_value = "runs/arena-map")]
     out: PathBuf,
-    /// Where to compute.
+    /// Device to compute on.
     #[arg(long, default_value = "cpu")]
     device: DeviceName,
     #[command(flatten)]
     jobs: Jobs,
-    /// Print one JSON value, with intervals and differences from GRPO's pair, fractions in place of percentages.
+    /// Print one JSON value, with intervals and differences from GRPO's pair, and with fractions instead of percentages.
     #[arg(long)]
     json: bool,
-    /// How to print.
+    /// Output format.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-    /// Draw the map into this file, .svg.
+    /// Draw the map to this .svg file.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
 
-/// Runs the command.
-///
-/// # Errors
-/// Bad input: an unknown method or task, a setting that is no configuration, a folder with runs of another one. Otherwise
-/// what a run fails with.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.what {
         What::List { json } => list(*json),
         What::Add { name, set, advantage, source, replace } => {
             let mut set = set.clone();
             if let Some(function) = advantage {
-                // The method is trained from any folder.
+                // Absolute, because the method may be trained from another folder.
                 let function = std::path::absolute(function)?;
                 let function = toml::Value::from(function.to_string_lossy().as_ref());
                 set.insert(0, format!("algorithm.advantage={{ kind = \"python\", function = {function} }}"));
@@ -182,9 +177,10 @@ fn list(json: bool) -> anyhow::Result<()> {
             "set": method.set,
         }));
     }
-    match json {
-        true => outln!("{}", serde_json::to_string(&rows)?),
-        false => out!("{}", table.render(Format::Text)),
+    if json {
+        outln!("{}", serde_json::to_string(&rows)?);
+    } else {
+        out!("{}", table.render(Format::Text));
     }
     Ok(())
 }
@@ -194,7 +190,7 @@ fn train(args: &RunArgs) -> anyhow::Result<()> {
         alone::check_name(path)?;
     }
     let methods = catalogue::chosen(&args.methods, &args.table.baseline)?;
-    let wanted = Wanted {
+    let shared = Shared {
         tasks: &args.tasks,
         set: &args.set,
         out: &args.table.out,
@@ -205,7 +201,7 @@ fn train(args: &RunArgs) -> anyhow::Result<()> {
     let mut tuned = Vec::new();
     let rounds: &[Round] = if args.tune { &[Round::Rate, Round::Own] } else { &[] };
     for &round in rounds {
-        let trials = plan::trials(&wanted, &methods, round, &tuned)?;
+        let trials = plan::trials(&shared, &methods, round, &tuned)?;
         if args.dry_run {
             list(&trials);
             continue;
@@ -213,7 +209,7 @@ fn train(args: &RunArgs) -> anyhow::Result<()> {
         finish(&trials, args.device, args.jobs)?;
         tuned = plan::choices(&trials, tuned)?;
     }
-    let runs = planned(&wanted, &methods, args.seeds, args.tune.then_some(&tuned))?;
+    let runs = planned(&shared, &methods, args.seeds, args.tune.then_some(&tuned))?;
     if args.dry_run {
         list(&runs);
         return Ok(());
@@ -229,20 +225,21 @@ fn draw_map(args: &MapArgs) -> anyhow::Result<()> {
     let grid = Grid { a: &args.a, b: &args.b };
     let methods = grid.methods()?;
     let tasks = [args.task.clone()];
-    let wanted =
-        Wanted { tasks: &tasks, set: &args.set, out: &args.out, loading: Loading::All, settled: true };
+    let shared =
+        Shared { tasks: &tasks, set: &args.set, out: &args.out, loading: Loading::All, settled: true };
     if !args.out.is_file() {
-        finish(&planned(&wanted, &methods, args.seeds, None)?, args.device, args.jobs)?;
+        finish(&planned(&shared, &methods, args.seeds, None)?, args.device, args.jobs)?;
     }
     let all = standings::standings(&args.out, &grid.baseline().unwrap_or_default())?;
     let name = task::name(&args.task);
-    let Some(of_task) = all.iter().find(|s| s.task == name) else { return Ok(()) };
+    let Some(standings) = all.iter().find(|s| s.task == name) else { return Ok(()) };
     if let Some(path) = &args.plot {
-        alone::write(&grid.figure(of_task), path)?;
+        alone::write(&grid.figure(standings), path)?;
     }
-    match args.json || args.format == Format::Json {
-        true => outln!("{}", serde_json::to_string(&grid.rows(of_task))?),
-        false => grid.print(of_task, args.format),
+    if args.json || args.format == Format::Json {
+        outln!("{}", serde_json::to_string(&grid.rows(standings))?);
+    } else {
+        grid.print(standings, args.format);
     }
     Ok(())
 }

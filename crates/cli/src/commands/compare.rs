@@ -1,5 +1,5 @@
-//! `fgrpo compare`: is model B better than model A? The paper's paired subsampling test and a bootstrap over problems, for one
-//! benchmark or many.
+//! `fgrpo compare`: tests whether model B is better than model A, by the paper's paired subsampling test and a bootstrap over
+//! problems.
 
 use crate::args::averages::AverageArgs;
 use crate::args::named::named;
@@ -40,13 +40,13 @@ pub(crate) struct Args {
     /// Values of k [default: 1 and the largest power of two up to 256 and the subsample's size].
     #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',')]
     ks: Vec<u64>,
-    /// Compare cover@tau as well: the fraction of the problems of which at least this percentage of the samples is correct.
+    /// Also compare cover@tau: the fraction of problems for which at least this percentage of the samples is correct.
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=100))]
     cover: Vec<u64>,
-    /// Size m of a subsample [default: half of the samples, at most 256; k where that is larger].
+    /// Size m of a subsample [default: half of the samples, at most 256; or k if k is larger].
     #[arg(long, value_name = "M")]
     m: Option<u64>,
-    /// How the test is computed.
+    /// Method of computing the test.
     #[arg(long, value_parser = named::<Method>(), default_value = "exact")]
     method: Method,
     /// Iterations of the simulation.
@@ -55,17 +55,16 @@ pub(crate) struct Args {
     /// Resamples of the problem bootstrap.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
     resamples: u64,
-    /// Problems with the same value of this field of their samples' lines are a cluster: intervals and the bootstrap draw
-    /// whole clusters.
+    /// Field of the sample lines that groups problems into clusters. Intervals and the bootstrap draw whole clusters.
     #[arg(long, value_name = "FIELD")]
     cluster: Option<String>,
-    /// Print one JSON value, fractions in place of percentages.
+    /// Print one JSON value, with fractions instead of percentages.
     #[arg(long)]
     json: bool,
-    /// Mode in which the responses of a dump are graded [default: that of the job, or else parity].
+    /// Mode in which the responses of a dump are graded [default: the mode of the job, or else parity].
     #[arg(long, value_parser = named::<Mode>())]
     mode: Option<Mode>,
-    /// How to print.
+    /// Output format.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
     #[command(flatten)]
@@ -73,7 +72,7 @@ pub(crate) struct Args {
     /// Allow problems with different numbers of samples.
     #[arg(long)]
     uneven: bool,
-    /// Write a page with both models' curves as well.
+    /// Also write a page with both models' curves.
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
     /// Seed of the simulation and the bootstrap.
@@ -120,9 +119,10 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     for (label, benchmark) in pairs.iter().flat_map(|p| [(a, &p.a), (b, &p.b)]) {
         let share = benchmark.unscorable_share();
         if share > MOST_UNSCORABLE {
-            let of = if pairs.len() > 1 { format!(" of {}", benchmark.name) } else { String::new() };
+            let benchmark_name =
+                if pairs.len() > 1 { format!(" of {}", benchmark.name) } else { String::new() };
             say!(
-                "warning: {} % of {label}'s samples{of} could not be graded and are left out: if they are not like the others, the comparison is not of the models",
+                "warning: {} % of {label}'s samples{benchmark_name} could not be graded and are left out; if they differ from the others, the comparison is biased",
                 percent(share)
             );
         }
@@ -178,7 +178,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Both models' curves and what the tests say, benchmark by benchmark.
+/// Renders a page with both models' curves and the test results of each benchmark.
 fn page<'a>(
     args: &Args,
     pairs: &'a [Matched],
@@ -203,7 +203,7 @@ fn page<'a>(
     };
     let mut sets: Vec<Set<'_>> = pairs.iter().enumerate().map(set).collect();
     if let Some(first) = sets.first_mut() {
-        // Averages belong to no one benchmark.
+        // Averages don't belong to a single benchmark.
         let averages = comparisons.iter().filter(|c| c.scope.solved_by_one().is_none());
         first.notes.extend(averages.map(|c| c.verdict.clone()));
     }
@@ -211,8 +211,8 @@ fn page<'a>(
     samples_page(&format!("{a} and {b}"), &[], &sets, &sources.each_ref().map(String::as_str))
 }
 
-/// The table of the comparisons: numbers alone in CSV, formatted ones elsewhere. `several`: whether there are several
-/// benchmarks, for whose number p-values are corrected.
+/// Makes the table of the comparisons, with plain numbers if it is printed as CSV. `several`: whether there are several
+/// benchmarks, so that p-values are corrected for their number.
 fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item = &'a Comparison>) -> Table {
     let csv = format == Format::Csv;
     let header = "benchmark,measure,k,a,b,difference,p_value,holm_p_value,low,high,bootstrap_p_value,bootstrap_low,bootstrap_high,problems,gained,lost";
@@ -244,10 +244,10 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
             let underline = better && c.significant();
             Cell { parts: vec![Part { text: percent(v), bold: better, underline }] }
         };
-        // What prints the same is equal.
+        // Values that print the same count as equal.
         let apart = percent(c.a) != percent(c.b);
         let tested = |p: Option<f64>| p.map_or("-".to_owned(), |p| p_value(p, 4));
-        // These are of single benchmarks.
+        // Averages don't have these columns.
         let of_one = |text: String| if solved.is_some() { text } else { String::new() };
         let mut cells: Vec<Cell> = vec![
             if c.name.is_empty() { "all".into() } else { c.name.clone().into() },
@@ -265,7 +265,7 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
     table
 }
 
-/// How two evaluation folders differ apart from the model: prompts and sampling change what is compared.
+/// Describes how two evaluation folders differ, except in the model: different prompts or sampling affect the comparison.
 fn sampled_otherwise(a: &Path, b: &Path) -> anyhow::Result<Option<String>> {
     let identity = |folder: &Path| -> anyhow::Result<Option<Value>> {
         let path = folder.join(IDENTITY);
@@ -280,17 +280,17 @@ fn sampled_otherwise(a: &Path, b: &Path) -> anyhow::Result<Option<String>> {
         .collect();
     differing.sort();
     Ok((!differing.is_empty())
-        .then(|| format!("A and B were sampled otherwise, A -> B: {}", differing.join("; "))))
+        .then(|| format!("A and B were sampled differently, A -> B: {}", differing.join("; "))))
 }
 
-/// Short names of the two sides: file stems or folder names where they tell them apart.
+/// Returns short names of the two sides: file stems or folder names if they differ, otherwise A and B.
 fn labels(args: &Args) -> [String; 2] {
     let own = |p: &Path| {
-        // A folder's name may have dots that begin no ending.
+        // A dot in a folder's name doesn't begin an extension.
         let name = if p.is_dir() { p.file_name() } else { p.file_stem() };
         name.map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
     };
-    // The evaluation of a step is told by its run, if the other is of another run.
+    // The evaluation of a step is named after its run, if the runs differ.
     let of_run = |p: &Path| match p.parent().filter(|_| own(p).starts_with("step-")) {
         Some(all) if own(all).ends_with("evaluations") => own(all.parent().unwrap_or(all)),
         _ => own(p),

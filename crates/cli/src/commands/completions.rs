@@ -1,4 +1,4 @@
-//! `fgrpo completions`: what a shell needs to complete commands and flags, and the manual pages.
+//! `fgrpo completions`: shell completions and manual pages.
 
 use anyhow::Context;
 use clap::Command;
@@ -8,7 +8,7 @@ use clap_mangen::Man;
 use fgrpo_eval::io::files::write_whole;
 use std::path::{Path, PathBuf};
 
-/// Shell completions and manual pages.
+/// Write shell completions or manual pages.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fgrpo completions bash --out ~/.local/share/bash-completion/completions
@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
   fgrpo completions fish --out ~/.config/fish/completions
   fgrpo completions man --out ~/.local/share/man/man1    # then: man fgrpo-train")]
 pub(crate) struct Args {
-    /// The shell, or the manual pages.
+    /// Shell, or `man` for manual pages.
     #[arg(value_parser = what())]
     what: String,
-    /// A folder to write into: the shell's file under its usual name, or a manual page for each command. Without it
-    /// the file, or the first manual page, goes to standard output.
+    /// Folder for the shell's file under its usual name, or for a manual page of each command [default: print the file, or the
+    /// first manual page, to standard output].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -30,7 +30,7 @@ fn what() -> PossibleValuesParser {
     PossibleValuesParser::new(shells.chain([PossibleValue::new("man").help("Manual pages")]))
 }
 
-/// Runs the command; `program` is the command line that is completed and described.
+/// Runs the command. `program` is the command line to complete and describe.
 pub(crate) fn run(args: &Args, program: Command) -> anyhow::Result<()> {
     let shell = args.what.parse::<Shell>().ok();
     let Some(folder) = &args.out else {

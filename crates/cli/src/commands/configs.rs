@@ -1,4 +1,4 @@
-//! `fgrpo configs`: the configurations that the program carries.
+//! `fgrpo configs`: lists and prints the built-in configurations.
 
 use fgrpo_train::config::{Config, builtin};
 
@@ -17,14 +17,14 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum What {
-    /// Their names, and what each is about.
+    /// List their names and descriptions.
     List,
-    /// The text of one, to be changed and kept.
+    /// Print one, as a start for your own.
     Show {
-        /// Its name.
+        /// Name of the configuration.
         name: String,
     },
-    /// The JSON schema of a configuration, by which editors complete and check it.
+    /// Print the JSON schema of configurations, with which editors complete and check them.
     Schema,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             Some(text) => out!("{text}"),
             None => {
                 let names: Vec<&str> = builtin::CONFIGS.iter().map(|(name, _)| *name).collect();
-                bad_input!("configs show: found {name}, wanted one of {}", names.join(", "))
+                bad_input!("configs show: expected one of {}; found {name}", names.join(", "))
             }
         },
     }

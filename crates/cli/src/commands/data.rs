@@ -1,8 +1,7 @@
-//! `fgrpo data`: generates training data (logic problems of the SynLogic tasks, arithmetic, word problems), and shows any
-//! data set as a model sees it.
+//! `fgrpo data`: generates training data (SynLogic, arithmetic, word problems), and shows any data set as a model sees it.
 //!
-//! A problem is a function of (seed, task, difficulty, index), so the first hundred of a thousand are the same as a hundred,
-//! whatever the number of threads.
+//! A SynLogic problem depends only on seed, task, difficulty and index, so a longer file begins with the problems of a shorter
+//! one, and the number of threads has no effect.
 
 use anyhow::Context;
 use fgrpo_core::rng::Key;
@@ -21,7 +20,7 @@ mod arithmetic;
 mod show;
 mod words;
 
-/// Generate problems, or show any as a model sees them.
+/// Generate problems, or show problems as a model sees them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -30,14 +29,14 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Kind {
-    /// Logic problems of the SynLogic tasks, in the columns of the public data.
+    /// Generate logic problems of the SynLogic tasks, in the columns of the public data.
     #[command(name = "synlogic")]
     SynLogic(SynLogic),
-    /// The problems of an arithmetic configuration, as a data file.
+    /// Write the problems of an arithmetic configuration to a data file.
     Arithmetic(arithmetic::Arithmetic),
-    /// Word problems in plain English, of one or two steps, with worked solutions.
+    /// Generate word problems in plain English with one or two steps and worked solutions.
     Words(words::Args),
-    /// Problems as a model sees them: rendered prompts, token counts, reference answers and how they are read.
+    /// Show problems as a model sees them: rendered prompts, token counts, and reference answers as the verifier reads them.
     Show(show::Show),
 }
 
@@ -48,13 +47,13 @@ pub(crate) enum Kind {
     fgrpo data synlogic --task all --n 33000 --difficulty 5 --seed 1 --ask-format --out train.parquet\n\n\
     Columns: data_source, prompt, ability, reward_model, extra_info.game_data_str.")]
 pub(crate) struct SynLogic {
-    /// The task, several separated by commas, or `all` for those with a generator. Several tasks alternate.
+    /// Task, or several separated by commas, which alternate; or `all` for all tasks with a generator.
     #[arg(long, value_name = "TASK,...", value_delimiter = ',', required = true)]
     task: Vec<String>,
     /// Number of problems.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     n: u64,
-    /// From 1 (easy) to 10 (hard).
+    /// Difficulty, from 1 (easy) to 10 (hard).
     #[arg(long, value_name = "D", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10))]
     difficulty: u32,
     /// Seed of the problems.
@@ -80,7 +79,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// Problems as JSON lines, with the columns problem, answer and solution.
+/// Formats problems as JSON lines with the columns problem, answer and solution.
 fn lines<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> String {
     let rows = problems.into_iter().map(|p| {
         let row = json!({"problem": p.question(), "answer": p.truth.gold(), "solution": p.solution});
@@ -108,7 +107,7 @@ fn tasks(names: &[String]) -> anyhow::Result<Vec<Task>> {
         .context("--task")
         .or_bad_input()?;
     if let Some(task) = tasks.iter().find(|task| !has_generator(**task)) {
-        bad_input!("--task: {task} has no generator: its problems come from elsewhere");
+        bad_input!("--task: {task} has no generator; its problems come from the public data");
     }
     Ok(tasks)
 }
@@ -120,7 +119,6 @@ fn draw(args: &SynLogic, task: Task, index: u64, attempt: u64) -> anyhow::Result
     Ok(generate(task, args.difficulty, index, &mut || stream.bits())?)
 }
 
-/// One line of the file.
 fn row(args: &SynLogic, index: u64, made: &Generated) -> Value {
     let content = if args.ask_format { format!("{}{FORMAT}", made.question) } else { made.question.clone() };
     let truth = if args.with_solution { made.solution.as_str() } else { "" };
@@ -143,7 +141,10 @@ impl Sink {
         match path.extension().and_then(|e| e.to_str()) {
             Some("jsonl" | "ndjson" | "json") => Ok(Self::Lines(BufWriter::new(file))),
             Some("parquet") => Ok(Self::Parquet(Box::new(verl_rows::Writer::new(file, "game_data_str")?))),
-            _ => bad_input!("--out: found {}, wanted a file ending in .jsonl or .parquet", path.display()),
+            _ => bad_input!(
+                "--out: expected a file name ending in .jsonl or .parquet, found {}",
+                path.display()
+            ),
         }
     }
 
@@ -214,14 +215,14 @@ fn synlogic(args: &SynLogic) -> anyhow::Result<()> {
     );
     if repeated > 0 {
         say!(
-            "{repeated} problems occur more than once: at difficulty {} there aren't enough different ones",
+            "{repeated} problems occur more than once, because difficulty {} has too few different ones",
             args.difficulty
         );
     }
     Ok(())
 }
 
-/// 64 bits of a problem's question.
+/// Returns a 64-bit hash of a problem.
 fn fingerprint(made: &Generated) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();

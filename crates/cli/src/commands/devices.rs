@@ -1,11 +1,11 @@
-//! `fgrpo devices`: the devices of this machine, and why some can't be used.
+//! `fgrpo devices`: lists the devices of this machine, and why some can't be used.
 
 use fgrpo_eval::amounts::bytes;
 use fgrpo_eval::io::machine;
 use fgrpo_nn::Products;
 use serde_json::{Value, json};
 
-/// List the values of `--device`, and why others can't be used.
+/// List the values for `--device`, and unusable devices.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  fgrpo devices\n  fgrpo devices --json")]
 pub(crate) struct Args {
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match fgrpo_nn::gpus() {
         Err(why) => devices.push(("cuda".to_owned(), Err(why.to_string()))),
         Ok(gpus) if gpus.is_empty() => {
-            devices.push(("cuda".to_owned(), Err("a driver, but no GPU".to_owned())));
+            devices.push(("cuda".to_owned(), Err("the driver is installed, but there is no GPU".to_owned())));
         }
         Ok(gpus) => devices.extend(gpus.into_iter().map(|gpu| {
             let properties = properties(&gpu);

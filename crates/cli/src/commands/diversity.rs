@@ -1,4 +1,4 @@
-//! `fgrpo diversity`: how different a model's correct solutions of one problem are.
+//! `fgrpo diversity`: measures how much a model's correct solutions of a problem differ.
 
 use crate::args::averages::AverageArgs;
 use crate::args::named::named;
@@ -12,7 +12,7 @@ use fgrpo_eval::table::Table;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// Measure how different the correct solutions of models are.
+/// Measure how much the correct solutions of models differ.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fgrpo diversity eval-grpo eval-f-grpo                         # character n-grams, offline\n  \
@@ -22,22 +22,22 @@ pub(crate) struct Args {
     /// Evaluation folders, one per model.
     #[arg(required = true, value_name = "EVAL")]
     folders: Vec<PathBuf>,
-    /// What is measured.
+    /// Measure of diversity.
     #[arg(long, value_parser = named::<Measure>(), default_value = "ngram")]
     by: Measure,
-    /// An OpenAI-compatible server of embeddings or of the judge.
+    /// OpenAI-compatible server for embeddings or the judge.
     #[arg(long, value_name = "URL")]
     server: Option<String>,
-    /// The served model.
+    /// Name of the served model.
     #[arg(long)]
     model: Option<String>,
-    /// Embeddings made elsewhere, a file per folder: {"problem", "sample", "embedding": [...]} per line.
+    /// Files of existing embeddings, one per folder, with lines {"problem", "sample", "embedding": [...]}.
     #[arg(long = "embeddings", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Sent as truncate_prompt_tokens with embedding requests, where the server knows it (the paper: 8192).
+    /// Value of truncate_prompt_tokens in embedding requests, if the server supports it (the paper: 8192).
     #[arg(long, value_name = "TOKENS")]
     max_tokens: Option<u64>,
-    /// Only these benchmarks.
+    /// Benchmarks to measure [default: all].
     #[arg(long = "benchmark", value_name = "NAME")]
     only: Vec<String>,
     #[command(flatten)]
@@ -45,34 +45,33 @@ pub(crate) struct Args {
     /// Length of the character n-grams.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=16))]
     ngram: u64,
-    /// Requests under way at once.
+    /// Number of concurrent requests.
     #[arg(long, default_value_t = 16)]
     concurrency: usize,
-    /// Files of the data sets, as `fgrpo eval` took them: a judge sees the problem beside its solutions.
+    /// Data set files that were given to `fgrpo eval`. They contain the problems, which a judge needs.
     #[arg(long, value_name = "FILE")]
     data: Vec<PathBuf>,
-    /// What the files of --data hold.
+    /// Kind of the problems in --data.
     #[arg(long, value_parser = named::<TaskKind>(), default_value = "math")]
     task: TaskKind,
-    /// Columns of --data that have unusual names, e.g. prompt=question,answer=final.
+    /// Names of the columns of --data, if they can't be detected, e.g. prompt=question,answer=final.
     #[arg(long, value_name = "WHAT=COLUMN,...")]
     columns: Option<Columns>,
-    /// The judge's server software, which decides the sampling fields it is sent [default: those of vLLM, SGLang and llama.cpp together].
+    /// Server software of the judge, which decides the sampling fields of requests [default: all fields of vLLM, SGLang and llama.cpp].
     #[arg(long, value_parser = named::<ServerApi>())]
     server_api: Option<ServerApi>,
-    /// Environment variable that holds the server's key [default: OPENAI_API_KEY where it is set].
+    /// Environment variable with the API key [default: OPENAI_API_KEY, if it is set].
     #[arg(long, value_name = "VARIABLE")]
     key_env: Option<String>,
     /// Print one JSON value.
     #[arg(long)]
     json: bool,
-    /// How to print.
+    /// Output format.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
 
 impl Args {
-    /// The flags as the library takes them.
     fn settings(&self) -> anyhow::Result<Settings> {
         let data = |path| places::data("--data", path);
         let data: Vec<PathBuf> = self.data.iter().cloned().map(data).collect::<anyhow::Result<_>>()?;
@@ -113,7 +112,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     out!("{}", table.render(args.format));
     if args.by == Measure::Ngram {
-        say!("distances of character {}-grams: they see wording, not ideas", args.ngram);
+        say!("distances of character {}-grams measure wording, not ideas", args.ngram);
     }
     Ok(())
 }

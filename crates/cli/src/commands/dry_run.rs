@@ -1,4 +1,4 @@
-//! `--dry-run`: the resolved configuration, the rejected rows of its data files, and what a run of it needs.
+//! `--dry-run`: prints the resolved configuration, the rejected rows of data files, and the memory, disk and time of a run.
 
 pub(crate) mod rejected;
 
@@ -18,19 +18,18 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flags {
-    /// Print the resolved configuration, the rejected rows of data files, and the memory, disk and time needed, and
-    /// exit.
+    /// Print the resolved configuration, the rejected rows of data files, and the required memory, disk and time; train
+    /// nothing.
     #[arg(long = "dry-run", id = "dry_run")]
-    pub(crate) wanted: bool,
-    /// With --dry-run: write every rejected row to this file of JSON lines, with its file, row, reason and what was
-    /// found.
+    pub(crate) enabled: bool,
+    /// With --dry-run: write all rejected rows to this file of JSON lines, with file, row number, reason and value.
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     pub(crate) rejected: Option<PathBuf>,
-    /// With --dry-run --device cuda: compare with the memory of a GPU of this kind instead of this machine's.
+    /// With --dry-run --device cuda: check the memory of this kind of GPU instead of this machine's.
     #[arg(long, value_name = "KIND", requires = "dry_run", value_parser = gpu_kind())]
     pub(crate) gpu: Option<Room>,
-    /// With --dry-run: mean numbers of tokens of a prompt and of a completion, for the time [default: from the data,
-    /// else the longest].
+    /// With --dry-run: mean number of tokens of a prompt and of a completion, for the time [default: from the data, or
+    /// else the maximum].
     #[arg(long, value_name = "PROMPT,COMPLETION", requires = "dry_run", value_parser = mean_tokens)]
     pub(crate) mean_tokens: Option<[f64; 2]>,
 }
@@ -43,17 +42,18 @@ fn gpu_kind() -> impl TypedValueParser<Value = Room> {
     })
 }
 
-/// Two numbers of tokens.
+/// Parses two numbers of tokens.
 fn mean_tokens(text: &str) -> Result<[f64; 2], String> {
     let number = |part: &str| part.trim().parse::<f64>().ok().filter(|n| (0.0..=1e9).contains(n));
     let numbers: Option<Vec<f64>> = text.split(',').map(number).collect();
     numbers
         .and_then(|numbers| numbers.try_into().ok())
-        .ok_or_else(|| "wanted two numbers of tokens, as in 150,1000".to_owned())
+        .ok_or_else(|| "expected two numbers of tokens, such as 150,1000".to_owned())
 }
 
-/// Prints the resolved configuration to stdout, and to stderr the rejected rows and the needs, also those of a GPU that
-/// isn't there. Returns the task where its files are there; `check` gets it first, with the configuration in steps.
+/// Prints the resolved configuration to stdout, and the rejected rows and requirements to stderr. The device may be a GPU that
+/// this machine lacks. Returns the task if its files exist. `check` is called with the task and the configuration, whose
+/// epochs are converted to steps.
 pub(crate) fn run(
     config: &Config,
     device: DeviceName,
@@ -64,23 +64,23 @@ pub(crate) fn run(
     if let Some(kind) = &flags.gpu
         && !matches!(device, DeviceName::Cuda(_))
     {
-        bad_input!("--gpu: found {} with --device {device}, wanted --device cuda", kind.name);
+        bad_input!("--gpu {}: requires --device cuda, found --device {device}", kind.name);
     }
     let missing = missing(config);
     for path in &missing {
-        say!("not there yet: {}", path.display());
+        say!("missing: {}", path.display());
     }
     let task = missing.is_empty().then(|| Task::open(config)).transpose()?;
     match &task {
         Some(task) => say_rejected(&task.reports(), all_rejected)?,
         None => {
-            // Only the filter by length needs the tokenizer.
+            // Only the length filter needs the tokenizer.
             let reports = problem::reports(&config.task)?;
             reports.iter().for_each(FilterReport::log);
             say_rejected(&reports.iter().collect::<Vec<_>>(), all_rejected)?;
             if !reports.is_empty() {
                 say!(
-                    "the length of prompts is not known without the tokenizer; rows that are too long are not among the rejected ones"
+                    "without the tokenizer, prompt lengths are unknown, so the rejected rows don't include prompts that are too long"
                 );
             }
         }
@@ -95,7 +95,7 @@ pub(crate) fn run(
     let lengths = flags.mean_tokens.map_or(lengths, |means| lengths.with_means(means));
     let Some(model) = model(config, task.as_ref())? else {
         out!("{}", config.to_toml());
-        say!("the model's size is not known without these; a table [model.size] would say it");
+        say!("the model's size is unknown without these files; add a table [model.size]");
         say_tokens(config, &lengths);
         return Ok(task);
     };
@@ -115,7 +115,7 @@ pub(crate) fn run(
     if let Some(shortage) = &shortage {
         say!("warning: {shortage}");
     }
-    // A policy that wasn't fitted to the demonstrations first may write longer completions than they are.
+    // Without SFT, completions may be longer than the demonstrations.
     let known = flags.mean_tokens.is_some() || config.sft.is_some();
     let longest = if known { lengths } else { lengths.with_means([lengths.prompt_mean, f64::INFINITY]) };
     say_disk(config, &Disk::of(config, &model, &memory, &longest));
@@ -124,12 +124,12 @@ pub(crate) fn run(
         say!("warning: {costly}");
     }
     if device.is_gpu() {
-        // What the model would take is known, and was said.
+        // The requirements are printed even if GPUs don't support the model.
         model.check_on_gpus().or_bad_input()?;
-        say!("time                  not estimated: the first steps of a run tell it");
-        // A GPU's memory is what it is, where a machine's is what is left at the moment.
+        say!("time                  not estimated; the first steps of a run show it");
+        // A GPU's memory is fixed, while the free memory of a machine varies; so only the former is an error.
         if shortage.is_some() {
-            anyhow::bail!("the run doesn't fit into the GPU's memory, as the warning above says");
+            anyhow::bail!("the run doesn't fit into the GPU's memory; see the warning above");
         }
         return Ok(task);
     }
@@ -139,7 +139,7 @@ pub(crate) fn run(
     Ok(task)
 }
 
-/// The rejected rows of data files: the first ones, and a file with all of them.
+/// Prints the first rejected rows of data files, and writes all of them to `all_rejected`.
 fn say_rejected(reports: &[&FilterReport], all_rejected: Option<&Path>) -> anyhow::Result<()> {
     let texts: Vec<String> = reports.iter().map(|report| rejected::explained(report)).collect();
     texts.iter().filter(|text| !text.is_empty()).for_each(|text| say!("{}", text.trim_end()));
@@ -154,12 +154,12 @@ fn say_rejected(reports: &[&FilterReport], all_rejected: Option<&Path>) -> anyho
     }
 }
 
-/// A row of the needs.
+/// Prints a row of the requirements.
 fn say_row(name: &str, value: &str, note: &str) {
     say!("{}", format!("{name:<22}{value:>12}  {note}").trim_end());
 }
 
-/// `cached` says what the cache holds.
+/// Prints the memory. `cached` describes the capacity of the key/value cache.
 fn say_memory(
     config: &Config,
     memory: &Memory,
@@ -173,7 +173,7 @@ fn say_memory(
     let about = base.map(|base| format!("the layers' matrices in {}", base.name()));
     say("weights", engine.weights, &about.unwrap_or_default());
     if engine.base_weights > 0 {
-        say("base weights", engine.base_weights, "the adapted matrices without their adapters, at most");
+        say("base weights", engine.base_weights, "at most: the adapted matrices without their adapters");
     }
     let on_gpu = device.is_gpu();
     if !on_gpu {
@@ -210,10 +210,10 @@ fn say_memory(
     say("memory", total, &format!("at most{note}"));
 }
 
-/// The memory of the GPU and of the machine, each against what is there.
-fn say_both_memories(memory: &Memory, found: &Result<Room, String>) {
+/// Prints the required memory of the GPU and of the machine, and the GPU's capacity.
+fn say_both_memories(memory: &Memory, room: &Result<Room, String>) {
     let needed = memory.on_device();
-    let note = match found {
+    let note = match room {
         Ok(gpu) => format!("at most, of {} that {} has", bytes(gpu.memory), gpu.name),
         Err(why) => format!("at most; not compared with a GPU: {why}"),
     };
@@ -233,9 +233,10 @@ fn say_disk(config: &Config, disk: &Disk) {
     );
     say_row("disk", &bytes(disk.total), &note);
     if disk.evaluations > 0 {
-        let what = match config.eval.keep_texts {
-            true => "samples and scores; less with eval.keep_texts = false",
-            false => "scores",
+        let what = if config.eval.keep_texts {
+            "samples and scores; less with eval.keep_texts = false"
+        } else {
+            "scores"
         };
         say_row("  evaluations", &bytes(disk.evaluations), &format!("of it: {what}"));
     }
@@ -246,7 +247,7 @@ fn say_tokens(config: &Config, lengths: &Lengths) {
     say_row("tokens per step", &tokens, "prompts once per group, completions of full length at most");
 }
 
-/// Says the time of each part as a range, from the first lengths to the second.
+/// Prints the time of each part as a range, for likely and for longest completions.
 fn say_time(config: &Config, [likely, longest]: &[Lengths; 2], [low, high]: &[Time; 2], rate: f64) {
     let range = |part: &dyn Fn(&Time) -> f64| {
         let both = [low, high].map(|time| duration(part(time)));
@@ -269,12 +270,13 @@ fn say_time(config: &Config, [likely, longest]: &[Lengths; 2], [low, high]: &[Ti
     if low.full_evaluation > 0.0 {
         say_row("time per full one", &range(&|time| time.full_evaluation), "[eval.full]");
     }
-    let longest = match longest.completion_likely > likely.completion_likely {
-        true => format!(
+    let longest = if longest.completion_likely > likely.completion_likely {
+        format!(
             ", up to {:.0}, the longest allowed (--mean-tokens PROMPT,COMPLETION if you know them)",
             longest.completion_likely
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     say!(
         "  from {:.0} GFLOP/s, measured now on {} threads, decoding at half of that; completions of {:.0} tokens, {}{longest}; {:.0} % of the groups active",

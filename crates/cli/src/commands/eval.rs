@@ -1,7 +1,7 @@
-//! `fgrpo eval`: samples and verdicts of one model on data sets, kept in a folder that stays usable after any stop.
+//! `fgrpo eval`: samples one model on data sets and grades the samples. The folder stays usable after any stop.
 //!
-//! Flags and configuration -> plan -> [`evaluate`] with the source of samples -> tables. Each stage continues where an
-//! earlier run of the command stopped.
+//! Flags and configuration -> plan -> [`evaluate`] with a source of samples -> tables. Each stage continues where an earlier
+//! run of the command stopped.
 
 mod examples;
 pub(crate) mod flags;
@@ -63,7 +63,7 @@ pub(crate) struct Args {
     suite: suite::Flags,
 }
 
-/// What a user of this command changes where answers can't be read.
+/// Flags that help if answers can't be read.
 const REMEDIES: Remedies =
     Remedies { limit: "--max-tokens", no_thinking: "--thinking off", prompt: "--preset or --system" };
 
@@ -75,9 +75,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// One evaluation. `beside` are the kinds of other evaluations that its flags are meant for too.
+/// Runs one evaluation. `beside` are the kinds of other evaluations with the same flags.
 pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind]) -> anyhow::Result<()> {
-    let Some(out) = &flags.out else { bad_input!("--out: wanted the evaluation folder") };
+    let Some(out) = &flags.out else { bad_input!("--out is required: the evaluation folder") };
     let source = flags.source()?;
     interrupt::listen();
     let config = flags.configuration(training, beside)?;
@@ -93,7 +93,7 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
             "note: no system prompt, as in training without one; --preset or --system asks for a boxed answer"
         );
     }
-    // A device that can't be used is refused before the folder belongs to its number format.
+    // Fails for an unusable device before the folder records its number format.
     let device = match &source {
         Source::Checkpoint(_) if !flags.score_only => Some(flags.compute.device(Some(&config))?),
         _ => None,
@@ -101,14 +101,14 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
     let plays = plan.parts.iter().any(|part| part.grader.environment().is_some());
     if plays && !matches!(source, Source::Checkpoint(_)) {
         bad_input!(
-            "task.environment: found with samples of another program, wanted a model's folder in --model: episodes are played with the engine of this program"
+            "task.environment: requires a checkpoint (--model DIR), because only the built-in engine can play episodes"
         );
     }
-    // A wrong path is refused before the folder belongs to its name.
+    // Fails for a wrong path before the folder records its name.
     if let (Source::Samples(path), false) = (&source, flags.score_only)
         && !path.exists()
     {
-        bad_input!("--samples {}: found no such file", path.display());
+        bad_input!("--samples {}: no such file", path.display());
     }
     let folder = Folder::open(out)?;
     let (model, server) = model_of(flags, &source, &folder)?;
@@ -118,10 +118,10 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
         Source::Samples(_) => Origin::Samples,
     };
     folder.claim(&plan.identity(origin, &model))?;
-    // The exact measure uses the model that has sampled.
+    // The exact measure reuses the model.
     let mut policy: Option<Policy> = None;
     let sampler: Sampler<'_> = Box::new(|store, missing, events| match (&source, &server, &device) {
-        // A file is read even if nothing is missing: it may have more samples, or other texts than the folder.
+        // The file is read even if no sample is missing: it may have more samples, or differ from the folder.
         (Source::Samples(path), ..) => {
             let problems: Vec<&Problem> = plan.parts.iter().flat_map(|part| &part.problems).collect();
             events.say(&format!("{}: {}", path.display(), from_file::import(path, &problems, store)?));
@@ -140,35 +140,36 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
         _ => Ok(None),
     });
     let sampler = (!flags.score_only).then_some(sampler);
-    let found = evaluate(&plan, &folder, sampler, flags.rescore, &mut Console::new())?;
+    let evaluated = evaluate(&plan, &folder, sampler, flags.rescore, &mut Console::new())?;
     let title = plan.title();
-    if found.samples > 0 {
-        report::write(flags, &folder, &found, &plan, training.map(|c| c.eval.average))?;
+    if evaluated.samples > 0 {
+        report::write(flags, &folder, &evaluated, &plan, training.map(|c| c.eval.average))?;
     }
     for part in &plan.parts {
-        if let Some(message) = found.unreadable(&part.name).message(&REMEDIES) {
+        if let Some(message) = evaluated.unreadable(&part.name).message(&REMEDIES) {
             say!("{}: {message}", part.name);
         }
     }
-    if found.samples > 0 && found.empty == found.samples {
+    if evaluated.samples > 0 && evaluated.empty == evaluated.samples {
         bad_input!(
-            "all {} responses of {title} are empty: the chat template, the stop strings or a reasoning parser of the server leave no text; the samples are kept in {}",
-            found.samples,
+            "all {} responses of {title} are empty: check the chat template, the stop strings and the server's reasoning parser; the samples are kept in {}",
+            evaluated.samples,
             out.display()
         );
     }
-    if found.empty > 0 {
-        say!("{title}: {} of {} responses are empty", found.empty, found.samples);
+    if evaluated.empty > 0 {
+        say!("{title}: {} of {} responses are empty", evaluated.empty, evaluated.samples);
     }
-    if found.missing > 0 {
-        let why = found.failure.map(|t| format!(" ({t})")).unwrap_or_default();
-        let next = match flags.score_only {
-            true => "without --score-only the same command continues",
-            false => "the same command continues",
+    if evaluated.missing > 0 {
+        let why = evaluated.failure.map(|t| format!(" ({t})")).unwrap_or_default();
+        let next = if flags.score_only {
+            "without --score-only the same command continues"
+        } else {
+            "the same command continues"
         };
         let words = format!(
             "{} of {} samples of {title} are still missing{why}; {next}",
-            found.missing,
+            evaluated.missing,
             plan.samples()
         );
         return Err(if interrupt::requested() { Stopped(words).into() } else { anyhow::anyhow!(words) });
@@ -182,10 +183,10 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
     }
     let ours = |b: &&fgrpo_eval::samples::Benchmark| plan.parts.iter().any(|part| part.name == b.name);
     let most = flags.max_unscorable();
-    found.counts.iter().filter(ours).try_for_each(|b| report::check_unscorable(b, most))
+    evaluated.counts.iter().filter(ours).try_for_each(|b| report::check_unscorable(b, most))
 }
 
-/// Opens a checkpoint in the language of the plan's problems.
+/// Opens a checkpoint with the tokens of the plan's problems.
 fn open(flags: &Flags, plan: &Plan, dir: &Path, device: &Device) -> anyhow::Result<Policy> {
     let engine = policy::open(dir, flags.adapter.as_deref(), device)?;
     let mazes = plan.parts.iter().all(|part| part.kind() == TaskKind::Maze);
@@ -193,8 +194,8 @@ fn open(flags: &Flags, plan: &Plan, dir: &Path, device: &Device) -> anyhow::Resu
     Ok(Policy::new(engine, Arc::new(language)))
 }
 
-/// The model's name in the folder, and the server if there is one. A complete folder doesn't need its server, so an
-/// unreachable one isn't an error yet.
+/// Returns the model's name for the folder, and the server if there is one. An unreachable server isn't an error yet, because
+/// a complete folder doesn't need it.
 fn model_of(flags: &Flags, source: &Source, folder: &Folder) -> anyhow::Result<(String, Option<Server>)> {
     match source {
         Source::Checkpoint(dir) => {
@@ -218,7 +219,7 @@ fn model_of(flags: &Flags, source: &Source, folder: &Folder) -> anyhow::Result<(
                 [only] => Ok((only.clone(), Some(server))),
                 [] => bad_input!("{}: the server lists no model; name it with --model", server.base()),
                 several => bad_input!(
-                    "{}: the server has {}; choose one with --model",
+                    "{}: the server has several models; choose one with --model: {}",
                     server.base(),
                     server.shown(&several.join(", "))
                 ),
@@ -227,7 +228,7 @@ fn model_of(flags: &Flags, source: &Source, folder: &Folder) -> anyhow::Result<(
     }
 }
 
-/// Samples from a server; returns what went wrong, if anything did.
+/// Samples from a server. Returns the reason if samples are still missing.
 fn from_the_server(
     flags: &Flags,
     plan: &Plan,
@@ -281,12 +282,12 @@ fn from_the_server(
         if received.stored == 0 {
             let hint = sampling::advice(words).filter(|_| flags.server_api.is_none());
             bad_input!(
-                "the server refuses: {words}{}",
+                "the server rejects the requests: {words}{}",
                 hint.map_or(String::new(), |hint| format!("; {hint}"))
             );
         }
         return Ok(Some(format!(
-            "the server refuses {} problems, among them {problem}: {words}",
+            "the server rejects the requests of {} problems, for example of {problem}: {words}",
             received.refused.len()
         )));
     }

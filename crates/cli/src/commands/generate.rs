@@ -1,7 +1,7 @@
 //! `fgrpo generate`: samples answers to a prompt, to a file of prompts, or in a conversation.
 //!
-//! The chat template renders the prompt, unless the model has none or `--raw` is given. The answer is streamed to
-//! standard output. Everything random follows from the seed.
+//! The prompt is rendered with the model's chat template, if it has one, unless `--raw` is given. The answer is streamed to
+//! standard output. The seed determines all random draws.
 
 use crate::args::compute;
 use crate::args::grading::switch;
@@ -45,28 +45,28 @@ mod stream;
 A file of rows (.jsonl, .csv, .parquet, ...) is a file of prompts; of any other file the text is the prompt.
 `fgrpo eval --samples` reads the lines printed for a file.")]
 pub(crate) struct Args {
-    /// The prompt, a file with prompts, or - for a prompt on standard input.
+    /// Prompt, file of prompts, or - to read the prompt from standard input.
     #[arg(value_name = "PROMPT|FILE")]
     prompt: Option<String>,
-    /// Checkpoint folder with its tokenizer, or a .gguf file.
+    /// Checkpoint folder with a tokenizer, or a .gguf file.
     #[arg(long, value_name = "DIR")]
     model: PathBuf,
-    /// A LoRA adapter for it, in PEFT's format.
+    /// LoRA adapter for the model, in PEFT format.
     #[arg(long, value_name = "DIR")]
     adapter: Option<PathBuf>,
     /// Chat interactively; each line is a message.
     #[arg(short, long, conflicts_with = "raw")]
     interactive: bool,
-    /// A system prompt.
+    /// System prompt.
     #[arg(long, help_heading = "Prompt")]
     system: Option<String>,
     /// Thinking mode of the chat template [default: the template's own].
     #[arg(long, value_parser = switch(), help_heading = "Prompt")]
     thinking: Option<bool>,
-    /// Continue the text as it is, without the chat template.
+    /// Continue the prompt as plain text, without the chat template.
     #[arg(long, conflicts_with_all = ["system", "thinking"], help_heading = "Prompt")]
     raw: bool,
-    /// Columns of the file by name, if they aren't found by themselves, e.g. prompt=question.
+    /// Names of the file's columns, if they can't be detected, e.g. prompt=question.
     #[arg(long, value_name = "WHAT=COLUMN,...", help_heading = "Prompt")]
     columns: Option<Columns>,
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// Maximum answer length in tokens; the model's context may end it earlier.
     #[arg(long, default_value_t = 1024, help_heading = "Sampling")]
     max_tokens: usize,
-    /// A text that ends an answer, in addition to the model's end tokens; repeatable.
+    /// String that ends an answer, in addition to the model's end tokens; repeatable.
     #[arg(long, help_heading = "Sampling")]
     stop: Vec<String>,
     /// Seed of the sampling.
@@ -84,7 +84,7 @@ pub(crate) struct Args {
     compute: compute::Flags,
 }
 
-/// Prompts of a file sampled at a time.
+/// Number of prompts of a file that are sampled together.
 const PROMPTS_AT_ONCE: usize = 256;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -120,7 +120,7 @@ impl Args {
             (Some(_), Some(path)) if path.is_dir() || (path.is_file() && FileFormat::of(path).is_some()) => {
                 if self.interactive {
                     bad_input!(
-                        "--interactive: found the file {}, wanted a first message or none",
+                        "--interactive: {} is a file of prompts; give a first message, or none",
                         path.display()
                     );
                 }
@@ -143,20 +143,20 @@ impl Args {
             (true, first) => Ok(Question::Conversation(first)),
             (false, Some(text)) if !text.trim().is_empty() => Ok(Question::Text(text)),
             (false, _) => bad_input!(
-                "found no prompt, wanted one as an argument, in a file or on standard input (-i starts a conversation)"
+                "a prompt is required: as an argument, in a file or on standard input (-i starts a conversation)"
             ),
         }
     }
 }
 
-/// The prompt on standard input, which may never end.
+/// Reads a prompt from standard input, up to a maximum size, because the input may be endless.
 fn stdin() -> anyhow::Result<String> {
     let mut text = String::new();
-    let most = input::PROMPT as u64;
+    let limit = input::PROMPT as u64;
     let read =
-        io::stdin().take(most + 1).read_to_string(&mut text).context("standard input").or_bad_input()?;
-    if read as u64 > most {
-        bad_input!("standard input: found more than {most} bytes, wanted a prompt of at most so many");
+        io::stdin().take(limit + 1).read_to_string(&mut text).context("standard input").or_bad_input()?;
+    if read as u64 > limit {
+        bad_input!("standard input: the prompt is longer than {limit} bytes");
     }
     Ok(text)
 }
@@ -173,7 +173,7 @@ impl<'a> Generator<'a> {
         let model = places::model("--model", args.model.clone())?;
         let language = Language::read(&model, &args.stop)?;
         if args.interactive && !language.has_template() {
-            bad_input!("--interactive: {} has no chat template, wanted a chat model", model.display());
+            bad_input!("--interactive: {} has no chat template; use a chat model", model.display());
         }
         let device = args.compute.device(None)?;
         let engine = policy::open(&model, args.adapter.as_deref(), &device)?;
@@ -187,7 +187,7 @@ impl<'a> Generator<'a> {
         self.encode(&self.with_system([Message::new("user", text)]))
     }
 
-    /// Messages after the system prompt of --system.
+    /// Puts the system prompt of `--system` before the messages.
     fn with_system(&self, messages: impl IntoIterator<Item = Message>) -> Vec<Message> {
         let system = self.args.system.as_ref().map(|s| Message::new("system", s.as_str()));
         system.into_iter().chain(messages).collect()
@@ -197,7 +197,7 @@ impl<'a> Generator<'a> {
         self.policy.language().prompt(messages, self.args.thinking)
     }
 
-    /// A request for one answer.
+    /// Returns a request for one answer. `name` describes the prompt in an error.
     fn request(&self, name: &str, prompt: Vec<u32>, key: Key) -> anyhow::Result<Request> {
         self.policy.check_prompt(name, &prompt)?;
         Ok(Request::new(prompt).max_tokens(self.args.max_tokens).key(key))
@@ -210,7 +210,7 @@ impl<'a> Generator<'a> {
         let language = Arc::clone(self.policy.language());
         let stream = Stream::new(&language);
         let mut answer = None;
-        // False if the reader has left.
+        // `show` returns false if stdout was closed.
         let drawn = |_: usize, tokens: &[u32]| stream.show(tokens) && !interrupt::requested();
         self.policy.sample_with(&[request], &self.sampling, &drawn, &mut |completion| {
             answer = Some(completion);
@@ -237,9 +237,10 @@ impl<'a> Generator<'a> {
     fn rows(&mut self, problems: &[Problem]) -> anyhow::Result<()> {
         let language = Arc::clone(self.policy.language());
         let request = |(i, problem): (usize, &Problem)| {
-            let prompt = match self.args.raw {
-                true => language.plain(&problem.text(None)),
-                false => self.encode(&problem.conversation(self.args.system.as_deref())),
+            let prompt = if self.args.raw {
+                language.plain(&problem.text(None))
+            } else {
+                self.encode(&problem.conversation(self.args.system.as_deref()))
             }?;
             self.request(&format!("prompt {}", i + 1), prompt, problem_key(self.args.seed, &problem.id))
         };
@@ -255,7 +256,7 @@ impl<'a> Generator<'a> {
             let (mut failure, mut read_on) = (None, true);
             let go_on = |_: usize, _: &[u32]| !interrupt::requested();
             self.policy.sample_with(requests, &self.sampling, &go_on, &mut |completion| {
-                // It may be cut short by the stop.
+                // The completion may be incomplete.
                 if interrupt::requested() {
                     return ControlFlow::Break(());
                 }
@@ -289,7 +290,7 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// An answer as a line of samples.
+/// Formats an answer as a line of a samples file.
 fn line(language: &Language, problem: &Problem, completion: &Completion) -> anyhow::Result<String> {
     let finish = match completion.finish {
         Finish::Stop => "stop",

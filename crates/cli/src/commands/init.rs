@@ -1,4 +1,4 @@
-//! `fgrpo init`: a randomly initialised Hugging Face checkpoint, for tests and first steps.
+//! `fgrpo init`: writes a randomly initialised Hugging Face checkpoint, for tests and first steps.
 
 use crate::args::named::among;
 use crate::args::places;
@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
   fgrpo init --arch qwen3 --vocab-size 512 --out models/tiny
   fgrpo init --arch llama --hidden-size 256 --layers 6 --heads 8 --kv-heads 2 --dtype bf16 --out models/small")]
 pub(crate) struct Args {
-    /// Family.
+    /// Model family.
     #[arg(long, value_parser = among(ARCHITECTURES))]
     arch: Architecture,
-    /// Size of the vocabulary [default: the tokenizer's, or 512 without one].
+    /// Size of the vocabulary [default: the tokenizer's, or 512 without a tokenizer].
     #[arg(long)]
     vocab_size: Option<usize>,
     /// Width of the residual stream.
@@ -31,13 +31,13 @@ pub(crate) struct Args {
     /// Inner width of the SwiGLU block [default: 3 x hidden size].
     #[arg(long)]
     intermediate_size: Option<usize>,
-    /// Decoder layers.
+    /// Number of decoder layers.
     #[arg(long, default_value_t = 4)]
     layers: usize,
-    /// Query heads.
+    /// Number of query heads.
     #[arg(long, default_value_t = 4)]
     heads: usize,
-    /// Key/value heads.
+    /// Number of key/value heads.
     #[arg(long, default_value_t = 2)]
     kv_heads: usize,
     /// Size of a head [default: hidden size / heads].
@@ -46,13 +46,13 @@ pub(crate) struct Args {
     /// Base of the rotary frequencies.
     #[arg(long, default_value_t = 1e6)]
     rope_theta: f64,
-    /// Llama 3's scaling of rotary frequencies, by this factor.
+    /// Factor of Llama 3's scaling of rotary frequencies [default: no scaling].
     #[arg(long, value_name = "FACTOR")]
     pub llama3_scaling: Option<f64>,
-    /// Longest context.
+    /// Maximum context length.
     #[arg(long, default_value_t = 4096)]
     context: usize,
-    /// Give the vocabulary head its own weights, instead of the embedding's.
+    /// Don't share the weights of the embedding and the vocabulary head.
     #[arg(long)]
     untied: bool,
     /// Standard deviation of the initial weights.
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     /// Seed of the weights.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Model whose tokenizer files to copy; the end tokens are those of its chat template.
+    /// Model whose tokenizer files are copied; its chat template determines the end tokens.
     #[arg(long, value_name = "DIR")]
     tokenizer: Option<PathBuf>,
     /// Checkpoint folder to create.
@@ -79,17 +79,17 @@ const DTYPES: [(&str, Dtype); 3] = [("f32", Dtype::F32), ("bf16", Dtype::BF16), 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (parent, name) = places::new_place(&args.out, "folder")?;
     if args.heads == 0 {
-        bad_input!("--heads: found 0, wanted at least 1");
+        bad_input!("--heads: expected at least 1, found 0");
     }
     if args.head_dim.is_none() && !args.hidden_size.is_multiple_of(args.heads) {
         bad_input!(
-            "--heads: found {}, wanted a divisor of --hidden-size, {}, or a --head-dim",
-            args.heads,
-            args.hidden_size
+            "--heads: expected a divisor of {} (--hidden-size), found {}; otherwise set --head-dim",
+            args.hidden_size,
+            args.heads
         );
     }
     if !(args.std.is_finite() && args.std >= 0.0) {
-        bad_input!("--std: found {}, wanted a number of at least 0", args.std);
+        bad_input!("--std: expected a number of at least 0, found {}", args.std);
     }
     let tokenizer = args.tokenizer.clone().map(|path| places::model("--tokenizer", path)).transpose()?;
     let (vocab_size, language) = vocabulary(args, tokenizer.as_deref())?;
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An error about an impossible size, with the name of its flag.
+/// Replaces the name of a configuration field in an error by the flag.
 fn in_flags(error: Error) -> Error {
     let Error::Config { field, found, wanted, .. } = error else { return error };
     let flag = |field: &str| match field {
@@ -155,14 +155,14 @@ fn in_flags(error: Error) -> Error {
     Error::Config { place: "fgrpo init".to_owned(), field: flag(&field).to_owned(), found, wanted }
 }
 
-/// The vocabulary's size, and the language of the tokenizer's folder.
+/// Returns the size of the vocabulary, and the tokenizer if there is one.
 fn vocabulary(args: &Args, tokenizer: Option<&Path>) -> anyhow::Result<(usize, Option<Language>)> {
     let Some(folder) = tokenizer else { return Ok((args.vocab_size.unwrap_or(512), None)) };
     let language = Language::read(folder, &[]).context("--tokenizer")?;
-    let least = language.vocab_size();
-    let size = args.vocab_size.unwrap_or(least);
-    if size < least {
-        bad_input!("--vocab-size: found {size}, wanted at least the tokenizer's {least}");
+    let minimum = language.vocab_size();
+    let size = args.vocab_size.unwrap_or(minimum);
+    if size < minimum {
+        bad_input!("--vocab-size: expected at least {minimum}, the tokenizer's size, found {size}");
     }
     Ok((size, Some(language)))
 }

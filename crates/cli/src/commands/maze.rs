@@ -18,13 +18,13 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
-    /// Cells along an edge: odd, at least 5.
+    /// Number of cells along an edge: an odd number of at least 5.
     #[arg(long, default_value_t = 17)]
     size: usize,
     /// Seed of the mazes (`task.seed` of a configuration).
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Index in its split.
+    /// Index of the maze in its split.
     #[arg(long, default_value_t = 0)]
     index: u64,
     /// Draw a held-out maze instead of a training maze.
@@ -38,10 +38,10 @@ pub(crate) struct ShowArgs {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let Command::Show(args) = &args.command;
     if !maze::valid_size(args.size) {
-        bad_input!("--size: found {}, wanted {}", args.size, maze::VALID_SIZES);
+        bad_input!("--size: expected {}, found {}", maze::VALID_SIZES, args.size);
     }
     if args.index >= Split::LEN {
-        bad_input!("--index: found {}, wanted a number below {}", args.index, Split::LEN);
+        bad_input!("--index: expected a number below {}, found {}", Split::LEN, args.index);
     }
     let split = if args.held_out { Split::HeldOut } else { Split::Train };
     let maze = maze::generate(args.size, args.seed, split.index(args.index));

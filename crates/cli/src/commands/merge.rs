@@ -27,10 +27,10 @@ ones too: an adapter of a base in nf4 is more exact beside that base.
 A name that ends in .gguf becomes one file for llama.cpp, Ollama and others, with tokenizer, chat template and end tokens; \
 its matrices are in f32, f16, bf16 or q8_0.")]
 pub(crate) struct Args {
-    /// The base model's checkpoint folder or .gguf file.
+    /// Checkpoint folder or .gguf file of the base model.
     #[arg(long, value_name = "DIR|FILE")]
     model: PathBuf,
-    /// The adapter's folder; without it, the model is written in the number format alone.
+    /// Folder of the adapter. Without it, only the number format of the model changes.
     #[arg(long, value_name = "DIR")]
     adapter: Option<PathBuf>,
     /// Checkpoint folder or .gguf file to create.
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Number format of the weights.
     #[arg(long, value_enum, default_value_t = Format::F32)]
     dtype: Format,
-    /// Threads; 0 is one per core.
+    /// Number of threads, or 0 for one per core.
     #[arg(long, default_value_t = 0, value_parser = fgrpo_train::config::threads)]
     threads: usize,
 }
@@ -54,7 +54,7 @@ pub(crate) enum Format {
     Q8_0,
 }
 
-/// Runs the command; the folder's path goes to stdout.
+/// Runs the command, and prints the path of the new folder or file to stdout.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (parent, name) = places::new_place(&args.out, "folder or file")?;
     let threads = match args.threads {
@@ -68,10 +68,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         (true, Format::F16) => Some(GgufType::F16),
         (true, Format::Q8_0) => Some(GgufType::Q8_0),
         (true, Format::Nf4) => {
-            bad_input!("--dtype: found nf4, wanted f32, f16, bf16 or q8_0 for a .gguf file")
+            bad_input!("--dtype: expected f32, f16, bf16 or q8_0 for a .gguf file, found nf4")
         }
         (false, Format::Q8_0) => {
-            bad_input!("--dtype: found q8_0, wanted an --out that ends in .gguf with it")
+            bad_input!("--dtype q8_0 requires an --out that ends in .gguf")
         }
         (false, _) => None,
     };

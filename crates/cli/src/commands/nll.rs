@@ -1,4 +1,4 @@
-//! `fgrpo nll`: how likely trained models find correct solutions that were rare under the base model.
+//! `fgrpo nll`: the likelihood, under trained models, of correct solutions that were rare under the base model.
 
 use super::eval::flags::plan;
 use super::eval::settings::{Flags, Source};
@@ -19,27 +19,27 @@ use std::path::{Path, PathBuf};
     fgrpo nll eval-base --base base/ --model trained=run/checkpoints/step-000800 -- --task math --data train.jsonl\n\n\
     The paper: 256 training prompts, 800 samples each of the base model, the top 1 % of the correct ones.")]
 pub(crate) struct Args {
-    /// The base model's evaluation folder.
+    /// Evaluation folder of the base model.
     folder: PathBuf,
-    /// The base model's checkpoint.
+    /// Checkpoint of the base model.
     #[arg(long, value_name = "DIR")]
     base: PathBuf,
     /// A trained model, NAME=DIR; repeatable. The others are compared with the first.
     #[arg(long = "model", value_name = "NAME=DIR", required = true, value_parser = named_path)]
     models: Vec<(String, PathBuf)>,
-    /// The rare share of the correct samples.
+    /// Fraction of the correct samples that counts as rare.
     #[arg(long, value_name = "SHARE", default_value_t = 0.01)]
     share: f64,
-    /// Smallest pool of distinct completed correct samples that a problem's rare subset is taken from.
+    /// Minimum number of distinct, complete correct samples of a problem. Problems with fewer are left out.
     #[arg(long, value_name = "SAMPLES", default_value_t = 100)]
     pool: usize,
-    /// Size of a problem's rare subset.
+    /// Minimum size of a problem's rare subset.
     #[arg(long, value_name = "SAMPLES", default_value_t = 5)]
     least: usize,
-    /// Leave out samples that have more tokens than the models have positions once their text is tokenised again [default: refuse them].
+    /// Leave out samples whose text is too long for the models once it is tokenised again [default: fail].
     #[arg(long)]
     leave_out_long: bool,
-    /// Behind --: which of the folder's problems, by the flags of fgrpo eval or a training configuration [default: all]. The prompts are the folder's.
+    /// After --, flags of fgrpo eval or a training configuration that select problems of the folder [default: all]. The prompts are the folder's.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "EVAL FLAGS")]
     rest: Vec<String>,
     /// Print one JSON value.
@@ -47,14 +47,14 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// How each problem was put to the base model: as the folder says, of all its problems or of those that the flags name.
-/// Flags for the prompt are for samples made elsewhere, of which the folder doesn't know it.
+/// Returns the prompts of the folder's problems, or of those that the flags select. Flags that change the prompt are allowed
+/// only for samples of other programs, because the folder doesn't know their prompts.
 fn records(args: &Args, base: &Path) -> anyhow::Result<Vec<PromptRecord>> {
     let kept = nll::prompts(&args.folder)?;
     if args.rest.is_empty() {
         if kept.is_empty() {
             bad_input!(
-                "{}: found no {}, wanted an evaluation folder with the prompts of its problems, or the data set and the prompt by the flags of fgrpo eval behind --",
+                "{}: {} is missing; name the data set and the prompt by flags of fgrpo eval after --",
                 args.folder.display(),
                 PROMPTS
             );
@@ -76,7 +76,7 @@ fn records(args: &Args, base: &Path) -> anyhow::Result<Vec<PromptRecord>> {
         let other = (&known.messages, known.thinking) != (&record.messages, record.thinking);
         if other && asked.asks_for_a_prompt() && !made_elsewhere {
             bad_input!(
-                "--preset, --system, --thinking: found another prompt than that of the samples in {}, wanted none of these flags: the folder knows its prompts",
+                "--preset, --system, --thinking: the prompt differs from that of the samples in {}; omit these flags, because the folder has the prompts",
                 args.folder.display()
             );
         }
@@ -85,10 +85,9 @@ fn records(args: &Args, base: &Path) -> anyhow::Result<Vec<PromptRecord>> {
     Ok(records)
 }
 
-/// What the command finds.
 fn measure(args: &Args) -> anyhow::Result<Nll> {
     if !(args.share > 0.0 && args.share <= 1.0) {
-        bad_input!("--share: found {}, wanted above 0 and at most 1", args.share);
+        bad_input!("--share: expected a number above 0 and at most 1, found {}", args.share);
     }
     let base = places::model("--base", args.base.clone())?;
     let model = |(name, path): &(String, PathBuf)| -> anyhow::Result<_> {

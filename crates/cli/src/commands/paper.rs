@@ -1,4 +1,4 @@
-//! `fgrpo paper`: every table and figure of the paper by its name, made here and put beside the paper's numbers.
+//! `fgrpo paper`: reproduces any table or figure of the paper, beside the paper's numbers.
 
 use super::runs::{Jobs, stopped, train_unfinished};
 use super::simulate;
@@ -16,7 +16,7 @@ use fgrpo_paper::{SIMULATION, described, list, without_results};
 use fgrpo_train::run::state::{State, state};
 use std::path::{Path, PathBuf};
 
-/// Any table or figure of the paper, beside the paper's numbers.
+/// Reproduce any table or figure of the paper.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fgrpo paper list                                              # every table and figure, and what makes it\n  \
@@ -28,11 +28,11 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Args {
     /// `list`, or a name from the list: table-1 to table-17, notation, figure-1 to figure-10.
     name: String,
-    /// `laptop`: small runs on maze and arithmetic; `full`: the paper's models and data [default: laptop, where --from gives nothing].
+    /// `laptop`: small runs on maze and arithmetic; `full`: the paper's models and data [default: laptop, unless --from is given].
     #[arg(long, value_parser = named::<Scale>())]
     scale: Option<Scale>,
-    /// Existing results: evaluation folders, run folders, sweeps, or a folder of them; NAME= says which row of the
-    /// paper a folder is. nll=, embeddings= and judge= take the output of `fgrpo nll --json` and `fgrpo diversity --json`.
+    /// Existing results: evaluation folders, run folders, sweeps, or a folder of them; NAME= is the
+    /// row of the paper that the folder belongs to. nll=, embeddings= and judge= are files with the output of `fgrpo nll --json` and `fgrpo diversity --json`.
     #[arg(long, value_name = "[NAME=]PATH")]
     from: Vec<String>,
     /// Folder of the results, and of the runs of --scale laptop.
@@ -46,10 +46,10 @@ pub(crate) struct Args {
     root: PathBuf,
     #[command(flatten)]
     jobs: Jobs,
-    /// Say what would be done and how long it takes; do nothing.
+    /// Print what would be done and how long it would take; do nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Print the list as PAPER.md has it.
+    /// Print the list as it is in PAPER.md.
     #[arg(long)]
     markdown: bool,
 }
@@ -60,19 +60,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return print_list(args, &options);
     }
     if args.markdown {
-        bad_input!("--markdown: found with {}, wanted with `list`", args.name);
+        bad_input!("--markdown is only for `list`, not for {}", args.name);
     }
     let item = data::item(&args.name)?;
     if !args.from.is_empty() && args.scale.is_some() {
-        bad_input!(
-            "--scale: found with --from, wanted one of them: results that are there have their own size"
-        );
+        bad_input!("--scale can't be used with --from");
     }
     if !args.set.is_empty() && (!item.trains() || !args.from.is_empty() || args.scale == Some(Scale::Full)) {
-        bad_input!("--set: found without runs of --scale laptop, wanted with them alone");
+        bad_input!("--set is only for the runs of --scale laptop");
     }
     if !item.trains() && !args.from.is_empty() {
-        bad_input!("--from: found with {}, which is made without results, wanted without", item.name);
+        bad_input!("--from has no effect on {}, which is made without results", item.name);
     }
     match args.scale {
         _ if !item.trains() => untrained(item, args),
@@ -94,7 +92,7 @@ fn print_list(args: &Args, options: &Options) -> anyhow::Result<()> {
         out!("{}", list::markdown(options)?);
         return Ok(());
     }
-    // Without a heading: the columns say what they are.
+    // Skips the header, because the columns need none.
     let text = list::table(options)?.render(Format::Text);
     out!("{}", text.splitn(3, '\n').nth(2).unwrap_or_default());
     Ok(())
@@ -114,7 +112,7 @@ fn untrained(item: &'static Item, args: &Args) -> anyhow::Result<()> {
     show(&without_results(item, &folder)?, &args.out)
 }
 
-/// Trains what is missing, and makes the item of it, unless the trained models must be evaluated first.
+/// Trains the missing runs and makes the table or figure, unless the trained models must be evaluated first.
 fn train(plan: &Plan, args: &Args) -> anyhow::Result<()> {
     if args.dry_run {
         plan.lines()?.iter().for_each(|line| outln!("{line}"));
@@ -123,7 +121,7 @@ fn train(plan: &Plan, args: &Args) -> anyhow::Result<()> {
     let missing = plan.missing();
     if !missing.is_empty() {
         bad_input!(
-            "{} --scale full: {} of {} files and folders are missing:\n  {}\nPut them there, or name another folder with --root. `--scale laptop` needs none of them; `--from` takes results made elsewhere",
+            "{} --scale full: {} of {} files and folders are missing:\n  {}\nPut them there, or name another folder with --root. `--scale laptop` needs none of them; `--from` uses existing results",
             args.name,
             missing.len(),
             plan.paths.len(),
@@ -141,7 +139,7 @@ fn train(plan: &Plan, args: &Args) -> anyhow::Result<()> {
     show(&plan.make()?, &args.out)
 }
 
-/// Trains what isn't finished; an unfinished run resumes from its last checkpoint.
+/// Trains the unfinished runs; each resumes from its last checkpoint.
 fn train_all(runs: &[Training], jobs: Jobs) -> anyhow::Result<()> {
     let states: Vec<State> =
         runs.iter().map(|r| state(&r.config, &r.folder)).collect::<anyhow::Result<_>>()?;

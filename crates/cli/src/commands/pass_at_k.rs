@@ -1,4 +1,4 @@
-//! `fgrpo pass-at-k`: unbiased pass@k of scored samples with problem-bootstrap intervals.
+//! `fgrpo pass-at-k`: unbiased pass@k of graded samples, with intervals by a bootstrap over problems.
 
 use crate::args::averages::AverageArgs;
 use crate::args::named::named;
@@ -13,7 +13,7 @@ use fgrpo_eval::table::{Table, percent};
 use fgrpo_eval::verifier::Mode;
 use std::path::PathBuf;
 
-/// Unbiased pass@k of graded samples.
+/// Estimate pass@k of graded samples, without bias.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fgrpo pass-at-k samples.jsonl -k 1,8,256\n  \
@@ -27,30 +27,30 @@ pub(crate) struct Args {
     /// Values of k [default: 1, 2, 4, ... up to 256 and the number of samples].
     #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',')]
     ks: Vec<u64>,
-    /// Print one JSON value, fractions in place of percentages.
+    /// Print one JSON value, with fractions instead of percentages.
     #[arg(long)]
     json: bool,
-    /// Mode in which the responses of a dump are graded [default: that of the job, or else parity].
+    /// Mode in which the responses of a dump are graded [default: the mode of the job, or else parity].
     #[arg(long, value_parser = named::<Mode>())]
     mode: Option<Mode>,
-    /// How to print.
+    /// Output format.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-    /// One row per subject as well, where the samples name one.
+    /// Also print a row for each subject, if the samples have subjects.
     #[arg(long)]
     by_subject: bool,
-    /// List pass@k of every problem as well.
+    /// Also print pass@k of every problem.
     #[arg(long)]
     by_problem: bool,
-    /// Estimate pass^k as well: the probability that k samples are all correct.
+    /// Also estimate pass^k: the probability that k samples are all correct.
     #[arg(long)]
     hat: bool,
-    /// Estimate cover@tau as well: the share of the problems of which at least this percentage of the samples is correct.
+    /// Also estimate cover@tau: the fraction of problems for which at least this percentage of the samples is correct.
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=100))]
     cover: Vec<u64>,
     #[command(flatten)]
     averages: AverageArgs,
-    /// The files are parts of one set of samples, not benchmarks of their own.
+    /// Treat the files as parts of one set of samples, not as separate benchmarks.
     #[arg(long)]
     merge: bool,
     /// Allow problems with different numbers of samples.
@@ -59,11 +59,10 @@ pub(crate) struct Args {
     /// Resamples of the problem bootstrap.
     #[arg(long, value_name = "N", default_value_t = RESAMPLES, value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
     resamples: u64,
-    /// Problems with the same value of this field of their samples' lines are a cluster: intervals and the bootstrap draw
-    /// whole clusters.
+    /// Field of the sample lines that groups problems into clusters. Intervals and the bootstrap draw whole clusters.
     #[arg(long, value_name = "FIELD")]
     cluster: Option<String>,
-    /// Seed of the bootstrap and of the majority votes' orders.
+    /// Seed of the bootstrap and of majority votes.
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }
@@ -164,7 +163,7 @@ fn table(args: &Args, found: &PassAtK) -> Table {
     table
 }
 
-/// A table of pass@k without rows: what names a row, the problems, a column for each k, and one for each value of cover@tau.
+/// Makes a table of pass@k without rows. Columns: the row's name, its problems, each k, and each value of cover@tau.
 pub(crate) fn header<'a>(
     first: &str,
     prefix: &str,
@@ -176,7 +175,7 @@ pub(crate) fn header<'a>(
     Table::new([first.to_owned(), "problems".to_owned()].into_iter().chain(ks).chain(covers))
 }
 
-/// The row of a report: pass@k, and cover@tau if it was asked for.
+/// Makes the row of a report: pass@k, and cover@tau if it was requested.
 pub(crate) fn row_with_cover(name: String, report: &Report, intervals: bool) -> Vec<String> {
     let mut cells = row(name, &report.all, intervals);
     let covers = report.cover.iter().flat_map(|cover| cover.points.values());
@@ -184,7 +183,7 @@ pub(crate) fn row_with_cover(name: String, report: &Report, intervals: bool) -> 
     cells
 }
 
-/// A row of such a table: pass@k in percent, with its intervals or without.
+/// Makes a row of a [`header`] table: pass@k in percent, with or without intervals.
 pub(crate) fn row(name: String, curve: &Curve, intervals: bool) -> Vec<String> {
     let cells = curve.points.values().map(|m| cell(m.value, intervals.then_some(m.interval)));
     [name, curve.problems().to_string()].into_iter().chain(cells).collect()

@@ -1,4 +1,4 @@
-//! `fgrpo plan`: which group size would suit these problems under this model, and what a comparison on them can find.
+//! `fgrpo plan`: suggests a group size for a model and problems, and computes which differences a comparison can detect.
 
 use crate::args::places;
 use crate::output::table::{Format, Render};
@@ -23,21 +23,21 @@ pub(crate) struct Args {
     /// Group sizes N to compare.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [2, 4, 8, 16, 32, 64, 128])]
     group_sizes: Vec<u64>,
-    /// Share of a problem's correct mass that is its rare tail: tau = share * mu.
+    /// Fraction of a problem's correct mass that is its rare tail: tau = fraction * mu.
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     tail: f64,
-    /// Also say how many problems and samples find a difference of pass@1 of this size, in percentage points.
+    /// Also print how many problems and samples are needed to detect this difference of pass@1, in percentage points.
     #[arg(long, value_name = "POINTS")]
     detect: Option<f64>,
     /// Print one JSON value.
     #[arg(long)]
     json: bool,
-    /// How to print.
+    /// Output format.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
 
-/// Numbers of samples per problem in the table of what a comparison needs. From one sample no subsample can be drawn.
+/// Numbers of samples per problem in the table of `--detect`. The test needs at least two.
 const SAMPLES: [u64; 5] = [2, 4, 16, 64, 256];
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     );
     if found.group_sizes.iter().any(|o| o.at_least) {
         outln!(
-            "\u{2265}: a problem has {} samples, fewer than N; they say only how many groups are active at least.",
+            "\u{2265}: a problem has {} samples, fewer than N; they give only a lower bound for active groups.",
             found.fewest_samples
         );
     }
@@ -89,14 +89,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         ),
         None => outln!("No group of any size is active: these problems are all never or always solved."),
     }
-    power.iter().for_each(tell);
+    power.iter().for_each(print_power);
     Ok(())
 }
 
-fn tell(power: &Power) {
-    let wanted = percent(power.difference);
-    let here = format!("found with {} problems", power.problems);
-    let mut table = Table::new(["samples".to_owned(), format!("problems for {wanted} points"), here]);
+fn print_power(power: &Power) {
+    let points = percent(power.difference);
+    let detectable = format!("detectable with {} problems", power.problems);
+    let mut table = Table::new(["samples".to_owned(), format!("problems for {points} points"), detectable]);
     for need in &power.needs {
         table.push([need.samples.to_string(), need.problems.to_string(), percent(need.detectable)]);
     }

@@ -1,4 +1,4 @@
-//! Several runs: the training of what isn't finished.
+//! Trains several runs, except those that are finished.
 
 use crate::commands::train::run_and_report;
 use crate::output::progress::Console;
@@ -16,37 +16,37 @@ use std::{thread, vec};
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Jobs {
-    /// Runs at the same time, each with compute.threads threads; the results don't depend on it.
+    /// Number of runs that train at the same time, each with compute.threads threads. Results don't depend on it.
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: u16,
 }
 
-/// The error of a command that was stopped and that goes on if it is given again.
+/// Returns the error of a command that was stopped and can be continued.
 pub(crate) fn stopped() -> anyhow::Error {
-    Stopped("stopped on request. The same command goes on with what is saved".to_owned()).into()
+    Stopped("stopped on request. The same command continues from the saved state".to_owned()).into()
 }
 
 /// A run that isn't finished.
 struct Waiting<'a> {
-    /// Its place among all and its folder, as it is shown.
+    /// Position among all runs and folder, as printed: `[2/8] runs/a`.
     name: String,
     config: &'a Config,
     folder: &'a Path,
     if_exists: IfExists,
 }
 
-/// What the workers share.
+/// State that the workers share.
 struct Queue<'a> {
     waiting: vec::IntoIter<Waiting<'a>>,
     ended: u64,
-    /// Shows the runs together, if several train at the same time.
+    /// Progress of all runs, if several train at the same time.
     console: Option<Console>,
-    /// Whether all so far are done: not after a request to stop, nor after an error.
+    /// `Ok(true)` as long as no run was stopped, `Ok(false)` after a request to stop, or the first error.
     done: anyhow::Result<bool>,
 }
 
-/// Trains the unfinished runs, each with its report; a run that was started resumes from its last checkpoint. Returns
-/// whether all are done: after a request to stop, some are not. After an error no other run begins.
+/// Trains the unfinished runs and writes their reports. A started run resumes from its last checkpoint. Returns `false` if a
+/// request to stop left some unfinished. After an error no other run starts.
 pub(crate) fn train_unfinished<'a>(
     runs: impl ExactSizeIterator<Item = (&'a Config, &'a Path, State)>,
     device: DeviceName,
@@ -65,7 +65,7 @@ pub(crate) fn train_unfinished<'a>(
     let waiting: Vec<Waiting<'_>> = waiting.collect();
     let ended = (total - waiting.len()) as u64;
     if ended > 0 {
-        say!("{ended} of {total} runs are done");
+        say!("{ended} of {total} runs are finished");
     }
     let workers = usize::from(jobs.jobs).min(waiting.len());
     let console = (workers > 1).then(|| {
@@ -87,7 +87,7 @@ pub(crate) fn train_unfinished<'a>(
     queue.done
 }
 
-/// Trains one run after another, as long as nothing stops it.
+/// Trains runs of the queue one after another, until it is empty or a run was stopped or failed.
 fn work(queue: &Mutex<Queue<'_>>, device: DeviceName) {
     let locked = || queue.lock().expect("a panic ends the program");
     loop {
@@ -107,7 +107,7 @@ fn work(queue: &Mutex<Queue<'_>>, device: DeviceName) {
         let ended = run_and_report(run.config, run.folder, run.if_exists, device, &mut console);
         let mut shared = locked();
         match ended {
-            Ok(Ending::Done(results)) => shared.tell(&run.name, &results.to_string()),
+            Ok(Ending::Done(results)) => shared.report(&run.name, &results.to_string()),
             Ok(Ending::Interrupted) => shared.stop(Ok(false)),
             Err(error) => shared.stop(Err(error)),
         }
@@ -115,14 +115,14 @@ fn work(queue: &Mutex<Queue<'_>>, device: DeviceName) {
 }
 
 impl Queue<'_> {
-    fn tell(&mut self, name: &str, summary: &str) {
+    fn report(&mut self, name: &str, summary: &str) {
         self.ended += 1;
         let Some(together) = &mut self.console else { return say!("{summary}") };
         together.say(&format!("{name}: done. {}", summary.lines().last().unwrap_or_default()));
         together.progress(self.ended, String::new());
     }
 
-    /// Begins no other run. The first error is the one to tell.
+    /// Lets no other run start. The first error stays.
     fn stop(&mut self, because: anyhow::Result<bool>) {
         if self.done.is_ok() {
             self.done = because;

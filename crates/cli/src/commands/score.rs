@@ -1,4 +1,4 @@
-//! `fgrpo score`: per-token log-probabilities and entropies of token sequences under a checkpoint.
+//! `fgrpo score`: computes per-token log-probabilities and entropies of token sequences under a checkpoint.
 
 use crate::args::compute;
 use crate::args::places;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 
-/// Print the log-probability of every token of given sequences.
+/// Print the log-probability of every token of the given sequences.
 ///
 /// Each input line is `{"tokens":[...]}`, each output line `{"logp":[...],"entropy":[...]}`; `logp[t]` belongs to
 /// `tokens[t+1]`, given those before it.
@@ -24,10 +24,10 @@ pub(crate) struct Args {
     /// Checkpoint folder or .gguf file.
     #[arg(long)]
     model: PathBuf,
-    /// A LoRA adapter for it, in PEFT's format.
+    /// LoRA adapter for the model, in PEFT format.
     #[arg(long, value_name = "DIR")]
     adapter: Option<PathBuf>,
-    /// JSON lines; `-` is standard input.
+    /// File of JSON lines, or `-` for standard input.
     input: PathBuf,
     /// Temperature of the distribution.
     #[arg(long, default_value_t = 1.0)]
@@ -47,12 +47,12 @@ struct Output<'a> {
     entropy: &'a [f32],
 }
 
-/// Tokens scored at a time.
+/// Number of tokens scored together.
 const AT_ONCE: usize = 1 << 14;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !(args.temperature.is_finite() && args.temperature > 0.0) {
-        bad_input!("--temperature: found {}, wanted a number above 0", args.temperature);
+        bad_input!("--temperature: expected a number above 0, found {}", args.temperature);
     }
     let model = places::model("--model", args.model.clone())?;
     let engine = policy::open(&model, args.adapter.as_deref(), &args.compute.device(None)?)?;
@@ -75,13 +75,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         any = true;
         let Line { tokens } = line.parse()?;
         if tokens.len() < 2 {
-            bad_input!("{line}: found {} tokens, wanted at least 2", tokens.len());
+            bad_input!("{line}: expected at least 2 tokens, found {}", tokens.len());
         }
         if let Some(t) = tokens.iter().find(|&&t| t as usize >= vocab) {
-            bad_input!("{line}: found token {t}, wanted one below vocab_size = {vocab}");
+            bad_input!("{line}: expected tokens below {vocab} (vocab_size), found {t}");
         }
         if tokens.len() > room {
-            bad_input!("{line}: found {} tokens, wanted at most the model's {room} positions", tokens.len());
+            bad_input!(
+                "{line}: expected at most {room} tokens (the model's positions), found {}",
+                tokens.len()
+            );
         }
         waiting.push(tokens);
         if waiting.iter().map(Vec::len).sum::<usize>() >= AT_ONCE
@@ -91,7 +94,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     if !any {
-        bad_input!("{}: found no line, wanted token ids to score", args.input.display());
+        bad_input!("{}: the file is empty", args.input.display());
     }
     flush(&mut policy, &mut waiting, args.temperature, &mut out)?;
     Ok(())

@@ -1,4 +1,4 @@
-//! `fgrpo select`: which checkpoints to compare, by the paper's rule.
+//! `fgrpo select`: chooses the checkpoints to compare, by the paper's rule.
 
 use crate::args::named::named;
 use crate::output::table::{Format, Render};
@@ -16,30 +16,30 @@ use std::path::PathBuf;
 Candidates are the checkpoints of save.every (\"epoch\": at epoch ends). To evaluate each while training: \
 eval.at_checkpoints = true. Of equal values the earlier step is chosen.")]
 pub(crate) struct Args {
-    /// The base run, then the runs compared with it.
+    /// The base run, then the runs to compare with it.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// Folders of `fgrpo eval`, or folders of such: choose by them. Each is matched with its checkpoint by the
-    /// model's fingerprint, or by the checkpoint's path as the name of a served model.
+    /// Choose by these evaluation folders of `fgrpo eval`, or folders of them. Each is matched with its checkpoint by the
+    /// model's fingerprint, or by the checkpoint's path if that is the name of a served model.
     #[arg(long, value_name = "DIR", num_args = 1..)]
     evals: Vec<PathBuf>,
     /// Choose by pass@k at this k.
     #[arg(short = 'k', default_value_t = 1)]
     k: usize,
-    /// Choose by one part of the held-out problems (task.parts), or by one benchmark of --evals, by its name.
+    /// Choose by this part of the held-out problems (task.parts), or by this benchmark of --evals.
     #[arg(long, value_name = "NAME")]
     part: Option<String>,
-    /// What compute is counted in.
+    /// Unit in which compute is counted.
     #[arg(long, value_parser = named::<Compute>(), default_value = "samples")]
     compute: Compute,
-    /// Choose among all evaluations, also between checkpoints and where the checkpoint is gone: the best of many
-    /// noisy values.
+    /// Choose among all evaluations, even if their checkpoint doesn't exist. The best of many noisy values is biased
+    /// upwards.
     #[arg(long, conflicts_with = "evals")]
     any_step: bool,
     /// Print one JSON value.
     #[arg(long)]
     json: bool,
-    /// How to print.
+    /// Output format.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         any_step: args.any_step,
     })?;
     if args.any_step {
-        say!("note: chosen among all evaluations: the best of many noisy values is too high");
+        say!("note: chosen among all evaluations; the best of many noisy values is biased upwards");
     }
     found.chosen.iter().filter_map(Chosen::warning).for_each(|warning| say!("{warning}"));
     if args.json || args.format == Format::Json {

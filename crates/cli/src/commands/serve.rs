@@ -1,4 +1,4 @@
-//! `fgrpo serve`: the Tinker API over one model.
+//! `fgrpo serve`: serves a model through the Tinker API and OpenAI's endpoints.
 
 use crate::args::compute;
 use crate::args::places;
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Serve a model: the Tinker API, and OpenAI's endpoints.
+/// Serve a model through the Tinker API and OpenAI's endpoints.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fgrpo serve --model Qwen/Qwen3-0.6B
@@ -20,47 +20,47 @@ use std::time::Duration;
 
 A server that was stopped or killed continues with --resume, with the same bits; its clients only reconnect.")]
 pub(crate) struct Args {
-    /// The base model: a checkpoint folder, a .gguf file or a hub name.
+    /// Base model: a checkpoint folder, a .gguf file or a hub name.
     #[arg(long, value_name = "DIR|HUB-NAME")]
     model: PathBuf,
-    /// The model's name for clients [default: --model as it is written].
+    /// Name of the model for clients [default: the value of --model].
     #[arg(long)]
     name: Option<String>,
-    /// A second model, which is only sampled and scored: the teacher of a distillation.
+    /// Second model, for sampling and scoring only: the teacher of a distillation.
     #[arg(long, value_name = "DIR|HUB-NAME")]
     teacher: Option<PathBuf>,
-    /// The teacher's name for clients [default: --teacher as it is written].
+    /// Name of the teacher for clients [default: the value of --teacher].
     #[arg(long, value_name = "NAME", requires = "teacher")]
     teacher_name: Option<String>,
-    /// Address to listen on. Others than 127.0.0.1 are reachable from elsewhere: the key is then all that protects the server, and it travels
-    /// unencrypted.
+    /// Address to listen on. If it isn't a loopback address, other machines can reach the server; only the key protects it,
+    /// and it is sent unencrypted.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
-    /// The server's folder: journal, states, saved weights, key.
+    /// Folder for the server's journal, states, saved weights and key.
     #[arg(long, value_name = "DIR", default_value = "serve")]
     out: PathBuf,
-    /// Continue the server of the folder.
+    /// Continue the server in --out.
     #[arg(long)]
     resume: bool,
-    /// A file with the key that clients must show [default: one is made].
+    /// File with the API key of clients [default: a new key is generated].
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Train all weights instead of LoRA's factors.
+    /// Train all weights instead of LoRA adapters.
     #[arg(long)]
     full: bool,
-    /// Seed of new adapters and of sampling requests that have none.
+    /// Seed of new adapters, and of sampling requests without a seed.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Sample each request by itself, so that a program's results are the same bits whenever its requests arrive, and over kills. Slower.
+    /// Sample each request separately, so that results are bit-identical whenever requests arrive, even after a kill. Slower.
     #[arg(long)]
     repeatable: bool,
-    /// Largest body of a request in MiB.
+    /// Maximum size of a request body in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1024), help_heading = "Limits")]
     max_body: u64,
-    /// Most requests that wait for the engine; more are told to come again.
+    /// Maximum number of waiting requests; further ones are rejected with a request to retry.
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..=1 << 20), help_heading = "Limits")]
     max_waiting: u64,
-    /// Seconds of training after which a model's state is written. A restart does at most this much again.
+    /// Seconds of training between two saves of a model's state. A restart repeats at most this much work.
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, help_heading = "Limits")]
     save_every: f64,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let Ok(save_every) = Duration::try_from_secs_f64(args.save_every) else {
-        bad_input!("--save-every: found {}, wanted a number of seconds of at least 0", args.save_every);
+        bad_input!("--save-every: expected a number of seconds of at least 0, found {}", args.save_every);
     };
     let written = |path: &PathBuf| path.to_string_lossy().into_owned();
     let (name, teacher_name) = (written(&args.model), args.teacher.as_ref().map(written));
@@ -82,12 +82,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let compute = args.compute.settings(None);
     let device = args.compute.device(None)?;
     if teacher_name.as_ref() == Some(&name) {
-        bad_input!("--teacher-name: found the name of --model, wanted another one");
+        bad_input!("--teacher-name: the model has the same name; choose another");
     }
-    // Elsewhere a hub name finds the tokenizer; here a folder does.
-    let tokenizer = match args.model.exists() {
-        true => written(&std::path::absolute(&args.model).unwrap_or_else(|_| args.model.clone())),
-        false => written(&args.model),
+    // Clients load the tokenizer from a local folder or by its hub name.
+    let tokenizer = if args.model.exists() {
+        written(&std::path::absolute(&args.model).unwrap_or_else(|_| args.model.clone()))
+    } else {
+        written(&args.model)
     };
     let settings = Settings {
         model,
@@ -109,19 +110,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     if !args.listen.ip().is_loopback() {
         say!(
-            "warning: {} can be reached from elsewhere, without encryption; the key is all that protects it",
+            "warning: other machines can reach {} without encryption; only the key protects it",
             args.listen
         );
     }
     fgrpo_serve::run(&settings, &mut Console::new()).map_err(with_flag)?;
     say!(
-        "stopped; everything accepted is in {}. Continue with the same command and --resume",
+        "stopped; all accepted work is saved in {}. Continue with the same command and --resume",
         quoted(&args.out.to_string_lossy())
     );
     Ok(())
 }
 
-/// An error with the flag that mends it.
+/// Adds the flag that solves the problem to an error.
 fn with_flag(error: anyhow::Error) -> anyhow::Error {
     let flag = match error.downcast_ref::<StartError>() {
         Some(StartError::Exists(_)) => "continue it with --resume",

@@ -33,8 +33,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     });
     args.take_places(&mut config, &out)?;
     let settings = sft::settings(&config)?;
-    if args.dry_run.wanted {
-        // A run of demonstrations keeps its configuration as it is, epochs included.
+    if args.dry_run.enabled {
+        // SFT runs store the unresolved configuration, including epochs.
         let check = |_: &Config, _: &Task| args.check_folder(&out, &config, Stage::Sft);
         if let Some(task) = dry_run::run(&config, args.device(), &args.dry_run, check)? {
             let demonstrations = Demonstrations::of(&task, Split::Train)?;

@@ -1,4 +1,4 @@
-//! `fgrpo simulate`: the categorical simulation over group sizes, gammas and seeds.
+//! `fgrpo simulate`: runs the categorical simulation over group sizes, gammas and seeds.
 
 use crate::chart::alone;
 use crate::output::progress::Console;
@@ -10,28 +10,28 @@ use fgrpo_eval::table::Table;
 use fgrpo_paper::simulate::{self, Config, Ended, Sweep};
 use std::path::{Path, PathBuf};
 
-/// The paper's categorical simulation.
+/// Run the paper's categorical simulation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  fgrpo simulate configs/simulation.toml --out runs/simulation\n  \
     fgrpo simulate configs/simulation.toml --set surrogate=probability --set group_sizes=2,32,1024 --out runs/printed\n\n\
     An interrupted sweep goes on with the same command. The folder holds config.toml, curves.jsonl and curves.csv \
     (every recorded step), final.csv, tail-miss.csv, and the figures as .svg.")]
 pub(crate) struct Args {
-    /// Configuration, TOML.
+    /// Configuration file (TOML).
     config: PathBuf,
-    /// Change a setting: key=value.
+    /// Change a key of the configuration; repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Folder of the results; `runs/<name of the configuration>` when left out.
+    /// Folder of the results [default: runs/NAME for the configuration NAME.toml].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Threads; one per processor when left out. Results don't depend on it.
+    /// Number of threads [default: one per core]. Results don't depend on it.
     #[arg(long)]
     threads: Option<std::num::NonZeroUsize>,
     /// Print the final values as JSON.
     #[arg(long)]
     json: bool,
-    /// Print the resolved configuration and stop.
+    /// Print the resolved configuration; simulate nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Ended::Stopped(done) => {
             let (folder, again) = (out.display(), args.again(&out));
             let words = format!(
-                "stopped with {done} of {runs} runs done and saved in {folder}; go on with\n  {again}"
+                "stopped on request; {done} of {runs} runs are saved in {folder}. Continue with:\n  {again}"
             );
             return Err(Stopped(words).into());
         }

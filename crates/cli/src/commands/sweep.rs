@@ -1,7 +1,7 @@
-//! `fgrpo sweep`: the runs of a grid one after another, resumable, and their table.
+//! `fgrpo sweep`: trains all combinations of a grid and prints a table of their pass@k.
 //!
-//! The combinations of the grid share their supervised stage through its cache. `seed` in the grid
-//! makes repetitions: the table shows mean and spread over them.
+//! The combinations share a cached supervised stage. If `seed` is in the grid, the table shows mean and standard deviation over
+//! the seeds.
 
 mod grid;
 
@@ -23,7 +23,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Train every combination of a grid; a table of their pass@k.
+/// Train every combination of a grid and print their pass@k.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fgrpo sweep configs/maze-compare.toml --grid rollout.group_size=8,32 --grid algorithm.focal_gamma=0,0.5,1 --grid seed=1,2,3 --out runs/sweep
@@ -39,23 +39,23 @@ GRPO without and with each of two controls, three seeds each:
 pub(crate) struct Args {
     /// Configuration file (TOML) that the grid varies.
     pub(crate) config: PathBuf,
-    /// A key and its values; repeatable, for all combinations. Keys that vary together: KEY1,KEY2=A1:B1,A2:B2.
+    /// A key and its values; repeatable, to train all combinations. Keys that vary together: KEY1,KEY2=A1:B1,A2:B2.
     #[arg(long = "grid", value_name = "KEY=V1,V2", required_unless_present = "alternative")]
     grid: Vec<String>,
-    /// A change to try alone, beside the run without it; repeatable, and written like --grid. Every run of the grid is
-    /// made without and with each.
+    /// A change to try separately; repeatable, and written like --grid. Every combination of the grid is trained without any
+    /// alternative and once with each.
     #[arg(long = "alternative", value_name = "KEY=VALUE")]
     alternative: Vec<String>,
     /// Change a key for all runs; repeatable. An --alternative may change it again, but not a --grid.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Folder of the runs; `runs/<name of the configuration>-sweep` where absent.
+    /// Folder of the runs [default: runs/NAME-sweep for the configuration NAME.toml].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Go on with a sweep: finished runs are kept, the unfinished one is resumed.
+    /// Continue a sweep: keep finished runs and resume unfinished ones.
     #[arg(long)]
     resume: bool,
-    /// Where to compute.
+    /// Device to compute on.
     #[arg(long, default_value = "cpu")]
     device: DeviceName,
     #[command(flatten)]
@@ -65,18 +65,18 @@ pub(crate) struct Args {
     dry_run: bool,
 }
 
-/// One row of the table: a combination, over its seeds.
+/// Row of the table: a combination, averaged over its seeds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Row {
-    /// What the runs train, as `F-GRPO, gamma 0.5`.
+    /// Name of the method, such as `F-GRPO, gamma 0.5`.
     method: String,
-    /// The values of the grid's keys, seeds left out, and the alternative.
+    /// Values of the grid's keys, without seeds, and the alternative.
     setting: BTreeMap<String, String>,
-    /// Runs finished.
+    /// Number of finished runs.
     runs: usize,
-    /// pass@k at the last evaluation, mean over runs.
+    /// pass@k at the last evaluation, averaged over runs.
     pass_at_k: BTreeMap<usize, f64>,
-    /// Standard deviation over runs (0 for one run).
+    /// Standard deviation over runs, or 0 for a single run.
     deviation: BTreeMap<usize, f64>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let stem = args.config.file_stem().and_then(|s| s.to_str()).unwrap_or("sweep");
         PathBuf::from("runs").join(format!("{stem}-sweep"))
     });
-    // All are checked before the first is trained.
+    // All runs are checked before the first is trained.
     let mut runs: Vec<GridRun> = Vec::new();
     for combination in &combinations {
         let mut overrides = Override::all("--set", &args.set)?;
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         places::configuration(&mut config, args.resume.then_some(&folder), loading)?;
         if let Some(same) = runs.iter().find(|r| r.config == config || r.folder == folder) {
             bad_input!(
-                "{}: found {} and {}, wanted combinations with different configurations and names: a run would count twice",
+                "{}: {} and {} have the same configuration or folder, so a run would count twice",
                 if args.alternative.is_empty() { "--grid" } else { "--grid, --alternative" },
                 same.combination.name,
                 combination.name
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let state = state(&config, &folder)?;
         if state == State::Begun && !args.resume {
             bad_input!(
-                "{} holds an unfinished run. Go on with --resume, or choose another folder with --out",
+                "{} holds an unfinished run. Continue with --resume, or choose another folder with --out",
                 folder.display()
             );
         }
@@ -140,9 +140,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let text = markdown(&rows);
     write_whole(&out.join("sweep.md"), text.as_bytes())?;
     let folders: Vec<PathBuf> = runs.iter().map(|r| r.folder.clone()).collect();
-    let told = crate::report::write_report(&folders, &out.join("report.html"))?;
+    let lead = crate::report::write_report(&folders, &out.join("report.html"))?;
     outln!("{text}");
-    told.iter().for_each(|sentence| outln!("{sentence}"));
+    lead.iter().for_each(|sentence| outln!("{sentence}"));
     if rows.is_empty() {
         say!("no table: the runs have no evaluation after their last step (eval.every = 0)");
     }
@@ -171,7 +171,7 @@ fn table(runs: &[GridRun]) -> anyhow::Result<Vec<Row>> {
                 };
                 if let Some(why) = why {
                     bad_input!(
-                        "{} and {} can't be in one table: {why}. If the data or the grader has changed, run the sweep anew into another folder with --out",
+                        "{} and {} can't be in one table: {why}. If the data or the grader has changed, run the sweep again with another --out",
                         other.folder.display(),
                         run.folder.display()
                     );
@@ -188,7 +188,7 @@ fn table(runs: &[GridRun]) -> anyhow::Result<Vec<Row>> {
     Ok(groups.into_iter().map(|(method, setting, seeds)| row(method, setting, &curves(seeds))).collect())
 }
 
-/// Mean and spread over runs, of each k that all of them have.
+/// Averages pass@k over runs, for each k that all of them have.
 fn row(method: String, setting: BTreeMap<String, String>, runs: &[BTreeMap<usize, f64>]) -> Row {
     let mut pass_at_k = BTreeMap::new();
     let mut deviation = BTreeMap::new();
@@ -203,7 +203,7 @@ fn row(method: String, setting: BTreeMap<String, String>, runs: &[BTreeMap<usize
     Row { method, setting, runs: runs.len(), pass_at_k, deviation }
 }
 
-/// The table, its first row's settings as columns.
+/// Formats the table as Markdown.
 fn markdown(rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let ks: BTreeSet<usize> = rows.iter().flat_map(|row| row.pass_at_k.keys().copied()).collect();

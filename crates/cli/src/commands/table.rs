@@ -1,7 +1,7 @@
-//! `fgrpo table`: methods by benchmarks, pass@k in each cell, with the marks of the paper's tables.
+//! `fgrpo table`: prints pass@k of methods (rows) on benchmarks (columns), marked as in the paper's tables.
 //!
-//! With pairs (baseline, focal), bold is the better of a pair and underlined what the paired test finds
-//! significant; without, bold is the best of a column. Values that print the same are equal.
+//! With `--pair`, bold is the better value of a pair, and it is underlined if the paired test finds the difference significant.
+//! Otherwise, bold is the best value of a column. Values that print the same count as equal.
 
 use crate::args::averages::AverageArgs;
 use crate::args::named::named_path;
@@ -18,7 +18,7 @@ use fgrpo_eval::table::{Cell, Part, Table, percent};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 
-/// A table of methods by benchmarks, as the paper prints them.
+/// Print a table of methods by benchmarks, in the style of the paper.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fgrpo table GRPO=eval-grpo F-GRPO=eval-f-grpo --pair GRPO,F-GRPO -k 1,256 --format latex\n  \
@@ -26,16 +26,16 @@ use std::path::PathBuf;
     Bold: better of a pair, or best of a column. Underlined: p < 0.05 by the paired subsampling test.\n\
     LaTeX needs booktabs.")]
 pub(crate) struct Args {
-    /// Methods in the order of their rows: NAME=samples file, evaluation folder or folder of files.
+    /// Methods in the order of their rows: a name, and a samples file, evaluation folder or folder of files.
     #[arg(required = true, value_name = "NAME=SAMPLES", value_parser = named_path)]
     methods: Vec<(String, PathBuf)>,
-    /// A baseline and the method compared with it, by name.
+    /// Names of a baseline and the method to compare with it.
     #[arg(long = "pair", value_name = "BASE,FOCAL", value_parser = pair)]
     pairs: Vec<(String, String)>,
-    /// Values of k in a cell [default: 1 and the largest power of two up to 256 that all problems have samples for].
+    /// Values of k in a cell [default: 1 and the largest power of two for which all problems have samples, up to 256].
     #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',')]
     ks: Vec<u64>,
-    /// Size m of the test's subsamples [default: as compare].
+    /// Size m of the test's subsamples [default: as in fgrpo compare].
     #[arg(long)]
     m: Option<u64>,
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// Allow problems with different numbers of samples.
     #[arg(long)]
     uneven: bool,
-    /// How to print.
+    /// Output format.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
@@ -51,22 +51,22 @@ pub(crate) struct Args {
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once(',') {
         Some((a, b)) if !a.is_empty() && !b.is_empty() && a != b => Ok((a.to_owned(), b.to_owned())),
-        _ => Err("wanted BASE,FOCAL".to_owned()),
+        _ => Err("expected BASE,FOCAL".to_owned()),
     }
 }
 
-/// pass@k of each method, column (benchmark or average, in the table's order) and k.
+/// pass@k, indexed by method, column and k.
 type Values = Vec<Vec<Vec<Option<f64>>>>;
 
-/// A column: an average over columns of benchmarks, or one benchmark.
+/// Column of the table: a benchmark, or an average over benchmarks.
 struct Column {
     title: String,
     key: String,
-    /// Canonical names whose mean it is; itself for a benchmark.
+    /// Canonical names of the benchmarks in the average, or only the benchmark itself.
     members: Vec<String>,
 }
 
-/// The paper's order: each average before its members, then whatever else there is.
+/// Returns the columns in the paper's order: each average before its members, and then all other benchmarks.
 fn columns(methods: &[(String, Vec<Benchmark>)], averages: &[Average]) -> Vec<Column> {
     let mut names: Vec<&str> = Vec::new();
     for b in methods.iter().flat_map(|m| &m.1) {
@@ -82,7 +82,7 @@ fn columns(methods: &[(String, Vec<Benchmark>)], averages: &[Average]) -> Vec<Co
         }
     };
     for average in averages {
-        // Its column stands there without a value where only some of its benchmarks are: see [`lacking`].
+        // If only some of an average's benchmarks exist, its column has no value: see [`lacking`].
         if average.among(&names).is_none() && average.lacking(&names).is_none() {
             continue;
         }
@@ -101,8 +101,8 @@ fn columns(methods: &[(String, Vec<Benchmark>)], averages: &[Average]) -> Vec<Co
     columns
 }
 
-/// One benchmark under each method is the same one, whatever the files are called, unless they are named after different
-/// benchmarks of the paper. [`same_problems`] sees whether it is.
+/// If every method has a single benchmark, gives them the same name, unless the names are different benchmarks of the paper.
+/// [`same_problems`] checks that the problems are the same.
 fn one_name(methods: &mut [(String, Vec<Benchmark>)]) {
     let names: BTreeSet<String> = methods.iter().flat_map(|m| &m.1).map(|b| canonical(&b.name)).collect();
     let known: Vec<&String> = names.iter().filter(|name| is_known(name)).collect();
@@ -112,7 +112,7 @@ fn one_name(methods: &mut [(String, Vec<Benchmark>)]) {
     }
 }
 
-/// Refuses a column of values over different problems, or by different graders.
+/// Returns an error if a column has different problems or graders.
 fn same_problems(methods: &[(String, Vec<Benchmark>)]) -> anyhow::Result<()> {
     let mut known: HashMap<String, &Benchmark> = HashMap::new();
     for b in methods.iter().flat_map(|m| &m.1) {
@@ -124,7 +124,7 @@ fn same_problems(methods: &[(String, Vec<Benchmark>)]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A sentence for each method and average that it lacks benchmarks for.
+/// Returns a sentence for each method and average whose benchmarks are incomplete.
 fn lacking(methods: &[(String, Vec<Benchmark>)], averages: &[Average]) -> Vec<String> {
     let of_method = |(method, benchmarks): &(String, Vec<Benchmark>)| {
         let names: Vec<&str> = benchmarks.iter().map(|b| b.name.as_str()).collect();
@@ -134,7 +134,7 @@ fn lacking(methods: &[(String, Vec<Benchmark>)], averages: &[Average]) -> Vec<St
     methods.iter().flat_map(of_method).collect()
 }
 
-/// pass@k of a method's benchmarks: for each column, a value for each k.
+/// Returns pass@k of a method for each column and k.
 fn values(benchmarks: &[Benchmark], columns: &[Column], ks: &[u64]) -> Vec<Vec<Option<f64>>> {
     let of_benchmark = |name: &String, k| {
         let found = benchmarks.iter().find(|b| canonical(&b.name) == *name)?;
@@ -151,7 +151,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut read: Vec<(String, Vec<Benchmark>)> = Vec::new();
     for (name, path) in &args.methods {
         if read.iter().any(|r| r.0 == *name) {
-            bad_input!("the method {name} is given twice");
+            bad_input!("the method {name} is listed twice");
         }
         let benchmarks = dumps::read(&places::samples(path.clone())?, None)?;
         for b in &benchmarks {
@@ -164,7 +164,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         read.push((name.clone(), benchmarks));
     }
     if args.ks.contains(&0) {
-        bad_input!("-k: found 0, wanted at least 1");
+        bad_input!("-k: expected at least 1, found 0");
     }
     let mut args = args.clone();
     if args.ks.is_empty() {
@@ -173,14 +173,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         args.ks = match (usual.first(), usual.last()) {
             (Some(&first), Some(&last)) if first < last => vec![first, last],
             (Some(&first), _) => vec![first],
-            _ => bad_input!("a problem has no scored sample; its samples are all unscorable"),
+            _ => bad_input!("all samples of a problem are unscorable"),
         };
     }
     let args = &args;
     for name in args.pairs.iter().flat_map(|p| [&p.0, &p.1]) {
         if !read.iter().any(|r| r.0 == *name) {
             bad_input!(
-                "{name} is no method; wanted one of {}",
+                "--pair: unknown method {name}; the methods are {}",
                 read.iter().map(|r| r.0.as_str()).collect::<Vec<_>>().join(", ")
             );
         }
@@ -226,10 +226,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is printed of each method, column and k.
+/// Printed values, indexed by method, column and k.
 type Parts = Vec<Vec<Vec<Part>>>;
 
-/// Bold the best of each column, by what is printed.
+/// Makes the best value of each column bold. Values that print the same are equal.
 fn mark_columns(values: &Values, parts: &mut Parts) {
     for c in 0..values[0].len() {
         for k in 0..values[0][c].len() {
@@ -241,7 +241,7 @@ fn mark_columns(values: &Values, parts: &mut Parts) {
     }
 }
 
-/// Bold the better of a pair by what is printed; underline it where the paired test agrees.
+/// Makes the better value of a pair bold, and underlines it if the paired test finds the difference significant.
 fn mark_pair(
     values: &Values,
     (a, b): (usize, usize),

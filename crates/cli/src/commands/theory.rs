@@ -1,4 +1,4 @@
-//! `fgrpo theory`: the paper's formulas as commands, each as a table, JSON or a figure.
+//! `fgrpo theory`: evaluates the paper's formulas and prints a table or JSON, or draws a figure.
 
 mod mass;
 
@@ -14,32 +14,32 @@ pub(crate) use mass::PolicyArgs;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// The paper's formulas: tail misses, mass terms, advantages.
+/// Evaluate the paper's formulas: tail misses, mass, advantages.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
     formula: Formula,
 }
 
-/// How a formula's values are printed or drawn.
+/// Output of a formula's values.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Output {
     /// Print one JSON value.
     #[arg(long)]
     json: bool,
-    /// Draw a figure into this file, .svg.
+    /// Draw a figure to this .svg file.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Formula {
-    /// Probability that a group is active and yet misses a rare correct subset.
+    /// Probability that a group is active but misses a rare correct subset.
     #[command(after_help = "Examples:\n  fgrpo theory tail-miss --mu 0.64 --tau 6.3e-5 --n 1024,131072\n  \
         fgrpo theory tail-miss --plot tail-miss.svg                              # the paper's three panels\n  \
         fgrpo theory tail-miss --mu 0.64 --tau 6.3e-5 --plot simulation.svg      # the simulation's own curve")]
     TailMiss {
-        /// Probability of a correct completion; for a figure, one panel each.
+        /// Probability of a correct completion; a figure has a panel for each value.
         #[arg(long, value_delimiter = ',', allow_negative_numbers = true)]
         mu: Vec<f64>,
         /// Probability of the rare correct subset, at most mu.
@@ -48,7 +48,7 @@ pub(crate) enum Formula {
         /// Group sizes.
         #[arg(long, value_delimiter = ',')]
         n: Vec<u64>,
-        /// Curves of a figure without --tau: rho = tau / mu.
+        /// Values of rho = tau / mu, one curve each, for a figure without --tau.
         #[arg(
             long,
             value_delimiter = ',',
@@ -60,7 +60,7 @@ pub(crate) enum Formula {
         #[command(flatten)]
         output: Output,
     },
-    /// Probability that a group holds both correct and wrong completions.
+    /// Probability that a group has both correct and wrong completions.
     #[command(after_help = "Example:\n  fgrpo theory active --mu 0.2 --n 2,8,32")]
     Active {
         /// Probability of a correct completion.
@@ -73,7 +73,7 @@ pub(crate) enum Formula {
         #[arg(long)]
         json: bool,
     },
-    /// The group size at which a tail miss is likeliest.
+    /// Group size with the largest tail-miss probability.
     #[command(after_help = "Example:\n  fgrpo theory peak --mu 0.64 --tau 6.3e-5")]
     Peak {
         /// Probability of a correct completion.
@@ -86,7 +86,7 @@ pub(crate) enum Formula {
         #[arg(long)]
         json: bool,
     },
-    /// One surrogate step on a categorical policy: where the mass goes, term by term.
+    /// Changes of probability mass in one surrogate step on a categorical policy, term by term.
     #[command(
         after_help = "Example:\n  fgrpo theory mass --probabilities 0.6,0.1,0.3 --correct 0,1 --sample 0,2 --lr 0.1\n\n\
         Actions are numbered from 0. A repeated action in --sample counts for N but adds no mass."
@@ -94,13 +94,13 @@ pub(crate) enum Formula {
     Mass {
         #[command(flatten)]
         policy: PolicyArgs,
-        /// The actions drawn, repeats included.
+        /// Drawn actions, including repeats.
         #[arg(long, value_delimiter = ',', required = true)]
         sample: Vec<usize>,
         /// Learning rate.
         #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
         lr: f64,
-        /// Show the change of these actions' mass as well.
+        /// Also show the change of the mass of these actions.
         #[arg(long, value_delimiter = ',')]
         subset: Vec<usize>,
         /// Print one JSON value.
@@ -115,14 +115,14 @@ pub(crate) enum Formula {
         /// Group size.
         #[arg(long)]
         n: u64,
-        /// Numbers of correct completions; all from 0 to N that can happen, when left out.
+        /// Numbers of correct completions [default: all possible numbers from 0 to N].
         #[arg(long, short, value_delimiter = ',')]
         k: Vec<u64>,
         /// Print one JSON value.
         #[arg(long)]
         json: bool,
     },
-    /// Focal-weighted advantages by success rate.
+    /// Focal-weighted advantages at given success rates.
     #[command(after_help = "Examples:\n  fgrpo theory advantage --success-rate 0.25 --gamma 0.5\n  \
         fgrpo theory advantage --success-rate 0.25 --gamma 0.5 --n 8      # as the trainer computes it\n  \
         fgrpo theory advantage --plot advantage.svg                       # the paper's figure")]
@@ -133,13 +133,13 @@ pub(crate) enum Formula {
         /// Focal exponents.
         #[arg(long, value_delimiter = ',', allow_negative_numbers = true)]
         gamma: Vec<f64>,
-        /// Group size: the trainer's value (sample deviation, eps 1e-6) instead of the population's.
+        /// Group size, to compute the trainer's value (sample deviation, eps 1e-6) instead of the population's.
         #[arg(long)]
         n: Option<u64>,
         #[command(flatten)]
         output: Output,
     },
-    /// Learning-rate multiplier that shrinks updates as much as the focal weight does on average.
+    /// Learning-rate multiplier that equals the average effect of the focal weight.
     #[command(after_help = "Example:\n  fgrpo theory low-lr --gamma 0.5")]
     LowLr {
         /// Focal exponents.
@@ -185,20 +185,20 @@ fn tail_misses(mu: &[f64], tau: Option<f64>, n: &[u64], rho: &[f64], output: &Ou
             plot(output, || figures::tail_miss_curve(mu[0], tau))?;
             rows
         }
-        (_, Some(_)) => bad_input!("--tau: found with {} values of --mu, wanted exactly one", mu.len()),
+        (_, Some(_)) => bad_input!("--tau requires exactly one value of --mu, found {}", mu.len()),
         (mu, None) if output.plot.is_some() => {
             if !n.is_empty() {
-                bad_input!("--n: a table of group sizes needs --tau");
+                bad_input!("--n requires --tau");
             }
             let mu = if mu.is_empty() { &[0.8, 0.5, 0.2] } else { mu };
             return plot(output, || figures::tail_miss_panels(mu, rho));
         }
         (_, None) => {
-            bad_input!("--tau: missing; wanted --mu, --tau and --n, or --plot FILE for the paper's panels")
+            bad_input!("--mu, --tau and --n are required, or --plot FILE for the paper's panels")
         }
     };
     if rows.is_empty() && output.plot.is_none() {
-        bad_input!("--n: missing; wanted group sizes, such as --n 2,8,32");
+        bad_input!("--n is required: group sizes, such as --n 2,8,32");
     }
     say(output.json, 1, &["n", "active", "tail_miss"], &rows)
 }
@@ -206,7 +206,7 @@ fn tail_misses(mu: &[f64], tau: Option<f64>, n: &[u64], rho: &[f64], output: &Ou
 fn advantages(rates: &[f64], gammas: &[f64], n: Option<u64>, output: &Output) -> anyhow::Result<()> {
     let drawn = if gammas.is_empty() { vec![0.0, 0.5, 1.0, 2.0] } else { gammas.to_vec() };
     if !rates.is_empty() && gammas.is_empty() {
-        bad_input!("--gamma: missing; wanted the focal exponent, 0 for none");
+        bad_input!("--gamma is required: the focal exponent, or 0 for no focal weight");
     }
     let pairs: Vec<(f64, f64)> = rates.iter().flat_map(|&r| gammas.iter().map(move |&g| (r, g))).collect();
     let rows = each(&pairs, |&(rate, gamma)| {
@@ -233,8 +233,8 @@ fn plot(output: &Output, figure: impl FnOnce() -> anyhow::Result<Figure>) -> any
     Ok(())
 }
 
-/// Prints rows with these columns, of which the first `keys` tell rows apart: as JSON one row is an object without them, and
-/// several are a list of objects with them. Prints nothing without rows: a figure alone was asked for.
+/// Prints rows with these columns, of which the first `keys` identify a row. As JSON, a single row is an object without the
+/// identifying columns, and several rows are a list of objects with them. Prints nothing if there are no rows.
 fn say(as_json: bool, keys: usize, columns: &[&str], rows: &[Vec<Value>]) -> anyhow::Result<()> {
     let object = |row: &Vec<Value>, from: usize| -> Value {
         let cells = columns.iter().zip(row).skip(from);
@@ -257,7 +257,7 @@ fn say(as_json: bool, keys: usize, columns: &[&str], rows: &[Vec<Value>]) -> any
     Ok(())
 }
 
-/// Six significant digits, and exponents where they are needed.
+/// Formats a number with six significant digits, and with an exponent if it is very small or large.
 fn number(x: f64) -> String {
     if x != 0.0 && !(1e-4..1e7).contains(&x.abs()) {
         format!("{x:.5e}")

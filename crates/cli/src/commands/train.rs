@@ -1,4 +1,4 @@
-//! `fgrpo train`: train a policy into a run folder, with its report.
+//! `fgrpo train`: trains a policy and writes the run folder with its report.
 
 use crate::args::compute;
 use crate::args::places::{self, Loading};
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Change a key of the configuration; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Run folder; by default `runs/NAME` for the configuration NAME.toml, and `runs/NAME-sft` for `fgrpo sft`.
+    /// Run folder [default: runs/NAME for the configuration NAME.toml, and runs/NAME-sft for `fgrpo sft`].
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Resume from the folder's last checkpoint.
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Delete the run in the folder and start over.
     #[arg(long, conflicts_with = "resume")]
     pub(crate) restart: bool,
-    /// With --resume: accept a configuration that differs from the run's.
+    /// With --resume: accept that the configuration differs from the run's.
     #[arg(long, requires = "resume")]
     pub(crate) accept_changes: bool,
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         PathBuf::from("runs").join(args.config.file_stem().unwrap_or(args.config.as_os_str()))
     });
     args.take_places(&mut config, &out)?;
-    if args.dry_run.wanted {
+    if args.dry_run.enabled {
         let check = |config: &Config, task: &Task| {
             check_held_out(config, task)?;
             check_cache(config, task, args.device())?;
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     conclude(run_and_report(&config, &out, args.if_exists(), args.device(), &mut console)?, &[&out])
 }
 
-/// Trains, and writes the run's report, also of a run that was stopped.
+/// Trains, and writes the run's report, even if the run was stopped.
 pub fn run_and_report(
     config: &Config,
     out: &Path,
@@ -88,14 +88,14 @@ pub fn run_and_report(
     console: &mut Console,
 ) -> anyhow::Result<Ending<Trained>> {
     let ended = train(config, out, if_exists, device, console);
-    // A folder that was refused has nothing new to report.
+    // If the run folder was never opened, there is nothing new to report.
     if !console.opened_folder(out) {
         return ended;
     }
     let page = out.join("report.html");
     let report = write_report(std::slice::from_ref(&out.to_owned()), &page);
     match ended? {
-        // Before the first step there is nothing to report, and the run's error matters more than the report's.
+        // An error of the report doesn't matter here: before the first step there is nothing to report.
         Ending::Interrupted => Ok(Ending::Interrupted),
         done => {
             report?;
@@ -106,7 +106,7 @@ pub fn run_and_report(
 }
 
 impl Args {
-    /// The configuration, with what the flags change.
+    /// Returns the configuration with the changes by flags.
     pub(crate) fn configuration(&self) -> anyhow::Result<Config> {
         let mut overrides = Override::all("--set", &self.set)?;
         overrides.extend(self.compute.overrides());
@@ -125,14 +125,14 @@ impl Args {
         }
     }
 
-    /// Turns hub names of the configuration into local paths; a dry run loads nothing.
+    /// Replaces hub names in the configuration by local paths. A dry run downloads nothing.
     pub(crate) fn take_places(&self, config: &mut Config, out: &Path) -> anyhow::Result<()> {
-        let loading = if self.dry_run.wanted { Loading::Nothing } else { Loading::All };
+        let loading = if self.dry_run.enabled { Loading::Nothing } else { Loading::All };
         places::configuration(config, self.resume.then_some(out), loading)
     }
 
-    /// Says so if `--resume` finds nothing: its folder may be misspelt. Of logged steps without a checkpoint the
-    /// trainer tells.
+    /// Prints a note if there is nothing to resume, because the folder may be misspelt. (The trainer reports logged steps without
+    /// a checkpoint.)
     pub(crate) fn say_if_new(&self, out: &Path) {
         let logged = std::fs::metadata(out.join("metrics.jsonl")).is_ok_and(|file| file.len() > 0);
         if self.resume && !has_state(out) && !logged {
@@ -140,7 +140,7 @@ impl Args {
         }
     }
 
-    /// What `--resume` or `--restart` would do with the folder of a run of `stage`, for a dry run.
+    /// For a dry run: prints what `--restart` would delete, or fails if `--resume` would.
     pub(crate) fn check_folder(&self, out: &Path, config: &Config, stage: Stage) -> anyhow::Result<()> {
         self.say_if_new(out);
         let written = out.join(CONFIGURATION);
@@ -163,32 +163,31 @@ impl Args {
     }
 }
 
-/// Prints the summary of a finished command, or how to continue a stopped one. `runs` are its run folders.
+/// Prints the summary of a finished command, or returns an error that says how to continue a stopped one. `runs` are its run
+/// folders.
 pub(crate) fn conclude<T: Display>(ending: Ending<T>, runs: &[&Path]) -> anyhow::Result<()> {
     match ending {
         Ending::Done(results) => {
-            // The run folder has everything, so a finished run is no failure if stdout can't be written to.
+            // The run folder has all results, so the command succeeds even if writing to stdout fails.
             let _ = writeln!(std::io::stdout(), "{results}");
             Ok(())
         }
         Ending::Interrupted => {
-            let saved = match runs.iter().any(|run| has_state(run)) {
-                true => ", state saved",
-                false => " before the first checkpoint",
-            };
+            let has_state = runs.iter().any(|run| has_state(run));
+            let saved = if has_state { ", state saved" } else { " before the first checkpoint" };
             let words = format!("stopped on request{saved}. Continue with: {}", resuming_command());
             Err(Stopped(words).into())
         }
     }
 }
 
-/// Whether a run has a checkpoint, of its own or of its supervised stage.
+/// Whether a run has a checkpoint of RL or of its supervised stage.
 fn has_state(run: &Path) -> bool {
     let holds = |folder: &str| checkpoint::list(&run.join(folder)).is_ok_and(|found| !found.is_empty());
     holds("checkpoints") || holds("sft")
 }
 
-/// The command line of this process with `--resume` added, for continuing a stopped run.
+/// Returns the command line that continues this process: with `--resume`, and without `--restart`.
 fn resuming_command() -> String {
     let own = std::env::args_os().map(|word| quoted(&word.to_string_lossy()));
     let mut words: Vec<String> = own.filter(|word| word != "--restart").collect();

@@ -1,8 +1,7 @@
-//! `fgrpo verify`: grades each input line, in order, on all cores, in constant memory.
+//! `fgrpo verify`: grades the input lines on all cores in bounded memory, and writes the verdicts in the order of the lines.
 //!
-//! A line that cannot be read gets an unscorable verdict whose reason begins with `bad_input`, so that input and output
-//! lines correspond; the command then exits with code 2. If a verifier panics, its line is unscorable and the run
-//! continues.
+//! A line that can't be read gets an unscorable verdict whose reason begins with `bad_input`, so that input and output lines
+//! correspond; the command then exits with code 2. If a verifier panics, the line is unscorable and grading continues.
 
 use crate::args::grading;
 use crate::args::named::named_with;
@@ -36,31 +35,31 @@ Examples:
 
 Exit code 2 if any input line is invalid or there is none, 1 if no line could be graded; the output lines give the reasons.")]
 pub(crate) struct Args {
-    /// The verifier.
+    /// Kind of the problems, which selects the verifier.
     #[arg(value_parser = named_with(TaskKind::line))]
     kind: TaskKind,
     /// JSON lines, CSV or Parquet, or a folder of such files; - reads JSON lines from standard input.
     input: PathBuf,
     #[command(flatten)]
     grading: grading::Flags,
-    /// Threads (default: all cores).
+    /// Number of threads [default: one per core].
     #[arg(long, value_parser = fgrpo_train::config::threads)]
     threads: Option<usize>,
 }
 
-/// Lines that a thread grades between two writes.
+/// Number of lines that a thread grades between two writes.
 const LINES_PER_THREAD: usize = 128;
-/// Bytes of lines that are in memory at once, unless a single line has more.
+/// Maximum size of a batch in bytes, unless a single line is larger.
 const MOST_BYTES: usize = 1 << 26;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let grading = grading(args)?;
     let threads = match args.threads {
-        Some(0) => bad_input!("threads: found 0, wanted at least 1"),
+        Some(0) => bad_input!("--threads: expected at least 1, found 0"),
         Some(n) => n,
-        // The process that has an environment answers for it.
+        // A single child process runs the environments.
         None if args.kind == TaskKind::Environment => 1,
-        // A user's verifier is a child process, which needs the core.
+        // Each thread may have a child process with the user's grader.
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
     let (input, bytes) = open(&args.input)?;
@@ -95,7 +94,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         );
     }
     if total.lines() == 0 {
-        bad_input!("{}: found no line, wanted at least one to grade", args.input.display());
+        bad_input!("{}: the input is empty", args.input.display());
     }
     if let (Some(reason), true) = (&total.first_unscorable, total.counts[3] == total.lines()) {
         anyhow::bail!(
@@ -112,7 +111,7 @@ fn open(path: &Path) -> anyhow::Result<(Box<dyn BufRead + Send>, Option<u64>)> {
         return Ok((Box::new(BufReader::with_capacity(1 << 16, io::stdin())), None));
     }
     if rows::is_table(path) {
-        // A table is read as a whole; each of its rows is a line.
+        // A table is read as a whole, and each row becomes a line.
         let mut lines = Vec::new();
         for row in rows::read(path)? {
             serde_json::to_writer(&mut lines, &row)?;
@@ -125,13 +124,13 @@ fn open(path: &Path) -> anyhow::Result<(Box<dyn BufRead + Send>, Option<u64>)> {
         Ok(file) => file,
         Err(error) => bad_input!("{}: {error}", path.display()),
     };
-    // The length of a compressed file says little about the length of its contents.
+    // The uncompressed size of a compressed file is unknown.
     let plain = path.metadata().ok().filter(|m| m.is_file() && !files::is_compressed(path));
     let bytes = plain.map(|m| m.len());
     Ok((Box::new(BufReader::with_capacity(1 << 16, file)), bytes))
 }
 
-/// A progress bar on a terminal; hidden elsewhere, and if the verdicts go to the terminal.
+/// Returns a progress bar, which is hidden if the verdicts go to a terminal, or if stderr isn't a terminal.
 fn progress(bytes: Option<u64>) -> ProgressBar {
     if io::stdout().is_terminal() {
         return ProgressBar::hidden();
@@ -145,21 +144,21 @@ fn progress(bytes: Option<u64>) -> ProgressBar {
 
 struct Input {
     lines: Lines<Box<dyn BufRead + Send>>,
-    /// The number of the next line.
+    /// Number of the next line.
     next: u64,
-    /// Lines of a batch.
+    /// Maximum number of lines in a batch.
     most: usize,
 }
 
 impl Input {
-    /// Reads the next lines, with their numbers, into `batch`; those before an error are in it too.
+    /// Reads the next lines into `batch`, with their numbers. After an error, it contains the lines before the error.
     fn read(&mut self, batch: &mut Vec<(u64, Vec<u8>)>) -> anyhow::Result<()> {
         batch.clear();
         let mut bytes = 0;
         while batch.len() < self.most && bytes < MOST_BYTES {
             let Some(line) = self.lines.next_line()? else { break };
             let number = line.number as u64;
-            // Blank lines have an answer too.
+            // Blank lines get a verdict too.
             batch.extend((self.next..number).map(|blank| (blank, Vec::new())));
             self.next = number + 1;
             bytes += line.text.len();
@@ -183,7 +182,7 @@ fn grade_all(
     let mut output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut batch = Vec::new();
     let mut read = input.read(&mut batch);
-    // A broken grader is found before the first line is graded.
+    // Fails for a broken grader before the first line is graded.
     let verifier = |(_, line): &(u64, Vec<u8>)| kind.verifier_of_line(line, grading).ok();
     batch.iter().find_map(verifier).map_or(Ok(()), |verifier| verifier.check_start())?;
     while !batch.is_empty() {
@@ -202,11 +201,11 @@ fn grade_all(
     read
 }
 
-/// The answer to a line.
+/// Result for a line.
 struct Answer {
     number: u64,
     graded: Graded,
-    /// What is wrong with the line.
+    /// Reason why the line can't be read.
     bad: Option<String>,
     doubt: Option<&'static str>,
 }
@@ -214,7 +213,7 @@ struct Answer {
 /// Sums over the whole input.
 #[derive(Default)]
 struct Total {
-    /// Lines by verdict.
+    /// Number of lines for each verdict.
     counts: [u64; 4],
     bad: u64,
     first_bad: Option<(u64, String)>,
@@ -251,17 +250,17 @@ impl std::fmt::Display for Total {
     }
 }
 
-/// What every line has besides the reference answer.
+/// Response in a line.
 #[derive(Deserialize)]
 struct Response {
     #[serde(alias = "pred", alias = "completion")]
     response: String,
 }
 
-/// The settings and the program of all lines.
+/// Returns the verifier settings for all lines.
 fn grading(args: &Args) -> anyhow::Result<Grading> {
     let mut text = TextConfig::of(args.kind, Path::new("-"));
-    // A response is the answer itself, unless the format gate is on.
+    // By default, the response is the answer itself, without format tags.
     text.verifier.format_gate = false;
     let place = Place { prefix: String::new(), kind: Kind::Text(args.kind) };
     let text = overridden(&text, &of_task(&args.grading.of_task()?, &[place], &[])?)?;
@@ -284,7 +283,7 @@ fn grade(kind: TaskKind, grading: &Grading, number: u64, line: &[u8]) -> Answer 
     Answer { number, graded, bad, doubt }
 }
 
-/// The grade of one line, or what is wrong with it; and what makes it doubtful.
+/// Grades a line, or returns the reason why it can't be read. Sets `doubt` if the reference answer is doubtful.
 fn grade_line(
     kind: TaskKind,
     grading: &Grading,

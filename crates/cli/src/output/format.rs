@@ -1,4 +1,4 @@
-//! How text and numbers read on a page.
+//! Formats text and numbers for an HTML page.
 
 use minijinja::value::Value;
 use serde::{Serialize, Serializer};
@@ -13,7 +13,7 @@ impl Serialize for Markup {
     }
 }
 
-/// Text as HTML. Control characters, which HTML has no place for, become U+FFFD.
+/// Escapes text for HTML. Control characters, which HTML doesn't allow, become U+FFFD.
 pub(crate) fn escape(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for c in text.chars() {
@@ -30,7 +30,7 @@ pub(crate) fn escape(text: &str) -> String {
     html
 }
 
-/// A number with up to four digits and no trailing zeros; k and M for thousands and millions.
+/// Formats a number with up to four digits and no trailing zeros, with k and M for thousands and millions.
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
@@ -57,26 +57,25 @@ pub(crate) fn number(value: f64) -> String {
     .replace('-', "\u{2212}")
 }
 
-/// A fraction as a percentage. A tenth of a percent is as fine as samples resolve; below one percent all digits of
-/// [`number`] stay.
+/// Formats a fraction as a percentage. From 1 % on it is rounded to 0.1 %, because samples don't resolve more.
 pub(crate) fn percent(fraction: f64) -> String {
     let percent = 100.0 * fraction;
     let shown = if fraction.abs() >= 0.01 { (10.0 * percent).round() / 10.0 } else { percent };
     format!("{}\u{a0}%", number(shown))
 }
 
-/// A fraction in percentage points, with one decimal.
+/// Formats a fraction in percentage points, with one decimal.
 pub(crate) fn points(fraction: f64) -> String {
     format!("{:.1}", 100.0 * fraction).replace('-', "\u{2212}")
 }
 
-/// The same with its sign.
+/// Like [`points`], with a sign for positive values too.
 pub(crate) fn signed(fraction: f64) -> String {
     let text = points(fraction);
     if fraction > 0.0 && text != "0.0" { format!("+{text}") } else { text }
 }
 
-/// A time in seconds since 1970, such as "2026-11-24 22:50 UTC".
+/// Formats a time in seconds since 1970, for example as "2026-11-24 22:50 UTC".
 pub(crate) fn date(seconds: u64) -> String {
     let time = i64::try_from(seconds).ok().and_then(|s| chrono::DateTime::from_timestamp(s, 0));
     time.map_or_else(

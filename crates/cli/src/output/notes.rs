@@ -1,13 +1,13 @@
-//! The library's `tracing` events, as lines on stderr.
+//! Prints the libraries' `tracing` events as lines on stderr.
 
 use std::fmt::{Debug, Write};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Prints events of this project's crates from now on. Calling it again does nothing.
+/// Starts printing the events of this project's crates. Further calls do nothing.
 pub fn listen() {
-    // An error means that somebody listens already, such as a program that this one is part of.
+    // An error means that a subscriber exists, for example in a program that embeds this one.
     let _ = tracing::subscriber::set_global_default(Notes);
 }
 

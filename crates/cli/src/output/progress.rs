@@ -1,4 +1,4 @@
-//! Progress of a run: a bar with the remaining time on a terminal, an occasional line elsewhere. Everything is also
+//! Progress of a run: a bar with the remaining time on a terminal, otherwise an occasional line. All messages are also
 //! written to the run's `log.txt`.
 
 use anyhow::Context;
@@ -10,10 +10,10 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Full, partly full and empty cells of a bar.
+/// Cells of a bar, from full to empty.
 const CHARACTERS: &str = "█▉▊▋▌▍▎▏░";
 
-/// Without a terminal, progress is printed after this time, and after a tenth of the stage, if that took the shorter one.
+/// Without a terminal, progress is printed every 10 s, or after each tenth of the stage if that takes between 1 s and 10 s.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 const BETWEEN_TENTHS: Duration = Duration::from_secs(1);
 
@@ -24,7 +24,7 @@ pub struct Console {
     folder: Option<PathBuf>,
     started: Instant,
     terminal: bool,
-    /// Whether nothing but the log is written.
+    /// Whether messages go only to the log.
     quiet: bool,
     stage: Option<Stage>,
 }
@@ -33,15 +33,16 @@ pub struct Console {
 struct Stage {
     bar: ProgressBar,
     name: &'static str,
-    spoken: Instant,
-    /// Position of the last line.
-    at: u64,
+    /// Time and position of the last printed line.
+    printed: Instant,
+    printed_at: u64,
     started: Instant,
+    /// Position at which this process started.
     from: u64,
 }
 
 impl Console {
-    /// Prints to stderr, and to a log once a run folder is open.
+    /// Prints to stderr, and also to a log as soon as a run folder is open.
     pub fn new() -> Self {
         Self {
             log: None,
@@ -53,7 +54,7 @@ impl Console {
         }
     }
 
-    /// Writes only to the log: for one of several runs at the same time.
+    /// Writes only to the log. For one of several runs that train at the same time.
     pub fn quiet() -> Self {
         Self { terminal: false, quiet: true, ..Self::new() }
     }
@@ -95,7 +96,7 @@ impl Events for Console {
 
     fn note(&mut self, line: &str) {
         if let Some(log) = &mut self.log {
-            // The log is a courtesy: a full disk shows itself where the results are written.
+            // If the disk is full, writing the results reports it.
             let _ = writeln!(log, "[{:>9.1}s] {line}", self.started.elapsed().as_secs_f64());
         }
     }
@@ -109,19 +110,23 @@ impl Events for Console {
         bar.set_prefix(stage);
         bar.reset_eta();
         let now = Instant::now();
-        self.stage = Some(Stage { bar, name: stage, spoken: now, at: done, started: now, from: done });
+        self.stage =
+            Some(Stage { bar, name: stage, printed: now, printed_at: done, started: now, from: done });
     }
 
     fn progress(&mut self, position: u64, message: String) {
         let Some(stage) = &mut self.stage else { return };
         stage.bar.set_position(position);
         let length = stage.bar.length().unwrap_or(0);
-        let between =
-            if 10 * position.saturating_sub(stage.at) < length { BETWEEN_LINES } else { BETWEEN_TENTHS };
+        let between = if 10 * position.saturating_sub(stage.printed_at) < length {
+            BETWEEN_LINES
+        } else {
+            BETWEEN_TENTHS
+        };
         if self.terminal {
             stage.bar.set_message(message);
-        } else if stage.spoken.elapsed() > between {
-            (stage.spoken, stage.at) = (Instant::now(), position);
+        } else if stage.printed.elapsed() > between {
+            (stage.printed, stage.printed_at) = (Instant::now(), position);
             let per_step =
                 stage.started.elapsed().as_secs_f64() / position.saturating_sub(stage.from).max(1) as f64;
             let left = duration(per_step * length.saturating_sub(position) as f64);
@@ -143,14 +148,14 @@ impl Events for Console {
     }
 }
 
-/// A bar on a terminal, nothing elsewhere; `length` is unknown for a stream.
+/// Returns a progress bar, which is hidden unless stderr is a terminal. `length` is `None` for a stream.
 pub fn bar(length: Option<u64>, template: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
     }
     let style = ProgressStyle::with_template(template).expect("the template is constant");
     let bar = length.map_or_else(ProgressBar::no_length, ProgressBar::new);
-    // Before the first step nothing is known.
+    // Before the first step there is no estimate.
     let left = |state: &ProgressState, to: &mut dyn std::fmt::Write| {
         let _ = match state.pos() {
             0 => to.write_str("?"),

@@ -1,16 +1,15 @@
-//! Standard output and standard error. A failed write never ends the program: a stream that is closed or full is
-//! ignored, where the standard macros would panic.
+//! Standard output and standard error. A failed write doesn't end the program at once, as a panic of the standard macros
+//! would.
 //!
-//! `say!` writes a line to stderr. `out!` and `outln!` write a command's data to stdout. It is
-//! no error if the reader of stdout stops early (`| head`). If data is lost for another reason, the command fails at
-//! its end.
+//! `say!` writes a line to stderr. `out!` and `outln!` write a command's data to stdout. A reader of stdout may stop early
+//! (`| head`). If data is lost for another reason, the command fails at its end: see [`check`].
 
 use fgrpo_eval::io::harmless::harmless;
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
 use std::sync::Mutex;
 
-/// The first error of a write to stdout that lost data.
+/// First error of a write to stdout that lost data.
 static LOST: Mutex<Option<String>> = Mutex::new(None);
 
 /// Writes a line to stderr.
@@ -29,27 +28,27 @@ macro_rules! outln {
     ($($arg:tt)*) => { $crate::output::streams::to_stdout(format_args!("{}\n", format_args!($($arg)*))) };
 }
 
-/// Writes to stderr, [`harmless`]. An error is passed over.
+/// Writes to stderr, with control characters made [`harmless`]. Errors are ignored.
 pub fn to_stderr(text: Arguments<'_>) {
-    // Formatted first, so that a line is one write and isn't mixed with other processes' lines.
+    // A line is a single write, so that it doesn't mix with lines of other processes.
     let _ = std::io::stderr().write_all(harmless(&text.to_string()).as_bytes());
 }
 
-/// Writes to stdout. The first error that loses data is kept for [`check`].
+/// Writes to stdout. [`check`] reports the first error that loses data.
 pub fn to_stdout(text: Arguments<'_>) {
     stream(&text.to_string());
 }
 
-/// Writes to stdout as [`to_stdout`]. Returns whether the reader is still there, so that a caller can stop making data.
+/// Like [`to_stdout`]. Returns `false` if the write failed, so that the caller can stop producing data.
 pub fn stream(text: &str) -> bool {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    let read_on = written.is_ok();
+    let is_open = written.is_ok();
     keep(written);
-    read_on
+    is_open
 }
 
-/// Whether stdout took everything that was written to it. A reader that left early is no error.
+/// Returns an error if data written to stdout was lost. A reader that stops early isn't an error.
 pub fn check() -> anyhow::Result<()> {
     match LOST.lock().unwrap_or_else(|e| e.into_inner()).take() {
         Some(error) => anyhow::bail!("writing to standard output: {error}"),

@@ -1,4 +1,4 @@
-//! Tables of results: one value, printed as aligned text, CSV, Markdown, LaTeX or JSON.
+//! Prints tables of results as aligned text, CSV, Markdown, LaTeX or JSON.
 
 use clap::ValueEnum;
 use fgrpo_eval::table::{Cell, Part, Table};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 
-/// How results are printed.
+/// Format in which results are printed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -23,13 +23,13 @@ pub enum Format {
     Latex,
 }
 
-/// How a table is printed.
+/// Converts a table to text.
 pub trait Render {
-    /// The table in `format`; JSON belongs to the caller, who knows what the numbers mean, and is an
-    /// array of objects by column here.
+    /// Returns the table in `format`. As JSON it is an array with an object for each row, all of whose values are strings;
+    /// callers that need numbers make the JSON themselves.
     fn render(&self, format: Format) -> String;
 
-    /// One line that says what the marks of the table in `format` mean; empty where it has none.
+    /// Returns a line that explains bold and underlined cells, or an empty string if the table has none.
     fn legend(&self, format: Format, bold: &str, underline: &str) -> String;
 }
 
@@ -58,7 +58,7 @@ impl Render for Table {
     }
 }
 
-/// Aligned columns: names and words to the left, numbers to the right.
+/// Aligns columns: words to the left, numbers to the right.
 fn aligned(table: &Table, styled: bool) -> String {
     const GAP: &str = "  ";
     let length = |text: &str| text.chars().count();
@@ -85,7 +85,7 @@ fn aligned(table: &Table, styled: bool) -> String {
     out
 }
 
-/// A cell with its marks as escapes of a terminal, or as characters.
+/// Formats a cell, with its marks as terminal escapes or as characters.
 fn shown(cell: &Cell, styled: bool) -> String {
     let [bold, underline] =
         if styled { [["\x1b[1m", "\x1b[0m"], ["\x1b[4m", "\x1b[0m"]] } else { [["*"; 2], ["_"; 2]] };
@@ -151,7 +151,7 @@ fn json(table: &Table) -> String {
     serde_json::Value::Array(rows).to_string() + "\n"
 }
 
-/// A cell with what begins and ends bold and underlined parts, and what stands `between` its parts.
+/// Formats a cell, with the given marks around bold and underlined parts and `between` as the separator of parts.
 fn marked(
     cell: &Cell,
     escape: fn(&str) -> String,
@@ -211,7 +211,7 @@ fn escape_latex(text: &str) -> String {
     out
 }
 
-/// LaTeX's name of a mathematical symbol.
+/// Returns the LaTeX name of a mathematical symbol.
 fn symbol(c: char) -> Option<&'static str> {
     Some(match c {
         '\u{394}' => "Delta",

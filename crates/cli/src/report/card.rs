@@ -1,4 +1,4 @@
-//! A completion to read, with what is known of it.
+//! A card that shows a completion with its verdict, values and prompt.
 
 use super::runs::Group;
 use crate::output::format::Markup;
@@ -6,7 +6,7 @@ use crate::output::format::number;
 use fgrpo_verify::verdict::Verdict;
 use serde::Serialize;
 
-/// What the macro of `card.html` shows.
+/// Data of the macro in `card.html`.
 #[derive(Debug, Serialize)]
 pub(super) struct Card {
     /// Colour class of the verdict.
@@ -14,13 +14,13 @@ pub(super) struct Card {
     verdict: &'static str,
     facts: Vec<Fact>,
     text: String,
-    /// Texts that are folded away, by name.
+    /// Collapsed texts, by name.
     folded: Vec<(&'static str, String)>,
-    /// A drawing beside the text, in the colour of its group.
+    /// Drawing beside the text, with the colour of its group.
     maze: Option<(usize, Markup)>,
 }
 
-/// A fact in words, or a name with its value.
+/// A sentence, or a name with a value.
 #[derive(Debug, Serialize)]
 struct Fact {
     name: String,
@@ -43,7 +43,7 @@ impl Card {
         self
     }
 
-    /// Adds a value with its name, where there is one.
+    /// Adds a named value, unless it is `None`.
     pub(super) fn value(mut self, name: &str, value: Option<impl Into<String>>) -> Self {
         self.facts.extend(value.map(|v| Fact { name: name.to_owned(), value: Some(v.into()) }));
         self
@@ -53,7 +53,7 @@ impl Card {
         self.value(name, value.map(number))
     }
 
-    /// Adds a text that is folded away, unless it is empty.
+    /// Adds a collapsed text, unless it is empty.
     pub(super) fn folded(mut self, name: &'static str, text: &str) -> Self {
         if !text.is_empty() {
             self.folded.push((name, text.to_owned()));

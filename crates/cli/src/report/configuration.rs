@@ -1,10 +1,10 @@
-//! The resolved configuration, and where runs differ in it.
+//! The resolved configurations, and the keys in which runs differ.
 
 use super::input::Run;
 use super::runs::{Runs, differing};
 use serde::Serialize;
 
-/// What `configuration.html` shows.
+/// Data of `configuration.html`.
 #[derive(Debug, Serialize)]
 pub(super) struct Configuration<'a> {
     runs: Vec<Text<'a>>,
@@ -18,7 +18,7 @@ struct Text<'a> {
     toml: &'a str,
 }
 
-/// The section; none when no run has a configuration.
+/// Returns the section, or `None` if no run has a configuration.
 pub(super) fn section(runs: &Runs) -> Option<Configuration<'_>> {
     let configured: Vec<&Run> = runs.all.iter().filter(|r| !r.files.text.is_empty()).collect();
     let values = |key: String| {

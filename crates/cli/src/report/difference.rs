@@ -16,7 +16,7 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    /// "3.1 points higher (95 % interval +1.0 to +5.2, beyond chance)".
+    /// Describes the difference: "3.1 points higher (95 % interval +1.0 to +5.2, beyond chance)".
     pub(super) fn words(self) -> String {
         if [self.mean, self.low, self.high].iter().all(|value| points(value.abs()) == points(0.0)) {
             return "less than 0.1 points higher or lower".to_owned();
@@ -32,8 +32,8 @@ impl Difference {
     }
 }
 
-/// `b - a`, paired by problem, over the problems that both have; `None` if there are none, or the numbers of problems differ.
-/// The caller knows that the problems are the same: evaluations of one set are (see [`Runs::new`]).
+/// Returns the mean of `b - a`, paired by problem, over the problems with a value on both sides. `None` if there are none, or if
+/// the numbers of problems differ. Both must be evaluations of one set, which have the same problems (see [`Runs::new`]).
 pub(super) fn paired(a: &[Option<f64>], b: &[Option<f64>]) -> Option<Difference> {
     let difference: Vec<f64> = b.iter().zip(a).filter_map(|(b, a)| Some((*b)? - (*a)?)).collect();
     let Measured { value: mean, interval: [low, high], .. } =
@@ -41,16 +41,16 @@ pub(super) fn paired(a: &[Option<f64>], b: &[Option<f64>]) -> Option<Difference>
     Some(Difference { mean, low, high })
 }
 
-/// pass@k of each problem at the evaluation that `of` picks of each run, meaned over a group's seeds; none for a problem that
-/// one run has too few scored samples of, and no problems if the runs have different ones.
+/// Returns pass@k of each problem, averaged over a group's seeds, at the evaluation that `select` chooses from each run. The
+/// value is `None` if a run has too few scored samples of the problem. Empty if the runs have different problems.
 fn per_problem<'a>(
     group: &'a Group,
     runs: &'a Runs,
     k: usize,
-    of: impl Fn(&'a Run) -> Option<&'a Evaluation>,
+    select: impl Fn(&'a Run) -> Option<&'a Evaluation>,
 ) -> Vec<Option<f64>> {
     let values: Option<Vec<Vec<Option<f64>>>> =
-        runs.of(group).map(|run| Some(of(run)?.by_problem(k))).collect();
+        runs.of(group).map(|run| Some(select(run)?.by_problem(k))).collect();
     let values = values.unwrap_or_default();
     let count = values.first().map_or(0, Vec::len);
     if values.iter().any(|v| v.len() != count) {
@@ -60,8 +60,8 @@ fn per_problem<'a>(
     (0..count).map(mean).collect()
 }
 
-/// How a group's pass@k changed from its first to its last evaluation; none where a run has only one, or other problems or
-/// graders at its end.
+/// Returns the change of a group's pass@k from its first to its last evaluation, or `None` if a run has only one evaluation or
+/// if its problems or graders changed.
 pub(super) fn since_start<'a>(
     runs: &'a Runs,
     group: &'a Group,
@@ -73,7 +73,7 @@ pub(super) fn since_start<'a>(
     paired(&first, &last)
 }
 
-/// How a group's last pass@k differs from that of `base`.
+/// Returns the difference of the last pass@k between a group and `base`.
 pub(super) fn at_end<'a>(
     runs: &'a Runs,
     base: &'a Group,

@@ -1,4 +1,4 @@
-//! pass@k through training and at its end.
+//! Plots of pass@k during and after training.
 
 use super::input::Run;
 use super::runs::{Group, Runs};
@@ -9,7 +9,7 @@ use fgrpo_eval::figure::{Colour, Curve, Key, Notation, Scale};
 use fgrpo_eval::record::Evaluation;
 use serde::Serialize;
 
-/// What `evaluation.html` shows.
+/// Data of `evaluation.html`.
 #[derive(Debug, Serialize)]
 pub(super) struct Evaluations<'a> {
     sets: Vec<Set<'a>>,
@@ -19,11 +19,11 @@ pub(super) struct Evaluations<'a> {
 #[derive(Debug, Serialize)]
 struct Set<'a> {
     name: &'a str,
-    /// Problems, 0 where the files don't say.
+    /// Number of problems, or 0 if the files don't state it.
     problems: usize,
     samples: usize,
     plots: Vec<Plot>,
-    /// Problems that training, or another setting, gained and lost.
+    /// Tables of problems gained and lost by training or by another setting.
     moves: Vec<Moves<'a>>,
 }
 
@@ -31,25 +31,25 @@ struct Set<'a> {
 #[derive(Debug, Serialize)]
 struct Moves<'a> {
     title: String,
-    /// What solved the problems before.
+    /// Column title of the problems solved before.
     before: String,
     rows: Vec<(&'a Group, Moved)>,
 }
 
-/// Which problems have a correct sample at only one of two evaluations.
+/// Problems with a correct sample in only one of two evaluations.
 #[derive(Debug, Serialize)]
 struct Moved {
-    /// Problems with a correct sample, before and after.
+    /// Number of problems with a correct sample, before and after.
     solved: (usize, usize),
-    /// Problems by number, with their correct samples after.
+    /// Indices of problems, each with its number of correct samples after.
     gained: Vec<(usize, usize)>,
-    /// Problems by number, with their correct samples before.
+    /// Indices of problems, each with its number of correct samples before.
     lost: Vec<(usize, usize)>,
 }
 
 impl Moved {
-    /// From the correct samples of each problem, before and after; problems without a scored sample on either side are left
-    /// out.
+    /// Compares the numbers of correct samples of each problem, before and after. Problems without a scored sample on one side
+    /// are left out.
     fn of(before: &[Option<usize>], after: &[Option<usize>]) -> Option<Self> {
         if before.is_empty() || before.len() != after.len() {
             return None;
@@ -69,7 +69,7 @@ impl Moved {
     }
 }
 
-/// The section; none without evaluations.
+/// Returns the section, or `None` if there are no evaluations.
 pub(super) fn section(runs: &Runs) -> Option<Evaluations<'_>> {
     let sets: Vec<Set<'_>> = runs.sets().into_iter().filter_map(|set| of_set(runs, set)).collect();
     (!sets.is_empty()).then_some(Evaluations { sets })
@@ -92,7 +92,7 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Option<Set<'a>> {
                 runs,
                 set,
                 "Retained mass",
-                "Exact: share of the solutions' mass before RL that they kept.",
+                "Exact: fraction of the solutions' mass before RL that they retain.",
                 |e| e.retained,
             ),
         ]
@@ -114,8 +114,8 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Option<Set<'a>> {
     })
 }
 
-/// Problems that each group gained and lost since its first evaluation, and against the first group. The samples of
-/// several seeds count together.
+/// Returns the problems that each group gained and lost since its first evaluation, and compared with the first group. Samples
+/// of several seeds are added up.
 fn moves<'a>(runs: &'a Runs, set: &str) -> Vec<Moves<'a>> {
     let counts = |group: &Group, which: fn(&Run, &str) -> Option<Vec<Option<usize>>>| {
         let mut seeds = runs.of(group).map(|run| which(run, set));
@@ -150,7 +150,7 @@ fn moves<'a>(runs: &'a Runs, set: &str) -> Vec<Moves<'a>> {
     tables
 }
 
-/// Correct samples of each problem; none of a problem without a scored sample.
+/// Returns the number of correct samples of each problem, or `None` for a problem without a scored sample.
 fn correct(eval: &Evaluation) -> Vec<Option<usize>> {
     let scored = eval.by_problem(1).into_iter();
     scored.zip(&eval.all.per_problem).map(|(rate, correct)| rate.map(|_| *correct)).collect()
@@ -187,7 +187,7 @@ fn exact(runs: &Runs, set: &str, title: &str, note: &str, of: fn(&Exact) -> Opti
     drawable.then(|| Lines { labels, curves, format: Notation::Percent, ..Lines::default() }.draw())?
 }
 
-/// The ks of a curve: the recorded ones, and all powers of two where counts per problem allow.
+/// Returns the ks of a curve: all powers of two if there are counts per problem, otherwise the recorded ones.
 fn curve_ks(eval: &Evaluation, recorded: &[usize]) -> Vec<usize> {
     if eval.by_problem(1).is_empty() { recorded.to_vec() } else { powers_of_two_up_to(eval.samples) }
 }
@@ -202,7 +202,7 @@ fn final_curve(runs: &Runs, set: &str, ks: &[usize], minus_log: bool) -> Option<
     for curve in curves.iter_mut().filter(|c| !c.faint) {
         curve.dots = true;
     }
-    // Where every run starts: one curve if they share the start, else each its own.
+    // The curve at the start: one if all runs share it, otherwise one for each group.
     let start = |run: &Run| run.start_of(set).map(read);
     let starts: Vec<(Colour, Vec<(f64, f64)>)> =
         runs.groups.iter().filter_map(|g| Some((g.colour(), start(runs.first(g))?))).collect();
@@ -213,8 +213,8 @@ fn final_curve(runs: &Runs, set: &str, ks: &[usize], minus_log: bool) -> Option<
     } else {
         Labels::new("pass@k at the end", "Dashed: at the first evaluation.", "k", "pass@k")
     };
-    for (own, points) in starts.into_iter().take(if shared { 1 } else { usize::MAX }) {
-        let colour = if shared { Colour::Muted } else { own };
+    for (group_colour, points) in starts.into_iter().take(if shared { 1 } else { usize::MAX }) {
+        let colour = if shared { Colour::Muted } else { group_colour };
         if shared {
             labels.legend.push(Key::new("start", colour, true));
         }
@@ -226,7 +226,7 @@ fn final_curve(runs: &Runs, set: &str, ks: &[usize], minus_log: bool) -> Option<
     drawable.then(|| Lines { labels, curves, x: Scale::Log2, y, format, ..Lines::default() }.draw())?
 }
 
-/// How the problems spread over success rates.
+/// Plots the distribution of problems over success rates.
 fn problems(runs: &Runs, set: &str) -> Option<Plot> {
     let rates = |eval: &Evaluation| -> Vec<f64> { eval.by_problem(1).into_iter().flatten().collect() };
     let mut bars: Vec<(String, Colour, Vec<f64>)> = Vec::new();

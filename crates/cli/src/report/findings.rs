@@ -1,21 +1,21 @@
-//! Warnings that a run's numbers give cause for, shown before the plots. Each states its threshold.
+//! Warnings about a run, shown before the plots. Each states its threshold.
 
 use super::difference::paired;
 use super::input::{Metrics, Run};
 use crate::output::format::{number, percent};
 use fgrpo_eval::samples::MOST_UNSCORABLE;
 
-/// The findings of one run, the notes of reading it included.
+/// Returns the warnings about a run, including the notes from reading it.
 pub(super) fn of(run: &Run) -> Vec<String> {
-    let mut found: Vec<String> = run.notes.clone();
-    found.extend(evaluation(run));
+    let mut warnings: Vec<String> = run.notes.clone();
+    warnings.extend(evaluation(run));
     let recent = &run.files.metrics[run.files.metrics.len() - run.files.metrics.len().min(20)..];
     let mean = |value: &dyn Fn(&Metrics) -> Option<f64>| {
         let values: Vec<f64> = recent.iter().filter_map(value).filter(|v| v.is_finite()).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     };
     if let Some(active) = mean(&|m| m.active_fraction.0).filter(|a| *a < 0.1) {
-        found.push(format!(
+        warnings.push(format!(
             "Only {} of groups were active over the last {} steps (below 10 %): nearly all completions of a group agree, so there is little left to learn from. {}",
             percent(active),
             recent.len(),
@@ -27,7 +27,7 @@ pub(super) fn of(run: &Run) -> Vec<String> {
         && first > 0.0
         && last < 0.05 * first
     {
-        found.push(format!(
+        warnings.push(format!(
             "Entropy fell to {} of where it began ({} to {}): the policy has collapsed, or nearly so. A lower learning rate is the first thing to try.",
             percent(last / first),
             number(first),
@@ -35,8 +35,8 @@ pub(super) fn of(run: &Run) -> Vec<String> {
         ));
     }
     if let Some(truncated) = mean(&|m| m.truncated_fraction.0).filter(|t| *t > 0.1) {
-        found.push(format!(
-            "{} of completions hit the length limit over the last {} steps (above 10 %): they are graded as far as they come.",
+        warnings.push(format!(
+            "{} of completions hit the length limit over the last {} steps (above 10 %): they are graded as they are.",
             percent(truncated),
             recent.len()
         ));
@@ -44,22 +44,22 @@ pub(super) fn of(run: &Run) -> Vec<String> {
     let total = |key: &str| run.files.metrics.iter().filter_map(|m| m.verdicts.get(key)).sum::<u64>() as f64;
     let all: f64 = ["correct", "wrong", "unparsed", "unscorable"].into_iter().map(total).sum();
     if all > 0.0 && total("unscorable") > MOST_UNSCORABLE * all {
-        found.push(format!(
+        warnings.push(format!(
             "The verifier came to no verdict on {} of completions (above 1 %): they were left out of their groups.",
             percent(total("unscorable") / all)
         ));
     }
     let skipped: u64 = run.files.metrics.iter().map(|m| m.skipped_updates).sum();
     if skipped > 0 {
-        found.push(format!(
+        warnings.push(format!(
             "{} updates were skipped because loss or gradient was not finite.",
             number(skipped as f64)
         ));
     }
-    found
+    warnings
 }
 
-/// What to do about groups whose completions all agree: it depends on what they agree on.
+/// Returns advice for groups whose completions are all correct or all wrong.
 fn inactive_advice(recent: &[Metrics]) -> &'static str {
     let total = |key: &str| recent.iter().filter_map(|m| m.verdicts.get(key)).sum::<u64>() as f64;
     let correct = total("correct");
@@ -78,10 +78,10 @@ fn inactive_advice(recent: &[Metrics]) -> &'static str {
     }
 }
 
-/// Whether pass@1 rose and pass@k fell between the first and the last evaluation: both by more than the choice of
-/// problems explains (95 % intervals exclude 0).
+/// Warns if pass@1 rose and pass@k fell between the first and the last evaluation, both significantly (95 % intervals over
+/// problems exclude 0).
 fn evaluation(run: &Run) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut warnings = Vec::new();
     for set in run.sets() {
         let (Some(first), Some(last)) = (run.start_of(set), run.evals_of(set).next_back()) else {
             continue;
@@ -95,11 +95,11 @@ fn evaluation(run: &Run) -> Vec<String> {
         let change = |k| paired(&first.by_problem(k), &last.by_problem(k));
         let (Some(change_one), Some(change_many)) = (change(1), change(k)) else { continue };
         if change_one.low > 0.0 && change_many.high < 0.0 {
-            found.push(format!(
+            warnings.push(format!(
                 "Sharpening on {set}: pass@1 rose from {} to {} while pass@{k} fell from {} to {}. The policy finds fewer of the problems it could once solve.",
                 percent(one.0), percent(one.1), percent(many.0), percent(many.1)
             ));
         }
     }
-    found
+    warnings
 }

@@ -1,4 +1,4 @@
-//! A run folder's files, read with tolerance for what an interrupted or older run leaves out.
+//! Reads the files of a run folder. Files that an interrupted or older run lacks are tolerated.
 
 use fgrpo_core::maze::HeldOut;
 use fgrpo_eval::io::{json, lines};
@@ -15,29 +15,30 @@ use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
-/// A line of `sft.jsonl` as it is read.
+/// A line of `sft.jsonl`.
 pub(super) type Sft = SftLine<Number>;
 
-/// At most this many of the latest completions are read.
+/// Maximum number of completions; only the latest are kept.
 const LATEST: usize = 4_000;
 
-/// Prompts and completions are cut to this many characters.
+/// Maximum number of characters shown of a prompt or completion.
 const SHOWN_CHARACTERS: usize = 6_000;
 
-/// Everything a report says about one run.
+/// All data of a run that a report shows.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// The folder's name, made longer where several runs share it.
+    /// Name of the folder, extended if several runs share it.
     pub(super) name: String,
     pub(super) path: String,
-    /// Values of `config.toml` by dotted key, as they are shown.
+    /// Values of `config.toml` by dotted key, formatted.
     pub(super) settings: BTreeMap<String, String>,
-    /// The contents of its files, a line for each step; the parts of an evaluation are evaluations too, by set and step.
+    /// Contents of the files, with a single line for each step. Parts of an evaluation are separate evaluations, sorted by set
+    /// and step.
     pub(super) files: run::Run,
     pub(super) rollouts: Vec<RolloutLine>,
     /// Completions of the last evaluation of each set.
     pub(super) examples: Vec<RolloutLine>,
-    /// What was tolerated while reading it.
+    /// Notes about problems with the files.
     pub(super) notes: Vec<String>,
 }
 
@@ -98,13 +99,13 @@ impl Run {
         Ok(run)
     }
 
-    /// The last evaluations' examples, as completions with nothing but what an evaluation knows.
+    /// Returns the examples of the last evaluations, as completions without rewards and log-probabilities.
     fn last_examples(&self) -> Vec<RolloutLine> {
         let mazes = self.held_out_mazes();
         let example = |step: u64, e: &Example| {
             let mut completion = e.completion.clone();
             shorten(&mut completion);
-            // A held-out maze is told by its index from the training maze of the same place.
+            // The index of a maze distinguishes held-out mazes from training mazes.
             let place = usize::try_from(e.problem).ok();
             let maze = place.and_then(|place| mazes.get(place)).copied();
             RolloutLine {
@@ -129,7 +130,7 @@ impl Run {
         last.flat_map(|eval| eval.examples.iter().map(move |e| example(eval.step, e))).collect()
     }
 
-    /// The settings of the maze task, if that is the run's.
+    /// Returns the settings of the maze task, or `None` for other tasks.
     pub(super) fn maze(&self) -> Option<&MazeConfig> {
         match &self.files.config().ok()?.task {
             TaskConfig::Maze(maze) => Some(maze),
@@ -137,47 +138,47 @@ impl Run {
         }
     }
 
-    /// The indices of the held-out mazes; none if the task is another.
+    /// Returns the indices of the held-out mazes, or an empty list for other tasks.
     fn held_out_mazes(&self) -> Vec<u64> {
         let Some(maze) = self.maze() else { return Vec::new() };
         let held_out = HeldOut::new(maze.mazes(), maze.held_out);
         held_out.mazes().iter().map(|(index, _)| *index).collect()
     }
 
-    /// The evaluated sets' names, in alphabetical order.
+    /// Returns the names of the evaluated sets, in alphabetical order.
     pub(super) fn sets(&self) -> Vec<&str> {
         distinct(self.files.evaluations.iter().map(|eval| eval.set.as_str()))
     }
 
-    /// The evaluations of a set, by step.
+    /// Returns the evaluations of a set, sorted by step.
     pub(super) fn evals_of<'a>(&'a self, set: &'a str) -> impl DoubleEndedIterator<Item = &'a Evaluation> {
         self.files.evaluations.iter().filter(move |e| e.set == set)
     }
 
-    /// The first evaluation of a set, where others follow it, the last of which it can be compared with.
+    /// Returns the first evaluation of a set if there is a later one, and the last one is comparable with it.
     pub(super) fn start_of<'a>(&'a self, set: &'a str) -> Option<&'a Evaluation> {
         let mut evals = self.evals_of(set);
         let (first, last) = (evals.next()?, evals.next_back()?);
         first.is_comparable(last).then_some(first)
     }
 
-    /// A configured value by its dotted key, as it is shown.
+    /// Returns a formatted setting by its dotted key.
     pub(super) fn setting(&self, key: &str) -> Option<&str> {
         self.settings.get(key).map(String::as_str)
     }
 
-    /// The focal weight's exponent; 0 without a configuration.
+    /// Returns the exponent of the focal weight, or 0 if there is no configuration.
     pub(super) fn focal_gamma(&self) -> f64 {
         self.files.config().map_or(0.0, |config| config.algorithm.focal_gamma())
     }
 
-    /// The method's name as the paper writes it, if the run has a configuration.
+    /// Returns the name of the method in the paper's spelling, if the run has a configuration.
     pub(super) fn method(&self) -> Option<String> {
         Some(self.files.config().ok()?.algorithm.method())
     }
 }
 
-/// Each item once, in the order of their first places.
+/// Returns the distinct items, in the order of first occurrence.
 pub(super) fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut all = Vec::new();
     for item in items {
@@ -188,7 +189,7 @@ pub(super) fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     all
 }
 
-/// Sorts by key and keeps the last record of each: a resumed run may have written a step twice.
+/// Sorts records by key and keeps the last one of each key: a resumed run may have written a step twice.
 fn last_of_each<T, K: Ord>(records: &mut Vec<T>, notes: &mut Vec<String>, name: &str, key: impl Fn(&T) -> K) {
     let before = records.len();
     records.sort_by_key(&key);
@@ -203,7 +204,7 @@ fn last_of_each<T, K: Ord>(records: &mut Vec<T>, notes: &mut Vec<String>, name: 
     }
 }
 
-/// The values of a configuration by dotted key, as TOML writes them; texts without quotation marks.
+/// Returns the values of a configuration by dotted key, in TOML syntax, but strings without quotation marks.
 fn settings(text: &str) -> BTreeMap<String, String> {
     let table = text.parse::<toml::Table>().unwrap_or_default();
     let value = serde_json::to_value(table).unwrap_or_default();

@@ -1,10 +1,10 @@
-//! A maze with its target and a walk.
+//! Draws a maze.
 
 use crate::output::format::Markup;
 use fgrpo_core::maze::{Maze, Move, Position};
 use std::fmt::Write;
 
-/// A maze with its target and a walk, as SVG.
+/// Draws a maze with its target path and a sampled path, as SVG.
 pub(super) fn drawing(maze: &Maze, moves: &[Move]) -> Markup {
     let size = maze.size();
     let mut svg = format!(

@@ -1,4 +1,4 @@
-//! Mazes with the target and a sampled path, for runs on the maze task.
+//! Mazes with the target path and a sampled path, for runs on the maze task.
 
 use super::input::Run;
 use super::maze::drawing;
@@ -13,7 +13,7 @@ const SHOWN: usize = 10;
 
 const SINGLE: usize = 6;
 
-/// What `mazes.html` shows.
+/// Data of `mazes.html`.
 #[derive(Debug, Serialize)]
 pub(super) struct Mazes<'a> {
     groups: Vec<OfGroup<'a>>,
@@ -36,16 +36,17 @@ struct Drawn {
     step: u64,
 }
 
-/// The section; none unless a run is on the maze task and has kept completions.
+/// Returns the section, or `None` if no run on the maze task has stored completions.
 pub(super) fn section(runs: &Runs) -> Option<Mazes<'_>> {
     let mut groups = Vec::new();
     for group in runs.groups.iter().take(SINGLE) {
         let run = runs.first(group);
         let mut rollouts = latest_of_each(run);
-        match runs.several() {
-            // Runs that are compared were evaluated on the same mazes.
-            true => rollouts.truncate(SHOWN / 2 + 1),
-            false => balance(&mut rollouts),
+        if runs.several() {
+            // Compared runs were evaluated on the same mazes.
+            rollouts.truncate(SHOWN / 2 + 1);
+        } else {
+            balance(&mut rollouts);
         }
         let mazes: Vec<Drawn> = rollouts.iter().filter_map(|r| drawn(run, r)).collect();
         if !mazes.is_empty() {
@@ -59,7 +60,7 @@ fn is_held_out(rollout: &RolloutLine) -> bool {
     Split::of(rollout.prompt_id) == Split::HeldOut
 }
 
-/// The latest completion of each maze, latest first; of held-out mazes alone where there are any.
+/// Returns the latest completion of each maze, latest first. If there are held-out mazes, only those.
 fn latest_of_each(run: &Run) -> Vec<&RolloutLine> {
     let only_held_out = run.rollouts.iter().chain(&run.examples).any(is_held_out);
     let mut seen = HashSet::new();
@@ -68,7 +69,7 @@ fn latest_of_each(run: &Run) -> Vec<&RolloutLine> {
     kept.filter(|r| seen.insert(r.prompt_id)).take(4 * SHOWN * SHOWN).collect()
 }
 
-/// Keeps [`SHOWN`] completions, half of them wrong as far as there are, the correct ones first.
+/// Keeps [`SHOWN`] completions, the correct ones first, and up to half of them wrong.
 fn balance(rollouts: &mut Vec<&RolloutLine>) {
     let (mut good, mut bad): (Vec<&RolloutLine>, Vec<&RolloutLine>) =
         rollouts.iter().partition(|r| r.is_correct());
@@ -95,7 +96,7 @@ fn drawn(run: &Run, rollout: &RolloutLine) -> Option<Drawn> {
     })
 }
 
-/// The maze's name: its place in its split.
+/// Returns the name of a maze: its split and its index there.
 pub(super) fn name(rollout: &RolloutLine) -> String {
     match (rollout.prompt_id, Split::of(rollout.prompt_id)) {
         (index, Split::HeldOut) => format!("held-out {}", index - Split::LEN),
@@ -103,19 +104,19 @@ pub(super) fn name(rollout: &RolloutLine) -> String {
     }
 }
 
-/// The reason of the verdict in words; where there is none, the verdict.
+/// Returns the reason of the verdict in words, or the verdict if it has no reason.
 pub(super) fn verdict_or_reason(rollout: &RolloutLine) -> String {
     let word = if rollout.reason.is_empty() { rollout.verdict.name() } else { &rollout.reason };
     word.replace('_', " ")
 }
 
-/// The maze of a rollout: read from its prompt, or made again from the task's seed.
+/// Returns the maze of a rollout, read from the prompt or generated again.
 pub(super) fn maze_of(run: &Run, rollout: &RolloutLine) -> Option<Maze> {
     let task = run.maze()?;
     Some(read(&rollout.prompt).unwrap_or_else(|| task.mazes().maze(rollout.prompt_id)))
 }
 
-/// A maze from its prompt's words.
+/// Reads a maze from a prompt.
 fn read(prompt: &str) -> Option<Maze> {
     let grid = prompt.split_once("GRID_START")?.1.split_once("GRID_END")?.0;
     let mut drawing = String::new();

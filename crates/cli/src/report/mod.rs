@@ -1,7 +1,7 @@
 //! `fgrpo report`: one HTML file about one or several runs.
 //!
-//! The file opens from disk without a network: style, script and plots are inside it. It reads what a run
-//! folder holds and nothing else; apart from smoothing, it computes only statistics that `eval` and `compare` compute too.
+//! The page works offline: it contains its style, script and plots. It is made only from the files in the run folders. Except
+//! for smoothing, it shows only statistics that `eval` and `compare` compute too.
 
 mod card;
 mod configuration;
@@ -41,18 +41,18 @@ pub(crate) struct Args {
     /// Run folders.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// The file to write. Default: report.html in the run folder, or here for several runs.
+    /// File to write [default: report.html in the run folder, or in the current folder for several runs].
     #[arg(long, value_name = "FILE.html")]
     out: Option<PathBuf>,
-    /// Keep the page fresh while the runs go on: it is written again every 15 seconds and reloads itself. Ctrl-C ends.
+    /// Update the page every 15 seconds while the runs continue; it reloads itself. Ctrl-C ends.
     #[arg(long)]
     watch: bool,
 }
 
-/// Seconds between two pages of a run that is watched.
+/// Seconds between two updates with `--watch`.
 const WATCHED: u64 = 15;
 
-/// Runs the command; the path of the report goes to stdout.
+/// Runs the command, and prints the path of the report to stdout.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let out = match (&args.out, args.runs.as_slice()) {
         (Some(out), _) => out.clone(),
@@ -73,13 +73,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
                 written = Instant::now();
             }
         }
-        // A page that is left behind has nothing to reload.
+        // The last page doesn't reload itself.
         write(&args.runs, &out, None)?;
     }
     Ok(())
 }
 
-/// Writes the report of these runs to `out`, replacing it in one step. Returns its opening sentences.
+/// Writes the report of these runs to `out` atomically. Returns its opening sentences.
 pub(crate) fn write_report(runs: &[PathBuf], out: &Path) -> anyhow::Result<Vec<String>> {
     write(runs, out, None)
 }
@@ -89,7 +89,7 @@ fn write(runs: &[PathBuf], out: &Path, refresh: Option<u64>) -> anyhow::Result<V
     for named in runs {
         let mut held =
             run_folders(named)?.iter().map(|f| Run::read(f)).collect::<anyhow::Result<Vec<_>>>()?;
-        // The runs of a sweep: the baseline first, which the others are compared with.
+        // In a sweep, the baseline comes first, because the others are compared with it.
         held.sort_by(|a, b| a.focal_gamma().total_cmp(&b.focal_gamma()));
         loaded.append(&mut held);
     }
@@ -98,10 +98,10 @@ fn write(runs: &[PathBuf], out: &Path, refresh: Option<u64>) -> anyhow::Result<V
     Ok(summary::lead(&runs))
 }
 
-/// The folder itself, or the run folders that it holds, by name.
+/// Returns the folder itself if it is a run folder, otherwise the run folders inside it, sorted by name.
 fn run_folders(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !folder.is_dir() {
-        bad_input!("{}: no such folder; wanted a run folder", folder.display());
+        bad_input!("{}: no such folder", folder.display());
     }
     if run::Run::is_in(folder) {
         return Ok(vec![folder.to_path_buf()]);
@@ -110,7 +110,7 @@ fn run_folders(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
         files::listed(folder)?.into_iter().filter(|path| run::Run::is_in(path)).collect();
     if held.is_empty() {
         bad_input!(
-            "{}: not a run folder: found none of {}, nor folders that hold them",
+            "{}: not a run folder: it has none of {}, and no run folders inside",
             folder.display(),
             run::FILES.join(", ")
         );
@@ -118,7 +118,7 @@ fn run_folders(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(held)
 }
 
-/// The whole page.
+/// Renders the page.
 fn html(runs: &Runs, refresh: Option<u64>) -> anyhow::Result<String> {
     let templates = Templates::new()?;
     let mut sections = Vec::new();
@@ -138,7 +138,7 @@ fn html(runs: &Runs, refresh: Option<u64>) -> anyhow::Result<String> {
     page(&templates, &title, &runs.groups, &sections, &sources, refresh)
 }
 
-/// A section whose address and template are named like it; none where it has nothing to show.
+/// Renders a section with the template and the anchor of its name, or returns `None` if there is no content.
 fn section(
     templates: &Templates,
     title: &str,

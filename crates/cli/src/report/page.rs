@@ -1,4 +1,4 @@
-//! The page around its sections: style, navigation, script, and where it was read from.
+//! The page around its sections: style, navigation, script and list of sources.
 
 use super::runs::Group;
 use super::templates::Templates;
@@ -9,28 +9,28 @@ use serde::Serialize;
 /// A section of a page, rendered.
 #[derive(Debug, Serialize)]
 pub(super) struct Section {
-    /// Its name in the address.
+    /// HTML id of the section.
     pub(super) anchor: String,
     pub(super) title: String,
     pub(super) content: Markup,
 }
 
-/// What `page.html` shows.
+/// Data of `page.html`.
 #[derive(Debug, Serialize)]
 struct Page<'a> {
     title: &'a str,
-    /// Groups of runs that can be hidden.
+    /// Groups of runs that the reader can hide.
     groups: &'a [Group],
     sections: &'a [Section],
     sources: &'a [&'a str],
     version: &'static str,
-    /// Seconds after which it reloads itself.
+    /// Seconds after which the page reloads itself.
     refresh: Option<u64>,
     style: Markup,
     script: Markup,
 }
 
-/// The page of these sections. `groups` are the runs that can be hidden on it; `sources` is where it was read from.
+/// Renders the page with these sections. The reader can hide `groups`. `sources` are the folders or files that were read.
 pub(super) fn page(
     templates: &Templates,
     title: &str,
@@ -52,10 +52,11 @@ pub(super) fn page(
     Ok(templates.render("page.html", &page)?.0)
 }
 
-/// Colours of the style sheet.
+/// Number of colours in the style sheet.
 const COLOURS: usize = 8;
 
-/// Classes for the colours of groups beyond those of the style sheet: hues a golden angle apart, dark and light in turn.
+/// Returns CSS rules for colours beyond those of the style sheet: their hues differ by the golden angle, and dark and light
+/// alternate.
 fn further_colours(groups: usize) -> String {
     let rule = |i: usize| {
         let hue = (40.0 + 137.508 * i as f64) % 360.0;

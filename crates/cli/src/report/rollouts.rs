@@ -1,4 +1,4 @@
-//! Sampled completions worth reading: that is where reward hacking is found.
+//! Chooses sampled completions that are worth reading, for example to detect reward hacking.
 
 use super::card::Card;
 use super::input::Run;
@@ -14,7 +14,7 @@ const SHOWN: usize = 4;
 
 const SINGLE: usize = 4;
 
-/// (title, note, which, how they compare: the first is shown first)
+/// Title, note, filter and order of a kind of completions.
 type Kind =
     (&'static str, &'static str, fn(&RolloutLine) -> bool, fn(&RolloutLine, &RolloutLine) -> Ordering);
 
@@ -49,12 +49,12 @@ fn descending(a: Option<f64>, b: Option<f64>) -> Ordering {
     b.unwrap_or(f64::NEG_INFINITY).total_cmp(&a.unwrap_or(f64::NEG_INFINITY))
 }
 
-/// What `rollouts.html` shows.
+/// Data of `rollouts.html`.
 #[derive(Debug, Serialize)]
 pub(super) struct Rollouts<'a> {
     groups: Vec<OfGroup<'a>>,
     several: bool,
-    /// Groups that aren't shown.
+    /// Number of groups that aren't shown.
     left_out: usize,
 }
 
@@ -63,9 +63,9 @@ pub(super) struct Rollouts<'a> {
 struct OfGroup<'a> {
     group: &'a Group,
     run: &'a str,
-    /// The first step of the completions below.
+    /// First step of the completions below.
     from: u64,
-    /// Completions kept of this step and later.
+    /// Number of stored completions from that step on.
     recent: usize,
     kinds: Vec<Shown>,
     /// Completions of the last evaluation.
@@ -81,7 +81,7 @@ struct Shown {
     cards: Vec<Card>,
 }
 
-/// The section; none when no run kept completions.
+/// Returns the section, or `None` if no run stored completions.
 pub(super) fn section(runs: &Runs) -> Option<Rollouts<'_>> {
     let groups: Vec<OfGroup<'_>> =
         runs.groups.iter().take(SINGLE).filter_map(|g| of_group(runs, g)).collect();
@@ -93,9 +93,9 @@ fn of_group<'a>(runs: &'a Runs, group: &'a Group) -> Option<OfGroup<'a>> {
     let run = runs.first(group);
     let from = recent_from(run);
     let recent: Vec<&RolloutLine> = run.rollouts.iter().filter(|r| r.step >= from).collect();
-    // Evaluated mazes are drawn in a section of their own.
+    // Mazes have a separate section.
     let examples = run.examples.iter().filter(|e| maze_of(run, e).is_none());
-    // A completion is shown once, of whatever kinds it is.
+    // A completion of several kinds is shown once.
     let mut shown: Vec<&RolloutLine> = Vec::new();
     let mut of_kind = |kind: &Kind| {
         let found = of_kind(&recent, &shown, kind);
@@ -122,13 +122,13 @@ fn of_group<'a>(runs: &'a Runs, group: &'a Group) -> Option<OfGroup<'a>> {
     (of_group.recent > 0 || !of_group.examples.is_empty()).then_some(of_group)
 }
 
-/// The step from which the last third of the kept completions begins.
+/// Returns the step at which the last third of the recorded steps begins.
 fn recent_from(run: &Run) -> u64 {
     let (first, last) = run.rollouts.iter().fold((u64::MAX, 0), |(a, b), r| (a.min(r.step), b.max(r.step)));
     last - last.saturating_sub(first) / 3
 }
 
-/// The first completions of a kind but for those in `before`, one of each prompt: the same answer again teaches the reader nothing.
+/// Returns the first completions of a kind that aren't in `before`, at most one for each prompt.
 fn of_kind<'a>(
     recent: &[&'a RolloutLine],
     before: &[&RolloutLine],

@@ -1,5 +1,4 @@
-//! The runs of one page beside each other: what they are called, which differ in their seed alone, and what they were
-//! all evaluated on.
+//! The runs of a page: their names, their groups (runs that differ only in seeds), and the problem sets that they share.
 
 use super::input::{Run, distinct};
 use fgrpo_eval::figure::{Colour, Curve};
@@ -12,11 +11,11 @@ use std::path::Path;
 pub(super) struct Runs {
     pub(super) all: Vec<Run>,
     pub(super) groups: Vec<Group>,
-    /// Sentences that say which runs can't be compared, and which are left out.
-    pub(super) apart: Vec<String>,
+    /// Sentences about runs that can't be compared or are left out.
+    pub(super) caveats: Vec<String>,
 }
 
-/// Runs that differ only in their seed, or a run alone: one colour.
+/// Runs that differ only in seeds, drawn in one colour.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Group {
     pub(super) name: String,
@@ -33,12 +32,12 @@ impl Group {
 }
 
 impl Runs {
-    /// Names the runs and groups them; sets of one name but different problems get names of their own.
+    /// Names and groups the runs. Sets of the same name but with different problems are renamed.
     pub(super) fn new(mut all: Vec<Run>) -> Self {
         name_apart(&mut all);
-        let mut apart = without_copies(&mut all);
-        apart.extend(tell_sets_apart(&mut all));
-        Self { groups: groups(&all), all, apart }
+        let mut caveats = without_copies(&mut all);
+        caveats.extend(tell_sets_apart(&mut all));
+        Self { groups: groups(&all), all, caveats }
     }
 
     /// Whether there is more than one group.
@@ -62,7 +61,7 @@ impl Runs {
         sets(&self.all)
     }
 
-    /// The ks that every last evaluation of a set has, ascending.
+    /// Returns the ks that the last evaluations of a set have in common, ascending.
     pub(super) fn shared_ks(&self, set: &str) -> Vec<usize> {
         let ks = |e: &Evaluation| e.all.pass_at_k.keys().copied().collect::<Vec<_>>();
         let mut last = self.all.iter().filter_map(|r| r.evals_of(set).next_back()).map(ks);
@@ -70,8 +69,8 @@ impl Runs {
         last.fold(first, |all, ks| all.into_iter().filter(|k| ks.contains(k)).collect())
     }
 
-    /// One curve per group of what `points` reads from a run; for several seeds their mean over the xs that
-    /// all have, with the single runs faint behind it.
+    /// Returns a curve for each group, of the points that `points` reads from a run. With several seeds it is their mean at the
+    /// xs that all have, and the single runs are faint curves behind it.
     pub(super) fn curves(&self, points: impl Fn(&Run) -> Vec<(f64, f64)>) -> Vec<Curve> {
         let mut curves = Vec::new();
         for group in &self.groups {
@@ -93,7 +92,7 @@ impl Runs {
     }
 }
 
-/// The mean of curves over the xs that all of them have.
+/// Averages curves at the xs that all of them have.
 fn mean_curve(each: &[&[(f64, f64)]]) -> Vec<(f64, f64)> {
     let [first, rest @ ..] = each else { return Vec::new() };
     let rest: Vec<BTreeMap<u64, f64>> =
@@ -105,8 +104,8 @@ fn mean_curve(each: &[&[(f64, f64)]]) -> Vec<(f64, f64)> {
     first.iter().filter_map(at).collect()
 }
 
-/// Leaves one of the runs that have all settings and seeds in common, that with the most steps: copies of a run are no
-/// further seeds. Returns a sentence for those left out.
+/// Removes copies of a run, because they aren't further seeds: of the runs with the same settings and seeds, only the longest
+/// remains. Returns a sentence for each removed run.
 fn without_copies(all: &mut Vec<Run>) -> Vec<String> {
     let mut kept: Vec<Run> = Vec::new();
     let mut left_out: Vec<(String, String)> = Vec::new();
@@ -130,7 +129,7 @@ fn without_copies(all: &mut Vec<Run>) -> Vec<String> {
         .collect()
 }
 
-/// What decides a run's result: its settings, and the seeds of its draws.
+/// Returns the settings that determine a run's result, including seeds.
 fn settings_and_seeds(run: &Run) -> impl Iterator<Item = (&String, &String)> {
     run.settings.iter().filter(|(key, _)| *key != "out")
 }
@@ -152,7 +151,7 @@ fn groups(runs: &[Run]) -> Vec<Group> {
     groups
 }
 
-/// A group's name: its method; where others share that, with the settings that tell them apart.
+/// Returns the name of a group: its method, and the settings that differ from other groups with the same method.
 fn name(runs: &[Run], groups: &[Group], i: usize) -> String {
     let (group, run) = (&groups[i], &runs[groups[i].runs[0]]);
     let seeds = if group.runs.len() > 1 { format!(" ({} seeds)", group.runs.len()) } else { String::new() };
@@ -174,19 +173,19 @@ fn name(runs: &[Run], groups: &[Group], i: usize) -> String {
         .collect();
     match settings.len() {
         1..=3 => format!("{method}, {}{seeds}", settings.join(", ")),
-        // Nothing short tells them apart: the folder does.
+        // Too many settings differ, so the name is the folder.
         _ => format!("{method}, {}{seeds}", group.name),
     }
 }
 
-/// The keys whose values are not the same in all runs.
+/// Returns the keys whose values differ between runs.
 pub(super) fn differing(runs: &[&Run]) -> Vec<String> {
     let keys: BTreeSet<&String> = runs.iter().flat_map(|r| r.settings.keys()).collect();
     let differs = |key: &&String| runs.windows(2).any(|w| w[0].settings.get(*key) != w[1].settings.get(*key));
     keys.into_iter().filter(differs).cloned().collect()
 }
 
-/// Whether a key says what a run does, not where, or by which draws.
+/// Whether a key is a setting of the method or task, not a seed or the output folder.
 pub(super) fn is_setting(key: &str) -> bool {
     // The seed of a task decides its problems.
     let seed = key == "seed" || (key.ends_with(".seed") && !key.starts_with("task."));
@@ -201,27 +200,27 @@ fn sets(runs: &[Run]) -> Vec<&str> {
     distinct(runs.iter().flat_map(Run::sets))
 }
 
-/// The settings that decide which problems a run is evaluated on, for files whose evaluations don't say it.
+/// Returns the settings that determine the evaluated problems, for files whose evaluations don't identify them.
 fn problem_settings(run: &Run) -> BTreeMap<&str, &str> {
     let decides = |key: &str| key == "eval.problems" || key.starts_with("task.");
     run.settings.iter().filter(|(k, _)| decides(k)).map(|(k, v)| (k.as_str(), v.as_str())).collect()
 }
 
-/// Gives sets of one name but different problems names of their own, so that nothing on the page compares runs over
-/// different problems. Returns a sentence for each name that this happened to.
+/// Renames sets of the same name but with different problems, so that the page compares only runs with the same problems.
+/// Returns a sentence for each name that was changed.
 fn tell_sets_apart(runs: &mut [Run]) -> Vec<String> {
     let names: Vec<String> = sets(runs).into_iter().map(str::to_owned).collect();
     let mut sentences = Vec::new();
     for name in names {
-        // What a run's problems of this name are: what its evaluations say, or else its settings.
-        let said = |run: &Run| {
+        // Identifies a run's problems by its evaluations, or else by its settings.
+        let identity = |run: &Run| {
             let last = run.evals_of(&name).next_back()?;
             Some(match last.problem_set.as_str() {
                 "" => format!("{:?}, {}", problem_settings(run), last.all.per_problem.len()),
-                said => said.to_owned(),
+                identity => identity.to_owned(),
             })
         };
-        let of_run: Vec<Option<String>> = runs.iter().map(said).collect();
+        let of_run: Vec<Option<String>> = runs.iter().map(identity).collect();
         let kinds: Vec<&String> = distinct(of_run.iter().flatten());
         if kinds.len() < 2 {
             continue;
@@ -246,7 +245,7 @@ fn tell_sets_apart(runs: &mut [Run]) -> Vec<String> {
     sentences
 }
 
-/// What settings of problems differ from the others in, in words.
+/// Describes the settings of problems that differ from the others.
 fn label(settings: &[BTreeMap<&str, &str>], i: usize) -> String {
     let kinds: Vec<&str> = settings.iter().filter_map(|s| s.get("task.kind").copied()).collect();
     let alone = |value: &str| kinds.iter().filter(|k| **k == value).count() == 1;
@@ -267,7 +266,7 @@ fn label(settings: &[BTreeMap<&str, &str>], i: usize) -> String {
     if parts.is_empty() { format!("problems {}", i + 1) } else { parts.join(", ") }
 }
 
-/// Makes the names of runs that share one different, by their parent folder or else by a number.
+/// Makes the names of runs unique by adding the parent folder, or else a number.
 fn name_apart(runs: &mut [Run]) {
     let names: Vec<String> = runs.iter().map(|r| r.name.clone()).collect();
     for (i, run) in runs.iter_mut().enumerate() {

@@ -12,41 +12,41 @@ use fgrpo_eval::table::Table;
 use fgrpo_verify::verdict::Verdict;
 use serde::Serialize;
 
-/// pass@k of a model, under its name or what else tells it apart, and the samples that it comes from.
+/// pass@k of a model, with the model's name, and the samples.
 pub(crate) type OfModel<'a> = (estimate::Curve, &'a Benchmark);
 
-/// One data set.
+/// Results on one data set.
 pub(crate) struct Set<'a> {
     pub(crate) name: String,
     pub(crate) models: Vec<OfModel<'a>>,
-    /// Sentences that open: what came out.
+    /// Opening sentences: the results.
     pub(crate) lead: Vec<String>,
-    /// Sentences under the plots: what belongs beside the numbers.
+    /// Sentences under the plots: notes on the results.
     pub(crate) notes: Vec<String>,
-    /// The numbers of the plots.
+    /// The plotted values.
     pub(crate) table: Table,
-    /// A row per problem, folded away.
+    /// Collapsed table with a row for each problem.
     pub(crate) by_problem: Option<Table>,
     pub(crate) examples: Vec<Example>,
 }
 
 pub(crate) struct Example {
-    /// Title of its kind.
+    /// Title of the kind of example.
     pub(crate) kind: &'static str,
     pub(crate) verdict: Verdict,
     pub(crate) reason: String,
-    /// What the problem is called.
+    /// Name of the problem.
     pub(crate) problem: String,
     /// Index among the problem's samples.
     pub(crate) sample: u64,
-    /// What was asked; empty where it isn't at hand.
+    /// The prompt, or an empty string if it is unavailable.
     pub(crate) prompt: String,
-    /// The reference answer, where there is one.
+    /// The reference answer, if there is one.
     pub(crate) target: Option<String>,
     pub(crate) response: String,
 }
 
-/// What `samples.html` shows of a data set.
+/// Data of `samples.html` for a data set.
 #[derive(Debug, Serialize)]
 struct Content<'a> {
     lead: &'a [String],
@@ -57,13 +57,13 @@ struct Content<'a> {
     examples: Vec<(&'static str, Vec<Card>)>,
 }
 
-/// What `about.html` shows.
+/// Data of `about.html`.
 #[derive(Debug, Serialize)]
 struct About<'a> {
     facts: &'a [(String, String)],
 }
 
-/// The page. `facts` are what all samples have in common; `sources` is where they were read.
+/// Renders the page. `facts` apply to all samples; `sources` are the files that were read.
 pub(crate) fn samples_page(
     title: &str,
     facts: &[(String, String)],
@@ -115,7 +115,7 @@ fn pass_at_k(models: &[OfModel<'_>]) -> Option<Plot> {
     Lines { labels, curves, x: Scale::Log2, format: Notation::Percent, ..Lines::default() }.draw()
 }
 
-/// The plot beside it names the colours.
+/// Plots the distribution of success rates. The pass@k plot beside it has the legend.
 fn by_success_rate(models: &[OfModel<'_>]) -> Option<Plot> {
     let labels = Labels::new(
         "Problems by success rate",

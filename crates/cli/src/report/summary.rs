@@ -1,4 +1,4 @@
-//! The first thing on the page: final pass@k of every run, differences, and findings.
+//! The first section of the page: final pass@k of every run, differences and warnings.
 
 use super::difference::{Difference, at_end, since_start};
 use super::findings;
@@ -10,19 +10,19 @@ use fgrpo_eval::amounts::duration;
 use fgrpo_eval::estimate::{RESAMPLES, mean_and_deviation};
 use serde::Serialize;
 
-/// What `summary.html` shows.
+/// Data of `summary.html`.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary<'a> {
-    /// Sentences that open.
+    /// Opening sentences.
     lead: Vec<String>,
-    /// A run alone: its method, and its numbers with their names.
+    /// Method of the run, if there is only one. Likewise `origin` and `tiles`.
     method: Option<String>,
     origin: Option<String>,
     tiles: Vec<(String, String)>,
     sets: Vec<Set<'a>>,
     findings: Vec<Finding<'a>>,
     several_runs: bool,
-    /// Resamples of each interval.
+    /// Number of resamples of each interval.
     resamples: u64,
 }
 
@@ -41,7 +41,7 @@ struct Set<'a> {
 #[derive(Debug, Serialize)]
 struct Row<'a> {
     group: &'a Group,
-    /// The settings that set the group apart from the others.
+    /// Settings that differ from the other groups.
     settings: Vec<String>,
     step: u64,
     cells: Vec<Option<Final>>,
@@ -51,11 +51,11 @@ struct Row<'a> {
 #[derive(Debug, Serialize)]
 struct Final {
     pass_at_k: f64,
-    /// Whether it is the best of several groups.
+    /// Whether the value is the best of several groups.
     best: bool,
-    /// Over seeds, where there are several.
+    /// Standard deviation over seeds, if there are several.
     deviation: Option<f64>,
-    /// Over problems, of a run alone.
+    /// Interval over problems, for a single seed.
     interval: Option<[f64; 2]>,
 }
 
@@ -65,7 +65,7 @@ struct Differences<'a> {
     rows: Vec<(&'a Group, Vec<Option<Difference>>)>,
 }
 
-/// What is worth knowing about a run.
+/// Warning about a run.
 #[derive(Debug, Serialize)]
 struct Finding<'a> {
     run: &'a str,
@@ -94,23 +94,24 @@ pub(super) fn section(runs: &Runs) -> Summary<'_> {
     }
 }
 
-/// Groups that the opening sentence names.
+/// Maximum number of groups named in the opening sentence.
 const NAMED: usize = 3;
 
-/// The sentences that open the page: which runs aren't compared, and what it shows.
+/// Returns the opening sentences: the caveats, and the result.
 pub(super) fn lead(runs: &Runs) -> Vec<String> {
-    runs.apart.iter().cloned().chain(told(runs)).collect()
+    runs.caveats.iter().cloned().chain(result(runs)).collect()
 }
 
-/// What the page shows, in one sentence: how the groups differ from the first, or else what training changed.
-fn told(runs: &Runs) -> Option<String> {
+/// States the result in one sentence: the differences from the first group, or the changes by training if there is only one
+/// group.
+fn result(runs: &Runs) -> Option<String> {
     runs.sets().into_iter().find_map(|set| {
         let evaluated = |g: &&Group| runs.of(g).all(|run| run.evals_of(set).next().is_some());
         let here: Vec<&Group> = runs.groups.iter().filter(evaluated).collect();
         let ks = runs.shared_ks(set);
         let ends: Vec<usize> =
             ks.first().into_iter().chain(ks.last().filter(|_| ks.len() > 1)).copied().collect();
-        // "pass@1 is 3.1 points higher (...) and pass@64 is ..."; none unless all differences are known.
+        // "pass@1 is 3.1 points higher (...) and pass@64 is ...", or `None` if a difference is unknown.
         let each = |is: &str, difference: &dyn Fn(usize) -> Option<Difference>| {
             let parts = ends.iter().map(|&k| Some(format!("pass@{k} {is}{}", difference(k)?.words())));
             Some(parts.collect::<Option<Vec<_>>>()?.join(" and "))
@@ -128,19 +129,19 @@ fn told(runs: &Runs) -> Option<String> {
                     let differences = each("", &|k| at_end(runs, base, group, set, k))?;
                     Some(format!("{} ends with {differences}", group.name))
                 };
-                let told: Vec<String> = others.iter().take(NAMED).filter_map(of).collect();
-                let more = match others.len() - told.len() {
+                let sentences: Vec<String> = others.iter().take(NAMED).filter_map(of).collect();
+                let more = match others.len() - sentences.len() {
                     0 => String::new(),
                     n => format!("; {n} more in the tables below"),
                 };
-                (!told.is_empty())
-                    .then(|| format!("Against {} on {set}, {}{more}.", base.name, told.join("; ")))
+                (!sentences.is_empty())
+                    .then(|| format!("Against {} on {set}, {}{more}.", base.name, sentences.join("; ")))
             }
         }
     })
 }
 
-/// At most five of the ks for a table: both ends and what lies evenly between.
+/// Chooses at most five evenly spaced ks for a table, including both ends.
 fn shown_ks(ks: &[usize]) -> Vec<usize> {
     if ks.len() <= 5 {
         return ks.to_vec();
@@ -148,7 +149,7 @@ fn shown_ks(ks: &[usize]) -> Vec<usize> {
     (0..5).map(|i| ks[i * (ks.len() - 1) / 4]).collect()
 }
 
-/// Numbers of a run alone, each with its name.
+/// Returns the key figures of a single run, each with its name.
 fn tiles(run: &Run) -> Vec<(String, String)> {
     let mut tiles: Vec<(String, String)> = Vec::new();
     for set in run.sets().into_iter().take(2) {
@@ -246,7 +247,7 @@ fn row<'a>(runs: &Runs, groups: &[&Group], group: &'a Group, set: &str, ks: &[us
     })
 }
 
-/// A row per group that has any of the differences.
+/// Returns a row for each group with at least one difference.
 fn differences<'a>(
     groups: &[&'a Group],
     ks: &[usize],

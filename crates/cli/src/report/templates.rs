@@ -1,6 +1,6 @@
-//! The templates of the pages, `templates/*.html`: one for each section and one for the page around them.
+//! The templates in `templates/*.html`: one for each section, and one for the page around them.
 //!
-//! Everything that a template prints is escaped; only [`Markup`], which this program writes, is printed as it is.
+//! Templates escape everything that they print, except [`Markup`], which this program generates.
 
 use crate::output::format::{Markup, escape, number, percent, points, signed};
 use anyhow::Context;
@@ -9,7 +9,7 @@ use minijinja::value::{Serde, Value};
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, escape_formatter};
 use serde::Serialize;
 
-/// The templates' names and texts.
+/// Names and contents of the templates.
 macro_rules! templates {
     ($($name:literal)*) => { [$(($name, include_str!(concat!("templates/", $name)))),*] };
 }
@@ -22,7 +22,7 @@ impl Templates {
         let mut all = Environment::new();
         all.set_auto_escape_callback(|_| AutoEscape::Html);
         all.set_undefined_behavior(UndefinedBehavior::Strict);
-        // One rule of escaping for templates and plots.
+        // Templates and plots use the same escaping.
         all.set_formatter(|out, state, value| match value.as_str() {
             Some(text) if !value.is_safe() => Ok(out.write_str(&escape(text))?),
             _ => escape_formatter(out, state, value),
@@ -41,7 +41,7 @@ impl Templates {
         Ok(Self(all))
     }
 
-    /// The template `name` with the fields of `value`.
+    /// Renders the template `name` with the fields of `value`.
     pub(super) fn render(&self, name: &str, value: &impl Serialize) -> anyhow::Result<Markup> {
         let rendered = self.0.get_template(name).and_then(|t| t.render(Value::from(Serde(value))));
         Ok(Markup(rendered.with_context(|| format!("the report's template {name}"))?))

@@ -1,4 +1,4 @@
-//! Where the time went.
+//! Time of the phases of training.
 
 use super::input::{Metrics, Run};
 use super::runs::{Group, Runs};
@@ -10,7 +10,7 @@ use fgrpo_train::run::metrics::{Number, Seconds};
 use fgrpo_train::run::sessions::Session;
 use serde::Serialize;
 
-/// Seconds of one phase of a step.
+/// Accessor for the seconds of a phase of a step.
 type Phase = fn(&Seconds<Number>) -> Option<f64>;
 
 /// The phases in the order of the loop, with their colours.
@@ -22,13 +22,13 @@ const PHASES: [(&str, Colour, Phase); 5] = [
     ("save", Colour::Series(2), |s| s.save.0),
 ];
 
-/// What no phase accounts for.
+/// Name of the time outside of all phases.
 const OTHER: &str = "other";
 
-/// Stacks are drawn for so many groups of runs.
+/// Maximum number of groups for which stacks are drawn.
 const SINGLE: usize = 6;
 
-/// What `time.html` shows.
+/// Data of `time.html`.
 #[derive(Debug, Serialize)]
 pub(super) struct Time<'a> {
     /// Names of the table's columns.
@@ -53,13 +53,13 @@ struct Row<'a> {
     group: &'a Group,
     run: &'a str,
     steps: usize,
-    /// Seconds of all steps.
+    /// Total seconds of all steps.
     seconds: f64,
-    /// Share of each phase.
+    /// Fraction of the time in each phase.
     shares: Vec<f64>,
 }
 
-/// The section; none where no step carries its time.
+/// Returns the section, or `None` if no step has a time.
 pub(super) fn section(runs: &Runs) -> Option<Time<'_>> {
     let mut plots: Vec<Plot> =
         runs.groups.iter().take(SINGLE).filter_map(|group| stacked(runs, group)).collect();
@@ -93,7 +93,7 @@ fn session<'a>(group: &'a Group, run: &'a Run, session: &'a Session) -> SessionR
     }
 }
 
-/// What a session computed on.
+/// Describes the device, processor and threads of a session.
 fn machine(session: &Session) -> String {
     let threads = format!("{} thread{}", session.threads, if session.threads == 1 { "" } else { "s" });
     let device = Some(session.device.as_str()).filter(|device| *device != "cpu");
@@ -104,7 +104,7 @@ fn machine(session: &Session) -> String {
         .join(", ")
 }
 
-/// When, with what and where a run ran, and its memory, in a line: of the last of its sessions.
+/// Describes the last session of a run in a line: date, program version, machine and memory.
 pub(super) fn origin(run: &Run) -> Option<String> {
     let last = run.files.sessions.last()?;
     let resumed = match run.files.sessions.len() {
@@ -136,22 +136,22 @@ fn seconds(m: &Metrics, phase: Phase) -> f64 {
     phase(&m.seconds).unwrap_or(0.0)
 }
 
-/// Time that the phases of a step took.
+/// Returns the total time of a step's phases.
 fn known(m: &Metrics) -> f64 {
     PHASES.iter().map(|p| seconds(m, p.2)).sum()
 }
 
-/// Time of a step: as recorded, or the sum of its phases.
+/// Returns the time of a step: the recorded time, or the sum of its phases if that is larger.
 fn total(m: &Metrics) -> f64 {
     seconds(m, |s| s.total.0).max(known(m))
 }
 
-/// Time that all RL steps of a run took.
+/// Returns the total time of a run's RL steps.
 pub(super) fn total_seconds(run: &Run) -> f64 {
     run.files.metrics.iter().map(total).sum()
 }
 
-/// Each phase's values, and what no phase accounts for.
+/// Returns the times of each phase, and the time outside of all phases.
 fn parts(run: &Run) -> Vec<Part> {
     let part = |name: &str, colour: Colour, value: &dyn Fn(&Metrics) -> f64| Part {
         name: name.into(),
@@ -165,7 +165,7 @@ fn parts(run: &Run) -> Vec<Part> {
     parts
 }
 
-/// The phases of the group's first run.
+/// Plots the phases of the group's first run.
 fn stacked(runs: &Runs, group: &Group) -> Option<Plot> {
     let run = runs.first(group);
     let steps: Vec<f64> = run.files.metrics.iter().map(|m| m.step as f64).collect();

@@ -1,4 +1,4 @@
-//! What happened at each step.
+//! Plots of the training metrics at each step.
 
 use super::input::{Metrics, Run, Sft};
 use super::runs::{Group, Runs};
@@ -8,18 +8,18 @@ use fgrpo_eval::figure::{Colour, Curve, Notation, Scale};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Heat maps and stacks are drawn for so many groups of runs.
+/// Maximum number of groups for which heat maps and stacks are drawn.
 const SINGLE: usize = 6;
 
-/// What `training.html` shows.
+/// Data of `training.html`.
 #[derive(Debug, Serialize)]
 pub(super) struct Training {
     plots: Vec<Chart>,
-    /// Where several groups are compared, a plot for each of them.
+    /// Distributions, with a plot for each group if several groups are compared.
     distributions: Vec<Distribution>,
-    /// Quantities that are 0 but for rounding, each with its largest size.
+    /// Quantities that are 0 up to rounding, each with its largest magnitude.
     rounding: Vec<String>,
-    /// Quantities that have one value throughout, with it.
+    /// Quantities that never change, with their value.
     constant: Vec<String>,
 }
 
@@ -38,9 +38,9 @@ struct Plot {
     /// Name of the vertical axis.
     y: &'static str,
     format: Notation,
-    /// Values shown whatever the data.
+    /// Values that the vertical axis always includes.
     show: &'static [f64],
-    /// Sizes up to this are rounding: they are reported in a sentence and not drawn.
+    /// Maximum magnitude of rounding errors; smaller quantities are mentioned in a sentence instead of a plot.
     rounding: f64,
     field: Field,
 }
@@ -115,7 +115,7 @@ const PLOTS: [Plot; 13] = [
     plot("Learning rate", "", "lr", |m| m.lr.0),
 ];
 
-/// The section; none without RL steps and demonstrations.
+/// Returns the section, or `None` if there are no RL steps and no demonstrations.
 pub(super) fn section(runs: &Runs) -> Option<Training> {
     let mut plots: Vec<Chart> = reward(runs).into_iter().collect();
     let (mut rounding, mut constant): (Vec<String>, Vec<String>) = Default::default();
@@ -145,7 +145,7 @@ pub(super) fn section(runs: &Runs) -> Option<Training> {
     ] {
         let of = |g: &Group| draw(runs.first(g), g, if runs.several() { &g.name } else { title });
         let each: Vec<Chart> = runs.groups.iter().take(SINGLE).filter_map(of).collect();
-        // One run's distributions stand among its other plots; those of several form rows of their own.
+        // The distributions of a single group are among its other plots; those of several groups have separate rows.
         if !runs.several() {
             plots.extend(each);
         } else if !each.is_empty() {
@@ -174,17 +174,17 @@ fn line(runs: &Runs, plot: &Plot) -> Option<Chart> {
     Lines { labels, curves, y, format: plot.format, show: plot.show.to_vec(), ..Lines::default() }.draw()
 }
 
-/// Number of steps that a smoothed reward is the mean of, for a run of this many steps: a tenth of them, and at most 25.
+/// Window of the smoothed reward in steps, for a run of `steps` steps: a tenth of them, and at most 25.
 fn window(steps: usize) -> usize {
     2 * (steps / 20).min(12) + 1
 }
 
-/// The mean around each point, which doesn't lag behind as a mean of earlier points does; gaps are stepped over.
+/// Averages the points around each point, without the lag of a trailing mean. Gaps are skipped.
 fn around(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let half = window(points.len()) / 2;
     let finite: Vec<(f64, f64)> = points.iter().copied().filter(|p| p.1.is_finite()).collect();
     let mean = |i: usize| {
-        // The same number on both sides, fewer at the ends.
+        // The window is symmetric and narrower at the ends.
         let half = half.min(i).min(finite.len() - 1 - i);
         let part = &finite[i - half..=i + half];
         (finite[i].0, part.iter().map(|p| p.1).sum::<f64>() / part.len() as f64)
@@ -208,7 +208,7 @@ fn reward(runs: &Runs) -> Option<Chart> {
     Lines { labels, curves, ..Lines::default() }.draw()
 }
 
-/// Two quantities of every group in one plot: solid and dashed.
+/// Plots two quantities of every group, one solid and one dashed.
 fn pair(
     runs: &Runs,
     labels: Labels,
@@ -224,7 +224,7 @@ fn pair(
     Lines { labels, curves, format, show: vec![0.0], ..Lines::default() }.draw()
 }
 
-/// The curves to read, dashed and with `what` behind their names.
+/// Makes the main curves dashed, and appends `what` to their names.
 fn second(curves: Vec<Curve>, what: &str) -> impl Iterator<Item = Curve> {
     let named = move |name: String| format!("{name} {what}");
     curves.into_iter().filter(|c| !c.faint).map(move |c| Curve { dashed: true, name: c.name.map(named), ..c })
@@ -287,7 +287,7 @@ fn reasons(run: &Run, group: &Group, title: &str) -> Option<Chart> {
         *totals.entry(name).or_default() += *count as f64;
     }
     let mut names: Vec<&str> = totals.iter().filter(|t| *t.1 > 0.0).map(|t| *t.0).collect();
-    // The correct ones at the bottom, where their share is read off the axis.
+    // "correct" is at the bottom, so that its share can be read off the axis.
     names.sort_by(|a, b| (*b == "correct").cmp(&(*a == "correct")).then(totals[b].total_cmp(&totals[a])));
     let (shown, rest) = names.split_at(names.len().min(7));
     let mut parts: Vec<Part> = shown
@@ -296,12 +296,12 @@ fn reasons(run: &Run, group: &Group, title: &str) -> Option<Chart> {
         .map(|(i, name)| Part {
             name: match *name {
                 "correct" => "correct".to_owned(),
-                // "exact" alone would read as a good one.
+                // "exact" alone would look like a correct one.
                 other => format!("not correct: {}", other.replace('_', " ")),
             },
             colour: match *name {
                 "correct" => Colour::Series(2),
-                // No second green beside that of the correct ones.
+                // Green is reserved for correct completions.
                 _ => Colour::Series([1, 3, 4, 5, 6, 0, 7][i % 7]),
             },
             values: run.files.metrics.iter().map(|m| value(m, name)).collect(),

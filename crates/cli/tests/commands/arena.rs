@@ -108,7 +108,7 @@ fn an_arena_that_was_stopped_goes_on_with_the_same_command() {
     let (code, said) = ended(child);
     assert_eq!(code, Some(1), "{said}");
     assert!(
-        said.contains("stopped on request. The same command goes on") && !said.contains("--resume"),
+        said.contains("stopped on request. The same command continues") && !said.contains("--resume"),
         "{said}"
     );
     ends_with(0, &args);
@@ -142,7 +142,7 @@ fn methods_run_resume_and_are_ranked_against_grpo() {
     let fewer = || predicate::str::contains("Methods with fewer seeds");
     arena(home.path(), &["table"]).success().stdout(fewer().not());
     let more = run(&["--methods", "grpo,gmpo", "--plot", "front.svg"]).success();
-    more.stderr(predicate::str::contains("1 of 2 runs are done"))
+    more.stderr(predicate::str::contains("1 of 2 runs are finished"))
         .stdout(predicate::str::contains("gmpo").and(fewer()));
     let front = std::fs::read_to_string(home.path().join("front.svg")).unwrap();
     assert!(front.contains("grpo") && front.matches("class=\"dot").count() >= 3, "{front}");
@@ -197,7 +197,7 @@ fn the_baseline_is_trained_with_the_methods_and_an_unknown_one_is_refused_before
     assert!(folder("lite-ppo_seed-1").is_dir() && !folder("grpo_seed-1").exists());
     arena(home.path(), &["table"])
         .code(2)
-        .stderr(predicate::str::contains("no finished run of grpo on maze; other"));
+        .stderr(predicate::str::contains("grpo has no finished run on maze; other"));
 }
 
 #[test]
@@ -235,7 +235,8 @@ fn an_arena_with_full_evaluations_goes_on_and_mixes_no_graders() {
     let full = ["--set", "eval.full.samples=8", "--set", "eval.full.k=[1, 8]"];
     let words = [&["run", "--methods", "grpo,rloo", "--json"], SMALL, &full].concat();
     let first = arena(home.path(), &words).success().get_output().stdout.clone();
-    let again = arena(home.path(), &words).success().stderr(predicate::str::contains("2 of 2 runs are done"));
+    let again =
+        arena(home.path(), &words).success().stderr(predicate::str::contains("2 of 2 runs are finished"));
     assert_eq!(again.get_output().stdout, first);
     // As a run whose grader's file was another.
     let evaluations = home.path().join("runs/arena/maze/rloo_seed-1/eval.jsonl");
@@ -258,14 +259,14 @@ fn an_own_method_is_kept_and_bad_ones_are_refused() {
     arena(home.path(), &["add", "mine", "--set", "algorithm.focal_gamma=2", "--replace"]).success();
     for (words, says) in [
         (["add", "grpo", "--set", power], "built-in"),
-        (["add", "Mine", "--set", power], "small letters"),
+        (["add", "Mine", "--set", power], "\"Mine\""),
         (["add", "worse", "--set", "algorithm.advantage=worse"], "worse"),
         (["run", "--methods", "unheard-of", "--dry-run"], "unheard-of"),
         (["run", "--tasks", "nowhere.toml", "--dry-run"], "nowhere.toml"),
     ] {
         arena(home.path(), &words).code(2).stderr(predicate::str::contains(says));
     }
-    arena(home.path(), &["table"]).code(2).stderr(predicate::str::contains("found no finished run"));
+    arena(home.path(), &["table"]).code(2).stderr(predicate::str::contains("no finished run"));
     let dry = arena(home.path(), &["run", "--methods", "grpo,mine", "--seeds", "2", "--dry-run"]).success();
     let folders = String::from_utf8(dry.get_output().stdout.clone()).unwrap();
     assert_eq!(folders.lines().last().unwrap(), "runs/arena/maze/mine_seed-2");
@@ -327,7 +328,7 @@ fn an_estimator_in_python_trains_as_the_same_formula_in_rust_does() {
     };
     assert!(policy("mine") == policy("theirs") && policy("every") == policy("theirs"));
     assert!(policy("mine") != policy("grpo"), "the estimator changes the policy");
-    run(&[]).success().stderr(predicate::str::contains("4 of 4 runs are done"));
+    run(&[]).success().stderr(predicate::str::contains("4 of 4 runs are finished"));
     // A run is one of the file that it was trained with.
     let file = home.path().join("own.py");
     std::fs::write(&file, OWN.replace("0.1", "0.2")).unwrap();
@@ -392,7 +393,7 @@ fn the_map_of_the_power_family_has_a_value_for_every_pair() {
     let svg = std::fs::read_to_string(home.path().join("map.svg")).unwrap();
     assert_eq!(svg.matches("power_").count(), 8, "two panels of four cells");
     arena(home.path(), &words).success().stdout(predicate::str::contains("a \\ b"));
-    arena(home.path(), &["map", "--a", "1,1"]).code(2).stderr(predicate::str::contains("--a: found 1 twice"));
+    arena(home.path(), &["map", "--a", "1,1"]).code(2).stderr(predicate::str::contains("--a: 1 is listed"));
 }
 
 /// `FGRPO_WRITE_PAGES=1 cargo test -p fgrpo --test commands arena::the_page` writes the tables of docs/arena.md and its figures.
@@ -455,10 +456,10 @@ fn a_file_of_standings_prints_what_its_runs_did_and_bad_rows_are_refused() {
     let of_runs = arena(home.path(), &markdown).success().get_output().stdout.clone();
     assert_eq!(table(&markdown[1..]).success().get_output().stdout, of_runs);
     let text = String::from_utf8(rows).unwrap();
-    table(&["--baseline", "rloo"]).code(2).stderr(predicate::str::contains("no row of rloo"));
+    table(&["--baseline", "rloo"]).code(2).stderr(predicate::str::contains("compared with rloo"));
     for (bad, says) in [
-        (text.replace("\"pass_at_8\"", "\"pass_at_9\""), "row 1: found no name, or no pass@1 or pass@9"),
-        (text.replace("\"task\"", "\"tusk\""), "row 1: found no task"),
+        (text.replace("\"pass_at_8\"", "\"pass_at_9\""), "pass@9"),
+        (text.replace("\"task\"", "\"tusk\""), "row 1: `task`"),
         (text.replace("}]", "}"), "rows.json"),
     ] {
         std::fs::write(&file, bad).unwrap();

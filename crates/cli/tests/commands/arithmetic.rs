@@ -64,7 +64,7 @@ fn a_dry_run_says_what_is_missing_and_succeeds() {
             .success()
             .stdout(predicate::str::contains("focal_gamma = 0.5"))
             .stderr(
-                predicate::str::contains("not there yet: models/")
+                predicate::str::contains("missing: models/")
                     .and(predicate::str::contains("tokens per step"))
                     .and(predicate::str::contains("time per step"))
                     .and(predicate::str::contains(FITS_NOT)),

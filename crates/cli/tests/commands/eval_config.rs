@@ -437,7 +437,7 @@ fn nll_asks_as_the_folder_says() {
     let refused = nll(&out, &[&problems[..], &["--system", "Other."]].concat());
     assert_eq!(refused.status.code(), Some(2));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("found another prompt than that of the samples"), "{said}");
+    assert!(said.contains("the prompt differs from that of the samples"), "{said}");
 
     // Where texts end responses too, nothing tells which of them ended by the model's own token.
     let stopped = folder("stopped");

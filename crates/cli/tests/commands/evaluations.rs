@@ -125,7 +125,7 @@ fn a_full_evaluation_beside_the_frequent_one_decides_which_policy_is_best() {
     let scores = |folder: &Path| std::fs::read(folder.join("samples.jsonl")).unwrap();
     assert!(scores(&again) == scores(&run.join("full-evaluations/step-000004")));
     let none = ends_with(2, &["eval", text(&config), "--full", "--model", text(&model), "--out", out]);
-    assert!(none.contains("--full:") && none.contains("[eval.full]"), "{none}");
+    assert!(none.contains("--full requires") && none.contains("[eval.full]"), "{none}");
 
     let resumed = train(folder.path(), "resumed", &[&FULL[..], &["--set", "steps=2"]].concat());
     train(folder.path(), "resumed", &[&FULL[..], &["--resume", "--accept-changes"]].concat());

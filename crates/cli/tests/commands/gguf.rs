@@ -171,7 +171,7 @@ fn what_a_gguf_file_cannot_be_is_said_before_anything_is_written() {
     let merge = |more: &[&str], out: &Path| {
         ends_with(2, &[&["merge", "--model", text(model()), "--out", text(out)], more].concat())
     };
-    assert!(merge(&["--dtype", "nf4"], &out).contains("wanted f32, f16, bf16 or q8_0"));
+    assert!(merge(&["--dtype", "nf4"], &out).contains("found nf4"));
     assert!(merge(&["--dtype", "q8_0"], &folder.path().join("m")).contains("ends in .gguf"));
     assert!(!out.exists());
     let gguf = small(folder.path());

@@ -515,7 +515,10 @@ fn refusals_say_what_to_do() {
     assert!(code == 2 && said.contains("HF_HUB_OFFLINE is set"), "{said}");
     // A split in the form of a path.
     let (_, said, code) = run(hub.fgrpo(&["data", "show", "Org/sums/main/train"]));
-    assert!(code == 2 && said.contains("on the hub it would be hf:Org/sums/main:train"), "{said}");
+    assert!(
+        code == 2 && said.contains("for the data set on the hub, write hf:Org/sums/main:train"),
+        "{said}"
+    );
 }
 
 #[test]

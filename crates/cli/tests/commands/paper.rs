@@ -752,7 +752,7 @@ fn the_laptop_measures_the_nll_of_its_runs_evaluations() {
     assert_eq!(filled("arithmetic (Avg. Math),1,"), 6, "{csv}");
     // Another table goes on with the same runs; where their policies are too weak for it, that is said.
     let (code, _, err) = fgrpo(&[&["paper", "table-14", "--out", &out][..], &tiny(), &more].concat());
-    assert!(err.contains("2 of 2 runs are done"), "{err}");
+    assert!(err.contains("2 of 2 runs are finished"), "{err}");
     let weak = err.contains("no problem has 2 correct responses from every model");
     assert_eq!(code, if weak { 2 } else { 0 }, "{err}");
     for flag in ["--set", "--from"] {

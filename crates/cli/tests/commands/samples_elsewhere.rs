@@ -367,17 +367,17 @@ fn flags_that_would_change_nothing_are_refused() {
     file(root, "data.jsonl", &lines(sums(0..2)));
     file(root, "samples.jsonl", &lines((0..2).map(|i| json!({"problem": i, "text": boxed(i + 1)}))));
     for (flags, wanted) in [
-        (&["--command", "./yes.py"][..], "--command: changes nothing here; it is for command"),
-        (&["--choice", "letter-or-content"], "--choice: changes nothing here; it is for choice"),
-        (&["--format-gate", "off"], "--format-gate: changes nothing here; it is for synlogic"),
+        (&["--command", "./yes.py"][..], "--command has no effect here; it is for command"),
+        (&["--choice", "letter-or-content"], "--choice has no effect here; it is for choice"),
+        (&["--format-gate", "off"], "--format-gate has no effect here; it is for synlogic"),
         (
             &["--percent-as-number", "on"],
             "--percent-as-number: task.verifier.percent_as_number: changes nothing in mode parity",
         ),
-        (&["--accept-unfinished", "off"], "--accept-unfinished: changes nothing in mode parity"),
-        (&["--maze-size", "9"], "--maze-size: changes nothing here; it is for mazes"),
-        (&["--per-request", "2"], "--per-request: requires --server"),
-        (&["--key-env", "KEY"], "--key-env: requires --server"),
+        (&["--accept-unfinished", "off"], "--accept-unfinished has no effect in mode parity"),
+        (&["--maze-size", "9"], "--maze-size has no effect here; it is for mazes"),
+        (&["--per-request", "2"], "--per-request requires --server"),
+        (&["--key-env", "KEY"], "--key-env requires --server"),
     ] {
         let (_, said, code) = eval(root, "samples.jsonl", 1, "out", flags);
         assert_eq!(code, 2, "{flags:?}: {said}");

@@ -79,12 +79,12 @@ fn bad_theory_input_ends_with_two() {
     for (args, message) in [
         // One refusal of a formula; the others are tested beside the formulas.
         ("tail-miss --mu 0.5 --tau 0.6 --n 8", "tau: expected"),
-        ("tail-miss --mu 0.5 --tau 0.1", "--n: missing"),
-        ("tail-miss --mu 0.5 --n 8", "--tau: missing"),
+        ("tail-miss --mu 0.5 --tau 0.1", "--n is required"),
+        ("tail-miss --mu 0.5 --n 8", "--tau and --n are required"),
         ("active --mu 0.5 --n -3", "-3"),
-        ("advantage --success-rate 0.3", "--gamma: missing"),
-        ("mass --logits 1,2 --correct 2 --sample 0", "found action 2"),
-        ("advantage --plot x.pdf", "wanted .svg"),
+        ("advantage --success-rate 0.3", "--gamma is required"),
+        ("mass --logits 1,2 --correct 2 --sample 0", "found 2"),
+        ("advantage --plot x.pdf", ".svg"),
         ("advantage --plot x.png", "rsvg-convert -z 2 -o x.png x.svg"),
     ] {
         let said = refused(&[&["theory"], &args.split(' ').collect::<Vec<_>>()[..]].concat());
@@ -163,7 +163,7 @@ fn an_interrupted_sweep_keeps_its_runs_and_says_how_to_go_on() {
     signal(&child, libc::SIGINT);
     let (code, stderr) = ended(child);
     assert_eq!(code, Some(1), "{stderr}");
-    assert!(stderr.contains("of 40 runs done and saved") && stderr.contains("go on with\n  fgrpo simulate"));
+    assert!(stderr.contains("of 40 runs are saved") && stderr.contains("Continue with:\n  fgrpo simulate"));
     let kept = std::fs::read_to_string(out.join("curves.jsonl")).unwrap();
     // 151 recorded steps a run; only whole runs are kept.
     assert!(kept.lines().count() >= 151 && kept.lines().count().is_multiple_of(151));

@@ -139,12 +139,12 @@ fn flags_of_one_data_set_and_unknown_names_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().to_str().unwrap();
     for (more, wanted) in [
-        (vec!["--data", "x.jsonl", "--task", "math"], "--suite: found with --data, --task"),
-        (vec!["--benchmark", "aime99"], "wanted one of aime24, aime25"),
-        (vec!["--server", "http://localhost:1"], "wanted the name of the served model"),
-        (vec!["--models", "../x=y"], "wanted one or more names of folders"),
-        (vec!["--models", "x=nowhere"], "x: found no config.json in nowhere"),
-        (vec!["--server", "http://localhost:1", "--model", "m"], "--preset: wanted"),
+        (vec!["--data", "x.jsonl", "--task", "math"], "--suite can't be used with --data, --task"),
+        (vec!["--benchmark", "aime99"], "expected one of aime24, aime25"),
+        (vec!["--server", "http://localhost:1"], "the name of the served model"),
+        (vec!["--models", "../x=y"], "found \"../x\""),
+        (vec!["--models", "x=nowhere"], "x: nowhere is neither"),
+        (vec!["--server", "http://localhost:1", "--model", "m"], "--preset is required"),
     ] {
         let (code, out, err) =
             fgrpo(&[&["eval", "--suite", "paper", "--data-root", root], &more[..]].concat());

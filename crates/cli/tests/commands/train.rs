@@ -400,7 +400,7 @@ fn a_sweep_resumes_and_ends_with_its_table() {
     let first = first.stderr(predicate::str::contains("next: fgrpo compare "));
     let table = first.get_output().stdout.clone();
     assert_eq!(std::fs::read_dir(folder.path().join("sweep/sft-cache")).unwrap().count(), 1);
-    sweep().assert().success().stdout(table).stderr(predicate::str::contains("done"));
+    sweep().assert().success().stdout(table).stderr(predicate::str::contains("runs are finished"));
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn a_user_trains_stops_resumes_evaluates_compares_and_reads_the_report() {
     evaluate(&run.join("checkpoints/step-000012"), "eval-math");
     // The values of k that are configured, as far as the samples suffice.
     let fewer = command!("eval", &config, "-n 2 --limit 2 --model", &base, "--out", path("fewer"));
-    tells(0, fewer, "note: no pass@4, which needs more samples than -n 2");
+    tells(0, fewer, "note: pass@4 is left out, because it needs more samples than -n 2");
 
     let compared = fgrpo()
         .arg("compare")

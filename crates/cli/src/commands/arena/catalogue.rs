@@ -1,4 +1,4 @@
-//! The arena's methods: those that the program carries, and the user's own.
+//! The arena's methods: built-in ones, and the user's.
 
 use super::task;
 use anyhow::Context;
@@ -9,7 +9,7 @@ use fgrpo_train::estimator::Estimator;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// A method: changes of a task's configuration.
+/// A method: changes to a task's configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Method {
@@ -20,17 +20,16 @@ pub(super) struct Method {
     pub(super) own: Option<Own>,
 }
 
-/// A method's own parameter, with the values that tuning tries.
+/// A method-specific parameter, with the values that tuning tries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Own {
-    /// The key of the configuration.
     pub(super) key: String,
     pub(super) values: [String; 3],
 }
 
 impl Method {
-    /// The configuration of a task with this method's changes.
+    /// Returns the configuration `task` with the changes in `set` and then this method's.
     pub(super) fn config(&self, task: &str, set: &[String], seed: u64) -> anyhow::Result<Config> {
         let mut all = set.to_vec();
         all.extend(self.set.iter().cloned());
@@ -48,13 +47,13 @@ struct File {
 
 const BUILT_IN: &str = include_str!("methods.toml");
 
-/// The file of the user's own methods.
+/// Path of the user's methods file.
 fn own_file() -> anyhow::Result<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
     match folder {
         Some(folder) => Ok(folder.join("fgrpo/arena.toml")),
-        None => bad_input!("found neither XDG_CONFIG_HOME nor HOME, wanted the folder of your own methods"),
+        None => bad_input!("neither XDG_CONFIG_HOME nor HOME is set, so there is no folder for your methods"),
     }
 }
 
@@ -83,46 +82,47 @@ pub(super) fn catalogue() -> anyhow::Result<Vec<Method>> {
     Ok(all)
 }
 
-/// The methods of these names, in their order, after the baseline if they lack it; all methods for no name.
+/// Returns the methods with these names, in this order, preceded by the baseline if it isn't among them. Without names,
+/// returns all methods.
 pub(super) fn chosen(names: &[String], baseline: &str) -> anyhow::Result<Vec<Method>> {
     let all = catalogue()?;
     let named = |flag: &str, name: &str| match all.iter().find(|m| m.name == name) {
         Some(method) => Ok(method.clone()),
         None => {
             let known: Vec<&str> = all.iter().map(|m| m.name.as_str()).collect();
-            bad_input!("{flag}: found {name}, wanted one of {}", known.join(", "))
+            bad_input!("{flag}: expected one of {}; found {name}", known.join(", "))
         }
     };
     let compared_with = named("--baseline", baseline)?;
     if names.is_empty() {
         return Ok(all);
     }
-    let mut found: Vec<Method> = Vec::new();
+    let mut methods: Vec<Method> = Vec::new();
     for name in names {
         let method = named("--methods", name)?;
-        if found.contains(&method) {
-            bad_input!("--methods: found {name} twice, wanted each method once");
+        if methods.contains(&method) {
+            bad_input!("--methods: {name} is listed twice");
         }
-        found.push(method);
+        methods.push(method);
     }
-    if !found.contains(&compared_with) {
-        say!("{baseline} is trained too: the others are compared with it");
-        found.insert(0, compared_with);
+    if !methods.contains(&compared_with) {
+        say!("{baseline} is trained too, because the others are compared with it");
+        methods.insert(0, compared_with);
     }
-    Ok(found)
+    Ok(methods)
 }
 
-/// Adds a method to the user's own, and returns their file.
+/// Adds a method to the user's file and returns the file's path.
 pub(super) fn add(method: Method, replace: bool) -> anyhow::Result<PathBuf> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-+.".contains(c);
     let name = &method.name;
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(plain) {
         bad_input!(
-            "arena add: found the name {name:?}, wanted small letters, digits, -, + and ., a letter first"
+            "arena add: expected a name of lower-case letters, digits, -, + and . that begins with a letter, found {name:?}"
         );
     }
     if built_in().iter().any(|m| m.name == *name) {
-        bad_input!("arena add: found {name}, which is a built-in method, wanted another name");
+        bad_input!("arena add: {name} is a built-in method; choose another name");
     }
     Estimator::of(&method.config(&task::text("maze")?, &[], 1)?)?;
     let path = own_file()?;
@@ -131,10 +131,10 @@ pub(super) fn add(method: Method, replace: bool) -> anyhow::Result<PathBuf> {
         Some(_) if !replace => {
             bad_input!("arena add: {name} is already in {}; use another name, or --replace", path.display())
         }
-        Some(there) => *there = method,
+        Some(existing) => *existing = method,
         None => file.method.push(method),
     }
-    let folder = path.parent().expect("it has a folder");
+    let folder = path.parent().expect("the file is in a folder");
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     write_whole(&path, toml::to_string(&file)?.as_bytes())?;
     Ok(path)

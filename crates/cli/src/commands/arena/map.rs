@@ -13,11 +13,11 @@ pub(super) struct Grid<'a> {
 }
 
 impl Grid<'_> {
-    /// A method for each pair, row by row.
+    /// Returns a method for each pair of exponents, row by row.
     pub(super) fn methods(&self) -> anyhow::Result<Vec<Method>> {
         for (flag, numbers) in [("--a", self.a), ("--b", self.b)] {
             if let Some((_, twice)) = numbers.iter().enumerate().find(|(i, x)| numbers[..*i].contains(x)) {
-                bad_input!("{flag}: found {twice} twice, wanted each exponent once");
+                bad_input!("{flag}: {twice} is listed twice");
             }
         }
         let method = |(a, b): (f64, f64)| Method {
@@ -33,19 +33,19 @@ impl Grid<'_> {
         self.a.iter().flat_map(|&a| self.b.iter().map(move |&b| (a, b)))
     }
 
-    /// The pair that the others are compared with: GRPO's if it is there, otherwise the first.
+    /// Returns the name of the pair that the others are compared with: GRPO's if the grid has it, otherwise the first.
     pub(super) fn baseline(&self) -> Option<String> {
         let grpo = self.pairs().find(|&pair| pair == (0.5, 0.5));
         grpo.or_else(|| self.pairs().next()).map(|(a, b)| name(a, b))
     }
 
-    /// What the runs of a task say of each pair, row by row.
+    /// Returns each pair's row of `standings`, row by row, or `None` for pairs without a finished run.
     fn places<'s>(&self, standings: &'s Standings) -> Vec<Option<&'s Row>> {
         let of = |(a, b)| standings.rows.iter().find(|row| row.name() == name(a, b));
         self.pairs().map(of).collect()
     }
 
-    /// One JSON row for each pair: its exponents and what the table of `arena` says.
+    /// Returns a JSON object for each pair: its exponents, and the columns of `arena table`.
     pub(super) fn rows(&self, standings: &Standings) -> Vec<Value> {
         let row = |((a, b), row): ((f64, f64), Option<&Row>)| {
             let mut row = row?.0.clone();
@@ -55,7 +55,7 @@ impl Grid<'_> {
         self.pairs().zip(self.places(standings)).filter_map(row).collect()
     }
 
-    /// Prints pass@1 / pass@k, a row for each a and a column for each b.
+    /// Prints pass@1 / pass@k in a table with a row for each `a` and a column for each `b`.
     pub(super) fn print(&self, standings: &Standings, format: Format) {
         let header = ["a \\ b".to_owned()].into_iter().chain(self.b.iter().map(ToString::to_string));
         let mut table = Table::new(header);
@@ -79,15 +79,21 @@ impl Grid<'_> {
             let values = || places.iter().flatten().map(|row| row.pass_at(k));
             let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
             let tile = |(i, place): (usize, &Option<&Row>)| {
-                let of = (*place)?;
+                let pair = (*place)?;
                 let (row, column) = ((i / self.b.len()) as f64, (i % self.b.len()) as f64);
-                let ([from, to], value) = (of.interval(k), of.pass_at(k));
+                let ([from, to], value) = (pair.interval(k), pair.pass_at(k));
                 Some(Tile {
                     x: (column, column + 1.0),
                     y: (row, row + 1.0),
                     colour: Colour::Ordered((value - low) / (high - low).max(1e-9)),
                     opacity: 1.0,
-                    title: format!("{}: {} ({}, {})", of.name(), percent(value), percent(from), percent(to)),
+                    title: format!(
+                        "{}: {} ({}, {})",
+                        pair.name(),
+                        percent(value),
+                        percent(from),
+                        percent(to)
+                    ),
                 })
             };
             let axis = |label: &str, numbers: &[f64]| {

@@ -1,4 +1,4 @@
-//! The runs of an arena: for each task, method and seed a configuration and a folder; and those that tuning tries.
+//! Plans the runs of an arena: a configuration and a folder for each task, method and seed, and for each trial of tuning.
 
 use super::catalogue::Method;
 use super::task;
@@ -8,23 +8,23 @@ use fgrpo_train::run::Run;
 use fgrpo_train::run::state::{State, state};
 use std::path::{Path, PathBuf};
 
-/// The seed of the runs that tuning tries, which no table shows.
+/// Seed of the tuning runs, which no table shows.
 const TUNING_SEED: u64 = 1_000;
 
-/// What the name of a tuning run's folder begins with.
+/// Prefix of the folder names of tuning runs.
 pub(super) const TUNING: &str = "tuning_";
 
-/// What the name of the folder of a run with tuned settings begins with.
+/// Prefix of the folder names of runs with tuned settings.
 pub(super) const TUNED: &str = "tuned_";
 
-/// Which tasks are trained, how and where.
-pub(super) struct Wanted<'a> {
+/// Settings that all runs share.
+pub(super) struct Shared<'a> {
     pub(super) tasks: &'a [String],
     pub(super) set: &'a [String],
     pub(super) out: &'a Path,
     pub(super) loading: Loading,
-    /// Whether the settings are final: tuning has chosen them, or wasn't asked for. Only then is a folder's run compared with
-    /// them.
+    /// Whether the settings are final, which they aren't before tuning has chosen them. Only final settings are compared with
+    /// an existing run in the folder.
     pub(super) settled: bool,
 }
 
@@ -32,11 +32,11 @@ pub(super) struct Planned {
     pub(super) config: Config,
     pub(super) folder: PathBuf,
     pub(super) state: State,
-    /// The task, the method, and what tuning changes.
+    /// The task, the method and the changes by tuning.
     pub(super) trial: Choice,
 }
 
-/// What tuning chose for a method on a task.
+/// Changes by tuning for a method on a task.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Choice {
     pub(super) task: String,
@@ -44,17 +44,17 @@ pub(super) struct Choice {
     pub(super) set: Vec<String>,
 }
 
-/// What a round of tuning tries.
+/// Round of tuning.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Round {
-    /// Half, once and twice the task's learning rate.
+    /// Tries half, once and twice the task's learning rate.
     Rate,
-    /// The three values of the method's own parameter.
+    /// Tries three values of the method-specific parameter.
     Own,
 }
 
 fn plan(
-    wanted: &Wanted<'_>,
+    shared: &Shared<'_>,
     task: &str,
     method: &Method,
     seed: u64,
@@ -62,36 +62,36 @@ fn plan(
 ) -> anyhow::Result<Planned> {
     let mut method = method.clone();
     method.set.extend(tuned.iter().cloned());
-    let mut config = method.config(&task::text(task)?, wanted.set, seed)?;
-    let folder = wanted.out.join(task::name(task)).join(folder);
-    places::configuration(&mut config, Some(&folder), wanted.loading)?;
-    let state = if wanted.settled { state(&config, &folder)? } else { State::Absent };
+    let mut config = method.config(&task::text(task)?, shared.set, seed)?;
+    let folder = shared.out.join(task::name(task)).join(folder);
+    places::configuration(&mut config, Some(&folder), shared.loading)?;
+    let state = if shared.settled { state(&config, &folder)? } else { State::Absent };
     let trial = Choice { task: task.to_owned(), method: method.name, set: tuned.to_vec() };
     Ok(Planned { config, folder, state, trial })
 }
 
-/// What tuning chose for a method on a task; nothing where it didn't.
+/// Returns the changes that tuning chose for a method on a task, or an empty slice if it chose none.
 fn chosen_for<'a>(all: &'a [Choice], task: &str, method: &Method) -> &'a [String] {
     all.iter().find(|c| c.task == task && c.method == method.name).map_or(&[], |c| &c.set)
 }
 
-/// The reported runs, seed by seed, so that every method has a run before one has two.
+/// Plans the runs of the table, seed by seed, so that every method has one run before any has two.
 pub(super) fn planned(
-    wanted: &Wanted<'_>,
+    shared: &Shared<'_>,
     methods: &[Method],
     seeds: u64,
     tuned: Option<&Vec<Choice>>,
 ) -> anyhow::Result<Vec<Planned>> {
     let mut runs: Vec<Planned> = Vec::new();
-    for task in wanted.tasks {
+    for task in shared.tasks {
         for seed in 1..=seeds {
             for method in methods {
                 let set = chosen_for(tuned.map_or(&[], |all| all), task, method);
                 let label = if tuned.is_some() { TUNED } else { "" };
                 let folder = format!("{label}{}_seed-{seed}", method.name);
-                let run = plan(wanted, task, method, seed, (&folder, set))?;
+                let run = plan(shared, task, method, seed, (&folder, set))?;
                 if runs.iter().any(|other| other.folder == run.folder) {
-                    bad_input!("--tasks: found {task} twice, wanted each task once");
+                    bad_input!("--tasks: {task} is listed twice");
                 }
                 runs.push(run);
             }
@@ -100,38 +100,38 @@ pub(super) fn planned(
     Ok(runs)
 }
 
-/// The runs of a round of tuning, from what the rounds before chose.
+/// Plans the runs of a round of tuning, on top of the choices of earlier rounds.
 pub(super) fn trials(
-    wanted: &Wanted<'_>,
+    shared: &Shared<'_>,
     methods: &[Method],
     round: Round,
     chosen: &[Choice],
 ) -> anyhow::Result<Vec<Planned>> {
     let mut runs = Vec::new();
-    for task in wanted.tasks {
+    for task in shared.tasks {
         for method in methods {
             let before = chosen_for(chosen, task, method);
             let changes: Vec<String> = match (round, &method.own) {
                 (Round::Rate, _) => {
-                    let lr = method.config(&task::text(task)?, wanted.set, TUNING_SEED)?.update.lr;
+                    let lr = method.config(&task::text(task)?, shared.set, TUNING_SEED)?.update.lr;
                     [0.5, 1.0, 2.0].map(|factor| format!("update.lr={:e}", lr * factor)).to_vec()
                 }
                 (Round::Own, Some(own)) => own.values.iter().map(|v| format!("{}={v}", own.key)).collect(),
-                // The method has no parameter of its own: what was chosen stays.
+                // The method has no specific parameter, so the earlier choice stays.
                 (Round::Own, None) => continue,
             };
             for (i, change) in changes.into_iter().enumerate() {
                 let set: Vec<String> = before.iter().cloned().chain([change]).collect();
                 let folder = format!("{TUNING}{}_{round:?}-{}", method.name, i + 1).to_lowercase();
-                runs.push(plan(wanted, task, method, TUNING_SEED, (&folder, &set))?);
+                runs.push(plan(shared, task, method, TUNING_SEED, (&folder, &set))?);
             }
         }
     }
     Ok(runs)
 }
 
-/// For each method of the finished trials the best one, by the mean of pass@1 and the pass@k of the largest k; the choices
-/// before it stay for methods without trials.
+/// Chooses the best trial of each method, by the mean of pass@1 and the pass@k of the largest k. Methods without finished
+/// trials keep their earlier choices.
 pub(super) fn choices(trials: &[Planned], mut chosen: Vec<Choice>) -> anyhow::Result<Vec<Choice>> {
     let mut best: Vec<(f64, &Choice)> = Vec::new();
     for run in trials {

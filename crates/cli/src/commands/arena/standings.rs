@@ -17,34 +17,34 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct TableArgs {
-    /// Folder of the runs, with a folder for each task; `arena table` also takes a file that --json has written.
+    /// Folder of the runs, with a folder for each task. `arena table` also reads a file written with --json.
     #[arg(long, value_name = "DIR", default_value = "runs/arena")]
     pub(crate) out: PathBuf,
-    /// The method that the others are compared with.
+    /// Method that the others are compared with.
     #[arg(long, value_name = "NAME", default_value = "grpo")]
     pub(crate) baseline: String,
-    /// Print one JSON value, fractions in place of percentages.
+    /// Print one JSON value, with fractions instead of percentages.
     #[arg(long)]
     pub(crate) json: bool,
-    /// How to print.
+    /// Output format.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: Format,
-    /// Draw pass@k against pass@1 into this file, .svg.
+    /// Draw pass@k against pass@1 to this .svg file.
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
 }
 
-/// The runs of a task whose settings are all defaults, or all tuned.
+/// Results of a task, either of all runs with default settings or of all tuned runs.
 pub(super) struct Standings {
     pub(super) task: String,
     tuned: bool,
     pub(super) k: u64,
     pub(super) rows: Vec<Row>,
-    /// pass@1 and pass@k before training, mean over the baseline's runs; none where a file of rows doesn't say.
+    /// pass@1 and pass@k before training, averaged over the baseline's runs. `None` if read from a file of rows.
     start: Option<[f64; 2]>,
 }
 
-/// A method's row, as JSON has it.
+/// A method's row of the table, as JSON.
 pub(super) struct Row(pub(super) Value);
 
 impl Row {
@@ -52,12 +52,12 @@ impl Row {
         self.0["name"].as_str().unwrap_or_default()
     }
 
-    /// The method that dominates this one; none on the front.
+    /// Returns the method that dominates this one, or `None` if it is on the Pareto front.
     fn dominated_by(&self) -> Option<&str> {
         self.0["dominated_by"].as_str()
     }
 
-    /// NaN for what isn't there.
+    /// Returns a number, or NaN if it is absent.
     fn number(&self, key: &str) -> f64 {
         self.0[key].as_f64().unwrap_or(f64::NAN)
     }
@@ -70,7 +70,7 @@ impl Row {
         interval(&self.0[format!("pass_at_{k}_interval")])
     }
 
-    /// Every k of which the row has pass@k.
+    /// Returns every k for which the row has pass@k.
     fn ks(&self) -> impl Iterator<Item = u64> {
         self.0
             .as_object()
@@ -99,7 +99,7 @@ pub(super) fn print(args: &TableArgs) -> anyhow::Result<()> {
         if args.format == Format::Text {
             outln!("{}, {}{}", s.task, s.settings(), s.start());
         }
-        // As text, a line above says the task; elsewhere a column tells several apart.
+        // The text format names the task in a line above; other formats need a column if there are several tasks.
         let named = args.format != Format::Text && all.len() > 1;
         out!("{}", s.table(&args.baseline, named).render(args.format));
         if args.format == Format::Text {
@@ -109,7 +109,7 @@ pub(super) fn print(args: &TableArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The folders in a folder, by name.
+/// Returns the folders in `path`, sorted by name.
 fn folders(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !path.exists() {
         return Ok(Vec::new());
@@ -117,7 +117,7 @@ fn folders(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files::listed(path)?.into_iter().filter(|path| path.is_dir()).collect())
 }
 
-/// What the finished runs in a folder say, task by task.
+/// Ranks the finished runs in a folder, task by task.
 pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
     if out.is_file() {
         return published(out, baseline);
@@ -147,27 +147,24 @@ pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standi
         }
     }
     if unfinished > 0 {
-        say!("runs that aren't finished, left out: {unfinished}");
+        say!("left out {unfinished} unfinished runs");
     }
     let lacking = without_baseline.join("; ");
     if all.is_empty() && !lacking.is_empty() {
         bad_input!(
-            "--baseline: found no finished run of {baseline} on {lacking}, wanted one to compare with"
+            "--baseline: {baseline} has no finished run on {lacking}, so there is nothing to compare with"
         );
     }
     if !lacking.is_empty() {
         say!("left out, without a finished run of {baseline}: {lacking}");
     }
     if all.is_empty() {
-        bad_input!(
-            "--out: found no finished run in {}, wanted a folder that `fgrpo arena run` filled",
-            out.display()
-        );
+        bad_input!("--out: {} has no finished run; train some with `fgrpo arena run`", out.display());
     }
     Ok(all)
 }
 
-/// What a file of rows says, as JSON lines or as the one list that `--json` prints.
+/// Reads a file of rows: JSON lines, or the list that `--json` prints.
 fn published(file: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
     let text = fgrpo_files::read_to_string(file, fgrpo_files::SETTINGS)?;
     let mut rows = Vec::new();
@@ -182,7 +179,7 @@ fn published(file: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
         let (task, tuned) = (row["task"].as_str().map(str::to_owned), row["tuned"].as_bool());
         let (Some(task), Some(tuned)) = (task, tuned) else {
             bad_input!(
-                "{}: row {}: found no task, or no tuned, wanted a row of `arena table --json`",
+                "{}: row {}: `task` or `tuned` is missing; expected a row of `arena table --json`",
                 file.display(),
                 i + 1
             );
@@ -193,7 +190,7 @@ fn published(file: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
         let known = |k| row.pass_at(k).is_finite() && row.interval(k).iter().all(|end| end.is_finite());
         if !row.0["name"].is_string() || !known(1) || !known(k) {
             bad_input!(
-                "{}: row {}: found no name, or no pass@1 or pass@{k} with its interval, wanted a row of `arena table --json`",
+                "{}: row {}: the name, pass@1, pass@{k} or an interval is missing; expected a row of `arena table --json`",
                 file.display(),
                 i + 1
             );
@@ -203,13 +200,13 @@ fn published(file: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
             None => all.push(Standings { task, tuned, k, rows: vec![row], start: None }),
         }
     }
-    // Differences are from the method that has none.
+    // Rows contain differences from the baseline, which itself has none.
     let compared = |s: &Standings| {
         s.rows.iter().any(|row| row.name() == baseline && row.0["pass_at_1_difference"].is_null())
     };
     match all.iter().find(|s| !compared(s)) {
         Some(other) => bad_input!(
-            "--baseline: found no row of {baseline} that others are compared with, of {} in {}",
+            "--baseline: the rows of {} in {} aren't compared with {baseline}",
             other.name(),
             file.display()
         ),
@@ -217,7 +214,7 @@ fn published(file: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
     }
 }
 
-/// The run in a folder; none if it isn't finished.
+/// Reads the run in a folder. Returns `None` if it isn't finished.
 fn run(folder: &Path, method: &str, seed: u64) -> anyhow::Result<Option<TrainedRun>> {
     if !folder.join(CONFIGURATION).exists() {
         return Ok(None);
@@ -227,7 +224,10 @@ fn run(folder: &Path, method: &str, seed: u64) -> anyhow::Result<Option<TrainedR
     let last = run.metrics.last().filter(|m| m.step >= steps);
     let (Some(last), Some(end)) = (last, run.final_evaluation()?) else { return Ok(None) };
     let Some(start) = run.deciding()?.into_iter().find(|e| e.step == 0) else {
-        bad_input!("{}: found no evaluation before training, wanted one", folder.join("eval.jsonl").display())
+        bad_input!(
+            "{}: the evaluation before training (step 0) is missing",
+            folder.join("eval.jsonl").display()
+        )
     };
     Ok(Some(TrainedRun {
         method: method.to_owned(),
@@ -245,7 +245,7 @@ fn ranked(task: String, tuned: bool, runs: &[TrainedRun], baseline: &str) -> any
     if let Some((a, b, why)) = unlike.next() {
         let [a, b] = [a, b].map(|run| format!("{} (seed {})", run.method, run.seed));
         bad_input!(
-            "{task}: {a} and {b} can't be in one table: {why}. Move the folders of one of them away, and train these runs anew"
+            "{task}: {a} and {b} can't be in one table: {why}. Move the folders of one of them away, and train those runs again"
         );
     }
     let has = |k: &usize| {
@@ -253,7 +253,7 @@ fn ranked(task: String, tuned: bool, runs: &[TrainedRun], baseline: &str) -> any
         runs.iter().all(|r| both(r) && r.end.all.left_out.is_empty())
     };
     let Some(k) = runs[0].end.all.pass_at_k.keys().copied().filter(has).max() else {
-        bad_input!("{task}: found no k that every run estimates, wanted one");
+        bad_input!("{task}: the runs have no k of pass@k in common");
     };
     let began: Vec<&Evaluation> = runs.iter().filter(|r| r.method == baseline).map(|r| &r.start).collect();
     let before = |k: usize| began.iter().map(|e| e.all.pass_at_k[&k]).sum::<f64>() / began.len() as f64;
@@ -264,7 +264,6 @@ fn ranked(task: String, tuned: bool, runs: &[TrainedRun], baseline: &str) -> any
     Ok(Standings { task, tuned, k, rows, start: Some(start) })
 }
 
-/// A method's row as JSON.
 fn row(task: &str, tuned: bool, ranked: &Ranked) -> Value {
     let mut row = json!({"name": ranked.name, "task": task, "tuned": tuned, "seeds": ranked.seeds});
     for (k, measured) in &ranked.pass_at_k {
@@ -287,7 +286,7 @@ fn row(task: &str, tuned: bool, ranked: &Ranked) -> Value {
     row
 }
 
-/// A task's runs, in words.
+/// Returns the heading of a task's default or tuned runs.
 fn of_task(task: &str, tuned: bool) -> String {
     if tuned { format!("{task}, tuned") } else { task.to_owned() }
 }
@@ -298,9 +297,10 @@ impl Standings {
     }
 
     fn settings(&self) -> &'static str {
-        match self.tuned {
-            true => "tuned: learning rate and own parameter, three values each, on a seed that isn't shown",
-            false => "default settings: no method was tuned",
+        if self.tuned {
+            "tuned: learning rate and method-specific parameter, three values each, on a seed that isn't shown"
+        } else {
+            "default settings: no method was tuned"
         }
     }
 
@@ -312,7 +312,7 @@ impl Standings {
     fn table(&self, baseline: &str, named: bool) -> Table {
         let k = self.k;
         let task = named.then(|| self.name());
-        // A file of rows may lack what other work on the machine made meaningless.
+        // A file of rows may lack the times, if other work on the machine distorted them.
         let timed = self.rows.iter().all(|row| row.number("seconds").is_finite());
         let columns = [
             "method".to_owned(),
@@ -367,7 +367,7 @@ impl Standings {
     }
 
     fn legend(&self, baseline: &str) -> String {
-        let seeds = |wanted: f64| self.rows.iter().all(|row| row.number("seeds") == wanted);
+        let seeds = |count: f64| self.rows.iter().all(|row| row.number("seeds") == count);
         let one = seeds(1.0);
         let uneven = if seeds(self.rows[0].number("seeds")) {
             ""
@@ -384,12 +384,12 @@ impl Standings {
     }
 }
 
-/// A p-value of three decimals that never reads as 0.
+/// Formats a p-value with three decimals, and never as 0.
 fn p_value(p: f64) -> String {
     if p < 5e-4 { "<0.001".to_owned() } else { format!("{p:.3}") }
 }
 
-/// pass@k against pass@1: a point for each method, and the front through the named ones.
+/// Draws pass@k against pass@1: a point for each method, and the Pareto front.
 fn figure(all: &[Standings], baseline: &str) -> Figure {
     let panel = |s: &Standings| {
         let place = |row: &Row| (row.pass_at(1), row.pass_at(s.k));
@@ -407,7 +407,7 @@ fn figure(all: &[Standings], baseline: &str) -> Figure {
         };
         let mut curves =
             vec![Curve { name: None, dashed: true, faint: true, ..Curve::new("", Colour::Muted, front) }];
-        // A legend of thirty names would cover the points: those on the front and the baseline are named.
+        // Thirty names would cover the points, so only the methods on the front and the baseline are named.
         let (named, others): (Vec<&Row>, Vec<&Row>) =
             s.rows.iter().partition(|row| row.dominated_by().is_none() || row.name() == baseline);
         let dot =

@@ -1,4 +1,4 @@
-//! `fgrpo data arithmetic`: the problems of the arithmetic task as a data file.
+//! `fgrpo data arithmetic`: writes the problems of the arithmetic task to a data file.
 
 use crate::args::named::among;
 use fgrpo_eval::io::files::write_whole;
@@ -21,7 +21,7 @@ pub(crate) struct Arithmetic {
     /// Split to write.
     #[arg(long, value_parser = split(), default_value = "train")]
     split: Split,
-    /// Write only this number of problems, from the first.
+    /// Write only the first problems, up to this number.
     #[arg(long, value_name = "PROBLEMS")]
     limit: Option<usize>,
     /// Output file of JSON lines.
@@ -29,14 +29,14 @@ pub(crate) struct Arithmetic {
     out: PathBuf,
 }
 
-/// Parser of a split's name.
+/// Parses a split's name.
 pub(super) fn split() -> impl clap::builder::TypedValueParser<Value = Split> {
     among([("train", Split::Train), ("held-out", Split::HeldOut)])
 }
 
 pub(super) fn run(args: &Arithmetic) -> anyhow::Result<()> {
     let TaskConfig::Arithmetic(config) = Config::load(&args.config, &args.set)?.task else {
-        bad_input!("{}: task.kind: wanted \"arithmetic\"", args.config.display());
+        bad_input!("{}: task.kind must be \"arithmetic\"", args.config.display());
     };
     let (train, held_out) = problem::generated::problems(&config)?;
     let problems = match args.split {

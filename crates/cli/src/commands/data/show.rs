@@ -1,4 +1,4 @@
-//! `fgrpo data show`: problems as a model sees them, and their reference answers as the verifier reads them.
+//! `fgrpo data show`: prints problems as a model sees them, and reference answers as the verifier reads them.
 
 use crate::args::grading::switch;
 use crate::args::named::named;
@@ -39,7 +39,7 @@ pub(crate) struct Show {
     /// Split of a configuration [default: train, or held-out if there is no training problem].
     #[arg(long, value_parser = super::arithmetic::split())]
     split: Option<Split>,
-    /// Number of problems, from the first.
+    /// Number of problems to show, from the first.
     #[arg(long, value_name = "PROBLEMS", default_value_t = 3)]
     limit: u64,
     /// Print one JSON line for each problem.
@@ -51,13 +51,13 @@ pub(crate) struct Show {
     /// Kind of the problems.
     #[arg(long, value_parser = named::<TaskKind>(), default_value = "math", help_heading = "For a data set")]
     task: TaskKind,
-    /// Columns by name, if they aren't found by themselves, e.g. prompt=question,answer=final.
+    /// Names of the columns, if they can't be detected, e.g. prompt=question,answer=final.
     #[arg(long, value_name = "WHAT=COLUMN,...", help_heading = "For a data set")]
     columns: Option<Columns>,
     /// The paper's prompts for a model family.
     #[arg(long, value_parser = named::<Family>(), help_heading = "For a data set")]
     preset: Option<Family>,
-    /// System prompt, instead of the preset's; empty for none.
+    /// System prompt, instead of the preset's; an empty string for no system prompt.
     #[arg(long, help_heading = "For a data set")]
     system: Option<String>,
     /// Thinking mode of the chat template, instead of the preset's.
@@ -67,15 +67,15 @@ pub(crate) struct Show {
 
 #[derive(Debug, Serialize)]
 struct Shown {
-    /// The part of a mix that it belongs to.
+    /// Part of a mix that the problem belongs to.
     part: Option<String>,
-    /// The rendered prompt; without a tokenizer, the messages.
+    /// Rendered prompt, or the messages if there is no tokenizer.
     prompt: String,
     /// Length of the prompt in tokens, if there is a tokenizer.
     tokens: Option<usize>,
-    /// The reference answer, or what else decides whether an answer is correct.
+    /// Reference answer, or another criterion by which answers are graded.
     gold: Option<String>,
-    /// How the verifier reads it.
+    /// Reference answer as the verifier reads it.
     read_as: Option<String>,
 }
 
@@ -112,7 +112,7 @@ fn of_configuration(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
 
 fn of_data(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
     if !args.set.is_empty() || args.split.is_some() {
-        bad_input!("--set, --split: found a data set, wanted a configuration (.toml) with these flags");
+        bad_input!("--set and --split require a configuration (.toml), not a data set");
     }
     let columns = args.columns.clone().unwrap_or_default();
     let source = places::data("data show", args.source.clone())?;
@@ -132,9 +132,9 @@ fn of_data(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
                 (language.text(&tokens), Some(tokens.len()))
             }
             None => {
-                let each: Vec<String> =
+                let lines: Vec<String> =
                     messages.iter().map(|m| format!("{}: {}", m.role, m.content)).collect();
-                (each.join("\n"), None)
+                (lines.join("\n"), None)
             }
         };
         Ok(Shown { part: None, prompt, tokens, gold: p.truth.gold(), read_as: p.truth.read_as() })
@@ -162,8 +162,8 @@ fn of_task(task: &Task, split: Split, limit: u64) -> anyhow::Result<(u64, Vec<Sh
                 Verdict::Unparsed => "UNPARSED",
                 Verdict::Unscorable => "UNSCORABLE",
             };
-            let said = format!("graded {verdict} when put in a box ({})", graded.reason);
-            read_as = Some(read_as.map_or_else(|| said.clone(), |r| format!("{r}; {said}")));
+            let grade = format!("graded {verdict} when put in a box ({})", graded.reason);
+            read_as = Some(read_as.map_or_else(|| grade.clone(), |r| format!("{r}; {grade}")));
         }
         let set = task.set(&prompt);
         let tokens = match set.grader.environment() {

@@ -1,4 +1,4 @@
-//! `fgrpo data words`: word problems in plain English, as data files for any language model.
+//! `fgrpo data words`: generates word problems in plain English as data files.
 
 use anyhow::Context;
 use fgrpo_eval::failure::OrBadInput;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
     fgrpo data words --steps 2 --n 5000 --held-out 256 --seed 7 --out two-steps\n\n\
     Writes DIR/train.jsonl and DIR/held-out.jsonl, all problems different. Columns: problem, answer, solution.")]
 pub(crate) struct Args {
-    /// Steps of a solution.
+    /// Number of steps in a solution.
     #[arg(long, value_name = "1|2", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     steps: u8,
     /// Number of training problems.

@@ -1,4 +1,4 @@
-//! The rows of data files that became no problem: the first of each reason in the terminal, all of them in a file.
+//! Rows of data files that were rejected: prints the first of each reason, and writes all of them to a file.
 
 use anyhow::Context;
 use fgrpo_eval::dataset::FilterReport;
@@ -7,11 +7,11 @@ use fgrpo_eval::io::harmless::harmless;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Rows of each reason that the terminal shows.
+/// Number of rows printed for each reason.
 const SHOWN: usize = 3;
 
-/// The rejected rows of a data set by reason, the most frequent first: how many, and the first few with what was found. Empty if
-/// there are none.
+/// Describes the rejected rows of a data set by reason, the most frequent first. Returns an empty string if no row was
+/// rejected.
 pub(crate) fn explained(report: &FilterReport) -> String {
     if report.rejected.is_empty() {
         return String::new();
@@ -34,13 +34,13 @@ pub(crate) fn explained(report: &FilterReport) -> String {
     harmless(&text)
 }
 
-/// Writes all rejected rows as JSON lines and says how many.
+/// Writes all rejected rows as JSON lines and prints their number.
 pub(crate) fn write(reports: &[&FilterReport], out: &Path) -> anyhow::Result<()> {
     let mut lines = String::new();
     let mut count = 0;
     for report in reports {
         if report.files().any(|file| is_same(file, out)) {
-            bad_input!("--rejected: found the data file {}, wanted another file", out.display());
+            bad_input!("--rejected: {} is one of the data files; choose another file", out.display());
         }
         let mut rows: Vec<_> = report.rejected.iter().collect();
         rows.sort_by_key(|row| (&row.file, row.row));

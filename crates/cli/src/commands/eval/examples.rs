@@ -1,4 +1,4 @@
-//! Responses worth reading, because they show errors of the verifier and lucky guesses of the model.
+//! Chooses responses that are worth reading: they show errors of the verifier and lucky guesses of the model.
 
 use crate::report::sampled::Example;
 use fgrpo_eval::dataset::Problem;
@@ -9,8 +9,8 @@ use std::collections::{HashMap, HashSet};
 
 const EACH: usize = 4;
 
-/// A few responses of `benchmark`: wrong ones to problems that the model usually solves, correct ones to problems
-/// that it rarely solves, and ones without a readable answer. `problems` are those of the data set, for their text.
+/// Returns a few responses of `benchmark`: wrong ones to problems that the model usually solves, correct ones to problems
+/// that it rarely solves, and ones whose answer can't be read or scored. `problems` provides the prompts.
 pub(super) fn of(
     found: &Evaluated,
     benchmark: &Benchmark,
@@ -24,7 +24,7 @@ pub(super) fn of(
     let hard: Vec<String> = by_rate.iter().filter(|&&i| rate(i) > 0.0).take(EACH).map(id).collect();
     let easy: Vec<String> = by_rate.iter().rev().filter(|&&i| rate(i) < 1.0).take(EACH).map(id).collect();
 
-    let mut wanted: HashMap<(&str, u64), (&'static str, &GradedSample)> = HashMap::new();
+    let mut chosen: HashMap<(&str, u64), (&'static str, &GradedSample)> = HashMap::new();
     let mut seen: HashSet<(&'static str, &str)> = HashSet::new();
     let mut unread = 0;
     for graded in found.graded.iter().filter(|graded| graded.benchmark == benchmark.name) {
@@ -38,13 +38,13 @@ pub(super) fn of(
             _ => continue,
         };
         if seen.insert((kind, &graded.problem)) {
-            wanted.insert((&graded.problem, graded.sample), (kind, graded));
+            chosen.insert((&graded.problem, graded.sample), (kind, graded));
         }
     }
     let known: HashMap<&str, &Problem> = problems.iter().map(|p| (p.id.as_str(), p)).collect();
     let mut examples = Vec::new();
     found.store.each(|made| {
-        let Some(&(kind, graded)) = wanted.get(&(made.problem.as_str(), made.sample)) else {
+        let Some(&(kind, graded)) = chosen.get(&(made.problem.as_str(), made.sample)) else {
             return Ok(());
         };
         let problem = known.get(graded.problem.as_str());
@@ -64,7 +64,7 @@ pub(super) fn of(
     Ok(examples)
 }
 
-/// Titles of the kinds, with what each shows.
+/// Titles of the kinds.
 const SLIP: &str = "Wrong where the model is usually right: slips, and errors of the verifier";
 const RARE: &str = "Correct where the model rarely is: rare solutions, and lucky guesses";
 const UNREAD: &str = "No answer could be read, or none could be scored";

@@ -1,4 +1,4 @@
-//! From a configuration to the plan of an evaluation.
+//! Converts a configuration to the plan of an evaluation.
 
 use super::settings::{Flags, Source};
 use anyhow::Context;
@@ -11,29 +11,28 @@ use fgrpo_train::problem;
 use fgrpo_train::problem::source::Elsewhere;
 use std::path::{Path, PathBuf};
 
-/// The plan of a configuration of [`Flags::configuration`]. If the configuration's tokenizer isn't on this machine,
-/// that of a checkpoint as the `source` is used.
+/// Returns the plan for a configuration from [`Flags::configuration`]. If the configuration's tokenizer isn't on this machine,
+/// the tokenizer of the evaluated checkpoint is used.
 pub(crate) fn plan(flags: &Flags, config: &Config, source: &Source) -> anyhow::Result<Plan> {
     let checkpoint = match source {
         Source::Checkpoint(dir) => Some(dir.as_path()),
         _ => None,
     };
     if let (None, Some(flag)) = (checkpoint, flags.of_compute()) {
-        bad_input!("{flag}: requires a checkpoint (--model DIR): here nothing is computed");
+        bad_input!("{flag} requires a checkpoint (--model DIR)");
     }
     if let (Some(flag), false) = (flags.of_server(), matches!(source, Source::Server(_))) {
-        bad_input!("{flag}: requires --server, whose requests it is about");
+        bad_input!("{flag} requires --server");
     }
     let whole = flags.config.is_none();
     if whole && flags.n.is_none() {
-        bad_input!("-n: required; the number of samples per problem");
+        bad_input!("-n is required: the number of samples per problem");
     }
     let eval = &config.eval;
-    // A file is evaluated in full. Of a configuration's own problems, those that training drops for their length are
-    // dropped here too.
-    let own = !whole && flags.data.is_none();
-    let language = if own { Some(language(config, checkpoint)?) } else { None };
-    // Without the problems of a configuration the tokenizer isn't needed before the samples are drawn.
+    // A file is evaluated in full. A configuration's held-out problems are filtered by length, as in training.
+    let from_config = !whole && flags.data.is_none();
+    let language = if from_config { Some(language(config, checkpoint)?) } else { None };
+    // The problems of a file don't need the tokenizer before sampling.
     let template = match (&language, checkpoint) {
         (None, Some(model)) if model.exists() => ChatTemplate::in_folder(model)?,
         _ => None,
@@ -42,7 +41,8 @@ pub(crate) fn plan(flags: &Flags, config: &Config, source: &Source) -> anyhow::R
         mazes: flags.data.as_deref().filter(|_| matches!(config.task, TaskConfig::Maze(_))),
         template: template.as_ref(),
     };
-    let mut parts = problem::held_out(&config.task, language.as_ref(), own, eval.problems, &elsewhere)?;
+    let mut parts =
+        problem::held_out(&config.task, language.as_ref(), from_config, eval.problems, &elsewhere)?;
     if let Some(name) = &flags.name {
         match parts.as_mut_slice() {
             [only] => only.name.clone_from(name),
@@ -54,14 +54,14 @@ pub(crate) fn plan(flags: &Flags, config: &Config, source: &Source) -> anyhow::R
     }
     let max_tokens = config.rollout.max_new_tokens.unwrap_or_else(|| {
         let longest = parts.iter().map(|p| p.max_tokens).max().unwrap_or(1);
-        // The paper's limit of this family.
+        // The paper's limit for this family.
         if whole && flags.preset == Some(Family::Qwen3) { longest.min(4096) } else { longest }
     });
     let sampling = eval.sampling(max_tokens);
     sampling.check_api("--server-api", flags.server_api)?;
-    // A run's evaluations have its seed; a server gets one only if the user names it.
+    // An evaluation of a run uses the run's seed. A server gets a seed only if the user sets one.
     let seeded = flags.seed.is_some() || (!whole && checkpoint.is_some());
-    // Without values of k, the report chooses them by the number of samples.
+    // Without values of k, the report chooses them from the number of samples.
     let ks = if whole && flags.ks.is_none() { &[][..] } else { &eval.k };
     Ok(Plan {
         parts,
@@ -74,10 +74,10 @@ pub(crate) fn plan(flags: &Flags, config: &Config, source: &Source) -> anyhow::R
     })
 }
 
-/// The tokenizer that decides which problems training drops, and the maximum length of a completion.
+/// Opens the tokenizer, which determines the problems that training drops for their length.
 fn language(config: &Config, checkpoint: Option<&Path>) -> anyhow::Result<Language> {
-    let own = config.model.path.clone().filter(|p| p.exists());
-    let model = own.or(checkpoint.map(PathBuf::from)).or(config.model.path.clone());
+    let local = config.model.path.clone().filter(|p| p.exists());
+    let model = local.or(checkpoint.map(PathBuf::from)).or(config.model.path.clone());
     problem::language(&config.task, model.as_ref())
         .context("the tokenizer decides which problems training drops for their length")
 }

@@ -1,4 +1,4 @@
-//! The results of an evaluation folder: tables on stdout, `summary.json`, `report.html`.
+//! Writes the results of an evaluation folder: tables on stdout, `summary.json`, `report.html`.
 
 use super::Flags;
 use super::examples;
@@ -17,8 +17,8 @@ use fgrpo_eval::samples::{Benchmark, SCORED};
 use fgrpo_eval::table::{Table, percent};
 use serde_json::{Value, json};
 
-/// Prints the tables of the plan's data sets and writes the summary of the whole folder. With several parts, the average
-/// comes last: over their problems, or over the parts if the configuration says so.
+/// Prints the tables of the plan's data sets and writes the summary of the whole folder. If there are several parts, the last
+/// table is their average: over all problems, or over the parts if `average` says so.
 pub(crate) fn write(
     flags: &Flags,
     folder: &Folder,
@@ -33,13 +33,13 @@ pub(crate) fn write(
     let mut reports: Vec<(&Benchmark, Report)> = Vec::new();
     for (i, b) in all.iter().enumerate() {
         let fewest = b.fewest();
-        // A -k beyond the stored samples is left out until the rest is there.
+        // Values of k beyond the number of stored samples are left out until there are enough.
         let (asked, beyond): (Vec<u64>, Vec<u64>) = plan.ks.iter().partition(|&&k| k <= fewest);
         let ks = if asked.is_empty() && !beyond.is_empty() { Vec::new() } else { choose_ks(&asked, fewest)? };
         if !beyond.is_empty() && plan.parts.iter().any(|p| p.name == b.name) {
             let few = b.problems.iter().filter(|p| p.samples < beyond[0]).count();
             say!(
-                "{}: no pass@{}: {few} of {} problems have fewer than {} scored samples, the fewest {fewest}",
+                "{}: no pass@{}: {few} of {} problems have fewer than {} scored samples (the minimum is {fewest})",
                 b.name,
                 beyond.iter().map(u64::to_string).collect::<Vec<_>>().join(", @"),
                 b.problems.len(),
@@ -99,7 +99,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// All parts of a mix together, at the values of k that all of them have.
+/// Averages all parts of a mix, at the values of k that they have in common.
 fn together(parts: &[&(&Benchmark, Report)], plan: &Plan, average: Option<Average>) -> Option<Curve> {
     if parts.len() < 2 || parts.len() < plan.parts.len() {
         return None;
@@ -113,7 +113,7 @@ fn together(parts: &[&(&Benchmark, Report)], plan: &Plan, average: Option<Averag
     Some(Curve::pooled("all problems", benchmarks, &ks, RESAMPLES, resamples_of_all(0)))
 }
 
-/// pass@k with intervals, then maj@k, then the subjects.
+/// Makes a table of pass@k with intervals, then the subjects, then maj@k.
 fn table(report: &Report, format: Format) -> Table {
     let intervals = has_intervals(format);
     let percents: Vec<u64> = report.cover.iter().flat_map(|cover| cover.points.keys().copied()).collect();
@@ -142,11 +142,11 @@ fn page(
     plan: &Plan,
 ) -> anyhow::Result<String> {
     let identity = folder.identity()?.unwrap_or_default();
-    // The format is for the program alone.
-    let told =
+    // The format version is of no interest to readers.
+    let fields =
         json::leaves(&identity, ".").into_iter().filter(|(name, value)| name != "format" && !value.is_null());
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let facts: Vec<(String, String)> = told.map(|(name, value)| (name, text(value))).collect();
+    let facts: Vec<(String, String)> = fields.map(|(name, value)| (name, text(value))).collect();
     // A checkpoint's identity is a fingerprint; show its folder instead.
     let model = flags.model.clone().unwrap_or_else(|| {
         let known = identity["model"].as_str().filter(|_| identity["source"] != "checkpoint");
@@ -184,16 +184,16 @@ fn page(
     samples_page(&title, &facts, &sets, &[&folder.file("").display().to_string()])
 }
 
-/// The result in one sentence.
+/// States the result in one sentence.
 fn lead(report: &Report, samples: u64) -> String {
-    let of = |(k, m): (&u64, &Measured)| {
+    let words = |(k, m): (&u64, &Measured)| {
         let [low, high] = m.interval.map(percent);
         format!("pass@{k} is {} % ({low} to {high})", percent(m.value))
     };
     let points = &report.all.points;
     let ends: Vec<String> = match (points.first_key_value(), points.last_key_value()) {
-        (Some(first), Some(last)) if points.len() > 1 => vec![of(first), of(last)],
-        (first, _) => first.map(of).into_iter().collect(),
+        (Some(first), Some(last)) if points.len() > 1 => vec![words(first), words(last)],
+        (first, _) => first.map(words).into_iter().collect(),
     };
     format!(
         "{} over {} problems with {samples} samples each; in parentheses the 95 % interval.",
@@ -202,7 +202,7 @@ fn lead(report: &Report, samples: u64) -> String {
     )
 }
 
-/// Notes about the result: truncation, tokens, unscorable samples.
+/// Notes on mean reward, instructions, truncation, tokens and unscorable samples.
 fn notes(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(reward) = report.mean_reward {
@@ -232,7 +232,7 @@ fn notes(report: &Report) -> Vec<String> {
     notes
 }
 
-/// Fails when more than `most` of a data set's samples are unscorable.
+/// Fails if more than the fraction `most` of a data set's samples is unscorable.
 pub(crate) fn check_unscorable(b: &Benchmark, most: f64) -> anyhow::Result<()> {
     let (name, share, path) = (&b.name, b.unscorable_share(), b.path.display());
     if share >= 1.0 {

@@ -1,4 +1,4 @@
-//! The flags of one evaluation, and the configuration that they make or change.
+//! The flags of an evaluation, and the configuration that results from them.
 
 use crate::args::grading::{self, switch};
 use crate::args::named::{among, named};
@@ -21,13 +21,13 @@ use fgrpo_train::language::stop::StopTexts;
 use fgrpo_train::problem::generated;
 use std::path::{Path, PathBuf};
 
-/// The configuration of flags without a training configuration, before its task is known.
+/// Configuration if the user gives none. The task is replaced later.
 const ALONE: &str = "steps = 1\n[task]\nkind = \"maze\"\n[model]\npath = \"model\"\n";
 
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(id = "evaluation")]
 pub(crate) struct Flags {
-    /// A training configuration: its held-out problems, with the prompts and the verifier of training; flags override it.
+    /// Training configuration: evaluate its held-out problems with its prompts and verifier; flags override it.
     #[arg(value_name = "CONFIG")]
     pub(crate) config: Option<PathBuf>,
     /// Change a key of the training configuration; repeatable.
@@ -36,20 +36,20 @@ pub(crate) struct Flags {
     /// Use the configuration's table `eval.full` instead of `eval`.
     #[arg(long)]
     pub(crate) full: bool,
-    /// A checkpoint or run folder, or a hub name; with --server, the served model's name; with --samples, the name of the
-    /// model that made them.
+    /// Checkpoint, run folder or hub name; with --server, the served model's name; with --samples, the name of the model that
+    /// made them.
     #[arg(long, value_name = "DIR|NAME")]
     pub(crate) model: Option<String>,
-    /// A LoRA adapter for the checkpoint, in PEFT's format.
+    /// LoRA adapter for the checkpoint, in PEFT format.
     #[arg(long, value_name = "DIR", requires = "model", conflicts_with_all = ["server", "samples"])]
     pub(crate) adapter: Option<PathBuf>,
-    /// An OpenAI-compatible server, e.g. http://localhost:8000.
+    /// OpenAI-compatible server, e.g. http://localhost:8000.
     #[arg(long, value_name = "URL", conflicts_with = "samples")]
     pub(crate) server: Option<String>,
-    /// A file of samples made elsewhere: {"problem": ..., "sample": i, "text": "..."} per line of JSON, or these columns as CSV or Parquet.
+    /// File of existing samples: JSON lines {"problem": ..., "sample": i, "text": "..."}, or CSV or Parquet with these columns.
     #[arg(long, value_name = "FILE")]
     pub(crate) samples: Option<PathBuf>,
-    /// The data set: JSON lines, JSON, CSV or Parquet; mazes may come as {"size", "seed", "index"} lines.
+    /// Data set: JSON lines, JSON, CSV or Parquet. Mazes may be given as lines {"size", "seed", "index"}.
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
     /// Kind of the problems, which selects the verifier.
@@ -64,21 +64,20 @@ pub(crate) struct Flags {
     /// Name of the benchmark in tables [default: the data file's stem].
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// Columns by name, if they aren't found by themselves, e.g. prompt=question,answer=final.
+    /// Names of the columns, if they can't be detected, e.g. prompt=question,answer=final.
     #[arg(long, value_name = "WHAT=COLUMN,...")]
     pub(crate) columns: Option<Columns>,
-    /// Problems with the same value of this field of `samples.jsonl`, such as `subject`, are a cluster: intervals are found
-    /// by drawing whole clusters.
+    /// Field of `samples.jsonl` that groups problems into clusters, such as `subject`. The bootstrap draws whole clusters.
     #[arg(long, value_name = "FIELD")]
     pub(crate) cluster: Option<String>,
-    /// Evaluate only this number of problems, from the first.
+    /// Evaluate only the first problems, up to this number.
     #[arg(long, value_name = "PROBLEMS")]
     pub(crate) limit: Option<usize>,
 
     /// The paper's prompts for a model family [default: no system prompt].
     #[arg(long, value_parser = named::<Family>(), help_heading = "Prompt")]
     pub(crate) preset: Option<Family>,
-    /// System prompt, instead of the preset's; empty for none.
+    /// System prompt, instead of the preset's; an empty string for no system prompt.
     #[arg(long, help_heading = "Prompt")]
     pub(crate) system: Option<String>,
     /// Thinking mode of the chat template, instead of the preset's.
@@ -91,19 +90,19 @@ pub(crate) struct Flags {
     /// with --preset qwen3; 180 for mazes].
     #[arg(long, help_heading = "Sampling")]
     pub(crate) max_tokens: Option<usize>,
-    /// A text that ends a response; repeatable.
+    /// String that ends a response; repeatable.
     #[arg(long, help_heading = "Sampling")]
     pub(crate) stop: Option<Vec<String>>,
-    /// Seed of the sampling [default: the training configuration's, or 0]. A server gets seeds, one per sample, only with this flag.
+    /// Seed of the sampling [default: the training configuration's, or 0]. A server gets seeds, one for each sample, only if this flag is given.
     #[arg(long, help_heading = "Sampling")]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) compute: compute::Flags,
 
-    /// The server's interface [default: chat].
+    /// API of the server [default: chat].
     #[arg(long, value_parser = named::<Api>(), help_heading = "Server")]
     pub(crate) api: Option<Api>,
-    /// The server software, which decides the sampling fields that it is sent [default: those of vLLM, SGLang and llama.cpp together].
+    /// Server software, which decides the sampling fields of requests [default: all fields of vLLM, SGLang and llama.cpp].
     #[arg(long, value_parser = named::<ServerApi>(), help_heading = "Server")]
     pub(crate) server_api: Option<ServerApi>,
     /// Number of concurrent requests [default: 32].
@@ -127,13 +126,13 @@ pub(crate) struct Flags {
 
     #[command(flatten)]
     pub(crate) grading: grading::Flags,
-    /// Score all samples again.
+    /// Grade all samples again.
     #[arg(long, help_heading = "Scoring")]
     pub(crate) rescore: bool,
-    /// Don't sample, and don't read --samples; score and report the stored samples.
+    /// Grade and report only the stored samples: don't sample, and don't read --samples.
     #[arg(long, help_heading = "Scoring")]
     pub(crate) score_only: bool,
-    /// Largest share of unscorable samples; with more, the exit code is 1 [default: 0.01].
+    /// Maximum fraction of unscorable samples; above it, the exit code is 1 [default: 0.01].
     #[arg(long, value_name = "SHARE", help_heading = "Scoring")]
     pub(crate) max_unscorable: Option<f64>,
 
@@ -146,32 +145,32 @@ pub(crate) struct Flags {
     /// Number of held-out mazes [default: 256].
     #[arg(long, help_heading = "Maze", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) maze_problems: Option<u64>,
-    /// What counts as correct [default: exact].
+    /// Criterion of a correct path [default: exact].
     #[arg(long, value_parser = among([("exact", Scoring::Exact), ("reaches-goal", Scoring::ReachesGoal)]), help_heading = "Maze")]
     pub(crate) maze_reward: Option<Scoring>,
 
     /// Values of k in the report [default: 1, 2, 4, ... up to 256 and the number of samples].
     #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',', help_heading = "Report")]
     pub(crate) ks: Option<Vec<u64>>,
-    /// Report cover@tau as well: the fraction of the problems of which at least this percentage of the samples is correct.
+    /// Also report cover@tau: the fraction of problems for which at least this percentage of the samples is correct.
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=100), help_heading = "Report")]
     pub(crate) cover: Vec<u64>,
     /// Print one JSON value.
     #[arg(long, help_heading = "Report")]
     pub(crate) json: bool,
-    /// How to print [default: text].
+    /// Output format [default: text].
     #[arg(long, value_enum, help_heading = "Report")]
     pub(crate) format: Option<Format>,
 }
 
-/// Where samples come from.
+/// Source of the samples.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
-    /// A server's address.
+    /// URL of a server.
     Server(String),
     /// A checkpoint folder or a .gguf file.
     Checkpoint(PathBuf),
-    /// A file.
+    /// A file of existing samples.
     Samples(PathBuf),
 }
 
@@ -183,7 +182,7 @@ struct Alone {
 }
 
 impl Flags {
-    /// Flags given as words, for commands that share some of them.
+    /// Parses command-line words, for commands that accept some of these flags.
     pub(crate) fn of_words(words: &[String]) -> anyhow::Result<Self> {
         let line = std::iter::once("fgrpo eval").chain(words.iter().map(String::as_str));
         match Alone::try_parse_from(line) {
@@ -192,19 +191,18 @@ impl Flags {
         }
     }
 
-    /// These flags with local paths in place of hub names, and the training configuration if they name one.
+    /// Returns these flags with local paths instead of hub names, and the training configuration if there is one.
     pub(crate) fn resolved(&self) -> anyhow::Result<(Self, Option<Config>)> {
         let flags = self.clone().in_places()?;
         let Some(path) = &self.config else { return Ok((flags, None)) };
         let mut config = Config::load_with(path, &Override::all("--set", &self.set)?)?;
-        // Of its model, only the tokenizer is of use, and the evaluated checkpoint has it too.
+        // Only the tokenizer of the configuration's model is needed, and the evaluated checkpoint has it too.
         places::configuration(&mut config, None, Loading::Data)?;
         Ok((flags, Some(config)))
     }
 
-    /// The configuration of the evaluation: the training configuration, or one of the flags alone, with the values
-    /// that the flags set. `beside` are the kinds of other evaluations that the flags are meant for too.
-    /// Fails for a flag that would change nothing.
+    /// Returns the configuration of the evaluation: the training configuration, or a default one, with the values of the flags.
+    /// `beside` are the kinds of other evaluations with the same flags. Fails for a flag that would have no effect.
     pub(crate) fn configuration(
         &self,
         training: Option<&Config>,
@@ -226,8 +224,8 @@ impl Flags {
         Ok(config)
     }
 
-    /// The configuration without the values of single flags: with the task that `--data` and `--task` name, and the
-    /// evaluation that `--full` chooses.
+    /// Returns the configuration with the task of `--data` and `--task` and the evaluation settings of `--full`. Other flags
+    /// aren't applied yet.
     fn base(&self, training: Option<&Config>) -> anyhow::Result<Config> {
         let mut config = match training {
             Some(config) => config.clone(),
@@ -236,12 +234,12 @@ impl Flags {
         config.task = self.task(training.map(|config| &config.task))?;
         if self.full {
             let Some(full) = config.eval.full() else {
-                bad_input!("--full: requires a training configuration with the table [eval.full]")
+                bad_input!("--full requires a training configuration with the table [eval.full]")
             };
             config.eval = full;
         }
         if self.preset.is_some() {
-            // The prompt of another family replaces all of it.
+            // A preset replaces the whole prompt.
             for text in config.task.texts_mut() {
                 (text.system, text.enable_thinking) = (None, None);
             }
@@ -249,18 +247,18 @@ impl Flags {
         Ok(config)
     }
 
-    /// The task: that of the training configuration, or of `--task` and `--data`.
+    /// Returns the task of the training configuration, or of `--task` and `--data`.
     fn task(&self, training: Option<&TaskConfig>) -> anyhow::Result<TaskConfig> {
         let own = training.and_then(generated::answers);
         let Some(kind) = self.task.or(own) else {
             return match training {
                 Some(mix) if self.data.is_none() => Ok(mix.clone()),
                 Some(_) => bad_input!(
-                    "--data: with task.kind = \"mix\", requires --task, the kind of the file's problems"
+                    "--data with task.kind = \"mix\" requires --task, the kind of the file's problems"
                 ),
                 None => {
                     let names: Vec<&str> = TaskKind::NAMES.iter().map(|(_, name, _)| *name).collect();
-                    bad_input!("--task: required; one of {}", names.join(", "))
+                    bad_input!("--task is required: one of {}", names.join(", "))
                 }
             };
         };
@@ -269,18 +267,18 @@ impl Flags {
             (Some(task @ TaskConfig::Maze(_)), _) if kind == TaskKind::Maze => return Ok(task.clone()),
             (Some(task), None) if own == Some(kind) => return Ok(task.clone()),
             (Some(task), None) => bad_input!(
-                "--task: {kind} with task.kind = {:?} in the configuration requires --data, the file of other problems",
+                "--task {kind} requires --data, because the configuration has task.kind = {:?}",
                 task.kind()
             ),
             (None, None) => bad_input!(
-                "--data: required with --task {kind}: the data set's file (a training configuration brings its held-out problems; `fgrpo data arithmetic` writes generated ones)"
+                "--task {kind} requires --data, the data set's file (a training configuration has its own held-out problems; `fgrpo data arithmetic` writes generated ones)"
             ),
             (Some(_), Some(_)) if kind == TaskKind::Maze => {
-                bad_input!("--task: maze doesn't fit a configuration of another task")
+                bad_input!("--task maze isn't possible with a configuration of another task")
             }
             _ => {}
         }
-        // Another file, with the configuration's prompt and verifier, but not its columns.
+        // The file is read with the configuration's prompt and verifier, but not its columns.
         let mut text = match training.and_then(TaskConfig::text) {
             Some(text) => text.clone(),
             None => TextConfig::of(kind, Path::new("data")),
@@ -288,7 +286,7 @@ impl Flags {
         if text.kind() != kind {
             text.kind = kind;
         }
-        // All of the file is held out.
+        // The whole file is held out.
         text.held_out = Some(PathBuf::from("data"));
         if let Some(TaskConfig::Mix(mix)) = training {
             text.stop.clone_from(&mix.stop);
@@ -297,7 +295,7 @@ impl Flags {
         Ok(TaskConfig::Text(Box::new(text)))
     }
 
-    /// The values that the flags set in a configuration.
+    /// Returns the overrides of configuration keys by the flags.
     fn overrides(&self, base: &Config, beside: &[TaskKind]) -> anyhow::Result<Vec<Override>> {
         // With fewer samples than configured, the larger k of the configuration are left out.
         let fewer = |n: u64| {
@@ -305,7 +303,10 @@ impl Flags {
                 base.eval.k.iter().map(|&k| k as u64).partition(|&k| k <= n);
             if self.config.is_some() && !beyond.is_empty() {
                 let beyond: Vec<String> = beyond.iter().map(u64::to_string).collect();
-                say!("note: no pass@{}, which needs more samples than -n {n}", beyond.join(", @"));
+                say!(
+                    "note: pass@{} is left out, because it needs more samples than -n {n}",
+                    beyond.join(", @")
+                );
             }
             if ks.is_empty() {
                 ks.push(1);
@@ -323,7 +324,7 @@ impl Flags {
         let stops = matches!(base.task, TaskConfig::Mix(_) | TaskConfig::Text(_));
         let stop = given("--stop", "task.stop", &self.stop);
         if let (Some(stop), false) = (&stop, stops) {
-            bad_input!("{}: changes nothing here; it is for problems from files", stop.source);
+            bad_input!("{} has no effect here; it is for problems from files", stop.source);
         }
         let mut of_task = self.grading.of_task()?;
         of_task.extend([
@@ -341,7 +342,7 @@ impl Flags {
         Ok(of_run.chain(self.compute.overrides()).chain(of_task).collect())
     }
 
-    /// With local paths in place of hub names.
+    /// Replaces hub names by local paths.
     fn in_places(mut self) -> anyhow::Result<Self> {
         if let (None, None, Some(name)) = (&self.server, &self.samples, &self.model) {
             self.model = Some(places::model("--model", name.into())?.display().to_string());
@@ -350,33 +351,31 @@ impl Flags {
         Ok(self)
     }
 
-    /// Where samples come from.
+    /// Returns the source of the samples. Fails unless the flags name exactly one.
     pub(crate) fn source(&self) -> anyhow::Result<Source> {
         if self.server.is_some() && self.samples.is_some() {
-            bad_input!("--server: found with --samples, wanted one source of samples");
+            bad_input!("--server and --samples are both given; choose one source of samples");
         }
         if self.adapter.is_some() && (self.server.is_some() || self.samples.is_some()) {
-            bad_input!(
-                "--adapter: found with --server or --samples, wanted it with a checkpoint (--model DIR)"
-            );
+            bad_input!("--adapter requires a checkpoint (--model DIR), not --server or --samples");
         }
         Ok(match (&self.server, &self.samples, &self.model) {
             (Some(url), _, _) => Source::Server(url.clone()),
             (None, Some(path), _) => Source::Samples(path.clone()),
             (None, None, Some(dir)) => Source::Checkpoint(PathBuf::from(dir)),
             (None, None, None) => {
-                bad_input!("wanted a source of samples: --model DIR, --server URL or --samples FILE")
+                bad_input!("a source of samples is required: --model DIR, --server URL or --samples FILE")
             }
         })
     }
 
-    /// The first given flag that is about a checkpoint's computation.
+    /// Returns the first given flag that needs a checkpoint.
     pub(crate) fn of_compute(&self) -> Option<String> {
         let device = self.compute.device.map(|_| "--device".to_owned());
         device.or_else(|| self.compute.overrides().next().map(|given| given.source))
     }
 
-    /// The first given flag that is about a server's requests.
+    /// Returns the first given flag that needs a server.
     pub(crate) fn of_server(&self) -> Option<&'static str> {
         let all = [
             ("--api", self.api.is_some()),
@@ -391,12 +390,12 @@ impl Flags {
         all.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 
-    /// Checks the ranges of numbers.
+    /// Checks the ranges of the values.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         let in_range = |name: &str, value: Option<f64>, low: f64, high: f64| -> anyhow::Result<()> {
             match value {
                 Some(value) if !(low..=high).contains(&value) => {
-                    bad_input!("--{name}: found {value}, wanted {low} to {high}")
+                    bad_input!("--{name}: expected {low} to {high}, found {value}")
                 }
                 _ => Ok(()),
             }
@@ -406,15 +405,14 @@ impl Flags {
         in_range("concurrency", self.concurrency.map(|n| n as f64), 1.0, 4096.0)?;
         in_range("max-unscorable", self.max_unscorable, 0.0, 1.0)?;
         if self.per_request == Some(0) {
-            bad_input!("--per-request: found 0, wanted at least 1");
+            bad_input!("--per-request: expected at least 1, found 0");
         }
         if self.limit == Some(0) {
-            bad_input!("--limit: found 0, wanted at least 1 problem");
+            bad_input!("--limit: expected at least 1 problem, found 0");
         }
         StopTexts::new("--stop", self.stop.clone().unwrap_or_default()).map(drop)
     }
 
-    /// The server's interface.
     pub(crate) fn api(&self) -> Api {
         self.api.unwrap_or(Api::Chat)
     }
@@ -423,17 +421,16 @@ impl Flags {
         if self.json { Format::Json } else { self.format.unwrap_or_default() }
     }
 
-    /// Largest share of unscorable samples.
+    /// Maximum fraction of unscorable samples.
     pub(crate) fn max_unscorable(&self) -> f64 {
         self.max_unscorable.unwrap_or(MOST_UNSCORABLE)
     }
 
-    /// Whether any flag is about the prompt.
+    /// Whether a flag changes the prompt.
     pub(crate) fn asks_for_a_prompt(&self) -> bool {
         self.preset.is_some() || self.system.is_some() || self.thinking.is_some()
     }
 
-    /// The retry policy of requests.
     pub(crate) fn retry(&self) -> RetryPolicy {
         RetryPolicy::of(
             self.timeout.unwrap_or(1800.0),

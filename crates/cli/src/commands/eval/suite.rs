@@ -1,7 +1,7 @@
 //! Evaluates the paper's nine benchmarks with one command (`fgrpo eval --suite paper`).
 //!
-//! Every model and benchmark has a folder of its own, `OUT/MODEL/BENCHMARK`, made as by a single evaluation; the same
-//! command resumes it. All files are checked before anything is sampled, and all problems are reported at once.
+//! Each model and benchmark has an evaluation folder `OUT/MODEL/BENCHMARK`, which the same command resumes. All files are
+//! checked before sampling starts, and all problems with them are reported together.
 
 mod files;
 
@@ -37,34 +37,34 @@ pub(crate) enum Suite {
 #[derive(Debug, clap::Args)]
 #[group(id = "suite-flags")]
 pub(crate) struct Flags {
-    /// All benchmarks of the paper, each as its table of settings has it: 1,024 samples per problem and the family's prompts, unless -n or --preset say otherwise.
+    /// Evaluate all benchmarks of the paper with its settings: 1,024 samples per problem and the family's prompts, unless -n or --preset changes them.
     #[arg(long, value_enum, requires = "data_root", help_heading = "Suite")]
     pub(crate) suite: Option<Suite>,
-    /// Folder of the suite's files, which are found by their usual names.
+    /// Folder with the suite's files, which are detected by their usual names.
     #[arg(long, value_name = "DIR", requires = "suite", help_heading = "Suite")]
     pub(crate) data_root: Option<PathBuf>,
-    /// A checkpoint folder and its name; repeatable. A name like Qwen2.5-7B/F-GRPO is a row of the paper's tables.
+    /// A checkpoint and its name; repeatable. A name such as Qwen2.5-7B/F-GRPO is a row of the paper's tables.
     #[arg(long, value_name = "NAME=DIR", value_parser = named_path, requires = "suite", conflicts_with_all = ["model", "server"], help_heading = "Suite")]
     pub(crate) models: Vec<(String, PathBuf)>,
-    /// Only these benchmarks of the suite.
+    /// Evaluate only this benchmark of the suite; repeatable.
     #[arg(long = "benchmark", value_name = "NAME", requires = "suite", help_heading = "Suite")]
     pub(crate) only: Vec<String>,
-    /// Evaluate files that hold other numbers of problems than the paper's.
+    /// Accept files whose number of problems differs from the paper's.
     #[arg(long, requires = "suite", help_heading = "Suite")]
     pub(crate) accept_counts: bool,
-    /// Check the files: report which are found, missing or of another size. Sample nothing.
+    /// Check which files are present, missing or of another size; sample nothing.
     #[arg(long, requires = "suite", help_heading = "Suite")]
     pub(crate) dry_run: bool,
-    /// With --dry-run: write every rejected row to this file of JSON lines, with its file, row, reason and what was found.
+    /// With --dry-run: write all rejected rows to this file of JSON lines, with file, row number, reason and value.
     #[arg(long, value_name = "FILE", requires = "dry_run", help_heading = "Suite")]
     pub(crate) rejected: Option<PathBuf>,
 }
 
-/// Evaluates every model on every benchmark, each with the flags of `common`.
+/// Evaluates every model on every benchmark, with the flags in `common`.
 pub(crate) fn run(args: &Flags, common: &eval::Flags, root: &Path) -> anyhow::Result<()> {
     refuse_single(common)?;
     if !root.is_dir() {
-        bad_input!("--data-root: found no folder {}, wanted the folder of the suite's files", root.display());
+        bad_input!("--data-root: {}: no such folder", root.display());
     }
     let chosen = chosen(&args.only)?;
     let models = models(args, common)?;
@@ -82,15 +82,17 @@ pub(crate) fn run(args: &Flags, common: &eval::Flags, root: &Path) -> anyhow::Re
         .collect();
     if !wrong.is_empty() {
         bad_input!(
-            "--suite paper: {} of {} files can't be used:\n  {}\n--benchmark NAME evaluates some of the suite, --accept-counts takes files of other sizes",
+            "--suite paper: {} of {} files can't be used:\n  {}\n--benchmark NAME evaluates only some benchmarks, --accept-counts accepts files of other sizes",
             wrong.len(),
             checked.len(),
             wrong.join("\n  ")
         );
     }
-    let Some(out) = &common.out else { bad_input!("--out: wanted the folder of the evaluations") };
+    let Some(out) = &common.out else { bad_input!("--out is required: the folder of the evaluations") };
     if models.is_empty() {
-        bad_input!("--models: wanted NAME=DIR for each checkpoint, or --model, or --server with --model");
+        bad_input!(
+            "a model is required: --models NAME=DIR for each checkpoint, or --model, or --server with --model"
+        );
     }
     let kinds: Vec<TaskKind> = chosen.iter().map(|b| b.kind).collect();
     let total = models.len() * chosen.len();
@@ -125,7 +127,7 @@ fn table_arguments(out: &Path, models: &[(String, Option<PathBuf>)]) -> String {
     format!("{}, or fgrpo paper table-1 --from {}", each.join(" "), quoted(&out.display().to_string()))
 }
 
-/// Refuses flags that are of one data set.
+/// Returns an error if a flag for a single data set is given.
 fn refuse_single(args: &eval::Flags) -> anyhow::Result<()> {
     let given = [
         ("a configuration", args.config.is_some()),
@@ -138,41 +140,44 @@ fn refuse_single(args: &eval::Flags) -> anyhow::Result<()> {
     ];
     let names: Vec<&str> = given.iter().filter(|g| g.1).map(|g| g.0).collect();
     if !names.is_empty() {
-        bad_input!("--suite: found with {}, wanted without: the suite says what is asked", names.join(", "));
+        bad_input!(
+            "--suite can't be used with {}, because the suite defines the data sets",
+            names.join(", ")
+        );
     }
     Ok(())
 }
 
-/// The benchmarks that are asked for, in the paper's order.
+/// Returns the requested benchmarks in the paper's order.
 fn chosen(only: &[String]) -> anyhow::Result<Vec<&'static Benchmark>> {
     for name in only {
         if !benchmarks().iter().any(|b| b.name == canonical(name)) {
             let names: Vec<&str> = benchmarks().iter().map(|b| b.name.as_str()).collect();
-            bad_input!("--benchmark: found {name}, wanted one of {}", names.join(", "));
+            bad_input!("--benchmark: expected one of {}; found {name}", names.join(", "));
         }
     }
     let is = |b: &&Benchmark| only.is_empty() || only.iter().any(|name| canonical(name) == b.name);
     Ok(benchmarks().iter().filter(is).collect())
 }
 
-/// The models by their names: checkpoints with their folders, or what a server serves.
+/// Returns the models' names with their checkpoints, or with `None` for a served model.
 fn models(args: &Flags, common: &eval::Flags) -> anyhow::Result<Vec<(String, Option<PathBuf>)>> {
     let mut models: Vec<(String, Option<PathBuf>)> = Vec::new();
     for (name, path) in &args.models {
         let stays_below = !name.split('/').any(|part| part.is_empty() || part == "." || part == "..");
         if !stays_below {
             bad_input!(
-                "--models: found the name {name:?}, wanted one or more names of folders with / between them"
+                "--models: expected a name such as MODEL or MODEL/METHOD, which becomes a folder, found {name:?}"
             );
         }
         if models.iter().any(|m| m.0 == *name) {
-            bad_input!("--models: found {name} twice, wanted a name of its own for each model");
+            bad_input!("--models: {name} is listed twice");
         }
         models.push((name.clone(), Some(places::model("--models", path.clone())?)));
     }
     match (&common.server, &common.model) {
         (Some(_), Some(name)) => models.push((name.rsplit('/').next().unwrap_or(name).to_owned(), None)),
-        (Some(_), None) => bad_input!("--model: wanted the name of the served model, which names its folder"),
+        (Some(_), None) => bad_input!("--model is required: the name of the served model"),
         (None, Some(path)) => {
             let path = PathBuf::from(path);
             models.push((name_of(&path), Some(path)));
@@ -183,16 +188,13 @@ fn models(args: &Flags, common: &eval::Flags) -> anyhow::Result<Vec<(String, Opt
         if let Some(path) = path
             && !(path.join("config.json").is_file() || Gguf::is(path))
         {
-            bad_input!(
-                "{name}: found no config.json in {}, wanted a checkpoint folder or a .gguf file",
-                path.display()
-            );
+            bad_input!("{name}: {} is neither a folder with config.json nor a .gguf file", path.display());
         }
     }
     Ok(models)
 }
 
-/// `RUN/checkpoints/step-000800` is called `RUN-step-000800`, another folder by its name.
+/// Returns the name of a model: `RUN-step-000800` for `RUN/checkpoints/step-000800`, otherwise the folder's name.
 fn name_of(path: &Path) -> String {
     let run = path.parent().filter(|p| name(p) == "checkpoints").and_then(Path::parent);
     match run.map(name) {
@@ -201,7 +203,7 @@ fn name_of(path: &Path) -> String {
     }
 }
 
-/// The family whose prompts are used: --preset's, or that of the checkpoints' architecture.
+/// Returns the family whose prompts are used: `--preset`, or the family of the checkpoints' architecture.
 fn family(
     args: &Flags,
     common: &eval::Flags,
@@ -213,33 +215,32 @@ fn family(
     let mut known: Option<(Family, &str)> = None;
     for (name, path) in models {
         let Some(path) = path else { continue };
-        let config: serde_json::Value = match Gguf::is(path) {
-            true => Gguf::open(path).and_then(|gguf| gguf.config()).or_bad_input()?.into(),
-            false => json::read(&path.join("config.json"))?,
+        let config: serde_json::Value = if Gguf::is(path) {
+            Gguf::open(path).and_then(|gguf| gguf.config()).or_bad_input()?.into()
+        } else {
+            json::read(&path.join("config.json"))?
         };
         let family = match config["model_type"].as_str() {
             Some("qwen2") => Family::Qwen25,
             Some("qwen3") => Family::Qwen3,
             Some("llama") => Family::Llama32,
             _ => bad_input!(
-                "{name}: model_type: found {}, wanted qwen2, qwen3 or llama; --preset says whose prompts to ask with",
+                "{name}: model_type: expected qwen2, qwen3 or llama, found {}; choose the prompts with --preset",
                 config["model_type"]
             ),
         };
-        if let Some((other, of)) = known.filter(|k| k.0 != family) {
+        if let Some((other, other_name)) = known.filter(|k| k.0 != family) {
             bad_input!(
-                "--preset: wanted for models of several families: {of} is {other}, {name} is {family}"
+                "--preset is required for models of several families: {other_name} is {other}, {name} is {family}"
             );
         }
         known = Some((family, name));
     }
     match known {
         Some((family, _)) => Ok(family),
-        // Files can be looked at without a model.
+        // A dry run doesn't need a model.
         None if args.dry_run => Ok(Family::Qwen25),
-        None => bad_input!(
-            "--preset: wanted qwen2.5, qwen3 or llama3.2: a server doesn't say whose prompts its model takes"
-        ),
+        None => bad_input!("--preset is required with --server: qwen2.5, qwen3 or llama3.2"),
     }
 }
 
@@ -257,7 +258,7 @@ fn dry_run(
             (Some(_), true) => "missing",
             (Some(_), false) => "differs",
         };
-        table.push([c.name.as_str(), &c.found, &c.wanted, verdict, &c.file]);
+        table.push([c.name.as_str(), &c.problems, &c.expected, verdict, &c.file]);
     }
     out!("{}", table.render(Format::Text));
     let reports: Vec<&dataset::FilterReport> = checked.iter().filter_map(|c| c.report.as_ref()).collect();

@@ -10,10 +10,10 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// Starts the conversation over.
+/// Message that restarts the conversation.
 const RESET: &str = "/reset";
 
-/// Answers line after line until the input ends or Ctrl-C.
+/// Answers one line after another, until the input ends or Ctrl-C is pressed.
 pub(super) fn hold(generator: &mut Generator<'_>, first: Option<String>) -> anyhow::Result<()> {
     let terminal = io::stdin().is_terminal();
     if terminal {
@@ -60,7 +60,7 @@ pub(super) fn hold(generator: &mut Generator<'_>, first: Option<String>) -> anyh
     Ok(())
 }
 
-/// Lines of standard input, read so that Ctrl-C works while waiting.
+/// Reads lines of standard input in a way that Ctrl-C works while waiting.
 #[derive(Default)]
 struct Lines {
     read: Vec<u8>,
@@ -68,13 +68,11 @@ struct Lines {
 }
 
 impl Lines {
-    /// The next line without its end; `None` at the end of the input or after Ctrl-C.
+    /// Returns the next line without its line break, or `None` at the end of the input or after Ctrl-C.
     fn next(&mut self) -> anyhow::Result<Option<String>> {
         loop {
             if self.read.len() > PROMPT {
-                bad_input!(
-                    "standard input: found a message of more than {PROMPT} bytes, wanted a shorter one"
-                );
+                bad_input!("standard input: a message is longer than {PROMPT} bytes");
             }
             if let Some(end) = self.read.iter().position(|&b| b == b'\n') {
                 let line: Vec<u8> = self.read.drain(..=end).collect();

@@ -1,4 +1,4 @@
-//! Tokens as text on standard output, as they are drawn.
+//! Prints the text of tokens on standard output while they are sampled.
 
 use crate::output::streams;
 use fgrpo_eval::io::harmless::harmless;
@@ -6,7 +6,7 @@ use fgrpo_train::language::Language;
 use std::io::IsTerminal;
 use std::sync::Mutex;
 
-/// The printed text of a completion while it grows.
+/// Printer of a completion that is still being sampled.
 pub(super) struct Stream<'a> {
     language: &'a Language,
     state: Mutex<State>,
@@ -14,9 +14,9 @@ pub(super) struct Stream<'a> {
 
 #[derive(Default)]
 struct State {
-    /// The text printed so far.
+    /// Text printed so far.
     text: String,
-    /// The output was closed.
+    /// Whether stdout was closed.
     closed: bool,
 }
 
@@ -44,8 +44,8 @@ impl<'a> Stream<'a> {
 }
 
 impl State {
-    /// The new part of the tokens' text. While it grows, an incomplete last character and a possible beginning of a text that
-    /// ends the answer wait for the rest.
+    /// Returns the part of the tokens' text that hasn't been printed. If `growing`, the part leaves out an incomplete last
+    /// character and a possible beginning of a stop string.
     fn grown(&mut self, language: &Language, tokens: &[u32], growing: bool) -> String {
         let all = language.answer(tokens).unwrap_or_default();
         let mut end = all.len();
@@ -74,9 +74,10 @@ impl State {
         if self.closed || text.is_empty() {
             return;
         }
-        self.closed = !match std::io::stdout().is_terminal() {
-            true => streams::stream(&harmless(text)),
-            false => streams::stream(text),
+        self.closed = !if std::io::stdout().is_terminal() {
+            streams::stream(&harmless(text))
+        } else {
+            streams::stream(text)
         };
     }
 }

@@ -1,31 +1,31 @@
-//! The runs of a sweep as changes of its configuration: `--grid` multiplies, `--alternative` adds.
+//! Parses the runs of a sweep: `--grid` multiplies them, and `--alternative` adds to them.
 
 /// One run of a sweep.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Combination {
-    /// The name of its folder.
+    /// Name of the run's folder.
     pub(super) name: String,
-    /// What distinguishes it in the table: the grid's keys with their values, and the alternative.
+    /// Columns of the table: the grid's keys with their values, and the alternative.
     pub(super) setting: Vec<(String, String)>,
-    /// Its changes of the configuration, `KEY=VALUE`, each with the flag that it is from.
+    /// Changes to the configuration, each a flag and its `KEY=VALUE`.
     pub(super) changes: Vec<(&'static str, String)>,
 }
 
 /// Keys with values that are set together.
 type Change = Vec<(String, String)>;
 
-/// Most combinations of a grid, each of which is a run.
+/// Maximum number of combinations.
 const MOST_RUNS: usize = 10_000;
 
-/// The run without an alternative: the name of its folder, and its row in the table.
+/// Name of the run without an alternative, in its folder and in the table.
 const BASE: &str = "base";
 
-/// The column of alternatives in the table.
+/// Title of the table's column of alternatives.
 const ALTERNATIVE: &str = "alternative";
 
-const WANTED: &str = "wanted KEY=V1,V2, or KEY1,KEY2=A1:B1,A2:B2 for keys that vary together";
+const SYNTAX: &str = "expected KEY=V1,V2, or KEY1,KEY2=A1:B1,A2:B2 for keys that vary together";
 
-/// The parts of a text between separators, except those inside brackets, braces or quotes, as in `[1,8],"a,b"`.
+/// Splits a string at separators, except inside brackets, braces or quotes, as in `[1,8],"a,b"`.
 fn split(text: &str, separator: char) -> Vec<&str> {
     let (mut parts, mut start) = (Vec::new(), 0);
     let (mut depth, mut quote) = (0usize, None);
@@ -50,38 +50,36 @@ fn split(text: &str, separator: char) -> Vec<&str> {
     parts
 }
 
-/// The values of one `--grid` or `--alternative`, in order.
+/// Parses the values of one `--grid` or `--alternative`.
 ///
 /// `seed=1,2,3` has three values. `rollout.group_size,rollout.prompts=2:256,4:128` has two, and each sets both keys.
 /// `eval.k=[1,8],[1,64]` has two, which are lists.
 fn values(flag: &str, text: &str) -> anyhow::Result<Vec<Change>> {
     let Some((keys, values)) = text.split_once('=') else {
-        bad_input!("{flag} {text}: found no =, {WANTED}")
+        bad_input!("{flag} {text}: `=` is missing; {SYNTAX}")
     };
     let keys: Vec<&str> = keys.split(',').map(str::trim).collect();
     if keys.iter().any(|key| key.is_empty()) {
-        bad_input!("{flag} {text}: found an empty key, {WANTED}");
+        bad_input!("{flag} {text}: a key is empty; {SYNTAX}");
     }
     if let Some((_, twice)) = keys.iter().enumerate().find(|(i, key)| keys[..*i].contains(*key)) {
-        bad_input!("{flag} {text}: found {twice} twice, wanted each key once");
+        bad_input!("{flag} {text}: {twice} is listed twice");
     }
     let change = |value: &str| {
-        // The value of a single key may have colons in it.
+        // The value of a single key may contain colons.
         let parts: Vec<&str> = match keys.len() {
             1 => vec![value.trim()],
             _ => split(value, ':').into_iter().map(str::trim).collect(),
         };
         if parts.iter().any(|part| part.is_empty()) {
-            bad_input!("{flag} {text}: found an empty value, {WANTED}");
+            bad_input!("{flag} {text}: a value is empty; {SYNTAX}");
         }
         if parts.len() != keys.len() {
             bad_input!(
-                "{flag} {text}: found {} value{} in {:?}, wanted {} with : between them, for {}",
-                parts.len(),
-                if parts.len() == 1 { "" } else { "s" },
-                value.trim(),
+                "{flag} {text}: expected {} values with : between them, for {}, found {:?}",
                 keys.len(),
-                keys.join(" and ")
+                keys.join(" and "),
+                value.trim()
             );
         }
         Ok(keys.iter().zip(parts).map(|(key, part)| ((*key).to_owned(), part.to_owned())).collect())
@@ -89,7 +87,7 @@ fn values(flag: &str, text: &str) -> anyhow::Result<Vec<Change>> {
     split(values, ',').into_iter().map(change).collect()
 }
 
-/// The part of a folder's name that a change stands for.
+/// Returns the part of a folder's name for a change.
 fn label(change: &Change) -> String {
     let part = |(key, value): &(String, String)| {
         let value = value.replace(['[', ']', '{', '}', '"', '\''], "").replace(", ", ",").replace(" = ", "=");
@@ -100,7 +98,7 @@ fn label(change: &Change) -> String {
 }
 
 impl Combination {
-    /// The same run with one change more.
+    /// Returns this run with an additional change.
     fn with(&self, flag: &'static str, change: &Change, label: &str, setting: &[(String, String)]) -> Self {
         let mut all = self.clone();
         if !all.name.is_empty() {
@@ -115,27 +113,27 @@ impl Combination {
 
 fn refuse_too_many(runs: usize, by: usize, flag: &str, text: &str) -> anyhow::Result<()> {
     if runs.saturating_mul(by) > MOST_RUNS {
-        bad_input!("{flag} {text}: found more than {MOST_RUNS} combinations, wanted fewer");
+        bad_input!("{flag} {text}: there are more than {MOST_RUNS} combinations");
     }
     Ok(())
 }
 
-/// Refuses an axis with a key that is `set` in another place too, or with the table that such a key is in: one of the
-/// two values would have no effect. Each of `set` is a key with its flag.
+/// Returns an error if a key of `axis`, or a key inside it, is also `set` by another flag: one of the two values would have no
+/// effect. `set` contains keys with their flags.
 fn refuse_twice(set: &[(String, &str)], axis: &[Change], flag: &str, text: &str) -> anyhow::Result<()> {
     let replaces = |key: &str, other: &str| {
         other.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     for (key, _) in axis.iter().flatten() {
         if let Some((other, by)) = set.iter().find(|(other, _)| replaces(key, other)) {
-            let part = if other == key { String::new() } else { format!(" in {other}") };
-            bad_input!("{flag} {text}: found {key}, which {by} sets too{part}, wanted it in one place");
+            let part = if other == key { String::new() } else { format!(" (as {other})") };
+            bad_input!("{flag} {text}: {key} is also set{part} by {by}; set it in one place");
         }
     }
     Ok(())
 }
 
-/// All runs: the product of the grid's axes; with alternatives, each of these as it is and once with every alternative.
+/// Returns all runs: the product of the grid's axes, each without an alternative and once with every alternative.
 pub(super) fn combinations(
     fixed: &[String],
     grid: &[String],
@@ -164,7 +162,7 @@ pub(super) fn combinations(
     }
     let mut axis = vec![(Change::new(), BASE.to_owned(), BASE.to_owned())];
     for text in alternatives {
-        // It may change what --set says for the other runs.
+        // An alternative may change a key of --set.
         let changes = values("--alternative", text)?;
         refuse_twice(&set, &changes, "--alternative", text)?;
         for change in changes {

@@ -1,4 +1,4 @@
-//! The mass of a categorical policy in one surrogate step: `fgrpo theory mass` and `sampled-mass`.
+//! `fgrpo theory mass` and `sampled-mass`: the mass of a categorical policy in one surrogate step.
 
 use super::{each, number};
 use crate::output::table::{Format, Render};
@@ -12,7 +12,7 @@ use std::fmt::Write;
 /// A categorical policy on the command line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PolicyArgs {
-    /// Probability of every action; they add up to 1.
+    /// Probabilities of all actions, which add up to 1.
     #[arg(
         long,
         value_name = "P,...",
@@ -22,10 +22,10 @@ pub(crate) struct PolicyArgs {
         allow_negative_numbers = true
     )]
     probabilities: Vec<f64>,
-    /// Logit of every action, instead.
+    /// Logits of all actions, instead of --probabilities.
     #[arg(long, value_name = "Z,...", value_delimiter = ',', allow_negative_numbers = true)]
     logits: Vec<f64>,
-    /// The correct actions.
+    /// Indices of the correct actions.
     #[arg(long, value_name = "ACTION,...", value_delimiter = ',', required = true)]
     correct: Vec<usize>,
     /// Reward of a correct action.
@@ -55,7 +55,7 @@ fn members(name: &str, indices: &[usize], actions: usize) -> anyhow::Result<Vec<
     for &i in indices {
         match member.get_mut(i) {
             Some(m) => *m = true,
-            None => bad_input!("--{name}: found action {i}, wanted one of 0..{actions}"),
+            None => bad_input!("--{name}: expected actions below {actions}, found {i}"),
         }
     }
     Ok(member)
@@ -101,10 +101,10 @@ pub(super) fn mass(
     Ok(())
 }
 
-/// A title, and the keys of the rows below it with their meaning.
+/// JSON key, title, and the keys of the rows with their meaning.
 type Section = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-/// What the rows of `mass` mean, by the key of the JSON value: before the step, and term by term.
+/// Sections of the output of `theory mass`.
 const MASS: [Section; 4] = [
     (
         "",
@@ -155,7 +155,7 @@ const MASS: [Section; 4] = [
     ),
 ];
 
-/// The rows with their meaning; terms also as bars from a common 0.
+/// Formats the values with their meaning, and with bars for the terms of a change.
 fn explained(value: &Value) -> String {
     let mut text = String::new();
     for (key, title, rows) in MASS {
@@ -173,10 +173,10 @@ fn explained(value: &Value) -> String {
     text
 }
 
-/// Cells to each side of a bar's 0.
+/// Width of a bar in characters, to each side of 0.
 const CELLS: f64 = 8.0;
 
-/// A bar for each value, to the left of the middle for negative ones; the largest takes all cells.
+/// Draws a bar for each value, to the left for negative values. The largest value has the full width.
 fn bars(values: &[f64]) -> Vec<String> {
     let largest = values.iter().map(|v| v.abs()).fold(f64::MIN_POSITIVE, f64::max);
     let bar = |v: &f64| {
@@ -193,7 +193,9 @@ pub(super) fn sampled_masses(policy: &PolicyArgs, n: u64, k: &[u64], as_json: bo
     let (policy, rewards) = policy.policy()?;
     let all: Vec<u64> = if k.is_empty() {
         if n > 1_000_000 {
-            bad_input!("--n: found {n}, wanted at most 1000000 without --k (one row per count)");
+            bad_input!(
+                "--n: expected at most 1000000 without --k (the table has a row for each k), found {n}"
+            );
         }
         let possible = policy.correct();
         let (low, high) =

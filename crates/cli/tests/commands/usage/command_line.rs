@@ -218,11 +218,11 @@ fn a_flag_that_is_no_number_is_answered_with_what_was_wanted() {
     for (line, says) in [
         (
             "plan x.jsonl --group-sizes 2,inf",
-            "invalid value 'inf' for '--group-sizes <N,...>': wanted a whole number",
+            "invalid value 'inf' for '--group-sizes <N,...>': expected a whole number",
         ),
-        ("maze show --seed=-1", "'--seed <SEED>': wanted a whole number"),
-        ("maze show --seed 99999999999999999999", "'--seed <SEED>': wanted a smaller number"),
-        ("theory active --mu half --n 8", "invalid value 'half' for '--mu <MU>': wanted a number"),
+        ("maze show --seed=-1", "'--seed <SEED>': expected a whole number"),
+        ("maze show --seed 99999999999999999999", "'--seed <SEED>': expected a smaller number"),
+        ("theory active --mu half --n 8", "invalid value 'half' for '--mu <MU>': expected a number"),
     ] {
         let (_, said, code) = run(fgrpo().args(line.split(' ')));
         assert_eq!(code, 2, "{said}");

@@ -45,7 +45,7 @@ fn built_in_configurations_run_by_name_and_a_mistyped_name_is_answered_with_the_
         }
     }
     let (_, said, code) = here(&["configs", "show", "maze"]);
-    assert!(code == 2 && said.contains("wanted one of arena-arithmetic"), "{said}");
+    assert!(code == 2 && said.contains("expected one of arena-arithmetic"), "{said}");
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn a_policy_plays_and_is_trained_on_what_it_sampled() {
     eval.current_dir(&game().folder).args(["eval", "plain/config.toml", "--server"]);
     let (_, said, code) =
         run(eval.args(["http://localhost:1/v1", "--model", "any", "-n", "4", "--out", "never"]));
-    assert!(code == 2 && said.contains("task.environment: found with samples of another program"), "{said}");
+    assert!(code == 2 && said.contains("task.environment: requires a checkpoint"), "{said}");
 }
 
 #[test]

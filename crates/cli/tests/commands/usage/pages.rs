@@ -138,17 +138,18 @@ fn commands(page: &str) -> Vec<String> {
 }
 
 /// What a command says in a folder without its input.
-const LACKS: [&str; 13] = [
+const LACKS: [&str; 14] = [
     "o such file",
     "no folder",
+    "no such folder",
     "cannot open",
     "cannot list",
     "config.toml is missing",
     "HF_HUB_OFFLINE",
     "has no samples",
-    "found no finished run",
-    "found no prompts.jsonl",
-    "found no config.json",
+    "has no finished run",
+    "prompts.jsonl is missing",
+    "is neither a folder with config.json",
     "names no run",
     "Connection refused",
     "found \"URL\"",

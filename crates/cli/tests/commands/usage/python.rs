@@ -137,7 +137,7 @@ fn several_rewards_are_normalised_apart_in_training() {
         ),
         (
             [&gdpo[..], &["--set=algorithm.shaping=unlikely"]].concat(),
-            "algorithm.advantage: found gdpo, wanted an estimator of one reward",
+            "algorithm.advantage: expected an estimator of a single reward",
         ),
     ] {
         let (_, said, code) = train("bad", &more);

@@ -35,9 +35,9 @@ fn a_run_stands_for_its_newest_checkpoint_and_evaluation_and_a_missing_step_list
     assert_ne!(here("score --model b/checkpoints/step-000002 t.jsonl").0, scores);
 
     for (command, wanted) in [
-        ("score --model a/checkpoints/step-000003 t.jsonl", "there are step-000002, step-000004"),
-        ("compare a b/evaluations/step-000001", "there are step-000000, step-000002, step-000004"),
-        ("plan none", "found a run without an evaluation yet"),
+        ("score --model a/checkpoints/step-000003 t.jsonl", "existing steps: step-000002, step-000004"),
+        ("compare a b/evaluations/step-000001", "existing steps: step-000000, step-000002, step-000004"),
+        ("plan none", "doesn't have an evaluation yet"),
     ] {
         let (_, said, code) = here(command);
         assert!(code == 2 && said.contains(wanted), "{command}: {said}");

@@ -1,4 +1,4 @@
-//! The files of the paper's nine benchmarks and of its training data: whether they are there, and how many problems each has.
+//! Checks the files of the paper's nine benchmarks and of its training data: whether they exist, and how many problems each has.
 
 use fgrpo_eval::dataset;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
@@ -9,46 +9,56 @@ use fgrpo_train::language::Language;
 use rayon::prelude::*;
 use std::path::Path;
 
-/// Tokens of the longest prompt that it leaves.
+/// Maximum number of tokens of a training prompt.
 const LONGEST_PROMPT: usize = 1_024;
-/// Names that the file of DeepScaleR may have.
+/// Possible names of the DeepScaleR file.
 const DEEPSCALER_NAMES: [&str; 3] = ["deepscaler", "deepscalerpreviewdataset", "deepscalerpreview"];
 
 pub(super) struct Checked {
     pub(super) name: String,
     pub(super) file: String,
-    pub(super) found: String,
-    pub(super) wanted: String,
+    /// Number of problems in the file.
+    pub(super) problems: String,
+    /// Number of problems in the paper.
+    pub(super) expected: String,
+    /// Reason why the file can't be used.
     pub(super) wrong: Option<String>,
-    /// What happened to its rows, if it can be read.
+    /// Accepted and rejected rows, if the file can be read.
     pub(super) report: Option<dataset::FilterReport>,
 }
 
 impl Checked {
-    fn missing(name: &str, wanted: Option<u64>, why: String) -> Self {
-        let wanted = wanted.map_or_else(|| "not stated".to_owned(), |n| n.to_string());
+    fn missing(name: &str, expected: Option<u64>, why: String) -> Self {
+        let expected = expected.map_or_else(|| "not stated".to_owned(), |n| n.to_string());
         let none = || "--".to_owned();
-        Self { name: name.to_owned(), file: none(), found: none(), wanted, wrong: Some(why), report: None }
+        Self {
+            name: name.to_owned(),
+            file: none(),
+            problems: none(),
+            expected,
+            wrong: Some(why),
+            report: None,
+        }
     }
 
     fn counted(
         name: &str,
         file: &Path,
-        found: usize,
-        wanted: Option<u64>,
+        problems: usize,
+        expected: Option<u64>,
         report: dataset::FilterReport,
     ) -> Self {
-        let differs = wanted.is_some_and(|n| n != found as u64);
+        let differs = expected.is_some_and(|n| n != problems as u64);
         Self {
             name: name.to_owned(),
             file: file.display().to_string(),
-            found: found.to_string(),
-            wanted: wanted.map_or_else(|| "not stated".to_owned(), |n| n.to_string()),
+            problems: problems.to_string(),
+            expected: expected.map_or_else(|| "not stated".to_owned(), |n| n.to_string()),
             wrong: differs.then(|| {
                 format!(
-                    "{}: found {found} problems, wanted {}; {report}",
+                    "{}: expected {} problems, found {problems}; {report}",
                     file.display(),
-                    wanted.unwrap_or(0)
+                    expected.unwrap_or(0)
                 )
             }),
             report: Some(report),
@@ -56,7 +66,7 @@ impl Checked {
     }
 }
 
-/// Looks at a benchmark's file: whether it is there, can be read, and has as many problems as the paper's.
+/// Checks whether a benchmark's file exists, can be read, and has as many problems as the paper's.
 pub(super) fn check(benchmark: &Benchmark, root: &Path) -> Checked {
     let missing = |why: String| Checked::missing(&benchmark.name, benchmark.problems, why);
     let file = match locate(root, &benchmark.files) {
@@ -79,7 +89,8 @@ pub(super) fn check(benchmark: &Benchmark, root: &Path) -> Checked {
     }
 }
 
-/// The training data of the paper's mathematics by the paper's filter, where its file is there. The filter needs the model's tokenizer.
+/// Checks the paper's mathematical training data after the paper's length filter, which needs the model's tokenizer. Returns
+/// `None` if the file doesn't exist.
 pub(super) fn check_training(
     root: &Path,
     model: Option<&Path>,

@@ -118,8 +118,8 @@ impl Default for GradeConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SaveConfig {
-    /// Save after this many steps, or after every `"epoch"`. A run also saves after the last step and when it is
-    /// interrupted; with 0, only then.
+    /// Checkpoint interval in steps, or `"epoch"`. A run also saves after the last step and when it is interrupted;
+    /// with 0, only then.
     #[schemars(schema_with = "schema::every")]
     pub every: Every,
     /// Checkpoints kept in addition to the best and the last: a number, or `"all"`, so that `fgrpo select` and later

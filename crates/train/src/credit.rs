@@ -1,4 +1,4 @@
-//! From grades to advantages: rewards, estimator and focal weight of each group.
+//! Computes advantages from grades: the rewards, the estimator and the focal weight of each group.
 
 use crate::config::Truncated;
 use crate::estimator::Estimator;
@@ -17,9 +17,9 @@ pub struct Credited {
     pub rollouts: Rollouts,
     /// One grade per completion.
     pub grades: Vec<Graded>,
-    /// One reward per completion, as input to the estimator before shaping.
+    /// One reward per completion, before shaping.
     pub rewards: Vec<f64>,
-    /// Of several rewards that the estimator reads, each of every completion.
+    /// If the estimator reads several rewards: each reward, for every completion.
     pub parts: Vec<Vec<f64>>,
     /// Advantages, success rate and focal weight.
     pub assigned: Assigned,
@@ -33,8 +33,8 @@ impl Credited {
 
     /// Whether the rewards differ. DAPO's filter drops the other groups.
     pub fn has_mixed_rewards(&self) -> bool {
-        let mixed = |of: &[f64]| {
-            let mut rewards = self.scored().map(|i| of[i]);
+        let mixed = |all: &[f64]| {
+            let mut rewards = self.scored().map(|i| all[i]);
             let first = rewards.next();
             rewards.any(|reward| Some(reward) != first)
         };
@@ -50,15 +50,14 @@ impl Credited {
     }
 }
 
-/// Rewards and advantages of every group; `truncated` says what becomes of completions that the length limit cut off. `None` if
-/// a stop was requested while `own` estimated advantages.
-/// Fails on a reward that isn't finite, or graded rewards without a threshold for the focal weight. If the estimator
-/// reads several rewards: completions with different ones, or a weight for a reward that is missing.
+/// Computes rewards and advantages of every group. Returns `None` if interrupted while the custom `estimator` ran.
+/// Fails if a reward isn't finite, or graded rewards have no threshold for the focal weight. If the estimator reads
+/// several rewards, also fails if completions have different rewards, or a weight names a missing reward.
 pub fn credit(
     how: &Credit,
     truncated: Truncated,
     weights: &BTreeMap<String, f64>,
-    own: Option<&Estimator>,
+    estimator: Option<&Estimator>,
     rollouts: Vec<Rollouts>,
     grades: Vec<Vec<Graded>>,
 ) -> anyhow::Result<Option<Vec<Credited>>> {
@@ -77,15 +76,15 @@ pub fn credit(
         })
         .collect();
     let groups: Vec<Group<'_>> = read.iter().zip(&parts).map(|(read, parts)| read.group(parts)).collect();
-    let assigned = match own {
+    let assigned = match estimator {
         None => how.assign_batch(&groups),
-        Some(own) => match own.advantages(&groups, how)? {
+        Some(estimator) => match estimator.advantages(&groups, how)? {
             Some(advantages) => how.weigh_batch(&groups, advantages),
             None => return Ok(None),
         },
     };
     let assigned = assigned.map_err(|(_, e)| e)?;
-    let each = rollouts.into_iter().zip(grades).zip(read).zip(assigned);
+    let all = rollouts.into_iter().zip(grades).zip(read).zip(assigned);
     let credited = |(((rollouts, grades), Read { rewards, parts, .. }), assigned)| Credited {
         rollouts,
         grades,
@@ -93,16 +92,16 @@ pub fn credit(
         parts,
         assigned,
     };
-    Ok(Some(each.map(credited).collect()))
+    Ok(Some(all.map(credited).collect()))
 }
 
-/// What an estimator reads of a group's completions, one value for each.
+/// Inputs of an estimator for a group: one value per completion.
 struct Read {
     rewards: Vec<f64>,
     lengths: Vec<usize>,
     mean_old_logp: Vec<f64>,
     scored: Vec<bool>,
-    /// Each of several rewards, of every completion.
+    /// If the estimator reads several rewards: each reward, for every completion.
     parts: Vec<Vec<f64>>,
     clusters: Vec<usize>,
 }
@@ -140,28 +139,28 @@ impl Read {
     }
 }
 
-/// The names of the rewards that every scored completion has; empty if there is only the total.
+/// Names of the rewards that every scored completion has; empty if there is only a total.
 fn part_names(grades: &[Vec<Graded>], weights: &BTreeMap<String, f64>) -> anyhow::Result<Vec<String>> {
     let mut scored = grades.iter().flatten().filter(|g| g.verdict != Verdict::Unscorable);
     let Some(first) = scored.next() else { return Ok(Vec::new()) };
     let names = |g: &Graded| g.rewards.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     if let Some(other) = scored.find(|g| !g.rewards.keys().eq(first.rewards.keys())) {
         bad_input!(
-            "the grader (task.grader or task.verifier.command) gave the rewards {:?} to one completion and {:?} to another, wanted the same of all: algorithm.advantage compares each",
+            "the grader (task.grader or task.verifier.command) returned the rewards {:?} for one completion and {:?} for another; algorithm.advantage needs the same rewards for all",
             names(first),
             names(other)
         );
     }
     if let Some(name) = weights.keys().find(|name| !first.rewards.contains_key(*name)) {
         bad_input!(
-            "algorithm.reward_weights: found {name}, wanted rewards that the grader gives: {}",
+            "algorithm.reward_weights.{name}: the grader doesn't return this reward; it returns {}",
             names(first)
         );
     }
     Ok(first.rewards.keys().cloned().collect())
 }
 
-/// Completions with the same tokens are alike: each has the index of the first of them.
+/// Clusters completions by their tokens: the index of the first completion with the same tokens.
 fn clusters(completions: &[Completion]) -> Vec<usize> {
     let first = |c: &Completion| completions.iter().position(|other| other.tokens == c.tokens).unwrap_or(0);
     completions.iter().map(first).collect()
@@ -198,7 +197,7 @@ mod tests {
         let rollouts = Rollouts::new(Prompt::of_tokens(0, &[1]), completions);
         let verdicts = [Verdict::Correct, Verdict::Correct, Verdict::Correct, Verdict::Wrong];
         let grades = verdicts.map(|verdict| Graded::new(verdict, "none")).to_vec();
-        let of = |advantage| {
+        let advantages = |advantage| {
             let how = Credit {
                 advantage,
                 rewards: Rewards::default(),
@@ -207,10 +206,10 @@ mod tests {
                 overlong: None,
             };
             let (rollouts, grades) = (vec![rollouts.clone()], vec![grades.clone()]);
-            let found = credit(&how, Truncated::Grade, &BTreeMap::new(), None, rollouts, grades);
-            found.unwrap().unwrap().swap_remove(0).assigned.advantages
+            let credited = credit(&how, Truncated::Grade, &BTreeMap::new(), None, rollouts, grades);
+            credited.unwrap().unwrap().swap_remove(0).assigned.advantages
         };
-        let (plain, shared) = (of(Advantage::GRPO), of(Advantage::CueGrpo { alpha: 1.0 }));
+        let (plain, shared) = (advantages(Advantage::GRPO), advantages(Advantage::CueGrpo { alpha: 1.0 }));
         for (i, factor) in [0.75, 0.75, 1.5, 1.0].into_iter().enumerate() {
             assert!((shared[i] - factor * plain[i]).abs() < 1e-12, "{shared:?} of {plain:?}");
         }

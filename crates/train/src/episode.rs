@@ -1,8 +1,7 @@
-//! Episodes: a policy talks to an environment and calls its tools.
-//!
-//! A token that was sampled is never encoded again. The answers to a turn are rendered by the chat template, and what follows
-//! the text so far is encoded. Where the template rewrites earlier turns, as when it cuts thoughts from the history, a new part
-//! of the episode begins with the conversation as a prompt.
+//! Episodes: a policy talks to an environment and calls its tools. Sampled tokens are never encoded again. The chat
+//! template renders the answers to a turn, and only the text after the previous one is encoded. If the template
+//! rewrites earlier turns, for example by cutting thoughts from the history, a new part of the episode begins with
+//! the conversation as its prompt.
 
 use crate::language::Language;
 use crate::language::calls::{Call, calls};
@@ -21,43 +20,45 @@ use std::sync::Arc;
 /// A sequence of an episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
-    /// All its tokens.
+    /// All tokens of the sequence.
     pub tokens: Vec<u32>,
-    /// The places of those that the policy sampled, ascending.
+    /// Indices of the tokens that the policy sampled, ascending.
     pub sampled: Vec<usize>,
 }
 
 /// An episode that has ended.
 #[derive(Debug, Clone)]
 pub struct Episode {
-    /// Its sequences: one, unless the template rewrites earlier turns.
+    /// Sequences of the episode: one, unless the template rewrites earlier turns.
     pub parts: Vec<Part>,
-    /// The sampled tokens of all parts, in order. It ends at a limit if a turn, the turns or the model's positions did.
+    /// The sampled tokens of all parts, in order. It counts as cut off if a turn, the number of turns or the model's
+    /// positions reached their limit.
     pub completion: Completion,
-    /// Turns of the policy.
+    /// Number of the policy's turns.
     pub turns: u64,
-    /// The conversation before the first turn, as text.
+    /// Text of the conversation before the first turn.
     pub prompt: String,
-    /// The rest of it, as text.
+    /// Text of the rest of the conversation.
     pub text: String,
     /// The environment's grade.
     pub graded: Graded,
 }
 
-/// The episodes of one problem.
+/// The episodes to play for a problem.
 #[derive(Clone)]
 pub struct Wanted<'a> {
-    /// How it is prompted, and what has its environments.
+    /// The problem's set, with its prompt settings and environment.
     pub set: &'a ProblemSet,
     /// The problem.
     pub problem: &'a Problem,
-    /// Its episodes' indices.
+    /// Indices of the episodes.
     pub samples: std::ops::Range<usize>,
-    /// The random draws of episode `i` are of `key.with(i)`.
+    /// Random key. The draws of episode `i` come from `key.with(i)`.
     pub key: Key,
 }
 
-/// Plays episodes turn by turn, all of them at once, with at most `max_tokens` tokens in a turn. The episodes of each problem come in order. `None` if `go_on` returns false.
+/// Plays all episodes in parallel, turn by turn, with at most `max_tokens` tokens in a turn. Returns the episodes of
+/// each problem in order, or `None` once `go_on` returns `false`.
 ///
 /// # Errors
 /// Bad input: a template that can't render a conversation with tools, a prompt that leaves no position; errors from the engine.
@@ -79,16 +80,16 @@ pub fn play(
     }
     for turn in 0.. {
         let mut requests: Vec<Request> = Vec::new();
-        let mut asked: Vec<usize> = Vec::new();
+        let mut active: Vec<usize> = Vec::new();
         for (at, player) in players.iter_mut().enumerate() {
             let Some(tokens) = player.game.prompt(positions) else { continue };
-            asked.push(at);
+            active.push(at);
             let (samples, key) = match turn {
                 0 => (player.sample..player.sample + 1, player.key),
                 later => (0..1, player.key.with(player.sample as u64).with(later)),
             };
             match requests.last_mut() {
-                // Their prompt is computed once.
+                // Episodes with the same prompt share a request, so that it is computed once.
                 Some(last)
                     if last.key == key && last.prompt == tokens && last.samples.end == samples.start =>
                 {
@@ -97,11 +98,11 @@ pub fn play(
                 _ => requests.push(Request { prompt: tokens.to_vec(), samples, max_tokens, stop: None, key }),
             }
         }
-        if asked.is_empty() {
+        if active.is_empty() {
             break;
         }
         let Some(drawn) = policy.sample_while(&requests, &sampling, go_on)? else { return Ok(None) };
-        for (at, completion) in asked.into_iter().zip(drawn.into_iter().flatten()) {
+        for (at, completion) in active.into_iter().zip(drawn.into_iter().flatten()) {
             players[at].answer(completion)?;
             if !go_on() {
                 return Ok(None);
@@ -113,7 +114,7 @@ pub fn play(
     Ok(go_on().then_some(episodes))
 }
 
-/// Returns the tokens of the first prompt of a problem's episode: with the tools, and with the text of `reset`.
+/// Returns the tokens of the first prompt of a problem's episode, including the tools and the text of `reset`.
 ///
 /// # Errors
 /// Bad input: a template that can't render the conversation, an environment that fails.
@@ -123,7 +124,7 @@ pub fn first_prompt(language: &Language, set: &ProblemSet, problem: &Problem) ->
     match environment {
         Ok(_) => Ok(game.parts.into_iter().flat_map(|part| part.tokens).collect()),
         Err(failed) => bad_input!(
-            "task.environment: {} when it began row {}; it printed:\n{}",
+            "task.environment: {} when it started row {}; it printed:\n{}",
             failed.reason,
             problem.row,
             failed.printed.unwrap_or_default().trim_end()
@@ -138,7 +139,7 @@ struct Player<'a> {
     key: Key,
     max_turns: usize,
     game: Game,
-    /// Its grade after it failed.
+    /// The environment's episode, or the grade if the environment failed.
     environment: Result<environment::Episode<'a>, Box<Graded>>,
 }
 
@@ -155,7 +156,7 @@ impl<'a> Player<'a> {
             unreachable!("the kind of the task is the kind of its problems")
         };
         let rules = Rules::new(language, set.prompt.thinking)?;
-        // A problem may come twice, so its id is no name.
+        // A problem may occur twice, so its id can't be the name.
         let name = index.to_string();
         let messages = json!(set.conversation(problem));
         let begun = environment::Episode::begin(program, &name, columns, messages);
@@ -196,7 +197,7 @@ impl<'a> Player<'a> {
     }
 }
 
-/// How a conversation becomes tokens.
+/// Settings that turn a conversation into tokens.
 pub struct Rules<'a> {
     language: &'a Language,
     template: &'a ChatTemplate,
@@ -204,39 +205,36 @@ pub struct Rules<'a> {
 }
 
 impl<'a> Rules<'a> {
-    /// Those of a language. `thinking`: the template's switch for thoughts.
+    /// Settings for a language. `thinking` is the template's switch for thoughts.
     ///
     /// # Errors
     /// Bad input: a language without a chat template.
     pub fn new(language: &'a Language, thinking: Option<bool>) -> anyhow::Result<Self> {
         let Some(template) = language.template() else {
-            bad_input!(
-                "environment: found a model without a chat template, wanted one with it: a conversation needs one"
-            );
+            bad_input!("environment: requires a model with a chat template, for the conversation");
         };
         Ok(Self { language, template, thinking })
     }
 
-    /// Renders a conversation for [`Language::encode_parts`]. Texts that the policy didn't write become no special tokens.
+    /// Renders a conversation for [`Language::encode_parts`]. Special tokens in text that the policy didn't write are encoded as plain text.
     pub fn render(&self, messages: &[Value], tools: &[Value]) -> anyhow::Result<String> {
         let options = ChatOptions { enable_thinking: self.thinking, ..ChatOptions::default() };
-        let broken = |message: &Value| match message["role"] == "assistant" {
-            true => message.clone(),
-            false => self.broken(message),
+        let broken = |message: &Value| {
+            if message["role"] == "assistant" { message.clone() } else { self.broken(message) }
         };
         let messages: Vec<Value> = messages.iter().map(broken).collect();
         self.template.render_values(&messages, &(!tools.is_empty()).then_some(tools), &options)
     }
 
-    /// Returns a turn of the policy with the thoughts that the text before it opened, the length of what precedes the first call in it, and the calls.
-    /// No call in the thoughts is made.
-    pub fn heard(&self, before: &str, said: String, tools: &[Value]) -> (String, usize, Vec<Call>) {
+    /// Reads the calls in a turn of the policy that follows the rendered conversation `before`. Returns the turn, beginning with the thoughts that
+    /// `before` opened, the length of its text before the first call, and the calls. Calls in thoughts don't count.
+    pub fn heard(&self, before: &str, content: String, tools: &[Value]) -> (String, usize, Vec<Call>) {
         let open = self.template.tags().unwrap_or_default().open;
         let opened = before.rfind(&open).map_or("", |at| &before[at..]);
-        let said = if opened.trim_end() == open { format!("{opened}{said}") } else { said };
-        let (spoken, found) = calls(&said, self.template, tools);
-        let spoken = spoken.len();
-        (said, spoken, found)
+        let content = if opened.trim_end() == open { format!("{opened}{content}") } else { content };
+        let (text, calls) = calls(&content, self.template, tools);
+        let length = text.len();
+        (content, length, calls)
     }
 
     fn broken(&self, value: &Value) -> Value {
@@ -251,31 +249,31 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// An episode that is being played. Whoever plays it samples the turns, and asks the environment.
+/// An episode in progress. The caller samples the turns and runs the environment.
 #[derive(Debug, Clone, Default)]
 pub struct Game {
     /// The conversation.
     pub messages: Vec<Value>,
-    /// As [`Episode::parts`].
+    /// Like [`Episode::parts`].
     pub parts: Vec<Part>,
-    /// As [`Episode::completion`].
+    /// Like [`Episode::completion`].
     pub completion: Completion,
-    /// Turns of the policy.
+    /// Number of the policy's turns.
     pub turns: u64,
-    /// Whether the last turn that it had called a tool.
+    /// Whether the episode ended because the last allowed turn still called a tool.
     pub out_of_turns: bool,
     playing: bool,
-    /// The schemas of the tools.
+    /// Schemas of the tools.
     tools: Vec<Value>,
-    /// The tools that the template offers.
+    /// Tools that the template offers.
     offered: Vec<Value>,
-    /// The text of the last part.
+    /// Text of the last part.
     text: String,
 }
 
 impl Game {
-    /// Begins an episode. The tools are offered by the template, else in its system message, or in the first message if it
-    /// knows none.
+    /// Begins an episode. The template offers the tools if it supports them. Otherwise the system message offers
+    /// them, or the first message if the template doesn't support system messages.
     ///
     /// # Errors
     /// Bad input: a conversation that the template can't render.
@@ -293,7 +291,7 @@ impl Game {
                 }
             }
             let Some(first) = messages[0]["content"].as_str() else {
-                bad_input!("messages[0].content: found {}, wanted a text", messages[0]["content"]);
+                bad_input!("messages[0].content: expected a string, found {}", messages[0]["content"]);
             };
             messages[0]["content"] = format!("{first}\n\n{offer}").trim().into();
         }
@@ -303,14 +301,15 @@ impl Game {
         Ok(game)
     }
 
-    /// Begins a part with a conversation of which nothing is trained.
+    /// Begins a part. The conversation so far is its prompt, which isn't trained on.
     fn start(&mut self, rules: &Rules<'_>, text: String) -> anyhow::Result<()> {
         self.parts.push(Part { tokens: rules.language.encode_parts(&text)?, sampled: Vec::new() });
         self.text = text;
         Ok(())
     }
 
-    /// The tokens before the policy's next turn. `None` if the episode has ended, as it does when they fill the model's positions.
+    /// The tokens before the policy's next turn. Returns `None` if the episode has ended, or ends because they fill
+    /// the model's positions.
     pub fn prompt(&mut self, positions: usize) -> Option<&[u32]> {
         if self.playing && self.parts.last()?.tokens.len() >= positions {
             self.end(Finish::Length);
@@ -322,8 +321,8 @@ impl Game {
         (self.playing, self.completion.finish) = (false, finish);
     }
 
-    /// Takes a turn of the policy. Returns its calls, which the environment answers, or `None` if it ends the episode: the turn was
-    /// cut off, or doesn't call a tool, or is the last one.
+    /// Adds a turn of the policy. Returns its calls, for the environment, or `None` if the turn ends the episode,
+    /// because it was cut off, doesn't call a tool, or is the last one.
     ///
     /// # Errors
     /// Tokens that can't be decoded.
@@ -341,25 +340,25 @@ impl Game {
         self.completion.entropy.extend_from_slice(&turn.entropy);
         self.turns += 1;
         let ended = turn.tokens.last().is_some_and(|token| language.stop_tokens().contains(token));
-        let said = language.decoded(&turn.tokens[..turn.tokens.len() - usize::from(ended)], true)?;
-        let (said, _, found) = rules.heard(&self.text, said, &self.tools);
+        let content = language.decoded(&turn.tokens[..turn.tokens.len() - usize::from(ended)], true)?;
+        let (content, _, calls) = rules.heard(&self.text, content, &self.tools);
         self.text += &language.decoded(&turn.tokens, true)?;
-        self.messages.push(json!({"role": "assistant", "content": said}));
+        self.messages.push(json!({"role": "assistant", "content": content}));
         let whole = turn.finish != Finish::Length;
-        if !whole || last || found.is_empty() {
-            self.out_of_turns = whole && !found.is_empty();
-            self.end(if whole && found.is_empty() { Finish::Stop } else { Finish::Length });
+        if !whole || last || calls.is_empty() {
+            self.out_of_turns = whole && !calls.is_empty();
+            self.end(if whole && calls.is_empty() { Finish::Stop } else { Finish::Length });
             return Ok(None);
         }
-        Ok(Some(found))
+        Ok(Some(calls))
     }
 
-    /// Goes on with the tools' answers to the calls of the turn.
+    /// Adds the tools' answers to the calls of the last turn.
     ///
     /// # Errors
     /// Bad input: answers that the template can't render.
     pub fn go_on(&mut self, rules: &Rules<'_>, calls: &[Call], results: &[String]) -> anyhow::Result<()> {
-        let Some(said) = self.messages.pop() else { unreachable!("a turn was heard") };
+        let Some(turn) = self.messages.pop() else { unreachable!("`hear` added a turn") };
         let before = self.messages.len();
         let answer = |(i, (call, result)): (usize, (&Call, &String))| {
             let name = call.name.as_deref().unwrap_or("unknown");
@@ -370,22 +369,22 @@ impl Game {
             calls.iter().enumerate().map(|(i, call)| call.field(&format!("{i:09}"))).collect();
         let called = json!({"role": "assistant", "content": "", "tool_calls": fields});
         let spoken = json!({"role": "user", "content": results.join("\n")});
-        // As it was said; for templates that take calls as fields alone; for those that know neither calls nor tools.
-        let ways = [
-            [vec![said.clone()], answers.clone()].concat(),
+        // The turn as it was sampled; for templates that require calls as fields; for templates without calls and tools.
+        let forms = [
+            [vec![turn.clone()], answers.clone()].concat(),
             [vec![called], answers].concat(),
-            vec![said, spoken],
+            vec![turn, spoken],
         ];
         let mut rendered = Err(anyhow::anyhow!("no form of the answers"));
-        for way in ways {
+        for form in forms {
             self.messages.truncate(before);
-            self.messages.extend(way);
+            self.messages.extend(form);
             rendered = rules.render(&self.messages, &self.offered);
             if rendered.is_ok() {
                 break;
             }
         }
-        let text = rendered.context("a conversation with answers of tools")?;
+        let text = rendered.context("rendering a conversation with tools' answers")?;
         let Some(more) = text.strip_prefix(&self.text) else { return self.start(rules, text) };
         let answers = rules.language.encode_parts(more)?;
         self.parts.last_mut().expect("as above").tokens.extend(answers);

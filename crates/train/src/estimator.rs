@@ -1,4 +1,5 @@
-//! The user's own estimator: a Python function that returns the advantages of a group. A worker process calls it (`_estimator.py`).
+//! Custom estimators: a Python function that returns the advantages of a group. A worker process calls it
+//! (`_estimator.py`).
 
 use crate::config::Config;
 use fgrpo_core::advantage::Advantage;
@@ -18,11 +19,11 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// The configured estimator if it is a function of Python. It is called for a group with one correct completion, so that one
-    /// that doesn't work is detected before any work is done.
+    /// Starts the configured estimator, or returns `None` if it isn't a Python function. Calls it once, for a group
+    /// with one correct completion, so that errors are found early.
     ///
     /// # Errors
-    /// Bad input: no such file or function, or what the call did.
+    /// Bad input: the file or function doesn't exist, or the call failed.
     pub fn of(config: &Config) -> anyhow::Result<Option<Self>> {
         let (how, group_size) = (&config.algorithm.credit(&config.task), config.rollout.group_size);
         let Advantage::Python { function } = &how.advantage else { return Ok(None) };
@@ -44,25 +45,25 @@ impl Estimator {
         Ok(Some(estimator))
     }
 
-    /// The advantages of each group; 0 for unscorable completions, and in groups with fewer than two scored ones, for which the
-    /// function isn't called. `None` if a stop was requested.
+    /// Computes the advantages of each group: 0 for unscorable completions, and in groups with fewer than two scored
+    /// ones, for which the function isn't called. Returns `None` if interrupted.
     ///
     /// # Errors
-    /// Bad input that says what the function did.
+    /// Bad input that describes the function's failure.
     pub fn advantages(&self, groups: &[Group<'_>], how: &Credit) -> anyhow::Result<Option<Vec<Vec<f64>>>> {
         let mut all = Vec::with_capacity(groups.len());
         for group in groups {
             let mut advantages = vec![0.0; group.len()];
             if group.scored_len() > 1 {
-                let Some(own) = self.of_group(group, how)? else { return Ok(None) };
-                group.scored().zip(own).for_each(|(i, advantage)| advantages[i] = advantage);
+                let Some(scored) = self.group_advantages(group, how)? else { return Ok(None) };
+                group.scored().zip(scored).for_each(|(i, advantage)| advantages[i] = advantage);
             }
             all.push(advantages);
         }
         Ok(Some(all))
     }
 
-    fn of_group(&self, group: &Group<'_>, how: &Credit) -> anyhow::Result<Option<Vec<f64>>> {
+    fn group_advantages(&self, group: &Group<'_>, how: &Credit) -> anyhow::Result<Option<Vec<f64>>> {
         #[derive(Deserialize)]
         struct Answer {
             advantages: Vec<f64>,

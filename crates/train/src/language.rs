@@ -1,6 +1,5 @@
-//! Converts between text and a model's tokens: tokenizer, chat template, end tokens.
-//!
-//! The files are kept exactly as read, so that checkpoint folders get identical copies.
+//! Converts between text and a model's tokens: tokenizer, chat template, end tokens. The contents of the files are
+//! stored unchanged, so that checkpoint folders get identical copies.
 
 pub mod calls;
 pub mod chat;
@@ -33,34 +32,36 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use tokenizers::{AddedToken, Tokenizer};
 
-/// Token ids from this value on are rejected: a model has one row of weights for each id up to its largest.
+/// Token ids of at least this value are rejected, because a model has a row of weights for every id up to the
+/// largest.
 const LARGEST_VOCABULARY: u32 = 1 << 24;
 
-/// A mark between two characters that belong to different tokens. Unicode reserves this code point for the internal use of programs.
+/// Separator between two characters that must be in different tokens. Unicode reserves this code point for internal
+/// use.
 pub const BREAK: char = '\u{FDD0}';
 
 /// Tokenizer, chat template and special tokens of one model.
 #[derive(Debug, Clone)]
 pub struct Language {
-    /// The path of the tokenizer file, for messages.
-    place: String,
+    /// Path of the tokenizer file, for messages.
+    path: String,
     vocabulary: Vocabulary,
-    /// `None` for a base model's folder without a template.
+    /// Chat template, or `None` for a base model without one.
     template: Option<ChatTemplate>,
     stop: Stop,
     bos: Option<u32>,
     pad: Option<u32>,
-    /// The special tokens: the rest of each, by its first character.
+    /// Special tokens without their first character, indexed by it.
     special: BTreeMap<char, Vec<String>>,
     files: Vec<(String, Vec<u8>)>,
 }
 
-/// The tokens that text is made of.
+/// The tokens of a language.
 #[derive(Debug, Clone)]
 enum Vocabulary {
-    /// Those of a Hugging Face tokenizer.
+    /// Tokens of a Hugging Face tokenizer.
     Tokenizer(Box<Tokenizer>),
-    /// The words of mazes. Special tokens are words like the others, also in an answer.
+    /// The words of mazes. Special tokens are ordinary words, even in an answer.
     Mazes,
 }
 
@@ -70,7 +71,7 @@ impl Language {
         let files =
             maze::tokenizer_files().into_iter().map(|(name, text)| (name.to_owned(), text.into_bytes()));
         Self {
-            place: "the language of mazes".to_owned(),
+            path: "the language of mazes".to_owned(),
             vocabulary: Vocabulary::Mazes,
             template: None,
             stop: Stop { tokens: tokens::STOP.to_vec(), texts: StopTexts::default() },
@@ -81,9 +82,9 @@ impl Language {
         }
     }
 
-    /// Reads a model folder. Completions end at the tokens that `generation_config.json`, `config.json` or the
-    /// tokenizer name, at added tokens listed in `stop`, and where they contain any other text in `stop`.
-    /// The error names the folder or file: no tokenizer, no template, no end token, or an empty stop text.
+    /// Reads a model folder. Completions end at the end tokens in `generation_config.json`, `config.json` or the
+    /// tokenizer's files, at added tokens listed in `stop`, and at other strings in `stop`. Fails if there is no
+    /// tokenizer, template or end token, or a stop string is empty; the error names the folder or file.
     pub fn open(folder: &Path, stop: &[String]) -> anyhow::Result<Self> {
         let language = Self::read(folder, stop)?;
         if language.template.is_none() {
@@ -91,33 +92,35 @@ impl Language {
         }
         if language.stop.tokens.is_empty() && language.stop.texts.is_empty() {
             bad_input!(
-                "{}: found no end token, wanted eos_token_id in generation_config.json or config.json, eos_token in tokenizer_config.json, or task.stop",
+                "{}: there is no end token; set eos_token_id in generation_config.json or config.json, eos_token in tokenizer_config.json, or task.stop",
                 folder.display()
             );
         }
         Ok(language)
     }
 
-    /// [`Language::open`] for any model, including a base model without a template or end token. Such a model is
-    /// prompted with plain text and stops at the length limit.
-    /// The error names the folder or file: no tokenizer, or an empty stop text.
+    /// Reads a model folder like [`Language::open`], but also accepts a base model without a template or end token.
+    /// Such a model is prompted with plain text and stops at the length limit. Fails if there is no tokenizer, or a
+    /// stop string is empty; the error names the folder or file.
     pub fn read(folder: &Path, stop: &[String]) -> anyhow::Result<Self> {
         let files = files_of(folder)?;
         let mut ends = Vec::new();
-        let own = files.iter().find(|(name, _)| name == "generation_config.json").cloned();
+        let generation = files.iter().find(|(name, _)| name == "generation_config.json").cloned();
         let config = optional(&folder.join("config.json"), input::SETTINGS)?;
-        for (name, bytes) in own.into_iter().chain(config.map(|bytes| ("config.json".to_owned(), bytes))) {
+        for (name, bytes) in
+            generation.into_iter().chain(config.map(|bytes| ("config.json".to_owned(), bytes)))
+        {
             ends.extend(end_ids(&folder.join(name), &bytes)?);
         }
         let template = ChatTemplate::of_files(folder, &files)?;
         let mut language = Self::from_files(files, template, ends, stop)
             .with_context(|| folder.display().to_string())
             .or_bad_input()?;
-        language.place = folder.join("tokenizer.json").display().to_string();
+        language.path = folder.join("tokenizer.json").display().to_string();
         Ok(language)
     }
 
-    /// A language from the contents of its files.
+    /// Makes a language from the contents of its files.
     pub fn from_files(
         files: Vec<(String, Vec<u8>)>,
         template: Option<ChatTemplate>,
@@ -126,7 +129,7 @@ impl Language {
     ) -> anyhow::Result<Self> {
         let contents = |name: &str| files.iter().find(|(n, _)| n == name).map(|(_, bytes)| bytes);
         let Some(json) = contents("tokenizer.json") else {
-            bad_input!("found no tokenizer.json, wanted one next to the weights");
+            bad_input!("tokenizer.json is missing");
         };
         let mut tokenizer = tokenizer(json.clone()).context("tokenizer.json").or_bad_input()?;
         let object = |name: &str| -> anyhow::Result<Map<String, Value>> {
@@ -150,11 +153,12 @@ impl Language {
         }
         let added = |text: &String| added.iter().find(|(_, token)| token.content == *text);
         ends.extend(stop.iter().filter_map(added).map(|(id, _)| *id));
-        // One that isn't special may also be spelled with other tokens.
+        // An added token that isn't special may also be spelt with other tokens, so it is searched for as a string
+        // too.
         let texts = stop.iter().filter(|text| !added(text).is_some_and(|(_, token)| token.special));
         let texts = StopTexts::new("task.stop", texts.cloned().collect())?;
         // The token with which the chat template ends a turn comes first, because demonstrations end with it. The
-        // first `eos_token_id` may be the end of a whole text (Llama's instruct models).
+        // first `eos_token_id` may end a whole text instead of a turn (Llama's instruct models).
         if let Some(end) = template.as_ref().and_then(|t| turn_end(&tokenizer, t, &ends)) {
             ends.insert(0, end);
         }
@@ -166,7 +170,7 @@ impl Language {
         }
         let (bos, pad) = (named("bos_token"), named("pad_token"));
         Ok(Self {
-            place: "tokenizer.json".to_owned(),
+            path: "tokenizer.json".to_owned(),
             vocabulary: Vocabulary::Tokenizer(Box::new(tokenizer)),
             template,
             stop: Stop { tokens: stop, texts },
@@ -177,8 +181,8 @@ impl Language {
         })
     }
 
-    /// A prompt's token ids: the conversation rendered by the chat template, with the generation prompt. Without a
-    /// template, the messages' texts with the special tokens that the tokenizer adds.
+    /// Token ids of a prompt: the conversation rendered by the chat template, with the generation prompt. Without a
+    /// template, the text of the messages with the special tokens that the tokenizer adds.
     pub fn prompt(&self, messages: &[Message], thinking: Option<bool>) -> anyhow::Result<Vec<u32>> {
         if let Some(template) = &self.template {
             let options = ChatOptions { enable_thinking: thinking, ..ChatOptions::default() };
@@ -202,8 +206,8 @@ impl Language {
         self.template.is_some()
     }
 
-    /// Token ids of a text. Special tokens in the text are recognised, and none are added: the template has already
-    /// written the beginning-of-sequence token if the model needs one.
+    /// Token ids of a text. Special tokens in the text are recognised, but the tokenizer doesn't add any: the
+    /// template writes the beginning-of-sequence token if the model needs one.
     pub fn encode(&self, text: &str) -> anyhow::Result<Vec<u32>> {
         self.ids(text, false)
     }
@@ -214,7 +218,8 @@ impl Language {
         Ok(parts?.concat())
     }
 
-    /// Inserts a [`BREAK`] into each special token that a string spells, so that [`Self::encode_parts`] encodes it as plain text.
+    /// Inserts a [`BREAK`] into each special token in a string, so that [`Self::encode_parts`] encodes the special
+    /// token as plain text.
     pub fn broken(&self, text: &str) -> String {
         let mut text = text.replace(BREAK, "\u{FFFD}");
         if text.contains(|c| self.special.iter().any(|(first, _)| *first == c)) {
@@ -230,18 +235,18 @@ impl Language {
     fn ids(&self, text: &str, special: bool) -> anyhow::Result<Vec<u32>> {
         match &self.vocabulary {
             Vocabulary::Tokenizer(tokenizer) => {
-                encode(tokenizer, text, special).with_context(|| self.place.clone()).or_bad_input()
+                encode(tokenizer, text, special).with_context(|| self.path.clone()).or_bad_input()
             }
             Vocabulary::Mazes => Ok(tokens::read(text)),
         }
     }
 
-    /// Token ids as text for people, including special tokens.
+    /// Text of token ids for display, including special tokens.
     pub fn text(&self, ids: &[u32]) -> String {
         self.decoded(ids, true).unwrap_or_else(|e| format!("<not text: {e}>"))
     }
 
-    /// Token ids as text, with special tokens or with no others than the tags of thoughts.
+    /// Text of token ids, with all special tokens, or with only the tags of thoughts.
     pub fn decoded(&self, ids: &[u32], special: bool) -> anyhow::Result<String> {
         match &self.vocabulary {
             Vocabulary::Tokenizer(tokenizer) => decode(tokenizer, ids, special),
@@ -249,13 +254,13 @@ impl Language {
         }
     }
 
-    /// A completion as text for its verifier: without special tokens other than the tags of thoughts, up to its end token or
-    /// stop text.
+    /// Text of a completion for its verifier, up to the end token or stop string. Special tokens are left out, except
+    /// for the tags of thoughts.
     pub fn answer(&self, completion: &[u32]) -> anyhow::Result<String> {
         self.answer_until(&self.stop.texts, completion)
     }
 
-    /// [`Language::answer`] with other stop texts.
+    /// [`Language::answer`] with other stop strings.
     pub fn answer_until(&self, texts: &StopTexts, completion: &[u32]) -> anyhow::Result<String> {
         match &self.vocabulary {
             Vocabulary::Tokenizer(tokenizer) => {
@@ -269,7 +274,7 @@ impl Language {
         }
     }
 
-    /// Refuses tags of thoughts that an answer's text would lack, because they are special tokens.
+    /// Fails if a tag of thoughts is a special token that the text of an answer leaves out.
     pub fn check_tags(&self, tags: &Tags) -> anyhow::Result<()> {
         let Vocabulary::Tokenizer(tokenizer) = &self.vocabulary else { return Ok(()) };
         let special = tokenizer.get_added_vocabulary();
@@ -278,29 +283,29 @@ impl Language {
             .find(|tag| special.is_special_token(tag) && !thoughts::is_tag(tag));
         if let Some(tag) = lost {
             bad_input!(
-                "task.reasoning: found {tag:?}, which {} calls a special token, so no answer's text has it; wanted it with \"special\": false there",
-                self.place
+                "task.reasoning: {tag:?} is a special token in {}, so the text of an answer doesn't contain it; set \"special\": false there",
+                self.path
             );
         }
         Ok(())
     }
 
-    /// Texts that end a completion.
+    /// Strings that end a completion.
     pub fn stop_texts(&self) -> &StopTexts {
         &self.stop.texts
     }
 
-    /// Tokens and texts that end a completion.
+    /// Tokens and strings that end a completion.
     pub fn stop(&self) -> &Stop {
         &self.stop
     }
 
-    /// Whether the last token of a completion completed a stop text.
+    /// Whether the last token of a completion completed a stop string.
     pub fn ended(&self, completion: &[u32]) -> bool {
         self.ended_by(&self.stop.texts, completion)
     }
 
-    /// Whether the last token of a completion completed one of these texts.
+    /// Whether the last token of a completion completed one of these strings.
     pub fn ended_by(&self, texts: &StopTexts, completion: &[u32]) -> bool {
         match &self.vocabulary {
             Vocabulary::Tokenizer(tokenizer) => texts.ended(tokenizer, completion),
@@ -308,7 +313,7 @@ impl Language {
         }
     }
 
-    /// A worked answer as a completion: its tokens, followed by the end token.
+    /// Tokens of a worked answer, followed by the end token.
     pub fn demonstration(&self, answer: &str) -> anyhow::Result<Vec<u32>> {
         let mut tokens = self.encode(answer)?;
         match (self.stop.tokens.first(), self.stop.texts.texts().first()) {
@@ -319,7 +324,7 @@ impl Language {
         Ok(tokens)
     }
 
-    /// Tokens that end a completion, with the model's own first.
+    /// Tokens that end a completion; the model's end tokens come first.
     pub fn stop_tokens(&self) -> &[u32] {
         &self.stop.tokens
     }
@@ -345,23 +350,23 @@ impl Language {
         }
     }
 
-    /// The metadata of a GGUF file of a model with `rows` rows of the embedding: tokenizer, template and special tokens.
-    /// Fails on a tokenizer that such a file can't have.
+    /// Metadata of a GGUF file with the tokenizer, the template and the special tokens, for a model whose embedding
+    /// has `rows` rows. Fails if a GGUF file can't represent the tokenizer.
     pub fn gguf_metadata(&self, rows: usize) -> anyhow::Result<Vec<(String, Item)>> {
         let file = self.files.iter().find(|(name, _)| name == "tokenizer.json");
         let json: Value = json::parse(file.map_or(&[], |(_, bytes)| bytes.as_slice())).or_bad_input()?;
-        let place = || format!("{}: a GGUF file can't have this tokenizer", self.place);
-        let mut items = gguf::tokens_of(&json, rows).with_context(place).or_bad_input()?;
+        let context = || format!("{}: a GGUF file can't have this tokenizer", self.path);
+        let mut items = gguf::tokens_of(&json, rows).with_context(context).or_bad_input()?;
         let mut put = |name: &str, item: Item| items.push((format!("tokenizer.{name}"), item));
         let ends = ["eos", "eot", "eom"].into_iter().zip(self.stop.tokens.iter().copied());
         let special = [("bos", self.bos), ("padding", self.pad)];
         let named = special.into_iter().filter_map(|(name, id)| Some((name, id?))).chain(ends);
         named.for_each(|(name, id)| put(&format!("ggml.{name}_token_id"), Item::Number(id)));
-        // What the tokenizer puts around a text.
-        let around = self.plain("")?;
-        let begins = self.bos.is_some_and(|bos| around.first() == Some(&bos));
+        // The special tokens that the tokenizer adds to a text.
+        let added = self.plain("")?;
+        let begins = self.bos.is_some_and(|bos| added.first() == Some(&bos));
         put("ggml.add_bos_token", Item::Flag(begins));
-        put("ggml.add_eos_token", Item::Flag(around.len() > usize::from(begins)));
+        put("ggml.add_eos_token", Item::Flag(added.len() > usize::from(begins)));
         if let Some(template) = &self.template {
             put("chat_template", Item::Text(template.source().to_owned()));
         }
@@ -374,20 +379,20 @@ impl Language {
     }
 }
 
-/// Parses a `tokenizer.json` and tries it once, because a file may parse and then make the library panic on any text.
+/// Parses a `tokenizer.json` and tries it, because a file may be parsed and then make the library panic on any text.
 fn tokenizer(json: Vec<u8>) -> anyhow::Result<Tokenizer> {
     confined::run(Limits::for_file(json.len() as u64), move || {
         bounded_charsmap(&json)?;
         let mut tokenizer = Tokenizer::from_bytes(&json).map_err(|e| refused(&json, &e.to_string()))?;
-        // The file may enable truncation or padding; prompts here are always complete and unpadded.
+        // The file may enable truncation or padding, which must not apply to prompts.
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(|e| anyhow::anyhow!("{e}"))?;
         let largest = tokenizer.get_vocab(true).values().max().copied().unwrap_or(0);
         if largest >= LARGEST_VOCABULARY {
-            anyhow::bail!("found the token id {largest}, wanted ids below {LARGEST_VOCABULARY}");
+            anyhow::bail!("expected token ids below {LARGEST_VOCABULARY}, found {largest}");
         }
         for text in ["", "2 + 2 = 4.\n\nSo it is.", " \u{df}\u{6f22}\u{1f642}\0"] {
-            // A text that the vocabulary can't express isn't an error in the file.
+            // The vocabulary need not be able to express every text.
             if let Ok(encoding) = tokenizer.encode_fast(text, true) {
                 let _ = tokenizer.decode(encoding.get_ids(), false);
             }
@@ -397,7 +402,8 @@ fn tokenizer(json: Vec<u8>) -> anyhow::Result<Tokenizer> {
     })
 }
 
-/// Refuses a `precompiled_charsmap` that says it is larger than it is: the library would take that much memory at once.
+/// Rejects a `precompiled_charsmap` that claims to be larger than it is, because the library would allocate that much
+/// memory.
 fn bounded_charsmap(json: &[u8]) -> anyhow::Result<()> {
     const KEY: &str = "\"precompiled_charsmap\"";
     let text = std::str::from_utf8(json)?;
@@ -405,7 +411,7 @@ fn bounded_charsmap(json: &[u8]) -> anyhow::Result<()> {
         let value = text[at + KEY.len()..].trim_start_matches([':', ' ', '\t', '\n', '\r']);
         let Some(value) = value.strip_prefix('"') else { continue };
         let value = &value[..value.find('"').unwrap_or(value.len())];
-        // Base64 of the size of a table as four bytes, little end first, and of the table.
+        // Base64 of the size of a table, as four bytes in little-endian order, and of the table.
         let digit = |c: u8| match c {
             b'A'..=b'Z' => u64::from(c - b'A'),
             b'a'..=b'z' => u64::from(c - b'a') + 26,
@@ -417,24 +423,27 @@ fn bounded_charsmap(json: &[u8]) -> anyhow::Result<()> {
         let bits = head.iter().fold(0, |bits, &c| bits << 6 | digit(c));
         let size = u64::from(((bits >> 16) as u32).swap_bytes());
         if size > value.len() as u64 {
-            anyhow::bail!("precompiled_charsmap: found a table of {size} bytes in {} of text", value.len());
+            anyhow::bail!(
+                "precompiled_charsmap: a table of {size} bytes can't be in a string of {} bytes",
+                value.len()
+            );
         }
     }
     Ok(())
 }
 
-/// Why the library refuses a `tokenizer.json`: the part of it without which it doesn't.
-fn refused(bytes: &[u8], said: &str) -> anyhow::Error {
+/// Explains why the library rejects a `tokenizer.json`, by finding the part without which it is accepted.
+fn refused(bytes: &[u8], message: &str) -> anyhow::Error {
     let mut whole: Map<String, Value> = match json::parse(bytes) {
         Ok(whole) => whole,
-        Err(why) => return why.into(),
+        Err(error) => return error.into(),
     };
     let fails = |whole: &Map<String, Value>| {
         serde_json::to_vec(whole).is_ok_and(|bytes| Tokenizer::from_bytes(bytes).is_err())
     };
     // The vocabulary, which is most of the file, is left out while the other parts are tried.
     let empty = json!({"type": "BPE", "vocab": {}, "merges": []});
-    let mut found = whole.insert("model".to_owned(), empty).map(|model| ("model", model));
+    let mut cause = whole.insert("model".to_owned(), empty).map(|model| ("model", model));
     if fails(&whole) {
         let parts = [
             "normalizer",
@@ -445,7 +454,7 @@ fn refused(bytes: &[u8], said: &str) -> anyhow::Error {
             "truncation",
             "padding",
         ];
-        found = parts.into_iter().find_map(|part| {
+        cause = parts.into_iter().find_map(|part| {
             let mut without = whole.clone();
             let value = without.remove(part)?;
             if part == "added_tokens" {
@@ -454,20 +463,20 @@ fn refused(bytes: &[u8], said: &str) -> anyhow::Error {
             (!fails(&without)).then_some((part, value))
         });
     }
-    match found {
+    match cause {
         Some((part, value)) => {
             let value = shortened(&value.to_string(), 80);
             anyhow::anyhow!(
-                "{part}: found {value}, wanted a value that the tokenizers library supports ({said})"
+                "{part}: expected a value that the tokenizers library supports, found {value} ({message})"
             )
         }
-        None => anyhow::anyhow!("found no tokenizer, wanted the tokenizers library's file ({said})"),
+        None => anyhow::anyhow!("this isn't a file of the tokenizers library ({message})"),
     }
 }
 
 fn encode(tokenizer: &Tokenizer, text: &str, special: bool) -> anyhow::Result<Vec<u32>> {
     if text.len() > input::PROMPT {
-        bad_input!("found a text of {} bytes, wanted at most {}", text.len(), input::PROMPT);
+        bad_input!("the text has {} bytes, but at most {} are supported", text.len(), input::PROMPT);
     }
     confined::catch(|| {
         let encoding = tokenizer.encode_fast(text, special).map_err(|e| anyhow::anyhow!("{e}"))?;
@@ -475,7 +484,8 @@ fn encode(tokenizer: &Tokenizer, text: &str, special: bool) -> anyhow::Result<Ve
     })
 }
 
-/// `special`: keep the text of all special tokens. Without it, only the tags of thoughts are kept: a verifier needs them.
+/// Decodes tokens, with the text of all special tokens if `special`. Otherwise only the tags of thoughts are kept,
+/// because verifiers need them.
 pub(super) fn decode(tokenizer: &Tokenizer, tokens: &[u32], special: bool) -> anyhow::Result<String> {
     let added = tokenizer.get_added_vocabulary();
     let is_hidden = |id: &u32| {
@@ -483,32 +493,33 @@ pub(super) fn decode(tokenizer: &Tokenizer, tokens: &[u32], special: bool) -> an
         token.is_some_and(|token| added.is_special_token(&token) && !thoughts::is_tag(&token))
     };
     confined::catch(|| {
-        let shown = match special {
-            true => Cow::Borrowed(tokens),
-            false => tokens.iter().copied().filter(|id| !is_hidden(id)).collect(),
+        let shown = if special {
+            Cow::Borrowed(tokens)
+        } else {
+            tokens.iter().copied().filter(|id| !is_hidden(id)).collect()
         };
         tokenizer.decode(&shown, false).map_err(|e| anyhow::anyhow!("{e}"))
     })
     .context("tokenizer")
 }
 
-/// The first of `ends` that the chat template writes after an answer.
+/// The first end token among `ends` that the chat template writes after an answer.
 fn turn_end(tokenizer: &Tokenizer, template: &ChatTemplate, ends: &[u32]) -> Option<u32> {
     const ANSWER: &str = "fgrpoanswer";
     let messages = [Message::new("user", "question"), Message::new("assistant", ANSWER)];
     let options = ChatOptions { add_generation_prompt: false, ..ChatOptions::default() };
     let text = template.render(&messages, &options).ok()?;
-    let (_, behind) = text.rsplit_once(ANSWER)?;
-    encode(tokenizer, behind, false).ok()?.into_iter().find(|id| ends.contains(id))
+    let (_, rest) = text.rsplit_once(ANSWER)?;
+    encode(tokenizer, rest, false).ok()?.into_iter().find(|id| ends.contains(id))
 }
 
-/// A completion's text without special tokens other than the tags of thoughts, up to the first stop text.
+/// Text of a completion up to the first stop string. Special tokens are left out, except for the tags of thoughts.
 fn answer(tokenizer: &Tokenizer, completion: &[u32], stop: &StopTexts) -> anyhow::Result<String> {
     let plain = decode(tokenizer, completion, false)?;
     if stop.is_empty() {
         return Ok(plain);
     }
-    // A stop text may name a special token, so search with special tokens included.
+    // A stop string may contain a special token, so the search includes special tokens.
     let whole = decode(tokenizer, completion, true)?;
     let mut cut = stop.cut(&whole).to_owned();
     if cut.len() == whole.len() {
@@ -522,15 +533,17 @@ fn answer(tokenizer: &Tokenizer, completion: &[u32], stop: &StopTexts) -> anyhow
     Ok(cut)
 }
 
-/// Makes tokens of the vocabulary that `tokenizer_config.json` declares special into such, as transformers does: else the
-/// tokenizer would split them.
+/// Makes special tokens of the vocabulary's tokens that `tokenizer_config.json` declares special, as transformers
+/// does. Otherwise the tokenizer would split them.
 fn declare(
     tokenizer: &mut Tokenizer,
     config: &Map<String, Value>,
     special: &BTreeMap<String, String>,
 ) -> anyhow::Result<()> {
     if config.get("split_special_tokens").is_some_and(|split| split == true) {
-        anyhow::bail!("split_special_tokens: found true, wanted false: splitting them is not supported");
+        anyhow::bail!(
+            "split_special_tokens: expected false, found true: splitting special tokens isn't supported"
+        );
     }
     let list = config.get("additional_special_tokens").and_then(Value::as_array);
     let listed = list.into_iter().flatten().filter_map(|v| v.as_str().or_else(|| v.get("content")?.as_str()));
@@ -543,7 +556,7 @@ fn declare(
         let place = || format!("added_tokens_decoder, {id}");
         ids.push((id.parse::<u32>().with_context(place)?, tokens.len()));
         let Some(content) = token.get("content").and_then(Value::as_str) else {
-            anyhow::bail!("{}: found no content, wanted the token's text", place());
+            anyhow::bail!("{}: content, the token's text, is missing", place());
         };
         let flag = |name: &str| token.get(name).and_then(Value::as_bool);
         let special = flag("special").unwrap_or(false);
@@ -553,18 +566,20 @@ fn declare(
         let content = content.to_owned();
         tokens.push(AddedToken { content, single_word, lstrip, rstrip, normalized, special });
     }
-    // The decoder's tokens have the last word.
+    // Tokens in `added_tokens_decoder` override the others.
     tokenizer.add_tokens(tokens.iter().cloned()).map_err(|e| anyhow::anyhow!("{e}"))?;
     for (id, at) in ids {
         let text = &tokens[at].content;
         if tokenizer.token_to_id(text) != Some(id) {
-            anyhow::bail!("added_tokens_decoder: found {text:?} as {id}, wanted its id in tokenizer.json");
+            anyhow::bail!(
+                "added_tokens_decoder: {text:?} has the id {id}, but another one in tokenizer.json"
+            );
         }
     }
     Ok(())
 }
 
-/// `eos_token_id` of a JSON file, one or several.
+/// Reads `eos_token_id` from a JSON file: one id, or several.
 fn end_ids(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<u32>> {
     #[derive(Deserialize)]
     struct Ends {

@@ -1,13 +1,13 @@
-//! Group-relative RL from verifiable rewards: complete training runs, and a policy for a loop of your own.
+//! Group-relative RL from verifiable rewards: complete training runs, and a policy for custom training loops.
 //!
 //! Where to start:
-//!
-//! - A loop of your own: [`Policy`] samples, scores, accumulates gradients and updates the weights. `examples/own_loop.rs` is a whole loop in less than sixty lines.
-//! - A whole run from a configuration: [`trainer::train`], as below.
+//! - A custom loop: [`Policy`] samples, scores, accumulates gradients and updates the weights. `examples/own_loop.rs` is a complete loop in less than sixty lines.
+//! - A complete run from a configuration: [`trainer::train`], as below.
 //! - Reading the code: [`trainer`] has the training loop on one page.
 //!
-//! The RL formulas are in `fgrpo-core`, the decoder in `fgrpo-nn` and the verifiers in `fgrpo-verify`. This crate parses no command line, prints nothing and draws
-//! nothing; it reports events through [`Events`](fgrpo_eval::events::Events). A complete run:
+//! The RL formulas are in `fgrpo-core`, the decoder in `fgrpo-nn` and the verifiers in `fgrpo-verify`. This crate
+//! doesn't parse command lines, print or draw figures; it reports events through
+//! [`Events`](fgrpo_eval::events::Events). A complete run:
 //!
 //! ```
 //! use fgrpo_train::{config::Config, device::DeviceName, run::folder::IfExists, session::Ending, trainer};

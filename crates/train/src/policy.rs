@@ -1,6 +1,5 @@
 //! A policy: a language model that can be sampled, scored and trained. Only this module uses the engine directly.
-//!
-//! Its input and output are tokens: sampled tokens are never decoded and encoded again.
+//! Input and output are tokens: sampled tokens are never decoded and encoded again.
 
 mod loss;
 mod open;

@@ -1,4 +1,4 @@
-//! What a policy is trained and evaluated on: problems with their prompts as tokens, demonstrations and grades.
+//! Problems for training and evaluation: prompts as tokens, demonstrations and grading.
 
 mod arithmetic;
 pub mod generated;
@@ -33,34 +33,34 @@ pub enum Split {
     HeldOut,
 }
 
-/// One problem as the policy sees it.
+/// A problem and its prompt.
 #[derive(Debug, Clone)]
 pub struct Prompt {
     /// Index in its split.
     pub id: u64,
-    /// Its number in logs and reports: the index of a maze, otherwise `id`.
+    /// Number of the problem in logs and reports: the index of a maze, otherwise `id`.
     pub number: u64,
-    /// Index of its source.
+    /// Index of the problem's source.
     part: usize,
     /// The problem.
     pub problem: Problem,
-    /// The prompt's token ids.
+    /// Token ids of the prompt.
     pub tokens: Vec<u32>,
 }
 
-/// The problems of a run, from one or several sources, in the tokens of one language.
+/// The problems of a run, from one or more sources, with one tokenizer.
 pub struct Task {
     /// Tokenizer, chat template and end tokens.
     pub language: Arc<Language>,
     parts: Vec<Part>,
-    /// Whether the problems are a mix. Logs then have the names of the sources.
+    /// Whether the problems are a mix, in which case logs have the names of the sources.
     mixed: bool,
 }
 
 /// The language of a task's prompts. `model` is the policy's folder.
 ///
 /// # Errors
-/// Bad input naming the folder: no tokenizer, no template.
+/// Bad input that names the folder: no tokenizer, or no template.
 pub fn language(task: &TaskConfig, model: Option<&PathBuf>) -> anyhow::Result<Language> {
     if let Some(generator) = generated::generator(task) {
         return generated::language(generator, &[]);
@@ -72,19 +72,20 @@ pub fn language(task: &TaskConfig, model: Option<&PathBuf>) -> anyhow::Result<La
     if let Some(folder) = task.tokenizer().or(model) {
         return Language::open(folder, stop);
     }
-    // A mix with generated problems has a tokenizer of its own.
+    // Otherwise the tokenizer of a part with generated problems is used.
     match Source::all(task).into_iter().find_map(|source| generated::generator(source.task)) {
         Some(generator) => generated::language(generator, stop),
         None => bad_input!(
-            "task.tokenizer: found nothing, wanted the folder of tokenizer.json and the chat template, since model.path names none"
+            "task.tokenizer: this key is missing; set the folder of tokenizer.json and the chat template, or set model.path"
         ),
     }
 }
 
-/// What happened to the rows of the configured files that exist, except for the filter by length, which needs a tokenizer.
+/// Reports on the rows of the configured files that exist. They don't include the filter by length, which needs a
+/// tokenizer.
 ///
 /// # Errors
-/// If the data can't be read.
+/// The data can't be read.
 pub fn reports(task: &TaskConfig) -> anyhow::Result<Vec<FilterReport>> {
     let mut reports = Vec::new();
     for text in Source::all(task).iter().filter_map(|source| source.task.text()) {
@@ -98,9 +99,9 @@ pub fn reports(task: &TaskConfig) -> anyhow::Result<Vec<FilterReport>> {
     Ok(reports)
 }
 
-/// The held-out problems of a task without its training problems, for evaluations outside of a run. `language` measures
-/// the length of prompts and demonstrations; without it, no problem is too long. If `train` is false, the task isn't
-/// trained on and all problems of its data are held out. Of each part, at most `limit` problems are used, from the first.
+/// The held-out problems of a task, for evaluations outside a run. `language` measures the length of prompts and
+/// demonstrations; without it, the length isn't checked. If `train` is `false`, the task isn't trained on and all
+/// problems of its data are held out. At most the first `limit` problems of each part are used.
 ///
 /// # Errors
 /// Bad input for invalid data and settings; a command that can't be started.
@@ -120,14 +121,14 @@ pub fn held_out(
         set.grader.check_start(&set.problems[0])?;
     }
     if sets.is_empty() {
-        bad_input!("found no held-out problem to evaluate on");
+        bad_input!("there are no held-out problems to evaluate on");
     }
     Ok(sets)
 }
 
-/// The graders of a task with problems from files, and the names of its columns, by the name of the part; a task that
-/// isn't a mix has one part, named by its kind. `language` has the tags of thoughts; if `None`, they are `<think>` and
-/// `</think>`.
+/// The graders and column names of a task with problems from files, indexed by the name of the part. A task that
+/// isn't a mix has one part, named like its kind. `language` has the tags of thoughts; if `None`, they are `<think>`
+/// and `</think>`.
 ///
 /// Fails for mazes and generated problems, and if a program that grades can't be started.
 pub fn graders(
@@ -140,7 +141,7 @@ pub fn graders(
 
 #[cfg(test)]
 impl Prompt {
-    /// A prompt of these tokens, of no known problem.
+    /// A prompt with these tokens and an arbitrary problem.
     pub(crate) fn of_tokens(id: u64, tokens: &[u32]) -> Self {
         let maze = fgrpo_core::maze::generate(5, 0, id);
         Self {
@@ -154,11 +155,11 @@ impl Prompt {
 }
 
 impl Task {
-    /// Opens the configured task. Rejected rows of its files are reported to the log. A problem that is held out by one
-    /// part of a mix isn't trained on in any part.
+    /// Opens the configured task and logs rejected rows of its files. A problem that one part of a mix holds out
+    /// isn't used for training in any part.
     ///
     /// # Errors
-    /// Bad input naming the file, column or folder: no data, no usable row, no tokenizer or template.
+    /// Bad input that names the file, column or folder: no data, no usable row, no tokenizer or template.
     pub fn open(config: &Config) -> anyhow::Result<Self> {
         let language = Arc::new(language(&config.task, config.model.path.as_ref())?);
         let mixed = matches!(config.task, TaskConfig::Mix(_));
@@ -168,10 +169,10 @@ impl Task {
             .map(|s| s.open(Some(&language), true, None))
             .collect::<anyhow::Result<Vec<_>>>()?;
         if mixed {
-            let apart: HashSet<String> =
+            let held_out: HashSet<String> =
                 parts.iter().flat_map(|p| p.held_out_ids().map(str::to_owned)).collect();
             for part in &mut parts {
-                part.leave_out(&apart)?;
+                part.leave_out(&held_out)?;
             }
         }
         Ok(Self { language, parts, mixed })
@@ -187,30 +188,30 @@ impl Task {
         self.len(split) == 0
     }
 
-    /// Problem `id` of a split. The numbers of a mix's problems count through its parts in order.
+    /// Problem `id` of a split. In a mix, ids count through the parts in order.
     pub fn prompt(&self, split: Split, id: u64) -> Prompt {
-        let (part, own) = self.locate(split, id);
-        let (number, problem, tokens) = self.parts[part].problem(split, own, &self.language);
+        let (part, index) = self.locate(split, id);
+        let (number, problem, tokens) = self.parts[part].problem(split, index, &self.language);
         Prompt { id, number: number.unwrap_or(id), part, problem, tokens }
     }
 
     fn locate(&self, split: Split, id: u64) -> (usize, u64) {
-        let mut own = id;
+        let mut index = id;
         for (at, part) in self.parts.iter().enumerate() {
             let n = part.len(split);
-            if own < n {
-                return (at, own);
+            if index < n {
+                return (at, index);
             }
-            own -= n;
+            index -= n;
         }
         panic!("problem {id} of {}", self.len(split));
     }
 
-    /// The training problems at some positions of the endless sequence of prompts. Depends only on `order` and the
-    /// position. Each pass over the problems has its own order.
+    /// The training problems at these positions of the endless sequence of prompts. They depend only on `order` and
+    /// the positions. Each pass over the problems has its own order.
     ///
-    /// In a mix, the part at every position is chosen by weight, so that after any number of prompts each part has had
-    /// its share to within one. Each part goes through its own problems epoch by epoch.
+    /// In a mix, the part at every position is chosen by weight, so that the number of prompts from each part always
+    /// differs from its exact share by less than one. Each part goes through its problems in epochs of its own.
     pub fn training(&self, order: Key, positions: Range<u64>) -> Vec<u64> {
         let at = |order: Key, position: u64, n: u64| order.with(position / n).permute(position % n, n);
         if !self.mixed {
@@ -231,17 +232,17 @@ impl Task {
             .collect()
     }
 
-    /// The held-out problems with everything needed to prompt and grade them, by source.
+    /// The held-out problems of each source, with everything needed to prompt and grade them.
     pub fn held_out(&self) -> Vec<ProblemSet> {
         self.parts.iter().map(Part::held_out).collect()
     }
 
-    /// How a problem is prompted and graded, without the problems.
+    /// Settings for prompting and grading a problem.
     pub fn set(&self, prompt: &Prompt) -> &ProblemSet {
         self.parts[prompt.part].set()
     }
 
-    /// The most completions of an episode with an environment; otherwise 1.
+    /// Maximum number of turns in an episode with an environment; 1 without an environment.
     pub fn max_turns(&self) -> usize {
         let turns = |part: &Part| part.set().grader.environment().map_or(1, |(_, turns)| turns);
         self.parts.iter().map(turns).max().unwrap_or(1)
@@ -252,18 +253,18 @@ impl Task {
         self.mixed.then(|| self.parts[prompt.part].name())
     }
 
-    /// A completion to imitate, including its end token; `None` if the problem has no demonstration.
+    /// The demonstration of a problem, including the end token, or `None` if there is none.
     pub fn demonstration(&self, prompt: &Prompt) -> Option<Vec<u32>> {
         self.language.demonstration(prompt.problem.solution.as_deref()?).ok()
     }
 
     /// Whether a problem has a demonstration.
     pub fn demonstrates(&self, split: Split, id: u64) -> bool {
-        let (part, own) = self.locate(split, id);
-        self.parts[part].demonstrates(split, own)
+        let (part, index) = self.locate(split, id);
+        self.parts[part].demonstrates(split, index)
     }
 
-    /// Grades a completion: token ids, including the stop token if there is one.
+    /// Grades a completion, given as token ids with or without the end token.
     pub fn grade(&self, prompt: &Prompt, completion: &[u32]) -> Graded {
         match self.language.answer(completion) {
             Ok(text) => self.parts[prompt.part].grade(&prompt.problem, &text),
@@ -281,22 +282,22 @@ impl Task {
         self.parts.iter().map(Part::longest_prompt).max().unwrap_or(0)
     }
 
-    /// The longest sequence (prompt and completion) that a new model must support.
+    /// Maximum length of a prompt and its completion, for which a new model needs positions.
     pub fn context(&self) -> usize {
         self.parts.iter().map(|p| p.longest_prompt() + p.max_new_tokens()).max().unwrap_or(1)
     }
 
-    /// What happened to the rows of its files, one report for each file and split; empty if it reads none.
+    /// Reports on the rows of the task's files, one for each file and split.
     pub fn reports(&self) -> Vec<&FilterReport> {
         self.parts.iter().flat_map(Part::reports).collect()
     }
 
-    /// What grades, part by part.
+    /// Identifies the graders of all parts.
     pub fn graders(&self) -> Vec<String> {
         self.parts.iter().map(Part::grader).collect()
     }
 
-    /// Identifies all problems, held out and trained on, with their answers and solutions.
+    /// Identifies all training and held-out problems, with their answers and solutions.
     pub fn problem_set(&self) -> String {
         let mut hash = Sha256::new();
         for part in &self.parts {

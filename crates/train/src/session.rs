@@ -1,5 +1,5 @@
-//! Session of a run: its folder is opened and its inputs are recorded before the work, and the end after it. Training and
-//! `fgrpo sft` share it.
+//! Session of a run, for training and `fgrpo sft`: opens the folder and records the inputs before the work, and the
+//! end after it.
 
 use crate::config::Config;
 use crate::device;
@@ -15,21 +15,21 @@ use std::path::Path;
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending<T> {
-    /// All steps are done, with their results.
+    /// All steps are done; has the results.
     Done(T),
-    /// Stopped on request; the state was saved.
+    /// The run was interrupted and saved its state.
     Interrupted,
 }
 
-/// Run folder that is in use by this process, and the device to compute on.
+/// The run folder, locked by this process, and the device.
 pub(crate) struct Session {
     pub(crate) run: RunDir,
     pub(crate) device: Device,
 }
 
 impl Session {
-    /// Opens the run folder `out` for `stage`, and records what the session works on.
-    /// Fails as [`RunDir::open`], on a policy that can't be opened, and on inputs that have changed since the last session.
+    /// Opens the run folder `out` for `stage` and records the inputs of the session. Fails like [`RunDir::open`], if
+    /// the policy can't be opened, or if inputs have changed since the last session.
     pub(crate) fn begin(
         (config, task, stage): (&Config, &Task, Stage),
         out: &Path,
@@ -37,7 +37,7 @@ impl Session {
         (name, device): (DeviceName, Device),
         events: &mut dyn Events,
     ) -> anyhow::Result<Self> {
-        // Before an old run is deleted. One that is resumed has its policy in a checkpoint.
+        // Checked before an old run is deleted. A resumed run has its policy in a checkpoint.
         if !matches!(if_exists, IfExists::Resume { .. }) {
             policy::check(config, task)?;
         }
@@ -52,7 +52,8 @@ impl Session {
         Ok(Self { run, device })
     }
 
-    /// Records the end of the work, whose result is returned. If it failed because the folder was moved, the error says so.
+    /// Records the end of the work and returns its result. If the work failed because the folder was moved, the error
+    /// says so.
     pub(crate) fn end<T>(&self, done: anyhow::Result<T>) -> anyhow::Result<T> {
         let done = done.map_err(|error| self.run.blame(error))?;
         sessions::end(&self.run.path)?;

@@ -1,7 +1,7 @@
-//! Supervised fitting of demonstrations (SFT): as a run of its own, or as the first stage of training.
+//! Supervised fine-tuning on demonstrations (SFT), as a separate run or as the first stage of training.
 //!
-//! The loss is the cross-entropy of the completion, with the same batches and engine as RL. Inside `train`, the result
-//! is cached next to the runs by a hash of its inputs, so runs with the same supervised stage share it.
+//! The loss is the cross-entropy of the completion, computed with the same batches and engine as RL. Inside `train`, the
+//! result is cached beside the run folders under a hash of its inputs, so runs with the same supervised stage share it.
 
 mod demonstrations;
 mod fit;
@@ -35,7 +35,7 @@ pub struct SftLine<N = f64> {
     pub step: u64,
     /// Mean cross-entropy of the completions' tokens, in nats.
     pub loss: N,
-    /// Mean cross-entropy on held-out demonstrations after the step; absent if it isn't due.
+    /// Mean cross-entropy on held-out demonstrations after the step; absent if it wasn't due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_out_loss: Option<f64>,
     /// Passes over the demonstrations so far.
@@ -48,8 +48,8 @@ pub struct SftLine<N = f64> {
     pub tokens_per_second: N,
 }
 
-/// Fits the demonstrations of `config` in the run folder `out`, as a run of its own.
-/// Fails as [`RunDir::open`], on a configuration without `[sft]`, and with the error that stopped the run.
+/// Trains on the demonstrations of `config` as a separate run, in the run folder `out`. Fails like [`RunDir::open`],
+/// if the configuration has no `[sft]`, or with the error that stopped the run.
 pub fn run(
     config: &Config,
     out: &Path,
@@ -84,7 +84,7 @@ pub fn run(
     }
 }
 
-/// Results of a run on demonstrations, printed as a summary.
+/// Results of a run on demonstrations. Displayed as a summary.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fitted {
     /// Line of the first step.
@@ -109,13 +109,13 @@ impl fmt::Display for Fitted {
 pub fn settings(config: &Config) -> anyhow::Result<&SftConfig> {
     match &config.sft {
         Some(sft) => Ok(sft),
-        None => bad_input!("sft: found no table [sft], wanted one with `steps` or `epochs`"),
+        None => bad_input!("sft: the table [sft] is missing; it needs `steps` or `epochs`"),
     }
 }
 
-/// Fits the demonstrations as the first stage of a training run, or loads the cached result of an identical stage.
-/// Writes `sft.jsonl`. `None` if interrupted, with a checkpoint for a resume.
-/// Fails on a task without demonstrations, a loss that isn't finite, or a file that can't be written.
+/// Trains on the demonstrations as the first stage of a training run, or loads the cached result of an identical
+/// stage. Writes `sft.jsonl`. Returns `None` if interrupted, with a checkpoint for a resume. Fails if the task has no
+/// demonstrations, the loss isn't finite, or with an I/O error.
 pub fn stage(
     config: &Config,
     sft: &SftConfig,
@@ -131,8 +131,8 @@ pub fn stage(
     clear_partial(&folder);
     if cached.exists() {
         events.say(&format!("sft: taken from {}", cached.display()));
-        let of_cache = cached.join("sft.jsonl");
-        let bytes = std::fs::read(&of_cache).with_context(|| format!("reading {}", of_cache.display()))?;
+        let lines = cached.join("sft.jsonl");
+        let bytes = std::fs::read(&lines).with_context(|| format!("reading {}", lines.display()))?;
         write_whole(&log, &bytes)?;
         if config.log.tensorboard {
             let mut tensorboard = TensorBoard::create(&run.path, "sft")?;
@@ -155,35 +155,35 @@ pub fn stage(
         };
         let fitted = fit(place, || policy::fresh(config, task, device), events);
         let Some(engine) = fitted.map_err(|error| run.blame(error))? else { return Ok(None) };
-        // Runs that start at the same time compute the same result; the first one is kept.
+        // Runs that start at the same time compute the same result, so it doesn't matter which one is stored.
         publish(&folder, &name, Existing::Keep, |dir| {
             Contents::of(config, task).write(dir, &engine)?;
             copy(&log, &dir.join("sft.jsonl"))
         })?;
     }
     checkpoint::remove_all(&run.file(CHECKPOINTS))?;
-    // RL starts with a new optimizer, and loads the weights from the file in both cases.
+    // In both cases, RL starts with a new optimizer and with the weights from the file.
     let engine = checkpoint::read_policy(&cached, config, device, || policy::fresh(config, task, device))
         .with_context(|| {
-            format!("{} can't be used; remove it, and it will be made again", cached.display())
+            format!("{} can't be used; remove it to compute the stage again", cached.display())
         })?;
     Ok(Some(engine))
 }
 
-/// The folder of the checkpoints from which a stage resumes, and of the fingerprint of its inputs; not needed once the
+/// Folder of the checkpoints from which a stage resumes, and of the fingerprint of its inputs. It is removed when the
 /// stage is finished.
 const CHECKPOINTS: &str = "sft";
 
-/// Removes the checkpoints of a stage with other inputs: its result would be published as that of these.
+/// Removes the checkpoints of a stage with other inputs, so that its result can't be mistaken for this stage's.
 fn claim(run: &RunDir, fingerprint: &str, events: &mut dyn Events) -> anyhow::Result<()> {
     let folder = run.file(CHECKPOINTS);
     let inputs = folder.join("inputs");
-    if std::fs::read(&inputs).is_ok_and(|found| found == fingerprint.as_bytes()) {
+    if std::fs::read(&inputs).is_ok_and(|stored| stored == fingerprint.as_bytes()) {
         return Ok(());
     }
     if let Some((step, _)) = checkpoint::list(&folder)?.pop() {
         events.say(&format!(
-            "sft: begins anew: its data, model or settings have changed since its checkpoint after step {step}"
+            "sft: starting again, because its data, model or settings have changed since the checkpoint of step {step}"
         ));
     }
     checkpoint::remove_all(&folder)?;
@@ -221,7 +221,7 @@ fn fingerprint(
         "{}\n{seed}\n{}\n{}\n{:?}\n{:?}\n{weights:?}\n{model:?}\n{:?}\n{device:?}",
         env!("CARGO_PKG_VERSION"),
         task.fingerprint(),
-        evaluated(sft, task)?,
+        held_out_fingerprint(sft, task)?,
         sft,
         config.model,
         config.lora,
@@ -230,8 +230,8 @@ fn fingerprint(
     Ok(digest[..8].iter().map(|b| format!("{b:02x}")).collect())
 }
 
-/// Identifies the held-out demonstrations that a stage is evaluated on.
-fn evaluated(sft: &SftConfig, task: &Task) -> anyhow::Result<String> {
+/// Identifies the held-out demonstrations on which a stage is evaluated.
+fn held_out_fingerprint(sft: &SftConfig, task: &Task) -> anyhow::Result<String> {
     let mut hash = Sha256::new();
     if sft.eval_every > 0 {
         let held_out = Demonstrations::of(task, Split::HeldOut)?;
@@ -247,7 +247,7 @@ fn evaluated(sft: &SftConfig, task: &Task) -> anyhow::Result<String> {
     Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
 }
 
-/// The lines of a stage.
+/// Reads the lines of a stage.
 pub fn lines(run: &Path) -> anyhow::Result<Vec<SftLine>> {
     lines::read(&run.join("sft.jsonl"))
 }

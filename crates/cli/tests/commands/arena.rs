@@ -370,7 +370,7 @@ fn an_estimator_in_python_that_fails_stops_the_run_and_says_what_it_did() {
     for (set, says) in [
         ("algorithm.shaping=unlikely", "algorithm.advantage: expected"),
         ("algorithm.advantage.k=3", "unknown key `k`"),
-        ("algorithm.advantage=python", "found no key `function`"),
+        ("algorithm.advantage=python", "the key `function` is missing"),
     ] {
         let words = ["add", "other", "--advantage", "own.py:signs", "--set", set];
         arena(home.path(), &words).code(2).stderr(predicate::str::contains(says));

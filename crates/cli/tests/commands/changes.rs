@@ -248,7 +248,10 @@ fn a_grader_that_gives_other_rewards_is_named_and_the_steps_before_are_kept() {
     train.args(["train", &config, "--out", &out]).args(more).env("CALLS", place.path("calls"));
     let (_, said, code) = run(train);
     assert_eq!(code, 2, "{said}");
-    assert!(said.contains("the grader (task.grader or task.verifier.command) gave the rewards"), "{said}");
+    assert!(
+        said.contains("the grader (task.grader or task.verifier.command) returned the rewards"),
+        "{said}"
+    );
     assert!(place.path("run/checkpoints/step-000001").exists(), "{said}");
 }
 

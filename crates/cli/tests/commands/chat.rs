@@ -73,7 +73,7 @@ fn dates_are_written_as_python_writes_them_or_refused() {
     // Python writes microseconds for %f, and not what chrono does for the others.
     for (format, found) in [("%f", "%f"), ("%+", "%+"), ("%3f", "%3"), ("%Y %", "%")] {
         let error = write(format).unwrap_err();
-        assert!(error.contains(&format!("strftime_now: {found} is not supported")), "{format}: {error}");
+        assert!(error.contains(&format!("strftime_now: {found} isn't supported")), "{format}: {error}");
     }
 }
 
@@ -139,9 +139,9 @@ fn declared_special_tokens_are_not_split() {
     let decoder = |id: &str| json!({"added_tokens_decoder": {id: {"content": "<e>", "special": true}}});
     assert_eq!(ids(&decoder("4")).unwrap(), [0, 4, 0, 1, 6, 3]);
     for (config, wanted) in [
-        (decoder("5"), "added_tokens_decoder: found \"<e>\" as 5"),
-        (json!({"split_special_tokens": true}), "split_special_tokens: found true"),
-        (json!({"eos_token": 7}), "eos_token: found 7"),
+        (decoder("5"), "added_tokens_decoder: \"<e>\" has the id 5"),
+        (json!({"split_special_tokens": true}), "split_special_tokens: "),
+        (json!({"eos_token": 7}), "eos_token: expected"),
     ] {
         let error = format!("{:#}", ids(&config).unwrap_err());
         assert!(error.contains(wanted), "{error}");
@@ -187,10 +187,7 @@ fn an_answer_keeps_the_tags_of_thoughts_that_are_special_tokens() {
     let tags = |text: &str| fgrpo_verify::thoughts::Tags::parse(text).unwrap();
     assert!(plain.check_tags(&tags("[THINK],[/THINK]")).is_ok() && plain.check_tags(&tags("a,b")).is_ok());
     let refused = format!("{:#}", plain.check_tags(&tags("[THINK],<end>")).unwrap_err());
-    assert!(
-        refused.contains("task.reasoning: found \"<end>\"") && refused.contains("tokenizer.json"),
-        "{refused}"
-    );
+    assert!(refused.contains("task.reasoning: \"<end>\"") && refused.contains("tokenizer.json"), "{refused}");
     // With a text that stops, the special tokens before it are taken out of the text.
     assert_eq!(language(&["a"]).answer(&[3, 1, 4, 2, 0, 1]).unwrap(), "[THINK]1[/THINK]2");
 }

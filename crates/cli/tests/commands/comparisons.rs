@@ -199,7 +199,7 @@ fn evaluation_without_held_out_problems_is_refused_before_any_work() {
     );
     std::fs::write(&config, toml).unwrap();
     let said = ends_with(2, &["train", config.to_str().unwrap(), "--out", &place.text("none")]);
-    assert!(said.contains("found 0 held-out problems") && said.contains("task.held_out_share"), "{said}");
+    assert!(said.contains("task.held_out: ") && said.contains("task.held_out_share"), "{said}");
     assert!(!place.path("none/metrics.jsonl").exists());
 }
 

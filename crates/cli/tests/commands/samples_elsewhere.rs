@@ -372,7 +372,7 @@ fn flags_that_would_change_nothing_are_refused() {
         (&["--format-gate", "off"], "--format-gate has no effect here; it is for synlogic"),
         (
             &["--percent-as-number", "on"],
-            "--percent-as-number: task.verifier.percent_as_number: changes nothing in mode parity",
+            "--percent-as-number: task.verifier.percent_as_number: has no effect in mode parity",
         ),
         (&["--accept-unfinished", "off"], "--accept-unfinished has no effect in mode parity"),
         (&["--maze-size", "9"], "--maze-size has no effect here; it is for mazes"),

@@ -127,7 +127,7 @@ fn a_stage_that_goes_on_with_other_settings_begins_anew() {
         String::from_utf8_lossy(&done.get_output().stderr).into_owned()
     };
     let said = train(&changed);
-    assert!(said.contains("sft: begins anew") && !said.contains("sft: resumed"), "{said}");
+    assert!(said.contains("sft: starting again") && !said.contains("sft: resumed"), "{said}");
     train(&whole);
     assert_eq!(timeless(&whole.join("sft.jsonl")), timeless(&changed.join("sft.jsonl")));
     assert_same_files(&whole, &changed, &["checkpoints/step-000001/model.safetensors"]);
@@ -220,7 +220,7 @@ fn configurations_that_cannot_be_fitted_are_refused_by_name() {
         }
         call.assert().code(2).stderr(predicate::str::contains(says));
     };
-    refused("sft", &without, &[], "found no table [sft]");
+    refused("sft", &without, &[], "the table [sft] is missing");
     refused("sft", &config, &["sft.epochs=0"], "sft.epochs: ");
     refused("sft", &config, &["sft.steps=0"], "sft.steps: expected at least 1, found 0");
     refused("train", &config, &[], "steps: requires at least 1 RL step");

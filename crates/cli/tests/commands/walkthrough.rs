@@ -151,6 +151,6 @@ fn a_training_configuration_without_a_held_out_file_says_what_evaluation_needs()
     tells(
         2,
         command!("eval", &config, "--model nowhere --out", folder.path().join("out")),
-        "nowhere: found no folder, wanted a model's with tokenizer.json",
+        "nowhere: no such file or folder",
     );
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvalConfig {
-    /// Evaluate after this many steps, or after every `"epoch"`, and before the first and after the last step; 0
+    /// Evaluation interval in steps, or `"epoch"`. Evaluations also run before the first and after the last step; 0
     /// means never.
     #[schemars(schema_with = "schema::every")]
     pub every: Every,
@@ -31,8 +31,7 @@ pub struct EvalConfig {
     pub top_k: usize,
     /// Sample from tokens whose probability is at least this fraction of the likeliest one's; 0 is off.
     pub min_p: f64,
-    /// Evaluate only this many problems, starting with the first; in a mix, of each part. By default, all are
-    /// evaluated.
+    /// Evaluate only the first problems, up to this number, of each part in a mix. By default, all are evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problems: Option<usize>,
     /// With `task.kind = "mix"`: pass@k is the mean over all `problems`, or over the `parts`, like an average of

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 pub struct MazeConfig {
     /// Width and height in cells: odd, at least 5.
     pub size: usize,
-    /// Training mazes.
+    /// Number of training mazes.
     pub train: u64,
-    /// Held-out mazes, which are never trained on. Duplicates are dropped.
+    /// Number of held-out mazes, which are never trained on. Duplicates are dropped.
     pub held_out: u64,
     /// Seed of the mazes, separate from the run's seed, so that runs can share mazes.
     pub seed: u64,

@@ -29,11 +29,12 @@ pub struct SftConfig {
     pub warmup_steps: u64,
     /// Learning-rate schedule after warm-up.
     pub schedule: Schedule,
-    /// Evaluate the loss on held-out demonstrations after this many steps, and after the last step; 0 means never.
+    /// Interval in steps at which the loss on held-out demonstrations is evaluated, as it is after the last step; 0
+    /// means never.
     pub eval_every: u64,
     /// Number of held-out demonstrations in that evaluation, starting with the first.
     pub eval_problems: usize,
-    /// Save a checkpoint after this many steps, like `save.every`.
+    /// Checkpoint interval in steps, like `save.every`.
     pub save_every: u64,
     /// Seed of the demonstrations' order and the initial weights; by default, the run's seed. Runs with the same seed
     /// share the cached result.

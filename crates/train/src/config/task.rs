@@ -107,7 +107,7 @@ impl TaskConfig {
         }
     }
 
-    /// Whether the policy, or that of any part of a mix, talks to an environment.
+    /// Whether the policy talks to an environment, in a mix for any of its parts.
     pub fn has_environment(&self) -> bool {
         match self {
             Self::Mix(mix) => mix.parts.iter().any(|p| p.task.has_environment()),

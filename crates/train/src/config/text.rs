@@ -229,9 +229,9 @@ pub struct ArithmeticConfig {
     pub most_operations: usize,
     /// Maximum intermediate value, at least 20; the minimum is 0.
     pub largest: u64,
-    /// Training problems.
+    /// Number of training problems.
     pub train: u64,
-    /// Held-out problems, which are never trained on.
+    /// Number of held-out problems, which are never trained on.
     pub held_out: u64,
     /// Size of the tokenizer's vocabulary, at least 300; the tokenizer is trained on generated text.
     pub vocab_size: usize,
@@ -281,9 +281,9 @@ pub struct PuzzlesConfig {
     pub puzzle: String,
     /// Difficulty, from 1 (easy) to 10.
     pub difficulty: u32,
-    /// Training problems.
+    /// Number of training problems.
     pub train: u64,
-    /// Held-out problems, which are never trained on.
+    /// Number of held-out problems, which are never trained on.
     pub held_out: u64,
     /// Size of the tokenizer's vocabulary, at least 300; the tokenizer is trained on generated text.
     pub vocab_size: usize,

@@ -1,7 +1,7 @@
-//! Calls of tools in a turn of the policy, read in the format of its chat template.
+//! Reads the tool calls in a turn of the policy, in the format of its chat template.
 //!
-//! A format is data: its marks, and the form of a call between them. One machine reads all: it skips thoughts, and the values of a
-//! call decide where it ends, so that an argument may contain any mark.
+//! A format is described by its marks and the form of a call between them. One parser reads all formats. It skips
+//! thoughts, and parses the values of a call to find its end, so that an argument may contain any mark.
 
 use crate::language::chat::ChatTemplate;
 use fgrpo_verify::thoughts::Tags;
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 pub struct Call {
     /// Name of the tool, or `None` if it can't be read.
     pub name: Option<String>,
-    /// The arguments, a JSON object as text. Numbers keep all their digits.
+    /// The arguments, as the text of a JSON object. Numbers keep all their digits.
     pub arguments: String,
-    /// The mistake of a call that can't be made.
+    /// The mistake in a call that can't be executed.
     pub wrong: Option<String>,
 }
 
@@ -24,7 +24,7 @@ impl Call {
         Self { name, arguments: "{}".to_owned(), wrong: Some(why.into()) }
     }
 
-    /// The call as chat templates take it.
+    /// The call in the form that chat templates expect.
     pub fn field(&self, id: &str) -> Value {
         let arguments: Value = serde_json::from_str(&self.arguments).unwrap_or_default();
         let name = self.name.as_deref().unwrap_or("unknown");
@@ -32,31 +32,31 @@ impl Call {
     }
 }
 
-/// Form of the calls between two marks.
+/// Form of calls between two marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// `{"name": "add", "arguments": {"a": 1}}`, or a list of such objects.
     Json,
-    /// `add[ARGS]{"a": 1}`, perhaps with `[CALL_ID]` and an id before `[ARGS]`; or as [`Form::Json`].
+    /// `add[ARGS]{"a": 1}`, perhaps with `[CALL_ID]` and an id before `[ARGS]`; or like [`Form::Json`].
     Named,
     /// `<function=add><parameter=a>1</parameter></function>`: values without types.
     Tagged,
     /// `add(a=1)` on each line, or in a list.
     Python,
-    /// Objects as of [`Form::Json`] that are the whole turn, joined by semicolons.
+    /// Objects like those of [`Form::Json`] that make up the whole turn, separated by semicolons.
     Whole,
 }
 
 /// A format of calls.
 struct Format {
-    /// Texts of which a template of this format contains one.
+    /// Strings; a template of this format contains at least one of them.
     known_by: &'static [&'static str],
     open: &'static str,
     close: &'static str,
     form: Form,
 }
 
-/// The formats. The first that a template contains is used.
+/// The formats. The first one whose mark the template contains is used.
 const FORMATS: [Format; 6] = [
     Format { known_by: &["[TOOL_CALLS]"], open: "[TOOL_CALLS]", close: "", form: Form::Named },
     Format {
@@ -81,10 +81,10 @@ const FORMATS: [Format; 6] = [
     },
 ];
 
-/// The format in which a system message offers the tools if the template knows none.
+/// The format in which a system message offers the tools if the template doesn't support tools.
 const HERMES: Format = Format { known_by: &[], open: "<tool_call>", close: "</tool_call>", form: Form::Json };
 
-/// Returns the text of a turn before its first call, and the calls. Calls in the thoughts aren't read. `tools` are the schemas of the tools.
+/// Returns the text of a turn before its first call, and the calls, except for calls in thoughts. `tools` are the schemas of the tools.
 pub fn calls<'a>(turn: &'a str, template: &ChatTemplate, tools: &[Value]) -> (&'a str, Vec<Call>) {
     let source = template.source();
     let known = FORMATS.iter().find(|format| format.known_by.iter().any(|mark| source.contains(mark)));
@@ -92,60 +92,60 @@ pub fn calls<'a>(turn: &'a str, template: &ChatTemplate, tools: &[Value]) -> (&'
     let tags: Tags = template.tags().unwrap_or_default();
     if format.form == Form::Whole {
         let Some(answer) = tags.answer(turn) else { return (turn, Vec::new()) };
-        let found = whole(answer.trim(), format.open, tools);
-        let before = if found.is_empty() { turn } else { turn.strip_suffix(answer).unwrap_or_default() };
-        return (before, found);
+        let all = whole(answer.trim(), format.open, tools);
+        let before = if all.is_empty() { turn } else { turn.strip_suffix(answer).unwrap_or_default() };
+        return (before, all);
     }
-    let (mut rest, mut found, mut before) = (turn, Vec::new(), turn);
+    let (mut rest, mut all, mut before) = (turn, Vec::new(), turn);
     loop {
         let next = [format.open, &tags.open, &tags.close].map(|mark| rest.find(mark).unwrap_or(usize::MAX));
         let first = *next.iter().min().expect("there are three");
         if first == usize::MAX {
-            return (before, found);
+            return (before, all);
         }
         if first == next[0] {
-            if found.is_empty() {
+            if all.is_empty() {
                 before = &turn[..turn.len() - rest.len() + first];
             }
             rest = &rest[first + format.open.len()..];
             let (calls, after) = format.read(rest, tools);
-            found.extend(calls);
+            all.extend(calls);
             rest = after;
         } else if first == next[1] {
             let Some((_, after)) = rest[first..].split_once(tags.close.as_str()) else {
-                return (before, found);
+                return (before, all);
             };
             rest = after;
         } else {
-            // The prompt had opened the thoughts.
-            (found, before) = (Vec::new(), turn);
+            // The prompt opened the thoughts, so everything so far was in them.
+            (all, before) = (Vec::new(), turn);
             rest = &rest[first + tags.close.len()..];
         }
     }
 }
 
 impl Format {
-    /// The calls after an opening mark, and the text that follows them.
+    /// Reads the calls after an opening mark. Returns them and the text that follows.
     fn read<'a>(&self, text: &'a str, tools: &[Value]) -> (Vec<Call>, &'a str) {
         let mut reader = Reader { rest: text, python: false };
         let read = match self.form {
             Form::Named => reader.named(),
             Form::Tagged => reader.tagged(tools).map(|call| vec![call]),
             Form::Python => reader.python_calls(self.close),
-            Form::Json | Form::Whole => reader.value(0).map(of_value).map_err(|why| (None, not_json(&why))),
+            Form::Json | Form::Whole => reader.value(0).map(calls_of).map_err(|why| (None, not_json(&why))),
         };
         reader.space();
         let (wrong, after) = match read {
             Ok(calls) if reader.take(self.close) => return (calls, reader.rest),
             Err(wrong) if self.close.is_empty() => (wrong, reader.rest),
-            // The next call may be in order.
+            // A call after this one may be valid.
             read => match (text.find(self.close), text.find(self.open)) {
                 (Some(end), next) if next.is_none_or(|next| end < next) => {
                     let more = || (None, not_json("there is more after its end"));
                     (read.err().unwrap_or_else(more), &text[end + self.close.len()..])
                 }
                 (_, next) => {
-                    let why = format!("found {} without {}", self.open, self.close);
+                    let why = format!("{} isn't closed by {}", self.open, self.close);
                     ((None, why), next.map_or("", |next| &text[next..]))
                 }
             },
@@ -156,14 +156,15 @@ impl Format {
 }
 
 fn not_json(why: &str) -> String {
-    format!("found a call that is not JSON ({why}), wanted an object with name and arguments")
+    format!("the call isn't valid JSON ({why}); write an object with name and arguments")
 }
 
-/// Returns the calls of a turn that consists of calls alone. JSON is a call only if it has the name of a tool and arguments.
+/// Returns the calls of a turn that consists only of calls. Without the mark, JSON counts as a call only if it has
+/// the name of a tool.
 fn whole(text: &str, mark: &str, tools: &[Value]) -> Vec<Call> {
     let marked = text.starts_with(mark);
     let mut reader = Reader { rest: text.strip_prefix(mark).unwrap_or(text), python: false };
-    let mut found = Vec::new();
+    let mut all = Vec::new();
     loop {
         reader.rest = reader.rest.trim_start_matches(|c: char| c.is_whitespace() || c == ';');
         reader.take(mark);
@@ -172,9 +173,9 @@ fn whole(text: &str, mark: &str, tools: &[Value]) -> Vec<Call> {
             break;
         }
         match reader.value(0) {
-            Ok(value @ (Literal::Map(_) | Literal::List(_))) => found.extend(of_value(value)),
+            Ok(value @ (Literal::Map(_) | Literal::List(_))) => all.extend(calls_of(value)),
             _ if !marked => return Vec::new(),
-            Ok(_) => return vec![Call::wrong(None, not_json("it is no object"))],
+            Ok(_) => return vec![Call::wrong(None, not_json("it isn't an object"))],
             Err(why) => return vec![Call::wrong(None, not_json(&why))],
         }
         reader.space();
@@ -183,7 +184,7 @@ fn whole(text: &str, mark: &str, tools: &[Value]) -> Vec<Call> {
         }
     }
     let known = |call: &Call| call.wrong.is_none() && tool(tools, call.name.as_deref()).is_some();
-    if marked || found.iter().all(known) { found } else { Vec::new() }
+    if marked || all.iter().all(known) { all } else { Vec::new() }
 }
 
 fn tool<'a>(tools: &'a [Value], name: Option<&str>) -> Option<&'a Value> {
@@ -191,9 +192,9 @@ fn tool<'a>(tools: &'a [Value], name: Option<&str>) -> Option<&'a Value> {
 }
 
 /// The calls that a value describes.
-fn of_value(value: Literal) -> Vec<Call> {
-    let one = |value: Literal| {
-        let wanted = "wanted an object with name (a text) and arguments (an object)";
+fn calls_of(value: Literal) -> Vec<Call> {
+    let call = |value: Literal| {
+        let mistake = "write an object with name (a string) and arguments (an object)";
         let inner = match value.get("function") {
             Some(Literal::Map(_)) => value.get("function"),
             _ => Some(&value),
@@ -209,16 +210,16 @@ fn of_value(value: Literal) -> Vec<Call> {
             (Some(name), Ok(arguments @ Literal::Map(_))) => {
                 Call { name: Some(name), arguments: arguments.json(), wrong: None }
             }
-            (name, _) => Call::wrong(name, wanted),
+            (name, _) => Call::wrong(name, mistake),
         }
     };
     match value {
-        Literal::List(list) => list.into_iter().map(one).collect(),
-        value => vec![one(value)],
+        Literal::List(list) => list.into_iter().map(call).collect(),
+        value => vec![call(value)],
     }
 }
 
-/// A value of JSON or of Python. A number stays as it was written.
+/// A value of JSON or of Python. Numbers stay as they were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Literal {
     Word(&'static str),
@@ -229,7 +230,7 @@ enum Literal {
 }
 
 impl Literal {
-    /// The last value of a key.
+    /// The last value with a key.
     fn get(&self, key: &str) -> Option<&Self> {
         let Self::Map(entries) = self else { return None };
         entries.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
@@ -256,8 +257,8 @@ impl Literal {
         }
     }
 
-    /// Whether it is of a type of JSON schemas.
-    fn is_of(&self, kind: &str) -> bool {
+    /// Whether the value has this type of JSON schemas.
+    fn has_type(&self, kind: &str) -> bool {
         match self {
             Self::Word("null") => kind == "null",
             Self::Word(_) => kind == "boolean",
@@ -271,17 +272,17 @@ impl Literal {
     }
 }
 
-/// Deepest nesting of a value.
+/// Maximum nesting of a value.
 const LEVELS: usize = 64;
 
-/// Reads from the beginning of a text.
+/// Parser of the rest of a text.
 struct Reader<'a> {
     rest: &'a str,
-    /// Whether values may be written as in Python.
+    /// Whether Python's values are allowed in addition to JSON.
     python: bool,
 }
 
-/// The name of a call, if it was read, and what is wrong with it.
+/// The name of a call, if it could be read, and the mistake in the call.
 type Wrong = (Option<String>, String);
 
 impl<'a> Reader<'a> {
@@ -295,7 +296,7 @@ impl<'a> Reader<'a> {
         after.is_some()
     }
 
-    /// Takes the text before one of these marks, and stays before the mark.
+    /// Takes the text before the first of these marks, but not the mark.
     fn until(&mut self, marks: &[&str]) -> Option<&'a str> {
         let end = marks.iter().filter_map(|mark| self.rest.find(mark)).min()?;
         let (before, after) = self.rest.split_at(end);
@@ -306,12 +307,12 @@ impl<'a> Reader<'a> {
     fn named(&mut self) -> Result<Vec<Call>, Wrong> {
         self.space();
         if self.rest.starts_with(['[', '{']) && !self.rest.starts_with("[ARGS]") {
-            return self.value(0).map(of_value).map_err(|why| (None, not_json(&why)));
+            return self.value(0).map(calls_of).map_err(|why| (None, not_json(&why)));
         }
         let name = self.until(&["[CALL_ID]", "[ARGS]", "{"]).map(|name| name.trim().to_owned());
         let Some(name) = name else {
             self.rest = "";
-            return Err((None, "found a call without [ARGS] and arguments, wanted both".to_owned()));
+            return Err((None, "the call has no [ARGS] with arguments".to_owned()));
         };
         if self.take("[CALL_ID]") {
             self.until(&["[ARGS]", "{"]);
@@ -321,14 +322,13 @@ impl<'a> Reader<'a> {
             Ok(arguments @ Literal::Map(_)) => {
                 Ok(vec![Call { name: Some(name), arguments: arguments.json(), wrong: None }])
             }
-            Ok(_) => Err((Some(name), not_json("its arguments are no object"))),
+            Ok(_) => Err((Some(name), not_json("its arguments aren't an object"))),
             Err(why) => Err((Some(name), not_json(&why))),
         }
     }
 
     fn tagged(&mut self, tools: &[Value]) -> Result<Call, Wrong> {
-        let without =
-            || (None, "found a call without <function=NAME> and </function>, wanted both".to_owned());
+        let without = || (None, "the call has no <function=NAME> or isn't closed by </function>".to_owned());
         self.space();
         if !self.take("<function=") {
             return Err(without());
@@ -360,7 +360,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The text of a parameter. A closing tag ends it if another parameter or the end of the call follows.
+    /// Takes the text of a parameter. A closing tag ends the parameter only if another parameter or the end of the
+    /// call follows.
     fn parameter(&mut self) -> Option<&'a str> {
         const CLOSE: &str = "</parameter>";
         let (whole, mut from) = (self.rest, 0);
@@ -390,7 +391,7 @@ impl<'a> Reader<'a> {
             if listed && self.take("]") || !listed && self.rest.starts_with(close) {
                 return Ok(calls);
             }
-            let wrong = |why: &str| format!("found a call that isn't name(key=value, ...): {why}");
+            let wrong = |why: &str| format!("the call isn't name(key=value, ...): {why}");
             let name = self.until(&["("]).filter(|name| is_name(name.trim()));
             let Some(name) = name.map(|name| name.trim().to_owned()) else {
                 return Err((None, wrong("it has no name")));
@@ -418,7 +419,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The value, if it is all of the text.
+    /// Reads a value, and fails if anything follows.
     fn only(mut self) -> Result<Literal, String> {
         let value = self.value(0)?;
         self.space();
@@ -442,7 +443,7 @@ impl<'a> Reader<'a> {
         let word = words[..count].iter().find(|(word, _)| self.rest.starts_with(word));
         match self.rest.chars().next() {
             _ if word.is_some() => {
-                let (word, json) = word.expect("it is some");
+                let (word, json) = word.expect("checked by the guard");
                 self.rest = &self.rest[word.len()..];
                 Ok(Literal::Word(json))
             }
@@ -450,7 +451,7 @@ impl<'a> Reader<'a> {
                 let mut entries = Vec::new();
                 self.items('}', |reader| {
                     let Literal::Text(key) = reader.value(level + 1)? else {
-                        return Err("a key is no text".to_owned());
+                        return Err("a key isn't a string".to_owned());
                     };
                     reader.space();
                     if !reader.take(":") {
@@ -476,11 +477,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads what is between two brackets, separated by commas.
+    /// Reads items between two brackets, separated by commas.
     fn items(
         &mut self,
         close: char,
-        mut each: impl FnMut(&mut Self) -> Result<(), String>,
+        mut item: impl FnMut(&mut Self) -> Result<(), String>,
     ) -> Result<(), String> {
         let closed = |reader: &mut Self| {
             reader.space();
@@ -491,7 +492,7 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         loop {
-            each(self)?;
+            item(self)?;
             if closed(self) {
                 return Ok(());
             }
@@ -505,12 +506,12 @@ impl<'a> Reader<'a> {
     }
 
     fn string(&mut self, quote: char) -> Result<String, String> {
-        // Rewritten as JSON.
+        // Converted to JSON, which serde then parses.
         let mut json = String::from("\"");
         let mut chars = self.rest[1..].chars();
         loop {
             match chars.next() {
-                None => return Err("a text has no end".to_owned()),
+                None => return Err("a string has no end".to_owned()),
                 Some(c) if c == quote => break,
                 Some('"') => json.push_str("\\\""),
                 Some('\\') => match chars.next() {
@@ -526,8 +527,8 @@ impl<'a> Reader<'a> {
         }
         self.rest = chars.as_str();
         json.push('"');
-        let wrong = "it has a text with a wrong escape, half a surrogate pair or a line break";
-        serde_json::from_str(&json).map_err(|_| wrong.to_owned())
+        let mistake = "it has a string with an invalid escape, half a surrogate pair or a line break";
+        serde_json::from_str(&json).map_err(|_| mistake.to_owned())
     }
 
     fn number(&mut self) -> Result<Literal, String> {
@@ -549,7 +550,7 @@ impl<'a> Reader<'a> {
                 self.rest = after;
                 Ok(Literal::Number(number))
             }
-            _ => Err("it has a number that is not finite, or no number".to_owned()),
+            _ => Err("it has an invalid number, or one that isn't finite".to_owned()),
         }
     }
 }
@@ -558,8 +559,8 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c))
 }
 
-/// Reads a parameter as a type of its schema. If the schema has no type, the parameter is a literal if it can be read as one, and a
-/// string otherwise.
+/// Reads a parameter as the type in its schema. If the schema has no type, the parameter is read as a literal if
+/// possible, and otherwise as a string.
 fn typed(text: &str, schema: &Value) -> Result<Literal, String> {
     let any = schema["anyOf"].as_array();
     let kinds: Vec<&str> = match any {
@@ -572,7 +573,7 @@ fn typed(text: &str, schema: &Value) -> Result<Literal, String> {
         return Ok(value.unwrap_or_else(|_| Literal::Text(text.to_owned())));
     }
     match value {
-        Ok(value) if kinds.iter().any(|kind| *kind != "string" && value.is_of(kind)) => Ok(value),
+        Ok(value) if kinds.iter().any(|kind| *kind != "string" && value.has_type(kind)) => Ok(value),
         _ if kinds.contains(&"string") => Ok(Literal::Text(text.to_owned())),
         _ => Err(format!("expected {}, found {text:?}", kinds.join(" or "))),
     }

@@ -1,12 +1,12 @@
-//! Chat templates, rendered like in transformers.
+//! Chat templates, rendered as in transformers.
 //!
 //! The template is Jinja with `trim_blocks` and `lstrip_blocks`, Python's string and list methods, loop controls,
 //! `raise_exception`, `strftime_now`, a `tojson` that writes like Python's `json.dumps`, and `{% generation %}` tags,
 //! which mark the assistant's text and render nothing. Difference from transformers: the date is a setting, so that a
 //! prompt doesn't change from day to day.
 //!
-//! A template is a program that comes with a model. It runs with limits on instructions, memory, time and output, far
-//! above the needs of any real template.
+//! A template is a program that comes with a model. It runs with limits on instructions, memory, time and output,
+//! which are far above the needs of any real template.
 
 use crate::language::files::files_of;
 use anyhow::Context;
@@ -33,21 +33,21 @@ use std::time::Duration;
 /// Maximum bytes of a template. The longest template of a published model has about 30,000.
 const SOURCE: usize = 1 << 20;
 
-/// Instruction limit of a template, plus a number for each message. Qwen3's takes about 150 per message.
+/// Instruction limit of a template, and its increase per message. Qwen3's template takes about 150 per message.
 const INSTRUCTIONS: u64 = 50_000;
 const INSTRUCTIONS_PER_MESSAGE: u64 = 5_000;
 
-/// Stack bytes per instruction: each instruction may nest a value in another, and values are dropped, compared and
-/// written recursively.
+/// Stack bytes per instruction. Each instruction may nest a value in another one, and values are dropped, compared
+/// and written recursively.
 const STACK_PER_INSTRUCTION: usize = 1 << 10;
 
 /// Template inputs besides the messages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChatOptions {
-    /// Whether to begin the assistant's turn after the messages.
+    /// Whether to start the assistant's turn after the messages.
     pub add_generation_prompt: bool,
-    /// Qwen3's switch for thinking; absent: the template's own default.
+    /// Qwen3's switch for thinking. If `None`, the template's default applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enable_thinking: Option<bool>,
     /// The date for `strftime_now` and `date_string`, as YYYY-MM-DD.
@@ -63,29 +63,29 @@ impl Default for ChatOptions {
 /// A model's chat template.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
-    /// The path of its file, for messages.
-    place: String,
+    /// Path of the template's file, for messages.
+    path: String,
     source: Arc<str>,
-    /// The special tokens, by the name that a template has for each.
+    /// Special tokens, by their names in templates.
     tokens: Arc<BTreeMap<String, String>>,
 }
 
 impl ChatTemplate {
-    /// Reads `chat_template.jinja`, or the template inside `tokenizer_config.json`.
-    /// The error names the folder, if there is no template, or if there are several and none is called default.
+    /// Reads `chat_template.jinja`, or the template in `tokenizer_config.json`. Fails if there is no template, or
+    /// there are several but none is called default; the error names the folder.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
         Self::in_folder(folder)?.ok_or_else(|| missing(folder))
     }
 
-    /// [`ChatTemplate::open`] for any model; `None` if it has no template.
+    /// Like [`ChatTemplate::open`], but returns `None` if the model has no template.
     pub fn in_folder(model: &Path) -> anyhow::Result<Option<Self>> {
         Self::of_files(model, &files_of(model)?)
     }
 
-    /// The template among a model's files; `None` if they have none. `place` is the model.
-    pub(super) fn of_files(place: &Path, files: &[(String, Vec<u8>)]) -> anyhow::Result<Option<Self>> {
-        let path = |name: &str| place.join(name).display().to_string();
-        let contents = |name: &str| files.iter().find(|(own, _)| own == name).map(|(_, bytes)| bytes);
+    /// The template in a model's files, or `None` if there is none. `model` is the path of the model, for messages.
+    pub(super) fn of_files(model: &Path, files: &[(String, Vec<u8>)]) -> anyhow::Result<Option<Self>> {
+        let path = |name: &str| model.join(name).display().to_string();
+        let contents = |name: &str| files.iter().find(|(other, _)| other == name).map(|(_, bytes)| bytes);
         let object = |name: &str| -> anyhow::Result<Map<String, serde_json::Value>> {
             let Some(bytes) = contents(name) else { return Ok(Map::new()) };
             json::parse(bytes).with_context(|| format!("reading {}", path(name))).or_bad_input()
@@ -96,14 +96,17 @@ impl ChatTemplate {
             Some(bytes) => {
                 let place = path("chat_template.jinja");
                 if bytes.len() > SOURCE {
-                    bad_input!("{place}: found {} bytes, wanted at most {SOURCE}", bytes.len());
+                    bad_input!(
+                        "{place}: the file has {} bytes, but at most {SOURCE} are supported",
+                        bytes.len()
+                    );
                 }
                 let text = std::str::from_utf8(bytes).with_context(|| place.clone()).or_bad_input()?;
                 (place, text.to_owned())
             }
             None => match config.get("chat_template").filter(|field| !field.is_null()) {
                 Some(field) => {
-                    let text = in_config(field).ok_or_else(|| missing(place))?;
+                    let text = in_config(field).ok_or_else(|| missing(model))?;
                     (format!("{}: chat_template", path(config_file)), text)
                 }
                 None => return Ok(None),
@@ -117,12 +120,12 @@ impl ChatTemplate {
         Ok(Some(template))
     }
 
-    /// The tags that the template has for thoughts, if any.
+    /// The template's tags for thoughts, if it has any.
     pub fn tags(&self) -> Option<Tags> {
         Tags::of_template(&self.source)
     }
 
-    /// [`ChatTemplate::tags`], with whether a prompt with this preset opens the thoughts.
+    /// Like [`ChatTemplate::tags`], but also checks whether a prompt with this preset opens the thoughts.
     pub fn thoughts(&self, preset: &Preset) -> anyhow::Result<Option<Tags>> {
         let Some(tags) = self.tags() else { return Ok(None) };
         let system = preset.system.as_ref().map(|text| Message::new("system", text.clone()));
@@ -132,7 +135,8 @@ impl ChatTemplate {
         Ok(Some(Tags { opened, ..tags }))
     }
 
-    /// Fails for a template with a filter, a test or a function of Jinja's that isn't here, wherever it stands.
+    /// Fails if the template uses a filter, test or function of Jinja that isn't supported, even in a branch that
+    /// isn't reached.
     fn check_names(&self) -> anyhow::Result<()> {
         let environment = self.environment(&ChatOptions::default())?;
         let known = |name: &str, kind: &str| -> anyhow::Result<bool> {
@@ -142,37 +146,32 @@ impl ChatTemplate {
         };
         for (kind, name) in applied_names(&self.source) {
             if !known(name, kind)? {
-                anyhow::bail!(
-                    "found the {kind} {:?}, wanted those of Jinja that are supported here",
-                    shortened(name, 40)
-                );
+                anyhow::bail!("the {kind} {:?} isn't supported", shortened(name, 40));
             }
         }
         let used = environment.get_template("chat")?.undeclared_variables(false);
         match ["cycler", "joiner", "lipsum"].iter().find(|name| used.contains(**name)) {
             Some(name) => {
-                anyhow::bail!("found the function {name}, wanted those of Jinja that are supported here")
+                anyhow::bail!("the function {name} isn't supported")
             }
             None => Ok(()),
         }
     }
 
-    /// Fails for a template with a longer number than a date: one instruction could take that many bytes at once.
+    /// Fails if the template has a number with more digits than a date, because one instruction could allocate that
+    /// many bytes.
     fn check_numbers(&self) -> anyhow::Result<()> {
         const DIGITS: usize = 8;
         let mut numbers =
             self.source.split(|c: char| !c.is_ascii_digit()).map(|number| number.trim_start_matches('0'));
         if let Some(number) = numbers.find(|number| number.len() > DIGITS) {
             let number = shortened(number, 40);
-            bad_input!(
-                "chat template {}: found the number {number}, wanted numbers of at most {DIGITS} digits",
-                self.place
-            );
+            bad_input!("chat template {}: the number {number} has more than {DIGITS} digits", self.path);
         }
         Ok(())
     }
 
-    /// A template from a text, with the model's special tokens.
+    /// Makes a template from its text and the model's special tokens.
     pub fn new(source: &str, bos: &str, eos: &str) -> Self {
         let named =
             [("bos_token", bos), ("eos_token", eos)].into_iter().filter(|(_, token)| !token.is_empty());
@@ -180,25 +179,24 @@ impl ChatTemplate {
         Self::of("its text".to_owned(), source, tokens)
     }
 
-    fn of(place: String, source: &str, tokens: BTreeMap<String, String>) -> Self {
-        // Jinja2 does so before it reads a template.
+    fn of(path: String, source: &str, tokens: BTreeMap<String, String>) -> Self {
+        // As in Jinja2.
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
-        Self { place, source: source.into(), tokens: tokens.into() }
+        Self { path, source: source.into(), tokens: tokens.into() }
     }
 
-    /// Its text.
+    /// Text of the template.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// Renders a conversation.
-    /// The error names the template's file: an exception from the template, invalid use of a construct, or more work,
-    /// memory or output than a prompt can need.
+    /// Renders a conversation. Fails if the template raises an exception, uses a construct in an invalid way, or
+    /// exceeds the limits on work, memory or output; the error names the template's file.
     pub fn render(&self, messages: &[Message], options: &ChatOptions) -> anyhow::Result<String> {
         self.render_values(&messages, &(), options)
     }
 
-    /// [`ChatTemplate::render`] for messages with any fields, such as calls of tools, and for the tools that are offered.
+    /// [`ChatTemplate::render`] for messages with any fields, such as tool calls, and with tools to offer.
     pub fn render_values<M: Serialize, T: Serialize>(
         &self,
         messages: &M,
@@ -212,7 +210,7 @@ impl ChatTemplate {
         })
     }
 
-    /// Runs `work` within the limits for so many messages.
+    /// Runs `work` within the limits for this many messages.
     fn confined<T: Send + 'static>(
         &self,
         messages: usize,
@@ -225,7 +223,7 @@ impl ChatTemplate {
             stack: instructions(messages) as usize * STACK_PER_INSTRUCTION,
         };
         confined::run(limits, move || work(&template))
-            .with_context(|| format!("chat template {}", self.place))
+            .with_context(|| format!("chat template {}", self.path))
             .or_bad_input()
     }
 
@@ -250,14 +248,14 @@ impl ChatTemplate {
         }
         let text = template.render(context).map_err(|e| match e.kind() {
             ErrorKind::OutOfFuel => anyhow::anyhow!(
-                "found that it takes more than {} instructions for {} messages, wanted fewer: a loop in it is too long",
+                "it takes more than {} instructions for {} messages; a loop in it is too long",
                 instructions(count),
                 count
             ),
             _ => anyhow::anyhow!("{}", raised(&e)),
         })?;
         if text.len() > input::PROMPT {
-            anyhow::bail!("found a prompt of {} bytes, wanted at most {}", text.len(), input::PROMPT);
+            anyhow::bail!("the prompt has {} bytes, but at most {} are supported", text.len(), input::PROMPT);
         }
         Ok(text)
     }
@@ -271,7 +269,7 @@ impl ChatTemplate {
             Err(Error::new(ErrorKind::InvalidOperation, message))
         });
         let Ok(date) = options.date.parse::<NaiveDate>() else {
-            bad_input!("chat date: found {:?}, wanted YYYY-MM-DD", options.date)
+            bad_input!("chat date: expected YYYY-MM-DD, found {:?}", options.date)
         };
         environment.add_function("strftime_now", move |format: String| strftime(date, &format));
         environment.add_filter("tojson", tojson);
@@ -285,12 +283,12 @@ impl ChatTemplate {
     }
 }
 
-/// As in Python, where `None` can't be iterated over and a text can.
+/// Whether a value is iterable as in Python, where strings are and `None` isn't.
 fn iterable(value: &Value) -> bool {
     !matches!(value.kind(), ValueKind::None | ValueKind::Bool | ValueKind::Number)
 }
 
-/// The names that a template applies, each with its kind: filter or test.
+/// The filters and tests that a template applies, as (kind, name).
 fn applied_names(source: &str) -> Vec<(&'static str, &str)> {
     let mut found = Vec::new();
     let mut rest = source;
@@ -312,7 +310,7 @@ fn applied_names(source: &str) -> Vec<(&'static str, &str)> {
             rest = rest.split_once("endraw").map_or("", |(_, after)| after);
             continue;
         }
-        // The words and signs of the tag, without its texts.
+        // The words and symbols of the tag, without its string literals.
         let mut before = [" ", " "];
         while !rest.is_empty() && !rest.starts_with(close) {
             let first = rest.chars().next().expect("it isn't empty");
@@ -341,7 +339,7 @@ fn applied_names(source: &str) -> Vec<(&'static str, &str)> {
     found
 }
 
-/// The length of a text in quotes at the beginning of `rest`, with its quotes.
+/// Length of the quoted string at the beginning of `rest`, including its quotes.
 fn text_length(rest: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
@@ -355,7 +353,7 @@ fn text_length(rest: &str, quote: char) -> usize {
     rest.len()
 }
 
-/// As Jinja's `e` escapes for HTML.
+/// Escapes for HTML like Jinja's `e`.
 fn escaped(value: &Value) -> Value {
     if value.is_safe() {
         return value.clone();
@@ -365,12 +363,12 @@ fn escaped(value: &Value) -> Value {
 }
 
 pub(super) fn missing(model: &Path) -> anyhow::Error {
-    let wanted = "wanted chat_template.jinja, the field chat_template in tokenizer_config.json, or tokenizer.chat_template in a .gguf file";
-    BadInput(format!("{} has no chat template: {wanted}", model.display())).into()
+    let places = "chat_template.jinja, the field chat_template in tokenizer_config.json, or tokenizer.chat_template in a .gguf file";
+    BadInput(format!("{} has no chat template: add {places}", model.display())).into()
 }
 
-/// The special tokens that `tokenizer_config.json` and `special_tokens_map.json` name, by field. The latter counts, as in
-/// transformers, where the former has no `added_tokens_decoder`.
+/// The special tokens in `tokenizer_config.json` and `special_tokens_map.json`, by field. The latter only counts if
+/// the former has no `added_tokens_decoder`, as in transformers.
 pub(super) fn special_tokens(
     (place, config): (&str, &Map<String, serde_json::Value>),
     (map_place, map): (&str, &Map<String, serde_json::Value>),
@@ -378,11 +376,11 @@ pub(super) fn special_tokens(
     use serde_json::Value;
     let newer = config.contains_key("added_tokens_decoder");
     let extra = config.get("extra_special_tokens").and_then(Value::as_object);
-    let of_config = config.iter().filter(|(name, _)| name.ends_with("_token"));
-    let of_map = map.iter().filter(|(name, _)| !newer && name.ends_with("_token"));
-    let of_config = of_config.chain(extra.into_iter().flatten()).map(|named| (place, named));
+    let in_config = config.iter().filter(|(name, _)| name.ends_with("_token"));
+    let in_map = map.iter().filter(|(name, _)| !newer && name.ends_with("_token"));
+    let in_config = in_config.chain(extra.into_iter().flatten()).map(|named| (place, named));
     let mut tokens = BTreeMap::new();
-    for (place, (name, value)) in of_config.chain(of_map.map(|named| (map_place, named))) {
+    for (place, (name, value)) in in_config.chain(in_map.map(|named| (map_place, named))) {
         let text = match value {
             Value::String(text) => Some(text.as_str()),
             Value::Object(token) => token.get("content").and_then(Value::as_str),
@@ -392,7 +390,7 @@ pub(super) fn special_tokens(
         };
         let Some(text) = text else {
             bad_input!(
-                "{place}: {name}: found {}, wanted a text, or an object with `content`",
+                "{place}: {name}: expected a string, or an object with `content`, found {}",
                 shortened(&value.to_string(), 40)
             );
         };
@@ -406,7 +404,7 @@ fn instructions(messages: usize) -> u64 {
     INSTRUCTIONS + INSTRUCTIONS_PER_MESSAGE * messages as u64
 }
 
-/// The message of `raise_exception` or of the parser, without what the template engine adds.
+/// The message of `raise_exception` or of the parser, without the additions of the template engine.
 fn raised(error: &Error) -> String {
     error.detail().map_or_else(|| error.to_string(), str::to_owned)
 }
@@ -453,7 +451,7 @@ fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
     options.assert_all_used()?;
     let (between, after_key) = match separators.as_deref() {
         Some([a, b]) => (a.clone(), b.clone()),
-        Some(_) => return Err(Error::new(ErrorKind::InvalidOperation, "separators: wanted two strings")),
+        Some(_) => return Err(Error::new(ErrorKind::InvalidOperation, "separators: expected two strings")),
         None if indent.is_some() => (",".to_owned(), ": ".to_owned()),
         None => (", ".to_owned(), ": ".to_owned()),
     };
@@ -504,7 +502,7 @@ impl Json {
         items: Vec<Value>,
         depth: usize,
         out: &mut String,
-        mut each: impl FnMut(&Value, &mut String) -> Result<(), Error>,
+        mut write: impl FnMut(&Value, &mut String) -> Result<(), Error>,
     ) -> Result<(), Error> {
         out.push(open);
         for (i, item) in items.iter().enumerate() {
@@ -512,7 +510,7 @@ impl Json {
                 out.push_str(&self.between);
             }
             self.line(depth + 1, out);
-            each(item, out)?;
+            write(item, out)?;
         }
         if !items.is_empty() {
             self.line(depth, out);
@@ -551,13 +549,13 @@ impl Json {
     }
 }
 
-/// A date as Python's `strftime` writes it, at midnight. What chrono may write otherwise is refused.
+/// Formats a date at midnight like Python's `strftime`. Fails for specifiers that chrono may format differently.
 fn strftime(date: NaiveDate, format: &str) -> Result<String, Error> {
     for specifier in format.replace("%%", "").split('%').skip(1) {
         if !specifier.starts_with(['d', 'm', 'b', 'B', 'Y', 'y', 'H', 'M', 'S']) {
-            let found: String = specifier.chars().take(1).collect();
-            let why = format!("strftime_now: %{found} is not supported");
-            return Err(Error::new(ErrorKind::InvalidOperation, why));
+            let first: String = specifier.chars().take(1).collect();
+            let message = format!("strftime_now: %{first} isn't supported");
+            return Err(Error::new(ErrorKind::InvalidOperation, message));
         }
     }
     Ok(date.and_time(NaiveTime::MIN).format(format).to_string())

@@ -1,4 +1,5 @@
-//! The files of a model besides configuration and weights: how programs tokenize, prompt and sample. A GGUF file has them in its metadata.
+//! Files of a model that determine how it is tokenized, prompted and sampled. A GGUF file has their contents in its
+//! metadata.
 
 use crate::language::gguf;
 use anyhow::Context;
@@ -23,23 +24,23 @@ const FILES: [&str; 8] = [
 /// Maximum size of each of these files, in bytes.
 const LARGEST_FILE: u64 = 1 << 30;
 
-/// A file's contents, if there is such a file.
-pub(super) fn optional(path: &Path, most: u64) -> anyhow::Result<Option<Vec<u8>>> {
-    match input::read(path, most) {
+/// Reads a file of at most `limit` bytes. Returns `None` if it doesn't exist.
+pub(super) fn optional(path: &Path, limit: u64) -> anyhow::Result<Option<Vec<u8>>> {
+    match input::read(path, limit) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
         Err(e) => Err(e).with_context(|| format!("reading {}", path.display())).or_bad_input(),
     }
 }
 
-/// The files of a model, each with its name: those of a folder, or their equivalents from a GGUF file.
+/// Reads the files of a model folder, or makes them from the metadata of a GGUF file. Returns names and contents.
 pub(super) fn files_of(model: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     if Gguf::is(model) {
         return gguf::files(model);
     }
     if !model.is_dir() {
         bad_input!(
-            "{}: found no folder, wanted a model's with tokenizer.json and a chat template, or a .gguf file",
+            "{}: no such file or folder; name a model folder with tokenizer.json and a chat template, or a .gguf file",
             model.display()
         );
     }
@@ -50,11 +51,11 @@ pub(super) fn files_of(model: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     FILES.into_iter().filter_map(read).collect()
 }
 
-/// Copies a model's files besides configuration and weights to a folder, those that are there.
+/// Copies the files that exist, except for configuration and weights, from a model to a folder.
 pub fn copy_files(from: &Path, to: &Path) -> anyhow::Result<()> {
     if Gguf::is(from) {
         return gguf::files(from)?.iter().try_for_each(|(name, bytes)| write_whole(&to.join(name), bytes));
     }
-    let there = FILES.iter().filter(|name| from.join(name).exists());
-    there.into_iter().try_for_each(|name| copy(&from.join(name), &to.join(name)))
+    let existing = FILES.iter().filter(|name| from.join(name).exists());
+    existing.into_iter().try_for_each(|name| copy(&from.join(name), &to.join(name)))
 }

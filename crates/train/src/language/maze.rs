@@ -1,13 +1,13 @@
-//! The language of mazes, for other programs: the files with which they tokenize it.
+//! Tokenizer files of the language of mazes, for other programs.
 
 use fgrpo_core::maze::{Token, tokens};
 
-/// The names and contents of these files.
+/// Names and contents of the files.
 pub(super) fn tokenizer_files() -> [(&'static str, String); 2] {
     [("tokenizer.json", tokenizer_json()), ("tokenizer_config.json", TOKENIZER_CONFIG.to_owned())]
 }
 
-/// A word-level tokenizer over the 32 tokens; words are separated by spaces.
+/// A word-level tokenizer with the 32 tokens as words, which are separated by spaces.
 fn tokenizer_json() -> String {
     let special = [Token::Pad, Token::Bos, Token::Eos, Token::Unknown];
     let added: Vec<serde_json::Value> = special

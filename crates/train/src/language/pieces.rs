@@ -1,4 +1,4 @@
-//! Text and bytes of single tokens: what of a growing answer is settled, for streams.
+//! Text and bytes of single tokens, for streaming answers.
 
 use super::{Language, Vocabulary, decode};
 use std::sync::LazyLock;
@@ -6,11 +6,12 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{DecoderWrapper, Tokenizer};
 
 impl Language {
-    /// How many of the first tokens have a text that no later token changes, but for an incomplete character at its end.
+    /// Number of tokens at the beginning whose text later tokens can't change, except for an incomplete character at
+    /// its end.
     ///
-    /// A SentencePiece vocabulary spells characters that it lacks as byte tokens. Each byte of a run of them becomes U+FFFD if
-    /// the whole run isn't UTF-8, so the text of a run is known at its end. Special tokens don't end a run: without their
-    /// text, the runs before and behind them are one.
+    /// A SentencePiece vocabulary spells characters that it lacks as byte tokens. If a run of byte tokens isn't valid
+    /// UTF-8, each byte of the run becomes U+FFFD, so the text of a run is only known at its end. Special tokens
+    /// don't end a run, because they are left out of the text.
     pub fn settled(&self, tokens: &[u32]) -> usize {
         let Vocabulary::Tokenizer(tokenizer) = &self.vocabulary else { return tokens.len() };
         let special = tokenizer.get_added_vocabulary();
@@ -19,18 +20,18 @@ impl Language {
             None => true,
         };
         let run = tokens.iter().rev().take_while(|id| open(id)).count();
-        let begins = tokens.len() - run;
+        let start = tokens.len() - run;
         let is_byte = |id: &u32| tokenizer.id_to_token(*id).is_some_and(|token| byte_of(&token).is_some());
-        tokens[begins..].iter().position(is_byte).map_or(tokens.len(), |at| begins + at)
+        tokens[start..].iter().position(is_byte).map_or(tokens.len(), |at| start + at)
     }
 
-    /// The bytes of a token, which may be only a part of a character.
+    /// The bytes of a token, which may be a part of a character.
     pub fn token_bytes(&self, id: u32) -> Vec<u8> {
         let Vocabulary::Tokenizer(tokenizer) = &self.vocabulary else { return self.text(&[id]).into_bytes() };
         let added = tokenizer.get_added_tokens_decoder().contains_key(&id);
         match tokenizer.id_to_token(id).filter(|_| !added) {
-            Some(token) => of_bytes(tokenizer, &token).unwrap_or_else(|| {
-                // Behind another token, because a decoder may drop the space at the beginning.
+            Some(token) => spelled_bytes(tokenizer, &token).unwrap_or_else(|| {
+                // Decoded after another token, because a decoder may drop a leading space.
                 let text = |ids: &[u32]| decode(tokenizer, ids, true).unwrap_or_default();
                 let (one, two) = (text(&[id]), text(&[id, id]));
                 two.strip_prefix(&one).unwrap_or(&one).as_bytes().to_vec()
@@ -46,20 +47,20 @@ fn byte_of(token: &str) -> Option<u8> {
     (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok())?
 }
 
-/// The bytes without a character of their own in the byte-level alphabet; there, they are numbered from 256 on.
+/// Bytes that the byte-level alphabet represents by the characters from 256 on, in this order.
 static NUMBERED: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let alphabet = ByteLevel::alphabet();
     (0..=255).filter(|&byte| !alphabet.contains(&char::from(byte))).collect()
 });
 
-/// The bytes of a token whose text spells them.
-fn of_bytes(tokenizer: &Tokenizer, token: &str) -> Option<Vec<u8>> {
+/// The bytes of a token whose text encodes bytes, or `None` for other tokens.
+fn spelled_bytes(tokenizer: &Tokenizer, token: &str) -> Option<Vec<u8>> {
     let by_level = |decoder: &DecoderWrapper| matches!(decoder, DecoderWrapper::ByteLevel(_));
-    let spelled = match tokenizer.get_decoder()? {
+    let is_byte_level = match tokenizer.get_decoder()? {
         DecoderWrapper::Sequence(all) => all.get_decoders().iter().any(by_level),
-        one => by_level(one),
+        decoder => by_level(decoder),
     };
-    if !spelled {
+    if !is_byte_level {
         return byte_of(token).map(|byte| vec![byte]);
     }
     token
@@ -85,9 +86,10 @@ mod tests {
         let mut model = model;
         let bytes = (0..256).map(|byte| format!("<0x{byte:02X}>"));
         let names = bytes.chain(pieces.iter().map(|p| (*p).to_owned())).chain(["<end>".to_owned()]);
-        model["vocab"] = match model["type"] == "Unigram" {
-            true => names.map(|name| json!([name, -1.0])).collect(),
-            false => Value::Object(names.zip(0..).map(|(name, id)| (name, json!(id))).collect()),
+        model["vocab"] = if model["type"] == "Unigram" {
+            names.map(|name| json!([name, -1.0])).collect()
+        } else {
+            Value::Object(names.zip(0..).map(|(name, id)| (name, json!(id))).collect())
         };
         let end = 256 + pieces.len();
         let file = json!({
@@ -101,7 +103,7 @@ mod tests {
 
     const PIECES: [&str; 6] = ["\u{2581}", "\u{2581}a", "b", "\u{e9}", "\u{2581}\u{1f642}", "."];
 
-    /// As Llama 2 has it.
+    /// A tokenizer like that of Llama 2.
     fn llama() -> Language {
         language(
             &PIECES,
@@ -125,7 +127,7 @@ mod tests {
         generated::language(&ArithmeticConfig::default(), &[]).unwrap()
     }
 
-    /// What a stream shows of an answer token by token.
+    /// The text that a stream shows after all tokens have arrived one by one.
     fn streamed(language: &Language, tokens: &[u32]) -> String {
         let mut shown = String::new();
         for n in 1..=tokens.len() {
@@ -157,27 +159,27 @@ mod tests {
             ALL.with(|all| all.iter().for_each(|language| check(language, &ids)));
         }
 
-        /// Mostly bytes of characters, of which some are cut off, between pieces and special tokens.
+        /// Mostly bytes of characters, some of them incomplete, between other tokens.
         #[test]
         fn runs_of_bytes_wait_for_their_end(parts in prop::collection::vec((0usize..8, 0usize..9), 0..12)) {
             let texts: [&[u8]; 3] = ["\u{1f642}".as_bytes(), "\u{df}".as_bytes(), "\u{6f22}".as_bytes()];
-            let of = |(what, cut): &(usize, usize)| -> Vec<u16> {
-                match texts.get(*what) {
+            let ids_of = |(index, cut): &(usize, usize)| -> Vec<u16> {
+                 match texts.get(*index) {
                     Some(bytes) => bytes.iter().skip(cut / 5).take(cut % 5).map(|&b| u16::from(b)).collect(),
                     None => vec![256 + (*cut as u16) % 7],
                 }
             };
-            let ids: Vec<u16> = parts.iter().flat_map(of).collect();
+            let ids: Vec<u16> = parts.iter().flat_map(ids_of).collect();
             thread_local!(static ALL: [Language; 2] = [llama(), unigram()]);
             ALL.with(|all| all.iter().for_each(|language| check(language, &ids)));
         }
     }
 
     #[test]
-    fn a_run_of_bytes_is_settled_by_the_token_behind_it() {
+    fn a_run_of_bytes_is_settled_by_the_token_after_it() {
         let language = llama();
         let (e2, a, end) = (0xE2, 257, language.vocab_size() as u32 - 1);
-        for (tokens, wanted) in [
+        for (tokens, settled) in [
             (&[a][..], 1),
             (&[a, e2], 1),
             (&[a, e2, 0x82, 0xAC], 1),
@@ -186,7 +188,7 @@ mod tests {
             (&[a, end], 2),
             (&[], 0),
         ] {
-            assert_eq!(language.settled(tokens), wanted, "{tokens:?}");
+            assert_eq!(language.settled(tokens), settled, "{tokens:?}");
         }
         assert_eq!(language.answer(&[a, e2, 0x82, 0xAC]).unwrap(), "a\u{20ac}");
         assert_eq!(language.answer(&[a, 0xC3, 0xA9, 0xFF]).unwrap(), "a\u{fffd}\u{fffd}\u{fffd}");

@@ -1,58 +1,58 @@
-//! Texts that end a completion; they may cross token boundaries.
+//! Strings that end a completion; they may cross token boundaries.
 //!
-//! Only the last tokens are decoded, as many as the longest text needs, so a check costs the same at every length.
-//! Whether a completion has ended depends only on its own tokens.
+//! A check decodes only the last tokens, as many as the longest string needs, so its cost doesn't depend on the length
+//! of the completion.
 
 use crate::language::decode;
 use tokenizers::Tokenizer;
 
-/// Extra tokens to decode beyond a text's length: a tokenizer may decode the first token differently, and the first
-/// bytes may belong to an incomplete character.
+/// Number of additional tokens to decode. A tokenizer may decode the first token differently, and the first bytes may
+/// belong to an incomplete character.
 const MARGIN: usize = 4;
 
-/// Tokens and texts that end a completion. What ends it is part of it.
+/// Tokens and strings that end a completion. They are part of the completion.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stop {
-    /// Tokens, with the model's own first.
+    /// Tokens; the model's end tokens come first.
     pub tokens: Vec<u32>,
-    /// Texts.
+    /// Strings.
     pub texts: StopTexts,
 }
 
-/// Texts that end a completion.
+/// Strings that end a completion.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StopTexts {
     texts: Vec<String>,
 }
 
 impl StopTexts {
-    /// `key` is the configuration key of the texts, for messages.
-    /// Fails on an empty text, which would end every completion immediately.
+    /// Checks and stores the strings. `key` is their configuration key, for messages. Fails if a string is empty,
+    /// because it would end every completion immediately.
     pub fn new(key: &str, texts: Vec<String>) -> anyhow::Result<Self> {
         if texts.iter().any(String::is_empty) {
-            bad_input!("{key}: found an empty text, wanted texts of at least one character");
+            bad_input!("{key}: a string is empty; every string needs at least one character");
         }
         Ok(Self { texts })
     }
 
-    /// The texts.
+    /// The strings.
     pub fn texts(&self) -> &[String] {
         &self.texts
     }
 
-    /// Whether there are none.
+    /// Whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.texts.is_empty()
     }
 
-    /// Whether the last token completed one of the texts.
+    /// Whether the last token completed one of the strings.
     pub fn ended(&self, tokenizer: &Tokenizer, completion: &[u32]) -> bool {
         let Some(longest) = self.texts.iter().map(String::len).max() else { return false };
         // A token is at least one byte, except for unknown ids, which make the tail longer.
         let mut tail = longest + MARGIN;
         loop {
             let from = completion.len().saturating_sub(tail);
-            // Special tokens are kept, because a text may name one.
+            // Special tokens are included, because a string may contain one.
             let Ok(text) = decode(tokenizer, &completion[from..], true) else { return false };
             if from == 0 || text.len() >= longest + MARGIN {
                 return self.first(&text).is_some();
@@ -61,7 +61,7 @@ impl StopTexts {
         }
     }
 
-    /// The text before the first of the texts; the whole text if none occurs.
+    /// The text before the first occurrence of a string, or the whole text if there is none.
     pub fn cut<'a>(&self, text: &'a str) -> &'a str {
         self.first(text).map_or(text, |at| &text[..at])
     }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn an_empty_text_is_refused() {
         let error = StopTexts::new("--stop", vec![String::new()]).unwrap_err();
-        assert!(format!("{error:#}").starts_with("--stop: found an empty text"));
+        assert!(format!("{error:#}").starts_with("--stop: "));
     }
 
     proptest! {

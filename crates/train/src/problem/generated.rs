@@ -1,6 +1,6 @@
-//! Problems that are generated, with a tokenizer that is trained on them: language-model tasks that need no download.
+//! Generated problems with a tokenizer trained on them: language-model tasks that don't need a download.
 //!
-//! A problem is a function of (seed, split, index). The tokenizer is a byte-level BPE. It splits numbers into single
+//! A problem is a function of (seed, split, index). The tokenizer is a byte-level BPE that splits numbers into single
 //! digits, as current model families do.
 
 use crate::config::TaskConfig;
@@ -18,12 +18,12 @@ use tokenizers::pre_tokenizers::digits::Digits;
 use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::{AddedToken, PreTokenizerWrapper, Tokenizer, TokenizerBuilder};
 
-/// How many problems are generated, from which seed, and the size of the tokenizer's vocabulary.
+/// Number of problems, their seed, and the size of the tokenizer's vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Amounts {
-    /// Training problems.
+    /// Number of training problems.
     pub train: u64,
-    /// Held-out problems.
+    /// Number of held-out problems.
     pub held_out: u64,
     /// Seed of the problems.
     pub seed: u64,
@@ -31,22 +31,22 @@ pub struct Amounts {
     pub vocab_size: usize,
 }
 
-/// What generates problems.
+/// Generator of problems.
 pub trait Generator: Sync {
-    /// The name of its held-out problems.
+    /// Name of the held-out problems.
     fn name(&self) -> &str;
 
-    /// The kind whose verifier grades them, and its settings.
+    /// The kind whose verifier grades the problems, and its settings.
     fn grading(&self) -> (TaskKind, Settings);
 
-    /// How many there are.
+    /// Numbers of problems, seed and size of the vocabulary.
     fn amounts(&self) -> Amounts;
 
     /// The problem of a key, with a demonstration; `None` if this key has no problem.
     fn problem(&self, key: Key) -> Option<Problem>;
 }
 
-/// What generates a task's problems, if they are generated.
+/// The generator of a task's problems, or `None` if they aren't generated.
 pub fn generator(task: &TaskConfig) -> Option<&dyn Generator> {
     match task {
         TaskConfig::Arithmetic(config) => Some(config),
@@ -86,12 +86,12 @@ const TOKENIZER_CONFIG: &str = r#"{
 }
 "#;
 
-/// Texts that the tokenizer is trained on.
+/// Number of texts on which the tokenizer is trained.
 const CORPUS: u64 = 2000;
-/// Number of draws for a training problem before the run fails because there are too many held-out problems.
+/// Number of draws for a problem before the run fails because too few distinct ones are left.
 const TRIES: u64 = 1000;
 
-/// The completion length limit: 1.5 times the longest solution, so a policy that rambles is cut off.
+/// Length limit of a completion: 1.5 times the longest solution, so that rambling completions are cut off.
 ///
 /// # Errors
 /// Errors from the tokenizer.
@@ -108,47 +108,45 @@ pub fn max_new_tokens<'a>(
 /// The training problems and the held-out problems. No problem is in both.
 ///
 /// # Errors
-/// Bad input if the held-out problems leave none to train on.
+/// Bad input if there are too few distinct problems.
 pub fn problems(generator: &dyn Generator) -> anyhow::Result<(Vec<Problem>, Vec<Problem>)> {
     let amounts = generator.amounts();
-    let mut apart = HashSet::new();
+    let mut held_out_ids = HashSet::new();
     let mut held_out = Vec::new();
     for index in 0..amounts.held_out {
-        let Some(problem) = draw(generator, 1, index, |p| !apart.contains(&p.id)) else {
+        let Some(problem) = draw(generator, 1, index, |p| !held_out_ids.contains(&p.id)) else {
             bad_input!(
-                "task.held_out: found {}, wanted fewer: there are not that many different problems",
+                "task.held_out: {} is too many: there aren't that many different problems",
                 amounts.held_out
             );
         };
-        apart.insert(problem.id.clone());
+        held_out_ids.insert(problem.id.clone());
         held_out.push(problem);
     }
     let train = (0..amounts.train)
         .into_par_iter()
-        .map(|index| draw(generator, 0, index, |p| !apart.contains(&p.id)))
+        .map(|index| draw(generator, 0, index, |p| !held_out_ids.contains(&p.id)))
         .collect::<Option<Vec<_>>>();
     let Some(train) = train else {
-        bad_input!(
-            "task.held_out: found {}, wanted fewer: no problem would be left for training",
-            amounts.held_out
-        );
+        bad_input!("task.held_out: {} is too many: no problem would be left for training", amounts.held_out);
     };
     Ok((train, held_out))
 }
 
-/// The first acceptable problem among the draws of (split, index). Split 0 is trained on, 1 is held out.
+/// The first acceptable problem among the draws of (split, index). Split 0 has the training problems, split 1 the
+/// held-out ones.
 fn draw(
     generator: &dyn Generator,
     split: u64,
     index: u64,
     accept: impl Fn(&Problem) -> bool,
 ) -> Option<Problem> {
-    let of_split = Key::new(generator.amounts().seed).with(split);
-    (0..TRIES).filter_map(|attempt| generator.problem(of_split.with(index).with(attempt))).find(accept)
+    let key = Key::new(generator.amounts().seed).with(split);
+    (0..TRIES).filter_map(|attempt| generator.problem(key.with(index).with(attempt))).find(accept)
 }
 
-/// Trains the tokenizer on texts that aren't in any split; the same configuration gives the same files. Completions
-/// end at the template's end token and at the texts of `stop`.
+/// Trains the tokenizer on problems that aren't in any split; the same configuration always gives the same files.
+/// Completions end at the template's end token and at the strings in `stop`.
 ///
 /// # Errors
 /// Errors from the tokenizer's trainer.

@@ -1,4 +1,5 @@
-//! Puzzles of the SynLogic tasks that have a generator, graded by their verifiers. A demonstration is the known answer.
+//! Puzzles of the SynLogic tasks that have a generator. Their verifiers grade answers, and a demonstration is the
+//! known answer.
 
 use super::generated::{Amounts, Generator};
 use crate::config::PuzzlesConfig;
@@ -55,8 +56,9 @@ mod tests {
         for id in 0..200 {
             let prompt = task.prompt(Split::Train, id);
             assert!(!held_out.contains(prompt.problem.question()));
-            let own = task.demonstration(&prompt).unwrap();
-            assert_eq!(task.grade(&prompt, &own).verdict, Verdict::Correct, "{}", task.language.text(&own));
+            let answer = task.demonstration(&prompt).unwrap();
+            let text = task.language.text(&answer);
+            assert_eq!(task.grade(&prompt, &answer).verdict, Verdict::Correct, "{text}");
             let other = task.demonstration(&task.prompt(Split::Train, (id + 1) % 200)).unwrap();
             verdicts.push(task.grade(&prompt, &other).verdict);
         }

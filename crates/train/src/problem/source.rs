@@ -1,4 +1,4 @@
-//! One source of problems: mazes, generated arithmetic, or files.
+//! A source of problems: mazes, generated problems, or files.
 
 use super::text::{self, Item, Listed};
 use super::{Split, generated};
@@ -20,40 +20,40 @@ use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::path::Path;
 
-/// The paper's longest path at 17x17; no path in a smaller maze is nearly as long.
+/// Length of the paper's longest path in mazes of size 17. Paths in smaller mazes are much shorter.
 const LONGEST_PATH: usize = 180;
 
-/// So many training mazes are compared with each other, to tell how many different ones there are.
+/// Number of training mazes that are compared with each other, to warn if too few are distinct.
 const SOME_MAZES: u64 = 2000;
 
-/// One source of a configuration's problems.
+/// A source of a configuration's problems.
 pub(super) struct Source<'a> {
-    /// Its name and its share of the prompts, if it is part of a mix.
-    of_mix: Option<(String, f64)>,
+    /// Name and weight of the source, if it is part of a mix.
+    mix_part: Option<(String, f64)>,
     pub(super) task: &'a TaskConfig,
 }
 
-/// What an evaluation outside of a run brings along.
+/// Additional inputs of an evaluation outside a run.
 pub struct Elsewhere<'a> {
     /// A file of mazes that replaces the generated ones.
     pub mazes: Option<&'a Path>,
-    /// The model's chat template, where no language is given.
+    /// The model's chat template, if no language is given.
     pub template: Option<&'a ChatTemplate>,
 }
 
 pub(super) struct Part {
-    /// Its share of the prompts, relative to the other parts.
+    /// Weight of the part's prompts, relative to the other parts.
     pub(super) weight: f64,
-    /// How the problems are prompted and graded, without the problems themselves.
+    /// Settings for prompting and grading, without the problems.
     set: ProblemSet,
     held_out: Listed,
     train: Training,
 }
 
 enum Training {
-    /// All of them, in memory.
+    /// Problems in memory.
     Listed(Listed),
-    /// Mazes, generated when they are needed: there may be any number of them.
+    /// Mazes, generated on demand, because there may be any number of them.
     Mazes(MazeConfig, Box<HeldOut>),
 }
 
@@ -63,9 +63,9 @@ impl<'a> Source<'a> {
         match task {
             TaskConfig::Mix(mix) => {
                 let parts = mix.parts.iter();
-                parts.map(|p| Self { of_mix: Some((p.name(), p.weight)), task: &p.task }).collect()
+                parts.map(|p| Self { mix_part: Some((p.name(), p.weight)), task: &p.task }).collect()
             }
-            one => vec![Self { of_mix: None, task: one }],
+            one => vec![Self { mix_part: None, task: one }],
         }
     }
 
@@ -76,7 +76,8 @@ impl<'a> Source<'a> {
         &self,
         template: Option<&ChatTemplate>,
     ) -> anyhow::Result<(String, (Grader, Columns))> {
-        let name = self.of_mix.as_ref().map_or_else(|| self.task.kind().to_owned(), |(name, _)| name.clone());
+        let name =
+            self.mix_part.as_ref().map_or_else(|| self.task.kind().to_owned(), |(name, _)| name.clone());
         let Some(text) = self.task.text() else {
             bad_input!("task.kind: {} has no problems from files", self.task.kind())
         };
@@ -84,15 +85,15 @@ impl<'a> Source<'a> {
         Ok((name, (Grader::new(text.kind(), settings)?, text.columns.clone())))
     }
 
-    /// Opens the source. `train` says whether its problems are trained on; the weight decides this in a mix. With
-    /// `elsewhere`, only the held-out problems are wanted, for an evaluation.
+    /// Opens the source. `train` is whether its problems are used for training; in a mix, the weight decides. With
+    /// `elsewhere`, only the held-out problems are opened, for an evaluation.
     pub(super) fn open(
         &self,
         language: Option<&Language>,
         train: bool,
         elsewhere: Option<&Elsewhere<'_>>,
     ) -> anyhow::Result<Part> {
-        let Some((name, weight)) = &self.of_mix else { return self.part(language, train, elsewhere) };
+        let Some((name, weight)) = &self.mix_part else { return self.part(language, train, elsewhere) };
         let mut part =
             self.part(language, *weight > 0.0, elsewhere).with_context(|| format!("task.parts, {name}"))?;
         part.set.name.clone_from(name);
@@ -141,7 +142,7 @@ impl<'a> Source<'a> {
         }
         match self.task {
             TaskConfig::Maze(config) => mazes(config, language, elsewhere),
-            TaskConfig::Mix(_) => bad_input!("task.parts: found a mix within a mix"),
+            TaskConfig::Mix(_) => bad_input!("task.parts: a part can't be a mix"),
             TaskConfig::Arithmetic(_) | TaskConfig::Puzzles(_) => unreachable!("these are generated"),
             TaskConfig::Text(config) => {
                 let only_held_out = elsewhere.is_some();
@@ -158,7 +159,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Settings with the tags that a chat template has for thoughts.
+/// Adds the chat template's tags for thoughts to settings.
 fn with_tags(
     settings: Settings,
     kind: TaskKind,
@@ -192,7 +193,7 @@ fn mazes(
                     (0..some).map(|i| mazes.training(i).map(|(_, maze)| maze)).collect();
                 let Some(different) = different else {
                     bad_input!(
-                        "task.held_out: found {}, wanted fewer: there are so few mazes of size {} that none is left for training",
+                        "task.held_out: {} is too many: there are so few mazes of size {} that none is left for training",
                         config.held_out,
                         config.size
                     )
@@ -203,7 +204,7 @@ fn mazes(
                 mazes.mazes().iter().map(|(_, maze)| of_maze(maze.clone())).collect();
             if problems.len() as u64 != config.held_out {
                 tracing::warn!(
-                    "task.held_out: {} different mazes of {}: each is evaluated once (a larger task.size has more)",
+                    "task.held_out: only {} of the {} mazes are distinct, and each is evaluated once (a larger task.size has more)",
                     problems.len(),
                     config.held_out
                 );
@@ -214,23 +215,23 @@ fn mazes(
     Ok(Part { weight: 1.0, held_out: Listed::of(problems, language, &set.prompt)?, set, train })
 }
 
-/// Warns if less than half of so many generated training problems are different: a policy could learn them by heart.
-fn warn_if_few<T>(different: &HashSet<T>, of: u64) {
-    if 2 * (different.len() as u64) < of {
+/// Warns if less than half of the first `total` training problems are distinct, because a policy could memorise them.
+fn warn_if_few<T>(different: &HashSet<T>, total: u64) {
+    if 2 * (different.len() as u64) < total {
         tracing::warn!(
-            "task.train: {} different problems among the first {of}, so each is trained on many times (a larger task has more)",
+            "task.train: only {} of the first {total} problems are distinct, so each is trained on many times (a larger task has more)",
             different.len()
         );
     }
 }
 
 impl Part {
-    /// How its problems are prompted and graded, without the problems.
+    /// Settings for prompting and grading, without the problems.
     pub(super) fn set(&self) -> &ProblemSet {
         &self.set
     }
 
-    /// Its name in evaluations and logs.
+    /// Name of the part in evaluations and logs.
     pub(super) fn name(&self) -> &str {
         &self.set.name
     }
@@ -243,7 +244,7 @@ impl Part {
         }
     }
 
-    /// Problem `id` of a split with its prompt as tokens, and the index if it is a maze.
+    /// Problem `id` of a split with the tokens of its prompt, and the maze's index if it is a maze.
     pub(super) fn problem(
         &self,
         split: Split,
@@ -254,7 +255,8 @@ impl Part {
             (Split::Train, Training::Mazes(_, mazes)) => {
                 let (index, maze) = training_maze(mazes, id);
                 let problem = of_maze(maze);
-                let tokens = language.plain(problem.question()).expect("mazes are in their own words");
+                let tokens =
+                    language.plain(problem.question()).expect("the language of mazes has all their words");
                 return (Some(index), problem, tokens);
             }
             (Split::Train, Training::Listed(listed)) => listed,
@@ -264,7 +266,7 @@ impl Part {
         (None, item.problem.clone(), item.tokens.clone())
     }
 
-    /// Whether problem `id` of a split has a demonstration. None is played with an environment.
+    /// Whether problem `id` of a split has a demonstration. Problems with an environment have none.
     pub(super) fn demonstrates(&self, split: Split, id: u64) -> bool {
         let listed = match (split, &self.train) {
             (Split::Train, Training::Mazes(..)) => return true,
@@ -316,7 +318,7 @@ impl Part {
         }
     }
 
-    /// What happened to the rows of its files.
+    /// Reports on the rows of the part's files.
     pub(super) fn reports(&self) -> impl Iterator<Item = &FilterReport> {
         let train = match &self.train {
             Training::Listed(listed) => listed.report.as_ref(),
@@ -325,12 +327,12 @@ impl Part {
         self.held_out.report.iter().chain(train)
     }
 
-    /// What grades it ([`Grader::identity`](fgrpo_eval::grade::Grader::identity)).
+    /// Identifies the grader ([`Grader::identity`](fgrpo_eval::grade::Grader::identity)).
     pub(super) fn grader(&self) -> String {
         self.set.grader.identity()
     }
 
-    /// Adds its problems to a hash, in order: held out, then trained on.
+    /// Adds the part's problems to a hash: first the held-out ones, then the training problems.
     pub(super) fn hash_problems(&self, hash: &mut Sha256) {
         let mut add = |listed: &Listed| {
             hash.update((listed.items.len() as u64).to_le_bytes());
@@ -346,7 +348,7 @@ impl Part {
         match &self.train {
             Training::Listed(listed) => add(listed),
             Training::Mazes(config, _) => {
-                hash.update(of_mazes(config).as_bytes());
+                hash.update(maze_fingerprint(config).as_bytes());
             }
         }
     }
@@ -354,7 +356,7 @@ impl Part {
     /// Identifies the demonstrations: equal strings mean equal demonstrations.
     pub(super) fn fingerprint(&self, language: &Language) -> String {
         let listed = match &self.train {
-            Training::Mazes(config, _) => return of_mazes(config),
+            Training::Mazes(config, _) => return maze_fingerprint(config),
             Training::Listed(listed) => listed,
         };
         let mut hash = Sha256::new();
@@ -372,7 +374,7 @@ impl Part {
 }
 
 /// Identifies the mazes of a configuration: equal strings mean equal mazes.
-fn of_mazes(config: &MazeConfig) -> String {
+fn maze_fingerprint(config: &MazeConfig) -> String {
     let MazeConfig { size, seed, train, held_out, .. } = config;
     let one = format!("maze {size} {seed} {train} {held_out}");
     match config.mazes().solutions {

@@ -12,14 +12,14 @@ use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// The paper's longest completion; `rollout.max_new_tokens` overrides it.
+/// Default length limit of a completion: the paper's longest one.
 pub const MAX_NEW_TOKENS: usize = 8192;
 
 /// Problems in memory.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     pub(super) items: Vec<Item>,
-    /// What happened to the rows of their file, if they come from one.
+    /// Report on the rows of the problems' file, if there is one.
     pub(super) report: Option<FilterReport>,
 }
 
@@ -27,12 +27,12 @@ pub(super) struct Listed {
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) problem: Problem,
-    /// Empty without a language.
+    /// Token ids of the prompt; empty without a language.
     pub(super) tokens: Vec<u32>,
 }
 
 impl Listed {
-    /// Problems with their prompts in a language.
+    /// Tokenizes the prompts of problems.
     pub(super) fn of(
         problems: Vec<Problem>,
         language: Option<&Language>,
@@ -55,7 +55,7 @@ impl Listed {
         self.items.iter().map(|item| item.tokens.len()).max().unwrap_or(0)
     }
 
-    /// Rejects the problems with these ids for `reason`; returns how many.
+    /// Rejects the problems with these ids for `reason`, and returns their number.
     pub(super) fn reject(&mut self, reason: &str, ids: &HashSet<String>) -> usize {
         let before = self.items.len();
         if let Some(report) = &mut self.report {
@@ -71,8 +71,8 @@ impl Listed {
     }
 }
 
-/// The held-out problems of a configuration, and those to train on. Without `train`, all problems of `data` are held out
-/// unless `held_out` names a file. With `only_held_out`, the others aren't wanted.
+/// Opens the held-out problems and the training problems of a configuration. If `train` is `false`, all problems of
+/// `data` are held out unless `held_out` names a file. If `only_held_out`, the training problems are left out.
 pub(super) fn open(
     config: &TextConfig,
     language: Option<&Language>,
@@ -81,21 +81,22 @@ pub(super) fn open(
 ) -> anyhow::Result<(Listed, Listed)> {
     let prompt = config.prompting().of(config.kind());
     let Files { held_out, train } = files(config, train)?;
-    let held_out = match held_out.0.is_empty() {
-        true => Listed::default(),
-        false => short_enough(held_out, config, language, &prompt)?,
+    let held_out = if held_out.0.is_empty() {
+        Listed::default()
+    } else {
+        short_enough(held_out, config, language, &prompt)?
     };
     let Some(train) = train.filter(|_| !only_held_out) else { return Ok((held_out, Listed::default())) };
     if train.0.is_empty() {
         if let Some(path) = &config.held_out {
             bad_input!(
-                "task.data: {}: all of its problems are also in task.held_out, {}; wanted some to train on: more problems, or a file of other problems in task.held_out",
+                "task.data: {}: all of its problems are also in task.held_out, {}, so there is nothing to train on; add problems, or name a file of other problems in task.held_out",
                 config.data.display(),
                 path.display()
             );
         }
         bad_input!(
-            "{}: all {} problems are held out, with task.held_out_share {}; wanted some to train on: a smaller share, more problems, or a file of its own in task.held_out",
+            "{}: all {} problems are held out with task.held_out_share = {}, so there is nothing to train on; reduce the share, add problems, or name a file in task.held_out",
             config.data.display(),
             held_out.items.len(),
             config.held_out_share
@@ -104,8 +105,8 @@ pub(super) fn open(
     Ok((held_out, short_enough(train, config, language, &prompt)?))
 }
 
-/// The name of a configuration's held-out problems: the `held_out` file, or `data`, with `-held-out` added if `train`
-/// says that the rest of it is trained on.
+/// Name of a configuration's held-out problems: that of the `held_out` file, or of `data`, with `-held-out` added if
+/// `train`.
 pub fn held_out_name(config: &TextConfig, train: bool) -> String {
     match &config.held_out {
         Some(path) => dataset::name(path),
@@ -115,57 +116,55 @@ pub fn held_out_name(config: &TextConfig, train: bool) -> String {
     }
 }
 
-/// Problems of a file, and what happened to its rows.
+/// Problems of a file, and a report on its rows.
 pub(super) type Read = (Vec<Problem>, FilterReport);
 
-/// The problems of a configuration's files, of any length.
+/// The problems of a configuration's files, before the filter by length.
 pub(super) struct Files {
     pub(super) held_out: Read,
     pub(super) train: Option<Read>,
 }
 
-/// Reads a configuration's files and sets held-out problems apart.
+/// Reads a configuration's files and separates the held-out problems.
 pub(super) fn files(config: &TextConfig, train: bool) -> anyhow::Result<Files> {
     let read =
         |path: &Path, key: &'static str| dataset::load(path, config.kind(), &config.columns).context(key);
-    let of_data = || match config.owns_data() {
-        true => dataset::of_environment(),
-        false => read(&config.data, "task.data"),
+    let data = || {
+        if config.owns_data() { dataset::of_environment() } else { read(&config.data, "task.data") }
     };
     if let Some(path) = &config.held_out {
         let held_out = read(path, "task.held_out")?;
-        let train = if train { Some(without(of_data()?, &held_out.0)) } else { None };
+        let train = if train { Some(without(data()?, &held_out.0)) } else { None };
         return Ok(Files { held_out, train });
     }
-    let (problems, mut report) = of_data()?;
+    let (problems, mut report) = data()?;
     if !train {
         return Ok(Files { held_out: (problems, report), train: None });
     }
     let (rest, held_out): (Vec<_>, Vec<_>) =
         problems.into_iter().partition(|p| !is_held_out(p, config.held_out_share));
-    let share = report.of_part(held_out.len());
+    let held_out_report = report.of_part(held_out.len());
     report.kept = rest.len();
-    Ok(Files { held_out: (held_out, share), train: Some((rest, report)) })
+    Ok(Files { held_out: (held_out, held_out_report), train: Some((rest, report)) })
 }
 
-/// The training problems that aren't held out.
+/// Removes held-out problems from the training problems.
 fn without((mut problems, mut report): Read, held_out: &[Problem]) -> Read {
-    let apart: HashMap<&str, usize> = held_out.iter().map(|p| (p.id.as_str(), p.row)).collect();
+    let rows: HashMap<&str, usize> = held_out.iter().map(|p| (p.id.as_str(), p.row)).collect();
     report.retain(&mut problems, "also a held-out problem", |p| {
-        apart
-            .get(p.id.as_str())
-            .map(|row| format!("row {row} of task.held_out: {}", shown_text(p.question())))
+        rows.get(p.id.as_str()).map(|row| format!("row {row} of task.held_out: {}", shown_text(p.question())))
     });
     (problems, report)
 }
 
-/// Whether a problem is in the held-out share: its id, a hash, is read as a number in [0, 1).
+/// Whether a problem is held out: whether its id, a hash read as a number in [0, 1), is less than `share`.
 fn is_held_out(problem: &Problem, share: f64) -> bool {
     let hash = u64::from_str_radix(&problem.id, 16).expect("an id is 16 hexadecimal digits");
     ((hash >> 11) as f64 / (1u64 << 53) as f64) < share
 }
 
-/// Tokenizes prompts, rejects those above the limit and reports it. Without a language, none is too long.
+/// Tokenizes prompts, and rejects and reports those above the length limit. Without a language, the length isn't
+/// checked.
 fn short_enough(
     (problems, mut report): Read,
     config: &TextConfig,
@@ -176,8 +175,8 @@ fn short_enough(
     let longest = config.max_prompt_tokens;
     let reason = format!("prompt longer than {longest} tokens");
     for item in items.iter().filter(|i| i.tokens.len() > longest) {
-        let found = format!("{} tokens: {}", item.tokens.len(), shown_text(item.problem.question()));
-        report.reject(item.problem.row, &reason, found);
+        let shown = format!("{} tokens: {}", item.tokens.len(), shown_text(item.problem.question()));
+        report.reject(item.problem.row, &reason, shown);
     }
     items.retain(|i| i.tokens.len() <= longest);
     report.kept = items.len();

@@ -1,7 +1,7 @@
-//! The order in which the parts of a mix take their turns.
+//! The order in which the parts of a mix provide prompts.
 
-/// Selects the next part by weight: Tijdeman's rule for the chairman assignment problem. After any number of turns
-/// each part has had its share to within one.
+/// Selects the next part by weight: Tijdeman's rule for the chairman assignment problem. After any number of turns,
+/// the number of turns of each part differs from its exact share by less than one.
 #[derive(Debug, Clone)]
 pub(super) struct Turns {
     shares: Vec<f64>,
@@ -21,7 +21,7 @@ impl Turns {
         let sharing = self.shares.iter().filter(|s| **s > 0.0).count();
         let slack = if sharing > 1 { 1.0 / (2 * sharing - 2) as f64 } else { 0.0 };
         let behind = |i: usize| self.shares[i] * turn - self.had[i] as f64;
-        // Among the parts that may take their turn already, choose the one with the earliest deadline.
+        // Among the parts that may take a turn now, choose the one with the earliest deadline.
         let deadline = |i: usize| (1.0 - slack - behind(i)) / self.shares[i];
         let all = || (0..self.shares.len()).filter(|&i| self.shares[i] > 0.0);
         let next = all()

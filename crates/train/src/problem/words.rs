@@ -20,10 +20,10 @@ pub struct Words {
 }
 
 impl Words {
-    /// The problems. The first hundred of a thousand are the same as a hundred.
+    /// Draws the problems. A smaller number of problems gives the first ones of a larger number.
     ///
     /// # Errors
-    /// Bad input if there are not that many different ones.
+    /// Bad input if there aren't that many different problems.
     pub fn draw(&self) -> anyhow::Result<Vec<Problem>> {
         Ok(generated::problems(self)?.1)
     }
@@ -169,7 +169,7 @@ impl Generator for Words {
     }
 
     fn amounts(&self) -> Amounts {
-        // Held-out problems are the ones that `generated` draws apart.
+        // Declared as held-out, because `generated` makes those distinct.
         Amounts { train: 0, held_out: self.problems, seed: self.seed, vocab_size: 0 }
     }
 
@@ -177,7 +177,7 @@ impl Generator for Words {
         let mut draws = key.stream();
         let shapes: &[Shape] = if self.steps == 1 { &ONE_STEP } else { &TWO_STEPS };
         let shape = &shapes[draws.below(shapes.len() as u64) as usize];
-        let numbers = shape.ranges.map(|(least, most)| least + draws.below(most - least + 1));
+        let numbers = shape.ranges.map(|(min, max)| min + draws.below(max - min + 1));
         let (solution, answer) = solve(shape.work, numbers)?;
         let messages = vec![Message::new("user", question(shape.text, numbers, &mut draws))];
         let truth = Truth::Math(kind::math::Truth { gold: answer.to_string() });
@@ -189,7 +189,7 @@ impl Generator for Words {
     }
 }
 
-/// The worked solution and its answer; nothing if a step leaves the positive whole numbers.
+/// The worked solution and its answer, or `None` if a value is negative or not whole, or the answer is 0.
 fn solve(work: &str, [a, b, c]: [u64; 3]) -> Option<(String, u64)> {
     let (mut solution, mut result) = (String::new(), 0);
     for step in work.split(' ') {
@@ -203,14 +203,14 @@ fn solve(work: &str, [a, b, c]: [u64; 3]) -> Option<(String, u64)> {
             unreachable!("{step}: a step has three characters")
         };
         let (left, right) = (value(left), value(right));
-        let found = match sign {
+        let value = match sign {
             b'+' => left + right,
             b'-' => left.checked_sub(right)?,
             b'*' => left * right,
             _ => (left % right == 0).then(|| left / right)?,
         };
-        let _ = writeln!(solution, "{left} {} {right} = {found}", sign as char);
-        result = found;
+        let _ = writeln!(solution, "{left} {} {right} = {value}", sign as char);
+        result = value;
     }
     let _ = write!(solution, "\\boxed{{{result}}}");
     (result > 0).then_some((solution, result))

@@ -22,7 +22,7 @@ pub fn rollout(seed: u64, step: u64) -> Key {
     Key::new(seed).with(4).with(step)
 }
 
-/// Which rollouts are logged.
+/// Selection of the logged rollouts.
 pub fn logging(seed: u64, step: u64) -> Key {
     Key::new(seed).with(6).with(step)
 }

@@ -1,15 +1,15 @@
-//! Which problems have a demonstration, and in which order they are used.
+//! The problems that have a demonstration, and their order.
 
 use crate::policy::Sequence;
 use crate::problem::{Split, Task};
 use fgrpo_core::rng::Key;
 
-/// The problems of a split with a demonstration.
+/// The problems of a split that have a demonstration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demonstrations {
     split: Split,
-    /// The indices of these problems; `None` if all problems have one.
-    those: Option<Vec<u64>>,
+    /// Indices of these problems, or `None` if all problems have a demonstration.
+    indices: Option<Vec<u64>>,
     problems: u64,
 }
 
@@ -18,34 +18,34 @@ impl Demonstrations {
     /// Fails if no training problem has a demonstration.
     pub fn of(task: &Task, split: Split) -> anyhow::Result<Self> {
         let problems = task.len(split);
-        let those: Vec<u64> = (0..problems).filter(|&id| task.demonstrates(split, id)).collect();
-        if those.is_empty() && split == Split::Train {
+        let indices: Vec<u64> = (0..problems).filter(|&id| task.demonstrates(split, id)).collect();
+        if indices.is_empty() && split == Split::Train {
             bad_input!(
-                "sft: none of the {problems} training problems has a demonstration; wanted a column `solution` with a worked answer (task.columns names another), or no [sft]"
+                "sft: none of the {problems} training problems has a demonstration; add a column `solution` with a worked answer (task.columns can name another column), or remove [sft]"
             );
         }
-        let all = those.len() as u64 == problems;
-        Ok(Self { split, those: (!all).then_some(those), problems })
+        let all = indices.len() as u64 == problems;
+        Ok(Self { split, indices: (!all).then_some(indices), problems })
     }
 
     /// Number of demonstrations.
     pub fn len(&self) -> u64 {
-        self.those.as_ref().map_or(self.problems, |those| those.len() as u64)
+        self.indices.as_ref().map_or(self.problems, |indices| indices.len() as u64)
     }
 
-    /// Whether there are none.
+    /// Whether there are no demonstrations.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of problems without one.
+    /// Number of problems without a demonstration.
     pub fn missing(&self) -> u64 {
         self.problems - self.len()
     }
 
-    /// The problem of the demonstration at an index, from 0.
-    pub fn problem(&self, place: u64) -> u64 {
-        self.those.as_ref().map_or(place, |those| those[place as usize])
+    /// The problem of the demonstration at an index.
+    pub fn problem(&self, index: u64) -> u64 {
+        self.indices.as_ref().map_or(index, |indices| indices[index as usize])
     }
 
     /// The problem at a position of the training order; each pass has its own order.
@@ -54,20 +54,20 @@ impl Demonstrations {
         self.problem(order.with(position / n).permute(position % n, n))
     }
 
-    /// The prompts and demonstrations of some problems; the demonstrations' tokens are the targets.
-    /// The error names a problem whose demonstration can't be tokenized or is empty.
+    /// The prompts and demonstrations of problems; the demonstrations' tokens are the targets. Fails if a
+    /// demonstration is empty or can't be tokenized.
     pub fn sequences(
         &self,
         task: &Task,
         problems: impl Iterator<Item = u64>,
     ) -> anyhow::Result<Vec<Sequence>> {
-        let of_problem = |id| {
+        let sequence = |id| {
             let prompt = task.prompt(self.split, id);
             let Some(completion) = task.demonstration(&prompt).filter(|c| !c.is_empty()) else {
                 bad_input!("sft: the demonstration of problem {id} can't be tokenized");
             };
             Ok(Sequence::completion(&prompt.tokens, &completion))
         };
-        problems.map(of_problem).collect()
+        problems.map(sequence).collect()
     }
 }

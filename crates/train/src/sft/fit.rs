@@ -1,7 +1,7 @@
-//! The loop of the supervised stage: reads batches of demonstrations, writes checkpoints and log lines.
+//! The loop of the supervised stage: takes batches of demonstrations, and writes checkpoints and log lines.
 //!
 //! Everything except weights and optimizer is a function of the step, so a stage that was stopped or killed resumes
-//! from its last checkpoint and ends with the same result, bit for bit.
+//! from its last checkpoint and has the same result, bit for bit.
 
 use super::Demonstrations;
 use super::SftLine;
@@ -32,55 +32,55 @@ pub(super) struct Fit<'a> {
     pub(super) device: &'a Device,
     pub(super) run: &'a RunDir,
     pub(super) checkpoints: &'static str,
-    /// Number of checkpoints kept besides the last.
+    /// Checkpoints to keep besides the last.
     pub(super) keep: Keep,
     pub(super) lines: PathBuf,
     /// Folder of the TensorBoard file, if enabled.
     pub(super) tensorboard: Option<&'a Path>,
 }
 
-/// Fits the demonstrations, starting from the last checkpoint, or from `fresh` if there is none. `None` if
-/// interrupted, with the state saved.
+/// Trains on the demonstrations, starting from the last checkpoint, or from `fresh` if there is none. Returns `None`
+/// if interrupted; the state is then saved.
 pub(super) fn fit(
-    place: Fit<'_>,
+    stage: Fit<'_>,
     fresh: impl FnOnce() -> anyhow::Result<Engine>,
     events: &mut dyn Events,
 ) -> anyhow::Result<Option<Engine>> {
-    let Fit { config, sft, task, .. } = place;
-    let shown = Demonstrations::of(task, Split::Train)?;
+    let Fit { config, sft, task, .. } = stage;
+    let demonstrations = Demonstrations::of(task, Split::Train)?;
     let held_out = Demonstrations::of(task, Split::HeldOut)?;
-    let steps = sft.optimizer_steps(shown.len());
-    let missing = match shown.missing() {
+    let steps = sft.optimizer_steps(demonstrations.len());
+    let missing = match demonstrations.missing() {
         0 => String::new(),
         n => format!("; {n} training problems have none and are left out"),
     };
     events.say(&format!(
         "sft: {} demonstrations, {} held out{missing}; {steps} steps",
-        shown.len(),
+        demonstrations.len(),
         held_out.len()
     ));
-    let latest = checkpoint::list(&place.run.file(place.checkpoints))?.pop();
+    let latest = checkpoint::list(&stage.run.file(stage.checkpoints))?.pop();
     let (engine, mut done) = match &latest {
         Some((step, folder)) => {
-            let (engine, _) = checkpoint::open(folder, Stage::Sft, config, place.device, fresh)?;
+            let (engine, _) = checkpoint::open(folder, Stage::Sft, config, stage.device, fresh)?;
             events.say(&format!("sft: resumed after step {step} from {}", folder.display()));
             (engine, *step)
         }
         None => (fresh()?, 0),
     };
     let mut policy = Policy::new(engine, Arc::clone(&task.language));
-    place.run.adopt(config)?;
-    lines::retain(&place.lines, |line| line["step"].as_u64().is_some_and(|s| s <= done))?;
+    stage.run.adopt(config)?;
+    lines::retain(&stage.lines, |line| line["step"].as_u64().is_some_and(|s| s <= done))?;
     let mut tensorboard =
-        place.tensorboard.map(|folder| TensorBoard::resume(folder, "sft", done)).transpose()?;
+        stage.tensorboard.map(|folder| TensorBoard::resume(folder, "sft", done)).transpose()?;
     if let Some(tensorboard) = &mut tensorboard {
-        let there = tensorboard.last_step().unwrap_or(0);
-        for line in lines::read::<SftLine>(&place.lines)?.iter().filter(|l| l.step > there) {
+        let last = tensorboard.last_step().unwrap_or(0);
+        for line in lines::read::<SftLine>(&stage.lines)?.iter().filter(|l| l.step > last) {
             line.write_to(tensorboard)?;
         }
     }
-    clear_partial(&place.run.file(place.checkpoints));
-    let mut log = JsonLines::append(&place.lines)?;
+    clear_partial(&stage.run.file(stage.checkpoints));
+    let mut log = JsonLines::append(&stage.lines)?;
     let mut saved = done;
     let order = seeds::demonstrations(config.start_seed());
     events.begin("sft", done, steps);
@@ -88,15 +88,15 @@ pub(super) fn fit(
     while done < steps {
         if interrupt::requested() {
             events.end();
-            place.save(policy.engine(), &log, done, &mut saved)?;
+            stage.save(policy.engine(), &log, done, &mut saved)?;
             events.say(&format!("sft: interrupted after step {done} of {steps}"));
             return Ok(None);
         }
-        let line = match place.step(&mut policy, &shown, &held_out, order, done + 1, steps) {
+        let line = match stage.step(&mut policy, &demonstrations, &held_out, order, done + 1, steps) {
             Ok(line) => line,
             Err(e) => {
-                // The weights are still those from the previous step.
-                place.save(policy.engine(), &log, done, &mut saved)?;
+                // A failed step doesn't change the weights.
+                stage.save(policy.engine(), &log, done, &mut saved)?;
                 return Err(e);
             }
         };
@@ -109,13 +109,13 @@ pub(super) fn fit(
             events.say(&format!("sft {done}: loss {:.4}, held-out loss {held_out:.4}", line.loss));
         }
         if sft.save_every > 0 && done.is_multiple_of(sft.save_every) && done < steps {
-            place.save(policy.engine(), &log, done, &mut saved)?;
+            stage.save(policy.engine(), &log, done, &mut saved)?;
         }
-        place.run.check_place()?;
+        stage.run.check_place()?;
         events.progress(done, format!("loss {:.3}", line.loss));
     }
     events.end();
-    place.save(policy.engine(), &log, done, &mut saved)?;
+    stage.save(policy.engine(), &log, done, &mut saved)?;
     let seconds = duration(started.elapsed().as_secs_f64());
     events.say(&format!("sft: {steps} steps in {seconds}"));
     Ok(Some(policy.into_engine()))
@@ -140,11 +140,11 @@ impl Fit<'_> {
         Ok(())
     }
 
-    /// One optimizer step; on an error, the weights are unchanged.
+    /// Makes an optimizer step. If it fails, the weights are unchanged.
     fn step(
         &self,
         policy: &mut Policy,
-        shown: &Demonstrations,
+        demonstrations: &Demonstrations,
         held_out: &Demonstrations,
         order: fgrpo_core::rng::Key,
         step: u64,
@@ -154,8 +154,9 @@ impl Fit<'_> {
         let clock = Instant::now();
         let size = sft.batch_size as u64;
         let first = (step - 1) * size;
-        let sequences = shown.sequences(task, (first..first + size).map(|at| shown.problem_at(order, at)))?;
-        // The last token of a demonstration isn't read.
+        let sequences = demonstrations
+            .sequences(task, (first..first + size).map(|at| demonstrations.problem_at(order, at)))?;
+        // The model doesn't read the last token of a demonstration.
         let tokens: usize = sequences.iter().map(|sequence| sequence.tokens.len() - 1).sum();
         let targets: usize = sequences.iter().map(|sequence| sequence.targets.len()).sum();
         let weight = f64::from(1.0 / targets as f32);
@@ -172,7 +173,7 @@ impl Fit<'_> {
         let lr = sft.lr * sft.schedule.factor(step, sft.warmup_steps, steps);
         let not_finite = |norm: f64| {
             format!(
-                "sft: step {step}: loss {loss}, gradient norm {norm}: not finite; stopped, with the state before this step saved. Lower sft.lr (now {}); {CHECK_LAYERS}=on names the layer or tensor where the first such number is",
+                "sft: step {step}: the loss ({loss}) or gradient norm ({norm}) isn't finite; stopped, and the state before this step is saved. Lower sft.lr, which is {}; set {CHECK_LAYERS}=on to find the first layer or tensor with such a number",
                 sft.lr
             )
         };
@@ -198,12 +199,12 @@ impl Fit<'_> {
         let tokens_per_second = tokens as f64 / clock.elapsed().as_secs_f64();
         let due = sft.eval_every > 0 && (step.is_multiple_of(sft.eval_every) || step == steps);
         let held_out_loss =
-            (due && !held_out.is_empty()).then(|| self.loss_of(policy, held_out)).transpose()?;
+            (due && !held_out.is_empty()).then(|| self.held_out_loss(policy, held_out)).transpose()?;
         Ok(SftLine {
             step,
             loss,
             held_out_loss,
-            epoch: (step * size) as f64 / shown.len() as f64,
+            epoch: (step * size) as f64 / demonstrations.len() as f64,
             lr,
             gradient_norm: report.gradient_norm,
             tokens_per_second,
@@ -211,7 +212,7 @@ impl Fit<'_> {
     }
 
     /// Mean cross-entropy per token of the first held-out demonstrations.
-    fn loss_of(&self, policy: &mut Policy, held_out: &Demonstrations) -> anyhow::Result<f64> {
+    fn held_out_loss(&self, policy: &mut Policy, held_out: &Demonstrations) -> anyhow::Result<f64> {
         let count = held_out.len().min(self.sft.eval_problems as u64);
         let (mut sum, mut tokens) = (0.0, 0);
         let mut first = 0;

@@ -133,7 +133,7 @@ fn several_rewards_are_normalised_apart_in_training() {
         ),
         (
             [&gdpo[..], &["--set=algorithm.reward_weights.short=2"]].concat(),
-            "algorithm.reward_weights: found short, wanted rewards that the grader gives: long, odd, same",
+            "algorithm.reward_weights.short: the grader doesn't return this reward; it returns long, odd, same",
         ),
         (
             [&gdpo[..], &["--set=algorithm.shaping=unlikely"]].concat(),

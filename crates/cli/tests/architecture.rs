@@ -373,3 +373,143 @@ fn modules_of_nn_use_those_of_their_own_and_lower_layers_without_a_circle() {
     }
     assert!(uses.is_empty(), "these modules use each other in a circle: {:?}", uses.keys());
 }
+
+/// Patterns of comments and messages that make readers stop, each with the number of lines that still have it. The counts
+/// may only fall: lower a ceiling when you have mended lines. CONTRIBUTING.md has the rules.
+const PROSE: [(&str, fn(&Line) -> bool, usize); 7] = [
+    (
+        "a doc comment opens with What, Which, Whose or Who",
+        |line| line.opens_with(&["What", "Which", "Whose", "Who"]),
+        144,
+    ),
+    (
+        "a doc comment opens with a pronoun",
+        |line| line.opens_with(&["Its", "It", "They", "Those", "The same", "The other", "The others"]),
+        102,
+    ),
+    (
+        "half a sentence after a semicolon, such as `; none`",
+        |line| {
+            line.has(&[
+                "; none ",
+                "; nothing ",
+                "; empty ",
+                "; `None` ",
+                "; all ",
+                "; else ",
+                "; those ",
+                "; the others ",
+            ])
+        },
+        133,
+    ),
+    (
+        "`that of` or `, of some`",
+        |line| {
+            line.has(&[
+                " that of ",
+                ", of some ",
+                ", of all ",
+                ", of each ",
+                ", of one ",
+                ", of those ",
+                ", of its ",
+                ", of their ",
+            ])
+        },
+        41,
+    ),
+    (
+        "`where` instead of `if`",
+        |line| {
+            line.has(&[
+                " where it ",
+                " where its ",
+                " where there ",
+                " where that ",
+                " where they ",
+                " where none ",
+                " where no ",
+            ])
+        },
+        29,
+    ),
+    (
+        "words in a meaning of their own",
+        |line| {
+            line.has(&[
+                " a text ",
+                " texts ",
+                " at hand ",
+                " apart ",
+                " alike ",
+                " said ",
+                " told ",
+                " stands for ",
+                " stands in ",
+            ])
+        },
+        149,
+    ),
+    (
+        "a message of the form `found ..., wanted ...`",
+        |line| line.comment.is_none() && line.code.contains("found ") && line.code.contains(", wanted "),
+        213,
+    ),
+];
+
+/// A line of source code. `comment` is the text of a doc comment, with punctuation replaced by spaces except `;`, `,` and `` ` ``.
+struct Line {
+    code: String,
+    comment: Option<String>,
+}
+
+impl Line {
+    fn new(line: &str) -> Self {
+        let line = line.trim_start();
+        let comment = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+        let plain = |c: char| if ".:()\"".contains(c) { ' ' } else { c };
+        let comment = comment.map(|text| text.chars().map(plain).collect::<String>() + " ");
+        let code = if line.starts_with("//") { String::new() } else { line.to_owned() };
+        Self {
+            code,
+            comment: comment
+                .map(|text| text.replace(", ", " , ").replace(" , of", ", of").replace(" ;", ";")),
+        }
+    }
+
+    fn opens_with(&self, words: &[&str]) -> bool {
+        let text = self.comment.as_deref().unwrap_or_default().trim_start();
+        words.iter().any(|word| text.strip_prefix(word).is_some_and(|rest| rest.starts_with(' ')))
+    }
+
+    fn has(&self, phrases: &[&str]) -> bool {
+        let text = self.comment.as_deref().unwrap_or_default();
+        phrases.iter().any(|phrase| text.contains(phrase))
+    }
+}
+
+#[test]
+fn comments_and_messages_get_no_new_private_english() {
+    let mut lines: Vec<(String, Line)> = Vec::new();
+    for name in std::fs::read_dir(root().join("crates")).unwrap() {
+        for path in sources(&name.unwrap().path().join("src")) {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let shown = path.strip_prefix(root()).unwrap().display().to_string();
+            lines.extend(
+                text.lines()
+                    .zip(1..)
+                    .map(|(line, n)| (format!("{shown}:{n}: {}", line.trim()), Line::new(line))),
+            );
+        }
+    }
+    let mut wrong = String::new();
+    for (rule, matches, ceiling) in PROSE {
+        let places: Vec<&str> =
+            lines.iter().filter(|(_, line)| matches(line)).map(|(place, _)| place.as_str()).collect();
+        if places.len() > ceiling {
+            wrong += &format!("{rule}: {} lines, ceiling {ceiling}\n{}\n", places.len(), places.join("\n"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}

@@ -28,7 +28,7 @@ pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
 /// The number of threads for `pieces` of work: `asked` or one per core, but at most one per piece.
 pub(crate) fn threads(asked: Option<usize>, pieces: usize) -> PyResult<usize> {
     let threads = match asked {
-        Some(0) => return Err(bad("threads: found 0, wanted at least 1")),
+        Some(0) => return Err(bad("threads: expected at least 1, found 0")),
         Some(n) => n,
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };

@@ -152,13 +152,15 @@ pub(crate) fn credit<'py>(
     ] {
         if missing {
             let by = credit.advantage.name();
-            return Err(bad(format!("{name}: found None, wanted each completion's {what}: {by} reads them")));
+            return Err(bad(format!("{name} is required: {by} uses each completion's {what}")));
         }
     }
     let mut members = vec![Vec::new(); groups];
     for (row, &g) in group.iter().enumerate() {
         let members = usize::try_from(g).ok().and_then(|g| members.get_mut(g));
-        members.ok_or_else(|| bad(format!("group of row {row}: found {g}, wanted 0..{groups}")))?.push(row);
+        members
+            .ok_or_else(|| bad(format!("group of row {row}: expected an index below {groups}, found {g}")))?
+            .push(row);
     }
     // Settings are checked even where no group is large enough to use them.
     let largest = members.iter().map(Vec::len).max().unwrap_or(0).max(2);

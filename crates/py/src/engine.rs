@@ -140,8 +140,9 @@ fn sequences(tokens: &[i64], lengths: &[i64]) -> PyResult<Vec<Vec<u32>>> {
     for (index, &length) in lengths.iter().enumerate() {
         let (own, others) = rest.split_at(length as usize);
         let token = |&token: &i64| {
-            u32::try_from(token)
-                .map_err(|_| bad(format!("sequence {index}: found token {token}, wanted ids of at least 0")))
+            u32::try_from(token).map_err(|_| {
+                bad(format!("sequence {index}: expected ids of at least 0, found token {token}"))
+            })
         };
         all.push(own.iter().map(token).collect::<PyResult<_>>()?);
         rest = others;
@@ -332,8 +333,7 @@ impl Engine {
             let sums = policy.forward_backward(&data, &loss, temperature)?.sums;
             if !sums.loss.is_finite() {
                 policy.zero_gradient();
-                let words =
-                    format!("loss: found {}, wanted a finite number; the gradient is 0 again", sums.loss);
+                let words = format!("loss: the loss is {}; the gradient has been reset to 0", sums.loss);
                 return Err(BadInput(words).into());
             }
             Ok(sums)

@@ -26,7 +26,7 @@ impl Episode {
     }
 }
 
-/// What the environment says is JSON.
+/// An episode. Messages of the environment are JSON.
 #[pymethods]
 impl Episode {
     #[new]

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// Unbiased pass@k, elementwise over `n`, `c` and `k`, all `(P,)`.
+/// Estimates pass@k of each row without bias. `n`, `c` and `k`: `(P,)`.
 #[pyfunction]
 pub(crate) fn pass_at_k<'py>(
     py: Python<'py>,
@@ -24,12 +24,10 @@ pub(crate) fn pass_at_k<'py>(
     let (n, c, k) = (n.as_slice()?, c.as_slice()?, k.as_slice()?);
     for (i, ((&n, &c), &k)) in n.iter().zip(c).zip(k).enumerate() {
         if c < 0 || c > n {
-            return Err(bad(format!(
-                "problem {i}: found c = {c} correct of n = {n} samples, wanted 0 <= c <= n"
-            )));
+            return Err(bad(format!("problem {i}: expected 0 <= c <= n, found c = {c} and n = {n}")));
         }
         if k < 1 || k > n {
-            return Err(bad(format!("problem {i}: found k = {k} and n = {n} samples, wanted 1 <= k <= n")));
+            return Err(bad(format!("problem {i}: expected 1 <= k <= n, found k = {k} and n = {n}")));
         }
     }
     let values = without_gil(py, || {
@@ -56,7 +54,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// The problems in the form of the command's statistics. The Python code has checked the columns' lengths and counts.
+    /// Converts the rows to benchmarks. The Python code has checked the lengths of the columns and the counts.
     fn benchmarks(self, side: &str) -> Vec<Benchmark> {
         let mut benchmarks: Vec<Benchmark> = Vec::new();
         let counts = self.n.into_iter().zip(self.c).zip(self.unscorable);
@@ -77,7 +75,7 @@ impl Columns {
     }
 }
 
-/// The paired test and the bootstrap of `fgrpo compare`, as the JSON that it writes.
+/// Runs the paired test and the bootstrap of `fgrpo compare`, and returns the same JSON.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the Python half names them")]
 pub(crate) fn compare(
@@ -96,25 +94,25 @@ pub(crate) fn compare(
     let method = match method {
         "exact" => Method::Exact,
         "monte-carlo" => Method::MonteCarlo,
-        _ => return Err(bad(format!("method: found {method:?}, wanted \"exact\" or \"monte-carlo\""))),
+        _ => return Err(bad(format!("method: expected \"exact\" or \"monte-carlo\", found {method:?}"))),
     };
     let (a, b) = (a.benchmarks("a"), b.benchmarks("b"));
-    // What the command says of its flags, said of the arguments.
+    // The library's messages name flags of the command, so these checks name the arguments instead.
     let problems = || a.iter().chain(&b).flat_map(|benchmark| &benchmark.problems);
     let fewest = problems().map(|p| p.samples).min().unwrap_or(0);
     if let Some(m) = m.filter(|m| !(1..=fewest).contains(m)) {
         return Err(bad(format!(
-            "m: found {m}, wanted 1 to {fewest}, the smallest number of scored samples of a problem"
+            "m: expected 1 to {fewest} (the smallest number of scored samples of a problem), found {m}"
         )));
     }
     let most = m.unwrap_or(fewest);
     if let Some(k) = ks.iter().find(|k| !(1..=most).contains(k)) {
         let whose =
             if m.is_some() { "the subsample's size m" } else { "the smallest number of scored samples" };
-        return Err(bad(format!("k: found {k}, wanted 1 to {most}, {whose}")));
+        return Err(bad(format!("k: expected 1 to {most} ({whose}), found {k}")));
     }
     if let Some(percent) = cover.iter().find(|percent| !(1..=100).contains(*percent)) {
-        return Err(bad(format!("cover: found {percent}, wanted 1 to 100, a success rate in percent")));
+        return Err(bad(format!("cover: expected 1 to 100 (a success rate in percent), found {percent}")));
     }
     with_own_threads(py, || {
         let pairs = paired::matched(a, b)?;
@@ -125,17 +123,18 @@ pub(crate) fn compare(
     })
 }
 
-/// For each group size, the share of active groups, of tail misses and of active groups that miss the tail; and the suggestion.
+/// For each group size, the fractions of active groups, of tail misses and of active groups that miss the tail; and the
+/// suggested group size and gamma.
 type Outlooks = (Vec<(f64, f64, f64)>, Option<(u64, f64)>);
 
-/// The outlook of `fgrpo plan`.
+/// Computes the table and the suggestion of `fgrpo plan`.
 #[pyfunction]
 pub(crate) fn plan(py: Python<'_>, samples: Columns, group_sizes: Vec<u64>, tail: f64) -> PyResult<Outlooks> {
     if !(tail > 0.0 && tail <= 1.0) {
-        return Err(bad(format!("tail: found {tail}, wanted a share above 0 and at most 1")));
+        return Err(bad(format!("tail: expected a fraction above 0 and at most 1, found {tail}")));
     }
     if let Some(n) = group_sizes.iter().find(|&&n| n < 2) {
-        return Err(bad(format!("group_sizes: found {n}, wanted at least 2")));
+        return Err(bad(format!("group_sizes: expected at least 2, found {n}")));
     }
     let benchmarks = samples.benchmarks("samples");
     let problems: Vec<&ProblemCounts> =
@@ -153,7 +152,7 @@ pub(crate) fn plan(py: Python<'_>, samples: Columns, group_sizes: Vec<u64>, tail
 /// Benchmark, problem, n, c and number of unscorable samples, one row per problem.
 type Rows = Vec<(String, String, String, u64, u64, u64)>;
 
-/// The graded samples of a file or a folder, as the command line reads them, and sentences that say how a dump was graded.
+/// Reads graded samples from a file or a folder. Returns the rows, and sentences that say how a dump was graded.
 #[pyfunction]
 pub(crate) fn read_samples(py: Python<'_>, path: PathBuf, mode: Option<&str>) -> PyResult<(Rows, String)> {
     let mode = mode.map(mode_named).transpose()?;
@@ -178,7 +177,8 @@ pub(crate) fn read_samples(py: Python<'_>, path: PathBuf, mode: Option<&str>) ->
 /// Benchmark (empty if the dump has none), problem, reference answer and response, in the order of the dump.
 type Responses = Vec<(String, String, String, String)>;
 
-/// The responses in a dump of verl ("verl") or lm-eval ("lm-eval"), a file or a folder, with the format; none if it is no dump.
+/// Reads the responses in a dump of verl or lm-eval, a file or a folder. Returns the format ("verl" or "lm-eval") and the
+/// responses, or `None` if the path isn't a dump.
 #[pyfunction]
 pub(crate) fn read_dump(py: Python<'_>, path: PathBuf) -> PyResult<Option<(&'static str, Responses)>> {
     let read = || -> anyhow::Result<Option<(&'static str, Responses)>> {

@@ -75,7 +75,7 @@ pub(crate) fn simulate<'py>(
     lr: f64,
 ) -> PyResult<Trajectory<'py>> {
     if record_every == 0 {
-        return Err(bad("record_every: found 0, wanted at least 1"));
+        return Err(bad("record_every: expected at least 1, found 0"));
     }
     let setup = Setup { actions, correct, anchors, lr, ..Setup::default() };
     let run = || {

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a run is under way in this process.
+/// Whether a run is in progress in this process.
 static RUNS: AtomicBool = AtomicBool::new(false);
 
 /// Runs `fgrpo train`. Returns whether it was stopped on request. `file`: the configuration, or `None` if `settings` are all of it: a list
@@ -41,9 +41,9 @@ pub(crate) fn train(
     };
     let answerer = answer.map(|answer| {
         Answerer::new(move |question| {
-            let said = Python::attach(|py| answer.call1(py, (question,))?.extract::<String>(py));
-            // A message in place of JSON is a bad answer, which is unscorable with this reason.
-            said.unwrap_or_else(|error| error.to_string())
+            let answer = Python::attach(|py| answer.call1(py, (question,))?.extract::<String>(py));
+            // A message that isn't JSON becomes the reason of an unscorable answer.
+            answer.unwrap_or_else(|error| error.to_string())
         })
     });
     let work = || -> anyhow::Result<Ending<Trained>> {
@@ -62,10 +62,10 @@ pub(crate) fn train(
         places::configuration(&mut config, resumed, Loading::All)?;
         run_and_report(&config, &out, if_exists, device, &mut Console::new())
     };
-    // A stop is of the process.
+    // A request to stop applies to the whole process, so it has only one run.
     if RUNS.swap(true, Ordering::SeqCst) {
         return Err(bad(
-            "train: found a run under way in this process, wanted its end first, or another process",
+            "train: another run is in progress in this process; wait for its end, or use another process",
         ));
     }
     interrupt::request(false);
@@ -78,7 +78,7 @@ pub(crate) fn train(
     }
 }
 
-/// The metrics and the evaluations of the run in a folder, as JSON.
+/// Reads the metrics and evaluations of a run folder, as JSON.
 #[pyfunction]
 pub(crate) fn read_run(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
     let read = || -> anyhow::Result<String> {

@@ -39,7 +39,7 @@ fn strings<'py>(name: &str, items: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py
     let string = |(i, item): (usize, PyResult<Bound<'py, PyAny>>)| {
         item?.cast_into::<PyString>().map_err(|e| {
             let found = e.into_inner().get_type();
-            PyTypeError::new_err(format!("{name}[{i}]: found {found}, wanted str"))
+            PyTypeError::new_err(format!("{name}[{i}]: expected str, found {found}"))
         })
     };
     items.try_iter()?.enumerate().map(string).collect()
@@ -50,7 +50,7 @@ fn text<'a>(strings: &'a [Bound<'_, PyString>]) -> Vec<Cow<'a, str>> {
     strings.iter().map(|s| s.to_string_lossy()).collect()
 }
 
-/// A reference answer, which is a text, a number, or a list of them (an array, a tensor).
+/// Converts a reference answer: a string, a number, or a list of them (or an array or tensor).
 fn gold(name: impl Fn() -> String, item: &Bound<'_, PyAny>) -> PyResult<String> {
     match item.cast::<PyString>() {
         Ok(text) => Ok(math::gold::gold(&text.to_string_lossy()).into_owned()),
@@ -80,7 +80,7 @@ fn gold_value(name: &impl Fn() -> String, item: &Bound<'_, PyAny>) -> PyResult<V
     let number = item.cast::<PyFloat>().ok().and_then(|number| Number::from_f64(number.value()));
     let refused = || {
         let found = item.repr().map_or_else(|_| item.get_type().to_string(), |repr| repr.to_string());
-        PyTypeError::new_err(format!("{}: found {found:.80}, wanted a text, a number or a list", name()))
+        PyTypeError::new_err(format!("{}: expected a string, a number or a list, found {found:.80}", name()))
     };
     number.map(Value::Number).ok_or_else(refused)
 }
@@ -107,10 +107,7 @@ where
 {
     let n = responses.len();
     if problems.len() != n {
-        return Err(bad(format!(
-            "found {} reference answers and {n} responses, wanted as many",
-            problems.len()
-        )));
+        return Err(bad(format!("there are {} reference answers for {n} responses", problems.len())));
     }
     let threads = threads(asked, n.div_ceil(BATCH))?;
     let outcomes = without_gil(py, || {
@@ -160,10 +157,11 @@ where
 }
 
 pub(crate) fn mode_named(name: &str) -> PyResult<Mode> {
-    Mode::from_name(name).ok_or_else(|| bad(format!("mode: found {name:?}, wanted \"parity\" or \"strict\"")))
+    Mode::from_name(name)
+        .ok_or_else(|| bad(format!("mode: expected \"parity\" or \"strict\", found {name:?}")))
 }
 
-/// What becomes of thoughts in a mode.
+/// Returns the treatment of thoughts in a mode.
 fn grading(mode: &str, reasoning: Option<&str>) -> PyResult<Grading> {
     let mode = mode_named(mode)?;
     let reasoning =
@@ -203,7 +201,7 @@ pub(crate) fn verify_math<'py>(
     )
 }
 
-/// One letter per response; `options` are those of each question, or none.
+/// Checks multiple-choice responses. `golds`: one letter for each response; `options`: the options of each question, or `None`.
 #[pyfunction]
 pub(crate) fn verify_choice<'py>(
     py: Python<'py>,
@@ -219,7 +217,7 @@ pub(crate) fn verify_choice<'py>(
         "letter-or-content" => choice::Match::LetterOrContent,
         _ => {
             return Err(bad(format!(
-                "match: found {:?}, wanted \"letter\" or \"letter-or-content\"",
+                "match: expected \"letter\" or \"letter-or-content\", found {:?}",
                 r#match
             )));
         }
@@ -227,11 +225,7 @@ pub(crate) fn verify_choice<'py>(
     let (golds, responses) = (strings("golds", &golds)?, strings("responses", &responses)?);
     let options = options.unwrap_or_else(|| vec![Vec::new(); golds.len()]);
     if options.len() != golds.len() {
-        return Err(bad(format!(
-            "options: found {} lists, wanted one for each of {} golds",
-            options.len(),
-            golds.len()
-        )));
+        return Err(bad(format!("options: there are {} lists for {} golds", options.len(), golds.len())));
     }
     let problems: Vec<(Cow<'_, str>, Vec<String>)> = text(&golds).into_iter().zip(options).collect();
     check_all(
@@ -292,7 +286,7 @@ pub(crate) fn verify_synlogic<'py>(
     let (tasks, game_data) = (strings("tasks", &tasks)?, strings("game_data", &game_data)?);
     if tasks.len() != game_data.len() {
         return Err(bad(format!(
-            "tasks and game_data: found {} and {}, wanted as many",
+            "tasks and game_data differ in length: {} and {}",
             tasks.len(),
             game_data.len()
         )));
@@ -371,7 +365,7 @@ impl MathProblem {
     }
 }
 
-/// What texts are searched for; see `fgrpo.math_verify`.
+/// Targets that responses are searched for; see `fgrpo.math_verify`.
 #[pyclass(frozen, module = "fgrpo._native")]
 pub(crate) struct MathExtraction(Vec<Target>);
 
@@ -424,9 +418,7 @@ impl MathValue {
     #[new]
     fn new(notation: &str, parts: Vec<(String, bool)>) -> PyResult<Self> {
         let value = parsed::Value::restored(notation, &parts).map(Self);
-        value.ok_or_else(|| {
-            bad(format!("Value: found {notation:?} and {parts:?}, wanted what a pickle stored"))
-        })
+        value.ok_or_else(|| bad(format!("Value: invalid pickle: {notation:?} and {parts:?}")))
     }
 
     /// Whether this gold equals an answer; None if that is too expensive to find out.

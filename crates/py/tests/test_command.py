@@ -16,7 +16,7 @@ def test_the_command_answers_as_the_program_does(command):
     done = command("verify", "math", "-", input='{"gold": "1/2", "response": "\\\\boxed{0.5}"}\n')
     assert (done.returncode, json.loads(done.stdout)["verdict"]) == (0, "correct")
     done = subprocess.run([sys.executable, "-m", "fgrpo", "theory", "--help"], capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout.startswith("The paper's formulas")
+    assert done.returncode == 0 and done.stdout.startswith("Evaluate the paper's formulas")
 
 
 @pytest.mark.parametrize(

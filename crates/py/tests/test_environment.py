@@ -43,7 +43,7 @@ def test_get_reward_gives_the_reward_and_is_no_tool(bytes_model):
     episode, text = played(bytes_model, Calculator, [call(a=2, b=3), call("get_reward"), "It is 5."])
     assert episode.reward == 0.25
     assert '"name": "add"' in text and '{"name": "get_reward", "description' not in text and '{"name": "reset", "description' not in text
-    assert "error: found the tool 'get_reward', wanted one of add" in text
+    assert "error: unknown tool 'get_reward'; the tools are add" in text
 
 
 def test_reward_may_ask_for_what_follows_the_prompt(bytes_model):
@@ -262,7 +262,7 @@ def test_a_dict_of_factories_is_chosen_from_by_the_column_environment(bytes_mode
     engine = Scripted(bytes_model, lambda i, turn: [call("look"), "Done."][turn])
     [[first], [second]] = fgrpo.play(engine, both, rows, n=1)
     texts = [engine.tokenizer.decode(episode.tokens, special=True) for episode in (first, second)]
-    assert "error: found the tool 'look', wanted one of add" in texts[0] and "tool\ndark" in texts[1] and '"name": "add"' not in texts[1]
+    assert "error: unknown tool 'look'; the tools are add" in texts[0] and "tool\ndark" in texts[1] and '"name": "add"' not in texts[1]
     assert (first.reward, second.reward) == (0.0, 7.0)
     for row in (ROW, {**ROW, "environment": "maze"}):
         with pytest.raises(ValueError, match="environment: expected one of 'sums', 'other', found"):
@@ -456,7 +456,7 @@ def test_an_environment_is_tried_with_a_function_in_place_of_a_model(bytes_model
     assert [message["content"] for message in one.messages if message["role"] == "tool"] == [
         "5",
         "error: TypeError: can only concatenate str (not \"int\") to str",
-        "error: found the tool 'get_reward', wanted one of add",
+        "error: unknown tool 'get_reward'; the tools are add",
     ]
     assert one.messages[-1] == {"role": "assistant", "content": "5"}
     [[cut]] = fgrpo.play(None, Calculator, [ROW], n=1, max_turns=1, policy=lambda messages: [("add", {"a": 1})])
@@ -488,5 +488,5 @@ def test_fgrpo_verify_plays_scripted_calls(command, tmp_path):
     done = command("verify", "environment", tmp_path / "rows.jsonl", "--grader", f"{tmp_path}/sums.py:Sums")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["verdict"] for line in lines] == ["correct", "wrong", "correct", "unscorable"], done.stdout + done.stderr
-    assert lines[0]["printed"] == "add: 2\nadd: 5\nreward: error: found the tool 'reward', wanted one of add\n"
+    assert lines[0]["printed"] == "add: 2\nadd: 5\nreward: error: unknown tool 'reward'; the tools are add\n"
     assert "reset() missing 1 required positional argument: 'goal'" in lines[3]["reason"]

@@ -80,12 +80,12 @@ def test_an_empty_batch_has_no_loss():
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"old_logp": OLD[:, :3]}, ValueError, "old_logp: found shape (6, 3), wanted logp's (6, 9)"),
-        ({"advantages": np.zeros((B, T))}, ValueError, "advantages: found shape (6, 9), wanted (6,)"),
-        ({"mask": MASK * 0.5}, ValueError, "mask: found 0.5"),
-        ({"logp": LOGP[0]}, ValueError, "logp: found shape (9,)"),
-        ({"logp": LOGP * np.nan}, ValueError, "logp: found nan"),
-        ({"advantages": [np.inf] * B}, ValueError, "advantages: found inf"),
+        ({"old_logp": OLD[:, :3]}, ValueError, "old_logp: expected"),
+        ({"advantages": np.zeros((B, T))}, ValueError, "advantages: expected"),
+        ({"mask": MASK * 0.5}, ValueError, "mask: expected"),
+        ({"logp": LOGP[0]}, ValueError, "logp: expected"),
+        ({"logp": LOGP * np.nan}, ValueError, "logp: expected"),
+        ({"advantages": [np.inf] * B}, ValueError, "advantages: expected"),
         ({"loss": "ppo"}, ValueError, 'loss: unknown loss "ppo"'),
         ({"aggregation": "mean"}, ValueError, 'aggregation: expected one of "token-mean", '),
         ({"aggregation": "seq-mean-token-sum-norm"}, ValueError, "max_len is required"),
@@ -96,7 +96,7 @@ def test_an_empty_batch_has_no_loss():
         ({"loss": "sapo", "clip_low": 0.3}, ValueError, "clip_low: the loss"),
         ({"loss": "gspo", "tau": (1.0, 2.0)}, ValueError, "tau: the loss"),
         ({"loss": "dapo", "absolute_cap": True}, ValueError, "absolute_cap: the loss"),
-        ({"logp": LOGP.astype(str)}, TypeError, "logp: found dtype"),
+        ({"logp": LOGP.astype(str)}, TypeError, "logp: expected"),
     ],
 )
 def test_what_has_no_meaning_is_refused_by_name(change, error, words):

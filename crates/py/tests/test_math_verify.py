@@ -102,12 +102,12 @@ def test_what_is_too_expensive_is_empty_or_an_error():
 
 def test_what_is_no_text_is_refused_or_reported(caplog):
     assert str(parse(72)[0]) == "72"
-    with pytest.raises(TypeError, match="pred: found <class 'NoneType'>"):
+    with pytest.raises(TypeError, match="pred: expected str, found <class 'NoneType'>"):
         parse(None, raise_on_error=True)
     with caplog.at_level(logging.WARNING, "fgrpo.math_verify"):
         assert parse(None) == []
     assert "NoneType" in caplog.text
-    with pytest.raises(TypeError, match="verify: found <class 'int'>, wanted what parse returns"):
+    with pytest.raises(TypeError, match="verify: expected what parse returns, found <class 'int'>"):
         verify(parse("1"), 1)
 
 
@@ -115,7 +115,7 @@ def test_the_metric_scores_the_best_prediction():
     metric = math_metric((LatexExtractionConfig(),), (ExprExtractionConfig(), LatexExtractionConfig()))
     assert metric([r"\boxed{1/2}"], ["it is 3", "it is 0.5"]) == (1.0, (["1/2", r"\frac{1}{2}"], ["3", "3", "0.5", "0.5"]))
     assert metric(["$1$", "$2$"], ["2"])[0] == 1 and metric(["$1$"], ["no"])[0] == 0
-    with pytest.raises(ValueError, match="golds: found"):
+    with pytest.raises(ValueError, match="golds: expected"):
         metric(["no"], ["1"])
 
 

@@ -81,7 +81,7 @@ def test_every_trained_token_was_sampled_and_every_sampled_token_is_trained_once
     ("said", "answer"),
     [
         (call(a=2, b=3), "5"),
-        (call("subtract", a=1), "error: found the tool 'subtract', wanted one of add"),
+        (call("subtract", a=1), "error: unknown tool 'subtract'; the tools are add"),
         (call(a=2, c=3), "error: TypeError"),
         ("<tool_call>{'name': 'add'}</tool_call>", "error: the call isn't valid JSON"),
         ("<tool_call>[1]</tool_call>", "error: write an object with name"),
@@ -94,8 +94,8 @@ def test_every_trained_token_was_sampled_and_every_sampled_token_is_trained_once
         (f"<tool_call>{'[' * 1200}{']' * 1200}</tool_call>", "error: the call isn't valid JSON (it has"),
         ('<tool_call>{"name": "add"', "error: <tool_call> isn't closed by"),
         (call(a=1) + call(a=2), "1<|im_end|>\n<|im_start|>tool\n2"),
-        ('<tool_call>{"name": "_hidden", "arguments": {}}</tool_call>', "error: found the tool '_hidden'"),
-        ('<tool_call>{"name": "reset", "arguments": {}}</tool_call>', "error: found the tool 'reset'"),
+        ('<tool_call>{"name": "_hidden", "arguments": {}}</tool_call>', "error: unknown tool '_hidden'"),
+        ('<tool_call>{"name": "reset", "arguments": {}}</tool_call>', "error: unknown tool 'reset'"),
     ],
 )
 def test_what_a_call_returns_or_lacks_is_the_answer_to_it(bytes_model, said, answer):
@@ -144,7 +144,7 @@ def test_arguments_that_are_written_as_texts_get_the_types_of_the_tool(bytes_mod
         (wraps("note", parameter("text", "12") + parameter("times", "2") + parameter("tags", '["a"]')), "('12', 2, ['a'])"),
         (wraps("note", parameter("text", "two\nlines")), r"('two\nlines', 1, None)"),
         (wraps("add", parameter("a", "two")), 'error: a: expected integer, found "two"'),
-        (wraps("multiply", ""), "error: found the tool 'multiply'"),
+        (wraps("multiply", ""), "error: unknown tool 'multiply'"),
         ("<tool_call>" + call(a=2), "error: <tool_call> isn't closed by"),
         (call(a=2), "error: the call has no <function=NAME>"),
     ):
@@ -230,7 +230,7 @@ def test_a_run_with_an_environment_is_that_of_the_command_bit_for_bit(bytes_mode
     assert done.returncode == 0, done.stderr
     weights = [folder / "checkpoints" / "step-000002" / "model.safetensors" for folder in (out, elsewhere)]
     assert weights[0].read_bytes() == weights[1].read_bytes() != (bytes_model / "model.safetensors").read_bytes()
-    with pytest.raises(TypeError, match="environment: found int"):
+    with pytest.raises(TypeError, match="environment: expected .*found int"):
         fgrpo.train(common, environment=3, data=rows, out=tmp_path / "never")
 
 

@@ -45,7 +45,7 @@ def test_validation_dumps_of_verl_are_grouped_by_their_prompt(tmp_path):
     assert (found.problem, found.n.tolist()) == (["a_b", "c"], [2, 1])
     with pytest.raises(ValueError, match="3.jsonl"):
         fgrpo.read_samples(tmp_path)
-    with pytest.raises(ValueError, match="found a dump of verl, wanted one of lm-eval"):
+    with pytest.raises(ValueError, match="expected a dump of lm-eval, found one of verl"):
         fgrpo.read_samples(tmp_path / "3.jsonl", "lm-eval")
 
 
@@ -142,20 +142,20 @@ def test_what_is_not_there_is_refused(tmp_path):
         fgrpo.read_samples(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="no .jsonl and no .parquet"):
         fgrpo.read_samples(tmp_path)
-    with pytest.raises(ValueError, match="found columns"):
+    with pytest.raises(ValueError, match="expected the columns"):
         fgrpo.compare(Frame(x=[1]), Frame(x=[1]))
     for missing in (None, float("nan")):
-        with pytest.raises(ValueError, match="a: found a row without a problem"):
+        with pytest.raises(ValueError, match="a: a row has no problem"):
             fgrpo.compare(Frame(problem=["p", missing, missing], correct=[1, 1, 0]), Frame(x=[1]))
     (tmp_path / "a.jsonl").write_text("{}")
-    with pytest.raises(ValueError, match="format: found 'csv'"):
+    with pytest.raises(ValueError, match="format: expected .*found 'csv'"):
         fgrpo.read_samples(tmp_path / "a.jsonl", "csv")
 
 
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({"n": [4], "c": [5]}, "problem 0: found c = 5"),
+        ({"n": [4], "c": [5]}, "problem 0: expected"),
         ({"n": [4], "c": [1, 2]}, "n of shape (1,), c of shape (2,)"),
         ({"n": [4, 4], "c": [1, 2], "problem": ["a", "a"]}, "appears twice"),
         ({"n": [4], "c": [1], "unscorable": [-1]}, "problem 0"),

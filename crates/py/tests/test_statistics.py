@@ -22,11 +22,11 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_correct_sample():
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        (([4], [5], 2), ValueError, "problem 0: found c = 5 correct of n = 4"),
-        (([4, 4], [1, -1], 2), ValueError, "problem 1: found c = -1"),
-        (([4], [1], 5), ValueError, "problem 0: found k = 5 and n = 4"),
-        (([4], [1], 0), ValueError, "problem 0: found k = 0"),
-        (([4.0], [1], 1), TypeError, "n: found dtype float64, wanted integers"),
+        (([4], [5], 2), ValueError, "problem 0: expected 0 <= c <= n, found c = 5"),
+        (([4, 4], [1, -1], 2), ValueError, "problem 1: expected 0 <= c <= n, found c = -1"),
+        (([4], [1], 5), ValueError, "problem 0: expected 1 <= k <= n, found k = 5"),
+        (([4], [1], 0), ValueError, "problem 0: expected 1 <= k <= n, found k = 0"),
+        (([4.0], [1], 1), TypeError, "n: expected integers, found dtype float64"),
         (([4, 4], [1, 1, 1], 1), ValueError, "shape mismatch"),
     ],
 )
@@ -80,22 +80,22 @@ def test_the_interval_widens_with_its_level():
     ("arguments", "settings", "words"),
     [
         (((N, A), (N[:3], B[:3])), {}, "different problems"),
-        (((N, A), (N, B)), {"k": 65}, "k: found 65, wanted 1 to 64"),
-        (((N, A), (N, B)), {"k": ()}, "k: found none"),
-        (((N, A), (N, B)), {"cover": 101}, "cover: found 101, wanted 1 to 100"),
-        (((N, A), (N, B)), {"cover": 0}, "cover: found 0, wanted 1 to 100"),
-        (((N, A), (N, B)), {"k": -1}, "k: found -1"),
-        (((N, A), (N, B)), {"m": 65}, "m: found 65, wanted 1 to 64"),
-        (((N, A), (N, B)), {"m": 4, "k": 8}, "k: found 8, wanted 1 to 4"),
-        (((N, A), (N, B)), {"method": "t-test"}, 'method: found "t-test"'),
-        (((N, A), (N, B)), {"level": 1.0}, "level: found 1.0"),
-        (((N, A), (N, B)), {"resamples": 0}, "resamples: found 0"),
-        (((N, A), (N, A + 30)), {}, "problem 35: found c = 65"),
+        (((N, A), (N, B)), {"k": 65}, "k: expected"),
+        (((N, A), (N, B)), {"k": ()}, "k: expected"),
+        (((N, A), (N, B)), {"cover": 101}, "cover: expected"),
+        (((N, A), (N, B)), {"cover": 0}, "cover: expected"),
+        (((N, A), (N, B)), {"k": -1}, "k: expected"),
+        (((N, A), (N, B)), {"m": 65}, "m: expected"),
+        (((N, A), (N, B)), {"m": 4, "k": 8}, "k: expected"),
+        (((N, A), (N, B)), {"method": "t-test"}, 'found "t-test"'),
+        (((N, A), (N, B)), {"level": 1.0}, "level: expected"),
+        (((N, A), (N, B)), {"resamples": 0}, "resamples: expected"),
+        (((N, A), (N, A + 30)), {}, "problem 35: expected 0 <= c <= n, found c = 65"),
         (((N, A), (N + np.arange(40), B)), {}, "b: problem 0 has 64 samples, problem 1 has 65; pass uneven=True"),
         ((([], []), ([], [])), {}, "a: found no problems"),
-        (((N, A, B), (N, B)), {}, "a: found a tuple of 3"),
-        ((np.full((2, 2), 0.5), np.zeros((2, 2))), {}, "a: found 0.5, wanted 1 (correct)"),
-        ((np.zeros(3), np.zeros(3)), {}, "a: found one number for each problem"),
+        (((N, A, B), (N, B)), {}, "a: expected"),
+        ((np.full((2, 2), 0.5), np.zeros((2, 2))), {}, "a: expected"),
+        ((np.zeros(3), np.zeros(3)), {}, "a: expected"),
     ],
 )
 def test_samples_that_cannot_be_compared_are_refused(arguments, settings, words):
@@ -122,7 +122,7 @@ def test_plan_gives_what_the_command_gives(command, tmp_path):
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [({"group_sizes": (1,)}, "group_sizes: found 1"), ({"group_sizes": ()}, "group_sizes"), ({"tail": 0.0}, "tail: found 0")],
+    [({"group_sizes": (1,)}, "group_sizes: expected"), ({"group_sizes": ()}, "group_sizes"), ({"tail": 0.0}, "tail: expected")],
 )
 def test_plans_that_cannot_be_are_refused(settings, words):
     with pytest.raises(ValueError, match=words):
@@ -137,5 +137,5 @@ def test_a_comparison_prints_as_a_table_and_counts_without_samples_are_named():
     whole = fgrpo.compare(([8] * 3, [3, 4, 5]), ([8] * 3, [4, 5, 5]), m=8)
     assert whole[0].p_value is None and [cell for cell in repr(whole).split() if cell == "-"][1:] == ["-", "-"], "nothing is tested: a subsample is the sample"
     assert found._repr_html_().count("<tr>") == 3 and [c.k for c in found] == [1, 8]
-    with pytest.raises(ValueError, match=r"wanted \(a_n, a_c\)"):
+    with pytest.raises(ValueError, match=r"expected \(a_n, a_c\)"):
         fgrpo.compare(np.array([3, 4]), np.array([4, 4]))

@@ -48,7 +48,7 @@ def test_simulations_start_alike_and_the_focal_weight_keeps_more_mass():
         (lambda: fgrpo.low_lr(-1), "gamma"),
         (lambda: fgrpo.simulate(group_size=0), "group_size: expected"),
         (lambda: fgrpo.simulate(group_size=8, actions=1), "actions: expected"),
-        (lambda: fgrpo.simulate(group_size=8, record_every=0), "record_every: found 0"),
+        (lambda: fgrpo.simulate(group_size=8, record_every=0), "record_every: expected"),
     ],
 )
 def test_arguments_outside_their_domain_are_refused(call, words):

@@ -150,14 +150,14 @@ def test_a_reward_that_raises_is_shown_once_and_stops_a_run_that_nothing_grades(
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"reward": 3}, TypeError, "reward: found int"),
-        ({"data": []}, ValueError, "task.data: found no rows"),
-        ({"data": [1]}, TypeError, "task.data: row 0: found int"),
-        ({"data": [{"question": object()}]}, TypeError, "task.data: row 0: found object"),
+        ({"reward": 3}, TypeError, "reward: expected"),
+        ({"data": []}, ValueError, "task.data: expected at least one row"),
+        ({"data": [1]}, TypeError, "task.data: row 0: expected"),
+        ({"data": [{"question": object()}]}, TypeError, "task.data: row 0: expected"),
         ({"set": {"step": 3}}, ValueError, "^step: unknown key `step`"),
         ({"set": {"update.lr": -1}}, ValueError, "^update.lr: found -1"),
         ({"set": {"rollout": {"promts": 3}}}, ValueError, "^rollout: unknown key `promts`"),
-        ({"set": {"steps": None}}, TypeError, "^steps: found None"),
+        ({"set": {"steps": None}}, TypeError, "^steps: expected"),
         ({"device": "tpu"}, ValueError, "device"),
     ],
 )
@@ -207,7 +207,7 @@ def test_a_second_run_beside_one_in_this_process_is_refused(model, grader, tmp_p
     def during(step):
         if not begun.is_set():
             begun.set()
-            with pytest.raises(ValueError, match="a run under way in this process"):
+            with pytest.raises(ValueError, match="another run is in progress in this process"):
                 fgrpo.train(config(model), reward=grader[1], data=ROWS, held_out=ROWS[:4], out=tmp_path / "second")
             refused.append(step["step"])
 

@@ -350,9 +350,9 @@ fn an_estimator_in_python_that_fails_stops_the_run_and_says_what_it_did() {
     for (function, says) in [
         ("own.py:raises", "raised KeyError: 'missing', for the rewards [1.0, 0.0"),
         ("own.py:raises", "seen [1.0"),
-        ("own.py:short", "wanted one advantage for each of 8 rewards"),
-        ("own.py:nan", "wanted finite numbers"),
-        ("own.py:word", "returned 'advantages', wanted one advantage for each of 8 rewards"),
+        ("own.py:short", "expected one advantage for each of 8 rewards"),
+        ("own.py:nan", "expected finite numbers"),
+        ("own.py:word", "expected one advantage for each of 8 rewards, returned 'advantages'"),
         ("own.py:none", "found nothing callable that is called none; it defines signs, every"),
         ("none.py:none", "none.py: no such file"),
         ("own.txt:f", "wanted FILE.py:NAME"),

@@ -19,7 +19,7 @@ def integers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """``values`` as int64. ``TypeError`` for anything that is not whole numbers."""
     array = _checked(name, values, "iu", "integers")
     if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"{name}: found {array.max()}, wanted integers below 2^63")
+        raise ValueError(f"{name}: expected integers below 2^63, found {array.max()}")
     return array.astype(np.int64, copy=False)
 
 
@@ -27,19 +27,19 @@ def booleans(name: str, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     """``values`` as bools: 0 is False, 1 is True, and other values are refused."""
     array = _checked(name, values, "biuf", "bools, or 0 and 1")
     if array.dtype.kind != "b" and not np.isin(array, (0, 1)).all():
-        raise ValueError(f"{name}: found {array[~np.isin(array, (0, 1))][0]}, wanted bools, or 0 and 1")
+        raise ValueError(f"{name}: expected bools, or 0 and 1, found {array[~np.isin(array, (0, 1))][0]}")
     return array.astype(np.bool_, copy=False)
 
 
-def _checked(name: str, values: npt.ArrayLike, kinds: str, wanted: str) -> np.ndarray:
+def _checked(name: str, values: npt.ArrayLike, kinds: str, expected: str) -> np.ndarray:
     try:
         array = np.asarray(values)
     except ValueError:
-        raise ValueError(f"{name}: found rows of different lengths, wanted an array") from None
+        raise ValueError(f"{name}: the rows differ in length") from None
     if array.size == 0 and not hasattr(values, "dtype"):
         return array.astype(np.int64)  # an empty list has no type
     if array.dtype.kind not in kinds:
-        raise TypeError(f"{name}: found dtype {array.dtype}, wanted {wanted}")
+        raise TypeError(f"{name}: expected {expected}, found dtype {array.dtype}")
     return array
 
 

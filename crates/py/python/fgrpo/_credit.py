@@ -149,51 +149,51 @@ threshold from which a completion counts as correct, or use an estimator that ne
     if own is not None:
         for name, value in {"eps": eps, "ddof": ddof, "k": k, "shaping": shaping, "parts": parts}.items():
             if value is not None:
-                raise ValueError(f"{name}: found {value!r}, wanted None: the estimator is a function")
+                raise ValueError(f"{name}: not available if the estimator is a function; found {value!r}")
         # The success rates and weights are the same with every estimator.
         estimator = "dr_grpo"
     rewards = numbers("rewards", rewards)
     labels: list[Hashable] | None = None
     if groups is None:
         if rewards.ndim != 2:
-            raise ValueError(f"rewards: found shape {rewards.shape}, wanted (groups, samples), or groups= beside (samples,)")
+            raise ValueError(f"rewards: expected (groups, samples), or groups= beside (samples,), found shape {rewards.shape}")
         count = rewards.shape[0]
         group = np.repeat(np.arange(count, dtype=np.int64), rewards.shape[1])
     else:
         if rewards.ndim != 1:
-            raise ValueError(f"rewards: found shape {rewards.shape}, wanted (samples,) beside groups=")
+            raise ValueError(f"rewards: expected (samples,) beside groups=, found shape {rewards.shape}")
         group, labels = _numbered(groups)
         count = len(labels)
         if len(group) != len(rewards):
-            raise ValueError(f"groups: found {len(group)}, wanted one for each of {len(rewards)} rewards")
+            raise ValueError(f"groups: expected one for each of {len(rewards)} rewards, found {len(group)}")
     logp = None
     if mean_logp is not None:
         logp = numbers("mean_logp", mean_logp)
         if logp.shape != rewards.shape:
-            raise ValueError(f"mean_logp: found shape {logp.shape}, wanted the rewards' {rewards.shape}")
+            raise ValueError(f"mean_logp: expected the rewards' {rewards.shape}, found shape {logp.shape}")
         if not np.isfinite(logp).all():
-            raise ValueError(f"mean_logp: found {logp[~np.isfinite(logp)][0]}, wanted finite numbers")
+            raise ValueError(f"mean_logp: expected finite numbers, found {logp[~np.isfinite(logp)][0]}")
     elif reads_logp(shaping):
-        raise ValueError("mean_logp: found None, wanted each completion's mean log-probability: the shaping reads it")
+        raise ValueError("mean_logp is required: the shaping uses each completion's mean log-probability")
     if lengths is not None:
         lengths = integers("lengths", lengths)
         if lengths.shape != rewards.shape:
-            raise ValueError(f"lengths: found shape {lengths.shape}, wanted the rewards' {rewards.shape}")
+            raise ValueError(f"lengths: expected the rewards' {rewards.shape}, found shape {lengths.shape}")
         if lengths.size and lengths.min() < 0:
-            raise ValueError(f"lengths: found {lengths.min()}, wanted numbers of tokens")
+            raise ValueError(f"lengths: expected numbers of tokens, found {lengths.min()}")
     alike = None
     if clusters is not None:
         names = np.asarray(clusters)
         if names.shape != rewards.shape:
-            raise ValueError(f"clusters: found shape {names.shape}, wanted the rewards' {rewards.shape}")
+            raise ValueError(f"clusters: expected the rewards' {rewards.shape}, found shape {names.shape}")
         alike = np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.int64)
     each = [numbers("parts", part) for part in parts or ()]
     for part in each:
         if part.shape != rewards.shape:
-            raise ValueError(f"parts: found shape {part.shape}, wanted the rewards' {rewards.shape}")
+            raise ValueError(f"parts: expected the rewards' {rewards.shape}, found shape {part.shape}")
     shares = [1.0] * len(each) if weights is None else [float(weight) for weight in weights]
     if len(shares) != len(each):
-        raise ValueError(f"weights: found {len(shares)}, wanted one for each of {len(each)} parts")
+        raise ValueError(f"weights: expected one for each of {len(each)} parts, found {len(shares)}")
     table = {"kind": estimator} if isinstance(estimator, str) else dict(estimator)
     name, *values = (shaping,) if isinstance(shaping, str) or shaping is None else shaping
     found = _native.credit(
@@ -254,7 +254,7 @@ def _numbered(groups: Iterable[Hashable]) -> tuple[npt.NDArray[np.int64], list[H
     try:
         group = np.fromiter((seen.setdefault(_key(g), len(seen)) for g in items), np.int64, len(items))
     except TypeError:
-        raise TypeError("groups: found something that is not hashable, wanted prompt ids such as strings or ints") from None
+        raise TypeError("groups: expected hashable prompt ids, such as strings or ints") from None
     return group, list(seen)
 
 
@@ -268,7 +268,7 @@ def _key(label: Any) -> Hashable:
     if isinstance(label, tuple):
         return tuple(map(_key, label))
     if label != label:
-        raise ValueError("groups: found nan, wanted a prompt id for each completion")
+        raise ValueError("groups: expected a prompt id for each completion, found nan")
     return label
 
 

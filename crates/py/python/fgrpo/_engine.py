@@ -71,10 +71,10 @@ class Datum:
     ) -> None:
         if tokens is None and mask is None and advantages is None:
             if prompt is None or completion is None or advantage is None:
-                raise TypeError("Datum: wanted prompt, completion, logprobs and advantage, or tokens, mask, logprobs and advantages")
+                raise TypeError("Datum: expected prompt, completion, logprobs and advantage, or tokens, mask, logprobs and advantages")
             begin, end = _tokens("prompt", prompt), _tokens("completion", completion)
             if not begin.size:
-                raise ValueError("prompt: found no tokens, wanted at least one")
+                raise ValueError("prompt: expected at least one token")
             self.tokens = np.concatenate([begin, end])
             self.places = np.arange(begin.size, self.tokens.size, dtype=np.int64)
             counted, weight = np.ones(end.shape, dtype=np.bool_), numbers("advantage", advantage)
@@ -84,12 +84,12 @@ class Datum:
             chosen = booleans("mask", mask)
             _shape("mask", chosen, self.tokens.shape, "tokens")
             if chosen.size and chosen[0]:
-                raise ValueError("mask: found True for the first token, wanted False: nothing predicts it")
+                raise ValueError("mask: the first token can't be in the loss, because nothing predicts it")
             self.places = np.flatnonzero(chosen).astype(np.int64)
             counted, weight = chosen, numbers("advantages", 0.0 if advantages is None else advantages)
             shape, names = self.tokens.shape, ("tokens", "advantages")
         else:
-            raise TypeError("Datum: wanted prompt, completion, logprobs and advantage, or tokens, mask, logprobs and advantages")
+            raise TypeError("Datum: expected prompt, completion, logprobs and advantage, or tokens, mask, logprobs and advantages")
         old = numbers("logprobs", np.zeros(shape) if logprobs is None else logprobs)
         _shape("logprobs", old, shape, names[0])
         if weight.ndim:
@@ -131,7 +131,7 @@ class Tokenizer:
     ) -> str:
         """The text of :meth:`chat`."""
         if isinstance(messages, (str, Mapping)):
-            raise TypeError(f"messages: found {type(messages).__name__}, wanted a list of messages with role and content")
+            raise TypeError(f"messages: expected a list of messages with role and content, found {type(messages).__name__}")
         offered = json.dumps(list(tools)) if tools else None
         return self._engine.render(json.dumps(list(messages)), offered, thinking, add_generation_prompt)
 
@@ -230,11 +230,11 @@ class Engine:
         rows = [_tokens(f"prompts[{i}]", prompt) for i, prompt in enumerate(_sequences("prompts", prompts))]
         for name, number in (("n", n), ("max_tokens", max_tokens)):
             if number < 1:
-                raise ValueError(f"{name}: found {number}, wanted at least 1")
+                raise ValueError(f"{name}: expected at least 1, found {number}")
         if top_k < -1:
             raise ValueError(f"top_k: expected at least -1, found {top_k}")
         if seed is not None and not 0 <= seed < 2**64:
-            raise ValueError(f"seed: found {seed}, wanted 0 to 2^64 - 1")
+            raise ValueError(f"seed: expected 0 to 2^64 - 1, found {seed}")
         texts = [stop] if isinstance(stop, str) else list(stop or ())
         if not rows:
             return []
@@ -304,17 +304,17 @@ class Engine:
         chosen = list(data)
         for i, datum in enumerate(chosen):
             if not isinstance(datum, Datum):
-                raise TypeError(f"data[{i}]: found {type(datum).__name__}, wanted fgrpo.Datum")
+                raise TypeError(f"data[{i}]: expected fgrpo.Datum, found {type(datum).__name__}")
         if not chosen:
-            raise ValueError("data: found none, wanted at least one datum")
+            raise ValueError("data: expected at least one datum")
         if aggregation == "seq-mean-token-sum-norm" and (max_len is None or max_len < 1):
-            raise ValueError(f"max_len: found {max_len}, wanted the length that {aggregation!r} divides by")
+            raise ValueError(f"max_len: expected at least 1, because {aggregation!r} divides by it, found {max_len}")
         keys: str | None = _loss(loss, aggregation, entropy_coef)
         slopes = None
         if dlogp is not None:
             rows = [_finite(f"dlogp[{i}]", numbers(f"dlogp[{i}]", row)) for i, row in enumerate(dlogp)]
             if len(rows) != len(chosen):
-                raise ValueError(f"dlogp: found {len(rows)} arrays, wanted {len(chosen)}, one for each datum")
+                raise ValueError(f"dlogp: expected {len(chosen)} arrays, one for each datum, found {len(rows)}")
             for i, (row, datum) in enumerate(zip(rows, chosen, strict=True)):
                 _shape(f"dlogp[{i}]", row, datum.places.shape, "the tokens in the loss")
             keys, slopes = None, flat(np.concatenate(rows)).astype(np.float32)
@@ -349,7 +349,7 @@ class Engine:
         """
         for name, number in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay), ("max_grad_norm", max_grad_norm)):
             if number is not None and not (np.isfinite(number) and number >= 0):
-                raise ValueError(f"{name}: found {number}, wanted a finite number of at least 0")
+                raise ValueError(f"{name}: expected a finite number of at least 0, found {number}")
         norm, applied = self._engine.optim_step(lr, betas, eps, weight_decay, max_grad_norm)
         return {"grad_norm": norm, "skipped": not applied}
 
@@ -379,18 +379,18 @@ def _loss(loss: str | Mapping[str, Any], aggregation: str, entropy_coef: float) 
 def _tokens(name: str, tokens: Tokens) -> npt.NDArray[np.int64]:
     array = integers(name, tokens)
     if array.ndim != 1:
-        raise ValueError(f"{name}: found shape {array.shape}, wanted one dimension")
+        raise ValueError(f"{name}: expected one dimension, found shape {array.shape}")
     return array
 
 
 def _sequences(name: str, rows: Sequence[Tokens]) -> Sequence[Tokens]:
     first = rows if isinstance(rows, str) else rows[0] if len(rows) else ()
     if isinstance(first, str):
-        raise TypeError(f"{name}: found text, wanted token ids: tokenizer.chat([{{'role': 'user', 'content': text}}]) or tokenizer.encode(text)")
+        raise TypeError(f"{name}: expected token ids, found text; use tokenizer.chat([{{'role': 'user', 'content': text}}]) or tokenizer.encode(text)")
     if isinstance(first, Datum):
-        raise TypeError(f"{name}: found fgrpo.Datum, wanted token ids: [datum.tokens for datum in data]")
+        raise TypeError(f"{name}: expected token ids, found fgrpo.Datum; use [datum.tokens for datum in data]")
     if np.ndim(first) == 0:
-        raise TypeError(f"{name}: found one sequence, wanted a list of sequences of token ids")
+        raise TypeError(f"{name}: expected a list of sequences of token ids, found one sequence")
     return rows
 
 
@@ -400,10 +400,10 @@ def _packed(rows: Sequence[npt.NDArray[np.int64]]) -> tuple[npt.NDArray[np.int64
 
 def _shape(name: str, array: np.ndarray, shape: tuple[int, ...], like: str) -> None:
     if array.shape != shape:
-        raise ValueError(f"{name}: found shape {array.shape}, wanted {shape}, that of {like}")
+        raise ValueError(f"{name}: expected shape {shape}, as {like} has, found {array.shape}")
 
 
 def _finite(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if not np.isfinite(array).all():
-        raise ValueError(f"{name}: found {array[~np.isfinite(array)][0]}, wanted finite numbers")
+        raise ValueError(f"{name}: expected finite numbers, found {array[~np.isfinite(array)][0]}")
     return array

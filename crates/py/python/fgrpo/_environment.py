@@ -95,7 +95,7 @@ class World:
 
     def _result(self, name: str | None, arguments: str, wrong: str | None) -> str:
         if name is not None and name not in self.tools:
-            return f"error: found the tool {name!r}, wanted one of {', '.join(self.tools)}"
+            return f"error: unknown tool {name!r}; the tools are {', '.join(self.tools)}"
         if wrong is not None or name is None:
             return f"error: {wrong}"
         try:

@@ -17,10 +17,10 @@ def answering(function: Callable[..., Any]) -> Callable[[dict[str, Any]], dict[s
         known = {name: value for name, value in group.items() if name not in ("ask", "id")}
         result = function(**{name: value for name, value in known.items() if every or name in parameters})
         if not hasattr(result, "__len__") or len(result) != len(known["rewards"]):
-            raise ValueError(f"returned {result!r}, wanted one advantage for each of {len(known['rewards'])} rewards")
+            raise ValueError(f"expected one advantage for each of {len(known['rewards'])} rewards, returned {result!r}")
         advantages = [float(advantage) for advantage in result]
         if not all(map(math.isfinite, advantages)):
-            raise ValueError(f"returned {advantages}, wanted finite numbers")
+            raise ValueError(f"expected finite numbers, returned {advantages}")
         return {"advantages": advantages}
 
     return call

@@ -91,7 +91,7 @@ def caller(function):
                 given = {"data_source": None, "extra_info": None, "ground_truth": truth, **given, "solution_str": completion}
         result = settled(function(**{name: value for name, value in given.items() if every or name in parameters}))
         if lists and not hasattr(result, "__len__"):
-            raise TypeError(f"returned {result!r}, wanted a list with one reward for each completion")
+            raise TypeError(f"expected a list with one reward for each completion, returned {result!r}")
         if lists and len(result) != 1:
             raise ValueError(f"returned {len(result)} rewards for one completion")
         return result[0] if lists else result
@@ -106,12 +106,12 @@ def graded(result):
         reason = result.get("reason")
         rewards = {str(name): float(value) for name, value in (result.get("rewards") or {}).items()}
         if "score" not in result and "reward" not in result:
-            raise TypeError(f"returned a dict with {', '.join(map(str, result)) or 'nothing'}, wanted score in it")
+            raise TypeError(f"expected a dict with the key score, returned a dict with {', '.join(map(str, result)) or 'nothing'}")
         result = result["score"] if "score" in result else result["reward"]
     if result is None:
         return {"unscorable": str(reason or "the grader returned None")}
     if isinstance(result, (str, bytes)):
-        raise TypeError(f"returned the text {result!r}, wanted a number")
+        raise TypeError(f"expected a number, returned the string {result!r}")
     score = float(result)
     if any(value != value for value in [score, *rewards.values()]):
         return {"unscorable": "the grader returned NaN"}

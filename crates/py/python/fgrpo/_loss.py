@@ -55,15 +55,15 @@ def policy_loss(
     logp, old_logp = numbers("logp", logp), numbers("old_logp", old_logp)
     mask, advantages = booleans("mask", mask), numbers("advantages", advantages)
     if logp.ndim != 2:
-        raise ValueError(f"logp: found shape {logp.shape}, wanted (completions, tokens)")
+        raise ValueError(f"logp: expected (completions, tokens), found shape {logp.shape}")
     for name, array in (("old_logp", old_logp), ("mask", mask)):
         if array.shape != logp.shape:
-            raise ValueError(f"{name}: found shape {array.shape}, wanted logp's {logp.shape}")
+            raise ValueError(f"{name}: expected logp's {logp.shape}, found shape {array.shape}")
     if advantages.shape != logp.shape[:1]:
-        raise ValueError(f"advantages: found shape {advantages.shape}, wanted {logp.shape[:1]}, one for each completion")
+        raise ValueError(f"advantages: expected shape {logp.shape[:1]}, one for each completion, found {advantages.shape}")
     for name, array in (("logp", logp[mask]), ("old_logp", old_logp[mask]), ("advantages", advantages)):
         if not np.isfinite(array).all():
-            raise ValueError(f"{name}: found {array[~np.isfinite(array)][0]}, wanted finite numbers where the mask is 1")
+            raise ValueError(f"{name}: expected finite numbers where the mask is 1, found {array[~np.isfinite(array)][0]}")
     return _native.policy_loss(
         np.ascontiguousarray(logp),
         np.ascontiguousarray(old_logp),

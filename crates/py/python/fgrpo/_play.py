@@ -111,7 +111,7 @@ def play(
     """
     for name, number in (("n", n), ("max_turns", max_turns), ("max_tokens", max_tokens)):
         if number < 1:
-            raise ValueError(f"{name}: found {number}, wanted at least 1")
+            raise ValueError(f"{name}: expected at least 1, found {number}")
     table = dicts("rows", rows)
     conversations = [_conversation(row, index) for index, row in enumerate(table)]
     if isinstance(factory, Mapping):

@@ -16,7 +16,7 @@ def dicts(place: str, rows: Any) -> list[dict[str, Any]]:
     found = []
     for index, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            raise TypeError(f"{place}: row {index}: found {type(row).__name__}, wanted a dict")
+            raise TypeError(f"{place}: row {index}: expected a dict, found {type(row).__name__}")
         found.append({name: None if missing(value) else value for name, value in row.items()})
     return found
 
@@ -30,4 +30,4 @@ def plain(value: Any) -> Any:
     """NumPy's numbers and arrays, for JSON."""
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError(f"found {type(value).__name__}, wanted texts, numbers, lists and dicts")
+    raise TypeError(f"expected strings, numbers, lists and dicts, found {type(value).__name__}")

@@ -50,15 +50,15 @@ class Samples:
         if not count == c.size == len(problem) == len(benchmark) == unscorable.size == len(question) or c.ndim != 1:
             raise ValueError(
                 f"samples: found n of shape {n.shape}, c of shape {c.shape}, {len(problem)} problems, {len(benchmark)} "
-                f"benchmarks and unscorable of shape {unscorable.shape}, wanted one of each for every problem"
+                f"benchmarks and unscorable of shape {unscorable.shape}; expected one of each for every problem"
             )
         bad = np.flatnonzero((c < 0) | (c > n) | (unscorable < 0))
         if bad.size:
             i = int(bad[0])
-            raise ValueError(f"problem {problem[i]}: found c = {c[i]} correct of n = {n[i]} samples, wanted 0 <= c <= n")
+            raise ValueError(f"problem {problem[i]}: expected 0 <= c <= n, found c = {c[i]} and n = {n[i]}")
         names = set(zip(benchmark, problem, strict=True))
         if len(names) < count:
-            raise ValueError("samples: a problem appears twice in its benchmark, wanted one row for each")
+            raise ValueError("samples: a problem appears twice in its benchmark")
         checked = {"n": n, "c": c, "problem": problem, "benchmark": benchmark, "unscorable": unscorable, "question": question}
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -83,16 +83,16 @@ def samples_of(name: str, given: Any) -> Samples:
         return read_samples(given)
     if isinstance(given, tuple):
         if len(given) != 2:
-            raise ValueError(f"{name}: found a tuple of {len(given)}, wanted (n, c)")
+            raise ValueError(f"{name}: expected (n, c), found a tuple of {len(given)}")
         n, c = np.broadcast_arrays(integers(f"{name}: n", given[0]), integers(f"{name}: c", given[1]))
         return Samples(n, c)
     if hasattr(given, "columns"):
         return _of_frame(name, given)
     scored = numbers(name, given)
     if scored.ndim == 1:
-        raise ValueError(f"{name}: found one number for each problem, wanted ({name}_n, {name}_c) for counts of samples and of correct ones")
+        raise ValueError(f"{name}: expected ({name}_n, {name}_c) for counts of samples and of correct ones, found one number for each problem")
     if scored.ndim != 2:
-        raise ValueError(f"{name}: found shape {scored.shape}, wanted (problems, samples), (n, c), a data frame or a path")
+        raise ValueError(f"{name}: expected (problems, samples), (n, c), a data frame or a path, found shape {scored.shape}")
     return _of_table(name, scored)
 
 
@@ -100,7 +100,7 @@ def _of_table(name: str, correct: npt.NDArray[np.float64]) -> Samples:
     unscorable = np.isnan(correct)
     bad = correct[~unscorable & (correct != 0) & (correct != 1)]
     if bad.size:
-        raise ValueError(f"{name}: found {bad[0]}, wanted 1 (correct), 0 (wrong) or NaN (unscorable)")
+        raise ValueError(f"{name}: expected 1 (correct), 0 (wrong) or NaN (unscorable), found {bad[0]}")
     return Samples((~unscorable).sum(1), (correct == 1).sum(1), unscorable=unscorable.sum(1))
 
 
@@ -108,11 +108,11 @@ def _of_frame(name: str, frame: Any) -> Samples:
     """A pandas or polars frame with one row per problem (n and c) or per sample (correct)."""
     columns = {str(c) for c in frame.columns}
     if "problem" not in columns or not ({"n", "c"} <= columns or "correct" in columns):
-        raise ValueError(f"{name}: found columns {sorted(columns)}, wanted problem with n and c, or problem with correct")
+        raise ValueError(f"{name}: expected the columns problem, n and c, or problem and correct, found {sorted(columns)}")
     column = lambda key: frame[key].to_list()  # noqa: E731  both kinds of frames have it
     problem = column("problem")
     if any(p is None or p != p for p in problem):
-        raise ValueError(f"{name}: found a row without a problem, wanted its name in each")
+        raise ValueError(f"{name}: a row has no problem")
     benchmark = column("benchmark") if "benchmark" in columns else [""] * len(frame)
     if {"n", "c"} <= columns:
         unscorable = column("unscorable") if "unscorable" in columns else None
@@ -161,7 +161,7 @@ def read_samples(
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
     if format not in ("auto", "fgrpo", "lm-eval", "lighteval", "verl"):
-        raise ValueError(f'format: found {format!r}, wanted "auto", "fgrpo", "lm-eval", "lighteval" or "verl"')
+        raise ValueError(f'format: expected "auto", "fgrpo", "lm-eval", "lighteval" or "verl", found {format!r}')
     parquet = path.suffix == ".parquet" or (path.is_dir() and any(path.rglob("*.parquet")))
     if format == "lighteval" or (format == "auto" and parquet):
         return _graded([row for file in _parquet_files(path) for row in _lighteval(file)], path, grade or _math(mode))
@@ -170,7 +170,7 @@ def read_samples(
     dump = None if format == "fgrpo" or (grade is None and format == "auto") else _native.read_dump(path)
     found = "none" if dump is None else dump[0]
     if format not in ("auto", "fgrpo", found):
-        raise ValueError(f"{path}: found a dump of {found}, wanted one of {format}")
+        raise ValueError(f"{path}: expected a dump of {format}, found one of {found}")
     if dump is not None and grade is not None:
         return _graded(dump[1], path, grade)
     rows, graded = _native.read_samples(path, mode)
@@ -212,7 +212,7 @@ def _lighteval(path: Path) -> Iterator[_Text]:
         doc = row.get("doc") or row.get("__doc__")
         response = row.get("model_response") or row.get("__model_response__")
         if not doc or not response:
-            raise ValueError(f"{path} row {number}: found columns {sorted(row)}, wanted doc and model_response")
+            raise ValueError(f"{path} row {number}: expected the columns doc and model_response, found {sorted(row)}")
         gold = doc["gold_index"][0] if isinstance(doc["gold_index"], list) else doc["gold_index"]
         for text in response["text"]:
             yield task, str(doc.get("id") or number), str(doc["choices"][gold]), str(text)

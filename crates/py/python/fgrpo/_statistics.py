@@ -136,18 +136,18 @@ def compare(
                 "pass uneven=True to use them as they are"
             )
     if not 0 < level < 1:
-        raise ValueError(f"level: found {level}, wanted a number between 0 and 1")
+        raise ValueError(f"level: expected a number between 0 and 1, found {level}")
     for name, value in (("iterations", iterations), ("resamples", resamples)):
         if value < 100:
-            raise ValueError(f"{name}: found {value}, wanted at least 100")
+            raise ValueError(f"{name}: expected at least 100, found {value}")
     ks = [int(x) for x in np.atleast_1d(integers("k", k))]
     if not ks:
-        raise ValueError("k: found none, wanted at least one")
+        raise ValueError("k: expected at least one value")
     if min(ks) < 1:
-        raise ValueError(f"k: found {min(ks)}, wanted at least 1")
+        raise ValueError(f"k: expected at least 1, found {min(ks)}")
     covers = np.atleast_1d(integers("cover", cover)).tolist() if np.size(cover) else []
     if covers and min(covers) < 1:
-        raise ValueError(f"cover: found {min(covers)}, wanted 1 to 100, a success rate in percent")
+        raise ValueError(f"cover: expected 1 to 100 (a success rate in percent), found {min(covers)}")
     found = _native.compare(_columns(a), _columns(b), ks, covers, m, method, level, iterations, resamples, seed)
     return Comparisons(_comparison(row) for row in json.loads(found))
 
@@ -193,7 +193,7 @@ def plan(
     samples = samples_of("samples", samples)
     sizes = np.unique(integers("group_sizes", group_sizes))
     if not sizes.size or sizes[0] < 2:
-        raise ValueError(f"group_sizes: found {sizes[0] if sizes.size else 'none'}, wanted at least 2")
+        raise ValueError(f"group_sizes: expected at least 2, found {sizes[0] if sizes.size else 'none'}")
     rows, suggestion = _native.plan(_columns(samples), sizes.tolist(), tail)
     active, miss, share = np.array(rows, np.float64).reshape(-1, 3).T
     group_size, gamma = suggestion or (None, None)

@@ -144,7 +144,7 @@ def train(
     answer = None
     for argument, given in (("reward", reward), ("environment", environment)):
         if not (given is None or callable(given) or isinstance(given, Mapping)):
-            raise TypeError(f"{argument}: found {type(given).__name__}, wanted a function or class")
+            raise TypeError(f"{argument}: expected a function or class, found {type(given).__name__}")
     if environment is not None:
         rewards = [] if reward is None else [reward]
         answer = _answerer(answering(environment, rewards))
@@ -157,7 +157,7 @@ def train(
     settings += keys.items()
     for key, value in settings:
         if value is None:
-            raise TypeError(f"{key}: found None, wanted a value, or no such key")
+            raise TypeError(f"{key}: expected a value, found None; leave the key out instead")
     resumes = "resume changed" if if_exists == "resume" and accept_changes else if_exists
     arguments = (file, json.dumps(settings, default=_json), fspath(folder), resumes, device, answer)
     log, seen = folder / "metrics.jsonl", 0
@@ -252,7 +252,7 @@ def _file(key: str, path: Path, rows: Rows) -> str:
         except (TypeError, ValueError) as error:
             raise type(error)(f"{key}: row {index}: {error}") from None
     if not lines:
-        raise ValueError(f"{key}: found no rows, wanted at least one")
+        raise ValueError(f"{key}: expected at least one row")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return fspath(path)

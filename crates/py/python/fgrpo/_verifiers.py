@@ -215,7 +215,7 @@ def verify_ifeval(
     arguments = [json.dumps([dict(a or {}) for a in given]) for given in arguments]
     instructions = [list(names) for names in instructions]
     if len(instructions) != len(arguments):
-        raise ValueError(f"instructions and arguments: found {len(instructions)} and {len(arguments)}, wanted as many")
+        raise ValueError(f"instructions and arguments differ in length: {len(instructions)} and {len(arguments)}")
     responses = _list("responses", responses)
     return Verdicts(*_native.verify_ifeval(instructions, arguments, responses, reasoning, threads))
 
@@ -248,7 +248,7 @@ def verify_synlogic(
 
 def _list(name: str, items: Sequence[str]) -> Sequence[str]:
     if isinstance(items, str):
-        raise TypeError(f"{name}: found a string, wanted a sequence of them")
+        raise TypeError(f"{name}: expected a sequence of strings, found a string")
     return items if hasattr(items, "__len__") else list(items)
 
 

@@ -47,7 +47,7 @@ class Focal:
                 late = any(order.index(base) < order.index(Focal) for base in has if base is not cls)
                 why = "put Focal first among its bases" if late else f"no base has the method {hook}"
                 raise TypeError(
-                    f"{cls.__name__}({bases}): found a trainer class whose advantages Focal can't weigh ({why}); wanted one "
+                    f"{cls.__name__}({bases}): Focal can't weight the advantages of this trainer class ({why}); use one "
                     "that computes them as trl.GRPOTrainer and trl.RLOOTrainer do"
                 )
         return super().__new__(cls)
@@ -69,7 +69,7 @@ class Focal:
         credit(np.zeros((0, 2)), gamma=focal_gamma, **self._meaning)  # refuses bad settings before a model is loaded
         super().__init__(*args, **kwargs)
         if correct_by is not None and correct_by not in self.reward_func_names:
-            raise ValueError(f"correct_by: found {correct_by!r}, wanted one of {list(self.reward_func_names)}")
+            raise ValueError(f"correct_by: expected one of {list(self.reward_func_names)}, found {correct_by!r}")
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
         # (rows of all processes, reward functions), group by group. A callback or a reward function sees only its own process.
@@ -166,7 +166,7 @@ def math_reward(
     """Mathematics. The reference answers are in the column ``solution`` or ``answer``; the rest as in ``verify_math``."""
     golds = solution if solution is not None else answer
     if golds is None:
-        raise ValueError("math_reward: found no column solution and no column answer, wanted the reference answers in one")
+        raise ValueError("math_reward: the reference answers are missing; expected a column solution or answer")
     verdicts = verify_math(golds, _texts(completions), mode=mode, accept_unfinished=accept_unfinished)
     return _rewards(verdicts, "math", log_metric)
 

@@ -116,7 +116,7 @@ def _refuse(keys: Iterable[str], known: Iterable[str], where: str, ours: Callabl
             continue
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.8)
         if ours(key) or near:
-            meant = f"did you mean {near[0]}?" if near else f"wanted one of {', '.join(known)}"
+            meant = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(known)}"
             raise ValueError(f"fgrpo: {where}{key}: unknown key; {meant}")
 
 
@@ -148,6 +148,6 @@ def compute_score(
     elif verifier == "choice":
         code = int(verify_choice(str(ground_truth), [solution_str], threads=1).code[0])
     else:
-        raise ValueError(f'verifier: found {verifier!r}, wanted "math" or "choice"')
+        raise ValueError(f'verifier: expected "math" or "choice", found {verifier!r}')
     score = (correct, wrong, wrong, unscorable)[code]
     return {"score": float(score), "acc": float(code == 0), "unparsed": float(code == 2), "unscorable": float(code == 3)}

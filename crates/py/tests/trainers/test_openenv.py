@@ -123,7 +123,7 @@ def test_a_server_is_played_by_its_own_action_or_by_its_tools(server):
         script = iter([[("add", {"a": 2, "b": 3})], [("add", {"a": "x"})], [("guess", {"number": 1})], "It is 5."])
         episode = play(environment, row, lambda messages: next(script))
         answers = [m["content"] for m in episode.messages if m["role"] == "tool"]
-        assert answers[0] == "5" and "valid integer" in answers[1] and "wanted one of add" in answers[2]
+        assert answers[0] == "5" and "valid integer" in answers[1] and "the tools are add" in answers[2]
         assert episode.reward != episode.reward
         right = fgrpo.play(None, environment, [row], n=1, policy=lambda m: "5", reward=lambda episode, **row: 0.75)
         assert right[0][0].reward == 0.75

@@ -121,7 +121,7 @@ def test_a_group_of_one_gets_nothing():
         ({"focal_gamma": -1.0}, "gamma: expected"),
         ({"focal_shaping": "unlikely"}, "old_log_probs"),
         ({"focal_gama": 1}, "algorithm.focal_gama: unknown key; did you mean focal_gamma?"),
-        ({"fgrpo_mode": "strict"}, "algorithm.fgrpo_mode: unknown key; wanted one of focal_gamma, "),
+        ({"fgrpo_mode": "strict"}, "algorithm.fgrpo_mode: unknown key; expected one of focal_gamma, "),
         ({"reward_treshold": 0.5}, "did you mean reward_threshold?"),
     ],
 )
@@ -249,7 +249,7 @@ def test_the_reward_function_can_mark_failures_for_the_estimator():
     assert compute_score("d", r"\boxed{7}", "7", reward_router_address=None)["score"] == 1
     with pytest.raises(ValueError, match="reward_kwargs.verifer: unknown key; did you mean verifier?"):
         compute_score("d", "", "B", verifer="choice")
-    with pytest.raises(ValueError, match="verifier: found 'x'"):
+    with pytest.raises(ValueError, match="verifier: expected .*found 'x'"):
         compute_score("d", "", "B", verifier="x")
 
 

@@ -64,11 +64,15 @@ fn results_of_every_form_are_rewards_or_unscorable() {
         ),
         (
             "give '1.0'",
-            json!(["unscorable", null, "raised TypeError: returned the text '1.0', wanted a number"]),
+            json!(["unscorable", null, "raised TypeError: expected a number, returned the string '1.0'"]),
         ),
         (
             "give {}",
-            json!(["unscorable", null, "raised TypeError: returned a dict with nothing, wanted score in it"]),
+            json!([
+                "unscorable",
+                null,
+                "raised TypeError: expected a dict with the key score, returned a dict with nothing"
+            ]),
         ),
     ];
     let (answers, said, code) = grade(folder.path(), &given.each_ref().map(|g| g.0), &[]);
@@ -295,7 +299,10 @@ fn a_function_of_trl_gets_the_messages_of_any_column() {
     let (out, said, code) = grade("def reward(completion):\n    return 0.5\n", "graded");
     assert!(code == 0 && format!("{out}{said}").contains("no sample reaches correct_from"), "{out}{said}");
     let (_, said, code) = grade("def reward(completions):\n    return 1.0\n", "number");
-    assert!(code == 2 && said.contains("returned 1.0, wanted a list with one reward"), "{said}");
+    assert!(
+        code == 2 && said.contains("expected a list with one reward for each completion, returned 1.0"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -55,4 +55,4 @@ def _item(item: Any) -> Value | str:
         found = parse(f"${sympy.latex(item)}$", fallback_mode="no_fallback")
         if found:
             return found[0]
-    raise TypeError(f"verify: found {type(item)}, wanted what parse returns")
+    raise TypeError(f"verify: expected what parse returns, found {type(item)}")

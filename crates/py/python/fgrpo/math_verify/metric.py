@@ -26,7 +26,7 @@ def math_metric(
         answers = [parse(text, pred_extraction_target) for text in predictions]
         truths = [parse(text, gold_extraction_target) for text in golds]
         if not all(truths):
-            raise ValueError(f"golds: found {golds}, wanted an answer in each")
+            raise ValueError(f"golds: expected an answer in each, found {golds}")
         if not any(answers):
             logger.warning("No prediction has an answer that can be parsed: %s", predictions)
         scores = [float(any(verify(truth, answer, precision) for truth in truths)) for answer in answers]

@@ -99,8 +99,8 @@ def parse(
         pred = str(pred)
     if not isinstance(pred, str):
         if raise_on_error:
-            raise TypeError(f"pred: found {type(pred)}, wanted str")
-        logger.warning("parse: found %s, wanted str; it has no answer", type(pred))
+            raise TypeError(f"pred: expected str, found {type(pred)}")
+        logger.warning("parse: expected str, found %s; it has no answer", type(pred))
         return []
     extraction = _extraction(tuple(map(_target, extraction_config)))
     value, text, over_budget = extraction.parse(pred, extraction_mode == "first_match")

@@ -374,9 +374,12 @@ fn modules_of_nn_use_those_of_their_own_and_lower_layers_without_a_circle() {
     assert!(uses.is_empty(), "these modules use each other in a circle: {:?}", uses.keys());
 }
 
+/// A pattern's name, its test, and the maximum number of lines with it.
+type Rule = (&'static str, fn(&Line) -> bool, usize);
+
 /// Patterns of comments and messages that make readers stop, each with the number of lines that still have it. The counts
 /// may only fall: lower a ceiling when you have mended lines. CONTRIBUTING.md has the rules.
-const PROSE: [(&str, fn(&Line) -> bool, usize); 7] = [
+const PROSE: [Rule; 7] = [
     (
         "a doc comment opens with What, Which, Whose or Who",
         |line| line.opens_with(&["What", "Which", "Whose", "Who"]),

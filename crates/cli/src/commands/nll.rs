@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// Minimum number of distinct, complete correct samples of a problem. Problems with fewer are left out.
     #[arg(long, value_name = "SAMPLES", default_value_t = 100)]
     pool: usize,
-    /// Minimum size of a problem's rare subset.
+    /// Size of a problem's rare subset.
     #[arg(long, value_name = "SAMPLES", default_value_t = 5)]
     least: usize,
     /// Leave out samples whose text is too long for the models once it is tokenised again [default: fail].
